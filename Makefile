@@ -11,6 +11,11 @@ MAKEFLAGS += --no-print-directory
 # built again only when one of these changes, or Go does
 # (staticcheck refuses code newer than itself). Tests find them through this
 # variable.
+# One kind of build for the checks, the tests and the binaries, so that nothing is compiled
+# twice: without cgo, so that binaries are static and run on any Linux, and without the
+# path of the checkout, so that a second checkout finds all of it in the build cache.
+export CGO_ENABLED := 0
+export GOFLAGS := $(GOFLAGS) -trimpath
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
@@ -32,14 +37,13 @@ run: bin/execwire ## build the daemon and serve on the default listener
 	bin/execwire serve
 
 # Phony because the Go command knows better than make what is up to date.
-# Without cgo the binary is static and runs on any Linux.
 .PHONY: bin/execwire
 bin/execwire: ## build the daemon
-	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire
+	go build -o $@ ./cmd/execwire
 
 .PHONY: bin/execwire-hub
 bin/execwire-hub: ## build the hub of the relay
-	CGO_ENABLED=0 go build -trimpath -o $@ ./cmd/execwire-hub
+	go build -o $@ ./cmd/execwire-hub
 
 .PHONY: run-hub
 run-hub: bin/execwire-hub ## build the hub and serve on the default listener
@@ -47,14 +51,18 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 
 # --- test ------------------------------------------------------------------
 
-# Two runs, because the race detector makes everything several times slower: with it
-# the short tests, where the races are; without it those that are skipped or smaller
-# there (floods of output, grace periods, whole sessions). A slow test calls
-# testing.Short() first, by which tools/slowtests finds it. Tests that mostly wait do so
-# beside each other, more of them than there are processors.
-WAITING := 4
+# The race detector makes everything several times slower. With it run the short tests:
+# -short makes some smaller and skips the slowest. These, and those that measure memory,
+# run without it; tools/slowtests finds them. What -short makes smaller runs in full in
+# make test-all. Many tests mostly wait: tests of one package that call t.Parallel, and
+# packages, run beside each other, more of them than there are processors. check vets.
+PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
 .PHONY: test
-test: deps check test-race test-slow ## all that CI checks
+test: deps check bin/execwire bin/execwire-hub ## all that CI checks
+	scripts/in-parallel test-go test-typescript test-python
+
+.PHONY: test-go
+test-go: test-race test-slow
 
 .PHONY: deps
 deps: machine $(TOOLS) ## install what tests need and is missing
@@ -66,19 +74,20 @@ machine:
 
 .PHONY: test-short
 test-short: ## the short tests, without the race detector
-	go test -short ./...
+	go test $(PARALLEL) -short ./...
 
 .PHONY: test-race
 test-race: $(TOOLS) ## the short tests, with the race detector
-	CGO_ENABLED=1 go test -timeout 14m -parallel $(WAITING) -race -short ./...
+	CGO_ENABLED=1 go test $(PARALLEL) -race -short ./...
 
 .PHONY: test-slow
-test-slow: $(TOOLS) ## the tests that test-race skips or makes smaller, without the race detector
-	go test -timeout 14m -parallel $(WAITING) $$(go -C tools run ./slowtests $(CURDIR))
+test-slow: $(TOOLS) ## the tests that test-race skips, without the race detector
+	go test $(PARALLEL) $$(go -C tools run ./slowtests $(CURDIR) short)
+	go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) race)
 
 .PHONY: test-all
-test-all: $(TOOLS) ## all tests, without the race detector
-	go test -timeout 14m -parallel $(WAITING) ./...
+test-all: $(TOOLS) ## all tests in full, without the race detector
+	go test -p 4 -parallel 4 -timeout 30m ./...
 
 # Servers of the reference's contract are in the tests; this is the reference itself,
 # of the newer version, as npm has it.
@@ -87,16 +96,18 @@ REFERENCE := .cache/reference
 reference: ## install the reference by npm and do all with it that the SDK does
 	npm install --no-save --no-audit --no-fund --prefix $(REFERENCE) @openai/codex@0.169.0
 	EXECWIRE_REFERENCE=$$(ls $(CURDIR)/$(REFERENCE)/node_modules/@openai/codex-linux-*/vendor/*/bin/codex) \
-		go test -count=1 -timeout 14m -v -run '^TestEveryEntrance/the_reference' ./integration
+		go test -count=1 -timeout 14m -v -run '^TestTransports/the_reference' ./integration/transports
 
 # What the tests do in small, at full size: attacks of hostile clients, and streams
 # of the relay in a million scenarios.
 SOAK_DURATION ?= 1h
 .PHONY: soak
-soak: ## make every attack on a server at full size, all at once for an hour, ten thousand kills, and a million relay scenarios
-	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestRoundsOfKilling)' ./integration ./internal/process
-	EXECWIRE_SOAK_DURATION=$(SOAK_DURATION) go test -timeout 3h -v -run '^TestHostileSoak$$' ./integration
-	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^Test(EveryMessageOnceAndInOrder|PlainPeers|SilenceEndsStreams)$$' ./relay
+soak: test-all ## make every attack on a server at full size, all at once for an hour, ten thousand kills, and a million relay scenarios
+	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestTerminate_ManyTimes)' ./integration/hostile ./internal/process
+	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestSourceTree|TestRelay_LargeTransfer|TestSessions_ManyCuts)_' ./integration/files ./integration/relay ./integration/session
+	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test -race -short -timeout 30m -run '^TestHostile' ./integration/hostile
+	EXECWIRE_SOAK_DURATION=$(SOAK_DURATION) go test -timeout 3h -v -run '^TestHostileSoak$$' ./integration/hostile
+	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^TestProperty_' ./relay
 
 # The inputs that are checked in run in the tests already: this looks for others.
 FUZZTIME ?= 30s
@@ -105,17 +116,16 @@ FUZZ ?= .
 fuzz: ## look for inputs that break something, FUZZTIME=30s for each target FUZZ=pattern
 	scripts/fuzz $(FUZZTIME) '$(FUZZ)'
 
-# Each figure beside its floor in the same run: docs/perf.md says how. Without
-# cgo, as the daemon is built.
+# Each figure beside its floor in the same run: docs/perf.md says how.
 .PHONY: bench
 bench: ## measure against the budgets and write the table of docs/perf.md
-	CGO_ENABLED=0 EXECWIRE_BENCH_TABLE=$(CURDIR)/docs/perf.md \
-		go test -timeout 15m -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x ./integration
+	EXECWIRE_BENCH_TABLE=$(CURDIR)/docs/perf.md \
+		go test -timeout 15m -run '^$$' -bench '^BenchmarkBudgets$$' -benchtime 1x ./integration/bench
 
 .PHONY: bench-hostile
 bench-hostile: ## measure what attacks cost a neighbour and write the table of docs/reliability.md
-	CGO_ENABLED=0 EXECWIRE_HOSTILE_TABLE=$(CURDIR)/docs/reliability.md \
-		go test -timeout 15m -run '^$$' -bench '^BenchmarkHostile$$' -benchtime 1x ./integration
+	EXECWIRE_HOSTILE_TABLE=$(CURDIR)/docs/reliability.md \
+		go test -timeout 15m -run '^$$' -bench '^BenchmarkHostile$$' -benchtime 1x ./integration/hostile
 
 .PHONY: bench-packages
 bench-packages: ## run the benchmarks of single packages
@@ -123,16 +133,12 @@ bench-packages: ## run the benchmarks of single packages
 
 # --- SDKs ------------------------------------------------------------------
 
-test: test-typescript
-
 # Against the real server and hub, with the compiler and the packages that the lock
 # file pins.
 .PHONY: test-typescript
 test-typescript: bin/execwire bin/execwire-hub ## test the SDK for TypeScript
 	scripts/install-node-packages sdk/typescript examples/mcp
 	node sdk/typescript/scripts/test.mjs
-
-test: test-python
 
 # Against the real server and hub, by the Python and the libraries of Debian.
 .PHONY: test-python
@@ -151,8 +157,7 @@ check-format: $(TOOLS)
 	$(BUF) format --diff --exit-code
 	scripts/check-text
 
-# The rules of the house (imports, forbidden calls, comments) are tests, but
-# they test the source.
+# The rules of the source (imports, forbidden calls, comments) are tests.
 .PHONY: check-go
 check-go: $(TOOLS)
 	go vet ./...

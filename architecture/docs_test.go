@@ -11,7 +11,7 @@ import (
 // part of the documentation.
 func checkPackageDocs(t *tree) []string {
 	var found []string
-	for room, files := range t.byRoom() {
+	for dir, files := range t.byDir() {
 		if production := productionFiles(files); len(production) > 0 {
 			files = production
 		}
@@ -23,13 +23,13 @@ func checkPackageDocs(t *tree) []string {
 		}
 		switch {
 		case len(documented) == 0:
-			found = append(found, t.at(files[0].syntax.Package, "package %s has no package comment", room))
+			found = append(found, t.at(files[0].syntax.Package, "package %s has no package comment", dir))
 		case len(documented) > 1:
 			found = append(found, t.at(documented[1].syntax.Package,
-				"package %s has a second package comment; the first is in %s", room, documented[0].name))
-		case !opensWell(documented[0].syntax):
+				"package %s has a second package comment; the first is in %s", dir, documented[0].name))
+		case !hasStandardOpening(documented[0].syntax):
 			found = append(found, t.at(documented[0].syntax.Package,
-				"the comment of package %s begins neither \"Package %s\" nor \"Command\"", room, documented[0].syntax.Name.Name))
+				"the comment of package %s begins neither \"Package %s\" nor \"Command\"", dir, documented[0].syntax.Name.Name))
 		}
 	}
 	return found
@@ -45,7 +45,7 @@ func productionFiles(files []*sourceFile) []*sourceFile {
 	return production
 }
 
-func opensWell(file *ast.File) bool {
+func hasStandardOpening(file *ast.File) bool {
 	if file.Name.Name == "main" {
 		return strings.HasPrefix(file.Doc.Text(), "Command ")
 	}
@@ -53,7 +53,7 @@ func opensWell(file *ast.File) bool {
 }
 
 // checkExportedDocs wants a comment on every exported name outside test files;
-// fields and interface methods included, except in support rooms.
+// fields and interface methods included, except in support packages.
 func checkExportedDocs(t *tree) []string {
 	var found []string
 	for _, file := range t.files {
@@ -68,7 +68,7 @@ func checkExportedDocs(t *tree) []string {
 			case *ast.FuncDecl:
 				checkFuncDoc(decl, missing)
 			case *ast.GenDecl:
-				checkGenDoc(t, decl, !rooms[file.room].support, missing)
+				checkGenDoc(t, decl, !packages[file.dir].support, missing)
 			}
 		}
 	}

@@ -2,18 +2,18 @@ package architecture
 
 import "slices"
 
-// library is a package from elsewhere that only some rooms may import.
+// library is a package from elsewhere that only some packages may import.
 type library struct {
 	path  string   // the package and everything below it, unless exact
 	exact bool     // the package alone
-	only  []string // rooms that may import it, with what is below them; none: nobody
-	not   []string // rooms that may not; all others may
+	only  []string // packages that may import it, with what is below them; none: nobody
+	not   []string // packages that may not; all others may
 	tests bool     // holds for test files too
 	why   string
 }
 
-// noRPC are the rooms that must make sense without any RPC library.
-var noRPC = append(slices.Clone(domain), "internal/auth", "internal/wsconn", "gateway/jsonrpc")
+// noRPC are the packages that must make sense without any RPC library.
+var noRPC = append(slices.Clone(domain), "internal/auth", "internal/wsconn", "internal/jsonrpc")
 
 var libraries = []library{
 	{path: "google.golang.org/grpc", not: noRPC, tests: true, why: "the domain knows no RPC"},
@@ -26,12 +26,12 @@ var libraries = []library{
 	{path: "nhooyr.io/websocket", tests: true, why: "deprecated by its author for github.com/coder/websocket"},
 	{path: "github.com/gorilla/websocket", why: "internal/wsconn is our websocket"},
 	{path: "golang.org/x/net/websocket", why: "internal/wsconn is our websocket"},
-	{path: "os/exec", only: []string{"internal/process", "internal/sandbox", "client/execserver"}, why: "one room starts processes, so that none escapes its owner; client/execserver starts the command that is a connection, never users' processes"},
+	{path: "os/exec", only: []string{"internal/process", "internal/sandbox", "client/execserver"}, why: "one package starts processes, so that none escapes its owner; client/execserver starts the command that is a connection, never users' processes"},
 	{path: "github.com/nats-io", only: []string{"relay/rendezvous/presence"}, why: "NATS stays out of everything but the hub's binary"},
 	{path: "log", exact: true, tests: true, why: "use log/slog"},
 }
 
-// checkLibraries finds imports of restricted libraries. Support rooms count as
+// checkLibraries finds imports of restricted libraries. Support packages count as
 // test code.
 func checkLibraries(t *tree) []string {
 	var found []string
@@ -39,7 +39,7 @@ func checkLibraries(t *tree) []string {
 		for _, spec := range file.syntax.Imports {
 			for _, lib := range libraries {
 				if lib.names(importPath(spec)) && !lib.admits(file) {
-					found = append(found, t.at(spec.Pos(), "%s may not import %s: %s", file.room, lib.path, lib.why))
+					found = append(found, t.at(spec.Pos(), "%s may not import %s: %s", file.dir, lib.path, lib.why))
 				}
 			}
 		}
@@ -52,11 +52,11 @@ func (l library) names(imported string) bool {
 }
 
 func (l library) admits(file *sourceFile) bool {
-	if !l.tests && (file.test || rooms[file.room].support) {
+	if !l.tests && (file.test || packages[file.dir].support) {
 		return true
 	}
 	if l.not != nil {
-		return !slices.Contains(l.not, file.room)
+		return !slices.Contains(l.not, file.dir)
 	}
-	return slices.Contains(l.only, file.room)
+	return slices.Contains(l.only, file.dir)
 }

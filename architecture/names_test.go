@@ -11,36 +11,36 @@ import (
 type name struct {
 	pkg   string   // import path
 	names []string // what must not be used of it
-	only  []string // rooms that may nevertheless
+	only  []string // packages that may nevertheless
 	cmd   bool     // commands may nevertheless
 	why   string
 }
 
-var reapers = []string{"internal/process", "internal/sandbox"}
+var reapers = []string{"internal/process", "internal/cgroup", "internal/guardian", "internal/sandbox"}
 
 var forbidden = []name{
 	{pkg: "time", names: []string{"Sleep", "After", "Tick"},
 		why: "it cannot be cancelled: use a timer in a select with the context"},
 	{pkg: "context", names: []string{"WithCancel"},
-		why: "use WithCancelCause, so that whoever is cancelled can say why"},
+		why: "use WithCancelCause, so that the cancelled code can report why"},
 	{pkg: "fmt", names: []string{"Print", "Printf", "Println"}, cmd: true,
 		why: "standard output belongs to the command; libraries return errors or log through slog"},
 	{pkg: "os", names: []string{"StartProcess", "FindProcess"}, only: reapers,
-		why: "one room starts and signals processes"},
+		why: "one package starts and signals processes"},
 	{pkg: "syscall", names: []string{"ForkExec", "StartProcess", "Wait4"}, only: reapers,
-		why: "one room starts, signals and reaps processes"},
+		why: "one package starts, signals and reaps processes"},
 	{pkg: "syscall", names: []string{"Kill"}, only: append([]string{"client/execserver"}, reapers...),
-		why: "one room signals processes; client/execserver kills the command that it started as a connection"},
+		why: "one package signals processes; client/execserver kills the command that it started as a connection"},
 	{pkg: "golang.org/x/sys/unix", names: []string{"Kill", "PidfdSendSignal", "Wait4", "Waitid"}, only: reapers,
-		why: "one room signals and reaps processes"},
+		why: "one package signals and reaps processes"},
 }
 
 // checkNames finds uses of forbidden names, and spellings the language has
-// replaced, in production code. Test files and support rooms are free.
+// replaced, in production code. Test files and support packages are free.
 func checkNames(t *tree) []string {
 	var found []string
 	for _, file := range t.files {
-		if file.test || rooms[file.room].support {
+		if file.test || packages[file.dir].support {
 			continue
 		}
 		imported := importedAs(file.syntax)
@@ -61,23 +61,23 @@ func checkNode(t *tree, file *sourceFile, imported map[string]string, node ast.N
 		}
 		for _, rule := range forbidden {
 			if rule.pkg == imported[qualifier.Name] && slices.Contains(rule.names, node.Sel.Name) && !rule.admits(file) {
-				return []string{t.at(node.Pos(), "%s.%s in %s: %s", qualifier.Name, node.Sel.Name, file.room, rule.why)}
+				return []string{t.at(node.Pos(), "%s.%s in %s: %s", qualifier.Name, node.Sel.Name, file.dir, rule.why)}
 			}
 		}
 	case *ast.CallExpr:
 		if builtin, ok := node.Fun.(*ast.Ident); ok && (builtin.Name == "print" || builtin.Name == "println") {
-			return []string{t.at(node.Pos(), "builtin %s in %s: log through slog", builtin.Name, file.room)}
+			return []string{t.at(node.Pos(), "builtin %s in %s: log through slog", builtin.Name, file.dir)}
 		}
 	case *ast.InterfaceType:
 		if len(node.Methods.List) == 0 {
-			return []string{t.at(node.Pos(), "interface{} in %s: write any", file.room)}
+			return []string{t.at(node.Pos(), "interface{} in %s: write any", file.dir)}
 		}
 	}
 	return nil
 }
 
 func (n name) admits(file *sourceFile) bool {
-	return slices.Contains(n.only, file.room) || n.cmd && within(file.room, "cmd")
+	return slices.Contains(n.only, file.dir) || n.cmd && within(file.dir, "cmd")
 }
 
 // importedAs maps the name a file uses for a package to its import path.

@@ -1,7 +1,6 @@
 package architecture
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +8,7 @@ import (
 )
 
 var rules = map[string]func(*tree) []string{
-	"rooms":         checkRooms,
+	"layering":      checkLayering,
 	"libraries":     checkLibraries,
 	"names":         checkNames,
 	"stubs":         checkStubs,
@@ -17,15 +16,15 @@ var rules = map[string]func(*tree) []string{
 	"exported docs": checkExportedDocs,
 }
 
-// TestHouse applies every rule to the repository itself.
-func TestHouse(t *testing.T) {
-	house, err := readTree(os.DirFS(".."))
+// TestRepository applies every rule to the repository itself.
+func TestRepository(t *testing.T) {
+	repository, err := repositoryTree()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for rule, check := range rules {
 		t.Run(rule, func(t *testing.T) {
-			found := check(house)
+			found := check(repository)
 			slices.Sort(found)
 			for _, finding := range found {
 				t.Error(finding)
@@ -34,33 +33,38 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// breach is one way to break a rule: a file, and what is said about it.
-type breach struct {
+// violation is one way to break a rule: a file, and the expected finding.
+type violation struct {
 	rule, file, source string
 	want               string // "" when the rule must accept the file
 }
 
-var breaches = []breach{
-	{"rooms", "server/a.go", `import _ "github.com/execwire/execwire/internal/session"`, ""},
-	{"rooms", "daemon/a.go", `import _ "github.com/execwire/execwire/gateway"`, ""},
-	{"rooms", "server/a_test.go", `import _ "github.com/execwire/execwire/internal/testproc"`, ""},
-	{"rooms", "internal/newroom/a.go", ``, "internal/newroom is not in the table"},
-	{"rooms", "internal/eventlog/a.go", `import _ "github.com/execwire/execwire/internal/process"`, "imports nothing of ours"},
-	{"rooms", "internal/session/a.go", `import _ "github.com/execwire/execwire/gen/go/execwire/v1"`, "must never import gen/go/execwire/v1"},
-	{"rooms", "internal/session/a_test.go", `import _ "github.com/execwire/execwire/gen/go/execwire/v1"`, "must never import gen/go/execwire/v1"},
-	{"rooms", "gateway/a.go", `import _ "github.com/execwire/execwire/server"`, "gateway must never import server"},
-	{"rooms", "gateway/jsonrpc/a.go", `import _ "github.com/execwire/execwire/internal/process"`, "must never import internal/process"},
-	{"rooms", "gateway/a.go", `import _ "github.com/execwire/execwire/relay/executor"`, "must never import relay/executor"},
-	{"rooms", "relay/executor/a.go", `import _ "github.com/execwire/execwire/gateway"`, "must never import gateway"},
-	{"rooms", "server/a.go", `import _ "github.com/execwire/execwire/relay"`, "server must never import relay"},
-	{"rooms", "internal/auth/a.go", `import _ "github.com/execwire/execwire/internal/config"`, "imports only internal/secretfile"},
-	{"rooms", "client/a.go", `import _ "github.com/execwire/execwire/server"`, "client may not import server"},
-	{"rooms", "daemon/a.go", `import _ "github.com/execwire/execwire/cmd/execwire"`, "imported by nobody"},
-	{"rooms", "daemon/a.go", `import _ "github.com/execwire/execwire/internal/testproc"`, "is for _test.go files"},
-	{"rooms", "integration/a.go", ``, "has test files only"},
+var violations = []violation{
+	{"layering", "server/a.go", `import _ "github.com/execwire/execwire/internal/session"`, ""},
+	{"layering", "daemon/a.go", `import _ "github.com/execwire/execwire/gateway"`, ""},
+	{"layering", "server/a_test.go", `import _ "github.com/execwire/execwire/internal/testproc"`, ""},
+	{"layering", "internal/newpackage/a.go", ``, "internal/newpackage is not in the table"},
+	{"layering", "internal/eventlog/a.go", `import _ "github.com/execwire/execwire/internal/process"`, "imports nothing of ours"},
+	{"layering", "internal/session/a.go", `import _ "github.com/execwire/execwire/gen/go/execwire/v1"`, "must never import gen/go/execwire/v1"},
+	{"layering", "internal/session/a_test.go", `import _ "github.com/execwire/execwire/gen/go/execwire/v1"`, "must never import gen/go/execwire/v1"},
+	{"layering", "gateway/a.go", `import _ "github.com/execwire/execwire/server"`, "gateway must never import server"},
+	{"layering", "gateway/param/a.go", `import _ "github.com/execwire/execwire/internal/process"`, "must never import internal/process"},
+	{"layering", "gateway/a.go", `import _ "github.com/execwire/execwire/relay/executor"`, "must never import relay/executor"},
+	{"layering", "relay/executor/a.go", `import _ "github.com/execwire/execwire/gateway"`, "must never import gateway"},
+	{"layering", "server/a.go", `import _ "github.com/execwire/execwire/relay"`, "server must never import relay"},
+	{"layering", "internal/auth/a.go", `import _ "github.com/execwire/execwire/internal/config"`, "imports only internal/secretfile"},
+	{"layering", "client/a.go", `import _ "github.com/execwire/execwire/server"`, "client may not import server"},
+	{"layering", "daemon/a.go", `import _ "github.com/execwire/execwire/cmd/execwire"`, "only a command imports"},
+	{"layering", "client/a.go", `import _ "github.com/execwire/execwire/cmd/execwire/internal/terminal"`, "only a command imports"},
+	{"layering", "cmd/execwire/a.go", `import _ "github.com/execwire/execwire/cmd/execwire/internal/terminal"`, ""},
+	{"layering", "daemon/a.go", `import _ "github.com/execwire/execwire/internal/testproc"`, "is for _test.go files"},
+	{"layering", "integration/cli/a.go", ``, "has test files only"},
+	{"layering", "integration/harness/a.go", `import _ "github.com/execwire/execwire/daemon"`, ""},
+	{"layering", "integration/cli/a_test.go", `import _ "github.com/execwire/execwire/integration/harness"`, ""},
+	{"layering", "daemon/a.go", `import _ "github.com/execwire/execwire/integration/harness"`, "is for _test.go files"},
 
 	{"libraries", "internal/process/a.go", `import _ "github.com/creack/pty"; import _ "os/exec"`, ""},
-	{"libraries", "integration/a_test.go", `import _ "os/exec"`, ""},
+	{"libraries", "integration/cli/a_test.go", `import _ "os/exec"`, ""},
 	{"libraries", "server/a.go", `import _ "google.golang.org/grpc/codes"`, ""},
 	{"libraries", "server/a.go", `import _ "log/slog"`, ""},
 	{"libraries", "server/a.go", `import _ "github.com/creack/pty"`, "may not import github.com/creack/pty"},
@@ -79,8 +83,8 @@ var breaches = []breach{
 	{"names", "server/a.go", `import clock "time"; var _ = clock.After`, "clock.After in server"},
 	{"names", "server/a.go", `import "context"; var _ = context.WithCancel`, "use WithCancelCause"},
 	{"names", "server/a.go", `import "fmt"; func f() { fmt.Printf("") }`, "standard output belongs to the command"},
-	{"names", "server/a.go", `import "os"; var _ = os.StartProcess`, "one room starts"},
-	{"names", "server/a.go", `import "golang.org/x/sys/unix"; var _ = unix.Kill`, "one room signals"},
+	{"names", "server/a.go", `import "os"; var _ = os.StartProcess`, "one package starts"},
+	{"names", "server/a.go", `import "golang.org/x/sys/unix"; var _ = unix.Kill`, "one package signals"},
 	{"names", "server/a.go", `func f() { println() }`, "builtin println"},
 	{"names", "server/a.go", `var x interface{}`, "write any"},
 
@@ -106,10 +110,10 @@ var breaches = []breach{
 	{"exported docs", "server/a.go", "const A = 1", "exported A has no comment"},
 }
 
-// TestRulesCatchBreaches shows each rule a tree of one file, so that a rule
+// TestRulesCatchViolations shows each rule a tree of one file, so that a rule
 // that no longer sees anything fails here.
-func TestRulesCatchBreaches(t *testing.T) {
-	for _, b := range breaches {
+func TestRulesCatchViolations(t *testing.T) {
+	for _, b := range violations {
 		t.Run(b.rule+"/"+b.file, func(t *testing.T) {
 			found := check(t, b.rule, map[string]string{b.file: "package p\n" + b.source})
 			expect(t, found, b.want)
@@ -117,7 +121,7 @@ func TestRulesCatchBreaches(t *testing.T) {
 	}
 }
 
-func TestPackageDocsCatchBreaches(t *testing.T) {
+func TestPackageDocsCatchViolations(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -135,20 +139,20 @@ func TestPackageDocsCatchBreaches(t *testing.T) {
 	}
 }
 
-// TestEveryRuleIsShownABreach keeps the two tables above complete.
-func TestEveryRuleIsShownABreach(t *testing.T) {
+// TestEveryRuleHasAViolation keeps the two tables above complete.
+func TestEveryRuleHasAViolation(t *testing.T) {
 	for rule := range rules {
-		caught := rule == "package docs" || slices.ContainsFunc(breaches, func(b breach) bool { return b.rule == rule && b.want != "" })
+		caught := rule == "package docs" || slices.ContainsFunc(violations, func(b violation) bool { return b.rule == rule && b.want != "" })
 		if !caught {
-			t.Errorf("rule %q has no case in breaches that it must report", rule)
+			t.Errorf("rule %q has no case in violations that it must report", rule)
 		}
 	}
 }
 
 func TestEmptyTreeIsAnError(t *testing.T) {
 	for name, files := range map[string]fstest.MapFS{
-		"nothing":               {},
-		"only what is not ours": {"gen/go/a.go": {Data: []byte("package a")}, "p/testdata/a.go": {Data: []byte("package a")}},
+		"nothing":           {},
+		"only foreign code": {"gen/go/a.go": {Data: []byte("package a")}, "p/testdata/a.go": {Data: []byte("package a")}},
 	} {
 		if _, err := readTree(files); err == nil {
 			t.Errorf("%s: the tree was accepted", name)
@@ -169,13 +173,13 @@ func check(t *testing.T, rule string, files map[string]string) []string {
 	return rules[rule](parsed)
 }
 
-// expect wants exactly no finding for "", else one that says want.
+// expect checks that there is no finding for "", else one with want.
 func expect(t *testing.T, found []string, want string) {
 	t.Helper()
 	if want == "" && len(found) > 0 {
 		t.Errorf("the rule reports what it must accept: %q", found)
 	}
 	if want != "" && !slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, want) }) {
-		t.Errorf("findings are %q, want one that says %q", found, want)
+		t.Errorf("findings are %q, want one with %q", found, want)
 	}
 }

@@ -14,7 +14,7 @@ var stubs = []string{"Processes", "Sessions", "Files"}
 func checkStubs(t *tree) []string {
 	var found []string
 	for _, file := range t.files {
-		if file.test || !within(file.room, "cmd") {
+		if file.test || !within(file.dir, "cmd") {
 			continue
 		}
 		ast.Inspect(file.syntax, func(node ast.Node) bool {
@@ -28,7 +28,7 @@ func checkStubs(t *tree) []string {
 			}
 			name := selected.Sel.Name
 			if len(call.Args) == 0 && slices.Contains(stubs, name) || strings.HasPrefix(name, "New") && strings.HasSuffix(name, "ServiceClient") {
-				found = append(found, t.at(node.Pos(), "%s in %s: give package client a method for it", name, file.room))
+				found = append(found, t.at(node.Pos(), "%s in %s: give package client a method for it", name, file.dir))
 			}
 			return true
 		})

@@ -1,10 +1,10 @@
-// Package architecture holds the rules of the house as tests: which package
+// Package architecture tests the rules of the code base: which package
 // may import which, who may touch the operating system and the heavy
 // libraries, what library code never calls, and that every exported name is
 // documented.
 //
-// The rules are data (rooms_test.go, libraries_test.go, names_test.go); a new
-// package is one line in rooms_test.go. They read the source and run nothing.
+// The rules are data (layering_test.go, libraries_test.go, names_test.go); a new
+// package is one line in layering_test.go. They read the source and run nothing.
 // Each rule is also shown a tree that breaks it, so that none can pass by
 // looking at nothing.
 package architecture
@@ -16,9 +16,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const modulePath = "github.com/execwire/execwire"
@@ -26,7 +28,7 @@ const modulePath = "github.com/execwire/execwire"
 // sourceFile is one parsed Go file.
 type sourceFile struct {
 	name   string // path from the root of the repository
-	room   string // directory of the file, "." for the root
+	dir    string // directory of the file, "." for the root
 	test   bool   // the name ends in _test.go
 	syntax *ast.File
 }
@@ -37,9 +39,9 @@ type tree struct {
 	files []*sourceFile
 }
 
-// notOurs reports whether a directory holds no hand-written code of the main
+// isForeign reports whether a directory holds no hand-written code of the main
 // module.
-func notOurs(name string) bool {
+func isForeign(name string) bool {
 	switch path.Base(name) {
 	case "testdata", "node_modules":
 		return true
@@ -47,6 +49,9 @@ func notOurs(name string) bool {
 	return name == "gen" || name == "tools" || name == "bin" ||
 		name != "." && strings.HasPrefix(path.Base(name), ".")
 }
+
+// repositoryTree is the tree of the repository, which is parsed once.
+var repositoryTree = sync.OnceValues(func() (*tree, error) { return readTree(os.DirFS("..")) })
 
 // readTree parses all Go files of fsys. An empty tree is an error: a check
 // that sees nothing must not pass.
@@ -56,7 +61,7 @@ func readTree(fsys fs.FS) (*tree, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && notOurs(name):
+		case entry.IsDir() && isForeign(name):
 			return fs.SkipDir
 		case entry.IsDir() || path.Ext(name) != ".go":
 			return nil
@@ -83,7 +88,7 @@ func (t *tree) parse(fsys fs.FS, name string) error {
 	}
 	t.files = append(t.files, &sourceFile{
 		name:   name,
-		room:   path.Dir(name),
+		dir:    path.Dir(name),
 		test:   strings.HasSuffix(name, "_test.go"),
 		syntax: syntax,
 	})
@@ -96,11 +101,11 @@ func (t *tree) at(pos token.Pos, format string, args ...any) string {
 	return fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...))
 }
 
-// byRoom groups the files by directory.
-func (t *tree) byRoom() map[string][]*sourceFile {
+// byDir groups the files by directory.
+func (t *tree) byDir() map[string][]*sourceFile {
 	grouped := map[string][]*sourceFile{}
 	for _, file := range t.files {
-		grouped[file.room] = append(grouped[file.room], file)
+		grouped[file.dir] = append(grouped[file.dir], file)
 	}
 	return grouped
 }
@@ -109,13 +114,13 @@ func (t *tree) byRoom() map[string][]*sourceFile {
 func importPath(spec *ast.ImportSpec) string {
 	p, err := strconv.Unquote(spec.Path.Value)
 	if err != nil {
-		panic("the parser let a malformed import through: " + spec.Path.Value)
+		panic("malformed import: " + spec.Path.Value)
 	}
 	return p
 }
 
-// ourRoom returns the room an import path of ours names; false for all others.
-func ourRoom(imported string) (string, bool) {
+// ourPackage returns the room an import path of ours names; false for all others.
+func ourPackage(imported string) (string, bool) {
 	if imported == modulePath {
 		return ".", true
 	}

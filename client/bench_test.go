@@ -10,9 +10,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// The benchmarks receive the same bytes over the same kind of connection: the
-// first the way a program does that only receives, the second through Run, the third
-// as events of a Process. The budget is a ratio of 0.85.
+// The benchmarks receive the same bytes over the same kind of connection: with a bare
+// stream, with Run, and as events of a Process. The target ratio is 0.85.
 
 const (
 	benchChunk    = 32_700

@@ -1,60 +1,59 @@
-// Package client runs processes on an execwire server and works on its files.
+// Package client runs processes on an execwire server and works with its files.
 //
-// [Dial] connects to a server over the network; package daemon has Open, which also
-// makes one inside the program, so that a URL in a configuration chooses the machine.
-// Either way it is a [Client], and what takes an [Environment] works with any.
+// [Dial] connects to a server over the network. Open of package daemon also runs a
+// server inside the program, so that a URL in a configuration selects the machine. Both
+// return a [Client]; code that takes an [Environment] works with any of them.
 //
 // # Processes
 //
-// A [Command] says what to run. [Client.Output] runs it and returns what it wrote;
-// [Client.Run] is what `ssh host command` is: it passes input, output and signals, and
-// returns when the process has closed. [Client.Start] returns a [Process] to talk to:
-// its events are pushed to any number of readers, it is written to, waited for,
-// signalled, terminated, or given up to go on alone. [Client.Attach] and
-// [Client.Resume] do the same with a process that is already there,
-// [Client.AttachSession] with all processes of a session at once; [Client.Follow] only
-// looks, and [Client.Wait] waits.
+// A [Command] describes what to run. [Client.Output] runs it and returns its output.
+// [Client.Run] works like `ssh host command`: it forwards input, output and signals,
+// and returns when the process has closed. [Client.Start] returns a [Process]: any
+// number of readers receive its events, and it can be written to, waited for,
+// signalled, terminated or detached. [Client.Attach] and [Client.Resume] do the same
+// with an existing process, [Client.AttachSession] with all processes of a session.
+// [Client.Follow] observes a process and [Client.Wait] waits for a condition.
 //
-// A process that has an owner, which all of these but the last two are, survives lost
-// connections without losing or repeating a byte: the connection is made again, and
-// what either side had not yet acknowledged is sent once more. A reader that is slow
-// holds up its process, as with a pipe, and nothing else.
+// All of these except the last two own the process. An owned process survives lost
+// connections without losing or repeating a byte: the client reconnects, and both sides
+// send again what was not acknowledged. A slow reader blocks its process, as with a
+// pipe, and nothing else.
 //
 // # Files
 //
-// [Client.Stat], [Client.ReadDir] and the other methods about files are those of
-// package os, for paths of the server. [Client.Upload] and [Client.Download] pass
-// content of any size and go on where a lost connection left them; [Client.Push]
-// and [Client.Pull] copy files and directories there and back.
+// [Client.Stat], [Client.ReadDir] and the other file methods mirror package os, for
+// paths on the server. [Client.Upload] and [Client.Download] transfer content of any
+// size and resume after a lost connection. [Client.Push] and [Client.Pull] copy files
+// and directories.
 //
-// [Client.WithSandbox] confines what is run and done; [Sandbox] writes the policies
-// that most want.
+// [Client.WithSandbox] confines processes and file calls; [Sandbox] builds common
+// policies.
 //
 // # Lost connections
 //
-// What only looks, and what does no harm when it is done twice, is asked again for a
-// minute and a quarter when the connection is lost before it was answered. Sent only
-// once are [Client.Mkdir], [Client.Symlink], [Client.Rename], [Client.RenameNew],
-// [Client.Copy], [Client.Remove], [Client.Signal], [Client.StartDetached] and
-// [Client.CloseSession]: they fail with an [*Error] whose Code is codes.Unavailable
-// then, and whether they were carried out is not known.
+// Read-only and idempotent calls are retried for 75 seconds when the connection is lost
+// before the answer. The following are sent only once: [Client.Mkdir],
+// [Client.Symlink], [Client.Rename], [Client.RenameNew], [Client.Copy],
+// [Client.Remove], [Client.Signal], [Client.StartDetached] and [Client.CloseSession].
+// They fail with an [*Error] whose Code is codes.Unavailable, and may or may not have
+// been carried out.
 //
 // # Errors
 //
-// What a server refuses is an [*Error], the same over every kind of connection: branch
-// on its Reason, or ask errors.Is for fs.ErrNotExist and the like. That a process
-// ended, however it did, is no error but of Output, whose [*ExitError] says so. A
-// process that could not be resumed is a [*LostError]. Once a client was closed every
-// call fails with [ErrClosed], and with a [*ConnectionLostError] once its connection is
-// gone for good, those that were waiting included.
+// An error that the server returns is an [*Error], over every transport: branch on its
+// Reason, or use errors.Is with fs.ErrNotExist and the like. The end of a process,
+// however it ended, is not an error, except for Output, which returns an [*ExitError].
+// A process that cannot be resumed is a [*LostError]. After Close, every call fails
+// with [ErrClosed]; once the connection is permanently lost, with a
+// [*ConnectionLostError]. Both also end pending calls.
 //
 // # Memory
 //
-// What a program holds is bounded: a Process receives at most [MaxUntakenBytes] ahead
-// of its readers, keeps [DefaultKeepBytes] for late ones, and what is gathered in
-// memory ends at [MaxOutputBytes]. Run holds no output at all.
+// Memory is bounded: a Process receives at most the window of the server ahead of its
+// readers, keeps [DefaultKeepBytes] for late ones, and collects at most [MaxOutputBytes]. Run
+// keeps no output.
 //
-// Everything else the server offers is reached through the generated stubs, see
+// Everything else that the server offers is available through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the
 // typed errors of their calls.
 package client
@@ -68,50 +67,48 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Client talks to one server, and is the [Environment] there. It may be used
+// Client is a connection to one server, and the [Environment] there. It may be used
 // concurrently.
 type Client struct {
+	FileClient
+
 	processes execwirev1.ProcessServiceClient
 	sessions  execwirev1.SessionServiceClient
-	files     execwirev1.FileSystemServiceClient
 	environ   execwirev1.EnvironmentServiceClient
-	channel   gate // of the stubs
-	life      *lifetime
+	channel   lifetimeConn // used by the stubs
 	// owned is what Close closes; nil when the channel belongs to the caller.
 	owned     io.Closer
 	closeOnce sync.Once
 }
 
-// New returns a client that uses conn. The caller keeps conn: Close does not
-// close it, and does nothing. It never blocks.
-func New(conn grpc.ClientConnInterface) *Client { return newClient(conn, newLifetime(), nil) }
+// New returns a client that uses conn. The caller owns conn: Close does nothing. New
+// never blocks.
+func New(conn grpc.ClientConnInterface) *Client { return NewOwning(conn, nil) }
 
 // NewOwning returns a client that uses conn and whose Close closes owned: the
 // connection, or the server behind it. It never blocks.
 func NewOwning(conn grpc.ClientConnInterface, owned io.Closer) *Client {
-	return newClient(conn, newLifetime(), owned)
+	return newClient(lifetimeConn{ClientConnInterface: conn, life: newLifetime()}, owned)
 }
 
-func newClient(conn grpc.ClientConnInterface, life *lifetime, owned io.Closer) *Client {
-	channel := gate{ClientConnInterface: conn, life: life}
+func newClient(channel lifetimeConn, owned io.Closer) *Client {
 	return &Client{
+		FileClient: FileClient{files: execwirev1.NewFileSystemServiceClient(channel), life: channel.life},
+
 		channel:   channel,
-		life:      life,
 		owned:     owned,
 		processes: execwirev1.NewProcessServiceClient(channel),
 		sessions:  execwirev1.NewSessionServiceClient(channel),
-		files:     execwirev1.NewFileSystemServiceClient(channel),
 		environ:   execwirev1.NewEnvironmentServiceClient(channel),
 	}
 }
 
-// Close releases the connection that Dial made, or what NewOwning was given, and
-// blocks until that is closed. Calls that are going on fail with [ErrClosed], and
-// so does every later one; the processes they follow are lost to the server, which
-// terminates them after their grace. Uploads that are going on are aborted on the
-// server first, but those with an ID, see [UploadOptions]; that, and a reader that
-// does not return, is waited for a second at most. Closing a second time, or a client
-// made by New, does nothing.
+// Close releases the connection that Dial made, or the closer given to NewOwning, and
+// blocks until it is closed. Pending and later calls fail with [ErrClosed]. The server
+// loses the owner of their processes and terminates them after their grace period.
+// Uploads in progress are aborted on the server first, except those with an ID, see
+// [UploadOptions]; Close waits for that, and for a reader that does not return, at most
+// one second. Closing again, or closing a client made by New, does nothing.
 func (c *Client) Close() error {
 	if c.owned == nil {
 		return nil
@@ -119,21 +116,26 @@ func (c *Client) Close() error {
 	var err error
 	c.closeOnce.Do(func() {
 		c.life.end(ErrClosed)
-		c.life.uploads.wait(dropWithin)
+		c.life.uploads.wait(dropTimeout)
 		err = c.owned.Close()
 	})
 	return err
 }
 
-// Processes returns the generated stub of the process service. Its errors are
-// gRPC statuses; [FromRPC] and [Reason] read them.
+// Processes returns the generated stub of the process service. Its errors are gRPC
+// statuses; [FromRPC] and [Reason] decode them.
 func (c *Client) Processes() execwirev1.ProcessServiceClient { return c.processes }
 
-// Sessions returns the generated stub of the session service, for lists, grants
-// and the end of sessions; [Client.AttachSession] attaches. Its errors are those
-// of Processes.
+// Sessions returns the generated stub of the session service, to list, grant and close
+// sessions; [Client.AttachSession] attaches. Its errors are those of Processes.
 func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions }
 
 // Files returns the generated stub of the file system service. Its errors are
 // those of Processes.
 func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }
+
+// HTTP returns the generated stub of the HTTP service, which makes requests from the
+// server's machine. Its errors are those of Processes.
+func (c *Client) HTTP() execwirev1.HttpServiceClient {
+	return execwirev1.NewHttpServiceClient(c.channel)
+}

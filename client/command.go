@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"syscall"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -13,41 +14,42 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Command is a command line, as most want it: its program is looked up in the PATH
-// of its environment, no shell is involved, and it has pipes of which stdin is
-// closed. [Command.Request] makes the message that RunOptions and StartOptions
-// take; what a Command cannot say can be set there. Only Argv is required.
+// Command describes a common command line: the program is looked up in the PATH of its
+// environment, no shell is involved, and it has pipes, with stdin closed.
+// [Command.Request] returns the message for RunOptions and StartOptions, where further
+// fields can be set. Only Argv is required.
 type Command struct {
 	// Argv is the program and its arguments.
 	Argv []string
 	// Dir is the directory to start in, absolute, on the server's machine. Empty
 	// is "/".
 	Dir string
-	// Env are variables to set, beside those of Inherit or in their place.
+	// Env are variables to set, in addition to those of Inherit, and overriding them.
 	Env map[string]string
-	// Inherit says which variables the process has from the server. Unspecified is
-	// core: PATH, HOME, LANG and the like; ENVIRONMENT_INHERIT_NONE is nothing.
+	// Inherit selects the variables that the process inherits from the server.
+	// Unspecified is core: PATH, HOME, LANG and the like; ENVIRONMENT_INHERIT_NONE
+	// inherits nothing.
 	Inherit execwirev1.EnvironmentInherit
 
-	// PipeStdin gives the process input: what [Process.Write] writes. RunOptions.Stdin
-	// and Communicate need not be told.
+	// PipeStdin gives the process a stdin pipe for [Process.Write]. RunOptions.Stdin
+	// and Communicate set it themselves.
 	PipeStdin bool
-	// Terminal gives the process a terminal of this size in place of pipes; nil
-	// does not. The zero size is 24 rows of 80 columns.
+	// Terminal gives the process a terminal of this size instead of pipes; nil means
+	// pipes. The zero size is 24 rows of 80 columns.
 	Terminal *execwirev1.TerminalSize
 
-	// Timeout is how long it may run; then it is killed, with cause
+	// Timeout is how long the process may run; then it is killed, with cause
 	// EXIT_CAUSE_TIMEOUT. 0 is no limit.
 	Timeout time.Duration
-	// Sandbox confines the process; nil confines nothing, or as
-	// [Client.WithSandbox] does. [Sandbox.Policy] makes such a policy.
+	// Sandbox confines the process; nil applies the policy of [Client.WithSandbox], if
+	// any. [Sandbox.Policy] builds a policy.
 	Sandbox *execwirev1.SandboxPolicy
 
 	// SessionID is the session to start in; empty is the default session.
 	SessionID string
-	// ID is the process's id in its session; empty chooses one.
+	// ID is the id of the process in its session; empty generates one.
 	ID string
-	// Labels are what to find the process by, see StartProcessRequest.labels.
+	// Labels are used to find the process, see StartProcessRequest.labels.
 	Labels map[string]string
 }
 
@@ -88,7 +90,7 @@ func (c Command) Request() *execwirev1.StartProcessRequest {
 	return request
 }
 
-// ExitError says that a command did not succeed, where success was asked for.
+// ExitError reports that a command did not succeed although success was required.
 type ExitError struct {
 	// Exit is how it ended.
 	Exit Exit
@@ -96,7 +98,7 @@ type ExitError struct {
 	Stderr []byte
 }
 
-// Error says how the command ended, and nothing of what it wrote.
+// Error describes how the command ended, without its output.
 func (e *ExitError) Error() string {
 	switch {
 	case e.Exit.Signal != 0:
@@ -108,31 +110,31 @@ func (e *ExitError) Error() string {
 }
 
 // MaxOutputBytes is how much stdout or terminal output [Client.Output] and
-// [Process.Communicate] gather, and as much stderr: 64 MiB each.
+// [Process.Communicate] collect, and as much stderr: 64 MiB each.
 const MaxOutputBytes = 64 << 20
 
-// exitErrorBytes is how much of stderr an ExitError has.
+// exitErrorBytes is how much of stderr an ExitError keeps.
 const exitErrorBytes = 32 << 10
 
-// OutputSizeError says that a process wrote more than is gathered in memory.
+// OutputSizeError reports that a process wrote more than is collected in memory.
 type OutputSizeError struct {
-	// LimitBytes is how much that is.
+	// LimitBytes is the limit.
 	LimitBytes int
 }
 
 func (e *OutputSizeError) Error() string {
-	return fmt.Sprintf("it is more than the %d bytes that are gathered in memory: pass it on with RunOptions.Stdout, or by Process.Events", e.LimitBytes)
+	return fmt.Sprintf("more than the %d bytes that are collected in memory: stream it with RunOptions.Stdout or Process.Events", e.LimitBytes)
 }
 
-// Output runs a command and returns what it wrote to stdout, or to its terminal. It
-// blocks until the process has closed, across lost connections as [Client.Run]
-// does, and its errors are those of Run. A command that ended with another code
-// than 0, or by a signal, is an [*ExitError] beside its output. More than
-// [MaxOutputBytes] of output ends the command, with an [*OutputError] that wraps
-// an [*OutputSizeError].
+// Output runs a command and returns its stdout or terminal output. It blocks until the
+// process has closed, across lost connections as [Client.Run] does, and returns the
+// same errors. If the command exits with a code other than 0, or by a signal, it
+// returns the output and an [*ExitError]. More than [MaxOutputBytes] of output
+// terminates the command and returns an [*OutputError] that wraps an
+// [*OutputSizeError].
 func (c *Client) Output(ctx context.Context, command Command) ([]byte, error) {
-	var stdout gathered
-	var stderr tail
+	var stdout limitedBuffer
+	var stderr tailBuffer
 	exit, err := c.Run(ctx, RunOptions{Process: command.Request(), Stdout: &stdout, Stderr: &stderr})
 	if err == nil && exit.ShellCode() != 0 {
 		err = &ExitError{Exit: exit, Stderr: stderr.bytes()}
@@ -143,36 +145,89 @@ func (c *Client) Output(ctx context.Context, command Command) ([]byte, error) {
 	return stdout.Bytes(), err
 }
 
-// MissingOutputError says that output which was to be gathered whole is not: the
-// rest was not kept any more.
+// MissingOutputError reports that output which was to be collected completely has a
+// gap: some of it was evicted.
 type MissingOutputError struct {
 	// DroppedBytes is how much is missing.
 	DroppedBytes uint64
 }
 
 func (e *MissingOutputError) Error() string {
-	return fmt.Sprintf("%d bytes of the output are missing: they were not kept any more when they were asked for", e.DroppedBytes)
+	return fmt.Sprintf("%d bytes of output are missing: they were evicted before they were read", e.DroppedBytes)
 }
 
-// gathered is a writer that keeps what it gets, up to MaxOutputBytes.
-type gathered struct{ bytes.Buffer }
+// limitedBuffer is a writer that keeps up to MaxOutputBytes.
+type limitedBuffer struct{ bytes.Buffer }
 
-func (g *gathered) Write(p []byte) (int, error) {
+func (g *limitedBuffer) Write(p []byte) (int, error) {
 	if g.Len()+len(p) > MaxOutputBytes {
 		return 0, &OutputSizeError{LimitBytes: MaxOutputBytes}
 	}
 	return g.Buffer.Write(p)
 }
 
-// tail is a writer that keeps the end of what it gets, exitErrorBytes of it.
-type tail struct{ kept []byte }
+// tailBuffer is a writer that keeps the last exitErrorBytes of its input.
+type tailBuffer struct{ data []byte }
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.kept = append(t.kept, p...)
-	if len(t.kept) > 4*exitErrorBytes {
-		t.kept = append([]byte(nil), t.bytes()...)
+func (t *tailBuffer) Write(p []byte) (int, error) {
+	t.data = append(t.data, p...)
+	if len(t.data) > 4*exitErrorBytes {
+		t.data = append([]byte(nil), t.bytes()...)
 	}
 	return len(p), nil
 }
 
-func (t *tail) bytes() []byte { return t.kept[max(0, len(t.kept)-exitErrorBytes):] }
+func (t *tailBuffer) bytes() []byte { return t.data[max(0, len(t.data)-exitErrorBytes):] }
+
+// Exit describes how a process ended and what was received from it.
+type Exit struct {
+	// ProcessID is the process.
+	ProcessID string
+	// Code is the exit code, valid when Signal is 0 and the cause is not
+	// EXIT_CAUSE_LOST.
+	Code int
+	// Signal is the signal that killed the process, or 0.
+	Signal syscall.Signal
+	// Cause is why it ended.
+	Cause execwirev1.ExitCause
+	// WallTime is how long it ran, by the clock of the server.
+	WallTime time.Duration
+	// Usage is its resource usage; nil if unknown.
+	Usage *execwirev1.ResourceUsage
+	// StdoutBytes, StderrBytes and TerminalBytes count its output, including dropped
+	// bytes.
+	StdoutBytes, StderrBytes, TerminalBytes uint64
+	// DroppedBytes is exactly how many of those were not received; see
+	// RunOptions.OnGap.
+	DroppedBytes uint64
+	// SandboxDenied is whether the process was confined and apparently failed because
+	// its sandbox denied access.
+	SandboxDenied bool
+	// Resumed is how often the process was resumed after a lost connection.
+	Resumed int
+}
+
+// ShellCode returns the exit status of a shell: the code, 128+n for signal n, or 255 if
+// unknown.
+func (e Exit) ShellCode() int {
+	switch {
+	case e.Signal != 0:
+		return 128 + int(e.Signal)
+	case e.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST:
+		return 255
+	default:
+		return e.Code
+	}
+}
+
+func newExit(record *execwirev1.ExitRecord) Exit {
+	return Exit{
+		Code:     int(record.GetExitCode()),
+		Signal:   syscall.Signal(record.GetSignal()),
+		Cause:    record.GetCause(),
+		WallTime: record.GetWallTime().AsDuration(),
+		Usage:    record.GetUsage(),
+
+		SandboxDenied: record.GetSandboxDenied(),
+	}
+}

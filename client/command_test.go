@@ -10,7 +10,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestACommandOfNothingButArgvStartsAtTheRootWithTheCoreVariables(t *testing.T) {
+func TestCommand_Request_OnlyArgv_UsesDefaults(t *testing.T) {
 	argv := []string{"make", "test"}
 	request := Command{Argv: argv}.Request()
 	argv[0] = "changed"
@@ -26,7 +26,7 @@ func TestACommandOfNothingButArgvStartsAtTheRootWithTheCoreVariables(t *testing.
 	}
 }
 
-func TestACommandSaysAllThatItHas(t *testing.T) {
+func TestCommand_Request_SetsEveryField(t *testing.T) {
 	request := Command{
 		Argv: []string{"x"}, Dir: "/src", Env: map[string]string{"A": "b"},
 		Inherit: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL, PipeStdin: true,
@@ -48,7 +48,7 @@ func TestACommandSaysAllThatItHas(t *testing.T) {
 	}
 }
 
-func TestOutputIsWhatACommandWroteToStdout(t *testing.T) {
+func TestOutput_ReturnsStdout(t *testing.T) {
 	_, c := newFake(t, sends(nil, started(0), events(stdout(1, 0, "out"), stderr(2, 0, "err"), exited(3, 0), closed(4, 3, 3))))
 	got, err := c.Output(t.Context(), Command{Argv: []string{"x"}})
 	if string(got) != "out" || err != nil {
@@ -56,7 +56,7 @@ func TestOutputIsWhatACommandWroteToStdout(t *testing.T) {
 	}
 }
 
-func TestOutputOfAFailedCommandIsAnExitErrorWithTheEndOfStderr(t *testing.T) {
+func TestOutput_FailedCommand_ReturnsExitError(t *testing.T) {
 	long := strings.Repeat("x", 20_000)
 	_, c := newFake(t, sends(nil, started(0), events(
 		stdout(1, 0, "out"), stderr(2, 0, long), stderr(3, 20_000, long), stderr(4, 40_000, "why"), exited(5, 3), closed(6, 3, 40_003))))
@@ -70,7 +70,7 @@ func TestOutputOfAFailedCommandIsAnExitErrorWithTheEndOfStderr(t *testing.T) {
 	}
 }
 
-func TestOutputThatIsMissingIsAnError(t *testing.T) {
+func TestOutput_MissingOutput_Fails(t *testing.T) {
 	_, c := newFake(t, sends(nil, started(0), events(gap(2, 5), stdout(2, 5, "out"), exited(3, 0), closed(4, 8))))
 	got, err := c.Output(t.Context(), Command{Argv: []string{"x"}})
 	var missing *MissingOutputError
@@ -79,8 +79,8 @@ func TestOutputThatIsMissingIsAnError(t *testing.T) {
 	}
 }
 
-func TestOutputBeyondWhatIsGatheredEndsTheCommand(t *testing.T) {
-	var g gathered
+func TestOutput_BeyondLimit_TerminatesCommand(t *testing.T) {
+	var g limitedBuffer
 	piece := make([]byte, MaxOutputBytes/2)
 	for range 2 {
 		if _, err := g.Write(piece); err != nil {

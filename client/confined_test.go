@@ -15,22 +15,22 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// catcher is a channel that keeps what is sent.
-type catcher struct{ sent []proto.Message }
+// recordingConn is a channel that records requests.
+type recordingConn struct{ sent []proto.Message }
 
-func (c *catcher) Invoke(_ context.Context, _ string, args, _ any, _ ...grpc.CallOption) error {
+func (c *recordingConn) Invoke(_ context.Context, _ string, args, _ any, _ ...grpc.CallOption) error {
 	c.sent = append(c.sent, args.(proto.Message))
 	return nil
 }
 
-func (c *catcher) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c *recordingConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
 	return caughtStream{ctx: ctx, catcher: c}, nil
 }
 
 type caughtStream struct {
 	grpc.ClientStream
 	ctx     context.Context
-	catcher *catcher
+	catcher *recordingConn
 }
 
 func (s caughtStream) Context() context.Context { return s.ctx }
@@ -41,7 +41,7 @@ func (s caughtStream) SendMsg(m any) error {
 	return nil
 }
 
-// policyPaths are the ways through a message to the policies in it.
+// policyPaths returns the field paths to the policies in a message.
 func policyPaths(m protoreflect.MessageDescriptor) (paths [][]protoreflect.FieldDescriptor) {
 	for i := range m.Fields().Len() {
 		field := m.Fields().Get(i)
@@ -59,9 +59,9 @@ func policyPaths(m protoreflect.MessageDescriptor) (paths [][]protoreflect.Field
 	return paths
 }
 
-// Every request of the contract that can carry a policy gets it, also one that comes to the contract later; and the
-// caller's stays as it was.
-func TestEveryRequestOfAConfinedClientCarriesItsPolicy(t *testing.T) {
+// Every request of the contract that can carry a policy must get it, including requests
+// added later; the request of the caller is unchanged.
+func TestWithSandbox_EveryRequest_CarriesPolicy(t *testing.T) {
 	policy, found := Sandbox{}.Policy(), 0
 	for _, file := range []protoreflect.FileDescriptor{execwirev1.File_execwire_v1_process_service_proto, execwirev1.File_execwire_v1_filesystem_proto} {
 		for i := range file.Services().Len() {
@@ -70,7 +70,7 @@ func TestEveryRequestOfAConfinedClientCarriesItsPolicy(t *testing.T) {
 				method := service.Methods().Get(j)
 				for _, path := range policyPaths(method.Input()) {
 					found++
-					caught := &catcher{}
+					caught := &recordingConn{}
 					request := messageOf(t, method.Input())
 					at := request
 					for _, field := range path[:len(path)-1] {
@@ -106,7 +106,7 @@ func messageOf(t *testing.T, m protoreflect.MessageDescriptor) protoreflect.Mess
 	return kind.New()
 }
 
-// send makes the call of a method as the generated stubs do.
+// send calls a method as generated stubs do.
 func send(t *testing.T, c *Client, method protoreflect.MethodDescriptor, request proto.Message) {
 	t.Helper()
 	conn := c.channel
@@ -126,8 +126,8 @@ func send(t *testing.T, c *Client, method protoreflect.MethodDescriptor, request
 	}
 }
 
-func TestAConfinedClientLeavesWhatNamesAPolicy(t *testing.T) {
-	caught := &catcher{}
+func TestWithSandbox_RequestWithPolicy_IsUnchanged(t *testing.T) {
+	caught := &recordingConn{}
 	confined := New(caught).WithSandbox(Sandbox{}.Policy())
 	own := Sandbox{Network: true}.Policy()
 	if _, err := confined.Files().GetMetadata(t.Context(), &execwirev1.GetMetadataRequest{Path: "/x", Sandbox: own}); err != nil {

@@ -15,16 +15,16 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// answering is a channel whose unary calls are answered by what is said of their
-// request, after as many lost ones.
-type answering struct {
+// fakeUnaryConn is a channel that fails a number of unary calls and answers the others
+// by a function.
+type fakeUnaryConn struct {
 	unreachable
 	lost   int
 	answer func(request any) (proto.Message, error)
 	asked  []any
 }
 
-func (a *answering) Invoke(_ context.Context, _ string, request, reply any, _ ...grpc.CallOption) error {
+func (a *fakeUnaryConn) Invoke(_ context.Context, _ string, request, reply any, _ ...grpc.CallOption) error {
 	if a.lost > 0 {
 		a.lost--
 		return errCut
@@ -37,9 +37,9 @@ func (a *answering) Invoke(_ context.Context, _ string, request, reply any, _ ..
 	return err
 }
 
-func TestListsGoThroughAllPagesAcrossLostConnections(t *testing.T) {
+func TestList_ReturnsAllPagesAcrossLostConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := New(&answering{lost: 2, answer: func(request any) (proto.Message, error) {
+		c := New(&fakeUnaryConn{lost: 2, answer: func(request any) (proto.Message, error) {
 			switch r := request.(type) {
 			case *execwirev1.ListProcessesRequest:
 				if r.GetPageToken() == "" {
@@ -76,8 +76,8 @@ func TestListsGoThroughAllPagesAcrossLostConnections(t *testing.T) {
 	})
 }
 
-func TestAListThatFailsTellsWhy(t *testing.T) {
-	c := New(&answering{answer: func(any) (proto.Message, error) {
+func TestList_Failure_ReturnsError(t *testing.T) {
+	c := New(&fakeUnaryConn{answer: func(any) (proto.Message, error) {
 		return nil, serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 	}})
 	n := 0
@@ -91,8 +91,8 @@ func TestAListThatFailsTellsWhy(t *testing.T) {
 	}
 }
 
-// TestCallsCarryWhatTheyAreTold makes each call once and compares its request.
-func TestCallsCarryWhatTheyAreTold(t *testing.T) {
+// Each call is made once, and its request compared.
+func TestControlCalls_SendArguments(t *testing.T) {
 	ref := ProcessRef{SessionID: "s", ProcessID: "p", AfterSeq: 9}
 	timeout := time.Second
 	for name, test := range map[string]struct {
@@ -118,7 +118,7 @@ func TestCallsCarryWhatTheyAreTold(t *testing.T) {
 		}, &execwirev1.GrantSessionRequest{SessionId: "s", Principal: "uid:1", Access: execwirev1.SessionAccess_SESSION_ACCESS_VIEW}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			channel := &answering{answer: func(any) (proto.Message, error) {
+			channel := &fakeUnaryConn{answer: func(any) (proto.Message, error) {
 				return nil, serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
 			}}
 			err := test.call(t.Context(), New(channel))
@@ -133,7 +133,7 @@ func TestCallsCarryWhatTheyAreTold(t *testing.T) {
 	}
 }
 
-func TestTheWaysToTerminate(t *testing.T) {
+func TestTermination_Message(t *testing.T) {
 	if (Termination{}).message().GetMode() != nil {
 		t.Error("the zero value asks for more than the default")
 	}

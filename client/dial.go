@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -18,16 +16,15 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/execwire/execwire/internal/backoff"
-	"github.com/execwire/execwire/relay/harness"
 )
 
 const (
 	keepaliveInterval = 30 * time.Second
 	keepaliveTimeout  = 10 * time.Second
 
-	// Windows are static once set, so both are: a connection carries several
-	// streams at full rate, and a stream one bandwidth-delay product of a long
-	// fast path.
+	// Setting a window makes it static and disables flow-control estimation, so both
+	// are set: a connection carries several streams at full rate, and a stream the
+	// bandwidth-delay product of a long fast path.
 	streamWindowBytes     = 8 << 20
 	connectionWindowBytes = 16 << 20
 	socketBufferBytes     = 128 << 10
@@ -35,28 +32,42 @@ const (
 	maxMessageBytes = 16 << 20
 )
 
-// Option changes how [Dial] connects.
+// Option configures [Dial].
 type Option func(*dialConfig)
 
 type dialConfig struct {
 	grpc      []grpc.DialOption
 	tls       TLSFiles
 	tokenFile string         // empty: no token
-	launch    *LaunchCommand // nil: the URL says what
-	name      string         // empty: that of each protocol
+	launch    *LaunchCommand // nil: the URL has the command
+	name      string         // empty: the default of each protocol
 }
 
-// WithDialOptions adds options of gRPC, applied after those of Dial itself.
+func newDialConfig(options []Option) *dialConfig {
+	var c dialConfig
+	for _, option := range options {
+		option(&c)
+	}
+	return &c
+}
+
+// WithName sets the name of this program for logs of servers: the clientName of the
+// exec-server protocol and the user agent of gRPC. The default is execwire.
+func WithName(name string) Option {
+	return func(c *dialConfig) { c.name = name }
+}
+
+// WithDialOptions adds gRPC options, applied after those of Dial itself.
 func WithDialOptions(options ...grpc.DialOption) Option {
 	return func(c *dialConfig) { c.grpc = append(c.grpc, options...) }
 }
 
-// DialError says that a server could not be reached.
+// DialError reports that a server could not be reached.
 type DialError struct {
-	// URL is what Dial was given.
+	// URL is the URL given to Dial.
 	URL string
-	// Err is why: an error of the operating system where there is one, or the
-	// cause of the context that ended.
+	// Err is the cause: an error of the operating system if there is one, or the cause
+	// of the context that ended.
 	Err error
 }
 
@@ -64,11 +75,11 @@ func (e *DialError) Error() string { return fmt.Sprintf("failed to reach %s: %v"
 
 func (e *DialError) Unwrap() error { return e.Err }
 
-// URLError says that a server URL is not one this build can dial.
+// URLError reports a server URL that Dial does not support.
 type URLError struct {
-	// URL is what Dial was given.
+	// URL is the URL given to Dial.
 	URL string
-	// Problem is what is wrong with it and what would be right.
+	// Problem describes what is wrong and how to fix it.
 	Problem string
 }
 
@@ -76,73 +87,73 @@ func (e *URLError) Error() string {
 	return fmt.Sprintf("failed to parse server URL %q: %s", e.URL, e.Problem)
 }
 
-// Dial connects to the server at rawURL: grpc://HOST:PORT, grpcs://HOST:PORT
-// with TLS, unix:///PATH, or relay+wss://HOST/executor/ID?role=harness, which is
-// the executor ID of a relay; [RelayURL] makes such URLs. At ws://HOST:PORT and
-// wss://HOST:PORT is a server of the exec-server protocol, ours or the reference,
-// and stdio:COMMAND starts one: a command line without a shell, for which
-// [WithLaunchCommand] is exact. It ends with the client, and the client with it:
-// package execserver says what the protocol has no words for. It blocks until the server has answered, it is
-// known that none can ([*DialError]), or ctx is done. Nothing that listens, a refusal and
-// an answer that is not gRPC are known at once. A connection that is lost before the
-// server has answered is made again until ctx is done, for 30 seconds if ctx has no
-// deadline. A token is shown by calls
-// only, so a wrong one is told by the first of them; to a relay it is shown in
-// connecting. A connection that is lost
-// later is made again when it is needed. The caller closes the client.
+// Dial connects to the server at rawURL:
+//
+//	grpc://HOST:PORT          gRPC without TLS
+//	grpcs://HOST:PORT         gRPC with TLS
+//	unix:///PATH              gRPC over a unix socket
+//	relay+wss://HOST/executor/ID?role=harness
+//	                          an executor of a relay, see [RelayURL]: gRPC, or the
+//	                          exec-server protocol if the executor has only that
+//	ws://HOST:PORT, wss://HOST:PORT
+//	                          the exec-server protocol, of execwire or the reference
+//	stdio:COMMAND             starts a server of that protocol; COMMAND is split
+//	                          without a shell, see [WithLaunchCommand]
+//
+// A launched server ends with the client, and the client with the server. Package
+// execserver documents what the exec-server protocol cannot express.
+//
+// Dial blocks until the server has answered, cannot be reached ([*DialError]), or ctx
+// is done. A refused connection, a rejection and an answer that is not gRPC fail at
+// once. A connection lost before the server has answered is retried until ctx is done,
+// for 30 seconds if ctx has no deadline; one lost later is re-established when needed.
+// A token is sent with each call, so that a wrong one fails the first call; to a relay
+// it is sent when connecting. The caller closes the client.
 func Dial(ctx context.Context, rawURL string, options ...Option) (*Client, error) {
+	config := newDialConfig(options)
 	if execServerScheme(rawURL) != "" {
-		var config dialConfig
-		for _, option := range options {
-			option(&config)
-		}
-		conn, err := config.dialExecServer(ctx, rawURL)
-		if err != nil {
-			return nil, err
-		}
-		return NewOwning(conn, conn), nil
+		return config.dialExecServer(ctx, rawURL)
 	}
-	conn, dialer, err := connect(ctx, rawURL, options)
+	conn, dialer, err := config.connect(ctx, rawURL)
+	if isJSONRPCExecutor(err) {
+		return config.dialExecServer(ctx, rawURL)
+	}
 	if err != nil {
 		return nil, err
 	}
 	c := NewOwning(conn, conn)
-	c.life.refusal = dialer.refusal
+	c.life.rejection = dialer.rejection
 	if dialer.endpoint.relay != "" {
-		c.life.heardAt = dialer.heardAt
+		c.life.lastReceived = dialer.lastReceived
 	}
 	return c, nil
 }
 
-// Connect is [Dial] for generated clients: it returns the connection alone, which
-// the caller closes.
+// Connect is [Dial] for generated clients: it returns the gRPC connection, which the
+// caller closes.
 func Connect(ctx context.Context, rawURL string, options ...Option) (*grpc.ClientConn, error) {
-	conn, _, err := connect(ctx, rawURL, options)
+	conn, _, err := newDialConfig(options).connect(ctx, rawURL)
 	return conn, err
 }
 
-func connect(ctx context.Context, rawURL string, options []Option) (*grpc.ClientConn, *recordingDialer, error) {
+func (c *dialConfig) connect(ctx context.Context, rawURL string) (*grpc.ClientConn, *recordingDialer, error) {
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
 		return nil, nil, err
 	}
-	var config dialConfig
-	for _, option := range options {
-		option(&config)
-	}
 	bound := ctx
 	if _, bounded := ctx.Deadline(); !bounded {
 		var cancel context.CancelFunc
-		bound, cancel = context.WithTimeout(ctx, connectPatience)
+		bound, cancel = context.WithTimeout(ctx, dialRetryTimeout)
 		defer cancel()
 	}
 	var wait backoff.Backoff
 	for last := error(nil); ; {
-		conn, dialer, err := config.attempt(ctx, endpoint)
+		conn, dialer, err := c.attempt(ctx, endpoint)
 		if err == nil {
 			return conn, dialer, nil
 		}
-		// A server that is gone after it was there is being started again.
+		// A refused connection after another failure: the server is restarting.
 		again := isTransient(err) || last != nil && errors.Is(err, syscall.ECONNREFUSED)
 		if ctx.Err() == nil {
 			last = err
@@ -157,15 +168,15 @@ func connect(ctx context.Context, rawURL string, options []Option) (*grpc.Client
 		case ctx.Err() != nil && last != nil:
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}
-		return nil, nil, &DialError{URL: endpoint.shown(rawURL), Err: err}
+		return nil, nil, &DialError{URL: endpoint.displayURL(rawURL), Err: err}
 	}
 }
 
-// connectPatience is for how long connections are made again that are lost before the
-// server has answered, if the caller does not say.
-const connectPatience = 30 * time.Second
+// dialRetryTimeout is how long Dial retries connections lost before the server has
+// answered, if the caller sets no deadline.
+const dialRetryTimeout = 30 * time.Second
 
-// attempt connects once, and blocks until the server has answered.
+// attempt connects once and blocks until the server has answered.
 func (c *dialConfig) attempt(ctx context.Context, endpoint endpoint) (*grpc.ClientConn, *recordingDialer, error) {
 	dialer := &recordingDialer{endpoint: endpoint}
 	options, err := c.dialOptions(dialer)
@@ -183,20 +194,20 @@ func (c *dialConfig) attempt(ctx context.Context, endpoint endpoint) (*grpc.Clie
 	return conn, dialer, nil
 }
 
-// endpoint is an address to dial and the name the server goes by there.
+// endpoint is an address to dial and the authority of the server.
 type endpoint struct {
 	network, address, authority string
 	tls                         bool
-	relay                       string // the websocket at the rendezvous; empty is no relay
+	relay                       string // the websocket URL at the rendezvous; empty without a relay
 }
 
-const howToWrite = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND or relay+wss://HOST/executor/ID?role=harness"
+const urlSyntax = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND or relay+wss://HOST/executor/ID?role=harness"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		shown, _, _ := strings.Cut(rawURL, "?") // what follows may be a signature
-		return endpoint{}, &URLError{URL: shown, Problem: howToWrite}
+		shown, _, _ := strings.Cut(rawURL, "?") // the query may have a signature
+		return endpoint{}, &URLError{URL: shown, Problem: urlSyntax}
 	}
 	switch u.Scheme {
 	case "grpc", "grpcs":
@@ -206,10 +217,10 @@ func parseURL(rawURL string) (endpoint, error) {
 	case schemeRelay, schemeRelayTLS:
 		return relayEndpoint(rawURL, u)
 	case schemeWebsocket, schemeWebsocketTLS, schemeLaunch:
-		return endpoint{}, &URLError{URL: rawURL, Problem: "a connection of gRPC alone cannot be made to " + u.Scheme +
-			":, only a client by Dial; there are grpc://, grpcs://, unix:// and relay+wss://"}
+		return endpoint{}, &URLError{URL: rawURL, Problem: "Connect does not support " + u.Scheme +
+			":, use Dial; it supports grpc://, grpcs://, unix:// and relay+wss://"}
 	default:
-		return endpoint{}, &URLError{URL: rawURL, Problem: howToWrite}
+		return endpoint{}, &URLError{URL: rawURL, Problem: urlSyntax}
 	}
 }
 
@@ -252,85 +263,10 @@ func dialOptions(dialer *recordingDialer) []grpc.DialOption {
 func connectParams(timeout time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff: grpcbackoff.Config{
-			BaseDelay: backoff.DefaultFirst / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: backoff.DefaultMost / 2,
+			BaseDelay: backoff.DefaultMin / 2, Multiplier: 1.6, Jitter: 0.2, MaxDelay: backoff.DefaultMax / 2,
 		},
 		MinConnectTimeout: timeout,
 	}
-}
-
-// recordingDialer dials one endpoint and remembers why it last failed, which
-// the states of a channel do not tell.
-type recordingDialer struct {
-	endpoint endpoint
-	// private is whether nobody beyond this host may hear what is said.
-	private bool
-	// relay is what to show the rendezvous, if the endpoint is behind one.
-	relay harness.Options
-
-	mu  sync.Mutex
-	err error // guarded by mu
-	// refused is why the last attempt was the last that is worth making; nil if
-	// it was not; guarded by mu.
-	refused error
-	// current is the latest connection through a relay; guarded by mu.
-	current *harness.Conn
-}
-
-func (d *recordingDialer) dial(ctx context.Context, _ string) (net.Conn, error) {
-	conn, err := d.connect(ctx)
-	d.setRefused(err)
-	if err != nil {
-		d.record(err)
-	}
-	return conn, err
-}
-
-func (d *recordingDialer) connect(ctx context.Context) (net.Conn, error) {
-	if d.endpoint.relay != "" {
-		return d.connectRelay(ctx)
-	}
-	if d.private {
-		if err := checkPrivate(d.endpoint.address); err != nil {
-			return nil, err
-		}
-	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, d.endpoint.network, d.endpoint.address)
-	if err == nil && d.private {
-		if err := checkPrivate(conn.RemoteAddr().String()); err != nil {
-			_ = conn.Close() // nothing was said
-			return nil, err
-		}
-	}
-	return conn, err
-}
-
-// record remembers a failure. A later attempt that comes further does not undo
-// it: it may begin before anybody has asked.
-func (d *recordingDialer) record(err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.err = err
-}
-
-// lastError is why the last attempt failed. It may ask the server.
-func (d *recordingDialer) lastError(ctx context.Context) error {
-	d.mu.Lock()
-	err := d.err
-	d.mu.Unlock()
-	switch relay, lost := d.endpoint.relay != "", isLost(err); {
-	case relay && lost && !d.endpoint.tls && !d.speaksTLS(ctx):
-		return err
-	case relay && err != nil:
-		return explainHubTLS(err, d.endpoint.tls)
-	case d.endpoint.tls && !relay && lost && d.speaksPlain(ctx):
-		return &TLSError{Fix: "what listens there does not speak TLS: if it is on this host, dial grpc://", Err: err}
-	case err != nil:
-		return explainTLS(err, "grpc")
-	case d.endpoint.tls && !relay:
-		return d.notGRPC() // the end of the connection would have been recorded
-	}
-	return d.probe(ctx)
 }
 
 // waitReady connects and returns nil once the server has answered.
@@ -347,7 +283,7 @@ func waitReady(ctx context.Context, conn *grpc.ClientConn, dialer *recordingDial
 			}
 			return dialer.lastError(ctx)
 		case connectivity.Idle:
-			conn.Connect() // it answered, and the connection was lost
+			conn.Connect() // the server answered, and the connection was lost
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return context.Cause(ctx)

@@ -9,7 +9,7 @@ import (
 	"github.com/execwire/execwire/client/execserver"
 )
 
-func TestACommandLineIsSplitWithoutAShell(t *testing.T) {
+func TestSplitCommand(t *testing.T) {
 	for text, want := range map[string][]string{
 		"execwire serve":       {"execwire", "serve"},
 		"  a\t b  ":            {"a", "b"},
@@ -27,7 +27,7 @@ func TestACommandLineIsSplitWithoutAShell(t *testing.T) {
 	}
 }
 
-func TestDialStartsACommand(t *testing.T) {
+func TestDial_Stdio_LaunchesCommand(t *testing.T) {
 	var ended *execserver.CommandEndedError
 	var dial *DialError
 	_, err := Dial(t.Context(), "stdio:sh -c 'echo no such thing >&2; exit 3' secret")

@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// namedServer tells who calls.
+// namedServer records the user agent of its clients.
 type namedServer struct {
 	execwirev1.UnimplementedEnvironmentServiceServer
 	agents chan string
@@ -28,7 +28,7 @@ func (s *namedServer) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvir
 	return &execwirev1.GetEnvironmentResponse{}, nil
 }
 
-func TestServersOfGRPCAreToldWhoCalls(t *testing.T) {
+func TestWithName_GRPC_SetsUserAgent(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func TestServersOfGRPCAreToldWhoCalls(t *testing.T) {
 	}
 }
 
-func TestExecServersAreToldWhoCalls(t *testing.T) {
+func TestWithName_ExecServer_SetsClientName(t *testing.T) {
 	names := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := wsconn.Accept(w, r, wsconn.Options{})
@@ -68,7 +68,7 @@ func TestExecServersAreToldWhoCalls(t *testing.T) {
 		if err == nil && json.Unmarshal(message, &hello) == nil {
 			names <- hello.Params.ClientName
 		}
-		_ = conn.Close(wsconn.CodeNormal, "") // that was all there was to hear
+		_ = conn.Close(wsconn.CodeNormal, "") // nothing more is received
 	}))
 	t.Cleanup(server.Close)
 	for name, want := range map[string]string{"my-program/1.0": "my-program/1.0", "": "execwire"} {

@@ -16,8 +16,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// serveRaw has serve called for each connection, with its number from 0, one after the
-// other.
+// serveRaw calls serve for each connection, with its number from 0, one at a time.
 func serveRaw(t *testing.T, serve func(n int, conn net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,9 +42,9 @@ func reset(conn net.Conn) {
 	_ = conn.Close()
 }
 
-// TestDial_ConnectionsLostBeforeTheAnswer_AreMadeAgain has the first connections end in
-// each way in which a network or a server that is being started again ends them.
-func TestDial_ConnectionsLostBeforeTheAnswer_AreMadeAgain(t *testing.T) {
+// The first connections end in every way that a network or a restarting server can
+// cause.
+func TestDial_LostBeforeAnswer_Retries(t *testing.T) {
 	for name, end := range map[string]func(net.Conn){
 		"reset":  reset,
 		"closed": func(conn net.Conn) { _ = conn.Close() },
@@ -54,7 +53,7 @@ func TestDial_ConnectionsLostBeforeTheAnswer_AreMadeAgain(t *testing.T) {
 			_ = conn.Close()
 		},
 		"reset after the first frame": func(conn net.Conn) {
-			_, _ = conn.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0}) // of SETTINGS, whose end does not come
+			_, _ = conn.Write([]byte{0, 0, 6, 4, 0, 0, 0, 0, 0, 0}) // an incomplete SETTINGS frame
 			reset(conn)
 		},
 	} {
@@ -85,9 +84,8 @@ func TestDial_ConnectionsLostBeforeTheAnswer_AreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestDial_AnAnswerThatIsNotGRPC_IsReportedAtOnce has a context without a deadline: an
-// attempt after the first would be seen by the server.
-func TestDial_AnAnswerThatIsNotGRPC_IsReportedAtOnce(t *testing.T) {
+// The context has no deadline: the server would see further attempts.
+func TestDial_NotGRPC_FailsAtOnce(t *testing.T) {
 	for name, answer := range map[string]string{
 		"HTTP/1": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n",
 		"SMTP":   "220 mail.example.com ESMTP\r\n",
@@ -108,8 +106,7 @@ func TestDial_AnAnswerThatIsNotGRPC_IsReportedAtOnce(t *testing.T) {
 	}
 }
 
-// TestDial_AServerThatEndsEveryConnection_IsGivenUpAtTheDeadline says why.
-func TestDial_AServerThatEndsEveryConnection_IsGivenUpAtTheDeadline(t *testing.T) {
+func TestDial_EveryConnectionLost_FailsAtDeadline(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	tired := errors.New("tired")
 	url := serveRaw(t, func(n int, conn net.Conn) {
@@ -130,7 +127,7 @@ func TestDial_AServerThatEndsEveryConnection_IsGivenUpAtTheDeadline(t *testing.T
 	}
 }
 
-// pipeListener is a listener whose connections come from elsewhere.
+// pipeListener is a listener with connections from elsewhere.
 type pipeListener struct {
 	conns chan net.Conn
 	over  chan struct{}

@@ -2,37 +2,41 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/harness"
 )
 
-// The schemes of executors behind a relay.
+// URL schemes of executors behind a relay.
 const (
 	schemeRelay    = "relay+ws"
 	schemeRelayTLS = "relay+wss"
 )
 
-// relayHeartbeat is how often an executor is asked for a sign of life that would send
-// none. Two that are not answered are a silence; see silentAfter.
+// relayHeartbeat is how often the client asks an executor that sends nothing for a sign
+// of life. Two without an answer count as silence, see silentAfter.
 const relayHeartbeat = 4 * time.Second
 
-// RelayURL returns what [Dial] takes to reach an executor of the relay at hubURL,
-// which is https://HOST or, on loopback, http://HOST:PORT, with a path if the hub
-// has one. The error is a [*URLError].
+// RelayURL returns the URL for [Dial] of an executor of the relay at hubURL:
+// https://HOST or, on loopback, http://HOST:PORT, with a path if the hub has one. The
+// error is a [*URLError].
 func RelayURL(hubURL, executorID string) (string, error) {
 	u, err := parseHub(hubURL)
 	if err != nil {
 		return "", err
 	}
 	if executorID == "" || url.PathEscape(executorID) != executorID {
-		return "", &URLError{URL: hubURL, Problem: fmt.Sprintf("%.100q is no id of an executor: it has letters, digits, - and _", executorID)}
+		return "", &URLError{URL: hubURL, Problem: fmt.Sprintf("%.100q is not an executor id: it has letters, digits, - and _", executorID)}
 	}
 	u.Scheme = map[string]string{"http": schemeRelay, "https": schemeRelayTLS}[u.Scheme]
 	u.Path += "/executor/" + executorID
@@ -40,7 +44,7 @@ func RelayURL(hubURL, executorID string) (string, error) {
 	return u.String(), nil
 }
 
-// parseHub reads the address of a hub. The path has no slash at its end.
+// parseHub parses the URL of a hub, without a trailing slash.
 func parseHub(hubURL string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(hubURL))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -53,9 +57,9 @@ func parseHub(hubURL string) (*url.URL, error) {
 func relayEndpoint(rawURL string, u *url.URL) (endpoint, error) {
 	switch {
 	case u.Hostname() == "" || u.Path == "" || u.User != nil || u.Fragment != "":
-		return endpoint{}, &URLError{URL: masked(u), Problem: "write it as " + u.Scheme + "://HOST/executor/ID?role=harness"}
+		return endpoint{}, &URLError{URL: redactURL(u), Problem: "write it as " + u.Scheme + "://HOST/executor/ID?role=harness"}
 	case u.Query().Get("role") != "harness":
-		return endpoint{}, &URLError{URL: masked(u), Problem: "role=harness is required: " + u.Scheme + "://HOST/executor/ID?role=harness"}
+		return endpoint{}, &URLError{URL: redactURL(u), Problem: "role=harness is required: " + u.Scheme + "://HOST/executor/ID?role=harness"}
 	}
 	return endpoint{
 		network: "relay", address: u.Host, authority: u.Host, tls: u.Scheme == schemeRelayTLS,
@@ -63,8 +67,8 @@ func relayEndpoint(rawURL string, u *url.URL) (endpoint, error) {
 	}, nil
 }
 
-// masked is u for people: without a signature in its query.
-func masked(u *url.URL) string {
+// redactURL returns u for messages, without a signature in its query.
+func redactURL(u *url.URL) string {
 	shown := *u
 	if u.Query().Has("sig") {
 		query := u.Query()
@@ -75,15 +79,15 @@ func masked(u *url.URL) string {
 	return shown.String()
 }
 
-// shown is the URL of the endpoint for people.
-func (e endpoint) shown(rawURL string) string {
+// displayURL returns the URL of the endpoint for messages.
+func (e endpoint) displayURL(rawURL string) string {
 	if u, err := url.Parse(rawURL); err == nil && e.relay != "" {
-		return masked(u)
+		return redactURL(u)
 	}
 	return rawURL
 }
 
-// relayOptions has a dialer show the rendezvous what the configuration says.
+// relayOptions sets the credentials and TLS configuration for the rendezvous.
 func (c *dialConfig) relayOptions(dialer *recordingDialer) error {
 	trust, err := c.tls.config()
 	if err != nil {
@@ -101,8 +105,8 @@ func (c *dialConfig) relayOptions(dialer *recordingDialer) error {
 	return nil
 }
 
-// connectRelay opens a connection to the executor. It has a websocket of its own,
-// which is opened again whenever it is lost, as long as the connection lives.
+// connectRelay opens a connection to the executor over a websocket of its own, which is
+// re-opened whenever it is lost, as long as the connection exists.
 func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 	h, err := harness.Dial(ctx, d.relay)
 	if err != nil {
@@ -110,7 +114,7 @@ func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 	}
 	conn, err := h.Connect(ctx)
 	if err != nil {
-		_ = h.Close() // nothing was said
+		_ = h.Close() // nothing was sent
 		return nil, err
 	}
 	d.mu.Lock()
@@ -119,9 +123,9 @@ func (d *recordingDialer) connectRelay(ctx context.Context) (net.Conn, error) {
 	return &relayConn{Conn: conn, harness: h, record: d.record}, nil
 }
 
-// heardAt returns when something of the executor came last over the latest connection
-// through a relay; zero if there was none.
-func (d *recordingDialer) heardAt() time.Time {
+// lastReceived returns when data from the executor last arrived over the latest connection
+// through a relay; zero without one.
+func (d *recordingDialer) lastReceived() time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.current == nil {
@@ -130,29 +134,29 @@ func (d *recordingDialer) heardAt() time.Time {
 	return d.current.HeardAt()
 }
 
-// setRefused notes whether the last attempt, which failed with err or did not, was
-// refused for good: by a hub that does not know who asks, or does not let it.
-func (d *recordingDialer) setRefused(err error) {
+// setRejected records whether the last attempt, with result err, was rejected
+// permanently: the hub does not know the client, or does not allow it.
+func (d *recordingDialer) setRejected(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var refused *harness.RefusedError
-	if d.refused = nil; errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden) {
-		d.refused = err
+	if d.rejected = nil; errors.As(err, &refused) && (refused.Status == http.StatusUnauthorized || refused.Status == http.StatusForbidden) {
+		d.rejected = err
 	}
 }
 
-// refusal returns why there is no use in waiting for a connection, or nil.
-func (d *recordingDialer) refusal() error {
+// rejection returns why waiting for a connection is useless, or nil.
+func (d *recordingDialer) rejection() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.refused
+	return d.rejected
 }
 
-// relayConn is a connection that ends with its websocket.
+// relayConn is a connection that closes its websocket.
 type relayConn struct {
 	net.Conn
 	harness *harness.Harness
-	record  func(error) // keeps why the connection ended before a server answered
+	record  func(error) // records why the connection ended before the server answered
 }
 
 // Read implements net.Conn.
@@ -166,3 +170,104 @@ func (c *relayConn) Read(p []byte) (int, error) {
 
 // Close implements net.Conn.
 func (c *relayConn) Close() error { return errors.Join(c.Conn.Close(), c.harness.Close()) }
+
+// Executor is a server registered with a hub.
+type Executor struct {
+	ID      string            `json:"id"`      // the id for clients
+	Name    string            `json:"name"`    // for people; may be empty
+	Version string            `json:"version"` // of the server; may be empty
+	Labels  map[string]string `json:"labels"`
+	// Connected is whether it is reachable now.
+	Connected bool `json:"connected"`
+	// LastSeen is when it was last connected.
+	LastSeen time.Time `json:"last_seen"`
+	// Epoch counts its registrations; Streams is the number of connections to it
+	// through the hub.
+	Epoch   uint64 `json:"epoch"`
+	Streams int    `json:"streams"`
+}
+
+const (
+	// hubTimeout bounds a request to a hub.
+	hubTimeout = 30 * time.Second
+	// maxHubAnswer limits the size of a response of a hub, in bytes.
+	maxHubAnswer = 64 << 20
+	// maxHubError limits how much of an error response is read.
+	maxHubError = 64 << 10
+)
+
+// Executors lists the servers registered with the hub at hubURL that the bearer of the
+// token may use. It blocks for at most 30 s. Options are those of [Dial]; redirects are
+// not followed. The error is a [*URLError], a [*CredentialError], a
+// [*harness.RefusedError] from the hub, or a [*DialError].
+func Executors(ctx context.Context, hubURL string, options ...Option) ([]Executor, error) {
+	u, err := parseHub(hubURL)
+	if err != nil {
+		return nil, err
+	}
+	request, transport, err := newDialConfig(options).hubRequest(ctx, u)
+	if err != nil {
+		return nil, err
+	}
+	defer transport.CloseIdleConnections()
+	caller := &http.Client{
+		Transport: transport, Timeout: hubTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	response, err := caller.Do(request)
+	if err != nil {
+		if failed, ok := errors.AsType[*url.Error](err); ok {
+			err = failed.Err
+		}
+		return nil, &DialError{URL: u.String(), Err: explainHubTLS(err, u.Scheme == "https")}
+	}
+	defer func() { _ = response.Body.Close() }() // read, or not needed
+	if response.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, maxHubError)) // best effort
+		return nil, harness.NewRefusedError(u.Host, response.StatusCode, string(text))
+	}
+	var answer struct {
+		Executors []Executor `json:"executors"`
+	}
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxHubAnswer)).Decode(&answer); err != nil {
+		return nil, &DialError{URL: u.String(), Err: fmt.Errorf("not the answer of a hub: %w", err)}
+	}
+	return answer.Executors, nil
+}
+
+// hubRequest returns the request for the list and its transport.
+func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL) (*http.Request, *http.Transport, error) {
+	list := *u
+	list.Path += "/v1/executors"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
+	if err != nil {
+		return nil, nil, &URLError{URL: u.String(), Problem: err.Error()}
+	}
+	if c.tokenFile != "" {
+		if u.Scheme == "http" && !wsconn.IsLoopback(u.Hostname()) {
+			return nil, nil, &DialError{URL: u.String(), Err: errPlainText}
+		}
+		token, err := newTokenFile(c.tokenFile)
+		if err != nil {
+			return nil, nil, err
+		}
+		request.Header.Set("Authorization", token.header.Get())
+	}
+	trust, err := c.tls.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true}, nil
+}
+
+// explainHubTLS is [explainTLS] for a hub; it also detects a hub with TLS that was
+// contacted without.
+func explainHubTLS(err error, locked bool) error {
+	if !locked && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+		return &TLSError{Fix: "it may speak TLS alone: write its address as https://", Err: err}
+	}
+	if errors.Is(err, http.ErrSchemeMismatch) {
+		return &TLSError{Fix: "if it is on this host, write its address as http://", Err: err}
+	}
+	return explainTLS(err, "http")
+}

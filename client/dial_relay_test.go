@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/relay/harness"
 )
 
-func TestRelayURLs(t *testing.T) {
+func TestRelayURL(t *testing.T) {
 	for _, tt := range []struct{ hub, executor, want string }{
 		{"https://hub.example.org", "build-1", "relay+wss://hub.example.org/executor/build-1?role=harness"},
 		{" http://127.0.0.1:80/base// ", "a_B", "relay+ws://127.0.0.1:80/base/executor/a_B?role=harness"},
@@ -31,8 +31,8 @@ func TestRelayURLs(t *testing.T) {
 	}
 }
 
-// Whoever reaches for a hub the wrong way is told the right one.
-func TestHubsWithAndWithoutTLS(t *testing.T) {
+// The error of a wrong scheme names the right one.
+func TestDial_HubWithWrongTLS_SuggestsScheme(t *testing.T) {
 	ca := testcert.NewAuthority(t)
 	pair := ca.Issue("hub").TLS(t)
 	locked, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
@@ -65,7 +65,7 @@ func TestHubsWithAndWithoutTLS(t *testing.T) {
 		}
 		c, dialing := Dial(t.Context(), url)
 		if dialing == nil {
-			_ = c.Close() // nobody is there
+			_ = c.Close() // nothing is connected
 		}
 		_, listing := Executors(t.Context(), hub)
 		for _, err := range []error{dialing, listing} {
@@ -76,8 +76,8 @@ func TestHubsWithAndWithoutTLS(t *testing.T) {
 	}
 }
 
-// What may let somebody in is not repeated by errors.
-func TestRelayURLsThatCannotBeDialed(t *testing.T) {
+// Errors must not contain the signature of a URL.
+func TestDial_InvalidRelayURL_Fails(t *testing.T) {
 	for url, want := range map[string]string{
 		"relay+ws://127.0.0.1:1/executor/a":                         "role=harness is required",
 		"relay+ws://127.0.0.1:1/executor/a?role=executor&sig=hide":  "role=harness is required",
@@ -89,7 +89,7 @@ func TestRelayURLsThatCannotBeDialed(t *testing.T) {
 	} {
 		c, err := Dial(t.Context(), url)
 		if err == nil {
-			_ = c.Close() // nobody is there
+			_ = c.Close() // nothing is connected
 			t.Errorf("%s: connected", url)
 			continue
 		}
@@ -99,8 +99,8 @@ func TestRelayURLsThatCannotBeDialed(t *testing.T) {
 	}
 }
 
-// refusingHub is a hub that answers with whatever status it has now.
-func refusingHub(t *testing.T, answer *atomic.Int32) string {
+// rejectingHub is a hub that answers with the current status.
+func rejectingHub(t *testing.T, answer *atomic.Int32) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "no", int(answer.Load()))
 	}))
@@ -108,9 +108,9 @@ func refusingHub(t *testing.T, answer *atomic.Int32) string {
 	return "relay+ws" + strings.TrimPrefix(server.URL, "http") + "/executor/a?role=harness"
 }
 
-func TestAHubThatDoesNotLetTheClientInEndsTheWaitForAConnection(t *testing.T) {
+func TestDial_HubRejectsClient_EndsWaitingCalls(t *testing.T) {
 	var answer atomic.Int32
-	url := refusingHub(t, &answer)
+	url := rejectingHub(t, &answer)
 	endpoint, err := parseURL(url)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestAHubThatDoesNotLetTheClientInEndsTheWaitForAConnection(t *testing.T) {
 			t.Fatal("it let the client in")
 		}
 		life := newLifetime()
-		life.refusal = dialer.refusal
+		life.rejection = dialer.rejection
 		var lost *ConnectionLostError
 		var refused *harness.RefusedError
 		err := life.explain(errCut)

@@ -33,7 +33,7 @@ func serveFake(t testing.TB, network, address string, fake *fakeServer) net.Addr
 	return listener.Addr()
 }
 
-func TestDialReachesEachKindOfListener(t *testing.T) {
+func TestDial_EveryListener(t *testing.T) {
 	play := sends(nil, started(0), events(stdout(1, 0, "hello"), exited(2, 3), closed(3, 5)))
 	socket := filepath.Join(t.TempDir(), "socket")
 	urls := []string{
@@ -57,7 +57,7 @@ func TestDialReachesEachKindOfListener(t *testing.T) {
 	}
 }
 
-func TestDialSaysWhyNobodyWasReached(t *testing.T) {
+func TestDial_Unreachable_ReturnsCause(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -112,7 +112,7 @@ func TestDialSaysWhyNobodyWasReached(t *testing.T) {
 	})
 }
 
-func TestDialRefusesOtherURLs(t *testing.T) {
+func TestDial_InvalidURL_Fails(t *testing.T) {
 	for url, hint := range map[string]string{
 		"wss:///path":        "wss://HOST:PORT",
 		"stdio:":             "stdio:COMMAND",

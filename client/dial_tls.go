@@ -14,28 +14,28 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// TLSFiles are files for connections with TLS, as PEM.
+// TLSFiles are PEM files for TLS connections.
 type TLSFiles struct {
-	// CA are the authorities that the server's certificate has to be from. Empty
-	// means those that this machine trusts.
+	// CA has the CAs for the certificate of the server. Empty means the CAs of this
+	// machine.
 	CA string
-	// Certificate is the chain that the client shows, and Key its key, which
-	// nobody else may be able to read: both or neither. They are read again when
-	// a connection is made after they changed.
+	// Certificate is the certificate chain of the client and Key its private key, which
+	// only the user may be able to read: both or neither. They are read again for a new
+	// connection after they change.
 	Certificate, Key string
 }
 
-// WithTLS says what to trust and to show with TLS: on grpcs:// connections, and to
-// the hub of a relay. Others take no notice of it. Files that cannot be used make Dial return a
+// WithTLS sets the CAs and the client certificate for grpcs:// connections and for the
+// hub of a relay. It has no effect on others. Unusable files make Dial return a
 // [*CredentialError].
 func WithTLS(files TLSFiles) Option {
 	return func(c *dialConfig) { c.tls = files }
 }
 
-// CredentialError says that a file with a key, a certificate or a token cannot
-// be used. It holds nothing of what is in it.
+// CredentialError reports that a key, certificate or token file cannot be used. It
+// contains none of its content.
 type CredentialError struct {
-	// Err says which file, why not, and what to do.
+	// Err names the file, the problem and the fix.
 	Err error
 }
 
@@ -43,11 +43,11 @@ func (e *CredentialError) Error() string { return fmt.Sprintf("failed to use cre
 
 func (e *CredentialError) Unwrap() error { return e.Err }
 
-// TLSError says why the two ends could not agree on a connection with TLS.
+// TLSError reports why a TLS handshake failed.
 type TLSError struct {
-	// Fix is what to do about it.
+	// Fix describes how to fix it.
 	Fix string
-	// Err is what was wrong, of package crypto/tls or crypto/x509.
+	// Err is the error of crypto/tls or crypto/x509.
 	Err error
 }
 
@@ -55,7 +55,7 @@ func (e *TLSError) Error() string { return e.Err.Error() + ": " + e.Fix }
 
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// credentials are those for a dialer's connections.
+// credentials returns the credentials for connections of a dialer.
 func (f TLSFiles) credentials(dialer *recordingDialer) (credentials.TransportCredentials, error) {
 	config, err := f.config()
 	if err != nil {
@@ -87,8 +87,8 @@ func (f TLSFiles) config() (*tls.Config, error) {
 	if err != nil {
 		return nil, &CredentialError{Err: err}
 	}
-	// Shown whatever authorities the server names: it says what is wrong with
-	// it better than silence would.
+	// The certificate is sent whatever CAs the server accepts: the rejection of the
+	// server is a better error than none.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return watched.Get(), nil }
 	return config, nil
 }
@@ -110,8 +110,8 @@ func (f TLSFiles) pair() (*tls.Certificate, []string, error) {
 	return &pair, files, nil
 }
 
-// recordingTLS tells the dialer why a handshake failed, which a channel keeps
-// to itself.
+// recordingTLS records in the dialer why a handshake failed, which a channel does not
+// expose.
 type recordingTLS struct {
 	credentials.TransportCredentials
 	dialer *recordingDialer
@@ -132,13 +132,12 @@ func (r recordingTLS) Clone() credentials.TransportCredentials {
 	return recordingTLS{TransportCredentials: r.TransportCredentials.Clone(), dialer: r.dialer}
 }
 
-// firstRead is a connection whose server may yet refuse the client's
-// certificate: in TLS 1.3 a client is through its handshake before the server
-// has looked at it.
+// firstRead is a connection whose server may still reject the client certificate: in
+// TLS 1.3 the handshake of the client ends before the server has verified it.
 type firstRead struct {
 	net.Conn
 	dialer *recordingDialer
-	read   bool // only the one that reads uses it
+	read   bool // used by the reading goroutine only
 }
 
 // Read implements net.Conn.
@@ -151,17 +150,17 @@ func (f *firstRead) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unansweredError is the end of a connection on which the server said nothing
-// after the handshake. The alert that says why may be lost: a server that closes
-// a connection on which something is left to read resets it.
+// unansweredError is the end of a connection on which the server sent nothing after the
+// handshake. The alert with the reason may be lost: closing a connection with unread
+// data resets it.
 type unansweredError struct{ err error }
 
 func (e *unansweredError) Error() string { return e.err.Error() }
 func (e *unansweredError) Unwrap() error { return e.err }
 
-// explainTLS makes a [*TLSError] of an error of a handshake, and leaves others
-// as they are. Without TLS the server's URL begins with the scheme unlocked.
-func explainTLS(err error, unlocked string) error {
+// explainTLS turns a handshake error into a [*TLSError] and returns others unchanged.
+// plainScheme is the URL scheme without TLS.
+func explainTLS(err error, plainScheme string) error {
 	var (
 		authority  x509.UnknownAuthorityError
 		hostname   x509.HostnameError
@@ -179,7 +178,7 @@ func explainTLS(err error, unlocked string) error {
 	case errors.As(err, &invalid):
 		fix = "have the server's certificate replaced"
 	case errors.As(err, &plain):
-		fix = "what listens there does not speak TLS: if it is on this host, dial " + unlocked + "://"
+		fix = "the server does not use TLS: if it is on this host, dial " + plainScheme + "://"
 	case errors.As(err, &remote) && remote.Op == "remote error" && strings.Contains(err.Error(), "certificate"):
 		fix = "the server refused the certificate that it was shown: show one of an authority that it accepts, and that has not expired"
 	case errors.As(err, &unanswered) && !(errors.As(err, &remote) && remote.Op == "remote error"):

@@ -20,9 +20,9 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// serveLocked serves a fake whose calls tell headers what they showed. A nil
-// configuration is plain text.
-func serveLocked(t *testing.T, config *tls.Config) (address string, headers <-chan string) {
+// serveTLS serves a fake over TLS whose calls send their authorization header to
+// headers. A nil configuration serves plain text.
+func serveTLS(t *testing.T, config *tls.Config) (address string, headers <-chan string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,8 +45,8 @@ func serveLocked(t *testing.T, config *tls.Config) (address string, headers <-ch
 	return listener.Addr().String(), shown
 }
 
-// reach dials and runs once.
-func reach(t *testing.T, url string, options ...Option) error {
+// dialAndRun dials and runs a process.
+func dialAndRun(t *testing.T, url string, options ...Option) error {
 	t.Helper()
 	c, err := Dial(t.Context(), url, options...)
 	if err != nil {
@@ -60,7 +60,7 @@ func reach(t *testing.T, url string, options ...Option) error {
 	return err
 }
 
-func TestDialThroughTLS(t *testing.T) {
+func TestDial_TLS(t *testing.T) {
 	ca, other := testcert.NewAuthority(t), testcert.NewAuthority(t)
 	dir := t.TempDir()
 	trust := TLSFiles{CA: testcert.WriteFile(t, filepath.Join(dir, "ca.pem"), ca.PEM)}
@@ -78,10 +78,10 @@ func TestDialThroughTLS(t *testing.T) {
 	old.MaxVersion = tls.VersionTLS12
 	elsewhere := func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, []string{"elsewhere.example"} }
 	for name, tc := range map[string]struct {
-		config *tls.Config
-		scheme string
-		files  TLSFiles
-		says   string // empty: it is reached
+		config   *tls.Config
+		scheme   string
+		files    TLSFiles
+		wantText string // empty: it succeeds
 	}{
 		"trusted":               {server(), "grpcs", trust, ""},
 		"with a certificate":    {asking, "grpcs", showing("me", ca.Issue("me")), ""},
@@ -89,7 +89,7 @@ func TestDialThroughTLS(t *testing.T) {
 		"unknown authority":     {server(), "grpcs", TLSFiles{}, "name the authority"},
 		"another name":          {server(elsewhere), "grpcs", trust, "by a name or address that its certificate has"},
 		"expired":               {server(testcert.Expired), "grpcs", trust, "certificate replaced"},
-		"plain text there":      {nil, "grpcs", trust, "does not speak TLS"},
+		"plain text there":      {nil, "grpcs", trust, "does not use TLS"},
 		"no certificate":        {asking, "grpcs", trust, "refused the certificate"},
 		"other certificate":     {asking, "grpcs", showing("other", other.Issue("me")), "refused the certificate"},
 		"expired certificate":   {asking, "grpcs", showing("expired", ca.Issue("me", testcert.Expired)), "refused the certificate"},
@@ -98,13 +98,13 @@ func TestDialThroughTLS(t *testing.T) {
 		"host and port missing": {server(), "grpcs", trust, "grpcs://HOST:PORT"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			address, _ := serveLocked(t, tc.config)
+			address, _ := serveTLS(t, tc.config)
 			if name == "host and port missing" {
 				address = "localhost"
 			}
-			err := reach(t, tc.scheme+"://"+address, WithTLS(tc.files))
-			if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("got %v, want %q", err, tc.says)
+			err := dialAndRun(t, tc.scheme+"://"+address, WithTLS(tc.files))
+			if (err == nil) != (tc.wantText == "") || err != nil && !strings.Contains(err.Error(), tc.wantText) {
+				t.Errorf("got %v, want %q", err, tc.wantText)
 			}
 			var typed *TLSError
 			if tc.scheme == "grpcs" && address != "localhost" && err != nil && !errors.As(err, &typed) {
@@ -112,14 +112,14 @@ func TestDialThroughTLS(t *testing.T) {
 			}
 		})
 	}
-	address, _ := serveLocked(t, server())
+	address, _ := serveTLS(t, server())
 	var unknown x509.UnknownAuthorityError
-	if err := reach(t, "grpcs://"+address); !errors.As(err, &unknown) {
-		t.Errorf("got %v, want it to wrap what package x509 says", err)
+	if err := dialAndRun(t, "grpcs://"+address); !errors.As(err, &unknown) {
+		t.Errorf("got %v, want it to wrap the x509 error", err)
 	}
 }
 
-func TestFilesThatCannotBeUsed(t *testing.T) {
+func TestDial_UnusableFiles_ReturnsCredentialError(t *testing.T) {
 	dir := t.TempDir()
 	good := TLSFiles{}
 	good.Certificate, good.Key = testcert.NewAuthority(t).Issue("me").Write(t, dir, "me")
@@ -132,8 +132,8 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	two := testcert.WriteFile(t, filepath.Join(dir, "two"), []byte("one two"))
 	empty := testcert.WriteFile(t, filepath.Join(dir, "empty"), []byte(" \n"))
 	for name, tc := range map[string]struct {
-		option Option
-		says   []string
+		option   Option
+		wantText []string
 	}{
 		"no authority":      {WithTLS(TLSFiles{CA: dir + "/none"}), []string{dir + "/none", "no such file"}},
 		"junk authority":    {WithTLS(TLSFiles{CA: junk}), []string{junk, "no certificate in PEM"}},
@@ -152,7 +152,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 			t.Errorf("%s: got %v, want a CredentialError", name, err)
 			continue
 		}
-		for _, text := range tc.says {
+		for _, text := range tc.wantText {
 			if !strings.Contains(err.Error(), text) {
 				t.Errorf("%s: %q does not say %q", name, err, text)
 			}
@@ -160,19 +160,19 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestTokenIsShownByEveryCall(t *testing.T) {
+func TestWithTokenFile_SendsTokenWithEveryCall(t *testing.T) {
 	ca := testcert.NewAuthority(t)
 	dir := t.TempDir()
 	trust := WithTLS(TLSFiles{CA: testcert.WriteFile(t, filepath.Join(dir, "ca.pem"), ca.PEM)})
 	path := testcert.WriteFile(t, filepath.Join(dir, "token"), []byte("first\n"))
-	plain, plainHeaders := serveLocked(t, nil)
-	if err := reach(t, "grpc://"+plain, WithTokenFile(path)); err != nil {
+	plain, plainHeaders := serveTLS(t, nil)
+	if err := dialAndRun(t, "grpc://"+plain, WithTokenFile(path)); err != nil {
 		t.Fatal(err)
 	}
 	if got := <-plainHeaders; got != "Bearer first" {
 		t.Errorf("on loopback it shows %q", got)
 	}
-	address, headers := serveLocked(t, &tls.Config{Certificates: []tls.Certificate{ca.Issue("server").TLS(t)}})
+	address, headers := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ca.Issue("server").TLS(t)}})
 	c, err := Dial(t.Context(), "grpcs://"+address, trust, WithTokenFile(path))
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +201,7 @@ func TestTokenIsShownByEveryCall(t *testing.T) {
 	}
 }
 
-func TestTokenIsNotSentInPlainText(t *testing.T) {
+func TestWithTokenFile_PlainText_Fails(t *testing.T) {
 	path := testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte("token"))
 	if _, err := Dial(t.Context(), "grpc://192.0.2.1:7420", WithTokenFile(path)); !errors.Is(err, errPlainText) || !strings.Contains(err.Error(), "grpcs://") {
 		t.Errorf("got %v", err)
@@ -209,9 +209,9 @@ func TestTokenIsNotSentInPlainText(t *testing.T) {
 	for address, private := range map[string]bool{
 		"127.0.0.1:1": true, "127.9.9.9:1": true, "[::1]:1": true, "[::ffff:127.0.0.1]:1": true,
 		"192.0.2.1:1": false, "0.0.0.0:1": false, "[::]:1": false, "[2001:db8::1]:1": false, "[::ffff:192.0.2.1]:1": false, "[fe80::1%eth0]:1": false,
-		"localhost:1": true, "server.example:1": true, // to be seen when they are addresses
+		"localhost:1": true, "server.example:1": true, // checked after resolution
 	} {
-		if err := checkPrivate(address); (err == nil) != private {
+		if err := requireLoopback(address); (err == nil) != private {
 			t.Errorf("%s: %v, want private: %v", address, err, private)
 		}
 	}

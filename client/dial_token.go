@@ -15,17 +15,17 @@ import (
 	"github.com/execwire/execwire/relay/harness"
 )
 
-// WithTokenFile has every call show the token in the file at path, which nobody
-// else may be able to read. A relay is shown it instead, and the server behind it
-// is not. It is read again when it changes; a version that
-// cannot be used leaves the one before in use. A token is not sent to another
-// host in plain text: Dial refuses grpc:// and relay+ws:// beyond loopback. A file that cannot be
-// used makes Dial return a [*CredentialError].
+// WithTokenFile sends the token in the file at path with every call; only the user may
+// be able to read the file. With a relay, the token is sent to the hub instead, and not
+// to the server. The file is read again when it changes; an unusable version leaves the
+// previous token in use. A token is never sent in plain text to another host: Dial
+// rejects grpc:// and relay+ws:// beyond loopback. An unusable file makes Dial return a
+// [*CredentialError].
 func WithTokenFile(path string) Option {
 	return func(c *dialConfig) { c.tokenFile = path }
 }
 
-// tokenFile are credentials for every call.
+// tokenFile implements per-call credentials.
 type tokenFile struct {
 	header *secretfile.Watched[string]
 }
@@ -53,14 +53,16 @@ func (t tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]st
 	return map[string]string{"authorization": t.header.Get()}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. Where there
-// is none the dialer sees to it that nobody listens in.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, the
+// dialer restricts connections to this host.
 func (t tokenFile) RequireTransportSecurity() bool { return false }
 
-// dialOptions makes what the configuration asks for beyond the options of every
-// connection.
+// dialOptions returns the gRPC options of the configuration.
 func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, error) {
-	options := append(dialOptions(dialer), c.nameOptions()...)
+	options := dialOptions(dialer)
+	if c.name != "" {
+		options = append(options, grpc.WithUserAgent(c.name))
+	}
 	if dialer.endpoint.relay != "" {
 		if err := c.relayOptions(dialer); err != nil {
 			return nil, err
@@ -80,19 +82,18 @@ func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, er
 		if err != nil {
 			return nil, err
 		}
-		dialer.private = dialer.endpoint.network == "tcp" && !dialer.endpoint.tls
+		dialer.loopbackOnly = dialer.endpoint.network == "tcp" && !dialer.endpoint.tls
 		options = append(options, grpc.WithPerRPCCredentials(token))
 	}
 	return append(options, c.grpc...), nil
 }
 
-// errPlainText is why a token is not sent.
+// errPlainText reports that a token was not sent.
 var errPlainText = errors.New("a token would be sent in plain text to another host: use grpcs:// or https://, or a tunnel to this host")
 
-// checkPrivate returns errPlainText if what is said to address could be heard
-// elsewhere. It knows nothing of names: those are checked when they have become
-// addresses.
-func checkPrivate(address string) error {
+// requireLoopback returns errPlainText if address is not loopback. It accepts host names:
+// these are checked after resolution.
+func requireLoopback(address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return fmt.Errorf("failed to read the address %q: %w", address, err)

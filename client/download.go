@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -12,59 +11,54 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// DownloadOptions say what part of a file to download. The zero value is all of
-// it.
+// DownloadOptions select the part of a file to download. The zero value is the whole
+// file.
 type DownloadOptions struct {
-	// Offset is where to begin, in bytes from the start.
+	// Offset is where to begin, in bytes.
 	Offset int64
-	// Length is how many bytes to get at most; nil is up to the end.
+	// Length is how many bytes to download at most; nil is up to the end.
 	Length *int64
-	// IfVersion is the version that the file has to have, of the metadata that was
-	// told before; another one is FILE_CHANGED. Empty takes any.
+	// IfVersion is the required version of the file, from earlier metadata; for another
+	// one Download fails with FILE_CHANGED. Empty accepts any.
 	IfVersion string
-	// OnHead is called once, before the first byte, with what the file is. An
-	// error of it ends the download.
+	// OnHead is called once, before the first byte, with the metadata of the file. An
+	// error ends the download.
 	OnHead func(*execwirev1.FileMetadata) error
-	// OnProgress is called after each piece with how many bytes were written.
+	// OnProgress is called after each piece with the number of bytes written.
 	OnProgress func(written int64)
 }
 
-// Downloaded is what was downloaded.
+// Downloaded is the result of a download.
 type Downloaded struct {
-	// Size is how many bytes were written.
+	// Size is the number of bytes written.
 	Size int64
-	// Metadata is what the file was at first; nil if it was not told.
+	// Metadata describes the file at the start; nil if unknown.
 	Metadata *execwirev1.FileMetadata
-	// Changed is whether the file was changed while it was read, so that what was
-	// written may be a mixture.
+	// Changed is whether the file changed during the download, so that the content may
+	// be a mixture.
 	Changed bool
 }
 
-// Download writes a file of the server to a writer. A lost connection is resumed
-// for a minute and a quarter; nothing is written twice, and a file that was changed
-// by then is FILE_CHANGED. The calls of to and of the callbacks are made by the
-// caller's goroutine.
+// Download writes a file of the server to a writer. It resumes after lost connections
+// for 75 seconds and writes nothing twice; if the file has changed by then, it fails
+// with FILE_CHANGED. The writer and the callbacks are called by the caller's goroutine.
 //
-// Errors are [*Error] when the server refused, [*WriteError] when to did,
-// [*DigestError], or wrap the cause of ctx. What was written until then stays; how
-// much that is, is returned.
-func (c *Client) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (Downloaded, error) {
+// Errors are [*Error] from the server, [*WriteError] from to, [*DigestError], or wrap
+// the cause of ctx. They come with the number of bytes already written.
+func (c *FileClient) Download(ctx context.Context, path string, to io.Writer, options DownloadOptions) (Downloaded, error) {
 	ctx, done := c.life.within(ctx)
 	defer done()
 	d := &download{client: c, path: path, to: to, options: options}
-	for connection := (link{}); ; {
+	var connection connState
+	err := connection.repeat(ctx, func(ctx context.Context) error {
 		before := d.written
 		err := d.attempt(ctx)
-		if err == nil {
-			return d.result(), nil
-		}
 		if d.written > before {
-			connection = link{}
+			connection.progressed()
 		}
-		if err := connection.again(ctx, err); err != nil {
-			return d.result(), err
-		}
-	}
+		return err
+	})
+	return d.result(), err
 }
 
 func (d *download) result() Downloaded {
@@ -72,7 +66,7 @@ func (d *download) result() Downloaded {
 }
 
 // ReadFile returns the content of a file, of any size.
-func (c *Client) ReadFile(ctx context.Context, path string) ([]byte, error) {
+func (c *FileClient) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	var content bytes.Buffer
 	_, err := c.Download(ctx, path, &content, DownloadOptions{OnHead: func(m *execwirev1.FileMetadata) error {
 		content.Grow(int(min(m.GetSize(), readAhead)))
@@ -84,27 +78,25 @@ func (c *Client) ReadFile(ctx context.Context, path string) ([]byte, error) {
 	return content.Bytes(), nil
 }
 
-// readAhead is the memory for content that is taken before it is there.
+// readAhead is the receive window of a download.
 const readAhead = 16 << 20
 
 // download is one Download.
 type download struct {
-	client  *Client
+	client  *FileClient
 	path    string
 	to      io.Writer
 	options DownloadOptions
 	head    *execwirev1.FileMetadata // nil until it is known
 	written int64
 	changed bool
-	ended   bool // whether the stream has told the end
-	// digest is of what the stream has brought.
+	ended   bool // whether the stream has sent the end
+	// digest is the digest of the received content.
 	digest hash.Hash
 }
 
-// attempt downloads what is not written yet.
+// attempt downloads the part that is not written yet.
 func (d *download) attempt(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(errors.New("the download is over"))
 	request := &execwirev1.DownloadFileRequest{
 		Offset: uint64(d.options.Offset + d.written), WantSha256: true, IfVersion: d.options.IfVersion}
 	if d.written > 0 {
@@ -116,29 +108,20 @@ func (d *download) attempt(ctx context.Context) error {
 		left := uint64(*d.options.Length - d.written)
 		request.Length = &left
 	}
-	stream, err := d.client.files.DownloadFile(ctx, request)
-	if err != nil {
-		return err
-	}
 	d.ended = false
-	for {
-		message, err := stream.Recv()
-		if errors.Is(err, io.EOF) && !d.ended {
-			return d.brokeContract("it did not say that the file is whole")
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
+	err := receiveAll(ctx, d.client.files.DownloadFile, request, func(message *execwirev1.DownloadFileResponse) error {
 		if err := d.take(message); err != nil {
 			return err
 		}
-		if ctx.Err() != nil && !d.ended { // what has come already could be all that is left
+		if ctx.Err() != nil && !d.ended { // the received messages may be all that is left
 			return context.Cause(ctx)
 		}
+		return nil
+	})
+	if err == nil && !d.ended {
+		err = d.brokeContract("it did not confirm that the file is complete")
 	}
+	return err
 }
 
 func (d *download) brokeContract(how string) error {
@@ -183,26 +166,27 @@ func (d *download) take(message *execwirev1.DownloadFileResponse) error {
 	return nil
 }
 
-// DigestError says that what was downloaded is not what the server had sent.
+// DigestError reports that the downloaded content has another digest than the server
+// sent.
 type DigestError struct {
-	// Path is the file of the server.
+	// Path is the file on the server.
 	Path string
 }
 
 func (e *DigestError) Error() string {
-	return fmt.Sprintf("failed to download %s: what has arrived has another SHA-256 than what was sent: download it again", e.Path)
+	return fmt.Sprintf("failed to download %s: the received content does not match the SHA-256 of the server: download it again", e.Path)
 }
 
-// WriteError says that what was downloaded could not be passed on.
+// WriteError reports that downloaded content could not be written.
 type WriteError struct {
-	// Path is the file of the server.
+	// Path is the file on the server.
 	Path string
 	// Err is what the writer returned.
 	Err error
 }
 
 func (e *WriteError) Error() string {
-	return fmt.Sprintf("failed to write what %s has: %v", e.Path, e.Err)
+	return fmt.Sprintf("failed to write the content of %s: %v", e.Path, e.Err)
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }

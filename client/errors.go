@@ -14,47 +14,46 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// errorDomain is the domain of every ErrorInfo an execwire server attaches.
+// errorDomain is the domain of every ErrorInfo of an execwire server.
 const errorDomain = "execwire.v1"
 
-// reasonPrefix is what the names of the enum have and those on the wire lack.
+// reasonPrefix is the prefix of the enum names that is omitted on the wire.
 const reasonPrefix = "ERROR_REASON_"
 
-// Error is an error that a server answered with. Branch on its Reason.
+// Error is an error returned by a server. Branch on its Reason.
 type Error struct {
 	// Code is the gRPC code.
 	Code codes.Code
-	// Reason is why. It is unspecified when the error does not come from an
-	// execwire server but from what lies between, or has a reason newer than
-	// this client.
+	// Reason is the cause. It is unspecified when the error comes from an intermediary
+	// instead of an execwire server, or is newer than this client.
 	Reason execwirev1.ErrorReason
 	// Message is the text for people.
 	Message string
-	// Fields are the fields of the request that are wrong, if any.
+	// Fields are the invalid fields of the request, if any.
 	Fields []FieldViolation
-	// ResourceName is the process or session in question, if one is.
+	// ResourceName is the process or session concerned, if any.
 	ResourceName string
-	// Metadata is what the reason is documented to carry, e.g. "limit_bytes".
+	// Metadata has the values documented for the reason, e.g. "limit_bytes".
 	Metadata map[string]string
-	// RetryAfter is how long the server asks to wait; 0 when it does not ask.
+	// RetryAfter is how long the server asks to wait, or 0.
 	RetryAfter time.Duration
 
 	status *status.Status
-	// fromServer is whether an execwire server made the error.
+	// fromServer is whether an execwire server returned the error.
 	fromServer bool
-	// lostAt is when the connection was lost, if that was before the error; or zero.
+	// lostAt is when the connection was lost before the error, or zero.
 	lostAt time.Time
 }
 
-// FieldViolation says what is wrong with a field of a request.
+// FieldViolation describes an invalid field of a request.
 type FieldViolation struct {
 	// Field is the path of the field, e.g. "command.direct.argv".
 	Field string
-	// Description is what is wrong and what would be right.
+	// Description is what is wrong and how to fix it.
 	Description string
 }
 
-// Error returns the message, and what it does not say itself about the fields.
+// Error returns the message, followed by field violations that it does not contain.
 func (e *Error) Error() string {
 	var fields []string
 	for _, f := range e.Fields {
@@ -72,7 +71,7 @@ func (e *Error) Error() string {
 	return e.Message + " (" + strings.Join(fields, "; ") + ")"
 }
 
-// Is reports whether target is the error of package io/fs for the reason.
+// Is reports whether target is the io/fs error for the reason.
 func (e *Error) Is(target error) bool {
 	switch e.Reason {
 	case execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND:
@@ -85,9 +84,9 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// IsAboutServer reports whether the error is about the server, or the way to it, and
-// not about what it was asked: it cannot be reached, does not know who the caller is,
-// does not let the caller make the call, or does not know the call.
+// IsAboutServer reports whether the error concerns the server or the connection, and
+// not the request: the server cannot be reached, does not authenticate the caller, does
+// not permit the call, or does not implement it.
 func (e *Error) IsAboutServer() bool {
 	switch {
 	case e.Code == codes.Unavailable, e.Code == codes.Unauthenticated:
@@ -101,9 +100,9 @@ func (e *Error) IsAboutServer() bool {
 // GRPCStatus returns the status the error was made from.
 func (e *Error) GRPCStatus() *status.Status { return e.status }
 
-// FromRPC restores the typed error from what a call of the generated stub
-// returned. nil stays nil, an *Error or a *ConnectionLostError in the chain is
-// kept, and an error that is no gRPC status is returned as it is.
+// FromRPC restores the typed error of a call of the generated stub. It returns nil for
+// nil, an *Error or *ConnectionLostError in the chain unchanged, and any error that is
+// not a gRPC status unchanged.
 func FromRPC(err error) error {
 	var typed *Error
 	var lost *ConnectionLostError
@@ -117,8 +116,8 @@ func FromRPC(err error) error {
 	return fromStatus(st)
 }
 
-// Reason returns why err happened, of an *Error or a gRPC status anywhere in
-// its chain; unspecified when it has neither.
+// Reason returns the reason of an *Error or gRPC status in the chain of err;
+// unspecified if there is none.
 func Reason(err error) execwirev1.ErrorReason {
 	var typed *Error
 	if errors.As(FromRPC(err), &typed) {
@@ -150,32 +149,30 @@ func fromStatus(st *status.Status) *Error {
 	return e
 }
 
-// ErrLost is what errors.Is finds in every [*LostError].
+// ErrLost is matched by errors.Is for every [*LostError].
 var ErrLost = errors.New("the process was lost")
 
-// ErrRestarted is what errors.Is finds in a [*LostError] and a [*SessionLostError] when
-// the server was restarted, which ended the process or session.
+// ErrRestarted is matched by errors.Is for a [*LostError] or [*SessionLostError] caused
+// by a restart of the server, which ended the process or session.
 var ErrRestarted = errors.New("the server was restarted")
 
-// LostError says that the connection was lost and what became of the process
-// cannot be learned any more. Everything up to LastSeq was written.
+// LostError reports that the connection was lost and the state of the process is
+// unknown. Everything up to LastSeq was written.
 type LostError struct {
 	// ProcessID is the process.
 	ProcessID string
-	// Started is whether the server ever said that the process runs. When it is
-	// not, whether the command ran is not known.
+	// Started is whether the server confirmed that the process runs. If not, the
+	// command may or may not have run.
 	Started bool
-	// Exit is how it ended if that was still told, though perhaps not all of
-	// its output; else nil.
+	// Exit is how it ended, if known, though output may be missing; else nil.
 	Exit *execwirev1.ExitRecord
-	// LastSeq is the seq of the last event that was received.
+	// LastSeq is the seq of the last received event.
 	LastSeq uint64
 	// Lost is how long ago the connection was lost.
 	Lost time.Duration
-	// Restarted is whether another run of the server answered than the one that had the
-	// process: its processes have ended with it.
+	// Restarted is whether the server was restarted, which ended its processes.
 	Restarted bool
-	// Err is what the last attempt failed with.
+	// Err is the error of the last attempt.
 	Err error
 }
 
@@ -188,23 +185,23 @@ func (e *LostError) Error() string {
 	case e.Exit != nil:
 		state = "it had exited"
 	case !e.Started:
-		state = "of which it is not known whether it ran"
+		state = "which may or may not have run"
 	}
 	return fmt.Sprintf("failed to resume process %s, %s, for %s: %v",
 		e.ProcessID, state, e.Lost.Round(100*time.Millisecond), e.Err)
 }
 
-// Is reports whether target is ErrLost, or ErrRestarted if that is why.
+// Is reports whether target is ErrLost, or ErrRestarted if the server was restarted.
 func (e *LostError) Is(target error) bool {
 	return target == ErrLost || e.Restarted && target == ErrRestarted
 }
 
 func (e *LostError) Unwrap() error { return e.Err }
 
-// ProtocolError says that a server broke the contract, so that what was
-// received cannot be trusted to be whole.
+// ProtocolError reports a violation of the contract by the server; received data may be
+// incomplete.
 type ProtocolError struct {
-	// Problem is what the server did.
+	// Problem describes the violation.
 	Problem string
 }
 
@@ -216,10 +213,10 @@ func protocolErrorf(format string, args ...any) *ProtocolError {
 	return &ProtocolError{Problem: fmt.Sprintf(format, args...)}
 }
 
-// OutputError says that output of the process could not be passed on. The
-// process was terminated for it.
+// OutputError reports that output of the process could not be written. The process was
+// terminated.
 type OutputError struct {
-	// Stream is where the output came from.
+	// Stream is the stream of the output.
 	Stream execwirev1.OutputStream
 	// Err is what the writer returned.
 	Err error
@@ -231,17 +228,17 @@ func (e *OutputError) Error() string {
 
 func (e *OutputError) Unwrap() error { return e.Err }
 
-// ErrDetached is what Run and Resume return when the process was given up by
-// RunOptions.Detach or DetachKeys. It goes on without an owner.
+// ErrDetached is returned by Run and Resume when the process was detached by
+// RunOptions.Detach or DetachKeys. It continues without an owner.
 var ErrDetached = errors.New("detached from the process")
 
-// ErrInputDiffers is what errors.Is finds when a run was repeated with less
-// input than the process has already taken. The process is not terminated for
-// it: the server keeps it for its grace, for a run that has the input.
-var ErrInputDiffers = errors.New("it ended before the input that the process has taken from an earlier run")
+// ErrInputDiffers is matched by errors.Is when a repeated run has less input than the
+// process has already consumed. The process is not terminated: the server keeps it for
+// its grace period, for a run with the complete input.
+var ErrInputDiffers = errors.New("it ended before the input that the process has consumed from an earlier run")
 
-// InputError says that the input for the process could not be read. The
-// process was terminated for it, except for [ErrInputDiffers].
+// InputError reports that the input could not be read. The process was terminated,
+// except for [ErrInputDiffers].
 type InputError struct {
 	// Err is what the reader returned, or wraps ErrInputDiffers.
 	Err error

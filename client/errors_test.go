@@ -16,7 +16,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestFromRPCRestoresEverything(t *testing.T) {
+func TestFromRPC_RestoresDetails(t *testing.T) {
 	st, err := status.New(codes.InvalidArgument, "failed to start").WithDetails(
 		&errdetails.ErrorInfo{
 			Domain: errorDomain, Reason: "INVALID_FIELD", Metadata: map[string]string{"limit_bytes": "7"},
@@ -46,9 +46,9 @@ func TestFromRPCRestoresEverything(t *testing.T) {
 	}
 }
 
-// TestReasonKnowsEveryReason fails when a reason cannot cross the wire by the
-// name the contract gives it.
-func TestReasonKnowsEveryReason(t *testing.T) {
+// TestReason_EveryReason fails if a reason cannot be decoded from the name in the
+// contract.
+func TestReason_EveryReason(t *testing.T) {
 	for number := range execwirev1.ErrorReason_name {
 		reason := execwirev1.ErrorReason(number)
 		err := serverError(codes.Internal, reason)
@@ -58,7 +58,7 @@ func TestReasonKnowsEveryReason(t *testing.T) {
 	}
 }
 
-func TestReasonIsUnspecifiedForStrangers(t *testing.T) {
+func TestReason_ForeignError_IsUnspecified(t *testing.T) {
 	foreign, err := status.New(codes.NotFound, "x").WithDetails(
 		&errdetails.ErrorInfo{Domain: "example.com", Reason: "PROCESS_NOT_FOUND"})
 	if err != nil {
@@ -71,7 +71,7 @@ func TestReasonIsUnspecifiedForStrangers(t *testing.T) {
 	}
 }
 
-func TestFromRPCKeepsWhatIsNoStatus(t *testing.T) {
+func TestFromRPC_NotAStatus_IsUnchanged(t *testing.T) {
 	typed := FromRPC(status.Error(codes.NotFound, "x"))
 	for _, err := range []error{nil, io.EOF, typed} {
 		if got := FromRPC(err); got != err {
@@ -80,12 +80,12 @@ func TestFromRPCKeepsWhatIsNoStatus(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheirSubject(t *testing.T) {
+func TestErrors_NameSubject(t *testing.T) {
 	for _, test := range []struct {
 		err  error
 		want []string
 	}{
-		{&LostError{ProcessID: "p", Err: io.EOF}, []string{"process p", "not known whether it ran", "EOF"}},
+		{&LostError{ProcessID: "p", Err: io.EOF}, []string{"process p", "may or may not have run", "EOF"}},
 		{&LostError{ProcessID: "p", Started: true, Err: io.EOF}, []string{"was running"}},
 		{&LostError{ProcessID: "p", Started: true, Exit: &execwirev1.ExitRecord{}, Err: io.EOF}, []string{"had exited"}},
 		{&OutputError{Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Err: io.ErrShortWrite}, []string{"stderr", "short write"}},
@@ -101,8 +101,8 @@ func TestErrorsNameTheirSubject(t *testing.T) {
 	}
 }
 
-func TestAnErrorSaysNothingTwice(t *testing.T) {
-	const problem = "is empty: name the process"
+func TestError_DoesNotRepeatFields(t *testing.T) {
+	const problem = "is empty: give a name"
 	for want, message := range map[string]string{
 		"process_id " + problem:            "process_id " + problem,
 		"it " + problem + " (process_id)":  "it " + problem,

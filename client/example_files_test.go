@@ -43,7 +43,7 @@ func ExampleClient_WriteFile() {
 	// there is no older one: true
 }
 
-// Content of any size goes on where a lost connection left it.
+// An upload of any size resumes after a lost connection.
 func ExampleClient_Upload() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
@@ -70,7 +70,7 @@ func ExampleClient_Upload() {
 	// Output: a large file
 }
 
-// Whoever gets this client can read everything and change nothing.
+// This client can read everything and change nothing.
 func ExampleClient_WithSandbox() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})

@@ -11,8 +11,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// A URL in the configuration chooses the machine: grpc://build.example.org:7420, or
-// with none this one, by a server inside this program.
+// A URL in the configuration selects the machine, for example
+// grpc://build.example.org:7420. Without one, the server runs inside this program.
 func Example() {
 	ctx := context.Background()
 	machine, err := daemon.Open(ctx, os.Getenv("BUILD_MACHINE"), daemon.OpenOptions{})
@@ -27,7 +27,7 @@ func Example() {
 	// Output: Hello, world!
 }
 
-// greet works on any machine, and tests of it can give it one of their own.
+// greet works on any machine; tests can pass their own.
 func greet(ctx context.Context, machine client.Environment) error {
 	text, err := machine.Output(ctx, client.Command{
 		Argv: []string{"sh", "-c", `echo "Hello, $NAME!"`},
@@ -40,7 +40,7 @@ func greet(ctx context.Context, machine client.Environment) error {
 	return nil
 }
 
-// Run a command the way a shell would run it here.
+// Run a command as a local shell would.
 func ExampleClient_Run() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
@@ -83,7 +83,7 @@ func ExampleClient_Output() {
 	// Output: the command ended with code 1: no disk
 }
 
-// Talk to a process as it goes.
+// Interact with a running process.
 func ExampleClient_Start() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
@@ -99,7 +99,7 @@ func ExampleClient_Start() {
 		fmt.Println(err)
 		return
 	}
-	defer cat.Close() // ends it, should it still run
+	defer cat.Close() // kills it if it still runs
 	fmt.Fprint(cat, "ping")
 	for event, err := range cat.Events(ctx) {
 		if err != nil {
@@ -147,8 +147,8 @@ func ExampleProcess_Communicate() {
 	// 0 <nil>
 }
 
-// Start a process that goes on by itself, and take it up later, here or in another
-// program.
+// Start a process that runs without an owner, and attach to it later, from this or
+// another program.
 func ExampleClient_Attach() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
@@ -198,7 +198,7 @@ func ExampleClient_Terminate() {
 	// Output: was running: true - ended by signal 15
 }
 
-// Get the output of all processes of a session, wherever they were started.
+// Receive the output of all processes of a session, wherever they were started.
 func ExampleClient_AttachSession() {
 	ctx := context.Background()
 	c, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
@@ -208,13 +208,13 @@ func ExampleClient_AttachSession() {
 	}
 	defer c.Close()
 	session, err := c.AttachSession(ctx, client.SessionOptions{
-		WhenDetached: execwirev1.WhenDetached_WHEN_DETACHED_SPOOL,
+		WhenDetached: execwirev1.WhenDetached_WHEN_DETACHED_DISCARD_OLDEST,
 	})
 	if err != nil {
-		fmt.Println(err) // e.g. SESSION_ATTACHED, of a session that somebody else has
+		fmt.Println(err) // e.g. SESSION_ATTACHED if another client is attached
 		return
 	}
-	defer session.Close(ctx) // ends its processes; Detach leaves them
+	defer session.Close(ctx) // ends its processes; Detach does not
 	for _, name := range []string{"server", "worker"} {
 		command := client.Command{SessionID: session.ID(), ID: name, Argv: []string{"echo", name, "is up"}}
 		if _, err := c.StartDetached(ctx, command.Request()); err != nil {

@@ -18,11 +18,10 @@ import (
 
 type serverStream = grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
 
-// script is what the fake server does with one stream.
+// script handles one stream of the fake server.
 type script func(stream serverStream) error
 
-// fakeServer plays one script per RunProcess call, in order, and records what
-// else it is asked.
+// fakeServer plays one script per RunProcess call, in order, and records other calls.
 type fakeServer struct {
 	execwirev1.UnimplementedProcessServiceServer
 
@@ -39,8 +38,8 @@ type fakeServer struct {
 	conns       []net.Conn                                // guarded by mu
 }
 
-// newFake serves scripts and returns a client for it. Calls beyond the scripts
-// fail the way a server does that is not there.
+// newFake serves scripts and returns a client for it. Calls beyond the scripts fail
+// with Unavailable.
 func newFake(t testing.TB, scripts ...script) (*fakeServer, *Client) {
 	t.Helper()
 	return newFakeWith(t, nil, scripts...)
@@ -53,7 +52,7 @@ func newFakeWith(t testing.TB, register func(*grpc.Server), scripts ...script) (
 		listener: bufconn.Listen(1 << 20),
 		server:   grpc.NewServer(),
 		scripts:  scripts,
-		beyond:   func(serverStream) error { return status.Error(codes.Unavailable, "nobody is here") },
+		beyond:   func(serverStream) error { return status.Error(codes.Unavailable, "nothing listens") },
 	}
 	execwirev1.RegisterProcessServiceServer(f.server, f)
 	if register != nil {
@@ -92,7 +91,7 @@ func (f *fakeServer) dial(ctx context.Context, _ string) (net.Conn, error) {
 	return conn, err
 }
 
-// cutConnections breaks every connection; what is on its way is lost.
+// cutConnections closes every connection; data in transit is lost.
 func (f *fakeServer) cutConnections() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -138,9 +137,9 @@ func (f *fakeServer) terminations() []*execwirev1.TerminateProcessRequest {
 	return f.terminated
 }
 
-// serverError is an error as an execwire server makes it.
+// serverError returns an error with the details of an execwire server.
 func serverError(code codes.Code, reason execwirev1.ErrorReason, more ...func(*status.Status) *status.Status) error {
-	st, err := status.New(code, "the server says "+reason.String()).WithDetails(&errdetails.ErrorInfo{
+	st, err := status.New(code, "the server returns "+reason.String()).WithDetails(&errdetails.ErrorInfo{
 		Domain: errorDomain,
 		Reason: reason.String()[len(reasonPrefix):],
 	})
@@ -153,7 +152,7 @@ func serverError(code codes.Code, reason execwirev1.ErrorReason, more ...func(*s
 	return st.Err()
 }
 
-// The small vocabulary of scripts.
+// Messages and steps of scripts.
 
 func started(offset uint64) *execwirev1.RunProcessResponse {
 	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{
@@ -206,7 +205,7 @@ func gap(next, dropped uint64) *execwirev1.ProcessEvent {
 		Gap: &execwirev1.OutputGap{FirstAvailableSeq: next, DroppedBytes: dropped}}}
 }
 
-// sends takes the first message and answers with responses, then returns err.
+// sends receives the first message, answers with responses, and returns err.
 func sends(err error, responses ...*execwirev1.RunProcessResponse) script {
 	return func(stream serverStream) error {
 		if _, recvErr := stream.Recv(); recvErr != nil {

@@ -13,7 +13,7 @@ import (
 
 type downloadStream = grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]
 
-// fakeFiles is a file system service of which each method is what a test says.
+// fakeFiles is a file system service whose methods are functions of the test.
 type fakeFiles struct {
 	execwirev1.UnimplementedFileSystemServiceServer
 
@@ -30,7 +30,7 @@ func newFakeFiles(t testing.TB, files *fakeFiles) *Client {
 	return c
 }
 
-// next takes what the next call does; the last one does what all later ones do.
+// next returns the function for the next call; the last one handles all further calls.
 func next[T any](mu *sync.Mutex, list *[]T) T {
 	mu.Lock()
 	defer mu.Unlock()
@@ -87,7 +87,7 @@ func sendsParts(messages ...*execwirev1.DownloadFileResponse) func(*execwirev1.D
 	}
 }
 
-// sendsFile answers a download with a part of content, then err, or with the end.
+// sendsFile answers a download with a part of content, then err or the end.
 func sendsFile(content string, most int, err error) func(*execwirev1.DownloadFileRequest, downloadStream) error {
 	return func(request *execwirev1.DownloadFileRequest, stream downloadStream) error {
 		if err := stream.Send(headMessage(content)); err != nil {

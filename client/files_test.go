@@ -12,7 +12,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestErrorsAboutFilesAreThoseOfPackageFS(t *testing.T) {
+func TestFileErrors_MatchPackageFS(t *testing.T) {
 	for reason, want := range map[execwirev1.ErrorReason]error{
 		execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND:      fs.ErrNotExist,
 		execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS: fs.ErrExist,
@@ -29,8 +29,8 @@ func TestErrorsAboutFilesAreThoseOfPackageFS(t *testing.T) {
 	}
 }
 
-// A lost connection is no end of what may be repeated, and a refusal is one.
-func TestLooksAreRepeated(t *testing.T) {
+// A lost connection is retried, a rejection is not.
+func TestFileCalls_ReadOnly_AreRetried(t *testing.T) {
 	found := func(r *execwirev1.GetMetadataRequest) (*execwirev1.GetMetadataResponse, error) {
 		return &execwirev1.GetMetadataResponse{
 			Metadata: &execwirev1.FileMetadata{Size: uint64(len(r.GetRawPath()))}, RawLinkTarget: []byte("\xff")}, nil
@@ -56,17 +56,17 @@ func TestLooksAreRepeated(t *testing.T) {
 	}
 }
 
-// A server cannot make a client go elsewhere by the names that it tells.
-func TestNamesThatAreNoneAreRefused(t *testing.T) {
+// Names from a server must not lead the client to other paths.
+func TestReadDir_InvalidNames_Fail(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "/", "a\x00"} {
 		c := newFakeFiles(t, &fakeFiles{entries: []*execwirev1.DirectoryEntry{{Name: "good"}, {Name: name}}})
-		if entries, err := c.ReadDir(t.Context(), "/"); err == nil || !strings.Contains(err.Error(), "is no name") {
+		if entries, err := c.ReadDir(t.Context(), "/"); err == nil || !strings.Contains(err.Error(), "is not a valid name") {
 			t.Errorf("%q: got %v, %v", name, entries, err)
 		}
 	}
 }
 
-func TestDownloadsGoOnAfterCuts(t *testing.T) {
+func TestDownload_ResumesAfterCut(t *testing.T) {
 	const content = "0123456789"
 	c := newFakeFiles(t, &fakeFiles{downloads: []func(*execwirev1.DownloadFileRequest, downloadStream) error{
 		sendsFile(content, 0, errCut), sendsFile(content, 3, errCut), sendsFile(content, 4, errCut), sendsFile(content, 99, nil)}})
@@ -83,7 +83,7 @@ func TestDownloadsGoOnAfterCuts(t *testing.T) {
 	}
 }
 
-func TestDownloadsEndWithTheirWriter(t *testing.T) {
+func TestDownload_WriterError_EndsDownload(t *testing.T) {
 	full := errors.New("full")
 	c := newFakeFiles(t, &fakeFiles{downloads: []func(*execwirev1.DownloadFileRequest, downloadStream) error{sendsFile("0123", 99, nil)}})
 	_, err := c.Download(t.Context(), "/f", writerFunc(func([]byte) (int, error) { return 0, full }), DownloadOptions{})
@@ -95,17 +95,16 @@ func TestDownloadsEndWithTheirWriter(t *testing.T) {
 	}
 }
 
-// What a server sends is taken for the file only if it says that this is all, and
-// what all is.
-func TestDownloadsThatAreNotWholeAreRefused(t *testing.T) {
+// A download is complete only with an end message that confirms its size and digest.
+func TestDownload_Incomplete_Fails(t *testing.T) {
 	length := int64(3)
 	for what, tt := range map[string]struct {
 		messages []*execwirev1.DownloadFileResponse
 		options  DownloadOptions
-		says     string
+		wantText string
 	}{
-		"nothing":            {nil, DownloadOptions{}, "whole"},
-		"no end":             {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123")}, DownloadOptions{}, "whole"},
+		"nothing":            {nil, DownloadOptions{}, "is complete"},
+		"no end":             {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123")}, DownloadOptions{}, "is complete"},
 		"no head":            {[]*execwirev1.DownloadFileResponse{dataMessage("0123"), endMessage("0123")}, DownloadOptions{}, "before the head"},
 		"data after the end": {[]*execwirev1.DownloadFileResponse{headMessage(""), endMessage(""), dataMessage("0")}, DownloadOptions{}, "after the end"},
 		"more than asked":    {[]*execwirev1.DownloadFileResponse{headMessage("0123"), dataMessage("0123"), endMessage("0123")}, DownloadOptions{Length: &length}, "more than"},
@@ -113,7 +112,7 @@ func TestDownloadsThatAreNotWholeAreRefused(t *testing.T) {
 	} {
 		c := newFakeFiles(t, &fakeFiles{downloads: []func(*execwirev1.DownloadFileRequest, downloadStream) error{sendsParts(tt.messages...)}})
 		var got strings.Builder
-		if n, err := c.Download(t.Context(), "/f", &got, tt.options); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if n, err := c.Download(t.Context(), "/f", &got, tt.options); err == nil || !strings.Contains(err.Error(), tt.wantText) {
 			t.Errorf("%s: %d bytes, %v", what, n.Size, err)
 		}
 	}

@@ -8,6 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	daemon.Main() // examples have servers inside this program
+	daemon.Main() // examples start servers inside this program
 	leakcheck.Main(m)
 }

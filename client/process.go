@@ -8,66 +8,59 @@ import (
 	"syscall"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Process is a process that this program owns, from [Client.Start] or
-// [Client.Attach]. It is followed across lost connections as [Client.Run] does,
-// without losing or repeating a byte, whether or not a method is called.
+// Process is a process that this program owns, from [Client.Start] or [Client.Attach].
+// It is followed across lost connections as by [Client.Run], without losing or
+// repeating a byte, whether or not a method is called.
 //
-// What it writes is pushed to whoever ranges over [Process.Events]. Until somebody
-// does, or calls Wait, Communicate or Read, it is not let write more than the
-// server's window, as with a pipe that nobody reads; with a slow reader it is paced
-// by that.
+// Its events are delivered to every reader of [Process.Events]. Without a reader, and
+// until Wait, Communicate or Read is called, it can write no more than the window of
+// the server, like a process with an unread pipe; a slow reader slows it down.
 //
 // Every Process must be waited for by Wait or Communicate until it has closed, or
-// given up by Detach, or closed. All methods may be called concurrently.
+// detached, or closed. All methods may be called concurrently.
 type Process struct {
 	client *Client
 	ref    ProcessRef
 	feed   *processFeed
-	input  *processInput // nil when the process gets none
-	detach func()
-	cancel context.CancelCauseFunc
+	stdin  *stdinPump // nil without input
+	// writing has a token during a Write.
+	writing chan struct{}
+	detach  func()
+	cancel  context.CancelCauseFunc
 
-	started chan struct{} // closed once info is known
-	info    *execwirev1.Process
-
-	// over is closed when nothing is left of the run, after exit and err were set.
+	// over is closed when the run has ended, after exit and err were set.
 	over chan struct{}
 	exit Exit
 	err  error
-	// failed ends with err when the process cannot be followed any more.
+	// failed ends with err when the process can no longer be followed.
 	failed *lifetime
 }
 
-// ID returns the process's id in its session. It never changes.
+// ID returns the id of the process in its session. It never changes.
 func (p *Process) ID() string { return p.ref.ProcessID }
 
-// Ref names the process for [Client.Attach] and the like, by whatever program:
-// AfterSeq is what was taken here.
+// Ref returns a reference for [Client.Attach] and the like, in any program; its
+// AfterSeq is the last consumed event.
 func (p *Process) Ref() ProcessRef {
 	ref := p.ref
 	ref.AfterSeq = p.feed.takenUpTo()
 	return ref
 }
 
-// Info describes the process as it was when it was started, or attached to. It must
-// not be changed.
-func (p *Process) Info() *execwirev1.Process { return p.info }
-
-// Wait blocks until the process has closed, and returns how it ended; or until ctx
-// is done, which does nothing to the process. While nobody ranges over its events,
-// what it writes is taken and dropped beyond what is kept, see
-// StartOptions.KeepBytes. Wait may be called again, and returns the same then.
+// Wait blocks until the process has closed, and returns how it ended, or until ctx is
+// done, which does not affect the process. Without readers of its events, output is
+// discarded beyond StartOptions.KeepBytes. Wait may be called again and returns the
+// same result.
 //
-// A process that ended is not an error, however it ended. Errors are [*LostError]
-// when the process could not be resumed, [*ProtocolError], [ErrDetached],
-// [ErrClosed], an [*Error] such as that of somebody who took the process over, or
-// wrap the cause of ctx.
+// The end of a process, however it ended, is not an error. Errors are [*LostError] when
+// the process could not be resumed, [*ProtocolError], [ErrDetached], [ErrClosed], an
+// [*Error], for example because another client took over the process, or wrap the cause
+// of ctx.
 func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	defer p.feed.discard()()
 	if !p.awaitEnd(ctx) {
@@ -76,8 +69,7 @@ func (p *Process) Wait(ctx context.Context) (Exit, error) {
 	return p.exit, p.err
 }
 
-// awaitEnd blocks until nothing is left of the run, or ctx is done before that, which
-// is false.
+// awaitEnd blocks until the run has ended, or returns false if ctx is done first.
 func (p *Process) awaitEnd(ctx context.Context) bool {
 	select {
 	case <-p.over:
@@ -92,31 +84,29 @@ func (p *Process) awaitEnd(ctx context.Context) bool {
 	}
 }
 
-// Signal sends a signal to the process's group. It blocks until the server has
-// answered; errors are [*Error], those of Wait, or wrap the cause of ctx. A signal
-// whose answer was lost may have been sent.
+// Signal sends a signal to the process group. It blocks until the server has answered;
+// errors are [*Error], those of Wait, or wrap the cause of ctx. If the answer is lost,
+// the signal may have been delivered.
 func (p *Process) Signal(ctx context.Context, signal syscall.Signal) error {
 	return p.control(ctx, func(ctx context.Context) error {
 		return p.client.Signal(ctx, p.ref, signal)
 	})
 }
 
-// Resize gives the process's terminal a new size. It blocks until the server has
-// answered, across lost connections; errors are those of Signal.
+// Resize sets the size of the terminal. It blocks until the server has answered, across
+// lost connections; errors are those of Signal.
 func (p *Process) Resize(ctx context.Context, rows, columns uint32) error {
 	return p.control(ctx, func(ctx context.Context) error {
-		_, err := repeat(ctx, p.client, func(ctx context.Context) (*execwirev1.ResizeTerminalResponse, error) {
-			return p.client.processes.ResizeTerminal(ctx, &execwirev1.ResizeTerminalRequest{
-				SessionId: p.ref.SessionID, ProcessId: p.ref.ProcessID,
-				Size: &execwirev1.TerminalSize{Rows: rows, Columns: columns}})
-		})
+		_, err := repeatCall(ctx, p.client.life, p.client.processes.ResizeTerminal, &execwirev1.ResizeTerminalRequest{
+			SessionId: p.ref.SessionID, ProcessId: p.ref.ProcessID,
+			Size: &execwirev1.TerminalSize{Rows: rows, Columns: columns}})
 		return err
 	})
 }
 
-// Terminate ends the process and its descendants, and says by what means. It blocks
-// until they are gone, across lost connections; errors are those of Signal. Its
-// output and its end still come, see Wait.
+// Terminate ends the process and its descendants, and returns the method used. It
+// blocks until they are gone, across lost connections; errors are those of Signal. The
+// remaining output and the end are still delivered, see Wait.
 func (p *Process) Terminate(ctx context.Context, how Termination) (*execwirev1.TerminateProcessResponse, error) {
 	var response *execwirev1.TerminateProcessResponse
 	err := p.control(ctx, func(ctx context.Context) (err error) {
@@ -126,7 +116,7 @@ func (p *Process) Terminate(ctx context.Context, how Termination) (*execwirev1.T
 	return response, err
 }
 
-// control makes a call that is over when the process cannot be followed any more.
+// control makes a call that is cancelled when the process can no longer be followed.
 func (p *Process) control(ctx context.Context, call func(context.Context) error) error {
 	if over := p.failed.over(); over != nil {
 		return over
@@ -140,12 +130,11 @@ func (p *Process) control(ctx context.Context, call func(context.Context) error)
 	return err
 }
 
-// Detach gives the process up: it goes on without an owner. It blocks until the
-// server knows, which has to wait for a connection; when ctx is done first, the
-// process is given up as soon as that can be done. What was written to it before is
-// passed on, unless the process takes longer than a second to accept it. The error
-// is that of Wait if the process has ended otherwise before, or wraps the cause of
-// ctx.
+// Detach gives up ownership: the process continues without an owner. It blocks until
+// the server has confirmed, which needs a connection; if ctx is done first, the process
+// is detached as soon as possible. Input written before is delivered, unless the
+// process takes longer than a second to accept it. The error is that of Wait if the
+// process ended otherwise before, or wraps the cause of ctx.
 func (p *Process) Detach(ctx context.Context) error {
 	p.detach()
 	switch {
@@ -157,7 +146,7 @@ func (p *Process) Detach(ctx context.Context) error {
 	return p.err
 }
 
-// errProcessClosed is what calls of a Process fail with after its Close.
+// errProcessClosed is the error of calls after Close.
 var errProcessClosed error = processClosedError{}
 
 type processClosedError struct{}
@@ -165,23 +154,22 @@ type processClosedError struct{}
 func (processClosedError) Error() string        { return "the handle of the process was closed" }
 func (processClosedError) Is(target error) bool { return target == ErrClosed }
 
-// Close ends the use of the process and blocks until nothing of that is left, some
-// seconds at most. One from Start that still runs is killed, as far as the server
-// can be reached; otherwise its grace ends it. One from Attach is left alone, without
-// an owner. What was received can still be read. It always returns nil.
+// Close releases the process and blocks until that is done, some seconds at most. A
+// process from Start that still runs is killed, or ends with its grace period if the
+// server cannot be reached. One from Attach continues without an owner. Received events
+// can still be read. It always returns nil.
 func (p *Process) Close() error {
 	p.cancel(errProcessClosed)
 	<-p.over
 	return nil
 }
 
-// Termination says how to end a process. The zero value asks with SIGTERM and kills
+// Termination describes how to end a process. The zero value sends SIGTERM, and SIGKILL
 // after 5 s.
 type Termination struct {
-	// Force kills at once.
+	// Force kills immediately.
 	Force bool
-	// Timeout is how long to wait before killing; nil is 5 s,
-	// 0 kills at once.
+	// Timeout is how long to wait before killing; nil is 5 s, 0 kills immediately.
 	Timeout *time.Duration
 }
 
@@ -196,69 +184,65 @@ func (t Termination) message() *execwirev1.Termination {
 	return &execwirev1.Termination{}
 }
 
-// StartOptions says what to start and how to follow it. Only Process is required,
-// and not by [Client.Attach]. The callbacks are called one at a time, must not
-// block, and must not call the Process.
+// StartOptions describe what to start and how to follow it. Only Process is required,
+// and not by [Client.Attach]. The callbacks are called one at a time, must not block,
+// and must not call the Process.
 type StartOptions struct {
-	// Process is the process to start; [Command.Request] makes one. Start does not
-	// change it. An empty process id is replaced by a new one, so that the start can
-	// be repeated.
+	// Process is the process to start; [Command.Request] builds it. Start does not
+	// modify it. An empty process id is replaced by a generated one, so that the start
+	// can be repeated.
 	Process *execwirev1.StartProcessRequest
-	// Grace is how long the server keeps the process when the connection is lost,
-	// and so how long it is tried to resume. nil leaves it to the server; 0 means
-	// that a lost connection is the end.
+	// Grace is how long the server keeps the process, and the client tries to resume
+	// it, after a lost connection. nil is the default of the server; with 0 a lost
+	// connection ends the process.
 	Grace *time.Duration
-	// KeepBytes is how much of what all readers have taken is kept in memory for
-	// those that come later, in bytes, with 256 more for each event. 0 is
-	// [DefaultKeepBytes]; less than 0 keeps nothing.
+	// KeepBytes is how much of what all readers have consumed is kept for later
+	// readers, in bytes, plus 256 for each event. 0 is [DefaultKeepBytes]; a negative
+	// value keeps nothing.
 	KeepBytes int
-	// OnLost is called when the connection is lost and it begins to be tried to
-	// resume, OnResumed when that succeeded.
+	// OnLost is called when the connection is lost and resuming begins, OnResumed when
+	// it succeeded.
 	OnLost    func(error)
 	OnResumed func()
-	// OnRejected is called when input was not passed on, with the reason.
+	// OnRejected is called when the server rejected input, with the reason.
 	OnRejected func(*execwirev1.RunRejected)
 }
 
-// Start starts a process and blocks until it runs, was refused ([*Error]), or ctx is
-// done, which kills it as far as that can be done within a few seconds. The Process
-// lives on after ctx. A start that was not answered is repeated as by [Client.Run].
+// Start starts a process and blocks until it runs, is rejected ([*Error]), or ctx is
+// done; then the process is killed, as far as possible within a few seconds. The
+// Process outlives ctx. An unanswered start is repeated as by [Client.Run].
 func (c *Client) Start(ctx context.Context, options StartOptions) (*Process, error) {
-	run := options.run(options.Process)
-	var input *processInput
-	if io := options.Process.GetIo(); io.GetTerminal() != nil || io.GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE {
-		input = newProcessInput()
-		run.Stdin = input
-	}
-	r, err := newRun(c, run)
+	r, err := newRun(c, options.run(options.Process))
 	if err != nil {
 		return nil, err
 	}
-	return begin(ctx, r, input, 0, options)
+	io := options.Process.GetIo()
+	if terminal := io.GetTerminal() != nil; terminal || io.GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE {
+		r.stdin = r.newPump(stdinReader{}, terminal)
+	}
+	return runInBackground(ctx, r, 0, options)
 }
 
-// Attach takes up a process that is already there, owns it in the place of whoever
-// did, and blocks until that is so, it was refused ([*Error]), or ctx is done. Its
-// events begin after process.AfterSeq. StartOptions.Process is not used.
+// Attach takes over an existing process from its owner, if any, and blocks until it
+// owns it, is rejected ([*Error]), or ctx is done. Events begin after process.AfterSeq.
+// StartOptions.Process is ignored.
 //
-// Unlike one that was started, the process is left as it was found by [Process.Close].
+// Unlike a started process, it continues after [Process.Close].
 func (c *Client) Attach(ctx context.Context, process ProcessRef, options StartOptions) (*Process, error) {
-	run := options.run(nil)
-	input := newProcessInput()
-	run.Stdin = input
-	r, err := newResume(c, process, run)
+	r, err := newResume(c, process, options.run(nil))
 	if err != nil {
 		return nil, err
 	}
-	return begin(ctx, r, input, process.AfterSeq, options)
+	r.stdin = r.newPump(stdinReader{}, false) // the first answer has the kind of its input
+	return runInBackground(ctx, r, process.AfterSeq, options)
 }
 
 func (o StartOptions) run(process *execwirev1.StartProcessRequest) RunOptions {
 	return RunOptions{Process: process, Grace: o.Grace, OnLost: o.OnLost, OnResumed: o.OnResumed, OnRejected: o.OnRejected}
 }
 
-// begin runs r in the background and returns once the process runs.
-func begin(ctx context.Context, r *run, input *processInput, afterSeq uint64, options StartOptions) (*Process, error) {
+// runInBackground runs r in the background and returns once the process runs.
+func runInBackground(ctx context.Context, r *run, afterSeq uint64, options StartOptions) (*Process, error) {
 	if err := answered(ctx, ctx.Err()); err != nil {
 		return nil, err
 	}
@@ -269,42 +253,35 @@ func begin(ctx context.Context, r *run, input *processInput, afterSeq uint64, op
 	p := &Process{
 		client:  r.client,
 		ref:     ProcessRef{SessionID: start.GetSessionId(), ProcessID: start.GetProcessId()},
-		feed:    newProcessFeed(afterSeq, options.KeepBytes, &r.acks, detach),
-		input:   input,
+		feed:    newProcessFeed(afterSeq, options.KeepBytes, r.acks),
+		writing: make(chan struct{}, 1),
 		detach:  sync.OnceFunc(func() { close(detach) }),
 		cancel:  cancel,
-		started: make(chan struct{}),
 		over:    make(chan struct{}),
 		failed:  newLifetime(),
 	}
 	r.feed = p.feed
-	r.options.OnStarted = func(info *execwirev1.Process) {
-		p.info = proto.CloneOf(info)
-		close(p.started)
+	if !r.stdin.discarded {
+		p.stdin = r.stdin
 	}
 	go p.follow(life, r)
 	select {
-	case <-p.started:
-		return p, nil
-	case <-p.over:
+	case <-r.settled:
+		if r.started {
+			return p, nil
+		}
 	case <-ctx.Done():
 		cancel(context.Cause(ctx))
-		if <-p.over; p.err != nil {
-			return nil, p.err
-		}
 	}
-	select {
-	case <-p.started: // and closed already
-		return p, nil
-	default:
+	if <-p.over; p.err != nil || !r.started {
 		return nil, p.err
 	}
+	return p, nil // it has closed already
 }
 
 // follow runs r to its end.
 func (p *Process) follow(ctx context.Context, r *run) {
 	defer p.cancel(nil)
-	r.onEnded = p.input.expire
 	p.exit, p.err = r.run(ctx)
 	if p.err != nil {
 		p.failed.end(p.err)

@@ -13,8 +13,9 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// pendingCalls makes every call that can wait, and returns what each failed with.
-func pendingCalls(t *testing.T, process *Process, reader *reading) map[string]func() error {
+// pendingCalls makes every call that can block, and returns functions that wait for
+// their errors.
+func pendingCalls(t *testing.T, process *Process, reader *recordedReader) map[string]func() error {
 	t.Helper()
 	calls := map[string]func() error{
 		"Wait":  func() error { _, err := process.Wait(t.Context()); return err },
@@ -47,33 +48,33 @@ func pendingCalls(t *testing.T, process *Process, reader *reading) map[string]fu
 	return ended
 }
 
-// unanswering makes the server wait with its answers to Terminate.
-func (p *puppet) unanswering() {
+// delayAnswers makes the server delay its answers to Terminate.
+func (p *scriptedProcess) delayAnswers() {
 	over := make(chan struct{})
 	p.fake.onTerminate = func(*execwirev1.TerminateProcessRequest) { <-over }
 	p.t.Cleanup(func() { close(over) })
 }
 
-func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
+func TestProcess_NoLongerFollowed_FailsCalls(t *testing.T) {
 	for name, test := range map[string]struct {
-		happens func(*puppet, *Process)
+		happens func(*scriptedProcess, *Process)
 		is      func(error) bool
 	}{
 		"its server has lost it": {
-			func(p *puppet, _ *Process) {
+			func(p *scriptedProcess, _ *Process) {
 				p.fake.beyond = sends(serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND))
 				p.end <- errCut
 			},
 			func(err error) bool { return errors.Is(err, ErrLost) },
 		},
-		"somebody else took it over": {
-			func(p *puppet, _ *Process) {
+		"another client took it over": {
+			func(p *scriptedProcess, _ *Process) {
 				p.end <- serverError(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER)
 			},
 			func(err error) bool { return Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER },
 		},
 		"its client was closed": {
-			func(p *puppet, _ *Process) {
+			func(p *scriptedProcess, _ *Process) {
 				if err := p.client.Close(); err != nil {
 					p.t.Error(err)
 				}
@@ -81,7 +82,7 @@ func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
 			func(err error) bool { return errors.Is(err, ErrClosed) },
 		},
 		"it was closed": {
-			func(p *puppet, process *Process) {
+			func(p *scriptedProcess, process *Process) {
 				p.fake.mu.Lock()
 				p.fake.onTerminate = nil
 				p.fake.mu.Unlock()
@@ -92,10 +93,10 @@ func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
 			func(err error) bool { return errors.Is(err, ErrClosed) },
 		},
 		"it was given up": {
-			func(p *puppet, process *Process) {
+			func(p *scriptedProcess, process *Process) {
 				go func() {
 					for {
-						if request := <-p.told; request.GetDetach() != nil {
+						if request := <-p.requests; request.GetDetach() != nil {
 							p.end <- nil
 							return
 						}
@@ -109,12 +110,12 @@ func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			played(t, func(t *testing.T, p *puppet) {
-				p.unanswering()
+			withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
+				p.delayAnswers()
 				p.client = NewOwning(p.client.channel.ClientConnInterface, closerFunc(func() error { return nil }))
 				process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
-				p.say(stdout(1, 0, "a"))
-				reader := reads(t.Context(), process, false)
+				p.sendEvents(stdout(1, 0, "a"))
+				reader := startReader(t.Context(), process, false)
 				calls := pendingCalls(t, process, reader)
 				test.happens(p, process)
 				<-reader.over
@@ -132,11 +133,11 @@ func TestEveryCallFailsOnceAProcessCannotBeFollowed(t *testing.T) {
 	}
 }
 
-// answersAtOnce reports whether the fake has answered a call before it could fail.
+// answersAtOnce reports whether the fake answered the call before it could fail.
 func answersAtOnce(call string) bool { return call == "Signal" || call == "Resize" }
 
-func TestClosingAProcessKillsIt(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Close_KillsStarted(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		before := time.Now()
 		if err := process.Close(); err != nil {
@@ -152,8 +153,8 @@ func TestClosingAProcessKillsIt(t *testing.T) {
 	})
 }
 
-func TestClosingAProcessThatHasClosedDoesNothing(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Close_AfterEnd_DoesNothing(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		p.close(1)
 		for range 2 {
@@ -167,8 +168,8 @@ func TestClosingAProcessThatHasClosedDoesNothing(t *testing.T) {
 	})
 }
 
-func TestClosingAProcessThatWasAttachedToLeavesItAlone(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Close_Attached_DoesNotKill(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		p.fake.scripts = []script{func(stream serverStream) error {
 			request, err := stream.Recv()
 			if resume := request.GetResume(); err != nil || resume.GetProcessId() != "p" || resume.GetAfterSeq() != 7 {
@@ -181,8 +182,8 @@ func TestClosingAProcessThatWasAttachedToLeavesItAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := reads(t.Context(), process, false)
-		p.say(stdout(8, 100, "late"))
+		r := startReader(t.Context(), process, false)
+		p.sendEvents(stdout(8, 100, "late"))
 		r.expect(t, "late")
 		if ref := process.Ref(); ref.AfterSeq != 8 || ref.SessionID != "s" {
 			t.Errorf("it is %+v", ref)
@@ -206,15 +207,15 @@ func TestClosingAProcessThatWasAttachedToLeavesItAlone(t *testing.T) {
 	})
 }
 
-func TestADetachThatIsNotAnsweredIsBoundedByItsContext(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Detach_Unanswered_EndsWithContext(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := process.Detach(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if _, _, _, detached := p.heard(); !detached {
+		if _, _, _, detached := p.received(); !detached {
 			t.Error("nobody was told")
 		}
 		p.end <- nil
@@ -224,21 +225,21 @@ func TestADetachThatIsNotAnsweredIsBoundedByItsContext(t *testing.T) {
 	})
 }
 
-func TestInputThatIsWrittenIsPassedOn(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Write_SendsInput(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
 		for _, text := range []string{"a", "", "bc"} {
 			if n, err := process.Write([]byte(text)); n != len(text) || err != nil {
 				t.Errorf("wrote %d, %v", n, err)
 			}
 		}
-		if _, input, eof, _ := p.heard(); input != "abc" || eof {
+		if _, input, eof, _ := p.received(); input != "abc" || eof {
 			t.Errorf("got %q, end %v", input, eof)
 		}
 		if err := process.CloseStdin(); err != nil {
 			t.Error(err)
 		}
-		if _, _, eof, _ := p.heard(); !eof {
+		if _, _, eof, _ := p.received(); !eof {
 			t.Error("it did not end")
 		}
 		if _, err := process.Write([]byte("d")); !errors.Is(err, ErrStdinClosed) {
@@ -251,18 +252,18 @@ func TestInputThatIsWrittenIsPassedOn(t *testing.T) {
 	})
 }
 
-func TestAWriteThatNobodyReadsEnds(t *testing.T) {
-	for name, end := range map[string]func(*puppet, *Process){
-		"when stdin is closed":           func(_ *puppet, process *Process) { _ = process.CloseStdin() },
-		"when the process takes no more": func(p *puppet, _ *Process) { p.reject(execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED) },
-		"when it never took any":         func(p *puppet, _ *Process) { p.reject(execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED) },
-		"when the process has closed":    func(p *puppet, _ *Process) { p.close(1) },
+func TestProcess_Write_ProcessEnds_Fails(t *testing.T) {
+	for name, end := range map[string]func(*scriptedProcess, *Process){
+		"when stdin is closed":           func(_ *scriptedProcess, process *Process) { _ = process.CloseStdin() },
+		"when the process takes no more": func(p *scriptedProcess, _ *Process) { p.reject(execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED) },
+		"when it never took any":         func(p *scriptedProcess, _ *Process) { p.reject(execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED) },
+		"when the process has closed":    func(p *scriptedProcess, _ *Process) { p.close(1) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			played(t, func(t *testing.T, p *puppet) {
+			withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 				process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
 				result := make(chan error)
-				for range 2 { // one writes, one waits for it
+				for range 2 { // one writes, one waits for the other
 					go func() { _, err := process.Write(make([]byte, 10<<20)); result <- err }()
 				}
 				synctest.Wait()
@@ -277,7 +278,7 @@ func TestAWriteThatNobodyReadsEnds(t *testing.T) {
 	}
 }
 
-func (p *puppet) reject(reason execwirev1.ErrorReason) {
+func (p *scriptedProcess) reject(reason execwirev1.ErrorReason) {
 	stream := <-p.stream
 	if err := stream.Send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{
 		Rejected: &execwirev1.RunRejected{Reason: reason}}}); err != nil {
@@ -286,8 +287,8 @@ func (p *puppet) reject(reason execwirev1.ErrorReason) {
 	p.stream <- stream
 }
 
-func TestAProcessWithoutInputTakesNone(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Write_WithoutStdin_Fails(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		var w io.Writer = process
 		if _, err := w.Write([]byte("x")); !errors.Is(err, ErrNoStdin) {
@@ -302,8 +303,8 @@ func TestAProcessWithoutInputTakesNone(t *testing.T) {
 	})
 }
 
-func TestWhatHasEndedIsSaidThoughTheContextIsDone(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Wait_EndedAndContextDone_ReturnsExit(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		p.close(1)
 		ctx, cancel := context.WithCancel(t.Context())

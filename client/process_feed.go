@@ -3,58 +3,44 @@ package client
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const (
-	// DefaultKeepBytes is how much of what all readers have taken a Process keeps
-	// in memory for those that come later: 1 MiB.
+	// DefaultKeepBytes is how much of what all readers have consumed a Process keeps
+	// for later readers: 1 MiB.
 	DefaultKeepBytes = 1 << 20
-	// MaxUntakenBytes is how much that no reader has taken a Process receives ahead,
-	// in bytes, with 256 more for each event: 16 MiB, which is more than the windows
-	// of a server that has the defaults. Beyond it the process is paced by the
-	// connection.
-	MaxUntakenBytes = 16 << 20
-	// eventBytes is what an event takes besides its output.
+	// eventBytes is the memory of an event besides its output.
 	eventBytes = 256
 )
 
-// processFeed is what was received of a process, how far it was taken, and by
-// whom. What was not taken by all is held; of what was, the end is kept. All
-// methods may be called concurrently.
+// processFeed has the received events of a process and the positions of its readers.
+// Events not consumed by all readers are retained; of the others, the newest are kept.
+// All methods may be called concurrently.
 type processFeed struct {
 	keep int
-	// acks is told what was taken.
+	// acks receives what was consumed.
 	acks *acknowledger
-	// room is signalled when there may be room for more; unbounded is closed when
-	// none is needed: what comes yet is the rest of a window.
-	room      chan struct{}
-	unbounded <-chan struct{}
 
 	mu    sync.Mutex
-	items []feedItem // guarded by mu; those that are held or kept, oldest first
-	// taken is how many of the items were taken. Their size is kept, that of the
-	// others untaken; guarded by mu.
-	taken         int
-	kept, untaken int
-	// Behind before the items begin; behind start everything did, and last is where
-	// they end. dropped are the bytes from start to before, at most if inexact;
-	// guarded by mu.
+	items []feedItem // guarded by mu; retained or kept, oldest first
+	// taken is how many of the items were consumed, and kept their size; guarded by mu.
+	taken, kept int
+	// Events begin after start, items after before, and both end at last. dropped is
+	// the number of bytes from start to before, an upper bound if inexact; guarded by
+	// mu.
 	start, before, last uint64
 	dropped             uint64
 	inexact             bool
 	readers             map[*feedReader]struct{} // guarded by mu
-	// discarding is how many wait without reading; guarded by mu.
+	// discarding counts the waiters that do not read; guarded by mu.
 	discarding int
-	// news is closed when there is any and it is awaited, and replaced; guarded by
-	// mu.
-	news    chan struct{}
-	awaited bool
-	// ended is whether nothing more comes, and err why, unless the process has
+	changed    notify.Broadcast // guarded by mu
+	// ended is whether no more events follow, and err the cause, unless the process has
 	// closed; guarded by mu.
 	ended bool
 	err   error
@@ -63,16 +49,16 @@ type processFeed struct {
 // feedItem is an event of the log, or a gap.
 type feedItem struct {
 	event *execwirev1.ProcessEvent
-	after uint64 // the seq up to which everything is told with it
+	after uint64 // the seq after which to continue
 	size  int
 }
 
-// feedReader is where one reader is. It belongs to the feed.
+// feedReader is the position of one reader. It belongs to the feed.
 type feedReader struct {
 	taken, given uint64
 }
 
-func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger, unbounded <-chan struct{}) *processFeed {
+func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed {
 	switch {
 	case keep == 0:
 		keep = DefaultKeepBytes
@@ -80,69 +66,35 @@ func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger, unbounded <-c
 		keep = 0
 	}
 	return &processFeed{
-		keep: keep, acks: acks, room: make(chan struct{}, 1), unbounded: unbounded, news: make(chan struct{}),
+		keep: keep, acks: acks,
 		readers: map[*feedReader]struct{}{}, start: afterSeq, before: afterSeq, last: afterSeq,
 	}
 }
 
-// add appends an event, after which everything up to after was told. It blocks
-// while there is no room, until done, when the stream brings no more, or the process
-// is given up, when the end of the stream comes behind what is not read. What was
-// received is added in any case.
-func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64, done <-chan struct{}) {
-	item := feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())}
-	for limit := MaxUntakenBytes; !f.push(item, limit); {
-		select {
-		case <-f.room:
-		case <-f.unbounded:
-			limit = math.MaxInt
-		case <-done:
-			limit = math.MaxInt
-		}
-	}
-}
-
-// push appends an item unless more than limit is untaken.
-func (f *processFeed) push(item feedItem, limit int) bool {
+// add appends an event; after is the seq after which to continue. The window of the
+// server bounds what is not consumed.
+func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.untaken > limit {
-		return false
-	}
-	f.append(item)
-	return true
-}
-
-// append is add without waiting. The caller holds mu.
-func (f *processFeed) append(item feedItem) {
-	f.items = append(f.items, item)
-	f.untaken += item.size
-	f.last = item.after
-	if item.event.GetClosed() != nil {
-		// Everything is here now, and nothing of it need be kept there.
+	f.items = append(f.items, feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())})
+	f.last = after
+	if event.GetClosed() != nil {
+		// Everything was received, and the server need not retain it.
 		f.acks.taken(f.last, 0, 0, true)
 	}
 	f.advance()
-	f.tell()
+	f.changed.Notify()
 }
 
-// tell wakes everybody who waits for news. The caller holds mu.
-func (f *processFeed) tell() {
-	if f.awaited {
-		close(f.news)
-		f.news, f.awaited = make(chan struct{}), false
-	}
-}
-
-// end says that nothing more comes.
+// end records that no more events follow.
 func (f *processFeed) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended, f.err = true, err
-	f.tell()
+	f.changed.Notify()
 }
 
-// takenUpTo returns the seq up to which everything was taken by all.
+// takenUpTo returns the seq up to which all readers have consumed.
 func (f *processFeed) takenUpTo() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,8 +108,8 @@ func (f *processFeed) takenSeq() uint64 {
 	return f.items[f.taken-1].after
 }
 
-// resumed says that a stream began, which may have taken the place of one that was
-// to carry acknowledgements.
+// resumed asks for an acknowledgement again: a new stream may have replaced one that
+// was about to carry it.
 func (f *processFeed) resumed() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -166,8 +118,8 @@ func (f *processFeed) resumed() {
 	}
 }
 
-// enter begins to read behind a seq. What is before it counts as taken.
-func (f *processFeed) enter(seq uint64) *feedReader {
+// addReader adds a reader after a seq. Earlier events count as consumed.
+func (f *processFeed) addReader(seq uint64) *feedReader {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seq = min(max(seq, f.start), f.last)
@@ -177,17 +129,17 @@ func (f *processFeed) enter(seq uint64) *feedReader {
 	return r
 }
 
-// leave ends what enter began. What was given counts as taken.
-func (f *processFeed) leave(r *feedReader) {
+// removeReader removes a reader. Its last event counts as consumed.
+func (f *processFeed) removeReader(r *feedReader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.taken = r.given
 	f.advance()
 	delete(f.readers, r)
-	f.advance() // the others may be further
+	f.advance() // other readers may be further
 }
 
-// discard takes everything while nobody reads, until the returned function is
+// discard consumes everything while there is no reader, until the returned function is
 // called.
 func (f *processFeed) discard() func() {
 	f.mu.Lock()
@@ -201,46 +153,45 @@ func (f *processFeed) discard() func() {
 	}
 }
 
-// next blocks until there is an event for a reader, and returns it; nothing when
-// the process has closed. What was given before counts as taken.
+// next blocks until there is an event for a reader, and returns it, or nil when the
+// process has closed. The previous event counts as consumed.
 func (f *processFeed) next(ctx context.Context, r *feedReader) (Event, error) {
 	for ctx.Err() == nil {
-		event, news, err := f.give(r)
-		if news == nil {
+		event, changed, err := f.nextFor(r)
+		if changed == nil {
 			return event, err
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-ctx.Done():
 		}
 	}
 	return nil, fmt.Errorf("failed to read to the end: %w", context.Cause(ctx))
 }
 
-// give returns the next event, or what to wait for.
-func (f *processFeed) give(r *feedReader) (Event, <-chan struct{}, error) {
+// nextFor returns the next event, or a channel to wait on.
+func (f *processFeed) nextFor(r *feedReader) (Event, <-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r.taken != r.given {
 		r.taken = r.given
 		f.advance()
 	}
-	event := f.behind(r.given)
+	event := f.eventAfter(r.given)
 	switch {
 	case event != nil:
 		r.given = event.After()
 		return event, nil, nil
 	case !f.ended:
-		f.awaited = true
-		return nil, f.news, nil
+		return nil, f.changed.Wait(), nil
 	case f.err != nil && !f.hasClosed():
 		return &FailedEvent{Err: f.err, after: r.given}, nil, f.err
 	}
 	return nil, nil, nil
 }
 
-// behind returns the event that follows a seq, or nil. The caller holds mu.
-func (f *processFeed) behind(seq uint64) Event {
+// eventAfter returns the event after a seq, or nil. The caller holds mu.
+func (f *processFeed) eventAfter(seq uint64) Event {
 	if seq < f.before {
 		return &GapEvent{FirstAvailableSeq: f.before + 1, DroppedBytes: f.dropped, UpperBound: f.inexact || seq > f.start}
 	}
@@ -250,8 +201,7 @@ func (f *processFeed) behind(seq uint64) Event {
 	return nil
 }
 
-// index returns where the first item is that tells what is behind a seq. The caller
-// holds mu.
+// index returns the first item after a seq. The caller holds mu.
 func (f *processFeed) index(seq uint64) int {
 	i, _ := slices.BinarySearchFunc(f.items, seq+1, func(item feedItem, seq uint64) int {
 		if item.after < seq {
@@ -262,8 +212,8 @@ func (f *processFeed) index(seq uint64) int {
 	return i
 }
 
-// advance finds out what is taken by now: what every reader has; without readers
-// everything, if somebody waits. The caller holds mu.
+// advance computes what is consumed: the minimum over all readers or, without readers,
+// everything if there are waiters. The caller holds mu.
 func (f *processFeed) advance() {
 	taken := uint64(0)
 	switch {
@@ -275,16 +225,15 @@ func (f *processFeed) advance() {
 	case f.discarding > 0:
 		taken = f.last
 	}
-	f.take(taken)
+	f.setTaken(taken)
 }
 
-// take says that everything up to a seq is taken. The caller holds mu.
-func (f *processFeed) take(seq uint64) {
+// setTaken records that everything up to a seq is consumed. The caller holds mu.
+func (f *processFeed) setTaken(seq uint64) {
 	bytes, n := 0, 0
 	for f.taken < len(f.items) && f.items[f.taken].after <= seq {
 		item := f.items[f.taken]
 		f.taken++
-		f.untaken -= item.size
 		f.kept += item.size
 		bytes += len(item.event.GetOutput().GetData())
 		n++
@@ -293,18 +242,16 @@ func (f *processFeed) take(seq uint64) {
 		f.acks.taken(f.takenSeq(), bytes, n, false)
 	}
 	f.evict()
-	notify(f.room)
 }
 
-// hasClosed reports whether the closed event is here, by which everything was
+// hasClosed reports whether the closed event was received, with which everything was
 // acknowledged. The caller holds mu.
 func (f *processFeed) hasClosed() bool {
 	return len(f.items) > 0 && f.items[len(f.items)-1].event.GetClosed() != nil
 }
 
-// evict drops the oldest of what is kept beyond the bound, unless it is the end. That
-// is never what a reader has yet to take: more is kept only when all have taken more.
-// The caller holds mu.
+// evict drops the oldest kept items beyond the limit, except the last. A reader never
+// loses an item that it has not consumed. The caller holds mu.
 func (f *processFeed) evict() {
 	n := 0
 	for f.kept > f.keep && n < f.taken && f.items[n].event.GetClosed() == nil {

@@ -13,9 +13,9 @@ import (
 
 var errLeftIt = errors.New("enough")
 
-// It was given up before the start was answered, and had closed by itself before it
+// The context ended before the start was answered, and the process closed before it
 // could be killed.
-func TestAStartThatIsGivenUpWhenTheProcessHasClosedIsNoNilProcess(t *testing.T) {
+func TestStart_CancelledAfterClosed_ReturnsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
 		f, c := newFake(t, func(stream serverStream) error {
@@ -46,9 +46,9 @@ func TestAStartThatIsGivenUpWhenTheProcessHasClosedIsNoNilProcess(t *testing.T) 
 	})
 }
 
-// What it told is whole, though the handle was closed before it was waited for.
-func TestNothingFollowsTheClosedEvent(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+// The events are complete although the process was closed before Wait.
+func TestProcess_Events_EndWithClosedEvent(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		p.fake.mu.Lock()
 		p.fake.onTerminate = func(*execwirev1.TerminateProcessRequest) {
@@ -65,7 +65,7 @@ func TestNothingFollowsTheClosedEvent(t *testing.T) {
 		if err := process.Close(); err != nil {
 			t.Error(err)
 		}
-		r := reads(t.Context(), process, false)
+		r := startReader(t.Context(), process, false)
 		<-r.over
 		r.expect(t, "exited closed")
 		if r.err != nil {
@@ -81,35 +81,9 @@ func TestNothingFollowsTheClosedEvent(t *testing.T) {
 	})
 }
 
-// A server whose window is larger than what is received ahead tells that the process
-// was given up behind what nobody reads.
-func TestAProcessIsGivenUpThoughNobodyReadsIt(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
-		process := p.start(StartOptions{})
-		var server sync.WaitGroup
-		server.Go(func() {
-			stream, size := <-p.stream, uint64(1<<20)
-			for seq := uint64(1); seq <= MaxUntakenBytes/size+8; seq++ {
-				if err := stream.Send(events(stdout(seq, (seq-1)*size, string(make([]byte, size))))); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			p.end <- nil
-		})
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if err := process.Detach(ctx); err != nil {
-			t.Error(err)
-		}
-		server.Wait()
-	})
-}
-
-// giveUpBehindInput starts a process, gives it an "a" and the end, and begins to give it
-// up. What is returned waits until that was done.
-func (p *puppet) giveUpBehindInput(t *testing.T) (wait func()) {
+// detachAfterInput starts a process, writes "a" and the end, and begins to detach. The
+// returned function waits for the detach.
+func (p *scriptedProcess) detachAfterInput(t *testing.T) (wait func()) {
 	process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
 	if _, err := process.Write([]byte("a")); err != nil {
 		t.Error(err)
@@ -126,12 +100,12 @@ func (p *puppet) giveUpBehindInput(t *testing.T) (wait func()) {
 	return giving.Wait
 }
 
-func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
+func TestProcess_Detach_DeliversInputAndEnd(t *testing.T) {
 	for range 100 {
-		played(t, func(t *testing.T, p *puppet) {
-			givenUp := p.giveUpBehindInput(t)
+		withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
+			givenUp := p.detachAfterInput(t)
 			input, ended := "", false
-			for request := range p.told {
+			for request := range p.requests {
 				if stdin := request.GetStdin(); stdin != nil {
 					input += string(stdin.GetData())
 					ended = ended || stdin.GetEndOfFile()
@@ -150,24 +124,24 @@ func TestInputAndItsEndArePassedOnBeforeAProcessIsGivenUp(t *testing.T) {
 	}
 }
 
-// A server drops what it has of the input and not passed on when the process is
-// given up: that includes the end, which has no bytes to be accepted.
-func TestTheEndOfInputIsAcceptedBeforeAProcessIsGivenUp(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
-		givenUp := p.giveUpBehindInput(t)
-		for request := range p.told {
+// On a detach the server drops input that the process has not accepted, including the
+// end, which has no bytes.
+func TestProcess_Detach_WaitsForEndOfInput(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
+		givenUp := p.detachAfterInput(t)
+		for request := range p.requests {
 			if request.GetStdin().GetEndOfFile() {
 				break
 			}
 		}
 		p.accept(1, false)
 		select {
-		case request := <-p.told:
+		case request := <-p.requests:
 			t.Errorf("told %v before the end was accepted", request)
 		case <-time.After(detachTimeout / 2):
 		}
 		p.accept(1, true)
-		if request := <-p.told; request.GetDetach() == nil {
+		if request := <-p.requests; request.GetDetach() == nil {
 			t.Errorf("told %v behind the end", request)
 		}
 		p.end <- nil
@@ -175,7 +149,7 @@ func TestTheEndOfInputIsAcceptedBeforeAProcessIsGivenUp(t *testing.T) {
 	})
 }
 
-func (p *puppet) accept(offset uint64, end bool) {
+func (p *scriptedProcess) accept(offset uint64, end bool) {
 	stream := <-p.stream
 	if err := stream.Send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
 		StdinAccepted: &execwirev1.RunStdinAccepted{Offset: offset, EndOfFile: end}}}); err != nil {

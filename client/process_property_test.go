@@ -15,18 +15,16 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// handlePlan is one random use of a Process.
+// handlePlan is a random use of a Process.
 type handlePlan struct {
 	plan
-	keep    int // of StartOptions
+	keep    int // StartOptions.KeepBytes
 	readers int
 }
 
-// TestEveryReaderOfAProcessGetsAllOfItWhateverBreaks has readers that come and go at
-// random times read a process whose streams and connections break, while it is
-// written to. Each of them gets every byte once and in order, or is told exactly how
-// much it has missed.
-func TestEveryReaderOfAProcessGetsAllOfItWhateverBreaks(t *testing.T) {
+// Readers come and go at random times while streams and connections break and input is
+// written. Each reader gets every byte once and in order, or an exact gap.
+func TestProcess_EveryReader_GetsAllEvents(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := handlePlan{
 			plan: plan{
@@ -56,7 +54,7 @@ func (p handlePlan) use(t *testing.T) error {
 		stream := execwirev1.OutputStream(1 + m.roll(2))
 		data := pattern(1 + m.roll(30_000))
 		want[stream-1] = append(want[stream-1], data...)
-		m.say(stream, data)
+		m.write(stream, data)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -83,7 +81,7 @@ func (p handlePlan) use(t *testing.T) error {
 				return
 			}
 		}
-		_ = process.CloseStdin() // it has one
+		_ = process.CloseStdin() // it has stdin
 	})
 	exit, err := process.Wait(ctx)
 	all.Wait()

@@ -12,10 +12,10 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestReadReturnsWhatIsKeptBehindACursorAndAcknowledgesWhatIsBefore(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Read_ReturnsEventsAfterCursor(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "abc"), stderr(2, 0, "de"), stdout(3, 3, "f"))
+		p.sendEvents(stdout(1, 0, "abc"), stderr(2, 0, "de"), stdout(3, 3, "f"))
 		page, err := process.Read(t.Context(), ReadOptions{MaxBytes: 4})
 		if err != nil || len(page.Events) != 1 || page.AfterSeq != 1 || page.Closed {
 			t.Fatalf("got %+v, %v", page, err)
@@ -45,8 +45,8 @@ func TestReadReturnsWhatIsKeptBehindACursorAndAcknowledgesWhatIsBefore(t *testin
 	})
 }
 
-func TestReadWaitsAsLongAsItIsTold(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Read_Wait(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
 		before := time.Now()
 		if page, err := process.Read(t.Context(), ReadOptions{Wait: time.Minute}); err != nil || len(page.Events) != 0 || time.Since(before) != time.Minute {
@@ -63,7 +63,7 @@ func TestReadWaitsAsLongAsItIsTold(t *testing.T) {
 			result <- len(page.Events)
 		}()
 		synctest.Wait()
-		p.say(stdout(1, 0, "a"))
+		p.sendEvents(stdout(1, 0, "a"))
 		if n := <-result; n != 1 {
 			t.Errorf("got %d events", n)
 		}
@@ -71,16 +71,16 @@ func TestReadWaitsAsLongAsItIsTold(t *testing.T) {
 	})
 }
 
-func TestCommunicateWritesInputAndGathersOutput(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestCommunicate_WritesInputAndCollectsOutput(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
-		p.say(stdout(1, 0, "a"))
+		p.sendEvents(stdout(1, 0, "a"))
 		go func() {
-			_, input, eof, _ := p.heard()
+			_, input, eof, _ := p.received()
 			if input != "input" || !eof {
 				t.Errorf("got %q, end %v", input, eof)
 			}
-			p.say(stderr(2, 0, "b"), stdout(3, 1, "c"))
+			p.sendEvents(stderr(2, 0, "b"), stdout(3, 1, "c"))
 			p.close(4, 2, 1)
 		}()
 		stdout, stderr, exit, err := process.Communicate(t.Context(), []byte("input"))
@@ -90,11 +90,11 @@ func TestCommunicateWritesInputAndGathersOutput(t *testing.T) {
 	})
 }
 
-func TestCommunicateTellsWhatIsMissing(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestCommunicate_MissingOutput_Fails(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{KeepBytes: -1})
-		r := reads(t.Context(), process, false)
-		p.say(stdout(1, 0, "abc"))
+		r := startReader(t.Context(), process, false)
+		p.sendEvents(stdout(1, 0, "abc"))
 		p.close(2, 3)
 		<-r.over
 		stdout, _, exit, err := process.Communicate(t.Context(), nil)
@@ -105,10 +105,10 @@ func TestCommunicateTellsWhatIsMissing(t *testing.T) {
 	})
 }
 
-func TestCommunicateThatIsGivenUpLeavesTheProcessAlone(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestCommunicate_Cancelled_DoesNotEndProcess(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{}, func(c *Command) { c.PipeStdin = true })
-		p.say(stdout(1, 0, "a"))
+		p.sendEvents(stdout(1, 0, "a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		stdout, _, _, err := process.Communicate(ctx, make([]byte, 10<<20))
@@ -125,82 +125,31 @@ func TestCommunicateThatIsGivenUpLeavesTheProcessAlone(t *testing.T) {
 	})
 }
 
-// feedOf returns a feed without a process, which add can fill.
-func feedOf(keep int) *processFeed {
-	acks := newAcknowledger()
-	return newProcessFeed(0, keep, &acks, nil)
-}
-
-// fill adds events of size bytes until the feed takes no more, or n are in.
-func fill(f *processFeed, n, size int) (added int) {
-	data := strings.Repeat("x", size)
-	for ; added < n; added++ {
-		item := feedItem{event: stdout(f.last+1, 0, data), after: f.last + 1, size: eventBytes + size}
-		if !f.push(item, MaxUntakenBytes) {
-			break
-		}
-	}
-	return added
-}
-
-func TestWhatIsReceivedAheadAndWhatIsKeptIsBounded(t *testing.T) {
+func TestProcessFeed_BoundsKeptEvents(t *testing.T) {
 	for name, size := range map[string]int{"full events": 32_700, "events of a byte": 1} {
 		t.Run(name, func(t *testing.T) {
-			f := feedOf(0)
-			most := MaxUntakenBytes/(size+eventBytes) + 1
-			if n := fill(f, 2*most, size); n > most+1 {
-				t.Errorf("%d events were received ahead, of which %d are the bound", n, most)
+			f := newProcessFeed(0, 0, newAcknowledger())
+			most, data := DefaultKeepBytes/(size+eventBytes), strings.Repeat("x", size)
+			fill := func() {
+				for range 2 * most {
+					f.add(stdout(f.last+1, 0, data), f.last+1)
+				}
+			}
+			fill()
+			if len(f.items) != 2*most {
+				t.Errorf("%d of %d events are retained that nobody has consumed", len(f.items), 2*most)
 			}
 			leave := f.discard()
-			if got := f.kept; got > DefaultKeepBytes || f.untaken != 0 {
-				t.Errorf("%d bytes are kept, %d not taken", got, f.untaken)
-			}
-			if n := fill(f, 2*most, size); n != 2*most || f.kept > DefaultKeepBytes || len(f.items) > DefaultKeepBytes/(size+eventBytes) {
-				t.Errorf("added %d events, %d bytes in %d are kept", n, f.kept, len(f.items))
+			fill()
+			if f.kept > DefaultKeepBytes || len(f.items) > most {
+				t.Errorf("%d events, %d bytes are kept", len(f.items), f.kept)
 			}
 			leave()
 		})
 	}
 }
 
-func TestAFullFeedWaitsForAReaderOrTheEndOfTheStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := feedOf(0)
-		for fill(f, 1, 32_700) == 1 {
-		}
-		done, added := make(chan struct{}), make(chan struct{}, 2)
-		add := func() {
-			f.add(stdout(f.last+1, 0, "x"), f.last+1, done)
-			added <- struct{}{}
-		}
-		go add()
-		synctest.Wait()
-		if len(added) != 0 {
-			t.Error("it was added")
-		}
-		reader := f.enter(0)
-		for len(added) == 0 {
-			if _, err := f.next(t.Context(), reader); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-		<-added
-		f.leave(reader)
-		for fill(f, 1, 32_700) == 1 {
-		}
-		last := f.last
-		go add()
-		synctest.Wait()
-		close(done)
-		<-added
-		if f.last != last+1 {
-			t.Error("what was received was dropped")
-		}
-	})
-}
-
-func TestTheKindsOfEventsAreTold(t *testing.T) {
+func TestProcess_Events_Kinds(t *testing.T) {
 	kinds := []Event{
 		newEvent(stdout(1, 0, "a")), newEvent(gap(3, 1)), newEvent(exited(3, 0)), newEvent(closed(4)),
 		newEvent(&execwirev1.ProcessEvent{Seq: 5}), &FailedEvent{after: 6}}
@@ -213,10 +162,10 @@ func TestTheKindsOfEventsAreTold(t *testing.T) {
 	}
 }
 
-func TestAReaderEndsWithItsContextHoweverMuchThereIs(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Events_ContextDone_Ends(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		n, last := 0, error(nil)
@@ -233,12 +182,12 @@ func TestAReaderEndsWithItsContextHoweverMuchThereIs(t *testing.T) {
 	})
 }
 
-// A program polls, and then ranges from where it is: what is before that was taken,
-// or a process that has used up its window would wait for ever.
-func TestWhatIsBeforeAReaderIsTaken(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+// A program polls and then ranges from its cursor: earlier events must count as
+// consumed, or a process with a full window would block forever.
+func TestProcess_EventsAfter_ConsumesEarlierEvents(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
 		page, err := process.Read(t.Context(), ReadOptions{})
 		if err != nil || page.AfterSeq != 2 {
 			t.Fatalf("got %+v, %v", page, err)

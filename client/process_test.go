@@ -13,27 +13,27 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// puppet is a process whose stream the test plays itself.
-type puppet struct {
+// scriptedProcess is a process whose stream is controlled by the test.
+type scriptedProcess struct {
 	t      *testing.T
 	fake   *fakeServer
 	client *Client
-	// stream is that of now; told what came on all of them.
-	stream chan serverStream
-	told   chan *execwirev1.RunProcessRequest
-	end    chan error // ends the stream of now
+	// stream is the current stream; requests receives those of all streams.
+	stream   chan serverStream
+	requests chan *execwirev1.RunProcessRequest
+	end      chan error // ends the current stream
 }
 
-// newPuppet returns one whose start is answered at once. It must be made in a
-// synctest bubble.
-func newPuppet(t *testing.T) *puppet {
-	p := &puppet{t: t, stream: make(chan serverStream, 1), told: make(chan *execwirev1.RunProcessRequest, 1000), end: make(chan error)}
+// newScriptedProcess returns a process whose start is answered at once. It must be
+// called in a synctest bubble.
+func newScriptedProcess(t *testing.T) *scriptedProcess {
+	p := &scriptedProcess{t: t, stream: make(chan serverStream, 1), requests: make(chan *execwirev1.RunProcessRequest, 1000), end: make(chan error)}
 	p.fake, p.client = newFake(t)
 	p.fake.beyond = p.play
 	return p
 }
 
-func (p *puppet) play(stream serverStream) error {
+func (p *scriptedProcess) play(stream serverStream) error {
 	select {
 	case <-p.stream:
 	default:
@@ -48,7 +48,7 @@ func (p *puppet) play(stream serverStream) error {
 			if err != nil {
 				return
 			}
-			p.told <- request
+			p.requests <- request
 		}
 	}()
 	select {
@@ -59,7 +59,7 @@ func (p *puppet) play(stream serverStream) error {
 	}
 }
 
-func (p *puppet) start(options StartOptions, change ...func(*Command)) *Process {
+func (p *scriptedProcess) start(options StartOptions, change ...func(*Command)) *Process {
 	p.t.Helper()
 	command := Command{Argv: []string{"x"}, ID: "p", SessionID: "s"}
 	for _, c := range change {
@@ -74,8 +74,8 @@ func (p *puppet) start(options StartOptions, change ...func(*Command)) *Process 
 	return process
 }
 
-// say sends events and waits until they were received.
-func (p *puppet) say(list ...*execwirev1.ProcessEvent) {
+// sendEvents sends events and waits until they were received.
+func (p *scriptedProcess) sendEvents(list ...*execwirev1.ProcessEvent) {
 	p.t.Helper()
 	stream := <-p.stream
 	if err := stream.Send(events(list...)); err != nil {
@@ -85,20 +85,21 @@ func (p *puppet) say(list ...*execwirev1.ProcessEvent) {
 	synctest.Wait()
 }
 
-// close says how the process ended, after which its stream ends.
-func (p *puppet) close(seq uint64, totals ...uint64) {
+// close sends the exit and closed events, and ends the stream.
+func (p *scriptedProcess) close(seq uint64, totals ...uint64) {
 	p.t.Helper()
-	p.say(exited(seq, 0), closed(seq+1, totals...))
+	p.sendEvents(exited(seq, 0), closed(seq+1, totals...))
 	p.end <- nil
 	synctest.Wait()
 }
 
-// heard returns what was told since, by kind: the last acknowledgement, the input.
-func (p *puppet) heard() (acknowledged uint64, input string, eof, detached bool) {
+// received returns what was received since the last call: the last acknowledgement, the
+// input, its end, and a detach.
+func (p *scriptedProcess) received() (acknowledged uint64, input string, eof, detached bool) {
 	time.Sleep(2 * acknowledgeIdle)
 	synctest.Wait()
-	for len(p.told) > 0 {
-		request := <-p.told
+	for len(p.requests) > 0 {
+		request := <-p.requests
 		acknowledged = max(acknowledged, request.GetAcknowledge().GetSeq())
 		input += string(request.GetStdin().GetData())
 		eof = eof || request.GetStdin().GetEndOfFile()
@@ -107,23 +108,23 @@ func (p *puppet) heard() (acknowledged uint64, input string, eof, detached bool)
 	return acknowledged, input, eof, detached
 }
 
-func (p *puppet) acknowledged() uint64 {
-	seq, _, _, _ := p.heard()
+func (p *scriptedProcess) acknowledged() uint64 {
+	seq, _, _, _ := p.received()
 	return seq
 }
 
-// reading is what one reader got, as words.
-type reading struct {
+// recordedReader records what one reader received, as words.
+type recordedReader struct {
 	words []string
 	err   error
-	next  chan struct{} // lets it go on; nil does not hold it
+	next  chan struct{} // resumes it; nil does not block
 	over  chan struct{}
 }
 
-// reads ranges over the events of a process. One that is held stops after each
-// event until it is let go on.
-func reads(ctx context.Context, process *Process, held bool) *reading {
-	r := &reading{over: make(chan struct{})}
+// startReader ranges over the events of a process. If held, it stops after each event
+// until resumed.
+func startReader(ctx context.Context, process *Process, held bool) *recordedReader {
+	r := &recordedReader{over: make(chan struct{})}
 	if held {
 		r.next = make(chan struct{})
 	}
@@ -152,28 +153,28 @@ func reads(ctx context.Context, process *Process, held bool) *reading {
 	return r
 }
 
-// expect compares what was read up to now.
-func (r *reading) expect(t *testing.T, want string) {
+// expect compares what was read so far.
+func (r *recordedReader) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := strings.Join(r.words, " "); got != want {
 		t.Errorf("read %q, want %q", got, want)
 	}
 }
 
-// played runs a test with a puppet in a synctest bubble.
-func played(t *testing.T, test func(*testing.T, *puppet)) {
+// withScriptedProcess runs a test with a scripted process in a synctest bubble.
+func withScriptedProcess(t *testing.T, test func(*testing.T, *scriptedProcess)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newPuppet(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newScriptedProcess(t)) })
 }
 
-func TestNothingCountsAsTakenBeforeSomebodyAsks(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_WithoutReader_AcknowledgesNothing(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
 		if seq := p.acknowledged(); seq != 0 {
 			t.Errorf("seq %d was acknowledged", seq)
 		}
-		r := reads(t.Context(), process, false)
+		r := startReader(t.Context(), process, false)
 		r.expect(t, "a b")
 		if seq := p.acknowledged(); seq != 2 {
 			t.Errorf("seq %d was acknowledged once 2 were read", seq)
@@ -187,11 +188,11 @@ func TestNothingCountsAsTakenBeforeSomebodyAsks(t *testing.T) {
 	})
 }
 
-func TestASlowReaderPacesTheProcessAndNoOtherReader(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_SlowReader_BlocksProcessOnly(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		slow, fast := reads(t.Context(), process, true), reads(t.Context(), process, false)
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"), stdout(3, 2, "c"))
+		slow, fast := startReader(t.Context(), process, true), startReader(t.Context(), process, false)
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"), stdout(3, 2, "c"))
 		slow.expect(t, "a")
 		fast.expect(t, "a b c")
 		if seq := p.acknowledged(); seq != 0 {
@@ -212,26 +213,26 @@ func TestASlowReaderPacesTheProcessAndNoOtherReader(t *testing.T) {
 	})
 }
 
-func TestALateReaderGetsEverythingThatIsKept(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_LateReader_GetsKeptEvents(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		reads(t.Context(), process, false)
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
-		late := reads(t.Context(), process, false)
+		startReader(t.Context(), process, false)
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		late := startReader(t.Context(), process, false)
 		late.expect(t, "a b")
 		p.close(3, 2)
 		late.expect(t, "a b exited closed")
-		after := reads(t.Context(), process, false)
+		after := startReader(t.Context(), process, false)
 		after.expect(t, "a b exited closed")
 		<-after.over
 	})
 }
 
-func TestALateReaderIsToldExactlyWhatIsNotKept(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_LateReader_GetsExactGap(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{KeepBytes: 1100})
-		reads(t.Context(), process, false)
-		p.say(stdout(1, 0, "abc"), gap(4, 10), stdout(4, 13, strings.Repeat("x", 500)), stdout(5, 513, "d"))
+		startReader(t.Context(), process, false)
+		p.sendEvents(stdout(1, 0, "abc"), gap(4, 10), stdout(4, 13, strings.Repeat("x", 500)), stdout(5, 513, "d"))
 		for event, err := range process.Events(t.Context()) {
 			gap, ok := event.(*GapEvent)
 			if err != nil || !ok || gap.FirstAvailableSeq != 4 || gap.DroppedBytes != 13 || gap.UpperBound {
@@ -243,10 +244,10 @@ func TestALateReaderIsToldExactlyWhatIsNotKept(t *testing.T) {
 	})
 }
 
-func TestAReaderGoesOnWhereItLeftTheLoop(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_EventsAfter_Continues(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
 		var seq uint64
 		for event := range process.Events(t.Context()) {
 			seq = event.After()
@@ -255,7 +256,7 @@ func TestAReaderGoesOnWhereItLeftTheLoop(t *testing.T) {
 		if acknowledged := p.acknowledged(); seq != 1 || acknowledged != 1 {
 			t.Errorf("left behind %d, acknowledged %d", seq, acknowledged)
 		}
-		p.say(stdout(3, 2, "c"))
+		p.sendEvents(stdout(3, 2, "c"))
 		if acknowledged := p.acknowledged(); acknowledged != 0 {
 			t.Errorf("acknowledged %d while nobody reads", acknowledged)
 		}
@@ -268,17 +269,17 @@ func TestAReaderGoesOnWhereItLeftTheLoop(t *testing.T) {
 	})
 }
 
-func TestWaitTakesWhatNobodyReads(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Wait_WithoutReader_ConsumesEvents(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		p.say(stdout(1, 0, "a"))
+		p.sendEvents(stdout(1, 0, "a"))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := process.Wait(ctx)
 		if seq := p.acknowledged(); seq != 1 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("acknowledged %d, %v", seq, err)
 		}
-		p.say(stdout(2, 1, "b"))
+		p.sendEvents(stdout(2, 1, "b"))
 		if seq := p.acknowledged(); seq != 0 {
 			t.Errorf("acknowledged %d when nobody waits any more", seq)
 		}
@@ -292,11 +293,11 @@ func TestWaitTakesWhatNobodyReads(t *testing.T) {
 	})
 }
 
-func TestAReaderDoesNotHoldUpTheEnd(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_Reader_DoesNotDelayEnd(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{})
-		held := reads(t.Context(), process, true)
-		p.say(stdout(1, 0, "a"))
+		held := startReader(t.Context(), process, true)
+		p.sendEvents(stdout(1, 0, "a"))
 		p.close(2, 1)
 		if exit, err := process.Wait(t.Context()); err != nil || exit.StdoutBytes != 1 {
 			t.Errorf("got %+v, %v", exit, err)
@@ -307,10 +308,9 @@ func TestAReaderDoesNotHoldUpTheEnd(t *testing.T) {
 	})
 }
 
-// What nobody has taken stays with the server, too: a new connection brings it
-// again, and no more than that.
-func TestAResumeAsksForWhatNobodyHasTaken(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+// Unconsumed events stay on the server too: a new stream sends them again, and no more.
+func TestProcess_Resume_RepeatsUnconsumedEvents(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		resumed := make(chan *execwirev1.RunResume, 1)
 		p.fake.scripts = []script{sends(errCut, started(0), events(stdout(1, 0, "a"), stdout(2, 1, "b"))),
 			func(stream serverStream) error {
@@ -325,14 +325,14 @@ func TestAResumeAsksForWhatNobodyHasTaken(t *testing.T) {
 		if resume := <-resumed; resume.GetAfterSeq() != 0 || resume.GetSessionId() != "s" {
 			t.Errorf("resumed with %v", resume)
 		}
-		p.say(gap(2, 1), stdout(2, 1, "b"), stdout(3, 2, "c"))
-		r := reads(t.Context(), process, false)
+		p.sendEvents(gap(2, 1), stdout(2, 1, "b"), stdout(3, 2, "c"))
+		r := startReader(t.Context(), process, false)
 		p.close(4, 3)
 		r.expect(t, "a b c exited closed")
 	})
 }
 
-func TestAStartThatIsRefusedIsAnError(t *testing.T) {
+func TestStart_Rejected_Fails(t *testing.T) {
 	_, c := newFake(t, sends(serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND)))
 	process, err := c.Start(t.Context(), StartOptions{Process: direct("x")})
 	if process != nil || Reason(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
@@ -346,7 +346,7 @@ func TestAStartThatIsRefusedIsAnError(t *testing.T) {
 	}
 }
 
-func TestAStartThatIsGivenUpLeavesNothing(t *testing.T) {
+func TestStart_Cancelled_KillsProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, c := newFake(t, func(stream serverStream) error { <-stream.Context().Done(); return nil })
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("enough"))
@@ -361,10 +361,10 @@ func TestAStartThatIsGivenUpLeavesNothing(t *testing.T) {
 	})
 }
 
-// A reader takes everything after a new connection has asked for it again, and before
-// that is answered: what it took is told on that connection, or the process would wait.
-func TestWhatWasTakenWhileTheConnectionWasMadeIsAcknowledged(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+// A reader consumes everything after a new stream has asked for it again, and before
+// the answer: it must be acknowledged on that stream, or the process would block.
+func TestProcess_ConsumedWhileReconnecting_IsAcknowledged(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		asked, answer := make(chan uint64, 1), make(chan struct{})
 		p.fake.scripts = []script{sends(errCut, started(0), events(stdout(1, 0, "a"), stdout(2, 1, "b"))),
 			func(stream serverStream) error {
@@ -380,7 +380,7 @@ func TestWhatWasTakenWhileTheConnectionWasMadeIsAcknowledged(t *testing.T) {
 		if after := <-asked; after != 0 {
 			t.Errorf("asked for what is behind %d", after)
 		}
-		r := reads(t.Context(), process, false)
+		r := startReader(t.Context(), process, false)
 		r.expect(t, "a b")
 		close(answer)
 		synctest.Wait()
@@ -391,14 +391,14 @@ func TestWhatWasTakenWhileTheConnectionWasMadeIsAcknowledged(t *testing.T) {
 	})
 }
 
-func TestWhatALateReaderHasNotReachedIsNotDropped(t *testing.T) {
-	played(t, func(t *testing.T, p *puppet) {
+func TestProcess_LateReader_KeepsUnreadEvents(t *testing.T) {
+	withScriptedProcess(t, func(t *testing.T, p *scriptedProcess) {
 		process := p.start(StartOptions{KeepBytes: 1100})
-		reads(t.Context(), process, false)
-		p.say(stdout(1, 0, "a"), stdout(2, 1, "b"))
-		late := reads(t.Context(), process, true)
+		startReader(t.Context(), process, false)
+		p.sendEvents(stdout(1, 0, "a"), stdout(2, 1, "b"))
+		late := startReader(t.Context(), process, true)
 		for seq := uint64(3); seq < 20; seq++ {
-			p.say(stdout(seq, seq-1, "c"))
+			p.sendEvents(stdout(seq, seq-1, "c"))
 		}
 		p.close(20, 19)
 		close(late.next)

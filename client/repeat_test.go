@@ -11,22 +11,21 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// unanswered is a channel that carries every call out and loses the first answer.
-type unanswered struct {
+// lossyConn is a channel that delivers every call and loses the first answer.
+type lossyConn struct {
 	grpc.ClientConnInterface
 	calls int
 }
 
-func (u *unanswered) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+func (u *lossyConn) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
 	if u.calls++; u.calls == 1 {
 		return status.Error(codes.Unavailable, "the connection was lost")
 	}
 	return nil
 }
 
-// What would be applied twice, or be told something wrong by a second attempt, is sent
-// once.
-func TestWhatMustNotHappenTwiceIsSentOnce(t *testing.T) {
+// Calls that are not idempotent, or whose second answer would mislead, are sent once.
+func TestCalls_NotIdempotent_AreSentOnce(t *testing.T) {
 	process, mode := ProcessRef{ProcessID: "p"}, uint32(0o700)
 	for name, do := range map[string]func(context.Context, *Client) error{
 		"Mkdir":         func(ctx context.Context, c *Client) error { return c.Mkdir(ctx, "/a", &mode) },
@@ -40,7 +39,7 @@ func TestWhatMustNotHappenTwiceIsSentOnce(t *testing.T) {
 		"CloseSession":  func(ctx context.Context, c *Client) error { return c.CloseSession(ctx, "s") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			channel := &unanswered{}
+			channel := &lossyConn{}
 			var typed *Error
 			if err := do(t.Context(), New(channel)); channel.calls != 1 || !errors.As(err, &typed) || typed.Code != codes.Unavailable {
 				t.Errorf("sent %d times: %v", channel.calls, err)
@@ -49,7 +48,7 @@ func TestWhatMustNotHappenTwiceIsSentOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsHarmlessTwiceIsRepeated(t *testing.T) {
+func TestCalls_Idempotent_AreRetried(t *testing.T) {
 	process, mode := ProcessRef{ProcessID: "p"}, uint32(0o700)
 	for name, do := range map[string]func(context.Context, *Client) error{
 		"Stat":       func(ctx context.Context, c *Client) error { _, err := c.Stat(ctx, "/a"); return err },
@@ -70,7 +69,7 @@ func TestWhatIsHarmlessTwiceIsRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				channel := &unanswered{}
+				channel := &lossyConn{}
 				if err := do(t.Context(), New(channel)); channel.calls != 2 || err != nil {
 					t.Errorf("sent %d times: %v", channel.calls, err)
 				}

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-func TestResumeGoesOnWhereItIsTold(t *testing.T) {
-	list := conversation()
+func TestResume_ContinuesAfterSeq(t *testing.T) {
+	list := testEvents()
 	fake, c := newFake(t, func(stream serverStream) error {
 		request, err := stream.Recv()
 		if err != nil {
@@ -43,12 +43,11 @@ func TestResumeGoesOnWhereItIsTold(t *testing.T) {
 	}
 }
 
-// A process that was found is given up where one that was started is
-// terminated.
-func TestResumeGivesUpWhatItCannotPassOn(t *testing.T) {
+// An existing process is detached where a started one is terminated.
+func TestResume_LocalError_Detaches(t *testing.T) {
 	detached := make(chan struct{})
 	fake, c := newFake(t,
-		sends(nil, started(0), events(conversation()[:1]...)),
+		sends(nil, started(0), events(testEvents()[:1]...)),
 		func(stream serverStream) error {
 			for {
 				request, err := stream.Recv()
@@ -85,7 +84,7 @@ type failingWriter struct{ err error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
-func TestResumeNeedsAProcess(t *testing.T) {
+func TestResume_WithoutProcess_Fails(t *testing.T) {
 	_, c := newFake(t)
 	if _, err := c.Resume(t.Context(), ProcessRef{}, RunOptions{Stdout: io.Discard}); err == nil || !strings.Contains(err.Error(), "ProcessID") {
 		t.Errorf("got %v", err)

@@ -16,83 +16,79 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// RunOptions says what to run and where its input and output go. Only Process
-// is required, and not by [Client.Resume]. The callbacks are called one at a
-// time and hold Run up while they run.
+// RunOptions describe what to run, and its input and output. Only Process is required,
+// and not by [Client.Resume]. The callbacks are called one at a time and block Run
+// while they run.
 type RunOptions struct {
-	// Process is the process to start. Run does not change it. An empty process
-	// id is replaced by a new one, so that the start can be repeated; Stdin
-	// turns an absent or unspecified stdin into a pipe.
+	// Process is the process to start. Run does not modify it. An empty process id is
+	// replaced by a generated one, so that the start can be repeated; Stdin makes an
+	// absent or unspecified stdin a pipe.
 	Process *execwirev1.StartProcessRequest
-	// Grace is how long the server keeps the process when the connection is
-	// lost, and so how long Run tries to resume. nil leaves it to the server; 0
-	// means that a lost connection is the end.
+	// Grace is how long the server keeps the process, and Run tries to resume, after a
+	// lost connection. nil is the default of the server; with 0 a lost connection ends
+	// the process.
 	Grace *time.Duration
 
-	// Stdin is the input; its end closes the process's stdin or, when the
-	// process has a terminal, is sent as the terminal's end-of-file character.
-	// nil sends nothing. When Process names a process that the same request
-	// started before, as after a crash of that caller, Stdin must be the same
-	// input from its beginning: what the process has taken of it is read and
-	// dropped. It ending before that is an [*InputError] with [ErrInputDiffers].
+	// Stdin is the input. Its end closes the stdin of the process or, with a terminal,
+	// is sent as the end-of-file character. nil sends nothing. If Process identifies a
+	// process that the same request started before, as after a crash of the caller,
+	// Stdin must be the same input from its beginning: the part that the process has
+	// consumed is read and dropped. If it ends before that, Run fails with an
+	// [*InputError] for [ErrInputDiffers].
 	//
-	// When the process ends first, a Read that is going on is
-	// interrupted if Stdin is an *os.File or has SetReadDeadline, whose deadline
-	// Run then leaves unset. Any other Reader is left alone: one Read may outlive Run, and what it returns is
-	// dropped.
+	// If the process ends first, a pending Read is interrupted if Stdin is an *os.File
+	// or has SetReadDeadline, whose deadline Run then clears. Otherwise one Read may
+	// outlive Run, and its result is dropped.
 	Stdin io.Reader
-	// Stdout gets the output of the process or of its terminal, Stderr its error
-	// output. nil drops it. They are written to by one goroutine. A Write that
-	// blocks holds the process up, and Run too.
+	// Stdout receives stdout or terminal output, Stderr the error output. nil discards
+	// it. One goroutine writes to both. A Write that blocks also blocks the process and
+	// Run.
 	Stdout, Stderr io.Writer
 
-	// Resize, Signals and Terminate carry what else the process is told, in
-	// order per channel, once it was started and while it is connected. The last
-	// size and termination are told again after a lost connection; a signal
-	// that was on its way then may be lost but is never sent twice.
+	// Resize, Signals and Terminate carry further requests for the process, in order
+	// per channel, once it was started and while connected. The last size and
+	// termination are sent again after a lost connection; a signal in transit may be
+	// lost but is never sent twice.
 	Resize    <-chan *execwirev1.TerminalSize
 	Signals   <-chan *execwirev1.RunSignal
 	Terminate <-chan *execwirev1.Termination
 
-	// Detach gives the process up when it is closed, or gets a value: Run then
-	// returns [ErrDetached], and the process goes on without an owner. What was
-	// read of Stdin before is passed on, unless the process takes longer than a
-	// second to accept it.
+	// Detach detaches when it is closed or receives a value: Run returns [ErrDetached],
+	// and the process continues without an owner. Input read before is delivered,
+	// unless the process takes longer than a second to accept it.
 	Detach <-chan struct{}
-	// DetachKeys, when Stdin has them one after the other, do the same. They are
-	// not passed on, nor is what comes after them; the first of them are held
-	// back until it is known that the rest does not follow. Empty has none.
+	// DetachKeys is a byte sequence in Stdin that detaches. Neither it nor input after
+	// it is sent; a prefix of it is withheld until the next byte shows that it does not
+	// match. Empty disables it.
 	DetachKeys []byte
 
-	// OnStarted is called once, when the process runs.
+	// OnStarted is called once, when the process has started.
 	OnStarted func(*execwirev1.Process)
-	// OnLost is called when the connection is lost and Run begins to try to
-	// resume, OnResumed when it succeeded.
+	// OnLost is called when the connection is lost and Run begins to resume, OnResumed
+	// when it succeeded.
 	OnLost    func(error)
 	OnResumed func()
-	// OnGap is called when output is missing, at its place in the output. How
-	// much it was in the end is in [Exit.DroppedBytes].
+	// OnGap is called where output is missing. [Exit.DroppedBytes] has the exact total.
 	OnGap func(*execwirev1.OutputGap)
-	// OnExited is called once, when the process has exited. Run still waits: for
-	// the end of the output, which descendants of the process may hold open.
+	// OnExited is called once, when the process has exited. Run continues until the end
+	// of the output, which descendants of the process may keep open.
 	OnExited func()
-	// OnRejected is called when something was not done that the process was
-	// told.
+	// OnRejected is called when the server rejected a request for the process.
 	OnRejected func(*execwirev1.RunRejected)
 }
 
-// Run starts a process, passes its input and output, and blocks until it has
-// closed: it has exited and all of its output was written. A lost connection
-// is resumed while the server keeps the process; nothing is lost or written
-// twice. A start that was not answered is repeated for 25 seconds, in which the
-// server still knows the process by its id; later the command could run twice,
-// and Run fails with a [*LostError] instead. Run may be called concurrently.
+// Run starts a process, forwards its input and output, and blocks until it has closed:
+// it has exited and all output was written. A lost connection is resumed while the
+// server keeps the process; nothing is lost or written twice. An unanswered start is
+// repeated for 25 seconds, while the server certainly knows the process by its id;
+// after that the command could run twice, and Run fails with a [*LostError] instead.
+// Run may be called concurrently.
 //
-// A process that ended is not an error, however it ended: see [Exit]. Errors
-// are [*Error] when the server refused, [*LostError] when the process could not
-// be resumed, [*ProtocolError], [*OutputError], [*InputError], [ErrDetached], or
-// wrap the cause of ctx. When ctx is done, the process is killed, as far as that can be
-// done within a few seconds.
+// The end of a process, however it ended, is not an error: see [Exit]. Errors are
+// [*Error] from the server, [*LostError] when the process could not be resumed,
+// [*ProtocolError], [*OutputError], [*InputError], [ErrDetached], or wrap the cause of
+// ctx. When ctx is done, the process is killed, as far as possible within a few
+// seconds.
 func (c *Client) Run(ctx context.Context, options RunOptions) (Exit, error) {
 	r, err := newRun(c, options)
 	if err != nil {
@@ -102,14 +98,14 @@ func (c *Client) Run(ctx context.Context, options RunOptions) (Exit, error) {
 }
 
 func (r *run) run(ctx context.Context) (Exit, error) {
-	// The stream outlives ctx for as long as it takes to kill the process.
+	// The stream outlives ctx by the time it takes to kill the process.
 	streams, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r.cancel = cancel
 	defer context.AfterFunc(r.client.life.ctx, func() { cancel(r.client.life.over()) })()
 	killed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		if !r.found {
+		if !r.existing {
 			r.kill(streams)
 		}
 		cancel(context.Cause(ctx))
@@ -121,47 +117,44 @@ func (r *run) run(ctx context.Context) (Exit, error) {
 		<-killed
 	}
 	cancel(nil)
-	if r.onEnded != nil {
-		r.onEnded()
-	}
 	r.stdin.stop()
-	if r.found && err != nil && (interrupted || isOurs(err)) {
-		r.letGo()
+	if r.existing && err != nil && (interrupted || isLocalError(err)) {
+		r.releaseExisting()
 	}
 	return r.result(ctx, err, interrupted)
 }
 
-// run is one Run. Its fields belong to the goroutine of Run except where a
-// type of a field says otherwise.
+// run is one Run. Its fields belong to the goroutine of Run unless their type allows
+// concurrent use.
 type run struct {
 	client  *Client
 	options RunOptions
-	// start is repeated identically until it is answered. Of a process that was
-	// found it has only what names it, and the grace.
+	// start is repeated unchanged until it is answered. For an existing process it has
+	// only the id and the grace period.
 	start *execwirev1.RunStart
-	// found is whether the process was there before: see [Client.Resume].
-	found bool
-	// cancel ends all streams of the run. Anybody may call it.
+	// existing is whether the process already existed: see [Client.Resume].
+	existing bool
+	// cancel ends all streams of the run. Any goroutine may call it.
 	cancel context.CancelCauseFunc
-	// settled is closed when the start was answered, or the run is over.
+	// settled is closed when the start was answered, or the run has ended.
 	settled chan struct{}
 
 	events  eventWriter
-	acks    acknowledger
-	stdin   *stdinPump // nil without input; its methods know
+	acks    *acknowledger
+	stdin   *stdinPump
 	control control
 
-	// feed gets the events if a Process has them, else nil; onEnded is called when the
-	// run is over and nothing else is ended yet, unless it is nil.
-	feed    *processFeed
-	onEnded func()
-	// The stream of now began behind resumedAt, so that it tells again what is up to
-	// repeated.
+	feed *processFeed // receives the events of a Process; else nil
+	// The current stream began after resumedAt, so it repeats events up to repeated.
 	resumedAt, repeated uint64
 
-	link link
-	// detached is whether the server was told on a stream that the process is
-	// given up.
+	conn connState
+	// sentAt is when the start was first sent and may have reached the server; zero
+	// before.
+	sentAt time.Time
+	// started is whether the server confirmed that the process runs.
+	started bool
+	// detached is whether the server was asked to detach on a stream.
 	detached atomic.Bool
 }
 
@@ -180,6 +173,7 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 		settled: make(chan struct{}),
 		events:  newEventWriter(options),
 		acks:    newAcknowledger(),
+		conn:    connState{onLost: options.OnLost, onResumed: options.OnResumed},
 		control: control{
 			resize: options.Resize, signals: options.Signals, terminate: options.Terminate, detach: options.Detach,
 		},
@@ -187,7 +181,9 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 	if options.Grace != nil {
 		r.start.Grace = durationpb.New(*options.Grace)
 	}
+	r.stdin = r.newPump(stdinReader{}, false)
 	if options.Stdin == nil {
+		r.stdin.discarded = true
 		return r, nil
 	}
 	terminal, err := openStdin(process)
@@ -198,18 +194,23 @@ func newRun(c *Client, options RunOptions) (*run, error) {
 	return r, nil
 }
 
-// openPump prepares the input, which begins to be read with the first stream.
+// openPump prepares the input; reading begins with the first stream.
 func (r *run) openPump(terminal bool) {
 	input := newStdinReader(r.options.Stdin)
 	if keys := r.options.DetachKeys; len(keys) > 0 {
 		pressed := make(chan struct{})
-		r.control.pressed = pressed
-		input = &detachReader{stdinReader: input, keys: keys, pressed: sync.OnceFunc(func() { close(pressed) })}
+		r.control.keysPressed = pressed
+		input.Reader = &detachReader{from: input.Reader, keys: keys, pressed: sync.OnceFunc(func() { close(pressed) })}
 	}
-	r.stdin = newStdinPump(input, terminal, func(err error) { r.cancel(err) })
+	r.stdin = r.newPump(input, terminal)
 }
 
-// openStdin makes process read input, and reports whether from a terminal.
+// newPump returns a pump whose failure ends the run.
+func (r *run) newPump(input stdinReader, terminal bool) *stdinPump {
+	return newStdinPump(input, terminal, func(err error) { r.cancel(err) })
+}
+
+// openStdin gives process a stdin, and reports whether it is a terminal.
 func openStdin(process *execwirev1.StartProcessRequest) (terminal bool, err error) {
 	if process.GetIo().GetTerminal() != nil {
 		return true, nil
@@ -226,7 +227,7 @@ func openStdin(process *execwirev1.StartProcessRequest) (terminal bool, err erro
 	return false, nil
 }
 
-// settle says that the start was answered, or never will be.
+// settle records that the start was answered, or never will be.
 func (r *run) settle() {
 	select {
 	case <-r.settled:
@@ -235,17 +236,16 @@ func (r *run) settle() {
 	}
 }
 
-// result is what Run returns after follow ended with err.
+// result returns the result of Run after follow ended with err.
 func (r *run) result(ctx context.Context, err error, interrupted bool) (Exit, error) {
 	if err == nil {
-		exit := r.events.result()
-		exit.ProcessID, exit.Resumed = r.start.GetProcess().GetProcessId(), r.link.resumed
+		exit := r.events.result(r.start.GetProcess().GetProcessId(), r.conn.resumed)
 		if interrupted && exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED {
 			return exit, fmt.Errorf("failed to run to the end: %w", context.Cause(ctx))
 		}
 		return exit, nil
 	}
-	exit := Exit{ProcessID: r.start.GetProcess().GetProcessId(), Resumed: r.link.resumed}
+	exit := Exit{ProcessID: r.start.GetProcess().GetProcessId(), Resumed: r.conn.resumed}
 	if interrupted {
 		return exit, fmt.Errorf("failed to run to the end: %w", context.Cause(ctx))
 	}

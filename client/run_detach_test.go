@@ -8,7 +8,7 @@ import (
 	"testing/iotest"
 )
 
-func TestDetachKeysAreFoundInInput(t *testing.T) {
+func TestDetachReader(t *testing.T) {
 	for _, tt := range []struct {
 		keys, input, passed string
 		detached            bool
@@ -27,8 +27,8 @@ func TestDetachKeysAreFoundInInput(t *testing.T) {
 		} {
 			pressed := 0
 			r := &detachReader{
-				stdinReader: plainReader{Reader: cut(bytes.NewReader([]byte(tt.input)))},
-				keys:        []byte(tt.keys), pressed: func() { pressed++ },
+				from: cut(bytes.NewReader([]byte(tt.input))),
+				keys: []byte(tt.keys), pressed: func() { pressed++ },
 			}
 			var passed []byte
 			var err error
@@ -40,7 +40,7 @@ func TestDetachKeysAreFoundInInput(t *testing.T) {
 					t.Errorf("%q, %s: %q comes after the keys", tt.input, name, some[:n])
 				}
 			}
-			if string(passed) != tt.passed || errors.Is(err, errPressed) != tt.detached || (pressed == 1) != tt.detached {
+			if string(passed) != tt.passed || errors.Is(err, errDetachKeys) != tt.detached || (pressed == 1) != tt.detached {
 				t.Errorf("%q, %s: passed %q, pressed %d times, %v; want %q, %v", tt.input, name, passed, pressed, err, tt.passed, tt.detached)
 			}
 		}

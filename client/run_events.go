@@ -9,25 +9,25 @@ import (
 // streamCount is the number of output streams plus one for the unspecified.
 const streamCount = int(execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL) + 1
 
-// eventWriter writes the output of a process: every event once, in order, and
-// nothing missing that is not declared.
+// eventWriter writes the output of a process: every event once, in order, and nothing
+// missing without a gap.
 type eventWriter struct {
 	writers [streamCount]io.Writer
 	onGap   func(*execwirev1.OutputGap)
-	// onExited may be nil; nil once it was called.
+	// onExited may be nil; it is set to nil after the call.
 	onExited func()
 
-	// last is the seq of the last event that was taken.
+	// last is the seq of the last event.
 	last uint64
-	// offsets are the bytes of each stream so far, dropped ones included.
+	// offsets are the next offsets of each stream, including dropped bytes.
 	offsets [streamCount]uint64
-	// gap is whether a stream may go on at a higher offset than its last.
+	// gap is whether the next output of a stream may have a higher offset.
 	gap [streamCount]bool
-	// joined is whether what was before the first output of a stream is not
-	// known: it began to be read somewhere.
-	joined [streamCount]bool
-	// dropped are the bytes that gaps turned out to be, by the offsets after
-	// them: a gap itself may know only an upper bound.
+	// unknownStart is whether the offset of the first output of a stream is unknown,
+	// because reading began in the middle.
+	unknownStart [streamCount]bool
+	// dropped is the number of bytes missing in gaps, by the offsets after them: a gap
+	// itself may have an upper bound only.
 	dropped uint64
 	exit    *execwirev1.ExitRecord
 	closed  bool
@@ -48,19 +48,19 @@ func newEventWriter(options RunOptions) eventWriter {
 	return w
 }
 
-// join begins after an event that somebody else has taken.
-func (w *eventWriter) join(afterSeq uint64) {
+// startAfter begins after an event that another reader consumed.
+func (w *eventWriter) startAfter(afterSeq uint64) {
 	if w.last = afterSeq; afterSeq == 0 {
 		return
 	}
-	for i := range w.joined {
-		w.joined[i] = true
+	for i := range w.unknownStart {
+		w.unknownStart[i] = true
 	}
 }
 
-// meet takes what a server says of a process whose events before a join were
-// not seen: the exit may be one of them, and the end too.
-func (w *eventWriter) meet(process *execwirev1.Process) {
+// setInitialState records the state of a process before the first event after startAfter:
+// the skipped events may include the exit and the end.
+func (w *eventWriter) setInitialState(process *execwirev1.Process) {
 	if w.exit == nil && process.GetExit() != nil {
 		w.exited(process.GetExit())
 	}
@@ -69,8 +69,8 @@ func (w *eventWriter) meet(process *execwirev1.Process) {
 	}
 }
 
-// write takes one event and returns how many bytes of output it was. An event
-// that was taken before is passed over.
+// write processes one event and returns how many bytes of output it has. Events already
+// processed are skipped.
 func (w *eventWriter) write(event *execwirev1.ProcessEvent) (int, error) {
 	if gap := event.GetGap(); gap != nil {
 		return 0, w.skip(event.GetSeq(), gap)
@@ -108,7 +108,7 @@ func (w *eventWriter) apply(event *execwirev1.ProcessEvent) (int, error) {
 	return 0, nil
 }
 
-// exited takes how the process exited.
+// exited records how the process exited.
 func (w *eventWriter) exited(exit *execwirev1.ExitRecord) {
 	w.exit = exit
 	if called := w.onExited; called != nil {
@@ -122,8 +122,8 @@ func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {
 	if stream <= 0 || int(stream) >= streamCount {
 		return protocolErrorf("output of an unknown stream, number %d", stream)
 	}
-	if w.joined[stream] {
-		w.joined[stream], w.offsets[stream] = false, output.GetOffset()
+	if w.unknownStart[stream] {
+		w.unknownStart[stream], w.offsets[stream] = false, output.GetOffset()
 	}
 	offset, expected := output.GetOffset(), w.offsets[stream]
 	if offset != expected && (!w.gap[stream] || offset < expected) {
@@ -138,7 +138,7 @@ func (w *eventWriter) output(output *execwirev1.ProcessOutput) error {
 	return nil
 }
 
-// skip takes a gap: the events up to the one it names are missing.
+// skip processes a gap: the events before the one it names are missing.
 func (w *eventWriter) skip(seq uint64, gap *execwirev1.OutputGap) error {
 	next := gap.GetFirstAvailableSeq()
 	if seq != 0 || next <= w.last+1 || w.closed {
@@ -154,7 +154,7 @@ func (w *eventWriter) skip(seq uint64, gap *execwirev1.OutputGap) error {
 	return nil
 }
 
-// end takes the closed event, which must agree with what was received.
+// end processes the closed event, which must agree with the received events.
 func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
 	if w.exit == nil {
 		return protocolErrorf("the process closed without an exit record")
@@ -164,7 +164,7 @@ func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
 		if stream <= 0 || int(stream) >= streamCount {
 			continue
 		}
-		if w.joined[stream] {
+		if w.unknownStart[stream] {
 			w.offsets[stream] = total.GetBytes()
 		}
 		if total.GetBytes() != w.offsets[stream] && (!w.gap[stream] || total.GetBytes() < w.offsets[stream]) {
@@ -178,9 +178,10 @@ func (w *eventWriter) end(closed *execwirev1.ProcessClosed) error {
 	return nil
 }
 
-// result is the exit of a process that has closed.
-func (w *eventWriter) result() Exit {
+// result returns the exit of a closed process.
+func (w *eventWriter) result(processID string, resumed int) Exit {
 	exit := newExit(w.exit)
+	exit.ProcessID, exit.Resumed = processID, resumed
 	exit.StdoutBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_STDOUT]
 	exit.StderrBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_STDERR]
 	exit.TerminalBytes = w.offsets[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL]

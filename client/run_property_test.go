@@ -17,8 +17,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// model is a process that writes a pattern, reads a pattern, and ends when it
-// has read all of it, served over streams that break at random.
+// model is a process that writes a pattern, reads a pattern, and ends when it has read
+// everything, over streams that break at random.
 type model struct {
 	fake   *fakeServer
 	window uint64 // of output
@@ -27,10 +27,10 @@ type model struct {
 	random *rand.Rand // guarded by mu
 	cuts   int        // left; guarded by mu
 	start  *execwirev1.RunStart
-	log    []*execwirev1.ProcessEvent // without the last two until stdin ended
+	log    []*execwirev1.ProcessEvent // without the last two events until stdin has ended
 	sink   stdinSink
 	totals [2]uint64
-	most   uint64 // the last seq that any stream has sent
+	most   uint64 // the last seq sent on any stream
 }
 
 func (m *model) roll(n int) int {
@@ -39,8 +39,8 @@ func (m *model) roll(n int) int {
 	return m.random.IntN(n)
 }
 
-// cut breaks now and then: the stream, so that what was sent arrives, or the
-// connection, so that it does not.
+// cut sometimes breaks the stream, so that sent data arrives, or the connection, so
+// that it does not.
 func (m *model) cut() error {
 	m.mu.Lock()
 	hit := m.cuts > 0 && m.random.IntN(8) == 0
@@ -58,20 +58,20 @@ func (m *model) cut() error {
 	return nil
 }
 
-func (m *model) say(stream execwirev1.OutputStream, data []byte) {
+func (m *model) write(stream execwirev1.OutputStream, data []byte) {
 	i := stream - 1
 	m.log = append(m.log, output(uint64(len(m.log)+1), stream, m.totals[i], string(data)))
 	m.totals[i] += uint64(len(data))
 }
 
-// serve is the script of every stream.
+// serve handles every stream.
 func (m *model) serve(stream serverStream) error {
 	request, err := stream.Recv()
 	if err != nil {
 		return err
 	}
 	if err := m.cut(); err != nil {
-		return err // the start was seen and not answered
+		return err // the start was received but not answered
 	}
 	m.mu.Lock()
 	after := request.GetResume().GetAfterSeq()
@@ -91,14 +91,14 @@ func (m *model) serve(stream serverStream) error {
 	return m.follow(stream, after)
 }
 
-// follow sends events and takes input until the process has closed or the
-// stream is cut.
+// follow sends events and receives input until the process has closed or the stream is
+// cut.
 func (m *model) follow(stream serverStream, after uint64) error {
 	requests := make(chan *execwirev1.RunProcessRequest)
 	ctx := stream.Context()
 	over := make(chan struct{})
 	defer close(over)
-	// The handler's return ends Recv, so the reader is left to the server.
+	// Recv ends when the handler returns, so nothing waits for this goroutine.
 	go func() {
 		for {
 			request, err := stream.Recv()
@@ -176,8 +176,8 @@ func closedEvent(seq uint64, totals [2]uint64) *execwirev1.ProcessEvent {
 	return closed(seq, totals[0], totals[1])
 }
 
-// unacknowledged is how much output the client has not acknowledged. The caller
-// holds the model's mu.
+// unacknowledged returns the bytes of unacknowledged output. The caller holds the
+// model's mu.
 func (o *modelOwner) unacknowledged() (n uint64) {
 	end := min(o.sent, uint64(len(o.model.log)))
 	for _, e := range o.model.log[min(o.acknowledged, end):end] {
@@ -209,7 +209,7 @@ func (o *modelOwner) take(request *execwirev1.RunProcessRequest) error {
 	have := uint64(m.sink.data.Len())
 	m.mu.Unlock()
 	if err := m.cut(); err != nil {
-		return err // accepted, and never said so
+		return err // accepted without an answer
 	}
 	return o.stream.Send(accepted(have))
 }
@@ -222,9 +222,9 @@ type plan struct {
 	chunks, input int
 }
 
-// TestRunSurvivesRandomCuts checks that both directions arrive exactly once and
-// in order, wherever the streams and connections break.
-func TestRunSurvivesRandomCuts(t *testing.T) {
+// Both directions arrive exactly once and in order, wherever streams and connections
+// break.
+func TestRun_RandomCuts_DeliverExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := plan{
 			seed:   rapid.Uint64().Draw(rt, "seed"),
@@ -256,16 +256,16 @@ func (p plan) run(t *testing.T) error {
 		stream := execwirev1.OutputStream(1 + m.roll(2))
 		data := pattern(1 + m.roll(30_000))
 		want[stream-1] = append(want[stream-1], data...)
-		m.say(stream, data)
+		m.write(stream, data)
 	}
 	input := pattern(p.input)
 	var out, errOut bytes.Buffer
-	// A run that hangs would turn the virtual clock for ever.
+	// The virtual clock of a run that hangs would advance forever.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	exit, err := c.Run(ctx, RunOptions{
 		Process: direct("x"),
-		Stdin:   &ragged{data: input, random: rand.New(rand.NewPCG(p.seed, 1))},
+		Stdin:   &randomReader{data: input, random: rand.New(rand.NewPCG(p.seed, 1))},
 		Stdout:  &out,
 		Stderr:  &errOut,
 	})
@@ -283,13 +283,13 @@ func (p plan) run(t *testing.T) error {
 	return nil
 }
 
-// ragged reads pieces of random size.
-type ragged struct {
+// randomReader reads pieces of random size.
+type randomReader struct {
 	data   []byte
 	random *rand.Rand
 }
 
-func (r *ragged) Read(p []byte) (int, error) {
+func (r *randomReader) Read(p []byte) (int, error) {
 	if len(r.data) == 0 {
 		return 0, io.EOF
 	}

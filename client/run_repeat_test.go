@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// lostBeforeStarted runs something whose start is never answered.
+// lostBeforeStarted runs a process whose start is never answered.
 func lostBeforeStarted(t *testing.T, c *Client) *LostError {
 	t.Helper()
 	_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Grace: new(time.Hour)})
@@ -35,9 +35,9 @@ func startsCounted(n *int, answer func() error) script {
 	}
 }
 
-// TestRunDoesNotRepeatAStartThatBrokeLate loses the answer and notices only when
-// the server may have forgotten the process that ran.
-func TestRunDoesNotRepeatAStartThatBrokeLate(t *testing.T) {
+// The answer is lost, which is detected only when the server may have forgotten the
+// process.
+func TestRun_StartLostLate_IsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := 0
 		fake, c := newFake(t)
@@ -52,7 +52,7 @@ func TestRunDoesNotRepeatAStartThatBrokeLate(t *testing.T) {
 	})
 }
 
-func TestRunStopsRepeatingAStart(t *testing.T) {
+func TestRun_UnansweredStart_IsNotRepeatedForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := 0
 		fake, c := newFake(t)
@@ -63,29 +63,28 @@ func TestRunStopsRepeatingAStart(t *testing.T) {
 			return errCut
 		})
 		lostBeforeStarted(t, c)
-		if starts < 2 || last > repeatWithin {
-			t.Errorf("started %d times, the last after %v; want repetitions for %v", starts, last, repeatWithin)
+		if starts < 2 || last > startRetryTimeout {
+			t.Errorf("started %d times, the last after %v; want repetitions for %v", starts, last, startRetryTimeout)
 		}
 	})
 }
 
-// TestRunDoesNotRepeatAStartAfterASlowConnect is in time when it begins to
-// connect and late when it has.
-func TestRunDoesNotRepeatAStartAfterASlowConnect(t *testing.T) {
+// The repetition begins to connect in time, and is connected too late.
+func TestRun_SlowReconnect_DoesNotRepeatStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		starts := 0
 		fake, c := newFake(t)
 		begin := time.Now()
 		fake.beyond = startsCounted(&starts, func() error {
 			fake.mu.Lock()
-			fake.onDial = func() { time.Sleep(time.Until(begin.Add(repeatWithin + time.Second))) }
+			fake.onDial = func() { time.Sleep(time.Until(begin.Add(startRetryTimeout + time.Second))) }
 			fake.mu.Unlock()
-			time.Sleep(repeatWithin - time.Second)
+			time.Sleep(startRetryTimeout - time.Second)
 			fake.cutConnections()
 			return errCut
 		})
 		lostBeforeStarted(t, c)
-		if took := time.Since(begin); starts != 1 || took != repeatWithin+time.Second {
+		if took := time.Since(begin); starts != 1 || took != startRetryTimeout+time.Second {
 			t.Errorf("started %d times, gave up after %v; want once, and once connected", starts, took)
 		}
 	})

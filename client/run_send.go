@@ -2,36 +2,36 @@ package client
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// detachTimeout is how long a process that is given up may take to accept its
-// input.
+// detachTimeout is how long a detached process may take to accept its input.
 const detachTimeout = time.Second
 
-// control is what a process is told besides its input. It belongs to the
-// sender, of which there is one at a time.
+// control has the requests for the process besides input. It belongs to the sender, of
+// which there is one at a time.
 type control struct {
 	// nil once closed.
 	resize    <-chan *execwirev1.TerminalSize
 	signals   <-chan *execwirev1.RunSignal
 	terminate <-chan *execwirev1.Termination
-	// Either asks to give the process up; pressed by keys.
-	detach, pressed <-chan struct{}
+	// Either asks to detach; keysPressed by DetachKeys.
+	detach, keysPressed <-chan struct{}
 
-	// size and termination are what a new stream begins with: the last size and the last
-	// termination, which are harmless twice.
+	// size and termination are sent first on a new stream: the last size and the last
+	// termination, both idempotent.
 	size, termination *execwirev1.RunProcessRequest
 	// unsent is a signal whose Send failed.
 	unsent *execwirev1.RunProcessRequest
-	// detaching is whether the process is to be given up.
+	// detaching is whether to detach from the process.
 	detaching bool
 }
 
-// send tells the process everything it is to be told, until ctx is done or the
-// stream breaks; why it broke, the receiver learns.
+// send sends requests until ctx is done or the stream breaks; the receiver learns why.
 func (r *run) send(ctx context.Context, stream runStream) {
 	for _, request := range []*execwirev1.RunProcessRequest{
 		r.control.size, r.control.unsent, r.control.termination,
@@ -41,15 +41,12 @@ func (r *run) send(ctx context.Context, stream runStream) {
 		}
 	}
 	r.control.unsent = nil
-	if r.control.detaching { // a stream that was to be the last broke
+	if r.control.detaching { // the previous stream broke while detaching
 		r.sendDetach(ctx, stream)
 		return
 	}
-	idle := time.NewTimer(acknowledgeIdle)
-	idle.Stop()
-	defer idle.Stop()
 	for {
-		request, ok := r.next(ctx, idle)
+		request, ok := r.next(ctx)
 		if !ok {
 			return
 		}
@@ -66,43 +63,52 @@ func (r *run) send(ctx context.Context, stream runStream) {
 	}
 }
 
-// next blocks until there is something to do. It returns false when ctx is
-// done, and nil when nothing is to be sent. An acknowledgement that is due goes
-// before everything else: the server waits for it, and input may be endless.
-func (r *run) next(ctx context.Context, idle *time.Timer) (*execwirev1.RunProcessRequest, bool) {
+// next blocks until there is a request to send. It returns false when ctx is done, and
+// nil when there is nothing to send. A due acknowledgement comes first: the server
+// waits for it, and input may be endless.
+func (r *run) next(ctx context.Context) (*execwirev1.RunProcessRequest, bool) {
 	select {
-	case <-r.acks.due:
+	case <-r.acks.timer.due.C():
 		return r.acks.message(), true
 	default:
 	}
 	select {
 	case <-ctx.Done():
 		return nil, false
-	case <-r.acks.due:
-		return r.acks.message(), true
-	case <-r.acks.soon:
-		idle.Reset(acknowledgeIdle)
-		return nil, true
-	case <-idle.C:
+	case <-r.acks.timer.due.C():
 		return r.acks.message(), true
 	case <-r.stdin.readable():
 		return r.stdin.next(), true
 	case size, ok := <-r.control.resize:
-		return r.control.resized(size, ok), true
+		if !ok {
+			r.control.resize = nil
+			return nil, true
+		}
+		r.control.size = &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resize{Resize: size}}
+		return r.control.size, true
 	case signal, ok := <-r.control.signals:
-		return r.control.signalled(signal, ok), true
+		if !ok {
+			r.control.signals = nil
+			return nil, true
+		}
+		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: signal}}, true
 	case termination, ok := <-r.control.terminate:
-		return r.control.terminated(termination, ok), true
+		if !ok {
+			r.control.terminate = nil
+			return nil, true
+		}
+		r.control.termination = &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Terminate{Terminate: termination}}
+		return r.control.termination, true
 	case <-r.control.detach:
 		r.control.detaching = true
-	case <-r.control.pressed:
+	case <-r.control.keysPressed:
 		r.control.detaching = true
 	}
 	return nil, true
 }
 
-// sendDetach gives the process up once it has accepted the input that was read,
-// or after a while. The stream is over with it.
+// sendDetach detaches once the process has accepted the input that was read, or after
+// detachTimeout. It ends the stream.
 func (r *run) sendDetach(ctx context.Context, stream runStream) {
 	timer := time.NewTimer(detachTimeout)
 	defer timer.Stop()
@@ -122,35 +128,106 @@ func (r *run) sendDetach(ctx context.Context, stream runStream) {
 	_ = stream.Send(detachment) // the receiver learns how the stream ended
 }
 
-// detachment gives a process up.
+// detachment asks to detach.
 var detachment = &execwirev1.RunProcessRequest{
 	Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}},
 }
 
-func (c *control) resized(size *execwirev1.TerminalSize, ok bool) *execwirev1.RunProcessRequest {
-	if !ok {
-		c.resize = nil
-		return nil
+const (
+	// acknowledgeIdle is how long a few consumed events may stay unacknowledged, before
+	// the server can release them.
+	acknowledgeIdle = 50 * time.Millisecond
+	// acknowledgeEvents is how many small events are acknowledged together if the
+	// server does not announce its window.
+	acknowledgeEvents = 1024
+)
+
+// consumption is what was consumed of one process since the last acknowledgement.
+type consumption struct{ bytes, events int }
+
+// limitsOf returns how much is consumed before it is acknowledged: a quarter of either
+// window, so that a process never waits for it. 0 events are unknown.
+func limitsOf(windowBytes, windowEvents uint64) consumption {
+	limits := consumption{bytes: int(min(windowBytes/4, 1<<30)), events: acknowledgeEvents}
+	if windowEvents > 0 {
+		limits.events = int(min(windowEvents/4, 1<<30))
 	}
-	c.size = &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resize{Resize: size}}
-	return c.size
+	return limits
 }
 
-func (c *control) signalled(signal *execwirev1.RunSignal, ok bool) *execwirev1.RunProcessRequest {
-	if !ok {
-		c.signals = nil
-		return nil
-	}
-	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: signal}}
+// isDue reports whether c reaches the limits.
+func (c consumption) isDue(limits consumption) bool {
+	return c.bytes > limits.bytes || c.events >= limits.events
 }
 
-func (c *control) terminated(termination *execwirev1.Termination, ok bool) *execwirev1.RunProcessRequest {
-	if !ok {
-		c.terminate = nil
-		return nil
+// ackTimer tells the sender when to acknowledge: at once, or acknowledgeIdle after the
+// first event. The lock of what was consumed guards it.
+type ackTimer struct {
+	due  notify.Signal
+	idle *time.Timer // nil when nothing is consumed
+}
+
+func (t *ackTimer) set(now bool) {
+	switch {
+	case now:
+		t.due.Set()
+	case t.idle == nil:
+		t.idle = time.AfterFunc(acknowledgeIdle, t.due.Set)
 	}
-	c.termination = &execwirev1.RunProcessRequest{
-		Message: &execwirev1.RunProcessRequest_Terminate{Terminate: termination},
+}
+
+// reset is called when everything consumed is acknowledged.
+func (t *ackTimer) reset() {
+	if t.idle != nil {
+		t.idle.Stop()
+		t.idle = nil
 	}
-	return c.termination
+	t.due.Clear()
+}
+
+// acknowledger decides when the sender of a run acknowledges consumed events: at the
+// limits, immediately after the last event, with which the server ends the stream, and
+// otherwise shortly after the first.
+type acknowledger struct {
+	mu       sync.Mutex
+	timer    ackTimer    // guarded by mu, except for its signal
+	limits   consumption // guarded by mu
+	consumed consumption // guarded by mu
+	last     uint64      // guarded by mu; the seq up to which events were consumed
+}
+
+func newAcknowledger() *acknowledger {
+	return &acknowledger{timer: ackTimer{due: notify.NewSignal()}}
+}
+
+// resume begins a stream with these windows. The receiver calls it before there is a
+// sender.
+func (a *acknowledger) resume(windowBytes, windowEvents uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limits, a.consumed = limitsOf(windowBytes, windowEvents), consumption{}
+	a.timer.reset()
+}
+
+// taken records that everything up to last was consumed, with the sizes of what is new,
+// and whether to acknowledge at once because it is the last event. last never
+// decreases.
+func (a *acknowledger) taken(last uint64, bytes, events int, final bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.last = last
+	a.consumed.bytes += bytes
+	a.consumed.events += events
+	a.timer.set(final || a.consumed.isDue(a.limits))
+}
+
+// message acknowledges what was consumed so far. The sender calls it.
+func (a *acknowledger) message() *execwirev1.RunProcessRequest {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.consumed = consumption{}
+	a.timer.reset()
+	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+		Acknowledge: &execwirev1.RunAcknowledge{Seq: a.last},
+	}}
 }

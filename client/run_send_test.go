@@ -10,8 +10,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// told returns the next message that is no acknowledgement.
-func told(stream serverStream) (*execwirev1.RunProcessRequest, error) {
+// nextRequest returns the next message other than an acknowledgement.
+func nextRequest(stream serverStream) (*execwirev1.RunProcessRequest, error) {
 	for {
 		request, err := stream.Recv()
 		if err != nil || request.GetAcknowledge() == nil {
@@ -20,12 +20,12 @@ func told(stream serverStream) (*execwirev1.RunProcessRequest, error) {
 	}
 }
 
-func TestRunPassesControlsOnAndRepeatsSizeAndTermination(t *testing.T) {
+func TestRun_Controls_RepeatSizeAndTermination(t *testing.T) {
 	resize := make(chan *execwirev1.TerminalSize, 2)
 	signals := make(chan *execwirev1.RunSignal, 1)
 	terminate := make(chan *execwirev1.Termination, 1)
 	expect := func(stream serverStream, want func(*execwirev1.RunProcessRequest) bool) error {
-		request, err := told(stream)
+		request, err := nextRequest(stream)
 		if err == nil && !want(request) {
 			t.Errorf("told %v", request)
 		}
@@ -93,8 +93,8 @@ func acknowledged(stream serverStream) (uint64, error) {
 	}
 }
 
-func TestRunAcknowledges(t *testing.T) {
-	const quarter = 256 << 10 // of the window of started
+func TestRun_AcknowledgesAtQuarterOfWindow(t *testing.T) {
+	const quarter = 256 << 10 // of the window in started
 	data := string(make([]byte, 32<<10))
 	tests := map[string]struct {
 		events []*execwirev1.ProcessEvent
@@ -147,7 +147,7 @@ func TestRunAcknowledges(t *testing.T) {
 	}
 }
 
-// bytewise is output of n bytes, one event each.
+// bytewise returns output of n bytes, one event each.
 func bytewise(n int) (list []*execwirev1.ProcessEvent) {
 	for i := range uint64(n) {
 		list = append(list, stdout(i+1, i, "a"))
@@ -155,9 +155,9 @@ func bytewise(n int) (list []*execwirev1.ProcessEvent) {
 	return list
 }
 
-// TestRunAcknowledgesTheEndAtOnce holds the stream open until the closed event
-// was acknowledged, while there is any amount of input to send too.
-func TestRunAcknowledgesTheEndAtOnce(t *testing.T) {
+// The stream stays open until the closed event was acknowledged, while there is an
+// unlimited amount of input to send.
+func TestRun_AcknowledgesEndAtOnce(t *testing.T) {
 	for name, input := range map[string]io.Reader{"no input": nil, "endless input": endless{}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -191,9 +191,8 @@ func TestRunAcknowledgesTheEndAtOnce(t *testing.T) {
 	}
 }
 
-// TestRunAcknowledgesAfterAResume cuts a stream that still owes an
-// acknowledgement.
-func TestRunAcknowledgesAfterAResume(t *testing.T) {
+// The stream is cut while an acknowledgement is due.
+func TestRun_AcknowledgesAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newFake(t,
 			sends(errCut, started(0), events(stdout(1, 0, "a"))),
@@ -214,7 +213,7 @@ func TestRunAcknowledgesAfterAResume(t *testing.T) {
 	})
 }
 
-func TestRunAcknowledgesOnlyWhatWasWritten(t *testing.T) {
+func TestRun_AcknowledgesWrittenOutputOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writing := make(blockingWriter)
 		_, c := newFake(t, func(stream serverStream) error {

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// An older stream's input can still get into the process after a newer stream
-// was told how much had been accepted. The server then accepts more than the
-// newer stream has sent, and that input must not be sent again.
-func TestStdinAcceptedBeyondWhatThisStreamSent(t *testing.T) {
+// Input of an older stream can still reach the process after a newer stream was told
+// how much was accepted. The server then accepts more than the newer stream has sent;
+// that input must not be sent again.
+func TestStdinPump_AcceptedBeyondSent(t *testing.T) {
 	p := newStdinPump(newStdinReader(strings.NewReader("0123456789")), false, func(err error) { t.Errorf("reading: %v", err) })
 	defer p.stop()
 	if err := p.resume(0, 100); err != nil {
@@ -19,7 +19,7 @@ func TestStdinAcceptedBeyondWhatThisStreamSent(t *testing.T) {
 	if got := p.next().GetStdin(); string(got.GetData()) != "0123456789" {
 		t.Fatalf("the first stream sends %v", got)
 	}
-	if err := p.resume(0, 100); err != nil { // a new stream, before the process took it
+	if err := p.resume(0, 100); err != nil { // a new stream, before the process has accepted it
 		t.Fatal(err)
 	}
 	if err := p.accept(4, false); err != nil {

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -11,76 +12,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdinReader is a reader whose Read may be interruptible: interrupt makes a
-// Read that is going on, and every later one, return an error. release gives
-// the reader back as it was; nothing may be called after it. added is told that what a
-// Read returned will be passed on, and ending says whether it is known that a Read
-// will return the end.
-type stdinReader interface {
+// stdinReader is a reader whose Read may be interruptible.
+type stdinReader struct {
 	io.Reader
-	interruptible() bool
-	interrupt()
-	release()
-	added(n int)
-	ending() bool
+	// interrupt makes a pending Read and every later one fail; release restores the
+	// reader and is the last call. Both are nil if Read cannot be interrupted.
+	interrupt, release func()
 }
 
-// unaware is the part of a stdinReader that knows of no pump.
-type unaware struct{}
-
-func (unaware) added(int)    {}
-func (unaware) ending() bool { return false }
-
-// newStdinReader finds the way in which r can be interrupted.
+// newStdinReader selects how r can be interrupted.
 func newStdinReader(r io.Reader) stdinReader {
-	if own, ok := r.(stdinReader); ok {
-		return own
-	}
-	if d, ok := r.(deadliner); ok && d.SetReadDeadline(time.Time{}) == nil {
-		return deadlineReader{deadliner: d}
+	d, ok := r.(interface{ SetReadDeadline(time.Time) error })
+	if ok && d.SetReadDeadline(time.Time{}) == nil {
+		// An error of SetReadDeadline means that the reader was closed, which interrupts
+		// it too.
+		return stdinReader{r, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = d.SetReadDeadline(time.Time{}) }}
 	}
 	if f, ok := r.(*os.File); ok {
 		if p, err := newPollReader(f); err == nil {
-			return p
+			return stdinReader{p, p.interrupt, p.release}
 		}
 	}
-	return plainReader{Reader: r}
+	return stdinReader{Reader: r}
 }
-
-// plainReader cannot be interrupted.
-type plainReader struct {
-	io.Reader
-	unaware
-}
-
-func (plainReader) interruptible() bool { return false }
-func (plainReader) interrupt()          {}
-func (plainReader) release()            {}
-
-type deadliner interface {
-	io.Reader
-	SetReadDeadline(time.Time) error
-}
-
-// deadlineReader is interrupted by a deadline in the past.
-type deadlineReader struct {
-	deadliner
-	unaware
-}
-
-func (deadlineReader) interruptible() bool { return true }
-
-// An error of SetReadDeadline means that the reader was closed, which
-// interrupts it too.
-func (r deadlineReader) interrupt() { _ = r.SetReadDeadline(time.Unix(1, 0)) }
-func (r deadlineReader) release()   { _ = r.SetReadDeadline(time.Time{}) }
 
 var errInterrupted = errors.New("interrupted")
 
-// pollReader reads a file that is not in the runtime's poller, as standard
-// input mostly is not, and waits for it beside an event descriptor.
+// pollReader reads a file that is not in the runtime poller, such as most standard
+// input, and polls it together with an eventfd.
 type pollReader struct {
-	unaware
 	file *os.File
 	raw  syscall.RawConn
 	wake int
@@ -106,15 +66,15 @@ func (r *pollReader) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		n, err := r.file.Read(p)
-		// Somebody else who has the file open may have made it non-blocking,
-		// and may have taken what there was.
+		// Another process with the same open file description may have set O_NONBLOCK,
+		// and may have read the data.
 		if !errors.Is(err, unix.EAGAIN) {
 			return n, err
 		}
 	}
 }
 
-// wait blocks until the file can be read or the reader is interrupted.
+// wait blocks until the file is readable or the reader is interrupted.
 func (r *pollReader) wait() error {
 	var interrupted bool
 	var pollErr error
@@ -142,13 +102,110 @@ func (r *pollReader) wait() error {
 	return nil
 }
 
-func (r *pollReader) interruptible() bool { return true }
-
-// interrupt leaves the event descriptor readable for good.
+// interrupt makes the eventfd permanently readable.
 func (r *pollReader) interrupt() {
 	_, _ = unix.Write(r.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
 func (r *pollReader) release() {
 	r.once.Do(func() { _ = unix.Close(r.wake) })
+}
+
+// pump reads until the input ends, fails or is no longer needed.
+func (p *stdinPump) pump() {
+	defer close(p.reading)
+	for {
+		space := p.awaitSpace()
+		if space == nil {
+			return
+		}
+		n, err := p.input.Read(space)
+		p.mu.Lock()
+		over := p.discarded
+		p.add(n)
+		p.mu.Unlock()
+		if over || errors.Is(err, errDetachKeys) { // the input continues after a detach
+			return
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			p.end()
+			return
+		case err != nil:
+			p.fail(&InputError{Err: err})
+			return
+		}
+	}
+}
+
+// awaitSpace blocks until the window has space, and returns a buffer to read into; nil
+// when no more input is needed.
+func (p *stdinPump) awaitSpace() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !p.discarded {
+		if space := p.tail(); len(space) > 0 {
+			return space
+		}
+		wait := p.spaceFreed.Wait()
+		p.mu.Unlock()
+		<-wait
+		p.mu.Lock()
+	}
+	return nil
+}
+
+// errDetachKeys ends the input at the detach keys.
+var errDetachKeys = errors.New("the keys to detach were pressed")
+
+// detachReader ends input at the detach keys. They are reported once everything before
+// them was returned.
+type detachReader struct {
+	from    io.Reader
+	keys    []byte
+	pressed func()
+
+	matched int    // number of keys matched, and withheld
+	found   bool   // the keys were found
+	pending []byte // returned first
+	err     error  // returned after pending
+	buffer  [512]byte
+}
+
+func (r *detachReader) Read(p []byte) (int, error) {
+	for len(r.pending) == 0 {
+		switch {
+		case r.found:
+			r.pressed()
+			return 0, errDetachKeys
+		case r.err != nil:
+			return 0, r.err
+		}
+		n, err := r.from.Read(r.buffer[:])
+		r.take(r.buffer[:n])
+		if r.err = err; err != nil && !r.found {
+			r.pending = append(r.pending, r.keys[:r.matched]...)
+			r.matched = 0
+		}
+	}
+	n := copy(p, r.pending)
+	r.pending = r.pending[n:]
+	return n, nil
+}
+
+// take searches input for the keys and keeps everything else.
+func (r *detachReader) take(input []byte) {
+	for _, b := range input {
+		if r.found {
+			return
+		}
+		held := append(bytes.Clone(r.keys[:r.matched]), b)
+		free := 0
+		for !bytes.HasPrefix(r.keys, held[free:]) {
+			free++
+		}
+		r.pending = append(r.pending, held[:free]...)
+		r.matched = len(held) - free
+		r.found = r.matched == len(r.keys)
+	}
 }

@@ -11,17 +11,17 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// repeated answers a start that was made before, by another run.
+// repeated answers a start that an earlier run made.
 func repeated(offset uint64) *execwirev1.RunProcessResponse {
 	answer := started(offset)
 	answer.GetStarted().Resumed = true
 	return answer
 }
 
-// TestRunRepeatedDropsInputThatWasTaken repeats a run of which the process has
-// taken a part of the input, and takes more while the repetition begins.
-func TestRunRepeatedDropsInputThatWasTaken(t *testing.T) {
-	const window = 64 << 10 // of started
+// The process has consumed a part of the input of an earlier run, and consumes more
+// while the repetition begins.
+func TestRun_Repeated_DropsConsumedInput(t *testing.T) {
+	const window = 64 << 10 // the window in started
 	input := pattern(5 * window)
 	for name, test := range map[string]struct{ taken, late int }{
 		"none":                    {0, 0},
@@ -49,7 +49,7 @@ func TestRunRepeatedDropsInputThatWasTaken(t *testing.T) {
 					}
 					return finish(stream)
 				})
-				reader := &ragged{data: bytes.Clone(input), random: rand.New(rand.NewPCG(1, 1))}
+				reader := &randomReader{data: bytes.Clone(input), random: rand.New(rand.NewPCG(1, 1))}
 				if _, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: reader}); err != nil {
 					t.Fatal(err)
 				}
@@ -64,9 +64,8 @@ func TestRunRepeatedDropsInputThatWasTaken(t *testing.T) {
 	}
 }
 
-// TestRunRepeatedDropsInputAcrossAResume breaks the repetition's stream before
-// the input it drops has been read.
-func TestRunRepeatedDropsInputAcrossAResume(t *testing.T) {
+// The stream breaks before the input to be dropped was read.
+func TestRun_Repeated_DropsInputAcrossResume(t *testing.T) {
 	input := pattern(200_000)
 	synctest.Test(t, func(t *testing.T) {
 		sink := &stdinSink{t: t}
@@ -92,9 +91,8 @@ func TestRunRepeatedDropsInputAcrossAResume(t *testing.T) {
 	})
 }
 
-// TestRunRepeatedCountsTheEndOfATerminal repeats a run whose terminal has been
-// told, in part, that the input ended.
-func TestRunRepeatedCountsTheEndOfATerminal(t *testing.T) {
+// A part of the end-of-file sequence was already accepted.
+func TestRun_Repeated_CountsEndOfTerminalInput(t *testing.T) {
 	const typed = "half\x04\x04"
 	for taken := range len(typed) + 1 {
 		synctest.Test(t, func(t *testing.T) {
@@ -120,9 +118,8 @@ func TestRunRepeatedCountsTheEndOfATerminal(t *testing.T) {
 	}
 }
 
-// TestRunRepeatedWithLessInputLeavesTheProcessAlone learns at each of the
-// places it can that its input is not what the process has taken.
-func TestRunRepeatedWithLessInputLeavesTheProcessAlone(t *testing.T) {
+// The shorter input is detected wherever it can be.
+func TestRun_RepeatedWithLessInput_DoesNotTerminate(t *testing.T) {
 	hang := func(stream serverStream) error {
 		<-stream.Context().Done()
 		return stream.Context().Err()

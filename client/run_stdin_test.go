@@ -33,8 +33,8 @@ type stdinSink struct {
 	eof  bool
 }
 
-// take adds one message the way the contract says: what was accepted already is
-// skipped, what leaves a hole is an error.
+// take adds a message according to the contract: already accepted bytes are skipped, a
+// hole is an error.
 func (s *stdinSink) take(stdin *execwirev1.RunStdin) {
 	have := uint64(s.data.Len())
 	if stdin.GetOffset() > have {
@@ -47,7 +47,7 @@ func (s *stdinSink) take(stdin *execwirev1.RunStdin) {
 	s.eof = s.eof || stdin.GetEndOfFile()
 }
 
-// drain takes stdin until done says enough.
+// drain receives stdin until done returns true.
 func (s *stdinSink) drain(stream serverStream, accept bool, done func() bool) error {
 	for !done() {
 		request, err := stream.Recv()
@@ -69,7 +69,7 @@ func (s *stdinSink) drain(stream serverStream, accept bool, done func() bool) er
 
 func (s *stdinSink) ended() bool { return s.eof }
 
-// finish ends a process that said nothing.
+// finish ends a process without output.
 func finish(stream serverStream) error { return stream.Send(events(exited(1, 0), closed(2))) }
 
 func pattern(n int) []byte {
@@ -80,8 +80,8 @@ func pattern(n int) []byte {
 	return p
 }
 
-func TestRunSendsStdinWithinTheWindow(t *testing.T) {
-	const window = 64 << 10 // of started
+func TestRun_Stdin_StaysWithinWindow(t *testing.T) {
+	const window = 64 << 10 // the window in started
 	synctest.Test(t, func(t *testing.T) {
 		want := pattern(5 * window)
 		sink := &stdinSink{t: t}
@@ -90,7 +90,7 @@ func TestRunSendsStdinWithinTheWindow(t *testing.T) {
 				return err
 			}
 			for !sink.eof {
-				// Take all there is without accepting any of it.
+				// Receive everything without accepting it.
 				before := sink.data.Len()
 				if err := sink.drain(stream, false, func() bool { return sink.data.Len() == before+window || sink.eof }); err != nil {
 					return err
@@ -111,7 +111,7 @@ func TestRunSendsStdinWithinTheWindow(t *testing.T) {
 	})
 }
 
-func TestRunResendsStdinAfterAResume(t *testing.T) {
+func TestRun_Stdin_IsSentAgainAfterResume(t *testing.T) {
 	const half = 40_000
 	for name, accept := range map[string]bool{"accepted": true, "not known to be accepted": false} {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestRunResendsStdinAfterAResume(t *testing.T) {
 	}
 }
 
-func TestRunRefusesAServerThatForgotInput(t *testing.T) {
+func TestRun_ServerLostInput_Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &stdinSink{t: t}
 		_, c := newFake(t,
@@ -166,9 +166,9 @@ func TestRunRefusesAServerThatForgotInput(t *testing.T) {
 	})
 }
 
-// TestRunReadsNoFurtherThanTheWindow bounds the memory that input takes.
-func TestRunReadsNoFurtherThanTheWindow(t *testing.T) {
-	const window = 64 << 10 // of started
+// This limits the memory for input.
+func TestRun_Stdin_ReadsOneWindowAhead(t *testing.T) {
+	const window = 64 << 10 // the window in started
 	synctest.Test(t, func(t *testing.T) {
 		input := &counting{Reader: endless{}}
 		_, c := newFake(t, func(stream serverStream) error {
@@ -198,7 +198,7 @@ func (c *counting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestRunRepeatsEndOfFileAfterAResume(t *testing.T) {
+func TestRun_EndOfFile_IsSentAgainAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := &stdinSink{t: t}
 		_, c := newFake(t,
@@ -209,7 +209,7 @@ func TestRunRepeatsEndOfFileAfterAResume(t *testing.T) {
 				if err := sink.drain(stream, true, sink.ended); err != nil {
 					return err
 				}
-				sink.eof = false // it came too late
+				sink.eof = false // the end was not accepted
 				return errCut
 			},
 			func(stream serverStream) error {
@@ -228,7 +228,7 @@ func TestRunRepeatsEndOfFileAfterAResume(t *testing.T) {
 	})
 }
 
-func TestRunEndsATerminalByItsCharacter(t *testing.T) {
+func TestRun_Terminal_SendsEndOfFileCharacter(t *testing.T) {
 	for input, want := range map[string]string{
 		"":         "\x04",
 		"line\n":   "line\n\x04",
@@ -254,7 +254,7 @@ func TestRunEndsATerminalByItsCharacter(t *testing.T) {
 	}
 }
 
-func TestRunStopsStdinThatIsClosed(t *testing.T) {
+func TestRun_StdinClosed_StopsReading(t *testing.T) {
 	const reason = execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED
 	synctest.Test(t, func(t *testing.T) {
 		input := &counting{Reader: endless{}}
@@ -279,14 +279,14 @@ func TestRunStopsStdinThatIsClosed(t *testing.T) {
 			}
 			return finish(stream)
 		})
-		var told execwirev1.ErrorReason
+		var rejected execwirev1.ErrorReason
 		exit, err := c.Run(t.Context(), RunOptions{
 			Process:    direct("x"),
 			Stdin:      input,
-			OnRejected: func(r *execwirev1.RunRejected) { told = r.GetReason() },
+			OnRejected: func(r *execwirev1.RunRejected) { rejected = r.GetReason() },
 		})
-		if err != nil || exit.Code != 0 || told != reason {
-			t.Errorf("got exit %+v, error %v, OnRejected %v", exit, err, told)
+		if err != nil || exit.Code != 0 || rejected != reason {
+			t.Errorf("got exit %+v, error %v, OnRejected %v", exit, err, rejected)
 		}
 	})
 }
@@ -295,7 +295,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestRunTerminatesWhenInputCannotBeRead(t *testing.T) {
+func TestRun_InputError_Terminates(t *testing.T) {
 	broken := errors.New("the disk is on fire")
 	fake, c := newFake(t, func(stream serverStream) error {
 		if err := sends(nil, started(0))(stream); err != nil {
@@ -321,9 +321,9 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// TestRunInterruptsBlockedInput runs processes that end while nobody types; the
-// leak check of the package finds a Read that stays behind.
-func TestRunInterruptsBlockedInput(t *testing.T) {
+// The process ends during a blocked Read; the leak check of the package detects a Read
+// that remains.
+func TestRun_ProcessEnds_InterruptsBlockedRead(t *testing.T) {
 	pollable, pollableEnd, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +347,7 @@ func TestRunInterruptsBlockedInput(t *testing.T) {
 			if _, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: input.reader}); err != nil {
 				t.Fatal(err)
 			}
-			// The reader can still be used, and nobody took what came after.
+			// The reader is still usable, and later data was not consumed.
 			go func() { _, _ = input.write([]byte("later")) }()
 			got := make([]byte, 5)
 			if _, err := io.ReadFull(input.reader, got); err != nil || string(got) != "later" {
@@ -357,8 +357,7 @@ func TestRunInterruptsBlockedInput(t *testing.T) {
 	}
 }
 
-// blockingPipe is a pipe that is not in the runtime's poller, like standard
-// input.
+// blockingPipe returns a pipe that is not in the runtime poller, like standard input.
 func blockingPipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -375,13 +374,13 @@ func blockingPipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
-func TestRunLeavesAPlainReaderAlone(t *testing.T) {
+func TestRun_PlainReader_IsNotInterrupted(t *testing.T) {
 	r, w := io.Pipe()
 	_, c := newFake(t, sends(nil, started(0), events(exited(1, 0), closed(2))))
 	if _, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Stdin: r}); err != nil {
 		t.Fatal(err)
 	}
-	_ = w.Close() // ends the Read that was left behind
+	_ = w.Close() // ends the remaining Read
 }
 
 // dupBlocking returns a descriptor of f in blocking mode.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -13,13 +12,10 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// errStreamOver ends what belongs to one stream of a run.
-var errStreamOver = errors.New("the stream is over")
-
 type runStream = grpc.BidiStreamingClient[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
 
-// attempt follows the process over one stream. It returns nil when the process
-// has closed. What it started is over when it returns.
+// attempt follows the process over one stream. It returns nil when the process has
+// closed. All its goroutines have ended when it returns.
 func (r *run) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errStreamOver)
@@ -31,8 +27,8 @@ func (r *run) attempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !r.link.started {
-		r.meetInput(started)
+	if !r.started {
+		r.stdin.begin(started, r.existing)
 	}
 	if err := r.stdin.resume(started.GetStdinOffset(), started.GetStdinWindowBytes()); err != nil {
 		return err
@@ -41,64 +37,40 @@ func (r *run) attempt(ctx context.Context) error {
 	if r.feed != nil {
 		r.feed.resumed()
 	}
-	if r.found {
-		r.events.meet(started.GetProcess())
+	if r.existing {
+		r.events.setInitialState(started.GetProcess())
 	}
-	r.link.instance = started.GetInstanceId()
-	r.regain(started.GetProcess())
+	r.conn.instance = started.GetInstanceId()
+	r.setConnected(started.GetProcess())
 
-	var sender sync.WaitGroup
-	sender.Go(func() { r.send(ctx, stream) })
-	stop := r.client.life.endInSilence(cancel)
-	err = orSilence(ctx, r.receive(stream))
-	stop()
-	cancel(errStreamOver)
-	sender.Wait()
-	return err
+	return r.client.life.converse(ctx, cancel,
+		func(ctx context.Context) { r.send(ctx, stream) }, func() error { return r.receive(stream) })
 }
 
-// meetInput prepares the input for what the process took of it, or of other
-// input, before this run's first stream.
-func (r *run) meetInput(started *execwirev1.RunStarted) {
-	switch {
-	case r.found:
-		r.stdin.join(started.GetStdinOffset(), started.GetProcess().GetHasTerminal())
-	case started.GetResumed():
-		r.stdin.repeat()
-	}
-}
-
-// open says what the stream is for and returns the answer.
+// open sends the first message and returns the answer.
 func (r *run) open(stream runStream) (*execwirev1.RunStarted, error) {
-	// Reaching the server may have taken long, so this is asked here too.
-	if r.repeatIsLate() {
-		return nil, r.lostError(r.link.lost)
+	// Connecting may have taken long, so check again.
+	if r.startRetryExpired() {
+		return nil, r.lostError(r.conn.lost)
 	}
-	if !r.link.sent() {
-		r.link.sentAt = time.Now()
+	if !r.sent() {
+		r.sentAt = time.Now()
 	}
-	// A failed Send says nothing; the Recv after it tells why.
-	if err := stream.Send(r.opening()); err != nil && !errors.Is(err, io.EOF) {
-		return nil, FromRPC(err)
-	}
-	response, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return nil, protocolErrorf("the stream ended before it said that the process runs")
-	}
+	response, err := firstAnswer(stream, r.opening(), "the start was reported")
 	if err != nil {
-		return nil, FromRPC(err)
+		return nil, err
 	}
 	started := response.GetStarted()
 	if started == nil {
-		return nil, protocolErrorf("the first answer was not that the process runs")
+		return nil, protocolErrorf("the first message does not report the start")
 	}
 	return started, nil
 }
 
-// opening is the first message of a stream: the same start until it was
-// answered, then a resume from what was written.
+// opening returns the first message of a stream: the same start until it was answered,
+// then a resume after the last written event.
 func (r *run) opening() *execwirev1.RunProcessRequest {
-	if !r.link.started && !r.found {
+	if !r.started && !r.existing {
 		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: r.start}}
 	}
 	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{
@@ -108,14 +80,14 @@ func (r *run) opening() *execwirev1.RunProcessRequest {
 			AfterSeq:  r.resumeAfter(),
 			Grace:     r.start.GetGrace(),
 
-			InstanceId: r.link.instance,
+			InstanceId: r.conn.instance,
 		},
 	}}
 }
 
-// resumeAfter returns what this end need not be told again. What nobody has taken is
-// told again, and passed over: it is not acknowledged, so that what is held here
-// stays within one window.
+// resumeAfter returns the seq after which the server resumes. Unconsumed events are
+// sent again and skipped: they are not acknowledged, so that at most one window is
+// buffered here.
 func (r *run) resumeAfter() uint64 {
 	r.repeated, r.resumedAt = r.events.last, r.events.last
 	if r.feed != nil {
@@ -124,8 +96,8 @@ func (r *run) resumeAfter() uint64 {
 	return r.resumedAt
 }
 
-// receive takes what the server says until the stream ends, which is nil when
-// the process has closed.
+// receive processes messages until the stream ends. It returns nil when the process has
+// closed.
 func (r *run) receive(stream runStream) error {
 	for {
 		response, err := stream.Recv()
@@ -134,13 +106,13 @@ func (r *run) receive(stream runStream) error {
 		}
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.RunProcessResponse_Events:
-			err = r.take(m.Events.GetEvents(), stream.Context().Done())
+			err = r.take(m.Events.GetEvents())
 		case *execwirev1.RunProcessResponse_StdinAccepted:
 			err = r.stdin.accept(m.StdinAccepted.GetOffset(), m.StdinAccepted.GetEndOfFile())
 		case *execwirev1.RunProcessResponse_Rejected:
 			r.reject(m.Rejected)
 		case *execwirev1.RunProcessResponse_Started:
-			err = protocolErrorf("it said twice on one stream that the process runs")
+			err = protocolErrorf("it reported the start twice on one stream")
 		}
 		if err != nil {
 			return err
@@ -148,8 +120,8 @@ func (r *run) receive(stream runStream) error {
 	}
 }
 
-// ended translates the end of a stream. Once the process has closed, nothing
-// more can be learned from it.
+// ended translates the end of a stream. After the process has closed, its error is
+// irrelevant.
 func (r *run) ended(err error) error {
 	switch {
 	case r.events.closed:
@@ -157,18 +129,17 @@ func (r *run) ended(err error) error {
 	case errors.Is(err, io.EOF) && r.detached.Load():
 		return ErrDetached
 	case errors.Is(err, io.EOF):
-		return protocolErrorf("the stream ended after seq %d without saying that the process closed", r.events.last)
+		return protocolErrorf("the stream ended after seq %d without the closed event", r.events.last)
 	default:
 		return FromRPC(err)
 	}
 }
 
-// take writes events and acknowledges them, or leaves that to those who read them
-// from the feed; done ends the waiting for room there.
-func (r *run) take(events []*execwirev1.ProcessEvent, done <-chan struct{}) error {
+// take writes events and acknowledges them; with a feed, its readers acknowledge them.
+func (r *run) take(events []*execwirev1.ProcessEvent) error {
 	before, bytes := r.events.last, 0
 	for _, event := range events {
-		if event = r.unknown(event); event == nil {
+		if event = r.dropReceivedGap(event); event == nil {
 			continue
 		}
 		last := r.events.last
@@ -178,11 +149,11 @@ func (r *run) take(events []*execwirev1.ProcessEvent, done <-chan struct{}) erro
 		}
 		bytes += n
 		if r.feed != nil && r.events.last != last {
-			r.feed.add(event, r.events.last, done)
+			r.feed.add(event, r.events.last)
 		}
 	}
 	if taken := r.events.last - before; taken > 0 {
-		r.progress()
+		r.conn.resetFailures()
 		if r.feed == nil {
 			r.acks.taken(r.events.last, bytes, int(taken), r.events.closed)
 		}
@@ -190,9 +161,9 @@ func (r *run) take(events []*execwirev1.ProcessEvent, done <-chan struct{}) erro
 	return nil
 }
 
-// unknown returns an event, or nil for a gap in what is told again and was received
-// before. One that goes beyond that tells more than is missing.
-func (r *run) unknown(event *execwirev1.ProcessEvent) *execwirev1.ProcessEvent {
+// dropReceivedGap returns an event, or nil for a gap among repeated events that was
+// received before. A gap beyond those is marked inexact.
+func (r *run) dropReceivedGap(event *execwirev1.ProcessEvent) *execwirev1.ProcessEvent {
 	gap := event.GetGap()
 	if gap == nil || r.repeated == r.resumedAt || r.events.last != r.repeated {
 		return event

@@ -19,8 +19,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// conversation is everything a process of the tests says, one event each.
-func conversation() []*execwirev1.ProcessEvent {
+// testEvents is the output of the process of most tests, one event each.
+func testEvents() []*execwirev1.ProcessEvent {
 	return []*execwirev1.ProcessEvent{
 		stdout(1, 0, "one "),
 		stderr(2, 0, "oops "),
@@ -31,9 +31,9 @@ func conversation() []*execwirev1.ProcessEvent {
 	}
 }
 
-// run runs a process in a bubble, where time costs nothing, and checks that it
-// went as conversation says.
-func runConversation(t *testing.T, options RunOptions, scripts ...script) Exit {
+// runTestEvents runs a process in a synctest bubble, and checks that everything in
+// conversation was received.
+func runTestEvents(t *testing.T, options RunOptions, scripts ...script) Exit {
 	t.Helper()
 	var exit Exit
 	synctest.Test(t, func(t *testing.T) {
@@ -55,12 +55,12 @@ func runConversation(t *testing.T, options RunOptions, scripts ...script) Exit {
 	return exit
 }
 
-func TestRunWritesEventsInOrder(t *testing.T) {
+func TestRun_WritesEventsInOrder(t *testing.T) {
 	t.Run("one message", func(t *testing.T) {
-		runConversation(t, RunOptions{}, sends(nil, started(0), events(conversation()...)))
+		runTestEvents(t, RunOptions{}, sends(nil, started(0), events(testEvents()...)))
 	})
 	t.Run("one event per message", func(t *testing.T) {
-		runConversation(t, RunOptions{}, sends(nil, eachAlone(conversation())...))
+		runTestEvents(t, RunOptions{}, sends(nil, eachAlone(testEvents())...))
 	})
 }
 
@@ -72,7 +72,8 @@ func eachAlone(list []*execwirev1.ProcessEvent) []*execwirev1.RunProcessResponse
 	return responses
 }
 
-// resumes answers a resume, and only one from after, with the events after it.
+// resumes answers a resume after this seq with the events after it, and rejects any
+// other.
 func resumes(t *testing.T, after uint64, list []*execwirev1.ProcessEvent) script {
 	return func(stream serverStream) error {
 		request, err := stream.Recv()
@@ -86,7 +87,7 @@ func resumes(t *testing.T, after uint64, list []*execwirev1.ProcessEvent) script
 	}
 }
 
-// replayStream gives back a message that was already received.
+// replayStream returns a message that was already received.
 type replayStream struct {
 	serverStream
 	first *execwirev1.RunProcessRequest
@@ -100,12 +101,12 @@ func (s *replayStream) Recv() (*execwirev1.RunProcessRequest, error) {
 	return s.serverStream.Recv()
 }
 
-func TestRunResumesAfterEachEvent(t *testing.T) {
-	list := conversation()
+func TestRun_ResumesAfterEachEvent(t *testing.T) {
+	list := testEvents()
 	for after := range len(list) {
 		var lost, resumed int
 		options := RunOptions{OnLost: func(error) { lost++ }, OnResumed: func() { resumed++ }}
-		exit := runConversation(t, options,
+		exit := runTestEvents(t, options,
 			sends(errCut, eachAlone(list[:after])...),
 			resumes(t, uint64(after), list))
 		if exit.Resumed != 1 || lost != 1 || resumed != 1 {
@@ -115,26 +116,26 @@ func TestRunResumesAfterEachEvent(t *testing.T) {
 	}
 }
 
-func TestRunIgnoresACutAfterClosed(t *testing.T) {
-	runConversation(t, RunOptions{}, sends(errCut, started(0), events(conversation()...)))
+func TestRun_CutAfterClosed_IsIgnored(t *testing.T) {
+	runTestEvents(t, RunOptions{}, sends(errCut, started(0), events(testEvents()...)))
 }
 
-func TestRunIgnoresDuplicates(t *testing.T) {
-	list := conversation()
-	runConversation(t, RunOptions{},
+func TestRun_Duplicates_AreSkipped(t *testing.T) {
+	list := testEvents()
+	runTestEvents(t, RunOptions{},
 		sends(errCut, started(0), events(list[:3]...)),
 		sends(nil, started(0), events(list[:4]...), events(list...)))
 }
 
-func TestRunSkipsUnknownKinds(t *testing.T) {
-	list := conversation()
+func TestRun_UnknownKinds_AreSkipped(t *testing.T) {
+	list := testEvents()
 	list = slices.Insert(list, 5, &execwirev1.ProcessEvent{Seq: 6})
 	list[6].Seq = 7
-	runConversation(t, RunOptions{},
+	runTestEvents(t, RunOptions{},
 		sends(nil, started(0), &execwirev1.RunProcessResponse{}, events(list...)))
 }
 
-func TestRunRepeatsTheSameStart(t *testing.T) {
+func TestRun_RepeatsSameStart(t *testing.T) {
 	var starts []*execwirev1.RunStart
 	recording := func(then script) script {
 		return func(stream serverStream) error {
@@ -146,10 +147,10 @@ func TestRunRepeatsTheSameStart(t *testing.T) {
 			return then(&replayStream{stream, request})
 		}
 	}
-	runConversation(t, RunOptions{Grace: new(3 * time.Second)},
+	runTestEvents(t, RunOptions{Grace: new(3 * time.Second)},
 		recording(sends(errCut)),
 		recording(sends(status.Error(codes.Internal, "stream terminated by RST_STREAM"))),
-		recording(sends(nil, started(0), events(conversation()...))))
+		recording(sends(nil, started(0), events(testEvents()...))))
 	if len(starts) != 3 {
 		t.Fatalf("started %d times, want 3", len(starts))
 	}
@@ -160,7 +161,7 @@ func TestRunRepeatsTheSameStart(t *testing.T) {
 	}
 }
 
-func TestRunChoosesAnID(t *testing.T) {
+func TestRun_GeneratesID(t *testing.T) {
 	_, c := newFake(t, func(stream serverStream) error {
 		request, err := stream.Recv()
 		if err != nil {
@@ -169,7 +170,7 @@ func TestRunChoosesAnID(t *testing.T) {
 		if request.GetStart().GetProcess().GetProcessId() == "" {
 			t.Error("started without an id, so the start cannot be repeated")
 		}
-		return sends(nil, started(0), events(conversation()...))(&replayStream{stream, request})
+		return sends(nil, started(0), events(testEvents()...))(&replayStream{stream, request})
 	})
 	process := direct("x")
 	process.ProcessId = ""
@@ -182,7 +183,7 @@ func TestRunChoosesAnID(t *testing.T) {
 	}
 }
 
-func TestRunReportsGaps(t *testing.T) {
+func TestRun_ReportsGaps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newFake(t,
 			sends(errCut, started(0), events(stdout(1, 0, "one "))),
@@ -204,7 +205,7 @@ func TestRunReportsGaps(t *testing.T) {
 	})
 }
 
-func TestRunRefusesABrokenContract(t *testing.T) {
+func TestRun_ProtocolErrors(t *testing.T) {
 	noRecord := &execwirev1.ProcessEvent{Seq: 1, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{}}}
 	says := func(list ...*execwirev1.ProcessEvent) script { return sends(nil, started(0), events(list...)) }
 	tests := map[string]struct {
@@ -226,7 +227,7 @@ func TestRunRefusesABrokenContract(t *testing.T) {
 		"event after closed":    {says(exited(1, 0), closed(2), stdout(3, 0, "a")), "follows the closed event"},
 		"end without closed":    {says(exited(1, 0)), "ended after seq 1"},
 		"end without started":   {sends(nil), "ended before"},
-		"events before started": {sends(nil, events(exited(1, 0))), "first answer"},
+		"events before started": {sends(nil, events(exited(1, 0))), "first message"},
 		"started twice":         {sends(nil, started(0), started(0)), "twice"},
 		"resumes stdin unasked": {sends(nil, started(4)), "accepted 4 bytes of stdin"},
 		"accepts stdin unsent":  {sends(nil, started(0), accepted(4)), "accepted 4 bytes of stdin"},
@@ -249,7 +250,7 @@ func TestRunRefusesABrokenContract(t *testing.T) {
 	}
 }
 
-func TestRunReturnsRefusalsAtOnce(t *testing.T) {
+func TestRun_Rejections_FailAtOnce(t *testing.T) {
 	tests := map[string]struct {
 		code    codes.Code
 		reason  execwirev1.ErrorReason
@@ -284,7 +285,7 @@ func TestRunReturnsRefusalsAtOnce(t *testing.T) {
 	}
 }
 
-func TestRunGivesUpWhenTheGraceIsOver(t *testing.T) {
+func TestRun_GraceExpired_Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newFake(t, sends(errCut, started(0), events(stdout(1, 0, "a"), exited(2, 3))))
 		begin := time.Now()
@@ -302,7 +303,7 @@ func TestRunGivesUpWhenTheGraceIsOver(t *testing.T) {
 	})
 }
 
-func TestRunDoesNotResumeWithoutGrace(t *testing.T) {
+func TestRun_WithoutGrace_DoesNotResume(t *testing.T) {
 	fake, c := newFake(t, sends(errCut, started(0)))
 	_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Grace: new(time.Duration)})
 	if !errors.Is(err, ErrLost) || fake.callCount() != 1 {
@@ -310,7 +311,7 @@ func TestRunDoesNotResumeWithoutGrace(t *testing.T) {
 	}
 }
 
-func TestRunKnowsThatTheServerForgot(t *testing.T) {
+func TestRun_ServerForgotProcess_Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		notFound := serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
 		_, c := newFake(t, sends(errCut, started(0)), sends(notFound))
@@ -321,19 +322,19 @@ func TestRunKnowsThatTheServerForgot(t *testing.T) {
 	})
 }
 
-func TestRunStopsRetryingOddFailures(t *testing.T) {
+func TestRun_UnexpectedFailures_AreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, c := newFake(t, sends(nil, started(0)))
 		fake.scripts[0] = sends(errCut, started(0))
 		fake.beyond = sends(status.Error(codes.Internal, "a proxy broke it"), started(0))
 		_, err := c.Run(t.Context(), RunOptions{Process: direct("x")})
-		if status.Code(err) != codes.Internal || fake.callCount() != 2+oddFailures {
+		if status.Code(err) != codes.Internal || fake.callCount() != 2+maxUnexpected {
 			t.Errorf("got %v after %d streams", err, fake.callCount())
 		}
 	})
 }
 
-func TestRunFailsAtOnceWhenNobodyListens(t *testing.T) {
+func TestRun_ConnectionRefused_FailsAtOnce(t *testing.T) {
 	fake, c := newFake(t)
 	_ = fake.listener.Close()
 	_, err := c.Run(t.Context(), RunOptions{Process: direct("x")})
@@ -342,15 +343,15 @@ func TestRunFailsAtOnceWhenNobodyListens(t *testing.T) {
 	}
 }
 
-func TestRunResumesAfterDraining(t *testing.T) {
-	list := conversation()
+func TestRun_ResumesAfterDraining(t *testing.T) {
+	list := testEvents()
 	draining := serverError(codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING)
-	runConversation(t, RunOptions{},
+	runTestEvents(t, RunOptions{},
 		sends(draining, started(0), events(list[:2]...)),
 		resumes(t, 2, list))
 }
 
-func TestRunTerminatesWhenOutputCannotBeWritten(t *testing.T) {
+func TestRun_OutputError_Terminates(t *testing.T) {
 	hold := make(chan struct{})
 	fake, c := newFake(t, func(stream serverStream) error {
 		err := sends(nil, started(0), events(stdout(1, 0, "a")))(stream)
@@ -372,7 +373,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-func TestRunKillsWhenCancelled(t *testing.T) {
+func TestRun_Cancelled_Kills(t *testing.T) {
 	cause := errors.New("the test is tired")
 	for _, answered := range []bool{true, false} {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -403,7 +404,7 @@ func TestRunKillsWhenCancelled(t *testing.T) {
 	}
 }
 
-func TestRunValidatesOptions(t *testing.T) {
+func TestRun_InvalidOptions_Fail(t *testing.T) {
 	c := New(nil)
 	if _, err := c.Run(t.Context(), RunOptions{}); err == nil {
 		t.Error("ran nothing")

@@ -15,12 +15,11 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// sessionScript is what a fake server does with one attachment, whose attach it
-// has received.
+// sessionScript handles one attachment of a fake server, whose attach it has received.
 type sessionScript func(s *fakeAttachment, attach *execwirev1.SessionAttach) error
 
-// fakeSessions plays one script per AttachSession call, in order. Calls beyond
-// the scripts fail the way a server does that is not there.
+// fakeSessions plays one script per AttachSession call, in order. Calls beyond the
+// scripts fail with Unavailable.
 type fakeSessions struct {
 	execwirev1.UnimplementedSessionServiceServer
 
@@ -46,7 +45,7 @@ func (f *fakeSessions) AttachSession(stream grpc.BidiStreamingServer[execwirev1.
 	f.mu.Lock()
 	if len(f.scripts) == 0 {
 		f.mu.Unlock()
-		return status.Error(codes.Unavailable, "nobody is here")
+		return status.Error(codes.Unavailable, "nothing listens")
 	}
 	play := f.scripts[0]
 	f.scripts = f.scripts[1:]
@@ -111,7 +110,7 @@ func (a *fakeAttachment) expectAcknowledged(t *testing.T, want map[string]uint64
 	}
 }
 
-// awaitDetach ignores what comes before it.
+// awaitDetach skips messages until the detach.
 func (a *fakeAttachment) awaitDetach() error {
 	for {
 		m, err := a.stream.Recv()
@@ -121,8 +120,8 @@ func (a *fakeAttachment) awaitDetach() error {
 	}
 }
 
-// grants is a script that grants the lease and plays on.
-func grants(play func(a *fakeAttachment) error) sessionScript {
+// granted returns a script that grants the lease and continues with play.
+func granted(play func(a *fakeAttachment) error) sessionScript {
 	return func(a *fakeAttachment, _ *execwirev1.SessionAttach) error {
 		if err := a.attached(); err != nil {
 			return err
@@ -131,11 +130,11 @@ func grants(play func(a *fakeAttachment) error) sessionScript {
 	}
 }
 
-// untilDetached grants the lease and waits for its end.
-var untilDetached = grants((*fakeAttachment).awaitDetach)
+// untilDetached grants the lease and waits for the detach.
+var untilDetached = granted((*fakeAttachment).awaitDetach)
 
-// say is a script's sequence of steps.
-func say(steps ...error) error {
+// firstError returns the first error of a script's steps.
+func firstError(steps ...error) error {
 	i := slices.IndexFunc(steps, func(err error) bool { return err != nil })
 	if i < 0 {
 		return nil

@@ -4,63 +4,55 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// maxCursors is the most cursors that one attach may carry. Events of processes
-// beyond it may be sent again, and are passed over.
+// maxCursors limits the cursors of one attach request. Events of further processes may
+// be sent again, and are skipped.
 const maxCursors = 10_000
 
-// sessionFeed is what a Session has received, what of it was taken, and what the
-// server is to be told of that. All methods may be called concurrently.
+// sessionFeed has the received events of a Session, what was consumed, and the
+// acknowledgements to send. All methods may be called concurrently.
 type sessionFeed struct {
-	// due asks the sender for acknowledgements at once, soon for more after a
-	// while, ready wakes a reader; each has room for one token.
-	due, soon, ready chan struct{}
+	ready notify.Signal // wakes a reader
 
 	mu        sync.Mutex
 	processes map[string]*sessionPosition // guarded by mu
 	queue     []SessionEvents             // guarded by mu; received and not returned
-	err       error                       // guarded by mu; why nothing more comes
-	armed     bool                        // guarded by mu; soon was asked for and not yet served
-
-	byteLimit, eventLimit int                         // guarded by mu; what may be taken before it is due
-	dirty                 map[string]*sessionPosition // guarded by mu; taken and not acknowledged
-	urgent                []string                    // guarded by mu; those of them that are due
-	finished              []string                    // guarded by mu; processes that have closed and were taken, by time
+	err       error                       // guarded by mu; why no more follows
+	timer     ackTimer                    // guarded by mu, except for its signal
+	limits    consumption                 // guarded by mu; of each process
+	dirty     map[string]*sessionPosition // guarded by mu; consumed and not acknowledged
 }
 
-// sessionPosition is how far one process has come.
+// sessionPosition is the position in one process.
 type sessionPosition struct {
-	received uint64 // the last seq that was received; 0 is none
+	received uint64 // last received seq; 0 is none
 	taken    uint64
-	started  bool // something was received, or is known to have been
+	started  bool // an event was received, or is known to have been
 	closed   bool // the closed event was received
-	// repeated is the last seq that the stream of now will send again, because it
-	// was not taken when the stream began; 0 is none.
+	// repeated is the last seq that the current stream sends again, because it was not
+	// consumed when the stream began; 0 is none.
 	repeated uint64
 	batches  []sessionBatch
-	// bytes and events were taken since the last acknowledgement.
-	bytes, events int
-	finishedAt    time.Time // when it was closed and taken; else zero
+	consumption
 }
 
-// sessionBatch is what came in one message and was not taken.
+// sessionBatch is one received message that was not consumed.
 type sessionBatch struct {
-	last          uint64
-	bytes, events int
+	last uint64
+	consumption
 }
 
 func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
 	f := &sessionFeed{
-		due: make(chan struct{}, 1), soon: make(chan struct{}, 1), ready: make(chan struct{}, 1),
+		ready: notify.NewSignal(), timer: ackTimer{due: notify.NewSignal()},
 		processes: map[string]*sessionPosition{}, dirty: map[string]*sessionPosition{},
 	}
 	for id, seq := range afterSeq {
@@ -69,21 +61,21 @@ func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
 	return f
 }
 
-// resume begins a stream whose windows are bytes and events. What was taken
-// before its attach, the server knows from that; what was since, or did not fit
-// in, the sender is asked for anew: whatever the one before it planned is void.
+// resume begins a stream with these windows. The attach request has the cursors so far;
+// later ones, or those that did not fit, are acknowledged on the new stream.
+// Acknowledgements planned for the previous stream are void.
 func (f *sessionFeed) resume(bytes, events uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.byteLimit, f.eventLimit = int(min(bytes/4, 1<<30)), int(min(events/4, 1<<30))
-	drain(f.soon)
-	if f.armed = len(f.dirty) > 0; f.armed {
-		notify(f.soon)
+	f.limits = limitsOf(bytes, events)
+	f.timer.reset()
+	if len(f.dirty) > 0 {
+		f.timer.set(false)
 	}
 }
 
-// add takes events of a process. What came before is passed over; a hole that
-// is not declared is an error.
+// add appends events of a process. Events already received are skipped; an undeclared
+// hole is an error.
 func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -111,20 +103,20 @@ func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	batch.last = p.received
 	p.batches = append(p.batches, batch)
 	f.queue = append(f.queue, SessionEvents{ProcessID: id, Events: fresh})
-	notify(f.ready)
+	f.ready.Set()
 	return nil
 }
 
-// inexact is a gap that was counted from what was taken, and begins only behind
-// what was received.
+// inexact returns a gap that was counted from the cursor but begins after the received
+// events.
 func inexact(gap *execwirev1.ProcessEvent) *execwirev1.ProcessEvent {
-	gap = proto.CloneOf(gap) // it may be the server's own
+	gap = proto.CloneOf(gap) // the server may share the message
 	gap.GetGap().UpperBound = true
 	return gap
 }
 
-// position finds the process, or the new one under an id that was free again,
-// which begins anew when nothing of the one before is to be repeated. mu is held.
+// position returns the position of the process, or a new one if its id was reused: it
+// starts over when nothing of the previous process will be repeated. mu is held.
 func (f *sessionFeed) position(id string, events []*execwirev1.ProcessEvent) *sessionPosition {
 	p := f.processes[id]
 	if p == nil || p.closed && p.repeated == 0 && len(p.batches) == 0 && len(events) > 0 && events[0].GetSeq() == 1 {
@@ -135,8 +127,7 @@ func (f *sessionFeed) position(id string, events []*execwirev1.ProcessEvent) *se
 	return p
 }
 
-// advance moves the position over an event and reports whether it was there
-// already.
+// advance moves the position over an event and reports whether it was received before.
 func (p *sessionPosition) advance(event *execwirev1.ProcessEvent) (known bool, err error) {
 	if gap := event.GetGap(); gap != nil {
 		next := gap.GetFirstAvailableSeq()
@@ -158,40 +149,40 @@ func (p *sessionPosition) advance(event *execwirev1.ProcessEvent) (known bool, e
 	case seq == 0 || p.started && seq != p.received+1:
 		return false, protocolErrorf("seq %d follows seq %d without a gap", seq, p.received)
 	}
-	if !p.started { // what came before is settled, by whomever
+	if !p.started { // earlier events were consumed by another client
 		p.taken = seq - 1
 	}
 	p.received, p.started, p.closed = seq, true, event.GetClosed() != nil
 	return false, nil
 }
 
-// release forgets where a process is: somebody else moves it on.
+// release forgets the position of a process that another client advances.
 func (f *sessionFeed) release(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.processes, id)
 	delete(f.dirty, id)
 	f.queue = append(f.queue, SessionEvents{ProcessID: id, Released: true})
-	notify(f.ready)
+	f.ready.Set()
 }
 
-// end says why nothing more comes.
+// end records why no more follows.
 func (f *sessionFeed) end(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.err = err
-	notify(f.ready)
+	f.ready.Set()
 }
 
-// next returns what was received first.
+// next returns the oldest received events.
 func (f *sessionFeed) next(ctx context.Context) (SessionEvents, error) {
 	for {
 		if events, ok, err := f.take(); ok || err != nil {
-			notify(f.ready) // for another reader
+			f.ready.Set() // for another reader
 			return events, err
 		}
 		select {
-		case <-f.ready:
+		case <-f.ready.C():
 		case <-ctx.Done():
 			return SessionEvents{}, context.Cause(ctx)
 		}
@@ -210,7 +201,7 @@ func (f *sessionFeed) take() (SessionEvents, bool, error) {
 	return first, true, nil
 }
 
-// taken notes that events up to seq were taken, and has it acknowledged in time.
+// taken records that events up to seq were consumed, and schedules the acknowledgement.
 func (f *sessionFeed) taken(id string, seq uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -226,63 +217,38 @@ func (f *sessionFeed) taken(id string, seq uint64) {
 	}
 	final := p.closed && seq == p.received
 	if final {
-		p.finishedAt = time.Now()
-		f.finished = append(f.finished, id)
+		time.AfterFunc(startRetryTimeout, func() { f.forget(id, p) })
 	}
-	if final || p.bytes > f.byteLimit || p.events > f.eventLimit {
-		p.bytes, p.events = 0, 0
-		f.urgent = append(f.urgent, id)
-		notify(f.due)
-		return
-	}
-	if !f.armed {
-		f.armed = true
-		notify(f.soon)
-	}
+	f.timer.set(final || p.isDue(f.limits))
 }
 
-// acknowledge returns what the server is to be told: of all processes, or only
-// of those that should not wait.
-func (f *sessionFeed) acknowledge(all bool) []*execwirev1.AttachSessionRequest {
+// acknowledge returns the acknowledgements to send.
+func (f *sessionFeed) acknowledge() []*execwirev1.AttachSessionRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	ids := f.urgent
-	if f.urgent = nil; all {
-		f.armed = false
-		ids = slices.Sorted(maps.Keys(f.dirty))
-	}
+	f.timer.reset()
 	var requests []*execwirev1.AttachSessionRequest
-	for _, id := range ids {
-		p := f.dirty[id]
-		if p == nil {
-			continue
-		}
-		delete(f.dirty, id)
-		p.bytes, p.events = 0, 0
+	for id, p := range f.dirty {
+		p.consumption = consumption{}
 		requests = append(requests, &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
 			Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: id, Seq: p.taken}}})
 	}
-	f.forget()
+	clear(f.dirty)
 	return requests
 }
 
-// forget lets go of processes that were taken to the end so long ago that the
-// server knows it; not much later it may give their ids to others. mu is held.
-func (f *sessionFeed) forget() {
-	for len(f.finished) > 0 {
-		id := f.finished[0]
-		if p := f.processes[id]; p != nil && !p.finishedAt.IsZero() {
-			if time.Since(p.finishedAt) < repeatWithin {
-				return
-			}
-			delete(f.processes, id)
-		}
-		f.finished = f.finished[1:]
+// forget removes a process that was consumed so long ago that the server has certainly
+// received the acknowledgement; later it may reuse the id.
+func (f *sessionFeed) forget(id string, p *sessionPosition) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.processes[id] == p {
+		delete(f.processes, id)
 	}
 }
 
-// attachCursors are cursors for a stream that begins now, which sends again what
-// was received and not taken.
+// attachCursors returns the cursors for a new stream, which repeats received but
+// unconsumed events.
 func (f *sessionFeed) attachCursors() map[string]uint64 {
 	cursors := f.cursors()
 	f.mu.Lock()
@@ -296,27 +262,22 @@ func (f *sessionFeed) attachCursors() map[string]uint64 {
 	return cursors
 }
 
-// cursors returns what was taken of each process, also if that is nothing: one
-// of which something was received goes on there, whoever else has acknowledged
-// more of it in the meantime.
+// cursors returns the last consumed event of each process, including 0: a process with
+// received events continues there, even if another client acknowledged more in the
+// meantime.
 func (f *sessionFeed) cursors() map[string]uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forget()
 	cursors := make(map[string]uint64, min(len(f.processes), maxCursors))
 	for id, p := range f.processes {
-		if !p.started {
-			continue
+		if p.started && len(cursors) < maxCursors {
+			cursors[id] = p.taken
 		}
-		if len(cursors) == maxCursors {
-			break
-		}
-		cursors[id] = p.taken
 	}
 	return cursors
 }
 
-// endedWith is how a Session ended; nil if its caller ended it.
+// endedWith returns how a Session ended; nil if its caller ended it.
 func (f *sessionFeed) endedWith() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

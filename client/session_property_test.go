@@ -10,38 +10,37 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// modelServer is a server as far as a feed can tell: what each process said,
-// what of it was acknowledged, and how far the stream is that is open.
+// modelServer is a server as seen by a feed: the events of each process, the
+// acknowledged ones, and the position of the open stream.
 type modelServer struct {
-	said         map[string]uint64
+	written      map[string]uint64
 	closed       map[string]bool
 	acknowledged map[string]uint64
 	sent         map[string]uint64
 }
 
-// attach opens a stream: what was acknowledged is behind it, and what the client
-// has counts as that.
+// attach opens a stream after the acknowledged events and the cursors of the client.
 func (m *modelServer) attach(t *rapid.T, cursors map[string]uint64) {
 	m.sent = map[string]uint64{}
-	for id := range m.said {
+	for id := range m.written {
 		m.acknowledge(t, id, cursors[id])
 		m.sent[id] = m.acknowledged[id]
 	}
 }
 
 func (m *modelServer) acknowledge(t *rapid.T, id string, seq uint64) {
-	if seq > m.said[id] {
-		t.Fatalf("seq %d of %s was acknowledged, it said %d", seq, id, m.said[id])
+	if seq > m.written[id] {
+		t.Fatalf("seq %d of %s was acknowledged, %d were written", seq, id, m.written[id])
 	}
 	m.acknowledged[id] = max(m.acknowledged[id], seq)
 }
 
-// next is the next message about a process, of up to n events.
+// next returns the next message of a process, of up to n events.
 func (m *modelServer) next(id string, n int) (events []*execwirev1.ProcessEvent) {
-	for ; n > 0 && m.sent[id] < m.said[id]; n-- {
+	for ; n > 0 && m.sent[id] < m.written[id]; n-- {
 		m.sent[id]++
 		seq := m.sent[id]
-		if m.closed[id] && seq == m.said[id] {
+		if m.closed[id] && seq == m.written[id] {
 			events = append(events, closed(seq))
 		} else {
 			events = append(events, stdout(seq, seq-1, "x"))
@@ -50,12 +49,12 @@ func (m *modelServer) next(id string, n int) (events []*execwirev1.ProcessEvent)
 	return events
 }
 
-// However often streams are cut and whatever is acknowledged when, the caller
-// gets every event once and in order, and what it did not acknowledge is never
-// lost to a client that begins anew with its cursors.
-func TestFeedTellsEverythingOnce(t *testing.T) {
+// Wherever streams are cut and whatever is acknowledged when, the caller gets every
+// event once and in order, and a client that starts over with its cursors gets every
+// unacknowledged event.
+func TestSessionFeed_DeliversExactlyOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := &modelServer{said: map[string]uint64{}, closed: map[string]bool{}, acknowledged: map[string]uint64{}}
+		m := &modelServer{written: map[string]uint64{}, closed: map[string]bool{}, acknowledged: map[string]uint64{}}
 		ids := []string{"a", "b", "c"}
 		f := newSessionFeed(nil)
 		got, taken := map[string]uint64{}, map[string]uint64{}
@@ -65,7 +64,7 @@ func TestFeedTellsEverythingOnce(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"speak": func(t *rapid.T) {
 				if id := anyID.Draw(t, "id"); !m.closed[id] {
-					m.said[id] += uint64(rapid.IntRange(1, 5).Draw(t, "events"))
+					m.written[id] += uint64(rapid.IntRange(1, 5).Draw(t, "events"))
 					m.closed[id] = rapid.IntRange(0, 9).Draw(t, "close") == 0
 				}
 			},
@@ -97,7 +96,7 @@ func TestFeedTellsEverythingOnce(t *testing.T) {
 				f.taken(id, taken[id])
 			},
 			"tell": func(t *rapid.T) {
-				for _, r := range f.acknowledge(rapid.Bool().Draw(t, "all")) {
+				for _, r := range f.acknowledge() {
 					id, seq := r.GetAcknowledge().GetProcessId(), r.GetAcknowledge().GetSeq()
 					if seq > taken[id] {
 						t.Fatalf("seq %d of %s was acknowledged, %d was taken", seq, id, taken[id])
@@ -107,7 +106,7 @@ func TestFeedTellsEverythingOnce(t *testing.T) {
 			},
 			"cut": func(t *rapid.T) {
 				if rapid.Bool().Draw(t, "lose acknowledgements") {
-					_ = f.acknowledge(true)
+					_ = f.acknowledge()
 				}
 				m.attach(t, f.attachCursors())
 				f.resume(8, 4)
@@ -131,7 +130,7 @@ func TestFeedTellsEverythingOnce(t *testing.T) {
 	})
 }
 
-// drainFeed sends and takes what is left, and wants all that was said.
+// drainFeed delivers and consumes the rest, and requires every event.
 func drainFeed(t *rapid.T, m *modelServer, f *sessionFeed, ids []string, got map[string]uint64) {
 	for _, id := range ids {
 		for events := m.next(id, 3); events != nil; events = m.next(id, 3) {
@@ -146,9 +145,9 @@ func drainFeed(t *rapid.T, m *modelServer, f *sessionFeed, ids []string, got map
 		}
 		got[events.ProcessID] += uint64(len(events.Events))
 	}
-	for _, id := range slices.Sorted(maps.Keys(m.said)) {
-		if got[id] != m.said[id] {
-			t.Fatalf("%s said %d events, %d came", id, m.said[id], got[id])
+	for _, id := range slices.Sorted(maps.Keys(m.written)) {
+		if got[id] != m.written[id] {
+			t.Fatalf("%s: %d events were written, %d came", id, m.written[id], got[id])
 		}
 	}
 }

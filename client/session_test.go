@@ -16,8 +16,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// withSession attaches to a fake server that plays scripts, and detaches in the
-// end. Tests call it in bubbles, where time costs nothing.
+// withSession attaches to a fake server that plays scripts, and detaches at the end.
+// Tests call it in synctest bubbles.
 func withSession(t *testing.T, options SessionOptions, use func(t *testing.T, s *Session), scripts ...sessionScript) {
 	t.Helper()
 	_, c := newFakeSessions(t, scripts...)
@@ -33,7 +33,7 @@ func withSession(t *testing.T, options SessionOptions, use func(t *testing.T, s 
 	use(t, s)
 }
 
-// expectNext wants events of a process next, by their seqs; 0 is a gap.
+// expectNext requires these events of a process next, by seq; 0 is a gap.
 func expectNext(t *testing.T, s *Session, id string, seqs ...uint64) {
 	t.Helper()
 	got, err := s.Next(t.Context())
@@ -56,7 +56,7 @@ func expectReason(t *testing.T, err error, want execwirev1.ErrorReason) {
 	}
 }
 
-func TestSessionAcknowledgesWhatWasTakenAndNothingElse(t *testing.T) {
+func TestSession_AcknowledgesConsumedEventsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acknowledged := make(chan struct{})
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
@@ -66,7 +66,7 @@ func TestSessionAcknowledgesWhatWasTakenAndNothingElse(t *testing.T) {
 			s.Acknowledge("a", 2)
 			s.Acknowledge("a", 1)     // lower
 			s.Acknowledge("a", 7)     // never received
-			s.Acknowledge("other", 1) // never heard of
+			s.Acknowledge("other", 1) // unknown
 			<-acknowledged
 			if waited := time.Since(begin); waited != acknowledgeIdle {
 				t.Errorf("a little output was acknowledged after %v, want %v", waited, acknowledgeIdle)
@@ -84,40 +84,40 @@ func TestSessionAcknowledgesWhatWasTakenAndNothingElse(t *testing.T) {
 			if got, want := s.Cursors(), map[string]uint64{"a": 4, "b": 2}; !maps.Equal(got, want) {
 				t.Errorf("the cursors are %v, want %v", got, want)
 			}
-		}, grants(func(a *fakeAttachment) error {
-			err := say(a.events("a", stdout(1, 0, "x"), stdout(2, 1, "y")), a.events("b", stdout(1, 0, "z")))
+		}, granted(func(a *fakeAttachment) error {
+			err := firstError(a.events("a", stdout(1, 0, "x"), stdout(2, 1, "y")), a.events("b", stdout(1, 0, "z")))
 			a.expectAcknowledged(t, map[string]uint64{"a": 2})
 			acknowledged <- struct{}{}
-			err = say(err, a.events("b", stdout(2, 1, string(make([]byte, 251)))))
+			err = firstError(err, a.events("b", stdout(2, 1, string(make([]byte, 251)))))
 			a.expectAcknowledged(t, map[string]uint64{"b": 2})
 			acknowledged <- struct{}{}
-			err = say(err, a.events("a", exited(3, 0), closed(4)))
+			err = firstError(err, a.events("a", exited(3, 0), closed(4)))
 			a.expectAcknowledged(t, map[string]uint64{"a": 4})
 			acknowledged <- struct{}{}
-			return say(err, a.awaitDetach())
+			return firstError(err, a.awaitDetach())
 		}))
 	})
 }
 
-func TestSessionAnswersPingsThoughNobodyListens(t *testing.T) {
+func TestSession_WithoutReader_AnswersPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := make(chan uint64)
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			if got := <-answered; got != 42 {
 				t.Errorf("the ping was answered with %d", got)
 			}
-		}, grants(func(a *fakeAttachment) error {
-			err := a.events("p", stdout(1, 0, "nobody takes this"))
-			err = say(err, a.ping(42))
+		}, granted(func(a *fakeAttachment) error {
+			err := a.events("p", stdout(1, 0, "unconsumed"))
+			err = firstError(err, a.ping(42))
 			m, recvErr := a.stream.Recv()
 			answered <- m.GetPong().GetNonce()
-			return say(err, recvErr, a.awaitDetach())
+			return firstError(err, recvErr, a.awaitDetach())
 		}))
 	})
 }
 
-// What was not taken is sent again after a cut, and not told twice.
-func TestSessionReturnsToWhatWasTaken(t *testing.T) {
+// Unconsumed events are sent again after a cut, and not delivered twice.
+func TestSession_Resume_RepeatsUnconsumedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lost, resumed int
 		acknowledged := make(chan struct{})
@@ -138,22 +138,22 @@ func TestSessionReturnsToWhatWasTaken(t *testing.T) {
 			if attach.GetSessionId() != "" || len(attach.GetAfterSeq()) != 0 {
 				t.Errorf("attached with %v, want a new session", attach)
 			}
-			err := say(a.attached(), a.events("p", stdout(1, 0, "a")), a.events("p", stdout(2, 1, "b"), stdout(3, 2, "c")))
+			err := firstError(a.attached(), a.events("p", stdout(1, 0, "a")), a.events("p", stdout(2, 1, "b"), stdout(3, 2, "c")))
 			<-acknowledged
-			return say(err, errCut)
+			return firstError(err, errCut)
 		}, func(a *fakeAttachment, attach *execwirev1.SessionAttach) error {
 			if want := map[string]uint64{"p": 1}; attach.GetSessionId() != "s" || !maps.Equal(attach.GetAfterSeq(), want) {
 				t.Errorf("attached again with %v, want session s after %v", attach, want)
 			}
-			return say(a.attached(), a.events("p", stdout(2, 1, "b"), stdout(3, 2, "c"), stdout(4, 3, "d")),
+			return firstError(a.attached(), a.events("p", stdout(2, 1, "b"), stdout(3, 2, "c"), stdout(4, 3, "d")),
 				a.events("q", stdout(1, 0, "x")), a.awaitDetach())
 		})
 	})
 }
 
-// A stream that is cut between what was taken and its acknowledgement takes the
-// sender's plans with it. The next one must make its own.
-func TestSessionAcknowledgesAfterACutAsBefore(t *testing.T) {
+// A stream is cut between consumption and acknowledgement. The next stream must
+// schedule the acknowledgement again.
+func TestSession_Cut_SendsPendingAcknowledgements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		taken := make(chan struct{})
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
@@ -164,33 +164,33 @@ func TestSessionAcknowledgesAfterACutAsBefore(t *testing.T) {
 			expectNext(t, s, "p", 2)
 			s.Acknowledge("p", 2)
 			time.Sleep(10 * acknowledgeIdle)
-		}, grants(func(a *fakeAttachment) error {
+		}, granted(func(a *fakeAttachment) error {
 			err := a.events("p", stdout(1, 0, "a"))
 			<-taken
-			return say(err, errCut)
-		}), grants(func(a *fakeAttachment) error {
+			return firstError(err, errCut)
+		}), granted(func(a *fakeAttachment) error {
 			sent, err := time.Now(), a.events("p", stdout(2, 1, "b"))
 			a.expectAcknowledged(t, map[string]uint64{"p": 2})
 			if waited := time.Since(sent); waited > 5*acknowledgeIdle {
 				t.Errorf("it was acknowledged after %v, when the session was detached", waited)
 			}
-			return say(err, a.awaitDetach())
+			return firstError(err, a.awaitDetach())
 		}))
 	})
 }
 
-// The last words of a lost stream can count as an answer for it. They come to an
-// end; another client does not.
-func TestSessionWaitsForTheEndOfItsOwnLastWords(t *testing.T) {
+// Data of a lost stream can count as a response of its client until it expires; another
+// client keeps responding.
+func TestSession_OwnStaleAttachment_IsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refuses := func(*fakeAttachment, *execwirev1.SessionAttach) error {
 			return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED)
 		}
-		lost := grants(func(*fakeAttachment) error { return errCut })
+		lost := granted(func(*fakeAttachment) error { return errCut })
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			expectNext(t, s, "p", 1)
-		}, lost, refuses, refuses, grants(func(a *fakeAttachment) error {
-			return say(a.events("p", stdout(1, 0, "a")), a.awaitDetach())
+		}, lost, refuses, refuses, granted(func(a *fakeAttachment) error {
+			return firstError(a.events("p", stdout(1, 0, "a")), a.awaitDetach())
 		}))
 		scripts := []sessionScript{lost}
 		for range 100 {
@@ -203,8 +203,8 @@ func TestSessionWaitsForTheEndOfItsOwnLastWords(t *testing.T) {
 	})
 }
 
-// How much a gap hides is not known where it was counted from what was taken.
-func TestSessionSaysWhenAGapIsNotExact(t *testing.T) {
+// The size of a gap that was counted from the cursor is unknown.
+func TestSession_Gap_Inexact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{AfterSeq: map[string]uint64{"p": 3}}, func(t *testing.T, s *Session) {
 			expectNext(t, s, "p", 4)
@@ -212,14 +212,14 @@ func TestSessionSaysWhenAGapIsNotExact(t *testing.T) {
 			if err != nil || len(got.Events) != 2 || !got.Events[0].GetGap().GetUpperBound() || got.Events[1].GetSeq() != 9 {
 				t.Errorf("Next = %v, %v; want an inexact gap and seq 9", got, err)
 			}
-		}, grants(func(a *fakeAttachment) error { return say(a.events("p", stdout(4, 3, "d")), errCut) }),
-			grants(func(a *fakeAttachment) error {
-				return say(a.events("p", gap(9, 5), stdout(9, 8, "i")), a.awaitDetach())
+		}, granted(func(a *fakeAttachment) error { return firstError(a.events("p", stdout(4, 3, "d")), errCut) }),
+			granted(func(a *fakeAttachment) error {
+				return firstError(a.events("p", gap(9, 5), stdout(9, 8, "i")), a.awaitDetach())
 			}))
 	})
 }
 
-func TestSessionForgetsWhereAReleasedProcessWas(t *testing.T) {
+func TestSession_Released_ForgetsPosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			expectNext(t, s, "p", 1)
@@ -232,14 +232,14 @@ func TestSessionForgetsWhereAReleasedProcessWas(t *testing.T) {
 			if cursors := s.Cursors(); cursors["p"] != 7 {
 				t.Errorf("the cursors are %v, want all that came before seq 8", cursors)
 			}
-		}, grants(func(a *fakeAttachment) error {
-			return say(a.events("p", stdout(1, 0, "a")), a.released("p"), a.events("p", stdout(8, 7, "h")), a.awaitDetach())
+		}, granted(func(a *fakeAttachment) error {
+			return firstError(a.events("p", stdout(1, 0, "a")), a.released("p"), a.events("p", stdout(8, 7, "h")), a.awaitDetach())
 		}))
 	})
 }
 
-// Ids are free again some time after their process was taken to the end.
-func TestSessionKnowsANewProcessUnderAnOldID(t *testing.T) {
+// Ids can be reused some time after their process was consumed.
+func TestSession_ReusedID_StartsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			for range 2 {
@@ -249,37 +249,37 @@ func TestSessionKnowsANewProcessUnderAnOldID(t *testing.T) {
 			if cursors := s.Cursors(); cursors["p"] != 3 {
 				t.Errorf("the cursors are %v, want p at its end", cursors)
 			}
-			time.Sleep(repeatWithin)
+			time.Sleep(startRetryTimeout)
 			if cursors := s.Cursors(); len(cursors) != 0 {
 				t.Errorf("long after the end the cursors are %v", cursors)
 			}
-		}, grants(func(a *fakeAttachment) error {
+		}, granted(func(a *fakeAttachment) error {
 			err := a.events("p", stdout(1, 0, "a"), exited(2, 0), closed(3, 1))
 			a.expectAcknowledged(t, map[string]uint64{"p": 3})
-			return say(err, a.events("p", stdout(1, 0, "b"), exited(2, 0), closed(3, 1)), a.awaitDetach())
+			return firstError(err, a.events("p", stdout(1, 0, "b"), exited(2, 0), closed(3, 1)), a.awaitDetach())
 		}))
 	})
 }
 
-// Somebody else may have moved on, while there was no connection, what was
-// received and not taken. The server must not go on after that.
-func TestSessionReturnsToWhereNothingWasTaken(t *testing.T) {
+// While disconnected, another client may have advanced a process beyond what was
+// received but not consumed. The server must not continue there.
+func TestSession_Resume_NothingConsumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{AfterSeq: map[string]uint64{"q": 0}}, func(t *testing.T, s *Session) {
 			expectNext(t, s, "p", 1)
 			expectNext(t, s, "p", 2)
-		}, grants(func(a *fakeAttachment) error {
-			return say(a.events("p", stdout(1, 0, "a")), errCut)
+		}, granted(func(a *fakeAttachment) error {
+			return firstError(a.events("p", stdout(1, 0, "a")), errCut)
 		}), func(a *fakeAttachment, attach *execwirev1.SessionAttach) error {
 			if want := map[string]uint64{"p": 0, "q": 0}; !maps.Equal(attach.GetAfterSeq(), want) {
 				t.Errorf("attached again after %v, want %v", attach.GetAfterSeq(), want)
 			}
-			return say(a.attached(), a.events("p", stdout(1, 0, "a"), stdout(2, 1, "b")), a.awaitDetach())
+			return firstError(a.attached(), a.events("p", stdout(1, 0, "a"), stdout(2, 1, "b")), a.awaitDetach())
 		})
 	})
 }
 
-func TestSessionBoundsItsCursors(t *testing.T) {
+func TestSession_LimitsCursors(t *testing.T) {
 	f := newSessionFeed(nil)
 	for i := range maxCursors + 10 {
 		id := fmt.Sprint(i)
@@ -293,7 +293,7 @@ func TestSessionBoundsItsCursors(t *testing.T) {
 	}
 }
 
-func TestSessionEndsForGood(t *testing.T) {
+func TestSession_FinalErrors_End(t *testing.T) {
 	taken := serverError(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER)
 	over := serverError(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED)
 	gone := serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
@@ -301,7 +301,7 @@ func TestSessionEndsForGood(t *testing.T) {
 		return func(*fakeAttachment, *execwirev1.SessionAttach) error { return err }
 	}
 	ends := func(err error) sessionScript {
-		return grants(func(a *fakeAttachment) error { return say(a.events("p", stdout(1, 0, "a")), err) })
+		return granted(func(a *fakeAttachment) error { return firstError(a.events("p", stdout(1, 0, "a")), err) })
 	}
 	var zero time.Duration
 	var lost *SessionLostError
@@ -317,19 +317,19 @@ func TestSessionEndsForGood(t *testing.T) {
 			check: func(err error) bool { return Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED }},
 		"gone when it returns": {scripts: []sessionScript{ends(errCut), refuses(gone)},
 			check: func(err error) bool { return errors.As(err, &lost) && lost.SessionID == "s" }},
-		"nobody there for the grace": {scripts: []sessionScript{ends(errCut)},
+		"unreachable during the grace": {scripts: []sessionScript{ends(errCut)},
 			check: func(err error) bool { return errors.As(err, &lost) && lost.Lost > assumedGrace }},
 		"no reason": {scripts: []sessionScript{ends(nil)},
 			check: func(err error) bool { return errors.As(err, &protocol) }},
-		"a hole": {scripts: []sessionScript{grants(func(a *fakeAttachment) error {
-			return say(a.events("p", stdout(1, 0, "a")), a.events("p", stdout(3, 2, "c")), a.awaitDetach())
+		"a hole": {scripts: []sessionScript{granted(func(a *fakeAttachment) error {
+			return firstError(a.events("p", stdout(1, 0, "a")), a.events("p", stdout(3, 2, "c")), a.awaitDetach())
 		})}, check: func(err error) bool { return errors.As(err, &protocol) }},
 		"no grace": {options: SessionOptions{Grace: &zero}, scripts: []sessionScript{
 			func(a *fakeAttachment, attach *execwirev1.SessionAttach) error {
 				if attach.GetGrace() == nil || attach.GetGrace().AsDuration() != 0 {
 					return errors.New("no grace was asked for")
 				}
-				return say(a.stream.Send(&execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Attached{
+				return firstError(a.stream.Send(&execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Attached{
 					Attached: &execwirev1.SessionAttached{Session: &execwirev1.Session{SessionId: "s"}}}}),
 					a.events("p", stdout(1, 0, "a")), errCut)
 			}},
@@ -338,7 +338,7 @@ func TestSessionEndsForGood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				withSession(t, c.options, func(t *testing.T, s *Session) {
-					expectNext(t, s, "p", 1) // what came before the end comes
+					expectNext(t, s, "p", 1) // events before the end are delivered first
 					if _, err := s.Next(t.Context()); err == nil || !c.check(err) {
 						t.Errorf("the session ended with %v", err)
 					}
@@ -351,7 +351,7 @@ func TestSessionEndsForGood(t *testing.T) {
 	}
 }
 
-func TestAttachingFailsAtOnce(t *testing.T) {
+func TestAttachSession_Rejected_FailsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, c := newFakeSessions(t, func(*fakeAttachment, *execwirev1.SessionAttach) error {
 			return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED)
@@ -364,7 +364,7 @@ func TestAttachingFailsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAttachingEndsWithItsContext(t *testing.T) {
+func TestAttachSession_ContextDone_Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		_, c := newFakeSessions(t, func(*fakeAttachment, *execwirev1.SessionAttach) error {
@@ -380,7 +380,7 @@ func TestAttachingEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestDetachAcknowledgesFirst(t *testing.T) {
+func TestSession_Detach_AcknowledgesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			expectNext(t, s, "p", 1)
@@ -391,17 +391,16 @@ func TestDetachAcknowledgesFirst(t *testing.T) {
 			if _, err := s.Next(t.Context()); err != io.EOF {
 				t.Errorf("after Detach, Next: %v, want the end", err)
 			}
-		}, grants(func(a *fakeAttachment) error {
+		}, granted(func(a *fakeAttachment) error {
 			err := a.events("p", stdout(1, 0, "a"))
 			a.expectAcknowledged(t, map[string]uint64{"p": 1})
-			return say(err, a.awaitDetach())
+			return firstError(err, a.awaitDetach())
 		}))
 	})
 }
 
-// A caller that leaves while there is no connection, or whose server does not
-// answer, is not held up.
-func TestDetachDoesNotNeedAServer(t *testing.T) {
+// Detach does not block without a connection or an answer of the server.
+func TestSession_Detach_WithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := make(chan struct{})
 		withSession(t, SessionOptions{OnLost: func(error) { close(lost) }}, func(t *testing.T, s *Session) {
@@ -409,7 +408,7 @@ func TestDetachDoesNotNeedAServer(t *testing.T) {
 			if err := s.Detach(t.Context()); err != nil {
 				t.Errorf("Detach: %v", err)
 			}
-		}, grants(func(*fakeAttachment) error { return errCut }))
+		}, granted(func(*fakeAttachment) error { return errCut }))
 
 		release := make(chan struct{})
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
@@ -422,11 +421,11 @@ func TestDetachDoesNotNeedAServer(t *testing.T) {
 				t.Error("Detach did not wait for the server")
 			}
 			close(release)
-		}, grants(func(*fakeAttachment) error { <-release; return nil }))
+		}, granted(func(*fakeAttachment) error { <-release; return nil }))
 	})
 }
 
-func TestCloseEndsTheSession(t *testing.T) {
+func TestSession_Close_EndsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, c := newFakeSessions(t, untilDetached)
 		s, err := c.AttachSession(t.Context(), SessionOptions{})
@@ -450,11 +449,11 @@ func TestCloseEndsTheSession(t *testing.T) {
 	})
 }
 
-// The server ends the attachment before it answers the one who closed the session.
-func TestClosingIsTheEndHoweverTheServerSaysIt(t *testing.T) {
+// The server ends the attachment before it answers Close.
+func TestSession_Close_AttachmentEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closing := make(chan struct{})
-		f, c := newFakeSessions(t, grants(func(*fakeAttachment) error {
+		f, c := newFakeSessions(t, granted(func(*fakeAttachment) error {
 			<-closing
 			return serverError(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED)
 		}))
@@ -476,7 +475,7 @@ func TestClosingIsTheEndHoweverTheServerSaysIt(t *testing.T) {
 	})
 }
 
-func TestEventsRangesToTheEnd(t *testing.T) {
+func TestSession_Events_RangesToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		withSession(t, SessionOptions{}, func(t *testing.T, s *Session) {
 			var ids []string
@@ -491,8 +490,8 @@ func TestEventsRangesToTheEnd(t *testing.T) {
 			if fmt.Sprint(ids) != "[a b]" {
 				t.Errorf("ranged over %v", ids)
 			}
-		}, grants(func(a *fakeAttachment) error {
-			return say(a.events("a", stdout(1, 0, "x")), a.events("b", stdout(1, 0, "y")), a.awaitDetach())
+		}, granted(func(a *fakeAttachment) error {
+			return firstError(a.events("a", stdout(1, 0, "x")), a.events("b", stdout(1, 0, "y")), a.awaitDetach())
 		}))
 	})
 }

@@ -22,21 +22,21 @@ import (
 	"github.com/execwire/execwire/relay"
 )
 
-// silentServer plays scripts, and is last heard of when hush is called.
-type silentServer struct{ hushedAt atomic.Pointer[time.Time] }
+// silentServer plays scripts, and reports silentSince as the last time of receipt.
+type silentServer struct{ silentSince atomic.Pointer[time.Time] }
 
-func (s *silentServer) hush() { s.hushedAt.Store(new(time.Now())) }
+func (s *silentServer) hush() { s.silentSince.Store(new(time.Now())) }
 
 func (s *silentServer) heardAt() time.Time {
-	if at := s.hushedAt.Load(); at != nil {
+	if at := s.silentSince.Load(); at != nil {
 		return *at
 	}
 	return time.Now()
 }
 
-// A server of which nothing is heard counts as lost seconds later, though its connection
-// exists, and the grace counts from when it was heard of last.
-func TestRun_OfASilentServer_IsLostSinceItWasHeardOf(t *testing.T) {
+// A server that sends nothing counts as lost after some seconds, although its
+// connection exists, and the grace period counts from when data was last received.
+func TestRun_SilentServer_LostSinceLastReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var silent silentServer
 		_, c := newFake(t, func(stream serverStream) error {
@@ -47,11 +47,11 @@ func TestRun_OfASilentServer_IsLostSinceItWasHeardOf(t *testing.T) {
 			<-stream.Context().Done()
 			return stream.Context().Err()
 		}, func(stream serverStream) error {
-			// As a relay, which ends the connection when the executor is not back.
+			// As a relay whose executor does not return.
 			time.Sleep(20 * time.Second)
 			return status.Error(codes.Unavailable, "the executor has left")
 		})
-		c.life.heardAt = silent.heardAt
+		c.life.lastReceived = silent.heardAt
 		begin, lostAfter := time.Now(), time.Duration(0)
 		_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), OnLost: func(error) { lostAfter = time.Since(begin) }})
 		if lostAfter < silentAfter || lostAfter > silentAfter+2*silenceInterval {
@@ -67,8 +67,8 @@ func TestRun_OfASilentServer_IsLostSinceItWasHeardOf(t *testing.T) {
 	})
 }
 
-// A server that is heard of again has its process resumed, and no byte is lost.
-func TestRun_OfAServerThatWasSilent_Resumes(t *testing.T) {
+// When the server sends again, the process is resumed without losing a byte.
+func TestRun_SilentServerReturns_Resumes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var silent silentServer
 		_, c := newFake(t, func(stream serverStream) error {
@@ -80,10 +80,10 @@ func TestRun_OfAServerThatWasSilent_Resumes(t *testing.T) {
 			return stream.Context().Err()
 		}, func(stream serverStream) error {
 			time.Sleep(5 * time.Second)
-			silent.hushedAt.Store(nil)
+			silent.silentSince.Store(nil)
 			return sends(nil, started(0), events(stdout(2, 1, "b"), exited(3, 0), closed(4, 2)))(stream)
 		})
-		c.life.heardAt = silent.heardAt
+		c.life.lastReceived = silent.heardAt
 		resumed := 0
 		exit, err := c.Run(t.Context(), RunOptions{Process: direct("x"), OnResumed: func() { resumed++ }})
 		if err != nil || exit.StdoutBytes != 2 || exit.Resumed != 1 || resumed != 1 {
@@ -92,12 +92,9 @@ func TestRun_OfAServerThatWasSilent_Resumes(t *testing.T) {
 	})
 }
 
-// A client that comes through a relay knows when its executor was heard of.
-func TestDial_ThroughARelay_KnowsWhenTheExecutorWasHeardOf(t *testing.T) {
-	executor, err := relay.NewEndpoint(relay.Config{Role: relay.Executor})
-	if err != nil {
-		t.Fatal(err)
-	}
+// Over a relay, the client knows when data from the executor last arrived.
+func TestDial_Relay_LastReceived(t *testing.T) {
+	executor := relay.NewEndpoint(relay.Config{Role: relay.Executor})
 	rendezvous := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, err := wsconn.Accept(w, r, wsconn.Options{Binary: true, CloseTimeout: time.Second})
 		if err != nil {
@@ -115,7 +112,7 @@ func TestDial_ThroughARelay_KnowsWhenTheExecutorWasHeardOf(t *testing.T) {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { pass(t, relay.NewConn(stream), streams) })
+			serving.Go(func() { forwardBytes(t, relay.NewConn(stream), streams) })
 		}
 	})
 	serving.Go(func() { _ = server.Serve(streams) })
@@ -135,16 +132,16 @@ func TestDial_ThroughARelay_KnowsWhenTheExecutorWasHeardOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	if c.life.heardAt == nil {
+	if c.life.lastReceived == nil {
 		t.Fatal("the client does not know")
 	}
-	if heard := c.life.heardAt(); heard.Before(begin) || heard.After(time.Now()) {
-		t.Errorf("heard of at %v, dialed at %v", heard, begin)
+	if last := c.life.lastReceived(); last.Before(begin) || last.After(time.Now()) {
+		t.Errorf("last of at %v, dialed at %v", last, begin)
 	}
 }
 
-// pass passes bytes between a and a connection to b until one of them ends.
-func pass(t *testing.T, a net.Conn, b *bufconn.Listener) {
+// forwardBytes forwards bytes between a and a connection to b until one of them ends.
+func forwardBytes(t *testing.T, a net.Conn, b *bufconn.Listener) {
 	other, err := b.Dial()
 	if err != nil {
 		_ = a.Close()

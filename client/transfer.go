@@ -3,195 +3,146 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"strings"
+	"sync"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/execwire/execwire/client/internal/transfer"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// TransferOptions say how files are copied between this machine and the server.
-// The zero value copies one file.
-type TransferOptions struct {
-	// Recursive copies directories with all that is in them, and links as links,
-	// also the source itself unless it ends with a slash or with "/.". If not, a
-	// directory is refused and a link followed.
-	Recursive bool
-	// Preserve gives files the times of the last change of their sources, and the
-	// set-user-ID, set-group-ID and sticky bits. The permission bits, of mode
-	// 0777, they get in any case; owners never.
-	Preserve bool
-	// NoReplace leaves files and links that are there as they are.
-	NoReplace bool
-	// Update leaves files out that are there with the same size, time and
-	// permission bits, and gives the others the time of their source.
-	Update bool
-	// Checksum is Update that compares the SHA-256 in place of the time.
-	Checksum bool
-	// Delete removes what is in the directories of the destination and not in
-	// those of the source, when everything was copied, and what is in the way of
-	// something of another type.
-	Delete bool
-	// Parallel is how many files are copied at once; 0 is 16.
-	Parallel int
-	// InPlace has Push write files in place, and give neither files nor directories
-	// permission bits: for servers of the exec-server protocol that can do no more. A
-	// reader can see a part of a file, and a failure leaves one. It does not go
-	// together with Preserve, NoReplace, Update and Checksum. For Pull it means
-	// nothing.
-	InPlace bool
+// Types of [Client.Push] and [Client.Pull].
+type (
+	// TransferOptions configure copying between this machine and the server. The zero
+	// value copies one file.
+	TransferOptions = transfer.Options
+	// Transferred counts what was copied.
+	Transferred = transfer.Transferred
+	// TransferProgress is the progress of a transfer.
+	TransferProgress = transfer.Progress
+	// TransferError reports that some files were not copied.
+	TransferError = transfer.Error
+	// InterruptedError reports that a download ended early and its part was kept: a Pull
+	// of the same file to the same path resumes it, if the file is unchanged.
+	InterruptedError = transfer.InterruptedError
+)
 
-	// OnProgress is called while files are copied, and OnFailed for every file
-	// that was not, with its path relative to the source, "." for that itself. They
-	// are called one at a time, by different goroutines.
-	OnProgress func(TransferProgress)
-	OnFailed   func(path string, err error)
-}
+var errInPlace = errors.New("TransferOptions.InPlace excludes Preserve, NoReplace, Update and Checksum")
 
-// Transferred says what was copied.
-type Transferred struct {
-	// Files, Links and Directories are how many of them were copied; of
-	// directories, those that were made count.
-	Files, Links, Directories int
-	// Skipped is how many files and links were left as they are by NoReplace,
-	// Update or Checksum.
-	Skipped int
-	// Omitted is how many FIFOs, sockets and devices were left out.
-	Omitted int
-	// Changed is how many files were changed while they were copied.
-	Changed int
-	// Deleted is how many paths of the destination were removed.
-	Deleted int
-	// Failed is how many files were not copied or removed.
-	Failed int
-	// Bytes is the size of the files that were copied.
-	Bytes int64
-}
-
-// TransferProgress is how far a transfer is.
-type TransferProgress struct {
-	// Transferred is what is done.
-	Transferred
-	// Path is the file that is being copied, relative to the source.
-	Path string
-	// Size is its size, and Done how much of it was copied. The bytes of files
-	// that are not done yet are in MovingBytes, for all that are copied at once.
-	Size, Done, MovingBytes int64
-}
-
-// TransferError says that some files were not copied.
-type TransferError struct {
-	// Failed is how many.
-	Failed int
-	// Path is the first of them, relative to the source, and Err what was wrong.
-	Path string
-	Err  error
-}
-
-func (e *TransferError) Error() string {
-	if e.Failed == 1 {
-		return e.Err.Error()
-	}
-	return fmt.Sprintf("failed to copy %d files, the first of them: %v", e.Failed, e.Err)
-}
-
-func (e *TransferError) Unwrap() error { return e.Err }
-
-// Push copies a file or directory of this machine to a path of the server: to
-// exactly that path, which a directory is merged into if it is one, or a link to
-// one. Below it no directory is merged into what a link leads to, but files of the
-// server that are links are written where they lead, unless Delete removes them
-// first. Every file is put in its place when it is whole, as by [Client.Upload].
-// Where the server sees the files of this machine, the copy itself is not copied: a
-// directory that could be it gets, for a moment, another one in it whose name begins
-// with ".execwire-", and a directory of the source where that is found is a failure.
+// Push copies a file or directory of this machine to a path of the server: to exactly
+// that path, merging into an existing directory or a link to one. Below it, directories
+// are not merged through links, but files are written through links of the server,
+// unless Delete removes them first. Every file is replaced atomically as by
+// [Client.Upload]. If the server shares the file system, the copy does not copy itself:
+// to detect that, Push briefly creates a directory whose name begins with ".execwire-"
+// in destination directories, and a source directory in which it appears is an error.
 //
-// What the server has of a large file that ctx or Close interrupts is kept, and the same
-// Push goes on with it; of several, that of which most was sent is kept, and the others
-// are aborted, a second at most.
+// The partial upload of a large file that ctx or Close interrupts is kept, and the same
+// Push resumes it; of several, the largest is kept, and the others are aborted within
+// one second.
 //
-// Errors are [*TransferError] when some files were not copied, the others being
-// so, those of the first call if the server is lost, or wrap the cause of ctx.
-func (c *Client) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
+// Errors are [*TransferError] when some files were not copied but the others were,
+// those of the first call if the server is lost, or wrap the cause of ctx.
+func (c *FileClient) Push(ctx context.Context, local, remote string, options TransferOptions) (Transferred, error) {
 	if options.InPlace && (options.Preserve || options.NoReplace || options.Update || options.Checksum) {
 		return Transferred{}, errInPlace
 	}
 	defer c.life.uploads.add()()
 	ctx, done := c.life.within(ctx)
 	defer done()
-	source, err := openLocal(local)
+	source, err := transfer.OpenLocal(local)
 	if err != nil {
 		return Transferred{}, err
 	}
-	defer source.close()
-	if !options.Recursive || namesDirectory(local) {
-		if err := source.follow(ctx); err != nil {
+	defer source.Close()
+	if !options.Recursive || transfer.NamesDirectory(local) {
+		if err := source.Follow(ctx); err != nil {
 			return Transferred{}, err
 		}
 	}
 	destination := &remoteSide{client: c, base: remote, plain: options.InPlace}
-	t := newTransfer(source, destination, options)
-	t.wantsDirectory = namesDirectory(local)
-	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
-		return t.push(ctx, source, destination, name)
-	}
-	t.finish = func() error { t.abortUploads(ctx, c); return nil }
-	return t.run(ctx)
+	p := &push{Transfer: transfer.New(source, destination, options), source: source, destination: destination}
+	p.WantsDirectory, p.IsFatal, p.Copy = transfer.NamesDirectory(local), isFatal, p.copy
+	p.Finish = func() error { p.abortUploads(ctx); return nil }
+	return p.Run(ctx)
 }
 
-// Pull copies a file or directory of the server to a path of this machine, as
-// Push does the other way. A file is written beside its place, to a hidden name
-// that ends with ".execwire-part", and then renamed. Of a large one that was
-// interrupted this stays, see [InterruptedError]. Nothing is written outside of
-// the destination, whatever names and links the server tells.
-func (c *Client) Pull(ctx context.Context, remote, local string, options TransferOptions) (Transferred, error) {
-	destination, err := openLocal(local)
+// Pull copies a file or directory of the server to a path of this machine, with the
+// rules of Push. A file is written to a hidden file beside its destination, whose name
+// ends with ".execwire-part", and then renamed. That of an interrupted large file is
+// kept, see [InterruptedError]. Nothing is written outside of the destination, whatever
+// names and links the server returns.
+func (c *FileClient) Pull(ctx context.Context, remote, local string, options TransferOptions) (Transferred, error) {
+	destination, err := transfer.OpenLocal(local)
 	if err != nil {
 		return Transferred{}, err
 	}
-	defer destination.close()
+	defer destination.Close()
 	source := &remoteSide{client: c, base: remote}
-	if !options.Recursive || namesDirectory(remote) {
-		if err := source.follow(ctx); err != nil {
+	if !options.Recursive || transfer.NamesDirectory(remote) {
+		if err := source.Follow(ctx); err != nil {
 			return Transferred{}, err
 		}
 	}
-	t := newTransfer(source, destination, options)
-	t.wantsDirectory = namesDirectory(remote)
-	t.copy = func(ctx context.Context, name string) (int64, bool, error) {
-		return t.pull(ctx, source, destination, name)
-	}
-	t.finish = destination.setModes
-	return t.run(ctx)
+	p := &pull{Transfer: transfer.New(source, destination, options), source: source, destination: destination}
+	p.WantsDirectory, p.IsFatal, p.Copy, p.Finish = transfer.NamesDirectory(remote), isFatal, p.copy, destination.SetModes
+	return p.Run(ctx)
 }
 
-// push uploads one file and returns its size.
-func (t *transfer) push(ctx context.Context, source *localSide, destination *remoteSide, name string) (size int64, changed bool, err error) {
-	file, info, err := source.open(name)
+// push is one Push.
+type push struct {
+	*transfer.Transfer
+	source      *transfer.Local
+	destination *remoteSide
+
+	mu          sync.Mutex
+	interrupted []interruptedUpload // guarded by mu
+}
+
+// pull is one Pull.
+type pull struct {
+	*transfer.Transfer
+	source      *remoteSide
+	destination *transfer.Local
+}
+
+// isFatal reports whether copying other files after err is useless.
+func isFatal(ctx context.Context, err error) bool {
+	var e *Error
+	if ctx.Err() != nil {
+		return true
+	}
+	return errors.As(err, &e) && (!e.fromServer || e.Code == codes.Unavailable || e.Code == codes.Unauthenticated ||
+		e.Reason == execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED)
+}
+
+// copy uploads one file and returns its size.
+func (p *push) copy(ctx context.Context, name string) (size int64, changed bool, err error) {
+	file, info, err := p.source.Open(name)
 	if err != nil {
 		return 0, false, err
 	}
 	defer file.Close()
-	permissions := modeBits(info.Mode()) & t.modeMask()
-	left := leftUpload{path: destination.path(name)}
+	permissions := transfer.ModeBits(info.Mode()) & p.Options.ModeMask()
+	left := interruptedUpload{path: p.destination.path(name)}
 	options := UploadOptions{
-		Permissions: &permissions, IfMissing: t.options.NoReplace,
-		OnProgress: func(sent int64) { left.sent = sent; t.progress(name, info.Size(), sent) },
+		Permissions: &permissions, IfMissing: p.Options.NoReplace,
+		OnProgress: func(sent int64) { left.sent = sent; p.Progress(name, info.Size(), sent) },
 	}
-	if t.keepsTimes() {
+	if p.Options.KeepsTimes() {
 		options.ModifyTime = info.ModTime()
 	}
 	if info.Size() > resumeBytes {
-		options.ID = uploadID(file.Name(), info, destination.path(name))
+		options.ID = transfer.UploadID(file.Name(), info, p.destination.path(name))
 	}
-	if t.options.InPlace {
+	if p.Options.InPlace {
 		options = UploadOptions{InPlace: true, OnProgress: options.OnProgress}
 	}
-	uploaded, err := destination.client.Upload(ctx, destination.path(name), file, options)
+	uploaded, err := p.destination.client.Upload(ctx, p.destination.path(name), file, options)
 	if err != nil {
 		left.id = options.ID
-		t.left(ctx, left, err)
+		p.noteInterrupted(ctx, left, err)
 		return 0, false, err
 	}
 	after, err := file.Stat()
@@ -199,104 +150,80 @@ func (t *transfer) push(ctx context.Context, source *localSide, destination *rem
 	return uploaded.Size, changed, nil
 }
 
-// pull downloads one file and returns its size. One that is changed while a lost
-// connection is resumed is downloaded again.
-func (t *transfer) pull(ctx context.Context, source *remoteSide, destination *localSide, name string) (size int64, changed bool, err error) {
-	part, err := destination.create(name, source.path(name))
+// copy downloads one file and returns its size. If it changes while a lost connection
+// is resumed, it is downloaded again.
+func (p *pull) copy(ctx context.Context, name string) (size int64, changed bool, err error) {
+	part, err := p.destination.Create(name, p.source.path(name))
 	if err != nil {
 		return 0, false, err
 	}
-	defer part.discard()
+	defer part.Discard()
 	for restarts := 0; ; restarts++ {
-		done, err := source.client.Download(ctx, source.path(name), part.file, DownloadOptions{
-			Offset: part.size, IfVersion: part.version,
-			OnHead:     func(m *execwirev1.FileMetadata) error { part.head = m; return nil },
-			OnProgress: func(written int64) { t.progress(name, int64(part.head.GetSize()), part.size+written) },
+		done, err := p.source.client.Download(ctx, p.source.path(name), part.File, DownloadOptions{
+			Offset: part.Size, IfVersion: part.Version,
+			OnHead:     func(m *execwirev1.FileMetadata) error { part.Head = m; return nil },
+			OnProgress: func(written int64) { p.Progress(name, int64(part.Head.GetSize()), part.Size+written) },
 		})
-		part.size += done.Size
-		if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED && restarts < mostRestarts {
-			if err := part.restart(); err != nil {
+		part.Size += done.Size
+		if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED && restarts < maxRestarts {
+			if err := part.Restart(); err != nil {
 				return 0, false, err
 			}
 			continue
 		}
 		if err != nil {
-			if isFatal(ctx, err) && part.keep() {
-				err = &InterruptedError{Size: part.size, Err: err}
+			if isFatal(ctx, err) && part.Keep() {
+				err = &InterruptedError{Size: part.Size, Err: err}
 			}
 			return 0, false, err
 		}
 		modifyTime := time.Time{}
-		if t.keepsTimes() {
-			modifyTime = part.head.GetModifyTime().AsTime()
+		if p.Options.KeepsTimes() {
+			modifyTime = part.Head.GetModifyTime().AsTime()
 		}
-		return part.size, done.Changed, part.commit(fileMode(part.head.GetMode()&t.modeMask()), modifyTime, t.options.NoReplace)
+		return part.Size, done.Changed, part.Commit(transfer.FileMode(part.Head.GetMode()&p.Options.ModeMask()), modifyTime, p.Options.NoReplace)
 	}
 }
 
-// InterruptedError says that a download ended early, and that what there is of it
-// was kept: a Pull of the same file to the same path goes on with it, if the file
-// is not changed until then.
-type InterruptedError struct {
-	// Size is how many bytes were kept.
-	Size int64
-	// Err is why it ended.
-	Err error
+// interruptedUpload is an interrupted upload of a Push that the server keeps under its ID.
+type interruptedUpload struct {
+	path, id string
+	sent     int64
 }
 
-func (e *InterruptedError) Error() string { return e.Err.Error() }
-
-func (e *InterruptedError) Unwrap() error { return e.Err }
-
-// modeMask are the mode bits that are copied.
-func (t *transfer) modeMask() uint32 {
-	if t.options.Preserve {
-		return 0o7777
+// noteInterrupted records an upload interrupted by err.
+func (p *push) noteInterrupted(ctx context.Context, upload interruptedUpload, err error) {
+	if upload.id == "" || ctx.Err() == nil && !errors.As(err, new(*ReadError)) {
+		return
 	}
-	return 0o777
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = append(p.interrupted, upload)
 }
 
-func (t *transfer) keepsTimes() bool {
-	return t.options.Preserve || t.options.Update || t.options.Checksum
-}
-
-var (
-	errInPlace      = errors.New("TransferOptions.InPlace does not go together with Preserve, NoReplace, Update and Checksum: leave it or them out")
-	errIsDirectory  = errors.New("it is a directory")
-	errNotDirectory = errors.New("it is not a directory")
-	errSpecial      = errors.New("it is a FIFO, socket or device: only files, links and directories are copied")
-	errIntoItself   = errors.New("the copy is in the directory that is copied: choose a place outside")
-	errInTheWay     = errors.New("something of another type is in its place")
-)
-
-// fileMode are mode bits as package os has them.
-func fileMode(bits uint32) os.FileMode {
-	mode := os.FileMode(bits & 0o777)
-	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
-		if bits&bit != 0 {
-			mode |= flag
+// abortUploads aborts the interrupted uploads except the largest, which the next Push
+// resumes. It blocks for one second at most.
+func (p *push) abortUploads(ctx context.Context) {
+	p.mu.Lock()
+	list := p.interrupted
+	p.mu.Unlock()
+	most := 0
+	for i := range list {
+		if list[i].sent > list[most].sent {
+			most = i
 		}
 	}
-	return mode
-}
-
-// modeBits are the mode bits of what package os has.
-func modeBits(mode os.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
-		if mode&flag != 0 {
-			bits |= bit
+	ctx, cancel := withDropTimeout(ctx)
+	defer cancel()
+	var aborting sync.WaitGroup
+	for i, left := range list {
+		if i == most {
+			continue
 		}
+		aborting.Go(func() {
+			u := &upload{client: p.destination.client, path: left.path, id: left.id}
+			_ = u.forget(ctx) // it expires
+		})
 	}
-	return bits
-}
-
-// namesDirectory is whether a path names a directory, by a slash at its end or a
-// dot after that: what a link leads to is meant, and not the link.
-func namesDirectory(name string) bool {
-	switch name[strings.LastIndexByte(name, '/')+1:] {
-	case "", ".", "..":
-		return true
-	}
-	return false
+	aborting.Wait()
 }

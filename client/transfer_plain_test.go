@@ -19,8 +19,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// plainFiles is a file system service as far as a server of the exec-server protocol
-// has one: files are written in place, and directories have no permission bits.
+// plainFiles is a file system service with the features of an exec-server protocol
+// server: files are written in place, and directories have no permission bits.
 type plainFiles struct {
 	execwirev1.UnimplementedFileSystemServiceServer
 
@@ -107,7 +107,7 @@ func newPlainFiles(t *testing.T) (*plainFiles, *Client) {
 	return files, c
 }
 
-// TestPushInPlace asks for no more than a server of the exec-server protocol can do.
+// TestPushInPlace requires only what a server of the exec-server protocol supports.
 func TestPushInPlace(t *testing.T) {
 	files, c := newPlainFiles(t)
 	dir := t.TempDir()
@@ -136,9 +136,8 @@ func TestPushInPlace(t *testing.T) {
 	}
 }
 
-// TestPullOfWhatIsNoLink goes on where the server cannot say what a path is without
-// links.
-func TestPullOfWhatIsNoLink(t *testing.T) {
+// Pull continues if the server cannot resolve links.
+func TestPull_RealPathUnsupported(t *testing.T) {
 	files, c := newPlainFiles(t)
 	files.files["/there"], files.links["/link"] = "said", true
 	path := filepath.Join(t.TempDir(), "here")
@@ -186,9 +185,9 @@ func (f *plainFiles) RemovePath(_ context.Context, request *execwirev1.RemovePat
 	return &execwirev1.RemovePathResponse{}, nil
 }
 
-// TestPushInPlaceRemovesNothingForNothing has a link be copied to where a file is, and
-// a directory to where a link leads elsewhere, of which the server says too little.
-func TestPushInPlaceRemovesNothingForNothing(t *testing.T) {
+// A link is copied over a file, and a directory over a link to elsewhere, for which the
+// server returns too little information.
+func TestPushInPlace_LinkUnsupported_RemovesNothing(t *testing.T) {
 	for _, deletes := range []bool{false, true} {
 		for what, make := range map[string]func(dir string) error{
 			"a link":      func(dir string) error { return os.Symlink("file", dir+"/link") },

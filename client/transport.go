@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -13,47 +12,42 @@ import (
 	"github.com/execwire/execwire/relay/harness"
 )
 
-// connectTimeout bounds how long a connection may take to come about, other than
-// through a relay.
+// connectTimeout limits connecting, except through a relay.
 const connectTimeout = 10 * time.Second
 
-// Transport opens connections to a server of gRPC on which nothing has been said
-// yet. It is for programs that pass on what other clients say, as NewForward of
-// package daemon does; all others want [Dial]. It may be used concurrently.
+// Transport opens connections to a gRPC server for programs that forward other clients,
+// such as NewForward of package daemon; all others use [Dial]. It may be used
+// concurrently.
 type Transport struct {
-	url     string // for people
+	url     string // for messages
 	dialer  *recordingDialer
-	locks   credentials.TransportCredentials // nil where the connection is not locked by TLS
+	tls     credentials.TransportCredentials // nil without TLS
 	timeout time.Duration
 }
 
-// NewTransport reads the URL of a server, grpc://, grpcs://, unix:// or relay+wss://
-// as [Dial] takes them, and the files that options name, and connects to nobody. A
-// token is for the hub of a relay; to other servers it is shown by calls, which a
-// Transport does not make, so that it is refused for them with a
-// [*CredentialError]. Options of gRPC have no effect. Other errors are those of
-// Dial.
+// NewTransport parses the URL of a server, grpc://, grpcs://, unix:// or relay+wss://
+// as for [Dial], and reads the files of the options, without connecting. A token is for
+// the hub of a relay only: other servers expect it with calls, which a Transport does
+// not make, so NewTransport returns a [*CredentialError]. gRPC options have no effect.
+// Other errors are those of Dial.
 func NewTransport(rawURL string, options ...Option) (*Transport, error) {
-	if u, err := url.Parse(rawURL); err == nil && (u.Scheme == "ws" || u.Scheme == "wss" || u.Scheme == "stdio") {
-		return nil, &URLError{URL: rawURL, Problem: "what listens there speaks JSON-RPC, and this is for gRPC: name its listener of grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH, or a relay"}
+	if execServerScheme(rawURL) != "" {
+		return nil, &URLError{URL: rawURL, Problem: "the URL is for JSON-RPC, and only gRPC can be forwarded: use grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or a relay"}
 	}
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
 		return nil, err
 	}
-	var config dialConfig
-	for _, option := range options {
-		option(&config)
-	}
-	t := &Transport{url: endpoint.shown(rawURL), dialer: &recordingDialer{endpoint: endpoint}, timeout: connectTimeout}
+	config := newDialConfig(options)
+	t := &Transport{url: endpoint.displayURL(rawURL), dialer: &recordingDialer{endpoint: endpoint}, timeout: connectTimeout}
 	switch {
 	case endpoint.relay != "":
 		t.timeout = harness.ConnectTimeout
 		err = config.relayOptions(t.dialer)
 	case config.tokenFile != "":
-		err = &CredentialError{Err: fmt.Errorf("the token in %s is for calls, and connections to %s carry those of others: have them show it", config.tokenFile, t.url)}
+		err = &CredentialError{Err: fmt.Errorf("the token in %s cannot be used: connections to %s carry calls of other clients, which send their own token", config.tokenFile, t.url)}
 	case endpoint.tls:
-		t.locks, err = config.tls.credentials(&recordingDialer{endpoint: endpoint})
+		t.tls, err = config.tls.credentials(&recordingDialer{endpoint: endpoint})
 	}
 	if err != nil {
 		return nil, err
@@ -61,16 +55,15 @@ func NewTransport(rawURL string, options ...Option) (*Transport, error) {
 	return t, nil
 }
 
-// URL returns the URL of the server for people: without a signature that it may
-// have.
+// URL returns the URL of the server for messages, without a signature.
 func (t *Transport) URL() string { return t.url }
 
-// Connect opens a connection. It blocks until the server, or the executor behind
-// the relay, has answered, for 10 s at most, through a relay for as long as its two
-// ends may take. With grpcs:// the connection is one within TLS. The error is a
-// [*DialError]. The caller closes the connection.
+// Connect opens a connection. It blocks until the server, or the executor behind the
+// relay, has answered, for 10 s at most, or the timeouts of a relay. With grpcs:// the
+// connection is inside TLS. The error is a [*DialError]. The caller closes the
+// connection.
 func (t *Transport) Connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, fmt.Errorf("nobody answered within %v", t.timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, t.timeout, fmt.Errorf("no answer within %v", t.timeout))
 	defer cancel()
 	conn, err := t.connect(ctx)
 	if err == nil {
@@ -87,12 +80,12 @@ func (t *Transport) connect(ctx context.Context) (net.Conn, error) {
 	switch {
 	case err != nil && t.dialer.endpoint.relay != "":
 		return nil, explainHubTLS(err, t.dialer.endpoint.tls)
-	case err != nil, t.locks == nil:
+	case err != nil, t.tls == nil:
 		return conn, err
 	}
-	locked, _, err := t.locks.ClientHandshake(ctx, t.dialer.endpoint.authority, conn)
+	locked, _, err := t.tls.ClientHandshake(ctx, t.dialer.endpoint.authority, conn)
 	if err != nil {
-		_ = conn.Close() // nothing was said
+		_ = conn.Close() // nothing was sent
 		return nil, explainTLS(err, "grpc")
 	}
 	return locked, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-func TestTransportsThatAreRefused(t *testing.T) {
+func TestNewTransport_InvalidURL_Fails(t *testing.T) {
 	token := testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte("secret"))
 	for url, want := range map[string]string{
 		"ws://127.0.0.1:1":  "JSON-RPC",
@@ -44,8 +44,8 @@ func TestTransportsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A connection with grpcs:// is one within TLS, to the server that was asked for.
-func TestTransportsShakeHands(t *testing.T) {
+// With grpcs:// the connection is inside TLS, to the requested server.
+func TestTransport_Connect_TLSHandshake(t *testing.T) {
 	ca := testcert.NewAuthority(t)
 	pair := ca.Issue("server").TLS(t)
 	server, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2"}})

@@ -14,16 +14,16 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// fakeUploads takes uploads as a server does, and cuts their streams.
+// fakeUploads accepts uploads as a server does, and cuts their streams.
 type fakeUploads struct {
 	execwirev1.UnimplementedFileSystemServiceServer
 
 	mu       sync.Mutex
-	cuts     []int // guarded by mu; bytes that the next streams take before they are cut
-	lateCuts int   // guarded by mu; how many streams are cut after the file was put in its place
-	unseen   int   // guarded by mu; how many streams with content are cut when all of them has come, of which nothing was seen
-	forgets  bool  // guarded by mu; nothing is kept of what was cut
-	// completed are the sizes of uploads that are complete.
+	cuts     []int // guarded by mu; bytes that the next streams receive before they are cut
+	lateCuts int   // guarded by mu; number of streams cut after the file was replaced
+	unseen   int   // guarded by mu; number of streams cut after they were received completely but not processed
+	forgets  bool  // guarded by mu; nothing of a cut upload is kept
+	// completed are the sizes of completed uploads.
 	completed map[string]uint64
 	partial   map[string][]byte
 	files     map[string][]byte
@@ -85,16 +85,28 @@ func (f *fakeUploads) UploadFile(stream grpc.ClientStreamingServer[execwirev1.Up
 	if digest != nil && !bytes.Equal(digest, sum[:]) {
 		return serverError(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH)
 	}
+	if _, exists := f.files[head.GetPath()]; exists && head.GetIfMissing() {
+		return serverError(codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS)
+	}
 	f.files[head.GetPath()] = content
 	if f.lateCuts > 0 {
 		f.lateCuts--
+		if head.GetUploadId() != "" {
+			f.completed = map[string]uint64{head.GetUploadId(): uint64(len(content))}
+		}
 		return errCut
 	}
 	return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: uint64(len(content)), Sha256: sum[:]})
 }
 
+func (f *fakeUploads) GetMetadata(_ context.Context, request *execwirev1.GetMetadataRequest) (*execwirev1.GetMetadataResponse, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &execwirev1.GetMetadataResponse{Metadata: &execwirev1.FileMetadata{Size: uint64(len(f.files[request.GetPath()]))}}, nil
+}
+
 func (f *fakeUploads) GetUpload(_ context.Context, request *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
-	// Not the lock that a stream has to its end: it is asked meanwhile.
+	// A stream holds the lock until its end; the state is read meanwhile.
 	if !f.mu.TryLock() {
 		return &execwirev1.GetUploadResponse{}, nil
 	}

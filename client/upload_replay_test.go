@@ -15,12 +15,12 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// stalledConn is a connection that at some time takes no more, and then breaks.
+// stalledConn is a connection that stops accepting data, and then breaks.
 type stalledConn struct {
 	net.Conn
 	mu      sync.Mutex
 	stalls  bool          // guarded by mu
-	waiting chan struct{} // closed when a write waits
+	waiting chan struct{} // closed when a write blocks
 	once    sync.Once
 	broken  chan struct{}
 }
@@ -37,10 +37,10 @@ func (c *stalledConn) Write(p []byte) (int, error) {
 	return 0, errors.New("the connection is broken")
 }
 
-// A stream whose head never left is repeated by gRPC if it may: with what was sent
-// until the connection broke, and then the half-close that asks for the answer.
-// That is a part of the file, which must not be put in its place.
-func TestUploadsAreNotRepeatedInPart(t *testing.T) {
+// gRPC transparently retries a stream whose header was not sent, if permitted: with the
+// data sent until the connection broke, followed by the half-close. That would be a
+// partial file, which must not replace the file.
+func TestUpload_StreamIsNotRetriedTransparently(t *testing.T) {
 	files := newFakeUploads()
 	f, _ := newFakeWith(t, func(s *grpc.Server) { execwirev1.RegisterFileSystemServiceServer(s, files) })
 	stalled := &stalledConn{waiting: make(chan struct{}), broken: make(chan struct{})}
@@ -66,11 +66,10 @@ func TestUploadsAreNotRepeatedInPart(t *testing.T) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer func() { _ = conn.Close() }()
-	waiting.Go(func() { _, _ = c.Stat(t.Context(), "/") }) // fills the way of what follows
+	waiting.Go(func() { _, _ = c.Stat(t.Context(), "/") }) // fills the connection before the upload
 	<-stalled.waiting
 	content := contentOf(1 << 20)
-	// gRPC gives streams up whose head it finds when it knows that the connection is
-	// lost.
+	// gRPC aborts streams whose header it finds when it detects the lost connection.
 	broken := sync.OnceFunc(func() {
 		_ = stalled.Close()
 		conn.WaitForStateChange(t.Context(), connectivity.Ready)

@@ -20,19 +20,19 @@ func newUploading(t testing.TB, files *fakeUploads) *Client {
 	return c
 }
 
-// contentOf is n bytes that differ from place to place.
+// contentOf returns n bytes without repetition.
 func contentOf(n int) []byte {
 	content := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content)
 	return content
 }
 
-// onlyReader cannot go back.
+// onlyReader cannot seek.
 type onlyReader struct{ io.Reader }
 
-// Of whatever size and wherever it is cut, a file arrives as it is, and what the
-// server has received is not sent again.
-func TestUploadsGoOnAfterCuts(t *testing.T) {
+// Wherever the stream is cut, a file of any size arrives unchanged, and received data
+// is not sent again.
+func TestUpload_ResumesAfterCut(t *testing.T) {
 	content := contentOf(1 << 20)
 	for name, from := range map[string]func() io.Reader{
 		"seeking": func() io.Reader { return bytes.NewReader(content) },
@@ -53,8 +53,8 @@ func TestUploadsGoOnAfterCuts(t *testing.T) {
 	}
 }
 
-// What the server has lost is sent again, if it can be read again.
-func TestUploadsBeginAgain(t *testing.T) {
+// Data lost by the server is sent again if the source can be read again.
+func TestUpload_ServerLostData_StartsOver(t *testing.T) {
 	content := contentOf(1 << 20)
 	files := newFakeUploads()
 	files.cuts, files.forgets = []int{500_000, 600_000}, true
@@ -71,9 +71,9 @@ func TestUploadsBeginAgain(t *testing.T) {
 	}
 }
 
-// An upload that was named goes on where another program left it, and begins anew
-// if that was of another content, or complete: what it wrote may be gone.
-func TestNamedUploadsGoOn(t *testing.T) {
+// An upload with an id resumes where another program stopped, and starts over if that
+// had different content or is complete: its file may be gone.
+func TestUpload_WithID_Resumes(t *testing.T) {
 	content := contentOf(1 << 20)
 	files := newFakeUploads()
 	files.partial["mine"] = bytes.Clone(content[:600_000])
@@ -92,10 +92,9 @@ func TestNamedUploadsGoOn(t *testing.T) {
 	}
 }
 
-// The answer to an earlier upload of the same name is not taken for that of one of
-// which the server has seen nothing: it was of other permissions, or of a file that
-// is gone.
-func TestAnEarlierUploadIsNotTakenForThisOne(t *testing.T) {
+// The answer to an earlier upload with the same id is not returned for one that the
+// server has not received: the permissions may differ, or the file may be gone.
+func TestUpload_EarlierAnswer_IsNotReturned(t *testing.T) {
 	content := contentOf(1 << 20)
 	files := newFakeUploads()
 	files.completed = map[string]uint64{"again": 1 << 20}
@@ -110,7 +109,23 @@ func TestAnEarlierUploadIsNotTakenForThisOne(t *testing.T) {
 	}
 }
 
-func TestUploadsEndWithTheirReader(t *testing.T) {
+// When only the answer is lost, the upload succeeds, also if it must not replace a file:
+// its own is there by then.
+func TestUpload_LostAnswer_Succeeds(t *testing.T) {
+	for _, size := range []int{0, 1000, 1 << 20} {
+		for name, options := range map[string]UploadOptions{"plain": {}, "if missing": {IfMissing: true}} {
+			content := contentOf(size)
+			files := newFakeUploads()
+			files.lateCuts = 1
+			uploaded, err := newUploading(t, files).Upload(t.Context(), "/f", bytes.NewReader(content), options)
+			if err != nil || uploaded.Size != int64(size) || !bytes.Equal(files.files["/f"], content) || files.lateCuts != 0 {
+				t.Errorf("%s, %d bytes: %d bytes are there, %v", name, size, uploaded.Size, err)
+			}
+		}
+	}
+}
+
+func TestUpload_ReaderError_EndsUpload(t *testing.T) {
 	files := newFakeUploads()
 	broken := errors.New("broken")
 	_, err := newUploading(t, files).Upload(t.Context(), "/f", io.MultiReader(bytes.NewReader(contentOf(100_000)), iotest.ErrReader(broken)), UploadOptions{})
@@ -122,11 +137,11 @@ func TestUploadsEndWithTheirReader(t *testing.T) {
 	}
 }
 
-// However a source is gone back in, what is returned is the content.
-func TestSourcesReturnTheirContent(t *testing.T) {
+// After any rewind, a source returns its content.
+func TestUploadSource_ReturnsContent(t *testing.T) {
 	content := contentOf(4 * pieceBytes)
 	rapid.Check(t, func(t *rapid.T) {
-		// Content that ends with a whole piece has its end told with an empty one.
+		// Content of whole pieces ends with an empty piece.
 		size := rapid.OneOf(rapid.IntRange(0, len(content)), rapid.Map(rapid.IntRange(0, 4), func(pieces int) int {
 			return pieces * pieceBytes
 		})).Draw(t, "size")
@@ -136,7 +151,7 @@ func TestSourcesReturnTheirContent(t *testing.T) {
 			from = onlyReader{from}
 		}
 		source, _ := newUploadSource(from)
-		source.keep(true)
+		source.buffering = !seeking
 		forgotten, position, most := int64(0), int64(0), int64(0)
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			switch rapid.IntRange(0, 2).Draw(t, "step") {

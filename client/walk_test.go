@@ -12,13 +12,13 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// fakeTrees is a file system service that walks and watches as a test says.
+// fakeTrees is a file system service with walks and watches of the test.
 type fakeTrees struct {
 	execwirev1.UnimplementedFileSystemServiceServer
 
 	walked  []*execwirev1.WalkDirectoryResponse
 	watched []*execwirev1.WatchDirectoryResponse
-	err     error // after them
+	err     error // after entries
 }
 
 func newFakeTrees(t testing.TB, trees *fakeTrees) *Client {
@@ -59,40 +59,41 @@ func walkEnd(truncated bool) *execwirev1.WalkDirectoryResponse {
 		End: &execwirev1.WalkEnd{Truncated: truncated}}}
 }
 
-func TestWalksTellAllThatIsThere(t *testing.T) {
+func TestWalk_ReturnsAllEntries(t *testing.T) {
 	unread := &execwirev1.WalkDirectoryResponse{Message: &execwirev1.WalkDirectoryResponse_Error{
 		Error: &execwirev1.WalkError{RawPath: []byte("b\xff"), Message: "permission denied"}}}
 	for truncated, want := range map[bool]error{false: nil, true: ErrTruncated} {
 		c := newFakeTrees(t, &fakeTrees{walked: []*execwirev1.WalkDirectoryResponse{
 			walkEntries(&execwirev1.WalkEntry{Path: "a"}, &execwirev1.WalkEntry{RawPath: []byte("b\xff"), Path: "b"}), unread,
 			walkEntries(&execwirev1.WalkEntry{Path: "a/c"}), walkEnd(truncated)}})
-		var told, failed []string
+		var paths, failed []string
 		options := WalkOptions{OnFailed: func(path string, err error) { failed = append(failed, path+": "+err.Error()) }}
-		err := c.Walk(t.Context(), "/", options, func(e WalkEntry) error { told = append(told, e.Path); return nil })
-		if err != want || !slices.Equal(told, []string{"a", "b\xff", "a/c"}) || !slices.Equal(failed, []string{"b\xff: permission denied"}) {
-			t.Errorf("told %q, failed %q, %v, want %v", told, failed, err, want)
+		err := c.Walk(t.Context(), "/", options, func(e WalkEntry) error { paths = append(paths, e.Path); return nil })
+		if err != want || !slices.Equal(paths, []string{"a", "b\xff", "a/c"}) || !slices.Equal(failed, []string{"b\xff: permission denied"}) {
+			t.Errorf("paths %q, failed %q, %v, want %v", paths, failed, err, want)
 		}
 	}
 }
 
-// What a server tells of a tree leads nowhere else, and is all only if it says so.
-func TestWalksThatAreNotWholeAreRefused(t *testing.T) {
-	for says, messages := range map[string][]*execwirev1.WalkDirectoryResponse{
-		`"../x" is no path`: {walkEntries(&execwirev1.WalkEntry{Path: "../x"}), walkEnd(false)},
-		`"/x" is no path`:   {walkEntries(&execwirev1.WalkEntry{Path: "/x"}), walkEnd(false)},
-		`"" is no path`:     {walkEntries(&execwirev1.WalkEntry{}), walkEnd(false)},
-		`"a//b" is no path`: {walkEntries(&execwirev1.WalkEntry{Path: "a//b"}), walkEnd(false)},
-		"without an end":    {walkEntries(&execwirev1.WalkEntry{Path: "a"})},
+// Paths from a server must stay below the root, and a walk is complete only with an end
+// message.
+func TestWalk_Incomplete_Fails(t *testing.T) {
+	for wantText, messages := range map[string][]*execwirev1.WalkDirectoryResponse{
+		`"../x" is not a path`: {walkEntries(&execwirev1.WalkEntry{Path: "../x"}), walkEnd(false)},
+		`"/x" is not a path`:   {walkEntries(&execwirev1.WalkEntry{Path: "/x"}), walkEnd(false)},
+		`"" is not a path`:     {walkEntries(&execwirev1.WalkEntry{}), walkEnd(false)},
+		`"a//b" is not a path`: {walkEntries(&execwirev1.WalkEntry{Path: "a//b"}), walkEnd(false)},
+		"without an end":       {walkEntries(&execwirev1.WalkEntry{Path: "a"})},
 	} {
 		c := newFakeTrees(t, &fakeTrees{walked: messages})
 		err := c.Walk(t.Context(), "/", WalkOptions{}, func(WalkEntry) error { return nil })
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want %s", err, says)
+		if err == nil || !strings.Contains(err.Error(), wantText) {
+			t.Errorf("got %v, want %s", err, wantText)
 		}
 	}
 }
 
-func TestWalksAndWatchesEndWithAnError(t *testing.T) {
+func TestWalkAndWatch_CallbackError_Ends(t *testing.T) {
 	enough := errors.New("enough")
 	refusal := serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND)
 	c := newFakeTrees(t, &fakeTrees{
@@ -110,7 +111,7 @@ func TestWalksAndWatchesEndWithAnError(t *testing.T) {
 		}
 		if err := c.Watch(t.Context(), "/", WatchOptions{}, func(e WatchEvent) error {
 			if !e.Overflow {
-				t.Errorf("told %v", e)
+				t.Errorf("paths %v", e)
 			}
 			return do
 		}); !want(err) {

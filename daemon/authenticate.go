@@ -20,55 +20,55 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// What callers show, as gRPC metadata.
+// Metadata keys with the credentials of callers.
 const (
 	authorizationKey = "authorization"
 	onBehalfOfKey    = "execwire-on-behalf-of"
 )
 
-// doorkeeper tells who calls, from the door that the call came in by and what
-// the caller showed.
-type doorkeeper struct {
-	authenticator *auth.Authenticator
-	attempts      *auth.Attempts // nil if there is nothing to guess
-	users         auth.LoopbackUsers
-	logger        *slog.Logger
+// authenticator identifies callers, by the listener they use and the credentials they
+// show.
+type authenticator struct {
+	principals *auth.Authenticator
+	attempts   *auth.Attempts // nil if there is no secret to guess
+	users      auth.LoopbackUsers
+	logger     *slog.Logger
 }
 
-func newDoorkeeper(cfg config.Config, logger *slog.Logger) (*doorkeeper, error) {
-	k := &doorkeeper{logger: logger}
+func newAuthenticator(cfg config.Config, logger *slog.Logger) (*authenticator, error) {
+	k := &authenticator{logger: logger}
 	var err error
 	if k.users, err = loopbackUsers(cfg); err != nil {
 		return nil, err
 	}
-	k.authenticator, err = auth.NewAuthenticator(cfg.Principals, websocketOptions(cfg), func(err error) {
-		logger.Error("the table of principals or a secret cannot be read again; the old one stays in force", "error", err)
+	k.principals, err = auth.NewAuthenticator(cfg.Principals, websocketOptions(cfg), func(err error) {
+		logger.Error("failed to reload the table of principals or a secret; keeping the old one", "error", err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if k.authenticator.HasTable() || k.authenticator.HasWebsocketTokens() {
+	if k.principals.HasTable() || k.principals.HasWebsocketTokens() {
 		k.attempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
 	}
 	return k, nil
 }
 
-// refusalKey is of why admit found that a caller is not let in.
+// refusalKey is the context key of the error with which admit rejected a caller.
 type refusalKey struct{}
 
-// visitor is somebody at a door.
-type visitor struct {
-	addr net.Addr             // where it comes from
-	info credentials.AuthInfo // what the door knows; may be nil
-	// All values of the headers by which it shows something.
+// peerInfo describes a client that is to be authenticated.
+type peerInfo struct {
+	addr net.Addr             // its address
+	info credentials.AuthInfo // what the listener knows about it; may be nil
+	// All values of the headers with credentials.
 	authorization, onBehalfOf []string
-	// websocket is whether it asks for a websocket, to call by that.
+	// websocket is set if it requests a websocket.
 	websocket bool
 }
 
-// visitorOf is whoever makes a call.
-func visitorOf(ctx context.Context) visitor {
-	v := visitor{
+// peerOf returns the client that makes a call.
+func peerOf(ctx context.Context) peerInfo {
+	v := peerInfo{
 		authorization: metadata.ValueFromIncomingContext(ctx, authorizationKey),
 		onBehalfOf:    metadata.ValueFromIncomingContext(ctx, onBehalfOfKey),
 	}
@@ -78,40 +78,40 @@ func visitorOf(ctx context.Context) visitor {
 	return v
 }
 
-// authenticate returns who calls, and what that one may do. What admit has found
-// wrong, and counted, is not looked at again.
-func (k *doorkeeper) authenticate(ctx context.Context) (auth.Caller, error) {
+// authenticate returns the caller and its permissions. What admit has rejected, and
+// counted, is not checked again.
+func (a *authenticator) authenticate(ctx context.Context) (auth.Caller, error) {
 	if refusal, ok := ctx.Value(refusalKey{}).(error); ok {
 		return auth.Caller{}, refusal
 	}
-	return k.letIn(visitorOf(ctx))
+	return a.authenticatePeer(peerOf(ctx))
 }
 
-// letIn returns who that is, and what it may do. Nothing that was shown is looked
-// at while its address has failed too often.
-func (k *doorkeeper) letIn(v visitor) (auth.Caller, error) {
-	caller, err := k.judge(v)
-	if k.attempts != nil && auth.IsFailedAttempt(err) {
-		k.attempts.Failed(addrOf(v.addr))
+// authenticatePeer returns the caller and its permissions, and counts failed
+// attempts. Credentials are not checked while the address has failed too often.
+func (a *authenticator) authenticatePeer(v peerInfo) (auth.Caller, error) {
+	caller, err := a.checkPeer(v)
+	if a.attempts != nil && auth.IsFailedAttempt(err) {
+		a.attempts.Failed(addrOf(v.addr))
 	}
 	return caller, err
 }
 
-// judge is letIn without counting.
-func (k *doorkeeper) judge(v visitor) (auth.Caller, error) {
+// checkPeer is authenticatePeer without counting.
+func (a *authenticator) checkPeer(v peerInfo) (auth.Caller, error) {
 	_, relayed := v.info.(relayAuthInfo)
-	if v.websocket && k.mayIgnoreTokens() || relayed { // tokens there are for the rendezvous
+	if v.websocket && a.ignoresTokens() || relayed { // the token is for the rendezvous
 		v.authorization = nil
 	}
-	shown, err := k.door(v)
+	shown, err := a.credentialsOf(v)
 	if err != nil {
 		return auth.Caller{}, err
 	}
 	if peer, ok := v.info.(interface{ Refused() error }); ok && len(v.authorization) == 0 && (shown.Loopback || shown.Peer != nil) {
 		shown.PeerRefused = peer.Refused()
 	}
-	if k.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
-		if err := k.attempts.Check(addrOf(v.addr)); err != nil {
+	if a.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
+		if err := a.attempts.Check(addrOf(v.addr)); err != nil {
 			return auth.Caller{}, err
 		}
 	}
@@ -124,29 +124,29 @@ func (k *doorkeeper) judge(v visitor) (auth.Caller, error) {
 	case len(names) == 1:
 		shown.OnBehalfOf = names[0]
 	}
-	return k.authenticator.Authenticate(shown)
+	return a.principals.Authenticate(shown)
 }
 
-// mayIgnoreTokens reports whether nobody has a token. Clients of websockets that
-// show one all the same are let in, where calls are refused: it is how clients
-// do that are made for one server and used with another.
-func (k *doorkeeper) mayIgnoreTokens() bool {
-	return !k.authenticator.HasTable() && !k.authenticator.HasWebsocketTokens()
+// ignoresTokens reports whether no tokens are configured. Clients of websockets are
+// then accepted with any token, because clients that are configured for one server
+// are used with others. Calls are not.
+func (a *authenticator) ignoresTokens() bool {
+	return !a.principals.HasTable() && !a.principals.HasWebsocketTokens()
 }
 
 var (
-	// errUnknownDoor means that a call came in by a way that says nothing about
-	// the caller. No listener of this daemon does that.
-	errUnknownDoor = errors.New("the call came in by a way that does not identify it")
-	// errNotOneName means that it cannot be told for whom a call is made.
+	// errUnknownListener means that the connection does not identify the caller. No
+	// listener of this daemon causes it.
+	errUnknownListener = errors.New("the call came in by a way that does not identify it")
+	// errNotOneName means that the header does not name one principal.
 	errNotOneName = errors.New(onBehalfOfKey + " has to be one name")
 )
 
-// door returns what the door knows about a caller.
-func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
-	// Without a table, whoever comes by a TCP listener shows nothing but a token
-	// for websockets, and there has to if there is one.
-	loopback := !(v.websocket && !k.authenticator.HasTable() && k.authenticator.HasWebsocketTokens())
+// credentialsOf returns what the listener knows about a client.
+func (a *authenticator) credentialsOf(v peerInfo) (auth.Credentials, error) {
+	// Without a table, a client on a TCP listener can only show a token for
+	// websockets, and must show it if there is one.
+	loopback := !(v.websocket && !a.principals.HasTable() && a.principals.HasWebsocketTokens())
 	switch info := v.info.(type) {
 	case listen.PeerAuthInfo:
 		return auth.Credentials{Peer: &info.Peer}, nil
@@ -155,9 +155,8 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 	case listen.RemoteAuthInfo:
 		return auth.Credentials{}, nil
 	case listen.TLSAuthInfo:
-		// Without a table and without tokens such a door is on loopback, and has
-		// no more to it.
-		c := auth.Credentials{Loopback: loopback && !k.authenticator.HasTable()}
+		// Without a table and without tokens such a listener is on loopback.
+		c := auth.Credentials{Loopback: loopback && !a.principals.HasTable()}
 		if len(info.State.VerifiedChains) > 0 {
 			c.Certificates = info.State.PeerCertificates
 		}
@@ -165,14 +164,14 @@ func (k *doorkeeper) door(v visitor) (auth.Credentials, error) {
 	case clientAuthInfo:
 		return info.shown, nil
 	case relayAuthInfo:
-		return shownByRelay(), nil
+		return relayCredentials(), nil
 	case inproc.AuthInfo:
 		return auth.Credentials{InProcess: true}, nil
 	}
-	return auth.Credentials{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
+	return auth.Credentials{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownListener}
 }
 
-// admission is what AuthInfos of listeners have; see [listen.Admission].
+// admission is implemented by the AuthInfo of listeners; see [listen.Admission].
 type admission interface {
 	Begin()
 	Admit(principal string) error
@@ -181,13 +180,13 @@ type admission interface {
 	OnEvict(evict func(error)) (stop func())
 }
 
-// admit is called with the header of every call from a wire, before anything
-// else of it is read. It refuses nobody, which is left to authenticate: it gives
-// connections their place at the listener. The request of a call may never
-// come, and what the connection may send then shows whether its token was right:
-// it is a failed attempt from here on. With a call that is anybody's nothing is
-// looked at.
-func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
+// admit is called with the header of every call from a network connection, before
+// anything else of the call is read. It rejects no call; authenticate does. It counts
+// the connection at its listener as one of the caller. The request may never come,
+// and how much the connection may send then depends on whether the credentials were
+// valid, so invalid ones are a failed attempt from here on. Credentials of public
+// calls are not checked.
+func (a *authenticator) admit(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if p, ok := peer.FromContext(ctx); ok {
 		if info, ok := p.AuthInfo.(relayAuthInfo); ok {
 			info.conn.begin()
@@ -198,10 +197,10 @@ func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context
 		return ctx, nil
 	}
 	info.Begin()
-	if server.IsAnybodys(call.FullMethodName) || info.Admitted() {
+	if server.IsPublic(call.FullMethodName) || info.Admitted() {
 		return ctx, nil
 	}
-	caller, err := k.authenticate(ctx)
+	caller, err := a.authenticate(ctx)
 	if err == nil {
 		err = info.Admit(caller.Self().Name)
 	}
@@ -211,23 +210,23 @@ func (k *doorkeeper) admit(ctx context.Context, call *tap.Info) (context.Context
 	return ctx, nil
 }
 
-// handshakeFailed counts a client that did not get through the handshake, unless
-// it was the client that ended it: one that does not trust this server has not
-// tried to get in.
-func (k *doorkeeper) handshakeFailed(remote net.Addr, err error) {
+// handshakeFailed counts a failed TLS handshake as a failed attempt, unless the
+// client aborted it: a client that does not trust this server has not tried to
+// authenticate.
+func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
 	level := slog.LevelInfo
 	ended, ok := errors.AsType[*net.OpError](err)
-	if k.attempts != nil && !(ok && ended.Op == "remote error") {
+	if a.attempts != nil && !(ok && ended.Op == "remote error") {
 		addr := addrOf(remote)
-		if k.attempts.Check(addr) != nil {
-			level = slog.LevelDebug // it has been said
+		if a.attempts.Check(addr) != nil {
+			level = slog.LevelDebug // it was logged before
 		}
-		k.attempts.Failed(addr)
+		a.attempts.Failed(addr)
 	}
-	k.logger.Log(context.Background(), level, "a TLS handshake failed", "peer", remote.String(), "error", err)
+	a.logger.Log(context.Background(), level, "a TLS handshake failed", "peer", remote.String(), "error", err)
 }
 
-// addrOf returns the address of a TCP peer; the invalid one of others.
+// addrOf returns the address of a TCP peer, and the invalid address for others.
 func addrOf(addr net.Addr) netip.Addr {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {

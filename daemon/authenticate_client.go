@@ -13,35 +13,34 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// clientAuthInfo is the AuthInfo of calls that are made for a client of
-// JSON-RPC.
+// clientAuthInfo is the AuthInfo of calls that are made for a JSON-RPC client.
 type clientAuthInfo struct {
 	credentials.CommonAuthInfo
-	shown auth.Credentials // has no token
+	shown auth.Credentials // without a token
 }
 
 // AuthType returns "client".
 func (clientAuthInfo) AuthType() string { return "client" }
 
 func newClientAuthInfo(shown auth.Credentials) clientAuthInfo {
-	// Nothing leaves the process from here on.
+	// The calls do not leave the process.
 	return clientAuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, shown: shown}
 }
 
-// upgrade returns who asks for a websocket by r, which came on conn, and gives conn its
-// place at the listener. Calls by that websocket are made as whom the
-// AuthInfo tells: what it may do is looked up for each, and what it has shown is
-// not looked at again.
-func (k *doorkeeper) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, admission, error) {
+// upgrade returns the caller that requests a websocket by r on conn, and counts conn
+// at its listener as one of the caller. Calls by that websocket are made with the
+// AuthInfo: the permissions are looked up for each call, the credentials are not
+// checked again.
+func (a *authenticator) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, admission, error) {
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {
 		return auth.Caller{}, clientAuthInfo{}, nil, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
 	}
-	v := visitor{
+	v := peerInfo{
 		addr: conn.RemoteAddr(), info: info, websocket: true,
 		authorization: r.Header.Values(authorizationKey), onBehalfOf: r.Header.Values(onBehalfOfKey),
 	}
-	caller, err := k.letIn(v)
+	caller, err := a.authenticatePeer(v)
 	if err != nil {
 		return auth.Caller{}, clientAuthInfo{}, nil, err
 	}
@@ -56,15 +55,15 @@ func (k *doorkeeper) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clien
 	return caller, newClientAuthInfo(shown), admitted, nil
 }
 
-// starter is who started this program, and is at the other end of its standard
-// streams: the same as on a unix socket.
-func (k *doorkeeper) starter() (auth.Caller, clientAuthInfo, error) {
+// stdioCaller returns the caller at the other end of the standard streams: the user
+// that started this program, as on a unix socket.
+func (a *authenticator) stdioCaller() (auth.Caller, clientAuthInfo, error) {
 	info := newClientAuthInfo(auth.Credentials{Peer: &auth.Peer{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}})
-	caller, err := k.letIn(visitor{info: info})
+	caller, err := a.authenticatePeer(peerInfo{info: info})
 	return caller, info, err
 }
 
-// websocketOptions gives package auth its part of the configuration.
+// websocketOptions is the configuration of package auth for websockets.
 func websocketOptions(cfg config.Config) auth.WebsocketOptions {
 	return auth.WebsocketOptions{
 		Auth:             auth.WebsocketAuth(cfg.WebsocketAuth),

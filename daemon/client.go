@@ -7,27 +7,26 @@ import (
 	"github.com/execwire/execwire/client"
 )
 
-// LocalURL stands for a server inside this program, where URLs say which server.
+// LocalURL is the URL of a server inside this program.
 const LocalURL = "local:"
 
-// OpenOptions are how [Open] reaches a server, or makes one. The zero value is
-// usable.
+// OpenOptions are the options of [Open]. The zero value is usable.
 type OpenOptions struct {
-	// Dial are options of [client.Dial], for servers elsewhere.
+	// Dial are options of [client.Dial], for other servers.
 	Dial []client.Option
-	// Config are the settings of a server inside this program; nil is
-	// [DefaultConfig]. What it says of listeners, a relay and principals has no
-	// effect: nobody else can reach that server.
+	// Config is the configuration of a server inside this program; nil is
+	// [DefaultConfig]. Its listeners, relay and principals have no effect: only this
+	// client can reach the server.
 	Config *Config
-	// Daemon is what such a server needs beside.
+	// Daemon are options of a server inside this program.
 	Daemon Options
 }
 
-// Open returns a client of the server that rawURL names, so that a URL in a
-// configuration chooses where things are done. With [LocalURL], or none, that is a
-// server inside this program, whose main function has to call [Main] first of all
-// if anything is to be confined; closing the client ends that server and all its
-// processes. Every other URL is one of [client.Dial], whose errors Open returns.
+// Open returns a client of the server that rawURL names, so that a configured URL
+// decides where work is done. With [LocalURL] or an empty URL, Open starts a server
+// inside this program; closing the client ends that server and all its processes. The
+// main function must call [Main] first, or sandboxes do not work. Every other URL is
+// passed to [client.Dial].
 func Open(ctx context.Context, rawURL string, options OpenOptions) (*client.Client, error) {
 	if rawURL != "" && rawURL != LocalURL {
 		return client.Dial(ctx, rawURL, options.Dial...)

@@ -26,7 +26,8 @@ func TestAURLChoosesWhereThingsAreDone(t *testing.T) {
 			t.Errorf("%q: %q, %v", url, out, err)
 		}
 		file := filepath.Join(t.TempDir(), "file")
-		if err := environment.WriteFile(s.ctx, file, []byte("text")); err != nil {
+		_, err = environment.Upload(s.ctx, file, strings.NewReader("text"), client.UploadOptions{InPlace: true})
+		if err != nil {
 			t.Errorf("%q: %v", url, err)
 		}
 		if text, err := environment.ReadFile(s.ctx, file); string(text) != "text" || err != nil {

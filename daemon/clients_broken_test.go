@@ -13,8 +13,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // broken panics when it is used.
@@ -77,14 +77,14 @@ func TestAClientThatHangsIsLeftBehind(t *testing.T) {
 		}
 		in, said := io.Pipe()
 		transport := jsonrpc.NewStdio(in, nopCloser{io.Discard}, jsonrpc.StdioOptions{})
-		served := begin(func() { c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport) })
+		served := runAsync(func() { c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport) })
 		_, _ = io.WriteString(said, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n")
 		<-upstream.called
 		began := time.Now()
-		if err := c.stop(); !errors.Is(err, errPart) {
+		if err := c.stop(); !errors.Is(err, errDisconnect) {
 			t.Errorf("stop = %v", err)
 		}
-		if took := time.Since(began); took > flushTimeout+partTimeout {
+		if took := time.Since(began); took > flushTimeout+disconnectTimeout {
 			t.Errorf("it took %v", took)
 		}
 		close(upstream.over)

@@ -233,9 +233,9 @@ func (o *opened) get(path string, header http.Header) int {
 }
 
 // grpc connects to the listener with this number.
-func (o *opened) grpc(door int) *grpc.ClientConn {
+func (o *opened) grpc(listener int) *grpc.ClientConn {
 	o.t.Helper()
-	_, address, _ := strings.Cut(o.urls[door], "://")
+	_, address, _ := strings.Cut(o.urls[listener], "://")
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		o.t.Fatal(err)

@@ -11,8 +11,9 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// refusalLevel says how important it is that somebody was not let in. Who has
-// failed too often has been told of by then, and must not fill the log.
+// refusalLevel returns the log level of a rejected client. Too many attempts are
+// logged at debug level: the failures before were logged, and they must not fill the
+// log.
 func refusalLevel(err error) slog.Level {
 	if refused, ok := errors.AsType[*auth.Error](err); ok && refused.Kind == auth.KindTooManyAttempts {
 		return slog.LevelDebug
@@ -20,23 +21,32 @@ func refusalLevel(err error) slog.Level {
 	return slog.LevelInfo
 }
 
-// originInterval is how often the log tells of a refused Origin.
-const originInterval = time.Minute
+// logInterval is how often lines are logged that clients can cause at any rate.
+const logInterval = time.Minute
 
-// tellOrigins returns what has the log tell of requests that were refused for
-// their Origin, of which the client is told nothing. Web pages can make many, so
-// it does not tell of all.
-func tellOrigins(logger *slog.Logger) func(*http.Request) {
+// rarely returns a function that calls its argument at most once in logInterval.
+func rarely() func(log func()) {
 	var mu sync.Mutex
-	var told time.Time
-	return func(r *http.Request) {
+	var last time.Time
+	return func(log func()) {
 		mu.Lock()
 		defer mu.Unlock()
-		if !told.IsZero() && time.Since(told) < originInterval {
-			return
+		if last.IsZero() || time.Since(last) >= logInterval {
+			last = time.Now()
+			log()
 		}
-		told = time.Now()
-		logger.Info("a request with an Origin was refused, as those of web pages are; allowed_origins lets one in, and more of them are not logged for a while",
-			"peer", r.RemoteAddr, "origin", fmt.Sprintf("%.100s", r.Header.Get("Origin")))
+	}
+}
+
+// logRefusedOrigins returns a function that logs requests refused for their Origin,
+// whose clients are not told the reason. Web pages can send many, so it limits the
+// rate.
+func logRefusedOrigins(logger *slog.Logger) func(*http.Request) {
+	limited := rarely()
+	return func(r *http.Request) {
+		limited(func() {
+			logger.Info("refused a request with an Origin, as web pages send; allowed_origins accepts one; suppressing further lines for a while",
+				"peer", r.RemoteAddr, "origin", fmt.Sprintf("%.100s", r.Header.Get("Origin")))
+		})
 	}
 }

@@ -11,25 +11,25 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// partTimeout is how long connections of JSON-RPC may take to end once their
-// clients were cut off. Closing a websocket to a client that does not answer
-// takes most of it.
-const partTimeout = 15 * time.Second
+// disconnectTimeout bounds the wait for JSON-RPC connections to end once they were
+// closed. Most of it is the close handshake of a websocket whose client does not
+// answer.
+const disconnectTimeout = 15 * time.Second
 
 var (
-	// errStopping is why connections of JSON-RPC end, and streams of reflection.
+	// errStopping ends JSON-RPC connections and streams of reflection.
 	errStopping = errors.New("the server stops")
-	// errPart ends the wait for connections that do not.
-	errPart = fmt.Errorf("failed to wait for connections whose calls hang: gave up after %v", partTimeout)
+	// errDisconnect ends the wait for connections that do not end.
+	errDisconnect = fmt.Errorf("failed to wait for connections whose calls hang: gave up after %v", disconnectTimeout)
 )
 
-// refuse lets no new client in, and has /readyz say so.
+// refuse rejects new clients and makes /readyz fail.
 func (c *clients) refuse() { c.refusing.Store(true) }
 
-// stop ends every connection when its client has been told what there is to
-// tell, or does not receive it in time, and returns when all are gone and the
-// listeners closed. If some hang it leaves them behind. Calling it again returns
-// at once.
+// stop ends every connection once its client has received the end of its feeds, or
+// does not receive it in time. It returns when all connections have ended and the
+// listeners are closed. Connections that hang are left behind. Calling it again
+// returns at once.
 func (c *clients) stop() error {
 	c.refuse()
 	c.mu.Lock()
@@ -39,52 +39,52 @@ func (c *clients) stop() error {
 	}
 	c.stopping = true
 	for one := range c.live {
-		c.dismiss(one)
+		c.cancelIdle(one)
 	}
 	if len(c.live) == 0 {
-		c.hasLeft()
+		c.closeLeft()
 	}
 	c.mu.Unlock()
 	if !within(flushTimeout, c.left) {
-		if cut := c.cutOff(errFlush); cut > 0 {
-			c.logger.Warn("cut clients off", "clients", cut, "reason", errFlush.Error())
+		if cut := c.disconnectAll(errFlush); cut > 0 {
+			c.logger.Warn("disconnected clients that did not read the end of their feeds", "clients", cut, "reason", errFlush.Error())
 		}
 	}
-	late, cancel := context.WithTimeoutCause(context.Background(), partTimeout, errPart)
+	late, cancel := context.WithTimeoutCause(context.Background(), disconnectTimeout, errDisconnect)
 	defer cancel()
 	err := c.handler.Shutdown(late)
 	select {
 	case <-c.left:
 	case <-late.Done():
-		err = errPart
+		err = errDisconnect
 	}
 	return errors.Join(err, c.server.Close())
 }
 
-// cutOff ends the connections of all clients, and returns how many of them had
-// still to be told something. The others may be left that are slow to hang up.
-func (c *clients) cutOff(cause error) (cut int) {
+// disconnectAll ends all connections, and returns how many of them had undelivered
+// feeds.
+func (c *clients) disconnectAll(cause error) (cut int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.live {
 		one.cancel(cause)
-		if one.attached > 0 {
+		if one.feeds > 0 {
 			cut++
 		}
 	}
 	return cut
 }
 
-// tracked are the calls of one client. It notices when the feed of its session
-// begins and is passed on, and has its connection in use while there is a call.
-type tracked struct {
+// trackedConn makes the calls of one client. It counts the open feeds of its session,
+// and marks its connection as in use during a call.
+type trackedConn struct {
 	grpc.ClientConnInterface
 	clients *clients
 	client  *clientConn
 }
 
-// use has the connection in use until end is called.
-func (t *tracked) use() (end func()) {
+// use marks the connection as in use until end is called.
+func (t *trackedConn) use() (end func()) {
 	if t.client.admitted == nil {
 		return func() {}
 	}
@@ -92,13 +92,13 @@ func (t *tracked) use() (end func()) {
 }
 
 // Invoke implements grpc.ClientConnInterface.
-func (t *tracked) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+func (t *trackedConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	defer t.use()()
 	return t.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
 // NewStream implements grpc.ClientConnInterface.
-func (t *tracked) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (t *trackedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	end := t.use()
 	stream, err := t.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 	if err != nil {
@@ -109,8 +109,8 @@ func (t *tracked) NewStream(ctx context.Context, desc *grpc.StreamDesc, method s
 	if method != execwirev1.SessionService_AttachSession_FullMethodName {
 		return stream, nil
 	}
-	// The gateway ends the context when the client has been told of what the feed said.
-	t.clients.change(t.client, 1)
-	context.AfterFunc(ctx, func() { t.clients.change(t.client, -1) })
+	// The gateway ends the context when the client has received all of the feed.
+	t.clients.addFeeds(t.client, 1)
+	context.AfterFunc(ctx, func() { t.clients.addFeeds(t.client, -1) })
 	return stream, nil
 }

@@ -38,7 +38,7 @@ func sessionsOf(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface
 	return strings.Join(names, ", ")
 }
 
-// Without a table whoever is on this host is one principal, whatever it speaks;
+// Without a table every user of this host is one principal, whatever it speaks;
 // what a client shows for the sake of another server does not matter.
 func TestAClientOfJSONRPCOnLoopback(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.Listen = append(cfg.Listen, "grpc://127.0.0.1:0") })
@@ -66,7 +66,7 @@ func TestWebPagesAreRefused(t *testing.T) {
 	}
 	o.meet(http.Header{"Origin": {"https://app.example.org"}})
 	log := o.log.String()
-	if strings.Count(log, "a request with an Origin was refused") != 1 || !strings.Contains(log, "origin=https://evil.example") {
+	if strings.Count(log, "refused a request with an Origin") != 1 || !strings.Contains(log, "origin=https://evil.example") {
 		t.Errorf("the log has to tell of the first, and not of all: %s", log)
 	}
 }
@@ -102,7 +102,7 @@ func TestATokenForWebsockets(t *testing.T) {
 		}
 	}
 	log := o.log.String()
-	for _, reason := range []string{"it is not that of clients of websockets", "it showed no token, which ws_auth asks"} {
+	for _, reason := range []string{"it is not the websocket token", "no token, but ws_auth requires"} {
 		if !strings.Contains(log, reason) {
 			t.Errorf("the log does not say %q: %s", reason, log)
 		}
@@ -259,15 +259,15 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 }
 
 // One too many is closed at once; where somebody has to be let in it takes the
-// place of whoever was not.
-func TestConnectionsOfAWebsocketDoorAreBounded(t *testing.T) {
+// place of a client that was not.
+func TestWebsocketListener_ConnectionsAreBounded(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.Connections = 2 })
 	first := o.meet(nil)
 	o.meet(nil)
 	if _, err := o.dial(wsconn.DialOptions{}); err == nil {
-		t.Error("a third was let in")
+		t.Error("a third was accepted")
 	}
-	o.logged("as many connections as it may have")
+	o.logged("its limit is reached")
 	_ = first.conn.Close(wsconn.CodeNormal, "")
 	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := o.dial(wsconn.DialOptions{}); err == nil {
@@ -284,11 +284,11 @@ func TestConnectionsOfAWebsocketDoorAreBounded(t *testing.T) {
 	friend := locked.meet(bearing(websocketToken))
 	address := strings.TrimPrefix(locked.urls[0], "ws://")
 	for range 5 {
-		stranger, err := net.Dial("tcp", address)
+		unknown, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = stranger.Close() }()
+		defer func() { _ = unknown.Close() }()
 	}
 	locked.meet(bearing(websocketToken))
 	if answer := friend.start("p", "exit 0"); answer["result"] == nil {
@@ -296,7 +296,7 @@ func TestConnectionsOfAWebsocketDoorAreBounded(t *testing.T) {
 	}
 }
 
-// Whoever is at the standard streams has to be listed, too.
+// The client at the standard streams has to be listed, too.
 func TestTheTableHasToListWhoStartsAServerWithStdio(t *testing.T) {
 	err := serveOnce(t, func(cfg *config.Config) {
 		cfg.Principals = (&locked{t: t, dir: t.TempDir()}).writeTable("[[principal]]\nname = \"x\"\nloopback = true\nallow = [\"all\"]\n")

@@ -11,10 +11,10 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// errCallOver ends the context of a call that is over.
+// errCallOver ends the context of a finished call.
 var errCallOver = errors.New("the call is over")
 
-// admissionOf returns that of the connection a call came on, if its listener has one.
+// admissionOf returns the admission of a call's connection, if its listener has one.
 func admissionOf(ctx context.Context) (admission, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -24,11 +24,11 @@ func admissionOf(ctx context.Context) (admission, bool) {
 	return info, ok
 }
 
-// inUse notes that the connection of a call is in use until end is called. The context
-// that is returned ends when the connection is evicted.
+// inUse marks the connection of a call as in use until end is called. The returned
+// context ends when the connection is evicted.
 func inUse(ctx context.Context, method string) (during context.Context, end func()) {
 	info, ok := admissionOf(ctx)
-	if !ok || server.IsAnybodys(method) {
+	if !ok || server.IsPublic(method) {
 		return ctx, func() {}
 	}
 	during, cancel := context.WithCancelCause(ctx)
@@ -39,8 +39,8 @@ func inUse(ctx context.Context, method string) (during context.Context, end func
 	}
 }
 
-// orEvicted returns why the connection was evicted, if that is what ended the context of
-// a call that failed with err, and err otherwise.
+// orEvicted replaces the error of a call by the reason why its connection was
+// evicted, if that ended the call.
 func orEvicted(ctx context.Context, err error) error {
 	if evicted, ok := errors.AsType[*auth.Error](context.Cause(ctx)); ok && err != nil {
 		return evicted
@@ -48,8 +48,7 @@ func orEvicted(ctx context.Context, err error) error {
 	return err
 }
 
-// useUnary is an interceptor: the connection of a unary call is in use until it is
-// answered. A call that fails because its connection was evicted fails with that.
+// useUnary is an interceptor that marks the connection as in use during a unary call.
 func useUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	ctx, end := inUse(ctx, info.FullMethod)
 	defer end()
@@ -57,7 +56,7 @@ func useUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler 
 	return resp, orEvicted(ctx, err)
 }
 
-// useStream is useUnary of streams.
+// useStream is useUnary for streams.
 func useStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, end := inUse(stream.Context(), info.FullMethod)
 	defer end()

@@ -1,12 +1,11 @@
-// Package daemon wires a server together: supervisor, sessions, services and
-// listeners from a configuration. It is what the command line runs, and what a
-// program embeds that wants an execwire server inside itself: docs/embedding.md has
-// an introduction.
+// Package daemon assembles a server from a configuration: supervisor, sessions,
+// services and listeners. The command line runs it, and programs embed it:
+// docs/embedding.md has an introduction.
 //
 // [Open] returns a client of the server that a URL names, in this program or
-// elsewhere. [Run] is a server with listeners, [RunExecutor] one that is reached
-// through a relay, and [New] makes one step by step. Whichever it is, [Main] has to
-// come first in the main function of a program that is to confine anything.
+// elsewhere. [Run] runs a server with listeners, [RunExecutor] one that is reached
+// through a relay, and [New] creates one without serving. In each case the main
+// function must call [Main] first, or sandboxes do not work.
 package daemon
 
 import (
@@ -19,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
@@ -30,93 +30,88 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// Options is what a daemon needs beside its configuration.
+// Options are the options of a daemon beside its configuration.
 type Options struct {
 	// Version is reported to clients. Empty is "devel".
 	Version string
-	// Logger gets the daemon's log. Nil discards.
+	// Logger is the daemon's log. Nil discards.
 	Logger *slog.Logger
-	// Environ is what environment policies take from. Nil is the environment of
-	// this program. What may be for the registry of a relay is taken out, if the
-	// configuration has one.
+	// Environ is the environment that environment policies inherit from. Nil is the
+	// environment of this program. If the configuration has a relay, the variables
+	// with credentials for its registry are removed.
 	Environ []string
-	// AdoptOrphans makes the program the parent of processes' descendants whose
-	// own parents have ended, without which no kill can be verified. It is for
-	// programs that are nothing but a server: children of the program that call
-	// setsid, whoever started them, then count as descendants of processes.
+	// AdoptOrphans makes the program a subreaper, without which no kill can be
+	// verified. It is for programs that are only a server: children of the program
+	// that call setsid, whatever started them, then count as descendants of
+	// processes.
 	AdoptOrphans bool
-	// Guarded is reported to clients: whether a guardian ends all processes
-	// should this program be killed.
+	// Guarded is reported to clients: a guardian ends all processes if this program
+	// is killed.
 	Guarded bool
-	// RemoteCredentials are shown to the registry of the relay, if the
+	// RemoteCredentials are the credentials for the registry of the relay, if the
 	// configuration has one; see [executor.FindCredentials]. Nil shows none.
 	RemoteCredentials executor.Credentials
-	// OnListen is called with the URL of every listener as it begins to accept,
+	// OnListen is called with the URL of every listener when it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
-	// OnDrain is called when the daemon was told to stop while processes run,
-	// with their number. Nil calls nothing.
+	// OnDrain is called when the daemon begins to drain while processes run, with
+	// their number. Nil calls nothing.
 	OnDrain func(processes int)
-	// OnChange is called when a process was started, has closed or was
-	// forgotten, when a client of JSON-RPC has come or gone, and when a call has
-	// moved much content of files: when memory may have become free. It must neither block nor use the daemon. Nil calls
-	// nothing.
+	// OnChange is called when memory may have become free: a process was started, has
+	// closed or was removed, a JSON-RPC client has connected or disconnected, or a
+	// call has moved much file content. It must neither block nor use the daemon. Nil
+	// calls nothing.
 	OnChange func()
+}
+
+func (o Options) withDefaults(cfg config.Config) Options {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Version == "" {
+		o.Version = "devel"
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if cfg.HasRemote() {
+		o.Environ = withoutSecrets(o.Environ)
+	}
+	return o
 }
 
 // Daemon is a server with its processes. All methods may be called
 // concurrently.
 type Daemon struct {
-	cfg        config.Config
-	opts       Options
-	doorkeeper *doorkeeper
-	confined   func(auth.Peer, func() bool) error // see [listen.Locks]
-	sessions   *session.Registry
-	requests   *httpclient.Client // nil if they are switched off
-	sandboxes  *sandbox.Sandboxes
-	server     *server.Server
-	channel    *inproc.Channel
-	clients    *clients
-	reserve    ProcessReserve
+	cfg           config.Config
+	opts          Options
+	authenticator *authenticator
+	confined      func(auth.Peer, func() bool) error // see [listen.Options]
+	sessions      *session.Registry
+	requests      *httpclient.Client // nil if they are disabled
+	sandboxes     *sandbox.Sandboxes
+	server        *server.Server
+	channel       *inproc.Channel
+	clients       *clients
+	reserve       ProcessReserve
 
-	// Each does its part of closing once.
+	// Each runs its part of closing once.
 	processesEnded func() error
 	servicesClosed func() error
 }
 
-// New makes a daemon that serves nobody yet but [Daemon.Conn]. It must be
-// closed. The configuration is checked first, and the table of principals read. If
-// a sandbox is required it is tried out, which takes some tens of milliseconds;
-// otherwise that is done when one is needed, by this program started once more: its
-// main function calls [Main] first, or no sandbox works.
+// New creates a daemon that only [Daemon.Conn] reaches until it serves. It must be
+// closed. New validates the configuration and reads the table of principals. If a
+// sandbox is required, it probes the backends, which takes some tens of milliseconds;
+// otherwise they are probed when needed. A probe executes this program again, so its
+// main function must call [Main] first.
 func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
-	if opts.Logger == nil {
-		opts.Logger = slog.New(slog.DiscardHandler)
-	}
-	if opts.Version == "" {
-		opts.Version = "devel"
-	}
-	if opts.Environ == nil {
-		opts.Environ = os.Environ()
-	}
-	if cfg.HasRemote() {
-		opts.Environ = withoutSecrets(opts.Environ)
-	}
-	doorkeeper, err := newDoorkeeper(cfg, opts.Logger)
-	if err != nil {
-		return nil, err
-	}
-	var channel *inproc.Channel
-	clients, err := newClients(clientsConfig{
-		cfg: cfg, doorkeeper: doorkeeper, logger: opts.Logger,
-		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
-		ready:    func() bool { return true },
-		changed:  opts.OnChange,
-	})
+	opts = opts.withDefaults(cfg)
+	authenticator, err := newAuthenticator(cfg, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +119,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	cgroups, err := process.OpenCgroups(cfg.Cgroup)
+	cgroups, err := cgroup.Open(cfg.Cgroup)
 	if err != nil {
 		sandboxes.Close()
 		return nil, err
@@ -140,7 +135,51 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		MaxWriteBytes:   int(cfg.StdinWrite),
 		Logger:          opts.Logger,
 	})
-	sessions := session.NewRegistry(supervisor, session.Config{
+	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts))
+	requests := newHTTPClient(cfg, required, opts.Logger)
+	srv := server.New(server.Config{
+		Sessions:     sessions,
+		HTTP:         requests,
+		Limits:       limits(cfg),
+		Authenticate: authenticator.authenticate,
+		Logger:       opts.Logger,
+		Version:      opts.Version,
+		KillMethod:   supervisor.KillMethod(),
+		Environ:      opts.Environ,
+		Guarded:      opts.Guarded,
+		KeepWatcher:  true,
+		Sandboxes:    sandboxes,
+		NoDirect:     !cfg.HasDirectExec(),
+		NoPrepared:   !cfg.HasPreparedExec(),
+		OnContent:    opts.OnChange,
+
+		RequiredSandbox: required,
+		LoopbackAnyUser: authenticator.users.AcceptsAny(),
+	})
+	channel := inproc.New(
+		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
+		inproc.WithStreamInterceptors(srv.StreamInterceptors()...),
+	)
+	srv.Register(channel)
+	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel,
+		confined: confinedPeers(supervisor), reserve: reserve}
+	d.processesEnded = sync.OnceValue(d.endProcesses)
+	d.servicesClosed = sync.OnceValue(d.closeServices)
+	d.clients, err = newClients(clientsConfig{
+		cfg: cfg, authenticator: authenticator, logger: opts.Logger,
+		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
+		ready:    func() bool { return true },
+		changed:  opts.OnChange,
+	})
+	if err != nil {
+		return nil, errors.Join(err, d.Close())
+	}
+	return d, nil
+}
+
+// sessionConfig is the configuration of the sessions.
+func sessionConfig(cfg config.Config, opts Options) session.Config {
+	return session.Config{
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
@@ -154,43 +193,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		SessionsPerPrincipal: int(cfg.Sessions),
 		SessionsTotal:        int(cfg.SessionsTotal),
 		RetainedTotal:        int64(cfg.RetainedTotal),
-		SpoolBytes:           int64(cfg.Spool),
-		SpoolDirectory:       cfg.SpoolDirectory,
-	})
-	requests := newHTTPClient(cfg, required, opts.Logger)
-	srv := server.New(server.Config{
-		Sessions:     sessions,
-		HTTP:         requests,
-		Limits:       limits(cfg),
-		Authenticate: doorkeeper.authenticate,
-		Logger:       opts.Logger,
-		Version:      opts.Version,
-		KillMethod:   supervisor.KillMethod(),
-		Environ:      opts.Environ,
-		Guarded:      opts.Guarded,
-		KeepWatcher:  true,
-		Sandboxes:    sandboxes,
-		NoDirect:     !cfg.HasDirectExec(),
-		NoPrepared:   !cfg.HasPreparedExec(),
-		OnContent:    opts.OnChange,
-
-		RequiredSandbox: required,
-		LoopbackAnyUser: doorkeeper.users.AcceptsAny(),
-	})
-	channel = inproc.New(
-		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
-		inproc.WithStreamInterceptors(srv.StreamInterceptors()...),
-		inproc.WithAuthInfo(inproc.AuthInfo{}),
-	)
-	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, doorkeeper: doorkeeper, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel, clients: clients,
-		confined: confinedPeers(supervisor), reserve: reserve}
-	d.processesEnded = sync.OnceValue(d.endProcesses)
-	d.servicesClosed = sync.OnceValue(d.closeServices)
-	return d, nil
+	}
 }
 
-// limits gives the server its part of the configuration.
+// limits is the configuration of the server's limits.
 func limits(cfg config.Config) server.Limits {
 	return server.Limits{
 		RetainedOutput:  int(cfg.RetainedOutput),
@@ -215,7 +221,6 @@ func limits(cfg config.Config) server.Limits {
 		Sessions:        int(cfg.Sessions),
 		SessionsTotal:   int(cfg.SessionsTotal),
 		RetainedTotal:   int(cfg.RetainedTotal),
-		Spool:           int(cfg.Spool),
 		Streams:         int(cfg.Streams),
 		HeaderList:      int(cfg.HeaderList),
 		HTTPRequests:    int(cfg.HTTPRequests),
@@ -229,14 +234,13 @@ func limits(cfg config.Config) server.Limits {
 	}
 }
 
-// Conn returns a connection to the server inside this program, for generated
-// clients. It is valid until Close.
+// Conn returns a connection to the server inside this program. It is valid until
+// Close.
 func (d *Daemon) Conn() grpc.ClientConnInterface { return d.channel }
 
-// Close ends every process at once, waits until nothing of them is left, and
-// returns. It gives up on what hangs in the system, which is an error. Calling
-// it again returns the same. It is not for use while [Daemon.Serve] runs, which
-// closes the daemon itself.
+// Close kills all processes and waits for their end. If something hangs in the system
+// it gives up and returns an error. Calling it again returns the same. Do not call it
+// while [Daemon.Serve] runs, which closes the daemon itself.
 func (d *Daemon) Close() error {
 	return errors.Join(d.processesEnded(), d.servicesClosed())
 }

@@ -167,7 +167,7 @@ func TestHealthIsWatchedUntilTheServerStops(t *testing.T) {
 	}
 }
 
-func TestDrainTellsAndWaitsAndCanBeCutShort(t *testing.T) {
+func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	conn := s.dial(0)
 	s.startSleep(conn)

@@ -106,5 +106,5 @@ func ExampleParseListenURL() {
 		fmt.Println(wrong.Kind, "-", wrong.Problem)
 	}
 	// Output:
-	// not loopback - host 192.0.2.1 is not a loopback address, so whoever reaches it could run commands here
+	// not loopback - host 192.0.2.1 is not a loopback address, and anyone who can connect could run commands
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// ForwardOptions is what a forward needs beside its configuration.
+// ForwardOptions are the options of a forward beside its configuration.
 type ForwardOptions struct {
-	// Logger gets the forward's log. Nil discards.
+	// Logger is the forward's log. Nil discards.
 	Logger *slog.Logger
-	// OnListen is called with the URL of every listener as it begins to accept,
+	// OnListen is called with the URL of every listener when it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
 }
 
-// Forward accepts clients of gRPC and passes what they and a server elsewhere say
-// to each other, without reading it: so that those who know gRPC alone reach
-// executors behind a relay.
+// Forward accepts gRPC clients and passes bytes between them and another server,
+// without parsing them. With it, clients that only speak gRPC reach executors behind
+// a relay.
 type Forward struct {
 	cfg    config.Config
 	opts   ForwardOptions
@@ -34,11 +34,10 @@ type Forward struct {
 	linger time.Duration // forwardLinger
 }
 
-// NewForward makes a forward to the server of the transport. The listeners of the
-// configuration have to be unix sockets, which nobody else can use, or on loopback,
-// where the processes of loopback_users use the server as the owner of the forward;
-// others are a [*config.Error]. Of the other settings connections_per_listener
-// counts. A forward that does not serve has nothing to be closed.
+// NewForward creates a forward to the server of the transport. Listeners must be unix
+// sockets or on loopback, where processes of loopback_users use the server as the
+// owner of the forward; others are a [*config.Error]. Of the other settings only
+// connections_per_listener applies. A forward that does not serve need not be closed.
 func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions) (*Forward, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -62,23 +61,22 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 	return &Forward{cfg: cfg, opts: opts, users: users, server: server, linger: forwardLinger}, nil
 }
 
-// Serve opens the listeners, connects to the server for each client that comes, and
-// passes bytes until ctx ends. Then it closes all connections and returns nil. If a
-// listener cannot be opened nothing is served and the error says why. A connection
-// to the server that is lost, or does not come about, ends the one of its client
-// and no other; clients connect again when they like.
+// Serve opens the listeners, connects to the server for each client, and passes bytes
+// until ctx ends. Then it closes all connections and returns nil. If a listener
+// cannot be opened, it serves nothing and returns the error. A connection to the
+// server that fails only ends the connection of its client.
 func (f *Forward) Serve(ctx context.Context) error {
-	syslimit.MakeThreads(passerThreads)
-	doors, err := f.open(ctx)
+	syslimit.MakeThreads(forwardThreads)
+	open, err := opener{cfg: f.cfg, users: f.users, logger: f.opts.Logger}.open(ctx)
 	if err != nil {
 		return err
 	}
 	running, end := context.WithCancelCause(ctx)
 	var serving sync.WaitGroup
-	refuser := newRefuser()
+	refuser := newRefusingServer()
 	serving.Go(refuser.serve)
-	failed := make(chan error, len(doors.inOrder))
-	for _, l := range doors.inOrder {
+	failed := make(chan error, len(open.inOrder))
+	for _, l := range open.inOrder {
 		serving.Go(func() {
 			for {
 				conn, err := l.Accept()
@@ -91,46 +89,18 @@ func (f *Forward) Serve(ctx context.Context) error {
 					refuser.refuse(conn)
 					continue
 				}
-				serving.Go(func() { f.passPlaced(running, conn) })
+				serving.Go(func() { f.passAdmitted(running, conn) })
 			}
 		})
 	}
-	doors.tell(f.opts.OnListen)
+	open.announce(f.opts.OnListen)
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	}
 	end(errStopping)
-	doors.close()
+	open.close()
 	refuser.stop()
 	serving.Wait()
 	return err
-}
-
-// open opens all listeners or none.
-func (f *Forward) open(ctx context.Context) (*doors, error) {
-	logs := opener{cfg: f.cfg, logger: f.opts.Logger}
-	locks := listen.Locks{
-		LoopbackUsers: f.users,
-		Unadmitted:    unadmittedHeaders * int(f.cfg.HeaderList),
-		Connections:   int(f.cfg.Connections),
-		Full:          logs.tellFull(),
-		AcceptFailed:  logs.logAcceptFailed,
-	}
-	opened := &doors{}
-	for _, raw := range f.cfg.Listen {
-		url, err := listen.Parse(raw)
-		if err == nil {
-			var l listen.Listener
-			if l, err = listen.Listen(ctx, url, locks); err == nil {
-				opened.inOrder = append(opened.inOrder, l)
-			}
-		}
-		if err != nil {
-			opened.close()
-			return nil, err
-		}
-	}
-	warnOfAnyUser(f.opts.Logger, f.users, opened.inOrder)
-	return opened, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -11,16 +12,17 @@ import (
 )
 
 const (
-	// forwardBuffer is how many bytes are passed at a time, each way.
+	// forwardBuffer is the size of the buffer of each direction.
 	forwardBuffer = 64 << 10
-	// forwardLinger is how long either end has to take what is left for it, and to
-	// close, when the other one is gone.
+	// forwardLinger is how long the other end may take to receive the rest and close,
+	// once one end has closed.
 	forwardLinger = 5 * time.Second
 )
 
-// passPlaced is pass of a client that gets a place at its listener. All clients are one
-// principal, and their connections are in use: one too many is closed.
-func (f *Forward) passPlaced(ctx context.Context, near net.Conn) {
+// passAdmitted is pass after the connection was counted at its listener. All clients
+// are one principal, and their connections are in use: a connection beyond the limit
+// is closed.
+func (f *Forward) passAdmitted(ctx context.Context, near net.Conn) {
 	if info, err := listen.AuthInfoOf(near); err == nil {
 		if a, ok := info.(admission); ok {
 			if err := a.Admit(auth.Loopback.Name); err != nil {
@@ -34,50 +36,82 @@ func (f *Forward) passPlaced(ctx context.Context, near net.Conn) {
 	f.pass(ctx, near)
 }
 
-// pass connects a client with the server until one of them leaves or ctx ends.
+// pass connects a client to the server until one of them disconnects or ctx ends.
 func (f *Forward) pass(ctx context.Context, near net.Conn) {
-	defer func() { _ = near.Close() }() // whoever is at the other end has left or is cut off
+	defer func() { _ = near.Close() }() // the client has disconnected or is disconnected
 	far, err := f.server.Connect(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			f.opts.Logger.Warn("a client could not be connected", "error", err)
+			f.opts.Logger.Warn("failed to connect a client to the server", "error", err)
 		}
 		return
 	}
-	defer func() { _ = far.Close() }() // likewise
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		defer close(closed)
-		_, _ = near.Close(), far.Close()
-	})
-	defer func() {
-		if !stop() {
-			<-closed
-		}
-	}()
-	var down sync.WaitGroup
+	var watching, down sync.WaitGroup
+	ctx, end := context.WithCancelCause(ctx)
+	up := &countedConn{Conn: far}
+	watching.Go(func() { f.watch(ctx, near, up) })
 	down.Go(func() {
 		_, err := copyBytes(near, far)
 		f.opts.Logger.Debug("a connection to the server has ended", "error", err)
-		_ = near.SetReadDeadline(time.Now().Add(f.linger)) // fails on one that is closed
+		_ = near.SetReadDeadline(time.Now().Add(f.linger)) // fails if closed
 		if half, ok := near.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite() // likewise
 		}
 	})
-	if lost, _ := copyBytes(&patient{Conn: far, client: near, linger: f.linger}, near); lost {
-		// What the client says now nobody hears. It is read all the same: closing
-		// before it was would take back what the client has not read yet.
-		_ = far.SetReadDeadline(time.Now().Add(f.linger))   // fails on one that is closed
+	if lost, _ := copyBytes(up, near); lost {
+		// The rest of the client's data is read and discarded: closing with unread
+		// data would reset the connection, and the client would lose what it has not
+		// read yet.
+		_ = far.SetReadDeadline(time.Now().Add(f.linger))   // fails if closed
 		_ = near.SetWriteDeadline(time.Now().Add(f.linger)) // likewise
-		_, _ = copyBytes(nowhere{near}, near)
+		_, _ = copyBytes(discardConn{near}, near)
 	}
-	_ = far.Close() // the client has left
+	_ = far.Close() // the client has disconnected
 	down.Wait()
+	end(nil)
+	watching.Wait()
 }
 
-// copyBytes passes what comes from one connection to the other, until the end of
-// file, for which the error is nil, or until one of them fails. It tells whether that is
-// the one that was written to.
+// watch closes both connections when ctx ends. If the client has disconnected while the
+// server does not read, which reading from the client does not show, it closes the
+// connection to the server.
+func (f *Forward) watch(ctx context.Context, near net.Conn, far *countedConn) {
+	ticker := time.NewTicker(f.linger)
+	defer ticker.Stop()
+	client, canTell := near.(interface{ Left() bool })
+	var before int64
+	for {
+		select {
+		case <-ctx.Done():
+			_, _ = near.Close(), far.Close()
+			return
+		case <-ticker.C:
+			steps := far.steps.Load()
+			if stalls := steps == before && steps%2 == 1; stalls && canTell && client.Left() {
+				_ = far.Close()
+			}
+			before = steps
+		}
+	}
+}
+
+// countedConn is a connection that counts beginnings and ends of its writes: the number
+// is odd during a write.
+type countedConn struct {
+	net.Conn
+	steps atomic.Int64
+}
+
+// Write implements net.Conn.
+func (c *countedConn) Write(b []byte) (int, error) {
+	c.steps.Add(1)
+	defer c.steps.Add(1)
+	return c.Conn.Write(b)
+}
+
+// copyBytes copies from one connection to the other, until the end of file, for which
+// the error is nil, or until one of them fails; writing tells whether that was the
+// destination.
 func copyBytes(to, from net.Conn) (writing bool, err error) {
 	buf := make([]byte, forwardBuffer)
 	for {
@@ -93,53 +127,8 @@ func copyBytes(to, from net.Conn) (writing bool, err error) {
 	}
 }
 
-// patient is a connection to a server that may take its time for as long as the client
-// is there. While it does nobody reads what the client says, so that its end has to be
-// looked for.
-type patient struct {
-	net.Conn
-	client net.Conn
-	linger time.Duration // how long the server has when the client has left
-
-	mu      sync.Mutex
-	writing bool        // guarded by mu
-	timer   *time.Timer // guarded by mu; nil before the first Write
-}
+// discardConn is a connection that discards what is written to it.
+type discardConn struct{ net.Conn }
 
 // Write implements net.Conn.
-func (p *patient) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	p.writing = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(p.linger, p.look)
-	} else {
-		p.timer.Reset(p.linger)
-	}
-	p.mu.Unlock()
-	n, err := p.Conn.Write(b)
-	p.mu.Lock()
-	p.writing = false
-	p.timer.Stop()
-	p.mu.Unlock()
-	return n, err
-}
-
-// look ends a Write for a client that has left.
-func (p *patient) look() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.writing {
-		return
-	}
-	if client, ok := p.client.(interface{ Left() bool }); ok && client.Left() {
-		_ = p.Close() // whoever is at the other end takes nothing
-		return
-	}
-	p.timer.Reset(p.linger)
-}
-
-// nowhere is a connection that takes what is written to it for nobody.
-type nowhere struct{ net.Conn }
-
-// Write implements net.Conn.
-func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
+func (discardConn) Write(p []byte) (int, error) { return len(p), nil }

@@ -11,15 +11,15 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// refuser is a gRPC server that fails every call of clients that a forward does
-// not accept, with the reason. A forward itself does not read what clients send.
-type refuser struct {
+// refusingServer is a gRPC server that fails every call of rejected clients of a
+// forward with the reason. The forward itself does not parse what clients send.
+type refusingServer struct {
 	server *grpc.Server
-	conns  *relayListener // of connections that are handed to it, here those of listeners
+	conns  *relayListener // of rejected connections
 }
 
-func newRefuser() *refuser {
-	return &refuser{
+func newRefusingServer() *refusingServer {
+	return &refusingServer{
 		conns: newRelayListener(),
 		server: grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.ConnectionTimeout(handshakeTimeout),
 			grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
@@ -29,32 +29,32 @@ func newRefuser() *refuser {
 	}
 }
 
-// refusalOf returns why the client of a call is not accepted.
+// refusalOf returns why the client of a call was rejected.
 func refusalOf(stream grpc.ServerStream) error {
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		if info, ok := p.AuthInfo.(listen.LoopbackAuthInfo); ok && info.Refused() != nil {
 			return info.Refused()
 		}
 	}
-	return &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownDoor}
+	return &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownListener}
 }
 
 // serve answers clients until stop.
-func (r *refuser) serve() { _ = r.server.Serve(r.conns) } // fails only when it ends
+func (r *refusingServer) serve() { _ = r.server.Serve(r.conns) } // fails only when it ends
 
-// refuse has the calls on conn fail. It waits until serve has taken the
-// connection, or has ended.
-func (r *refuser) refuse(conn net.Conn) {
-	if !r.conns.hand(conn) {
-		_ = conn.Close() // its client is cut off
+// refuse fails the calls on conn. It blocks until serve has accepted the connection,
+// or has ended.
+func (r *refusingServer) refuse(conn net.Conn) {
+	if !r.conns.deliver(conn) {
+		_ = conn.Close() // the server has ended
 	}
 }
 
 // stop ends serve and all connections, and waits for their calls.
-func (r *refuser) stop() { r.server.Stop() }
+func (r *refusingServer) stop() { r.server.Stop() }
 
-// refusedPeer returns why the client of an accepted connection is none of those
-// that the listener is for; nil if it is one.
+// refusedPeer returns why the listener does not accept the client of a connection;
+// nil if it does.
 func refusedPeer(conn net.Conn) error {
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {

@@ -152,7 +152,7 @@ func TestALostConnectionEndsThatOfItsClient(t *testing.T) {
 }
 
 // What a server says last arrives, though the client speaks at the same time.
-func TestTheLastWordsOfAServerArrive(t *testing.T) {
+func TestForward_ServerClosing_DeliversTheRest(t *testing.T) {
 	o := forward(t, "grpc://127.0.0.1:0", unchanged)
 	near, far := o.connect()
 	words := strings.Repeat("last words ", 10_000)
@@ -221,6 +221,28 @@ func TestAClientThatLeavesAServerThatStalls(t *testing.T) {
 	t.Fatal("the client that has left keeps its place")
 }
 
+// What a client sent before it left arrives at a server that is slow.
+func TestForward_ClientLeavesSlowServer_DeliversTheRest(t *testing.T) {
+	o := forwardWith(t, atSocket(t), unchanged, func(f *daemon.Forward) { f.SetLinger(300 * time.Millisecond) })
+	block := make([]byte, 1<<20)
+	for range 3 {
+		near, far := o.connect()
+		time.Sleep(180 * time.Millisecond) // so that the client is looked for while it has left
+		sent := int64(0)
+		for err := error(nil); err == nil; { // until nothing is taken for a while
+			_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+			var n int
+			n, err = near.Write(block)
+			sent += int64(n)
+		}
+		_ = near.Close()
+		time.Sleep(100 * time.Millisecond) // less than the linger in all
+		if received, err := io.Copy(io.Discard, far); err != nil || received != sent {
+			t.Errorf("%d bytes of %d arrived, %v", received, sent, err)
+		}
+	}
+}
+
 func TestAForwardsSocketIsPrivate(t *testing.T) {
 	o := forward(t, atSocket(t), unchanged)
 	info, err := os.Lstat(strings.TrimPrefix(o.url, "unix://"))
@@ -236,7 +258,7 @@ func TestAForwardWithoutItsServer(t *testing.T) {
 	if got, err := io.ReadAll(o.dial()); len(got) > 0 {
 		t.Errorf("read %q, %v", got, err)
 	}
-	if said := o.log.String(); !strings.Contains(said, "could not be connected") || !strings.Contains(said, "refused") {
+	if said := o.log.String(); !strings.Contains(said, "failed to connect a client") || !strings.Contains(said, "refused") {
 		t.Errorf("the log says %s", said)
 	}
 }

@@ -17,20 +17,21 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// GatewayOptions is what a gateway needs beside its configuration.
+// GatewayOptions are the options of a gateway beside its configuration.
 type GatewayOptions struct {
-	// Logger gets the gateway's log. Nil discards.
+	// Logger is the gateway's log. Nil discards.
 	Logger *slog.Logger
-	// OnListen is called with the URL of every listener as it begins to accept,
+	// OnListen is called with the URL of every listener when it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
-	// OnChange is called when a client has come or gone: when memory may have become free.
-	// It must neither block nor use the gateway. Nil calls nothing.
+	// OnChange is called when a client has connected or disconnected, so that memory
+	// may have become free. It must neither block nor use the gateway. Nil calls
+	// nothing.
 	OnChange func()
 }
 
-// Gateway lets clients that speak JSON-RPC use a server elsewhere. All methods
-// may be called concurrently.
+// Gateway serves JSON-RPC clients by a server elsewhere. All methods may be called
+// concurrently.
 type Gateway struct {
 	cfg     config.Config
 	opts    GatewayOptions
@@ -38,12 +39,11 @@ type Gateway struct {
 	clients *clients
 }
 
-// NewGateway makes a gateway to the server that upstream is connected to, which
-// stays the caller's and has to outlive it. If the configuration has a table of
-// principals, each client is looked up in it and its calls are made on behalf of
-// it, so that upstream has to allow that; otherwise all calls are made by
-// whomever upstream takes the connection for. The configuration is checked first.
-// A gateway that does not serve has nothing to be closed.
+// NewGateway creates a gateway to the server of upstream, which remains the caller's
+// and must outlive the gateway. If the configuration has a table of principals, each
+// client is looked up in it and its calls are made on its behalf, which the server
+// must allow; otherwise all calls are made as the principal of upstream. NewGateway
+// validates the configuration. A gateway that does not serve need not be closed.
 func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOptions) (*Gateway, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	keeper, err := newDoorkeeper(cfg, opts.Logger)
+	authenticator, err := newAuthenticator(cfg, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
 	served, err := newClients(clientsConfig{
-		cfg: cfg, doorkeeper: keeper, logger: opts.Logger,
+		cfg: cfg, authenticator: authenticator, logger: opts.Logger,
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface {
-			return &remoteCalls{ClientConnInterface: upstream, doorkeeper: keeper, info: info}
+			return &remoteCalls{ClientConnInterface: upstream, authenticator: authenticator, info: info}
 		},
 		ready:   func() bool { return isReady(upstream) },
 		changed: opts.OnChange,
@@ -76,12 +76,11 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 		return nil, err
 	}
 	return &Gateway{
-		cfg: cfg, opts: opts, clients: served, opener: opener{cfg: cfg, doorkeeper: keeper, logger: opts.Logger},
+		cfg: cfg, opts: opts, clients: served, opener: opener{cfg: cfg, authenticator: authenticator, users: authenticator.users, logger: opts.Logger},
 	}, nil
 }
 
-// isReady reports whether a server answers at the other end, and tries again if
-// it was given up.
+// isReady reports whether upstream is connected, and reconnects it if it is idle.
 func isReady(conn *grpc.ClientConn) bool {
 	state := conn.GetState()
 	if state == connectivity.Idle {
@@ -90,52 +89,52 @@ func isReady(conn *grpc.ClientConn) bool {
 	return state == connectivity.Ready
 }
 
-// Serve opens the configured doors and serves until ctx ends. Then clients are
-// disconnected, whose sessions the server keeps for their grace, and Serve
-// returns nil. If a door cannot be opened nothing is served and the error says
-// why. A client on the standard streams ends them for good; if they are the only
-// door, Serve then returns nil.
+// Serve opens the listeners and serves until ctx ends. Then it disconnects the
+// clients, whose sessions the server keeps for their grace period, and returns nil.
+// If a listener cannot be opened, it serves nothing and returns the error. The
+// standard streams serve a single client; if they are the only listener, Serve
+// returns nil when that disconnects.
 func (g *Gateway) Serve(ctx context.Context) error {
-	syslimit.MakeThreads(passerThreads)
-	doors, err := g.opener.open(ctx)
+	syslimit.MakeThreads(forwardThreads)
+	open, err := g.opener.open(ctx)
 	if err != nil {
 		return err
 	}
 	var serving sync.WaitGroup
-	failed := make(chan error, len(doors.inOrder))
-	for _, l := range doors.websocket {
+	failed := make(chan error, len(open.inOrder))
+	for _, l := range open.websocket {
 		serving.Go(func() {
 			if err := g.clients.serve(l); err != nil {
 				failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
 			}
 		})
 	}
-	doors.tell(g.opts.OnListen)
-	left := doors.serveStdio(g.clients, &serving)
+	open.announce(g.opts.OnListen)
+	left := open.serveStdio(g.clients, &serving)
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	case <-left:
 	}
 	g.clients.refuse()
-	g.clients.cutOff(errStopping)
+	g.clients.disconnectAll(errStopping)
 	if stopErr := g.clients.stop(); stopErr != nil {
-		return errors.Join(err, stopErr) // those who serve wait for what hangs
+		return errors.Join(err, stopErr) // the serving goroutines wait for connections that hang
 	}
 	serving.Wait()
 	return err
 }
 
-// remoteCalls are the calls of one client to a server elsewhere.
+// remoteCalls makes the calls of one client to a server elsewhere.
 type remoteCalls struct {
 	grpc.ClientConnInterface
-	doorkeeper *doorkeeper
-	info       clientAuthInfo
+	authenticator *authenticator
+	info          clientAuthInfo
 }
 
 // Invoke implements grpc.ClientConnInterface.
 func (r *remoteCalls) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	ctx, err := r.letOut(ctx, method, args)
+	ctx, err := r.authorize(ctx, method, args)
 	if err != nil {
 		return err
 	}
@@ -144,20 +143,20 @@ func (r *remoteCalls) Invoke(ctx context.Context, method string, args, reply any
 
 // NewStream implements grpc.ClientConnInterface.
 func (r *remoteCalls) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	ctx, err := r.letOut(ctx, method, nil)
+	ctx, err := r.authorize(ctx, method, nil)
 	if err != nil {
 		return nil, err
 	}
 	return r.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 }
 
-// letOut says for whom a call is made, if the client may make it.
-func (r *remoteCalls) letOut(ctx context.Context, method string, req any) (context.Context, error) {
-	caller, err := r.doorkeeper.letIn(visitor{info: r.info})
+// authorize checks that the client may make a call, and adds its name to the context.
+func (r *remoteCalls) authorize(ctx context.Context, method string, req any) (context.Context, error) {
+	caller, err := r.authenticator.authenticatePeer(peerInfo{info: r.info})
 	if err := server.MayCall(caller, err, method, req); err != nil {
 		return nil, err
 	}
-	if r.doorkeeper.authenticator.HasTable() {
+	if r.authenticator.principals.HasTable() {
 		ctx = metadata.AppendToOutgoingContext(ctx, onBehalfOfKey, caller.Principal.Name)
 	}
 	return ctx, nil

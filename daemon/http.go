@@ -10,22 +10,21 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// newHTTPClient returns what makes requests over HTTP for clients, and nil where
-// those are switched off, as they are where the required sandbox restricts the
-// network: they would be a way around it.
+// newHTTPClient returns the client for HttpService, or nil if that is disabled. It is
+// disabled if the required sandbox restricts the network, which it would circumvent.
 func newHTTPClient(cfg config.Config, required *execwirev1.SandboxPolicy, logger *slog.Logger) *httpclient.Client {
 	if !cfg.HasHTTP() {
 		return nil
 	}
 	if server.RestrictsNetwork(required) {
-		logger.Info("requests over HTTP are switched off: require_sandbox restricts the network")
+		logger.Info("HttpService is disabled: require_sandbox restricts the network")
 		return nil
 	}
 	return httpclient.New(httpclient.Options{HeadBytes: int(cfg.HTTPHead), PerOwner: int(cfg.HTTPRequests)})
 }
 
-// refuseListeners has no request be made to our own doors: it would come from
-// loopback, where callers may be let in without showing anything.
+// refuseListeners blocks requests to our own listeners: they would come from
+// loopback, where clients may be accepted without credentials.
 func refuseListeners(requests *httpclient.Client, listeners []listen.Listener) {
 	if requests == nil {
 		return

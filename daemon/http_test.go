@@ -24,9 +24,9 @@ func (o *opened) fetch(url string) string {
 	return reason(err)
 }
 
-// Whoever makes a request from here comes from loopback, where our own doors may
+// A request from this server comes from loopback, where our own listeners may
 // ask for nothing.
-func TestOurOwnDoorsAreNotReachedByRequests(t *testing.T) {
+func TestFetch_OwnListeners_IsRefused(t *testing.T) {
 	o := open(t, func(c *config.Config) { c.Listen = []string{"ws://127.0.0.1:0", "grpc://127.0.0.1:0"} })
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(web.Close)

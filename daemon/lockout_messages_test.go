@@ -148,12 +148,17 @@ func TestUnfinishedMessage_GivesWay_WithTheNameOfTheLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var receiving sync.WaitGroup
+	receiving.Go(func() { heavy.expectClosed(1013) })
+	if err := heavy.conn.Prove(o.ctx); err != nil { // it has come before the others, and is evicted first
+		t.Fatal(err)
+	}
 	for range 3 { // more than fit beside it
 		o.leaveUnfinished(bearing(tokenOf("attacker")), 200<<10)
 	}
 	c := o.meet(bearing(tokenOf("neighbour")))
 	c.ask("environment/status", map[string]any{"padding": strings.Repeat("x", 200<<10)})
-	heavy.expectClosed(1013)
+	receiving.Wait()
 	if told := strings.Join(heavy.told, ""); !strings.Contains(told, "incoming_bytes_total") {
 		t.Errorf("the connection that gave way was told %q", told)
 	}

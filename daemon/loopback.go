@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 )
 
-// loopbackUsers reads the setting loopback_users. The error is a [*config.Error].
+// loopbackUsers parses the setting loopback_users. The error is a [*config.Error].
 func loopbackUsers(cfg config.Config) (auth.LoopbackUsers, error) {
 	users, err := auth.ParseLoopbackUsers(cfg.LoopbackUsers)
 	if err != nil {
@@ -22,8 +22,7 @@ func loopbackUsers(cfg config.Config) (auth.LoopbackUsers, error) {
 	return users, nil
 }
 
-// warnOfAnyUser logs that every user of this host is accepted at a listener, if
-// that is so.
+// warnOfAnyUser logs a warning if a listener accepts every user of this host.
 func warnOfAnyUser(logger *slog.Logger, users auth.LoopbackUsers, listeners []listen.Listener) {
 	onLoopback := func(l listen.Listener) bool {
 		addr := l.URL().Addr.Addr()
@@ -34,8 +33,8 @@ func warnOfAnyUser(logger *slog.Logger, users auth.LoopbackUsers, listeners []li
 	}
 }
 
-// confinedPeers returns what judges whether a process of this host is a confined
-// one of the supervisor; see [listen.Locks].
+// confinedPeers returns a function that checks whether a peer on this host is a
+// confined process of the supervisor; see [listen.Options].
 func confinedPeers(supervisor *process.Supervisor) func(auth.Peer, func() bool) error {
 	return func(p auth.Peer, ended func() bool) error {
 		err := supervisor.CheckPeer(process.Peer{PID: int(p.PID), Ended: ended, Socket: p.Socket, Cgroup: p.Cgroup, Unknown: p.Unknown})

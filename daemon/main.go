@@ -5,11 +5,11 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// Main does what the command line says if a daemon has started this program to find
-// out what sandboxes work, or as a helper for calls about files, and then ends the
-// process. Otherwise it returns at once. The main function of a program that has a
-// daemon calls it first of all, or no sandbox works.
+// Main does the work of a child process and exits, if a daemon has started this
+// program as one: to probe the sandboxes, or for confined file calls. Otherwise it
+// returns at once. The main function of a program with a daemon must call it first,
+// or sandboxes do not work.
 func Main() {
 	sandbox.Main()
-	server.FileHelperMain()
+	server.FileWorkerMain()
 }

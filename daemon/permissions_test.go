@@ -123,16 +123,16 @@ func TestEveryCallNeedsItsPermission(t *testing.T) {
 	if len(methods) != len(permissions) {
 		t.Errorf("the server offers %d calls, and %d are listed here", len(methods), len(permissions))
 	}
-	for door, conn := range map[int]*grpc.ClientConn{onTLS: l.dial(onTLS), onUnix: l.dial(onUnix)} {
+	for listener, conn := range map[int]*grpc.ClientConn{onTLS: l.dial(onTLS), onUnix: l.dial(onUnix)} {
 		for _, method := range methods {
 			need, listed := permissions[method]
 			if !listed {
 				t.Errorf("%s is not listed here", method)
 				continue
 			}
-			l.expectAnonymous(door, method, need, l.call(l.ctx, conn, method))
+			l.expectAnonymous(listener, method, need, l.call(l.ctx, conn, method))
 			for _, has := range append(all, "everything") {
-				l.expectCall(door, method, need, has, l.call(l.as(has), conn, method))
+				l.expectCall(listener, method, need, has, l.call(l.as(has), conn, method))
 			}
 		}
 	}
@@ -144,12 +144,12 @@ func TestEveryCallNeedsItsPermission(t *testing.T) {
 }
 
 // expectAnonymous checks how a call ended of somebody who showed nothing.
-func (l *locked) expectAnonymous(door int, method, need string, err error) {
+func (l *locked) expectAnonymous(listener int, method, need string, err error) {
 	l.t.Helper()
 	switch {
 	case need == anybody:
 		l.expectMade(method, "nobody", err)
-	case need == local && door == onTLS:
+	case need == local && listener == onTLS:
 		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
 	default:
 		l.expectUnknown(err)
@@ -157,10 +157,10 @@ func (l *locked) expectAnonymous(door int, method, need string, err error) {
 }
 
 // expectCall checks how a call ended of somebody who has one permission.
-func (l *locked) expectCall(door int, method, need, has string, err error) {
+func (l *locked) expectCall(listener int, method, need, has string, err error) {
 	l.t.Helper()
 	switch {
-	case need == local && door == onTLS:
+	case need == local && listener == onTLS:
 		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
 	case need == anybody, need == local, need == has, has == "everything":
 		l.expectMade(method, has, err)

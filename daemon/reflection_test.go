@@ -14,7 +14,7 @@ import (
 
 // Nobody waits for who looks at what there is, or at whether the server is well: a
 // stream of reflection ends when the drain begins, one of health when that is over.
-func TestStreamsThatOnlyLookEndWithTheServer(t *testing.T) {
+func TestReflectionAndHealthStreams_EndWithTheServer(t *testing.T) {
 	s := serve(t, "unix://"+t.TempDir()+"/socket")
 	conn := s.dial(0)
 	s.startSleep(conn)

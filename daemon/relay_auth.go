@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// relayAuthInfo is the AuthInfo of a caller that came through the relay.
+// relayAuthInfo is the AuthInfo of a client that uses the relay.
 type relayAuthInfo struct {
 	credentials.CommonAuthInfo
 	conn *relayedConn
@@ -17,17 +17,17 @@ type relayAuthInfo struct {
 // AuthType returns "relay".
 func (relayAuthInfo) AuthType() string { return "relay" }
 
-// shownByRelay is what is known about whoever comes through the relay.
-func shownByRelay() auth.Credentials { return auth.Credentials{Known: auth.Relay} }
+// relayCredentials returns the credentials of clients that use the relay.
+func relayCredentials() auth.Credentials { return auth.Credentials{Known: auth.Relay} }
 
-// doorCredentials are those of listeners, and know connections of the relay
-// besides.
-type doorCredentials struct {
+// listenerCredentials are the TransportCredentials of the listeners, extended by
+// connections of the relay.
+type listenerCredentials struct {
 	credentials.TransportCredentials
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
-func (c doorCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c listenerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if relayed, ok := conn.(*relayedConn); ok {
 		return conn, relayAuthInfo{credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}, relayed}, nil
 	}
@@ -35,6 +35,6 @@ func (c doorCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 }
 
 // Clone implements credentials.TransportCredentials.
-func (c doorCredentials) Clone() credentials.TransportCredentials {
-	return doorCredentials{c.TransportCredentials.Clone()}
+func (c listenerCredentials) Clone() credentials.TransportCredentials {
+	return listenerCredentials{c.TransportCredentials.Clone()}
 }

@@ -14,14 +14,14 @@ func (relayAddr) Network() string { return "relay" }
 // String implements net.Addr.
 func (a relayAddr) String() string { return "relay " + a.stream }
 
-// relayedConn is a connection of gRPC through the relay, of which some bytes were
-// received before it was known to be one.
+// relayedConn is a gRPC connection through the relay. Its first bytes were received
+// before its protocol was known.
 type relayedConn struct {
 	net.Conn
 	stream string
-	first  []byte // of the goroutine that reads
+	first  []byte // used by the goroutine that reads
 
-	begun chan struct{} // closed when a request has come, or the connection was closed
+	begun chan struct{} // closed when a request was received or the connection is closed
 	begin func()        // closes begun; may be called again
 }
 
@@ -49,7 +49,7 @@ func (c *relayedConn) Read(p []byte) (int, error) {
 // RemoteAddr implements net.Conn.
 func (c *relayedConn) RemoteAddr() net.Addr { return relayAddr{c.stream} }
 
-// relayListener is where gRPC accepts connections of the relay.
+// relayListener passes connections of the relay to the gRPC server.
 type relayListener struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -62,9 +62,9 @@ func newRelayListener() *relayListener {
 	return l
 }
 
-// hand gives a connection to whoever accepts, and reports whether somebody has
-// it. It blocks until then.
-func (l *relayListener) hand(conn net.Conn) bool {
+// deliver passes a connection to Accept, and reports whether it was accepted. It
+// blocks until then.
+func (l *relayListener) deliver(conn net.Conn) bool {
 	select {
 	case l.conns <- conn:
 		return true

@@ -23,7 +23,7 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
-// hub is one that lets everybody in, or nobody.
+// hub starts a hub that accepts every client, or none.
 func hub(t *testing.T, locked bool) (url string) {
 	t.Helper()
 	member := auth.UnrestrictedMember(auth.Loopback)
@@ -49,7 +49,7 @@ func hub(t *testing.T, locked bool) (url string) {
 	return s.URL
 }
 
-// remotely has a daemon be the executor "here" of a hub, and have no other door.
+// remotely has a daemon be the executor "here" of a hub, and have no other listener.
 func remotely(hub string) func(*config.Config) {
 	return func(cfg *config.Config) {
 		cfg.Listen, cfg.RemoteURL, cfg.ExecutorID, cfg.ExecutorLabels = nil, hub, "here", []string{"a=b"}

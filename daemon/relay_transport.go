@@ -8,24 +8,24 @@ import (
 	"sync"
 	"time"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
 
-// relayFlushTimeout is how long what was sent may take to be acknowledged before
+// relayFlushTimeout is how long the peer may take to acknowledge what was sent before
 // its stream is reset.
 const relayFlushTimeout = 5 * time.Second
 
-// relayTransport is a connection of JSON-RPC in a stream of the relay.
+// relayTransport is a JSON-RPC connection over a stream of the relay.
 type relayTransport struct {
 	stream *relay.Stream
-	share  *wsconn.Share // what the message that is being written takes of that of all transports
+	share  *wsconn.Share // the memory of the message that is being written, of the budget of all transports
 	over   context.Context
 	end    context.CancelCauseFunc
 
-	first []byte // received before; of the goroutine that receives
+	first []byte // received before; used by the goroutine that receives
 
 	closing sync.Once
 }
@@ -42,8 +42,8 @@ func newRelayTransport(stream *relay.Stream, first []byte, large *wsconn.Budget)
 	return t
 }
 
-// Receive implements [jsonrpc.Transport]. A client that is done says so by the
-// reason of its reset; any other reset loses the connection.
+// Receive implements [jsonrpc.Transport]. A reset with reason closed is the end of
+// the client; any other reset loses the connection.
 func (t *relayTransport) Receive() ([]byte, error) {
 	if message := t.first; message != nil {
 		t.first = nil
@@ -73,7 +73,7 @@ func (t *relayTransport) Begin() (io.WriteCloser, error) {
 // MessageLimit implements [jsonrpc.Bounded].
 func (t *relayTransport) MessageLimit() int { return t.stream.MessageLimit() }
 
-// Prove implements [jsonrpc.Transport]. Peers of the reference prove nothing.
+// Prove implements [jsonrpc.Transport]. Peers of the reference acknowledge nothing.
 func (t *relayTransport) Prove(ctx context.Context) error {
 	err := t.stream.WaitAcknowledged(ctx)
 	if errors.Is(err, relay.ErrPlainPeer) {
@@ -88,14 +88,14 @@ func (t *relayTransport) Close(code int, _ string) error {
 		t.end(jsonrpc.ErrClosed)
 		ctx, cancel := context.WithTimeoutCause(context.Background(), relayFlushTimeout, errFlush)
 		defer cancel()
-		_ = t.stream.WaitAcknowledged(ctx) // as much as can be known
+		_ = t.stream.WaitAcknowledged(ctx) // best effort
 		t.stream.Reset(resetReason(code))
 		t.share.End()
 	})
 	return nil
 }
 
-// resetReason is how a peer is told of a close with a code of websockets.
+// resetReason translates a websocket close code.
 func resetReason(code int) string {
 	switch code {
 	case wsconn.CodeNormal:
@@ -111,22 +111,22 @@ func resetReason(code int) string {
 // Peer implements [jsonrpc.Transport].
 func (t *relayTransport) Peer() string { return "exec-server relay stream " + t.stream.ID() }
 
-// relayMessage is a message that is being written, and has to be whole before it
-// is sent. It is for one goroutine.
+// relayMessage is a message that is written in parts and sent when it is complete. It
+// is for one goroutine.
 type relayMessage struct {
 	transport *relayTransport
 	data      []byte
 	ended     bool
 }
 
-// messageTooLargeError is a message that a stream does not send.
+// messageTooLargeError is a message that exceeds the limit of the stream.
 type messageTooLargeError struct{ limit int }
 
 func (e *messageTooLargeError) Error() string {
 	return fmt.Sprintf("a message is larger than the relay's limit of %d bytes", e.limit)
 }
 
-// errAnswersFull is why a large message is not sent.
+// errAnswersFull is the error of a message that exceeds the budget.
 var errAnswersFull = errors.New("too many large answers wait for clients of the relay (answer_bytes_total): try again")
 
 // Write implements io.Writer.
@@ -137,22 +137,22 @@ func (m *relayMessage) Write(p []byte) (int, error) {
 		if size > limit {
 			return 0, &messageTooLargeError{limit}
 		}
-		room := min(max(2*cap(m.data), size), limit)
-		if !m.transport.share.Hold(int64(room)) {
+		capacity := min(max(2*cap(m.data), size), limit)
+		if !m.transport.share.Resize(int64(capacity)) {
 			return 0, errAnswersFull
 		}
-		m.data = append(make([]byte, 0, room), m.data...)
+		m.data = append(make([]byte, 0, capacity), m.data...)
 	}
 	m.data = append(m.data, p...)
 	return len(p), nil
 }
 
-// Close implements io.Closer. Closing again is harmless.
+// Close implements io.Closer. It may be called again.
 func (m *relayMessage) Close() error {
 	if m.ended {
 		return nil
 	}
 	m.ended = true
-	defer m.transport.share.Hold(0)
+	defer m.transport.share.Resize(0)
 	return m.transport.Send(m.data)
 }

@@ -17,16 +17,15 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// remote is the daemon as an executor of a relay.
+// remote is the daemon as an executor behind a relay.
 type remote struct {
-	door    *relayDoor
+	server  *relayServer
 	options executor.Options
 	end     context.CancelCauseFunc
 	ended   <-chan struct{}
 }
 
-// openRemote returns what is reached through the relay, and nil if the daemon is
-// not. It has to be closed.
+// openRemote returns the executor, or nil if none is configured. It must be closed.
 func (d *Daemon) openRemote() (*remote, error) {
 	if !d.cfg.HasRemote() {
 		return nil, nil
@@ -37,24 +36,21 @@ func (d *Daemon) openRemote() (*remote, error) {
 	}
 	name := d.cfg.ExecutorName
 	if name == "" {
-		name, _ = os.Hostname() // none is as good
+		name, _ = os.Hostname() // an empty name is accepted
 	}
-	door, err := newRelayDoor(d.cfg, d.clients, d.opts.Logger)
-	if err != nil {
-		return nil, err
-	}
-	return &remote{door: door, options: executor.Options{
+	served := newRelayServer(d.cfg, d.clients, d.opts.Logger)
+	return &remote{server: served, options: executor.Options{
 		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: trust,
 		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),
-		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return door.endpoint.Run(ctx, websocket) },
-		// The frames of the rendezvous are no larger than the defaults, whatever
-		// clients of listeners may send.
+		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return served.endpoint.Run(ctx, websocket) },
+		// Frames of the rendezvous are within the default limits, whatever the limits
+		// of the listeners are.
 		Websocket: wsconn.Options{DeadAfter: time.Duration(d.cfg.KeepaliveTimeout)},
 		Logger:    d.opts.Logger,
 	}}, nil
 }
 
-// withoutSecrets is an environment without what is shown to a registry.
+// withoutSecrets returns an environment without the credentials for a registry.
 func withoutSecrets(environ []string) []string {
 	secrets := executor.SecretVariables()
 	return slices.DeleteFunc(slices.Clone(environ), func(variable string) bool {
@@ -63,7 +59,7 @@ func withoutSecrets(environ []string) []string {
 	})
 }
 
-// remoteTLS is what is trusted where the registry and the rendezvous are.
+// remoteTLS returns the TLS configuration for the registry and the rendezvous.
 func remoteTLS(cfg config.Config) (*tls.Config, error) {
 	trust := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.RemoteCA == "" {
@@ -80,34 +76,34 @@ func remoteTLS(cfg config.Config) (*tls.Config, error) {
 	return trust, nil
 }
 
-// begin connects to the relay until close, and tells failed why that cannot go on.
+// begin connects to the relay until close; a fatal error is sent to failed.
 func (r *remote) begin(failed chan<- error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	r.end = end
-	r.door.serving.Go(r.door.accept)
-	r.ended = begin(func() {
+	r.server.serving.Go(r.server.accept)
+	r.ended = runAsync(func() {
 		if err := executor.Run(ctx, r.options); err != nil {
 			failed <- &RemoteError{Err: err}
 		}
 	})
 }
 
-// close lets those who came through the relay receive what was sent to them last,
-// tells them that the server goes away, and disconnects from it.
+// close flushes what was sent to clients, resets their streams because the server
+// shuts down, and disconnects from the relay.
 func (r *remote) close() error {
 	flush, cancel := context.WithTimeoutCause(context.Background(), flushTimeout, errFlush)
 	defer cancel()
-	_ = r.door.endpoint.Flush(flush) // those who do not receive it are cut off
-	err := r.door.endpoint.Close(relay.ReasonGoingAway)
+	_ = r.server.endpoint.Flush(flush) // clients that do not receive it are disconnected
+	err := r.server.endpoint.Close(relay.ReasonGoingAway)
 	r.end(errStopping)
 	<-r.ended
 	return err
 }
 
-// RemoteError is why the daemon cannot be an executor of its relay, which trying
-// again would not change.
+// RemoteError is a fatal error of the daemon as an executor; trying again would not
+// help.
 type RemoteError struct {
-	// Err is of package relay/executor.
+	// Err is an error of package relay/executor.
 	Err error
 }
 

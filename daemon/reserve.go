@@ -1,39 +1,39 @@
 package daemon
 
 import (
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
-	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// Threads that programs make in advance: the runtime ends a program that needs one when
-// the system has none left.
+// Threads to create in advance: the Go runtime crashes when it needs a thread and the
+// system limit is reached.
 const (
-	serverThreads = 64
-	passerThreads = 16 // of a gateway or a forward
+	serverThreads  = 64
+	forwardThreads = 16 // of a gateway or a forward
 )
 
-// ProcessReserve is how processes and threads are kept for the server where the system
-// limits them.
+// ProcessReserve describes how processes and threads are reserved for the server
+// where the system limits them.
 type ProcessReserve struct {
-	// Limit is how many processes and threads there may be, by the control group or for
-	// the user; 0 is any number.
+	// Limit is the number of processes and threads that the control group or the user
+	// may have; 0 is unlimited.
 	Limit uint64
-	// ControlGroup is how many the control group of all processes may have; 0: they have
-	// none, or it cannot limit them.
+	// ControlGroup is the limit of the control group of all processes; 0 if they have
+	// none, or it cannot be limited.
 	ControlGroup uint64
 	// UserProcesses is the RLIMIT_NPROC of processes; 0 is that of the server.
 	UserProcesses uint64
 }
 
-// ProcessReserve returns what keeps processes and threads for this daemon.
+// ProcessReserve returns the reserve of this daemon.
 func (d *Daemon) ProcessReserve() ProcessReserve { return d.reserve }
 
-// reserveProcesses reserves a part of the processes and threads that the system lets this
-// program have. Processes in control groups get the rest by a limit of those, if there is
-// a controller, and otherwise by a lower RLIMIT_NPROC. Both leave at least a half to
-// processes and what this program has now.
-func reserveProcesses(cfg config.Config, system syslimit.System, groups *process.Cgroups) (r ProcessReserve) {
+// reserveProcesses reserves a part of the processes and threads that this program may
+// have. Processes get the rest, by a limit of their control group if it has the
+// controller, otherwise by a lower RLIMIT_NPROC. Both leave at least a half to
+// processes and the current threads of this program.
+func reserveProcesses(cfg config.Config, system syslimit.System, groups *cgroup.Pool) (r ProcessReserve) {
 	limit, limited := system.Processes()
 	if !limited {
 		return r
@@ -42,30 +42,30 @@ func reserveProcesses(cfg config.Config, system syslimit.System, groups *process
 	if cfg.ReservedProcesses == 0 {
 		return r
 	}
-	// This one counts processes alone.
+	// The limit of a control group counts processes only.
 	if most := max(limit-min(uint64(cfg.ReservedProcesses), limit/2), 1); groups.LimitProcesses(most) == nil {
 		r.ControlGroup = most
 		return r
 	}
 	if limit, limited = system.UserProcesses(); limited {
-		// This one counts the threads of this program, too, which has most of those
-		// that it needs.
+		// RLIMIT_NPROC also counts the threads of this program, which has most of the
+		// threads it needs.
 		r.UserProcesses = max(limit-min(uint64(cfg.ReservedProcesses), limit/4), 1)
 	}
 	return r
 }
 
-// retainedMost is the most output that is kept of all processes unless a setting says so.
-const retainedMost = 2 << 30
+// maxRetainedTotal is the largest default of retained_output_bytes_total.
+const maxRetainedTotal = 2 << 30
 
-// retainedTotal is how much output is kept of all processes: what the setting says, or a
-// quarter of the memory that this program may have, and at least what two processes need.
-// Processes and files in the page cache are in the same memory.
+// retainedTotal returns retained_output_bytes_total. The default is a quarter of the
+// memory that this program may use, and at least what two processes need; processes
+// and the page cache share that memory.
 func retainedTotal(cfg config.Config, system syslimit.System) int64 {
 	if cfg.RetainedTotal != 0 {
 		return int64(cfg.RetainedTotal)
 	}
-	total := int64(retainedMost)
+	total := int64(maxRetainedTotal)
 	if memory, _ := system.Memory(); memory > 0 {
 		total = min(total, int64(memory/4))
 	}

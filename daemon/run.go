@@ -9,9 +9,8 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// Run makes a daemon and serves until ctx ends, as [New] and [Daemon.Serve] do, and
-// leaves nothing behind. Processes that run when ctx ends have the shutdown grace of
-// the configuration.
+// Run creates a daemon and serves until ctx ends, as [New] and [Daemon.Serve] do.
+// Processes that run when ctx ends have the shutdown grace of the configuration.
 func Run(ctx context.Context, cfg Config, options Options) error {
 	d, err := New(cfg, options)
 	if err != nil {
@@ -23,40 +22,40 @@ func Run(ctx context.Context, cfg Config, options Options) error {
 	return nil
 }
 
-// RemoteExecutor says by which registry a daemon is found, and as what.
+// RemoteExecutor describes an executor and its registry.
 type RemoteExecutor struct {
-	// URL is that of the registry, https://HOST, or http://HOST:PORT on this host:
-	// of a hub, or of another one of this protocol. It is needed.
+	// URL is the registry, https://HOST, or http://HOST:PORT on this host: a hub, or
+	// another server of this protocol. Required.
 	URL string
-	// ID is what clients find the daemon by. It is needed.
+	// ID identifies the executor to clients. Required.
 	ID string
-	// Name is what people are shown beside that; empty is the name of this host.
+	// Name is shown to people; empty is the name of this host.
 	Name string
-	// Labels describe the daemon there. nil is none.
+	// Labels describe the executor. Nil is none.
 	Labels map[string]string
-	// CA is a file with the authorities to trust there, as PEM; empty trusts those
-	// that this machine does.
+	// CA is a PEM file with the trusted certificate authorities; empty trusts those
+	// of the system.
 	CA string
-	// Credentials are shown to the registry. nil looks for them as
-	// [executor.FindCredentials] does, with the remote_token_file and agent_identity
-	// of the configuration; processes do not get those that are in the environment.
+	// Credentials are the credentials for the registry. Nil uses
+	// [executor.FindCredentials] with the remote_token_file and agent_identity of the
+	// configuration; credentials in the environment are hidden from processes.
 	Credentials executor.Credentials
-	// Listen is where clients are accepted beside, as in [Config]. nil is nowhere.
+	// Listen are additional listeners, as in [Config]. Nil is none.
 	Listen []string
 }
 
 // RunExecutor runs a daemon that is reached through a relay, as [Run] does, with
-// settings that say nothing of that. It ends by itself with a [*RemoteError] when the registry refuses it,
-// or another program takes its place.
+// settings that do not configure one. It returns a [*RemoteError] when the registry
+// refuses the executor, or another program takes its place.
 func RunExecutor(ctx context.Context, remote RemoteExecutor, cfg Config, options Options) error {
-	if err := remote.lay(&cfg, &options); err != nil {
+	if err := remote.applyTo(&cfg, &options); err != nil {
 		return err
 	}
 	return Run(ctx, cfg, options)
 }
 
-// lay makes the daemon of cfg and options that of the registry.
-func (r RemoteExecutor) lay(cfg *Config, options *Options) error {
+// applyTo configures the executor in cfg and options.
+func (r RemoteExecutor) applyTo(cfg *Config, options *Options) error {
 	cfg.Listen = r.Listen
 	cfg.RemoteURL, cfg.ExecutorID, cfg.ExecutorName, cfg.RemoteCA = r.URL, r.ID, r.Name, r.CA
 	cfg.ExecutorLabels = nil

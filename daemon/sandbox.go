@@ -16,16 +16,15 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// probeDelay is how long after its start a server tries out what sandboxes work,
-// if nobody has needed one before: those who wait for its first answer do not share
-// the processor with that.
+// probeDelay is how long after its start a server probes the sandboxes, unless a
+// request needs one before. It keeps the probe from delaying the first answers.
 const probeDelay = time.Second
 
-// openSandboxes returns what confines processes and calls about files, and the
-// policy that all of them have to carry. Only if there is one it waits until it is
-// known what works here. The caller closes the sandboxes.
+// openSandboxes returns the sandboxes and the required policy, if any. Only with a
+// required policy it waits for the probe of the backends. The caller closes the
+// sandboxes.
 func openSandboxes(cfg config.Config, environ []string) (*sandbox.Sandboxes, *execwirev1.SandboxPolicy, error) {
-	sandboxes := sandbox.Later(sandboxOptions(cfg))
+	sandboxes := sandbox.New(sandboxOptions(cfg))
 	required, err := requiredSandbox(cfg)
 	if err == nil && required != nil {
 		err = server.CheckRequired(context.Background(), required, sandboxes, environ)
@@ -49,8 +48,7 @@ func sandboxOptions(cfg config.Config) sandbox.Options {
 	return options
 }
 
-// requiredSandbox is the policy that a configuration requires; nil if it requires
-// none.
+// requiredSandbox returns the required policy; nil if none is required.
 func requiredSandbox(cfg config.Config) (*execwirev1.SandboxPolicy, error) {
 	switch cfg.RequiredSandbox {
 	case config.SandboxOff:
@@ -71,7 +69,7 @@ func requiredSandbox(cfg config.Config) (*execwirev1.SandboxPolicy, error) {
 	return policy, nil
 }
 
-// explainRequired says that a server is not started for what it was to require.
+// explainRequired returns the error for a required sandbox that cannot be enforced.
 func explainRequired(cfg config.Config, err error) error {
 	problem := "cannot be " + cfg.RequiredSandbox + " here: " + err.Error()
 	var unread *secretfile.Error
@@ -80,14 +78,14 @@ func explainRequired(cfg config.Config, err error) error {
 	}
 	fix := ""
 	if sandbox.KindOf(err) == sandbox.Unavailable {
-		fix = "execwire doctor says more; mend one of them, or require less"
+		fix = "execwire doctor says more; fix one of them, or require less"
 	}
 	return &config.Error{Setting: "require_sandbox", Problem: problem, Fix: fix}
 }
 
-// tellSandboxes tries out what sandboxes work, some time after the start, and has
-// the log say so. It returns when ctx is done at the latest.
-func (d *Daemon) tellSandboxes(ctx context.Context) {
+// probeSandboxes probes the sandboxes some time after the start, and logs the result.
+// It returns at the latest when ctx ends.
+func (d *Daemon) probeSandboxes(ctx context.Context) {
 	timer := time.NewTimer(probeDelay)
 	defer timer.Stop()
 	select {
@@ -112,6 +110,6 @@ func logSandboxes(logger *slog.Logger, statuses []sandbox.Status) {
 		logger.Info("a sandbox does not work", "backend", status.Backend.String(), "reason", status.Err.Error())
 	}
 	if !works {
-		logger.Warn("no sandbox works here: every request with one is refused; execwire doctor says what to do")
+		logger.Warn("no sandbox works: requests with one are refused; execwire doctor explains how to fix it")
 	}
 }

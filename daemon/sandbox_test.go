@@ -27,7 +27,7 @@ const (
 	landlock   = execwirev1.SandboxBackend_SANDBOX_BACKEND_LANDLOCK
 )
 
-// embedded is a daemon without doors.
+// embedded is a daemon without listeners.
 type embedded struct {
 	*daemon.Daemon
 	ctx context.Context
@@ -234,7 +234,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // What cannot be confined is refused, and nothing of it happens.
-func TestNothingRunsWhereNothingConfines(t *testing.T) {
+func TestRequiredSandbox_WithoutBackend_StartsNothing(t *testing.T) {
 	changes := map[string]func(*config.Config){
 		"switched off":     func(c *config.Config) { c.SandboxBackends = []string{"off"} },
 		"no bwrap in PATH": func(c *config.Config) { c.SandboxBackends = []string{"bubblewrap"} },
@@ -287,7 +287,7 @@ func TestAServerEndsWithAHelperThatHangs(t *testing.T) {
 	if _, err := client.New(e.Conn()).Files().GetMetadata(e.ctx, &execwirev1.GetMetadataRequest{Path: dir, Sandbox: policy}); err != nil {
 		t.Fatal(err)
 	}
-	pid := childCalled(t, "execwire-file-helper")
+	pid := childCalled(t, "execwire-file-worker")
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -11,33 +11,33 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// Serve opens the configured doors and serves until ctx ends. Then it drains:
-// health and /readyz say so, nothing new is started, processes that run may
-// finish within the shutdown grace and are terminated after it, clients are told
-// how they ended and then disconnected, and Serve returns nil. A second context,
-// now, cuts the grace short. If a door cannot be opened nothing is served and the
-// error says why.
+// Serve opens the configured listeners and serves until ctx ends. Then it drains:
+// health and /readyz report it, nothing new is started, running processes may finish
+// within the shutdown grace and are terminated after it, clients receive the ends of
+// their processes and are disconnected, and Serve returns nil. The end of now cuts
+// the grace short. If a listener cannot be opened, Serve serves nothing and returns
+// the error.
 //
-// A client on the standard streams ends them for good. If they are the only
-// door, and the daemon is not reached through a relay, Serve then ends what is
-// left and returns nil.
+// The standard streams serve a single client. If they are the only listener, and the
+// daemon is not reached through a relay, Serve drains and returns nil when that
+// client disconnects.
 //
-// A daemon with remote_url is reached through the relay as long as Serve runs. If
-// that cannot go on Serve ends, draining as above, and returns a [*RemoteError].
+// A daemon with remote_url is reached through the relay while Serve runs. If that
+// fails for good, Serve drains and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
-	doors, err := opener{cfg: d.cfg, doorkeeper: d.doorkeeper, logger: d.opts.Logger, confined: d.confined}.open(ctx)
+	open, err := opener{cfg: d.cfg, authenticator: d.authenticator, users: d.authenticator.users, logger: d.opts.Logger, confined: d.confined}.open(ctx)
 	if err != nil {
 		return err
 	}
 	relayed, err := d.openRemote()
 	if err != nil {
-		doors.close()
+		open.close()
 		return err
 	}
-	refuseListeners(d.requests, doors.inOrder)
-	grpcServer, healthServer, reflections := d.newGRPCServer()
+	refuseListeners(d.requests, open.inOrder)
+	grpcServer, healthServer, streams := d.newGRPCServer()
 	var serving sync.WaitGroup
-	failed := make(chan error, len(doors.inOrder)+2)
+	failed := make(chan error, len(open.inOrder)+2)
 	serve := func(with func(net.Listener) error, listeners []listen.Listener) {
 		for _, l := range listeners {
 			serving.Go(func() {
@@ -47,36 +47,36 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 			})
 		}
 	}
-	serve(grpcServer.Serve, doors.grpc)
-	serve(d.clients.serve, doors.websocket)
+	serve(grpcServer.Serve, open.grpc)
+	serve(d.clients.serve, open.websocket)
 	if relayed != nil {
-		serving.Go(func() { _ = grpcServer.Serve(relayed.door.grpc) }) // ends with the server
+		serving.Go(func() { _ = grpcServer.Serve(relayed.server.grpc) }) // returns with the server
 		relayed.begin(failed)
 	}
-	doors.tell(d.opts.OnListen)
-	left := doors.serveStdio(d.clients, &serving)
+	open.announce(d.opts.OnListen)
+	left := open.serveStdio(d.clients, &serving)
 	if relayed != nil {
-		left = nil // others can come
+		left = nil // clients can connect through the relay
 	}
 	probing, probed := context.WithCancelCause(ctx)
-	serving.Go(func() { d.tellSandboxes(probing) })
+	serving.Go(func() { d.probeSandboxes(probing) })
 	select {
 	case <-ctx.Done():
 	case err = <-failed:
 	case <-left:
-		now = ended(errNobodyLeft)
+		now = endedContext(errClientLeft)
 	}
 	probed(errStopping)
 	healthServer.Shutdown()
-	reflections.end()
+	streams.drain(errStopping)
 	d.clients.refuse()
 	d.drain(now)
-	// Owners are told how their processes ended before their streams are.
-	_ = d.processesEnded() // Close returns it, too
-	healthServer.endWatches()
+	// Owners receive the ends of their processes before their streams end.
+	_ = d.processesEnded() // Close returns the error, too
+	streams.stop(errStopped)
 	d.server.EndWatches()
 	var clientsErr error
-	disconnected := begin(func() { clientsErr = d.clients.stop() })
+	disconnected := runAsync(func() { clientsErr = d.clients.stop() })
 	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)
 	<-disconnected
 	stopErr = errors.Join(stopErr, clientsErr)
@@ -84,28 +84,28 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 		stopErr = errors.Join(stopErr, relayed.close())
 	}
 	if stopErr != nil {
-		return errors.Join(err, stopErr, d.Close()) // the listeners are closed, and those who serve them wait for handlers
+		return errors.Join(err, stopErr, d.Close()) // the listeners are closed, and the goroutines that serve them wait for handlers
 	}
 	if relayed != nil {
-		relayed.door.wait()
+		relayed.server.wait()
 	}
-	reflections.wait()
+	streams.receivers.Wait()
 	serving.Wait()
 	return errors.Join(err, d.Close())
 }
 
-// errNobodyLeft is why there is nothing to wait for.
-var errNobodyLeft = errors.New("the only client has left")
+// errClientLeft cuts the shutdown grace short: there is no client to wait for.
+var errClientLeft = errors.New("the only client has left")
 
-// ended returns a context that is over.
-func ended(cause error) context.Context {
+// endedContext returns a context that has ended.
+func endedContext(cause error) context.Context {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)
 	return ctx
 }
 
-// drain lets processes finish within the shutdown grace, unless now ends first, and
-// then owners that have lost their connection return for the end of theirs.
+// drain lets processes finish within the shutdown grace, unless now ends first. Then
+// it lets owners that have lost their connection return for the end of theirs.
 func (d *Daemon) drain(now context.Context) {
 	d.sessions.Drain()
 	if n := d.sessions.Running(); n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
@@ -120,6 +120,6 @@ func (d *Daemon) drain(now context.Context) {
 		err = d.sessions.WaitIdle(returned)
 	}
 	if left := d.sessions.Running(); err != nil && left > 0 {
-		d.opts.Logger.Info("terminating the processes that are left", "processes", left, "reason", err.Error())
+		d.opts.Logger.Info("terminating the remaining processes", "processes", left, "reason", err.Error())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -13,42 +14,39 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// Sizes of the transport. The windows are static, which turns gRPC's bandwidth
-// estimation off; the connection's must be set with the stream's or it stays at
-// 64 KiB.
+// Sizes of the transport. The windows are static, which disables gRPC's bandwidth
+// estimation; the connection's must be set with the stream's or it stays at 64 KiB.
 const (
 	streamWindow     = 8 << 20
 	connectionWindow = 16 << 20
 	bufferSize       = 128 << 10
 )
 
-// handshakeTimeout is how long a connection may take to shake hands, TLS and
-// HTTP/2.
+// handshakeTimeout bounds the handshakes of a connection, TLS and HTTP/2.
 const handshakeTimeout = 20 * time.Second
 
-// unadmittedHeaders is how many of the largest headers fit into what a
-// connection may send before somebody is let in on it.
-const unadmittedHeaders = 4
+// unauthenticatedHeaders is how many of the largest headers a connection may send
+// before a caller is authenticated on it.
+const unauthenticatedHeaders = 4
 
-// maxPingInterval is the longest time between a client's pings that the server
-// may demand, however seldom it asks itself: half of the 10 s that gRPC's Go
-// clients do not go below.
+// maxPingInterval is the largest minimum interval of clients' pings: half of the 10 s
+// below which gRPC's Go clients do not go.
 const maxPingInterval = 5 * time.Second
 
-// newGRPCServer makes the server for all listeners. Reflection is on, but not
-// for callers that come by TLS: the table of what calls need sees to that.
-func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer, *reflectionStreams) {
-	streams := newReflectionStreams()
+// newGRPCServer creates the server for all listeners. It has reflection; the table of
+// permissions refuses that to callers over TLS.
+func (d *Daemon) newGRPCServer() (*grpc.Server, *health.Server, *grpcStreams) {
+	streams := newGRPCStreams()
 	s := grpc.NewServer(append(transportOptions(d.cfg),
-		grpc.Creds(doorCredentials{listen.PeerCredentials(d.doorkeeper.handshakeFailed)}),
-		grpc.InTapHandle(d.doorkeeper.admit),
+		grpc.Creds(listenerCredentials{listen.PeerCredentials(d.authenticator.handshakeFailed)}),
+		grpc.InTapHandle(d.authenticator.admit),
 		grpc.ChainUnaryInterceptor(append(d.server.UnaryInterceptors(), useUnary)...),
 		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), useStream, streams.intercept)...),
 		grpc.WaitForHandlers(true),
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
 	d.server.Register(s)
-	healthServer := newHealthServer()
+	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(s, healthServer)
 	reflection.Register(s)
 	return s, healthServer, streams
@@ -58,7 +56,7 @@ func (d *Daemon) newGRPCServer() (*grpc.Server, *healthServer, *reflectionStream
 func transportOptions(cfg config.Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(handshakeTimeout),
-		// Twice the limit, so that the server can explain what it refuses.
+		// Twice the limit, so that the server can explain the error.
 		grpc.MaxRecvMsgSize(2 * int(cfg.Message)),
 		grpc.MaxConcurrentStreams(uint32(cfg.Streams)),
 		grpc.MaxHeaderListSize(uint32(cfg.HeaderList)),
@@ -74,8 +72,8 @@ func transportOptions(cfg config.Config) []grpc.ServerOption {
 	}
 }
 
-// pingPolicy says how often clients may ping: three times as often as the
-// server does, and whatever that is, as often as they may have to.
+// pingPolicy is the minimum interval of clients' pings: a third of the server's, at
+// most maxPingInterval.
 func pingPolicy(cfg config.Config) keepalive.EnforcementPolicy {
 	return keepalive.EnforcementPolicy{
 		MinTime:             min(time.Duration(cfg.KeepaliveInterval)/3, maxPingInterval),

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/execwire/execwire/gateway/wsserver"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 )
@@ -22,8 +23,8 @@ func dialCore(b *testing.B) *wsconn.Conn {
 	if err != nil {
 		b.Fatal(err)
 	}
-	handler := NewHandler(HTTPConfig{
-		Authenticate: func(*http.Request) (auth.Caller, *Refusal) { return auth.Caller{}, nil },
+	handler := wsserver.NewHandler(wsserver.HTTPConfig{
+		Authenticate: func(*http.Request) (auth.Caller, *wsserver.Refusal) { return auth.Caller{}, nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
 			_ = gateway.Serve(ctx, "p", core.channel, conn)
 		},
@@ -32,7 +33,7 @@ func dialCore(b *testing.B) *wsconn.Conn {
 	if err != nil {
 		b.Fatal(err)
 	}
-	web := NewHTTPServer(handler, slog.New(slog.DiscardHandler))
+	web := wsserver.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, wsconn.Tuning{})) })
 	conn, err := wsconn.Dial(b.Context(), "ws://"+listener.Addr().String(), wsconn.DialOptions{})

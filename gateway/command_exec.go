@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// commandParams are the parameters of command/exec, by which the older dialect
-// starts a process.
+// commandParams is the parameters of command/exec, which starts a process in the older
+// dialect.
 type commandParams struct {
-	ProcessID      string            `param:"processId"`
+	onProcess
 	Argv           []string          `param:"argv"`
 	Cwd            string            `param:"cwd"`
 	Env            map[string]string `param:"env"`
@@ -23,40 +26,38 @@ type commandParams struct {
 	start startParams
 }
 
-// commandResult is the result of command/exec. What a process says and how it
-// ends comes in notifications.
+// commandResult is the result of command/exec. Output and exit follow as notifications.
 type commandResult struct {
-	ProcessID string  `json:"processId"`
-	Running   bool    `json:"running"`
-	ExitCode  *int    `json:"exitCode"`
-	Stdout    *string `json:"stdout"`
-	Stderr    *string `json:"stderr"`
+	ProcessID processID `json:"processId"`
+	Running   bool      `json:"running"`
+	ExitCode  *int      `json:"exitCode"`
+	Stdout    *string   `json:"stdout"`
+	Stderr    *string   `json:"stderr"`
 }
 
-func (p *commandParams) order() (string, place) { return p.ProcessID, placeStart }
+func (p *commandParams) order() (processID, orderKind) { return p.ProcessID, orderStart }
 
-func (p *commandParams) check() *jsonrpc.Error {
-	p.start = startParams{ProcessID: p.ProcessID, Argv: p.Argv, Cwd: p.Cwd, Env: p.Env, Tty: p.Tty, Arg0: p.Arg0,
-		Sandbox: takeRaw(&p.Sandbox), Policy: takeRaw(&p.Policy)}
-	return p.start.check()
+func (p *commandParams) Check() *jsonrpc.Error {
+	p.start = startParams{onProcess: p.onProcess, Argv: p.Argv, Cwd: p.Cwd, Env: p.Env, Tty: p.Tty, Arg0: p.Arg0,
+		Sandbox: param.Take(&p.Sandbox), Policy: param.Take(&p.Policy)}
+	return p.start.Check()
 }
 
-// run starts the process as process/start does, with its stdin at its end or a
-// terminal.
+// run starts the process as process/start does, with a terminal or with stdin at end of
+// file.
 func (p *commandParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	p.start.manner = manner{older: true, window: p.window(r)}
+	p.start.mode = processMode{legacy: true, window: p.window(r)}
 	if _, failed := p.start.run(ctx, r); failed != nil {
 		return nil, failed
 	}
 	return commandResult{ProcessID: p.ProcessID, Running: true}, nil
 }
 
-// leastKept is the least output that the core lets a process ask to be kept of
-// it.
+// leastKept is the smallest output limit that the server accepts.
 const leastKept = 64 << 10
 
-// window is how much output is kept of the process, 0 for as much as the core
-// keeps of any. The core bounds all streams together, the client each.
+// window returns the number of bytes to retain of the process; 0 is the server's
+// default. The server's limit is for all streams together, the client's for each.
 func (p *commandParams) window(r *request) int {
 	if p.OutputBytesCap == nil {
 		return 0
@@ -71,4 +72,40 @@ func (p *commandParams) window(r *request) int {
 		return 0
 	}
 	return int(kept)
+}
+
+// commandWriteParams is the parameters of command/exec/write.
+type commandWriteParams struct {
+	onProcess
+	Chunk jsonrpc.Base64 `param:"chunk"`
+}
+
+// commandWriteResult is the result of command/exec/write.
+type commandWriteResult struct {
+	Accepted bool `json:"accepted"`
+}
+
+func (p *commandWriteParams) order() (processID, orderKind) { return p.ProcessID, orderWrite }
+
+// run writes as process/write does. It returns an error where process/write returns a
+// status.
+func (p *commandWriteParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	err := r.writeStdin(ctx, p.ProcessID.server(), p.Chunk, func(int) string { return "" })
+	switch rpcerror.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED,
+		execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED:
+		return nil, rpcerror.WithCode(err, jsonrpc.CodeInvalidRequest, "stdin of process "+string(p.ProcessID)+" is closed")
+	}
+	if err != nil {
+		return nil, processError(p.ProcessID, err)
+	}
+	return commandWriteResult{Accepted: true}, nil
+}
+
+// commandTerminateParams is the parameters of command/exec/terminate.
+type commandTerminateParams struct{ onProcess }
+
+// run terminates as process/terminate without optional parameters does.
+func (p *commandTerminateParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	return (&terminateParams{onProcess: p.onProcess}).run(ctx, r)
 }

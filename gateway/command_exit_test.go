@@ -45,7 +45,7 @@ func TestTheExitIsSaidAtTheCloseOrTwoSecondsAfterTheExit(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, cl := newCommand(t)
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
-			time.Sleep(closePatience - 1)
+			time.Sleep(closeTimeout - 1)
 			s.sendEvents("p", outputEvent(3, 1))
 			cl.expectNews("1 3")
 			s.sendEvents("p", closedEvent(4))
@@ -59,7 +59,7 @@ func TestTheExitIsSaidAtTheCloseOrTwoSecondsAfterTheExit(t *testing.T) {
 			s, cl := newCommand(t)
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 			s.sendEvents("p", outputEvent(3, 1))
-			time.Sleep(closePatience - 1)
+			time.Sleep(closeTimeout - 1)
 			cl.expectNews("1 3")
 			time.Sleep(time.Nanosecond)
 			cl.expectNews("1 3 exited")
@@ -103,7 +103,7 @@ func TestALateExitIsNotHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cl := newCommand(t)
 		s.sendEvents("p", exitedEvent(1))
-		time.Sleep(closePatience - 1)
+		time.Sleep(closeTimeout - 1)
 		written := make(chan struct{})
 		s.write = func() { <-written }
 		cl.ask("command/exec/write", writeOf("p", "x"))
@@ -112,7 +112,7 @@ func TestALateExitIsNotHeldBack(t *testing.T) {
 		cl.expectNews("")
 		time.Sleep(time.Nanosecond)
 		cl.expectNews("exited")
-		time.Sleep(holdForOutput)
+		time.Sleep(gateOutputLimit)
 		cl.expectNews("exited 2")
 		close(written)
 		cl.expectNews("exited 2")
@@ -123,7 +123,7 @@ func TestALateExitIsNotHeldBack(t *testing.T) {
 func TestWhatWasLostIsSaidWithTheExit(t *testing.T) {
 	for name, end := range map[string]func(*scriptedCore){
 		"at the close": func(s *scriptedCore) { s.sendEvents("p", closedEvent(11)) },
-		"before it":    func(*scriptedCore) { time.Sleep(closePatience) },
+		"before it":    func(*scriptedCore) { time.Sleep(closeTimeout) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestAnExitThatWasMissedIsSaid(t *testing.T) {
 		s.last["p"] = 2
 		cl, _ = core.attach("s")
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
-		time.Sleep(closePatience - 1)
+		time.Sleep(closeTimeout - 1)
 		cl.expectNews("")
 		time.Sleep(time.Nanosecond)
 		cl.expectNews("exited")
@@ -221,7 +221,7 @@ func TestAnExitThatWasMissedIsSaid(t *testing.T) {
 func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, core := newScriptedCore(t)
-		s.last["resumed"], s.labels["resumed"] = 0, manner{older: true}.labels()
+		s.last["resumed"], s.labels["resumed"] = 0, processMode{legacy: true}.labels()
 		c, cl := core.serveHere()
 		cl.initialize("s")
 		ids := []string{"resumed"}
@@ -236,7 +236,7 @@ func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
 				s.sendEvents(id, closedEvent(3))
 			}
 		}
-		time.Sleep(2 * closePatience)
+		time.Sleep(2 * closeTimeout)
 		for i, id := range ids {
 			if i%2 == 1 {
 				s.sendEvents(id, outputEvent(3, 1), closedEvent(4))
@@ -244,10 +244,10 @@ func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if len(c.records) != 0 {
-			t.Errorf("%d processes are remembered", len(c.records))
+		c.table.mu.Lock()
+		defer c.table.mu.Unlock()
+		if len(c.table.records) != 0 {
+			t.Errorf("%d processes are remembered", len(c.table.records))
 		}
 	})
 }

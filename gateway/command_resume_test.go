@@ -56,12 +56,12 @@ func TestAnExitIsToldOnceAcrossACut(t *testing.T) {
 		cl, _ := core.attach("")
 		cl.command("p", "")
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), outputEvent(3, 1))
-		time.Sleep(closePatience / 2)
+		time.Sleep(closeTimeout / 2)
 		cl.expectNews("1 3")
 		if told := s.wasTold(); told != "p 1" {
 			t.Errorf("before the exit is told, the core is told %q", told)
 		}
-		time.Sleep(closePatience)
+		time.Sleep(closeTimeout)
 		cl.expectNews("1 3 exited")
 		if told := s.wasTold(); told != "p 1, p 3" {
 			t.Errorf("after it was told, the core is told %q", told)
@@ -159,6 +159,9 @@ func TestExactBytesOfACommandForASlowReader(t *testing.T) {
 // TestTheCapOfACommandOnlyLowersWhatIsKept reads everything again that is kept of
 // a megabyte.
 func TestTheCapOfACommandOnlyLowersWhatIsKept(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	const kept, bytes = 1 << 20, 1 << 20
 	core := newCore(t)
 	cl, id := core.attach("")
@@ -214,7 +217,7 @@ func (cl *client) lastAcknowledged(c *core, sessionID, processID string) uint64 
 func TestASmallWindowIsProvenInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, core := newScriptedCore(t)
-		s.labels["p"], s.last["p"] = manner{older: true, window: 100}.labels(), 0
+		s.labels["p"], s.last["p"] = processMode{legacy: true, window: 100}.labels(), 0
 		cl, _ := core.attach("s")
 		s.sendEvents("p", outputEvent(1, 100/watermarkPart-1))
 		expect(t, s, cl, "", 1)
@@ -229,15 +232,15 @@ func TestASmallWindowIsProvenInTime(t *testing.T) {
 
 // TestLabelsOfOthersAreNoManner has labels that the gateway did not write.
 func TestLabelsOfOthersAreNoManner(t *testing.T) {
-	for _, m := range []manner{{}, {older: true}, {window: 1 << 16}, {older: true, window: 1 << 20}} {
-		if got := mannerOf(&execwirev1.Process{Labels: m.labels()}); got != m {
+	for _, m := range []processMode{{}, {legacy: true}, {window: 1 << 16}, {legacy: true, window: 1 << 20}} {
+		if got := processModeOf(&execwirev1.Process{Labels: m.labels()}); got != m {
 			t.Errorf("%+v comes back as %+v", m, got)
 		}
 	}
 	for _, labels := range []map[string]string{
 		{"gateway.dialect": "command/exec2"}, {"gateway.window_bytes": "-1"}, {"gateway.window_bytes": "x"}, {"gateway.window_bytes": ""}, {"other": "command/exec"},
 	} {
-		if got := mannerOf(&execwirev1.Process{Labels: labels}); got != (manner{}) {
+		if got := processModeOf(&execwirev1.Process{Labels: labels}); got != (processMode{}) {
 			t.Errorf("%v is taken for %+v", labels, got)
 		}
 	}

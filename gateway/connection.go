@@ -12,112 +12,97 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/gateway/files"
+	"github.com/execwire/execwire/gateway/httpcalls"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Status codes with which a websocket is closed.
+// Status codes of the websocket close.
 const (
-	closeNormal     = 1000
-	closeGoingAway  = 1001
-	closePolicy     = 1008
-	closeTooBig     = 1009
-	closeInternal   = 1011
-	closeTryAgain   = 1013
-	closeSessionFor = 30 * time.Second // for the core to end a session
+	closeNormal         = 1000
+	closeGoingAway      = 1001
+	closePolicy         = 1008
+	closeTooBig         = 1009
+	closeInternal       = 1011
+	closeTryAgain       = 1013
+	closeSessionTimeout = 30 * time.Second // for the server to end a session
 )
 
-// connection is one client with its session. The goroutine of Serve receives;
-// every request, the feed and the watermarks have goroutines of their own, all
-// of which spawn begins and tasks counts.
+// connection is one client with its session. The goroutine of Serve receives. Requests,
+// the feed and the watermarks run in goroutines of their own, which spawn starts and
+// tasks counts.
 type connection struct {
 	gateway *Gateway
 	conn    jsonrpc.Transport
 	log     *slog.Logger
 
-	upstream     grpc.ClientConnInterface
 	processes    execwirev1.ProcessServiceClient
 	sessions     execwirev1.SessionServiceClient
 	environments execwirev1.EnvironmentServiceClient
-	fileSystem   execwirev1.FileSystemServiceClient
-	http         execwirev1.HttpServiceClient
 
-	// ctx ends with the connection, and carries the attachment; calls is the
-	// part of it in which requests are carried out, and polls the part of that in
-	// which they wait for something to happen.
+	// ctx ends with the connection and carries the attachment. calls is the context of
+	// requests; polls, derived from it, is the context of their waits for events.
 	ctx         context.Context
 	cancel      context.CancelCauseFunc
 	calls       context.Context
 	cancelCalls context.CancelCauseFunc
 	polls       context.Context
 	cancelPolls context.CancelCauseFunc
-	// evicted ends with the context of Serve, or when what the connection holds has
-	// to give way to others.
+	// evicted ends with the context of Serve, or when the connection must release its
+	// memory for others.
 	evicted context.Context
 	evict   context.CancelCauseFunc
 	tasks   sync.WaitGroup
 
-	out     *outgoing
-	permits permits
-	files   fileOrder
-	handles fileHandles
-	watches watches
-	streams coreStreams
-	bulk    bulk // for files and directories
-	reads   bulk // for output
-	pings   pinger
+	out           *outgoing
+	permits       permits
+	answering     sync.WaitGroup // requests that are not answered
+	files         *files.Service
+	http          *httpcalls.Service
+	outputAnswers *call.Limiter // for process output
+	pings         pinger
 
-	httpPlaces httpPlaces
+	outgoingFull bool // of the receiving goroutine; a refusal did not fit into the queue
 
-	overfed   bool          // of the receiving goroutine; an answer had no room
-	sandboxes seenSandboxes // of the receiving goroutine
-
-	// Of the receiving goroutine until a request is dispatched; read-only
-	// afterwards.
+	// Of the receiving goroutine until a request is dispatched; read-only afterwards.
 	session     *session
 	environment *environmentInfo
-	// acknowledges is whether the client says by itself what it has taken, and is
-	// told of processes exactly.
-	acknowledges bool
-	subscribed   []string      // notifications that the client asked for
-	asksCore     bool          // the client asks in the words of the core
-	isLive       bool          // initialized has come
-	live         chan struct{} // closed then
+	subscribed  []string      // notifications that the client subscribed to
+	isLive      bool          // initialized was received
+	live        chan struct{} // closed by initialized
 
-	mu      sync.Mutex
-	records map[string]*process // guarded by mu; by core id
-	ended   *ending             // guarded by mu; how we ended the connection
-	leaving bool                // guarded by mu; the client ended it normally
-	allSaid chan struct{}       // guarded by mu; closed when nothing received is left to be said; nil: nobody waits
+	table processTable
 
-	marks watermarks
+	mu             sync.Mutex
+	ended          *ending // guarded by mu; how this side ended the connection
+	closedByClient bool    // guarded by mu; the client closed the connection normally
 }
 
 // ending is how this side ends a connection.
 type ending struct {
-	code   int    // of the close
-	reason string // told to the client
-	err    error  // what Serve returns; nil for an end that is nobody's fault
+	code   int    // of the websocket close
+	reason string // of the websocket close
+	err    error  // returned by Serve; nil for a normal end
 }
 
-// errServed ends what a connection has started when it is over.
+// errServed is the cancellation cause for everything a connection has started.
 var errServed = errors.New("the connection has ended")
 
 func newConnection(g *Gateway, ctx context.Context, principal string, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *connection {
 	c := &connection{
 		gateway: g, conn: conn, log: g.log.With(slog.String("peer", conn.Peer())),
-		upstream:     upstream,
 		processes:    execwirev1.NewProcessServiceClient(upstream),
 		sessions:     execwirev1.NewSessionServiceClient(upstream),
 		environments: execwirev1.NewEnvironmentServiceClient(upstream),
-		fileSystem:   execwirev1.NewFileSystemServiceClient(upstream),
-		http:         execwirev1.NewHttpServiceClient(upstream),
 		live:         make(chan struct{}),
-		records:      make(map[string]*process),
 	}
-	// The values of ctx, and not its end: a session must be left in order.
+	// Keep the values of ctx but not its end, so that the session is left in order.
 	c.ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	c.calls, c.cancelCalls = context.WithCancelCause(c.ctx)
 	c.polls, c.cancelPolls = context.WithCancelCause(c.calls)
@@ -126,22 +111,23 @@ func newConnection(g *Gateway, ctx context.Context, principal string, upstream g
 	share := func() *wsconn.Share {
 		return g.config.Budget.Share(principal, func(why *wsconn.BudgetError) { c.evict(why) })
 	}
-	c.permits.limits(g.config, share())
-	c.httpPlaces.limits(g.config, share())
-	c.watches.limit = g.config.Watches
-	c.bulk.share, c.reads.share = g.answers.Share(principal, nil), g.answers.Share(principal, nil)
-	c.marks.begin(c)
+	c.permits.configure(g.config, share())
+	c.http = httpcalls.New(execwirev1.NewHttpServiceClient(upstream), c, httpcalls.Config{
+		Disabled: g.config.NoHTTP, Requests: g.config.HTTPRequests, Buffered: g.config.HTTPBuffered, Share: share()})
+	c.files = files.New(execwirev1.NewFileSystemServiceClient(upstream), c, g.config.Watches, g.answers)
+	c.outputAnswers = call.NewLimiter(g.answers)
+	c.table.begin(c)
 	return c
 }
 
-// serve is Serve but for the logging.
+// serve is Serve without logging.
 func (c *connection) serve() error {
 	defer c.evict(nil)
 	stopped := make(chan struct{})
 	stop := context.AfterFunc(c.evicted, func() {
 		defer close(stopped)
-		defer c.contain()
-		c.end(stopping(context.Cause(c.evicted)))
+		defer c.recoverPanic()
+		c.end(endingOf(context.Cause(c.evicted)))
 	})
 	err := c.finish(c.receiveAll())
 	if !stop() {
@@ -150,10 +136,10 @@ func (c *connection) serve() error {
 	return err
 }
 
-// stopping is the ending of a connection that is not served any more.
-func stopping(cause error) ending {
+// endingOf returns the ending of an evicted connection.
+func endingOf(cause error) ending {
 	if full, ok := errors.AsType[*wsconn.BudgetError](cause); ok {
-		return gaveWay(full)
+		return evictedEnding(full)
 	}
 	if evicted, ok := errors.AsType[*auth.Error](cause); ok && evicted.Kind == auth.KindTooManyConnections {
 		return ending{closeTryAgain, fmt.Sprintf("%s is reached: try again in %v", evicted.Setting, evicted.RetryAfter), evicted}
@@ -161,17 +147,17 @@ func stopping(cause error) ending {
 	return ending{closeGoingAway, "the server stops", cause}
 }
 
-// gaveWay is the ending of a connection whose messages have no space.
-func gaveWay(full *wsconn.BudgetError) ending {
+// evictedEnding is the ending of a connection whose messages exceed the memory of all
+// connections.
+func evictedEnding(full *wsconn.BudgetError) ending {
 	return ending{closeTryAgain, full.Reason(), full}
 }
 
-// receiveAll takes messages until no more come, or none is wanted any more, and
-// returns why.
+// receiveAll receives messages until the connection ends, and returns the reason.
 func (c *connection) receiveAll() (err error) {
-	err = errPanicked // unless it returns
-	defer c.contain()
-	for !c.overfed {
+	err = errPanicked // overwritten on return, kept on panic
+	defer c.recoverPanic()
+	for !c.outgoingFull {
 		data, err := c.conn.Receive()
 		if err != nil {
 			return err
@@ -181,30 +167,28 @@ func (c *connection) receiveAll() (err error) {
 	return errNotReading
 }
 
-// finish ends everything after the last message, and returns what Serve does.
+// finish ends everything after the last message and returns the result of Serve.
 func (c *connection) finish(received error) error {
 	var tooLarge jsonrpc.TooLarge
 	var full *wsconn.BudgetError
 	switch {
 	case errors.Is(received, io.EOF) && !c.hasEnded():
-		c.leave()
+		c.shutDown()
 	case errors.Is(received, errNotReading):
-		c.log.Warn("disconnecting a JSON-RPC client that does not read and goes on asking",
+		c.log.Warn("disconnecting a JSON-RPC client that does not read responses and keeps sending requests",
 			slog.Int("outgoing_bytes", c.gateway.config.Outgoing))
 		c.end(ending{closePolicy, "too many answers wait to be read", errNotReading})
 	case errors.As(received, &tooLarge):
 		c.refuseTooLarge(tooLarge)
 	case errors.As(received, &full):
-		c.hangUp(budgetReached(), gaveWay(full))
+		c.refuseAndEnd(rpcerror.BudgetReached(), evictedEnding(full))
 	}
 	c.cancel(errServed)
-	c.unlimitAll()
+	c.table.stopTimers()
 	c.end(ending{closeNormal, "", lostError(received)})
-	c.tasks.Wait() // what was stuck in sending has returned
-	c.closeHandles()
-	c.httpPlaces.end()
-	c.bulk.end()
-	c.reads.end()
+	c.tasks.Wait() // blocked sends have returned
+	c.files.Close(c.ctx)
+	c.http.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended.err
@@ -217,21 +201,20 @@ func lostError(received error) error {
 	return fmt.Errorf("the connection was lost: %w", received)
 }
 
-// refuseTooLarge says why nothing more is read, and hangs up.
+// refuseTooLarge reports a message that is too large and ends the connection.
 func (c *connection) refuseTooLarge(err jsonrpc.TooLarge) {
 	what, limit := err.TooLarge()
-	c.hangUp(&jsonrpc.Error{
+	c.refuseAndEnd(&jsonrpc.Error{
 		Code:    jsonrpc.CodeInvalidRequest,
 		Message: fmt.Sprintf("a %s is larger than the limit of %d bytes: %s", what, limit, err),
 		Data:    map[string]any{"limit_bytes": limit},
 	}, ending{closeTooBig, "a " + what + " was too large", err})
 }
 
-// hangUp says why nothing more is read, for a bounded time, and ends the
-// connection.
-func (c *connection) hangUp(reason *jsonrpc.Error, e ending) {
+// refuseAndEnd sends an error, for a bounded time, and ends the connection.
+func (c *connection) refuseAndEnd(reason *jsonrpc.Error, e ending) {
 	c.out.post(appendRefusal(nil, jsonrpc.NoID, reason))
-	c.sayLastWords()
+	c.flushOutgoing()
 	c.end(e)
 }
 
@@ -242,15 +225,15 @@ func (c *connection) hasEnded() bool {
 	return c.ended != nil
 }
 
-// isLeaving reports whether the client ended the connection normally.
-func (c *connection) isLeaving() bool {
+// isClosedByClient reports whether the client closed the connection normally.
+func (c *connection) isClosedByClient() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.leaving
+	return c.closedByClient
 }
 
-// end ends the connection, from any goroutine. The first ending counts. It
-// returns when the transport is closed.
+// end ends the connection, from any goroutine. Only the first ending counts. It returns
+// when the transport is closed.
 func (c *connection) end(e ending) {
 	c.mu.Lock()
 	if c.ended == nil {
@@ -261,12 +244,12 @@ func (c *connection) end(e ending) {
 	_ = c.conn.Close(e.code, e.reason)
 }
 
-// receive takes one message. It never waits for a request to be carried out,
-// except for initialize; if the message is large it waits until others are read.
+// receive handles one message. It does not wait for requests other than initialize;
+// decoding a large message waits for a slot.
 func (c *connection) receive(data []byte) {
 	var m jsonrpc.Message
 	var err error
-	if !c.gateway.reading.pass(c.ctx, len(data), func() { m, err = jsonrpc.Parse(data) }) {
+	if !c.gateway.decoding.run(c.ctx, len(data), func() { m, err = jsonrpc.Parse(data) }) {
 		return
 	}
 	switch {
@@ -276,14 +259,14 @@ func (c *connection) receive(data []byte) {
 	case m.Kind == jsonrpc.Request:
 		c.request(m, len(data))
 	case m.Kind == jsonrpc.Notification:
-		c.notified(m.Method)
+		c.notification(m.Method)
 	default:
 		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
 			"unexpected response with id %s: this server sends no requests", m.ID))
 	}
 }
 
-// kind is how the reference calls the transport in its error texts.
+// kind returns the reference's name of the transport in error texts.
 func (c *connection) kind() string {
 	if strings.Contains(c.conn.Peer(), "websocket") {
 		return "websocket "
@@ -291,39 +274,63 @@ func (c *connection) kind() string {
 	return ""
 }
 
-// notified takes a notification.
-func (c *connection) notified(method string) {
+// notification handles a notification.
+func (c *connection) notification(method string) {
 	switch {
 	case method != "initialized":
 		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
-			"unexpected notification `%s`: the only one that a client sends is `initialized`", shorten(method)))
+			"unexpected notification `%s`: the only one that a client sends is `initialized`", param.Shorten(method)))
 	case c.session == nil:
 		c.refuse(jsonrpc.NoID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest,
 			"unexpected notification `initialized`: client must call initialize first"))
 	case !c.isLive:
 		c.isLive = true
-		if !c.acknowledges {
-			c.expectHolesRead()
-		}
+		c.table.startBacklogTimeout()
 		close(c.live)
 	}
 }
 
-// refuse answers from the receiving goroutine, which must not block.
+// refuse sends an error from the receiving goroutine, which must not block.
 func (c *connection) refuse(id jsonrpc.ID, err *jsonrpc.Error) {
-	c.answerInline(appendRefusal(nil, id, err))
+	c.postAnswer(appendRefusal(nil, id, err))
 }
 
-// answerInline sends an answer without waiting for the client to read. It notes
-// that there is no room for it.
-func (c *connection) answerInline(message []byte) {
-	if c.overfed = !c.out.post(message); !c.overfed {
-		c.spawn(c.out.flush)
+// postAnswer queues an answer without blocking. If the queue is full, it sets
+// outgoingFull.
+func (c *connection) postAnswer(message []byte) {
+	if c.outgoingFull = !c.out.post(message); !c.outgoingFull {
+		c.Spawn(c.out.flush)
 	}
 }
 
-var errNotReading = errors.New("the client does not read its answers and goes on asking")
+var errNotReading = errors.New("the client does not read responses and keeps sending requests")
 
 func appendRefusal(dst []byte, id jsonrpc.ID, err *jsonrpc.Error) []byte {
 	return jsonrpc.AppendError(dst, id, err)
+}
+
+const (
+	// maxContent is the largest content of an answer, as in the reference.
+	maxContent = 512 << 20
+	// aroundContent is the largest size of an answer beside its content.
+	aroundContent = 64 << 10
+)
+
+// ContentLimit implements [call.Connection]: the limit of the protocol, or less if the
+// transport accepts only smaller messages.
+func (c *connection) ContentLimit() int {
+	bounded, ok := c.conn.(jsonrpc.Bounded)
+	if !ok {
+		return maxContent
+	}
+	return min(max(bounded.MessageLimit()-aroundContent, 0)/4*3, maxContent)
+}
+
+// Send implements [call.Connection].
+func (c *connection) Send(appendTo func(dst []byte) []byte) error {
+	err := c.out.sendOne(appendTo)
+	if err != nil {
+		c.end(ending{closeInternal, "a notification could not be sent", err})
+	}
+	return err
 }

@@ -4,20 +4,26 @@ import (
 	"context"
 	"io"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/gateway/files"
+	"github.com/execwire/execwire/gateway/httpcalls"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
 // method is one method of the protocol.
 type method struct {
-	// group is what its methods are called where they come too early.
+	// group is the name of its methods in the error for a call before initialize.
 	group string
-	// control has it use the permits that are kept for requests that end things,
-	// when there are no others.
+	// control lets it use the permits reserved for requests that end, signal or query.
 	control bool
-	// decode reads the parameters, and what it has seen of sandboxes before. What it
-	// returns must not alias the parameters.
-	decode decoding
+	// optional means that its parameters may be absent; ignored, that they are not
+	// decoded.
+	optional, ignored bool
+	// new returns an empty call: a processCall, an environmentCall, a [files.Call] or
+	// a [*httpcalls.Request].
+	new func() any
 }
 
 // Groups of methods.
@@ -26,173 +32,123 @@ const (
 	groupFiles       = "filesystem"
 	groupEnvironment = "environment info"
 	groupHTTP        = "http"
-	groupCore        = "core"
 )
 
-type decoding func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error)
+// methods are the methods that need an initialized session.
+var methods = withFiles(map[string]method{
+	"process/start":     {group: groupExec, new: newCall[startParams]},
+	"process/read":      {group: groupExec, new: newCall[readParams]},
+	"process/write":     {group: groupExec, new: newCall[writeParams]},
+	"process/signal":    {group: groupExec, control: true, new: newCall[signalParams]},
+	"process/terminate": {group: groupExec, control: true, new: newCall[terminateParams]},
 
-// methods are those that need an initialized session.
-var methods = map[string]method{
-	"process/start":     {group: groupExec, decode: decoder[startParams]()},
-	"process/read":      {group: groupExec, decode: decoder[readParams]()},
-	"process/write":     {group: groupExec, decode: decoder[writeParams]()},
-	"process/signal":    {group: groupExec, control: true, decode: decoder[signalParams]()},
-	"process/terminate": {group: groupExec, control: true, decode: decoder[terminateParams]()},
+	// Extensions of the reference.
+	"process/closeStdin": {group: groupExec, new: newCall[closeStdinParams]},
+	"process/resize":     {group: groupExec, control: true, new: newCall[resizeParams]},
+	"process/wait":       {group: groupExec, new: newCall[waitParams]},
+	"process/snapshot":   {group: groupExec, new: newCall[snapshotParams]},
+	"process/list":       {group: groupExec, optional: true, new: newCall[listParams]},
 
-	// Beyond the reference.
-	"process/acknowledge": {group: groupExec, control: true, decode: decoder[acknowledgeParams]()},
-	"process/closeStdin":  {group: groupExec, decode: decoder[closeStdinParams]()},
-	"process/resize":      {group: groupExec, control: true, decode: decoder[resizeParams]()},
-	"process/wait":        {group: groupExec, decode: decoder[waitParams]()},
-	"process/snapshot":    {group: groupExec, decode: decoder[snapshotParams]()},
-	"process/list":        {group: groupExec, decode: absentIsEmpty(decoder[listParams]())},
+	"command/exec":           {group: groupExec, new: newCall[commandParams]},
+	"command/exec/write":     {group: groupExec, new: newCall[commandWriteParams]},
+	"command/exec/terminate": {group: groupExec, control: true, new: newCall[commandTerminateParams]},
 
-	"command/exec":           {group: groupExec, decode: decoder[commandParams]()},
-	"command/exec/write":     {group: groupExec, decode: decoder[commandWriteParams]()},
-	"command/exec/terminate": {group: groupExec, control: true, decode: decoder[commandTerminateParams]()},
+	"environment/info":   {group: groupEnvironment, control: true, ignored: true, new: newCall[environmentInfoCall]},
+	"environment/status": {group: groupEnvironment, control: true, ignored: true, new: newCall[environmentStatusCall]},
 
-	"environment/info":   {group: groupEnvironment, control: true, decode: decodeNothing(environmentInfoCall{})},
-	"environment/status": {group: groupEnvironment, control: true, decode: decodeNothing(environmentStatusCall{})},
+	"http/request": {group: groupHTTP, new: newCall[httpcalls.Request]},
+})
 
-	"fs/readFile":        {group: groupFiles, decode: decoder[fsReadFileParams]()},
-	"fs/writeFile":       {group: groupFiles, decode: decoder[fsWriteFileParams]()},
-	"fs/createDirectory": {group: groupFiles, decode: decoder[fsCreateDirectoryParams]()},
-	"fs/getMetadata":     {group: groupFiles, decode: decoder[fsGetMetadataParams]()},
-	"fs/readDirectory":   {group: groupFiles, decode: decoder[fsReadDirectoryParams]()},
-	"fs/remove":          {group: groupFiles, decode: decoder[fsRemoveParams]()},
-	"fs/copy":            {group: groupFiles, decode: decoder[fsCopyParams]()},
-	"fs/canonicalize":    {group: groupFiles, decode: decoder[fsCanonicalizeParams]()},
+func newCall[P any]() any { return new(P) }
 
-	"fs/rename": {group: groupFiles, decode: decoder[fsRenameParams]()},
-
-	"fs/walk": {group: groupFiles, decode: decoder[fsWalkParams]()},
-
-	"fs/open":       {group: groupFiles, decode: decoder[fsOpenParams]()},
-	"fs/readBlock":  {group: groupFiles, decode: decoder[fsReadBlockParams]()},
-	"fs/writeBlock": {group: groupFiles, decode: decoder[fsWriteBlockParams]()},
-	"fs/close":      {group: groupFiles, control: true, decode: decoder[fsCloseParams]()},
-
-	"fs/watch":        {group: groupFiles, decode: decoder[fsWatchParams]()},
-	"fs/unwatch":      {group: groupFiles, control: true, decode: decoder[fsUnwatchParams]()},
-	"fs/watchMissing": {group: groupFiles, decode: decoder[fsWatchMissingParams]()},
-
-	"http/request": {group: groupHTTP, decode: decoder[httpRequestParams]()},
-
-	"core/call":    {group: groupCore, decode: decoder[coreCallParams]()},
-	"core/stream":  {group: groupCore, decode: decoder[coreStreamParams]()},
-	"core/receive": {group: groupCore, decode: decoder[coreReceiveParams]()},
-	"core/send":    {group: groupCore, decode: decoder[coreSendParams]()},
-	"core/cancel":  {group: groupCore, control: true, decode: decoder[coreCancelParams]()},
+func withFiles(all map[string]method) map[string]method {
+	for name, m := range files.Methods {
+		all[name] = method{group: groupFiles, control: m.Control, new: func() any { return m.New() }}
+	}
+	return all
 }
 
-// call is a request whose parameters were decoded.
-type call interface {
-	// run carries it out. The result is written by encoding/json unless it is an
-	// [appendable] or a [streamable].
+// decode decodes the parameters of a call, which must not alias them.
+func (m method) decode(params []byte, service *files.Service) (any, *jsonrpc.Error) {
+	decoded := m.new()
+	if m.ignored {
+		return decoded, nil
+	}
+	if params == nil && m.optional {
+		params = []byte("{}")
+	}
+	if err := jsonrpc.DecodeParams(params, decoded); err != nil {
+		return nil, err
+	}
+	if c, ok := decoded.(call.Checked); ok {
+		if err := c.Check(); err != nil {
+			return nil, err
+		}
+	}
+	if c, ok := decoded.(files.Call); ok {
+		return decoded, service.Check(c)
+	}
+	return decoded, nil
+}
+
+// ownCall is a call that this package executes.
+type ownCall interface {
+	// run executes the call. encoding/json encodes the result unless it is a
+	// [call.Appendable] or a [call.Streamable].
 	run(ctx context.Context, r *request) (result any, failed *jsonrpc.Error)
 }
 
-// appendable is a result that writes itself.
-type appendable interface{ appendTo(dst []byte) []byte }
+// blockingCall is a call of a control method. If it may block for long, it uses an
+// ordinary permit.
+type blockingCall interface{ blocks() bool }
 
-// streamable is a result that is written as it comes. It is one JSON value. An
-// error after the first byte ends the connection.
-type streamable interface{ streamTo(w io.Writer) error }
-
-// noted is a result that has to know when it was said.
-type noted interface{ wasSaid() }
-
-// patient is a call of a method that has permits of its own, which may wait long
-// nevertheless: it then takes one of those for all others.
-type patient interface{ waits() bool }
-
-// checked is a call that can be refused for what its parameters say.
-type checked interface{ check() *jsonrpc.Error }
-
-// decoder returns a decoder of parameters that are a call.
-func decoder[P any, C interface {
-	*P
-	call
-}]() decoding {
-	return func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error) {
-		decoded := C(new(P))
-		if err := jsonrpc.DecodeParams(params, decoded); err != nil {
-			return nil, err
-		}
-		if c, ok := any(decoded).(confinedCall); ok {
-			c.remember(seen)
-		}
-		if c, ok := any(decoded).(checked); ok {
-			if err := c.check(); err != nil {
-				return nil, err
-			}
-		}
-		return decoded, nil
-	}
-}
-
-// absentIsEmpty is for methods all of whose parameters are optional.
-func absentIsEmpty(decode decoding) decoding {
-	return func(params []byte, seen *seenSandboxes) (call, *jsonrpc.Error) {
-		if params == nil {
-			params = []byte("{}")
-		}
-		return decode(params, seen)
-	}
-}
-
-// decodeNothing is for methods whose parameters do not matter.
-func decodeNothing(c call) decoding {
-	return func([]byte, *seenSandboxes) (call, *jsonrpc.Error) { return c, nil }
-}
-
-// request is one request that is being carried out.
+// request is a request in flight.
 type request struct {
 	*connection
 	id      jsonrpc.ID
 	trace   tracecontext.Context
-	call    call
-	permit  permit
-	hasLeft bool // the permit was given back
-	turn    turn
-	holds   []*hold
-	follows []byte // a notification that comes right after the answer
+	call    any    // see method
+	release func() // of the permit
+	turn    call.Turn
+	gates   []*eventGate
+	follows []byte // a notification to send right after the answer
 }
 
-// request takes a request from the receiving goroutine.
+// request handles a request on the receiving goroutine.
 func (c *connection) request(m jsonrpc.Message, bytes int) {
 	if m.Method == "initialize" {
-		c.answerInline(c.initialize(m))
+		c.postAnswer(c.initialize(m))
 		return
 	}
 	known, ok := methods[m.Method]
 	if !ok {
-		c.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", shorten(m.Method)))
+		c.refuse(m.ID, jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "exec-server stub does not implement `%s` yet", param.Shorten(m.Method)))
 		return
 	}
-	var decoded call
+	var decoded any
 	var err *jsonrpc.Error
-	if !c.gateway.reading.pass(c.ctx, bytes, func() { decoded, err = known.decode(m.Params, &c.sandboxes) }) {
+	if !c.gateway.decoding.run(c.ctx, bytes, func() { decoded, err = known.decode(m.Params, c.files) }) {
 		return
 	}
 	if err == nil {
 		err = c.admits(known.group)
 	}
-	var held permit
+	var release func()
 	if err == nil {
-		waiting, ok := decoded.(patient)
-		held, err = c.permits.enter(known.control && !(ok && waiting.waits()), bytes)
+		waiting, ok := decoded.(blockingCall)
+		release, err = c.permits.acquire(known.control && !(ok && waiting.blocks()), bytes)
 	}
 	if err != nil {
 		c.refuse(m.ID, err)
 		return
 	}
-	r := &request{connection: c, id: m.ID, trace: traceOf(m), call: decoded, permit: held}
-	c.enter(r)
-	c.spawn(r.serve)
+	r := &request{connection: c, id: m.ID, trace: traceOf(m), call: decoded, release: release}
+	c.enqueue(r)
+	c.answering.Add(1)
+	c.Spawn(r.serve)
 }
 
-// admits says what has to come before methods of the group, if anything.
+// admits returns an error if the group's methods are not allowed yet.
 func (c *connection) admits(group string) *jsonrpc.Error {
 	switch {
 	case c.session == nil:
@@ -203,68 +159,64 @@ func (c *connection) admits(group string) *jsonrpc.Error {
 	return nil
 }
 
-// serve carries the request out and answers it. What the answer has to precede
-// is said after it.
+// serve executes and answers the request, then opens its event gates.
 func (r *request) serve() {
-	defer r.contain()
-	defer r.leavePermit() // where nothing could be said
+	defer r.recoverPanic()
+	r.respond()
+	r.openGates()
+}
+
+// respond executes and answers the request.
+func (r *request) respond() {
+	defer r.answering.Done()
+	defer r.release() // if no answer could be sent
 	result, failed := r.carryOut()
-	r.unlimitHolds()
-	r.call = nil                       // which must not wait for a client that does not read
-	_, streamed := result.(streamable) // what it is made from is read with the answer
+	r.unlimitGates()
+	r.call = nil                            // free the parameters while a slow client reads the answer
+	_, streamed := result.(call.Streamable) // its result is produced while it is sent
 	if !streamed {
-		r.turn.end()
+		r.turn.End()
 	}
 	if r.calls.Err() == nil {
 		r.answer(result, failed)
 	}
 	if streamed {
-		r.turn.end()
-	}
-	r.permits.answered()
-	r.release()
-}
-
-// leavePermit gives the permit back, once.
-func (r *request) leavePermit() {
-	if !r.hasLeft {
-		r.hasLeft = true
-		r.permits.leave(r.permit)
+		r.turn.End()
 	}
 }
 
-// carryOut waits until it is the request's turn and carries it out.
+// carryOut waits for the request's turn and runs the call.
 func (r *request) carryOut() (any, *jsonrpc.Error) {
-	if err := r.turn.wait(r.calls); err != nil {
-		return nil, jsonrpc.Errorf(jsonrpc.CodeInternal, "the connection is being closed")
+	if err := r.turn.Wait(r.calls); err != nil {
+		return nil, call.Closing()
 	}
 	ctx := traced(r.calls, r.trace)
-	if confined, ok := r.call.(confinedCall); ok {
-		if failed := confined.checkCwd(ctx, r); failed != nil {
-			return nil, failed
-		}
+	switch c := r.call.(type) {
+	case files.Call:
+		return r.files.Run(ctx, c)
+	case *httpcalls.Request:
+		return r.http.Run(ctx, c)
 	}
-	return r.call.run(ctx, r)
+	return r.call.(ownCall).run(ctx, r)
 }
 
-// answer says the answer, and gives the permit back right before. If it cannot
-// be said, the receiving goroutine learns that the connection is lost, or is
-// told.
+// answer sends the answer and releases the permit just before. If sending fails, the
+// connection ends.
 func (r *request) answer(result any, failed *jsonrpc.Error) {
-	if streamed, ok := result.(streamable); ok && failed == nil {
+	if streamed, ok := result.(call.Streamable); ok && failed == nil {
 		if err := r.out.stream(func(w io.Writer) error { return r.streamAnswer(w, streamed) }); err != nil {
 			r.end(ending{closeInternal, "an answer could not be completed", err})
 		}
 		return
 	}
-	said := false
-	err := r.out.say(func(dst []byte) ([]byte, bool) {
-		if said {
+	answered := false
+	err := r.out.send(func(dst []byte) ([]byte, bool) {
+		if answered {
 			dst, r.follows = append(dst, r.follows...), nil
 			return dst, len(dst) > 0
 		}
-		said = true
-		r.leavePermit()
+		answered = true
+		r.release()
 		return r.appendAnswer(dst, result, failed), true
 	})
 	if err != nil {
@@ -272,17 +224,17 @@ func (r *request) answer(result any, failed *jsonrpc.Error) {
 		return
 	}
 	r.out.answered.Add(1)
-	if n, ok := result.(noted); ok && failed == nil {
-		n.wasSaid()
+	if n, ok := result.(call.SendObserver); ok && failed == nil {
+		n.Sent()
 	}
 }
 
 func (r *request) appendAnswer(dst []byte, result any, failed *jsonrpc.Error) []byte {
-	switch own, ok := result.(appendable); {
+	switch own, ok := result.(call.Appendable); {
 	case failed != nil:
-		return jsonrpc.AppendError(dst, r.id, r.inFull(failed))
+		return jsonrpc.AppendError(dst, r.id, failed)
 	case ok:
-		dst = own.appendTo(r.appendHead(dst))
+		dst = own.AppendTo(r.appendHead(dst))
 		return append(dst, '}')
 	}
 	return jsonrpc.AppendResult(dst, r.id, result)
@@ -294,12 +246,12 @@ func (r *request) appendHead(dst []byte) []byte {
 	return append(dst, `,"result":`...)
 }
 
-func (r *request) streamAnswer(w io.Writer, result streamable) error {
-	r.leavePermit()
+func (r *request) streamAnswer(w io.Writer, result call.Streamable) error {
+	r.release()
 	if _, err := w.Write(r.appendHead(nil)); err != nil {
 		return err
 	}
-	if err := result.streamTo(w); err != nil {
+	if err := result.StreamTo(w); err != nil {
 		return err
 	}
 	_, err := w.Write([]byte{'}'})

@@ -1,4 +1,4 @@
-// Package gateway speaks the dialects of JSON-RPC that exec-server clients
-// speak, and asks a core for what they want by the generated gRPC client, be it
-// in this program or on another host. It knows nothing of processes or files.
+// Package gateway translates the JSON-RPC dialects of exec-server clients into calls of
+// the generated gRPC client, whose server is in the same program or on another host. It
+// does not start processes or open files itself.
 package gateway

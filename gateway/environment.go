@@ -7,11 +7,13 @@ import (
 	"path"
 	"slices"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// environmentInfo is what clients are told of the machine, by initialize and by
+// environmentInfo describes the machine, in the results of initialize and
 // environment/info. Paths are file: URIs.
 type environmentInfo struct {
 	Shell                shellInfo    `json:"shell"`
@@ -28,14 +30,14 @@ type environmentInfo struct {
 	native *execwirev1.GetEnvironmentResponse
 }
 
-// shellInfo is the shell of the user that the core runs as.
+// shellInfo is the login shell of the server's user.
 type shellInfo struct {
 	Name string `json:"name"`
 	Path string `json:"path"`
 }
 
-// capabilities are what clients may use beyond the methods of the first version.
-// They are false for what this gateway does not do: clients then do without.
+// capabilities are the optional features of the protocol. They are false for what this
+// gateway does not support.
 type capabilities struct {
 	NetworkProxyLaunch              bool `json:"networkProxyLaunch"`
 	NetworkProxyReviewDomains       bool `json:"networkProxyReviewDomains"`
@@ -54,11 +56,11 @@ type capabilities struct {
 	ApprovedRootWritePreservesRules bool `json:"linuxApprovedRootWritePreservesRestrictions"`
 }
 
-// getEnvironment asks the core what it is.
+// getEnvironment queries the server.
 func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jsonrpc.Error) {
 	e, err := c.environments.GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
 	if err != nil {
-		return nil, failureOf(err)
+		return nil, rpcerror.Of(err)
 	}
 	return &environmentInfo{
 		Shell:                shellInfo{Name: path.Base(e.GetShell()), Path: e.GetShell()},
@@ -76,25 +78,26 @@ func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jso
 	}, nil
 }
 
-// providerID tells machines apart, and the same machine from itself never.
+// providerID identifies the machine: it is stable on one machine and differs between
+// machines.
 func providerID(e *execwirev1.GetEnvironmentResponse) string {
 	sum := sha256.Sum256([]byte(e.GetHostName() + "\x00" + e.GetHomeDirectory()))
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// fileURI returns a path as a file: URI, and nil for none.
+// fileURI returns a path as a file: URI, and nil for an empty path.
 func fileURI(native string) *string {
 	if native == "" {
 		return nil
 	}
-	uri := clientPath{uri: true}.like(native)
+	uri := param.Path{URI: true}.Like(native)
 	return &uri
 }
 
 // environmentInfoCall is environment/info.
 type environmentInfoCall struct{}
 
-func (environmentInfoCall) run(_ context.Context, r *request) (any, *jsonrpc.Error) {
+func (*environmentInfoCall) run(_ context.Context, r *request) (any, *jsonrpc.Error) {
 	return r.environment, nil
 }
 
@@ -105,6 +108,6 @@ type environmentStatus struct {
 	Status string `json:"status"`
 }
 
-func (environmentStatusCall) run(context.Context, *request) (any, *jsonrpc.Error) {
+func (*environmentStatusCall) run(context.Context, *request) (any, *jsonrpc.Error) {
 	return environmentStatus{Status: "ready"}, nil
 }

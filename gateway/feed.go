@@ -5,11 +5,12 @@ import (
 	"io"
 	"slices"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// feed takes what the core says of the session until it says no more. It waits
-// while the client does not read, and so do the processes, each at its window.
+// feed receives the events of the session until the stream ends. It blocks while the
+// client does not read; then each process blocks at its window.
 func (c *connection) feed(s *session) {
 	for {
 		response, err := s.stream.Recv()
@@ -19,11 +20,11 @@ func (c *connection) feed(s *session) {
 		}
 		switch m := response.GetMessage().(type) {
 		case *execwirev1.AttachSessionResponse_Events:
-			if err := c.recognize(m.Events.GetProcessId(), m.Events.GetEvents()); err != nil {
+			if err := c.learnMode(m.Events.GetProcessId(), m.Events.GetEvents()); err != nil {
 				c.feedEnded(err)
 				return
 			}
-			if !c.isReady() || c.deliver(m.Events.GetProcessId(), m.Events.GetEvents()) != nil {
+			if !c.isReady() || c.table.deliver(m.Events.GetProcessId(), m.Events.GetEvents()) != nil {
 				return
 			}
 		case *execwirev1.AttachSessionResponse_Ping:
@@ -32,7 +33,8 @@ func (c *connection) feed(s *session) {
 	}
 }
 
-// isReady waits until the client has sent initialized, or is gone.
+// isReady waits until the client has sent initialized. It returns false if the
+// connection ends first.
 func (c *connection) isReady() bool {
 	select {
 	case <-c.live:
@@ -42,93 +44,93 @@ func (c *connection) isReady() bool {
 	}
 }
 
-// feedEnded ends the connection whose session has ended or is lost, unless it is
-// what the client wanted. What was received before is said first; whoever has taken
-// the session over gets it again.
+// feedEnded ends the connection after its session ended or was lost, unless the client
+// closed it. Events received before are delivered first. After a takeover they are not:
+// the new attachment gets them.
 func (c *connection) feedEnded(err error) {
-	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
-		c.session.taken.Store(true)
+	if rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER {
+		c.session.takenOver.Store(true)
 	} else {
-		c.awaitAllSaid()
+		c.table.awaitDelivered()
 	}
-	if c.ctx.Err() != nil || c.isLeaving() {
+	if c.ctx.Err() != nil || c.isClosedByClient() {
 		return
 	}
 	if errors.Is(err, io.EOF) {
-		err = errors.New("the core ended the attachment without a reason")
+		err = errors.New("the server ended the attachment without a reason")
 	}
 	c.end(endingFor(err))
 }
 
-// deliver says events after those that are pending, or has somebody say them
-// when they are not held back any more.
-func (c *connection) deliver(id string, events []*execwirev1.ProcessEvent) error {
-	if p, ready := c.queue(id, events); ready {
-		return c.sayPending(p)
+// deliver queues events and delivers what is pending, unless it is gated or another
+// goroutine delivers.
+func (t *processTable) deliver(id string, events []*execwirev1.ProcessEvent) error {
+	if p, ready := t.queue(id, events); ready {
+		return t.deliverPending(p)
 	}
 	return nil
 }
 
-// queue reports whether the caller has to say what is pending.
-func (c *connection) queue(id string, events []*execwirev1.ProcessEvent) (*process, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	p := c.record(id)
+// queue reports whether the caller must call deliverPending.
+func (t *processTable) queue(id string, events []*execwirev1.ProcessEvent) (*process, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.record(id)
 	p.add(events)
-	return p, c.maySay(p)
+	return p, t.startDelivery(p)
 }
 
-// awaitAllSaid waits until the client was told of all that was received, or is gone:
-// events are said by others, too, when they were held back.
-func (c *connection) awaitAllSaid() {
-	said := make(chan struct{})
-	c.mu.Lock()
-	c.allSaid = said
-	c.noteAllSaid()
-	c.mu.Unlock()
+// awaitDelivered waits until everything received is delivered, or the connection ends.
+// Other goroutines deliver events that were gated.
+func (t *processTable) awaitDelivered() {
+	delivered := make(chan struct{})
+	t.mu.Lock()
+	t.allDelivered = delivered
+	t.signalDelivered()
+	t.mu.Unlock()
 	select {
-	case <-said:
-	case <-c.ctx.Done():
+	case <-delivered:
+	case <-t.conn.ctx.Done():
 	}
 }
 
-// noteAllSaid ends the wait for it if nothing is left to be said. mu is held.
-func (c *connection) noteAllSaid() {
-	if c.allSaid == nil {
+// signalDelivered wakes awaitDelivered if nothing is pending. mu is held.
+func (t *processTable) signalDelivered() {
+	if t.allDelivered == nil {
 		return
 	}
-	for _, p := range c.records {
-		if p.saying || len(p.pending) > 0 {
+	for _, p := range t.records {
+		if p.delivering || len(p.pending) > 0 {
 			return
 		}
 	}
-	close(c.allSaid)
-	c.allSaid = nil
+	close(t.allDelivered)
+	t.allDelivered = nil
 }
 
-// receiveEvents notes that the process is so far and returns what of it is to be
-// said. mu is held.
-func (c *connection) receiveEvents(p *process, events []*execwirev1.ProcessEvent) []*execwirev1.ProcessEvent {
+// receiveEvents records events as received and returns those to send. mu is held.
+func (t *processTable) receiveEvents(p *process, events []*execwirev1.ProcessEvent) []*execwirev1.ProcessEvent {
 	missed := 0
 	for _, event := range events {
 		if p.receive(event) {
 			missed++
 		}
 	}
-	if _, isNews := p.unacknowledged(); isNews {
-		c.marks.note(p, 0, 0)
+	if _, pending := p.unacknowledged(); pending {
+		t.marks.note(p, 0, 0)
 	}
-	c.awaitClose(p, events)
+	t.awaitClose(p, events)
 	if missed == 0 {
 		return events
 	}
 	return slices.DeleteFunc(slices.Clone(events), p.isMissed)
 }
 
-// receive notes an event and reports whether the client gets it by reading.
+// receive records an event and reports whether the client gets it by process/read
+// instead.
 func (p *process) receive(event *execwirev1.ProcessEvent) bool {
 	seq := lastSeqOf(event)
-	if seq == 1 && (p.renewed != nil || p.closed) {
+	if seq == 1 && (p.nextMode != nil || p.closed) {
 		p.restart()
 	}
 	p.received = max(p.received, seq)
@@ -142,10 +144,10 @@ func (p *process) receive(event *execwirev1.ProcessEvent) bool {
 	return missed
 }
 
-// isMissed reports whether the client gets an event by reading.
+// isMissed reports whether the client gets the event by process/read.
 func (p *process) isMissed(event *execwirev1.ProcessEvent) bool { return lastSeqOf(event) <= p.missed }
 
-// lastSeqOf is the seq of an event, and of a gap that of the last event in it.
+// lastSeqOf returns the seq of an event; of a gap, the seq of the last event in it.
 func lastSeqOf(event *execwirev1.ProcessEvent) uint64 {
 	if gap := event.GetGap(); gap != nil {
 		return max(gap.GetFirstAvailableSeq(), 1) - 1
@@ -153,11 +155,11 @@ func lastSeqOf(event *execwirev1.ProcessEvent) uint64 {
 	return event.GetSeq()
 }
 
-// say tells the client of events and notes that it was told.
-func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
+// sendEvents sends events and records that they were sent.
+func (t *processTable) sendEvents(p *process, events []*execwirev1.ProcessEvent) error {
 	next, bytes := 0, 0
-	var failed []byte // what is to be said after the event
-	err := c.out.say(func(dst []byte) ([]byte, bool) {
+	var failed []byte // a notification to send after the event
+	err := t.conn.out.send(func(dst []byte) ([]byte, bool) {
 		if len(failed) > 0 {
 			dst, failed = append(dst, failed...), nil
 			return dst, true
@@ -166,60 +168,57 @@ func (c *connection) say(p *process, events []*execwirev1.ProcessEvent) error {
 			event := events[next]
 			next++
 			if gap := event.GetGap(); gap != nil {
-				p.gap = gap // of the goroutine that speaks of the process
+				p.gap = gap // owned by the delivering goroutine
 				continue
 			}
 			bytes += len(event.GetOutput().GetData())
-			if dst = p.appendEvent(dst, event, c.acknowledges); len(dst) > 0 {
+			if dst = p.appendEvent(dst, event); len(dst) > 0 {
 				p.gap = nil
-				failed = c.appendLost(nil, p, event)
+				failed = t.appendLost(nil, p, event)
 				return dst, true
 			}
 		}
 		return nil, false
 	})
 	if err == nil {
-		c.noteSaid(p, events, bytes)
+		t.noteSent(p, events, bytes)
 	}
-	return c.noteUnsaid(err)
+	return t.noteSendError(err)
 }
 
-// noteUnsaid ends the connection if its client could not be told of events. It
-// returns the error.
-func (c *connection) noteUnsaid(err error) error {
-	if err != nil && c.ctx.Err() == nil {
-		c.end(ending{closeInternal, "events could not be sent", err})
+// noteSendError ends the connection after an error in sending events, and returns the
+// error.
+func (t *processTable) noteSendError(err error) error {
+	if err != nil && t.conn.ctx.Err() == nil {
+		t.conn.end(ending{closeInternal, "events could not be sent", err})
 	}
 	return err
 }
 
-// noteSaid notes that events were said, and has it proven in time.
-func (c *connection) noteSaid(p *process, events []*execwirev1.ProcessEvent, bytes int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// noteSent records events as sent and starts the watermark for them.
+func (t *processTable) noteSent(p *process, events []*execwirev1.ProcessEvent, bytes int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	last := events[len(events)-1]
 	p.push(last.GetSeq())
 	if last.GetClosed() != nil {
-		p.closed, p.exitTold = true, true
+		p.closed, p.exitDelivered = true, true
 	}
-	if c.acknowledges {
-		return
-	}
-	c.marks.note(p, bytes, len(events))
+	t.marks.note(p, bytes, len(events))
 	if last.GetClosed() != nil {
-		c.marks.hurry()
+		t.marks.due.Set()
 	}
 }
 
-// pinger answers the core when it asks whether the client is there.
+// pinger answers the server's pings once the client has answered one.
 type pinger struct{ nonces chan uint64 }
 
-// answer has the core answered as soon as the client has answered. Only the last
-// of several questions needs an answer.
+// answer answers a ping when the client has proved to be alive. Only the last of
+// several nonces is answered.
 func (p *pinger) answer(c *connection, nonce uint64) {
 	if p.nonces == nil {
 		p.nonces = make(chan uint64, 1)
-		c.spawn(func() { p.run(c) })
+		c.Spawn(func() { p.run(c) })
 	}
 	select {
 	case <-p.nonces:

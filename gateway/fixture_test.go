@@ -126,7 +126,7 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 		c.t.Fatal(err)
 	}
 	if c.patient {
-		gateway.holds = holdLimits{patience, patience}
+		gateway.gateLimits = gateLimits{patience, patience}
 	}
 	ctx, cancel := context.WithCancelCause(c.t.Context())
 	cl := &client{t: c.t, pipe: p, ctx: ctx, served: make(chan error, 1), gate: make(chan struct{}), quota: -1}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/execwire/execwire/gateway/files"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -36,7 +37,7 @@ func TestFollowSymlinksFalse(t *testing.T) {
 func TestFollowSymlinksFalseOfLargeFiles(t *testing.T) {
 	cl, _ := newCore(t, withSmallFiles).attach("")
 	dir := t.TempDir()
-	large := make([]byte, wholeWrite+1)
+	large := make([]byte, files.WholeWrite+1)
 	do(t, os.WriteFile(dir+"/f", large, 0o644), os.Symlink("f", dir+"/lf"))
 	cl.refused("fs/readFile", map[string]any{"path": dir + "/lf", "followSymlinks": false}, -32600, "symbolic link")
 	cl.refused("fs/writeFile", map[string]any{"path": dir + "/lf", "dataBase64": large, "followSymlinks": false}, -32600, "symbolic link")
@@ -52,7 +53,7 @@ func TestFollowSymlinksFalseNeedsACoreThatKnowsIt(t *testing.T) {
 	cl.initialize("")
 	path := t.TempDir() + "/f"
 	do(t, os.WriteFile(path, []byte("kept"), 0o644))
-	served.environment.native.Features = []execwirev1.Feature{execwirev1.Feature_FEATURE_FILES}
+	served.files.Open(served.session.id, []execwirev1.Feature{execwirev1.Feature_FEATURE_FILES})
 	for _, method := range []string{"fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/remove"} {
 		cl.refused(method, map[string]any{"path": path, "dataBase64": "eA==", "followSymlinks": false}, -32600, "cannot refuse symbolic links")
 	}

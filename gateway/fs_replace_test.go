@@ -8,6 +8,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/gateway/files"
 )
 
 func hexSum(text string) string {
@@ -57,7 +59,7 @@ func TestLargeFilesAreReplaced(t *testing.T) {
 	core := newCore(t, withSmallFiles)
 	cl, _ := core.attach("")
 	path := t.TempDir() + "/f"
-	data := bytes.Repeat([]byte("a pattern of 23 letters"), (wholeWrite+pieceWrite)/23)
+	data := bytes.Repeat([]byte("a pattern of 23 letters"), (files.WholeWrite+files.PieceWrite)/23)
 	cl.must("fs/writeFile", map[string]any{"path": path, "dataBase64": base64.StdEncoding.EncodeToString(data), "atomic": true, "mode": 0o600})
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, data) {

@@ -1,9 +1,7 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"runtime"
@@ -12,80 +10,11 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/gateway/files"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
-
-// pieces is a stream of the core that a test makes up: next returns its messages
-// and its end.
-type pieces[M any] struct {
-	grpc.ClientStream
-	next func() (*M, error)
-}
-
-func (p pieces[M]) Recv() (*M, error) { return p.next() }
-
-// content is a message of a download.
-func content(data []byte) *execwirev1.DownloadFileResponse {
-	return &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Data{Data: data}}
-}
-
-// downloadOf streams what next returns. ended is how its context ended.
-func downloadOf(t *testing.T, first []byte, next func() (*execwirev1.DownloadFileResponse, error)) (f *fileStream, ended func() bool) {
-	ctx, cancel := context.WithCancelCause(t.Context())
-	t.Cleanup(func() { cancel(nil) })
-	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, leave: func() {}, limit: maxFileBytes},
-		func() bool { return ctx.Err() != nil }
-}
-
-func TestPiecesOfAnySizeMakeOneText(t *testing.T) {
-	whole := []byte("0123456789abcdefghijklmnopqrstuvwxyz")
-	for size := 1; size <= len(whole); size++ {
-		left := whole[size:]
-		f, ended := downloadOf(t, whole[:size], func() (*execwirev1.DownloadFileResponse, error) {
-			if len(left) == 0 {
-				return nil, io.EOF
-			}
-			piece := left[:min(size, len(left))]
-			left = left[len(piece):]
-			return content(piece), nil
-		})
-		var got bytes.Buffer
-		if err := f.streamTo(&got); err != nil {
-			t.Fatal(err)
-		}
-		if want := string((&wholeFile{data: whole}).appendTo(nil)); got.String() != want || !ended() {
-			t.Errorf("in pieces of %d: %s, want %s", size, got.String(), want)
-		}
-	}
-}
-
-func TestAFileThatCannotBeCompletedIsAnError(t *testing.T) {
-	broken := errors.New("the disk is gone")
-	f, ended := downloadOf(t, []byte("abcd"), func() (*execwirev1.DownloadFileResponse, error) { return nil, broken })
-	var got bytes.Buffer
-	if err := f.streamTo(&got); !errors.Is(err, broken) || !ended() {
-		t.Errorf("a read error becomes %v", err)
-	}
-	if json.Valid(got.Bytes()) {
-		t.Errorf("what was said looks whole: %s", got.String())
-	}
-
-	piece := make([]byte, 1<<20)
-	f, ended = downloadOf(t, piece, func() (*execwirev1.DownloadFileResponse, error) { return content(piece), nil })
-	if err := f.streamTo(io.Discard); err != errGrew || !ended() {
-		t.Errorf("a file without an end becomes %v", err)
-	}
-
-	f, ended = downloadOf(t, piece, func() (*execwirev1.DownloadFileResponse, error) { return content(piece), nil })
-	if err := f.streamTo(brokenWriter{}); err != errLost || !ended() {
-		t.Errorf("a lost client becomes %v", err)
-	}
-}
-
-type brokenWriter struct{}
-
-func (brokenWriter) Write([]byte) (int, error) { return 0, errLost }
 
 // Half of an answer cannot be taken back: the connection ends.
 func TestAnAnswerThatCannotBeCompletedEndsTheConnection(t *testing.T) {
@@ -126,44 +55,6 @@ func (s *failingStream) RecvMsg(m any) error {
 	return s.ClientStream.RecvMsg(m)
 }
 
-func TestDirectoriesBeyondTheLimitAreRefused(t *testing.T) {
-	for entries, refused := range map[int]bool{maxEntries: false, maxEntries + 1: true} {
-		left := entries
-		files := fakeDirectory{next: func() (*execwirev1.ReadDirectoryResponse, error) {
-			if left == 0 {
-				return nil, io.EOF
-			}
-			n := min(left, 1000)
-			left -= n
-			some := make([]*execwirev1.DirectoryEntry, n)
-			for i := range some {
-				some[i] = &execwirev1.DirectoryEntry{Name: "f", Type: execwirev1.FileType_FILE_TYPE_REGULAR, TargetType: execwirev1.FileType_FILE_TYPE_REGULAR}
-			}
-			return &execwirev1.ReadDirectoryResponse{Entries: some}, nil
-		}}
-		p := &fsReadDirectoryParams{Path: "/d"}
-		if err := p.check(); err != nil {
-			t.Fatal(err)
-		}
-		result, failed := p.run(t.Context(), &request{connection: &connection{fileSystem: files}})
-		if refused != (failed != nil) || refused && failed.Code != jsonrpc.CodeLimitReached {
-			t.Errorf("%d entries: %v", entries, failed)
-		}
-		if !refused && len(result.(*fsEntries).Entries) != entries {
-			t.Errorf("of %d entries came %d", entries, len(result.(*fsEntries).Entries))
-		}
-	}
-}
-
-type fakeDirectory struct {
-	execwirev1.FileSystemServiceClient
-	next func() (*execwirev1.ReadDirectoryResponse, error)
-}
-
-func (f fakeDirectory) ReadDirectory(context.Context, *execwirev1.ReadDirectoryRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[execwirev1.ReadDirectoryResponse], error) {
-	return pieces[execwirev1.ReadDirectoryResponse]{next: f.next}, nil
-}
-
 // The largest file goes through in little memory.
 func TestTheLargestFileIsStreamed(t *testing.T) {
 	if testing.Short() {
@@ -171,22 +62,18 @@ func TestTheLargestFileIsStreamed(t *testing.T) {
 	}
 	core := newCore(t, withSmallFiles)
 	path := t.TempDir() + "/f"
-	do(t, writeMany(path, maxFileBytes))
-	p := &fsReadFileParams{Path: path}
-	if err := p.check(); err != nil {
-		t.Fatal(err)
-	}
-	result, failed := p.run(t.Context(), &request{connection: &connection{fileSystem: execwirev1.NewFileSystemServiceClient(core.channel)}})
+	do(t, writeMany(path, maxContent))
+	result, failed := filesOf(core).Run(t.Context(), fileCall(t, "fs/readFile", path))
 	if failed != nil {
 		t.Fatal(failed)
 	}
 	counted := &counter{t: t}
 	runtime.GC()
 	counted.sample(&counted.before)
-	if err := result.(streamable).streamTo(counted); err != nil {
+	if err := result.(call.Streamable).StreamTo(counted); err != nil {
 		t.Fatal(err)
 	}
-	if want := len(contentBegin) + 2 + (maxFileBytes+2)/3*4 + len(contentEnd); counted.bytes != want {
+	if want := len(`{"dataBase64":""}`) + (maxContent+2)/3*4; counted.bytes != want {
 		t.Errorf("%d bytes were written, want %d", counted.bytes, want)
 	}
 	const allowed = 16 << 20
@@ -222,26 +109,20 @@ func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
 	core := newCore(t, withSmallFiles)
 	dir := t.TempDir()
 	do(t, writeMany(dir+"/small", 1000), writeMany(dir+"/large", 3<<20))
-	r := &request{connection: &connection{fileSystem: execwirev1.NewFileSystemServiceClient(core.channel)}}
-	ask := func(ctx context.Context, c call) (any, *jsonrpc.Error) {
-		t.Helper()
-		if err := c.(checked).check(); err != nil {
-			t.Fatal(err)
-		}
-		return c.run(ctx, r)
-	}
+	service := filesOf(core)
+	ask := service.Run
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errLost)
-	calls := []call{&fsReadFileParams{Path: dir + "/small"}, &fsReadFileParams{Path: dir + "/large"}, &fsReadDirectoryParams{Path: dir}}
-	for _, failing := range []call{&fsReadFileParams{Path: dir + "/none"}, &fsReadDirectoryParams{Path: dir + "/none"}} {
-		for range maxBulk + 1 { // what fails leaves no answer that waits
+	calls := []files.Call{fileCall(t, "fs/readFile", dir+"/small"), fileCall(t, "fs/readFile", dir+"/large"), fileCall(t, "fs/readDirectory", dir)}
+	for _, failing := range []files.Call{fileCall(t, "fs/readFile", dir+"/none"), fileCall(t, "fs/readDirectory", dir+"/none")} {
+		for range call.MaxLarge + 1 { // what fails leaves no answer that waits
 			if _, failed := ask(t.Context(), failing); failed == nil || failed.Code != jsonrpc.CodeNotFound {
 				t.Fatalf("a missing path is answered with %v", failed)
 			}
 		}
 	}
 	var waiting []any
-	for i := range maxBulk {
+	for i := range call.MaxLarge {
 		result, failed := ask(t.Context(), calls[i%len(calls)])
 		if failed != nil {
 			t.Fatal(failed)
@@ -251,18 +132,60 @@ func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
 	for _, result := range waiting {
 		for _, c := range calls {
 			if _, failed := ask(gone, c); failed == nil {
-				t.Errorf("%T is prepared although %d answers wait", c, maxBulk)
+				t.Errorf("%T is prepared although %d answers wait", c, call.MaxLarge)
 			}
 		}
-		if n, ok := result.(noted); ok {
-			n.wasSaid()
-		} else if err := result.(streamable).streamTo(io.Discard); err != nil {
+		if n, ok := result.(call.SendObserver); ok {
+			n.Sent()
+		} else if err := result.(call.Streamable).StreamTo(io.Discard); err != nil {
 			t.Error(err)
 		}
 		next, failed := ask(t.Context(), calls[0])
 		if failed != nil {
 			t.Fatalf("there is no place after an answer was said: %v", failed)
 		}
-		t.Cleanup(next.(noted).wasSaid)
+		t.Cleanup(next.(call.SendObserver).Sent)
+	}
+}
+
+// filesOf serves calls on files of a core, without a connection.
+func filesOf(core *core) *files.Service {
+	return files.New(execwirev1.NewFileSystemServiceClient(core.channel), unlimited{}, 1, call.NewShared(DefaultAnswers))
+}
+
+// unlimited is a connection whose answers have the limit of the protocol.
+type unlimited struct{ call.Connection }
+
+func (unlimited) ContentLimit() int { return maxContent }
+
+// fileCall is a call on one path.
+func fileCall(t *testing.T, method, path string) files.Call {
+	t.Helper()
+	decoded, err := methods[method].decode([]byte(toJSON(map[string]any{"path": path})), files.New(nil, nil, 1, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decoded.(files.Call)
+}
+
+// A large file leaves little garbage on its way: what the collector lets pile up
+// is memory, too.
+func TestALargeFileIsStreamedThroughFewBuffers(t *testing.T) {
+	const size = 64 << 20
+	core := newCore(t, withSmallFiles)
+	path := t.TempDir() + "/f"
+	do(t, writeMany(path, size))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	result, failed := filesOf(core).Run(t.Context(), fileCall(t, "fs/readFile", path))
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	if err := result.(call.Streamable).StreamTo(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > size/4 {
+		t.Errorf("%d bytes were allocated for a file of %d", allocated, size)
 	}
 }

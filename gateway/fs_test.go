@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/execwire/execwire/gateway/files"
 )
 
 // withSmallFiles has a core read files of up to 1 MiB in one message.
@@ -204,10 +206,15 @@ func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/.f", nil, 0o644), os.Mkdir(dir+"/d", 0o755), os.Symlink(".f", dir+"/lf"), os.Symlink("d", dir+"/ld"), os.Symlink("nowhere", dir+"/dangling"),
 		os.Symlink("loop", dir+"/loop"), syscall.Mkfifo(dir+"/fifo", 0o644), os.WriteFile(dir+"/bad\xff", nil, 0o644), os.WriteFile(dir+"/bad\xff\xfe", nil, 0o644))
-	var got fsEntries
+	type entry struct {
+		FileName            string
+		IsDirectory, IsFile bool
+		FileNameBase64      string
+	}
+	var got struct{ Entries []entry }
 	cl.decode(cl.must("fs/readDirectory", map[string]any{"path": dir}), &got)
-	slices.SortFunc(got.Entries, func(a, b fsEntry) int { return strings.Compare(a.FileName, b.FileName) })
-	want := []fsEntry{{".f", false, true, ""}, {"bad\uFFFD", false, true, "YmFk/w=="}, {"bad\uFFFD\uFFFD", false, true, "YmFk//4="}, {"d", true, false, ""}, {"fifo", false, false, ""}, {"ld", true, false, ""}, {"lf", false, true, ""}}
+	slices.SortFunc(got.Entries, func(a, b entry) int { return strings.Compare(a.FileName, b.FileName) })
+	want := []entry{{".f", false, true, ""}, {"bad\uFFFD", false, true, "YmFk/w=="}, {"bad\uFFFD\uFFFD", false, true, "YmFk//4="}, {"d", true, false, ""}, {"fifo", false, false, ""}, {"ld", true, false, ""}, {"lf", false, true, ""}}
 	if !slices.Equal(got.Entries, want) {
 		t.Errorf("the entries are %v, want %v", got.Entries, want)
 	}
@@ -274,10 +281,13 @@ func TestFilesAreRefusedWhereTheyCannotBeConfined(t *testing.T) {
 // Files of every size around the borders of messages and of groups of three
 // bytes arrive as they were sent.
 func TestFilesOfEverySizeThereAndBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	core := newCore(t, func(s *coreSettings) { s.limits.ReadFile = 64 << 10 })
 	cl, _ := core.attach("")
 	path := filepath.Join(t.TempDir(), "f")
-	for _, size := range []int{0, 1, 2, 3, 64 << 10, 64<<10 + 1, 64<<10 + 2, 3 * 32_700, 3*32_700 + 1, 3*32_700 + 2, wholeWrite, wholeWrite + 1, wholeWrite + pieceWrite, wholeWrite + pieceWrite + 1} {
+	for _, size := range []int{0, 1, 2, 3, 64 << 10, 64<<10 + 1, 64<<10 + 2, 3 * 32_700, 3*32_700 + 1, 3*32_700 + 2, files.WholeWrite, files.WholeWrite + 1, files.WholeWrite + files.PieceWrite, files.WholeWrite + files.PieceWrite + 1} {
 		data := bytes.Repeat([]byte("a pattern of 23 letters"), size/23+1)[:size]
 		cl.must("fs/writeFile", map[string]any{"path": path, "dataBase64": base64.StdEncoding.EncodeToString(data)})
 		var got struct{ DataBase64 []byte }
@@ -292,7 +302,7 @@ func TestFilesBeyondTheLimitAreRefused(t *testing.T) {
 	core := newCore(t, withSmallFiles)
 	cl, _ := core.attach("")
 	path := filepath.Join(t.TempDir(), "f")
-	do(t, writeMany(path, maxFileBytes+1))
+	do(t, writeMany(path, maxContent+1))
 	cl.refused("fs/readFile", map[string]any{"path": path}, -32600, "file is too large to read: limit is 536870912 bytes")
 	cl.must("fs/getMetadata", map[string]any{"path": path})
 }

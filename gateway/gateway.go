@@ -9,7 +9,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -25,67 +26,65 @@ const (
 	DefaultWatches         = 64
 )
 
-// Config are the limits of each connection, and of all together. The zero value has the defaults.
+// Config has the limits of each connection and of all together. The zero value has the
+// defaults.
 type Config struct {
-	// Requests is how many requests of one connection may be in flight; more are
-	// refused with [jsonrpc.CodeLimitReached]. 0 is DefaultRequests.
+	// Requests is the largest number of requests in flight on one connection. Further
+	// requests fail with [jsonrpc.CodeLimitReached]. 0 is DefaultRequests.
 	Requests int
-	// ControlRequests is how many of those that end, signal or ask may be in
-	// flight besides: they get through when all others wait. 0 is
-	// DefaultControlRequests.
+	// ControlRequests is the number of additional requests that end, signal or query.
+	// They get through when all others wait. 0 is DefaultControlRequests.
 	ControlRequests int
-	// Incoming is how many bytes of messages the requests in flight may have
-	// together, one request excepted. 0 is DefaultIncoming.
+	// Incoming is the largest total size in bytes of the messages of requests in
+	// flight; a single request may exceed it. 0 is DefaultIncoming.
 	Incoming int
-	// Budget bounds what the requests in flight on all connections that have it
-	// take together, beside what each connection may have in any case
-	// ([wsconn.OwnBytes]). It is for that of the websockets, so that it bounds
-	// messages from their first byte to their answer. nil is no bound.
+	// Budget bounds the memory of requests in flight across all connections that share
+	// it, beyond [wsconn.OwnBytes] of each connection. It is the budget of the
+	// websockets, so it bounds a message from its first byte to its answer. nil is no
+	// bound.
 	Budget *wsconn.Budget
-	// Processes is how many processes of the session of a connection may run: that
-	// have not closed, whichever connection started them. 0 leaves it to the core.
+	// Processes is the largest number of processes of the session that have not
+	// closed, whichever connection started them. 0 is the server's limit.
 	Processes int
-	// Outgoing is how many bytes of refusals and of answers to what comes before
-	// initialized may wait behind a client that does not read. A client that goes
-	// on asking beyond it is disconnected, as if its connection was lost. Other
-	// answers wait with their requests. 0 is DefaultOutgoing.
+	// Outgoing is the largest size in bytes of queued errors and of answers before
+	// initialized while the client does not read. A client that continues to send is
+	// disconnected, and its session enters the grace period. Other answers wait with
+	// their requests. 0 is DefaultOutgoing.
 	Outgoing int
-	// Answers is how many bytes of large answers, those with files, directories and
-	// output, may wait in memory for the clients of all connections together. One
-	// of each kind may always wait for each connection; further ones are prepared
-	// when those before them were read. 0 is DefaultAnswers.
+	// Answers is the largest size in bytes of large answers (files, directories,
+	// output) in memory across connections. Each connection may always have one of
+	// each kind. 0 is DefaultAnswers.
 	Answers int
-	// NoHTTP has http/request not be there, whatever the core does.
+	// NoHTTP disables http/request.
 	NoHTTP bool
-	// HTTPRequests is how many http/request of one connection may be under way,
-	// streamed responses up to their end. 0 is DefaultHTTPRequests.
+	// HTTPRequests is the largest number of http/request in flight on one connection,
+	// streamed responses included. 0 is DefaultHTTPRequests.
 	HTTPRequests int
-	// HTTPBuffered is how many bytes the bodies may have together that are answered
-	// whole, of all http/request of one connection; across connections they count
-	// for Budget. 0 is DefaultHTTPBuffered.
+	// HTTPBuffered is the largest total size in bytes of response bodies that one
+	// connection buffers; across connections they count in Budget. 0 is
+	// DefaultHTTPBuffered.
 	HTTPBuffered int
-	// Watches is how many watches of directories and of missing paths one
-	// connection may have. 0 is DefaultWatches.
+	// Watches is the largest number of watches of one connection. 0 is DefaultWatches.
 	Watches int
-	// Grace is how long the core keeps the session of a connection that was lost;
-	// nil leaves it to the core, 0 ends the session with the connection.
+	// Grace is the grace period of the session of a lost connection. nil is the
+	// server's default; 0 ends the session with the connection.
 	Grace *time.Duration
-	// Logger gets a line when a connection ends otherwise than its client wanted.
-	// Nil discards.
+	// Logger receives a line for every connection that does not end normally. nil
+	// discards.
 	Logger *slog.Logger
 }
 
 // Gateway serves connections of JSON-RPC clients. All methods may be called
 // concurrently.
 type Gateway struct {
-	config  Config
-	log     *slog.Logger
-	reading turnstile
-	answers *wsconn.Budget // for large ones, of all connections
-	holds   holdLimits
+	config     Config
+	log        *slog.Logger
+	decoding   decodeLimiter
+	answers    call.Shared
+	gateLimits gateLimits
 }
 
-// New returns a gateway. It has nothing to be closed. A limit below 0 is a
+// New returns a gateway, which need not be closed. A negative limit is a
 // [*ConfigError].
 func New(config Config) (*Gateway, error) {
 	for _, limit := range []struct {
@@ -113,29 +112,27 @@ func New(config Config) (*Gateway, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Gateway{config: config, log: config.Logger, reading: newTurnstile(), answers: wsconn.NewBudget(int64(config.Answers)), holds: holdLimits{holdForOutput, holdForEnd}}, nil
+	return &Gateway{config: config, log: config.Logger, decoding: newDecodeLimiter(), answers: call.NewShared(config.Answers), gateLimits: gateLimits{gateOutputLimit, gateEndLimit}}, nil
 }
 
-// ConfigError is a limit of [Config] that is out of its range.
+// ConfigError is a limit of [Config] that is out of range.
 type ConfigError struct {
-	Field string // the field
-	Value int    // what it was
+	Field string // of Config
+	Value int    // the value given
 }
 
 func (e *ConfigError) Error() string {
 	return fmt.Sprintf("gateway setting %s is %d: use 1 or more, or 0 for the default", e.Field, e.Value)
 }
 
-// Serve serves one connection of a principal, for whom [Config.Budget] counts, to
-// its end: it answers requests by calls of the
-// upstream, as whoever the upstream takes them to come from, and returns when
-// nothing of the connection is left. It closes conn. The upstream must outlive
-// it.
+// Serve serves one connection of a principal, for whom [Config.Budget] counts. It
+// blocks until nothing of the connection is left, and closes conn. Requests become
+// calls of upstream, which authenticates the caller and must outlive Serve.
 //
-// When the client ends the connection normally, what it has asked is answered
-// and its session is ended; when the connection is lost otherwise, or ctx ends,
-// the session is left to its grace. The error is nil after a normal end, the
-// cause of ctx when that ended, and else says why the connection ended.
+// When the client closes the connection normally, Serve answers the requests in flight
+// and ends the session. When the connection is lost or ctx ends, the session enters its
+// grace period. The error is nil after a normal end, the cause of ctx after its end,
+// else the reason.
 func (g *Gateway) Serve(ctx context.Context, principal string, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) error {
 	c := newConnection(g, ctx, principal, upstream, conn)
 	err := c.serve()

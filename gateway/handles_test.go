@@ -8,6 +8,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/gateway/files"
 )
 
 const (
@@ -170,18 +173,18 @@ func TestHandlesEndWithTheirConnection(t *testing.T) {
 // when many are asked for at once.
 func TestBlocksInMemoryThatIsUsedAgain(t *testing.T) {
 	cl, _ := newCore(t).attach("")
-	content := make([]byte, 3*maxBlockBytes+leastLent)
+	content := make([]byte, 3*files.MaxBlockBytes+files.MinPooledBlock)
 	for i := range content {
 		content[i] = byte(i >> 8)
 	}
 	path := t.TempDir() + "/f"
 	do(t, os.WriteFile(path, content, 0o644))
 	cl.must("fs/open", openOf("h", path))
-	lengths := []int{maxBlockBytes, leastLent, leastLent - 1, largeBytes + 1, 100}
+	lengths := []int{files.MaxBlockBytes, files.MinPooledBlock, files.MinPooledBlock - 1, call.MaxWholeData + 1, 100}
 	var asked []string
 	for range 8 {
 		for i, length := range lengths {
-			asked = append(asked, cl.ask("fs/readBlock", map[string]any{"handleId": "h", "offset": i * leastLent * 12, "len": length}))
+			asked = append(asked, cl.ask("fs/readBlock", map[string]any{"handleId": "h", "offset": i * files.MinPooledBlock * 12, "len": length}))
 		}
 	}
 	for i, id := range asked {
@@ -190,7 +193,7 @@ func TestBlocksInMemoryThatIsUsedAgain(t *testing.T) {
 			EOF   bool   `json:"eof"`
 		}
 		cl.decode(cl.reply(id).Result, &block)
-		from := i % len(lengths) * leastLent * 12
+		from := i % len(lengths) * files.MinPooledBlock * 12
 		want := content[from:min(from+lengths[i%len(lengths)], len(content))]
 		if !bytes.Equal(block.Chunk, want) || block.EOF != (len(want) < lengths[i%len(lengths)]) {
 			t.Errorf("block %d has %d bytes of %d, or others", i, len(block.Chunk), len(want))

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 

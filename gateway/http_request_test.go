@@ -169,7 +169,7 @@ func TestHTTPRequestsThatFailSayItAsTheReference(t *testing.T) {
 		{getOf("ftp://x/"), -32602, "http/request only supports http and https URLs, got ftp"},
 		{header("name", "bad name", "value", "x"), -32602, "http/request header name is invalid: invalid HTTP header name"},
 		{header("value", "a\nb"), -32602, "http/request header value is invalid for X: failed to parse header value"},
-		{header("name", "Transfer-Encoding", "value", "chunked"), -32602, "http/request header value is invalid for Transfer-Encoding: cannot be chosen"},
+		{header("name", "Transfer-Encoding", "value", "chunked"), -32602, "http/request header value is invalid for Transfer-Encoding: cannot be set: the body is sent with a length"},
 		{header(), -32602, "missing field `value`"},
 		{header("valueEnvVar", "HOME"), -32600, "header values are not taken from the environment"},
 		{getOf(url, "redirectPolicy", "none"), -32602, "unknown variant `none`, expected `follow` or `stop`"},

@@ -61,7 +61,7 @@ const (
 // mayBeGone reports whether the core may have forgotten a process: that comes
 // when the client has had all of it, or counts as if.
 func (m *model) mayBeGone(l *life) bool {
-	return m.removes && (l.isVague || l.hasClosed() || l.mayBeTaken || time.Since(m.since) >= holePatience)
+	return m.removes && (l.isVague || l.hasClosed() || l.mayBeTaken || time.Since(m.since) >= backlogTimeout)
 }
 
 // target finds the life that a request was about. sure says that it existed then,
@@ -262,7 +262,7 @@ func (m *model) judgeStart(a *asked, f *frame) error {
 
 func judgeStarted(a *asked, f *frame) error {
 	var answer startResult
-	if err := result(f, &answer); err != nil || answer != (startResult{ProcessID: a.process, SandboxType: "none"}) {
+	if err := result(f, &answer); err != nil || answer != (startResult{ProcessID: processID(a.process), SandboxType: "none"}) {
 		return fmt.Errorf("the result is %s: %v", f.Result, err)
 	}
 	return nil

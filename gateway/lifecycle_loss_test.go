@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // reap takes all that a connection still tells, and waits until it is over.

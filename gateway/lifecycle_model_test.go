@@ -236,7 +236,7 @@ func (l *life) push(seq uint64, s said, at time.Time) error {
 	if err := l.note(seq, s); err != nil {
 		return err
 	}
-	if s.kind == "exited" && !l.mayEnd() && !isAnsweredBy(l.killers, at, holdForEnd) {
+	if s.kind == "exited" && !l.mayEnd() && !isAnsweredBy(l.killers, at, gateEndLimit) {
 		return fmt.Errorf("%s exited before an answer to what ended it", l.id)
 	}
 	if s.kind == "stdout" && l.echoes && !l.isVague {
@@ -256,7 +256,7 @@ func isAnsweredBy(asks []*asked, at time.Time, patience time.Duration) bool {
 func (l *life) checkEcho(at time.Time) error {
 	room := 0
 	for _, in := range l.inputs {
-		if in.taken || in.lost || at.Sub(in.ask.at) >= holdForOutput {
+		if in.taken || in.lost || at.Sub(in.ask.at) >= gateOutputLimit {
 			room += len(in.text)
 		}
 	}

@@ -30,7 +30,7 @@ func (l *life) notifiedOlder(f *frame, at time.Time) error {
 	switch {
 	case l.certainty == awaited, l.certainty == refused:
 		return fmt.Errorf("%s is told of and was not started, or before that is answered", l.id)
-	case l.isTold && (f.Method == "command/exec/exited" || at.Sub(l.begun.at) < closePatience):
+	case l.isTold && (f.Method == "command/exec/exited" || at.Sub(l.begun.at) < closeTimeout):
 		return fmt.Errorf("%s had exited before %s", l.id, f.raw)
 	}
 	l.certainty = granted
@@ -58,7 +58,7 @@ func (l *life) exitOlder(f *frame, at time.Time) error {
 		return fmt.Errorf("the exit is wrong: %s", f.raw)
 	}
 	l.isTold, l.isExited, l.isClosed, l.resumed = true, true, true, false
-	if !l.mayEnd() && !isAnsweredBy(l.killers, at, holdForEnd) {
+	if !l.mayEnd() && !isAnsweredBy(l.killers, at, gateEndLimit) {
 		return fmt.Errorf("%s exited before an answer to what ended it", l.id)
 	}
 	return l.checkCode(*f.Params.ExitCode)
@@ -66,7 +66,7 @@ func (l *life) exitOlder(f *frame, at time.Time) error {
 
 // judgeStartedOlder checks the answer to a start that succeeded.
 func judgeStartedOlder(a *asked, f *frame) error {
-	want := toJSON(commandResult{ProcessID: a.process, Running: true})
+	want := toJSON(commandResult{ProcessID: processID(a.process), Running: true})
 	if f.Error != nil || string(f.Result) != want {
 		return fmt.Errorf("the result should be %s", want)
 	}

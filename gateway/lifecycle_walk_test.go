@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // walker is a client that goes from step to step, over as many connections as it

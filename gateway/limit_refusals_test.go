@@ -4,7 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/rpcerror"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -13,21 +14,19 @@ import (
 func TestLimitRefusals_NameTheSettingAndWhenToRetry(t *testing.T) {
 	refusalOf := func(c Config, control bool, requests int) *jsonrpc.Error {
 		var p permits
-		p.limits(c, new(wsconn.Share))
+		p.configure(c, new(wsconn.Share))
 		for range requests {
-			if _, refused := p.enter(control, 100); refused != nil {
+			if _, refused := p.acquire(control, 100); refused != nil {
 				return refused
 			}
 		}
 		return nil
 	}
 	for setting, refused := range map[string]*jsonrpc.Error{
-		"requests_per_connection":            refusalOf(Config{Requests: 1, ControlRequests: 1, Incoming: 1 << 20}, false, 2),
-		"control_requests_per_connection":    refusalOf(Config{Requests: 1, ControlRequests: 1, Incoming: 1 << 20}, true, 3),
-		"incoming_bytes_per_connection":      refusalOf(Config{Requests: 9, ControlRequests: 1, Incoming: 150}, false, 2),
-		"incoming_bytes_total":               budgetReached(),
-		"http_buffered_bytes_per_connection": responseTooLarge(7),
-		"watches_per_connection":             (&watches{limit: 7}).full(),
+		"requests_per_connection":         refusalOf(Config{Requests: 1, ControlRequests: 1, Incoming: 1 << 20}, false, 2),
+		"control_requests_per_connection": refusalOf(Config{Requests: 1, ControlRequests: 1, Incoming: 1 << 20}, true, 3),
+		"incoming_bytes_per_connection":   refusalOf(Config{Requests: 9, ControlRequests: 1, Incoming: 150}, false, 2),
+		"incoming_bytes_total":            rpcerror.BudgetReached(),
 	} {
 		if refused == nil {
 			t.Errorf("%s is not reached", setting)

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	sandbox.Main()
-	server.FileHelperMain()
+	server.FileWorkerMain()
 	testproc.Main()
 	leakcheck.Main(m)
 }

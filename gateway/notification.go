@@ -2,30 +2,31 @@ package gateway
 
 import (
 	"strconv"
+	"strings"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// signalBase is what a shell adds to the number of the signal that killed a
-// program; clients expect it for an exit code.
+// signalBase plus the signal is the exit code of a process killed by a signal, as in a
+// shell.
 const signalBase = 128
 
-// lostExitCode is reported where the core does not know how a process ended.
+// lostExitCode is the exit code if the server does not know how the process ended.
 const lostExitCode = -1
 
-// exitCode is the exit record as the protocol has it.
+// exitCode returns the exit code of an exit record.
 func exitCode(exit *execwirev1.ExitRecord) int64 {
-	switch status := exit.GetStatus().(type) {
+	switch ended := exit.GetStatus().(type) {
 	case *execwirev1.ExitRecord_ExitCode:
-		return int64(status.ExitCode)
+		return int64(ended.ExitCode)
 	case *execwirev1.ExitRecord_Signal:
-		return signalBase + int64(status.Signal)
+		return signalBase + int64(ended.Signal)
 	}
 	return lostExitCode
 }
 
-// exitCodeOrNil is exitCode, nil for a process that has not exited.
+// exitCodeOrNil is exitCode, and nil for a process that has not exited.
 func exitCodeOrNil(exit *execwirev1.ExitRecord) *int64 {
 	if exit == nil {
 		return nil
@@ -34,7 +35,7 @@ func exitCodeOrNil(exit *execwirev1.ExitRecord) *int64 {
 	return &code
 }
 
-// streamName is a stream as the protocol has it.
+// streamName returns the protocol's name of a stream.
 func streamName(stream execwirev1.OutputStream) string {
 	switch stream {
 	case execwirev1.OutputStream_OUTPUT_STREAM_STDERR:
@@ -45,50 +46,68 @@ func streamName(stream execwirev1.OutputStream) string {
 	return "stdout"
 }
 
-// appendEvent appends the notification of an event. The name is the process's,
-// as JSON; the gap is what was lost before it, nil for nothing; exact adds what
-// clients are told that acknowledge. An event of a
-// kind that the protocol has no notification for appends nothing.
-func appendEvent(dst, name []byte, event *execwirev1.ProcessEvent, gap *execwirev1.OutputGap, exact bool) []byte {
+// appendEvent appends the notification of an event in the dialect of the process, with
+// the loss before it; nothing for an event without one. The older dialect has a single
+// notification for exit and close, and no name for a terminal. Only the delivering
+// goroutine calls it.
+func (p *process) appendEvent(dst []byte, event *execwirev1.ProcessEvent) []byte {
 	switch e := event.GetEvent().(type) {
 	case *execwirev1.ProcessEvent_Output:
-		dst = appendEventHead(dst, `process/output`, name, event.GetSeq())
+		method, stream := `process/output`, streamName(e.Output.GetStream())
+		if p.mode.legacy {
+			method = `command/exec/outputDelta`
+			stream = strings.Replace(stream, "pty", "stdout", 1)
+		}
+		dst = appendSeq(p.appendHead(dst, method), event.GetSeq())
 		dst = append(dst, `,"stream":"`...)
-		dst = append(dst, streamName(e.Output.GetStream())...)
+		dst = append(dst, stream...)
 		dst = append(dst, `","chunk":`...)
 		dst = jsonrpc.AppendBase64(dst, e.Output.GetData())
 	case *execwirev1.ProcessEvent_Exited:
-		dst = appendEventHead(dst, `process/exited`, name, event.GetSeq())
+		if p.mode.legacy {
+			return dst
+		}
+		dst = appendSeq(p.appendHead(dst, `process/exited`), event.GetSeq())
 		dst = append(dst, `,"exitCode":`...)
 		dst = strconv.AppendInt(dst, exitCode(e.Exited.GetExit()), 10)
 		dst = append(dst, `,"sandboxDenied":`...)
 		dst = strconv.AppendBool(dst, e.Exited.GetExit().GetSandboxDenied())
 	case *execwirev1.ProcessEvent_Closed:
-		dst = appendEventHead(dst, `process/closed`, name, event.GetSeq())
+		switch {
+		case !p.mode.legacy:
+			dst = appendSeq(p.appendHead(dst, `process/closed`), event.GetSeq())
+		case p.exit > 0 && !p.exitSent: // otherwise it was sent already, perhaps over another connection
+			return p.appendCommandExited(dst)
+		default:
+			return dst
+		}
 	default:
 		return dst
 	}
-	dst = appendGap(dst, gap)
-	if exact {
-		if output := event.GetOutput(); output != nil {
-			dst = appendOffset(dst, output)
-		} else {
-			dst = appendExact(dst, event.GetExited().GetExit(), event.GetClosed())
-		}
-	}
-	return append(dst, `}}`...)
+	return append(appendGap(dst, p.gap), `}}`...)
 }
 
-func appendEventHead(dst []byte, method string, name []byte, seq uint64) []byte {
+// appendCommandExited appends the exit notification of the older dialect.
+func (p *process) appendCommandExited(dst []byte) []byte {
+	p.exitSent = true
+	dst = p.appendHead(dst, `command/exec/exited`)
+	dst = append(dst, `,"exitCode":`...)
+	dst = strconv.AppendInt(dst, exitCode(p.ended), 10)
+	return append(appendGap(dst, p.gap), `}}`...)
+}
+
+func (p *process) appendHead(dst []byte, method string) []byte {
 	dst = append(dst, `{"method":"`...)
 	dst = append(dst, method...)
 	dst = append(dst, `","params":{"processId":`...)
-	dst = append(dst, name...)
-	dst = append(dst, `,"seq":`...)
-	return strconv.AppendUint(dst, seq, 10)
+	return append(dst, p.name...)
 }
 
-// appendGap appends the member that says what was lost, if anything was.
+func appendSeq(dst []byte, seq uint64) []byte {
+	return strconv.AppendUint(append(dst, `,"seq":`...), seq, 10)
+}
+
+// appendGap appends the member for a loss, if any.
 func appendGap(dst []byte, gap *execwirev1.OutputGap) []byte {
 	if gap == nil {
 		return dst

@@ -5,48 +5,46 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 const (
-	// keptBuffer is the largest buffer that is used again.
-	keptBuffer = 256 << 10
-	// maxWholeMessage is the largest message that is sent in one frame; existing
-	// clients take frames of 16 MiB.
+	// maxWholeMessage is the largest message sent in one frame. Existing clients
+	// accept frames of 16 MiB.
 	maxWholeMessage = 4 << 20
 )
 
-// messageBuffers are those that nobody uses: a connection that says nothing keeps
-// none.
+// messageBuffers has free buffers, so that an idle connection has none.
 var messageBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// outgoing puts everything that one client is told into one order. Whoever has
-// something to say says it by itself, one after the other, and waits while the
-// client does not read: a feed, a request. Only the receiving goroutine must not
-// wait; what it has to say is queued, and said by whoever comes next.
+// outgoing orders everything that one client is sent. A goroutine with a message (a
+// feed, a request) sends it itself and blocks while the client does not read. The
+// receiving goroutine must not block: it posts messages, and the next sender sends
+// them.
 type outgoing struct {
 	conn  jsonrpc.Transport
 	limit int
 
-	answered atomic.Int64 // answers, and parts of large ones, that the transport took
+	answered atomic.Int64 // answers, and parts of large ones, that the transport accepted
 
-	sending sync.Mutex // of whoever speaks
-	half    error      // guarded by sending; why a message was left half said
+	sending sync.Mutex // held while sending
+	partial error      // guarded by sending; the error that left a message incomplete
 
 	mu     sync.Mutex
 	posted [][]byte // guarded by mu; whole messages
-	bytes  int      // guarded by mu; of them
+	bytes  int      // guarded by mu; size of posted
 }
 
 func newOutgoing(c *connection) *outgoing {
 	return &outgoing{conn: c.conn, limit: c.gateway.config.Outgoing}
 }
 
-// messageOverhead is what a queued message takes besides its bytes.
+// messageOverhead is the memory of a posted message beside its bytes.
 const messageOverhead = 64
 
-// post queues a message without blocking; somebody has to flush. It reports
-// whether there was room.
+// post queues a message without blocking; the caller must arrange a flush. It returns
+// false if the queue is full.
 func (o *outgoing) post(message []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +56,6 @@ func (o *outgoing) post(message []byte) bool {
 	return true
 }
 
-// take returns what was queued.
 func (o *outgoing) take() [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,31 +70,31 @@ func (o *outgoing) hasPosted() bool {
 	return len(o.posted) > 0
 }
 
-// flush says what was queued, unless somebody is speaking, who then does.
+// flush sends what is posted, unless another goroutine is sending, which then does.
 func (o *outgoing) flush() {
 	for o.hasPosted() && o.sending.TryLock() {
-		o.sendLocked()
+		o.sendPostedAndUnlock()
 	}
 }
 
-// sendLocked says what was queued, and unlocks sending.
-func (o *outgoing) sendLocked() {
+// sendPostedAndUnlock sends what is posted and unlocks sending.
+func (o *outgoing) sendPostedAndUnlock() {
 	defer o.sending.Unlock()
-	_ = o.sendPosted() // the receiving goroutine learns that the connection is lost
+	_ = o.sendPosted() // the receiving goroutine learns of a lost connection
 }
 
-// sayPosted returns when all that was queued has been said, by whomever. It
-// blocks while the client does not read.
-func (o *outgoing) sayPosted() {
+// flushBlocking returns when everything posted was sent, by any goroutine. It blocks
+// while the client does not read.
+func (o *outgoing) flushBlocking() {
 	o.sending.Lock()
-	o.sendLocked()
+	o.sendPostedAndUnlock()
 }
 
-// sendPosted says what was queued. sending is held.
+// sendPosted sends what is posted. sending is held.
 func (o *outgoing) sendPosted() error {
 	posted := o.take()
-	if o.half != nil {
-		return o.half // which nothing must get into
+	if o.partial != nil {
+		return o.partial // nothing can follow an incomplete message
 	}
 	for _, message := range posted {
 		if err := o.conn.Send(message); err != nil {
@@ -107,39 +104,53 @@ func (o *outgoing) sendPosted() error {
 	return nil
 }
 
-// say sends messages, after what was queued before. each is called with a buffer
-// to append one message to, until it reports that there is none. It blocks while
-// the client does not read.
-func (o *outgoing) say(each func(dst []byte) (message []byte, more bool)) error {
-	err := o.speak(each)
-	o.flush()
-	return err
+// send sends what is posted, then messages: it calls each with a buffer to append one
+// message to, until more is false. It blocks while the client does not read.
+func (o *outgoing) send(each func(dst []byte) (message []byte, more bool)) error {
+	return o.afterPosted(func() error {
+		buffer := messageBuffers.Get().(*[]byte)
+		defer messageBuffers.Put(buffer)
+		for {
+			message, more := each((*buffer)[:0])
+			if !more {
+				return nil
+			}
+			if *buffer = message; cap(message) > call.MaxPooledBuffer {
+				*buffer = nil
+			}
+			if err := o.sendMessage(message); err != nil {
+				return err
+			}
+		}
+	})
 }
 
-func (o *outgoing) speak(each func(dst []byte) ([]byte, bool)) error {
+// afterPosted sends what is posted, then what send sends, then what was posted
+// meanwhile.
+func (o *outgoing) afterPosted(send func() error) error {
+	defer o.flush()
 	o.sending.Lock()
 	defer o.sending.Unlock()
 	if err := o.sendPosted(); err != nil {
 		return err
 	}
-	buffer := messageBuffers.Get().(*[]byte)
-	defer messageBuffers.Put(buffer)
-	for {
-		message, more := each((*buffer)[:0])
-		if !more {
-			return nil
-		}
-		if *buffer = message; cap(message) > keptBuffer {
-			*buffer = nil
-		}
-		if err := o.send(message); err != nil {
-			return err
-		}
-	}
+	return send()
 }
 
-// send sends one message, in parts if it is big. sending is held.
-func (o *outgoing) send(message []byte) error {
+// sendOne is send for one message, which appendTo appends.
+func (o *outgoing) sendOne(appendTo func(dst []byte) []byte) error {
+	sent := false
+	return o.send(func(dst []byte) ([]byte, bool) {
+		if sent {
+			return nil, false
+		}
+		sent = true
+		return appendTo(dst), true
+	})
+}
+
+// sendMessage sends one message, a large one in parts. sending is held.
+func (o *outgoing) sendMessage(message []byte) error {
 	if len(message) <= maxWholeMessage {
 		return o.conn.Send(message)
 	}
@@ -148,44 +159,35 @@ func (o *outgoing) send(message []byte) error {
 		return err
 	}
 	if _, err := writer.Write(message); err != nil {
-		o.half = err
+		o.partial = err
 		return err
 	}
 	return writer.Close()
 }
 
-// stream sends one message that is written in parts. An error of write leaves
-// half a message on the wire: the connection cannot be used any more.
+// stream sends one message that write produces in parts. An error of write leaves it
+// incomplete, and the connection unusable.
 func (o *outgoing) stream(write func(w io.Writer) error) error {
-	err := o.streamOne(write)
-	o.flush()
-	return err
+	return o.afterPosted(func() error {
+		writer, err := o.conn.Begin()
+		if err != nil {
+			return err
+		}
+		if err := write(&countingWriter{writer, &o.answered}); err != nil {
+			o.partial = err
+			return err
+		}
+		return writer.Close()
+	})
 }
 
-func (o *outgoing) streamOne(write func(w io.Writer) error) error {
-	o.sending.Lock()
-	defer o.sending.Unlock()
-	if err := o.sendPosted(); err != nil {
-		return err
-	}
-	writer, err := o.conn.Begin()
-	if err != nil {
-		return err
-	}
-	if err := write(&counted{writer, &o.answered}); err != nil {
-		o.half = err
-		return err
-	}
-	return writer.Close()
-}
-
-// counted counts what is written.
-type counted struct {
+// countingWriter counts writes.
+type countingWriter struct {
 	io.Writer
-	parts *atomic.Int64
+	count *atomic.Int64
 }
 
-func (c *counted) Write(part []byte) (int, error) {
-	defer c.parts.Add(1)
+func (c *countingWriter) Write(part []byte) (int, error) {
+	defer c.count.Add(1)
 	return c.Writer.Write(part)
 }

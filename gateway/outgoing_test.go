@@ -42,13 +42,13 @@ func TestNothingGetsIntoHalfAMessage(t *testing.T) {
 	}
 	o.post([]byte("queued later"))
 	o.flush()
-	o.sayPosted()
+	o.flushBlocking()
 	left := 1
 	one := func(dst []byte) ([]byte, bool) {
 		left--
 		return append(dst, "said"...), left == 0
 	}
-	if err := o.say(one); !errors.Is(err, failed) {
+	if err := o.send(one); !errors.Is(err, failed) {
 		t.Errorf("after half a message: %v", err)
 	}
 	if err := o.stream(func(io.Writer) error { return nil }); !errors.Is(err, failed) {

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -127,10 +128,9 @@ func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
 // the short tests enough for what they take to tell, each with all that the core
 // retains.
 func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
-	const chunk, chunks = 32 << 10, 32
-	reads := 100
+	const chunk, chunks, reads = 32 << 10, 32, 100
 	if testing.Short() {
-		reads = 25
+		t.Skip("slow: runs in make test-all")
 	}
 	s, core := newScriptedCore(t)
 	var given atomic.Int64
@@ -161,7 +161,7 @@ func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
 		still++
 	}
 	// Those that the client and the pipe have are one or two.
-	if most := int64(reads*smallReadBytes + (maxBulk+2)*chunk*chunks); given.Load() > most {
+	if most := int64(reads*smallReadBytes + (call.MaxLarge+2)*chunk*chunks); given.Load() > most {
 		t.Errorf("the answers take %d bytes, want at most %d", given.Load(), most)
 	}
 	cl.resumeReading()
@@ -321,16 +321,16 @@ func TestNotificationsSayGaps(t *testing.T) {
 	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234}
 	event := &execwirev1.ProcessEvent{Seq: 7, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
 		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("hi")}}}
-	got := string(appendEvent(nil, []byte(`"p"`), event, gap, false))
+	got := string((&process{name: []byte(`"p"`), gap: gap}).appendEvent(nil, event))
 	want := `{"method":"process/output","params":{"processId":"p","seq":7,"stream":"stderr","chunk":"aGk=","gap":{"firstAvailableSeq":7,"droppedBytes":1234}}}`
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	lost := &execwirev1.ProcessEvent{Seq: 8, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{Exit: &execwirev1.ExitRecord{}}}}
-	if got := string(appendEvent(nil, []byte(`"p"`), lost, nil, false)); !strings.Contains(got, `"exitCode":-1,`) {
+	if got := string((&process{name: []byte(`"p"`)}).appendEvent(nil, lost)); !strings.Contains(got, `"exitCode":-1,`) {
 		t.Errorf("a lost process is told as %s", got)
 	}
-	if got := appendEvent(nil, []byte(`"p"`), proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9}), nil, false); got != nil {
+	if got := (&process{name: []byte(`"p"`)}).appendEvent(nil, proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9})); got != nil {
 		t.Errorf("an unknown event is told as %s", got)
 	}
 }

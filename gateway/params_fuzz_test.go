@@ -9,7 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/files"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // maxRefusalBytes is the longest message of a refusal of parameters, with its
@@ -29,7 +30,7 @@ func decodeInitialize(params []byte) (any, *jsonrpc.Error) {
 func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 	all := map[string]func([]byte) (any, *jsonrpc.Error){"initialize": decodeInitialize}
 	for name, m := range methods {
-		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params, nil) }
+		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params, files.New(nil, nil, 1, nil)) }
 	}
 	return all
 }

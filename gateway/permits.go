@@ -1,57 +1,53 @@
 package gateway
 
 import (
-	"strconv"
+	"context"
+	"runtime"
 	"sync"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/rpcerror"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// permits bound the requests of one connection that are in flight.
+// permits bounds the requests of one connection that are in flight.
 type permits struct {
-	requests, control, incoming int           // the limits
-	share                       *wsconn.Share // what inBytes takes of that of all connections
+	requests, control, incoming int           // limits
+	share                       *wsconn.Share // accounts for inBytes across connections; nil is no bound
 
-	mu          sync.Mutex
-	inRequests  int           // guarded by mu
-	inControl   int           // guarded by mu; beside them
-	inBytes     int           // guarded by mu; of the messages of all
-	unanswered  int           // guarded by mu; requests whose answers were not said
-	allAnswered chan struct{} // guarded by mu; closed when there are none
+	mu         sync.Mutex
+	inRequests int // guarded by mu
+	inControl  int // guarded by mu; not in inRequests
+	inBytes    int // guarded by mu; bytes of all messages in flight
 }
 
-// smallRequest is a message, in bytes, that never has to wait for the memory of
-// others if it has a permit of its own.
+// smallRequest is the size in bytes up to which a control request with a permit of its
+// own does not wait for memory.
 const smallRequest = 16 << 10
 
-// permit lets one request be in flight.
-type permit struct {
-	control bool // one of those for control
-	bytes   int
-}
-
-func (p *permits) limits(config Config, share *wsconn.Share) {
+func (p *permits) configure(config Config, share *wsconn.Share) {
 	p.requests, p.control, p.incoming = config.Requests, config.ControlRequests, config.Incoming
 	p.share = share
 }
 
-// enter takes a permit, or says which limit was reached. A request for control has
-// one of its own when there is no other: some of them wait, as the closing of a
-// file does for what was asked of it before. It never blocks.
-func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
+// acquire takes a permit or returns the limit that is reached. Control requests have
+// permits of their own when the others are in use, because some of them block; closing
+// a file, for example, waits for earlier calls on it. It never blocks. The permit is
+// released just before the answer is sent, so that the client can send the next request
+// as soon as it has the answer; only the first call of release has an effect.
+func (p *permits) acquire(control bool, bytes int) (release func(), failed *jsonrpc.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	small, full := control && bytes <= smallRequest, p.inRequests >= p.requests
 	switch {
 	case full && control && p.inControl >= p.control:
-		return permit{}, limitReached("control_requests_per_connection", p.control, "requests that end, signal or ask are in flight")
+		return nil, rpcerror.LimitReached("control_requests_per_connection", p.control, "terminate, signal and query requests are in flight")
 	case full && !control:
-		return permit{}, limitReached("requests_per_connection", p.requests, "requests are in flight")
+		return nil, rpcerror.LimitReached("requests_per_connection", p.requests, "requests are in flight")
 	case p.inBytes > 0 && p.inBytes+bytes > p.incoming && !small:
-		return permit{}, limitReached("incoming_bytes_per_connection", p.incoming, "bytes of requests are in flight")
-	case !p.share.Hold(int64(p.inBytes+bytes)) && !small:
-		return permit{}, budgetReached()
+		return nil, rpcerror.LimitReached("incoming_bytes_per_connection", p.incoming, "bytes of requests are in flight")
+	case !p.share.Resize(int64(p.inBytes+bytes)) && !small:
+		return nil, rpcerror.BudgetReached()
 	}
 	if full {
 		p.inControl++
@@ -59,76 +55,48 @@ func (p *permits) enter(control bool, bytes int) (permit, *jsonrpc.Error) {
 		p.inRequests++
 	}
 	p.inBytes += bytes
-	p.unanswered++
-	return permit{control: full, bytes: bytes}, nil
+	return sync.OnceFunc(func() { p.release(full, bytes) }), nil
 }
 
-// incomingTotal is the name of the limit of all connections together.
-const incomingTotal = "incoming_bytes_total"
-
-// budgetReached is the refusal of a message for which all connections together
-// leave no space.
-func budgetReached() *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeLimitReached,
-		Message: "the requests of all connections take too much memory together: send it again later, or raise " + incomingTotal,
-		Data:    map[string]any{"setting": incomingTotal, retryMember: retryWhenFull.Milliseconds()},
-	}
-}
-
-// messageTooLarge is the refusal of a message, which is refused again.
-func messageTooLarge(limit int, what string) *jsonrpc.Error {
-	failed := limitReached("message_bytes", limit, what)
-	failed.Data = map[string]any{"reason": "MESSAGE_TOO_LARGE", "setting": "message_bytes", "limit": limit}
-	return failed
-}
-
-// limitReached is the refusal of what others of the same connection leave no space for.
-func limitReached(setting string, limit int, what string) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeLimitReached,
-		Message: "too many " + what + " on this connection: at most " + strconv.Itoa(limit) + " may be (" + setting + ")",
-		Data:    map[string]any{"setting": setting, "limit": limit, retryMember: retryWhenFull.Milliseconds()},
-	}
-}
-
-// leave gives a permit back. That comes just before the answer is said: a client
-// that has it may ask again at once.
-func (p *permits) leave(held permit) {
+func (p *permits) release(control bool, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if held.control {
+	if control {
 		p.inControl--
 	} else {
 		p.inRequests--
 	}
-	p.inBytes -= held.bytes
-	p.share.Hold(int64(p.inBytes)) // what was let in without has less than that
+	p.inBytes -= bytes
+	p.share.Resize(int64(p.inBytes)) // cannot fail: it shrinks
 }
 
-// answered notes that the answer to a request that had a permit was said.
-func (p *permits) answered() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unanswered--
-	p.wake()
+// largeMessageBytes is the size from which decoding can take milliseconds, and many
+// times the message's memory.
+const largeMessageBytes = wsconn.OwnBytes
+
+// decodeLimiter bounds how many large messages are decoded at once, across connections.
+// Decoding more in parallel is not faster, needs more memory, and takes the processors
+// from small requests.
+type decodeLimiter struct{ slots chan struct{} }
+
+// newDecodeLimiter leaves half of the processors to other work.
+func newDecodeLimiter() decodeLimiter {
+	return decodeLimiter{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// wake tells who waits for the last answer. mu is held.
-func (p *permits) wake() {
-	if p.allAnswered != nil && p.unanswered == 0 {
-		close(p.allAnswered)
-		p.allAnswered = nil
+// run calls decode, immediately for a small message, else when a slot is free. It
+// returns false if ctx ends first.
+func (l decodeLimiter) run(ctx context.Context, bytes int, decode func()) bool {
+	if bytes < largeMessageBytes {
+		decode()
+		return true
 	}
-}
-
-// drained returns a channel that is closed when everything is answered. It is
-// called once, when nothing more enters.
-func (p *permits) drained() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all := make(chan struct{})
-	p.allAnswered = all
-	p.wake()
-	return all
+	select {
+	case l.slots <- struct{}{}:
+		defer func() { <-l.slots }()
+		decode()
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }

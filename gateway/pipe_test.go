@@ -6,7 +6,7 @@ import (
 	"io"
 	"sync"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // pipe is a transport to a client in the test. Messages to the client wait in it

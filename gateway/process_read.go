@@ -6,39 +6,33 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
+	"github.com/execwire/execwire/gateway/param"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// readParams are the parameters of process/read.
+// readParams is the parameters of process/read.
 type readParams struct {
-	ProcessID string  `param:"processId"`
-	AfterSeq  *uint64 `param:"afterSeq"`
-	MaxBytes  *uint64 `param:"maxBytes"`
-	WaitMs    *uint64 `param:"waitMs"`
+	onProcess
+	AfterSeq *uint64 `param:"afterSeq"`
+	MaxBytes *uint64 `param:"maxBytes"`
+	WaitMs   *uint64 `param:"waitMs"`
 }
 
-func (p *readParams) order() (string, place) { return p.ProcessID, placeAny }
-
-// run reads what is retained, or waits until there is something. A client that
-// reads from a seq on says that it has what comes before.
+// run returns retained output, or waits for output. By reading after a seq, a client
+// acknowledges the events up to it.
 func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	if checkProcessID(p.ProcessID) != nil {
-		return nil, unknownProcess(p.ProcessID)
-	}
 	after := valueOr(p.AfterSeq, 0)
 	reading := &reading{
-		request: r, id: coreProcessID(p.ProcessID), after: after, position: after,
+		request: r, id: p.ProcessID.server(), after: after, position: after,
 		budget: valueOr(p.MaxBytes, math.MaxUint64), deadline: deadlineIn(valueOr(p.WaitMs, 0)),
 	}
 	reading.pin()
 	defer reading.unpin()
 	if err := reading.read(ctx); err != nil {
 		reading.end()
-		return nil, processFailure(p.ProcessID, err)
-	}
-	if r.acknowledges {
-		reading.promise()
+		return nil, processError(p.ProcessID, err)
 	}
 	return reading, nil
 }
@@ -50,83 +44,67 @@ func valueOr(value *uint64, otherwise uint64) uint64 {
 	return *value
 }
 
-// deadlineIn is when a wait is over; zero for one that is none.
+// deadlineIn returns the end of a wait; zero for none.
 func deadlineIn(waitMs uint64) time.Time {
 	if waitMs == 0 {
 		return time.Time{}
 	}
-	return time.Now().Add(milliseconds(waitMs))
+	return time.Now().Add(param.Milliseconds(waitMs))
 }
 
-// milliseconds is a time of so many, or the longest that is told from others.
-func milliseconds(n uint64) time.Duration {
-	const most = math.MaxInt64 / uint64(time.Millisecond) / 2
-	return time.Duration(min(n, most)) * time.Millisecond
-}
-
-// pin notes that the client says that it has everything up to where it reads from.
-// Until unpin the core keeps what follows: the client may show that it has that too
-// before the core has answered, because it was pushed meanwhile.
+// pin confirms the events before those it reads. Until unpin, the server retains what
+// follows: the client may confirm that too before the server answers, because it was
+// sent meanwhile.
 func (r *reading) pin() {
-	r.mu.Lock()
-	p := r.record(r.id)
+	r.table.mu.Lock()
+	p := r.table.record(r.id)
 	p.pin(r)
-	if r.after > 0 && !r.acknowledges {
-		p.claim(r.after)
+	if r.after > 0 {
+		p.confirmClaim(r.after)
 	}
-	news := p.appendNews(nil)
-	if p.isUnproven() && !r.acknowledges {
-		r.marks.note(p, 0, 0)
+	acks := p.appendAcknowledgement(nil)
+	if p.isUnproven() {
+		r.table.marks.note(p, 0, 0)
 	}
-	r.mu.Unlock()
-	r.session.acknowledge(news)
+	r.table.mu.Unlock()
+	r.session.acknowledge(acks)
 }
 
-// promise notes how far the client will have read when it is answered, which is when
-// it may acknowledge that.
-func (r *reading) promise() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.record(r.id)
-	p.read = max(p.read, r.position)
-}
-
-// unpin lets the core drop what the client has: it has answered.
+// unpin ends pin after the server's answer.
 func (r *reading) unpin() {
-	r.mu.Lock()
-	p := r.record(r.id)
+	r.table.mu.Lock()
+	p := r.table.record(r.id)
 	p.unpin(r)
-	news := p.appendNews(nil)
-	r.mu.Unlock()
-	r.session.acknowledge(news)
+	acks := p.appendAcknowledgement(nil)
+	r.table.mu.Unlock()
+	r.session.acknowledge(acks)
 }
 
-// reading is one process/read, and its result. What it says is consistent up to
-// the seq before nextSeq, unless maxBytes cut it: a client that put it together
-// with what it had before has everything up to there.
+// reading is a process/read and its result. The result is consistent up to the seq
+// before nextSeq, unless maxBytes cut it: a client that appends it to what it had has
+// everything up to there.
 type reading struct {
 	*request
 	id       string
 	after    uint64    // what the client has
-	position uint64    // up to where the answer goes
-	budget   uint64    // bytes that may still be added
-	deadline time.Time // zero: there is no wait
-	most     uint64    // bytes that the core is asked for at once
-	leave    func()    // gives the slot back; nil: it has none
+	position uint64    // the last seq of the result
+	budget   uint64    // remaining bytes of the result
+	deadline time.Time // zero: do not wait
+	most     uint64    // bytes to request from the server at once
+	release  func()    // releases the answer slot; nil without one
 
 	chunks []*execwirev1.ProcessEvent // outputs
-	gap    *execwirev1.OutputGap      // before the first of them
+	gap    *execwirev1.OutputGap      // before the first chunk
 	exit   *execwirev1.ExitRecord     // nil: not exited
 	closed bool
-	totals *execwirev1.ProcessClosed // nil if the close is not in it
 }
 
 var (
-	_ appendable = (*reading)(nil)
-	_ noted      = (*reading)(nil)
+	_ call.Appendable   = (*reading)(nil)
+	_ call.SendObserver = (*reading)(nil)
 )
 
-func (r *reading) appendTo(dst []byte) []byte {
+func (r *reading) AppendTo(dst []byte) []byte {
 	dst = append(dst, `{"chunks":[`...)
 	for i, event := range r.chunks {
 		if i > 0 {
@@ -138,9 +116,6 @@ func (r *reading) appendTo(dst []byte) []byte {
 		dst = append(dst, streamName(event.GetOutput().GetStream())...)
 		dst = append(dst, `","chunk":`...)
 		dst = jsonrpc.AppendBase64(dst, event.GetOutput().GetData())
-		if r.acknowledges {
-			dst = appendOffset(dst, event.GetOutput())
-		}
 		dst = append(dst, '}')
 	}
 	dst = append(dst, `],"nextSeq":`...)
@@ -158,35 +133,28 @@ func (r *reading) appendTo(dst []byte) []byte {
 	dst = append(dst, `,"failure":null,"sandboxDenied":`...)
 	dst = strconv.AppendBool(dst, r.exit.GetSandboxDenied())
 	dst = appendGap(dst, r.gap)
-	if r.acknowledges {
-		dst = appendExact(dst, r.exit, r.totals)
-	}
 	return append(dst, '}')
 }
 
-// wasSaid notes that the client was told everything up to the position.
-func (r *reading) wasSaid() {
+// sent records that the client was sent everything up to position.
+func (r *reading) Sent() {
 	r.end()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := r.record(r.id)
-	if r.acknowledges {
-		r.forget(p)
-		return
-	}
+	r.table.mu.Lock()
+	defer r.table.mu.Unlock()
+	p := r.table.record(r.id)
 	p.answer(r.position)
 	if p.isUnproven() {
-		r.marks.note(p, 0, 0)
+		r.table.marks.note(p, 0, 0)
 		if r.closed {
-			r.marks.hurry()
+			r.table.marks.due.Set()
 		}
 	}
-	r.forget(p)
+	r.table.forget(p)
 }
 
-// end gives back what the answer had while it was put together and said.
+// end releases the resources of the answer.
 func (r *reading) end() {
-	if r.leave != nil {
-		r.leave()
+	if r.release != nil {
+		r.release()
 	}
 }

@@ -14,7 +14,7 @@ import (
 func confining(t *testing.T, backend sandbox.Backend) *core {
 	t.Helper()
 	without := slices.DeleteFunc([]sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock}, func(b sandbox.Backend) bool { return b == backend })
-	sandboxes := sandbox.Probe(t.Context(), sandbox.Options{Without: without})
+	sandboxes := sandbox.New(sandbox.Options{Without: without})
 	t.Cleanup(sandboxes.Close)
 	for _, status := range sandboxes.Statuses() {
 		if status.Backend == backend && status.Err != nil {

@@ -8,65 +8,56 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// signalParams are the parameters of process/signal.
+// signalParams is the parameters of process/signal.
 type signalParams struct {
-	ProcessID string          `param:"processId"`
-	Signal    json.RawMessage `param:"signal"`
-	Target    *signalTarget   `param:"target,named"`
+	onProcess
+	Signal json.RawMessage `param:"signal"`
+	Target *signalTarget   `param:"target,named"`
 
 	signal execwirev1.Signal
-	// interrupts is for the only signal of the reference, which it has by a name of
-	// its own: it goes to whom a key press would, and to nobody after the exit.
+	// interrupts marks the reference's only signal. It has the target of a key press,
+	// and none after the exit.
 	interrupts bool
 }
 
-// signalTarget says who gets a signal.
+// signalTarget is the recipient of a signal.
 type signalTarget execwirev1.SignalTarget
 
 func (t *signalTarget) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "group":
-		*t = signalTarget(execwirev1.SignalTarget_SIGNAL_TARGET_GROUP)
-	case "process":
-		*t = signalTarget(execwirev1.SignalTarget_SIGNAL_TARGET_PROCESS)
-	case "foreground":
-		*t = signalTarget(execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND)
-	default:
-		return jsonrpc.UnknownVariant(string(text), "group", "process", "foreground")
-	}
-	return nil
+	return param.Variant((*execwirev1.SignalTarget)(t), text, []string{"group", "process", "foreground"},
+		execwirev1.SignalTarget_SIGNAL_TARGET_GROUP, execwirev1.SignalTarget_SIGNAL_TARGET_PROCESS, execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND)
 }
 
-func (p *signalParams) order() (string, place) { return p.ProcessID, placeAny }
-
-// maxSignal is the highest number of a signal.
+// maxSignal is the highest signal number.
 const maxSignal = 64
 
-func (p *signalParams) check() *jsonrpc.Error {
-	said := p.Signal
-	p.Signal = nil // part of the message
+func (p *signalParams) Check() *jsonrpc.Error {
+	raw := p.Signal
+	p.Signal = nil // it aliases the message
 	var (
 		number int64
 		name   string
 	)
 	switch {
-	case json.Unmarshal(said, &number) == nil && string(said) != "null":
+	case json.Unmarshal(raw, &number) == nil && string(raw) != "null":
 		if number < 1 || number > maxSignal {
-			return invalidMember("signal", fmt.Sprintf("is %d: use 1 to %d", number, maxSignal))
+			return param.Invalid("signal", fmt.Sprintf("is %d: use 1 to %d", number, maxSignal))
 		}
 		p.signal = execwirev1.Signal(number)
 		return nil
-	case json.Unmarshal(said, &name) == nil && string(said) != "null":
+	case json.Unmarshal(raw, &name) == nil && string(raw) != "null":
 		return p.named(name)
 	}
-	return invalidMember("signal", "is neither a string nor an integer")
+	return param.Invalid("signal", "is neither a string nor an integer")
 }
 
-// named finds a signal by its name: interrupt, or as SIGTERM or TERM.
+// named sets a signal by its name: interrupt, SIGTERM or TERM.
 func (p *signalParams) named(name string) *jsonrpc.Error {
 	if p.interrupts = name == "interrupt"; p.interrupts {
 		p.signal = execwirev1.Signal_SIGNAL_INT
@@ -77,7 +68,7 @@ func (p *signalParams) named(name string) *jsonrpc.Error {
 		return &jsonrpc.Error{
 			Code: jsonrpc.CodeInvalidParams,
 			Message: fmt.Sprintf("unknown variant `%s`, expected `interrupt`, a number from 1 to %d, or a name: %s",
-				shorten(name), maxSignal, strings.Join(signalNames(), ", ")),
+				param.Shorten(name), maxSignal, strings.Join(signalNames(), ", ")),
 			Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: "signal"},
 		}
 	}
@@ -85,7 +76,7 @@ func (p *signalParams) named(name string) *jsonrpc.Error {
 	return nil
 }
 
-// signalNames are the names of signals, by their numbers.
+// signalNames returns the names of signals by number.
 func signalNames() []string {
 	var names []string
 	for _, number := range slices.Sorted(maps.Keys(execwirev1.Signal_name)) {
@@ -96,24 +87,24 @@ func signalNames() []string {
 	return names
 }
 
-// run sends the signal. It is no error that there is nobody to signal.
+// run sends the signal. A process without a recipient is no error.
 func (p *signalParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	described, failed := r.describe(ctx, p.ProcessID)
 	if failed != nil || described == nil || p.interrupts && described.GetExit() != nil {
 		return struct{}{}, failed
 	}
-	id := coreProcessID(p.ProcessID)
-	r.holdForSignal(id)
+	id := p.ProcessID.server()
+	r.gateForSignal(id)
 	_, err := r.processes.SignalProcess(ctx, &execwirev1.SignalProcessRequest{
 		SessionId: r.session.id, ProcessId: id, Signal: p.signal, Target: p.target(described)})
 	if err != nil && !isGone(err) {
-		return nil, failureOf(err)
+		return nil, rpcerror.Of(err)
 	}
 	return struct{}{}, nil
 }
 
-// target is who gets the signal: the group, unless the client said or what a key
-// press would do is wanted.
+// target returns the recipient: the group, unless the client chose one or wants the
+// effect of a key press.
 func (p *signalParams) target(described *execwirev1.Process) execwirev1.SignalTarget {
 	switch {
 	case p.Target != nil:

@@ -2,120 +2,77 @@ package gateway
 
 import (
 	"context"
-	"slices"
-	"strconv"
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// snapshotParams are the parameters of process/snapshot.
-type snapshotParams struct {
-	ProcessID string `param:"processId"`
+// snapshotParams is the parameters of process/snapshot.
+type snapshotParams struct{ onProcess }
+
+// snapshot is the result of process/snapshot.
+type snapshot struct {
+	Stdout    []byte             `json:"stdout"`
+	Stderr    []byte             `json:"stderr"`
+	Terminal  []byte             `json:"terminal"`
+	Truncated bool               `json:"truncated"`
+	Omitted   map[string]omitted `json:"omitted"` // by member
+	Running   bool               `json:"running"`
+	ExitCode  *int64             `json:"exitCode"`
+	Closed    bool               `json:"closed"`
+
+	release func()
 }
 
-func (p *snapshotParams) order() (string, place) { return p.ProcessID, placeAny }
+// omitted is the part of a stream that a snapshot lacks.
+type omitted struct {
+	Offset int    `json:"offset"`
+	Bytes  uint64 `json:"bytes"`
+}
 
-func (p *snapshotParams) check() *jsonrpc.Error { return checkProcessID(p.ProcessID) }
-
-// run asks for the head and the tail of what the process said.
+// run queries the head and the tail of the retained output.
 func (p *snapshotParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	leave, failed := r.reads.enter(ctx)
+	release, failed := r.outputAnswers.Acquire(ctx)
 	if failed != nil {
 		return nil, failed
 	}
 	response, err := r.processes.SnapshotOutput(ctx, &execwirev1.SnapshotOutputRequest{
-		SessionId: r.session.id, ProcessId: coreProcessID(p.ProcessID)}, grpc.MaxCallRecvMsgSize(maxCoreMessage))
+		SessionId: r.session.id, ProcessId: p.ProcessID.server()}, grpc.MaxCallRecvMsgSize(call.MaxServerMessage))
 	if err != nil {
-		leave()
-		return nil, processFailure(p.ProcessID, err)
+		release()
+		return nil, processError(p.ProcessID, err)
 	}
-	return &snapshot{response: response, leave: leave}, nil
-}
-
-// snapshot is the result of process/snapshot.
-type snapshot struct {
-	response *execwirev1.SnapshotOutputResponse
-	leave    func()
-}
-
-var (
-	_ appendable = (*snapshot)(nil)
-	_ noted      = (*snapshot)(nil)
-)
-
-// snapshotStreams are the members of a snapshot that have output.
-var snapshotStreams = []struct {
-	member string
-	stream execwirev1.OutputStream
-}{
-	{"stdout", execwirev1.OutputStream_OUTPUT_STREAM_STDOUT},
-	{"stderr", execwirev1.OutputStream_OUTPUT_STREAM_STDERR},
-	{"terminal", execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL},
-}
-
-func (s *snapshot) appendTo(dst []byte) []byte {
-	var omitted []byte
-	dst = append(dst, '{')
-	for _, m := range snapshotStreams {
-		said := s.stream(m.stream)
-		dst = append(dst, '"')
-		dst = append(dst, m.member...)
-		dst = append(dst, `":`...)
-		dst = jsonrpc.AppendBase64(dst, slices.Concat(said.GetHead(), said.GetTail()))
-		dst = append(dst, ',')
-		if said.GetOmittedBytes() > 0 {
-			omitted = appendOmitted(omitted, m.member, said)
-		}
+	exit := response.GetProcess().GetExit()
+	s := &snapshot{Stdout: []byte{}, Stderr: []byte{}, Terminal: []byte{}, Omitted: map[string]omitted{}, release: release,
+		Running: exit == nil, ExitCode: exitCodeOrNil(exit), Closed: hasClosed(response.GetProcess())}
+	for _, stream := range response.GetStreams() {
+		s.add(stream)
 	}
-	process := s.response.GetProcess()
-	dst = append(dst, `"truncated":`...)
-	dst = strconv.AppendBool(dst, len(omitted) > 0)
-	dst = append(dst, `,"omitted":{`...)
-	dst = append(dst, omitted...)
-	dst = append(dst, `},"running":`...)
-	dst = strconv.AppendBool(dst, process.GetExit() == nil)
-	dst = append(dst, `,"exitCode":`...)
-	if process.GetExit() == nil {
-		dst = append(dst, `null`...)
-	} else {
-		dst = strconv.AppendInt(dst, exitCode(process.GetExit()), 10)
-	}
-	dst = append(dst, `,"closed":`...)
-	dst = strconv.AppendBool(dst, hasClosed(process))
-	return append(dst, '}')
+	s.Truncated = len(s.Omitted) > 0
+	return s, nil
 }
 
-// appendOmitted appends what of a stream is left out, and where.
-func appendOmitted(dst []byte, member string, said *execwirev1.StreamSnapshot) []byte {
-	if len(dst) > 0 {
-		dst = append(dst, ',')
+func (s *snapshot) add(stream *execwirev1.StreamSnapshot) {
+	member, content := "stdout", &s.Stdout
+	switch stream.GetStream() {
+	case execwirev1.OutputStream_OUTPUT_STREAM_STDERR:
+		member, content = "stderr", &s.Stderr
+	case execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL:
+		member, content = "terminal", &s.Terminal
 	}
-	dst = append(dst, '"')
-	dst = append(dst, member...)
-	dst = append(dst, `":{"offset":`...)
-	dst = strconv.AppendInt(dst, int64(len(said.GetHead())), 10)
-	dst = append(dst, `,"bytes":`...)
-	dst = strconv.AppendUint(dst, said.GetOmittedBytes(), 10)
-	return append(dst, '}')
+	*content = append(append(*content, stream.GetHead()...), stream.GetTail()...)
+	if stream.GetOmittedBytes() > 0 {
+		s.Omitted[member] = omitted{Offset: len(stream.GetHead()), Bytes: stream.GetOmittedBytes()}
+	}
 }
 
-// stream is what is known of a stream, nil for one that the process does not
-// have.
-func (s *snapshot) stream(stream execwirev1.OutputStream) *execwirev1.StreamSnapshot {
-	for _, said := range s.response.GetStreams() {
-		if said.GetStream() == stream {
-			return said
-		}
-	}
-	return nil
-}
+// Sent implements [call.SendObserver].
+func (s *snapshot) Sent() { s.release() }
 
-func (s *snapshot) wasSaid() { s.leave() }
-
-// hasClosed reports whether nothing more comes of a process.
+// hasClosed reports whether the process has closed.
 func hasClosed(described *execwirev1.Process) bool {
 	return described.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
 }

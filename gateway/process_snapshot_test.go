@@ -3,6 +3,8 @@ package gateway
 import (
 	"strings"
 	"testing"
+
+	"github.com/execwire/execwire/gateway/call"
 )
 
 // snapshotAnswer is what process/snapshot answers.
@@ -73,7 +75,7 @@ func TestSnapshotsAreAnsweredToASlowReader(t *testing.T) {
 	cl.output("p", 1)
 	cl.stopReading()
 	var asks []string
-	for range 3 * maxBulk {
+	for range 3 * call.MaxLarge {
 		asks = append(asks, cl.ask("process/snapshot", map[string]any{"processId": "p"}))
 	}
 	cl.resumeReading()

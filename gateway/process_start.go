@@ -10,15 +10,16 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// startParams are the parameters of process/start. What newer clients send
-// besides (metadata, shellSnapshot, credentialProviders) is accepted and changes
-// nothing.
+// startParams is the parameters of process/start. Other members that newer clients send
+// (metadata, shellSnapshot, credentialProviders) have no effect.
 type startParams struct {
-	ProcessID             string            `param:"processId"`
+	onProcess
 	Argv                  []string          `param:"argv"`
 	Cwd                   string            `param:"cwd"`
 	Env                   map[string]string `param:"env"`
@@ -38,11 +39,11 @@ type startParams struct {
 	TimeoutMs             *uint64           `param:"timeoutMs,named"`
 	NoOutputTimeoutMs     *uint64           `param:"noOutputTimeoutMs,named"`
 
-	cwd        clientPath
-	executable clientPath                // of a prepared command
-	policy     *execwirev1.SandboxPolicy // nil: none was asked for
-	size       *execwirev1.TerminalSize  // nil: the standard one
-	manner     manner
+	cwd        param.Path
+	executable param.Path                // of a prepared command
+	policy     *execwirev1.SandboxPolicy // nil without a sandbox
+	size       *execwirev1.TerminalSize  // nil is the default
+	mode       processMode
 }
 
 type envPolicyParams struct {
@@ -53,44 +54,26 @@ type envPolicyParams struct {
 	IncludeOnly           []string          `param:"includeOnly"`
 }
 
-// envInherit is what of the core's environment a policy begins with.
+// envInherit selects the server's variables that an environment policy begins with.
 type envInherit execwirev1.EnvironmentInherit
 
 func (i *envInherit) UnmarshalText(text []byte) error {
-	switch string(text) {
-	case "core":
-		*i = envInherit(execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_CORE)
-	case "all":
-		*i = envInherit(execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL)
-	case "none":
-		*i = envInherit(execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_NONE)
-	default:
-		return unknownVariant(text, "one of `core`, `all`, `none`")
-	}
-	return nil
-}
-
-func unknownVariant(text []byte, expected string) error {
-	return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "unknown variant `%s`, expected %s", shorten(string(text)), expected)
+	return param.Variant((*execwirev1.EnvironmentInherit)(i), text, []string{"core", "all", "none"},
+		execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_CORE, execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL, execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_NONE)
 }
 
 // startResult is the result of process/start.
 type startResult struct {
-	ProcessID   string `json:"processId"`
-	SandboxType string `json:"sandboxType"`
-	// PID and StartedAtMs are for clients that acknowledge.
-	PID         int32 `json:"pid,omitempty"`
-	StartedAtMs int64 `json:"startedAtMs,omitempty"`
+	ProcessID   processID `json:"processId"`
+	SandboxType string    `json:"sandboxType"`
 }
 
-func (p *startParams) order() (string, place) { return p.ProcessID, placeStart }
+func (p *startParams) order() (processID, orderKind) { return p.ProcessID, orderStart }
 
-// check refuses what the core would refuse with other words, or would not.
-func (p *startParams) check() *jsonrpc.Error {
-	if err := checkProcessID(p.ProcessID); err != nil {
-		return err
-	}
-	cwd, err := parsePath("cwd", p.Cwd)
+// check validates what the server would accept, or reject with another text than the
+// reference's.
+func (p *startParams) Check() *jsonrpc.Error {
+	cwd, err := param.ParsePath("cwd", p.Cwd)
 	if err != nil {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%s", err.Message)
 	}
@@ -136,8 +119,8 @@ func (p *startParams) hasNUL() bool {
 
 // run starts the process. Its events follow the answer.
 func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	id := coreProcessID(p.ProcessID)
-	r.hold(id, false, 0)
+	id := p.ProcessID.server()
+	r.gateEvents(id, false, 0)
 	started, err := r.processes.StartProcess(ctx, &execwirev1.StartProcessRequest{
 		SessionId:        r.session.id,
 		ProcessId:        id,
@@ -146,44 +129,39 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 		LeaveDescendants: p.LeaveDescendants == nil || *p.LeaveDescendants,
 		MustBeNew:        true,
 		Limits:           p.limits(),
-		Labels:           p.manner.labels(),
+		Labels:           p.mode.labels(),
 	})
 	if err != nil {
 		failed := p.failure(err)
 		p.announceFailed(r, err, failed)
 		return nil, failed
 	}
-	r.renew(id, p.manner)
+	r.table.renew(id, p.mode)
 	p.announceStarted(r, started.GetProcess())
-	result := startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}
-	if r.acknowledges {
-		result.PID, result.StartedAtMs = started.GetProcess().GetPid(), started.GetProcess().GetStartTime().AsTime().UnixMilli()
-	}
-	return result, nil
+	return startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}, nil
 }
 
-// renew notes that what comes under the id with seq 1 is another process.
-func (c *connection) renew(id string, m manner) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.record(id).renewed = &m
+// renew expects another process under the id, beginning with seq 1.
+func (t *processTable) renew(id string, m processMode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.record(id).nextMode = &m
 }
 
-// limits are those of a process of which less is kept than of others, or that may
-// take so long.
+// limits returns limits of retained output and of time, if the client set any.
 func (p *startParams) limits() *execwirev1.ProcessLimits {
-	if p.manner.window == 0 && p.TimeoutMs == nil && p.NoOutputTimeoutMs == nil {
+	if p.mode.window == 0 && p.TimeoutMs == nil && p.NoOutputTimeoutMs == nil {
 		return nil
 	}
 	limits := &execwirev1.ProcessLimits{}
-	if p.manner.window > 0 {
-		limits.RetainedOutputBytes = proto.Uint64(uint64(p.manner.window))
+	if p.mode.window > 0 {
+		limits.RetainedOutputBytes = proto.Uint64(uint64(p.mode.window))
 	}
 	if p.TimeoutMs != nil {
-		limits.Timeout = durationpb.New(milliseconds(*p.TimeoutMs))
+		limits.Timeout = durationpb.New(param.Milliseconds(*p.TimeoutMs))
 	}
 	if p.NoOutputTimeoutMs != nil {
-		limits.NoOutputTimeout = durationpb.New(milliseconds(*p.NoOutputTimeoutMs))
+		limits.NoOutputTimeout = durationpb.New(param.Milliseconds(*p.NoOutputTimeoutMs))
 	}
 	return limits
 }
@@ -199,7 +177,7 @@ func (p *startParams) direct(r *request) *execwirev1.DirectCommand {
 	command := &execwirev1.DirectCommand{
 		Argv:             p.Argv,
 		Arg0:             p.Arg0,
-		WorkingDirectory: p.cwd.native,
+		WorkingDirectory: p.cwd.Native,
 		Env:              p.Env,
 		Sandbox:          p.policy,
 	}
@@ -219,10 +197,10 @@ func (p *startParams) direct(r *request) *execwirev1.DirectCommand {
 	return command
 }
 
-// shellVariable is what a process with a terminal gets when it was not given.
+// shellVariable is added to the environment of a process with a terminal.
 const shellVariable = "SHELL"
 
-// io connects the process: a terminal, a pipe, or nothing to read.
+// io returns the process's stdin and terminal.
 func (p *startParams) io() *execwirev1.ProcessIo {
 	if p.Tty {
 		return &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{Size: p.size}}}
@@ -234,28 +212,73 @@ func (p *startParams) io() *execwirev1.ProcessIo {
 	return &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Pipes{Pipes: &execwirev1.PipeIo{Stdin: stdin}}}
 }
 
-// failure says why a start failed in the words that clients know: those of the
-// operating system.
+// failure converts an error of a start, with the operating system's text where it is
+// known.
 func (p *startParams) failure(err error) *jsonrpc.Error {
 	if exceeded := tooManyProcesses(err); exceeded != nil {
 		return exceeded
 	}
-	text := osErrorText(coreInfo(err).GetMetadata()["errno"])
+	text := rpcerror.OSText(rpcerror.Info(err).GetMetadata()["errno"])
 	if text == "" {
-		text = startErrors[reasonOf(err)]
+		text = startErrors[rpcerror.Reason(err)]
 	}
 	if text == "" {
-		return processFailure(p.ProcessID, err)
+		return processError(p.ProcessID, err)
 	}
-	return failureWith(err, text)
+	return rpcerror.WithText(err, text)
 }
 
-// startErrors are what clients know failures of a start by of which the core did
-// not say what the operating system said.
+// startErrors are the reference's texts for start errors without an operating system
+// error.
 var startErrors = map[execwirev1.ErrorReason]string{
-	execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:      osErrorText("ENOENT"),
-	execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE: osErrorText("EACCES"),
-	execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY:  osErrorText("ENOENT"),
-	execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:      osErrorText("EACCES"),
-	execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG: osErrorText("E2BIG"),
+	execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:      rpcerror.OSText("ENOENT"),
+	execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE: rpcerror.OSText("EACCES"),
+	execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY:  rpcerror.OSText("ENOENT"),
+	execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:      rpcerror.OSText("EACCES"),
+	execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG: rpcerror.OSText("E2BIG"),
+}
+
+// isPrepared reports whether the client resolved the command: it names the executable.
+func (p *startParams) isPrepared() bool { return p.Executable != nil }
+
+// checkPrepared rejects members that would make the server resolve a prepared command.
+func (p *startParams) checkPrepared() *jsonrpc.Error {
+	if !p.isPrepared() {
+		return nil
+	}
+	executable, err := param.ParsePath("executable", *p.Executable)
+	if err != nil {
+		return param.Invalid("executable", "is not an absolute path: "+err.Message)
+	}
+	if !executable.URI {
+		executable.Native = *p.Executable // not cleaned
+	}
+	p.executable = executable
+	for _, beside := range []struct {
+		name    string
+		isGiven bool
+	}{
+		{"arg0", p.Arg0 != nil},
+		{"envPolicy", p.EnvPolicy != nil},
+		{"sandbox", param.IsGiven(p.Sandbox)},
+		{"sandboxPolicy", param.IsGiven(p.Policy)},
+		{"networkProxy", param.IsGiven(p.NetworkProxy)},
+		{"managedNetwork", param.IsGiven(p.ManagedNetwork)},
+		{"enforceManagedNetwork", p.EnforceManagedNetwork != nil},
+	} {
+		if beside.isGiven {
+			return param.Invalid(beside.name, "is not for an `executable`, which is executed exactly as it is given: leave one of them out")
+		}
+	}
+	return nil
+}
+
+// prepared returns the command as the client resolved it.
+func (p *startParams) prepared() *execwirev1.ProcessCommand {
+	return &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{Prepared: &execwirev1.PreparedCommand{
+		Executable:       p.executable.Native,
+		Argv:             p.Argv,
+		WorkingDirectory: p.cwd.Native,
+		Env:              p.Env,
+	}}}
 }

@@ -5,18 +5,20 @@ import (
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// terminateParams are the parameters of process/terminate.
+// terminateParams is the parameters of process/terminate.
 type terminateParams struct {
-	ProcessID string           `param:"processId"`
+	onProcess
 	Mode      *terminationMode `param:"mode,named"`
 	TimeoutMs *uint64          `param:"timeoutMs,named"`
 }
 
-// terminationMode is how a client wants a process to be ended.
+// terminationMode is how to end the process.
 type terminationMode string
 
 const (
@@ -25,12 +27,7 @@ const (
 )
 
 func (m *terminationMode) UnmarshalText(text []byte) error {
-	switch mode := terminationMode(text); mode {
-	case modeForce, modeGraceful:
-		*m = mode
-		return nil
-	}
-	return jsonrpc.UnknownVariant(string(text), string(modeForce), string(modeGraceful))
+	return param.Variant(m, text, []string{string(modeForce), string(modeGraceful)}, modeForce, modeGraceful)
 }
 
 // terminateResult is the result of process/terminate without a mode.
@@ -44,62 +41,44 @@ type terminationResult struct {
 	ExitCode      *int64  `json:"exitCode"`
 	Method        *string `json:"method"`
 	VerifiedEmpty bool    `json:"verifiedEmpty"`
-
-	Exit *exactExit `json:"exit,omitempty"`
 }
 
-func (p *terminateParams) order() (string, place) { return p.ProcessID, placeAny }
-
-// waits is for the processes that are asked first.
-func (p *terminateParams) waits() bool { return p.isGraceful() }
+// blocks implements blockingCall: a graceful termination waits.
+func (p *terminateParams) blocks() bool { return p.isGraceful() }
 
 func (p *terminateParams) isGraceful() bool { return p.Mode != nil && *p.Mode == modeGraceful }
 
-func (p *terminateParams) check() *jsonrpc.Error {
+func (p *terminateParams) Check() *jsonrpc.Error {
 	if p.TimeoutMs != nil && !p.isGraceful() {
-		return invalidMember("timeoutMs", "is for the mode graceful: set that, or leave it out")
+		return param.Invalid("timeoutMs", "is for the mode graceful: set that, or leave it out")
 	}
 	return nil
 }
 
-// run ends the process and its descendants. What a process left behind when it
-// exited is left alone, unless the client gave a mode.
+// run ends the process and its descendants. Without a mode, descendants that a process
+// left behind when it exited stay.
 func (p *terminateParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	if p.Mode != nil {
-		return p.runMode(ctx, r)
+	if p.Mode == nil {
+		described, failed := r.describe(ctx, p.ProcessID)
+		if failed != nil || described == nil || described.GetExit() != nil {
+			return terminateResult{}, failed
+		}
 	}
-	id := coreProcessID(p.ProcessID)
-	described, failed := r.describe(ctx, p.ProcessID)
-	if failed != nil || described == nil || described.GetExit() != nil {
-		return terminateResult{}, failed
-	}
-	r.holdForSignal(id)
+	id := p.ProcessID.server()
+	r.gateForSignal(id)
 	response, err := r.processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
 		SessionId: r.session.id, ProcessId: id, Termination: p.termination()})
-	if err != nil && !isGone(err) {
-		return nil, failureOf(err)
-	}
-	return terminateResult{Running: response.GetWasRunning()}, nil
-}
-
-// runMode ends the process as the client wants it, and says how that was done.
-func (p *terminateParams) runMode(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	if checkProcessID(p.ProcessID) != nil {
-		return terminationResult{}, nil
-	}
-	id := coreProcessID(p.ProcessID)
-	r.holdForSignal(id)
-	response, err := r.processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{
-		SessionId: r.session.id, ProcessId: id, Termination: p.termination()})
-	if err != nil && !isGone(err) {
-		return nil, failureOf(err)
+	switch {
+	case err != nil && !isGone(err):
+		return nil, rpcerror.Of(err)
+	case p.Mode == nil:
+		return terminateResult{Running: response.GetWasRunning()}, nil
 	}
 	return terminationResult{
 		Running:       response.GetWasRunning(),
 		ExitCode:      exitCodeOrNil(response.GetExit()),
-		Method:        killMethodName(response.GetMethod()),
+		Method:        nameOrNil(killMethods, response.GetMethod()),
 		VerifiedEmpty: response.GetVerifiedEmpty(),
-		Exit:          r.exactExitOf(response.GetExit()),
 	}, nil
 }
 
@@ -109,24 +88,22 @@ func (p *terminateParams) termination() *execwirev1.Termination {
 	}
 	graceful := &execwirev1.GracefulTermination{}
 	if p.TimeoutMs != nil {
-		graceful.Timeout = durationpb.New(milliseconds(*p.TimeoutMs))
+		graceful.Timeout = durationpb.New(param.Milliseconds(*p.TimeoutMs))
 	}
 	return &execwirev1.Termination{Mode: &execwirev1.Termination_Graceful{Graceful: graceful}}
 }
 
-// killMethodName is a means of ending a process as the protocol has it, nil for
-// none.
-func killMethodName(method execwirev1.KillMethod) *string {
-	var name string
-	switch method {
-	case execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP:
-		name = "processGroup"
-	case execwirev1.KillMethod_KILL_METHOD_DESCENDANTS:
-		name = "descendants"
-	case execwirev1.KillMethod_KILL_METHOD_CGROUP:
-		name = "cgroup"
-	default:
-		return nil
+// killMethods are the protocol's names of kill methods.
+var killMethods = map[execwirev1.KillMethod]string{
+	execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP: "processGroup",
+	execwirev1.KillMethod_KILL_METHOD_DESCENDANTS:   "descendants",
+	execwirev1.KillMethod_KILL_METHOD_CGROUP:        "cgroup",
+}
+
+// nameOrNil returns the name of a value; nil if it has none.
+func nameOrNil[V comparable](names map[V]string, value V) *string {
+	if name, ok := names[value]; ok {
+		return &name
 	}
-	return &name
+	return nil
 }

@@ -160,12 +160,13 @@ func FuzzProcessIDsAreReversible(f *testing.F) {
 	for _, id := range []string{"", "~", "~~", "~a", "a~", "\x00"} {
 		f.Add(id, "")
 	}
-	f.Fuzz(func(t *testing.T, one, other string) {
-		if got := clientProcessID(coreProcessID(one)); got != one {
+	f.Fuzz(func(t *testing.T, a, b string) {
+		one, other := processID(a), processID(b)
+		if got := clientProcessID(one.server()); got != one {
 			t.Errorf("%q becomes %q", one, got)
 		}
-		if coreProcessID(one) == "" || one != other && coreProcessID(one) == coreProcessID(other) {
-			t.Errorf("%q and %q become %q and %q", one, other, coreProcessID(one), coreProcessID(other))
+		if one.server() == "" || one != other && one.server() == other.server() {
+			t.Errorf("%q and %q become %q and %q", one, other, one.server(), other.server())
 		}
 	})
 }
@@ -183,9 +184,7 @@ func TestWrites(t *testing.T) {
 	if got := status(writeOf("unknown", "x")); got != "unknownProcess" {
 		t.Errorf("unknown: %s", got)
 	}
-	if got := status(writeOf(strings.Repeat("x", 2000), "x")); got != "unknownProcess" {
-		t.Errorf("no possible id: %s", got)
-	}
+	cl.refused("process/write", writeOf(strings.Repeat("x", 2000), "x"), -32602, "processId is longer than 1024 bytes")
 	if got := status(writeOf("none", "x")); got != "stdinClosed" {
 		t.Errorf("without a pipe: %s", got)
 	}
@@ -262,12 +261,13 @@ func TestTerminateEndsWhatRunsAndNothingElse(t *testing.T) {
 	if _, code := cl.output("p", 1); code != 137 {
 		t.Errorf("it exited with %d", code)
 	}
-	for _, id := range []string{"p", "unknown", "", strings.Repeat("x", 2000)} {
+	for _, id := range []string{"p", "unknown", ""} {
 		if running(id) {
 			t.Errorf("%.10q is said to have run", id)
 		}
 	}
 	cl.refused("process/terminate", map[string]any{}, -32602, "missing field `processId`")
+	cl.refused("process/terminate", map[string]any{"processId": strings.Repeat("x", 2000)}, -32602, "processId is longer than 1024 bytes")
 
 	// What a process leaves behind is not part of what is terminated after it.
 	fifo := filepath.Join(t.TempDir(), "left")

@@ -6,15 +6,16 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// writeParams are the parameters of process/write.
+// writeParams is the parameters of process/write.
 type writeParams struct {
-	ProcessID string         `param:"processId"`
-	Chunk     jsonrpc.Base64 `param:"chunk"`
-	WriteID   *string        `param:"writeId,optional"`
+	onProcess
+	Chunk   jsonrpc.Base64 `param:"chunk"`
+	WriteID *string        `param:"writeId,optional"`
 }
 
 // writeResult is the result of process/write.
@@ -22,39 +23,35 @@ type writeResult struct {
 	Status string `json:"status"`
 }
 
-// The statuses of a write. A write to a process that cannot take any is no error.
+// Statuses of a write. A process without stdin is no error.
 var (
 	writeAccepted       = writeResult{Status: "accepted"}
 	writeUnknownProcess = writeResult{Status: "unknownProcess"}
 	writeStdinClosed    = writeResult{Status: "stdinClosed"}
 )
 
-func (p *writeParams) order() (string, place) { return p.ProcessID, placeWrite }
+func (p *writeParams) order() (processID, orderKind) { return p.ProcessID, orderWrite }
 
-func (p *writeParams) check() *jsonrpc.Error {
+func (p *writeParams) Check() *jsonrpc.Error {
 	if p.WriteID != nil && *p.WriteID == "" {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "writeId must not be empty")
 	}
 	return nil
 }
 
-// run writes the chunk, in pieces if it is larger than the core takes at once.
-// It waits for room, which delays later writes to the same process and nothing
-// else.
+// run writes the chunk, in pieces if it exceeds the server's limit. It blocks while the
+// process does not read, which delays later writes to the same process only.
 func (p *writeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	if checkProcessID(p.ProcessID) != nil {
-		return writeUnknownProcess, nil
-	}
-	if err := r.writeStdin(ctx, coreProcessID(p.ProcessID), p.Chunk, p.pieceID); err != nil {
+	if err := r.writeStdin(ctx, p.ProcessID.server(), p.Chunk, p.pieceID); err != nil {
 		return p.outcome(ctx, r, err)
 	}
 	return writeAccepted, nil
 }
 
-// writeStdin writes data to the process with the core's id, each piece under the
-// id that pieceID returns for its number.
+// writeStdin writes data to the process with the server's id, each piece under the id
+// that pieceID returns for its number.
 func (r *request) writeStdin(ctx context.Context, id string, data []byte, pieceID func(int) string) error {
-	r.hold(id, false, r.gateway.holds.output)
+	r.gateEvents(id, false, r.gateway.gateLimits.output)
 	most := max(int(r.environment.native.GetLimits().GetStdinWriteBytes()), 1)
 	for piece, rest := 0, data; piece == 0 || len(rest) > 0; piece++ {
 		data := rest[:min(most, len(rest))]
@@ -68,13 +65,12 @@ func (r *request) writeStdin(ctx context.Context, id string, data []byte, pieceI
 	return nil
 }
 
-// longestWriteID is the longest id of a client that is part of those that the
-// core gets; the core takes 128 bytes.
+// longestWriteID is the longest client's id that is used as it is; the server's limit
+// is 128 bytes.
 const longestWriteID = 100
 
-// pieceID returns the core's id for a piece of the write, so that a write that
-// is repeated repeats none of its pieces. Different ids of the client never make
-// the same.
+// pieceID returns the server's write id of a piece, so that a retried write does not
+// repeat its pieces. Different ids of the client give different results.
 func (p *writeParams) pieceID(piece int) string {
 	if p.WriteID == nil {
 		return ""
@@ -86,9 +82,9 @@ func (p *writeParams) pieceID(piece int) string {
 	return fmt.Sprintf("%d#%s", piece, hex.EncodeToString(sum[:]))
 }
 
-// outcome is the answer to a write that the core refused.
+// outcome converts an error of a write.
 func (p *writeParams) outcome(ctx context.Context, r *request, err error) (any, *jsonrpc.Error) {
-	switch reasonOf(err) {
+	switch rpcerror.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return writeUnknownProcess, nil
 	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED:
@@ -96,11 +92,11 @@ func (p *writeParams) outcome(ctx context.Context, r *request, err error) (any, 
 	case execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED:
 		return p.closedOutcome(ctx, r, err)
 	}
-	return nil, failureOf(err)
+	return nil, rpcerror.Of(err)
 }
 
-// closedOutcome is the answer to a write to a process that had a stdin: a
-// terminal swallows what is written after the exit, a pipe does not.
+// closedOutcome is the result of a write to a process that had stdin: after the exit, a
+// terminal discards input and a pipe rejects it.
 func (p *writeParams) closedOutcome(ctx context.Context, r *request, err error) (any, *jsonrpc.Error) {
 	described, failed := r.describe(ctx, p.ProcessID)
 	switch {
@@ -111,7 +107,31 @@ func (p *writeParams) closedOutcome(ctx context.Context, r *request, err error) 
 	case described.GetHasTerminal():
 		return writeAccepted, nil
 	case described.GetExit() != nil:
-		return nil, failureWithCode(err, jsonrpc.CodeInternal, "failed to write to process stdin")
+		return nil, rpcerror.WithCode(err, jsonrpc.CodeInternal, "failed to write to process stdin")
 	}
 	return writeStdinClosed, nil
+}
+
+// closeStdinParams is the parameters of process/closeStdin.
+type closeStdinParams struct{ onProcess }
+
+// order puts the end of input after earlier writes, which may block. Therefore the
+// method is not a control method.
+func (p *closeStdinParams) order() (processID, orderKind) { return p.ProcessID, orderWrite }
+
+// run closes stdin. A process without stdin is no error, as with a write.
+func (p *closeStdinParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
+	id := p.ProcessID.server()
+	r.gateForSignal(id)
+	_, err := r.processes.CloseStdin(ctx, &execwirev1.CloseStdinRequest{SessionId: r.session.id, ProcessId: id})
+	switch rpcerror.Reason(err) {
+	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
+		return writeUnknownProcess, nil
+	case execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED:
+		return writeStdinClosed, nil
+	}
+	if err != nil {
+		return nil, rpcerror.Of(err)
+	}
+	return writeAccepted, nil
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -35,7 +36,7 @@ func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
 
 		s.say("p", 2, 3)
 		s.last["p"] = 3
-		time.Sleep(readerPatience - watermarkInterval)
+		time.Sleep(readerTimeout - watermarkInterval)
 		expect(t, s, cl, "p 1", 1, 2, 3)
 		cl.readAfter("p", 1)
 		time.Sleep(watermarkInterval)
@@ -44,7 +45,7 @@ func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
 		time.Sleep(time.Hour) // with nothing to be read it stays a reader
 		s.say("p", 4)
 		s.last["p"] = 4
-		time.Sleep(readerPatience - watermarkInterval)
+		time.Sleep(readerTimeout - watermarkInterval)
 		expect(t, s, cl, "p 1, p 3", 1, 2, 3, 4)
 		cl.readAfter("p", 4)
 		expect(t, s, cl, "p 1, p 3, p 4", 1, 2, 3, 4) // says the client itself
@@ -93,7 +94,7 @@ func TestAReaderThatStopsReadingHoldsNothingBack(t *testing.T) {
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1", 1)
 		s.say("p", 2)
-		time.Sleep(readerPatience + watermarkInterval)
+		time.Sleep(readerTimeout + watermarkInterval)
 		expect(t, s, cl, "p 1, p 2", 1, 2)
 		s.say("p", 3)
 		time.Sleep(watermarkInterval)
@@ -161,7 +162,7 @@ func TestAReadThatAProcessOvertakesMissesNothing(t *testing.T) {
 		if req.GetAfterSeq() <= s.last["p"] {
 			return nil
 		}
-		ahead, err := status.New(codes.OutOfRange, "ahead").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "SEQ_NOT_REACHED"})
+		ahead, err := status.New(codes.OutOfRange, "ahead").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SEQ_NOT_REACHED"})
 		if err != nil {
 			t.Error(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -245,10 +246,10 @@ func TestNothingIsRememberedOfWhatWasOverBefore(t *testing.T) {
 	c, cl := core.serveHere()
 	cl.initialize("s")
 	cl.must("environment/status", nil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.records) != 0 {
-		t.Errorf("%d processes are remembered", len(c.records))
+	c.table.mu.Lock()
+	defer c.table.mu.Unlock()
+	if len(c.table.records) != 0 {
+		t.Errorf("%d processes are remembered", len(c.table.records))
 	}
 }
 
@@ -262,7 +263,7 @@ func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
 		synctest.Wait()
 		close(cl.pipe.finished)
 		synctest.Wait()
-		taken, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "SESSION_TAKEN_OVER"})
+		taken, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SESSION_TAKEN_OVER"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,7 +282,7 @@ func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
 func TestAStartThatOutlivesItsConnectionKeepsItsDialect(t *testing.T) {
 	s, core := newScriptedCore(t)
 	s.describe = func() *execwirev1.Process {
-		return &execwirev1.Process{Labels: manner{older: true}.labels()}
+		return &execwirev1.Process{Labels: processMode{legacy: true}.labels()}
 	}
 	cl, _ := core.attach("s")
 	s.say("p", 1)
@@ -293,7 +294,7 @@ func TestAStartThatOutlivesItsConnectionKeepsItsDialect(t *testing.T) {
 func TestAStartIsNotToldOfInAnotherDialect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, core := newScriptedCore(t)
-		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: "PROCESS_NOT_FOUND"})
+		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "PROCESS_NOT_FOUND"})
 		if err != nil {
 			t.Fatal(err)
 		}

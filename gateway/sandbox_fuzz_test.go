@@ -8,8 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/param"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // grants is what a policy lets a program do with a path, by the rules of the
@@ -191,7 +192,7 @@ func FuzzSandbox(f *testing.F) {
 			return
 		}
 		asked := map[string]any{"sandbox": given["sandbox"], "sandboxPolicy": given["sandboxPolicy"]}
-		if !isGiven(given["sandbox"]) && !isGiven(given["sandboxPolicy"]) {
+		if !param.IsGiven(given["sandbox"]) && !param.IsGiven(given["sandboxPolicy"]) {
 			return
 		}
 		said := unescaped(t, asked)

@@ -1,14 +1,18 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/gateway/files"
+	"github.com/execwire/execwire/gateway/sandboxjson"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // saidPolicy is a policy as one line.
@@ -175,8 +179,10 @@ func TestSandboxesOfEveryShapeAreUnderstood(t *testing.T) {
 // A call on files has no directory that an older policy could make writable, and no
 // network.
 func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
+	core := &recordingFiles{}
+	service := files.New(core, nil, 1, nil)
 	for _, shape := range shapes {
-		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",`+withLevel(shape.members)+`}`), nil)
+		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",`+withLevel(shape.members)+`}`), service)
 		if err != nil {
 			t.Errorf("%s is refused: %v", shape.members, err)
 			continue
@@ -188,30 +194,22 @@ func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
 		if want == "disabled" || strings.HasPrefix(want, "external") || strings.HasSuffix(want, "all files") {
 			want = "none"
 		}
-		if got := saidPolicy(read.(*fsGetMetadataParams).policy); got != want {
+		_, _ = service.Run(t.Context(), read.(files.Call))
+		if got := saidPolicy(core.policy); got != want {
 			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, want)
 		}
 	}
 }
 
-// Every call that names a path has a sandbox, and hands it on.
-func TestEveryCallOnFilesReadsItsSandbox(t *testing.T) {
-	const params = `{"path":"/p","sourcePath":"/p","destinationPath":"/q","recursive":true,"dataBase64":"","handleId":"h","watchId":1,
-		"missing":["/p"],"options":{"maxDepth":1,"maxDirectories":1,"maxEntries":1},"sandboxPolicy":{"type":"readOnly"}}`
-	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"}
-	for name, method := range methods {
-		if method.group != groupFiles || slices.Contains(pathless, name) {
-			continue
-		}
-		read, err := method.decode([]byte(params), nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if _, ok := read.(confinedCall); !ok {
-			t.Errorf("%s has no sandbox", name)
-		}
-	}
+// recordingFiles records the sandbox of a call.
+type recordingFiles struct {
+	execwirev1.FileSystemServiceClient
+	policy *execwirev1.SandboxPolicy
+}
+
+func (f *recordingFiles) GetMetadata(_ context.Context, ask *execwirev1.GetMetadataRequest, _ ...grpc.CallOption) (*execwirev1.GetMetadataResponse, error) {
+	f.policy = ask.GetSandbox()
+	return &execwirev1.GetMetadataResponse{}, nil
 }
 
 // entryOf is a sandbox with one entry.
@@ -315,8 +313,8 @@ func TestSandboxesOfManyPlacesAreRefused(t *testing.T) {
 		code           int
 		field          string
 	}{
-		{fmt.Sprintf(pattern, "*.a"), roots(maxRoots), 0, ""},
-		{fmt.Sprintf(pattern, "*.a"), roots(maxRoots + 1), jsonrpc.CodeLimitReached, "sandbox.workspaceRoots"},
+		{fmt.Sprintf(pattern, "*.a"), roots(sandboxjson.MaxWorkspaceRoots), 0, ""},
+		{fmt.Sprintf(pattern, "*.a"), roots(sandboxjson.MaxWorkspaceRoots + 1), jsonrpc.CodeLimitReached, "sandbox.workspaceRoots"},
 		{patterns(fmt.Sprintf(pattern, "*.a"), 20), unlike, 0, ""},
 		{patterns(fmt.Sprintf(pattern, "*.a"), 30), unlike, jsonrpc.CodeLimitReached, "sandbox.permissions.file_system.entries[24].path.pattern"},
 		{patterns(fmt.Sprintf(pattern, "/{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"), 160), `"/w"`, jsonrpc.CodeLimitReached, "sandbox.permissions.file_system.entries[156].path.pattern"},
@@ -361,7 +359,7 @@ func TestSandboxesThatNeedACwdAreRefusedWithoutOne(t *testing.T) {
 		} {
 			for path, code := range paths {
 				members := withLevel(strings.Replace(members, `"cwd":"/d"`, `"cwd":null`, 1))
-				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), nil)
+				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), files.New(nil, nil, 1, nil))
 				if err == nil || err.Code != code || err.Message != text {
 					t.Errorf("%s with %s is answered with %v, want %d %q", path, members, err, code, text)
 				}
@@ -388,40 +386,6 @@ func TestNetworksThatAreLetThroughInPartAreRefused(t *testing.T) {
 	} {
 		if _, err := startWith("/c", members); (err == nil) != taken {
 			t.Errorf("%s is answered with %v, and may be taken: %v", members, err, taken)
-		}
-	}
-}
-
-func TestPatternsAreWrittenAsTheCoreReadsThem(t *testing.T) {
-	for pattern, want := range map[string]string{
-		"/a/*.env":                             "/a/*.env",
-		"./a/**":                               "a/**",
-		"/a/[!b-d]?":                           "/a/[^b-d]?",
-		"/a/[^b]":                              "/a/[^b]",
-		"/a/{b,c/d}/*":                         "/a/b/* /a/c/d/*",
-		"/{a,b{c,d}}":                          "/a /bc /bd",
-		"/a{,.bak}":                            "/a /a.bak",
-		`/a\{b\}[{,}]`:                         `/a\{b\}[{,}]`,
-		"":                                     "",
-		"/a/../b":                              "",
-		"/a/./b":                               "",
-		"/a/{b":                                "",
-		"/a/b}":                                "",
-		"/a/{b,../c}":                          "",
-		"/a/[b":                                "",
-		"/a/[]b]":                              "",
-		"/a/[b/c]":                             "",
-		`/a/[\]]`:                              "",
-		"/a/[!-b]":                             "",
-		`/a\`:                                  "",
-		`/a\/b`:                                "",
-		"/a\x00":                               "",
-		"FILE:///a/*":                          "",
-		"/{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}": "",
-	} {
-		got, problem := translateGlob(pattern)
-		if strings.Join(got, " ") != want || (problem == "") != (want != "") {
-			t.Errorf("%q becomes %q, %q; want %q", pattern, got, problem, want)
 		}
 	}
 }

@@ -12,47 +12,48 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// attachTime bounds how long the core may take to grant a session, which
-// includes that it asks the client that has it.
-const attachTime = 30 * time.Second
+// attachTimeout bounds the time to attach a session, in which the server pings the
+// client that has it.
+const attachTimeout = 30 * time.Second
 
-// session is the session of a connection, which it has attached.
+// session is the attached session of a connection.
 type session struct {
 	id      string
-	resumed bool // another connection had it
+	resumed bool // another connection had it before
 	stream  grpc.BidiStreamingClient[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
-	// windowBytes and windowEvents are how much may be unacknowledged of a process.
+	// windowBytes and windowEvents are the window of a process.
 	windowBytes, windowEvents uint64
 
-	sending sync.Mutex // of whoever sends on the stream
+	sending sync.Mutex // held while sending on stream
 
-	// taken is set when another connection has it: it is not ours to end then.
-	taken atomic.Bool
+	// takenOver is set when another connection has attached the session; then this one
+	// does not end it.
+	takenOver atomic.Bool
 }
 
-var errAttachTime = errors.New("the core did not grant the session in time")
+var errAttachTimeout = errors.New("the server did not grant the session in time")
 
-// attach attaches a session, a new one if id is empty. The attachment lasts
-// until ctx ends.
+// attach attaches a session, a new one if id is empty, until ctx ends.
 func (c *connection) attach(ctx context.Context, id string) (*session, *jsonrpc.Error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(attachTime, func() { cancel(errAttachTime) })
-	s, err := c.askFor(ctx, id)
+	late := time.AfterFunc(attachTimeout, func() { cancel(errAttachTimeout) })
+	s, err := c.requestAttachment(ctx, id)
 	if !late.Stop() && err == nil {
-		err = errAttachTime
+		err = errAttachTimeout
 	}
 	if err != nil {
 		cancel(err)
-		return nil, sessionFailure(id, err)
+		return nil, sessionError(id, err)
 	}
 	return s, nil
 }
 
-func (c *connection) askFor(ctx context.Context, id string) (*session, error) {
+func (c *connection) requestAttachment(ctx context.Context, id string) (*session, error) {
 	stream, err := c.sessions.AttachSession(ctx)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (c *connection) askFor(ctx context.Context, id string) (*session, error) {
 	if grace := c.gateway.config.Grace; grace != nil {
 		attach.Grace = durationpb.New(*grace)
 	}
-	// When sending fails, what is received says why.
+	// If Send fails, Recv returns the reason.
 	_ = stream.Send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Attach{Attach: attach}})
 	response, err := stream.Recv()
 	if err != nil {
@@ -72,150 +73,79 @@ func (c *connection) askFor(ctx context.Context, id string) (*session, error) {
 	}
 	attached := response.GetAttached()
 	if attached == nil {
-		return nil, errors.New("the core's first answer was not that the session is attached")
+		return nil, errors.New("the server's first answer did not attach the session")
 	}
 	s := &session{
 		id: attached.GetSession().GetSessionId(), resumed: id != "", stream: stream,
 		windowBytes: attached.GetOutputWindowBytes(), windowEvents: attached.GetOutputWindowEvents(),
 	}
 	if id != "" {
-		if err := c.findHoles(ctx, s.id); err != nil {
+		if err := c.findBacklogs(ctx, s.id); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
 }
 
-// findHoles notes where the processes of a resumed session are: what they have
-// said until now the client gets by reading.
-func (c *connection) findHoles(ctx context.Context, sessionID string) error {
+// findBacklogs records the position of each process of a resumed session. The client
+// reads the output up to there.
+func (c *connection) findBacklogs(ctx context.Context, sessionID string) error {
 	for token := ""; ; {
 		page, err := c.processes.ListProcesses(ctx, &execwirev1.ListProcessesRequest{SessionId: sessionID, PageSize: 1000, PageToken: token})
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
+		c.table.mu.Lock()
 		for _, described := range page.GetProcesses() {
-			last, m := described.GetLastSeq(), mannerOf(described)
-			if isDone(described) || last == 0 && m == (manner{}) {
+			last, m := described.GetLastSeq(), processModeOf(described)
+			if isDone(described) || last == 0 && m == (processMode{}) {
 				continue
 			}
-			p := c.record(described.GetProcessId())
-			p.missed, p.hole, p.manner = last, last, m
+			p := c.table.record(described.GetProcessId())
+			p.missed, p.backlog, p.mode = last, last, m
 		}
-		c.mu.Unlock()
+		c.table.mu.Unlock()
 		if token = page.GetNextPageToken(); token == "" {
 			return nil
 		}
 	}
 }
 
-// isDone reports whether the core has nothing more to say of a process: it has
-// closed, and the client had all of it.
+// isDone reports whether the process has closed and the client has everything.
 func isDone(described *execwirev1.Process) bool {
 	return described.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && !described.GetOwned()
 }
 
-// send says something on the stream. If that fails, the feed learns why.
+// send sends on the stream. If it fails, the feed gets the reason.
 func (s *session) send(m *execwirev1.AttachSessionRequest) {
 	s.sending.Lock()
 	defer s.sending.Unlock()
 	_ = s.stream.Send(m)
 }
 
-// acknowledge tells the core what the client has.
-func (s *session) acknowledge(news []acknowledgement) {
-	for _, n := range news {
+// acknowledge sends acknowledgements to the server.
+func (s *session) acknowledge(acks []acknowledgement) {
+	for _, n := range acks {
 		s.send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
 			Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: n.id, Seq: n.seq}}})
 	}
 }
 
-// pong tells the core that the client is there.
+// pong answers a ping of the server.
 func (s *session) pong(nonce uint64) {
 	s.send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Pong{
 		Pong: &execwirev1.SessionPong{Nonce: nonce}}})
 }
 
-// close ends the session and its processes. If that fails, the session is left
-// to its grace.
+// close ends the session and its processes. If that fails, the session enters its grace
+// period.
 func (s *session) close(c *connection) {
-	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.ctx), closeSessionFor,
-		errors.New("the core did not end the session in time"))
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.ctx), closeSessionTimeout,
+		errors.New("the server did not end the session in time"))
 	defer cancel()
 	_, err := c.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: s.id})
-	if err != nil && reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
+	if err != nil && rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
 		c.log.Warn("failed to end the session of a client that has ended its connection",
 			slog.String("session_id", s.id), slog.String("error", err.Error()))
 	}
-}
-
-// expectHolesRead has holes count as taken when the client does not read them.
-func (c *connection) expectHolesRead() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	has := false
-	for _, p := range c.records {
-		if p.hole > 0 {
-			p.patience = time.Now().Add(holePatience)
-			has = true
-		}
-	}
-	if has {
-		c.spawn(c.giveUpHoles)
-	}
-}
-
-// giveUpHoles waits until no hole is left.
-func (c *connection) giveUpHoles() {
-	timer := time.NewTimer(patienceSlice)
-	defer timer.Stop()
-	for due := time.Now().Add(patienceSlice); ; {
-		select {
-		case <-timer.C:
-		case <-c.ctx.Done():
-			return
-		}
-		now := time.Now()
-		if late := now.Sub(due); late >= patienceSlice {
-			c.prolongHoles(late)
-		}
-		next, left := c.takeHoles(now)
-		if !left {
-			return
-		}
-		if due = now.Add(patienceSlice); next.Before(due) {
-			due = next
-		}
-		timer.Reset(time.Until(due))
-	}
-}
-
-// prolongHoles gives the client more time for all its holes.
-func (c *connection) prolongHoles(by time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.records {
-		if p.hole > 0 {
-			p.patience = p.patience.Add(by)
-		}
-	}
-}
-
-// takeHoles counts the holes as taken whose time is over, and returns when the
-// next one's is.
-func (c *connection) takeHoles(now time.Time) (next time.Time, left bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, p := range c.records {
-		switch {
-		case p.hole == 0:
-		case !now.Before(p.patience):
-			p.take(p.hole)
-			c.marks.note(p, 0, 0)
-		case !left || p.patience.Before(next):
-			next, left = p.patience, true
-		}
-	}
-	return next, left
 }

@@ -6,12 +6,11 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
-// traceOf is where the sender of a message is in its trace, as far as what it
-// says of it is well-formed.
+// traceOf returns the trace context of a message, without malformed parts.
 func traceOf(m jsonrpc.Message) tracecontext.Context {
 	if m.Trace == nil {
 		return tracecontext.Context{}
@@ -19,8 +18,7 @@ func traceOf(m jsonrpc.Message) tracecontext.Context {
 	return tracecontext.Parse(m.Trace.Parent, m.Trace.State)
 }
 
-// traced returns a context whose calls tell the core where the client is in its
-// trace.
+// traced returns a context that propagates the trace to the server.
 func traced(ctx context.Context, trace tracecontext.Context) context.Context {
 	if trace.IsZero() {
 		return ctx
@@ -32,7 +30,7 @@ func traced(ctx context.Context, trace tracecontext.Context) context.Context {
 	return ctx
 }
 
-// tracedLog returns a log whose lines are found from the client's trace.
+// tracedLog returns a logger with the trace.
 func (c *connection) tracedLog(trace tracecontext.Context) *slog.Logger {
 	if trace.IsZero() {
 		return c.log

@@ -2,15 +2,22 @@ package gateway
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
+
+// fsChanged is the parameters of fs/changed.
+type fsChanged struct {
+	WatchID  json.RawMessage
+	Changes  []fsChange
+	Overflow bool
+	Lost     *struct{ Path, Reason, Message, PathBase64 string }
+}
+
+type fsChange struct{ Path, Kind, Type, PathBase64 string }
 
 // changed waits for the first fs/changed of a watch that is wanted, with the one
 // that has to come before.
@@ -109,36 +116,6 @@ func TestUnwatch(t *testing.T) {
 	for _, id := range []any{7, 9, 9, "none"} {
 		if got := string(cl.must("fs/unwatch", map[string]any{"watchId": id})); got != `{}` {
 			t.Errorf("fs/unwatch is answered with %s", got)
-		}
-	}
-}
-
-// An id is not free, and fs/unwatch not answered, while the end of a watch is yet
-// to be said.
-func TestAWatchIsThereUntilItsEndIsSaid(t *testing.T) {
-	core := newCore(t)
-	c, cl := core.serveHere()
-	cl.initialize("")
-	dir := t.TempDir()
-	for n := range 20 {
-		at := fmt.Sprintf("%s/%d", dir, n)
-		do(t, os.Mkdir(at, 0o755))
-		cl.must("fs/watch", watchOf(1, at))
-		cl.must("fs/watchMissing", map[string]any{"watchId": 2, "missing": []string{at + "-f"}})
-		c.out.sending.Lock() // somebody speaks
-		do(t, os.WriteFile(at+"-f", nil, 0o600), os.Remove(at))
-		for inotifyInstances(t) > 0 {
-			runtime.Gosched()
-		}
-		time.Sleep(time.Millisecond) // it is no error if the core's end has not come yet
-		for _, id := range []watchID{"1", "2"} {
-			if c.watches.find(id) == nil {
-				t.Errorf("watch %s is forgotten before its end was said", id)
-			}
-		}
-		c.out.sending.Unlock()
-		for _, id := range []int{1, 2} {
-			cl.must("fs/unwatch", map[string]any{"watchId": id})
 		}
 	}
 }
@@ -299,21 +276,4 @@ func inotifyInstances(t *testing.T) (n int) {
 		}
 	}
 	return n
-}
-
-// FuzzWatchID: what is taken is an id that is itself again as JSON.
-func FuzzWatchID(f *testing.F) {
-	for _, seed := range []string{"1", `"a"`, `"\u0061"`, "-1", "1.5", "null", `"\ud800"`, " 7 "} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		id, failed := parseWatchID(json.RawMessage(raw))
-		if failed != nil {
-			return
-		}
-		again, failed := parseWatchID(json.RawMessage(id))
-		if failed != nil && len(id) <= maxWatchIDBytes || failed == nil && again != id {
-			t.Error(errors.New("the id "+string(id)), again, failed)
-		}
-	})
 }

@@ -3,112 +3,105 @@ package gateway
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const (
-	// watermarkInterval is how long events may be unproven before they are
-	// proven, if they do not fill a part of the window sooner and are not the end
-	// of a process, after which clients often leave.
+	// watermarkInterval is the delay of a watermark after events, unless they fill a
+	// part of the window or end a process. Clients often close the connection after
+	// the end of a process.
 	watermarkInterval = 100 * time.Millisecond
-	// watermarkPart is the part of a window of unproven events that is proven at
-	// once.
+	// watermarkPart is the fraction of a window (1/n) that causes a watermark
+	// immediately.
 	watermarkPart = 4
-	// proofPatience is how long the first watermark may be unanswered. A client
-	// that does not answer it in time may be unable to, and must not stall. One
-	// that is only slow loses what it has not read if its connection breaks then.
-	proofPatience = 10 * time.Second
+	// proofTimeout bounds the wait for the first answer. A client that cannot answer
+	// must not stall. A client that is only slow loses output that it has not read if
+	// the connection breaks later.
+	proofTimeout = 10 * time.Second
 )
 
-// patienceSlice is what patience with clients is made of. A slice that lasts longer
-// is one all the same: a machine that stands still for a while has its clients
-// stand still, too.
-const patienceSlice = time.Second
+// timeoutSlice divides client timeouts. A slice that takes longer counts as one, so
+// that a suspended machine does not expire the timeouts of its clients.
+const timeoutSlice = time.Second
 
-// trust is whether what was written counts as read.
-type trust int
+// ackMode says when output counts as read.
+type ackMode int32
 
 const (
-	trustUnknown trust = iota // the first watermark was not answered yet
-	trustProofs               // only what was proven counts
-	trustWriting              // the client proves nothing: what was written counts
+	ackUnknown ackMode = iota // the first watermark is not answered yet
+	ackProofs                 // when a watermark proves it
+	ackWrites                 // when it is written: the client cannot prove anything
 )
 
-// watermarks find out what the client has read: a ping is sent after events, and
-// its answer proves that they were read. What is proven the core is told, which
-// then keeps it no longer.
+// watermarks find out what the client has read: a ping follows events, and its answer
+// proves that the client has read them. They are then acknowledged to the server, which
+// drops them.
 type watermarks struct {
-	connection *connection
-	due        chan struct{} // has a token when something is to be proven at once
+	table *processTable
+	due   notify.Signal // a watermark is due now
+	mode  atomic.Int32  // an ackMode
 
-	// Guarded by connection.mu.
-	dirty     map[*process]struct{} // with something to be proven or acknowledged
-	bytes     int                   // said and not yet put under a watermark
+	// Guarded by processTable.mu.
+	dirty     map[*process]struct{} // processes with something to prove or to acknowledge
+	bytes     int                   // sent since the last watermark
 	events    int
 	running   bool
-	trust     trust
-	waitBytes int // what is due at once
+	waitBytes int // thresholds of an immediate watermark
 	waitCount int
 }
 
-func (w *watermarks) begin(c *connection) {
-	w.connection = c
-	w.due = make(chan struct{}, 1)
+func (w *watermarks) begin(t *processTable) {
+	w.table = t
+	w.due = notify.NewSignal()
 	w.dirty = make(map[*process]struct{})
 }
 
-// window sets how much may be unacknowledged of one process.
+// window sets the window of a process.
 func (w *watermarks) window(bytes, events uint64) {
-	c := w.connection
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	t := w.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	w.waitBytes = int(min(bytes, 1<<30)) / watermarkPart
 	w.waitCount = int(min(events, 1<<30)) / watermarkPart
 }
 
-// note has what was said of a process proven in time. connection.mu is held.
+// note records sent events for the next watermark. processTable.mu is held.
 func (w *watermarks) note(p *process, bytes, events int) {
 	w.dirty[p] = struct{}{}
 	w.bytes += bytes
 	w.events += events
 	p.unmarked += bytes
-	isFull := p.manner.window > 0 && p.unmarked >= p.manner.window/watermarkPart
+	isFull := p.mode.window > 0 && p.unmarked >= p.mode.window/watermarkPart
 	if isFull || w.bytes >= w.waitBytes || w.events >= w.waitCount {
-		w.hurry()
+		w.due.Set()
 	}
-	if !w.running && w.connection.ctx.Err() == nil {
+	if !w.running && w.table.conn.ctx.Err() == nil {
 		w.running = true
-		w.connection.spawn(w.run)
+		w.table.conn.Spawn(w.run)
 	}
 }
 
-// hurry has what was noted proven at once.
-func (w *watermarks) hurry() {
-	select {
-	case w.due <- struct{}{}:
-	default:
-	}
-}
-
-// run sets watermarks, one after the other, until there is nothing to be proven.
+// run sets one watermark after the other until everything is proven.
 func (w *watermarks) run() {
-	c := w.connection
+	t := w.table
 	timer := time.NewTimer(watermarkInterval)
 	defer timer.Stop()
 	for {
 		select {
-		case <-w.due:
+		case <-w.due.C():
 		case <-timer.C:
-		case <-c.ctx.Done():
+		case <-t.conn.ctx.Done():
 			return
 		}
 		marks := w.set()
 		if w.prove() != nil {
-			return // the connection is lost, or over
+			return // the connection has ended
 		}
-		w.passed(marks)
+		w.acknowledge(marks)
 		if w.isDone() {
 			return
 		}
@@ -116,127 +109,104 @@ func (w *watermarks) run() {
 	}
 }
 
-// set returns what a watermark that is set now would prove.
-func (w *watermarks) set() []proven {
-	c := w.connection
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	marks := make([]proven, 0, len(w.dirty))
+// set starts a watermark and returns what it will prove.
+func (w *watermarks) set() []proof {
+	t := w.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	marks := make([]proof, 0, len(w.dirty))
 	for p := range w.dirty {
-		marks = append(marks, p.provable())
+		marks = append(marks, p.pendingProof())
 		p.unmarked = 0
 	}
 	clear(w.dirty)
 	w.bytes, w.events = 0, 0
-	select { // that was for these
-	case <-w.due:
-	default:
-	}
+	w.due.Clear() // these events caused it
 	return marks
 }
 
-// prove blocks until the client has read what was said, as far as it can be
-// trusted to tell.
+// prove blocks until the client has read what was sent, as far as ackMode can tell.
 func (w *watermarks) prove() error {
-	c := w.connection
-	switch w.trusts() {
-	case trustWriting:
-		return causeOf(c.ctx)
-	case trustProofs:
-		return w.settle(c.conn.Prove(c.ctx))
+	t := w.table
+	switch ackMode(w.mode.Load()) {
+	case ackWrites:
+		return context.Cause(t.conn.ctx)
+	case ackProofs:
+		return w.settle(t.conn.conn.Prove(t.conn.ctx))
 	}
 	first := make(chan error, 1)
-	c.spawn(func() { first <- w.settle(c.conn.Prove(c.ctx)) })
-	slice := time.NewTicker(patienceSlice)
+	t.conn.Spawn(func() { first <- w.settle(t.conn.conn.Prove(t.conn.ctx)) })
+	slice := time.NewTicker(timeoutSlice)
 	defer slice.Stop()
-	for range proofPatience / patienceSlice {
+	for range proofTimeout / timeoutSlice {
 		select {
 		case err := <-first:
 			return err
-		case <-c.ctx.Done():
-			return causeOf(c.ctx)
+		case <-t.conn.ctx.Done():
+			return context.Cause(t.conn.ctx)
 		case <-slice.C:
 		}
 	}
-	w.believe(trustWriting)
+	w.mode.Store(int32(ackWrites))
 	return nil
 }
 
-// settle draws the conclusion from what came of a watermark.
+// settle sets the mode by the result of a watermark.
 func (w *watermarks) settle(err error) error {
-	switch {
-	case err == nil:
-		w.believe(trustProofs)
-		return nil
-	case isUnprovable(err):
-		w.believe(trustWriting)
-		return nil
+	mode := ackProofs
+	if isUnprovable(err) {
+		mode, err = ackWrites, nil
+	}
+	if err == nil {
+		w.mode.Store(int32(mode))
 	}
 	return err
 }
 
-// isUnprovable reports whether the transport has no means to prove anything.
+// isUnprovable reports whether the transport has no pings.
 func isUnprovable(err error) bool { return errors.Is(err, jsonrpc.ErrCannotProve) }
 
-func (w *watermarks) trusts() trust {
-	w.connection.mu.Lock()
-	defer w.connection.mu.Unlock()
-	return w.trust
-}
-
-func (w *watermarks) believe(t trust) {
-	w.connection.mu.Lock()
-	defer w.connection.mu.Unlock()
-	w.trust = t
-}
-
-// passed notes what was proven and tells the core.
-func (w *watermarks) passed(marks []proven) {
-	c, now := w.connection, time.Now()
-	c.mu.Lock()
-	news := make([]acknowledgement, 0, len(marks))
+// acknowledge records proofs and acknowledges them to the server.
+func (w *watermarks) acknowledge(marks []proof) {
+	t, now := w.table, time.Now()
+	t.mu.Lock()
+	acks := make([]acknowledgement, 0, len(marks))
 	for _, mark := range marks {
 		p := mark.process
-		if mark.generation == p.generation && !c.acknowledges {
+		if mark.generation == p.generation {
 			p.prove(mark, now)
 		}
-		news = p.appendNews(news)
-		if p.isUnproven() && !c.acknowledges {
+		acks = p.appendAcknowledgement(acks)
+		if p.isUnproven() {
 			w.dirty[p] = struct{}{}
 		}
+		t.forget(p)
 	}
-	c.mu.Unlock()
-	c.session.acknowledge(news)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, mark := range marks {
-		c.forget(mark.process)
-	}
+	t.mu.Unlock()
+	t.conn.session.acknowledge(acks)
 }
 
-// isDone reports whether nothing is left to be proven; somebody else then starts
-// run again.
+// isDone reports whether everything is proven. note then starts run again.
 func (w *watermarks) isDone() bool {
-	w.connection.mu.Lock()
-	defer w.connection.mu.Unlock()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
 	w.running = len(w.dirty) > 0
 	return !w.running
 }
 
-// acknowledgement is what the core is told of one process.
+// acknowledgement is for the server, of one process.
 type acknowledgement struct {
 	id  string
 	seq uint64
 }
 
-// appendNews appends what the core does not know yet, if anything. mu is held.
-func (p *process) appendNews(news []acknowledgement) []acknowledgement {
-	seq, isNews := p.unacknowledged()
-	if !isNews {
-		return news
+// appendAcknowledgement appends what the server does not know yet, if anything. mu is
+// held.
+func (p *process) appendAcknowledgement(acks []acknowledgement) []acknowledgement {
+	seq, pending := p.unacknowledged()
+	if !pending {
+		return acks
 	}
 	p.acknowledged = seq
-	return append(news, acknowledgement{id: p.id, seq: seq})
+	return append(acks, acknowledgement{id: p.id, seq: seq})
 }
-
-func causeOf(ctx context.Context) error { return context.Cause(ctx) }

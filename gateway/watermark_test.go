@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -76,7 +77,7 @@ func TestAClientThatAnswersNoPingIsTrusted(t *testing.T) {
 		s, core := newScriptedCore(t)
 		cl, _ := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
 		s.say("p", 1)
-		time.Sleep(watermarkInterval + proofPatience - 1)
+		time.Sleep(watermarkInterval + proofTimeout - 1)
 		expect(t, s, cl, "", 1)
 		time.Sleep(time.Nanosecond)
 		expect(t, s, cl, "p 1", 1)
@@ -135,7 +136,7 @@ func TestAHoleIsTakenWhenItWasRead(t *testing.T) {
 		expect(t, s, cl, "")
 		cl.notify("initialized", nil)
 		s.say("p", 4)
-		time.Sleep(holePatience - 1)
+		time.Sleep(backlogTimeout - 1)
 		expect(t, s, cl, "", 4)
 
 		cl.must("process/read", map[string]any{"processId": "p", "afterSeq": 1})
@@ -152,9 +153,9 @@ func TestAHoleThatIsNotReadIsTakenAfterAWhile(t *testing.T) {
 		cl, _ := core.attach("s")
 		s.say("p", 1, 2, 3, 4)
 		s.say("q", 2)
-		time.Sleep(holePatience / 2)
+		time.Sleep(backlogTimeout / 2)
 		cl.must("process/read", map[string]any{"processId": "q", "afterSeq": 0})
-		time.Sleep(holePatience/2 - 1)
+		time.Sleep(backlogTimeout/2 - 1)
 		expect(t, s, cl, "q 2", 4)
 		time.Sleep(time.Nanosecond + watermarkInterval)
 		expect(t, s, cl, "q 2, p 4", 4)
@@ -191,7 +192,7 @@ func TestAGapIsPushedWithTheNextEvent(t *testing.T) {
 // TestTheEndOfTheAttachmentEndsTheConnection tells the client why.
 func TestTheEndOfTheAttachmentEndsTheConnection(t *testing.T) {
 	reason := func(code codes.Code, reason string) error {
-		st, err := status.New(code, "the core's words").WithDetails(&errdetails.ErrorInfo{Domain: coreErrors, Reason: reason})
+		st, err := status.New(code, "the core's words").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: reason})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,9 +253,9 @@ func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		c.mu.Lock()
-		left := len(c.records)
-		c.mu.Unlock()
+		c.table.mu.Lock()
+		left := len(c.table.records)
+		c.table.mu.Unlock()
 		if left != 0 {
 			t.Errorf("%d processes are remembered", left)
 		}

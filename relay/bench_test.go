@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// carriers returns each kind of a pair of carriers.
+// carriers has constructors for pairs of carriers of each kind.
 var carriers = map[string]func(testing.TB) (Carrier, Carrier){
 	"memory": func(testing.TB) (Carrier, Carrier) { return pipe() },
 	"websocket": func(t testing.TB) (Carrier, Carrier) {
@@ -34,14 +34,14 @@ var carriers = map[string]func(testing.TB) (Carrier, Carrier){
 	},
 }
 
-// pair is two ends that messages go between.
+// pair is a message channel between two ends.
 type pair struct {
 	send, answer  func([]byte) error
-	receive, hear func() ([]byte, error) // answers are heard
+	receive, hear func() ([]byte, error) // for replies
 	stop          func()
 }
 
-// bareFrames carries a message in each frame, and nothing else.
+// bareFrames sends each message in a frame of its own, without the package.
 func bareFrames(a, b Carrier) *pair {
 	return &pair{send: a.Send, hear: a.Receive, answer: b.Send, receive: b.Receive, stop: func() {
 		var both sync.WaitGroup
@@ -51,13 +51,13 @@ func bareFrames(a, b Carrier) *pair {
 	}}
 }
 
-// streamFrames carries messages on a stream.
+// streamFrames sends messages on a stream.
 func streamFrames(t testing.TB, a, b Carrier) *pair {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	var both sync.WaitGroup
 	both.Go(func() { _ = h.Run(context.Background(), a) })
 	both.Go(func() { _ = x.Run(context.Background(), b) })
-	s := opened(t, h)
+	s := openReliable(t, h)
 	send(t, s, "x")
 	p := accept(t, x)
 	expect(t, p, "x")
@@ -96,7 +96,7 @@ func benchmarkPairs(b *testing.B, run func(*testing.B, *pair)) {
 	}
 }
 
-// BenchmarkThroughput is messages of these sizes, one way.
+// BenchmarkThroughput sends messages of several sizes one way.
 func BenchmarkThroughput(b *testing.B) {
 	for _, size := range []int{1 << 10, 62 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -125,7 +125,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkRoundTrip is a small message there and back at a time.
+// BenchmarkRoundTrip sends one small message at a time back and forth.
 func BenchmarkRoundTrip(b *testing.B) {
 	benchmarkPairs(b, func(b *testing.B, p *pair) {
 		var answering sync.WaitGroup

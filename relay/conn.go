@@ -1,72 +1,69 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// NewConn returns the stream as a connection of bytes, for protocols that bring
-// their own messages. Writes leave in messages of at most Config.SegmentBytes;
-// deadlines work. Its addresses are the stream's id, of network "relay". A peer's
-// reset with [ReasonClosed] is the end of file. Close does not wait, and ends the
-// stream when what was written has arrived. If it has not after
-// Config.SilenceTimeout the stream ends with [ReasonMessageCut].
+// NewConn returns the stream as a byte stream. Writes are sent as messages of at
+// most Config.SegmentBytes. Deadlines are supported. Both addresses are the
+// stream's id, of network "relay". A reset by the peer with [ReasonClosed] reads
+// as io.EOF. Close does not block: the stream ends when everything written has
+// been acknowledged, or after Config.SilenceTimeout with [ReasonMessageCut].
 //
-// Nothing else may send or receive on the stream.
+// The stream must not be used in any other way.
 func NewConn(s *Stream) net.Conn {
-	return &conn{stream: s, reading: newDeadline(), writing: newDeadline(), closed: make(chan struct{})}
+	return &conn{stream: s, readDeadline: newDeadline(), writeDeadline: newDeadline()}
 }
 
-// conn is a stream as a net.Conn.
+// conn implements net.Conn on a stream.
 type conn struct {
-	stream           *Stream
-	reading, writing *deadline
-	closing          sync.Once
-	closed           chan struct{}
+	stream                      *Stream
+	readDeadline, writeDeadline *deadline
+	closed                      atomic.Bool
 
-	writer sync.Mutex // one writer at a time: what it writes stays together
+	writeMu sync.Mutex // serializes writers, so that each write stays contiguous
 
-	mu   sync.Mutex // one reader at a time
-	left []byte     // guarded by mu; of the message that is being read
+	mu     sync.Mutex // serializes readers
+	unread []byte     // guarded by mu; rest of the message being read
 }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if isDone(c.closed) {
+	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
 	if len(p) == 0 {
 		return 0, nil
 	}
-	done := c.reading.done()
-	if isDone(done) {
-		return 0, os.ErrDeadlineExceeded
+	ctx := c.readDeadline.context()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
 	}
-	if len(c.left) == 0 {
-		message, err := c.stream.receive(done, timedOut)
+	if len(c.unread) == 0 {
+		message, err := c.stream.Receive(ctx)
 		if err != nil {
-			return 0, c.meaning(err)
+			return 0, c.translateError(err)
 		}
-		c.left = message
+		c.unread = message
 	}
-	n := copy(p, c.left)
-	if c.left = c.left[n:]; len(c.left) == 0 {
-		c.left = nil
+	n := copy(p, c.unread)
+	if c.unread = c.unread[n:]; len(c.unread) == 0 {
+		c.unread = nil
 	}
 	return n, nil
 }
 
-func timedOut() error { return os.ErrDeadlineExceeded }
-
-// meaning returns the error of a connection for one of the stream.
-func (c *conn) meaning(err error) error {
-	if isDone(c.closed) {
+// translateError maps an error of the stream to one of net.Conn.
+func (c *conn) translateError(err error) error {
+	if c.closed.Load() {
 		return net.ErrClosed
 	}
 	if reset, is := errors.AsType[*ResetError](err); is && reset.Remote && reset.Reason == ReasonClosed {
@@ -77,21 +74,21 @@ func (c *conn) meaning(err error) error {
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (written int, err error) {
-	c.writer.Lock()
-	defer c.writer.Unlock()
-	if isDone(c.closed) {
+	c.writeMu.Lock()
+	defer c.writeMu.Unlock()
+	if c.closed.Load() {
 		return 0, net.ErrClosed
 	}
 	config := &c.stream.endpoint.table.config
 	limit := min(config.SegmentBytes, config.MessageBytes, config.PlainMessageBytes)
 	for len(p) > 0 {
 		n := min(len(p), limit)
-		done := c.writing.done()
-		if isDone(done) {
-			return written, os.ErrDeadlineExceeded
+		ctx := c.writeDeadline.context()
+		if ctx.Err() != nil {
+			return written, context.Cause(ctx)
 		}
-		if err := c.stream.send(done, timedOut, p[:n]); err != nil {
-			if isDone(c.closed) {
+		if err := c.stream.Send(ctx, p[:n]); err != nil {
+			if c.closed.Load() {
 				err = net.ErrClosed
 			}
 			return written, err
@@ -104,12 +101,11 @@ func (c *conn) Write(p []byte) (written int, err error) {
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
-	c.closing.Do(func() {
-		close(c.closed)
-		c.reading.set(past)
-		c.writing.set(past)
+	if !c.closed.Swap(true) {
+		c.readDeadline.set(pastTime)
+		c.writeDeadline.set(pastTime)
 		c.stream.finish()
-	})
+	}
 	return nil
 }
 
@@ -125,20 +121,20 @@ func (c *conn) SetDeadline(t time.Time) error {
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(c.reading, t) }
+func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadline(c.readDeadline, t) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(c.writing, t) }
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadline(c.writeDeadline, t) }
 
 func (c *conn) setDeadline(d *deadline, t time.Time) error {
-	if isDone(c.closed) {
+	if c.closed.Load() {
 		return net.ErrClosed
 	}
 	d.set(t)
 	return nil
 }
 
-// addr is the id of a stream.
+// addr is the id of a stream as a net.Addr.
 type addr string
 
 // Network implements net.Addr.

@@ -17,8 +17,8 @@ import (
 func conns(t testing.TB, c Config) (harness, executor net.Conn, stop func()) {
 	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: c.SegmentBytes}), endpoint(t, c)
 	cut := connect(t, h, x)
-	s := opened(t, h)
-	p := begun(t, s, x)
+	s := openReliable(t, h)
+	p := acceptPeer(t, s, x)
 	return NewConn(s), NewConn(p), func() {
 		_ = h.Close(ReasonGoingAway)
 		_ = x.Close(ReasonGoingAway)
@@ -26,7 +26,7 @@ func conns(t testing.TB, c Config) (harness, executor net.Conn, stop func()) {
 	}
 }
 
-// TestConn is what any connection has to do.
+// TestConn runs the conformance test for net.Conn.
 func TestConn(t *testing.T) {
 	for name, turned := range map[string]bool{"harness": false, "executor": true} {
 		t.Run(name, func(t *testing.T) {
@@ -41,13 +41,12 @@ func TestConn(t *testing.T) {
 	}
 }
 
-// TestConnCloses shows that what was written before a close arrives, and then the
-// end of file, while the carrier is cut.
-func TestConnCloses(t *testing.T) {
+// Data written before Close arrives, followed by io.EOF, while carriers are cut.
+func TestConn_Close_DeliversWritten(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	cut := connect(t, h, x)
-	s := opened(t, h)
-	a, b := NewConn(s), NewConn(begun(t, s, x))
+	s := openReliable(t, h)
+	a, b := NewConn(s), NewConn(acceptPeer(t, s, x))
 	cut()
 	sent := bytes.Repeat([]byte("0123456789"), 100_000)
 	if _, err := a.Write(sent); err != nil {
@@ -66,12 +65,12 @@ func TestConnCloses(t *testing.T) {
 	expectReset(t, s, ReasonClosed, false)
 }
 
-// TestFlushWaitsForWhatWasWritten shows that what was written to a connection that
-// was closed arrives before its endpoint is, if that waits for it.
-func TestFlushWaitsForWhatWasWritten(t *testing.T) {
+// Flush waits for data written to a closed connection, so that closing the
+// endpoint does not lose it.
+func TestEndpoint_Flush_WaitsForClosedConns(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	cut := connect(t, h, x)
-	s := opened(t, h)
+	s := openReliable(t, h)
 	send(t, s, "x")
 	p := accept(t, x)
 	expect(t, p, "x")
@@ -104,8 +103,8 @@ func TestFlushWaitsForWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestConnEndsByOtherResets shows that only a close is the end of file.
-func TestConnEndsByOtherResets(t *testing.T) {
+// Only a reset with ReasonClosed reads as io.EOF.
+func TestConn_Reset_IsNotEOF(t *testing.T) {
 	a, b, stop := conns(t, Config{})
 	defer stop()
 	a.(*conn).stream.Reset(ReasonExecutorGone)
@@ -115,13 +114,13 @@ func TestConnEndsByOtherResets(t *testing.T) {
 	}
 }
 
-// TestConnGivesItsPlaceBack: whichever end closes first, and though nobody asks
-// how it ended.
-func TestConnGivesItsPlaceBack(t *testing.T) {
+// Streams are released whichever end closes first, although the application never
+// asks why they ended.
+func TestConn_Close_ReleasesStream(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	connect(t, h, x)
 	for i := range 10 {
-		near := NewConn(opened(t, h))
+		near := NewConn(openReliable(t, h))
 		if _, err := near.Write([]byte("hello")); err != nil {
 			t.Fatal(err)
 		}
@@ -143,14 +142,14 @@ func TestConnGivesItsPlaceBack(t *testing.T) {
 	}
 }
 
-// TestConnClosedWithoutBeingRead: the end of file says that everything has come,
-// so a peer that did not take it in time does not get one.
-func TestConnClosedWithoutBeingRead(t *testing.T) {
+// io.EOF means that everything has arrived, so a peer that did not receive it in
+// time does not get io.EOF.
+func TestConn_CloseUnread_GivesNoEOF(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{QueueBytes: 1})
 		connect(t, h, x)
-		s := opened(t, h)
-		p := begun(t, s, x)
+		s := openReliable(t, h)
+		p := acceptPeer(t, s, x)
 		a, b := NewConn(s), NewConn(p)
 		sent := make([]byte, 10*DefaultSegmentBytes)
 		if _, err := a.Write(sent); err != nil {
@@ -170,12 +169,12 @@ func TestConnClosedWithoutBeingRead(t *testing.T) {
 	})
 }
 
-// TestConnWritesWhole: what two write at the same time is not mixed.
-func TestConnWritesWhole(t *testing.T) {
+// Concurrent writes are not interleaved.
+func TestConn_ConcurrentWrites_AreContiguous(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness, SegmentBytes: 2}), endpoint(t, Config{})
 	connect(t, h, x)
-	s := opened(t, h)
-	a, b := NewConn(s), NewConn(begun(t, s, x))
+	s := openReliable(t, h)
+	a, b := NewConn(s), NewConn(acceptPeer(t, s, x))
 	const writers, size = 4, 1000
 	var writing sync.WaitGroup
 	for i := range writers {

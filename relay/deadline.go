@@ -1,60 +1,62 @@
 package relay
 
 import (
+	"context"
+	"os"
 	"sync"
 	"time"
 )
 
-// past is a deadline that is over.
-var past = time.Unix(1, 0)
+// pastTime is a deadline that has expired.
+var pastTime = time.Unix(1, 0)
 
-// deadline is a time after which waiting ends. It may be set again while somebody
-// waits.
+// deadline is a resettable timeout that can be waited for.
 type deadline struct {
-	mu    sync.Mutex
-	timer *time.Timer   // guarded by mu; nil if none was set
-	over  chan struct{} // guarded by mu; closed when the time has come
-	round int           // guarded by mu; how often it was set
+	mu     sync.Mutex
+	timer  *time.Timer             // guarded by mu; nil if none was set
+	ctx    context.Context         // guarded by mu; ends on expiry, with [os.ErrDeadlineExceeded]
+	cancel context.CancelCauseFunc // guarded by mu; of ctx
 }
 
-func newDeadline() *deadline { return &deadline{over: make(chan struct{})} }
+func newDeadline() *deadline {
+	d := &deadline{}
+	d.ctx, d.cancel = context.WithCancelCause(context.Background())
+	return d
+}
 
-// done returns a channel that is closed when the time has come.
-func (d *deadline) done() <-chan struct{} {
+// context returns a context that ends when the deadline expires.
+func (d *deadline) context() context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.over
+	return d.ctx
 }
 
-// set sets the time; zero is never.
+// set sets the deadline; zero disables it.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.round++
 	if d.timer != nil {
 		d.timer.Stop()
 		d.timer = nil
 	}
-	if isDone(d.over) {
-		d.over = make(chan struct{})
+	if d.ctx.Err() != nil {
+		d.ctx, d.cancel = context.WithCancelCause(context.Background())
 	}
 	if t.IsZero() {
 		return
 	}
 	wait := time.Until(t)
 	if wait <= 0 {
-		close(d.over)
+		d.cancel(os.ErrDeadlineExceeded)
 		return
 	}
-	round := d.round
-	d.timer = time.AfterFunc(wait, func() { d.strike(round) })
-}
-
-// strike ends the waiting of a round, unless another has begun.
-func (d *deadline) strike(round int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.round == round {
-		close(d.over)
-	}
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.timer == timer { // it was not set again since
+			d.cancel(os.ErrDeadlineExceeded)
+		}
+	})
+	d.timer = timer
 }

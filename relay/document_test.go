@@ -23,8 +23,8 @@ func document(t *testing.T) string {
 	return string(text)
 }
 
-// The document tells of every limit and every reason.
-func TestEveryLimitAndReasonIsInTheDocument(t *testing.T) {
+// PROTOCOL.md mentions every limit and every reason.
+func TestDocument_ListsEveryLimitAndReason(t *testing.T) {
 	text := document(t)
 	config := reflect.TypeFor[Config]()
 	for i := range config.NumField() {
@@ -50,8 +50,8 @@ func TestEveryLimitAndReasonIsInTheDocument(t *testing.T) {
 
 var examples = regexp.MustCompile("(?ms)^```frames (executor|harness)\n(.*?)^```$")
 
-// The examples of the document are true.
-func TestExamples(t *testing.T) {
+// The examples of PROTOCOL.md are executed.
+func TestDocument_Examples(t *testing.T) {
 	found := examples.FindAllStringSubmatch(document(t), -1)
 	if len(found) < 5 {
 		t.Fatalf("PROTOCOL.md has %d examples", len(found))
@@ -60,18 +60,18 @@ func TestExamples(t *testing.T) {
 		t.Run(fmt.Sprint(i+1, " ", example[1]), func(t *testing.T) {
 			run := newExample(t, example[1])
 			for line := range strings.Lines(example[2]) {
-				run.line(strings.TrimSpace(line))
+				run.run(strings.TrimSpace(line))
 			}
-			run.silent()
+			run.expectNothing()
 		})
 	}
 }
 
-// example is an end that an example is about.
+// example is an endpoint that an example of PROTOCOL.md is run against.
 type example struct {
 	t     *testing.T
 	table *table
-	one   *line
+	one   *streamState
 	now   time.Time
 }
 
@@ -80,61 +80,58 @@ func newExample(t *testing.T, role string) *example {
 	if role == Harness.String() {
 		c.Role = Harness
 	}
-	c, err := c.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = c.withDefaults()
 	e := &example{t: t, table: newTable(c), now: begin}
-	e.table.opened = func(one *line) { e.one = one }
+	e.table.opened = func(one *streamState) { e.one = one }
 	e.table.attach(e.now)
 	return e
 }
 
-func (e *example) line(text string) {
+func (e *example) run(text string) {
 	e.t.Helper()
 	switch rest := text[2:]; text[0] {
 	case '<':
 		b := e.table.next(e.now, nil)
-		if got := e.say(b); got != rest {
+		if got := e.formatFrame(b); got != rest {
 			e.t.Errorf("it sends %q, not %q", got, rest)
 		}
 	case '>':
-		e.silent()
+		e.expectNothing()
 		b, err := proto.Marshal(readFrame(e.t, rest))
 		if err != nil {
 			e.t.Fatal(err)
 		}
-		if err := e.table.hear(e.now, b); err != nil {
+		if err := e.table.handleFrame(e.now, b); err != nil {
 			e.t.Error(err)
 		}
 	case '!':
 		what, value, _ := strings.Cut(rest, " ")
 		if what != "receive" && what != "ended" && what != "acknowledged" {
-			e.silent()
+			e.expectNothing()
 		}
-		e.happen(what, value)
+		e.runEvent(what, value)
 	default:
 		e.t.Fatalf("the line %q", text)
 	}
 }
 
-// silent wants nothing to be sent.
-func (e *example) silent() {
+// expectNothing fails if a frame is sent.
+func (e *example) expectNothing() {
 	e.t.Helper()
 	if b := e.table.next(e.now, nil); b != nil {
-		e.t.Errorf("it sends %q", e.say(b))
+		e.t.Errorf("it sends %q", e.formatFrame(b))
 	}
 }
 
-func (e *example) happen(what, value string) {
+func (e *example) runEvent(what, value string) {
 	e.t.Helper()
 	if what != "ended" && e.one != nil {
-		defer func() { e.table.arrange(e.one) }()
+		defer func() { e.table.update(e.one) }()
 	}
 	switch what {
 	case "open":
 		e.one = e.table.begin("s", e.now)
-		e.table.arrange(e.one)
+		e.table.update(e.one)
 	case "send":
 		e.one.push(newSegment("s", []byte(unquote(e.t, value)), 0, 1))
 	case "receive":
@@ -161,7 +158,7 @@ func (e *example) happen(what, value string) {
 			e.t.Fatal(err)
 		}
 		e.now = e.now.Add(d)
-		e.table.strike(e.now)
+		e.table.fireTimers(e.now)
 	case "ended":
 		if e.one.flow.ended == nil || e.one.flow.ended.Reason != value {
 			e.t.Errorf("the end is %v, not %s", e.one.flow.ended, value)
@@ -180,8 +177,8 @@ func unquote(t *testing.T, text string) string {
 	return s
 }
 
-// say returns a frame as the document writes it.
-func (e *example) say(b []byte) string {
+// formatFrame returns a frame in the notation of the document.
+func (e *example) formatFrame(b []byte) string {
 	if b == nil {
 		return "nothing"
 	}
@@ -190,7 +187,7 @@ func (e *example) say(b []byte) string {
 		return err.Error()
 	}
 	ack := fmt.Sprintf(", ack %d", f.ack)
-	if f.ack == none {
+	if f.ack == noSegment {
 		ack = ", ack none"
 	}
 	if f.bits != 0 {
@@ -211,7 +208,7 @@ func (e *example) say(b []byte) string {
 
 var frameLine = regexp.MustCompile(`^(ack|heartbeat|resume (\d+)|reset (\w+)|data (\d+) \((\d+) of (\d+)\) (".*")), ack (none|\d+)(?: bits ([01]+))?$`)
 
-// readFrame returns the frame that the document writes so.
+// readFrame parses a frame in the notation of the document.
 func readFrame(t *testing.T, text string) *relayv1.RelayMessageFrame {
 	t.Helper()
 	part := frameLine.FindStringSubmatch(text)
@@ -228,7 +225,7 @@ func readFrame(t *testing.T, text string) *relayv1.RelayMessageFrame {
 		}
 		return uint32(n)
 	}
-	f := &relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: none, AckBits: number(9, 2)}
+	f := &relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: noSegment, AckBits: number(9, 2)}
 	if part[8] != "none" {
 		f.Ack = number(8, 10)
 	}

@@ -2,14 +2,15 @@ package relay
 
 import "google.golang.org/protobuf/encoding/protowire"
 
-// headFixed is the most that precedes a payload in a frame, without the stream id.
+// headerFixed is the maximum size of a data frame's header, without the stream
+// id.
 const (
-	mostVarint = 5                              // of 32 bits
-	headFixed  = 2 + 1 + 2 + 2*(1+mostVarint) + // version, tag and length of the id, ack, ack_bits
-		1 + mostVarint + 3*(1+mostVarint) + 1 + mostVarint // data: its numbers, tag and length of the payload
+	maxVarint   = 5                             // of 32 bits
+	headerFixed = 2 + 1 + 2 + 2*(1+maxVarint) + // version, tag and length of the id, ack, ack_bits
+		1 + maxVarint + 3*(1+maxVarint) + 1 + maxVarint // data: numbers, tag and length of the payload
 )
 
-// appendNumber appends a field of a number, unless it is 0, which absent means.
+// appendNumber appends a varint field, unless it is 0, which is the default.
 func appendNumber(b []byte, field protowire.Number, value uint32) []byte {
 	if value == 0 {
 		return b
@@ -17,7 +18,7 @@ func appendNumber(b []byte, field protowire.Number, value uint32) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), uint64(value))
 }
 
-// sizeNumber is how much appendNumber appends.
+// sizeNumber returns the size of what appendNumber appends.
 func sizeNumber(field protowire.Number, value uint32) int {
 	if value == 0 {
 		return 0
@@ -25,7 +26,7 @@ func sizeNumber(field protowire.Number, value uint32) int {
 	return protowire.SizeTag(field) + protowire.SizeVarint(uint64(value))
 }
 
-// appendEnvelope appends what every frame has.
+// appendEnvelope appends the fields that every frame has.
 func appendEnvelope(b []byte, stream string, ack, bits uint32) []byte {
 	b = appendNumber(b, fieldVersion, version)
 	b = protowire.AppendString(protowire.AppendTag(b, fieldStream, protowire.BytesType), stream)
@@ -38,7 +39,7 @@ func appendBody(b []byte, kind body, length int) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, protowire.Number(kind), protowire.BytesType), uint64(length))
 }
 
-// appendEmpty appends a frame whose body is empty: an acknowledgement or a
+// appendEmpty appends a frame with an empty body: an acknowledgement or a
 // heartbeat.
 func appendEmpty(b []byte, stream string, ack, bits uint32, kind body) []byte {
 	return appendBody(appendEnvelope(b, stream, ack, bits), kind, 0)
@@ -56,7 +57,7 @@ func appendReset(b []byte, stream string, ack, bits uint32, reason string) []byt
 	return protowire.AppendString(protowire.AppendTag(b, fieldReason, protowire.BytesType), reason)
 }
 
-// appendData appends a data frame up to its payload of size bytes.
+// appendData appends a data frame up to its payload, which has size bytes.
 func appendData(b []byte, stream string, ack, bits, seq, index, count uint32, size int) []byte {
 	b = appendBody(appendEnvelope(b, stream, ack, bits), bodyData,
 		sizeNumber(fieldSeq, seq)+sizeNumber(fieldSegmentIndex, index)+sizeNumber(fieldSegmentCount, count)+

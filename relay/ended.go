@@ -1,18 +1,19 @@
 package relay
 
-// rememberedStreams is how many streams that have ended an endpoint remembers, so
-// that frames on the way do not begin them anew.
-const rememberedStreams = 4096
+// maxEndedStreams is how many ended streams an endpoint remembers, so that late
+// frames do not begin them anew.
+const maxEndedStreams = 4096
 
-// memory has why the latest streams ended, by id. The zero value is empty.
-type memory struct {
+// endedStreams maps the most recently ended streams to their reasons. The zero
+// value is ready to use.
+type endedStreams struct {
 	reasons map[string]string
-	order   []string // a ring once it is full
+	order   []string // a ring buffer once it is full
 	oldest  int
 }
 
-// remember notes why a stream ended.
-func (m *memory) remember(id, reason string) {
+// add records why a stream ended.
+func (m *endedStreams) add(id, reason string) {
 	if m.reasons == nil {
 		m.reasons = map[string]string{}
 	}
@@ -20,22 +21,22 @@ func (m *memory) remember(id, reason string) {
 		m.reasons[id] = reason
 		return
 	}
-	if len(m.order) < rememberedStreams {
+	if len(m.order) < maxEndedStreams {
 		m.order = append(m.order, id)
 	} else {
 		delete(m.reasons, m.order[m.oldest])
 		m.order[m.oldest] = id
-		m.oldest = (m.oldest + 1) % rememberedStreams
+		m.oldest = (m.oldest + 1) % maxEndedStreams
 	}
 	m.reasons[id] = reason
 }
 
-// has reports whether it remembers the stream.
-func (m *memory) has(id string) bool {
+// has reports whether the stream is recorded.
+func (m *endedStreams) has(id string) bool {
 	_, known := m.reasons[id]
 	return known
 }
 
-// forget makes the id one that may be used again. Its place in the order stays,
-// which only makes it be forgotten earlier if it is remembered again.
-func (m *memory) forget(id string) { delete(m.reasons, id) }
+// remove allows the id to be used again. It stays in order, so an id that is
+// added again may be evicted early.
+func (m *endedStreams) remove(id string) { delete(m.reasons, id) }

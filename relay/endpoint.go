@@ -6,83 +6,81 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// Carrier carries frames, each whole or not at all: one binary websocket message
-// each. A websocket of this program's in binary mode is one.
+// Carrier carries frames, one per binary websocket message. A websocket of
+// internal/wsconn in binary mode is one.
 type Carrier interface {
-	// Receive returns the next frame, which is valid until the next Receive, and
-	// blocks until there is one; nil is something else than a frame, which is
-	// dropped. Errors are final. One goroutine calls it.
+	// Receive blocks for the next frame, which is valid until the next Receive;
+	// nil stands for a message that is not a frame and is dropped. Errors are
+	// final. It is called by one goroutine.
 	Receive() ([]byte, error)
-	// Send sends a frame, which it does not keep. It blocks while a bounded
-	// buffer is full. One goroutine calls it.
+	// Send sends a frame, without retaining it. It blocks while the send buffer
+	// is full. It is called by one goroutine.
 	Send(frame []byte) error
-	// Close ends the carrier, with a close code of websockets and a reason. A
-	// Receive or Send under way returns. It may be called at any time.
+	// Close ends the carrier with a websocket close code and a reason. Receive
+	// and Send return. It may be called at any time.
 	Close(code int, reason string) error
 }
 
 // Endpoint is one end of any number of streams. All methods may be called
-// concurrently. It has to be closed.
+// concurrently. It must be closed.
 type Endpoint struct {
-	over context.Context // done when it is closed
-	stop context.CancelCauseFunc
-	work sync.WaitGroup // the goroutine that keeps the time
-	kick chan struct{}  // the soonest deadline has changed
+	closing      context.Context // done when the endpoint is closed
+	stop         context.CancelCauseFunc
+	wg           sync.WaitGroup // the timer goroutine
+	timerChanged notify.Signal  // the next deadline is earlier than nextTimer
 
-	mu       sync.Mutex
-	table    *table     // guarded by mu
-	warnings complaints // guarded by mu
-	accepted []*Stream  // guarded by mu; that peers began and nobody has accepted
-	arrived  bell       // guarded by mu; of accepted
-	work2do  bell       // guarded by mu; of the writer
-	wakeup   time.Time  // guarded by mu; the deadline that is being waited for
-	running  bool       // guarded by mu
-	ran      bell       // guarded by mu; of running
-	left     bell       // guarded by mu; of streams whose connections were closed
-	closed   bool       // guarded by mu
+	mu        sync.Mutex
+	table     *table           // guarded by mu
+	drops     dropLog          // guarded by mu
+	accepted  []*Stream        // guarded by mu; begun by peers and not yet accepted
+	arrived   notify.Broadcast // guarded by mu; accepted has grown
+	toSend    notify.Broadcast // guarded by mu; there are frames to send
+	nextTimer time.Time        // guarded by mu; the deadline that the timer goroutine waits for
+	running   bool             // guarded by mu
+	stopped   notify.Broadcast // guarded by mu; running became false
+	connEnded notify.Broadcast // guarded by mu; a closed connection's stream has ended
+	closed    bool             // guarded by mu
 }
 
-// NewEndpoint returns an endpoint that has no carrier yet. The error is a
-// [*ConfigError].
-func NewEndpoint(c Config) (*Endpoint, error) {
-	c, err := c.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	e := &Endpoint{table: newTable(c), warnings: complaints{logger: c.Logger}, kick: make(chan struct{}, 1)}
-	e.over, e.stop = context.WithCancelCause(context.Background())
+// NewEndpoint returns an endpoint without a carrier.
+func NewEndpoint(c Config) *Endpoint {
+	c = c.withDefaults()
+	e := &Endpoint{table: newTable(c), drops: dropLog{logger: c.Logger}, timerChanged: notify.NewSignal()}
+	e.closing, e.stop = context.WithCancelCause(context.Background())
 	e.table.opened = e.opened
-	e.table.changed = func(one *line) {
-		if one.stream != nil {
-			one.stream.noticed()
+	e.table.changed = func(st *streamState) {
+		if st.stream != nil {
+			st.stream.stateChanged()
 		}
-		if one.quit && !one.live {
-			e.left.ring()
+		if st.released && !st.live {
+			e.connEnded.Notify()
 		}
 	}
-	e.work.Go(e.keepTime)
-	return e, nil
+	e.wg.Go(e.runTimers)
+	return e
 }
 
-// opened makes a stream of one that a peer began. mu is held.
-func (e *Endpoint) opened(one *line) {
-	one.stream = newStream(e, one)
-	e.accepted = append(e.accepted, one.stream)
-	e.arrived.ring()
+// opened registers a stream that a peer began. mu is held.
+func (e *Endpoint) opened(st *streamState) {
+	st.stream = newStream(e, st)
+	e.accepted = append(e.accepted, st.stream)
+	e.arrived.Notify()
 }
 
-// Open opens a stream. An empty id is a new UUID; one that is in use, or was a
-// short time ago, is [ErrStreamExists]. It does not wait for the peer, nor for a
-// carrier. The error may also be [ErrRole], [ErrClosed], a [*LimitError] or a
-// [*StreamIDError].
+// Open opens a stream. An empty id is replaced by a new UUID; one that is, or
+// recently was, in use fails with [ErrStreamExists]. Open waits neither for the
+// peer nor for a carrier. The error may also be [ErrRole], [ErrClosed] or a
+// [*LimitError].
 func (e *Endpoint) Open(id string) (*Stream, error) {
 	if id == "" {
 		id = uuid.NewString()
 	}
-	if !validStreamID([]byte(id)) {
-		return nil, &StreamIDError{ID: id}
+	if !validStreamID(id) {
+		return nil, streamIDError(id)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -91,20 +89,20 @@ func (e *Endpoint) Open(id string) (*Stream, error) {
 		return nil, ErrRole
 	case e.closed:
 		return nil, ErrClosed
-	case e.table.lines[id] != nil || e.table.ended.has(id):
+	case e.table.streams[id] != nil || e.table.ended.has(id):
 		return nil, ErrStreamExists
 	case e.table.count >= e.table.config.Streams:
 		return nil, &LimitError{Name: "Streams", Value: e.table.count + 1, Limit: e.table.config.Streams}
 	}
-	one := e.table.begin(id, time.Now())
-	one.stream = newStream(e, one)
-	e.settle(one)
-	return one.stream, nil
+	st := e.table.begin(id, time.Now())
+	st.stream = newStream(e, st)
+	e.update(st)
+	return st.stream, nil
 }
 
-// Accept returns the next stream that a peer began, and blocks until there is
-// one. One that has ended meanwhile is returned too if its peer sent a whole
-// message. The error is [ErrRole], [ErrClosed] or the cause of ctx.
+// Accept blocks for the next stream that a peer began. A stream that has already
+// ended is returned only if a message was received. The error is [ErrRole],
+// [ErrClosed] or the cause of ctx.
 func (e *Endpoint) Accept(ctx context.Context) (*Stream, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -122,8 +120,8 @@ func (e *Endpoint) Accept(ctx context.Context) (*Stream, error) {
 			s := e.accepted[0]
 			e.accepted[0] = nil
 			e.accepted = e.accepted[1:]
-			if s.line.flow.ended != nil && len(s.line.receive.queue) == 0 {
-				e.table.tell(s.line)
+			if s.state.flow.ended != nil && len(s.state.receive.queue) == 0 {
+				e.table.reportEnd(s.state)
 				continue
 			}
 			return s, nil
@@ -132,97 +130,94 @@ func (e *Endpoint) Accept(ctx context.Context) (*Stream, error) {
 	}
 }
 
-// wait waits for a ring, or until done. mu is held, but not meanwhile.
-func (e *Endpoint) wait(done <-chan struct{}, b *bell) {
-	rung := b.wait()
+// wait waits for a notification, or until done. mu is held, and released while
+// waiting.
+func (e *Endpoint) wait(done <-chan struct{}, b *notify.Broadcast) {
+	changed := b.Wait()
 	e.mu.Unlock()
 	defer e.mu.Lock()
 	select {
-	case <-rung:
+	case <-changed:
 	case <-done:
 	}
 }
 
-// Flush blocks until what was written to connections has arrived that this end has
-// closed, see [NewConn], or their streams have ended otherwise. The error is
-// [ErrClosed] or the cause of ctx.
+// Flush blocks until the streams of all connections that were closed at this end
+// (see [NewConn]) have ended. The error is [ErrClosed] or the cause of ctx.
 func (e *Endpoint) Flush(ctx context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for e.table.leaving() {
+	for e.table.closing() {
 		switch {
 		case e.closed:
 			return ErrClosed
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		e.wait(ctx.Done(), &e.left)
+		e.wait(ctx.Done(), &e.connEnded)
 	}
 	return nil
 }
 
-// Close ends all streams with a reason, of which their peers are told as far as a
-// carrier takes it within a second, and ends Run. It returns when no goroutine of
-// the endpoint is left; the carrier's Close is part of that.
+// Close ends all streams with the reason, which peers receive if the carrier
+// takes it within a second, and ends Run. It returns when no goroutine of the
+// endpoint is left, which includes the carrier's Close.
 func (e *Endpoint) Close(reason string) error {
 	e.mu.Lock()
 	e.closed = true
-	for _, one := range e.table.lines {
-		one.end(cleanReason(reason), false)
-		e.table.arrange(one)
+	for _, st := range e.table.streams {
+		st.end(cleanReason(reason), false)
+		e.table.update(st)
 	}
 	e.accepted = nil
-	e.arrived.ring()
-	e.work2do.ring()
+	e.arrived.Notify()
+	e.toSend.Notify()
 	e.stop(ErrClosed)
 	for e.running {
-		e.wait(nil, &e.ran)
+		e.wait(nil, &e.stopped)
 	}
 	e.mu.Unlock()
-	e.work.Wait()
+	e.wg.Wait()
 	return nil
 }
 
-// settle puts a stream where it belongs and wakes who has to do with it. mu is
-// held.
-func (e *Endpoint) settle(one *line) {
-	e.table.arrange(one)
+// update updates the table after a stream changed and wakes the goroutines
+// concerned. mu is held.
+func (e *Endpoint) update(st *streamState) {
+	e.table.update(st)
 	e.wake()
 }
 
-// wake wakes the writer and the keeper of the time if they have something to do.
-// mu is held.
+// wake wakes the writer and the timer goroutine if they have something to do. mu
+// is held.
 func (e *Endpoint) wake() {
-	if e.table.waiting() {
-		e.work2do.ring()
+	if e.table.pending() {
+		e.toSend.Notify()
 	}
 	due := e.table.deadline()
-	if due.IsZero() || !e.wakeup.IsZero() && !due.Before(e.wakeup) {
+	if due.IsZero() || !e.nextTimer.IsZero() && !due.Before(e.nextTimer) {
 		return
 	}
-	e.wakeup = due
-	select {
-	case e.kick <- struct{}{}:
-	default:
-	}
+	e.nextTimer = due
+	e.timerChanged.Set()
 }
 
-// keepTime does what is due when it is.
-func (e *Endpoint) keepTime() {
+// runTimers processes deadlines when they are due.
+func (e *Endpoint) runTimers() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		select {
-		case <-e.over.Done():
+		case <-e.closing.Done():
 			return
 		case <-timer.C:
-		case <-e.kick:
+		case <-e.timerChanged.C():
 		}
 		e.mu.Lock()
 		now := time.Now()
-		e.table.strike(now)
+		e.table.fireTimers(now)
 		due := e.table.deadline()
-		e.wakeup = due
+		e.nextTimer = due
 		e.wake()
 		e.mu.Unlock()
 		if due.IsZero() {

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-func TestMessagesBothWays(t *testing.T) {
+func TestEndpoint_MessagesBothWays(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	connect(t, h, x)
-	s := opened(t, h)
+	s := openReliable(t, h)
 	send(t, s, "hello")
 	p := accept(t, x)
 	if p.ID() != s.ID() {
@@ -35,8 +35,8 @@ func TestMessagesBothWays(t *testing.T) {
 	expectReset(t, p, ReasonClosed, true)
 }
 
-// TestCarriersThatAreCut has many streams talk while their carriers are replaced.
-func TestCarriersThatAreCut(t *testing.T) {
+// Many streams exchange messages while their carriers are replaced.
+func TestEndpoint_CarrierCuts_LoseNothing(t *testing.T) {
 	const streams, messages = 8, 200
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	received := make(chan struct{}, 2*streams*messages)
@@ -96,7 +96,7 @@ func TestCarriersThatAreCut(t *testing.T) {
 	cutting.Wait()
 }
 
-// closeCode is a carrier that notes how it is closed.
+// closeCode is a carrier that records how it is closed.
 type closeCode struct {
 	*pipeEnd
 	code chan int
@@ -107,9 +107,8 @@ func (c closeCode) Close(code int, reason string) error {
 	return c.pipeEnd.Close(code, reason)
 }
 
-// TestCloseCodes has a carrier closed so that a peer knows whether to wait for
-// another one.
-func TestCloseCodes(t *testing.T) {
+// The close code tells the peer whether another carrier will follow.
+func TestRun_CloseCodes(t *testing.T) {
 	run := func(ctx context.Context, e *Endpoint, end func()) int {
 		near, _ := pipe()
 		c := closeCode{near, make(chan int, 1)}

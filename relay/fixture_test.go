@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what must happen.
+// patience bounds waiting for something that must happen.
 const patience = 2 * time.Minute
 
-// wire is one direction of a pair of carriers: frames that wait, some at most.
+// wire is one direction of a pair of carriers, with a bounded buffer.
 type wire struct {
 	frames chan []byte
-	over   chan struct{}
+	done   chan struct{}
 	once   sync.Once
 }
 
-func newWire() *wire { return &wire{frames: make(chan []byte, 16), over: make(chan struct{})} }
+func newWire() *wire { return &wire{frames: make(chan []byte, 16), done: make(chan struct{})} }
 
-func (w *wire) cut() { w.once.Do(func() { close(w.over) }) }
+func (w *wire) cut() { w.once.Do(func() { close(w.done) }) }
 
 // pipeEnd is one end of a pair of carriers in memory.
 type pipeEnd struct{ in, out *wire }
 
-// pipe returns two carriers that are each other's peer.
+// pipe returns two connected carriers.
 func pipe() (*pipeEnd, *pipeEnd) {
 	there, back := newWire(), newWire()
 	return &pipeEnd{in: back, out: there}, &pipeEnd{in: there, out: back}
@@ -36,10 +36,10 @@ func (p *pipeEnd) Receive() ([]byte, error) {
 	select {
 	case b := <-p.in.frames:
 		return b, nil
-	case <-p.in.over:
+	case <-p.in.done:
 	}
 	select {
-	case b := <-p.in.frames: // what was sent before the end
+	case b := <-p.in.frames: // sent before the end
 		return b, nil
 	default:
 		return nil, net.ErrClosed
@@ -48,14 +48,14 @@ func (p *pipeEnd) Receive() ([]byte, error) {
 
 func (p *pipeEnd) Send(b []byte) error {
 	select {
-	case <-p.out.over:
+	case <-p.out.done:
 		return net.ErrClosed
 	default:
 	}
 	select {
 	case p.out.frames <- append([]byte(nil), b...):
 		return nil
-	case <-p.out.over:
+	case <-p.out.done:
 		return net.ErrClosed
 	}
 }
@@ -66,23 +66,19 @@ func (p *pipeEnd) Close(int, string) error {
 	return nil
 }
 
-// endpoint returns an endpoint that the test closes. Unless the test says how
-// patient it is, it takes nobody for plain or silent because the machine is slow.
+// endpoint returns an endpoint that the test closes. Its default timeouts are so
+// long that a slow machine does not make a peer seem plain or silent.
 func endpoint(t testing.TB, c Config) *Endpoint {
 	t.Helper()
 	if c.ProbeTimeout == 0 && c.SilenceTimeout == 0 {
 		c.ProbeTimeout, c.SilenceTimeout = patience, 2*patience
 	}
-	e, err := NewEndpoint(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := NewEndpoint(c)
 	t.Cleanup(func() { _ = e.Close(ReasonGoingAway) })
 	return e
 }
 
-// connect has two endpoints serve a pair of carriers, which the function that is
-// returned cuts.
+// connect serves a pair of carriers on two endpoints; cut ends the carriers.
 func connect(t testing.TB, a, b *Endpoint) (cut func()) {
 	t.Helper()
 	left, right := pipe()
@@ -97,7 +93,7 @@ func connect(t testing.TB, a, b *Endpoint) (cut func()) {
 	return cut
 }
 
-// within returns a context for what must happen.
+// within returns a context for operations that must succeed.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errors.New("that took too long"))
@@ -105,9 +101,9 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// opened returns a stream that a harness opened, once the peer was seen to
-// acknowledge.
-func opened(t testing.TB, h *Endpoint) *Stream {
+// openReliable opens a stream at a harness and waits until the peer has
+// acknowledged.
+func openReliable(t testing.TB, h *Endpoint) *Stream {
 	t.Helper()
 	s, err := h.Open("")
 	if err != nil {
@@ -135,8 +131,8 @@ func accept(t testing.TB, e *Endpoint) *Stream {
 	return s
 }
 
-// begun begins a stream, and returns its other end.
-func begun(t testing.TB, s *Stream, at *Endpoint) *Stream {
+// acceptPeer sends a first message on a stream and returns the peer's end of it.
+func acceptPeer(t testing.TB, s *Stream, at *Endpoint) *Stream {
 	t.Helper()
 	send(t, s, "x")
 	other := accept(t, at)
@@ -155,14 +151,13 @@ func expect(t testing.TB, s *Stream, want string) {
 	}
 }
 
-// eventually waits until something holds of a stream, that is looked at whenever
-// the stream has changed.
-func eventually(t testing.TB, s *Stream, holds func(*line) bool) {
+// eventually waits until a condition holds, checked whenever the stream changes.
+func eventually(t testing.TB, s *Stream, holds func(*streamState) bool) {
 	t.Helper()
 	ctx := within(t)
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
-	for !holds(s.line) {
+	for !holds(s.state) {
 		if ctx.Err() != nil {
 			t.Fatal(context.Cause(ctx))
 		}
@@ -170,7 +165,7 @@ func eventually(t testing.TB, s *Stream, holds func(*line) bool) {
 	}
 }
 
-// expectReset wants the stream to end.
+// expectReset expects the stream to end.
 func expectReset(t testing.TB, s *Stream, reason string, remote bool) {
 	t.Helper()
 	message, err := s.Receive(within(t))

@@ -2,67 +2,68 @@ package relay
 
 import "time"
 
-// ackDelay is how long an acknowledgement waits for a frame to ride on.
+// ackDelay is how long an acknowledgement may be delayed to be sent with another
+// frame.
 const ackDelay = 5 * time.Millisecond
 
-// Times between probes for a peer that acknowledges: they double.
+// Bounds of the interval between probes, which doubles.
 const (
-	firstProbe = 200 * time.Millisecond
-	mostProbe  = 2 * time.Second
+	minProbeInterval = 200 * time.Millisecond
+	maxProbeInterval = 2 * time.Second
 )
 
-// peerKind is what is known about how the other end of a stream works.
+// peerKind is what is known about the peer of a stream.
 type peerKind int
 
 const (
-	unsettled peerKind = iota // served plainly, but what it was sent is kept
-	plain                     // it has not shown that it acknowledges
-	reliable                  // it acknowledges
+	undetermined peerKind = iota // served plainly, but sent segments are kept
+	plain                        // it has not shown that it acknowledges
+	reliable                     // it acknowledges
 )
 
-// flow is the state of one stream that frames and time change. It has no lock and
-// no clock: whoever owns it has both.
+// flow is the protocol state of one stream. It has no lock and no clock; the
+// caller provides both.
 type flow struct {
 	id     string
 	config *Config
 	pool   *pool
 
-	peer      peerKind
-	heard     bool      // the peer has sent something
-	scrambled bool      // the plain peer's numbers have no order: they say nothing
-	doubted   time.Time // since when a peer acknowledges less than was let go; or zero
-	send      sender
-	receive   receiver
-	trip      roundTrip
-	ended     *ResetError // why it is over; nil while it is not
+	peer         peerKind
+	receivedAny  bool      // a frame of the peer was received
+	outOfOrder   bool      // the plain peer's numbers are not consecutive and are ignored
+	missingSince time.Time // when the peer first failed to acknowledge a segment that was dropped here; or zero
+	send         sender
+	receive      receiver
+	rtt          rttEstimator
+	ended        *ResetError // nil while the stream is open
 
-	attached bool // there is a carrier
-	cut      bool // one was lost before it was known what the peer is
+	attached    bool // there is a carrier
+	carrierLost bool // a carrier was lost while the peer was undetermined
 
-	// What is to be sent beside data.
+	// Control frames to send.
 	resume, heartbeat, ackNow bool
-	unacked                   int // segments taken since the last acknowledgement
+	unacked                   int // segments accepted since the last acknowledgement
 
-	// When something is due; zero is never.
-	ackDue, retry, probe, settle, silence, parting time.Time
+	// Deadlines; zero means none.
+	ackAt, retryAt, probeAt, probeEnd, silenceEnd, finishEnd time.Time
 
-	probes uint      // how many were sent over this carrier
-	spoke  time.Time // when a frame was sent last
-	leave  bool      // it ends when all has been acknowledged
+	probes    uint      // probes sent over this carrier
+	lastSent  time.Time // when the last frame was sent
+	finishing bool      // the stream ends when everything is acknowledged
 }
 
-// newFlow returns the stream as it begins.
+// newFlow returns a new stream.
 func newFlow(id string, c *Config, p *pool, now time.Time) *flow {
-	f := &flow{id: id, config: c, pool: p, spoke: now}
+	f := &flow{id: id, config: c, pool: p, lastSent: now}
 	f.send.first, f.receive.next = c.first, c.first
-	f.silence = now.Add(c.SilenceTimeout)
+	f.silenceEnd = now.Add(c.SilenceTimeout)
 	if c.Role == Executor {
-		f.settle = now.Add(c.ProbeTimeout)
+		f.probeEnd = now.Add(c.ProbeTimeout)
 	}
 	return f
 }
 
-// end ends the stream, if it has not ended.
+// end ends the stream if it has not ended.
 func (f *flow) end(reason string, remote bool) {
 	if f.ended != nil {
 		return
@@ -70,75 +71,74 @@ func (f *flow) end(reason string, remote bool) {
 	f.ended = &ResetError{Reason: reason, Remote: remote}
 	f.send = sender{}
 	f.receive.clear(!remote, f.pool)
-	f.resume, f.heartbeat, f.ackNow, f.leave = false, false, false, false
+	f.resume, f.heartbeat, f.ackNow, f.finishing = false, false, false, false
 }
 
-// fresh reports whether the peer may never have heard of the stream: nothing was
+// fresh reports whether the peer may not know the stream yet: nothing was
 // acknowledged or received.
 func (f *flow) fresh() bool {
 	return f.send.first == f.config.first && f.receive.next == f.config.first && f.receive.bits == 0
 }
 
-// acknowledgement returns ack and ack_bits as they are on the wire. 0 and 0 would
-// say as well that this end acknowledges nothing, so "segment 0 and no other" is
-// said as "nothing, and the one after it".
+// acknowledgement returns ack and ack_bits in wire form. 0 and 0 also means that
+// an endpoint does not acknowledge, so "segment 0 only" is encoded as "none, and
+// the one after it".
 func (f *flow) acknowledgement() (ack, bits uint32) {
-	if f.scrambled {
+	if f.outOfOrder {
 		return 0, 0
 	}
 	ack, bits = f.receive.next-1, f.receive.bits
 	if ack == 0 && bits == 0 {
-		return none, 1
+		return noSegment, 1
 	}
 	return ack, bits
 }
 
-// attach begins a carrier.
+// attach handles the start of a carrier.
 func (f *flow) attach(now time.Time) {
-	f.attached, f.spoke, f.probes = true, now, 0
-	f.trip.backoff = 0
+	f.attached, f.lastSent, f.probes = true, now, 0
+	f.rtt.backoff = 0
 	switch {
 	case f.peer == reliable:
 		f.resume = true
-		f.send.loseSince(now.Add(1))
-		f.retry = time.Time{}
-	case f.asking():
+		f.send.markLostBefore(now.Add(1))
+		f.retryAt = time.Time{}
+	case f.probing():
 		f.resume = true
-		f.settle = now.Add(f.config.ProbeTimeout)
+		f.probeEnd = now.Add(f.config.ProbeTimeout)
 	}
 }
 
-// detach ends a carrier. Of a peer that does not acknowledge nobody knows what it
-// has received.
+// detach handles the end of a carrier. If the peer does not acknowledge it is
+// unknown what it has received.
 func (f *flow) detach() {
 	f.attached = false
-	f.ackDue, f.retry, f.probe = time.Time{}, time.Time{}, time.Time{}
+	f.ackAt, f.retryAt, f.probeAt = time.Time{}, time.Time{}, time.Time{}
 	switch {
 	case f.peer == reliable:
-	case f.asking():
-		f.cut = f.cut || f.send.unsent > 0
-		f.settle = time.Time{}
+	case f.probing():
+		f.carrierLost = f.carrierLost || f.send.unsent > 0
+		f.probeEnd = time.Time{}
 	default:
 		f.end(ReasonCarrierLost, false)
 	}
 }
 
-// room reports whether a segment of this size may be pushed. Peers that are not
-// known to acknowledge lose what was kept for them to make room, once they
-// are not going to be asked.
-func (f *flow) room(size int) bool {
+// makeSpace reports whether a segment of this size may be pushed. For peers that
+// are not reliable and are no longer probed it drops sent segments to make space.
+func (f *flow) makeSpace(size int) bool {
 	for !f.send.fits(size, f.config.WindowFrames, f.config.WindowBytes) {
-		if f.peer == reliable || f.asking() || !f.send.letGo() {
+		if f.peer == reliable || f.probing() || !f.send.dropOldest() {
 			return false
 		}
 	}
 	return true
 }
 
-// push has a segment sent.
-func (f *flow) push(part segment) { f.send.push(part) }
+// push queues a segment to be sent.
+func (f *flow) push(seg segment) { f.send.push(seg) }
 
-// pop returns the oldest message that was received; nil if there is none.
+// pop returns the oldest received message; nil if there is none.
 func (f *flow) pop() []byte {
 	if len(f.receive.queue) == 0 {
 		return nil
@@ -151,33 +151,32 @@ func (f *flow) pop() []byte {
 	return message
 }
 
-// finish ends the stream when all that was pushed has been acknowledged, or sent
-// if the peer does not acknowledge. After SilenceTimeout it gives the rest up.
+// finish ends the stream when everything pushed has been acknowledged, or sent if
+// the peer does not acknowledge, and at the latest after SilenceTimeout.
 func (f *flow) finish(now time.Time) {
-	f.leave = true
-	f.parting = now.Add(f.config.SilenceTimeout)
-	f.depart()
+	f.finishing = true
+	f.finishEnd = now.Add(f.config.SilenceTimeout)
+	f.tryFinish()
 }
 
-// depart ends the stream if it is to leave and can.
-func (f *flow) depart() {
-	acknowledges := f.peer == reliable || f.asking()
-	if f.leave && (len(f.send.queue) == 0 || !acknowledges && !f.send.waiting()) {
+// tryFinish ends the stream if finish was called and nothing is left to wait for.
+func (f *flow) tryFinish() {
+	acknowledges := f.peer == reliable || f.probing()
+	if f.finishing && (len(f.send.queue) == 0 || !acknowledges && !f.send.pending()) {
 		f.end(ReasonClosed, false)
 	}
 }
 
-// asking reports whether the peer has been asked if it acknowledges, and may
-// still answer.
-func (f *flow) asking() bool { return f.peer == unsettled && f.config.Role == Harness }
+// probing reports whether the peer has been probed and may still answer.
+func (f *flow) probing() bool { return f.peer == undetermined && f.config.Role == Harness }
 
-// deadline returns when strike has something to do; zero is never.
+// deadline returns when fire has work to do; zero means never.
 func (f *flow) deadline() time.Time {
 	if f.ended != nil {
 		return time.Time{}
 	}
 	var soonest time.Time
-	for _, due := range []time.Time{f.ackDue, f.retry, f.probe, f.settle, f.silent(), f.parting, f.beat(), f.certain()} {
+	for _, due := range []time.Time{f.ackAt, f.retryAt, f.probeAt, f.probeEnd, f.silenceDeadline(), f.finishEnd, f.heartbeatDeadline(), f.missingDeadline()} {
 		if !due.IsZero() && (soonest.IsZero() || due.Before(soonest)) {
 			soonest = due
 		}
@@ -185,103 +184,106 @@ func (f *flow) deadline() time.Time {
 	return soonest
 }
 
-// silent returns when the peer will have been silent for too long. One that does
-// not acknowledge may be silent, but not if it never was anything else.
-func (f *flow) silent() time.Time {
+// silenceDeadline returns when the peer counts as silent. A peer that does not
+// acknowledge may be silent, unless it never sent anything.
+func (f *flow) silenceDeadline() time.Time {
 	switch {
-	case f.peer == reliable, f.asking():
-		return f.silence
-	case f.config.Role == Harness && !f.heard && f.send.next() != f.config.first:
-		return f.silence
+	case f.peer == reliable, f.probing():
+		return f.silenceEnd
+	case f.config.Role == Harness && !f.receivedAny && f.send.next() != f.config.first:
+		return f.silenceEnd
 	}
 	return time.Time{}
 }
 
-// beat returns when a sign of life is due.
-func (f *flow) beat() time.Time {
+// heartbeatDeadline returns when a heartbeat is due.
+func (f *flow) heartbeatDeadline() time.Time {
 	if f.peer != reliable || !f.attached || f.heartbeat || f.resume {
 		return time.Time{}
 	}
-	return f.spoke.Add(f.config.HeartbeatInterval)
+	return f.lastSent.Add(f.config.HeartbeatInterval)
 }
 
-// certain returns when a peer that acknowledges less than was let go must have
-// received it.
-func (f *flow) certain() time.Time {
-	if f.doubted.IsZero() {
+// missingDeadline returns when a peer must have acknowledged a segment that was
+// dropped here.
+func (f *flow) missingDeadline() time.Time {
+	if f.missingSince.IsZero() {
 		return time.Time{}
 	}
-	return f.doubted.Add(f.config.ProbeTimeout)
+	return f.missingSince.Add(f.config.ProbeTimeout)
 }
 
-// strike does what is due.
-func (f *flow) strike(now time.Time) {
+// fire processes the deadlines that have passed.
+func (f *flow) fire(now time.Time) {
 	if f.ended != nil {
 		return
 	}
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
 	switch {
-	case due(f.silent()):
+	case due(f.silenceDeadline()):
 		f.end(ReasonPeerSilent, false)
 		return
-	case due(f.parting):
+	case due(f.finishEnd):
 		f.end(ReasonMessageCut, false)
 		return
-	case due(f.certain()):
+	case due(f.missingDeadline()):
 		f.end(ReasonProtocolError, false)
 		return
 	}
-	if due(f.settle) {
-		f.takeForPlain()
+	if due(f.probeEnd) {
+		f.markPlain()
 	}
-	if due(f.ackDue) {
-		f.ackDue, f.ackNow = time.Time{}, true
+	if due(f.ackAt) {
+		f.ackAt, f.ackNow = time.Time{}, true
 	}
-	if due(f.probe) {
-		f.probe, f.resume = time.Time{}, true
+	if due(f.probeAt) {
+		f.probeAt, f.resume = time.Time{}, true
 	}
-	if due(f.beat()) {
+	if due(f.heartbeatDeadline()) {
 		f.heartbeat = true
 	}
-	if due(f.retry) {
-		f.miss(now)
+	if due(f.retryAt) {
+		f.retryExpired(now)
 	}
 }
 
-// miss has the oldest segment sent again, or asks a peer that has all that was
-// sent and does not acknowledge it because it has no room.
-func (f *flow) miss(now time.Time) {
-	f.trip.backoff++
-	if f.send.loseOldest(1, f.send.order) {
-		f.send.regain = f.send.order
+// retryExpired retransmits the oldest segment. If the peer has received
+// everything and does not acknowledge it for lack of space, it sends a heartbeat
+// instead.
+func (f *flow) retryExpired(now time.Time) {
+	f.rtt.backoff++
+	if f.send.markOldestLost(1, f.send.order) {
+		f.send.recoveryOrder = f.send.order
 	} else {
 		f.heartbeat = true
 	}
-	f.retry = now.Add(f.trip.timeout())
+	f.retryAt = now.Add(f.rtt.timeout())
 }
 
-// takeForPlain takes the peer for one that does not acknowledge. A harness that
-// has heard nothing yet goes on asking, and keeps what was sent for as long as
-// there is room.
-func (f *flow) takeForPlain() {
-	f.settle = time.Time{}
+// markPlain marks the peer as not acknowledging. A harness that has received
+// nothing yet continues to probe and keeps sent segments as long as there is
+// space.
+func (f *flow) markPlain() {
+	f.probeEnd = time.Time{}
 	if f.peer == reliable {
 		return
 	}
 	f.peer = plain
-	if f.cut {
+	if f.carrierLost {
 		f.end(ReasonCarrierLost, false)
 		return
 	}
-	if f.known() {
-		f.probe, f.resume = time.Time{}, false
-		for f.send.letGo() {
+	if f.knownPlain() {
+		f.probeAt, f.resume = time.Time{}, false
+		for f.send.dropOldest() {
 		}
 	}
-	f.depart()
+	f.tryFinish()
 }
 
-// known reports whether the peer, being plain, has been heard to be: an executor
-// that acknowledges never says 0 and 0 to a harness that does. Nobody asks a
-// harness.
-func (f *flow) known() bool { return f.peer == plain && (f.heard || f.config.Role == Executor) }
+// knownPlain reports whether the peer has shown that it is plain: a reliable
+// executor never sends 0 and 0 to a harness that acknowledges. A harness is not
+// probed.
+func (f *flow) knownPlain() bool {
+	return f.peer == plain && (f.receivedAny || f.config.Role == Executor)
+}

@@ -2,38 +2,37 @@ package relay
 
 import "time"
 
-// urgent reports whether there is something to send that does not wait for its
-// turn among the data of all streams.
+// urgent reports whether there is a control frame to send.
 func (f *flow) urgent() bool {
 	if f.ended != nil || !f.attached {
 		return false
 	}
-	return f.resume || f.heartbeat || f.bare()
+	return f.resume || f.heartbeat || f.needsAckFrame()
 }
 
-// bare reports whether an acknowledgement has to go out by itself: it is due, and
-// no data would carry it.
-func (f *flow) bare() bool {
-	return f.ackNow && f.peer == reliable && !f.send.waiting()
+// needsAckFrame reports whether an acknowledgement is due and no data frame would
+// carry it.
+func (f *flow) needsAckFrame() bool {
+	return f.ackNow && f.peer == reliable && !f.send.pending()
 }
 
-// ready reports whether there is a segment to send. While it is not known what a
-// peer is that may lack some already, it gets no more: one that does not
-// acknowledge would never know.
+// ready reports whether there is a segment to send. After a lost carrier a peer
+// of undetermined kind gets none: if it does not acknowledge it would never
+// notice the gap.
 func (f *flow) ready() bool {
-	return f.ended == nil && f.attached && f.send.waiting() && !(f.cut && f.asking())
+	return f.ended == nil && f.attached && f.send.pending() && !(f.carrierLost && f.probing())
 }
 
-// control appends what urgent reported.
+// control appends the control frame that urgent reported.
 func (f *flow) control(now time.Time, b []byte) []byte {
 	ack, bits := f.acknowledgement()
 	resume := f.resume || f.heartbeat && f.config.Role == Harness && f.fresh()
-	f.said(now)
+	f.frameSent(now)
 	switch {
 	case resume:
 		f.resume, f.heartbeat = false, false
 		if f.peer != reliable {
-			f.probe = now.Add(min(firstProbe<<min(f.probes, 10), mostProbe))
+			f.probeAt = now.Add(min(minProbeInterval<<min(f.probes, 10), maxProbeInterval))
 			f.probes++
 		}
 		next := f.send.next()
@@ -48,44 +47,43 @@ func (f *flow) control(now time.Time, b []byte) []byte {
 	return appendEmpty(b, f.id, ack, bits, bodyAck)
 }
 
-// segment returns the frame of the next segment; nil if there is none. It is
-// valid for as long as nothing else is sent on the stream.
+// segment returns the frame of the next segment, or nil. It is valid until
+// something else is sent on the stream.
 func (f *flow) segment(now time.Time) []byte {
-	part, number := f.send.take(now)
-	if part == nil {
+	seg, number := f.send.take(now)
+	if seg == nil {
 		return nil
 	}
 	ack, bits := f.acknowledgement()
-	f.said(now)
-	f.arm(now)
-	b := part.precede(f.id, ack, bits, number)
-	if f.known() {
-		f.send.letGo()
-	} else if !f.heard && f.peer == plain && number == f.config.first {
-		f.silence = now.Add(f.config.SilenceTimeout)
+	f.frameSent(now)
+	f.armRetry(now)
+	b := seg.prependHeader(f.id, ack, bits, number)
+	if f.knownPlain() {
+		f.send.dropOldest()
+	} else if !f.receivedAny && f.peer == plain && number == f.config.first {
+		f.silenceEnd = now.Add(f.config.SilenceTimeout)
 	}
-	f.depart()
+	f.tryFinish()
 	return b
 }
 
-// precede puts what precedes the payload before it, and returns the frame.
-func (s *segment) precede(id string, ack, bits, number uint32) []byte {
-	var room [headFixed + maxStreamID]byte
-	head := appendData(room[:0], id, ack, bits, number, s.index, s.count, s.size())
-	begin := s.room - len(head)
+// prependHeader writes the header before the payload and returns the frame.
+func (s *segment) prependHeader(id string, ack, bits, number uint32) []byte {
+	var space [headerFixed + maxStreamID]byte
+	head := appendData(space[:0], id, ack, bits, number, s.index, s.count, s.size())
+	begin := s.payloadAt - len(head)
 	copy(s.frame[begin:], head)
 	return s.frame[begin:]
 }
 
-// said notes that a frame goes out, which carries the acknowledgement.
-func (f *flow) said(now time.Time) {
-	f.spoke = now
-	f.ackNow, f.ackDue, f.unacked = false, time.Time{}, 0
+// frameSent updates the state after a frame, which carries the acknowledgement.
+func (f *flow) frameSent(now time.Time) {
+	f.lastSent = now
+	f.ackNow, f.ackAt, f.unacked = false, time.Time{}, 0
 }
 
-// cutMessage returns the segments of a message, each with room for its head. To a
-// peer that is not known to acknowledge it is one.
-func cutMessage(id string, message []byte, size int) func(func(segment) bool) {
+// splitMessage yields the segments of a message, each with space for its header.
+func splitMessage(id string, message []byte, size int) func(func(segment) bool) {
 	count := (len(message) + size - 1) / size
 	return func(yield func(segment) bool) {
 		for i := range count {
@@ -97,11 +95,11 @@ func cutMessage(id string, message []byte, size int) func(func(segment) bool) {
 	}
 }
 
-var noHead [headFixed + maxStreamID]byte
+var zeroHeader [headerFixed + maxStreamID]byte
 
-// newSegment returns a segment with a copy of its payload.
+// newSegment returns a segment with a copy of the payload.
 func newSegment(id string, payload []byte, index, count int) segment {
-	room := headFixed + len(id)
-	// Appending to what is full copies into memory that is not cleared before.
-	return segment{frame: append(noHead[:room:room], payload...), room: room, index: uint32(index), count: uint32(count)}
+	space := headerFixed + len(id)
+	// append to a full slice allocates without clearing.
+	return segment{frame: append(zeroHeader[:space:space], payload...), payloadAt: space, index: uint32(index), count: uint32(count)}
 }

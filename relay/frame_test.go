@@ -13,7 +13,7 @@ import (
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 )
 
-// golden are frames of every kind, with their bytes as existing peers know them.
+// golden has frames of every kind, with the bytes that existing peers use.
 var golden = []struct {
 	name  string
 	bytes string
@@ -21,19 +21,19 @@ var golden = []struct {
 	frame *relayv1.RelayMessageFrame
 }{
 	{"data", "080112017318ffffffff0f2a0718012203616263",
-		dataFrame("s", none, 0, 0, 0, 1, "abc"),
-		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: none, Body: &relayv1.RelayMessageFrame_Data{
+		dataFrame("s", noSegment, 0, 0, 0, 1, "abc"),
+		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: noSegment, Body: &relayv1.RelayMessageFrame_Data{
 			Data: &relayv1.RelayData{SegmentCount: 1, Payload: []byte("abc")}}}},
 	{"segment", "0801120173180720052a0c08ac0210021803220378797a",
 		dataFrame("s", 7, 5, 300, 2, 3, "xyz"),
 		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: 7, AckBits: 5, Body: &relayv1.RelayMessageFrame_Data{
 			Data: &relayv1.RelayData{Seq: 300, SegmentIndex: 2, SegmentCount: 3, Payload: []byte("xyz")}}}},
 	{"acknowledgement", "080112017318ffffffff0f3200",
-		appendEmpty(nil, "s", none, 0, bodyAck),
-		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: none, Body: &relayv1.RelayMessageFrame_AckFrame{AckFrame: &relayv1.RelayAck{}}}},
+		appendEmpty(nil, "s", noSegment, 0, bodyAck),
+		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: noSegment, Body: &relayv1.RelayMessageFrame_AckFrame{AckFrame: &relayv1.RelayAck{}}}},
 	{"resume", "080112017318ffffffff0f3a00",
-		appendResume(nil, "s", none, 0, 0),
-		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: none, Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{}}}},
+		appendResume(nil, "s", noSegment, 0, 0),
+		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: noSegment, Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{}}}},
 	{"resume in the middle", "080112017318093a0308ac02",
 		appendResume(nil, "s", 9, 0, 300),
 		&relayv1.RelayMessageFrame{Version: 1, StreamId: "s", Ack: 9, Body: &relayv1.RelayMessageFrame_Resume{Resume: &relayv1.RelayResume{NextSeq: 300}}}},
@@ -47,10 +47,10 @@ var golden = []struct {
 
 func dataFrame(id string, ack, bits, seq, index, count uint32, payload string) []byte {
 	part := newSegment(id, []byte(payload), int(index), int(count))
-	return part.precede(id, ack, bits, seq)
+	return part.prependHeader(id, ack, bits, seq)
 }
 
-// TestGoldenFrames holds what is sent against the schema and against bytes.
+// Encoded frames match the schema and the golden bytes.
 func TestGoldenFrames(t *testing.T) {
 	for _, g := range golden {
 		schema, err := proto.Marshal(g.frame)
@@ -60,24 +60,24 @@ func TestGoldenFrames(t *testing.T) {
 		if hex.EncodeToString(g.ours) != g.bytes || !bytes.Equal(g.ours, schema) {
 			t.Errorf("%s:\nours   %x\nschema %x\nwant   %s", g.name, g.ours, schema, g.bytes)
 		}
-		if id, err := StreamID(g.ours); id != "s" || err != nil {
-			t.Errorf("%s is of stream %q, %v", g.name, id, err)
+		if h, err := ParseHeader(g.ours); string(h.Stream) != "s" || err != nil {
+			t.Errorf("%s is of stream %q, %v", g.name, h.Stream, err)
 		}
 	}
 }
 
-// TestLargestHead sends a frame before whose payload there is most.
-func TestLargestHead(t *testing.T) {
+// The largest header fits.
+func TestFrame_LargestHeader(t *testing.T) {
 	id := strings.Repeat("i", maxStreamID)
-	b := dataFrame(id, none, none, none, 1<<32-2, 1<<32-1, strings.Repeat("x", 1<<20))
+	b := dataFrame(id, noSegment, noSegment, noSegment, 1<<32-2, 1<<32-1, strings.Repeat("x", 1<<20))
 	f, err := decode(b)
-	if err != nil || string(f.stream) != id || f.seq != none || f.count != 1<<32-1 || len(f.payload) != 1<<20 {
+	if err != nil || f.stream != id || f.seq != noSegment || f.count != 1<<32-1 || len(f.payload) != 1<<20 {
 		t.Errorf("it came back with error %v, stream %.10q, seq %d, count %d, %d bytes", err, f.stream, f.seq, f.count, len(f.payload))
 	}
 }
 
-// TestFramesThatAreDropped has one frame for each reason to drop one.
-func TestFramesThatAreDropped(t *testing.T) {
+// Each reason for dropping a frame is covered.
+func TestDecode_DropsInvalidFrames(t *testing.T) {
 	marshal := func(f *relayv1.RelayMessageFrame) []byte {
 		b, err := proto.Marshal(f)
 		if err != nil {
@@ -120,22 +120,26 @@ func TestFramesThatAreDropped(t *testing.T) {
 	}
 }
 
-// TestStreamIDReadsNothingElse has frames that are wrong in other ways.
-func TestStreamIDReadsNothingElse(t *testing.T) {
+// ParseHeader accepts frames that are invalid in other ways.
+func TestParseHeader_IgnoresOtherFields(t *testing.T) {
 	b := appendEmpty(nil, "stream", 0, 0, bodyHandshake)
 	for _, frame := range [][]byte{append([]byte{8, 2}, b...), append(b, b[2:]...), append(b, 0x2a, 3, 0xff, 0xff, 0xff)} {
-		if id, err := StreamID(frame); id != "stream" || err != nil {
-			t.Errorf("%x is of stream %q, %v", frame, id, err)
+		if h, err := ParseHeader(frame); string(h.Stream) != "stream" || err != nil {
+			t.Errorf("%x is of stream %q, %v", frame, h.Stream, err)
 		}
 	}
-	for _, frame := range [][]byte{nil, {8, 1}, appendEmpty(nil, "", 0, 0, bodyAck), appendEmpty(nil, "\n", 0, 0, bodyAck), []byte("x")} {
-		if id, err := StreamID(frame); err == nil {
-			t.Errorf("%x is of stream %q", frame, id)
+	reset := appendReset(nil, "s", 0, 0, "why")
+	for _, frame := range [][]byte{
+		nil, {8, 1}, appendEmpty(nil, "", 0, 0, bodyAck), appendEmpty(nil, "\n", 0, 0, bodyAck), []byte("x"),
+		reset[:len(reset)-1],
+	} {
+		if h, err := ParseHeader(frame); err == nil {
+			t.Errorf("%x is of stream %q", frame, h.Stream)
 		}
 	}
 }
 
-func TestIsReset(t *testing.T) {
+func TestParseHeader_Reset(t *testing.T) {
 	reset, ack := appendReset(nil, "s", 0, 0, "why"), appendEmpty(nil, "s", 0, 0, bodyAck)
 	for _, c := range []struct {
 		frame []byte
@@ -143,10 +147,10 @@ func TestIsReset(t *testing.T) {
 	}{
 		{reset, true}, {appendReset(nil, "s", 7, 9, ""), true}, {append(slices.Clone(ack), reset...), true},
 		{ack, false}, {dataFrame("s", 1, 1, 1, 0, 1, string(reset)), false}, {append(slices.Clone(reset), ack...), false},
-		{nil, false}, {reset[:len(reset)-1], false}, {[]byte{8, 1, 18, 1, 's', 0x40, 1}, false},
+		{[]byte{8, 1, 18, 1, 's', 0x40, 1}, false},
 	} {
-		if got := IsReset(c.frame); got != c.reset {
-			t.Errorf("%x is a reset: %v", c.frame, got)
+		if h, err := ParseHeader(c.frame); h.Reset != c.reset || err != nil {
+			t.Errorf("%x is a reset: %v, %v", c.frame, h.Reset, err)
 		}
 	}
 }

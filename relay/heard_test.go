@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Signs of life of a peer that sends nothing else count as heard, and nothing does
-// without them.
+// Heartbeats of an otherwise idle peer count as heard; without them HeardAt does
+// not advance.
 func TestStream_HeardAt_FollowsSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const interval = 4 * time.Second
 		harness, executor := endpoint(t, Config{Role: Harness, HeartbeatInterval: interval}), endpoint(t, Config{})
 		cut := connect(t, harness, executor)
-		stream := opened(t, harness)
+		stream := openReliable(t, harness)
 		if err := stream.WaitReliable(within(t)); err != nil {
 			t.Fatal(err)
 		}

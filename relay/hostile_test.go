@@ -6,37 +6,35 @@ import (
 	"time"
 )
 
-// hostile returns an executor's table that a hostile peer has a carrier to.
+// hostile returns an executor's table attached to the carrier of a hostile peer.
 func hostile(t *testing.T, c Config) *table {
 	t.Helper()
-	c, err := c.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = c.withDefaults()
 	table := newTable(c)
 	table.attach(begin)
 	return table
 }
 
-func tell(t *testing.T, to *table, frame []byte) {
+func deliver(t *testing.T, to *table, frame []byte) {
 	t.Helper()
-	if err := to.hear(begin, frame); err != nil {
+	if err := to.handleFrame(begin, frame); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestFloodOfQuestions asks faster than answers are sent: others' data goes out.
-func TestFloodOfQuestions(t *testing.T) {
+// Requests that arrive faster than replies are sent do not block the data of
+// other streams.
+func TestTable_RequestFlood_DataIsSent(t *testing.T) {
 	table := hostile(t, Config{})
 	for _, id := range []string{"flood", "other"} {
-		tell(t, table, dataFrame(id, none, 0, 0, 0, 1, "hello"))
+		deliver(t, table, dataFrame(id, noSegment, 0, 0, 0, 1, "hello"))
 	}
-	other := table.lines["other"]
+	other := table.streams["other"]
 	other.push(newSegment("other", []byte("data"), 0, 1))
-	table.arrange(other)
+	table.update(other)
 	for i := range 100 {
-		tell(t, table, appendEmpty(nil, "flood", none, 0, bodyHeartbeat))
-		tell(t, table, appendResume(nil, fmt.Sprint(i), none, 0, 0))
+		deliver(t, table, appendEmpty(nil, "flood", noSegment, 0, bodyHeartbeat))
+		deliver(t, table, appendResume(nil, fmt.Sprint(i), noSegment, 0, 0))
 		f, err := decode(table.next(begin, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -48,14 +46,14 @@ func TestFloodOfQuestions(t *testing.T) {
 	t.Error("a stream's data was not sent among the answers")
 }
 
-// TestFloodOfQuestionsAndAcknowledgements asks faster than answers are sent: a
-// stream that has nothing to say still acknowledges what it receives.
-func TestFloodOfQuestionsAndAcknowledgements(t *testing.T) {
+// Requests that arrive faster than replies are sent do not keep a stream with no
+// data from acknowledging.
+func TestTable_RequestFlood_AcksAreSent(t *testing.T) {
 	table := hostile(t, Config{})
-	tell(t, table, dataFrame("other", none, 0, 0, 0, 1, "hello"))
+	deliver(t, table, dataFrame("other", noSegment, 0, 0, 0, 1, "hello"))
 	for i := range 100 {
-		tell(t, table, appendResume(nil, fmt.Sprint(i), none, 0, 0))
-		tell(t, table, appendResume(nil, fmt.Sprint(i, " again"), none, 0, 0))
+		deliver(t, table, appendResume(nil, fmt.Sprint(i), noSegment, 0, 0))
+		deliver(t, table, appendResume(nil, fmt.Sprint(i, " again"), noSegment, 0, 0))
 		f, err := decode(table.next(begin, nil))
 		if err != nil {
 			t.Fatal(err)
@@ -67,60 +65,59 @@ func TestFloodOfQuestionsAndAcknowledgements(t *testing.T) {
 	t.Error("a stream's acknowledgement was not sent among the answers")
 }
 
-// TestFloodOfStreams begins streams, and speaks of ones that there are not.
-func TestFloodOfStreams(t *testing.T) {
+// A peer begins too many streams, and refers to streams that do not exist.
+func TestTable_StreamFlood_IsBounded(t *testing.T) {
 	table := hostile(t, Config{Streams: 10})
 	for i := range 20_000 {
 		id := fmt.Sprint("stream ", i)
-		tell(t, table, dataFrame(id, none, 0, 0, 0, 1, "hello"))
-		tell(t, table, appendResume(nil, id+" resumed", none, 0, 0))
-		tell(t, table, appendEmpty(nil, id+" beating", 5, 0, bodyHeartbeat))
-		tell(t, table, appendReset(nil, id+" reset", 5, 0, "because"))
+		deliver(t, table, dataFrame(id, noSegment, 0, 0, 0, 1, "hello"))
+		deliver(t, table, appendResume(nil, id+" resumed", noSegment, 0, 0))
+		deliver(t, table, appendEmpty(nil, id+" beating", 5, 0, bodyHeartbeat))
+		deliver(t, table, appendReset(nil, id+" reset", 5, 0, "because"))
 	}
-	if len(table.lines) != 10 || table.count != 10 || len(table.answers.queue) != leastAnswers || len(table.answers.waiting) != leastAnswers {
-		t.Errorf("%d streams, %d counted, %d answers", len(table.lines), table.count, len(table.answers.queue))
+	if len(table.streams) != 10 || table.count != 10 || len(table.replies.queue) != minReplies || len(table.replies.pending) != minReplies {
+		t.Errorf("%d streams, %d counted, %d answers", len(table.streams), table.count, len(table.replies.queue))
 	}
-	for id := range table.lines {
-		tell(t, table, appendReset(nil, id, 0, 0, "because"))
+	for id := range table.streams {
+		deliver(t, table, appendReset(nil, id, 0, 0, "because"))
 	}
 	if table.count != 10 {
 		t.Errorf("%d streams that nobody has been told of are counted", table.count)
 	}
-	// As many again find a place, and no more, while nobody has been told of those
-	// that ended.
+	// As many ended streams whose end is not reported are tolerated, and no more.
 	for i := range 20 {
 		id := fmt.Sprint("more ", i)
-		tell(t, table, dataFrame(id, none, 0, 0, 0, 1, "hello"))
-		if _, there := table.lines[id]; there != (i < 10) {
+		deliver(t, table, dataFrame(id, noSegment, 0, 0, 0, 1, "hello"))
+		if _, there := table.streams[id]; there != (i < 10) {
 			t.Errorf("stream %d beside 10 that have ended: %v", i, there)
 		}
-		tell(t, table, appendReset(nil, id, 0, 0, "because"))
+		deliver(t, table, appendReset(nil, id, 0, 0, "because"))
 	}
 	if table.count != 20 {
 		t.Errorf("%d streams are counted", table.count)
 	}
 }
 
-// TestMemoryOfEndedStreams ends more than are remembered.
-func TestMemoryOfEndedStreams(t *testing.T) {
-	var m memory
-	for i := range 10 * rememberedStreams {
-		m.remember(fmt.Sprint(i%(3*rememberedStreams)), "because")
-		m.forget(fmt.Sprint(i / 2))
+// More streams end than are remembered.
+func TestTable_EndedStreams_AreBounded(t *testing.T) {
+	var m endedStreams
+	for i := range 10 * maxEndedStreams {
+		m.add(fmt.Sprint(i%(3*maxEndedStreams)), "because")
+		m.remove(fmt.Sprint(i / 2))
 	}
-	if len(m.reasons) > rememberedStreams || len(m.order) > rememberedStreams {
+	if len(m.reasons) > maxEndedStreams || len(m.order) > maxEndedStreams {
 		t.Errorf("%d reasons and %d places", len(m.reasons), len(m.order))
 	}
 }
 
-// TestResetReplacesAnswer ends a stream before its harness was answered.
-func TestResetReplacesAnswer(t *testing.T) {
+// A stream ends before its acknowledgement was sent.
+func TestTable_ResetReplacesPendingAck(t *testing.T) {
 	table := hostile(t, Config{})
-	tell(t, table, appendResume(nil, "s", none, 0, 0))
-	tell(t, table, dataFrame("s", none, 0, 0, 0, 1, "hello"))
-	one := table.lines["s"]
-	one.end(ReasonGoingAway, false)
-	table.arrange(one)
+	deliver(t, table, appendResume(nil, "s", noSegment, 0, 0))
+	deliver(t, table, dataFrame("s", noSegment, 0, 0, 0, 1, "hello"))
+	st := table.streams["s"]
+	st.end(ReasonGoingAway, false)
+	table.update(st)
 	f, err := decode(table.next(begin, nil))
 	if err != nil || f.body != bodyReset || string(f.reason) != ReasonGoingAway {
 		t.Errorf("it sends %+v, %v", f, err)
@@ -130,26 +127,26 @@ func TestResetReplacesAnswer(t *testing.T) {
 	}
 }
 
-// TestAnnouncedLengths announces what never comes, and asks for everything again
-// and again.
-func TestAnnouncedLengths(t *testing.T) {
+// Announced segments never arrive, and retransmission of everything is requested
+// repeatedly.
+func TestTable_AnnouncedSegments_UseNoMemory(t *testing.T) {
 	table := hostile(t, Config{})
-	tell(t, table, dataFrame("huge", none, 0, 0, 0, 1<<32-1, "x"))
-	if table.lines["huge"] != nil {
+	deliver(t, table, dataFrame("huge", noSegment, 0, 0, 0, 1<<32-1, "x"))
+	if table.streams["huge"] != nil {
 		t.Error("a message of 2^32-1 segments was begun")
 	}
-	tell(t, table, dataFrame("long", none, 0, 0, 0, DefaultMessageBytes, "x"))
-	if held := cap(table.lines["long"].receive.partial); held > 16 {
+	deliver(t, table, dataFrame("long", noSegment, 0, 0, 0, DefaultMessageBytes, "x"))
+	if held := cap(table.streams["long"].receive.partial); held > 16 {
 		t.Errorf("%d bytes are kept for one that came", held)
 	}
-	one := table.lines["long"]
+	st := table.streams["long"]
 	for range DefaultWindowFrames {
-		one.push(newSegment("long", make([]byte, 1000), 0, 1))
-		table.arrange(one)
+		st.push(newSegment("long", make([]byte, 1000), 0, 1))
+		table.update(st)
 	}
 	sent := 0
 	for now := begin; now.Before(begin.Add(time.Second)); now = now.Add(time.Millisecond) {
-		if err := table.hear(now, appendResume(nil, "long", none, 0, 5)); err != nil {
+		if err := table.handleFrame(now, appendResume(nil, "long", noSegment, 0, 5)); err != nil {
 			t.Fatal(err)
 		}
 		for b := table.next(now, nil); b != nil; b = table.next(now, nil) {

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 )
 
-func TestOneCarrierAtATime(t *testing.T) {
+func TestRun_Concurrent_Fails(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	connect(t, h, x)
-	s := opened(t, h)
+	s := openReliable(t, h)
 	second, peer := pipe()
 	if err := h.Run(t.Context(), second); !errors.Is(err, ErrRunning) {
 		t.Errorf("a second carrier was served: %v", err)
@@ -24,7 +24,7 @@ func TestOneCarrierAtATime(t *testing.T) {
 	expect(t, accept(t, x), "hello")
 }
 
-func TestRunReturnsWhy(t *testing.T) {
+func TestRun_ReturnsCause(t *testing.T) {
 	h := endpoint(t, Config{Role: Harness})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
@@ -47,14 +47,14 @@ func TestRunReturnsWhy(t *testing.T) {
 	}
 }
 
-// TestCloseTellsThePeer shows that resets leave before the carrier is closed.
-func TestCloseTellsThePeer(t *testing.T) {
+// Resets are sent before the carrier is closed.
+func TestClose_SendsResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 		connect(t, h, x)
 		var streams []*Stream
 		for range 20 {
-			s := opened(t, h)
+			s := openReliable(t, h)
 			send(t, s, "hello")
 			streams = append(streams, s)
 		}
@@ -70,19 +70,19 @@ func TestCloseTellsThePeer(t *testing.T) {
 	})
 }
 
-// stuck is a carrier that takes nothing until it is closed.
+// stuck is a carrier whose Send blocks until it is closed.
 type stuck struct{ *pipeEnd }
 
 func (s stuck) Send([]byte) error {
-	<-s.out.over
+	<-s.out.done
 	return net.ErrClosed
 }
 
-// TestCloseDuringEverything closes endpoints while all calls that block do so.
-func TestCloseDuringEverything(t *testing.T) {
+// Close unblocks every blocking call.
+func TestClose_UnblocksAllCalls(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	cut := connect(t, h, x)
-	s := opened(t, h)
+	s := openReliable(t, h)
 	send(t, s, "hello")
 	p := accept(t, x)
 	expect(t, p, "hello")
@@ -124,13 +124,13 @@ func TestCloseDuringEverything(t *testing.T) {
 	calls.Wait()
 }
 
-// TestSilentPeer loses the carrier for good.
-func TestSilentPeer(t *testing.T) {
+// The carrier is lost for good.
+func TestStream_SilentPeer_Ends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 		cut := connect(t, h, x)
-		s := opened(t, h)
-		p := begun(t, s, x)
+		s := openReliable(t, h)
+		p := acceptPeer(t, s, x)
 		cut()
 		<-s.Done()
 		<-p.Done()
@@ -139,12 +139,12 @@ func TestSilentPeer(t *testing.T) {
 	})
 }
 
-// TestStreamThatNobodyReads shows that it holds up its own sender alone, and how
-// much is kept of what it was sent.
-func TestStreamThatNobodyReads(t *testing.T) {
+// A stream that is not received from blocks only its own sender, and buffers a
+// bounded amount.
+func TestStream_Unread_BlocksOnlyItsSender(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	connect(t, h, x)
-	s, other := opened(t, h), opened(t, h)
+	s, other := openReliable(t, h), openReliable(t, h)
 	ctx, cancel := context.WithCancelCause(within(t))
 	var sending sync.WaitGroup
 	sent := 0
@@ -162,9 +162,9 @@ func TestStreamThatNobodyReads(t *testing.T) {
 		expect(t, other, "hello")
 		send(t, other, "hello")
 	}
-	eventually(t, s, func(one *line) bool { return len(one.send.queue) == DefaultWindowFrames })
+	eventually(t, s, func(one *streamState) bool { return len(one.send.queue) == DefaultWindowFrames })
 	x.mu.Lock()
-	if held := p.line.receive.queued + p.line.receive.bytes + len(p.line.receive.partial); held > DefaultQueueBytes+DefaultWindowBytes+200_000 {
+	if held := p.state.receive.queuedBytes + p.state.receive.heldBytes + len(p.state.receive.partial); held > DefaultQueueBytes+DefaultWindowBytes+200_000 {
 		t.Errorf("%d bytes are kept for an application that does not receive", held)
 	}
 	x.mu.Unlock()
@@ -177,11 +177,11 @@ func TestStreamThatNobodyReads(t *testing.T) {
 	}
 }
 
-// TestRestartedExecutor shows that a harness learns that its stream is gone.
-func TestRestartedExecutor(t *testing.T) {
+// A harness learns that its stream is gone after the executor restarted.
+func TestStream_RestartedExecutor_Ends(t *testing.T) {
 	h, x := endpoint(t, Config{Role: Harness}), endpoint(t, Config{})
 	cut := connect(t, h, x)
-	s := opened(t, h)
+	s := openReliable(t, h)
 	send(t, s, "hello")
 	expect(t, accept(t, x), "hello")
 	if err := s.WaitAcknowledged(within(t)); err != nil {

@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// Environment of the property tests: how many scenarios each runs, and the number
-// of the only one to run.
+// Environment variables of the property tests: the number of scenarios, and the
+// number of the only scenario to run.
 const (
 	runsEnv     = "EXECWIRE_RELAY_RUNS"
 	scenarioEnv = "EXECWIRE_RELAY_SCENARIO"
 )
 
-// scenarios runs a property for 10,000 scenarios, or a tenth of that in a short
-// run, and stops at the first that it does not hold for.
+// scenarios checks a property in 10,000 scenarios, or a tenth of that with
+// -short, and stops at the first failure.
 func scenarios(t *testing.T, holds func(rng *rand.Rand) error) {
 	t.Helper()
 	runs := uint64(10_000)
@@ -45,7 +45,7 @@ func scenarios(t *testing.T, holds func(rng *rand.Rand) error) {
 	}
 }
 
-// settings returns small limits, and numbers that are about to wrap.
+// settings returns small limits, and sequence numbers that are about to wrap.
 func settings(rng *rand.Rand, role Role, most int) Config {
 	c := Config{
 		Role:         role,
@@ -59,7 +59,7 @@ func settings(rng *rand.Rand, role Role, most int) Config {
 	return c
 }
 
-// firsts are where numbers begin.
+// firsts returns an initial sequence number.
 func firsts(rng *rand.Rand) uint32 {
 	if rng.IntN(2) == 0 {
 		return 0
@@ -67,7 +67,7 @@ func firsts(rng *rand.Rand) uint32 {
 	return uint32(-rng.IntN(100))
 }
 
-// hostileNetwork returns a network that does everything.
+// hostileNetwork returns a network with every kind of fault.
 func hostileNetwork(rng *rand.Rand) network {
 	n := network{
 		ordered: rng.IntN(2) == 0,
@@ -87,42 +87,41 @@ func hostileNetwork(rng *rand.Rand) network {
 	return n
 }
 
-// TestEveryMessageOnceAndInOrder has two ends of ours talk over a network that
-// loses, repeats, delays, reorders and cuts, and then is perfect: every message
-// arrives, exactly once and in order, within bounds, and nothing is left. A
-// stream may end instead if nothing at all came through while the harness asked
-// what its peer is, and the messages it had let go by then were lost, which is
-// rare.
-func TestEveryMessageOnceAndInOrder(t *testing.T) {
+// Two endpoints talk over a network that loses, duplicates, delays, reorders and
+// cuts, and later becomes perfect: every message arrives exactly once and in
+// order, bounds hold, and nothing is left over. A stream may end instead if
+// nothing arrived while the harness probed its peer and messages dropped by then
+// were lost, which is rare.
+func TestProperty_EveryMessageOnceInOrder(t *testing.T) {
 	streamsRun, streamsLost := 0, 0
 	scenarios(t, func(rng *rand.Rand) error {
 		most := 8 + rng.IntN(200)
 		streams, messages := 1+rng.IntN(2), 1+rng.IntN(12)
 		first := firsts(rng)
-		end := func(role Role) *ours {
+		end := func(role Role) *ownParty {
 			c := settings(rng, role, most)
 			c.first = first
-			o := newOurs(rng, c, streams, messages, most)
+			o := newOwnParty(rng, c, streams, messages, most)
 			o.slow = rng.IntN(900)
 			return o
 		}
 		h, x := end(Harness), end(Executor)
 		h.peer, x.peer = x, h
-		w := &world{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
+		w := &simulation{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
 		if err := w.run(); err != nil {
 			return err
 		}
-		for _, o := range []*ours{h, x} {
+		for _, o := range []*ownParty{h, x} {
 			for _, one := range o.talks {
 				streamsRun++
 				if one.ended {
 					streamsLost++
-					if !slices.Contains([]string{ReasonUnknownStream, ReasonCarrierLost, ReasonPeerSilent}, one.line.flow.ended.Reason) {
-						return fmt.Errorf("the %v lost stream %s: %w", o.config.Role, one.id, one.line.flow.ended)
+					if !slices.Contains([]string{ReasonUnknownStream, ReasonCarrierLost, ReasonPeerSilent}, one.state.flow.ended.Reason) {
+						return fmt.Errorf("the %v lost stream %s: %w", o.config.Role, one.id, one.state.flow.ended)
 					}
 				}
 			}
-			if err := o.leave(w.now); err != nil {
+			if err := o.end(w.now); err != nil {
 				return fmt.Errorf("the %v: %w", o.config.Role, err)
 			}
 		}
@@ -133,49 +132,49 @@ func TestEveryMessageOnceAndInOrder(t *testing.T) {
 	}
 }
 
-// TestPlainPeers has either end of ours talk with the other of the reference,
-// over carriers that are perfect until they are cut: every message once and in
-// order, or the stream ends with the carrier.
-func TestPlainPeers(t *testing.T) {
+// Each role talks with the reference implementation over carriers that are
+// perfect until they are cut: every message arrives once and in order, or the
+// stream ends with the carrier.
+func TestProperty_PlainPeers(t *testing.T) {
 	scenarios(t, func(rng *rand.Rand) error {
 		most, streams, messages := 8+rng.IntN(200), 1+rng.IntN(2), 1+rng.IntN(40)
 		role := Role(rng.IntN(2))
 		c := settings(rng, role, most)
 		c.PlainQueueBytes, c.LargeBytes = 50*(most+messageOverhead), 150*(most+messageOverhead)
-		o, r := newOurs(rng, c, streams, messages, most), newReference(1-role, streams, messages, most)
+		o, r := newOwnParty(rng, c, streams, messages, most), newReferenceParty(1-role, streams, messages, most)
 		o.peer, o.slow = r, rng.IntN(900)
-		w := &world{rng: rng, now: begin, parties: [2]party{o, r}, back: [2]time.Time{begin, begin}}
+		w := &simulation{rng: rng, now: begin, parties: [2]party{o, r}, back: [2]time.Time{begin, begin}}
 		w.network = network{both: true, ordered: true, cut: rng.IntN(3) * rng.IntN(20), delay: w.upTo(time.Second), down: w.upTo(3 * time.Second), calm: begin.Add(20 * time.Second)}
 		if err := w.run(); err != nil {
 			return err
 		}
 		for _, one := range o.talks {
-			if end := one.line.flow.ended; end != nil && (!r.cut || end.Reason != ReasonCarrierLost && end.Reason != ReasonPeerSilent) {
+			if end := one.state.flow.ended; end != nil && (!r.cut || end.Reason != ReasonCarrierLost && end.Reason != ReasonPeerSilent) {
 				return fmt.Errorf("our %v ended stream %s: %w", role, one.id, end)
 			}
 		}
-		return o.leave(w.now)
+		return o.end(w.now)
 	})
 }
 
-// TestSilenceEndsStreams has the network die in the middle: each end has all
-// messages, or a stream that ended because the peer is silent.
-func TestSilenceEndsStreams(t *testing.T) {
+// The network dies: each end has received all messages, or its stream ended
+// because the peer is silent.
+func TestProperty_SilenceEndsStreams(t *testing.T) {
 	scenarios(t, func(rng *rand.Rand) error {
 		most := 8 + rng.IntN(200)
 		c := settings(rng, Harness, most)
-		h := newOurs(rng, c, 1, 12, most)
+		h := newOwnParty(rng, c, 1, 12, most)
 		c.Role = Executor
-		x := newOurs(rng, c, 0, 12, most)
-		w := &world{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
+		x := newOwnParty(rng, c, 0, 12, most)
+		w := &simulation{rng: rng, now: begin, parties: [2]party{h, x}, network: hostileNetwork(rng), back: [2]time.Time{begin, begin}}
 		w.network.dead = true
 		w.network.calm = begin.Add(w.upTo(5 * time.Second))
 		if err := w.run(); err != nil {
 			return err
 		}
-		for _, o := range []*ours{h, x} {
+		for _, o := range []*ownParty{h, x} {
 			for _, one := range o.talks {
-				if end := one.line.flow.ended; end != nil && end.Reason != ReasonPeerSilent && end.Reason != ReasonCarrierLost {
+				if end := one.state.flow.ended; end != nil && end.Reason != ReasonPeerSilent && end.Reason != ReasonCarrierLost {
 					return fmt.Errorf("the %v ended stream %s: %w", o.config.Role, one.id, end)
 				}
 			}

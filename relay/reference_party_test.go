@@ -10,12 +10,13 @@ import (
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 )
 
-// reference is a peer that neither acknowledges nor repeats, and takes messages
-// as they come, whatever their numbers. Its streams end with its carrier.
-type reference struct {
+// referenceParty is a peer that neither acknowledges nor retransmits and accepts
+// messages in arrival order, whatever their numbers. Its streams end with its
+// carrier.
+type referenceParty struct {
 	role     Role
-	messages int // each way
-	most     int // bytes of a message
+	messages int // per stream and direction
+	most     int // maximum message size
 	streams  int
 	talks    map[string]*referenceTalk
 	order    []string
@@ -26,8 +27,8 @@ type reference struct {
 
 type referenceTalk struct{ sent, received int }
 
-func newReference(role Role, streams, messages, most int) *reference {
-	r := &reference{role: role, messages: messages, most: most, streams: streams, talks: map[string]*referenceTalk{}}
+func newReferenceParty(role Role, streams, messages, most int) *referenceParty {
+	r := &referenceParty{role: role, messages: messages, most: most, streams: streams, talks: map[string]*referenceTalk{}}
 	if role == Harness {
 		for i := range streams {
 			id := string(rune('a' + i))
@@ -38,13 +39,13 @@ func newReference(role Role, streams, messages, most int) *reference {
 	return r
 }
 
-func (r *reference) begin(id string) *referenceTalk {
+func (r *referenceParty) begin(id string) *referenceTalk {
 	r.talks[id] = &referenceTalk{}
 	r.order = append(r.order, id)
 	return r.talks[id]
 }
 
-func (r *reference) emit(f *relayv1.RelayMessageFrame) {
+func (r *referenceParty) emit(f *relayv1.RelayMessageFrame) {
 	f.Version = 1
 	b, err := proto.Marshal(f)
 	if err != nil {
@@ -53,15 +54,15 @@ func (r *reference) emit(f *relayv1.RelayMessageFrame) {
 	r.frames = append(r.frames, b)
 }
 
-func (r *reference) attach(time.Time) {}
+func (r *referenceParty) attach(time.Time) {}
 
-func (r *reference) detach(time.Time) {
+func (r *referenceParty) detach(time.Time) {
 	r.cut = true
 	clear(r.talks)
 	r.frames, r.order = nil, nil
 }
 
-func (r *reference) hear(_ time.Time, b []byte) {
+func (r *referenceParty) receive(_ time.Time, b []byte) {
 	var f relayv1.RelayMessageFrame
 	if err := proto.Unmarshal(b, &f); err != nil {
 		r.err = err
@@ -86,7 +87,7 @@ func (r *reference) hear(_ time.Time, b []byte) {
 	}
 }
 
-func (r *reference) next(time.Time) []byte {
+func (r *referenceParty) next(time.Time) []byte {
 	if len(r.frames) == 0 {
 		return nil
 	}
@@ -95,11 +96,11 @@ func (r *reference) next(time.Time) []byte {
 	return b
 }
 
-func (r *reference) deadline() time.Time { return time.Time{} }
-func (r *reference) strike(time.Time)    {}
+func (r *referenceParty) deadline() time.Time  { return time.Time{} }
+func (r *referenceParty) fireTimers(time.Time) {}
 
-// act sends a message of each stream.
-func (r *reference) act(time.Time) {
+// act sends a message on each stream.
+func (r *referenceParty) act(time.Time) {
 	if r.cut && r.role == Harness {
 		return
 	}
@@ -112,7 +113,7 @@ func (r *reference) act(time.Time) {
 	}
 }
 
-func (r *reference) finished() bool {
+func (r *referenceParty) finished() bool {
 	if r.cut {
 		return true
 	}
@@ -124,6 +125,6 @@ func (r *reference) finished() bool {
 	return len(r.order) == r.streams
 }
 
-func (r *reference) lost() bool { return r.cut }
+func (r *referenceParty) lost() bool { return r.cut }
 
-func (r *reference) check() error { return r.err }
+func (r *referenceParty) check() error { return r.err }

@@ -2,37 +2,38 @@ package relay
 
 import "time"
 
-// Bounds of the time after which a segment is sent again.
+// Bounds of the retransmission timeout.
 const (
-	firstTimeout = time.Second
-	leastTimeout = 200 * time.Millisecond
-	mostTimeout  = 10 * time.Second
+	initialTimeout = time.Second
+	minTimeout     = 200 * time.Millisecond
+	maxTimeout     = 10 * time.Second
 )
 
-// roundTrip estimates, as RFC 6298 says, after what time without an
-// acknowledgement a segment counts as lost. The zero value has measured nothing.
-type roundTrip struct {
-	smooth, varies time.Duration
-	measured       bool
-	backoff        uint // doublings since something was acknowledged
+// rttEstimator computes the retransmission timeout as RFC 6298 does. The zero
+// value has no samples.
+type rttEstimator struct {
+	srtt, rttvar time.Duration
+	measured     bool
+	backoff      uint // doublings since the last acknowledgement
 }
 
-// measure takes in the time from sending a segment, once, to its acknowledgement.
-func (r *roundTrip) measure(sample time.Duration) {
+// addSample records the time from sending a segment, once, to its
+// acknowledgement.
+func (r *rttEstimator) addSample(sample time.Duration) {
 	if !r.measured {
-		r.smooth, r.varies, r.measured = sample, sample/2, true
+		r.srtt, r.rttvar, r.measured = sample, sample/2, true
 		return
 	}
-	r.varies += ((r.smooth - sample).Abs() - r.varies) / 4
-	r.smooth += (sample - r.smooth) / 8
+	r.rttvar += ((r.srtt - sample).Abs() - r.rttvar) / 4
+	r.srtt += (sample - r.srtt) / 8
 }
 
-// timeout returns the time with its doublings.
-func (r *roundTrip) timeout() time.Duration {
-	timeout := firstTimeout
+// timeout returns the retransmission timeout with backoff.
+func (r *rttEstimator) timeout() time.Duration {
+	timeout := initialTimeout
 	if r.measured {
-		timeout = r.smooth + 4*r.varies
+		timeout = r.srtt + 4*r.rttvar
 	}
-	timeout = min(max(timeout, leastTimeout), mostTimeout)
-	return min(timeout<<min(r.backoff, 10), mostTimeout)
+	timeout = min(max(timeout, minTimeout), maxTimeout)
+	return min(timeout<<min(r.backoff, 10), maxTimeout)
 }

@@ -7,65 +7,65 @@ import (
 	"time"
 )
 
-// drainTimeout is how long Close lets the last resets leave.
+// drainTimeout bounds how long Close waits for the last resets to be sent.
 const drainTimeout = time.Second
 
-// Close codes of websockets.
+// Websocket close codes.
 const (
 	codeNormal    = 1000
 	codeGoingAway = 1001
 )
 
 // Run serves a carrier until it ends or ctx does, and closes it: with code 1000
-// if the endpoint is closed, so that nobody waits for it, and else with 1001. The
-// streams of peers that acknowledge live on, and the next Run takes them up again. It
+// if the endpoint is closed, which tells the peer not to wait for it, otherwise
+// with 1001. Streams of peers that acknowledge continue with the next Run. It
 // returns why it ended: the cause of ctx, [ErrClosed], or an error of the
-// carrier. A second one at a time is [ErrRunning].
+// carrier. A concurrent second Run fails with [ErrRunning].
 func (e *Endpoint) Run(ctx context.Context, c Carrier) error {
-	if err := e.begin(); err != nil {
+	if err := e.startRun(); err != nil {
 		_ = c.Close(codeGoingAway, "not served")
 		return err
 	}
-	ending, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	var both sync.WaitGroup
-	both.Go(func() { end(e.read(c)) })
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	wg.Go(func() { cancel(e.readLoop(c)) })
 	drained := make(chan struct{})
-	both.Go(func() {
+	wg.Go(func() {
 		defer close(drained)
-		if err := e.write(ending, c); err != nil {
-			end(err)
+		if err := e.writeLoop(runCtx, c); err != nil {
+			cancel(err)
 		}
 	})
 	select {
-	case <-ending.Done():
-	case <-e.over.Done():
+	case <-runCtx.Done():
+	case <-e.closing.Done():
 		timer := time.NewTimer(drainTimeout)
 		defer timer.Stop()
 		select {
 		case <-drained:
-		case <-ending.Done():
+		case <-runCtx.Done():
 		case <-timer.C:
 		}
-		end(ErrClosed)
+		cancel(ErrClosed)
 	}
-	code := codeGoingAway // and the next Run may come
-	if errors.Is(context.Cause(ending), ErrClosed) {
+	code := codeGoingAway // another Run may follow
+	if errors.Is(context.Cause(runCtx), ErrClosed) {
 		code = codeNormal
 	}
 	_ = c.Close(code, "")
-	both.Wait()
+	wg.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.table.detach()
 	e.wake()
 	e.running = false
-	e.ran.ring()
-	return context.Cause(ending)
+	e.stopped.Notify()
+	return context.Cause(runCtx)
 }
 
-// begin claims the endpoint for a carrier.
-func (e *Endpoint) begin() error {
+// startRun attaches a carrier.
+func (e *Endpoint) startRun() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
@@ -80,19 +80,19 @@ func (e *Endpoint) begin() error {
 	return nil
 }
 
-// read takes in what the carrier brings. It waits for no stream.
-func (e *Endpoint) read(c Carrier) error {
+// readLoop processes frames of the carrier. It never waits for a stream.
+func (e *Endpoint) readLoop(c Carrier) error {
 	for {
 		b, err := c.Receive()
 		if err != nil {
 			return err
 		}
-		e.hear(b)
+		e.handleFrame(b)
 	}
 }
 
-// hear takes in a frame; nil is something else.
-func (e *Endpoint) hear(b []byte) {
+// handleFrame processes a frame; nil stands for a message that is not one.
+func (e *Endpoint) handleFrame(b []byte) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -101,20 +101,20 @@ func (e *Endpoint) hear(b []byte) {
 	now := time.Now()
 	err := errNotBinary
 	if b != nil {
-		err = e.table.hear(now, b)
+		err = e.table.handleFrame(now, b)
 	}
 	if err != nil {
-		e.warnings.frame(now, err)
+		e.drops.add(now, err)
 	}
 	e.wake()
 }
 
-// write sends what there is to send, until ctx ends or, when the endpoint is
-// closed, there is nothing left.
-func (e *Endpoint) write(ctx context.Context, c Carrier) error {
+// writeLoop sends frames until ctx ends or, if the endpoint is closed, until
+// there is nothing left to send.
+func (e *Endpoint) writeLoop(ctx context.Context, c Carrier) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	scratch := make([]byte, 0, headFixed+maxStreamID+maxReason)
+	scratch := make([]byte, 0, headerFixed+maxStreamID+maxReason)
 	for ctx.Err() == nil {
 		b := e.table.next(time.Now(), scratch)
 		if b == nil {
@@ -122,7 +122,7 @@ func (e *Endpoint) write(ctx context.Context, c Carrier) error {
 				return nil
 			}
 			e.wake()
-			e.wait(ctx.Done(), &e.work2do)
+			e.wait(ctx.Done(), &e.toSend)
 			continue
 		}
 		e.mu.Unlock()

@@ -2,47 +2,48 @@ package relay
 
 import "time"
 
-// Losses are inferred when this many segments that were sent later have come.
-const laterAcked = 3
+// reorderThreshold is how many segments sent later must have arrived before a
+// segment counts as lost.
+const reorderThreshold = 3
 
-// segment is a part of a message that is, or may have to be, sent.
+// segment is a part of a message that is sent or retransmitted.
 type segment struct {
-	frame        []byte // room for what precedes the payload, and the payload
-	room         int    // where in frame the payload begins
+	frame        []byte // space for the header, followed by the payload
+	payloadAt    int    // where in frame the payload begins
 	index, count uint32
 
-	sent     time.Time // when last; zero if never
-	order    uint64    // of the last time it was sent, among all sendings of the stream
-	again    bool      // it was sent more than once
-	received bool      // the peer has it, and lacks one before it
-	lost     bool      // it is to be sent again
+	sent          time.Time // the last time; zero if never
+	order         uint64    // position of the last transmission among all transmissions of the stream
+	retransmitted bool      // sent more than once, so its round trip is ambiguous
+	received      bool      // the peer has it, but lacks an earlier one
+	lost          bool      // to be retransmitted
 }
 
-func (s *segment) size() int { return len(s.frame) - s.room }
+func (s *segment) size() int { return len(s.frame) - s.payloadAt }
 
-// sender has what a stream sends until it is acknowledged.
+// sender holds the segments of a stream until they are acknowledged.
 type sender struct {
-	first   uint32    // the number of queue[0]
-	queue   []segment // those before unsent have been sent at least once
-	unsent  int
-	bytes   int    // of all payloads
-	lost    int    // how many are to be sent again
-	order   uint64 // of the latest sending
-	regain  uint64 // sendings up to this one were under way when a timer struck
-	dropped bool   // segments were let go that nobody had acknowledged
+	first         uint32    // number of queue[0]
+	queue         []segment // segments before unsent have been sent at least once
+	unsent        int
+	bytes         int    // of all payloads
+	lost          int    // segments to be retransmitted
+	order         uint64 // of the latest transmission
+	recoveryOrder uint64 // transmissions up to this one were in flight when the retry timer fired
+	dropped       bool   // segments were dropped without being acknowledged
 }
 
-// next is the number of the next segment that has never been sent.
+// next returns the number of the next segment that has never been sent.
 func (s *sender) next() uint32 { return s.first + uint32(s.unsent) }
 
-// fits reports whether there is room for a segment of this size. One alone always
-// has room.
+// fits reports whether the window has space for a segment of this size. An empty
+// window always has.
 func (s *sender) fits(size, frames, bytes int) bool {
 	return len(s.queue) == 0 || len(s.queue) < frames && s.bytes+size <= bytes
 }
 
-// letGo forgets the oldest segment if it was sent, and reports whether it did.
-func (s *sender) letGo() bool {
+// dropOldest drops the oldest segment if it was sent, and reports whether it did.
+func (s *sender) dropOldest() bool {
 	if s.unsent == 0 {
 		return false
 	}
@@ -69,13 +70,13 @@ func (s *sender) pop() {
 	}
 }
 
-func (s *sender) push(part segment) {
-	s.queue = append(s.queue, part)
-	s.bytes += part.size()
+func (s *sender) push(seg segment) {
+	s.queue = append(s.queue, seg)
+	s.bytes += seg.size()
 }
 
-// reaches reports whether an acknowledgement is not beyond what was sent.
-func (s *sender) reaches(ack, bits uint32) bool {
+// validAck reports whether an acknowledgement covers only what was sent.
+func (s *sender) validAck(ack, bits uint32) bool {
 	length := 0
 	for b := bits; b != 0; b >>= 1 {
 		length++
@@ -83,24 +84,24 @@ func (s *sender) reaches(ack, bits uint32) bool {
 	return distance(s.next()-1, ack)+length <= 0
 }
 
-// acknowledge takes an acknowledgement in, which reaches only what was sent. It
-// returns whether that was news, and when the latest of the segments that came
-// to be known to have arrived was sent, if it was sent once.
-func (s *sender) acknowledge(ack, bits uint32) (news bool, sent time.Time) {
+// acknowledge processes an acknowledgement, which must be valid. It returns
+// whether it acknowledged anything new, and when the most recently sent of these
+// segments was sent, if it was sent only once.
+func (s *sender) acknowledge(ack, bits uint32) (progress bool, sent time.Time) {
 	var latest uint64
-	note := func(part *segment) {
-		if news = true; part.order > latest {
-			latest, sent = part.order, part.sent
-			if part.again {
+	record := func(seg *segment) {
+		if progress = true; seg.order > latest {
+			latest, sent = seg.order, seg.sent
+			if seg.retransmitted {
 				sent = time.Time{}
 			}
 		}
 	}
 	for distance(s.first, ack) >= 0 {
 		if !s.queue[0].received {
-			note(&s.queue[0])
+			record(&s.queue[0])
 		}
-		news = true
+		progress = true
 		s.pop()
 	}
 	for i := range ackedBits {
@@ -111,31 +112,31 @@ func (s *sender) acknowledge(ack, bits uint32) (news bool, sent time.Time) {
 		if at < 0 || at >= s.unsent || s.queue[at].received {
 			continue
 		}
-		note(&s.queue[at])
+		record(&s.queue[at])
 		s.queue[at].received = true
-		s.keep(at)
+		s.unmarkLost(at)
 	}
-	return news, sent
+	return progress, sent
 }
 
-// lose has a segment sent again, unless it has arrived.
-func (s *sender) lose(at int) {
-	if part := &s.queue[at]; !part.received && !part.lost {
-		part.lost = true
+// markLost schedules a segment for retransmission, unless it has arrived.
+func (s *sender) markLost(at int) {
+	if seg := &s.queue[at]; !seg.received && !seg.lost {
+		seg.lost = true
 		s.lost++
 	}
 }
 
-// keep does not have a segment sent again.
-func (s *sender) keep(at int) {
+// unmarkLost cancels a retransmission.
+func (s *sender) unmarkLost(at int) {
 	if s.queue[at].lost {
 		s.queue[at].lost = false
 		s.lost--
 	}
 }
 
-// infer loses the segments that others have overtaken.
-func (s *sender) infer() {
+// detectLosses marks the segments that later ones have overtaken.
+func (s *sender) detectLosses() {
 	for at := range s.unsent {
 		if s.queue[at].received {
 			continue
@@ -146,20 +147,19 @@ func (s *sender) infer() {
 				later++
 			}
 		}
-		if later >= laterAcked {
-			s.lose(at)
+		if later >= reorderThreshold {
+			s.markLost(at)
 		}
 	}
 }
 
-// loseOldest loses the oldest segments that were sent no later than the sending
-// of this order and have not arrived, n of them at most, and reports whether
-// there was one.
-func (s *sender) loseOldest(n int, order uint64) bool {
+// markOldestLost marks the oldest n segments that have not arrived and whose last
+// transmission is not after order, and reports whether there was one.
+func (s *sender) markOldestLost(n int, order uint64) bool {
 	found := false
 	for at := 0; at < s.unsent && n > 0; at++ {
-		if part := &s.queue[at]; !part.received && part.order <= order {
-			s.lose(at)
+		if seg := &s.queue[at]; !seg.received && seg.order <= order {
+			s.markLost(at)
 			found = true
 			n--
 		}
@@ -167,34 +167,35 @@ func (s *sender) loseOldest(n int, order uint64) bool {
 	return found
 }
 
-// loseSince loses all that has not arrived and was last sent before then.
-func (s *sender) loseSince(then time.Time) {
+// markLostBefore marks all segments that have not arrived and were last sent
+// before then.
+func (s *sender) markLostBefore(t time.Time) {
 	for at := range s.unsent {
-		if s.queue[at].sent.Before(then) {
-			s.lose(at)
+		if s.queue[at].sent.Before(t) {
+			s.markLost(at)
 		}
 	}
 }
 
-// take returns the segment to be sent now and its number; nil if there is none.
-// Those sent again go first.
+// take returns the next segment to send and its number; nil if there is none.
+// Retransmissions go first.
 func (s *sender) take(now time.Time) (*segment, uint32) {
 	at := s.unsent
 	if s.lost > 0 {
 		for at = 0; !s.queue[at].lost; at++ {
 		}
-		s.keep(at)
-		s.queue[at].again = true
+		s.unmarkLost(at)
+		s.queue[at].retransmitted = true
 	} else if at == len(s.queue) {
 		return nil, 0
 	} else {
 		s.unsent++
 	}
 	s.order++
-	part := &s.queue[at]
-	part.sent, part.order = now, s.order
-	return part, s.first + uint32(at)
+	seg := &s.queue[at]
+	seg.sent, seg.order = now, s.order
+	return seg, s.first + uint32(at)
 }
 
-// waiting reports whether there is a segment to be sent now.
-func (s *sender) waiting() bool { return s.lost > 0 || s.unsent < len(s.queue) }
+// pending reports whether there is a segment to send now.
+func (s *sender) pending() bool { return s.lost > 0 || s.unsent < len(s.queue) }

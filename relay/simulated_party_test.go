@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// talk is what an application does with one stream.
+// talk is an application's use of one stream.
 type talk struct {
 	id             string
-	line           *line // nil of a plain peer
+	state          *streamState // nil for a plain peer
 	sent, received int
-	parts          []segment // of the message being sent
+	segments       []segment // of the message being sent
 	ended          bool
 }
 
-// ours is a table of ours with an application that sends and receives a number of
-// messages on each of some streams.
-type ours struct {
+// ownParty is a table with an application that sends and receives a number of
+// messages on each of several streams.
+type ownParty struct {
 	*table
 	rng      *rand.Rand
-	messages int // each way
-	most     int // bytes of a message
-	slow     int // of 1000 times, the application does not receive
+	messages int // per stream and direction
+	most     int // maximum message size
+	slow     int // of 1000 attempts, how many do not receive
 	streams  int
 	peer     interface{ lost() bool }
 	talks    []*talk
@@ -32,90 +32,87 @@ type ours struct {
 	scratch  []byte
 }
 
-func newOurs(rng *rand.Rand, c Config, streams, messages, most int) *ours {
-	c, err := c.withDefaults()
-	if err != nil {
-		panic(err)
-	}
-	o := &ours{table: newTable(c), rng: rng, messages: messages, most: most, streams: streams, scratch: make([]byte, 0, 512)}
-	o.opened = func(one *line) { o.talks = append(o.talks, &talk{id: one.id, line: one}) }
+func newOwnParty(rng *rand.Rand, c Config, streams, messages, most int) *ownParty {
+	c = c.withDefaults()
+	o := &ownParty{table: newTable(c), rng: rng, messages: messages, most: most, streams: streams, scratch: make([]byte, 0, 512)}
+	o.opened = func(t *streamState) { o.talks = append(o.talks, &talk{id: t.id, state: t}) }
 	if c.Role == Harness {
 		for i := range streams {
-			one := o.begin(string(rune('a'+i)), begin)
-			o.arrange(one)
-			o.opened(one)
+			t := o.begin(string(rune('a'+i)), begin)
+			o.update(t)
+			o.opened(t)
 		}
 	}
 	return o
 }
 
-func (o *ours) detach(time.Time) { o.table.detach() }
+func (o *ownParty) detach(time.Time) { o.table.detach() }
 
-func (o *ours) hear(now time.Time, b []byte) {
-	if err := o.table.hear(now, b); err != nil && o.err == nil {
+func (o *ownParty) receive(now time.Time, b []byte) {
+	if err := o.table.handleFrame(now, b); err != nil && o.err == nil {
 		o.err = fmt.Errorf("the %v dropped a frame of its peer: %w", o.config.Role, err)
 	}
 }
 
-func (o *ours) next(now time.Time) []byte { return o.table.next(now, o.scratch) }
+func (o *ownParty) next(now time.Time) []byte { return o.table.next(now, o.scratch) }
 
-func (o *ours) act(time.Time) {
-	for _, one := range o.talks {
-		o.speak(one)
-		for o.rng.IntN(1000) >= o.slow && o.listen(one) {
+func (o *ownParty) act(time.Time) {
+	for _, t := range o.talks {
+		o.send(t)
+		for o.rng.IntN(1000) >= o.slow && o.receiveMessage(t) {
 		}
-		if one.line.flow.ended != nil && len(one.line.receive.queue) == 0 {
-			one.ended = true
-			o.tell(one.line)
+		if t.state.flow.ended != nil && len(t.state.receive.queue) == 0 {
+			t.ended = true
+			o.reportEnd(t.state)
 		}
 	}
 }
 
-// speak sends what there is room for.
-func (o *ours) speak(one *talk) {
-	for one.line.flow.ended == nil && (len(one.parts) > 0 || one.sent < o.messages) {
-		if len(one.parts) == 0 {
-			message := text(one.id, o.config.Role, one.sent, o.most)
+// send sends what the window has space for.
+func (o *ownParty) send(t *talk) {
+	for t.state.flow.ended == nil && (len(t.segments) > 0 || t.sent < o.messages) {
+		if len(t.segments) == 0 {
+			message := text(t.id, o.config.Role, t.sent, o.most)
 			size := len(message)
-			if one.line.peer == reliable {
+			if t.state.peer == reliable {
 				size = o.config.SegmentBytes
 			}
-			for part := range cutMessage(one.id, message, size) {
-				one.parts = append(one.parts, part)
+			for part := range splitMessage(t.id, message, size) {
+				t.segments = append(t.segments, part)
 			}
-			one.sent++
+			t.sent++
 		}
-		if !one.line.room(one.parts[0].size()) {
+		if !t.state.makeSpace(t.segments[0].size()) {
 			return
 		}
-		one.line.push(one.parts[0])
-		one.parts = one.parts[1:]
-		o.arrange(one.line)
+		t.state.push(t.segments[0])
+		t.segments = t.segments[1:]
+		o.update(t.state)
 	}
 }
 
-// listen receives a message, and reports whether there was one.
-func (o *ours) listen(one *talk) bool {
-	got := one.line.pop()
-	o.arrange(one.line)
+// receiveMessage receives a message, and reports whether there was one.
+func (o *ownParty) receiveMessage(t *talk) bool {
+	got := t.state.pop()
+	o.update(t.state)
 	if got == nil {
 		return false
 	}
-	if want := text(one.id, 1-o.config.Role, one.received, o.most); !bytes.Equal(got, want) && o.err == nil {
-		o.err = fmt.Errorf("the %v got %.30q on stream %s, want %.30q", o.config.Role, got, one.id, want)
+	if want := text(t.id, 1-o.config.Role, t.received, o.most); !bytes.Equal(got, want) && o.err == nil {
+		o.err = fmt.Errorf("the %v got %.30q on stream %s, want %.30q", o.config.Role, got, t.id, want)
 	}
-	one.received++
+	t.received++
 	return true
 }
 
-func (o *ours) finished() bool {
+func (o *ownParty) finished() bool {
 	if len(o.talks) < o.streams && !o.peer.lost() {
 		return false
 	}
-	for _, one := range o.talks {
-		all := one.sent == o.messages && len(one.parts) == 0 && one.received == o.messages
-		acknowledged := one.line.peer != reliable || len(one.line.send.queue) == 0
-		if !one.ended && !(all && acknowledged) {
+	for _, t := range o.talks {
+		all := t.sent == o.messages && len(t.segments) == 0 && t.received == o.messages
+		acknowledged := t.state.peer != reliable || len(t.state.send.queue) == 0
+		if !t.ended && !(all && acknowledged) {
 			return false
 		}
 	}
@@ -123,21 +120,21 @@ func (o *ours) finished() bool {
 }
 
 // lost reports whether a stream has ended.
-func (o *ours) lost() bool {
-	return slices.ContainsFunc(o.talks, func(one *talk) bool { return one.ended })
+func (o *ownParty) lost() bool {
+	return slices.ContainsFunc(o.talks, func(t *talk) bool { return t.ended })
 }
 
-// check looks at the bounds.
-func (o *ours) check() error {
+// check verifies the bounds.
+func (o *ownParty) check() error {
 	if o.err != nil {
 		return o.err
 	}
 	c, large := &o.config, 0
-	for _, one := range o.talks {
-		s, r := &one.line.send, &one.line.receive
-		large += r.large
+	for _, t := range o.talks {
+		s, r := &t.state.send, &t.state.receive
+		large += r.fromPool
 		held := 0
-		for _, part := range r.heldBy {
+		for _, part := range r.held {
 			held += len(part.payload)
 		}
 		switch {
@@ -145,16 +142,16 @@ func (o *ours) check() error {
 			return fmt.Errorf("%d segments are under way, %d may be", len(s.queue), c.WindowFrames)
 		case len(s.queue) > 1 && s.bytes > c.WindowBytes:
 			return fmt.Errorf("%d bytes are under way, %d may be", s.bytes, c.WindowBytes)
-		case r.bytes != held:
-			return fmt.Errorf("%d bytes are held, and %d are counted", held, r.bytes)
-		case r.bytes > c.WindowBytes:
-			return fmt.Errorf("%d bytes are held, %d may be", r.bytes, c.WindowBytes)
+		case r.heldBytes != held:
+			return fmt.Errorf("%d bytes are held, and %d are counted", held, r.heldBytes)
+		case r.heldBytes > c.WindowBytes:
+			return fmt.Errorf("%d bytes are held, %d may be", r.heldBytes, c.WindowBytes)
 		case len(r.partial) > c.MessageBytes || cap(r.partial) > 2*c.MessageBytes:
 			return fmt.Errorf("%d bytes are being put together in %d, %d may be", len(r.partial), cap(r.partial), c.MessageBytes)
-		case one.line.peer == reliable && r.queued > c.QueueBytes+c.MessageBytes+messageOverhead:
-			return fmt.Errorf("%d bytes are in a queue of %d", r.queued, c.QueueBytes)
-		case r.queued > c.PlainQueueBytes+c.MessageBytes+messageOverhead:
-			return fmt.Errorf("%d bytes are in a plain queue of %d", r.queued, c.PlainQueueBytes)
+		case t.state.peer == reliable && r.queuedBytes > c.QueueBytes+c.MessageBytes+messageOverhead:
+			return fmt.Errorf("%d bytes are in a queue of %d", r.queuedBytes, c.QueueBytes)
+		case r.queuedBytes > c.PlainQueueBytes+c.MessageBytes+messageOverhead:
+			return fmt.Errorf("%d bytes are in a plain queue of %d", r.queuedBytes, c.PlainQueueBytes)
 		}
 	}
 	if large != o.pool.used || large > c.LargeBytes {
@@ -163,24 +160,24 @@ func (o *ours) check() error {
 	return nil
 }
 
-// leave ends what is left, and looks whether anything is kept.
-func (o *ours) leave(now time.Time) error {
-	for _, one := range o.talks {
-		one.line.end(ReasonClosed, false)
-		o.arrange(one.line)
-		o.tell(one.line)
+// end ends all streams and verifies that nothing is left over.
+func (o *ownParty) end(now time.Time) error {
+	for _, t := range o.talks {
+		t.state.end(ReasonClosed, false)
+		o.update(t.state)
+		o.reportEnd(t.state)
 	}
 	for o.table.next(now, o.scratch) != nil {
 	}
 	o.table.detach()
 	switch {
-	case len(o.lines) > 0, o.count > 0, len(o.timers) > 0, o.pool.used != 0:
-		return fmt.Errorf("left: %d streams, %d counted, %d timers, %d bytes", len(o.lines), o.count, len(o.timers), o.pool.used)
+	case len(o.table.streams) > 0, o.count > 0, len(o.timers) > 0, o.pool.used != 0:
+		return fmt.Errorf("left: %d streams, %d counted, %d timers, %d bytes", len(o.table.streams), o.count, len(o.timers), o.pool.used)
 	}
-	for _, one := range o.talks {
-		s, r := &one.line.send, &one.line.receive
-		if s.queue != nil || r.queue != nil || r.heldBy != nil || r.partial != nil {
-			return fmt.Errorf("stream %s still has something", one.id)
+	for _, t := range o.talks {
+		s, r := &t.state.send, &t.state.receive
+		if s.queue != nil || r.queue != nil || r.held != nil || r.partial != nil {
+			return fmt.Errorf("stream %s still has something", t.id)
 		}
 	}
 	return nil

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// party is one end in a simulation: a table of ours with its application, or a
-// peer as it was before anybody acknowledged.
+// party is one end of a simulation: a table with its application, or a plain
+// peer.
 type party interface {
 	attach(now time.Time)
 	detach(now time.Time)
-	hear(now time.Time, b []byte)
+	receive(now time.Time, b []byte)
 	next(now time.Time) []byte
 	deadline() time.Time
-	strike(now time.Time)
-	act(now time.Time) // what the application does next
-	finished() bool    // all was sent and received, or ended
-	check() error      // what must hold at any time
+	fireTimers(now time.Time)
+	act(now time.Time) // one step of the application
+	finished() bool    // everything was sent and received, or ended
+	check() error      // checks the invariants
 }
 
-// flight is a frame on its way.
+// flight is a frame in transit.
 type flight struct {
 	at   time.Time
 	to   int
-	life int // of the receiver's carrier; it reaches no later one
+	life int // number of the receiver's carrier; the frame reaches no later one
 	b    []byte
 }
 
@@ -43,35 +43,35 @@ func (f *flights) Pop() any {
 	return last
 }
 
-// network is what frames suffer. Chances are of 1000.
+// network describes faults. Chances are out of 1000.
 type network struct {
 	loss, twice, cut int
-	both             bool          // both carriers are cut, and come back, at the same time
-	ordered          bool          // frames do not overtake each other
-	delay, down      time.Duration // at most: of a frame, and between two carriers
+	both             bool          // both carriers are cut and restored at the same time
+	ordered          bool          // frames are not reordered
+	delay, down      time.Duration // maxima: of a frame, and between two carriers
 	calm             time.Time     // when it becomes perfect
-	dead             bool          // instead it never carries anything again
+	dead             bool          // instead it never delivers anything again
 }
 
-// world is a simulation: two parties, the network between them, and time.
-type world struct {
+// simulation is a simulation: two parties, a network and a clock.
+type simulation struct {
 	rng     *rand.Rand
 	now     time.Time
 	parties [2]party
 	network network
 	air     flights
-	latest  [2]time.Time // when the latest frame arrives, if they are ordered
+	latest  [2]time.Time // when the latest frame arrives, if ordered
 	up      [2]bool      // it has a carrier
-	back    [2]time.Time // when it gets the next
+	back    [2]time.Time // when it gets the next carrier
 	lives   [2]int
-	stalled [2]time.Time // until when its carrier takes nothing
+	stalled [2]time.Time // until when its carrier accepts nothing
 	events  int
 }
 
 const mostEvents = 100_000
 
-// run lets time pass until both parties have finished.
-func (w *world) run() error {
+// run advances the simulation until both parties have finished.
+func (w *simulation) run() error {
 	for {
 		w.events++
 		if w.events > mostEvents {
@@ -93,19 +93,19 @@ func (w *world) run() error {
 	}
 }
 
-func (w *world) chance(of1000 int) bool { return w.rng.IntN(1000) < of1000 }
+func (w *simulation) chance(of1000 int) bool { return w.rng.IntN(1000) < of1000 }
 
-func (w *world) upTo(d time.Duration) time.Duration {
+func (w *simulation) upTo(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
 	}
 	return time.Duration(w.rng.Int64N(int64(d)))
 }
 
-func (w *world) perfect() bool { return !w.now.Before(w.network.calm) }
+func (w *simulation) perfect() bool { return !w.now.Before(w.network.calm) }
 
-// transmit puts what a party sends on its way.
-func (w *world) transmit(from int) {
+// transmit puts a frame of a party in transit.
+func (w *simulation) transmit(from int) {
 	for w.up[from] && !w.stalled[from].After(w.now) {
 		b := w.parties[from].next(w.now)
 		if b == nil {
@@ -113,7 +113,7 @@ func (w *world) transmit(from int) {
 		}
 		if w.perfect() {
 			if !w.network.dead {
-				w.fly(from, b, 0)
+				w.schedule(from, b, 0)
 			}
 			continue
 		}
@@ -130,15 +130,15 @@ func (w *world) transmit(from int) {
 			}
 		}
 		if !w.chance(w.network.loss) {
-			w.fly(from, b, w.upTo(w.network.delay))
+			w.schedule(from, b, w.upTo(w.network.delay))
 		}
 		if w.chance(w.network.twice) {
-			w.fly(from, b, w.upTo(w.network.delay))
+			w.schedule(from, b, w.upTo(w.network.delay))
 		}
 	}
 }
 
-func (w *world) fly(from int, b []byte, delay time.Duration) {
+func (w *simulation) schedule(from int, b []byte, delay time.Duration) {
 	to := 1 - from
 	at := w.now.Add(time.Millisecond + delay)
 	if w.network.ordered && !at.After(w.latest[to]) {
@@ -148,8 +148,8 @@ func (w *world) fly(from int, b []byte, delay time.Duration) {
 	heap.Push(&w.air, flight{at: at, to: to, life: w.lives[to], b: slices.Clone(b)})
 }
 
-// drop takes the carrier of a party away.
-func (w *world) drop(i int) {
+// drop ends a party's carrier.
+func (w *simulation) drop(i int) {
 	if w.up[i] {
 		w.up[i] = false
 		w.lives[i]++
@@ -158,8 +158,8 @@ func (w *world) drop(i int) {
 	}
 }
 
-// advance lets the next thing happen.
-func (w *world) advance() error {
+// advance processes the next event.
+func (w *simulation) advance() error {
 	soonest := w.now.Add(time.Hour)
 	before := func(t time.Time) {
 		if !t.IsZero() && t.Before(soonest) {
@@ -177,7 +177,7 @@ func (w *world) advance() error {
 			before(w.stalled[i])
 		}
 	}
-	before(w.now.Add(time.Millisecond + w.upTo(time.Second))) // the application does something
+	before(w.now.Add(time.Millisecond + w.upTo(time.Second))) // the application acts
 	if soonest.Before(w.now) {
 		return fmt.Errorf("at %v something is due since %v", w.now.Sub(begin), soonest.Sub(begin))
 	}
@@ -188,22 +188,22 @@ func (w *world) advance() error {
 			p.attach(w.now)
 		}
 		if due := p.deadline(); !due.IsZero() && !due.After(w.now) {
-			p.strike(w.now)
+			p.fireTimers(w.now)
 		}
 	}
 	for len(w.air) > 0 && !w.air[0].at.After(w.now) {
 		f := heap.Pop(&w.air).(flight)
 		if w.up[f.to] && f.life == w.lives[f.to] {
-			w.parties[f.to].hear(w.now, f.b)
+			w.parties[f.to].receive(w.now, f.b)
 		}
 	}
 	return nil
 }
 
-// begin is when simulations begin.
+// begin is the start time of simulations.
 var begin = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// text is the message of this number in a stream and direction.
+// text is the message with this number in a stream and direction.
 func text(id string, from Role, number, most int) []byte {
 	h := uint32(number)*2654435761 + uint32(from)*40503 + uint32(id[0])*97
 	h ^= h >> 13

@@ -5,57 +5,54 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// Stream carries messages both ways, in order. All methods may be called
-// concurrently. It ends by Reset, the peer's reset, a limit or a long silence of
-// the peer, and an endpoint that is closed.
+// Stream carries messages in both directions, in order. All methods may be called
+// concurrently. A stream ends by Reset, by a reset of the peer, by a limit, when
+// the peer is silent for too long, or when the endpoint is closed.
 type Stream struct {
 	id       string
 	endpoint *Endpoint
-	line     *line         // guarded by endpoint.mu
-	changed  bell          // guarded by endpoint.mu; it ended, or whatever one may wait for
-	turn     chan struct{} // held by whoever sends a message
-	done     chan struct{} // closed when it has ended
+	state    *streamState     // guarded by endpoint.mu
+	changed  notify.Broadcast // guarded by endpoint.mu; notified when the stream ended or an operation may proceed
+	sending  chan struct{}    // binary semaphore of send
+	done     chan struct{}    // closed when the stream has ended
 }
 
-func newStream(e *Endpoint, one *line) *Stream {
-	return &Stream{id: one.id, endpoint: e, line: one, turn: make(chan struct{}, 1), done: make(chan struct{})}
+func newStream(e *Endpoint, st *streamState) *Stream {
+	return &Stream{id: st.id, endpoint: e, state: st, sending: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
-// noticed wakes those who wait. endpoint.mu is held.
-func (s *Stream) noticed() {
-	s.changed.ring()
-	if s.line.flow.ended != nil {
+// stateChanged wakes waiters. endpoint.mu is held.
+func (s *Stream) stateChanged() {
+	s.changed.Notify()
+	if s.state.flow.ended != nil {
 		close(s.done)
 	}
 }
 
-// ID returns the id that frames of the stream have.
+// ID returns the stream id in the frames.
 func (s *Stream) ID() string { return s.id }
 
-// Send sends one message, which it does not keep. It blocks while the window is
-// full, or another Send is under way. A nil error says that the message will
-// arrive or the stream end with an error at both ends, not that it has arrived
+// Send sends one message, without retaining it. It blocks while the window is
+// full or another Send is in progress. A nil error means that the message will
+// arrive or the stream ends with an error at both ends, not that it has arrived
 // (see [Stream.WaitAcknowledged]).
 //
 // The error is the stream's [*ResetError], the cause of ctx, a [*LimitError] for
-// a message beyond [Stream.MessageLimit], or [ErrEmptyMessage]. If ctx ends in the
-// middle of a message of several segments the stream ends too.
+// a message beyond [Stream.MessageLimit], or [ErrEmptyMessage]. If ctx ends after
+// the first of several segments was sent, the stream ends too.
 func (s *Stream) Send(ctx context.Context, message []byte) error {
-	return s.send(ctx.Done(), func() error { return context.Cause(ctx) }, message)
-}
-
-// send is Send with the two parts of a context.
-func (s *Stream) send(done <-chan struct{}, cause func() error, message []byte) error {
 	if len(message) == 0 {
 		return ErrEmptyMessage
 	}
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
-	case <-done:
-		return cause()
+	case s.sending <- struct{}{}:
+		defer func() { <-s.sending }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	case <-s.done:
 		return s.failed()
 	}
@@ -63,15 +60,15 @@ func (s *Stream) send(done <-chan struct{}, cause func() error, message []byte) 
 	if err != nil {
 		return err
 	}
-	for part := range cutMessage(s.id, message, size) {
-		if err := s.push(done, cause, part); err != nil {
+	for seg := range splitMessage(s.id, message, size) {
+		if err := s.push(ctx, seg); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// segmentBytes returns into what segments a message is cut, unless it is too
+// segmentBytes returns the segment size for a message, unless the message is too
 // large.
 func (s *Stream) segmentBytes(message int) (int, error) {
 	s.endpoint.mu.Lock()
@@ -79,15 +76,14 @@ func (s *Stream) segmentBytes(message int) (int, error) {
 	if name, limit := s.limit(); message > limit {
 		return 0, &LimitError{Name: name, Value: message, Limit: limit}
 	}
-	if s.line.peer != reliable {
+	if s.state.peer != reliable {
 		return message, nil
 	}
 	return s.endpoint.table.config.SegmentBytes, nil
 }
 
-// MessageLimit returns how large a message Send takes now, in bytes:
-// Config.MessageBytes to a peer that acknowledges, and to others no more than
-// Config.PlainMessageBytes.
+// MessageLimit returns the current limit of Send in bytes: Config.MessageBytes if
+// the peer acknowledges, otherwise at most Config.PlainMessageBytes.
 func (s *Stream) MessageLimit() int {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
@@ -95,109 +91,96 @@ func (s *Stream) MessageLimit() int {
 	return limit
 }
 
-// limit returns the limit of messages that holds now. endpoint.mu is held.
+// limit returns the current message limit. endpoint.mu is held.
 func (s *Stream) limit() (name string, bytes int) {
 	c := &s.endpoint.table.config
-	if s.line.peer != reliable && c.PlainMessageBytes < c.MessageBytes {
+	if s.state.peer != reliable && c.PlainMessageBytes < c.MessageBytes {
 		return "PlainMessageBytes", c.PlainMessageBytes
 	}
 	return "MessageBytes", c.MessageBytes
 }
 
-// push has a segment sent when there is room for it.
-func (s *Stream) push(done <-chan struct{}, cause func() error, part segment) error {
+// push queues a segment when the window has space for it.
+func (s *Stream) push(ctx context.Context, seg segment) error {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
 		switch {
-		case s.line.flow.ended != nil:
+		case s.state.flow.ended != nil:
 			return s.end()
-		case s.line.leave:
+		case s.state.finishing:
 			return ErrClosed
-		case s.line.room(part.size()):
-			s.line.push(part)
-			e.settle(s.line)
+		case s.state.makeSpace(seg.size()):
+			s.state.push(seg)
+			e.update(s.state)
 			return nil
-		case isDone(done):
-			if part.index > 0 {
-				s.line.end(ReasonMessageCut, false)
-				e.settle(s.line)
+		case ctx.Err() != nil:
+			if seg.index > 0 {
+				s.state.end(ReasonMessageCut, false)
+				e.update(s.state)
 			}
-			return cause()
+			return context.Cause(ctx)
 		}
-		e.wait(done, &s.changed)
+		e.wait(ctx.Done(), &s.changed)
 	}
 }
 
-func isDone(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
-}
-
-// Receive returns the next message, which is the caller's to keep, and blocks
-// until there is one. The error is the cause of ctx or, for good, the stream's
-// [*ResetError]; what the peer sent before it ended the stream is returned first.
+// Receive returns the next message, which the caller owns, and blocks until there
+// is one. The error is the cause of ctx or, permanently, the stream's
+// [*ResetError]; messages received before the end of the stream are returned
+// first.
 func (s *Stream) Receive(ctx context.Context) ([]byte, error) {
-	return s.receive(ctx.Done(), func() error { return context.Cause(ctx) })
-}
-
-// receive is Receive with the two parts of a context.
-func (s *Stream) receive(done <-chan struct{}, cause func() error) ([]byte, error) {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
-		if message := s.line.pop(); message != nil {
-			e.settle(s.line)
+		if message := s.state.pop(); message != nil {
+			e.update(s.state)
 			return message, nil
 		}
 		switch {
-		case s.line.flow.ended != nil:
+		case s.state.flow.ended != nil:
 			return nil, s.end()
-		case isDone(done):
-			return nil, cause()
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		}
-		e.wait(done, &s.changed)
+		e.wait(ctx.Done(), &s.changed)
 	}
 }
 
 // WaitReliable blocks until the peer has shown that it acknowledges. The error is
-// [ErrPlainPeer] if it did not within Config.ProbeTimeout, the stream's
+// [ErrPlainPeer] if it has not within Config.ProbeTimeout, the stream's
 // [*ResetError] or the cause of ctx.
 func (s *Stream) WaitReliable(ctx context.Context) error {
-	atOnce := func() bool { return true }
-	return s.until(ctx, atOnce, atOnce)
+	always := func() bool { return true }
+	return s.waitPeer(ctx, always, always)
 }
 
-// WaitAcknowledged blocks until the peer has acknowledged all that was sent when
-// it was called. The errors are those of [Stream.WaitReliable], but [ErrPlainPeer]
-// comes only when the carrier has taken all that.
+// WaitAcknowledged blocks until the peer has acknowledged everything that was
+// sent before the call. The errors are those of [Stream.WaitReliable], but
+// [ErrPlainPeer] is returned only after the carrier has taken everything.
 func (s *Stream) WaitAcknowledged(ctx context.Context) error {
 	s.endpoint.mu.Lock()
-	last := s.line.send.first + uint32(len(s.line.send.queue))
+	last := s.state.send.first + uint32(len(s.state.send.queue))
 	s.endpoint.mu.Unlock()
-	return s.until(ctx, func() bool { return distance(last, s.line.send.first) >= 0 },
-		func() bool { return distance(last, s.line.send.next()) >= 0 })
+	return s.waitPeer(ctx, func() bool { return distance(last, s.state.send.first) >= 0 },
+		func() bool { return distance(last, s.state.send.next()) >= 0 })
 }
 
-// until blocks until the peer is known to acknowledge and so holds too, or known
-// not to and left holds.
-func (s *Stream) until(ctx context.Context, so, left func() bool) error {
+// waitPeer blocks until the peer is reliable and whenReliable holds, or it is
+// plain and whenPlain holds.
+func (s *Stream) waitPeer(ctx context.Context, whenReliable, whenPlain func() bool) error {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
 		switch {
-		case s.line.flow.ended != nil:
+		case s.state.flow.ended != nil:
 			return s.end()
-		case s.line.peer == reliable && so():
+		case s.state.peer == reliable && whenReliable():
 			return nil
-		case s.line.peer == plain && left():
+		case s.state.peer == plain && whenPlain():
 			return ErrPlainPeer
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -206,35 +189,34 @@ func (s *Stream) until(ctx context.Context, so, left func() bool) error {
 	}
 }
 
-// Reset ends the stream at both ends; what was sent and has not arrived is lost.
-// The peer is told the reason, of which the first 256 bytes count and an empty
-// one is [ReasonClosed], as far as a carrier takes it. Resetting a stream that
-// has ended frees its place.
+// Reset ends the stream at both ends; what has not arrived is lost. The peer
+// receives the reason if there is a carrier: its first 256 bytes, [ReasonClosed]
+// if it is empty. Resetting an ended stream releases it.
 func (s *Stream) Reset(reason string) {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s.line.end(cleanReason(reason), false)
-	e.settle(s.line)
+	s.state.end(cleanReason(reason), false)
+	e.update(s.state)
 	_ = s.end()
 }
 
-// finish ends the stream as Reset does, with ReasonClosed, when what was sent has
-// arrived.
+// finish ends the stream as Reset does, with ReasonClosed, after everything sent
+// has arrived.
 func (s *Stream) finish() {
 	e := s.endpoint
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if s.line.flow.ended != nil {
+	if s.state.flow.ended != nil {
 		_ = s.end()
 		return
 	}
-	s.line.quit = true
-	s.line.finish(time.Now())
-	e.settle(s.line)
+	s.state.released = true
+	s.state.finish(time.Now())
+	e.update(s.state)
 }
 
-// cleanReason returns a reason that a frame may have.
+// cleanReason makes a reason valid for a frame.
 func cleanReason(reason string) string {
 	reason = strings.ToValidUTF8(reason, "?")
 	if reason == "" {
@@ -250,33 +232,34 @@ func cleanReason(reason string) string {
 // Done returns a channel that is closed when the stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// HeardAt returns when something of the peer came last, or the stream began.
+// HeardAt returns when the last frame of the peer was received, or the stream
+// began.
 func (s *Stream) HeardAt() time.Time {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
-	return s.line.flow.silence.Add(-s.endpoint.table.config.SilenceTimeout)
+	return s.state.flow.silenceEnd.Add(-s.endpoint.table.config.SilenceTimeout)
 }
 
-// Err returns why the stream ended, a [*ResetError]; nil while it has not.
+// Err returns why the stream ended, as a [*ResetError]; nil while it is open.
 func (s *Stream) Err() error {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
-	if s.line.flow.ended == nil {
+	if s.state.flow.ended == nil {
 		return nil
 	}
-	return s.line.flow.ended
+	return s.state.flow.ended
 }
 
-// failed returns why the stream ended.
+// failed is end for callers that do not hold endpoint.mu.
 func (s *Stream) failed() error {
 	s.endpoint.mu.Lock()
 	defer s.endpoint.mu.Unlock()
 	return s.end()
 }
 
-// end returns why the stream ended, to an application that knows from then on.
-// endpoint.mu is held.
+// end returns why the stream ended, and marks the end as reported to the
+// application. endpoint.mu is held.
 func (s *Stream) end() error {
-	s.endpoint.table.tell(s.line)
-	return s.line.flow.ended
+	s.endpoint.table.reportEnd(s.state)
+	return s.state.flow.ended
 }

@@ -5,312 +5,313 @@ import (
 	"time"
 )
 
-// line is a stream as its endpoint has it.
-type line struct {
+// streamState is the endpoint's state of a stream.
+type streamState struct {
 	flow
-	stream *Stream // what the application has of it; nil in tests of the table
+	stream *Stream // nil in tests of the table
 
-	timer           int       // its place among the timers
-	due             time.Time // what it is there for
-	hurried, turned bool      // it is in that queue
-	live            bool      // it is in the table
-	told            bool      // the application has learnt that it has ended
-	quit            bool      // the application has left, and need not learn it
+	timerIndex               int       // index in table.timers
+	due                      time.Time // the deadline it is scheduled for
+	urgentQueued, dataQueued bool      // it is in the queue
+	live                     bool      // it is in table.streams
+	endReported              bool      // the application knows that the stream ended
+	released                 bool      // the application closed its connection: the end need not be reported
 }
 
-// table is the state of an endpoint: its streams, and what they have to send. It
-// has no lock and no clock: whoever owns it has both.
+// table is the state of an endpoint: its streams and what they have to send. It
+// has no lock and no clock; the caller provides both.
 type table struct {
-	config Config
-	pool   pool
-	lines  map[string]*line
-	count  int // streams that are live, or have ended and nobody was told
-	ended  memory
+	config  Config
+	pool    pool
+	streams map[string]*streamState
+	count   int // live streams, and ended ones whose end is not yet reported
+	ended   endedStreams
 
-	attached bool
-	answers  answers
-	hurry    ring // those with something that does not wait for its turn
-	turns    ring // those with data
-	answered bool // it is the turn of hurry, and not of answers
-	spree    int  // how many frames of no data went out since the last of data
-	timers   timers
+	attached    bool
+	replies     replyQueue
+	urgentQueue streamQueue // streams with control frames to send
+	dataQueue   streamQueue // streams with data to send
+	urgentFirst bool        // the next control frame comes from urgentQueue rather than from replies
+	controlRun  int         // control frames sent since the last data frame
+	timers      timers
 
-	opened  func(*line) // a peer began a stream
-	changed func(*line) // something may have become possible, or it ended
+	opened  func(*streamState) // a peer began a stream
+	changed func(*streamState) // a stream ended, or an operation on it may proceed
 }
 
-// ring is a queue of streams.
-type ring struct{ queue []*line }
+// streamQueue is a FIFO of streams.
+type streamQueue struct{ queue []*streamState }
 
-func (r *ring) push(one *line) { r.queue = append(r.queue, one) }
+func (r *streamQueue) push(st *streamState) { r.queue = append(r.queue, st) }
 
-func (r *ring) pop() *line {
+func (r *streamQueue) pop() *streamState {
 	if len(r.queue) == 0 {
 		return nil
 	}
-	one := r.queue[0]
+	st := r.queue[0]
 	r.queue[0] = nil
 	if r.queue = r.queue[1:]; len(r.queue) == 0 {
 		r.queue = nil
 	}
-	return one
+	return st
 }
 
-// newTable returns a table without streams. c has its defaults.
+// newTable returns an empty table. The defaults of c are already filled in.
 func newTable(c Config) *table {
 	return &table{
 		config:  c,
 		pool:    pool{limit: c.LargeBytes},
-		lines:   map[string]*line{},
-		answers: answers{limit: max(leastAnswers, c.Streams)},
-		opened:  func(*line) {},
-		changed: func(*line) {},
+		streams: map[string]*streamState{},
+		replies: replyQueue{limit: max(minReplies, c.Streams)},
+		opened:  func(*streamState) {},
+		changed: func(*streamState) {},
 	}
 }
 
 // begin adds a stream.
-func (t *table) begin(id string, now time.Time) *line {
-	one := &line{flow: *newFlow(id, &t.config, &t.pool, now), timer: noTimer, live: true}
-	t.lines[id] = one
+func (t *table) begin(id string, now time.Time) *streamState {
+	st := &streamState{flow: *newFlow(id, &t.config, &t.pool, now), timerIndex: noTimer, live: true}
+	t.streams[id] = st
 	t.count++
-	t.ended.forget(id)
+	t.ended.remove(id)
 	if t.attached {
-		one.attach(now)
+		st.attach(now)
 	}
-	return one
+	return st
 }
 
-// arrange puts a stream where it belongs after it may have changed, and takes it
-// out of the table if it has ended.
-func (t *table) arrange(one *line) {
-	if !one.live {
+// update queues and schedules a stream after it may have changed, and removes it
+// from the table if it has ended.
+func (t *table) update(st *streamState) {
+	if !st.live {
 		return
 	}
-	if one.flow.ended != nil {
-		t.remove(one)
-		if one.quit {
-			t.tell(one)
+	if st.flow.ended != nil {
+		t.remove(st)
+		if st.released {
+			t.reportEnd(st)
 		}
 	} else {
-		if !one.hurried && one.urgent() {
-			one.hurried = true
-			t.hurry.push(one)
+		if !st.urgentQueued && st.urgent() {
+			st.urgentQueued = true
+			t.urgentQueue.push(st)
 		}
-		if !one.turned && one.ready() {
-			one.turned = true
-			t.turns.push(one)
+		if !st.dataQueued && st.ready() {
+			st.dataQueued = true
+			t.dataQueue.push(st)
 		}
 	}
-	t.timers.arrange(one)
-	t.changed(one)
+	t.timers.update(st)
+	t.changed(st)
 }
 
-// remove takes out a stream that has ended, and tells the peer unless it knows.
-func (t *table) remove(one *line) {
-	one.live = false
-	delete(t.lines, one.id)
-	end := one.flow.ended
-	t.ended.remember(one.id, end.Reason)
-	if !end.Remote && (t.attached || one.peer == reliable) {
-		ack, _ := one.acknowledgement()
-		t.answers.add(answer{id: one.id, ack: ack, reason: end.Reason})
+// remove removes an ended stream and queues a reset for the peer unless the peer
+// ended it.
+func (t *table) remove(st *streamState) {
+	st.live = false
+	delete(t.streams, st.id)
+	end := st.flow.ended
+	t.ended.add(st.id, end.Reason)
+	if !end.Remote && (t.attached || st.peer == reliable) {
+		ack, _ := st.acknowledgement()
+		t.replies.add(reply{id: st.id, ack: ack, reason: end.Reason})
 	}
 }
 
-// tell frees the place of a stream of whose end the application has learnt.
-func (t *table) tell(one *line) {
-	if one.flow.ended != nil && !one.told {
-		one.told = true
+// reportEnd releases an ended stream whose end the application knows.
+func (t *table) reportEnd(st *streamState) {
+	if st.flow.ended != nil && !st.endReported {
+		st.endReported = true
 		t.count--
-		one.receive.clear(true, &t.pool)
+		st.receive.clear(true, &t.pool)
 	}
 }
 
-// leaving reports whether streams wait for what was sent to arrive, to end.
-func (t *table) leaving() bool {
-	for _, one := range t.lines {
-		if one.quit {
+// closing reports whether a stream that the application closed still waits for
+// acknowledgements.
+func (t *table) closing() bool {
+	for _, st := range t.streams {
+		if st.released {
 			return true
 		}
 	}
 	return false
 }
 
-// attach begins a carrier.
+// attach handles the start of a carrier.
 func (t *table) attach(now time.Time) {
 	t.attached = true
-	for _, one := range t.lines {
-		one.attach(now)
-		t.arrange(one)
+	for _, st := range t.streams {
+		st.attach(now)
+		t.update(st)
 	}
 }
 
-// detach ends a carrier.
+// detach handles the end of a carrier.
 func (t *table) detach() {
 	t.attached = false
-	t.answers.keepResets()
-	for _, one := range t.lines {
-		one.detach()
-		t.arrange(one)
+	t.replies.dropAcks()
+	for _, st := range t.streams {
+		st.detach()
+		t.update(st)
 	}
 }
 
-// hear takes in a frame. The error is why it was dropped, if it should not have
-// been sent.
-func (t *table) hear(now time.Time, b []byte) error {
+// handleFrame processes a frame. The error says why it was dropped, if it should
+// not have been sent.
+func (t *table) handleFrame(now time.Time, b []byte) error {
 	in, err := decode(b)
 	if err != nil {
 		return err
 	}
-	one := t.lines[string(in.stream)]
-	if one == nil {
-		if one = t.unknown(now, &in); one == nil {
+	st := t.streams[in.stream]
+	if st == nil {
+		if st = t.handleUnknown(now, &in); st == nil {
 			return nil
 		}
 	}
-	err = one.hear(now, &in)
-	t.arrange(one)
+	err = st.handleFrame(now, &in)
+	t.update(st)
 	return err
 }
 
-// unknown decides about a frame of a stream that there is not, and returns the
-// stream if it begins one.
-func (t *table) unknown(now time.Time, in *frame) *line {
+// handleUnknown processes a frame of an unknown stream, and returns the stream if
+// the frame begins one.
+func (t *table) handleUnknown(now time.Time, in *frame) *streamState {
 	if in.body == bodyReset {
 		return nil
 	}
-	reason, known := t.ended.reasons[string(in.stream)]
-	if known && in.shows() {
+	reason, known := t.ended.reasons[in.stream]
+	if known && in.hasAck() {
 		if in.body != bodyAck {
-			t.answers.add(answer{id: string(in.stream), ack: none, reason: reason})
+			t.replies.add(reply{id: in.stream, ack: noSegment, reason: reason})
 		}
 		return nil
 	}
 	if t.config.Role != Executor {
 		return nil
 	}
-	// A peer that has received nothing of the stream may have begun it; one that
-	// has speaks of a stream that this end had once.
+	// Only a peer that has received nothing of the stream may begin it. Otherwise
+	// it refers to a stream that this endpoint once had.
 	begins := in.ack == t.config.first-1 && in.bits == 0
 	switch {
-	case in.body == bodyAck || !in.shows() && in.body != bodyData:
+	case in.body == bodyAck || !in.hasAck() && in.body != bodyData:
 		return nil
-	case in.body == bodyData && (!in.shows() || in.seq == t.config.first):
-		if !in.shows() && in.count != 1 {
+	case in.body == bodyData && (!in.hasAck() || in.seq == t.config.first):
+		if !in.hasAck() && in.count != 1 {
 			return nil
 		}
-		return t.accept(now, string(in.stream))
+		return t.accept(now, in.stream)
 	case in.body == bodyResume && in.next == 0 && begins && t.full():
-		t.answers.add(answer{id: string(in.stream), ack: none, reason: ReasonStreamLimit})
+		t.replies.add(reply{id: in.stream, ack: noSegment, reason: ReasonStreamLimit})
 	case in.body == bodyResume && in.next == 0 && begins:
-		t.answers.add(answer{id: string(in.stream), ack: t.config.first - 1})
+		t.replies.add(reply{id: in.stream, ack: t.config.first - 1})
 	case in.body == bodyData && begins && distance(t.config.first, in.seq) < ackedBits:
-		// The first segment is on its way, or will be sent again.
+		// The first segment is in flight, or will be retransmitted.
 	default:
-		t.answers.add(answer{id: string(in.stream), ack: none, reason: ReasonUnknownStream})
+		t.replies.add(reply{id: in.stream, ack: noSegment, reason: ReasonUnknownStream})
 	}
 	return nil
 }
 
-// full reports whether an executor takes no further stream. One that has ended, and
-// the application has not learnt so, keeps its place for a moment: a rendezvous
-// that ends one to begin another must not find it taken. Those are bounded, too.
+// full reports whether an executor rejects further streams. Ended streams whose
+// end is not yet reported do not count up to a second limit, because a rendezvous
+// may end a stream to begin another at once.
 func (t *table) full() bool {
-	return len(t.lines) >= t.config.Streams || t.count >= 2*t.config.Streams
+	return len(t.streams) >= t.config.Streams || t.count >= 2*t.config.Streams
 }
 
-// accept begins a stream for a peer; nil if there are too many.
-func (t *table) accept(now time.Time, id string) *line {
+// accept begins a stream for a peer; nil if the limit is reached.
+func (t *table) accept(now time.Time, id string) *streamState {
 	if t.full() {
-		t.answers.add(answer{id: id, ack: none, reason: ReasonStreamLimit})
+		t.replies.add(reply{id: id, ack: noSegment, reason: ReasonStreamLimit})
 		return nil
 	}
-	one := t.begin(id, now)
-	t.opened(one)
-	return one
+	st := t.begin(id, now)
+	t.opened(st)
+	return st
 }
 
-// mostSpree is how many frames of no data may go out before some data does.
-const mostSpree = 32
+// maxControlRun is how many control frames may precede a data frame that is
+// ready.
+const maxControlRun = 32
 
-// next returns the next frame to send, in b if it is not a segment; nil if there
-// is none. It is valid until the next call. Data waits for all else, but not for
-// ever: a peer may ask for answers faster than they are sent.
+// next returns the next frame to send, or nil. A control frame is built in b. The
+// frame is valid until the next call. Control frames take precedence over data,
+// up to maxControlRun: a peer may request replies faster than they can be sent.
 func (t *table) next(now time.Time, b []byte) []byte {
 	if !t.attached {
 		return nil
 	}
-	if t.spree < mostSpree {
+	if t.controlRun < maxControlRun {
 		if out := t.control(now, b); out != nil {
-			t.spree++
+			t.controlRun++
 			return out
 		}
 	}
-	t.spree = 0
+	t.controlRun = 0
 	if out := t.data(now); out != nil {
 		return out
 	}
 	return t.control(now, b)
 }
 
-// control returns the next frame that is no data, in b; nil if there is none.
-// Answers and what streams have to say take turns: peers may ask for the former
-// faster than they are sent.
+// control returns the next control frame, built in b, or nil. Replies alternate
+// with frames of streams, because peers may request replies faster than they can
+// be sent.
 func (t *table) control(now time.Time, b []byte) []byte {
-	first, second := t.nextAnswer, t.nextUrgent
-	if t.answered {
+	first, second := t.nextReply, t.nextUrgent
+	if t.urgentFirst {
 		first, second = second, first
 	}
-	t.answered = !t.answered
+	t.urgentFirst = !t.urgentFirst
 	if out := first(now, b); out != nil {
 		return out
 	}
 	return second(now, b)
 }
 
-// nextAnswer returns the next answer, in b; nil if there is none.
-func (t *table) nextAnswer(_ time.Time, b []byte) []byte {
-	if one, ok := t.answers.next(); ok {
-		if one.reason == "" {
-			return appendEmpty(b, one.id, one.ack, 0, bodyAck)
+// nextReply returns the next reply, built in b, or nil.
+func (t *table) nextReply(_ time.Time, b []byte) []byte {
+	if st, ok := t.replies.next(); ok {
+		if st.reason == "" {
+			return appendEmpty(b, st.id, st.ack, 0, bodyAck)
 		}
-		return appendReset(b, one.id, one.ack, 0, one.reason)
+		return appendReset(b, st.id, st.ack, 0, st.reason)
 	}
 	return nil
 }
 
-// nextUrgent returns the next frame of a stream that does not wait for its turn, in
-// b; nil if there is none.
+// nextUrgent returns the next control frame of a stream, built in b, or nil.
 func (t *table) nextUrgent(now time.Time, b []byte) []byte {
-	for one := t.hurry.pop(); one != nil; one = t.hurry.pop() {
-		if one.hurried = false; one.urgent() {
-			b = one.control(now, b)
-			t.arrange(one)
+	for st := t.urgentQueue.pop(); st != nil; st = t.urgentQueue.pop() {
+		if st.urgentQueued = false; st.urgent() {
+			b = st.control(now, b)
+			t.update(st)
 			return b
 		}
 	}
 	return nil
 }
 
-// data returns the next segment of the stream whose turn it is; nil if there is
-// none.
+// data returns the next segment, round-robin among the streams, or nil.
 func (t *table) data(now time.Time) []byte {
-	for one := t.turns.pop(); one != nil; one = t.turns.pop() {
-		if one.turned = false; one.ready() {
-			b := one.segment(now)
-			t.arrange(one)
+	for st := t.dataQueue.pop(); st != nil; st = t.dataQueue.pop() {
+		if st.dataQueued = false; st.ready() {
+			b := st.segment(now)
+			t.update(st)
 			return b
 		}
 	}
 	return nil
 }
 
-// waiting reports whether next may have something.
-func (t *table) waiting() bool {
-	return t.attached && len(t.answers.queue)+len(t.hurry.queue)+len(t.turns.queue) > 0
+// pending reports whether next may return a frame.
+func (t *table) pending() bool {
+	return t.attached && len(t.replies.queue)+len(t.urgentQueue.queue)+len(t.dataQueue.queue) > 0
 }
 
-// deadline returns when strike has something to do; zero is never.
+// deadline returns when fireTimers has work to do; zero means never.
 func (t *table) deadline() time.Time {
 	if len(t.timers) == 0 {
 		return time.Time{}
@@ -318,11 +319,11 @@ func (t *table) deadline() time.Time {
 	return t.timers[0].due
 }
 
-// strike does what is due.
-func (t *table) strike(now time.Time) {
+// fireTimers processes the timers that are due.
+func (t *table) fireTimers(now time.Time) {
 	for len(t.timers) > 0 && !t.timers[0].due.After(now) {
-		one := heap.Pop(&t.timers).(*line)
-		one.strike(now)
-		t.arrange(one)
+		st := heap.Pop(&t.timers).(*streamState)
+		st.fire(now)
+		t.update(st)
 	}
 }

@@ -59,7 +59,7 @@ func TestDetachOfAClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestReplacedOwnersThatDoNotReadShutNobodyOut(t *testing.T) {
+func TestReplacedOwners_NotReading_ExhaustNothing(t *testing.T) {
 	f := newFixture(t)
 	f.start(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
 	f.waitClosed("p")

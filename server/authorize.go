@@ -4,27 +4,27 @@ import (
 	"context"
 	"errors"
 
+	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
 	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
-	"google.golang.org/protobuf/protoadapt"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// need is what a call needs.
+// need is what a call requires of its caller.
 type need struct {
-	permission auth.Permissions // nothing beyond being somebody, if zero
-	open       bool             // it is anybody's, without being looked at
-	local      bool             // it is not there for callers that come by TLS or through the relay
+	permission auth.Permissions // zero: any principal
+	public     bool             // public: callers are not authenticated
+	local      bool             // hidden from callers over TLS or the relay
 }
 
-// needs says what every call needs, by full method. A call that is not in it is
-// not there; a test proves it complete.
+// needs has every method by its full name. A method that is missing is not served; a
+// test proves it complete.
 var needs = map[string]need{
 	execwirev1.ProcessService_GetProcess_FullMethodName:       {permission: auth.View},
 	execwirev1.ProcessService_ListProcesses_FullMethodName:    {permission: auth.View},
@@ -69,32 +69,30 @@ var needs = map[string]need{
 
 	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
 
-	healthpb.Health_Check_FullMethodName: {open: true},
-	healthpb.Health_List_FullMethodName:  {open: true},
-	healthpb.Health_Watch_FullMethodName: {open: true},
+	healthpb.Health_Check_FullMethodName: {public: true},
+	healthpb.Health_List_FullMethodName:  {public: true},
+	healthpb.Health_Watch_FullMethodName: {public: true},
 
 	reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {local: true},
 	reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {local: true},
 }
 
-// IsAnybodys reports whether a call, by its full method, is made without looking
-// at who makes it.
-func IsAnybodys(method string) bool { return needs[method].open }
+// IsPublic reports whether a method, by its full name, is served without
+// authentication.
+func IsPublic(method string) bool { return needs[method].public }
 
-// authorize puts the principal of a call into its context, if it may make the
-// call.
+// authorize adds the principal of a call to its context, if it may make the call.
 func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	method, _ := grpc.Method(ctx)
 	need, known := needs[method]
 	switch {
-	case need.open:
+	case need.public:
 		return ctx, nil
-	case need.local && cameFromAfar(ctx):
+	case need.local && isRemote(ctx):
 		return nil, notImplemented(method)
 	}
 	caller, err := s.cfg.Authenticate(ctx)
-	record := callRecordOf(ctx)
-	record.principal, record.via, record.refusal = caller.Principal, caller.Via, err
+	logging.AddFields(ctx, callerFields(caller, err))
 	if err := mayCall(caller, err, method, need, known); err != nil {
 		return nil, err
 	}
@@ -102,11 +100,26 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	return auth.WithPrincipal(ctx, caller.Principal), nil
 }
 
-// permissionsKey is what the permissions of a caller are found by in the context
-// of a call.
+// callerFields returns what the log says about the caller. It has no credentials, and
+// neither do the errors of package auth.
+func callerFields(caller auth.Caller, err error) (fields logging.Fields) {
+	if !caller.Principal.IsZero() {
+		fields = append(fields, "principal", caller.Principal.Name)
+	}
+	if !caller.Via.IsZero() {
+		fields = append(fields, "via", caller.Via.Name)
+	}
+	if err != nil {
+		fields = append(fields, "refusal", err.Error())
+	}
+	return fields
+}
+
+// permissionsKey is the context key of the caller's permissions.
 type permissionsKey struct{}
 
-// needOf is what a request needs beyond what its method does.
+// needOf returns the permissions that a request needs in addition to those of its
+// method.
 func needOf(req any) auth.Permissions {
 	if m, ok := req.(*execwirev1.OpenFileRequest); ok && m.GetMode() == execwirev1.OpenMode_OPEN_MODE_REPLACE {
 		return auth.WriteFiles
@@ -114,7 +127,7 @@ func needOf(req any) auth.Permissions {
 	return 0
 }
 
-// authorizeRequest checks what [authorize] could not know yet.
+// authorizeRequest checks the permissions that depend on the request.
 func authorizeRequest(ctx context.Context, req any) error {
 	need := need{permission: needOf(req)}
 	if need.permission == 0 {
@@ -125,10 +138,10 @@ func authorizeRequest(ctx context.Context, req any) error {
 	return mayCall(auth.Caller{Principal: principal, May: may}, err, "", need, true)
 }
 
-// MayCall returns the status that says why somebody may not make a call, by its
-// full method, with a request, which is nil for a call of many; or nil. It is for
-// what makes calls to another server for callers of its own: err is why the
-// caller was not found out, or nil.
+// MayCall returns nil if the caller may call a method, by its full name, with a
+// request, which is nil for a stream, and otherwise the status of the error. It is
+// for programs that make calls to another server for their own callers; err is the
+// error of authentication, or nil.
 func MayCall(caller auth.Caller, err error, method string, req any) error {
 	need, known := needs[method]
 	need.permission |= needOf(req)
@@ -140,73 +153,58 @@ func mayCall(caller auth.Caller, err error, method string, need need, known bool
 	case err != nil:
 		return fromAuth(err)
 	case caller.Principal.IsZero():
-		return fromAuth(errNobody)
+		return fromAuth(errNoPrincipal)
 	case !known:
 		return notImplemented(method)
 	case !caller.May.Has(need.permission):
 		name := need.permission.String()
-		return failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED, map[string]string{"permission": name},
-			caller.Principal.String()+" may not do this: the table of principals does not give it the permission \""+name+"\"")
+		return translation{codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED}.failure(
+			caller.Principal.String()+" may not do this: the table of principals does not give it the permission \""+name+"\"").set("permission", name).status()
 	}
 	return nil
 }
 
-// errNobody is an authenticator's that lets nobody in without saying why.
-var errNobody = &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errors.New("nobody was identified")}
+// errNoPrincipal is the error for an authenticator that returns no principal and no
+// error.
+var errNoPrincipal = &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errors.New("authentication returned no principal")}
 
-// cameFromAfar reports whether a call came by TLS or through the relay.
-func cameFromAfar(ctx context.Context) bool {
+// isRemote reports whether a call was made over TLS or the relay.
+func isRemote(ctx context.Context) bool {
 	p, ok := peer.FromContext(ctx)
 	return ok && p.AuthInfo != nil && (p.AuthInfo.AuthType() == "tls" || p.AuthInfo.AuthType() == "relay")
 }
 
-// unauthenticated is all that a caller is told who was not let in: which part
-// of what it showed was wrong is in the log.
+// unauthenticated is the message for every failed authentication. The log says which
+// credential was invalid; the caller must not learn it.
 const unauthenticated = "the caller is not known here: show a token or a certificate that the server's table of principals has"
 
-// authErrors translates the kinds of package auth; a test proves it complete.
+// unauthenticatedError is the translation of every kind that authErrors does not have.
+var unauthenticatedError = translation{codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
+
+// authErrors translates the kinds of package auth that callers may tell apart.
 var authErrors = map[auth.Kind]translation{
-	auth.KindNoPrincipal:         {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindPeerUnknown:         {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindCredentialMissing:   {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindHeaderInvalid:       {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindTokenInvalid:        {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindTokenExpired:        {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindTokenNotYetValid:    {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindIssuerMismatch:      {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindAudienceMismatch:    {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindNotListed:           {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindCredentialsDisagree: {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindCertificateExpired:  {codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED},
-	auth.KindOnBehalfOfRefused:   {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED},
-	auth.KindPeerRefused:         {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED},
-	auth.KindTooManyAttempts:     {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS},
-	auth.KindTooManyConnections:  {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS},
+	auth.KindOnBehalfOfRefused:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED},
+	auth.KindPeerRefused:        {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED},
+	auth.KindTooManyAttempts:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS},
+	auth.KindTooManyConnections: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS},
 }
 
-// fromAuth translates why a caller was not let in.
+// fromAuth translates an authentication error.
 func fromAuth(err error) error {
-	var typed *auth.Error
-	t, ok := translation{}, false
-	if errors.As(err, &typed) {
-		t, ok = authErrors[typed.Kind]
-	}
+	typed, ok := errors.AsType[*auth.Error](err)
 	if !ok {
-		t = authErrors[auth.KindNoPrincipal]
+		return unauthenticatedError.failure(unauthenticated).status()
 	}
-	text, details := unauthenticated, []protoadapt.MessageV1(nil)
-	metadata := map[string]string{}
-	switch t.reason {
+	switch t := authErrors[typed.Kind]; t.reason {
 	case execwirev1.ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED:
-		text = "the caller may not act on behalf of whom it named"
+		return t.failure("the caller may not act on behalf of whom it named").status()
 	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
-		text = typed.ForCaller
+		return t.failure(typed.ForCaller).status()
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
-		text = "too many attempts to authenticate from this address failed: wait before the next"
-		details = quota{setting: "failed_attempts", retry: typed.RetryAfter}.describe(0, metadata)
+		return t.failure("too many attempts to authenticate from this address failed: wait before the next").
+			limit(quota{setting: "failed_attempts", retry: typed.RetryAfter}, 0).status()
 	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS:
-		text = typed.ForCaller
-		details = quota{setting: typed.Setting, unit: "connections", retry: typed.RetryAfter}.describe(int64(typed.Limit), metadata)
+		return t.failure(typed.ForCaller).limit(quota{setting: typed.Setting, unit: "connections", retry: typed.RetryAfter}, int64(typed.Limit)).status()
 	}
-	return failure(t.code, t.reason, metadata, text, details...)
+	return unauthenticatedError.failure(unauthenticated).status()
 }

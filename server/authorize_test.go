@@ -44,7 +44,7 @@ func TestPermissionsAreDocumented(t *testing.T) {
 
 func TestEveryCallNeedsOneThing(t *testing.T) {
 	for method, need := range needs {
-		if need.open && (need.permission != 0 || need.local) {
+		if need.public && (need.permission != 0 || need.local) {
 			t.Errorf("%s is anybody's and needs %v", method, need)
 		}
 		if need.permission != 0 && strings.Contains(need.permission.String(), ",") {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"syscall"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -10,16 +12,16 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// outputMessages is an output event with everything it points to, so that a
-// batch of events is one allocation.
+// outputMessages is an output event with everything it points to, so that a batch of
+// events is one allocation.
 type outputMessages struct {
 	event  execwirev1.ProcessEvent
 	kind   execwirev1.ProcessEvent_Output
 	output execwirev1.ProcessOutput
 }
 
-// toEvents translates what a reader got. The data is not copied: the messages
-// alias the log, which never changes it.
+// toEvents translates a batch. The data is not copied: the messages alias the log,
+// which never changes it.
 func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEvent {
 	events := make([]*execwirev1.ProcessEvent, 0, len(batch.Events)+1)
 	if gap := batch.Gap; gap != nil {
@@ -32,7 +34,7 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 		switch e.Kind {
 		case eventlog.Output:
 			m := &slab[i]
-			m.output.Stream, m.output.Offset, m.output.Data = toStream(e.Stream), e.Offset, e.Data
+			m.output.Stream, m.output.Offset, m.output.Data = outputStreams[e.Stream], e.Offset, e.Data
 			m.kind.Output = &m.output
 			m.event.Seq, m.event.Event = e.Seq, &m.kind
 			events = append(events, &m.event)
@@ -47,17 +49,11 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 	return events
 }
 
-func toStream(s eventlog.Stream) execwirev1.OutputStream {
-	switch s {
-	case eventlog.Stdout:
-		return execwirev1.OutputStream_OUTPUT_STREAM_STDOUT
-	case eventlog.Stderr:
-		return execwirev1.OutputStream_OUTPUT_STREAM_STDERR
-	case eventlog.Terminal:
-		return execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL
-	default:
-		return execwirev1.OutputStream_OUTPUT_STREAM_UNSPECIFIED
-	}
+// outputStreams translates streams.
+var outputStreams = [...]execwirev1.OutputStream{
+	eventlog.Stdout:   execwirev1.OutputStream_OUTPUT_STREAM_STDOUT,
+	eventlog.Stderr:   execwirev1.OutputStream_OUTPUT_STREAM_STDERR,
+	eventlog.Terminal: execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL,
 }
 
 // toExit returns the exit record, or nil while the process runs.
@@ -67,7 +63,7 @@ func toExit(p *session.Process) *execwirev1.ExitRecord {
 		return nil
 	}
 	exit := &execwirev1.ExitRecord{
-		Cause: toCause(record.Cause),
+		Cause: exitCauses[record.Cause],
 
 		SandboxDenied: record.SandboxDenied,
 
@@ -89,39 +85,26 @@ func toExit(p *session.Process) *execwirev1.ExitRecord {
 	return exit
 }
 
-func toCause(c process.Cause) execwirev1.ExitCause {
-	switch c {
-	case process.CauseExited:
-		return execwirev1.ExitCause_EXIT_CAUSE_EXITED
-	case process.CauseTerminated:
-		return execwirev1.ExitCause_EXIT_CAUSE_TERMINATED
-	case process.CauseTimeout:
-		return execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT
-	case process.CauseNoOutput:
-		return execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT
-	case process.CauseLimit:
-		return execwirev1.ExitCause_EXIT_CAUSE_LIMIT
-	case process.CauseServerShutdown:
-		return execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN
-	default:
-		return execwirev1.ExitCause_EXIT_CAUSE_LOST
-	}
+// exitCauses translates causes of an exit.
+var exitCauses = map[process.Cause]execwirev1.ExitCause{
+	process.CauseExited:         execwirev1.ExitCause_EXIT_CAUSE_EXITED,
+	process.CauseTerminated:     execwirev1.ExitCause_EXIT_CAUSE_TERMINATED,
+	process.CauseTimeout:        execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT,
+	process.CauseNoOutput:       execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT,
+	process.CauseLimit:          execwirev1.ExitCause_EXIT_CAUSE_LIMIT,
+	process.CauseServerShutdown: execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN,
+	process.CauseLost:           execwirev1.ExitCause_EXIT_CAUSE_LOST,
 }
 
-func toState(s process.State) execwirev1.ProcessState {
-	switch s {
-	case process.StateStarting:
-		return execwirev1.ProcessState_PROCESS_STATE_STARTING
-	case process.StateRunning:
-		return execwirev1.ProcessState_PROCESS_STATE_RUNNING
-	case process.StateExited:
-		return execwirev1.ProcessState_PROCESS_STATE_EXITED
-	default:
-		return execwirev1.ProcessState_PROCESS_STATE_CLOSED
-	}
+// processStates translates states.
+var processStates = map[process.State]execwirev1.ProcessState{
+	process.StateStarting: execwirev1.ProcessState_PROCESS_STATE_STARTING,
+	process.StateRunning:  execwirev1.ProcessState_PROCESS_STATE_RUNNING,
+	process.StateExited:   execwirev1.ProcessState_PROCESS_STATE_EXITED,
+	process.StateClosed:   execwirev1.ProcessState_PROCESS_STATE_CLOSED,
 }
 
-// streamsOf lists the streams that a process has.
+// streamsOf returns the streams of a process.
 func streamsOf(p *session.Process) []eventlog.Stream {
 	if p.Spec().Terminal != nil {
 		return []eventlog.Stream{eventlog.Terminal}
@@ -133,18 +116,18 @@ func toTotals(p *session.Process) []*execwirev1.StreamTotal {
 	stats := p.Log().Stats()
 	var totals []*execwirev1.StreamTotal
 	for _, stream := range streamsOf(p) {
-		totals = append(totals, &execwirev1.StreamTotal{Stream: toStream(stream), Bytes: stats.Totals[stream]})
+		totals = append(totals, &execwirev1.StreamTotal{Stream: outputStreams[stream], Bytes: stats.Totals[stream]})
 	}
 	return totals
 }
 
-// toProcess describes a process as it is now.
+// toProcess describes a process at this moment.
 func toProcess(p *session.Process) *execwirev1.Process {
 	spec, stats := p.Spec(), p.Log().Stats()
 	m := &execwirev1.Process{
 		SessionId:         p.SessionID(),
 		ProcessId:         p.ID(),
-		State:             toState(p.State()),
+		State:             processStates[p.State()],
 		Pid:               int32(p.PID()),
 		Argv:              spec.Argv,
 		WorkingDirectory:  spec.Cwd,
@@ -164,4 +147,26 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		m.TerminalSize = &execwirev1.TerminalSize{Rows: uint32(size.Rows), Columns: uint32(size.Cols)}
 	}
 	return m
+}
+
+// toSignal translates a signal: the contract's numbers are Linux's.
+func toSignal(s execwirev1.Signal) syscall.Signal { return syscall.Signal(s) }
+
+// signalTargets translates targets of signals.
+var signalTargets = map[execwirev1.SignalTarget]process.Target{
+	execwirev1.SignalTarget_SIGNAL_TARGET_UNSPECIFIED: process.TargetGroup,
+	execwirev1.SignalTarget_SIGNAL_TARGET_GROUP:       process.TargetGroup,
+	execwirev1.SignalTarget_SIGNAL_TARGET_PROCESS:     process.TargetProcess,
+	execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND:  process.TargetForeground,
+}
+
+func toWindowSize(m *execwirev1.TerminalSize) process.WindowSize {
+	return process.WindowSize{Rows: uint16(m.GetRows()), Cols: uint16(m.GetColumns())}
+}
+
+// killMethods translates ways of killing.
+var killMethods = map[process.Method]execwirev1.KillMethod{
+	process.MethodProcessGroup: execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP,
+	process.MethodDescendants:  execwirev1.KillMethod_KILL_METHOD_DESCENDANTS,
+	process.MethodCgroup:       execwirev1.KillMethod_KILL_METHOD_CGROUP,
 }

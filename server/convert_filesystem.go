@@ -11,13 +11,13 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// fileReference is what every request about one path has.
+// fileReference is implemented by every request about one path.
 type fileReference interface {
 	GetPath() string
 	GetRawPath() []byte
 }
 
-// twoPaths is what requests about two paths have.
+// twoPaths is implemented by requests about two paths.
 type twoPaths interface {
 	GetSourcePath() string
 	GetRawSourcePath() []byte
@@ -36,10 +36,10 @@ func (s sourceOf) GetRawPath() []byte      { return s.GetRawSourcePath() }
 func (d destinationOf) GetPath() string    { return d.GetDestinationPath() }
 func (d destinationOf) GetRawPath() []byte { return d.GetRawDestinationPath() }
 
-// howOf returns what a request asks of its path.
-func howOf(m interface{ GetNoSymlinks() bool }) []fsops.How {
+// pathOptions returns how a request wants its path to be resolved.
+func pathOptions(m interface{ GetNoSymlinks() bool }) []fsops.PathOption {
 	if m.GetNoSymlinks() {
-		return []fsops.How{fsops.NoSymlinks}
+		return []fsops.PathOption{fsops.NoSymlinks}
 	}
 	return nil
 }
@@ -52,38 +52,28 @@ func pathOf(m fileReference) string {
 	return m.GetPath()
 }
 
-// toText returns a name as text, and its bytes if the text is not all.
-func toText(name string) (text string, raw []byte) {
+// toUTF8 returns a name as UTF-8, and its bytes if it is not valid UTF-8.
+func toUTF8(name string) (text string, raw []byte) {
 	if utf8.ValidString(name) {
 		return name, nil
 	}
 	return strings.ToValidUTF8(name, string(utf8.RuneError)), []byte(name)
 }
 
-func toFileType(t fsops.Type) execwirev1.FileType {
-	switch t {
-	case fsops.Regular:
-		return execwirev1.FileType_FILE_TYPE_REGULAR
-	case fsops.Directory:
-		return execwirev1.FileType_FILE_TYPE_DIRECTORY
-	case fsops.Symlink:
-		return execwirev1.FileType_FILE_TYPE_SYMLINK
-	case fsops.FIFO:
-		return execwirev1.FileType_FILE_TYPE_FIFO
-	case fsops.Socket:
-		return execwirev1.FileType_FILE_TYPE_SOCKET
-	case fsops.CharacterDevice:
-		return execwirev1.FileType_FILE_TYPE_CHARACTER_DEVICE
-	case fsops.BlockDevice:
-		return execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE
-	default:
-		return execwirev1.FileType_FILE_TYPE_UNSPECIFIED
-	}
+// fileTypes translates types of files.
+var fileTypes = [...]execwirev1.FileType{
+	fsops.Regular:         execwirev1.FileType_FILE_TYPE_REGULAR,
+	fsops.Directory:       execwirev1.FileType_FILE_TYPE_DIRECTORY,
+	fsops.Symlink:         execwirev1.FileType_FILE_TYPE_SYMLINK,
+	fsops.FIFO:            execwirev1.FileType_FILE_TYPE_FIFO,
+	fsops.Socket:          execwirev1.FileType_FILE_TYPE_SOCKET,
+	fsops.CharacterDevice: execwirev1.FileType_FILE_TYPE_CHARACTER_DEVICE,
+	fsops.BlockDevice:     execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE,
 }
 
 func toMetadata(m fsops.Metadata) *execwirev1.FileMetadata {
 	return &execwirev1.FileMetadata{
-		Type:       toFileType(m.Type),
+		Type:       fileTypes[m.Type],
 		IsSymlink:  m.IsSymlink,
 		Size:       uint64(m.Size),
 		Mode:       m.Mode,
@@ -98,7 +88,7 @@ func toMetadata(m fsops.Metadata) *execwirev1.FileMetadata {
 	}
 }
 
-// toTime leaves out a time that is not known.
+// toTime translates a time; an unknown one is absent.
 func toTime(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
 		return nil
@@ -111,8 +101,8 @@ func toEntries(entries []fsops.Entry) []*execwirev1.DirectoryEntry {
 	messages := make([]*execwirev1.DirectoryEntry, len(entries))
 	for i, e := range entries {
 		m := &slab[i]
-		m.Name, m.RawName = toText(e.Name)
-		m.Type, m.TargetType = toFileType(e.Type), toFileType(e.Target)
+		m.Name, m.RawName = toUTF8(e.Name)
+		m.Type, m.TargetType = fileTypes[e.Type], fileTypes[e.Target]
 		messages[i] = m
 	}
 	return messages

@@ -22,16 +22,15 @@ type environmentService struct {
 
 var _ execwirev1.EnvironmentServiceServer = (*environmentService)(nil)
 
-// fallbackShell is the shell of a user that the machine says nothing about.
+// fallbackShell is the shell of a user without an entry in /etc/passwd.
 const fallbackShell = "/bin/sh"
 
 // GetEnvironment implements the RPC.
 func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
-	statuses, err := s.server.sandboxStatuses(ctx)
+	sandboxes, working, err := s.server.sandboxes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sandboxes := toSandboxStatuses(statuses)
 	hostName, _ := os.Hostname()
 	workingDirectory, _ := os.Getwd()
 	homeDirectory, _ := os.UserHomeDir()
@@ -47,12 +46,12 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 		TemporaryDirectory: os.TempDir(),
 		CpuCount:           uint32(runtime.GOMAXPROCS(0)),
 		Limits:             s.server.cfg.Limits.toMessage(),
-		KillMethod:         toMethod(s.server.cfg.KillMethod),
+		KillMethod:         killMethods[s.server.cfg.KillMethod],
 		Guarded:            s.server.cfg.Guarded,
 		DirectCommands:     !s.server.cfg.NoDirect,
 		PreparedCommands:   !s.server.cfg.NoPrepared,
-		Features:           s.features(len(working(sandboxes)) > 0),
-		SandboxBackends:    working(sandboxes),
+		Features:           s.features(len(working) > 0),
+		SandboxBackends:    working,
 		Sandboxes:          sandboxes,
 		RequiredSandbox:    s.server.cfg.RequiredSandbox,
 		LoopbackAnyUser:    s.server.cfg.LoopbackAnyUser,
@@ -60,7 +59,7 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 	}, nil
 }
 
-// features are the parts of the contract that are there.
+// features returns the features of the contract that this server has.
 func (s *environmentService) features(sandboxed bool) []execwirev1.Feature {
 	features := []execwirev1.Feature{
 		execwirev1.Feature_FEATURE_PROCESSES,
@@ -102,7 +101,6 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 		SessionsPerPrincipal:     uint64(l.Sessions),
 		SessionsTotal:            uint64(l.SessionsTotal),
 		RetainedOutputBytesTotal: uint64(l.RetainedTotal),
-		SpoolBytes:               uint64(l.Spool),
 
 		UnseenProcessesPerPrincipal: uint64(l.UnseenProcesses),
 
@@ -122,7 +120,7 @@ func (l Limits) toMessage() *execwirev1.ServerLimits {
 	}
 }
 
-// window is the output window with its default resolved.
+// window returns the output window with its default applied.
 func (l Limits) window() int {
 	if l.Window == 0 || l.Window > l.RetainedOutput {
 		return l.RetainedOutput
@@ -138,8 +136,8 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(name.Release[:])
 }
 
-// loginShell finds the shell of the server's user in a file of the form of
-// /etc/passwd, which the standard library does not report.
+// loginShell returns the shell of the server's user from a file in the format of
+// /etc/passwd, which package os/user does not report.
 func loginShell(passwd string) string {
 	current, err := user.Current()
 	if err != nil {

@@ -30,14 +30,22 @@ import (
 // ErrorDomain is the domain of every ErrorInfo.
 const ErrorDomain = "execwire.v1"
 
-// retryWhileDraining is the hint to clients that met a server on its way out:
-// time for another one to take its place.
+// retryWhileDraining is the retry delay for clients of a server that drains: time for
+// another one to take its place.
 const retryWhileDraining = time.Second
 
-// translation is what an error of the domain becomes on the wire.
+// translation is the code and reason of a domain error.
 type translation struct {
 	code   codes.Code
 	reason execwirev1.ErrorReason
+}
+
+// translate looks a kind up. An unknown one is a fault of the server.
+func translate[K comparable](table map[K]translation, kind K) translation {
+	if t, ok := table[kind]; ok {
+		return t
+	}
+	return translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
 }
 
 // processErrors translates the kinds of package process; a test proves it
@@ -67,7 +75,6 @@ var sessionErrors = map[session.Kind]translation{
 	session.SessionNotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND},
 	session.ProcessNotFound:          {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND},
 	session.ProcessAlreadyExists:     {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS},
-	session.ProcessOwned:             {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED},
 	session.StdinOffsetInvalid:       {codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
 	session.GraceTooLong:             {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	session.StdinQueueFull:           {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL},
@@ -83,18 +90,18 @@ var sessionErrors = map[session.Kind]translation{
 	session.TooManyProcessesAttached: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.TooManyProcesses:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.RetainedOutputFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
-	session.SpoolUnavailable:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE},
 }
 
-// Sizes of what an error says. An error travels in the trailer of its call, for
-// which clients have a few KiB and a connection has limits that end it.
+// Sizes of errors. A status is sent in the trailer of its call, for which clients
+// have a few KiB and connections have limits.
 const (
 	maxMessageBytes = 1 << 10
 	maxDetailBytes  = 256
 )
 
-// shorten cuts text at most bytes long, between characters, and says so.
-func shorten(text string, most int) string {
+// truncate truncates text to at most this many bytes, at a character boundary, and
+// marks it as truncated.
+func truncate(text string, most int) string {
 	const ellipsis = "…"
 	if len(text) <= most {
 		return text
@@ -106,60 +113,102 @@ func shorten(text string, most int) string {
 	return text[:cut] + ellipsis
 }
 
-// shortenDetails shortens what a detail takes over from a request. The rest of
-// the details is ours and short.
-func shortenDetails(details []protoadapt.MessageV1) {
-	for _, detail := range details {
-		switch d := detail.(type) {
-		case *errdetails.BadRequest:
-			for _, v := range d.FieldViolations {
-				v.Field, v.Description = shorten(v.Field, maxDetailBytes), shorten(v.Description, maxDetailBytes)
-			}
-		case *errdetails.ResourceInfo:
-			d.ResourceName, d.Description = shorten(d.ResourceName, maxDetailBytes), shorten(d.Description, maxDetailBytes)
-		}
+// failure is an error of a call with its code, its reason and details. Equal failures
+// have equal bytes.
+type failure struct {
+	translation
+	text     string
+	metadata map[string]string
+	details  []protoadapt.MessageV1
+}
+
+// failure returns a failure without details.
+func (t translation) failure(text string) *failure {
+	return &failure{translation: t, text: toValidUTF8(text), metadata: map[string]string{}}
+}
+
+// set adds to the metadata, unless the value is empty.
+func (f *failure) set(key, value string) *failure {
+	if value != "" {
+		f.metadata[key] = truncate(toValidUTF8(value), maxDetailBytes)
+	}
+	return f
+}
+
+// setErrno adds the name of the system error in err, if there is one.
+func (f *failure) setErrno(err error) {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && errno != 0 {
+		f.set("errno", unix.ErrnoName(errno))
 	}
 }
 
-// failure builds the status of an error whose reason is known. Details are small
-// messages of known types, so adding them cannot fail. Equal failures are equal bytes.
-func failure(code codes.Code, reason execwirev1.ErrorReason, metadata map[string]string, message string, details ...protoadapt.MessageV1) error {
-	message = withSetting(code, metadata, shorten(message, maxMessageBytes))
-	for key, value := range metadata {
-		metadata[key] = shorten(value, maxDetailBytes)
+// field says which field of the request is invalid.
+func (f *failure) field(name, problem string) *failure {
+	f.set("field", name)
+	return f.with(&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
+		{Field: truncate(name, maxDetailBytes), Description: truncate(toValidUTF8(problem), maxDetailBytes)}}})
+}
+
+// resource says what the error is about.
+func (f *failure) resource(kind, name, problem string) *failure {
+	return f.with(&errdetails.ResourceInfo{ResourceType: kind,
+		ResourceName: truncate(toValidUTF8(name), maxDetailBytes), Description: truncate(toValidUTF8(problem), maxDetailBytes)})
+}
+
+// retry says when the client may try again.
+func (f *failure) retry(after time.Duration) *failure {
+	return f.with(&errdetails.RetryInfo{RetryDelay: durationpb.New(after)})
+}
+
+func (f *failure) with(detail protoadapt.MessageV1) *failure {
+	f.details = append(f.details, detail)
+	return f
+}
+
+// status returns the error. Details are small messages of known types, so adding them
+// cannot fail.
+func (f *failure) status() error {
+	text := truncate(f.text, maxMessageBytes)
+	if setting := f.metadata["setting"]; f.code == codes.ResourceExhausted && !strings.Contains(text, setting) {
+		text += " (" + setting + ")"
 	}
-	shortenDetails(details)
-	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(reason), Metadata: metadata}
-	st := status.New(code, message).Proto()
-	for _, detail := range append([]protoadapt.MessageV1{info}, details...) {
+	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(f.reason), Metadata: f.metadata}
+	st := status.New(f.code, text).Proto()
+	for _, detail := range append([]protoadapt.MessageV1{info}, f.details...) {
 		packed := new(anypb.Any)
 		if err := anypb.MarshalFrom(packed, protoadapt.MessageV2Of(detail), proto.MarshalOptions{Deterministic: true}); err != nil {
-			return status.Error(codes.Internal, "failed to describe an error: "+message)
+			return status.Error(codes.Internal, "failed to describe an error: "+text)
 		}
 		st.Details = append(st.Details, packed)
 	}
 	return status.ErrorProto(st)
 }
 
-// reasonName is the name of a reason as ErrorInfo carries it.
+// newStatus returns the status of an error without details.
+func newStatus(code codes.Code, reason execwirev1.ErrorReason, text string) error {
+	return translation{code, reason}.failure(text).status()
+}
+
+// reasonName returns the name of a reason as in ErrorInfo.
 func reasonName(reason execwirev1.ErrorReason) string {
 	return strings.TrimPrefix(reason.String(), "ERROR_REASON_")
 }
 
-// invalidField says which field of a request is wrong and how to fix it.
+// invalidField returns the error for an invalid field of a request.
 func invalidField(field, problem string) error {
-	return failure(codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD, map[string]string{"field": field},
-		field+" "+problem,
-		&errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: problem}}})
+	return translation{codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD}.failure(field+" "+problem).field(field, problem).status()
 }
 
-// notImplemented says that the contract has a feature that this build has not.
+// notImplemented returns the error for a feature that this build does not have.
 func notImplemented(feature string) error {
-	return failure(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, map[string]string{"feature": feature},
-		feature+" is part of the contract, but this server does not implement it yet")
+	return translation{codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED}.failure(
+		feature+" is part of the contract, but this server does not implement it yet").set("feature", feature).status()
 }
 
-// reasonOf returns the reason that a translated error carries.
+// toValidUTF8 replaces invalid UTF-8, which a message cannot carry.
+func toValidUTF8(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
+
+// reasonOf returns the reason of a translated error.
 func reasonOf(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
@@ -169,8 +218,8 @@ func reasonOf(err error) string {
 	return ""
 }
 
-// toStatus translates any error of a handler into a status that carries an
-// ErrorInfo. Statuses that carry one already pass unchanged.
+// toStatus translates any error of a handler into a status with an ErrorInfo. A
+// status that has one is returned unchanged.
 func (s *Server) toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -194,119 +243,85 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return fromHandles(handleErr)
 	case errors.As(err, &httpErr):
 		return fromHTTP(httpErr)
-	case errors.As(err, &authErr): // of a connection that lost its place
+	case errors.As(err, &authErr): // of an evicted connection
 		return fromAuth(authErr)
 	case errors.Is(err, eventlog.ErrReplaced):
-		return failure(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER, nil,
+		return newStatus(codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER,
 			"another stream took over the process; this one must not be resumed")
 	case errors.Is(err, eventlog.ErrFutureSeq):
-		return failure(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED, nil,
+		return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED,
 			"the process has not reached that seq: use one that an event had")
 	case errors.Is(err, eventlog.ErrTooManyReaders):
-		metadata := map[string]string{}
-		details := readersQuota.describe(int64(s.cfg.Limits.Readers), metadata)
-		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS, metadata,
-			"too many readers watch the process: at most "+strconv.Itoa(s.cfg.Limits.Readers)+" may", details...)
+		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS}.failure(
+			"too many readers watch the process: at most "+strconv.Itoa(s.cfg.Limits.Readers)+" may").limit(readersQuota, int64(s.cfg.Limits.Readers)).status()
 	}
 	return s.fromOther(ctx, err)
 }
 
 func (s *Server) fromProcess(err *process.Error) error {
-	t, ok := processErrors[err.Kind]
-	if !ok {
-		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
-	}
-	var details []protoadapt.MessageV1
-	metadata := map[string]string{}
-	if err.Subject != "" {
-		metadata["subject"] = valid(err.Subject)
-	}
-	if errno, ok := errors.AsType[syscall.Errno](err.Err); ok {
-		metadata["errno"] = unix.ErrnoName(errno)
-	}
+	f := translate(processErrors, err.Kind).failure(err.Error()).set("subject", err.Subject)
+	f.setErrno(err.Err)
 	if err.Field != "" {
-		metadata["field"] = err.Field
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: err.Field, Description: err.Err.Error()}}})
+		f.field(err.Field, err.Err.Error())
 	}
 	switch err.Kind {
 	case process.WriteTooLarge:
-		details = append(details, processQuotas[err.Kind].describe(int64(s.cfg.Limits.StdinWrite), metadata)...)
+		f.limit(processQuotas[err.Kind], int64(s.cfg.Limits.StdinWrite))
 	case process.ResourceLimit:
 		errno, _ := errors.AsType[syscall.Errno](err.Err)
-		details = append(details, systemQuota(processLimits, errno).describe(0, metadata)...)
+		f.limit(systemQuota(processLimits, errno), 0)
 	case process.ShuttingDown:
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
+		f.retry(retryWhileDraining)
 	}
-	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
+	return f.status()
 }
 
 func (s *Server) fromSession(err *session.Error) error {
-	t, ok := sessionErrors[err.Kind]
-	if !ok {
-		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
-	}
-	metadata := map[string]string{"subject": err.Subject}
-	switch err.Kind {
-	case session.ProcessNotFound, session.SessionNotFound:
-		metadata["instance_id"] = s.instance
-	}
+	f := translate(sessionErrors, err.Kind).failure(err.Error()).set("subject", err.Subject)
 	if q, ok := sessionQuotas[err.Kind]; ok {
-		details := q.describe(err.Limit, metadata)
-		return failure(t.code, t.reason, metadata, err.Error(), details...)
-	}
-	var details []protoadapt.MessageV1
-	if detail := sessionDetail(err, metadata); detail != nil {
-		details = append(details, detail)
-	}
-	return failure(t.code, t.reason, metadata, err.Error(), details...)
-}
-
-// sessionDetail returns what a client can use of an error that is about no limit, if
-// there is anything, and adds it to the metadata.
-func sessionDetail(err *session.Error, metadata map[string]string) protoadapt.MessageV1 {
-	switch err.Kind {
-	case session.SessionNotFound, session.SessionAttached, session.SessionTakenOver, session.SessionClosed,
-		session.SessionAccessDenied, session.SpoolUnavailable:
-		return &errdetails.ResourceInfo{ResourceType: "session", ResourceName: err.Subject, Description: err.Error()}
-	case session.ProcessNotFound, session.ProcessAlreadyExists, session.ProcessOwned:
-		return &errdetails.ResourceInfo{ResourceType: "process", ResourceName: err.Subject, Description: err.Error()}
-	case session.Draining:
-		return &errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)}
+		f.limit(q, err.Limit)
 	}
 	if field, ok := sessionFields[err.Kind]; ok {
-		metadata["field"] = field
-		return &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: field, Description: err.Error()}}}
+		f.field(field, err.Error())
 	}
-	return nil
+	switch err.Kind {
+	case session.SessionNotFound:
+		f.set("instance_id", s.instance).resource("session", err.Subject, err.Error())
+	case session.SessionAttached, session.SessionTakenOver, session.SessionClosed, session.SessionAccessDenied:
+		f.resource("session", err.Subject, err.Error())
+	case session.ProcessNotFound:
+		f.set("instance_id", s.instance).resource("process", err.Subject, err.Error())
+	case session.ProcessAlreadyExists:
+		f.resource("process", err.Subject, err.Error())
+	case session.Draining:
+		f.retry(retryWhileDraining)
+	}
+	return f.status()
 }
 
-// sessionFields are the fields of requests that kinds of package session are
-// about.
+// sessionFields are the request fields that kinds of package session are about.
 var sessionFields = map[session.Kind]string{
 	session.GraceTooLong:   "grace",
 	session.DefaultSession: "session_id",
 	session.TooManyGrants:  "principal",
 }
 
-// fromOther translates what is neither of the domain nor foreseen: statuses of
-// gRPC itself, the end of a context, and the unexpected, whose text stays in
-// the log because it may name things of the machine.
+// fromOther translates all other errors: statuses of gRPC, the end of a context, and
+// unexpected errors, whose text is only logged because it may contain internals.
 func (s *Server) fromOther(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
-		return failure(codes.Canceled, execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED, nil, "the caller went away")
+		return newStatus(codes.Canceled, execwirev1.ErrorReason_ERROR_REASON_CALL_CANCELLED, "the caller went away")
 	case errors.Is(err, context.DeadlineExceeded):
-		return failure(codes.DeadlineExceeded, execwirev1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, nil, "the caller's deadline passed")
+		return newStatus(codes.DeadlineExceeded, execwirev1.ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED, "the caller's deadline passed")
 	}
 	st, ok := status.FromError(err)
 	if !ok {
-		s.cfg.Logger.With(callRecordOf(ctx).traceFields()...).Error("a call failed in an unforeseen way", "error", err)
-		return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
+		s.cfg.Logger.With(traceFields(ctx)...).Error("a call failed in an unforeseen way", "error", err)
+		return newStatus(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, "the server failed; its log says more")
 	}
 	if reasonOf(err) != "" {
 		return err
 	}
-	return failure(st.Code(), execwirev1.ErrorReason_ERROR_REASON_BROKEN_CALL, nil, st.Message())
+	return newStatus(st.Code(), execwirev1.ErrorReason_ERROR_REASON_BROKEN_CALL, st.Message())
 }

@@ -2,12 +2,8 @@ package server
 
 import (
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/protoadapt"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -49,30 +45,34 @@ var fileErrors = map[fsops.Kind]translation{
 }
 
 func fromFiles(err *fsops.Error) error {
-	t, ok := fileErrors[err.Kind]
-	if !ok {
-		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
-	}
-	text := strings.ToValidUTF8(err.Error(), string(utf8.RuneError))
-	metadata := map[string]string{}
-	if err.Errno != 0 {
-		metadata["errno"] = err.ErrnoName()
-	}
-	details := []protoadapt.MessageV1{&errdetails.ResourceInfo{ResourceType: "path",
-		ResourceName: strings.ToValidUTF8(err.Path, string(utf8.RuneError)), Description: text}}
+	f := translate(fileErrors, err.Kind).failure(err.Error()).resource("path", err.Path, err.Error())
+	f.setErrno(err.Errno)
 	limit := strconv.FormatInt(err.Limit, 10)
 	switch err.Kind {
 	case fsops.TreeTooDeep:
-		metadata["limit"] = limit
+		f.set("limit", limit)
 	case fsops.UploadOffsetInvalid:
-		metadata["received_bytes"] = limit
+		f.set("received_bytes", limit)
 	case fsops.UploadOtherPath:
-		const field = "head.path"
-		metadata["field"] = field
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{{Field: field, Description: text}}})
+		f.field("head.path", err.Error())
 	}
-	if q, ok := fileQuota(err); ok {
-		details = append(details, q.describe(err.Limit, metadata)...)
+	if q, ok := quotaOfFile(err); ok {
+		f.limit(q, err.Limit)
 	}
-	return failure(t.code, t.reason, metadata, text, details...)
+	return f.status()
+}
+
+// handleErrors translates the kinds of handle errors; a test proves it complete.
+var handleErrors = map[fsops.HandleKind]translation{
+	fsops.HandleNotFound: {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND},
+	fsops.HandleExists:   {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS},
+	fsops.TooManyHandles: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES},
+}
+
+func fromHandles(err *fsops.HandleError) error {
+	f := translate(handleErrors, err.Kind).failure(err.Error()).resource("file handle", err.ID, err.Error())
+	if q, ok := handleQuotas[err.Kind]; ok {
+		f.limit(q, int64(err.Limit))
+	}
+	return f.status()
 }

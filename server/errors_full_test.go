@@ -20,7 +20,7 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
-	"github.com/execwire/execwire/server/filehelper"
+	"github.com/execwire/execwire/server/fileworker"
 )
 
 // lasting are the reasons of limits of one request's size, which the same request
@@ -48,8 +48,8 @@ func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
 	for _, kind := range httpclient.Kinds() {
 		failures = append(failures, &httpclient.Error{Kind: kind, Limit: 7})
 	}
-	failures = append(failures, s.validate(&errdetails.ErrorInfo{Reason: "large"}),
-		fromHelpers("sandbox", "", &filehelper.LimitError{Setting: "file_helpers_total", Limit: 7}),
+	failures = append(failures, s.check(context.Background(), &errdetails.ErrorInfo{Reason: "large"}),
+		fromWorkerStart("sandbox", "", &fileworker.LimitError{Setting: "file_helpers_total", Limit: 7}),
 		fromAuth(&auth.Error{Kind: auth.KindTooManyAttempts, RetryAfter: time.Second, Err: errors.New("cause")}))
 	limits := 0
 	for _, failure := range failures {

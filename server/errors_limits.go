@@ -9,9 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/protoadapt"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
@@ -19,73 +16,61 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// retryWhenFull is when to retry what was refused because others of its kind, which
-// end by themselves, have all that a limit allows.
+// retryWhenFull is the retry delay for a limit that is used up by short-lived
+// requests.
 const retryWhenFull = time.Second
 
 // quota is a limit as clients see it. Every translation to RESOURCE_EXHAUSTED has
 // one; a test proves it.
 type quota struct {
-	// setting is the setting of internal/config, or the name of a limit that is none:
-	// a field of the contract, or a limit of the system.
+	// setting is the name in internal/config, or the name of another limit: a field
+	// of the contract, or a limit of the system.
 	setting string
-	// unit is what it counts. A limit in bytes is limit_bytes in the metadata, any other
-	// is limit.
+	// unit is the unit of the limit. A limit in bytes is limit_bytes in the metadata,
+	// any other is limit.
 	unit string
-	// advice says how the request stays within it; may be empty.
-	advice string
-	// fixed is the value of a limit that no setting changes.
+	// fix says how a request stays within the limit; may be empty.
+	fix string
+	// fixed is the value of a limit without a setting.
 	fixed int64
-	// lasting is whether the same request is refused whenever it is repeated: it has no
-	// RetryInfo.
-	lasting bool
-	// retry is when to retry, if that is known; 0 is retryWhenFull.
+	// permanent is set if repeating the request never helps: there is no RetryInfo.
+	permanent bool
+	// retry is the retry delay, if it is known; 0 is retryWhenFull.
 	retry time.Duration
 }
 
 const bytesUnit = "bytes"
 
-// describe adds the limit to the metadata of an error and returns its details. most is
-// the value of the limit; 0 is not known.
-func (q quota) describe(most int64, metadata map[string]string) []protoadapt.MessageV1 {
+// limit says which limit was reached. most is its value; 0 is unknown.
+func (f *failure) limit(q quota, most int64) *failure {
 	description := "the limit is reached"
 	if most = cmp.Or(most, q.fixed); most > 0 {
 		text := strconv.FormatInt(most, 10)
 		description = strings.TrimSpace("at most " + text + " " + q.unit)
 		if q.unit == bytesUnit {
-			metadata["limit_bytes"] = text
+			f.set("limit_bytes", text)
 		} else {
-			metadata["limit"] = text
+			f.set("limit", text)
 		}
 	}
-	if q.advice != "" {
-		description += "; " + q.advice
+	if q.fix != "" {
+		description += "; " + q.fix
 	}
-	metadata["setting"] = q.setting
-	details := []protoadapt.MessageV1{&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
-		{Subject: q.setting, Description: description}}}}
-	if !q.lasting {
-		details = append(details, &errdetails.RetryInfo{RetryDelay: durationpb.New(cmp.Or(q.retry, retryWhenFull))})
+	f.set("setting", q.setting).with(&errdetails.QuotaFailure{Violations: []*errdetails.QuotaFailure_Violation{
+		{Subject: q.setting, Description: description}}})
+	if !q.permanent {
+		f.retry(cmp.Or(q.retry, retryWhenFull))
 	}
-	return details
+	return f
 }
 
-// withSetting is the text of an error with the name of the limit that was reached.
-func withSetting(code codes.Code, metadata map[string]string, text string) string {
-	setting := metadata["setting"]
-	if code != codes.ResourceExhausted || setting == "" || strings.Contains(text, setting) {
-		return text
-	}
-	return text + " (" + setting + ")"
-}
-
-// processQuotas are the limits that kinds of package process are about.
+// processQuotas are the limits of kinds of package process.
 var processQuotas = map[process.Kind]quota{
-	process.WriteTooLarge: {setting: "stdin_write_bytes", unit: bytesUnit, advice: "split the write", lasting: true},
+	process.WriteTooLarge: {setting: "stdin_write_bytes", unit: bytesUnit, fix: "split the write", permanent: true},
 	process.ResourceLimit: {}, // of the system
 }
 
-// sessionQuotas are the limits that kinds of package session are about.
+// sessionQuotas are the limits of kinds of package session.
 var sessionQuotas = map[session.Kind]quota{
 	session.StdinQueueFull:           {setting: "waiting stdin", unit: bytesUnit, fixed: session.MaxWaitingInput},
 	session.TooManySessionsInAll:     {setting: "sessions_total", unit: "sessions"},
@@ -95,35 +80,35 @@ var sessionQuotas = map[session.Kind]quota{
 	session.RetainedOutputFull:       {setting: "retained_output_bytes_total", unit: bytesUnit},
 }
 
-// fileQuotas are the limits that kinds of package fsops are about.
+// fileQuotas are the limits of kinds of package fsops.
 var fileQuotas = map[fsops.Kind]quota{
-	fsops.TooLarge:            {setting: "read_file_bytes", unit: bytesUnit, advice: "use DownloadFile", lasting: true},
+	fsops.TooLarge:            {setting: "read_file_bytes", unit: bytesUnit, fix: "use DownloadFile", permanent: true},
 	fsops.TooManyUploads:      {setting: "uploads_per_principal", unit: "uploads"},
 	fsops.TooManyWatches:      {setting: "watches_per_principal", unit: "watches"},
 	fsops.TooManyAwaitedPaths: {setting: "awaited_paths_per_principal", unit: "paths"},
-	fsops.WatchUnavailable:    {setting: "watched_directories_per_watch", unit: "directories", lasting: true},
+	fsops.WatchUnavailable:    {setting: "watched_directories_per_watch", unit: "directories", permanent: true},
 	fsops.NoSpace:             {}, // of the system
 	fsops.Exhausted:           {}, // of the system
 }
 
-// handleQuotas are the limits that kinds of errors about handles are about.
+// handleQuotas are the limits of kinds of handle errors.
 var handleQuotas = map[fsops.HandleKind]quota{
 	fsops.TooManyHandles: {setting: "file_handles_per_session", unit: "handles"},
 }
 
-// httpQuotas are the limits that kinds of package httpclient are about.
+// httpQuotas are the limits of kinds of package httpclient.
 var httpQuotas = map[httpclient.Kind]quota{
-	httpclient.HeadTooLarge:    {setting: "http_head_bytes", unit: bytesUnit, lasting: true},
+	httpclient.HeadTooLarge:    {setting: "http_head_bytes", unit: bytesUnit, permanent: true},
 	httpclient.TooManyRequests: {setting: "http_requests_per_principal", unit: "requests"},
 }
 
-// Limits that no kind of an error is about.
+// Limits without a kind of their own.
 var (
-	messageQuota = quota{setting: "message_bytes", unit: bytesUnit, advice: "split the message", lasting: true}
+	messageQuota = quota{setting: "message_bytes", unit: bytesUnit, fix: "split the message", permanent: true}
 	readersQuota = quota{setting: "readers_per_process", unit: "readers"}
 )
 
-// processLimits name the limits of the system that a start meets, by what it fails with.
+// processLimits are the system limits that a start can reach, by errno.
 var processLimits = map[syscall.Errno]string{
 	unix.EAGAIN: "pids.max, RLIMIT_NPROC",
 	unix.EMFILE: "RLIMIT_NOFILE",
@@ -133,7 +118,7 @@ var processLimits = map[syscall.Errno]string{
 	unix.EUSERS: "user namespaces",
 }
 
-// fileLimits name those that calls about files meet.
+// fileLimits are the system limits that file calls can reach, by errno.
 var fileLimits = map[syscall.Errno]string{
 	unix.EMFILE: "RLIMIT_NOFILE",
 	unix.ENFILE: "fs.file-max",
@@ -142,19 +127,19 @@ var fileLimits = map[syscall.Errno]string{
 	unix.EDQUOT: "disk quota",
 }
 
-// watchLimits name those that watches meet.
+// watchLimits are the system limits that watches can reach, by errno.
 var watchLimits = map[syscall.Errno]string{
 	unix.EMFILE: "fs.inotify.max_user_instances",
 	unix.ENOSPC: "fs.inotify.max_user_watches",
 }
 
-// systemQuota is the limit of the system that an error number is about. It may pass.
+// systemQuota returns the quota of an errno. The limit may be temporary.
 func systemQuota(names map[syscall.Errno]string, errno syscall.Errno) quota {
 	return quota{setting: cmp.Or(names[errno], "system")}
 }
 
-// fileQuota is the limit that an error about files is about.
-func fileQuota(err *fsops.Error) (q quota, ok bool) {
+// quotaOfFile returns the quota of a file error.
+func quotaOfFile(err *fsops.Error) (q quota, ok bool) {
 	q, ok = fileQuotas[err.Kind]
 	switch {
 	case err.Kind == fsops.WatchUnavailable && err.Limit == 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -142,11 +143,14 @@ func TestUnforeseenErrorsKeepTheirTextToTheLog(t *testing.T) {
 }
 
 func TestEveryKindOfAuthIsTranslated(t *testing.T) {
+	told := []auth.Kind{auth.KindOnBehalfOfRefused, auth.KindPeerRefused, auth.KindTooManyAttempts, auth.KindTooManyConnections}
 	for _, kind := range auth.Kinds() {
 		want, ok := authErrors[kind]
+		if ok != slices.Contains(told, kind) {
+			t.Errorf("%v: callers can tell it apart: %v", kind, ok)
+		}
 		if !ok {
-			t.Errorf("auth kind %v has no translation", kind)
-			continue
+			want = translation{codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
 		}
 		err := fromAuth(fmt.Errorf("wrapped: %w", &auth.Error{Kind: kind, Subject: "x", Err: errors.New("the secret cause"), ForCaller: "what to do"}))
 		if code := status.Code(err); code != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
@@ -164,8 +168,8 @@ func TestEveryKindOfAuthIsTranslated(t *testing.T) {
 	}
 }
 
-// An authenticator that lets nobody in and does not say so lets nobody in.
-func TestNobodyMayCall(t *testing.T) {
+// An authenticator without a principal and without an error authorizes nothing.
+func TestMayCall_WithoutPrincipal_Fails(t *testing.T) {
 	s := New(Config{Authenticate: func(context.Context) (auth.Caller, error) { return auth.Caller{May: auth.Everything}, nil }})
 	if _, err := s.authorize(t.Context()); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("authorize = %v", err)
@@ -181,6 +185,22 @@ func TestEveryChangeAndLossIsTranslated(t *testing.T) {
 	for reason := fsops.LostRemoved; reason <= fsops.LostNotAllowed; reason++ {
 		if lostReasons[reason] == 0 {
 			t.Errorf("loss %d is not translated", reason)
+		}
+	}
+}
+
+func TestConversions_AreComplete(t *testing.T) {
+	for name, counts := range map[string][2]int{
+		"causes":    {len(valuesOf(exitCauses)), len(execwirev1.ExitCause_name) - 1},
+		"states":    {len(valuesOf(processStates)), len(execwirev1.ProcessState_name) - 1},
+		"methods":   {len(valuesOf(killMethods)), len(execwirev1.KillMethod_name) - 1},
+		"resources": {len(valuesOf(resources)), len(execwirev1.LimitedResource_name) - 1},
+		"targets":   {len(signalTargets), len(execwirev1.SignalTarget_name)},
+		"streams":   {len(outputStreams), len(execwirev1.OutputStream_name)},
+		"files":     {len(fileTypes), len(execwirev1.FileType_name)},
+	} {
+		if counts[0] != counts[1] {
+			t.Errorf("%d %s are translated, the contract has %d", counts[0], name, counts[1])
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// fileSystemService implements execwire.v1.FileSystemService; what its methods
-// promise is written in the proto.
+// fileSystemService implements execwire.v1.FileSystemService; the proto documents its
+// methods.
 type fileSystemService struct {
 	execwirev1.UnsafeFileSystemServiceServer
 	server *Server
@@ -16,33 +16,33 @@ type fileSystemService struct {
 
 var _ execwirev1.FileSystemServiceServer = (*fileSystemService)(nil)
 
-// muchContent is what of a file, in bytes, leaves memory behind that is worth giving
-// back.
-const muchContent = 256 << 10
+// largeContent is how much content of a file, in bytes, makes freeing memory
+// worthwhile.
+const largeContent = 256 << 10
 
-// moved notes that a call had so much content of a file.
-func (s *fileSystemService) moved(bytes int64) {
-	if s.server.cfg.OnContent != nil && bytes >= muchContent {
+// noteContent reports that a call has transferred this much content of a file.
+func (s *fileSystemService) noteContent(bytes int64) {
+	if s.server.cfg.OnContent != nil && bytes >= largeContent {
 		s.server.cfg.OnContent()
 	}
 }
 
 // ReadFile implements the RPC.
 func (s *fileSystemService) ReadFile(ctx context.Context, req *execwirev1.ReadFileRequest) (*execwirev1.ReadFileResponse, error) {
-	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), s.server.cfg.Limits.ReadFile, howOf(req)...)
+	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), s.server.cfg.Limits.ReadFile, pathOptions(req)...)
 	if err != nil {
 		return nil, err
 	}
-	s.moved(int64(len(data)))
+	s.noteContent(int64(len(data)))
 	return &execwirev1.ReadFileResponse{Data: data, Metadata: toMetadata(metadata)}, nil
 }
 
 // WriteFile implements the RPC.
 func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.WriteFileRequest) (*execwirev1.WriteFileResponse, error) {
-	if err := fsops.WriteFile(ctx, pathOf(req), req.GetData(), howOf(req)...); err != nil {
+	if err := fsops.WriteFile(ctx, pathOf(req), req.GetData(), pathOptions(req)...); err != nil {
 		return nil, err
 	}
-	s.moved(int64(len(req.GetData())))
+	s.noteContent(int64(len(req.GetData())))
 	return &execwirev1.WriteFileResponse{}, nil
 }
 
@@ -50,9 +50,9 @@ func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.Write
 func (s *fileSystemService) CreateDirectory(_ context.Context, req *execwirev1.CreateDirectoryRequest) (*execwirev1.CreateDirectoryResponse, error) {
 	var err error
 	if req.Permissions == nil {
-		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive(), howOf(req)...)
+		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive(), pathOptions(req)...)
 	} else {
-		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions(), howOf(req)...)
+		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions(), pathOptions(req)...)
 	}
 	if err != nil {
 		return nil, err
@@ -67,9 +67,9 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 	var target string
 	var err error
 	if follow {
-		metadata, err = fsops.Stat(path, howOf(req)...)
+		metadata, err = fsops.Stat(path, pathOptions(req)...)
 	} else {
-		metadata, target, err = fsops.Lstat(path, howOf(req)...)
+		metadata, target, err = fsops.Lstat(path, pathOptions(req)...)
 	}
 	if err != nil {
 		return nil, err
@@ -77,22 +77,19 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 	var digest []byte
 	if req.GetWantSha256() && metadata.Type == fsops.Regular {
 		isSymlink := metadata.IsSymlink
-		if digest, metadata, err = fsops.Digest(ctx, path, follow, howOf(req)...); err != nil {
+		if digest, metadata, err = fsops.Digest(ctx, path, follow, pathOptions(req)...); err != nil {
 			return nil, err
 		}
 		metadata.IsSymlink = isSymlink
 	}
-	text, raw := toText(target)
+	text, raw := toUTF8(target)
 	return &execwirev1.GetMetadataResponse{Metadata: toMetadata(metadata), LinkTarget: text, RawLinkTarget: raw, Sha256: digest}, nil
 }
 
 // RemovePath implements the RPC.
 func (s *fileSystemService) RemovePath(ctx context.Context, req *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
 	how := fsops.Removal{Recursive: req.GetRecursive(), IgnoreMissing: req.GetIgnoreMissing(), NoSymlinks: req.GetNoSymlinks()}
-	if err := fsops.Remove(ctx, pathOf(req), how); err != nil {
-		return nil, err
-	}
-	return &execwirev1.RemovePathResponse{}, nil
+	return &execwirev1.RemovePathResponse{}, fsops.Remove(ctx, pathOf(req), how)
 }
 
 // CopyPath implements the RPC.
@@ -106,10 +103,7 @@ func (s *fileSystemService) CopyPath(ctx context.Context, req *execwirev1.CopyPa
 
 // RenamePath implements the RPC.
 func (s *fileSystemService) RenamePath(_ context.Context, req *execwirev1.RenamePathRequest) (*execwirev1.RenamePathResponse, error) {
-	if err := fsops.Rename(pathOf(sourceOf{req}), pathOf(destinationOf{req}), req.GetNoReplace()); err != nil {
-		return nil, err
-	}
-	return &execwirev1.RenamePathResponse{}, nil
+	return &execwirev1.RenamePathResponse{}, fsops.Rename(pathOf(sourceOf{req}), pathOf(destinationOf{req}), req.GetNoReplace())
 }
 
 // CreateSymlink implements the RPC.
@@ -118,10 +112,7 @@ func (s *fileSystemService) CreateSymlink(_ context.Context, req *execwirev1.Cre
 	if raw := req.GetRawTarget(); len(raw) > 0 {
 		target = string(raw)
 	}
-	if err := fsops.CreateSymlink(pathOf(req), target); err != nil {
-		return nil, err
-	}
-	return &execwirev1.CreateSymlinkResponse{}, nil
+	return &execwirev1.CreateSymlinkResponse{}, fsops.CreateSymlink(pathOf(req), target)
 }
 
 // CanonicalizePath implements the RPC.
@@ -130,6 +121,6 @@ func (s *fileSystemService) CanonicalizePath(_ context.Context, req *execwirev1.
 	if err != nil {
 		return nil, err
 	}
-	text, raw := toText(path)
+	text, raw := toUTF8(path)
 	return &execwirev1.CanonicalizePathResponse{Path: text, RawPath: raw}, nil
 }

@@ -57,10 +57,10 @@ func TestConfinedFileCallsOfAnOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), program, "-test.v",
-		"-test.run=^(TestFileCallsAreConfined|TestConfinedFileCallsDoNotEscape|TestConfinedFileCallsFailAsOthers|TestKilledFileHelper)$")
+		"-test.run=^(TestFileCallsAreConfined|TestConfinedFileCallsDoNotEscape|TestConfinedFileCallsFailAsOthers|TestKilledFileWorker)$")
 	command.Dir = work
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
-	command.Env = []string{testproc.PromptExit, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work}
+	command.Env = []string{testproc.NoRaceExitDelay, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work}
 	output, err := command.CombinedOutput()
 	if err != nil || strings.Count(string(output), "\n--- PASS: ") != 4 {
 		t.Errorf("%v:\n%s", err, output)
@@ -102,7 +102,7 @@ func TestConfinedFileCallsAfterLinks(t *testing.T) {
 	})
 }
 
-// A handle that is not used is closed in the helper too, which may give way then.
+// A handle that is not used is closed in the worker too, which may give way then.
 func TestIdleConfinedHandlesAreClosed(t *testing.T) {
 	_, work, outside := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
@@ -124,8 +124,8 @@ func TestIdleConfinedHandlesAreClosed(t *testing.T) {
 }
 
 // A handle is its session's, and another principal has no session of the first:
-// neither finds the file that a helper has open, under the helper's id or its own.
-func TestConfinedHandlesAreNobodyElses(t *testing.T) {
+// neither finds the file that a worker has open, under the worker's id or its own.
+func TestConfinedHandles_OfOtherPrincipals_AreNotFound(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)))
 	open := func(id, session string, p *execwirev1.SandboxPolicy) error {

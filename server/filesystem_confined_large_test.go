@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// What goes through a helper stays nowhere: neither here nor, as its limits are the
+// What goes through a worker stays nowhere: neither here nor, as its limits are the
 // same, there.
 func TestConfinedStreamsAreBounded(t *testing.T) {
 	if testing.Short() {
@@ -81,7 +81,7 @@ func growth() func() uint64 {
 	}
 }
 
-// The end of a session ends what its helpers do.
+// The end of a session ends what its workers do.
 func TestSessionTakesItsFileHelpersAlong(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		_, work, _ := workplace(t)
@@ -91,15 +91,15 @@ func TestSessionTakesItsFileHelpersAlong(t *testing.T) {
 		if _, err := f.files.OpenFile(f.ctx, open); err != nil {
 			t.Fatal(err)
 		}
-		if pids := helpersOf(t); len(pids) != 1 {
-			t.Errorf("helpers: %v", pids)
+		if pids := workersOf(t); len(pids) != 1 {
+			t.Errorf("workers: %v", pids)
 		}
 		if _, err := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{SessionId: id}); err != nil {
 			t.Fatal(err)
 		}
-		for len(helpersOf(t)) > 0 {
+		for len(workersOf(t)) > 0 {
 			if f.ctx.Err() != nil {
-				t.Fatal("the helper goes on")
+				t.Fatal("the worker goes on")
 			}
 		}
 		if _, err := f.files.OpenFile(f.ctx, open); status.Code(err) == codes.OK {

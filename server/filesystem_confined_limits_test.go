@@ -27,8 +27,8 @@ func expectSame(t *testing.T, what string, got, want error) {
 	}
 }
 
-// What a principal watches and awaits counts, whichever helper does it, or none.
-func TestWatchesInHelpersCountForTheirPrincipal(t *testing.T) {
+// What a principal watches and awaits counts, whichever worker does it, or none.
+func TestWatchesInWorkersCountForTheirPrincipal(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Watches, s.limits.AwaitedPaths = 3, 3 })
 	policies := []*execwirev1.SandboxPolicy{policyOf(work), policyOf("+" + work), nil}
@@ -55,7 +55,7 @@ func TestWatchesInHelpersCountForTheirPrincipal(t *testing.T) {
 	}
 	other := policyOf(work, "/proc/self")
 	expectFailure(t, f.refusedWatch(watch(nil)), codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES)
-	for name, p := range map[string]*execwirev1.SandboxPolicy{"the same helper": policies[0], "another": other} {
+	for name, p := range map[string]*execwirev1.SandboxPolicy{"the same worker": policies[0], "another": other} {
 		expectSame(t, "a watch in "+name, f.refusedWatch(watch(p)), f.refusedWatch(watch(nil)))
 		expectSame(t, "a wait in "+name, f.refusedWait(await(p)), f.refusedWait(await(nil)))
 	}
@@ -67,9 +67,9 @@ func TestWatchesInHelpersCountForTheirPrincipal(t *testing.T) {
 	}
 }
 
-// Uploads that a principal sends count, whichever helper receives them, or none, until
+// Uploads that a principal sends count, whichever worker receives them, or none, until
 // their streams have ended, whatever is kept of them.
-func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
+func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Uploads = 3 })
 	head := func(id string, offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadFileRequest {
@@ -85,7 +85,7 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 		expectFailure(t, want, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS)
 		for i, p := range []*execwirev1.SandboxPolicy{first, second} {
 			_, err := f.upload(head("more", 0, p), uploadEnd(nil))
-			expectSame(t, fmt.Sprint("an upload to helper ", i), err, want)
+			expectSame(t, fmt.Sprint("an upload to worker ", i), err, want)
 		}
 	}
 	free := func() { // waits until streams that ended count no longer
@@ -113,7 +113,7 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 	free()
 	d := sending(1, "d", 0, second) // in the place of the one that is complete
 	refused()
-	for _, pid := range helpersOf(t) {
+	for _, pid := range workersOf(t) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
@@ -135,9 +135,9 @@ func TestUploadsInHelpersCountForTheirPrincipal(t *testing.T) {
 	}
 }
 
-// Uploads that no stream brings any more do not keep helpers from giving way to
+// Uploads that no stream brings any more do not keep workers from giving way to
 // others, nor their principal from sending further ones.
-func TestAbandonedUploadsInHelpers_DoNotLockOut(t *testing.T) {
+func TestAbandonedUploadsInWorkers_DoNotLockOut(t *testing.T) {
 	dir, _, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
 		s.limits.Uploads, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
@@ -159,9 +159,9 @@ func TestAbandonedUploadsInHelpers_DoNotLockOut(t *testing.T) {
 	}
 }
 
-// Calls at once in more workspaces than there may be helpers are made in turn: none
+// Calls at once in more workspaces than there may be workers are made in turn: none
 // is refused.
-func TestMoreWorkspacesThanHelpersTakeTurns(t *testing.T) {
+func TestWorkers_MoreWorkspacesThanWorkers_TakeTurns(t *testing.T) {
 	dir, _, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelpers = 2 })
 	var callers sync.WaitGroup

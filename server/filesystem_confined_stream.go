@@ -9,14 +9,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/server/filehelper"
+	"github.com/execwire/execwire/server/fileworker"
 )
 
-// confinedStream makes a call with a policy that is answered by a stream: here, or
-// by a helper. Of one that watches count is not nil: it counts it among what its owner
-// has, and the helper is lent an inotify instance.
-// What the client does not read waits in the helper, but for the windows of the
-// connection.
+// confinedStream makes a call with a policy and a stream of answers, here or by a
+// worker. For a watch, count is not nil: it counts the watch for its owner, and the
+// worker gets an inotify instance. Answers that the client does not read wait in
+// the worker, beyond the windows of the connection.
 func confinedStream[Req interface {
 	sandboxed
 	proto.Message
@@ -25,7 +24,7 @@ func confinedStream[Req interface {
 	remote func(execwirev1.FileSystemServiceClient, context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[Res], error),
 	count func(owner string) (leave func(), err error),
 ) error {
-	lease, err := s.helper(ctx, "", "sandbox", req.GetSandbox())
+	lease, err := s.worker(ctx, "", "sandbox", req.GetSandbox())
 	if err != nil {
 		return err
 	}
@@ -43,29 +42,30 @@ func confinedStream[Req interface {
 			return err
 		}
 		defer leave()
-		defer lease.Lasting().Release()
-		// A helper that is lent no inotify instance opens one, or its answer says why it cannot.
-		_ = lease.Lend(ctx, func() (int, func(), error) { return s.server.watcher.Lend(owner) })
+		defer lease.Long().Release()
+		// A worker without an inotify instance of the server opens one, or its answer says why
+		// it cannot.
+		_ = lease.ShareDescriptor(ctx, func() (int, func(), error) { return s.server.watcher.Lend(owner) })
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	from, err := remote(execwirev1.NewFileSystemServiceClient(lease.Conn()), forwarded(ctx), stripped(req))
+	from, err := remote(execwirev1.NewFileSystemServiceClient(lease.Conn()), workerContext(ctx), workerRequest(req))
 	var moved int64
 	for err == nil {
 		var m *Res
 		if m, err = from.Recv(); err != nil {
 			break
 		}
-		moved += dataOf(m)
+		moved += contentBytes(m)
 		if err := stream.Send(m); err != nil {
 			return err
 		}
 	}
-	s.moved(moved)
+	s.noteContent(moved)
 	if errors.Is(err, io.EOF) {
 		return nil
 	}
-	return fromHelper(ctx, lease, err)
+	return fromWorkerCall(ctx, lease, err)
 }
 
 // DownloadFile implements the RPC.
@@ -85,7 +85,7 @@ func (s *confinedFiles) WalkDirectory(req *execwirev1.WalkDirectoryRequest, stre
 
 // WatchDirectory implements the RPC.
 func (s *confinedFiles) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	ctx, leave := s.server.withWatches(stream.Context())
 	defer leave()
 	return confinedStream(ctx, s, req, stream, s.fileSystemService.WatchDirectory, execwirev1.FileSystemServiceClient.WatchDirectory,
 		func(owner string) (func(), error) { return s.server.watcher.CountWatch(owner, pathOf(req)) })
@@ -93,7 +93,7 @@ func (s *confinedFiles) WatchDirectory(req *execwirev1.WatchDirectoryRequest, st
 
 // AwaitPaths implements the RPC.
 func (s *confinedFiles) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	ctx, leave := s.server.withWatches(stream.Context())
 	defer leave()
 	return confinedStream(ctx, s, req, stream, s.fileSystemService.AwaitPaths, execwirev1.FileSystemServiceClient.AwaitPaths,
 		func(owner string) (func(), error) {
@@ -103,86 +103,68 @@ func (s *confinedFiles) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grp
 
 // UploadFile implements the RPC.
 func (s *confinedFiles) UploadFile(stream uploadStream) error {
-	first, err := stream.Recv()
-	if err != nil || first.GetHead() == nil {
-		return s.fileSystemService.UploadFile(&begunUpload{uploadStream: stream, first: first, err: err})
+	head, err := receiveHead(stream)
+	if err != nil {
+		return err
 	}
-	head := first.GetHead()
-	lease, err := s.helper(stream.Context(), "", "head.sandbox", head.GetSandbox())
+	lease, err := s.worker(stream.Context(), "", "head.sandbox", head.GetSandbox())
 	if err != nil {
 		return err
 	}
 	if lease == nil {
-		return s.fileSystemService.UploadFile(&begunUpload{uploadStream: stream, first: first})
+		return s.fileSystemService.receive(stream, head)
 	}
 	defer lease.Release()
 	id := head.GetUploadId()
 	if id != "" {
-		if err := s.receives(stream.Context(), lease, head); err != nil {
+		if err := s.countUpload(stream.Context(), lease, head); err != nil {
 			return err
 		}
 	}
-	response, err := s.upload(stream, lease, head)
+	response, err := s.forwardUpload(stream, lease, head)
 	if id != "" {
-		s.hasReceived(stream.Context(), lease, id)
+		s.keepUpload(stream.Context(), lease, id)
 	}
 	if err != nil {
 		return err
 	}
-	s.moved(int64(response.GetSize()))
+	s.noteContent(int64(response.GetSize()))
 	return stream.SendAndClose(response)
 }
 
-// begunUpload is a stream of which the first message was received already.
-type begunUpload struct {
-	uploadStream
-	first *execwirev1.UploadFileRequest
-	err   error
-}
-
-// Recv implements the stream.
-func (b *begunUpload) Recv() (*execwirev1.UploadFileRequest, error) {
-	first, err := b.first, b.err
-	if first == nil && err == nil {
-		return b.uploadStream.Recv()
-	}
-	b.first = nil
-	return first, err
-}
-
-// upload has a helper receive an upload. A helper that has no use for more, as
-// after a failure, answers at once. Recv of the client's stream returns when the
-// handler has, so the goroutine that waits in it is the server's.
-func (s *confinedFiles) upload(stream uploadStream, lease *filehelper.Lease, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
+// forwardUpload lets a worker receive an upload. A worker that needs no more data, for
+// example after a failure, answers at once. Recv of the client's stream returns after
+// the handler, so the goroutine that calls it belongs to the server.
+func (s *confinedFiles) forwardUpload(stream uploadStream, lease *fileworker.Lease, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
-	to, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).UploadFile(forwarded(ctx))
+	to, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).UploadFile(workerContext(ctx))
 	if err != nil {
-		return nil, fromHelper(ctx, lease, err)
+		return nil, fromWorkerCall(ctx, lease, err)
 	}
 	s.server.receivers.Go(func() {
-		m := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: stripped(head)}}
+		m := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: workerRequest(head)}}
 		for {
 			if to.Send(m) != nil {
-				return // why, the answer says
+				return // the answer says why
 			}
 			var err error
 			m, err = stream.Recv()
 			switch {
 			case errors.Is(err, io.EOF):
-				_ = to.CloseSend() // which never fails
+				_ = to.CloseSend() // never fails
 				return
 			case err != nil:
 				cancel(err)
 				return
 			case m.GetHead() != nil:
-				m = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: stripped(m.GetHead())}}
+				m = &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: workerRequest(m.GetHead())}}
 			}
 		}
 	})
 	response := new(execwirev1.UploadFileResponse)
 	if err := to.RecvMsg(response); err != nil {
-		return nil, fromHelper(ctx, lease, err)
+		return nil, fromWorkerCall(ctx, lease, err)
 	}
 	return response, nil
 }

@@ -32,7 +32,7 @@ func eachSandbox(t *testing.T, test func(t *testing.T, sandboxes *sandbox.Sandbo
 
 func sandboxesWithout(t *testing.T, backend sandbox.Backend) *sandbox.Sandboxes {
 	t.Helper()
-	sandboxes := sandbox.Probe(t.Context(), sandbox.Options{Without: []sandbox.Backend{backend}})
+	sandboxes := sandbox.New(sandbox.Options{Without: []sandbox.Backend{backend}})
 	t.Cleanup(sandboxes.Close)
 	for _, s := range sandboxes.Statuses() {
 		if s.Backend != backend && s.Err != nil {
@@ -375,8 +375,8 @@ func TestFileCallsWithoutSandboxes(t *testing.T) {
 	}
 }
 
-// helpersOf finds the processes that are helpers of this one.
-func helpersOf(t *testing.T) (pids []int) {
+// workersOf finds the processes that are workers of this one.
+func workersOf(t *testing.T) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -384,7 +384,7 @@ func helpersOf(t *testing.T) (pids []int) {
 	}
 	for _, line := range lines {
 		text, err := os.ReadFile(line)
-		if err == nil && bytes.HasPrefix(text, []byte("execwire-file-helper\x00")) && isOurs(line) {
+		if err == nil && bytes.HasPrefix(text, []byte("execwire-file-worker\x00")) && isOurs(line) {
 			pid, _ := strconv.Atoi(strings.Split(line, "/")[2])
 			pids = append(pids, pid)
 		}
@@ -411,9 +411,9 @@ func isOurs(line string) bool {
 	}
 }
 
-// A helper that is killed takes its calls and handles with it, and the next call
+// A worker that is killed takes its calls and handles with it, and the next call
 // gets another one.
-func TestKilledFileHelper(t *testing.T) {
+func TestKilledFileWorker(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		_, work, _ := workplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
@@ -428,9 +428,9 @@ func TestKilledFileHelper(t *testing.T) {
 		if _, err := f.files.OpenFile(f.ctx, open); err != nil {
 			t.Fatal(err)
 		}
-		pids := helpersOf(t)
+		pids := workersOf(t)
 		if len(pids) != 1 {
-			t.Fatalf("helpers: %v", pids)
+			t.Fatalf("workers: %v", pids)
 		}
 		if err := unix.Kill(pids[0], unix.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -458,7 +458,7 @@ func TestKilledFileHelper(t *testing.T) {
 	})
 }
 
-// Handles that helpers have are those of the session like any other.
+// Handles that workers have are those of the session like any other.
 func TestConfinedHandles(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHandles = 2 })
@@ -483,8 +483,8 @@ func TestConfinedHandles(t *testing.T) {
 	}
 }
 
-// Of the helpers that nobody uses the oldest gives way; those in use do not.
-func TestFileHelperLimits(t *testing.T) {
+// The oldest unused worker is evicted; workers in use are not.
+func TestFileWorkerLimits(t *testing.T) {
 	for setting, limit := range map[string]func(*settings){
 		"file_helpers_per_principal": func(s *settings) { s.limits.FileHelpers = 2 },
 		"file_helpers_total":         func(s *settings) { s.limits.FileHelpersTotal = 2 },
@@ -513,35 +513,35 @@ func TestFileHelperLimits(t *testing.T) {
 			t.Errorf("%s: %v", setting, info)
 		}
 		if err := read(policies[1]); err != nil {
-			t.Errorf("a helper that is there: %v", err)
+			t.Errorf("a worker that is there: %v", err)
 		}
 		if _, err := f.files.CloseFile(f.ctx, &execwirev1.CloseFileRequest{HandleId: "0"}); err != nil {
 			t.Fatal(err)
 		}
 		for read(policies[2]) != nil { // the lease of the handle is given back a moment later
 			if f.ctx.Err() != nil {
-				t.Fatal("the helper does not give way")
+				t.Fatal("the worker is not evicted")
 			}
 		}
 	}
 }
 
-// A helper that nobody uses ends, and the session of nobody with it.
+// An unused worker ends, and an empty default session is removed with it.
 func TestIdleFileHelpersEnd(t *testing.T) {
 	_, work, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelperIdle = 10 * time.Millisecond })
 	if _, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: policyOf(work)}); err != nil {
 		t.Fatal(err)
 	}
-	for len(helpersOf(t)) > 0 {
+	for len(workersOf(t)) > 0 {
 		if f.ctx.Err() != nil {
 			t.Fatal("it goes on")
 		}
 	}
 }
 
-// Many callers at once have one helper.
-func TestFileHelperIsShared(t *testing.T) {
+// Many callers at once have one worker.
+func TestFileWorkerIsShared(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		_, work, _ := workplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
@@ -560,13 +560,13 @@ func TestFileHelperIsShared(t *testing.T) {
 			})
 		}
 		callers.Wait()
-		if pids := helpersOf(t); len(pids) != 1 {
-			t.Errorf("helpers: %v", pids)
+		if pids := workersOf(t); len(pids) != 1 {
+			t.Errorf("workers: %v", pids)
 		}
 	})
 }
 
-// An upload that is cut goes on in the helper that has it.
+// An upload that is cut goes on in the worker that has it.
 func TestConfinedUploadGoesOn(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		_, work, _ := workplace(t)

@@ -10,7 +10,7 @@ import (
 
 // Whoever keeps memory small is told of every kind of call that leaves some
 // behind, and not of those that leave little.
-func TestMuchContentIsTold(t *testing.T) {
+func TestOnContent_LargeContent_IsCalled(t *testing.T) {
 	var told atomic.Int64
 	f := newFixture(t, func(s *settings) { s.onContent = func() { told.Add(1) } })
 	path := t.TempDir() + "/f"

@@ -15,12 +15,12 @@ import (
 
 // DownloadFile implements the RPC.
 func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]) error {
-	file, err := fsops.Open(pathOf(req), howOf(req)...)
+	file, err := fsops.Open(pathOf(req), pathOptions(req)...)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	defer s.moved(file.Metadata().Size)
+	defer s.noteContent(file.Metadata().Size)
 	if version := req.GetIfVersion(); version != "" {
 		if err := file.Want(version); err != nil {
 			return err
@@ -50,17 +50,17 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	return stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_End{End: end}})
 }
 
-// sendFile sends what is left of a file, at most so many bytes, and adds it to a
-// digest, if there is one.
+// sendFile sends the rest of a file, at most left bytes, and adds it to the digest,
+// if any.
 func sendFile(stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse], file *fsops.File, left uint64, digest hash.Hash) error {
-	memory := newPieces(stream.Context())
+	memory := newDownloadBuffers(stream.Context())
 	for left > 0 {
 		piece := memory.next()
 		piece = piece[:min(left, uint64(len(piece)))]
 		n, err := io.ReadFull(file, piece)
 		if n > 0 {
 			if digest != nil {
-				_, _ = digest.Write(piece[:n]) // which never fails
+				_, _ = digest.Write(piece[:n]) // never fails
 			}
 			data := &execwirev1.DownloadFileResponse_Data{Data: piece[:n]}
 			if err := stream.Send(&execwirev1.DownloadFileResponse{Message: data}); err != nil {
@@ -78,34 +78,34 @@ func sendFile(stream grpc.ServerStreamingServer[execwirev1.DownloadFileResponse]
 	return nil
 }
 
-// pieces is the memory of the data of one download. Over a wire it is copied
-// when it is sent, and used again. Within this program it is the message itself
-// that the client gets, so a piece is used once, unless the client hands messages
-// back: then a few are used by turns.
-type pieces struct {
-	size    int
-	byTurns [][]byte // empty if a piece is used once
-	turn    int
+// downloadBuffers are the buffers of one download. Over a network a message is copied
+// when it is sent, and one buffer is reused. Within this program the client receives
+// the message itself, so each buffer is used once, unless the client returns
+// messages: then a few are used in turn.
+type downloadBuffers struct {
+	size int
+	ring [][]byte // empty if each buffer is used once
+	turn int
 }
 
-// newPieces asks the stream of a call whether the client hands messages back, and
-// when; that of [grpc.Server] does not know, and encodes before it returns:
-// nothing here looks at messages later.
-func newPieces(ctx context.Context) *pieces {
+// newDownloadBuffers asks the stream whether the client returns messages, and when.
+// The stream of a [grpc.Server] does not have the method, and encodes before Send
+// returns.
+func newDownloadBuffers(ctx context.Context) *downloadBuffers {
 	turns := 1
 	if stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ ReuseAfter() int }); ok {
 		turns = stream.ReuseAfter()
 	}
-	return &pieces{size: messageBytes(ctx), byTurns: make([][]byte, turns)}
+	return &downloadBuffers{size: messageBytes(ctx), ring: make([][]byte, turns)}
 }
 
-// next returns memory for the next message.
-func (p *pieces) next() []byte {
-	if len(p.byTurns) == 0 {
+// next returns a buffer for the next message.
+func (p *downloadBuffers) next() []byte {
+	if len(p.ring) == 0 {
 		return make([]byte, p.size)
 	}
-	piece := &p.byTurns[p.turn]
-	p.turn = (p.turn + 1) % len(p.byTurns)
+	piece := &p.ring[p.turn]
+	p.turn = (p.turn + 1) % len(p.ring)
 	if *piece == nil {
 		*piece = make([]byte, p.size)
 	}
@@ -116,5 +116,5 @@ func (p *pieces) next() []byte {
 func (s *fileSystemService) ReadDirectory(req *execwirev1.ReadDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.ReadDirectoryResponse]) error {
 	return fsops.ReadDirectory(stream.Context(), pathOf(req), func(entries []fsops.Entry) error {
 		return stream.Send(&execwirev1.ReadDirectoryResponse{Entries: toEntries(entries)})
-	}, howOf(req)...)
+	}, pathOptions(req)...)
 }

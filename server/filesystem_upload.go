@@ -5,28 +5,39 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// uploadStream is what an upload comes by.
+// uploadStream is the server's side of an UploadFile stream.
 type uploadStream = grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]
 
 // UploadFile implements the RPC.
 func (s *fileSystemService) UploadFile(stream uploadStream) error {
-	first, err := stream.Recv()
+	head, err := receiveHead(stream)
 	if err != nil {
-		if err == io.EOF {
-			return unexpectedUpload("the stream ended before it began: send a head")
-		}
 		return err
 	}
-	head := first.GetHead()
-	if head == nil {
-		return unexpectedUpload("the first message is not a head")
+	return s.receive(stream, head)
+}
+
+// receiveHead receives the first message of an upload.
+func receiveHead(stream uploadStream) (*execwirev1.UploadHead, error) {
+	first, err := stream.Recv()
+	switch {
+	case err == io.EOF:
+		return nil, unexpectedMessage("the stream ended before it began: send a head")
+	case err != nil:
+		return nil, err
+	case first.GetHead() == nil:
+		return nil, unexpectedMessage("the first message is not a head")
 	}
+	return first.GetHead(), nil
+}
+
+// receive receives an upload after its head.
+func (s *fileSystemService) receive(stream uploadStream, head *execwirev1.UploadHead) error {
 	upload := s.writeInPlace
 	if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
 		upload = s.replace
@@ -35,12 +46,12 @@ func (s *fileSystemService) UploadFile(stream uploadStream) error {
 	if err != nil {
 		return err
 	}
-	s.moved(int64(response.GetSize()))
+	s.noteContent(int64(response.GetSize()))
 	return stream.SendAndClose(response)
 }
 
 func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
-	writer, err := fsops.Create(pathOf(head), howOf(head)...)
+	writer, err := fsops.Create(pathOf(head), pathOptions(head)...)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +114,8 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 	return &execwirev1.UploadFileResponse{Size: uint64(replaced.Size), Sha256: replaced.SHA256, Metadata: toMetadata(replaced.Metadata)}, nil
 }
 
-// receiveFile hands on what a client sends, up to the end of the stream, and
-// returns what it says in the end, if it does.
+// receiveFile passes on the data of a client up to the end of the stream, and returns
+// the final message, if there is one.
 func receiveFile(stream uploadStream, write func(ctx context.Context, data []byte) error) (*execwirev1.UploadEnd, error) {
 	var end *execwirev1.UploadEnd
 	for {
@@ -115,9 +126,9 @@ func receiveFile(stream uploadStream, write func(ctx context.Context, data []byt
 		case err != nil:
 			return nil, err
 		case req.GetHead() != nil:
-			return nil, unexpectedUpload("there was a head already: send data")
+			return nil, unexpectedMessage("there was a head already: send data")
 		case end != nil:
-			return nil, unexpectedUpload("there was an end already: send nothing after it")
+			return nil, unexpectedMessage("there was an end already: send nothing after it")
 		case req.GetEnd() != nil:
 			end = req.GetEnd()
 			continue
@@ -129,11 +140,7 @@ func receiveFile(stream uploadStream, write func(ctx context.Context, data []byt
 }
 
 func endMissing() error {
-	return unexpectedUpload("the stream ended before the file was whole: send an end after the data")
-}
-
-func unexpectedUpload(text string) error {
-	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
+	return unexpectedMessage("the stream ended before the file was whole: send an end after the data")
 }
 
 // GetUpload implements the RPC.
@@ -146,7 +153,7 @@ func (s *fileSystemService) GetUpload(ctx context.Context, req *execwirev1.GetUp
 	if err != nil {
 		return nil, err
 	}
-	text, raw := toText(state.Path)
+	text, raw := toUTF8(state.Path)
 	return &execwirev1.GetUploadResponse{Path: text, RawPath: raw, ReceivedBytes: uint64(state.Received),
 		Complete: state.Complete, ExpireTime: toTime(state.Expires)}, nil
 }

@@ -230,7 +230,7 @@ func TestUploadFailuresSayWhy(t *testing.T) {
 	}
 }
 
-// What somebody uploads is nobody else's.
+// Uploads belong to their principal.
 func TestUploadsBelongToTheirPrincipal(t *testing.T) {
 	principal := auth.Principal{Name: "one"}
 	f, dir := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return principal } }), t.TempDir()

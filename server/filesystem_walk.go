@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"math"
 
 	"google.golang.org/grpc"
@@ -16,7 +15,7 @@ func (s *fileSystemService) WalkDirectory(req *execwirev1.WalkDirectoryRequest, 
 	if err != nil {
 		return err
 	}
-	limit, err := fsops.Walk(stream.Context(), pathOf(req), options, walkStream{stream, req.GetWantMetadata()}, howOf(req)...)
+	limit, err := fsops.Walk(stream.Context(), pathOf(req), options, walkStream{stream, req.GetWantMetadata()}, pathOptions(req)...)
 	if err != nil {
 		return err
 	}
@@ -29,7 +28,7 @@ var walkLimits = map[fsops.WalkLimit]execwirev1.WalkLimit{
 	fsops.WalkedEntries:     execwirev1.WalkLimit_WALK_LIMIT_ENTRIES,
 }
 
-// walkOptions translates what a request asks for.
+// walkOptions translates the options of a request.
 func walkOptions(req *execwirev1.WalkDirectoryRequest) (fsops.WalkOptions, error) {
 	globs, err := fsops.ParseGlobs(req.GetIgnore())
 	if err != nil {
@@ -52,14 +51,7 @@ func walkOptions(req *execwirev1.WalkDirectoryRequest) (fsops.WalkOptions, error
 	return options, nil
 }
 
-func validateWalk(m *execwirev1.WalkDirectoryRequest) error {
-	if most := m.GetMaxDirectories(); most > fsops.MaxWalkDirectories {
-		return invalidField("max_directories", fmt.Sprintf("is %d: use at most %d", most, fsops.MaxWalkDirectories))
-	}
-	return validateFile("", m)
-}
-
-// walkStream sends what a walk finds.
+// walkStream sends the results of a walk.
 type walkStream struct {
 	stream       grpc.ServerStreamingServer[execwirev1.WalkDirectoryResponse]
 	wantMetadata bool
@@ -71,9 +63,9 @@ func (w walkStream) Entries(entries []fsops.WalkEntry) error {
 	messages := make([]*execwirev1.WalkEntry, len(entries))
 	for i, e := range entries {
 		m := &slab[i]
-		m.Path, m.RawPath = toText(e.Path)
-		m.Type, m.TargetType = toFileType(e.Type), toFileType(e.Target)
-		m.LinkTarget, m.RawLinkTarget = toText(e.LinkTarget)
+		m.Path, m.RawPath = toUTF8(e.Path)
+		m.Type, m.TargetType = fileTypes[e.Type], fileTypes[e.Target]
+		m.LinkTarget, m.RawLinkTarget = toUTF8(e.LinkTarget)
 		if w.wantMetadata && e.Metadata.Type != 0 {
 			m.Metadata = toMetadata(e.Metadata)
 		}
@@ -85,8 +77,8 @@ func (w walkStream) Entries(entries []fsops.WalkEntry) error {
 
 // Error implements fsops.WalkListener.
 func (w walkStream) Error(relative string, err *fsops.Error) error {
-	text, _ := toText(err.Error())
-	m := &execwirev1.WalkError{Reason: fileErrors[err.Kind].reason, Errno: err.ErrnoName(), Message: shorten(text, maxMessageBytes)}
-	m.Path, m.RawPath = toText(relative)
+	text, _ := toUTF8(err.Error())
+	m := &execwirev1.WalkError{Reason: fileErrors[err.Kind].reason, Errno: err.ErrnoName(), Message: truncate(text, maxMessageBytes)}
+	m.Path, m.RawPath = toUTF8(relative)
 	return w.stream.Send(&execwirev1.WalkDirectoryResponse{Message: &execwirev1.WalkDirectoryResponse_Error{Error: m}})
 }

@@ -2,35 +2,28 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
 )
 
 const (
-	// MaxAwaitedPaths is how many paths one call of AwaitPaths may have.
-	MaxAwaitedPaths = 1000
-	// MaxSettle is the longest time for which changes may settle.
-	MaxSettle = 10 * time.Second
-	// defaultSettle is for how long they settle if nobody says.
+	// defaultSettle is the default settle time.
 	defaultSettle = 50 * time.Millisecond
-	// changesBytes is the most that the paths of one message of changes have, and
-	// maxChanges the most changes: with what is told of each, and paths that are
-	// not UTF-8 told twice, it stays below the 4 MiB that clients take.
+	// changesBytes bounds the paths of one message of changes, and maxChanges the
+	// changes: with the rest of each change, and paths that are not UTF-8 sent twice,
+	// a message stays below the 4 MiB that clients accept.
 	changesBytes = 1 << 20
 	maxChanges   = 10_000
 )
 
 // WatchDirectory implements the RPC.
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	ctx, leave := s.server.withWatches(stream.Context())
 	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {
@@ -65,21 +58,21 @@ func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest
 	}
 }
 
-// untilWatchesEnd returns a context that ends with the call, or because the server
-// does.
-func (s *Server) untilWatchesEnd(call context.Context) (ctx context.Context, leave func()) {
+// withWatches returns a context that ends with the call, or when the server ends its
+// watches.
+func (s *Server) withWatches(call context.Context) (ctx context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(call)
-	stop := context.AfterFunc(s.watching, func() { cancel(context.Cause(s.watching)) })
+	stop := context.AfterFunc(s.watchContext, func() { cancel(context.Cause(s.watchContext)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
 	}
 }
 
-// drainingError is what watches end with when the server stops.
+// drainingError is the error of watches when the server stops.
 func drainingError() error {
-	return failure(codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING, nil, "the server stops: watch again when it is back",
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(retryWhileDraining)})
+	return translation{codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING}.failure("the server stops: watch again when it is back").
+		retry(retryWhileDraining).status()
 }
 
 func sendBatch(stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse], batch fsops.Batch) error {
@@ -133,22 +126,22 @@ func toChanges(changes []fsops.Change) *execwirev1.WatchChanges {
 	messages := make([]*execwirev1.WatchChange, len(changes))
 	for i, c := range changes {
 		m := &slab[i]
-		m.Path, m.RawPath = toText(c.Path)
-		m.Kind, m.Type = changeKinds[c.Kind], toFileType(c.Type)
+		m.Path, m.RawPath = toUTF8(c.Path)
+		m.Kind, m.Type = changeKinds[c.Kind], fileTypes[c.Type]
 		messages[i] = m
 	}
 	return &execwirev1.WatchChanges{Changes: messages}
 }
 
 func toLost(l fsops.Lost) *execwirev1.WatchLost {
-	m := &execwirev1.WatchLost{Reason: lostReasons[l.Reason], Message: valid(l.Message)}
-	m.Path, m.RawPath = toText(l.Path)
+	m := &execwirev1.WatchLost{Reason: lostReasons[l.Reason], Message: toValidUTF8(l.Message)}
+	m.Path, m.RawPath = toUTF8(l.Path)
 	return m
 }
 
 // AwaitPaths implements the RPC.
 func (s *fileSystemService) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx, leave := s.server.untilWatchesEnd(stream.Context())
+	ctx, leave := s.server.withWatches(stream.Context())
 	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {
@@ -177,46 +170,4 @@ func pathsOf(awaited []*execwirev1.AwaitedPath) []string {
 		paths = append(paths, pathOf(a))
 	}
 	return paths
-}
-
-func validateWatch(m *execwirev1.WatchDirectoryRequest) error {
-	if err := validateFile("", m); err != nil {
-		return err
-	}
-	if len(m.GetIgnore()) > fsops.MaxGlobs {
-		return invalidField("ignore", fmt.Sprintf("has %d patterns: use at most %d", len(m.GetIgnore()), fsops.MaxGlobs))
-	}
-	for i, pattern := range m.GetIgnore() {
-		if _, err := fsops.ParseGlob(pattern); err != nil {
-			return invalidField(fmt.Sprintf("ignore[%d]", i), valid(err.Error()))
-		}
-	}
-	if err := validateDuration("settle", m.GetSettle()); err != nil {
-		return err
-	}
-	if settle := m.GetSettle().AsDuration(); settle > MaxSettle {
-		return invalidField("settle", fmt.Sprintf("is %v: use at most %v", settle, MaxSettle))
-	}
-	return nil
-}
-
-func validateAwait(m *execwirev1.AwaitPathsRequest) error {
-	switch n := len(m.GetMissing()) + len(m.GetPresent()); {
-	case n == 0:
-		return invalidField("missing", "and present are both empty: give a path")
-	case n > MaxAwaitedPaths:
-		return invalidField("missing", fmt.Sprintf("and present have %d paths: use at most %d", n, MaxAwaitedPaths))
-	}
-	for _, list := range []struct {
-		field string
-		paths []*execwirev1.AwaitedPath
-	}{{"missing", m.GetMissing()}, {"present", m.GetPresent()}} {
-		for i, p := range list.paths {
-			at := fmt.Sprintf("%s[%d].", list.field, i)
-			if err := validatePath(at+"path", at+"raw_path", p); err != nil {
-				return err
-			}
-		}
-	}
-	return validateFileSandbox("", m)
 }

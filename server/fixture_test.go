@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Main()
 	sandbox.Main()
-	server.FileHelperMain()
+	server.FileWorkerMain()
 	leakcheck.Main(m)
 }
 

@@ -14,8 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 )
 
-// httpService implements execwire.v1.HttpService; what its method promises is
-// written in the proto.
+// httpService implements execwire.v1.HttpService; the proto documents its method.
 type httpService struct {
 	execwirev1.UnsafeHttpServiceServer
 	server *Server
@@ -23,7 +22,7 @@ type httpService struct {
 
 var _ execwirev1.HttpServiceServer = (*httpService)(nil)
 
-// bodyBytes is the most of a body that one message has.
+// bodyBytes is the most of a body in one message.
 const bodyBytes = 64 << 10
 
 // Fetch implements the RPC.
@@ -46,11 +45,11 @@ func (s *httpService) Fetch(req *execwirev1.FetchRequest, stream grpc.ServerStre
 	if err := stream.Send(&execwirev1.FetchResponse{Message: head}); err != nil {
 		return err
 	}
-	return sendBody(stream, body) // for long, without the head
+	return sendBody(stream, body) // may take long; does not keep the head
 }
 
-// sendBody sends what comes as it comes. Little of it is copied, so that a message
-// that waits for its reader does not keep more than it carries.
+// sendBody sends the body as it arrives. Small pieces are copied, so that a message
+// that waits for its reader does not keep a large buffer.
 func sendBody(stream grpc.ServerStreamingServer[execwirev1.FetchResponse], body io.Reader) error {
 	piece := make([]byte, bodyBytes)
 	for {
@@ -77,25 +76,20 @@ func sendBody(stream grpc.ServerStreamingServer[execwirev1.FetchResponse], body 
 	}
 }
 
-// HTTPDisabled returns the status of calls of HttpService where that is switched
-// off.
+// HTTPDisabled returns the status of calls of HttpService if it is disabled.
 func HTTPDisabled() error {
-	return failure(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED, nil, "requests over HTTP are switched off on this server")
+	return newStatus(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED, "requests over HTTP are switched off on this server")
 }
 
 // toHTTPRequest translates a request that passed validation.
 func toHTTPRequest(owner string, m *execwirev1.FetchRequest) *httpclient.Request {
-	r := &httpclient.Request{Owner: owner, Method: m.GetMethod(), URL: m.GetUrl(), Body: m.GetBody()}
+	r := &httpclient.Request{Owner: owner, Method: m.GetMethod(), URL: m.GetUrl(), Body: m.GetBody(), Timeout: optionalDuration(m.GetTimeout())}
 	for _, h := range m.GetHeaders() {
 		value := h.GetValue()
 		if raw := h.GetRawValue(); len(raw) > 0 {
 			value = string(raw)
 		}
 		r.Headers = append(r.Headers, httpclient.Header{Name: h.GetName(), Value: value})
-	}
-	if m.GetTimeout() != nil {
-		timeout := m.GetTimeout().AsDuration()
-		r.Timeout = &timeout
 	}
 	if m.GetRedirectPolicy() == execwirev1.RedirectPolicy_REDIRECT_POLICY_STOP {
 		r.Redirects = httpclient.Stop
@@ -106,9 +100,36 @@ func toHTTPRequest(owner string, m *execwirev1.FetchRequest) *httpclient.Request
 func toHTTPHead(response *httpclient.Response) *execwirev1.HttpHead {
 	head := &execwirev1.HttpHead{Status: uint32(response.Status), Url: response.URL}
 	for _, h := range response.Headers {
-		value, raw := toText(h.Value)
+		value, raw := toUTF8(h.Value)
 		name := strings.ToValidUTF8(h.Name, string(utf8.RuneError))
 		head.Headers = append(head.Headers, &execwirev1.HttpHeader{Name: name, Value: value, RawValue: raw})
 	}
 	return head
+}
+
+// httpErrors translates the kinds of package httpclient; a test proves it
+// complete.
+var httpErrors = map[httpclient.Kind]translation{
+	httpclient.InvalidRequest:  {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
+	httpclient.AddressRefused:  {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED},
+	httpclient.Failed:          {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_HTTP_FAILED},
+	httpclient.TimedOut:        {codes.DeadlineExceeded, execwirev1.ErrorReason_ERROR_REASON_HTTP_TIMED_OUT},
+	httpclient.HeadTooLarge:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE},
+	httpclient.BodyFailed:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_HTTP_BODY_FAILED},
+	httpclient.TooManyRequests: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS},
+}
+
+func fromHTTP(err *httpclient.Error) error {
+	if err.Kind == httpclient.InvalidRequest {
+		return invalidField(err.Field, err.Cause())
+	}
+	f := translate(httpErrors, err.Kind).failure(err.Error()).set("url", err.URL).set("cause", err.Cause())
+	f.setErrno(err.Err)
+	if err.Kind == httpclient.AddressRefused {
+		f.set("address", err.Address.String())
+	}
+	if q, ok := httpQuotas[err.Kind]; ok {
+		f.limit(q, int64(err.Limit))
+	}
+	return f.status()
 }

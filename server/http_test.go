@@ -209,7 +209,7 @@ func endless(t *testing.T) (url string, taken *atomic.Int64, gone chan struct{})
 	}), taken, gone
 }
 
-func TestWhoDoesNotReadHoldsBackTheServerElsewhere(t *testing.T) {
+func TestFetch_ClientNotReading_BlocksUpstream(t *testing.T) {
 	f := newFixture(t)
 	url, taken, gone := endless(t)
 	ctx, cancel := context.WithCancelCause(f.ctx)

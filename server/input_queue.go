@@ -10,10 +10,11 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// smallInput is the size up to which pieces of input are put together, so that
-// a client that types or sends bytes one by one costs what they weigh.
+// smallInput is the size up to which pieces of input are joined, so that a client
+// that sends single bytes does not use up memory.
 const smallInput = 4 << 10
 
 // input is a piece of a client's input.
@@ -23,41 +24,40 @@ type input struct {
 	end    bool // closes stdin after data
 }
 
-// inputQueue holds the input that was received and not yet accepted by the
-// process: at most the window that the client was told, without holes or
-// repetition. push and end are for one goroutine, pop and what follows it for
-// one other.
+// inputQueue holds the input that was received but not yet accepted by the process:
+// at most the window, without holes or repetitions. push and end are for one
+// goroutine, pop, discard and accepted for one other.
 type inputQueue struct {
 	window uint64
 
-	mu      sync.Mutex
-	pieces  []input // guarded by mu; adjacent
-	base    uint64  // guarded by mu; accepted by the process
-	next    uint64  // guarded by mu; where the client goes on
-	ended   bool    // guarded by mu; no more comes
-	refused bool    // guarded by mu; the process takes no more
+	mu         sync.Mutex
+	pieces     []input // guarded by mu; adjacent
+	base       uint64  // guarded by mu; accepted by the process
+	next       uint64  // guarded by mu; offset after the received input
+	ended      bool    // guarded by mu; the client has ended its input
+	discarding bool    // guarded by mu; the process accepts no more
 
-	wake chan struct{} // holds one token when there is something new
+	wake notify.Signal // there is something new
 }
 
 func newInputQueue(window int) *inputQueue {
-	return &inputQueue{window: uint64(window), wake: make(chan struct{}, 1)}
+	return &inputQueue{window: uint64(window), wake: notify.NewSignal()}
 }
 
-// begin sets where the client goes on. It comes before everything else.
+// begin sets the offset at which the client continues. It is called first.
 func (q *inputQueue) begin(offset uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.base, q.next = offset, offset
 }
 
-// push takes a message of the client, or says how it breaks the rules: input
-// may be sent again, but must leave no hole and not exceed the window. The
-// queue owns the message's data afterwards.
+// push adds a message of the client. Input may be sent again, but must leave no hole
+// and not exceed the window; otherwise push returns an error. The queue owns the
+// message's data afterwards.
 func (q *inputQueue) push(m *execwirev1.RunStdin) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.refused || q.ended {
+	if q.discarding || q.ended {
 		return nil
 	}
 	offset, end := m.GetOffset(), m.GetOffset()+uint64(len(m.GetData()))
@@ -68,18 +68,18 @@ func (q *inputQueue) push(m *execwirev1.RunStdin) error {
 		return invalidOffset(fmt.Sprintf("input up to %d exceeds the window of %d bytes after the %d that were accepted", end, q.window, q.base))
 	}
 	if end > q.next {
-		q.add(piece(m.GetData(), q.next-offset))
+		q.add(copyFrom(m.GetData(), q.next-offset))
 		q.next = end
 	}
 	if m.GetEndOfFile() {
 		q.close()
 	}
-	q.notify()
+	q.wake.Set()
 	return nil
 }
 
 func invalidOffset(text string) error {
-	return failure(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID, nil, text)
+	return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID, text)
 }
 
 // add appends input at next. mu is held.
@@ -95,9 +95,9 @@ func (q *inputQueue) add(data []byte) {
 func (q *inputQueue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.ended && !q.refused {
+	if !q.ended && !q.discarding {
 		q.close()
-		q.notify()
+		q.wake.Set()
 	}
 }
 
@@ -107,25 +107,18 @@ func (q *inputQueue) close() {
 	q.ended = true
 }
 
-// refuse drops everything, now and later: the process takes no more input.
-func (q *inputQueue) refuse() {
+// discard drops all current and later input: the process accepts no more.
+func (q *inputQueue) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.refused, q.pieces = true, nil
+	q.discarding, q.pieces = true, nil
 }
 
-// accepted moves the window.
+// accepted moves the window forward.
 func (q *inputQueue) accepted(offset uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.base = max(q.base, offset)
-}
-
-func (q *inputQueue) notify() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
 }
 
 // pop waits for the next piece, or returns ctx's cause.
@@ -135,7 +128,7 @@ func (q *inputQueue) pop(ctx context.Context) (input, error) {
 			return piece, nil
 		}
 		select {
-		case <-q.wake:
+		case <-q.wake.C():
 		case <-ctx.Done():
 			return input{}, context.Cause(ctx)
 		}
@@ -154,9 +147,9 @@ func (q *inputQueue) take() (input, bool) {
 	return piece, true
 }
 
-// piece is the data from skip on. It has no room behind it, which may be its
-// sender's, and keeps nothing in memory before it.
-func piece(data []byte, skip uint64) []byte {
+// copyFrom copies the data from skip on, so that neither spare capacity nor skipped
+// data is retained.
+func copyFrom(data []byte, skip uint64) []byte {
 	if skip > 0 {
 		return bytes.Clone(data[skip:])
 	}

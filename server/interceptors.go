@@ -7,104 +7,100 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
-	"strings"
 
 	authmw "github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/auth"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/logging"
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tracecontext"
 )
 
-// The order of the interceptors matters: the log sees what the client sees, so
-// it is outermost, but for the record that it reads, and errors are translated
-// right below it; a panic anywhere becomes an error before it is translated;
-// nobody's request is looked at before it is known who sent it, and that it may.
+// The order of the interceptors matters. The log records what the client receives, so
+// it is outermost; errors are translated just
+// inside it; a panic becomes an error before the translation; no request is read
+// before its caller is authenticated and authorized.
 
-// UnaryInterceptors returns what every unary call goes through, outermost
-// first.
+// UnaryInterceptors returns the interceptors of unary calls, outermost first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		recordUnary,
 		logging.UnaryServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateUnary,
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.UnaryServerInterceptor(s.authorize),
-		s.validateUnary,
+		s.checkUnary,
 	}
 }
 
-// StreamInterceptors returns what every streaming call goes through, outermost
-// first.
+// StreamInterceptors returns the interceptors of streams, outermost first.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
-		recordStream,
 		logging.StreamServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateStream,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.StreamServerInterceptor(s.authorize),
-		s.validateStream,
+		s.checkStream,
 	}
 }
 
-// callLogger writes the lines of the logging interceptor to slog. The message
-// of an error stays out of them, because it can name a caller's commands and
-// paths; its reason says enough to count and to search by.
-func (s *Server) callLogger() logging.Logger {
-	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, msg string, fields ...any) {
-		for i := 0; i+1 < len(fields); i += 2 {
-			if fields[i] == "grpc.error" {
-				fields = slices.Delete(fields, i, i+2)
-				break
-			}
-		}
-		for i, field := range fields {
-			if text, ok := field.(string); ok {
-				fields[i] = shortened(text)
-			}
-		}
-		if isOrdinaryEnd(fields) {
-			level = logging.LevelDebug
-		}
-		s.cfg.Logger.Log(ctx, slog.Level(level), msg, append(fields, callRecordOf(ctx).fields()...)...)
-	})
-}
+// maxNameBytes bounds the method names in the log, which unauthenticated callers
+// choose.
+const maxNameBytes = 100
 
-// ordinaryEnds are the reasons with which streams end that nothing is wrong with:
-// somebody ended the session, or the server stops and streams are to be resumed.
-var ordinaryEnds = []string{
+// normalEnds are reasons with which attachments end without a fault: the session was
+// closed, or the server stops and the client resumes.
+var normalEnds = []string{
 	reasonName(execwirev1.ErrorReason_ERROR_REASON_SESSION_CLOSED), reasonName(execwirev1.ErrorReason_ERROR_REASON_DRAINING),
 }
 
-// isOrdinaryEnd reports whether fields are those of an attachment that ended so.
-func isOrdinaryEnd(fields []any) bool {
-	method, reason := "", ""
-	for i := 0; i+1 < len(fields); i += 2 {
-		switch fields[i] {
-		case logging.MethodFieldKey:
-			method, _ = fields[i+1].(string)
-		case "reason":
-			reason, _ = fields[i+1].(string)
+// callLogger writes the lines of the logging interceptor to slog. They have the
+// reason of an error but not its message, which can contain commands and paths of a
+// caller.
+func (s *Server) callLogger() logging.Logger {
+	return logging.LoggerFunc(func(ctx context.Context, level logging.Level, msg string, fields ...any) {
+		var logged []any
+		method, reason := "", ""
+		for i := 0; i+1 < len(fields); i += 2 {
+			key, value := fields[i], fields[i+1]
+			switch key {
+			case "grpc.error":
+				continue
+			case logging.ServiceFieldKey:
+				value = truncate(fmt.Sprint(value), maxNameBytes)
+			case logging.MethodFieldKey:
+				method = truncate(fmt.Sprint(value), maxNameBytes)
+				value = method
+			case "reason":
+				reason = fmt.Sprint(value)
+			}
+			logged = append(logged, key, value)
 		}
-	}
-	return method == "AttachSession" && slices.Contains(ordinaryEnds, reason)
+		if method == "AttachSession" && slices.Contains(normalEnds, reason) {
+			level = logging.LevelDebug
+		}
+		s.cfg.Logger.Log(ctx, slog.Level(level), msg, append(logged, traceFields(ctx)...)...)
+	})
 }
 
-// maxNameBytes is how much of the name of a call the log repeats, which nobody
-// has to be known for to choose.
-const maxNameBytes = 100
-
-func shortened(text string) string {
-	if len(text) <= maxNameBytes {
-		return text
+// traceFields returns the log fields that relate a line to the trace of a call. A call
+// with two trace parents has none.
+func traceFields(ctx context.Context) []any {
+	parents := metadata.ValueFromIncomingContext(ctx, tracecontext.ParentKey)
+	if len(parents) != 1 {
+		return nil
 	}
-	return strings.ToValidUTF8(text[:maxNameBytes], "") + "…"
+	trace := tracecontext.Parse(parents[0], "")
+	if trace.IsZero() {
+		return nil
+	}
+	return []any{"trace_id", trace.TraceID(), "span_id", trace.SpanID()}
 }
 
-// callLogOptions makes one line of each call.
+// callLogOptions configure one line for each call.
 func callLogOptions() []logging.Option {
 	return []logging.Option{
 		logging.WithLogOnEvents(logging.FinishCall),
@@ -116,8 +112,8 @@ func callLogOptions() []logging.Option {
 	}
 }
 
-// callLevel says how important the end of a call is. What clients do wrong is
-// theirs to log; what the server does wrong is ours.
+// callLevel returns the log level of a call: faults of the server are errors, faults
+// of the client are not.
 func callLevel(code codes.Code) logging.Level {
 	switch code {
 	case codes.OK, codes.Canceled:
@@ -138,53 +134,51 @@ func (s *Server) translateStream(srv any, stream grpc.ServerStream, _ *grpc.Stre
 	return s.toStatus(stream.Context(), handler(srv, stream))
 }
 
-// recovered turns a panic of a handler into an error for its client. The
-// process lives on: one caller's bug is not everybody's.
+// recovered turns a panic of a handler into an error of its call. The server
+// continues.
 func (s *Server) recovered(ctx context.Context, panicked any) error {
-	s.cfg.Logger.With(callRecordOf(ctx).traceFields()...).Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
-	return failure(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, nil, "the server failed; its log says more")
+	s.cfg.Logger.With(traceFields(ctx)...).Error("a handler panicked", "panic", fmt.Sprint(panicked), "stack", string(debug.Stack()))
+	return newStatus(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, "the server failed; its log says more")
 }
 
-func (s *Server) validateUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if err := authorizeRequest(ctx, req); err != nil {
-		return nil, err
-	}
-	if err := s.validate(req); err != nil {
+func (s *Server) checkUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if err := s.check(ctx, req); err != nil {
 		return nil, err
 	}
 	return handler(ctx, req)
 }
 
-func (s *Server) validateStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(srv, &validatedStream{ServerStream: stream, server: s})
+func (s *Server) checkStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	return handler(srv, &checkedStream{ServerStream: stream, server: s})
 }
 
-// validatedStream checks every message of a client before the handler sees it.
-type validatedStream struct {
+// checkedStream checks every message of a client before the handler receives it.
+type checkedStream struct {
 	grpc.ServerStream
 	server *Server
 }
 
 // RecvMsg implements grpc.ServerStream.
-func (v *validatedStream) RecvMsg(m any) error {
-	if err := v.ServerStream.RecvMsg(m); err != nil {
+func (c *checkedStream) RecvMsg(m any) error {
+	if err := c.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return v.server.validate(m)
+	return c.server.check(c.Context(), m)
 }
 
-// validate checks a message's size and its fields. gRPC itself refuses only
-// messages of twice the size, because what it refuses it cannot explain.
-func (s *Server) validate(req any) error {
+// check authorizes what a message itself asks for, and checks its size and its fields.
+// gRPC itself only rejects messages of twice the size, because it cannot explain why.
+func (s *Server) check(ctx context.Context, req any) error {
+	if err := authorizeRequest(ctx, req); err != nil {
+		return err
+	}
 	message, ok := req.(proto.Message)
 	if !ok {
 		return nil
 	}
 	if limit := s.cfg.Limits.Message; proto.Size(message) > limit {
-		metadata := map[string]string{}
-		details := messageQuota.describe(int64(limit), metadata)
-		return failure(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE, metadata,
-			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it", details...)
+		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE}.failure(
+			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it").limit(messageQuota, int64(limit)).status()
 	}
 	return validateFields(message)
 }

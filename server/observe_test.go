@@ -64,47 +64,6 @@ func TestLateWatcherGetsAnExactGap(t *testing.T) {
 	}
 }
 
-func TestLosslessWatchHoldsTheProcessBack(t *testing.T) {
-	f := newFixture(t)
-	const size = 8 << 20
-	f.start(withStdin(shell("p", fmt.Sprintf("read go; head -c %d /dev/zero", size))))
-	stream, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{ProcessId: "p", Lossless: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	owned := func() error { // by the watcher, as soon as it is there
-		second, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{ProcessId: "p", Lossless: true})
-		if err != nil {
-			return err
-		}
-		_, err = second.Recv()
-		return err
-	}
-	// The first stream may come to the server after the second; one of them is
-	// refused and the other paces.
-	refused := owned
-	if _, err := f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{ProcessId: "p", Data: []byte("go\n")}); err != nil {
-		t.Fatal(err)
-	}
-	o := newOutput(t, 0)
-	for first := true; ; first = false {
-		resp, err := stream.Recv()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if first {
-			expectFailure(t, refused(), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNED)
-		}
-		o.add(resp.GetEvents()...)
-	}
-	if len(o.gaps) != 0 || len(o.stdout()) != size {
-		t.Errorf("%d bytes came, with gaps %v", len(o.stdout()), o.gaps)
-	}
-}
-
 func TestTooManyReadersAreRefusedWithTheLimit(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.Readers = 2 })
 	f.start(shell("p", "echo x; exec sleep 1000"))

@@ -14,26 +14,26 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// Sizes of what is sent at once.
+// Sizes of messages with output.
 const (
 	// streamBytes is the output in one message of a stream. A message just
 	// above 32 KiB costs gRPC a 1 MiB buffer, one just below costs half.
 	streamBytes = eventlog.MaxChunkBytes
-	// localStreamBytes is that of a stream within this program, which encodes
-	// nothing: half as many messages wake half as many goroutines.
+	// localStreamBytes is the size within this program, where nothing is encoded:
+	// larger messages wake fewer goroutines.
 	localStreamBytes = 2 * eventlog.MaxChunkBytes
 	// readBytes is the most output in one answer of ReadOutput.
 	readBytes = 1 << 20
 )
 
-// isLocal reports whether the caller is in this program, so that messages are
-// passed on by reference.
+// isLocal reports whether the caller is in this program and receives messages by
+// reference.
 func isLocal(ctx context.Context) bool {
 	_, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ ReuseAfter() int })
 	return ok
 }
 
-// messageBytes is how much output one message of a call's stream has.
+// messageBytes returns how much output one message of a call's stream has.
 func messageBytes(ctx context.Context) int {
 	if isLocal(ctx) {
 		return localStreamBytes
@@ -41,12 +41,12 @@ func messageBytes(ctx context.Context) int {
 	return streamBytes
 }
 
-// cursor is what observers and owners have in common.
+// cursor is implemented by observers and owners.
 type cursor interface {
 	Next(ctx context.Context, maxBytes int) (eventlog.Batch, error)
 }
 
-// forward sends what a cursor yields until the log ends, which is no error.
+// forward sends the events of a cursor until the log ends, which is no error.
 func forward(ctx context.Context, p *session.Process, c cursor, send func([]*execwirev1.ProcessEvent) error) error {
 	most := messageBytes(ctx)
 	for {
@@ -63,10 +63,10 @@ func forward(ctx context.Context, p *session.Process, c cursor, send func([]*exe
 	}
 }
 
-// followFreed goes on after a seq as an observer where an ownership was ended
-// from above: the server shuts down, and nothing may hold a process up any more.
-// Its end is told nevertheless, and what was not taken in time is a gap.
-func followFreed(ctx context.Context, p *session.Process, afterSeq uint64, send func([]*execwirev1.ProcessEvent) error) error {
+// observeFreed continues after a seq as an observer, once the server has ended the
+// ownership because it shuts down. The end is still sent, and evicted output is a
+// gap.
+func observeFreed(ctx context.Context, p *session.Process, afterSeq uint64, send func([]*execwirev1.ProcessEvent) error) error {
 	reader, err := p.Log().NewReader(afterSeq)
 	if err != nil {
 		return err
@@ -77,16 +77,9 @@ func followFreed(ctx context.Context, p *session.Process, afterSeq uint64, send 
 
 // WatchProcess implements the RPC.
 func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
-	access := accessFor(stream.Context())
-	if req.GetLossless() {
-		access = session.AccessOwner // it holds the process back
-	}
-	p, err := s.server.findFor(stream.Context(), req.GetSessionId(), req.GetProcessId(), access)
+	p, err := s.server.find(stream.Context(), req.GetSessionId(), req.GetProcessId())
 	if err != nil {
 		return err
-	}
-	if req.GetLossless() {
-		return watchLossless(p, req.GetAfterSeq(), stream)
 	}
 	reader, err := p.Log().NewReader(req.GetAfterSeq())
 	if err != nil {
@@ -97,39 +90,12 @@ func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, strea
 		return stream.Send(&execwirev1.WatchProcessResponse{Events: events})
 	})
 	if err == nil {
-		seen(stream.Context(), p)
+		markSeen(stream.Context(), p)
 	}
 	return err
 }
 
-// watchLossless paces the process by the flow control of the stream: what the
-// transport took counts as taken.
-func watchLossless(p *session.Process, afterSeq uint64, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
-	owner, err := p.OwnLossless(stream.Context(), afterSeq)
-	if err != nil {
-		return err
-	}
-	defer owner.Detach()
-	send := func(events []*execwirev1.ProcessEvent) error {
-		if err := stream.Send(&execwirev1.WatchProcessResponse{Events: events}); err != nil {
-			return err
-		}
-		afterSeq = max(afterSeq, lastSeq(events))
-		return nil
-	}
-	err = forward(stream.Context(), p, owner, func(events []*execwirev1.ProcessEvent) error {
-		if err := send(events); err != nil {
-			return err
-		}
-		return owner.Acknowledge(lastSeq(events))
-	})
-	if errors.Is(err, eventlog.ErrFreed) {
-		return followFreed(stream.Context(), p, afterSeq, send)
-	}
-	return err
-}
-
-// lastSeq is the seq of the last event, or 0 if there is only a gap.
+// lastSeq returns the seq of the last event, or 0 if there is only a gap.
 func lastSeq(events []*execwirev1.ProcessEvent) uint64 {
 	for _, e := range slices.Backward(events) {
 		if seq := e.GetSeq(); seq != 0 {
@@ -167,13 +133,13 @@ func (s *processService) ReadOutput(ctx context.Context, req *execwirev1.ReadOut
 		Closed:       stats.Closed,
 	}
 	if resp.Closed && resp.NextAfterSeq == resp.LastSeq {
-		seen(ctx, p)
+		markSeen(ctx, p)
 	}
 	return resp, nil
 }
 
-// collect gathers up to budget bytes in whole events, at least one event if
-// there is one before the wait is over.
+// collect returns whole events of up to budget bytes, and waits for at least one
+// event.
 func collect(ctx context.Context, p *session.Process, reader *eventlog.Reader, budget int, wait time.Duration) ([]*execwirev1.ProcessEvent, error) {
 	batch, ok, err := reader.TryNext(max(budget, 1))
 	if err == nil && !ok && wait > 0 {
@@ -192,7 +158,7 @@ func collect(ctx context.Context, p *session.Process, reader *eventlog.Reader, b
 		}
 		cut := fits < len(batch.Events)
 		if cut && fits == 0 {
-			break // a gap belongs to the event after it
+			break // a gap belongs to the event that follows it
 		}
 		batch.Events = batch.Events[:fits]
 		events = append(events, toEvents(p, batch)...)
@@ -206,11 +172,11 @@ func collect(ctx context.Context, p *session.Process, reader *eventlog.Reader, b
 	return events, err
 }
 
-// errWaitOver ends a wait for output, which is no error of the call.
-var errWaitOver = errors.New("the wait is over")
+// errWaitTimeout ends a wait for output; it is no error of the call.
+var errWaitTimeout = errors.New("the wait is over")
 
 func nextWithin(ctx context.Context, reader *eventlog.Reader, budget int, wait time.Duration) (eventlog.Batch, bool, error) {
-	waiting, cancel := context.WithTimeoutCause(ctx, wait, errWaitOver)
+	waiting, cancel := context.WithTimeoutCause(ctx, wait, errWaitTimeout)
 	defer cancel()
 	batch, err := reader.Next(waiting, max(budget, 1))
 	if err != nil && ctx.Err() == nil && waiting.Err() != nil {
@@ -231,7 +197,7 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 	for _, stream := range streamsOf(p) {
 		part := snapshot.Stream(stream)
 		resp.Streams = append(resp.Streams, &execwirev1.StreamSnapshot{
-			Stream:       toStream(stream),
+			Stream:       outputStreams[stream],
 			Head:         part.Head,
 			Tail:         part.Tail,
 			OmittedBytes: part.Omitted,

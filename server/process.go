@@ -8,8 +8,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// processService implements execwire.v1.ProcessService; what its methods
-// promise is written in the proto.
+// processService implements execwire.v1.ProcessService; the proto documents its
+// methods.
 type processService struct {
 	execwirev1.UnsafeProcessServiceServer
 	server *Server
@@ -32,10 +32,7 @@ func (s *processService) WriteStdin(ctx context.Context, req *execwirev1.WriteSt
 	if err != nil {
 		return nil, err
 	}
-	if err := p.WriteStdinOnce(ctx, req.GetWriteId(), req.GetData()); err != nil {
-		return nil, err
-	}
-	return &execwirev1.WriteStdinResponse{}, nil
+	return &execwirev1.WriteStdinResponse{}, p.WriteStdinOnce(ctx, req.GetWriteId(), req.GetData())
 }
 
 // CloseStdin implements the RPC.
@@ -44,10 +41,7 @@ func (s *processService) CloseStdin(ctx context.Context, req *execwirev1.CloseSt
 	if err != nil {
 		return nil, err
 	}
-	if err := p.CloseStdin(ctx); err != nil {
-		return nil, err
-	}
-	return &execwirev1.CloseStdinResponse{}, nil
+	return &execwirev1.CloseStdinResponse{}, p.CloseStdin(ctx)
 }
 
 // ResizeTerminal implements the RPC.
@@ -56,10 +50,7 @@ func (s *processService) ResizeTerminal(ctx context.Context, req *execwirev1.Res
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Resize(toWindowSize(req.GetSize())); err != nil {
-		return nil, err
-	}
-	return &execwirev1.ResizeTerminalResponse{}, nil
+	return &execwirev1.ResizeTerminalResponse{}, p.Resize(toWindowSize(req.GetSize()))
 }
 
 // SignalProcess implements the RPC.
@@ -68,10 +59,7 @@ func (s *processService) SignalProcess(ctx context.Context, req *execwirev1.Sign
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Signal(toSignal(req.GetSignal()), toTarget(req.GetTarget())); err != nil {
-		return nil, err
-	}
-	return &execwirev1.SignalProcessResponse{}, nil
+	return &execwirev1.SignalProcessResponse{}, p.Signal(toSignal(req.GetSignal()), signalTargets[req.GetTarget()])
 }
 
 // TerminateProcess implements the RPC.
@@ -87,11 +75,11 @@ func (s *processService) TerminateProcess(ctx context.Context, req *execwirev1.T
 	resp := &execwirev1.TerminateProcessResponse{
 		WasRunning:    result.WasRunning,
 		Exit:          toExit(p),
-		Method:        toMethod(result.Method),
+		Method:        killMethods[result.Method],
 		VerifiedEmpty: result.Verified,
 	}
 	if resp.Exit != nil {
-		seen(ctx, p)
+		markSeen(ctx, p)
 	}
 	return resp, nil
 }
@@ -109,10 +97,10 @@ func (s *processService) GetProcess(ctx context.Context, req *execwirev1.GetProc
 const (
 	defaultPageSize = 100
 	maxPageSize     = 1000
-	maxPageBytes    = 1 << 20 // processes remember their arguments and sessions their grants, which can be long
+	maxPageBytes    = 1 << 20 // records contain arguments and grants, which can be long
 )
 
-// pageSize applies default and maximum to what a caller asked for.
+// pageSize applies the default and the maximum to a requested size.
 func pageSize(asked int32) int {
 	if asked == 0 {
 		return defaultPageSize
@@ -120,8 +108,8 @@ func pageSize(asked int32) int {
 	return min(int(asked), maxPageSize)
 }
 
-// ListProcesses implements the RPC. The token of a page is the id of the last
-// process on the one before, so pages stay right while processes come and go.
+// ListProcesses implements the RPC. The page token is the id of the last process on
+// the page, so that pages stay correct while processes are added and removed.
 func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
 	sess, err := s.server.open(ctx, req.GetSessionId())
 	if err != nil {

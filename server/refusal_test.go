@@ -77,6 +77,10 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
 				Prepared: &execwirev1.PreparedCommand{Executable: "sh", Argv: []string{"sh"}, WorkingDirectory: "/"}}}
 		}},
+		{"no prepared executable", "command.prepared.executable", func(r *start, _ *direct) {
+			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
+				Prepared: &execwirev1.PreparedCommand{Argv: []string{"sh"}, WorkingDirectory: "/"}}}
+		}},
 		{"empty prepared argv", "command.prepared.argv", func(r *start, _ *direct) {
 			r.Command = &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
 				Prepared: &execwirev1.PreparedCommand{Executable: "/bin/sh", WorkingDirectory: "/"}}}

@@ -4,32 +4,33 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/session"
 )
 
 // runStream is the server's side of a RunProcess stream type.
 type runStream = grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
 
-// errDetached ends a run whose owner gave the process up. It is no error of the
-// call.
+// errDetached ends a run whose owner has detached. It is no error of the call.
 var errDetached = errors.New("the owner detached")
 
-// errRunOver tells the parts of a run that it has ended.
-var errRunOver = errors.New("the run is over")
+// errRunEnded is the cause of a run's context after its end.
+var errRunEnded = errors.New("the run is over")
 
-// RunProcess implements the RPC. The handler sends events; other goroutines
-// receive, write stdin and send answers, so that none of them waits for
-// another: a client that stops reading can still signal, and a process that
-// stops reading can still be heard.
+// RunProcess implements the RPC. The handler sends events; other goroutines receive,
+// write stdin and send answers, so that none waits for another: a client that stops
+// reading can still signal, and a process that stops reading is still delivered.
 func (s *processService) RunProcess(stream runStream) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {
@@ -46,7 +47,7 @@ func (s *processService) RunProcess(stream runStream) error {
 }
 
 func unexpectedMessage(text string) error {
-	return failure(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, nil, text)
+	return newStatus(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, text)
 }
 
 // openRun starts or finds the process and takes the ownership.
@@ -60,7 +61,7 @@ func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessR
 		}
 		owner, created, err := start.session.StartOwned(stream.Context(), start.id, start.digest, start.spec, optionalDuration(m.Start.GetGrace()))
 		if err != nil {
-			return nil, nameField(prefix, m.Start.GetProcess().GetCommand(), err)
+			return nil, qualifyField(prefix, m.Start.GetProcess().GetCommand(), err)
 		}
 		return s.newRun(stream, owner, 0, !created)
 	case *execwirev1.RunProcessRequest_Resume:
@@ -89,7 +90,7 @@ func optionalDuration(d *durationpb.Duration) *time.Duration {
 	return &value
 }
 
-// run is one RunProcess stream with the process it owns.
+// run is a RunProcess stream and the process it owns.
 type run struct {
 	server  *Server
 	process *session.Process
@@ -97,20 +98,20 @@ type run struct {
 	stream  runStream
 	outbox  *outbox[execwirev1.RunProcessResponse]
 	input   *inputQueue
-	// lastSent is the seq of the last event that was sent, or that the client
-	// had before.
+	// lastSent is the seq of the last event that was sent, or that the client had
+	// before.
 	lastSent atomic.Uint64
 
-	// ctx ends when the stream does, or the run: its cause says why.
+	// ctx ends with the stream or the run; its cause says why.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// noAcks is closed when the client has half-closed: from then on what was
-	// sent counts as taken.
-	noAcks chan struct{}
-	// acknowledged holds a token when something was.
-	acknowledged chan struct{}
-	// terminations holds a token for each termination under way.
-	terminations chan struct{}
+	// clientDone is closed when the client has half-closed: from then on sent
+	// events count as acknowledged.
+	clientDone chan struct{}
+	// acknowledged is set by an acknowledgement.
+	acknowledged notify.Signal
+	// terminations limits the running terminations.
+	terminations *semaphore.Weighted
 }
 
 func (s *processService) newRun(stream runStream, owner *session.Ownership, afterSeq uint64, resumed bool) (*run, error) {
@@ -118,12 +119,12 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
 		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
-		ctx: ctx, cancel: cancel, noAcks: make(chan struct{}), acknowledged: make(chan struct{}, 1),
-		terminations: make(chan struct{}, maxTerminations),
+		ctx: ctx, cancel: cancel, clientDone: make(chan struct{}), acknowledged: notify.NewSignal(),
+		terminations: semaphore.NewWeighted(maxTerminations),
 	}
 	r.lastSent.Store(afterSeq)
 	if err := r.outbox.send(r.started(resumed)); err != nil {
-		cancel(errRunOver)
+		cancel(errRunEnded)
 		owner.Lost()
 		return nil, err
 	}
@@ -133,7 +134,7 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 	offset := r.process.StdinOffset()
 	r.input.begin(offset)
-	output := r.process.Log().Limits() // which its start may have lowered
+	output := r.process.Log().Limits() // a start may lower them
 	return &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
 		Process:            toProcess(r.process),
 		Resumed:            resumed,
@@ -145,34 +146,40 @@ func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 	}}}
 }
 
-// serve runs the stream to its end and settles the ownership by how it ended.
+// serve runs the stream to its end, and ends the ownership according to how the
+// stream ended.
 func (r *run) serve() error {
-	// Recv returns only once this handler has, so the server waits for the
-	// receiver, not the handler.
+	// Recv returns only after the handler, so the server waits for this goroutine,
+	// not the handler.
 	r.server.receivers.Go(r.receive)
-	stop := r.startWorkers()
+	r.outbox.startPosting()
+	var writing sync.WaitGroup
+	writing.Go(r.writeInput)
 	err := forward(r.ctx, r.process, r.owner, r.sendEvents)
 	if errors.Is(err, eventlog.ErrFreed) {
-		err = followFreed(r.ctx, r.process, r.lastSent.Load(), r.sendFreed)
+		err = observeFreed(r.ctx, r.process, r.lastSent.Load(), r.sendUnacknowledged)
 	}
 	taken := err == nil && r.awaitAcknowledgement()
-	stop()
+	r.cancel(errRunEnded)
+	writing.Wait()
+	r.outbox.stopPosting()
 	switch cause := context.Cause(r.ctx); {
 	case taken:
 		r.owner.Detach()
 		return nil
 	case err == nil:
-		// It was sent and may not have arrived: it is kept for the grace.
+		// The end was sent but may not have arrived: the process is kept for the
+		// grace.
 		r.owner.Lost()
 		return nil
 	case errors.Is(cause, errDetached):
-		// The receiver does it too, and may be later: whoever is told that it
-		// was done must find it done.
+		// The receiver detaches too, perhaps later: the call must not end before the
+		// ownership.
 		r.owner.Detach()
 		return nil
-	case cause != nil && !errors.Is(cause, errRunOver):
-		// The client is gone, or broke the rules; it may come back and follow
-		// them. The log may say only that its reader was closed for that.
+	case cause != nil && !errors.Is(cause, errRunEnded):
+		// The client is gone, or broke the protocol; it may resume. The error of the
+		// log may only be the consequence.
 		r.owner.Lost()
 		return cause
 	default:
@@ -181,22 +188,22 @@ func (r *run) serve() error {
 	}
 }
 
-// acknowledgementTimeout is how long a stream on which everything was sent waits
-// for the client to say that it has it.
+// acknowledgementTimeout is how long a stream waits for the acknowledgement of the
+// last event.
 const acknowledgementTimeout = time.Second
 
-// awaitAcknowledgement blocks until the client has acknowledged the last event,
-// and reports whether it has. Without it nobody knows that what was sent has
-// arrived, and the record would be forgotten as if it had.
+// awaitAcknowledgement blocks until the client has acknowledged the last event, and
+// reports whether it has. Without the acknowledgement the end may not have arrived,
+// and the record must be kept.
 func (r *run) awaitAcknowledgement() bool {
 	timeout := time.NewTimer(acknowledgementTimeout)
 	defer timeout.Stop()
 	for {
-		if r.owner.Taken() {
+		if r.owner.AllAcknowledged() {
 			return true
 		}
 		select {
-		case <-r.acknowledged:
+		case <-r.acknowledged.C():
 		case <-timeout.C:
 			return false
 		case <-r.ctx.Done():
@@ -205,10 +212,10 @@ func (r *run) awaitAcknowledgement() bool {
 	}
 }
 
-// leave settles the ownership as soon as it is known that the client is gone or
-// has given it up. The handler may be stuck in sending to a client that does
-// not read, and must not hold the process up.
-func (r *run) leave(err error) {
+// release ends the ownership as soon as the client is gone or has detached. The
+// handler may be blocked in sending to a client that does not read, and must not
+// block the process.
+func (r *run) release(err error) {
 	r.cancel(err)
 	if errors.Is(err, errDetached) {
 		r.owner.Detach()
@@ -217,21 +224,8 @@ func (r *run) leave(err error) {
 	r.owner.Lost()
 }
 
-// startWorkers starts the goroutines that the handler owns; the returned
-// function ends them and waits.
-func (r *run) startWorkers() (stop func()) {
-	done := make(chan struct{}, 2)
-	go func() { r.writeInput(); done <- struct{}{} }()
-	go func() { r.outbox.run(r.ctx); done <- struct{}{} }()
-	return func() {
-		r.cancel(errRunOver)
-		<-done
-		<-done
-	}
-}
-
-// sendFreed sends events that nobody acknowledges.
-func (r *run) sendFreed(events []*execwirev1.ProcessEvent) error {
+// sendUnacknowledged sends events without acknowledging them.
+func (r *run) sendUnacknowledged(events []*execwirev1.ProcessEvent) error {
 	err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
 		Events: &execwirev1.RunEvents{Events: events}}})
 	if seq := lastSeq(events); err == nil && seq != 0 {
@@ -241,11 +235,11 @@ func (r *run) sendFreed(events []*execwirev1.ProcessEvent) error {
 }
 
 func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
-	if err := r.sendFreed(events); err != nil {
+	if err := r.sendUnacknowledged(events); err != nil {
 		return err
 	}
 	select {
-	case <-r.noAcks:
+	case <-r.clientDone:
 		return r.owner.Acknowledge(lastSeq(events))
 	default:
 		return nil

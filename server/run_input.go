@@ -11,8 +11,8 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
-// receive takes the client's messages until the stream ends. It never blocks
-// on anything but the stream.
+// receive handles the client's messages until the stream ends. It only blocks on the
+// stream.
 func (r *run) receive() {
 	for {
 		m, err := r.stream.Recv()
@@ -24,35 +24,32 @@ func (r *run) receive() {
 			err = r.handle(m)
 		}
 		if err != nil {
-			r.leave(err)
+			r.release(err)
 			return
 		}
 	}
 }
 
-// halfClosed ends stdin, and counts what was and will be sent as taken.
+// halfClosed ends stdin; all sent events count as acknowledged from then on.
 func (r *run) halfClosed() {
-	close(r.noAcks)
+	close(r.clientDone)
 	if r.process.Spec().PipeStdin {
 		r.input.end()
 	}
 	_ = r.acknowledge(r.lastSent.Load())
 }
 
-// acknowledge passes on what the client has taken. Where the server has ended
-// the ownership there is nobody to tell, and nothing wrong.
+// acknowledge acknowledges events. If the server has ended the ownership it does
+// nothing.
 func (r *run) acknowledge(seq uint64) error {
 	if err := r.owner.Acknowledge(seq); err != nil && !errors.Is(err, eventlog.ErrFreed) {
 		return err
 	}
-	select {
-	case r.acknowledged <- struct{}{}:
-	default:
-	}
+	r.acknowledged.Set()
 	return nil
 }
 
-// handle acts on one message. An error ends the stream.
+// handle handles one message. An error ends the stream.
 func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	if err := validateRunInput(m); err != nil {
 		r.reject(err)
@@ -66,7 +63,7 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	case *execwirev1.RunProcessRequest_Resize:
 		r.reject(r.process.Resize(toWindowSize(m.Resize)))
 	case *execwirev1.RunProcessRequest_Signal:
-		r.reject(r.process.Signal(toSignal(m.Signal.GetSignal()), toTarget(m.Signal.GetTarget())))
+		r.reject(r.process.Signal(toSignal(m.Signal.GetSignal()), signalTargets[m.Signal.GetTarget()]))
 	case *execwirev1.RunProcessRequest_Terminate:
 		r.terminate(m.Terminate)
 	case *execwirev1.RunProcessRequest_Detach:
@@ -77,27 +74,25 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	return nil
 }
 
-// maxTerminations bounds the terminations that one stream has under way: a
-// graceful one, a forced one on top of it, and some impatience.
+// maxTerminations bounds the running terminations of a stream: a graceful one, a
+// forced one, and a few repetitions.
 const maxTerminations = 4
 
-// terminate ends the process without holding up the receiver: a graceful end
-// takes its time. It goes on when the stream ends, because it was asked for.
+// terminate terminates the process in a goroutine, because a graceful end takes time.
+// It continues after the stream has ended.
 func (r *run) terminate(m *execwirev1.Termination) {
-	select {
-	case r.terminations <- struct{}{}:
-	default:
+	if !r.terminations.TryAcquire(1) {
 		r.reject(unexpectedMessage("the process is being terminated already"))
 		return
 	}
 	r.server.receivers.Go(func() {
 		_, err := r.process.Terminate(context.WithoutCancel(r.ctx), toTermination(m))
-		<-r.terminations
+		r.terminations.Release(1)
 		r.reject(err)
 	})
 }
 
-// reject tells the client what was not done; nil tells nothing.
+// reject sends the error of a request; nil sends nothing.
 func (r *run) reject(err error) {
 	if err == nil {
 		return
@@ -109,8 +104,8 @@ func (r *run) reject(err error) {
 	}}})
 }
 
-// writeInput writes what the client sends to the process, and says how far it
-// came. A process that does not read holds up only this.
+// writeInput writes the client's input to the process, and sends how much was
+// accepted. A process that does not read blocks only this goroutine.
 func (r *run) writeInput() {
 	for {
 		in, err := r.input.pop(r.ctx)
@@ -122,7 +117,7 @@ func (r *run) writeInput() {
 			return
 		}
 		if err != nil {
-			r.input.refuse()
+			r.input.discard()
 			r.reject(err)
 			return
 		}
@@ -132,7 +127,7 @@ func (r *run) writeInput() {
 	}
 }
 
-// writePiece writes a piece of input in writes of the size that is allowed.
+// writePiece writes a piece of input in writes of the allowed size.
 func (r *run) writePiece(in input) (accepted uint64, err error) {
 	for most := r.server.cfg.Limits.StdinWrite; len(in.data) > most; {
 		if _, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data[:most:most], false); err != nil {

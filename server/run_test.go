@@ -133,7 +133,7 @@ func (o *owner) mustEnd() {
 	}
 }
 
-func TestRunTellsOutputThenExitThenClose(t *testing.T) {
+func TestRun_SendsOutputThenExitThenClosed(t *testing.T) {
 	o := newFixture(t).run(shell("p", "echo out; echo err >&2; exit 7"))
 	o.mustEnd()
 	if o.out.stdout() != "out\n" || o.out.stderr() != "err\n" {
@@ -149,7 +149,7 @@ func TestRunTellsOutputThenExitThenClose(t *testing.T) {
 	}
 }
 
-func TestRunFeedsStdinAndSaysHowFar(t *testing.T) {
+func TestRun_WritesStdinAndReportsOffset(t *testing.T) {
 	o := newFixture(t).run(withStdin(command("p", "cat")))
 	o.write(0, "hello ", false)
 	o.write(6, "world", true)
@@ -257,7 +257,7 @@ func TestRunIsTakenOverByAResume(t *testing.T) {
 	}
 }
 
-func TestRunLostOwnerIsMissedAfterTheGrace(t *testing.T) {
+func TestRun_LostOwner_TerminatesAfterGrace(t *testing.T) {
 	f := newFixture(t)
 	o := f.open(startMessage(command("p", "sleep", "1000"), durationpb.New(50*time.Millisecond)), 0)
 	o.cut(errors.New("cut"))
@@ -319,7 +319,7 @@ func TestRunRejectsWithoutEndingTheStream(t *testing.T) {
 	}
 }
 
-func TestRunEndsForThoseWhoBreakItsRules(t *testing.T) {
+func TestRun_ProtocolViolation_EndsStream(t *testing.T) {
 	message := func(m *execwirev1.RunProcessRequest) func(*owner) { return func(o *owner) { o.send(m) } }
 	tests := []struct {
 		name   string
@@ -369,7 +369,7 @@ func TestRunMustBeginWithStartOrResume(t *testing.T) {
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
 }
 
-func TestRunStuckStdinHoldsUpNothingElse(t *testing.T) {
+func TestRun_BlockedStdin_DelaysNothingElse(t *testing.T) {
 	o := newFixture(t).run(withStdin(command("p", testproc.Argv("never-read")...)))
 	o.write(0, strings.Repeat("x", 1<<20), false)
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Terminate{
@@ -380,7 +380,7 @@ func TestRunStuckStdinHoldsUpNothingElse(t *testing.T) {
 	}
 }
 
-func TestRunRefusedStdinIsToldOnce(t *testing.T) {
+func TestRun_RejectedStdin_IsReportedOnce(t *testing.T) {
 	o := newFixture(t).run(command("p", "sleep", "1000"))
 	for i := range 10 {
 		o.write(uint64(i), "x", false)

@@ -101,7 +101,7 @@ func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, 
 		id := strconv.Itoa(*started)
 		command := shell(id, "true")
 		change(command.GetCommand().GetDirect())
-		_, err := f.processes.StartProcess(f.ctx, confined(command, policy))
+		_, err := f.processes.StartProcess(f.ctx, confinedCall(command, policy))
 		answer(request, err)
 		if err == nil {
 			f.waitClosed(id)

@@ -1,21 +1,19 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/protoadapt"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// specials translates the places that the server resolves; a test proves it
-// complete.
-var specials = map[execwirev1.SpecialPathKind]sandbox.Special{
+// specialPaths translates special paths; a test proves it complete.
+var specialPaths = map[execwirev1.SpecialPathKind]sandbox.Special{
 	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT:          sandbox.SpecialRoot,
 	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_MINIMAL:       sandbox.SpecialMinimal,
 	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_PROJECT_ROOTS: sandbox.SpecialProjectRoots,
@@ -23,16 +21,15 @@ var specials = map[execwirev1.SpecialPathKind]sandbox.Special{
 	execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_SLASH_TMP:     sandbox.SpecialSlashTmp,
 }
 
-// accesses translates what an entry grants; a test proves it complete.
+// accesses translates the access of an entry; a test proves it complete.
 var accesses = map[execwirev1.SandboxAccess]sandbox.Access{
 	execwirev1.SandboxAccess_SANDBOX_ACCESS_NONE:  sandbox.AccessNone,
 	execwirev1.SandboxAccess_SANDBOX_ACCESS_READ:  sandbox.AccessRead,
 	execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE: sandbox.AccessWrite,
 }
 
-// toSandboxPolicy translates a policy, or refuses what of it is malformed under its name
-// in the request, of which field is the policy. Nil leaves the confinement to
-// others, or to nobody.
+// toSandboxPolicy translates a policy, or returns an error that names the malformed
+// field; field is the policy in the request. Nil is no confinement by this server.
 func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.Policy, error) {
 	if policy == nil {
 		return nil, nil
@@ -75,8 +72,7 @@ func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.P
 	return translated, nil
 }
 
-// toEntry translates an entry as far as it is more than what package sandbox
-// checks.
+// toEntry translates an entry, and validates what package sandbox does not.
 func toEntry(field string, entry *execwirev1.SandboxEntry) (sandbox.Entry, error) {
 	e := sandbox.Entry{Access: accesses[entry.GetAccess()]}
 	if e.Access == 0 {
@@ -89,27 +85,27 @@ func toEntry(field string, entry *execwirev1.SandboxEntry) (sandbox.Entry, error
 	default:
 		return e, invalidField(field+".missing_path_behavior", "is unknown: leave it out, or say skip")
 	}
-	switch place := entry.GetPlace().(type) {
+	switch path := entry.GetPlace().(type) {
 	case nil:
 		return e, invalidField(field+".place", "is missing: give one of path, glob and special")
 	case *execwirev1.SandboxEntry_Path:
-		if e.Path = place.Path; e.Path == "" {
+		if e.Path = path.Path; e.Path == "" {
 			return e, invalidField(field+".path", "is empty: give an absolute path")
 		}
 	case *execwirev1.SandboxEntry_Glob:
-		if e.Glob = place.Glob; e.Glob == "" {
+		if e.Glob = path.Glob; e.Glob == "" {
 			return e, invalidField(field+".glob", "is empty: give a pattern of absolute paths")
 		}
 	case *execwirev1.SandboxEntry_Special:
-		if e.Special = specials[place.Special.GetKind()]; e.Special == 0 {
+		if e.Special = specialPaths[path.Special.GetKind()]; e.Special == 0 {
 			return e, invalidField(field+".special.kind", "is missing or unknown: say root, minimal, project roots, tmpdir or /tmp")
 		}
-		e.SubPath = place.Special.GetSubPath()
+		e.SubPath = path.Special.GetSubPath()
 	}
 	return e, nil
 }
 
-// policyMembers are where members of a policy are in the message.
+// policyMembers map members of a policy to fields of the message.
 var policyMembers = map[string]string{
 	"workspace_roots": ".managed.workspace_roots",
 	"network":         ".managed.network",
@@ -122,7 +118,7 @@ var policyMembers = map[string]string{
 var sandboxErrors = map[sandbox.Kind]translation{
 	sandbox.InvalidPolicy: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	sandbox.UnsafeLink:    {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE},
-	sandbox.TooManyPlaces: {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE},
+	sandbox.TooManyPaths:  {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE},
 	sandbox.Unavailable:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
 	sandbox.NotStarted:    {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
 	sandbox.NoDirectory:   {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED},
@@ -131,30 +127,26 @@ var sandboxErrors = map[sandbox.Kind]translation{
 }
 
 // fromSandbox translates an error of package sandbox about the policy in a field of
-// the request.
-func fromSandbox(field string, err *sandbox.Error) error {
-	metadata := map[string]string{}
-	details := []protoadapt.MessageV1{}
-	problem := valid(err.Err.Error()) // paths that a glob found can have any bytes
-	if path := valid(err.Path); path != "" {
-		metadata["path"] = path
-		details = append(details, &errdetails.ResourceInfo{ResourceType: "path", ResourceName: path, Description: problem})
+// the request. Other errors are returned unchanged.
+func fromSandbox(field string, failed error) error {
+	err, ok := errors.AsType[*sandbox.Error](failed)
+	if !ok {
+		return failed
+	}
+	problem := err.Err.Error()
+	f := translate(sandboxErrors, err.Kind).failure(err.Error()).set("path", err.Path)
+	if err.Path != "" {
+		f.resource("path", err.Path, problem)
 	}
 	member, rest := err.Member, ""
 	if i := strings.IndexAny(member, "[."); i >= 0 {
 		member, rest = member[:i], strings.Replace(member[i:], "].special", "].special.kind", 1)
 	}
 	if name := policyMembers[member]; name != "" {
-		metadata["field"] = field + name + strings.Replace(rest, "].sub_path", "].special.sub_path", 1)
-		details = append(details, &errdetails.BadRequest{FieldViolations: []*errdetails.BadRequest_FieldViolation{
-			{Field: metadata["field"], Description: problem}}})
+		f.field(field+name+strings.Replace(rest, "].sub_path", "].special.sub_path", 1), problem)
 	}
-	if err.Kind == sandbox.TooManyPlaces {
-		metadata["limit"] = strconv.Itoa(err.Limit)
+	if err.Kind == sandbox.TooManyPaths {
+		f.set("limit", strconv.Itoa(err.Limit))
 	}
-	t, ok := sandboxErrors[err.Kind]
-	if !ok {
-		t = translation{codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL}
-	}
-	return failure(t.code, t.reason, metadata, valid(err.Error()), details...)
+	return f.status()
 }

@@ -15,8 +15,8 @@ import (
 )
 
 func TestEveryPartOfAPolicyIsTranslated(t *testing.T) {
-	if n := len(execwirev1.SpecialPathKind_name) - 1; len(specials) != n || len(valuesOf(specials)) != n {
-		t.Errorf("%d special places of %d are translated, to %d", len(specials), n, len(valuesOf(specials)))
+	if n := len(execwirev1.SpecialPathKind_name) - 1; len(specialPaths) != n || len(valuesOf(specialPaths)) != n {
+		t.Errorf("%d special places of %d are translated, to %d", len(specialPaths), n, len(valuesOf(specialPaths)))
 	}
 	if n := len(execwirev1.SandboxAccess_name) - 1; len(accesses) != n || len(valuesOf(accesses)) != n {
 		t.Errorf("%d kinds of access of %d are translated, to %d", len(accesses), n, len(valuesOf(accesses)))
@@ -24,7 +24,7 @@ func TestEveryPartOfAPolicyIsTranslated(t *testing.T) {
 	if n := len(execwirev1.SandboxBackend_name) - 1; len(backends) != n || len(valuesOf(backends)) != n {
 		t.Errorf("%d backends of %d are translated, to %d", len(backends), n, len(valuesOf(backends)))
 	}
-	for kind, special := range specials {
+	for kind, special := range specialPaths {
 		if kind == 0 || int(special) != int(kind) {
 			t.Errorf("%v becomes %v", kind, special)
 		}
@@ -57,7 +57,7 @@ func TestEveryKindOfSandboxIsTranslated(t *testing.T) {
 		if status.Code(err) != want.code || info.GetReason() != reasonName(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
-		if (info.GetMetadata()["limit"] == "7") != (kind == sandbox.TooManyPlaces) {
+		if (info.GetMetadata()["limit"] == "7") != (kind == sandbox.TooManyPaths) {
 			t.Errorf("%v says %v", kind, info.GetMetadata())
 		}
 	}

@@ -51,7 +51,7 @@ func sandboxesOf(t *testing.T, backends ...sandbox.Backend) *sandbox.Sandboxes {
 	for _, backend := range backends {
 		without = deleted(without, backend)
 	}
-	sandboxes := sandbox.Probe(t.Context(), sandbox.Options{Without: without})
+	sandboxes := sandbox.New(sandbox.Options{Without: without})
 	t.Cleanup(sandboxes.Close)
 	for _, status := range sandboxes.Statuses() {
 		if len(deleted(backends, status.Backend)) < len(backends) && status.Err != nil {
@@ -93,8 +93,8 @@ func realDirectory(t *testing.T) string {
 	return dir
 }
 
-// confined is a start request with a policy.
-func confined(req *execwirev1.StartProcessRequest, policy *execwirev1.SandboxPolicy) *execwirev1.StartProcessRequest {
+// confinedCall is a start request with a policy.
+func confinedCall(req *execwirev1.StartProcessRequest, policy *execwirev1.SandboxPolicy) *execwirev1.StartProcessRequest {
 	req.GetCommand().GetDirect().Sandbox = policy
 	return req
 }
@@ -113,7 +113,7 @@ func TestProcessesAreConfinedAndSayWhatBy(t *testing.T) {
 	eachBackend(t, func(t *testing.T, f *fixture, backend execwirev1.SandboxBackend) {
 		inside, outside := realDirectory(t), realDirectory(t)
 		script := "echo x > " + inside + "/file && echo y > " + outside + "/file"
-		started := f.start(confined(shell("p", script), writable(inside)))
+		started := f.start(confinedCall(shell("p", script), writable(inside)))
 		heard := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"})
 		if exit := heard.exit; exit.GetExitCode() == 0 || !exit.GetSandboxDenied() {
 			t.Errorf("%v, %q", exit, heard.stderr())
@@ -129,7 +129,7 @@ func TestProcessesAreConfinedAndSayWhatBy(t *testing.T) {
 		if err != nil || len(list.GetProcesses()) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
-		run := f.run(confined(shell("run", "exit 3"), writable(inside)))
+		run := f.run(confinedCall(shell("run", "exit 3"), writable(inside)))
 		run.mustEnd()
 		if exit := run.out.exit; exit.GetExitCode() != 3 || exit.GetSandboxDenied() {
 			t.Errorf("the run ended with %v", exit)
@@ -160,13 +160,13 @@ func TestWhatCannotBeConfinedDoesNotRun(t *testing.T) {
 		change func(*settings)
 		req    *execwirev1.StartProcessRequest
 	}{
-		"no sandboxes": {func(*settings) {}, confined(shell("p", script), writable(filepath.Dir(proof)))},
-		"none works":   {func(s *settings) { s.sandboxes = none }, confined(shell("p", script), writable(filepath.Dir(proof)))},
+		"no sandboxes": {func(*settings) {}, confinedCall(shell("p", script), writable(filepath.Dir(proof)))},
+		"none works":   {func(s *settings) { s.sandboxes = none }, confinedCall(shell("p", script), writable(filepath.Dir(proof)))},
 		"cannot be expressed": {func(s *settings) { s.sandboxes = sandboxesOf(t, sandbox.Landlock) },
-			confined(shell("p", script), holes)},
+			confinedCall(shell("p", script), holes)},
 		"required":              {func(s *settings) { s.required = writable(filepath.Dir(proof)) }, shell("p", script)},
 		"required of prepared":  {func(s *settings) { s.required = writable(filepath.Dir(proof)) }, prepared("p", "/bin/sh", "sh", "-c", script)},
-		"required, and refused": {func(s *settings) { s.required = readOnly() }, confined(shell("p", script), &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Disabled{}})},
+		"required, and refused": {func(s *settings) { s.required = readOnly() }, confinedCall(shell("p", script), &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Disabled{}})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, tt.change)
@@ -200,7 +200,7 @@ func TestNoProcessIsConfinedLessThanRequired(t *testing.T) {
 		FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Unrestricted{}}}}}
 	direct := func(policy *execwirev1.SandboxPolicy) func(id string) *execwirev1.StartProcessRequest {
 		return func(id string) *execwirev1.StartProcessRequest {
-			return confined(command(id, "/bin/sh", "-c", script, id), policy)
+			return confinedCall(command(id, "/bin/sh", "-c", script, id), policy)
 		}
 	}
 	eachBackend(t, func(t *testing.T, f *fixture, _ execwirev1.SandboxBackend) {
@@ -246,7 +246,7 @@ func TestTheTemporaryDirectoryIsThatOfTheProcess(t *testing.T) {
 		restricted := policy.GetManaged().GetFileSystem().GetRestricted()
 		restricted.Entries = append(restricted.Entries, special(execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_TMPDIR, execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE))
 		for id, tmp := range map[string]string{"with": dir, "without": ""} {
-			req := confined(shell(id, "echo > "+dir+"/"+id), policy)
+			req := confinedCall(shell(id, "echo > "+dir+"/"+id), policy)
 			if tmp != "" {
 				req.GetCommand().GetDirect().Env["TMPDIR"] = tmp
 			}
@@ -267,7 +267,7 @@ func TestMalformedPoliciesOfProcessesNameTheField(t *testing.T) {
 		"managed.file_system.restricted.entries[0].access": managed(place("/", 0)),
 		"managed.file_system.restricted.entries[0].path":   managed(place("relative", execwirev1.SandboxAccess_SANDBOX_ACCESS_READ)),
 	} {
-		_, err := f.processes.StartProcess(f.ctx, confined(shell("p", "true"), policy))
+		_, err := f.processes.StartProcess(f.ctx, confinedCall(shell("p", "true"), policy))
 		expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 		if got, want := violatedField(err), "command.direct.sandbox."+field; got != want {
 			t.Errorf("the violated field is %q, want %q (%v)", got, want, err)
@@ -276,7 +276,7 @@ func TestMalformedPoliciesOfProcessesNameTheField(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := run.Send(startMessage(confined(shell("p", "true"), policy), nil)); err != nil {
+		if err := run.Send(startMessage(confinedCall(shell("p", "true"), policy), nil)); err != nil {
 			t.Fatal(err)
 		}
 		_, err = run.Recv()

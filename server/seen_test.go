@@ -62,10 +62,6 @@ func TestSeen(t *testing.T) {
 			f.watch(&execwirev1.WatchProcessRequest{ProcessId: id})
 			return nil
 		}},
-		"lossless watch": {seen: true, ask: func(f *fixture, id string) error {
-			f.watch(&execwirev1.WatchProcessRequest{ProcessId: id, Lossless: true})
-			return nil
-		}},
 		"terminate": {seen: true, ask: func(f *fixture, id string) error {
 			_, err := f.processes.TerminateProcess(f.ctx, &execwirev1.TerminateProcessRequest{ProcessId: id})
 			return err

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -13,8 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// sessionService implements execwire.v1.SessionService; what its methods
-// promise is written in the proto.
+// sessionService implements execwire.v1.SessionService; the proto documents its
+// methods.
 type sessionService struct {
 	execwirev1.UnsafeSessionServiceServer
 	server *Server
@@ -22,8 +21,8 @@ type sessionService struct {
 
 var _ execwirev1.SessionServiceServer = (*sessionService)(nil)
 
-// ListSessions implements the RPC. The token of a page is the id of the last
-// session on the one before, so pages stay right while sessions come and go.
+// ListSessions implements the RPC. The page token is the id of the last session on
+// the page, so that pages stay correct while sessions are added and removed.
 func (s *sessionService) ListSessions(ctx context.Context, req *execwirev1.ListSessionsRequest) (*execwirev1.ListSessionsResponse, error) {
 	principal, err := caller(ctx)
 	if err != nil {
@@ -50,16 +49,13 @@ func (s *sessionService) CloseSession(ctx context.Context, req *execwirev1.Close
 	if err != nil {
 		return nil, err
 	}
-	// Not by way of open, for which a session that is being closed is gone.
-	if err := s.server.cfg.Sessions.CloseSession(ctx, principal, req.GetSessionId()); err != nil {
-		return nil, err
-	}
-	return &execwirev1.CloseSessionResponse{}, nil
+	// open does not find a session that is being closed.
+	return &execwirev1.CloseSessionResponse{}, s.server.cfg.Sessions.CloseSession(ctx, principal, req.GetSessionId())
 }
 
 // GrantSession implements the RPC.
 func (s *sessionService) GrantSession(ctx context.Context, req *execwirev1.GrantSessionRequest) (*execwirev1.GrantSessionResponse, error) {
-	// Whoever was granted the session is told that this is not enough.
+	// A principal with a grant gets the error for too little access.
 	if _, err := s.server.open(ctx, req.GetSessionId()); err != nil {
 		return nil, err
 	}
@@ -67,7 +63,7 @@ func (s *sessionService) GrantSession(ctx context.Context, req *execwirev1.Grant
 	if err != nil {
 		return nil, err
 	}
-	info, err := s.server.cfg.Sessions.Grant(principal, req.GetSessionId(), req.GetPrincipal(), toAccess(req.GetAccess()))
+	info, err := s.server.cfg.Sessions.Grant(principal, req.GetSessionId(), req.GetPrincipal(), sessionAccesses[req.GetAccess()])
 	if err != nil {
 		return nil, err
 	}
@@ -80,70 +76,47 @@ func toSession(info session.Info) *execwirev1.Session {
 		SessionId:    info.ID,
 		Attached:     info.Attached,
 		CreateTime:   timestamppb.New(info.Created),
-		ExpireTime:   optionalTime(info.Expires),
+		ExpireTime:   toTime(info.Expires),
 		ProcessCount: uint32(info.Processes),
 		Principal:    info.Principal,
 		Grace:        durationpb.New(info.Grace),
-		WhenDetached: fromWhenDetached(info.WhenDetached),
+		WhenDetached: keyOf(whenDetached, info.WhenDetached),
 	}
 	for name, access := range info.Grants {
 		if m.Grants == nil {
 			m.Grants = make(map[string]execwirev1.SessionAccess, len(info.Grants))
 		}
-		m.Grants[name] = fromAccess(access)
+		m.Grants[name] = keyOf(sessionAccesses, access)
 	}
 	return m
 }
 
-func optionalTime(t time.Time) *timestamppb.Timestamp {
-	if t.IsZero() {
-		return nil
-	}
-	return timestamppb.New(t)
+// sessionAccesses translates the access of grants; a test proves it complete.
+var sessionAccesses = map[execwirev1.SessionAccess]session.Access{
+	execwirev1.SessionAccess_SESSION_ACCESS_UNSPECIFIED: session.AccessNone,
+	execwirev1.SessionAccess_SESSION_ACCESS_VIEW:        session.AccessView,
+	execwirev1.SessionAccess_SESSION_ACCESS_WRITE:       session.AccessWrite,
 }
 
-func toAccess(m execwirev1.SessionAccess) session.Access {
-	switch m {
-	case execwirev1.SessionAccess_SESSION_ACCESS_VIEW:
-		return session.AccessView
-	case execwirev1.SessionAccess_SESSION_ACCESS_WRITE:
-		return session.AccessWrite
-	default:
-		return session.AccessNone
-	}
-}
-
-func fromAccess(a session.Access) execwirev1.SessionAccess {
-	switch a {
-	case session.AccessView:
-		return execwirev1.SessionAccess_SESSION_ACCESS_VIEW
-	case session.AccessWrite, session.AccessOwner:
-		return execwirev1.SessionAccess_SESSION_ACCESS_WRITE
-	default:
-		return execwirev1.SessionAccess_SESSION_ACCESS_UNSPECIFIED
-	}
-}
-
-// whenDetached pairs the policies of the contract with those of the domain.
+// whenDetached translates policies; a test proves it complete.
 var whenDetached = map[execwirev1.WhenDetached]session.WhenDetached{
 	execwirev1.WhenDetached_WHEN_DETACHED_UNSPECIFIED:    session.WhenDetachedUnchanged,
 	execwirev1.WhenDetached_WHEN_DETACHED_BLOCK:          session.WhenDetachedBlock,
 	execwirev1.WhenDetached_WHEN_DETACHED_DISCARD_OLDEST: session.WhenDetachedDiscardOldest,
-	execwirev1.WhenDetached_WHEN_DETACHED_SPOOL:          session.WhenDetachedSpool,
 }
 
-func fromWhenDetached(w session.WhenDetached) execwirev1.WhenDetached {
-	for m, policy := range whenDetached {
-		if policy == w {
-			return m
+// keyOf is the reverse of a lookup.
+func keyOf[K, V comparable](table map[K]V, value V) (key K) {
+	for k, v := range table {
+		if v == value {
+			return k
 		}
 	}
-	return execwirev1.WhenDetached_WHEN_DETACHED_UNSPECIFIED
+	return key
 }
 
-// UnknownMethod answers calls to methods and services that this server does not
-// know, which only a newer client makes. It is a handler for
-// grpc.UnknownServiceHandler.
+// UnknownMethod answers calls of unknown methods and services, which newer clients
+// make. It is a handler for grpc.UnknownServiceHandler.
 func UnknownMethod(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
 	return notImplemented(method)

@@ -16,17 +16,16 @@ import (
 type attachStream = grpc.BidiStreamingServer[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]
 
 var (
-	// errHalfClosed ends an attachment whose client will say nothing more. The
-	// call is no failure, but the session is as good as lost.
+	// errHalfClosed ends an attachment whose client has half-closed. The call does
+	// not fail; the lease is lost.
 	errHalfClosed = errors.New("the client half-closed its side")
-	// errAttachmentOver tells the parts of an attachment that it has ended.
-	errAttachmentOver = errors.New("the attachment is over")
+	// errAttachmentEnded is the cause of an attachment's context after its end.
+	errAttachmentEnded = errors.New("the attachment is over")
 )
 
-// AttachSession implements the RPC. The handler sends the feed; another goroutine
-// receives, and one that is there only for that asks whether the client is, so
-// that a client that stops reading can still acknowledge, and its loss is noticed
-// at once.
+// AttachSession implements the RPC. The handler sends the feed; one goroutine
+// receives and another sends pings, so that a client that stops reading can still
+// acknowledge, and its loss is noticed at once.
 func (s *sessionService) AttachSession(stream attachStream) error {
 	first, err := stream.Recv()
 	if errors.Is(err, io.EOF) {
@@ -45,20 +44,20 @@ func (s *sessionService) AttachSession(stream attachStream) error {
 	return a.serve()
 }
 
-// attachment is one AttachSession stream with the lease it holds.
+// attachment is an AttachSession stream and its lease.
 type attachment struct {
-	server *Server
-	lease  *session.Attachment
-	stream attachStream
-	outbox *outbox[execwirev1.AttachSessionResponse]
-	pings  atomic.Uint64 // the nonce of the last one
+	server   *Server
+	lease    *session.Attachment
+	stream   attachStream
+	outbox   *outbox[execwirev1.AttachSessionResponse]
+	lastPing atomic.Uint64 // the nonce of the last ping
 
-	// ctx ends when the stream does, or the attachment: its cause says why.
+	// ctx ends with the stream or the attachment; its cause says why.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// attach takes the lease and says so.
+// attach takes the lease and confirms it.
 func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach) (*attachment, error) {
 	principal, err := caller(stream.Context())
 	if err != nil {
@@ -94,27 +93,27 @@ func (a *attachment) attached(principal string) *execwirev1.AttachSessionRespons
 	}}}
 }
 
-// ping asks the client whether it is there. If the stream is stuck the question
-// waits there, and is not answered.
+// ping sends a ping to the client. On a blocked stream it is queued and not answered.
 func (a *attachment) ping() {
 	a.outbox.postLatest(&execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Ping{
-		Ping: &execwirev1.SessionPing{Nonce: a.pings.Add(1)}}})
+		Ping: &execwirev1.SessionPing{Nonce: a.lastPing.Add(1)}}})
 }
 
-// serve runs the stream to its end and settles the lease by how it ended.
+// serve runs the stream to its end, and ends the lease according to how the stream
+// ended.
 func (a *attachment) serve() error {
-	// Recv returns only once this handler has, so the server waits for the
-	// receiver, not the handler.
+	// Recv returns only after the handler, so the server waits for this goroutine,
+	// not the handler.
 	a.server.receivers.Go(a.receive)
-	a.outbox.begin()
+	a.outbox.startPosting()
 	err := a.forward()
-	a.cancel(errAttachmentOver)
-	a.outbox.end()
-	a.lease.Lost() // unless the receiver has settled it
+	a.cancel(errAttachmentEnded)
+	a.outbox.stopPosting()
+	a.lease.Lost() // unless the receiver has ended it
 	switch cause := context.Cause(a.ctx); {
 	case errors.Is(cause, errDetached), errors.Is(cause, errHalfClosed):
 		return nil
-	case errors.Is(cause, errAttachmentOver):
+	case errors.Is(cause, errAttachmentEnded):
 		return err
 	default:
 		return cause
@@ -144,8 +143,8 @@ func toFeed(d session.Delivery) *execwirev1.AttachSessionResponse {
 		Events: &execwirev1.SessionEvents{ProcessId: d.Process.ID(), Events: toEvents(d.Process, d.Batch)}}}
 }
 
-// receive takes the client's messages until the stream ends. It never blocks
-// on anything but the stream. Whatever the client says shows that it is there.
+// receive handles the client's messages until the stream ends. It only blocks on the
+// stream. Every message counts as an answer to a ping.
 func (a *attachment) receive() {
 	for {
 		m, err := a.stream.Recv()
@@ -153,21 +152,21 @@ func (a *attachment) receive() {
 			err = errHalfClosed
 		}
 		if err == nil {
-			// The last words of a stream that was cut are no sign of life: who
-			// said them may be the one that attaches again.
+			// Messages received after the stream was cut do not count as an answer:
+			// their sender may be the client that attaches again.
 			if a.stream.Context().Err() == nil {
 				a.lease.Alive()
 			}
 			err = a.handle(m)
 		}
 		if err != nil {
-			a.leave(err)
+			a.release(err)
 			return
 		}
 	}
 }
 
-// handle acts on one message. An error ends the stream.
+// handle handles one message. An error ends the stream.
 func (a *attachment) handle(m *execwirev1.AttachSessionRequest) error {
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.AttachSessionRequest_Acknowledge:
@@ -181,10 +180,10 @@ func (a *attachment) handle(m *execwirev1.AttachSessionRequest) error {
 	}
 }
 
-// leave settles the lease as soon as it is known that the client is gone or has
-// given it up. The handler may be stuck in sending to a client that does not
-// read, and must not hold the grace up.
-func (a *attachment) leave(err error) {
+// release ends the lease as soon as the client is gone or has detached. The handler
+// may be blocked in sending to a client that does not read, and must not delay the
+// grace.
+func (a *attachment) release(err error) {
 	a.cancel(err)
 	if errors.Is(err, errDetached) {
 		a.lease.Detach()

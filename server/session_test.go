@@ -73,7 +73,7 @@ func (a *attachment) end() error {
 	}
 }
 
-// awaitDetached waits until the server has noticed that nobody is attached.
+// awaitDetached waits until the server reports that no client is attached.
 func (f *fixture) awaitDetached(id string) {
 	f.t.Helper()
 	for {
@@ -210,9 +210,9 @@ func TestMalformedSessionCallsNameTheField(t *testing.T) {
 		codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 }
 
-// A client that does not read has the handler stuck in sending. What it says is
-// heard all the same, and its leave is noticed at once.
-func TestAClientThatDoesNotReadIsHeard(t *testing.T) {
+// The handler blocks in sending to a client that does not read. Messages of the
+// client are handled nevertheless, and its end is noticed at once.
+func TestAttach_ClientNotReading_CanAcknowledge(t *testing.T) {
 	for name, leave := range map[string]func(a *attachment) error{
 		"detach": func(a *attachment) error {
 			return a.stream.Send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Detach{

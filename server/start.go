@@ -21,47 +21,44 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// starting is a start of a process that can be made.
-type starting struct {
+// preparedStart is a validated start of a process.
+type preparedStart struct {
 	session *session.Session
 	id      string
 	digest  session.Digest
 	spec    process.Spec
 }
 
-// start starts the process, or finds the one that the same request started.
+// start starts the process, or finds the one that an equal request started.
 func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
 	start, err := s.prepare(ctx, "", req)
 	if err != nil {
 		return nil, false, err
 	}
 	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
-	return p, created, nameField("", req.GetCommand(), err)
+	return p, created, qualifyField("", req.GetCommand(), err)
 }
 
-// prepare translates a request to start a process. The prefix is where the
-// request is in its message, for errors.
-func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (starting, error) {
+// prepare translates a request to start a process. prefix is where the request is in
+// its message, for errors.
+func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (preparedStart, error) {
 	sess, err := s.open(ctx, req.GetSessionId())
 	if err != nil {
-		return starting{}, err
+		return preparedStart{}, err
 	}
 	if err := s.checkForm(req.GetCommand()); err != nil {
-		return starting{}, err
+		return preparedStart{}, err
 	}
 	spec, err := s.toSpec(req)
 	if err != nil {
-		return starting{}, nameField(prefix, req.GetCommand(), err)
+		return preparedStart{}, qualifyField(prefix, req.GetCommand(), err)
 	}
 	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec.Env); err != nil {
-		return starting{}, err
+		return preparedStart{}, err
 	}
 	digest, err := digestOf(req)
 	if err != nil {
-		return starting{}, err
-	}
-	if req.GetMustBeNew() {
-		rand.Read(digest[:]) // equal to no other, not even to that of the same request
+		return preparedStart{}, err
 	}
 	id := req.GetProcessId()
 	if id == "" {
@@ -70,10 +67,10 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 	if req.GetReplaceClosed() {
 		sess.RemoveClosed(id, digest)
 	}
-	return starting{session: sess, id: id, digest: digest, spec: spec}, nil
+	return preparedStart{session: sess, id: id, digest: digest, spec: spec}, nil
 }
 
-// checkForm refuses a form of command that is switched off.
+// checkForm rejects a disabled form of command.
 func (s *Server) checkForm(command *execwirev1.ProcessCommand) error {
 	switch {
 	case command.GetDirect() != nil && s.cfg.NoDirect:
@@ -85,14 +82,13 @@ func (s *Server) checkForm(command *execwirev1.ProcessCommand) error {
 }
 
 func formDisabled(form, setting string) error {
-	return failure(codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED,
-		map[string]string{"form": form, "setting": setting},
-		"this server starts no "+form+" commands: set "+setting+" to on in its configuration, or use another server")
+	return translation{codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED}.failure(
+		"this server starts no "+form+" commands: set "+setting+" to on in its configuration, or use another server").
+		set("form", form).set("setting", setting).status()
 }
 
-// nameField gives the part of a request that an error is about the name that it
-// has there.
-func nameField(prefix string, command *execwirev1.ProcessCommand, err error) error {
+// qualifyField translates the field of an error to its path in the request.
+func qualifyField(prefix string, command *execwirev1.ProcessCommand, err error) error {
 	var refused *process.Error
 	if !errors.As(err, &refused) || refused.Field == "" {
 		return err
@@ -112,10 +108,17 @@ func nameField(prefix string, command *execwirev1.ProcessCommand, err error) err
 	return &named
 }
 
-// digestOf identifies the content of a request. Deterministic encoding is only
-// promised within one build, and that is where digests are compared.
+// digestOf identifies the content of a request. A request that cannot be repeated,
+// because it has no id or must be new, gets a digest that equals no other.
+// Deterministic encoding is only promised within one build, and that is where
+// digests are compared.
 func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
-	if req.GetSessionId() == session.DefaultID { // by its name or by none
+	if req.GetMustBeNew() || req.GetProcessId() == "" {
+		var unique session.Digest
+		rand.Read(unique[:])
+		return unique, nil
+	}
+	if req.GetSessionId() == session.DefaultID { // the same as an empty id
 		req = proto.CloneOf(req)
 		req.SessionId = ""
 	}
@@ -126,7 +129,7 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 	return sha256.Sum256(encoded), nil
 }
 
-// toSpec translates a request that passed validation, but for its sandbox.
+// toSpec translates a validated request, except for its sandbox.
 func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
 	spec := process.Spec{
 		Output: eventlog.Limits{
@@ -169,19 +172,18 @@ func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand)
 	return spec, nil
 }
 
-// sandboxOf chooses what confines a command: the policy that it asks for, which only
-// direct ones can, and the one that the server requires. Nil: nothing does.
+// sandboxOf returns the confinement of a command: its policy, which only direct
+// commands have, and the required one. Nil is unconfined.
 func (s *Server) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
 	field := prefix + "command.direct.sandbox"
-	plan, err := s.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.Surroundings{TmpDir: temporaryDirectory(env)})
+	plan, err := s.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(env)})
 	if err != nil || plan == nil {
 		return nil, err
 	}
 	return s.confine(field, plan)
 }
 
-// temporaryDirectory is what programs find in an environment: the first of the
-// entries.
+// temporaryDirectory returns TMPDIR of an environment; the first entry counts.
 func temporaryDirectory(env []string) string {
 	for _, entry := range env {
 		if dir, found := strings.CutPrefix(entry, "TMPDIR="); found {
@@ -191,7 +193,7 @@ func temporaryDirectory(env []string) string {
 	return ""
 }
 
-// toPolicy translates an environment policy; an absent one takes nothing.
+// toPolicy translates an environment policy; an absent one inherits nothing.
 func toPolicy(m *execwirev1.EnvironmentPolicy) process.EnvironmentPolicy {
 	if m == nil {
 		return process.EnvironmentPolicy{Inherit: process.InheritNone, IgnoreDefaultExcludes: true}
@@ -212,17 +214,13 @@ func toPolicy(m *execwirev1.EnvironmentPolicy) process.EnvironmentPolicy {
 	return policy
 }
 
-// defaultTerminationTimeout is how long a graceful termination waits when its
-// caller did not say.
-const defaultTerminationTimeout = 5 * time.Second
-
-// toTermination translates how to end a process; absent is graceful.
+// toTermination translates a termination; absent is graceful.
 func toTermination(m *execwirev1.Termination) process.Termination {
 	t := process.Termination{Cause: process.CauseTerminated}
 	if m.GetForce() != nil {
 		return t
 	}
-	t.Timeout = durationOr(m.GetGraceful().GetTimeout(), defaultTerminationTimeout)
+	t.Timeout = durationOr(m.GetGraceful().GetTimeout(), process.DefaultGrace)
 	t.Graceful = t.Timeout > 0
 	return t
 }
@@ -234,3 +232,40 @@ func durationOr(d *durationpb.Duration, otherwise time.Duration) time.Duration {
 	}
 	return d.AsDuration()
 }
+
+// resources translates resources.
+var resources = map[execwirev1.LimitedResource]process.Resource{
+	execwirev1.LimitedResource_LIMITED_RESOURCE_CPU_SECONDS:         process.ResourceCPUSeconds,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_FILE_BYTES:          process.ResourceFileBytes,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_DATA_BYTES:          process.ResourceDataBytes,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_STACK_BYTES:         process.ResourceStackBytes,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_CORE_BYTES:          process.ResourceCoreBytes,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_USER_PROCESSES:      process.ResourceUserProcesses,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_OPEN_FILES:          process.ResourceOpenFiles,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_LOCKED_BYTES:        process.ResourceLockedBytes,
+	execwirev1.LimitedResource_LIMITED_RESOURCE_ADDRESS_SPACE_BYTES: process.ResourceAddressSpaceBytes,
+}
+
+// setLimits copies the limits of a validated request to a spec.
+func setLimits(spec *process.Spec, m *execwirev1.ProcessLimits) {
+	if m == nil {
+		return
+	}
+	spec.Timeout = m.GetTimeout().AsDuration()
+	spec.NoOutputTimeout = m.GetNoOutputTimeout().AsDuration()
+	spec.Nice = int(m.GetNice())
+	for _, limit := range m.GetResourceLimits() {
+		hard := limit.GetSoft()
+		if limit.Hard != nil {
+			hard = limit.GetHard()
+		}
+		spec.ResourceLimits = append(spec.ResourceLimits,
+			process.Limit{Resource: resources[limit.GetResource()], Soft: limit.GetSoft(), Hard: hard})
+	}
+	if m.RetainedOutputBytes != nil {
+		spec.Output.RetainedBytes = int(min(uint64(spec.Output.RetainedBytes), m.GetRetainedOutputBytes()))
+	}
+}
+
+// limitFields are the fields of a spec that a request has in its limits.
+var limitFields = []string{"timeout", "no_output_timeout", "resource_limits", "nice"}

@@ -1,65 +1,60 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
+	"math"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Bounds of fields that no configuration changes.
+// Limits of fields that no setting changes.
 const (
-	// MaxIDBytes is the longest id of a session.
-	MaxIDBytes = 256
+	// maxIDBytes is the longest id of a session.
+	maxIDBytes = 256
 	// MaxProcessIDBytes is the longest id of a process, and the longest page
 	// token.
 	MaxProcessIDBytes = 1024
 	// MaxWriteIDBytes is the longest id of a write.
 	MaxWriteIDBytes = 128
-	// maxStartIDBytes bounds start_id.
-	maxStartIDBytes = 128
-	// MaxLabels is how many labels a process may have.
-	MaxLabels = 16
-	// MaxLabelNameBytes and MaxLabelValueBytes are the longest name and value of
-	// a label.
-	MaxLabelNameBytes, MaxLabelValueBytes = 64, 256
-	// maxSignal is the highest signal number of Linux.
-	maxSignal = 64
-	// maxTerminalSide is the largest number of rows or columns that the
-	// operating system can express.
-	maxTerminalSide = 1<<16 - 1
-	// maxPort is the highest TCP port.
-	maxPort = 1<<16 - 1
+	// maxCursors is the most cursors of one attach.
+	maxCursors = 10_000
+	// maxPrincipalBytes is the longest name of a principal.
+	maxPrincipalBytes = 256
 )
 
-// processReference is what every request about one process has.
+// processReference is implemented by every request about one process.
 type processReference interface {
 	GetSessionId() string
 	GetProcessId() string
 }
 
-// validateFields checks what can be known from a message alone. What depends
-// on the machine or on a process is checked where it is used.
+// validateFields checks what can be known from a message alone. What depends on the
+// machine or on a process is checked where it is used.
 func validateFields(m proto.Message) error {
-	if err, ok := validateHandle(m); ok {
-		return err
-	}
-	if err, ok := validateFiles(m); ok {
-		return err
-	}
 	switch m := m.(type) {
 	case *execwirev1.StartProcessRequest:
 		return validateStart("", m)
 	case *execwirev1.RunProcessRequest:
 		return validateRun(m)
+	case *execwirev1.WriteStdinRequest:
+		return cmp.Or(validateLength("write_id", m.GetWriteId(), MaxWriteIDBytes), validateReference("", m))
+	case *execwirev1.ReadOutputRequest:
+		return cmp.Or(validateDuration("wait", m.GetWait()), validateReference("", m))
+	case *execwirev1.WaitProcessRequest:
+		return cmp.Or(validateDuration("wait", m.GetWait()), validateCondition(m), validateReference("", m))
+	case *execwirev1.ResizeTerminalRequest:
+		return cmp.Or(validateSize("size", m.GetSize()), validateReference("", m))
+	case *execwirev1.SignalProcessRequest:
+		return cmp.Or(validateSignal("", m.GetSignal(), m.GetTarget()), validateReference("", m))
+	case *execwirev1.TerminateProcessRequest:
+		return cmp.Or(validateTermination("termination", m.GetTermination()), validateReference("", m))
 	case *execwirev1.ListProcessesRequest:
-		if err := validateID("session_id", m.GetSessionId()); err != nil {
-			return err
-		}
-		return validatePage(m)
+		return cmp.Or(validateLength("session_id", m.GetSessionId(), maxIDBytes), validatePage(m))
 	case *execwirev1.FetchRequest:
 		return validateFetch(m)
 	case *execwirev1.AttachSessionRequest:
@@ -67,227 +62,62 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.ListSessionsRequest:
 		return validatePage(m)
 	case *execwirev1.CloseSessionRequest:
-		return validateSession(m.GetSessionId())
+		return validateName("session_id", m.GetSessionId(), maxIDBytes)
 	case *execwirev1.GrantSessionRequest:
-		return validateGrant(m)
-	case *execwirev1.WriteStdinRequest:
-		if len(m.GetWriteId()) > MaxWriteIDBytes {
-			return invalidField("write_id", fmt.Sprintf("is longer than %d bytes", MaxWriteIDBytes))
-		}
-	case *execwirev1.ReadOutputRequest:
-		if err := validateDuration("wait", m.GetWait()); err != nil {
-			return err
-		}
-	case *execwirev1.WaitProcessRequest:
-		if err := validateWait(m); err != nil {
-			return err
-		}
-	case *execwirev1.ResizeTerminalRequest:
-		if err := validateSize("size", m.GetSize()); err != nil {
-			return err
-		}
-	case *execwirev1.SignalProcessRequest:
-		if err := validateSignal("", m.GetSignal(), m.GetTarget()); err != nil {
-			return err
-		}
-	case *execwirev1.TerminateProcessRequest:
-		if err := validateTermination("termination", m.GetTermination()); err != nil {
-			return err
-		}
-	}
-	if m, ok := m.(processReference); ok {
+		return cmp.Or(validateName("session_id", m.GetSessionId(), maxIDBytes),
+			validateName("principal", m.GetPrincipal(), maxPrincipalBytes), validateEnum("access", m.GetAccess()))
+	case processReference:
 		return validateReference("", m)
 	}
-	return nil
+	return validateFiles(m)
 }
 
+// validateReference limits the ids of a process, also because an error repeats them.
 func validateReference(prefix string, m processReference) error {
-	if m.GetProcessId() == "" {
-		return invalidField(prefix+"process_id", "is empty: name the process")
-	}
-	return validateIDs(prefix, m)
+	return cmp.Or(validateName(prefix+"process_id", m.GetProcessId(), MaxProcessIDBytes),
+		validateLength(prefix+"session_id", m.GetSessionId(), maxIDBytes))
 }
 
-// validateIDs bounds what names a process, also because an error repeats it.
-func validateIDs(prefix string, m processReference) error {
-	if err := validateID(prefix+"session_id", m.GetSessionId()); err != nil {
-		return err
+// validateName checks a required name.
+func validateName(field, name string, most int) error {
+	if name == "" {
+		return invalidField(field, "is empty: give a name")
 	}
-	return validateProcessID(prefix+"process_id", m.GetProcessId())
+	return validateLength(field, name, most)
 }
 
-func validateID(field, id string) error { return validateLength(field, id, MaxIDBytes) }
-
-func validateProcessID(field, id string) error { return validateLength(field, id, MaxProcessIDBytes) }
-
-func validateLength(field, id string, most int) error {
-	if len(id) > most {
+func validateLength(field, text string, most int) error {
+	if len(text) > most {
 		return invalidField(field, fmt.Sprintf("is longer than %d bytes", most))
 	}
 	return nil
 }
 
-func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
-	if err := validateIDs(prefix, m); err != nil {
-		return err
-	}
-	if err := validateCommand(prefix+"command", m.GetCommand()); err != nil {
-		return err
-	}
-	if size := m.GetIo().GetTerminal().GetSize(); size != nil {
-		if err := validateSize(prefix+"io.terminal.size", size); err != nil {
-			return err
-		}
-	}
-	if mode := m.GetIo().GetPipes().GetStdin(); mode < 0 || mode > execwirev1.StdinMode_STDIN_MODE_PIPE {
-		return invalidField(prefix+"io.pipes.stdin", fmt.Sprintf("cannot be %d", mode))
-	}
-	if n := len(m.GetStartId()); n > maxStartIDBytes {
-		return invalidField(prefix+"start_id", fmt.Sprintf("has %d bytes: use at most %d", n, maxStartIDBytes))
-	}
-	if err := validateLabels(prefix+"labels", m.GetLabels()); err != nil {
-		return err
-	}
-	return validateLimits(prefix+"limits", m.GetLimits())
-}
-
-// validateLabels checks what a caller wants to find with a process again.
-func validateLabels(field string, labels map[string]string) error {
-	if len(labels) > MaxLabels {
-		return invalidField(field, fmt.Sprintf("has %d entries: use at most %d", len(labels), MaxLabels))
-	}
-	for name, value := range labels {
-		switch {
-		case name == "":
-			return invalidField(field, "has an entry without a name: give it one")
-		case len(name) > MaxLabelNameBytes:
-			return invalidField(field, fmt.Sprintf("has a name that is longer than %d bytes: use a shorter one", MaxLabelNameBytes))
-		case len(value) > MaxLabelValueBytes:
-			return invalidField(fmt.Sprintf("%s[%q]", field, name),
-				fmt.Sprintf("is longer than %d bytes: use a shorter value", MaxLabelValueBytes))
-		}
+func validateMost(field string, value, most uint64) error {
+	if value > most {
+		return invalidField(field, fmt.Sprintf("is %d: use at most %d", value, most))
 	}
 	return nil
 }
 
-func validateCommand(field string, m *execwirev1.ProcessCommand) error {
-	switch command := m.GetCommand().(type) {
-	case *execwirev1.ProcessCommand_Direct:
-		if policy := command.Direct.GetEnvironmentPolicy(); policy != nil {
-			if inherit := policy.GetInherit(); inherit < 0 || inherit > execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL {
-				return invalidField(field+".direct.environment_policy.inherit", fmt.Sprintf("cannot be %d", inherit))
-			}
-		}
-	case *execwirev1.ProcessCommand_Prepared:
-		if !strings.HasPrefix(command.Prepared.GetExecutable(), "/") {
-			return invalidField(field+".prepared.executable", "is not an absolute path")
-		}
-	default:
-		return invalidField(field, "is missing: give a direct or a prepared command")
+// validateOffset limits an offset to what a file can have.
+func validateOffset(field string, offset uint64) error {
+	return validateMost(field, offset, math.MaxInt64)
+}
+
+func validateRange(field string, value, least, most uint64) error {
+	if value < least || value > most {
+		return invalidField(field, fmt.Sprintf("is %d: use %d to %d", value, least, most))
 	}
 	return nil
 }
 
-// validateRun checks the messages that open a stream. What an owner asks for
-// later is checked by the handler, because a mistake there must not end the
-// stream: see [validateRunInput].
-func validateRun(m *execwirev1.RunProcessRequest) error {
-	switch message := m.GetMessage().(type) {
-	case *execwirev1.RunProcessRequest_Start:
-		if message.Start.GetProcess() == nil {
-			return invalidField("start.process", "is missing")
-		}
-		if err := validateDuration("start.grace", message.Start.GetGrace()); err != nil {
-			return err
-		}
-		return validateStart("start.process.", message.Start.GetProcess())
-	case *execwirev1.RunProcessRequest_Resume:
-		if err := validateDuration("resume.grace", message.Resume.GetGrace()); err != nil {
-			return err
-		}
-		return validateReference("resume.", message.Resume)
+// validateEnum accepts the values that the contract names.
+func validateEnum(field string, value protoreflect.Enum) error {
+	if value.Descriptor().Values().ByNumber(value.Number()) == nil {
+		return invalidField(field, fmt.Sprintf("cannot be %d", value.Number()))
 	}
 	return nil
-}
-
-// validateRunInput checks what an owner asks for once the stream is open.
-func validateRunInput(m *execwirev1.RunProcessRequest) error {
-	switch message := m.GetMessage().(type) {
-	case *execwirev1.RunProcessRequest_Resize:
-		return validateSize("resize", message.Resize)
-	case *execwirev1.RunProcessRequest_Signal:
-		return validateSignal("signal.", message.Signal.GetSignal(), message.Signal.GetTarget())
-	case *execwirev1.RunProcessRequest_Terminate:
-		return validateTermination("terminate", message.Terminate)
-	case nil:
-		return invalidField("message", "is missing: say what the owner wants")
-	}
-	return nil
-}
-
-func validateSize(field string, m *execwirev1.TerminalSize) error {
-	if m == nil {
-		return invalidField(field, "is missing")
-	}
-	if rows := m.GetRows(); rows == 0 || rows > maxTerminalSide {
-		return invalidField(field+".rows", fmt.Sprintf("is %d: use 1 to %d", rows, maxTerminalSide))
-	}
-	if columns := m.GetColumns(); columns == 0 || columns > maxTerminalSide {
-		return invalidField(field+".columns", fmt.Sprintf("is %d: use 1 to %d", columns, maxTerminalSide))
-	}
-	return nil
-}
-
-func validateSignal(prefix string, signal execwirev1.Signal, target execwirev1.SignalTarget) error {
-	if signal <= 0 || signal > maxSignal {
-		return invalidField(prefix+"signal", fmt.Sprintf("is %d: use 1 to %d", signal, maxSignal))
-	}
-	if target < 0 || target > execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND {
-		return invalidField(prefix+"target", fmt.Sprintf("cannot be %d", target))
-	}
-	return nil
-}
-
-func validateTermination(field string, m *execwirev1.Termination) error {
-	return validateDuration(field+".graceful.timeout", m.GetGraceful().GetTimeout())
-}
-
-func validateWait(m *execwirev1.WaitProcessRequest) error {
-	if err := validateDuration("wait", m.GetWait()); err != nil {
-		return err
-	}
-	switch condition := m.GetCondition().(type) {
-	case *execwirev1.WaitProcessRequest_Pattern:
-		if stream := condition.Pattern.GetStream(); stream < 0 || stream > execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL {
-			return invalidField("pattern.stream", fmt.Sprintf("cannot be %d", stream))
-		}
-	case *execwirev1.WaitProcessRequest_Port:
-		if port := condition.Port.GetPort(); port == 0 || port > maxPort {
-			return invalidField("port.port", fmt.Sprintf("is %d: use 1 to %d", port, maxPort))
-		}
-	case *execwirev1.WaitProcessRequest_Idle:
-		silence := condition.Idle.GetSilence()
-		if err := validateDuration("idle.silence", silence); err != nil {
-			return err
-		}
-		if silence.AsDuration() == 0 {
-			return invalidField("idle.silence", "is 0 or missing: say how long the process must have been silent")
-		}
-	}
-	return nil
-}
-
-// pageRequest is what every request for a page has.
-type pageRequest interface {
-	GetPageSize() int32
-	GetPageToken() string
-}
-
-func validatePage(m pageRequest) error {
-	if m.GetPageSize() < 0 {
-		return invalidField("page_size", "is negative")
-	}
-	return validateProcessID("page_token", m.GetPageToken())
 }
 
 // validateDuration accepts an absent duration, and one that is not negative.
@@ -302,4 +132,54 @@ func validateDuration(field string, d *durationpb.Duration) error {
 		return invalidField(field, "is negative")
 	}
 	return nil
+}
+
+// pageRequest is implemented by every request for a page.
+type pageRequest interface {
+	GetPageSize() int32
+	GetPageToken() string
+}
+
+func validatePage(m pageRequest) error {
+	if m.GetPageSize() < 0 {
+		return invalidField("page_size", "is negative")
+	}
+	return validateLength("page_token", m.GetPageToken(), MaxProcessIDBytes)
+}
+
+// validateFetch validates what package httpclient does not.
+func validateFetch(m *execwirev1.FetchRequest) error {
+	for i, h := range m.GetHeaders() {
+		if h.GetValue() != "" && len(h.GetRawValue()) > 0 {
+			return invalidField(fmt.Sprintf("headers[%d].raw_value", i), "is there beside value: give one of them")
+		}
+	}
+	return cmp.Or(validateDuration("timeout", m.GetTimeout()), validateEnum("redirect_policy", m.GetRedirectPolicy()))
+}
+
+// validateAttach validates any message of an attachment. Unlike that of an owner's
+// stream, a malformed message ends the attachment.
+func validateAttach(m *execwirev1.AttachSessionRequest) error {
+	switch message := m.GetMessage().(type) {
+	case *execwirev1.AttachSessionRequest_Attach:
+		return validateAttachFirst(message.Attach)
+	case *execwirev1.AttachSessionRequest_Acknowledge:
+		return validateName("acknowledge.process_id", message.Acknowledge.GetProcessId(), MaxProcessIDBytes)
+	case nil:
+		return invalidField("message", "is missing: say what the client wants")
+	}
+	return nil
+}
+
+func validateAttachFirst(m *execwirev1.SessionAttach) error {
+	if n := len(m.GetAfterSeq()); n > maxCursors {
+		return invalidField("attach.after_seq", fmt.Sprintf("has %d cursors: leave out what was acknowledged, at most %d may be there", n, maxCursors))
+	}
+	for id := range m.GetAfterSeq() {
+		if err := validateName("attach.after_seq", id, MaxProcessIDBytes); err != nil {
+			return err
+		}
+	}
+	return cmp.Or(validateLength("attach.session_id", m.GetSessionId(), maxIDBytes),
+		validateEnum("attach.when_detached", m.GetWhenDetached()), validateDuration("attach.grace", m.GetGrace()))
 }

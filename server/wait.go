@@ -37,13 +37,13 @@ func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitPr
 		return nil, err
 	}
 	if resp.Process = toProcess(p); resp.Process.GetExit() != nil {
-		seen(ctx, p)
+		markSeen(ctx, p)
 	}
 	return resp, nil
 }
 
-// waitFor waits until happened is closed (true), the wait is over (false), or
-// ctx ends. What has happened wins over a wait that is over.
+// waitFor waits until happened is closed (true), the wait is over (false), or ctx
+// ends. If both have happened, it returns true.
 func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) (bool, error) {
 	select {
 	case <-happened:
@@ -62,7 +62,7 @@ func waitFor(ctx context.Context, happened <-chan struct{}, wait time.Duration) 
 	}
 }
 
-// waitForPattern returns the match, or nil when the wait was over first.
+// waitForPattern returns the match, or nil if the wait was over first.
 func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitForPattern, wait time.Duration) (*execwirev1.PatternMatch, error) {
 	stream, err := fromStream(p, m.GetStream())
 	if err != nil {
@@ -81,16 +81,16 @@ func waitForPattern(ctx context.Context, p *session.Process, m *execwirev1.WaitF
 		return nil, err
 	}
 	return &execwirev1.PatternMatch{
-		Stream: toStream(match.Stream), Offset: match.Offset, Data: match.Data, Seq: match.Seq}, nil
+		Stream: outputStreams[match.Stream], Offset: match.Offset, Data: match.Data, Seq: match.Seq}, nil
 }
 
-// fromStream returns the stream that a wait is to look at; 0 is all of them.
+// fromStream returns the stream that a wait looks at; 0 is all of them.
 func fromStream(p *session.Process, stream execwirev1.OutputStream) (eventlog.Stream, error) {
 	if stream == execwirev1.OutputStream_OUTPUT_STREAM_UNSPECIFIED {
 		return 0, nil
 	}
 	for _, one := range streamsOf(p) {
-		if toStream(one) == stream {
+		if outputStreams[one] == stream {
 			return one, nil
 		}
 	}

@@ -1,167 +1,124 @@
 package execserver
 
 import (
+	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/inproc"
+	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const (
-	// DefaultTimeout is how long a connection and its handshake may take.
-	DefaultTimeout = 10 * time.Second
-	// DefaultClientName is what the server is told of who connects.
-	DefaultClientName = "execwire"
+	// connectTimeout limits a connection and its handshake.
+	connectTimeout = 10 * time.Second
+	// maxCalls limits the requests in progress, below the limit of a gateway.
+	maxCalls = 512
 )
 
-// Options say what a [Conn] connects to.
+// Options configure a [Conn].
 type Options struct {
 	// Open opens a connection to the server, for the first time and whenever the
 	// one before was lost; one call at a time. It returns soon after ctx is done.
 	// Required.
 	Open func(ctx context.Context) (jsonrpc.Transport, error)
-	// Once says that a connection that is lost cannot be made again, as that to a
-	// command that was started for it.
+	// Once means that a lost connection cannot be made again, for example because it
+	// is the stdio of a command.
 	Once bool
-	// ClientName is for the server's log. Empty is DefaultClientName.
+	// ClientName is for the server's log. Empty is "execwire".
 	ClientName string
-	// Paths is how the server wants paths written. The zero value finds out.
-	Paths PathForm
-	// QueueBytes is how much of a process may wait in this program for each of its
-	// readers, where the server does not bound it. Beyond it nothing more is received
-	// if the reader paces the process and nothing else uses the connection; else the
-	// reader goes on with what the server has kept. 0 is DefaultQueueBytes.
-	QueueBytes int
-	// Timeout bounds each connection and its handshake. 0 is DefaultTimeout.
-	Timeout time.Duration
 }
 
 // Conn is a channel to one server. It may be used concurrently. Closing it ends the
 // session, and with it all processes that were started over it.
 type Conn struct {
-	options Options
-	channel *inproc.Channel // on which the calls are carried out
-	places  chan struct{}   // of ordinary requests
-	spare   chan struct{}   // of requests that end something
-
+	options   Options
+	channel   *inproc.Channel // runs the handlers of the calls
+	calls     chan struct{}   // has an element per call in progress
 	processes processTable
-	pacing    atomic.Int32  // how many feeds pace their processes
-	busy      chan struct{} // has a token when a paused link may have to go on
 
-	// ctx ends when the connection is gone for good, with the reason as its cause.
+	// ctx ends when the connection is permanently lost, with ErrClosed or a *LostError as
+	// its cause.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	tasks  sync.WaitGroup
-	closed sync.Once
 
-	mu       sync.Mutex
-	link     *link                            // guarded by mu; nil while there is none
-	changed  chan struct{}                    // guarded by mu; closed when link or failed change
-	failed   error                            // guarded by mu; why the last attempt to connect failed
-	peer     peer                             // guarded by mu; of the last handshake
-	session  string                           // guarded by mu
-	handlers map[string]map[*handler]struct{} // guarded by mu; by method
+	mu      sync.Mutex
+	link    *link            // guarded by mu; the last one, which may have ended
+	failed  error            // guarded by mu; of the last attempt to replace it
+	changed notify.Broadcast // guarded by mu; of link and failed
 }
 
 var _ grpc.ClientConnInterface = (*Conn)(nil)
 
-// Limits of requests under way, which are below those of a gateway.
-const (
-	maxCalls      = 512
-	maxSpareCalls = 32
-)
-
 // Dial connects and blocks until the server has answered the handshake, the first
 // attempt has failed, or ctx is done.
 func Dial(ctx context.Context, options Options) (*Conn, error) {
-	if options.Timeout == 0 {
-		options.Timeout = DefaultTimeout
-	}
-	if options.QueueBytes <= 0 {
-		options.QueueBytes = DefaultQueueBytes
-	}
-	if options.ClientName == "" {
-		options.ClientName = DefaultClientName
-	}
-	c := &Conn{
-		options: options,
-		places:  make(chan struct{}, maxCalls), spare: make(chan struct{}, maxSpareCalls),
-		busy:    make(chan struct{}, 1),
-		changed: make(chan struct{}), handlers: make(map[string]map[*handler]struct{}),
-	}
-	c.channel = inproc.New(inproc.WithUnaryInterceptors(c.interceptCall), inproc.WithStreamInterceptors(c.interceptStream))
+	options.ClientName = cmp.Or(options.ClientName, "execwire")
+	c := &Conn{options: options, channel: inproc.New(), calls: make(chan struct{}, maxCalls)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
-	c.processes.conn = c
-	c.register()
-	c.listen()
+	execwirev1.RegisterProcessServiceServer(c.channel, &processService{conn: c})
+	execwirev1.RegisterFileSystemServiceServer(c.channel, &fileService{conn: c})
+	execwirev1.RegisterEnvironmentServiceServer(c.channel, &environmentService{conn: c})
+	execwirev1.RegisterSessionServiceServer(c.channel, execwirev1.UnimplementedSessionServiceServer{})
 	first, err := c.connect(ctx)
 	if err != nil {
 		c.cancel(ErrClosed)
 		c.channel.Close()
 		return nil, err
 	}
-	c.use(first)
-	c.tasks.Go(func() { c.keep(first) })
+	c.setLink(first, nil)
+	c.tasks.Go(func() { c.reconnectLoop(first) })
 	return c, nil
 }
 
-// Close ends the connection and the session: what is under way fails with
-// [ErrClosed], and processes are terminated by the server. It returns when no
-// goroutine of the connection is left.
+// Close ends the connection and the session: calls in progress fail with [ErrClosed],
+// and the server terminates the processes. It returns when no goroutine of the
+// connection is left.
 func (c *Conn) Close() error {
-	c.closed.Do(func() { c.cancel(ErrClosed) })
+	c.cancel(ErrClosed)
 	c.channel.Close()
 	c.tasks.Wait()
 	return nil
 }
 
-// Done is closed when the connection is gone for good: it was closed, the server
-// does not know its session any more, or the command it was made to has ended.
-func (c *Conn) Done() <-chan struct{} { return c.ctx.Done() }
-
-// Err is nil while Done is open, and then [ErrClosed] or a [*LostError].
-func (c *Conn) Err() error { return context.Cause(c.ctx) }
-
-// use makes l what calls are made over; nil is none.
-func (c *Conn) use(l *link) {
+// setLink records a new link, or why the last attempt to make one failed.
+func (c *Conn) setLink(l *link, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link = l
 	if l != nil {
-		c.peer, c.session, c.failed = l.peer, l.session, nil
+		c.link = l
 	}
-	close(c.changed)
-	c.changed = make(chan struct{})
+	c.failed = failed
+	c.changed.Notify()
 }
 
-// attemptFailed notes why there is still no link.
-func (c *Conn) attemptFailed(err error) {
+// lastLink returns the link of the last handshake, nil before the first.
+func (c *Conn) lastLink() *link {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failed = err
-	close(c.changed)
-	c.changed = make(chan struct{})
+	return c.link
 }
 
-// current returns the link to make a call over. From the moment a link is lost until
-// the first attempt to replace it has ended it blocks; after a failed attempt it does
-// not wait for the next.
+// current returns the link for a call. After a link is lost it blocks until the first
+// attempt to replace it has ended; after a failed attempt it does not wait for the next.
 func (c *Conn) current(ctx context.Context) (*link, error) {
 	for {
 		c.mu.Lock()
-		l, failed, changed := c.link, c.failed, c.changed
+		l, failed, changed := c.link, c.failed, c.changed.Wait()
 		c.mu.Unlock()
 		switch {
 		case c.ctx.Err() != nil:
 			return nil, c.goneStatus()
-		case l != nil && l.over.Err() == nil:
+		case l.over.Err() == nil:
 			return l, nil
-		case l == nil && failed != nil:
+		case failed != nil:
 			return nil, lostStatus(failed)
 		}
 		select {
@@ -173,16 +130,94 @@ func (c *Conn) current(ctx context.Context) (*link, error) {
 	}
 }
 
-// sessionID is the session of the connection.
-func (c *Conn) sessionID() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.session
+// Websocket close codes. The normal end also ends the session.
+const (
+	closeNormal    = 1000
+	closeGoingAway = 1001
+)
+
+// reconnectLoop replaces lost links until the connection ends.
+func (c *Conn) reconnectLoop(l *link) {
+	for l != nil {
+		select {
+		case <-l.lost():
+		case <-c.ctx.Done():
+			l.finish(closeNormal, context.Cause(c.ctx))
+			return
+		}
+		if cause := context.Cause(l.over); c.options.Once || isProtocolError(cause) {
+			c.fail(cause) // lose did, unless the link was lost before it was set
+		}
+		l.finish(closeGoingAway, nil)
+		if l = c.reconnect(); l != nil {
+			c.setLink(l, nil)
+			c.processes.recover(l)
+		}
+	}
 }
 
-// features are those of the server, as it said in the last handshake.
-func (c *Conn) features() peer {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.peer
+// reconnect makes a new link, or returns nil when the connection is permanently lost.
+func (c *Conn) reconnect() *link {
+	var wait backoff.Backoff
+	for c.ctx.Err() == nil {
+		l, err := c.connect(c.ctx)
+		switch {
+		case err == nil:
+			return l
+		case c.ctx.Err() != nil:
+		case isFinal(err):
+			c.fail(err)
+		default:
+			c.setLink(nil, err)
+			wait.Wait(c.ctx, 0)
+		}
+	}
+	return nil
+}
+
+// lose ends a link because of err, and the connection if it cannot be replaced.
+func (c *Conn) lose(l *link, err error) {
+	if c.lastLink() == l && (c.options.Once || isProtocolError(err)) {
+		c.fail(err) // first, because calls in progress return it
+	}
+	l.end(err)
+}
+
+// fail ends the connection permanently.
+func (c *Conn) fail(err error) {
+	p := c.lastLink().peer
+	c.cancel(&LostError{Peer: p.name, Restarted: isRestarted(p.instance, err), Err: err})
+}
+
+// call makes a request over a link and decodes its result into result, a pointer to a
+// struct for jsonrpc.DecodeParams; nil drops it. It waits until few enough other calls
+// are in progress. It returns at the latest when ctx is done; the server may process the
+// request nevertheless. Errors are gRPC statuses.
+func (c *Conn) call(ctx context.Context, l *link, method string, params, result any) error {
+	select {
+	case c.calls <- struct{}{}:
+		defer func() { <-c.calls }()
+	case <-ctx.Done():
+		return contextStatus(ctx)
+	case <-l.lost():
+		return l.status()
+	}
+	return c.control(ctx, l, method, params, result)
+}
+
+// control is call without waiting for other calls, for requests that end a process.
+func (c *Conn) control(ctx context.Context, l *link, method string, params, result any) error {
+	err := l.ask(ctx, method, params, result)
+	if answered, ok := err.(*jsonrpc.Error); ok { // not errors.As: the end of a link may wrap one
+		return statusOf(method, answered)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case isProtocolError(err):
+		return c.broken(l, err)
+	case ctx.Err() != nil:
+		return contextStatus(ctx)
+	}
+	return l.status()
 }

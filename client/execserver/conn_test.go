@@ -11,26 +11,25 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestAStartIsCarriedOutOnceHoweverOftenItIsRepeated(t *testing.T) {
+func TestStart_Repeated_RunsOnce(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
-	processes := execwirev1.NewProcessServiceClient(conn)
 	for range 3 {
-		started, err := processes.StartProcess(t.Context(), script("p", "exec sleep 1000"))
+		started, err := start(t, conn, script("p", "exec sleep 1000"))
 		if err != nil || started.GetProcess().GetProcessId() != "p" {
 			t.Fatalf("got %v, %v", started, err)
 		}
 	}
-	_, err := processes.StartProcess(t.Context(), script("p", "true"))
+	_, err := start(t, conn, script("p", "true"))
 	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS {
 		t.Errorf("another process with the id: %v", err)
 	}
-	_, err = processes.StartProcess(t.Context(), program("q", "/no/such"))
+	_, err = start(t, conn, program("q", "/no/such"))
 	if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND || status.Code(err) != codes.NotFound {
 		t.Errorf("a missing program: %v", err)
 	}
 }
 
-func TestWhatTheProtocolDoesNotHaveIsSaidAtOnce(t *testing.T) {
+func TestUnsupportedCalls_AreNotImplemented(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	_, err := execwirev1.NewSessionServiceClient(conn).ListSessions(t.Context(), &execwirev1.ListSessionsRequest{})
 	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
@@ -43,52 +42,56 @@ func TestWhatTheProtocolDoesNotHaveIsSaidAtOnce(t *testing.T) {
 	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		t.Errorf("attaching a session: %v", err)
 	}
+	_, err = execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true"))
+	if status.Code(err) != codes.Unimplemented || reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
+		t.Errorf("a process without an owner: %v", err)
+	}
 }
 
-func TestCallsOverAClosedConnectionSaySo(t *testing.T) {
+func TestConn_Closed_CallsFail(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	if err := conn.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true"))
+	_, err := start(t, conn, script("p", "true"))
 	var gone interface{ ConnectionGone() bool }
 	if !errors.Is(err, ErrClosed) || !errors.As(err, &gone) || status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestAMissingDirectoryIsToldFromAMissingProgram(t *testing.T) {
+func TestStart_MissingDirectory_IsNotAMissingProgram(t *testing.T) {
 	server := newGateway(t)
 	for _, newer := range []bool{false, true} {
-		processes := execwirev1.NewProcessServiceClient(dial(t, server.address, asReference(t, newer)))
-		_, err := processes.StartProcess(t.Context(), program("p", "/no/such"))
+		conn := dial(t, server.address, asReference(t, newer))
+		_, err := start(t, conn, program("p", "/no/such"))
 		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND {
 			t.Errorf("a missing program: %v", err)
 		}
 		nowhere := script("p", "true")
 		nowhere.GetCommand().GetDirect().WorkingDirectory = "/no/such"
-		_, err = processes.StartProcess(t.Context(), nowhere)
+		_, err = start(t, conn, nowhere)
 		if reasonOf(err) != execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
 			t.Errorf("a missing directory: %v", err)
 		}
 	}
 }
 
-// TestCallsWaitWhileALostLinkIsReplaced stops between the loss of a link and the
+// TestCurrent_LostLink_WaitsForTheFirstAttempt stops between the loss of a link and the
 // moment at which keep notices it: the link is of no use then, and no attempt to
 // replace it has failed.
-func TestCallsWaitWhileALostLinkIsReplaced(t *testing.T) {
+func TestCurrent_LostLink_WaitsForTheFirstAttempt(t *testing.T) {
 	newLink := func() *link {
 		l := &link{}
 		l.over, l.end = context.WithCancelCause(t.Context())
 		return l
 	}
-	c := &Conn{changed: make(chan struct{})}
+	c := &Conn{}
 	c.ctx, c.cancel = context.WithCancelCause(t.Context())
 	defer c.cancel(nil)
 	first, second := newLink(), newLink()
 	defer second.end(nil)
-	c.use(first)
+	c.setLink(first, nil)
 	if l, err := c.current(t.Context()); l != first || err != nil {
 		t.Fatalf("current() is %p, %v, want the link %p", l, err, first)
 	}
@@ -98,12 +101,11 @@ func TestCallsWaitWhileALostLinkIsReplaced(t *testing.T) {
 	if l, err := c.current(over); l != nil || status.Code(err) != codes.Canceled {
 		t.Errorf("current() is %p, %v, want to wait for the next link", l, err)
 	}
-	c.use(nil)
-	c.attemptFailed(errors.New("refused"))
+	c.setLink(nil, errors.New("refused"))
 	if l, err := c.current(t.Context()); l != nil || status.Code(err) != codes.Unavailable {
 		t.Errorf("after a failed attempt current() is %p, %v, want Unavailable", l, err)
 	}
-	c.use(second)
+	c.setLink(second, nil)
 	if l, err := c.current(t.Context()); l != second || err != nil {
 		t.Errorf("current() is %p, %v, want the link %p", l, err, second)
 	}

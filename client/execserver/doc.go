@@ -1,25 +1,32 @@
-// Package execserver reaches a server of the exec-server protocol (JSON-RPC over a
-// websocket or over the standard streams of a command; gateway/PROTOCOL.md) as if
-// it were a gRPC server: a [Conn] is a channel for generated clients, and for
-// everything in package client.
+// Package execserver is a client of the exec-server protocol: JSON-RPC over a websocket,
+// a stream of a relay, or the stdio of a command. A [Conn] is a gRPC channel for package
+// client: it makes each call by the methods of the reference implementation, which
+// gateway/PROTOCOL.md describes, and converts notifications into messages of streams and
+// error objects into statuses.
 //
-// It is the gateway the other way round. Every call becomes the requests of the
-// protocol that do the same, notifications become the messages of streams, and
-// errors get back the status they had before a gateway made error objects of them.
-// What the protocol has no words for fails with UNIMPLEMENTED at once.
+// It can start processes, pass their input and output, signal and terminate them, wait
+// for their end, and work on files. Every other call fails with NOT_IMPLEMENTED before
+// anything is done, for example renaming, symbolic links, watching, replacing a file in
+// one step, digests and permission bits of files, and limits of processes. Execwire
+// servers support those over gRPC; over this protocol they can, unlike the reference,
+// also close the input of a process, resize terminals, send every signal and terminate
+// gracefully.
 //
-// Servers of ours are asked about files, the environment and HTTP in the words of the
-// contract (core/call and core/stream), so that nothing is lost. Those of the
-// reference can do less. To rename, to make symbolic links, to watch, to put a file in
-// the place of another, to give permission bits, to follow no links and to leave
-// names out of a walk fail with NOT_IMPLEMENTED before anything is done. Permission
-// bits are supposed to be 0644 and 0755, links are listed as what they lead to, and
-// those that lead to nothing not at all; older ones tell no sizes, and read and write
-// files as a whole, those of up to 11 MiB in writing.
+// Permission bits are reported as 0644 and 0755. Links are listed with the type of their
+// target, and omitted if that is missing. Older servers report no sizes, and read and
+// write whole files, the latter of up to 11 MiB.
 //
-// A connection has one session, which is the default session of its calls. When
-// the connection is lost it is made again and the session resumed; calls that were
-// under way then fail with UNAVAILABLE, as those of a gRPC channel do, and streams
-// are opened again by whoever wants to go on. When it is gone for good, all calls
-// fail with [ErrClosed] or a [*LostError].
+// A connection has one session, which is the default session of its calls. When the
+// connection is lost, it is made again and the session is resumed. Calls in progress then
+// fail with UNAVAILABLE, as those of a gRPC channel, and their callers repeat them. When
+// the session is permanently lost, all calls fail with [ErrClosed] or a [*LostError].
+//
+// # Processes
+//
+// Processes end with the connection, so each has an owner, by RunProcess; StartProcess is
+// not implemented. Each process has one log of the events that the owner has not
+// acknowledged (process_log.go). Notifications and, after a lost connection, process/read
+// fill it (process_incoming.go, process_read.go). As the protocol has no acknowledgements,
+// the connection is not read from while a window is unacknowledged and nothing else needs
+// it. Input of owners is written by one goroutine per process (process_stdin.go).
 package execserver

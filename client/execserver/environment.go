@@ -3,18 +3,17 @@ package execserver
 import (
 	"context"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// environmentService tells what machine and what server this is, as far as a server
-// of the reference does.
+// environmentService describes the server, as far as the reference does.
 type environmentService struct {
 	execwirev1.UnimplementedEnvironmentServiceServer
 	conn *Conn
 }
 
-// environmentInfo is what servers tell in the handshake.
+// environmentInfo is the environmentInfo of the handshake.
 type environmentInfo struct {
 	Shell *struct {
 		Path string `param:"path,optional"`
@@ -26,36 +25,32 @@ type environmentInfo struct {
 	TempDir         *string `param:"tempDir"`
 }
 
-// GetEnvironment implements EnvironmentServiceServer. Of an older server hardly
-// anything is known.
+// GetEnvironment implements EnvironmentServiceServer. Older servers report nothing.
 func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
 	l, err := s.conn.current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	response := &execwirev1.GetEnvironmentResponse{
-		Features: []execwirev1.Feature{execwirev1.Feature_FEATURE_PROCESSES, execwirev1.Feature_FEATURE_FILES, execwirev1.Feature_FEATURE_HTTP},
+		Features: []execwirev1.Feature{execwirev1.Feature_FEATURE_PROCESSES, execwirev1.Feature_FEATURE_FILES},
 	}
 	if l.peer.environment == nil {
 		return response, nil
 	}
 	var info environmentInfo
 	if err := jsonrpc.DecodeParams(l.peer.environment, &info); err != nil {
-		return nil, s.conn.broken(l, protocolErrorf("what the server says of itself cannot be understood: %v", err))
+		return nil, s.conn.broken(l, protocolErrorf("its environmentInfo cannot be understood: %v", err))
 	}
-	for _, text := range []struct {
-		said *string
-		into *string
-	}{
-		{info.ExecutorVersion, &response.ServerVersion}, {info.PlatformOS, &response.OperatingSystem},
-		{info.Cwd, &response.WorkingDirectory}, {info.UserHomeDir, &response.HomeDirectory}, {info.TempDir, &response.TemporaryDirectory},
+	for from, to := range map[*string]*string{
+		info.ExecutorVersion: &response.ServerVersion, info.PlatformOS: &response.OperatingSystem,
+		info.Cwd: &response.WorkingDirectory, info.UserHomeDir: &response.HomeDirectory, info.TempDir: &response.TemporaryDirectory,
 	} {
-		if text.said == nil {
+		if from == nil {
 			continue
 		}
-		*text.into = *text.said
-		if native, err := nativePath(*text.said); err == nil {
-			*text.into = native
+		*to = *from
+		if native, err := nativePath(*from); err == nil {
+			*to = native
 		}
 	}
 	if info.Shell != nil {

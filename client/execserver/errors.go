@@ -9,21 +9,18 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// ErrClosed is what errors.Is finds in the failures of calls over a connection that
-// was closed by us.
+// ErrClosed is wrapped by the errors of calls after Close.
 var ErrClosed = errors.New("the connection is closed")
 
-// LostError is what errors.As finds in the failures of calls over a connection that
-// is gone for good and was not closed by us. Its session, and with it every
-// process that was started over it, is ended or out of reach.
+// LostError is wrapped by the errors of calls over a connection that is permanently lost
+// and was not closed by Close. Its session, with every process that was started over it,
+// has ended or is out of reach.
 type LostError struct {
 	// Peer names the server.
 	Peer string
-	// Restarted is whether another run of the server answered than the one that had the
-	// session, which ended with it.
+	// Restarted is whether the server was restarted, which ended the session.
 	Restarted bool
-	// Err is why: what the last connection ended with, or what the server said to
-	// an attempt to resume the session.
+	// Err is the error of the last connection, or of the attempt to resume the session.
 	Err error
 }
 
@@ -34,8 +31,8 @@ func (e *LostError) Error() string {
 // Unwrap returns why.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// ProtocolError says that a server broke the rules of the protocol. A connection to
-// it is lost for good.
+// ProtocolError reports that a server violated the protocol, which ends the connection
+// permanently.
 type ProtocolError struct {
 	// Problem is what the server did.
 	Problem string
@@ -48,42 +45,34 @@ func protocolErrorf(format string, args ...any) *ProtocolError {
 }
 
 func isProtocolError(err error) bool {
-	var broken *ProtocolError
-	return errors.As(err, &broken)
+	_, ok := errors.AsType[*ProtocolError](err)
+	return ok
 }
 
-// goneError is the status of a call over a connection that is gone for good, and
-// the reason for that.
-type goneError struct {
-	status *status.Status
-	cause  error // ErrClosed or a *LostError
-}
+// goneError is the error of calls over a connection that is permanently lost.
+type goneError struct{ cause error } // ErrClosed or a *LostError
 
 func (e *goneError) Error() string              { return e.cause.Error() }
 func (e *goneError) Unwrap() error              { return e.cause }
-func (e *goneError) GRPCStatus() *status.Status { return e.status }
+func (e *goneError) GRPCStatus() *status.Status { return status.New(codes.Unavailable, e.Error()) }
 
-// ConnectionGone tells whoever finds it that no call will do better.
+// ConnectionGone tells package client that another call is useless.
 func (e *goneError) ConnectionGone() bool { return true }
 
-// goneStatus is what calls fail with when the connection is gone for good.
-func (c *Conn) goneStatus() error {
-	cause := context.Cause(c.ctx)
-	return &goneError{status: status.New(codes.Unavailable, cause.Error()), cause: cause}
-}
+func (c *Conn) goneStatus() error { return &goneError{context.Cause(c.ctx)} }
 
-// lostStatus is what calls fail with whose link was lost, or could not be made. A
-// later one may have more luck.
+// lostStatus is the status of calls whose link was lost or could not be made. A later
+// call may succeed.
 func lostStatus(err error) error {
 	return status.Errorf(codes.Unavailable, "the connection to the server was lost: %v", err)
 }
 
-// contextStatus is what calls fail with whose context is done.
+// contextStatus is the status of calls whose context is done.
 func contextStatus(ctx context.Context) error { return status.FromContextError(ctx.Err()).Err() }
 
-// broken ends the connection for good because the server broke the protocol, and
-// returns the status of the call that showed it.
+// broken ends the connection permanently because of a [*ProtocolError], and returns the
+// status of the call that detected it.
 func (c *Conn) broken(l *link, err error) error {
-	l.end(err)
+	c.lose(l, err)
 	return status.Error(codes.Unavailable, err.Error())
 }

@@ -14,7 +14,7 @@ import (
 // callMaker makes calls on the files of a small tree, so that many of them meet.
 type callMaker struct {
 	*rand.Rand
-	tag string // of handles and uploads
+	tag string // of uploads
 }
 
 func pick[T any](r *callMaker, list ...T) T { return list[r.IntN(len(list))] }
@@ -70,13 +70,15 @@ func (r *callMaker) call() fileCall {
 	other, rawOther := r.path()
 	policy := r.policy()
 	one := func(method string, request proto.Message) fileCall { return fileCall{method, []proto.Message{request}} }
-	handle := fmt.Sprint(sideMark, r.tag, r.IntN(3))
+	upload := fmt.Sprint(sideMark, r.tag, r.IntN(3))
 	mode := uint32(pick(r, 0o600, 0o644, 0o755, 0o100, 0o4755, 0o17777))
-	switch r.IntN(22) {
-	case 0:
-		return one("ReadFile", &execwirev1.ReadFileRequest{Path: path, RawPath: raw, Sandbox: policy, NoSymlinks: r.rarely()})
-	case 1, 2, 3:
-		return one("WriteFile", &execwirev1.WriteFileRequest{Path: path, RawPath: raw, Sandbox: policy, Data: r.content(), NoSymlinks: r.rarely()})
+	switch r.IntN(20) {
+	case 0, 1, 2, 3:
+		return fileCall{"UploadFile", []proto.Message{
+			&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: &execwirev1.UploadHead{
+				Path: path, RawPath: raw, Sandbox: policy, Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE, NoSymlinks: r.rarely()}}},
+			&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: r.content()}},
+			&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}}}}
 	case 4, 5, 6:
 		request := &execwirev1.CreateDirectoryRequest{Path: path, RawPath: raw, Sandbox: policy, Recursive: r.flag(), NoSymlinks: r.rarely()}
 		if r.flag() {
@@ -85,7 +87,7 @@ func (r *callMaker) call() fileCall {
 		return one("CreateDirectory", request)
 	case 7:
 		return one("GetMetadata", &execwirev1.GetMetadataRequest{
-			Path: path, RawPath: raw, Sandbox: policy, NoFollow: r.flag(), WantSha256: r.flag(), NoSymlinks: r.rarely()})
+			Path: path, RawPath: raw, Sandbox: policy, NoFollow: r.flag(), WantSha256: r.rarely(), NoSymlinks: r.rarely()})
 	case 8:
 		return one("ReadDirectory", &execwirev1.ReadDirectoryRequest{Path: path, RawPath: raw, Sandbox: policy, NoSymlinks: r.rarely()})
 	case 9:
@@ -116,15 +118,9 @@ func (r *callMaker) call() fileCall {
 		return one("WalkDirectory", &execwirev1.WalkDirectoryRequest{Path: path, RawPath: raw, Sandbox: policy, MaxDepth: &depth, WantMetadata: r.flag(),
 			FollowDirectorySymlinks: r.flag(), Ignore: pick(r, nil, []string{"b"}, []string{"!"})})
 	case 17:
-		return one("OpenFile", &execwirev1.OpenFileRequest{Path: path, RawPath: raw, Sandbox: policy, HandleId: handle, Mode: execwirev1.OpenMode(r.IntN(3))})
-	case 18:
-		return one("ReadBlock", &execwirev1.ReadBlockRequest{HandleId: handle, Offset: r.Uint64N(3), Length: r.Uint32N(100_000)})
-	case 19:
-		return pick(r, one("WriteBlock", &execwirev1.WriteBlockRequest{HandleId: handle, Offset: r.Uint64N(3), Data: r.content()}),
-			one("CloseFile", &execwirev1.CloseFileRequest{HandleId: handle}),
-			one("GetUpload", &execwirev1.GetUploadRequest{UploadId: handle}))
+		return one("GetUpload", &execwirev1.GetUploadRequest{UploadId: upload})
 	}
-	return r.upload(path, raw, handle, policy, mode)
+	return r.upload(path, raw, upload, policy, mode)
 }
 
 func (r *callMaker) upload(path string, raw []byte, id string, policy *execwirev1.SandboxPolicy, mode uint32) fileCall {

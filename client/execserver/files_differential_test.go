@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -53,9 +52,10 @@ const sideMark = "@side--"
 func (s side) do(ctx context.Context, call fileCall) (o outcome) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	method, ok := findCoreMethod("/execwire.v1.FileSystemService/" + call.method)
-	if !ok {
-		panic(call.method)
+	described := execwirev1.File_execwire_v1_filesystem_proto.Services().ByName("FileSystemService").Methods().ByName(protoreflect.Name(call.method))
+	answer, err := protoregistry.GlobalTypes.FindMessageByName(described.Output().FullName())
+	if err != nil {
+		panic(err)
 	}
 	defer func() {
 		for _, m := range o.responses {
@@ -84,7 +84,7 @@ func (s side) do(ctx context.Context, call fileCall) (o outcome) {
 		"DownloadFile": {ServerStreams: true}, "ReadDirectory": {ServerStreams: true}, "WalkDirectory": {ServerStreams: true},
 		"UploadFile": {ClientStreams: true},
 	}[call.method]
-	response := method.out.New().Interface()
+	response := answer.New().Interface()
 	if streams == nil {
 		if err := s.conn.Invoke(ctx, full, requests[0], response); err != nil {
 			return outcome{err: status.Convert(err)}
@@ -102,7 +102,7 @@ func (s side) do(ctx context.Context, call fileCall) (o outcome) {
 	}
 	_ = stream.CloseSend() // as above
 	for {
-		response := method.out.New().Interface()
+		response := answer.New().Interface()
 		switch err := stream.RecvMsg(response); {
 		case errors.Is(err, io.EOF):
 			return o
@@ -165,31 +165,6 @@ func forget(m protoreflect.Message) {
 	})
 }
 
-// gathered are responses with what may be cut in other places put together.
-func gathered(responses []proto.Message) (text string) {
-	var data []byte
-	var entries []string
-	for _, m := range responses {
-		switch m := m.(type) {
-		case *execwirev1.DownloadFileResponse:
-			if m.GetData() != nil {
-				data = append(data, m.GetData()...)
-				continue
-			}
-		case *execwirev1.ReadDirectoryResponse:
-			for _, e := range m.GetEntries() {
-				entries = append(entries, strings.Join(strings.Fields(e.String()), " "))
-			}
-			continue
-		}
-		text += strings.Join(strings.Fields(m.(fmt.Stringer).String()), " ") + "\n"
-	}
-	// The order of entries is no promise, and the same for two equal directories
-	// neither.
-	slices.Sort(entries)
-	return fmt.Sprintf("%s%x\n%q", text, data, entries)
-}
-
 // snapshot describes a tree.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
@@ -222,40 +197,4 @@ func snapshot(t *testing.T, dir string) string {
 		t.Fatal(err)
 	}
 	return all.String()
-}
-
-// TestCallsOnFilesAreTheSameOverTheProtocol makes random calls, well and badly
-// formed, over gRPC on one directory, and over the protocol on another one.
-func TestCallsOnFilesAreTheSameOverTheProtocol(t *testing.T) {
-	s := newGateway(t)
-	conn := dial(t, s.address)
-	met := map[string]bool{}
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			direct, protocol := side{s.channel, filepath.Join(t.TempDir(), "tree"), "direct-"}, side{conn, filepath.Join(t.TempDir(), "tree"), "protoc-"}
-			for _, dir := range []string{direct.dir, protocol.dir} {
-				if err := os.Mkdir(dir, 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
-			random := &callMaker{Rand: rand.New(rand.NewPCG(seed, 7)), tag: fmt.Sprint(seed)}
-			for range 150 {
-				call := random.call()
-				want, got := direct.do(t.Context(), call), protocol.do(t.Context(), call)
-				met[call.method] = true // subtests run one after the other
-				if !sameStatus(got.err, want.err) {
-					t.Fatalf("%v\nfails with %v,\nover gRPC %v", call, got.err.Proto(), want.err.Proto())
-				}
-				if gathered(got.responses) != gathered(want.responses) {
-					t.Fatalf("%v\nis answered with\n%s\nover gRPC\n%s", call, gathered(got.responses), gathered(want.responses))
-				}
-				if got, want := snapshot(t, protocol.dir), snapshot(t, direct.dir); got != want {
-					t.Fatalf("after %v (%v) the directory is\n%s\nand over gRPC\n%s", call, got, got, want)
-				}
-			}
-		})
-	}
-	if len(met) != 18 {
-		t.Errorf("%d methods were called", len(met))
-	}
 }

@@ -4,48 +4,39 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// maxWholeWrite is the largest file that is written by one request, in bytes: with
-// base64 around it it fits into a frame of 16 MiB, which servers of the reference
-// take.
+// maxWholeWrite is the largest file of one request: in base64 it fits a frame of 16 MiB,
+// which servers of the reference accept.
 const maxWholeWrite = 11 << 20
 
 type writeFileParams struct {
-	wireWhere
+	target
 	Data []byte `json:"dataBase64"`
 }
 
-// WriteFile implements FileSystemServiceServer.
-func (s *fileService) WriteFile(ctx context.Context, request *execwirev1.WriteFileRequest) (*execwirev1.WriteFileResponse, error) {
-	where, err := s.wire(ctx, request)
-	if err != nil {
-		return nil, err
-	}
-	return &execwirev1.WriteFileResponse{}, s.writeWhole(ctx, where, request.GetData())
-}
-
-func (s *fileService) writeWhole(ctx context.Context, where wireWhere, data []byte) error {
+func (s *fileService) writeWhole(ctx context.Context, t target, data []byte) error {
 	if len(data) > maxWholeWrite {
 		return failure(execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE,
-			"%s is to have more than %d bytes, which this server cannot be told: it takes no files in blocks", where.native, maxWholeWrite)
+			"%s is to have more than %d bytes, which is the limit of this server: it does not write files in blocks", t.native, maxWholeWrite)
 	}
-	if data == nil {
-		data = []byte{}
-	}
-	return s.ask(ctx, "fs/writeFile", where, writeFileParams{where, data}, nil)
+	return s.ask(ctx, "fs/writeFile", t, writeFileParams{t, append([]byte{}, data...)}, nil)
 }
 
-// errNoReplacement is the refusal of uploads that are to take the place of a file.
+// errNoReplacement rejects uploads that replace a file.
 var errNoReplacement = failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
-	"this server cannot put a file in the place of another in one step: write it in place, where a reader can see a part of it, or reach a server of execwire")
+	"the exec-server protocol cannot replace a file in one step: write it in place, where a reader can see a part of it, or reach an execwire server by "+grpcURLs)
 
-// UploadFile implements FileSystemServiceServer: in place alone.
-func (s *fileService) UploadFile(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]) error {
+type uploadStream = grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]
+
+// UploadFile implements FileSystemServiceServer, only in place.
+func (s *fileService) UploadFile(stream uploadStream) error {
 	first, err := stream.Recv()
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
@@ -53,64 +44,40 @@ func (s *fileService) UploadFile(stream grpc.ClientStreamingServer[execwirev1.Up
 	head := first.GetHead()
 	switch {
 	case head == nil:
-		return errUnexpected("an upload begins with its head")
+		return unexpectedMessage("an upload begins with its head")
 	case head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_REPLACE:
 		return errNoReplacement
 	case head.GetMode() != execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE:
 		return invalidField("head.mode", "is not set: use UPLOAD_MODE_IN_PLACE")
 	}
-	if field := replacing(head); field != "" {
-		return invalidField("head."+field, "is for UPLOAD_MODE_REPLACE alone: leave it out")
+	inPlace := &execwirev1.UploadHead{Path: head.GetPath(), RawPath: head.GetRawPath(), Mode: head.GetMode(),
+		Sandbox: head.GetSandbox(), NoSymlinks: head.GetNoSymlinks()}
+	if !proto.Equal(head, inPlace) {
+		return invalidField("head", "has fields that are for UPLOAD_MODE_REPLACE alone: leave them out")
 	}
-	where, err := s.wire(stream.Context(), head)
+	t, err := s.target(stream.Context(), head)
 	if err != nil {
 		return err
 	}
-	var size uint64
-	if s.isNewer() {
-		size, err = s.writeBlocks(stream, where)
-	} else {
-		size, err = s.writeAtOnce(stream, where)
+	write := s.writeBlocks
+	if !t.link.peer.uris {
+		write = s.writeAtOnce
 	}
+	size, err := write(stream, t)
 	if err != nil {
 		return err
 	}
 	return stream.SendAndClose(&execwirev1.UploadFileResponse{Size: size})
 }
 
-// replacing is a field of a head that is not for uploads in place, "" for none.
-func replacing(head *execwirev1.UploadHead) string {
-	switch {
-	case head.GetUploadId() != "":
-		return "upload_id"
-	case head.GetOffset() != 0:
-		return "offset"
-	case len(head.GetIfMatchSha256()) > 0:
-		return "if_match_sha256"
-	case head.GetIfMissing():
-		return "if_missing"
-	case head.Permissions != nil:
-		return "permissions"
-	case head.GetModifyTime() != nil:
-		return "modify_time"
-	case head.GetSync():
-		return "sync"
-	}
-	return ""
-}
-
-func errUnexpected(problem string) error {
-	return failure(execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, "%s", problem)
-}
-
-// nextBlock gathers what comes, up to a number of bytes, and reports whether that was
-// the end of the file.
-func nextBlock(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse], block []byte, size int) ([]byte, bool, error) {
+// receive appends what comes to block, up to a size, and reports whether the upload has
+// ended.
+func receive(stream uploadStream, block []byte, size int) ([]byte, bool, error) {
 	for len(block) < size {
 		message, err := stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			return block, false, errUnexpected("the upload was over without an end: the file has a part of its content")
+			return block, false, unexpectedMessage("the upload ended without an end message")
 		case err != nil:
 			return block, false, err
 		case message.GetEnd() != nil && len(message.GetEnd().GetSha256()) > 0:
@@ -118,7 +85,7 @@ func nextBlock(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, e
 		case message.GetEnd() != nil:
 			return block, true, nil
 		case message.GetHead() != nil:
-			return block, false, errUnexpected("an upload has one head")
+			return block, false, unexpectedMessage("an upload has one head")
 		}
 		block = append(block, message.GetData()...)
 	}
@@ -131,55 +98,38 @@ type writeBlockParams struct {
 	Chunk    []byte `json:"chunk"`
 }
 
-// writeBlocks writes a file as it comes.
-func (s *fileService) writeBlocks(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse], where wireWhere) (size uint64, err error) {
+// writeBlocks writes a file as it comes, including what comes before an error, as an
+// execwire server does.
+func (s *fileService) writeBlocks(stream uploadStream, t target) (size uint64, err error) {
 	ctx := stream.Context()
-	l, err := s.conn.current(ctx)
+	id, err := s.open(ctx, t, "replace")
 	if err != nil {
 		return 0, err
 	}
-	id, err := s.openOn(ctx, l, where, "replace")
-	if err != nil {
-		return 0, s.contentError(ctx, where, err)
-	}
-	closed := false
-	defer func() {
-		if !closed {
-			s.closeOn(l, id)
-		}
-	}()
 	block := make([]byte, 0, blockBytes)
-	for ended := false; !ended; {
-		var failed error
-		block, ended, failed = nextBlock(stream, block[:0], blockBytes-messageBytes)
-		// What came before a failure is written, as by a server of ours.
-		for rest := block; len(rest) > 0; {
-			piece := rest[:min(len(rest), blockBytes)]
-			if err := s.conn.callOn(ctx, l, s.conn.places, "fs/writeBlock", writeBlockParams{id, size, piece}, nil); err != nil {
+	for ended := false; !ended && err == nil; {
+		block, ended, err = receive(stream, block[:0], blockBytes-messageBytes)
+		for piece := range slices.Chunk(block, blockBytes) {
+			if err := s.conn.call(ctx, t.link, "fs/writeBlock", writeBlockParams{id, size, piece}, nil); err != nil {
+				s.close(t.link, id)
 				return size, err
 			}
 			size += uint64(len(piece))
-			rest = rest[len(piece):]
-		}
-		if failed != nil {
-			return size, failed
 		}
 	}
-	closed = true
-	return size, s.conn.callOn(ctx, l, s.conn.places, "fs/close", closeParams{id}, nil)
+	if err != nil {
+		s.close(t.link, id)
+		return size, err
+	}
+	return size, s.conn.call(ctx, t.link, "fs/close", closeParams{id}, nil)
 }
 
-// writeAtOnce writes a file when all of it is there. One that is too large is refused
+// writeAtOnce writes a file when all of it is there. One that is too large is rejected
 // before anything is written.
-func (s *fileService) writeAtOnce(stream grpc.ClientStreamingServer[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse], where wireWhere) (uint64, error) {
-	data, ended, err := nextBlock(stream, nil, maxWholeWrite+1)
-	switch {
-	case err != nil && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE:
-		return 0, errUnexpected("the upload was over without an end: nothing was written")
-	case err != nil:
+func (s *fileService) writeAtOnce(stream uploadStream, t target) (uint64, error) {
+	data, _, err := receive(stream, nil, maxWholeWrite+1)
+	if err != nil {
 		return 0, err
-	case !ended && len(data) <= maxWholeWrite:
-		return 0, errUnexpected("the upload was over without an end: nothing was written")
 	}
-	return uint64(len(data)), s.writeWhole(stream.Context(), where, data)
+	return uint64(len(data)), s.writeWhole(stream.Context(), t, data)
 }

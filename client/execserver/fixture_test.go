@@ -13,11 +13,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/gateway"
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/gateway/wsserver"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 	coreprocess "github.com/execwire/execwire/internal/process"
 	coresession "github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -70,8 +71,8 @@ func newGateway(t testing.TB) *gatewayServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := gateway.NewHandler(gateway.HTTPConfig{
-		Authenticate: func(*http.Request) (auth.Caller, *gateway.Refusal) { return auth.Unrestricted(auth.InProcess), nil },
+	handler := wsserver.NewHandler(wsserver.HTTPConfig{
+		Authenticate: func(*http.Request) (auth.Caller, *wsserver.Refusal) { return auth.Unrestricted(auth.InProcess), nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
 			_ = door.Serve(ctx, "p", channel, conn) // how a client leaves is the test's matter
 		},
@@ -80,7 +81,7 @@ func newGateway(t testing.TB) *gatewayServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := gateway.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
+	web := wsserver.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(listener) })
 	t.Cleanup(func() {
@@ -115,7 +116,7 @@ func opener(address string) func(context.Context) (jsonrpc.Transport, error) {
 // dial connects to an address and closes the connection with the test.
 func dial(t testing.TB, address string, change ...func(*Options)) *Conn {
 	t.Helper()
-	options := Options{Open: opener(address), Timeout: patience}
+	options := Options{Open: opener(address)}
 	for _, f := range change {
 		f(&options)
 	}
@@ -129,6 +130,18 @@ func dial(t testing.TB, address string, change ...func(*Options)) *Conn {
 		}
 	})
 	return conn
+}
+
+// start starts a process whose owner is lost with the test.
+func start(t testing.TB, conn *Conn, request *execwirev1.StartProcessRequest) (*execwirev1.RunStarted, error) {
+	t.Helper()
+	stream, err := execwirev1.NewProcessServiceClient(conn).RunProcess(t.Context())
+	if err != nil {
+		return nil, err
+	}
+	_ = stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: &execwirev1.RunStart{Process: request}}}) // Recv says why it failed
+	first, err := stream.Recv()
+	return first.GetStarted(), err
 }
 
 // script is a shell command.

@@ -5,87 +5,71 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
-	"google.golang.org/grpc/status"
-
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// peer is what a server said of itself in the handshake.
+// peer is what a server reported in the handshake.
 type peer struct {
-	// execwire is whether it has the methods and members beyond the reference.
-	execwire bool
-	// acknowledges is whether it keeps what was not acknowledged by
-	// process/acknowledge, and tells of processes exactly.
-	acknowledges bool
-	// windowBytes and windowEvents are how much may be unacknowledged of a process
-	// then.
-	windowBytes, windowEvents uint64
-	// coreRequests is whether it takes requests in the words of the contract, and
-	// tells its errors in them.
-	coreRequests bool
-	// environment is its environmentInfo, nil if it did not tell.
+	// extended is whether it has process/closeStdin, process/resize, every signal,
+	// graceful termination and terminals of any size, which the reference lacks.
+	extended bool
+	// environment is its environmentInfo; nil from older servers, which do not
+	// recognize repeated writes either.
 	environment json.RawMessage
-	// uris is whether paths are written as file: URIs.
+	// uris is whether paths are file: URIs, as in the reference since June 2026. Such
+	// servers also read files in blocks, resolve paths and sandbox processes.
 	uris bool
-	// name is how messages call it.
+	// name is for messages.
 	name string
-	// instance is which run of the server it is, empty if it did not tell.
+	// instance identifies the run of the server; it may be empty.
 	instance string
 }
 
-// knowsWrites reports whether a write that is repeated is known by its id.
-func (p peer) knowsWrites() bool { return p.environment != nil }
-
 type initializeParams struct {
-	ClientName       string  `json:"clientName"`
-	ResumeSessionID  *string `json:"resumeSessionId,omitempty"`
-	Acknowledgements bool    `json:"acknowledgements"`
-	CoreRequests     bool    `json:"coreRequests"`
+	ClientName      string `json:"clientName"`
+	ResumeSessionID string `json:"resumeSessionId,omitempty"`
 }
 
 type initializeResult struct {
-	SessionID        string          `param:"sessionId,optional,nullable"`
-	ProtocolVersion  string          `param:"protocolVersion,optional,nullable"`
-	InstanceID       string          `param:"instanceId,optional,nullable"`
-	EnvironmentInfo  json.RawMessage `param:"environmentInfo,optional"`
-	Acknowledgements *struct {
-		WindowBytes  uint64 `param:"windowBytes"`
-		WindowEvents uint64 `param:"windowEvents"`
-	} `param:"acknowledgements,optional"`
-	CoreRequests *bool `param:"coreRequests"`
+	SessionID       string          `param:"sessionId,optional,nullable"`
+	ProtocolVersion string          `param:"protocolVersion,optional,nullable"`
+	InstanceID      string          `param:"instanceId,optional,nullable"`
+	EnvironmentInfo json.RawMessage `param:"environmentInfo,optional"`
 }
 
-// errConnectTime is why an attempt to connect is given up.
-var errConnectTime = errors.New("the server did not answer in time")
+// errConnectTimeout is the cause of the end of an attempt to connect.
+var errConnectTimeout = errors.New("the server did not answer in time")
 
-// connect opens a connection and shakes hands: for the first session, or for the
-// one that there is. The link is the caller's to finish.
+// connect opens a connection, for a new session or for that of the last link. The
+// caller finishes the link.
 func (c *Conn) connect(ctx context.Context) (*link, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, errConnectTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, connectTimeout, errConnectTimeout)
 	defer cancel()
 	transport, err := c.options.Open(ctx)
 	if err != nil {
 		return nil, err
 	}
+	resume := ""
+	if last := c.lastLink(); last != nil {
+		resume = last.session
+	}
 	l := newLink(c, transport)
-	if err := l.shakeHands(ctx, c.sessionID()); err != nil {
+	if err := l.handshake(ctx, resume); err != nil {
 		if command, ok := transport.(*launched); ok {
 			err = command.explain(err)
 		}
-		l.finish(closeGoingAway, "", err)
+		l.finish(closeGoingAway, err)
 		return nil, err
 	}
 	return l, nil
 }
 
-// shakeHands makes the link ready for calls.
-func (l *link) shakeHands(ctx context.Context, resume string) error {
-	params := initializeParams{ClientName: l.conn.options.ClientName, Acknowledgements: true, CoreRequests: true}
-	if resume != "" {
-		params.ResumeSessionID = &resume
-	}
+// handshake prepares the link for calls.
+func (l *link) handshake(ctx context.Context, resume string) error {
 	var result initializeResult
+	params := initializeParams{ClientName: l.conn.options.ClientName, ResumeSessionID: resume}
 	if err := l.ask(ctx, "initialize", params, &result); err != nil {
 		return fmt.Errorf("the handshake failed: %w", err)
 	}
@@ -97,56 +81,50 @@ func (l *link) shakeHands(ctx context.Context, resume string) error {
 	if string(l.peer.environment) == "null" {
 		l.peer.environment = nil
 	}
-	l.peer.execwire = result.ProtocolVersion != "" && result.SessionID != "" && l.peer.environment != nil
-	if a := result.Acknowledgements; a != nil {
-		l.peer.acknowledges, l.peer.windowBytes, l.peer.windowEvents = true, a.WindowBytes, a.WindowEvents
+	l.peer.extended = result.ProtocolVersion != "" && result.SessionID != "" && l.peer.environment != nil
+	select {
+	case l.out <- jsonrpc.AppendNotification(nil, "initialized", nil):
+	case <-l.lost():
 	}
-	l.peer.coreRequests = result.CoreRequests != nil && *result.CoreRequests
-	l.out.add(jsonrpc.AppendNotification(nil, "initialized", nil))
-	return l.findPathForm(ctx)
-}
-
-// findPathForm decides how paths are written. A server that tells of its
-// environment takes URIs; of one that does not a harmless question shows it.
-func (l *link) findPathForm(ctx context.Context) error {
-	switch {
-	case l.conn.options.Paths != PathsAuto:
-		l.peer.uris = l.conn.options.Paths == PathsURI
-		return nil
-	case l.peer.environment != nil:
-		l.peer.uris = true
+	if l.peer.uris = l.peer.environment != nil; l.peer.uris {
 		return nil
 	}
-	var failed *jsonrpc.Error
+	// Of the servers that do not report their environment, only the older ones reject
+	// this.
 	err := l.ask(ctx, "fs/getMetadata", map[string]string{"path": "file:///"}, nil)
-	if err != nil && !errors.As(err, &failed) {
+	answered, ok := err.(*jsonrpc.Error)
+	if err != nil && !ok {
 		return fmt.Errorf("the handshake failed: %w", err)
 	}
-	l.peer.uris = failed == nil || failed.Code != jsonrpc.CodeInvalidParams
+	l.peer.uris = err == nil || answered.Code != jsonrpc.CodeInvalidParams
 	return nil
 }
 
-// ask is a call in the handshake. Its error is a [*jsonrpc.Error] if the server
-// answered with one.
-func (l *link) ask(ctx context.Context, method string, params, result any) error {
-	raw, err := l.call(ctx, method, params, func() {})
-	if err != nil {
-		var answered *jsonrpc.Error
-		switch {
-		case errors.As(err, &answered):
-			return answered
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case l.over.Err() != nil:
-			return context.Cause(l.over)
-		}
-		return errors.New(status.Convert(err).Message())
+// isFinal reports whether another attempt to resume the session is useless after err.
+func isFinal(err error) bool {
+	answered, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		return isProtocolError(err)
 	}
-	if result == nil {
-		return nil
+	switch {
+	case answered.Code == jsonrpc.CodeSessionAttached, strings.Contains(answered.Message, "already attached"):
+		return false // until the server notices that the previous connection is lost
+	case answered.Code == jsonrpc.CodeInternal, answered.Code == jsonrpc.CodeLimitReached:
+		return false
 	}
-	if err := jsonrpc.DecodeParams(raw, result); err != nil {
-		return protocolErrorf("the result of %s cannot be understood: %v", method, err)
+	return true
+}
+
+// isRestarted reports whether err is an answer of another run of the server than the
+// given one, which may be empty for unknown.
+func isRestarted(instance string, err error) bool {
+	answered, ok := errors.AsType[*jsonrpc.Error](err)
+	if instance == "" || !ok {
+		return false
 	}
-	return nil
+	var data struct {
+		InstanceID string `json:"instance_id"`
+	}
+	raw, _ := answered.Data.(json.RawMessage)
+	return json.Unmarshal(raw, &data) == nil && data.InstanceID != "" && data.InstanceID != instance
 }

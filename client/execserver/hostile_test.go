@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,10 +9,11 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // scripted is a server that answers as a test says.
@@ -47,7 +49,7 @@ func (s *scripted) Send(message []byte) error {
 		return err
 	}
 	if sent.Method == "initialize" {
-		s.said <- fmt.Sprintf(`{"id":%d,"result":{"sessionId":"s","protocolVersion":"exec-server.v0","environmentInfo":{},"acknowledgements":{"windowBytes":1000,"windowEvents":10}}}`, sent.ID)
+		s.said <- fmt.Sprintf(`{"id":%d,"result":{"sessionId":"s","protocolVersion":"exec-server.v0","environmentInfo":{}}}`, sent.ID)
 		return nil
 	}
 	for _, message := range s.answer(sent.ID, sent.Method) {
@@ -64,28 +66,22 @@ func (s *scripted) Close(int, string) error {
 	return nil
 }
 
-// TestAServerThatBreaksTheProtocolIsLeft has a run going on, of which the server says
+// TestProtocolViolation_EndsTheConnection has a run going on, of which the server says
 // something that it must not say.
-func TestAServerThatBreaksTheProtocolIsLeft(t *testing.T) {
+func TestProtocolViolation_EndsTheConnection(t *testing.T) {
 	output := func(seq int) string {
 		return fmt.Sprintf(`{"method":"process/output","params":{"processId":"p","seq":%d,"stream":"stdout","chunk":"aGkK"}}`, seq)
 	}
-	flood := make([]string, 0, 50)
-	for seq := range 50 {
-		flood = append(flood, strings.Replace(output(seq+1), "aGkK", strings.Repeat("aGkK", 500), 1))
-	}
 	for name, says := range map[string][]string{
-		"an id that no request had":      {`{"id":77,"result":{}}`},
-		"an id that is a text":           {`{"id":"a","result":{}}`},
-		"an answer for the second time":  {`{"id":1,"result":{}}`},
-		"no JSON":                        {`no`},
-		"a message that is too large":    {`too large`},
-		"a hole in the seqs":             {output(1), output(3)},
-		"an unknown stream":              {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"x","chunk":"aGkK"}}`},
-		"output that is no base64":       {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"stdout","chunk":"*"}}`},
-		"the seq 0":                      {output(0)},
-		"an exit without a code":         {`{"method":"process/exited","params":{"processId":"p","seq":1}}`},
-		"more than the window has place": flood,
+		"an id that no request had":     {`{"id":77,"result":{}}`},
+		"an id that is a text":          {`{"id":"a","result":{}}`},
+		"an answer for the second time": {`{"id":1,"result":{}}`},
+		"no JSON":                       {`no`},
+		"a message that is too large":   {`too large`},
+		"an unknown stream":             {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"x","chunk":"aGkK"}}`},
+		"output that is no base64":      {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"stdout","chunk":"*"}}`},
+		"the seq 0":                     {output(0)},
+		"an exit without a code":        {`{"method":"process/exited","params":{"processId":"p","seq":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newScripted(func(id int64, method string) []string {
@@ -103,19 +99,16 @@ func TestAServerThatBreaksTheProtocolIsLeft(t *testing.T) {
 			}
 			_ = stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{
 				Start: &execwirev1.RunStart{Process: script("p", "true")}}})
-			if name == "more than the window has place" {
-				<-conn.Done() // nothing is taken meanwhile
-			}
 			for err == nil {
 				_, err = stream.Recv()
 			}
-			<-conn.Done()
+			<-conn.ctx.Done()
 			var lost *LostError
 			var broken *ProtocolError
-			if !errors.As(conn.Err(), &lost) || !errors.As(conn.Err(), &broken) {
-				t.Errorf("the connection is gone because of %v", conn.Err())
+			if !errors.As(context.Cause(conn.ctx), &lost) || !errors.As(context.Cause(conn.ctx), &broken) {
+				t.Errorf("the connection is gone because of %v", context.Cause(conn.ctx))
 			}
-			_, err = execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("q", "true"))
+			_, err = start(t, conn, script("q", "true"))
 			if !errors.As(err, &broken) {
 				t.Errorf("a later call failed with %v", err)
 			}
@@ -123,8 +116,8 @@ func TestAServerThatBreaksTheProtocolIsLeft(t *testing.T) {
 	}
 }
 
-// TestAnExitBeforeTheOutputIsPutInOrder is what servers of the reference send.
-func TestAnExitBeforeTheOutputIsPutInOrder(t *testing.T) {
+// TestNotifications_ExitBeforeOutput_AreReordered is what servers of the reference send.
+func TestNotifications_ExitBeforeOutput_AreReordered(t *testing.T) {
 	server := newScripted(func(id int64, method string) []string {
 		switch method {
 		case "process/start":
@@ -151,9 +144,9 @@ func TestAnExitBeforeTheOutputIsPutInOrder(t *testing.T) {
 	}
 }
 
-// TestOutputThatOvertakesOtherOutputIsPutInOrder is what servers of the reference send
+// TestNotifications_OutOfOrder_AreReordered is what servers of the reference send
 // of two streams. What is only late is not read: they keep little, and it could be gone.
-func TestOutputThatOvertakesOtherOutputIsPutInOrder(t *testing.T) {
+func TestNotifications_OutOfOrder_AreReordered(t *testing.T) {
 	const output = `{"method":"process/output","params":{"processId":"p","seq":%d,"stream":"%s","chunk":"%s"}}`
 	server := newScripted(func(id int64, method string) []string {
 		switch method {
@@ -193,42 +186,122 @@ func (o *older) Receive() ([]byte, error) {
 	return message, err
 }
 
-func TestWhatWasLostIsToldWhereTheServerKeptLess(t *testing.T) {
-	p := newProcess(&Conn{}, "p")
-	data := jsonrpc.Base64("x")
+// TestReadResult_LostEvents_BecomeAGap has servers that retain less than was missed.
+func TestReadResult_LostEvents_BecomeAGap(t *testing.T) {
+	chunk := func(seq uint64) wireChunk {
+		return wireChunk{Seq: seq, Stream: "stdout", Chunk: jsonrpc.Base64("x")}
+	}
+	code := new(int64)
 	for name, test := range map[string]struct {
-		result readResult
-		after  uint64
-		want   string
+		results []readResult
+		after   uint64
+		want    string
 	}{
-		"all":                  {readResult{Chunks: []wireChunk{{Seq: 1, Stream: "stdout", Chunk: data}}, NextSeq: 2}, 0, "output 1"},
-		"a beginning":          {readResult{Chunks: []wireChunk{{Seq: 9, Stream: "stdout", Chunk: data}}, NextSeq: 10}, 2, "gap to 9, output 9"},
-		"an exit":              {readResult{NextSeq: 2, Exited: true, ExitCode: new(int64)}, 0, "exit 1"},
-		"an exit and a close":  {readResult{NextSeq: 3, Exited: true, Closed: true, ExitCode: new(int64)}, 0, "exit 1, close 2"},
-		"an exit that is gone": {readResult{Chunks: []wireChunk{{Seq: 9, Stream: "stdout", Chunk: data}}, NextSeq: 10, Exited: true, ExitCode: new(int64)}, 2, "gap to 8, exit 8, output 9"},
-		"an exit behind a gap": {readResult{Chunks: []wireChunk{{Seq: 7, Stream: "stdout", Chunk: data}, {Seq: 9, Stream: "stdout", Chunk: data}}, NextSeq: 10, Exited: true, ExitCode: new(int64)}, 2, "gap to 7, output 7, exit 8, output 9"},
-		"nothing":              {readResult{NextSeq: 3}, 2, ""},
+		"all":                  {[]readResult{{Chunks: []wireChunk{chunk(1)}, NextSeq: 2}, {NextSeq: 2}}, 0, "1 output"},
+		"a beginning":          {[]readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10}}, 2, "gap, 2 output"},
+		"an exit":              {[]readResult{{NextSeq: 2, Exited: true, ExitCode: code}}, 0, "1 exited"},
+		"an exit and a close":  {[]readResult{{NextSeq: 3, Exited: true, Closed: true, ExitCode: code}}, 0, "1 exited, 2 closed"},
+		"an exit that is gone": {[]readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}}, 2, "gap, 2 exited, 3 output"},
+		"an exit behind a gap": {[]readResult{{Chunks: []wireChunk{chunk(7), chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}}, 2, "gap, 2 output, 3 exited, 4 output"},
+		"all but the end":      {[]readResult{{NextSeq: 9, Exited: true, Closed: true, ExitCode: code}}, 2, "gap, 2 exited, 3 closed"},
+		"nothing":              {[]readResult{{NextSeq: 3}}, 2, ""},
 	} {
-		r, err := p.interpret(&test.result, test.after, false)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
+		p := &process{conn: &Conn{}, id: "p"}
+		p.incoming.received = test.after
+		for _, r := range test.results {
+			if err := p.addRead(&r, p.incoming.received, 0); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 		var got []string
-		for _, event := range r.events {
-			switch {
-			case event.GetGap() != nil:
-				got = append(got, fmt.Sprint("gap to ", event.GetGap().GetFirstAvailableSeq()))
-			case event.GetOutput() != nil:
-				got = append(got, fmt.Sprint("output ", event.GetSeq()))
-			case event.GetExited() != nil:
-				got = append(got, fmt.Sprint("exit ", event.GetSeq()))
-			default:
-				got = append(got, fmt.Sprint("close ", event.GetSeq()))
+		for _, event := range p.log.next(&cursor{}) {
+			if got = append(got, kindOf(event)); event.GetGap() == nil {
+				got[len(got)-1] = fmt.Sprint(event.GetSeq(), " ", kindOf(event))
 			}
 		}
 		if strings.Join(got, ", ") != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// TestReadResult_SmallChunks_AreKept has an answer of a process that wrote a few bytes at
+// a time: its events cost far more than their output, and the owner has seen none yet.
+func TestReadResult_SmallChunks_AreKept(t *testing.T) {
+	const chunks = readBytes / 8
+	result := readResult{NextSeq: chunks + 1}
+	for seq := range uint64(chunks) {
+		result.Chunks = append(result.Chunks, wireChunk{Seq: seq + 1, Stream: "stdout", Chunk: jsonrpc.Base64("12345678")})
+	}
+	p := &process{conn: &Conn{}, id: "p"}
+	if err := p.addRead(&result, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for at := (cursor{}); at.after < p.log.last; {
+		for _, event := range p.log.next(&at) {
+			got += len(event.GetOutput().GetData())
+			if event.GetGap() != nil {
+				t.Fatalf("a gap: %v", event)
+			}
+		}
+	}
+	if got != readBytes {
+		t.Errorf("%d bytes of %d", got, readBytes)
+	}
+}
+
+// TestConn_OnceLostAfterTheHandshake_IsNotOpenedAgain has a command that exits as soon as
+// it has answered.
+func TestConn_OnceLostAfterTheHandshake_IsNotOpenedAgain(t *testing.T) {
+	var opened atomic.Int32
+	conn := dial(t, "", func(o *Options) {
+		o.Once = true
+		o.Open = func(context.Context) (jsonrpc.Transport, error) {
+			opened.Add(1)
+			return &brief{newScripted(nil)}, nil
+		}
+	})
+	<-conn.ctx.Done()
+	if n := opened.Load(); n != 1 {
+		t.Errorf("it was opened %d times", n)
+	}
+}
+
+// brief is a scripted server that ends after its first message.
+type brief struct{ *scripted }
+
+func (b *brief) Receive() ([]byte, error) {
+	message, err := b.scripted.Receive()
+	_ = b.Close(0, "")
+	return message, err
+}
+
+func (b *brief) Send(message []byte) error {
+	if bytes.Contains(message, []byte(`"initialize"`)) {
+		return b.scripted.Send(message)
+	}
+	return nil
+}
+
+// TestNotify_LinkLostWhilePaused_EvictsNothing has an owner that is slow to take what was
+// read after a lost link, when the next link is lost too.
+func TestNotify_LinkLostWhilePaused_EvictsNothing(t *testing.T) {
+	const chunks = readBytes / 8
+	result := readResult{NextSeq: chunks + 1}
+	for seq := range uint64(chunks) {
+		result.Chunks = append(result.Chunks, wireChunk{Seq: seq + 1, Stream: "stdout", Chunk: jsonrpc.Base64("12345678")})
+	}
+	c := &Conn{}
+	p := c.processes.add(&process{conn: c, id: "p"})
+	if err := p.addRead(&result, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	l := &link{conn: c}
+	l.over, l.end = context.WithCancelCause(t.Context())
+	l.end(io.ErrUnexpectedEOF)
+	params := fmt.Sprintf(`{"processId":"p","seq":%d,"stream":"stdout","chunk":"MQ=="}`, chunks+1)
+	if err := c.notify(l, "process/output", []byte(params)); err != nil || p.log.evicted > 0 {
+		t.Errorf("%d events of %d were evicted, %v", p.log.evicted, p.log.last, err)
 	}
 }

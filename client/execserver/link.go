@@ -8,18 +8,18 @@ import (
 	"io"
 	"sync"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // link is one connection to the server. One goroutine receives and one sends; both
-// are over when end returns.
+// have ended when finish returns.
 type link struct {
 	conn      *Conn
 	transport jsonrpc.Transport
-	out       outbox
+	out       chan []byte // messages to send
 	tasks     sync.WaitGroup
 
-	// Written in the handshake, before anybody else uses the link.
+	// Set by the handshake, before other goroutines use the link.
 	peer    peer
 	session string
 
@@ -27,86 +27,82 @@ type link struct {
 	over context.Context
 	end  context.CancelCauseFunc
 
-	mu      sync.Mutex
-	next    int64               // guarded by mu; the id of the next request
-	pending map[int64]*awaiting // guarded by mu; by id
-	refused error               // guarded by mu; what the server could not understand last
+	mu       sync.Mutex
+	last     int64                 // guarded by mu; the id of the last request
+	pending  map[int64]chan answer // guarded by mu; the requests without a response, by id
+	rejected error                 // guarded by mu; the server's last error without an id
 }
 
-// awaiting is a request whose response has not come.
-type awaiting struct {
-	// finish is called once: by the receiving goroutine with a result that is valid
-	// until it returns, or by whoever notices that none will come. It does not block.
-	finish func(result []byte, err error)
+// answer is the response to a request.
+type answer struct {
+	result []byte
+	err    *jsonrpc.Error
 }
 
-// newLink begins to use a transport, which it closes.
+// maxQueued is how many messages may wait to be sent before requests block.
+const maxQueued = 16
+
+// newLink uses a transport, and closes it in the end.
 func newLink(c *Conn, transport jsonrpc.Transport) *link {
-	l := &link{conn: c, transport: transport, next: 1, pending: make(map[int64]*awaiting)}
+	l := &link{conn: c, transport: transport, out: make(chan []byte, maxQueued), pending: make(map[int64]chan answer)}
 	l.over, l.end = context.WithCancelCause(context.Background())
-	l.out.begin(l.over)
 	l.tasks.Go(l.receive)
 	l.tasks.Go(l.send)
 	return l
 }
 
-// lost is closed when the link is of no use any more.
+// lost is closed when the link has ended.
 func (l *link) lost() <-chan struct{} { return l.over.Done() }
 
-// finish ends the link, tells the server why, and waits until nothing of it is
-// left.
-func (l *link) finish(code int, reason string, cause error) {
+// status is the status of calls over a link that has ended.
+func (l *link) status() error { return lostStatus(context.Cause(l.over)) }
+
+// finish ends the link, with a close code for the server, and waits for its goroutines.
+func (l *link) finish(code int, cause error) {
 	l.end(cause)
-	_ = l.transport.Close(code, reason) // the cause is the better error
+	_ = l.transport.Close(code, "") // the cause is the better error
 	l.tasks.Wait()
-	l.failAll()
 }
 
-// failAll fails what is still pending.
-func (l *link) failAll() {
-	l.mu.Lock()
-	pending := l.pending
-	l.pending = nil
-	l.mu.Unlock()
-	for _, a := range pending {
-		a.finish(nil, l.status())
-	}
-}
-
-// status is what requests over a link fail with that is lost.
-func (l *link) status() error {
-	if l.conn.ctx.Err() != nil {
-		return l.conn.goneStatus()
-	}
-	return lostStatus(context.Cause(l.over))
-}
-
-// receive takes messages until no more come.
 func (l *link) receive() {
 	for {
 		data, err := l.transport.Receive()
 		if err == nil {
-			err = l.take(data)
+			err = l.dispatch(data)
 		} else {
-			err = l.ended(err)
+			err = l.receiveError(err)
 		}
 		if err != nil {
-			l.end(err)
-			l.conn.noteLost(l, err)
-			l.failAll()
+			l.conn.lose(l, err)
 			return
 		}
 	}
 }
 
-// ended says why no more messages come.
-func (l *link) ended(err error) error {
+func (l *link) send() {
+	for {
+		select {
+		case message := <-l.out:
+			if err := l.transport.Send(message); err != nil {
+				l.conn.lose(l, err)
+				return
+			}
+		case <-l.lost():
+			return
+		}
+	}
+}
+
+var errServerEnded = errors.New("the server ended the connection")
+
+// receiveError returns why no more messages come.
+func (l *link) receiveError(err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var large jsonrpc.TooLarge
 	switch {
-	case l.refused != nil:
-		return l.refused
+	case l.rejected != nil:
+		return l.rejected
 	case errors.Is(err, io.EOF):
 		return errServerEnded
 	case errors.As(err, &large):
@@ -115,10 +111,7 @@ func (l *link) ended(err error) error {
 	return err
 }
 
-var errServerEnded = errors.New("the server ended the connection")
-
-// take takes one message.
-func (l *link) take(data []byte) error {
+func (l *link) dispatch(data []byte) error {
 	m, err := jsonrpc.Parse(data)
 	if err != nil {
 		return protocolErrorf("a message cannot be understood: %v", err)
@@ -130,118 +123,86 @@ func (l *link) take(data []byte) error {
 		return l.conn.notify(l, m.Method, m.Params)
 	}
 	if m.Method == "initialize" {
-		return protocolErrorf("it repeats what it is told")
+		return protocolErrorf("it repeats the messages it receives")
 	}
 	unknown := jsonrpc.Errorf(jsonrpc.CodeMethodNotFound, "this client serves no requests")
-	if !l.out.post(jsonrpc.AppendError(nil, m.ID, unknown)) {
-		return protocolErrorf("it asks and does not read the answers")
-	}
-	return nil
-}
-
-// respond hands a response to who waits for it.
-func (l *link) respond(m jsonrpc.Message) error {
-	number, isOurs := m.ID.Number()
-	l.mu.Lock()
-	a, waited := l.pending[number]
-	issued := isOurs && number > 0 && number < l.next
-	if waited && issued {
-		delete(l.pending, number)
-	}
-	if m.ID == jsonrpc.NoID && m.Error != nil {
-		l.refused = fmt.Errorf("the server refused a message: %w", m.Error)
-		l.mu.Unlock()
+	select {
+	case l.out <- jsonrpc.AppendError(nil, m.ID, unknown):
 		return nil
-	}
-	l.mu.Unlock()
-	switch {
-	case !issued:
-		return protocolErrorf("a response has the id %s, which no request had", m.ID)
-	case !waited:
-		return protocolErrorf("the request %s was answered twice", m.ID)
-	case m.Error != nil:
-		a.finish(nil, m.Error)
 	default:
-		a.finish(m.Result, nil)
+		return protocolErrorf("it sends requests and does not read the responses")
 	}
+}
+
+// respond passes a response to its request.
+func (l *link) respond(m jsonrpc.Message) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	number, isNumber := m.ID.Number()
+	waiting, isPending := l.pending[number]
+	switch {
+	case m.ID == jsonrpc.NoID && m.Error != nil:
+		l.rejected = fmt.Errorf("the server rejected a message: %w", m.Error)
+		return nil
+	case !isNumber || !isPending:
+		return protocolErrorf("a response has the id %s, which no pending request has", m.ID)
+	}
+	delete(l.pending, number)
+	waiting <- answer{bytes.Clone(m.Result), m.Error}
 	return nil
 }
 
-// isIdle reports whether no response is awaited.
+// isIdle reports whether no response is pending.
 func (l *link) isIdle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.pending) == 0
 }
 
-// send sends what is queued until the link is over.
-func (l *link) send() {
-	for {
-		message, ok := l.out.next()
-		if !ok {
-			return
-		}
-		if err := l.transport.Send(message); err != nil {
-			l.end(err)
-			return
-		}
-	}
-}
-
-// request queues a request when there is room for it. finish is called if and only
-// if the error is nil.
-func (l *link) request(ctx context.Context, encode func(dst []byte, id jsonrpc.ID) []byte, finish func([]byte, error)) error {
-	if err := l.out.wait(ctx); err != nil {
-		return l.waitStatus(ctx)
-	}
-	return l.post(encode, finish)
-}
-
-// post is request without waiting for room, for who may not block.
-func (l *link) post(encode func(dst []byte, id jsonrpc.ID) []byte, finish func([]byte, error)) error {
+// ask makes a request and decodes its result. Its error is a [*jsonrpc.Error] if the
+// server answered with one, a [*ProtocolError], or the cause of the end of ctx or of the
+// link.
+func (l *link) ask(ctx context.Context, method string, params, result any) error {
+	waiting := make(chan answer, 1)
 	l.mu.Lock()
-	if l.pending == nil || l.over.Err() != nil {
-		l.mu.Unlock()
-		return l.status()
-	}
-	id := l.next
-	l.next++
-	l.pending[id] = &awaiting{finish: finish}
+	l.last++
+	id := l.last
+	l.pending[id] = waiting
 	l.mu.Unlock()
-	notify(l.conn.busy)
-	l.out.add(encode(nil, jsonrpc.NumberID(id)))
-	return nil
-}
-
-func (l *link) waitStatus(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return contextStatus(ctx)
-	}
-	return l.status()
-}
-
-// call makes a request and waits for its result, which is the caller's own.
-// release is called when the request is over, however late.
-func (l *link) call(ctx context.Context, method string, params any, release func()) ([]byte, error) {
-	type outcome struct {
-		result []byte
-		err    error
-	}
-	done := make(chan outcome, 1)
-	err := l.request(ctx, func(dst []byte, id jsonrpc.ID) []byte {
-		return appendTrace(ctx, jsonrpc.AppendRequest(dst, id, method, params))
-	}, func(result []byte, err error) {
-		done <- outcome{bytes.Clone(result), err}
-		release()
-	})
-	if err != nil {
-		release()
-		return nil, err
+	select {
+	case l.out <- jsonrpc.AppendRequest(nil, jsonrpc.NumberID(id), method, params):
+	case <-ctx.Done():
+		l.mu.Lock()
+		delete(l.pending, id)
+		l.mu.Unlock()
+		return context.Cause(ctx)
+	case <-l.lost():
+		return context.Cause(l.over)
 	}
 	select {
-	case o := <-done:
-		return o.result, o.err
+	case a := <-waiting:
+		return a.decode(method, result)
 	case <-ctx.Done():
-		return nil, contextStatus(ctx)
+		return context.Cause(ctx)
+	case <-l.lost():
 	}
+	select {
+	case a := <-waiting: // it was the last message
+		return a.decode(method, result)
+	default:
+		return context.Cause(l.over)
+	}
+}
+
+func (a answer) decode(method string, result any) error {
+	switch {
+	case a.err != nil:
+		return a.err
+	case result == nil:
+		return nil
+	}
+	if err := jsonrpc.DecodeParams(a.result, result); err != nil {
+		return protocolErrorf("the result of %s cannot be understood: %v", method, err)
+	}
+	return nil
 }

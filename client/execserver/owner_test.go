@@ -39,14 +39,14 @@ type owner struct {
 func (o *owner) run() error {
 	ctx, cancel := context.WithTimeout(o.t.Context(), patience)
 	defer cancel()
-	o.pause.First = time.Millisecond
+	o.pause.Min = time.Millisecond
 	for !o.closed {
 		o.tries++
 		err := o.follow(ctx)
 		switch {
 		case o.closed:
-		case o.conn.Err() != nil:
-			return o.conn.Err()
+		case context.Cause(o.conn.ctx) != nil:
+			return context.Cause(o.conn.ctx)
 		case ctx.Err() != nil:
 			return fmt.Errorf("seq %d is not passed in %v with %d streams: %w", o.last, patience, o.tries, err)
 		case err != nil && status.Code(err) != codes.Unavailable:

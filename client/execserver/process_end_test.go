@@ -8,18 +8,26 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// watch returns what there is of a process after a seq, as text.
+// watch starts a process, or resumes it after a seq, and returns its events as text.
 func watch(t *testing.T, conn *Conn, after uint64) (said []string, last uint64) {
 	t.Helper()
-	stream, err := execwirev1.NewProcessServiceClient(conn).WatchProcess(t.Context(), &execwirev1.WatchProcessRequest{ProcessId: "p", AfterSeq: after})
+	stream, err := execwirev1.NewProcessServiceClient(conn).RunProcess(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	opening := &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: &execwirev1.RunStart{Process: script("p", "echo out")}}}
+	if after > 0 {
+		opening.Message = &execwirev1.RunProcessRequest_Resume{Resume: &execwirev1.RunResume{ProcessId: "p", AfterSeq: after}}
+	}
+	_ = stream.Send(opening) // Recv says why it failed
 	for err == nil {
-		var m *execwirev1.WatchProcessResponse
+		var m *execwirev1.RunProcessResponse
 		m, err = stream.Recv()
-		for _, event := range m.GetEvents() {
+		for _, event := range m.GetEvents().GetEvents() {
 			last = event.GetSeq()
 			said = append(said, fmt.Sprintf("%d %s", last, kindOf(event)))
 		}
@@ -42,16 +50,13 @@ func kindOf(event *execwirev1.ProcessEvent) string {
 	return "gap"
 }
 
-func TestWhoHasAllOfAProcessIsToldThatThereIsNoMore(t *testing.T) {
+func TestResume_AfterTheClose_Ends(t *testing.T) {
 	server := newGateway(t)
 	for name, change := range map[string]func(*Options){
 		"ours": func(*Options) {}, "older": asReference(t, false), "newer": asReference(t, true),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := dial(t, server.address, change)
-			if _, err := execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "echo out")); err != nil {
-				t.Fatal(err)
-			}
 			said, last := watch(t, conn, 0)
 			if text := strings.Join(said, ", "); text != "1 output, 2 exited, 3 closed" {
 				t.Errorf("the process said %s", text)
@@ -63,15 +68,16 @@ func TestWhoHasAllOfAProcessIsToldThatThereIsNoMore(t *testing.T) {
 	}
 }
 
-// TestAnAnswerThatEndsBeforeTheCloseIsReadOn has a server say how much it sent, as one of
+// TestRead_AnswerWithoutTheClose_IsContinued has a server say how much it sent, as one of
 // the reference does that was told how much to send: the close is behind that.
-func TestAnAnswerThatEndsBeforeTheCloseIsReadOn(t *testing.T) {
+func TestRead_AnswerWithoutTheClose_IsContinued(t *testing.T) {
+	const output = `{"method":"process/output","params":{"processId":"p","seq":2,"stream":"stdout","chunk":"aGkK"}}` // 1 is missing
 	const answer = `{"id":%d,"result":{"chunks":[%s],"nextSeq":%d,"exited":true,"exitCode":0,"closed":true,"failure":null}}`
 	reads := 0
 	server := newScripted(func(id int64, method string) []string {
 		switch method {
 		case "process/start":
-			return []string{fmt.Sprintf(`{"id":%d,"result":{"sandboxType":"none"}}`, id)}
+			return []string{fmt.Sprintf(`{"id":%d,"result":{"sandboxType":"none"}}`, id), output}
 		case "process/read":
 			if reads++; reads == 1 {
 				return []string{fmt.Sprintf(answer, id, `{"seq":2,"stream":"stdout","chunk":"aGkK"}`, 3)}
@@ -83,18 +89,15 @@ func TestAnAnswerThatEndsBeforeTheCloseIsReadOn(t *testing.T) {
 	conn := dial(t, "", func(o *Options) {
 		o.Open = func(context.Context) (jsonrpc.Transport, error) { return server, nil }
 	})
-	if _, err := execwirev1.NewProcessServiceClient(conn).StartProcess(t.Context(), script("p", "true")); err != nil {
-		t.Fatal(err)
-	}
 	said, _ := watch(t, conn, 0)
 	if text := strings.Join(said, ", "); text != "1 exited, 2 output, 3 closed" {
 		t.Errorf("the process said %s", text)
 	}
 }
 
-// TestAProcessThatEndsByItselfNeedsNoEndOfItsInput is about servers that cannot be told
+// TestStdin_ProcessExits_NeedsNoEnd is about servers that cannot be told
 // of that end.
-func TestAProcessThatEndsByItselfNeedsNoEndOfItsInput(t *testing.T) {
+func TestStdin_ProcessExits_NeedsNoEnd(t *testing.T) {
 	server := newGateway(t)
 	for _, newer := range []bool{false, true} {
 		start := script("p", "read line; echo got $line; exit 3")
@@ -104,22 +107,5 @@ func TestAProcessThatEndsByItselfNeedsNoEndOfItsInput(t *testing.T) {
 		if err := o.run(); err != nil || said.String() != "got a\n" || o.exit.GetExitCode() != 3 {
 			t.Errorf("%q, %v, %v", &said, o.exit, err)
 		}
-	}
-}
-
-// TestTheWindowOfAServerIsBoundedHere has one say that more may be under way than
-// numbers can hold, and than there is memory for.
-func TestTheWindowOfAServerIsBoundedHere(t *testing.T) {
-	for _, p := range []peer{
-		{windowBytes: 1 << 63}, {windowEvents: 1 << 63}, {windowBytes: 1<<64 - 1, windowEvents: 1<<64 - 1},
-		{windowBytes: maxWindowQueue/2 - 1, windowEvents: maxWindowQueue/2/eventCost - 1},
-	} {
-		if limit, isPromise := p.mostUnacknowledged(); limit != maxWindowQueue || isPromise {
-			t.Errorf("%d bytes and %d events are bounded by %d, %v", p.windowBytes, p.windowEvents, limit, isPromise)
-		}
-	}
-	usual := peer{windowBytes: 1 << 20, windowEvents: 50_000}
-	if limit, isPromise := usual.mostUnacknowledged(); limit != 2*(1<<20+50_000*eventCost) || !isPromise {
-		t.Errorf("the usual window is bounded by %d, %v", limit, isPromise)
 	}
 }

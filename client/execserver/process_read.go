@@ -1,194 +1,149 @@
 package execserver
 
 import (
-	"context"
-
-	"github.com/execwire/execwire/gateway/jsonrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// readParams are the parameters of process/read.
 type readParams struct {
 	ProcessID string `json:"processId"`
 	AfterSeq  uint64 `json:"afterSeq"`
 	MaxBytes  uint64 `json:"maxBytes"`
 }
 
-// readResult is the result of process/read.
 type readResult struct {
-	Chunks        []wireChunk  `param:"chunks"`
-	NextSeq       uint64       `param:"nextSeq"`
-	Exited        bool         `param:"exited"`
-	ExitCode      *int64       `param:"exitCode"`
-	Closed        bool         `param:"closed"`
-	SandboxDenied *bool        `param:"sandboxDenied"`
-	Gap           *wireGap     `param:"gap"`
-	Exit          *wireExit    `param:"exit"`
-	Totals        *[]wireTotal `param:"totals"`
-}
-
-// maxChunkBytes is the most output in a chunk of any server: where so much would
-// have had room, there was no more.
-const maxChunkBytes = 32 << 10
-
-// bytes is how much output there is.
-func (r *readResult) bytes() (n uint64) {
-	for i := range r.Chunks {
-		n += uint64(len(r.Chunks[i].Chunk))
-	}
-	return n
+	Chunks        []wireChunk `param:"chunks"`
+	NextSeq       uint64      `param:"nextSeq"`
+	Exited        bool        `param:"exited"`
+	ExitCode      *int64      `param:"exitCode"`
+	Closed        bool        `param:"closed"`
+	SandboxDenied *bool       `param:"sandboxDenied"`
 }
 
 type wireChunk struct {
 	Seq    uint64         `param:"seq"`
 	Stream string         `param:"stream"`
 	Chunk  jsonrpc.Base64 `param:"chunk"`
-	Offset *uint64        `param:"offset"`
 }
 
-// reading is what a read said, as events.
-type reading struct {
-	events   []*execwirev1.ProcessEvent
-	position uint64 // up to where the events go
-	last     uint64 // the last seq that the process was known to have
-	complete bool   // there was nothing more
-	closed   bool
-	exit     *execwirev1.ExitRecord
+// readMissing reads events until there are no more. It reports whether the process is
+// still known.
+func (p *process) readMissing(l *link) bool {
+	for {
+		if !p.awaitWindow(l) {
+			return false
+		}
+		p.mu.Lock()
+		after, announced := p.incoming.received, p.incoming.announced
+		p.mu.Unlock()
+		var result readResult
+		if err := p.conn.call(l.over, l, "process/read", readParams{p.id, after, readBytes}, &result); err != nil {
+			p.fail(l, err)
+			return false
+		}
+		if err := p.addRead(&result, after, announced); err != nil {
+			p.conn.lose(l, err)
+			return false
+		}
+		if len(result.Chunks) == 0 {
+			return true
+		}
+	}
 }
 
-// read asks over a link for what the process said after a seq. exitSeen is whether
-// the exited event came before it.
-func (p *process) read(ctx context.Context, l *link, after, most uint64, exitSeen bool) (*reading, error) {
-	var result readResult
-	params := readParams{ProcessID: p.id, AfterSeq: after, MaxBytes: most}
-	if err := p.conn.callOn(ctx, l, p.conn.places, "process/read", params, &result); err != nil {
-		return nil, err
+// fail records that the server has no more events, unless the link was lost.
+func (p *process) fail(l *link, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l.over.Err() == nil {
+		p.failed = err
+		p.changed.Notify()
 	}
-	if result.NextSeq == 0 {
-		return nil, p.conn.broken(l, protocolErrorf("nextSeq of process/read is 0"))
-	}
-	r, err := p.interpret(&result, after, exitSeen)
-	if err != nil {
-		return nil, p.conn.broken(l, err)
-	}
-	r.complete = len(result.Chunks) == 0 || l.peer.uris && result.bytes()+maxChunkBytes <= most && !r.isCut(exitSeen)
-	p.learn(r)
-	return r, nil
 }
 
-// isCut reports whether the seqs of the answer end before those of the exit or the
-// close, of which it tells. Servers of the reference do that where they were told how
-// much to send: what they answer when there is no more output has all seqs.
-func (r *reading) isCut(exitSeen bool) bool {
-	hasExit, hasClose := exitSeen, false
-	for _, event := range r.events {
-		hasExit = hasExit || event.GetExited() != nil
-		hasClose = hasClose || event.GetClosed() != nil
+// addRead adds the events of an answer for those after a seq. Servers report no seq of
+// the exit and of the close: they are among those that no chunk has. So are those of
+// lost output, which precede the first chunk.
+func (p *process) addRead(r *readResult, after, announced uint64) error {
+	var exit *execwirev1.ExitRecord
+	if r.Exited {
+		exit = p.exitOf(r.ExitCode, r.SandboxDenied)
 	}
-	return r.exit != nil && !hasExit || r.closed && !hasClose
-}
-
-// interpret makes events of an answer. The protocol does not say which seq the exit
-// and the close had: they are those that no chunk has.
-func (p *process) interpret(result *readResult, after uint64, exitSeen bool) (*reading, error) {
-	end := result.NextSeq - 1
-	r := &reading{position: max(end, after), last: end, closed: result.Closed}
-	if result.Exited {
-		r.exit = p.exitOf(result.ExitCode, result.SandboxDenied, result.Exit)
-	}
-	var closing []*execwirev1.ProcessEvent
-	chunks := result.Chunks
-	if last := len(chunks) - 1; result.Closed && end > after && (last < 0 || chunks[last].Seq != end) {
-		event, err := p.closedEvent(&eventParams{Seq: end, Totals: result.Totals})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := &p.incoming
+	exitBefore := lastHole(r.Chunks, in.received)
+	for _, chunk := range r.Chunks {
+		stream, err := p.streamOf(chunk.Stream)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		closing = append(closing, event)
-		end--
-	}
-	holes, err := holesIn(chunks, after, end)
-	if err != nil {
-		return nil, err
-	}
-	exitHole := -1
-	if result.Exited && !exitSeen {
-		exitHole = likeliest(holes)
-	}
-	at, dropped := 0, uint64(0)
-	if result.Gap != nil {
-		dropped = result.Gap.DroppedBytes
-	}
-	for i := 0; i <= len(chunks); i++ {
-		limit := end + 1
-		if i < len(chunks) {
-			limit = chunks[i].Seq
+		if chunk.Seq <= after {
+			return protocolErrorf("process/read after %d returned a chunk with seq %d", after, chunk.Seq)
 		}
-		if at < len(holes) && holes[at].end == limit {
-			r.events = append(r.events, holes[at].events(at == exitHole, r.exit, dropped)...)
-			dropped = 0
-			at++
+		if p.takeEarly(); chunk.Seq <= in.received {
+			continue
 		}
-		if i < len(chunks) {
-			stream, err := p.streamOf(chunks[i].Stream)
-			if err != nil {
-				return nil, err
-			}
-			r.events = append(r.events, outputEvent(chunks[i].Seq, stream, chunks[i].Chunk, chunks[i].Offset))
+		missing := chunk.Seq - in.received - 1
+		if missing > 0 && exit != nil && p.log.exit == nil && chunk.Seq == exitBefore {
+			p.addLost(missing - 1)
+			p.append(exitedEvent(exit))
+		} else {
+			p.addLost(missing)
 		}
+		in.received = chunk.Seq
+		p.append(outputEvent(stream, chunk.Chunk))
 	}
-	r.events = append(r.events, closing...)
-	return r, nil
+	if p.takeEarly(); len(r.Chunks) > 0 {
+		return nil
+	}
+	end := r.NextSeq - 1
+	switch {
+	case r.NextSeq == 0:
+		return protocolErrorf("nextSeq of process/read is 0")
+	case end < announced && in.received < announced:
+		return protocolErrorf("process %.100q has announced seq %d, and has nothing after %d when it is read", p.id, announced, end)
+	case in.received <= end:
+		p.addEnd(end, exit, r.Closed)
+	}
+	return nil
 }
 
-// hole are seqs of an answer that no chunk has, from begin to before end.
-type hole struct{ begin, end uint64 }
-
-// holesIn finds them after one seq and up to another.
-func holesIn(chunks []wireChunk, after, end uint64) ([]hole, error) {
-	var holes []hole
-	next := after + 1
-	for i := range chunks {
-		seq := chunks[i].Seq
-		switch {
-		case seq < next || seq > end:
-			return nil, protocolErrorf("process/read after %d up to %d has a chunk with seq %d behind %d", after, end, seq, next-1)
-		case seq > next:
-			holes = append(holes, hole{next, seq})
+// lastHole returns the seq of the chunk after the last hole, where the exit is; 0 if
+// there is no hole.
+func lastHole(chunks []wireChunk, after uint64) (seq uint64) {
+	for _, chunk := range chunks {
+		if chunk.Seq > after+1 {
+			seq = chunk.Seq
 		}
-		next = seq + 1
+		after = max(after, chunk.Seq)
 	}
-	if next <= end {
-		holes = append(holes, hole{next, end + 1})
-	}
-	return holes, nil
+	return seq
 }
 
-// likeliest returns which of the holes has the exit in it: the last with one seq,
-// because lost output leaves one at the beginning. -1 is none.
-func likeliest(holes []hole) int {
-	for i := len(holes) - 1; i >= 0; i-- {
-		if holes[i].end-holes[i].begin == 1 {
-			return i
+// addEnd adds what follows the last output, up to a seq: lost output, the exit if it was
+// not found before, and the close. The caller holds mu.
+func (p *process) addEnd(end uint64, exit *execwirev1.ExitRecord, closed bool) {
+	missing := end - p.incoming.received
+	hasExit, hasClose := exit != nil && p.log.exit == nil, closed && !p.log.closed
+	for _, has := range []bool{hasExit, hasClose} {
+		if has && missing > 0 {
+			missing--
 		}
 	}
-	return len(holes) - 1
-}
-
-// events returns what a hole stands for: lost output, the exit, or one after the
-// other.
-func (h hole) events(hasExit bool, exit *execwirev1.ExitRecord, dropped uint64) (events []*execwirev1.ProcessEvent) {
-	end := h.end
+	p.addLost(missing)
 	if hasExit {
-		end--
+		p.append(exitedEvent(exit))
 	}
-	if end > h.begin {
-		if dropped == 0 { // which the server does not tell
-			dropped = maxChunkBytes * (end - h.begin)
-		}
-		events = append(events, gapEvent(end, dropped, false))
+	if hasClose {
+		p.append(closedEvent())
 	}
-	if hasExit {
-		events = append(events, exitedEvent(end, exit))
+	p.incoming.received = end
+}
+
+// addLost adds a gap for lost events, if there are any. The caller holds mu.
+func (p *process) addLost(events uint64) {
+	if events > 0 {
+		p.append(gapEvent(0, events*maxChunkBytes))
 	}
-	return events
 }

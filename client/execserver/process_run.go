@@ -4,221 +4,284 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
+	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 )
 
-type runStream = grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
-
-// run is one RunProcess stream.
+// run is one RunProcess stream. One goroutine sends on it and one receives.
 type run struct {
 	service *processService
-	stream  runStream
+	stream  grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
 	link    *link
 	process *process
-	feed    *feed
 	grace   *durationpb.Duration
-	resumed bool
 
-	// ctx ends with the stream, also because of what the owner said.
+	// ctx ends with the stream, or with the error of a request as its cause.
 	ctx context.Context
 	end context.CancelCauseFunc
 
-	pump    stdinPump
-	tasks   sync.WaitGroup // what the owner asked for, and is being done
-	sending sync.Mutex     // of whoever sends on the stream
-
-	mu       sync.Mutex
-	over     bool   // guarded by mu; nothing more is begun
-	told     uint64 // guarded by mu; the last seq that was sent
-	takesAll bool   // guarded by mu; the owner acknowledges no more: what was sent is taken
+	// Guarded by process.mu.
+	cursor      cursor
+	stdinOffset uint64                           // that was reported as accepted
+	stdinEnded  bool                             // that was reported
+	rejections  []*execwirev1.RunProcessResponse // to be sent
 }
 
-// errDetached ends a run whose owner gave the process up.
-var errDetached = errors.New("the owner gave the process up")
-
-// RunProcess implements the RPC.
-func (s *processService) RunProcess(stream runStream) error {
-	l, err := s.conn.current(stream.Context())
-	if err != nil {
-		return err
-	}
-	r := &run{service: s, stream: stream, link: l}
+// RunProcess implements ProcessServiceServer.
+func (s *processService) RunProcess(stream grpc.BidiStreamingServer[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]) error {
+	r := &run{service: s, stream: stream}
 	r.ctx, r.end = context.WithCancelCause(stream.Context())
 	defer r.end(nil)
-	if err := r.open(); err != nil {
-		return err
+	err := r.open()
+	if err == nil {
+		s.conn.tasks.Go(r.receive) // until the stream ends, which is after the return
+		err = r.send()
 	}
-	defer r.feed.leave()
-	if err := r.pump.begin(r); err != nil {
-		r.process.abandon(r.feed, r.grace)
-		return err
-	}
-	// What the client says is read until the stream ends, which is when this returns.
-	s.conn.tasks.Go(r.listen)
-	err = r.follow()
-	if cause := context.Cause(r.ctx); err != nil && cause != nil && stream.Context().Err() == nil {
-		err = cause
-	}
-	r.finish(err)
-	switch {
-	case err == nil:
-		r.process.disown(r.feed)
-	case errors.Is(err, errDetached):
-		r.process.disown(r.feed)
-		return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
-			"a process cannot be left behind over the exec-server protocol, where it ends with the connection: reach the server over gRPC")
-	default:
-		r.process.abandon(r.feed, r.grace)
+	if r.process != nil {
+		r.release(err)
 	}
 	return err
 }
 
-// finish waits until nothing is done any more for the stream.
-func (r *run) finish(err error) {
-	r.end(err)
-	r.mu.Lock()
-	r.over = true
-	r.mu.Unlock()
-	r.pump.wait()
-	r.tasks.Wait()
-}
-
-// open starts the process or takes it up, and says so.
+// open starts or resumes the process, and sends the first message.
 func (r *run) open() error {
 	request, err := r.stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return unexpectedMessage("the stream ended before it began: send start or resume")
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
+	if r.link, err = r.service.conn.current(r.ctx); err != nil {
+		return err
+	}
+	resumed := true
 	switch m := request.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Start:
 		r.grace = m.Start.GetGrace()
-		return r.start(m.Start.GetProcess())
+		if resumed, err = r.service.start(r.ctx, r.link, m.Start.GetProcess(), r); err != nil {
+			return within("start.process", err)
+		}
 	case *execwirev1.RunProcessRequest_Resume:
 		r.grace = m.Resume.GetGrace()
-		return r.resume(m.Resume)
+		p, _, err := r.service.find(r.ctx, m.Resume)
+		if err != nil {
+			return err
+		}
+		if err := p.checkReached(m.Resume.GetAfterSeq()); err != nil {
+			return err
+		}
+		r.own(p, m.Resume.GetAfterSeq())
+	default:
+		return unexpectedMessage("the first message must be start or resume")
 	}
-	return unexpectedMessage("the first message must be start or resume")
+	return r.stream.Send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
+		Process: r.process.describe(), Resumed: resumed,
+		StdinOffset: r.stdinOffset, StdinWindowBytes: stdinWindow, OutputWindowBytes: windowBytes}}})
 }
 
 func unexpectedMessage(text string) error {
 	return failure(execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, "%s", text)
 }
 
-func (r *run) start(request *execwirev1.StartProcessRequest) error {
-	begin := func(p *process) {
-		r.process = p
-		r.feed = p.join(r.link, 0, p.wasTried(), true)
-		p.own(r.feed)
+// checkReached rejects a number that no event has yet.
+func (p *process) checkReached(number uint64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if number <= p.log.last {
+		return nil
 	}
-	p, resumed, err := r.service.start(r.ctx, request, begin)
-	if err != nil {
-		if r.feed != nil {
-			r.notStarted(err)
+	return failure(execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED,
+		"seq %d of process %s is not reached: its last event is %d", number, p.id, p.log.last)
+}
+
+// own makes the stream the owner of a process, from the events after a number on.
+func (r *run) own(p *process, after uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.process, r.cursor, r.stdinOffset = p, p.log.cursorAfter(after), p.stdin.queued()
+	p.owner = r
+	p.owners++
+	p.acknowledge(after)
+}
+
+// release ends the ownership. After an error the process is terminated unless it is
+// owned again within the grace period.
+func (r *run) release(err error) {
+	p := r.process
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner != r {
+		return
+	}
+	p.owner = nil
+	p.changed.Notify()
+	switch {
+	case err == nil:
+		p.log.evict(p.log.last - 1) // all was sent; the close answers later readers
+	case !errors.Is(err, errOwnerless) && !p.log.closed && (p.started || isUnanswered(err)):
+		generation := p.owners
+		p.conn.tasks.Go(func() { p.terminateAbandoned(r.grace, generation) })
+	}
+}
+
+// defaultGrace is the grace period of an owner that chose none.
+const defaultGrace = 30 * time.Second
+
+// terminateAbandoned terminates the process after the grace period, unless it has had
+// another owner.
+func (p *process) terminateAbandoned(chosen *durationpb.Duration, generation int) {
+	grace := defaultGrace
+	if chosen != nil {
+		grace = max(chosen.AsDuration(), 0)
+	}
+	var wait backoff.Backoff
+	for more := backoff.Pause(p.conn.ctx, grace); more; more = wait.Wait(p.conn.ctx, 0) {
+		p.mu.Lock()
+		isOver := p.owners != generation || p.log.closed
+		p.killed = p.killed || !isOver
+		p.mu.Unlock()
+		if isOver {
+			return
 		}
-		return within("start.process", err)
+		l, err := p.conn.current(p.conn.ctx)
+		if err == nil {
+			err = p.conn.control(p.conn.ctx, l, "process/terminate", processParams{p.id}, nil)
+		}
+		if !isUnanswered(err) {
+			return
+		}
 	}
-	if r.resumed = resumed; resumed {
-		r.process, r.feed = p, p.join(r.link, 0, true, true)
-		p.own(r.feed)
-	}
-	return nil
 }
 
-// notStarted gives up a process whose start failed, or was not answered: then it may
-// run.
-func (r *run) notStarted(err error) {
-	if isUnanswered(err) {
-		r.process.abandon(r.feed, r.grace)
-	} else {
-		r.process.disown(r.feed)
-	}
-	r.feed.leave()
-}
-
-func (r *run) resume(request *execwirev1.RunResume) error {
-	if err := r.service.checkSession(request.GetSessionId()); err != nil {
-		return err
-	}
-	p, err := r.service.find(request.GetProcessId())
-	if err != nil {
-		return err
-	}
-	r.process, r.resumed = p, true
-	r.feed = p.join(r.link, request.GetAfterSeq(), true, true)
-	r.told = request.GetAfterSeq()
-	p.own(r.feed)
-	return nil
-}
-
-// opened tells the owner that it owns the process. The caller has begun the pump.
-func (r *run) opened(stdinOffset uint64) error {
-	started := &execwirev1.RunStarted{
-		Process: r.process.describe(), Resumed: r.resumed, StdinOffset: stdinOffset, StdinWindowBytes: stdinWindow,
-		OutputWindowBytes: uint64(r.service.conn.options.QueueBytes),
-	}
-	if r.link.peer.acknowledges {
-		started.OutputWindowBytes, started.OutputWindowEvents = r.link.peer.windowBytes, r.link.peer.windowEvents
-	}
-	if r.told > 0 { // which the owner has
-		r.taken(r.told)
-	}
-	return r.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: started}})
-}
-
-// follow sends events until the process has closed.
-func (r *run) follow() error {
+// send sends responses until the process has closed, for which it returns nil.
+func (r *run) send() error {
+	p := r.process
 	for {
-		events, err := r.feed.next(r.ctx)
-		if err == io.EOF {
+		p.mu.Lock()
+		responses, closed, err := r.next()
+		changed := p.changed.Wait()
+		p.mu.Unlock()
+		for _, response := range responses {
+			if err := r.stream.Send(response); err != nil {
+				return err
+			}
+		}
+		switch {
+		case closed:
 			return nil
+		case len(responses) > 0:
+			continue
+		case err != nil:
+			return err
+		}
+		if err := awaitChange(r.ctx, r.link, changed); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns what is to be sent, whether that ends with the close, and why no more
+// will follow, if so. The caller holds process.mu.
+func (r *run) next() (responses []*execwirev1.RunProcessResponse, closed bool, err error) {
+	p := r.process
+	if p.owner != r {
+		return nil, false, failure(execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER,
+			"another stream took over the ownership of process %s", p.id)
+	}
+	responses, r.rejections = r.rejections, nil
+	if s := &p.stdin; s.accepted > r.stdinOffset || s.endAccepted && !r.stdinEnded {
+		r.stdinOffset, r.stdinEnded = max(r.stdinOffset, s.accepted), s.endAccepted
+		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
+			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: r.stdinOffset, EndOfFile: r.stdinEnded}}})
+	}
+	if events := p.log.next(&r.cursor); len(events) > 0 {
+		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+			Events: &execwirev1.RunEvents{Events: events}}})
+	}
+	if err = p.failed; err == nil {
+		err = p.stdin.failed
+	}
+	return responses, p.log.isEnd(r.cursor), err
+}
+
+// receive handles requests until the stream ends.
+func (r *run) receive() {
+	for {
+		request, err := r.stream.Recv()
+		switch {
+		case errors.Is(err, io.EOF):
+			r.process.endStdin()
+			return
+		case err == nil:
+			err = r.handle(request)
 		}
 		if err != nil {
-			return err
-		}
-		last := r.feed.cursor
-		closed := events[len(events)-1].GetClosed() != nil
-		r.mu.Lock()
-		r.told = last
-		takesAll := r.takesAll || closed
-		r.mu.Unlock()
-		message := &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
-			Events: &execwirev1.RunEvents{Events: events}}}
-		if err := r.send(message); err != nil {
-			return err
-		}
-		if takesAll {
-			r.taken(last)
-		}
-		if closed {
-			return nil
+			r.end(err)
+			return
 		}
 	}
 }
 
-// taken has the server told what the owner has.
-func (r *run) taken(seq uint64) {
+// handle handles one request. An error ends the stream.
+func (r *run) handle(request *execwirev1.RunProcessRequest) error {
+	switch m := request.GetMessage().(type) {
+	case *execwirev1.RunProcessRequest_Stdin:
+		return r.takeStdin(m.Stdin)
+	case *execwirev1.RunProcessRequest_Acknowledge:
+		if err := r.process.checkReached(m.Acknowledge.GetSeq()); err != nil {
+			return err
+		}
+		r.acknowledge(m.Acknowledge.GetSeq())
+	case *execwirev1.RunProcessRequest_Resize:
+		r.do(func() error { return r.service.resize(r.ctx, r.link, r.process, m.Resize) })
+	case *execwirev1.RunProcessRequest_Signal:
+		r.do(func() error {
+			return r.service.signal(r.ctx, r.link, r.process, m.Signal.GetSignal(), m.Signal.GetTarget())
+		})
+	case *execwirev1.RunProcessRequest_Terminate:
+		r.do(func() error {
+			_, err := r.service.terminate(r.ctx, r.link, r.process, m.Terminate)
+			return err
+		})
+	case *execwirev1.RunProcessRequest_Detach:
+		return errOwnerless
+	case *execwirev1.RunProcessRequest_Start, *execwirev1.RunProcessRequest_Resume:
+		return unexpectedMessage("a process is owned by this stream already")
+	default:
+		return invalidField("message", "is not known")
+	}
+	return nil
+}
+
+// acknowledge drops consumed events, unless another stream owns the process.
+func (r *run) acknowledge(number uint64) {
 	r.process.mu.Lock()
 	defer r.process.mu.Unlock()
-	r.process.acknowledge(seq)
+	if r.process.owner == r {
+		r.process.acknowledge(number)
+	}
 }
 
-func (r *run) send(m *execwirev1.RunProcessResponse) error {
-	r.sending.Lock()
-	defer r.sending.Unlock()
-	return r.stream.Send(m)
+// do makes a request without blocking the stream, and reports its rejection.
+func (r *run) do(request func() error) {
+	r.service.conn.tasks.Go(func() {
+		if err := request(); err != nil && r.ctx.Err() == nil && !isUnanswered(err) {
+			r.process.reject(err)
+		}
+	})
 }
 
-// reject tells the owner that something was not done.
-func (r *run) reject(err error) {
-	_ = r.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{
-		Rejected: &execwirev1.RunRejected{Reason: reasonOf(err), Message: messageOf(err)}}})
-	// A stream that is over needs no answers.
+// reject reports to the owner that a request was rejected.
+func (p *process) reject(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.owner != nil {
+		p.owner.rejections = append(p.owner.rejections, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{
+			Rejected: &execwirev1.RunRejected{Reason: reasonOf(err), Message: status.Convert(err).Message()}}})
+		p.changed.Notify()
+	}
 }

@@ -3,6 +3,7 @@ package execserver
 import (
 	"context"
 	"io"
+	"path"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,7 +26,7 @@ func (c *Conn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 	return &clientStream{ClientStream: stream, conn: c, ctx: ctx, method: method}, nil
 }
 
-// clientStream is a stream whose errors are explained.
+// clientStream explains the errors of a stream.
 type clientStream struct {
 	grpc.ClientStream
 	conn   *Conn
@@ -43,8 +44,11 @@ func (s *clientStream) RecvMsg(m any) error {
 	return s.conn.explain(s.ctx, s.method, s.ClientStream.RecvMsg(m))
 }
 
-// explain adds to an error what a status alone cannot say: that the connection is
-// gone for good, and what to use for a call that the protocol does not have.
+// grpcURLs are the URLs for calls that the exec-server protocol lacks.
+const grpcURLs = "grpc://, grpcs://, unix:// or a relay"
+
+// explain adds to an error that the connection is permanently lost, or which URLs support
+// a call that the protocol lacks.
 func (c *Conn) explain(ctx context.Context, method string, err error) error {
 	if err == nil || err == io.EOF {
 		return err
@@ -58,7 +62,7 @@ func (c *Conn) explain(ctx context.Context, method string, err error) error {
 	case codes.Unimplemented:
 		if len(st.Details()) == 0 {
 			return failure(execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED,
-				"%s cannot be called over the exec-server protocol: reach the server over gRPC (grpc://, grpcs://, unix:// or a relay)", method)
+				"%s cannot be called over the exec-server protocol (ws://, wss://, stdio:): reach an execwire server by "+grpcURLs, path.Base(method))
 		}
 	}
 	return err

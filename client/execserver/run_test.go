@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func size(t testing.TB, whole int) int {
 	return whole
 }
 
-func TestOutputIsExactWhileTheConnectionIsCut(t *testing.T) {
+func TestRun_Cuts_OutputIsExact(t *testing.T) {
 	total := size(t, 64<<20)
 	wire := newCutter(t, newGateway(t).address)
 	conn := dial(t, wire.address())
@@ -41,7 +40,32 @@ func TestOutputIsExactWhileTheConnectionIsCut(t *testing.T) {
 	}
 }
 
-func TestInputIsTakenOnceWhileTheConnectionIsCut(t *testing.T) {
+// slowly is a writer that takes its time.
+type slowly struct{ io.Writer }
+
+func (s slowly) Write(p []byte) (int, error) {
+	time.Sleep(time.Millisecond)
+	return s.Writer.Write(p)
+}
+
+// TestRun_CutsOfASlowOwner_LoseNothing has more missing events than a window after each
+// cut.
+func TestRun_CutsOfASlowOwner_LoseNothing(t *testing.T) {
+	const total = 12 << 20
+	wire := newCutter(t, newGateway(t).address)
+	conn := dial(t, wire.address())
+	wire.cutEach(5 << 20)
+	checked := &lines{t: t}
+	o := &owner{t: t, conn: conn, start: flood("p", total), stdout: slowly{checked}}
+	if err := o.run(); err != nil {
+		t.Fatal(err)
+	}
+	if checked.n != total || o.gaps > 0 || wire.cutCount() == 0 {
+		t.Errorf("%d bytes of %d, %d gaps, %d cuts", checked.n, total, o.gaps, wire.cutCount())
+	}
+}
+
+func TestRun_Cuts_InputIsWrittenOnce(t *testing.T) {
 	input := bytes.Repeat([]byte("some input that is read once\n"), size(t, 8<<20)/29)
 	wire := newCutter(t, newGateway(t).address)
 	conn := dial(t, wire.address())
@@ -75,65 +99,21 @@ func hold(t *testing.T, conn *Conn, bytes int) execwirev1.ProcessService_RunProc
 	return stream
 }
 
-// TestASlowOwnerHoldsUpItsProcessAlone has somebody take nothing of a process while
-// others say much more than what may wait for him.
-func TestASlowOwnerHoldsUpItsProcessAlone(t *testing.T) {
-	const bytes = 16 << 20
-	conn := dial(t, newGateway(t).address)
-	slow := hold(t, conn, bytes)
-	var others sync.WaitGroup
-	for i := range 4 {
-		others.Go(func() {
-			checked := &lines{t: t}
-			o := &owner{t: t, conn: conn, start: flood(fmt.Sprint("p", i), 4<<20), stdout: checked}
-			if err := o.run(); err != nil || checked.n != 4<<20 || o.gaps > 0 {
-				t.Errorf("%d bytes, %d gaps, %v", checked.n, o.gaps, err)
-			}
-		})
-	}
-	others.Wait()
-	p := conn.processes.find("slow")
-	p.mu.Lock()
-	waiting, last, closed := p.owner.bytes, p.last, p.closed
-	p.mu.Unlock()
-	if most := 2 << 20; waiting > most || closed {
-		t.Errorf("%d bytes wait for the slow owner, and the process closed: %t", waiting, closed)
-	}
-	checked, o := &lines{t: t}, &owner{t: t}
-	o.stdout = checked
-	for !o.closed {
-		m, err := slow.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range m.GetEvents().GetEvents() {
-			if err := o.take(event); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = slow.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
-			Acknowledge: &execwirev1.RunAcknowledge{Seq: o.last}}})
-	}
-	if checked.n != bytes || o.last <= last || o.gaps > 0 {
-		t.Errorf("%d bytes of %d, %d gaps", checked.n, bytes, o.gaps)
-	}
-}
-
-// TestASlowOwnerGetsAllWhereNothingIsAcknowledged has nobody else use a connection to
+// TestRun_SlowOwner_LosesNothing has nobody else use a connection to
 // a server that pushes what it can.
-func TestASlowOwnerGetsAllWhereNothingIsAcknowledged(t *testing.T) {
+func TestRun_SlowOwner_LosesNothing(t *testing.T) {
 	const bytes = 16 << 20
 	conn := dial(t, newGateway(t).address, asReference(t, true))
 	slow := hold(t, conn, bytes)
 	p := conn.processes.find("slow")
 	for {
 		p.mu.Lock()
-		waiting, changed := p.owner.bytes, p.changed
+		waiting, changed := p.log.bytes, p.changed.Wait()
 		p.mu.Unlock()
-		if waiting > 2*DefaultQueueBytes {
+		if waiting > 2*windowBytes {
 			t.Fatalf("%d bytes wait", waiting)
 		}
-		if waiting >= DefaultQueueBytes {
+		if waiting >= windowBytes {
 			break
 		}
 		<-changed
@@ -150,15 +130,17 @@ func TestASlowOwnerGetsAllWhereNothingIsAcknowledged(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		_ = slow.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+			Acknowledge: &execwirev1.RunAcknowledge{Seq: o.last}}}) // Recv says why it failed
 	}
 	if checked.n != bytes || o.gaps > 0 {
 		t.Errorf("%d bytes of %d, %d gaps", checked.n, bytes, o.gaps)
 	}
 }
 
-// TestALostOwnersProcessIsTerminatedAfterItsGrace leaves a process without giving it
+// TestRun_LostOwner_TerminatesAfterTheGracePeriod leaves a process without giving it
 // up.
-func TestALostOwnersProcessIsTerminatedAfterItsGrace(t *testing.T) {
+func TestRun_LostOwner_TerminatesAfterTheGracePeriod(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	processes := execwirev1.NewProcessServiceClient(conn)
 	stream, err := processes.RunProcess(t.Context())
@@ -189,7 +171,7 @@ func TestALostOwnersProcessIsTerminatedAfterItsGrace(t *testing.T) {
 	}
 }
 
-func TestADetachIsRefusedAndLeavesTheProcess(t *testing.T) {
+func TestRun_Detach_IsRejected(t *testing.T) {
 	conn := dial(t, newGateway(t).address)
 	processes := execwirev1.NewProcessServiceClient(conn)
 	stream := hold(t, conn, 100)

@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// document is the part of docs/hub.md that is made from the command.
+// document returns the part of docs/hub.md that is generated from the command.
 func document() string {
 	command := newCommand(io.Discard, io.Discard)
 	return "```text\n" + strings.TrimSpace(command.Long) + "\n\nUsage:\n  " + command.UseLine() +
 		"\n\nExamples:\n" + command.Example + "\n\nFlags:\n" + command.NonInheritedFlags().FlagUsagesWrapped(90) + "```\n"
 }
 
-// TestDocumentIsUpToDate holds docs/hub.md against the command. Set
-// EXECWIRE_UPDATE_DOCS=1 to write it anew.
+// TestDocumentIsUpToDate compares docs/hub.md with the command. Set
+// EXECWIRE_UPDATE_DOCS=1 to update it.
 func TestDocumentIsUpToDate(t *testing.T) {
 	const path = "../../docs/hub.md"
 	const begin, end = "<!-- command: begin -->\n", "<!-- command: end -->"

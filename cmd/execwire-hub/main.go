@@ -1,5 +1,5 @@
-// Command execwire-hub is the hub of a relay: the registry that executors
-// register at, and the rendezvous where harnesses find them.
+// Command execwire-hub is the hub of a relay: the registry of executors and the
+// rendezvous at which harnesses reach them.
 package main
 
 import (
@@ -9,13 +9,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/observe"
 	"github.com/execwire/execwire/relay/hub"
 )
@@ -28,14 +29,14 @@ const (
 
 func main() { os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// usageError is a mistake on the command line.
+// usageError is an invalid command line.
 type usageError struct{ err error }
 
 func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
-// execute runs the command line and returns the code to exit with.
+// execute runs the command line and returns the exit code.
 func execute(arguments []string, out, errOut io.Writer) int {
 	command := newCommand(out, errOut)
 	command.SetArgs(arguments)
@@ -53,34 +54,29 @@ func execute(arguments []string, out, errOut io.Writer) int {
 	return codeFailed
 }
 
-type flags struct {
-	listen              []string
-	config              string
-	certificate, key    string
-	principals          string
-	publicURL           string
-	presenceDirectory   string
-	allowHTTP           bool
-	logFormat, logLevel string
-	logLines            int
+// overrides are the flags for settings. --presence-directory also selects NATS.
+var overrides = flags.Overrides{
+	"listen": "listen", "public-url": "public_url", "allow-http": "allow_http", "principals": "principals_file",
+	"tls-certificate": "tls_certificate_file", "tls-key": "tls_key_file", "presence-directory": "presence_directory",
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
-	var f flags
+	var file string
+	var log *flags.Log
 	command := &cobra.Command{
 		Use:   "execwire-hub [--listen URL]... [--config FILE]",
-		Short: "Run a hub of the relay",
-		Long: `execwire-hub runs a hub until it gets SIGTERM or SIGINT: the registry that executors
-register at (execwire serve --remote URL --executor-id ID), and the rendezvous where
-harnesses reach them (execwire run --hub URL --executor ID), each by a websocket that
-it opens itself. A hub routes what they say to each other and reads none of it.
+		Short: "Run a hub",
+		Long: `execwire-hub runs a hub until SIGTERM or SIGINT: the registry that executors register
+with (execwire serve --remote URL --executor-id ID), and the rendezvous where clients
+reach them (execwire run --hub URL --executor ID). Both connect to the hub by
+websocket. The hub routes their data without parsing it.
 
-The URL of every listener is printed on stdout, one per line, when it accepts
-connections; the log goes to stderr. Settings come from the configuration file, then
-from the environment (EXECWIRE_HUB_ and the setting's name in upper case), then from
-flags; docs/hub.md lists them. Keys and tokens are in files of their own. To be
-reached from other hosts a hub needs a certificate, and a table of principals that
-says who may be which executor (act_as_executors) and who may use it
+It prints the URL of every listener on stdout, one per line, when it accepts
+connections. The log goes to stderr. Settings come from the configuration file, the
+environment (EXECWIRE_HUB_ and the setting's name in upper case) and flags; later
+ones override. docs/hub.md lists them. Keys and tokens are in files. To accept
+connections from other hosts a hub needs a certificate, and a table of principals
+with the executors that each may act as (act_as_executors) and connect to
 (connect_to_executors).`,
 		Example: `  execwire-hub
   execwire-hub --listen http://127.0.0.1:0 --log-format json
@@ -94,62 +90,40 @@ says who may be which executor (act_as_executors) and who may use it
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, _ []string) error { return run(command, f, out, errOut) },
+		RunE: func(command *cobra.Command, _ []string) error { return run(command.Flags(), file, log, out, errOut) },
 	}
 	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	command.CompletionOptions.DisableDefaultCmd = true
-	set := command.Flags()
-	set.StringArrayVar(&f.listen, "listen", nil,
-		"where executors and harnesses come: `URL` is https://HOST:PORT, or http://HOST:PORT on loopback (port 0 takes a free one); may be repeated (default http://127.0.0.1:7430)")
-	set.StringVar(&f.config, "config", "", "a TOML `file` with settings")
-	set.StringVar(&f.certificate, "tls-certificate", "", "the `file` with the certificate chain of https listeners")
-	set.StringVar(&f.key, "tls-key", "", "the `file` with the key to it")
-	set.StringVar(&f.principals, "principals", "", "the `file` with the table of principals")
-	set.StringVar(&f.publicURL, "public-url", "", "where the hub is reached from elsewhere, if not where it listens: a `URL` as https://HOST")
-	set.StringVar(&f.presenceDirectory, "presence-directory", "", "keep which executors there are in this `directory`, by embedded NATS")
-	set.BoolVar(&f.allowHTTP, "allow-http", false, "listen on http:// beyond loopback, too, where tokens travel in plain text")
-	set.StringVar(&f.logFormat, "log-format", "text", "text or json")
-	set.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	set.IntVar(&f.logLines, "log-lines", observe.DefaultLines, "lines of one kind that the log has in 10s, and how many others there were; 0 is all")
+	f := command.Flags()
+	f.StringArray("listen", nil,
+		"the `URL` to listen on: https://HOST:PORT, or http://HOST:PORT on loopback (port 0 takes a free one); may be repeated (default http://127.0.0.1:7430)")
+	f.StringVar(&file, "config", "", "a TOML `file` with settings")
+	f.String("tls-certificate", "", "the `file` with the certificate chain of https listeners")
+	f.String("tls-key", "", "the `file` with its private key")
+	f.String("principals", "", "the `file` with the table of principals")
+	f.String("public-url", "", "the `URL` of the hub for other hosts, https://HOST, if it differs from the listener")
+	f.String("presence-directory", "", "store the presence of executors in this `directory`, by embedded NATS")
+	f.Bool("allow-http", false, "also listen on http:// beyond loopback, where tokens travel in plain text")
+	log = flags.AddServerLog(f)
 	return command
 }
 
-// lay lays the flags that were given over the configuration.
-func (f *flags) lay(command *cobra.Command, cfg *config.Hub) {
-	for name, set := range map[string]func(){
-		"listen":             func() { cfg.Listen = f.listen },
-		"tls-certificate":    func() { cfg.TLSCertificate = absolute(f.certificate) },
-		"tls-key":            func() { cfg.TLSKey = absolute(f.key) },
-		"principals":         func() { cfg.Principals = absolute(f.principals) },
-		"public-url":         func() { cfg.PublicURL = f.publicURL },
-		"presence-directory": func() { cfg.Presence, cfg.PresenceDirectory = config.PresenceNATS, absolute(f.presenceDirectory) },
-		"allow-http":         func() { cfg.AllowHTTP = map[bool]string{true: "on", false: "off"}[f.allowHTTP] },
-	} {
-		if command.Flags().Changed(name) {
-			set()
-		}
-	}
-}
-
-// absolute is a path from the root, where that can be told.
-func absolute(path string) string {
-	if whole, err := filepath.Abs(path); err == nil && path != "" {
-		return whole
-	}
-	return path
-}
-
-func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
-	logger, err := observe.NewLogger(errOut, observe.Format(f.logFormat), f.logLevel, f.logLines)
+func run(f *pflag.FlagSet, file string, log *flags.Log, out, errOut io.Writer) error {
+	logger, err := log.Logger(errOut)
 	if err != nil {
 		return &usageError{err}
 	}
 	defer observe.IgnoreHangups(logger)()
-	cfg, err := config.LoadHub(f.config, os.Environ(), func(cfg *config.Hub) { f.lay(command, cfg) })
+	cfg, err := config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
+		if f.Changed("presence-directory") {
+			cfg.Presence = config.PresenceNATS
+		}
+		overrides.Apply(f, cfg)
+	})
 	if err != nil {
 		return err
 	}
-	config.WarnOfVariables(logger, config.UnknownHubVariables(os.Environ()))
+	config.WarnOfVariables(logger, config.HubSettings(), os.Environ())
 	h, err := hub.New(cfg, hub.Options{Logger: logger, OnListen: func(url string) { fmt.Fprintln(out, url) }})
 	if err != nil {
 		return err
@@ -158,12 +132,12 @@ func run(command *cobra.Command, f flags, out, errOut io.Writer) error {
 	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		logger.Info("stopping")
-		stop() // a second signal ends the program at once
+		stop() // a second signal terminates the program
 	})()
 	return h.Serve(ctx)
 }
 
-// version is that of the build.
+// version returns the version of the build.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {

@@ -5,18 +5,20 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-// beHub in the environment makes the test binary be the command.
-const beHub = "EXECWIRE_TEST_BE_COMMAND"
+// runCommandVariable in the environment makes the test binary run the command.
+const runCommandVariable = "EXECWIRE_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(beHub) != "" {
+	if os.Getenv(runCommandVariable) != "" {
 		os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 	}
 	leakcheck.Main(m)
@@ -30,11 +32,11 @@ func command(t *testing.T, arguments ...string) *exec.Cmd {
 	}
 	c := exec.Command(self, arguments...)
 	c.Dir = t.TempDir()
-	c.Env = []string{beHub + "=1", "GORACE=atexit_sleep_ms=0"}
+	c.Env = []string{runCommandVariable + "=1", "GORACE=atexit_sleep_ms=0"}
 	return c
 }
 
-func TestHubTellsItsURLAndStops(t *testing.T) {
+func TestHub_PrintsURLAndStops(t *testing.T) {
 	c := command(t, "--listen", "http://127.0.0.1:0")
 	c.Env = append(c.Env, "EXECWIRE_HUB_MINE=secret", "EXECWIRE_MINE=secret")
 	var errOut bytes.Buffer
@@ -61,7 +63,7 @@ func TestHubTellsItsURLAndStops(t *testing.T) {
 	}
 }
 
-func TestMistakesAreExplained(t *testing.T) {
+func TestHub_UsageErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments []string
 		variable  string
@@ -72,7 +74,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		"flag":        {[]string{"--port", "1"}, "", codeUsage, "unknown flag: --port"},
 		"log":         {[]string{"--log-level", "loud"}, "", codeUsage, `log level "loud"`},
 		"plain text":  {[]string{"--listen", "http://0.0.0.0:0"}, "", codeFailed, "--allow-http"},
-		"nobody":      {[]string{"--listen", "http://0.0.0.0:0", "--allow-http"}, "", codeFailed, "principals_file"},
+		"no table":    {[]string{"--listen", "http://0.0.0.0:0", "--allow-http"}, "", codeFailed, "principals_file"},
 		"file":        {[]string{"--config", "none.toml"}, "", codeFailed, "none.toml: does not exist"},
 		"misspelled":  {nil, "EXECWIRE_HUB_FRAMEBYTES=1", codeFailed, "did you mean EXECWIRE_HUB_FRAME_BYTES?"},
 		"environment": {nil, "EXECWIRE_HUB_FRAME_BYTES=1", codeFailed, "frame_bytes is below"},
@@ -85,5 +87,14 @@ func TestMistakesAreExplained(t *testing.T) {
 				t.Errorf("%v, %q, want code %d and %q", err, said, tc.code, tc.says)
 			}
 		})
+	}
+}
+
+func TestHub_Overrides_NameSettings(t *testing.T) {
+	f := newCommand(nil, nil).Flags()
+	for flag, setting := range overrides {
+		if f.Lookup(flag) == nil || !slices.ContainsFunc(config.HubSettings(), func(s config.Setting) bool { return s.Name == setting }) {
+			t.Errorf("there is no flag %s or no setting %s", flag, setting)
+		}
 	}
 }

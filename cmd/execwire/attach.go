@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -27,28 +28,26 @@ func newAttachCommand(std streams) *cobra.Command {
 	var flags attachFlags
 	command := &cobra.Command{
 		Use:   "attach [-i] [--detach-keys KEYS] ID",
-		Short: "Take a process up: own its output, and with -i its input",
-		Long: `attach takes up a process that is already there and goes on like run: output,
-signals, the size of the terminal, lost connections and the exit code are as there.
-Whoever owned the process before is told that it was taken over. To only look, use
-logs -f.
+		Short: "Attach to a process: own its output and, with -i, its input",
+		Long: `attach resumes an existing process as its owner and continues like run: output,
+signals, the size of the terminal, lost connections and exit codes work as there.
+The previous owner gets an error. To observe without owning, use logs -f.
 
-It begins with the output that is kept, except at a terminal: there it begins with
-what comes, and the program is told to draw itself anew. --since-seq chooses.
+It begins with the retained output. At a terminal it begins with new output, and the
+program is asked to redraw. --since-seq selects another start.
 
-With -i stdin is passed on: its end closes the stdin of the process. The keys of
---detach-keys, typed one after the other, leave the process running without an
-owner, and attach ends with code 0. Without a terminal keys arrive with the Enter
-that follows them. SIGHUP, as from a terminal that is closed, does the same, and
-when attach gives up the process is left alone, too. Only when attach is killed, or
-its connection is lost for good, is the process lost: the server terminates it
-after the grace.
+With -i stdin is passed to the process; end of file closes the stdin of the process.
+The keys of --detach-keys, typed in sequence, leave the process running without an
+owner, and attach exits with 0. If stdin is not a terminal, keys arrive with the
+Enter that follows them. SIGHUP, as from a closed terminal, detaches too, and so
+does attach when it gives up. If attach is killed, or its connection is lost and not
+resumed, the server terminates the process after the grace period.
 
 Exit codes of attach itself are those of run.`,
 		Example: `  execwire attach build
   execwire attach -i shell
   execwire attach -i --detach-keys ctrl-a,d shell`,
-		Args: idArguments("process", 1),
+		Args: ids("process", 1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			flags.hasSince = command.Flags().Changed("since-seq")
 			flags.hasGrace = command.Flags().Changed("grace")
@@ -62,12 +61,12 @@ Exit codes of attach itself are those of run.`,
 		},
 	}
 	f := command.Flags()
-	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin on")
+	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process")
 	f.StringVar(&flags.keys, "detach-keys", "ctrl-p,ctrl-q",
-		"the `keys` that leave the process, with commas between them: ctrl-X or a character; empty for none")
-	f.Uint64Var(&flags.since, "since-seq", 0, "begin after the event with this `number`")
+		"the `keys` that detach, separated by commas: ctrl-X or a character; empty for none")
+	f.Uint64Var(&flags.since, "since-seq", 0, "start after the event with this `number`")
 	f.DurationVar(&flags.grace, "grace", 0,
-		"how long the server keeps the process when the connection is lost; 0 ends it at once (default the server's, 30s)")
+		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addRemoteFlags(command, &flags.remote)
 	return command
 }
@@ -78,12 +77,12 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	if err != nil {
 		return err
 	}
-	terminal := described.GetHasTerminal() && described.GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
-	if terminal && !flags.hasSince {
+	hasTerminal := described.GetHasTerminal() && described.GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
+	if hasTerminal && !flags.hasSince {
 		process.AfterSeq = described.GetLastSeq()
 	}
 	options := client.RunOptions{Stdout: std.out, Stderr: std.err, OnGap: func(gap *execwirev1.OutputGap) {
-		fmt.Fprintf(std.err, "execwire: %s bytes of output are missing here: they are not kept any more\n", droppedWords(gap))
+		fmt.Fprintf(std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
 	}}
 	if flags.stdin {
 		options.Stdin, options.DetachKeys = std.in, keys
@@ -91,9 +90,10 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
-	how := attention{terminal: terminal, stdin: flags.stdin, redraw: terminal && !flags.hasSince, hangup: make(chan struct{})}
-	options.Detach = how.hangup
-	exit, killed, err := attended(ctx, options, how, std, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
+	how := terminal.Options{In: std.in, Out: std.out, Err: std.err, Terminal: hasTerminal, Stdin: flags.stdin,
+		Redraw: hasTerminal && !flags.hasSince, Hangup: make(chan struct{})}
+	options.Detach = how.Hangup
+	exit, killed, err := terminal.Run(ctx, options, how, func(ctx context.Context, options client.RunOptions) (client.Exit, error) {
 		return c.Resume(ctx, process, options)
 	})
 	if err != nil {
@@ -102,15 +102,15 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 	return explainExit(exit, killed)
 }
 
-// explainAttach says why a process was not followed to its end, of which being
-// left is no failure.
+// explainAttach explains why a process was not followed to its end. A detach is no
+// failure.
 func explainAttach(err error, id string, std streams) error {
 	switch reason := client.Reason(err); {
 	case errors.Is(err, client.ErrDetached):
-		fmt.Fprintf(std.err, "\nexecwire: detached from %s, which goes on; come back with: execwire attach -i %s\n", shown(id), shown(id))
+		fmt.Fprintf(std.err, "\nexecwire: detached from %s, which continues; attach again with: execwire attach -i %s\n", printable(id), printable(id))
 		return nil
 	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER:
-		return &exitError{code: codeFailed, err: fmt.Errorf("somebody else has taken %s over", shown(id))}
+		return &exitError{code: codeFailed, err: fmt.Errorf("another client took over %s", printable(id))}
 	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
 		return err
 	default:
@@ -118,7 +118,7 @@ func explainAttach(err error, id string, std streams) error {
 	}
 }
 
-// parseKeys takes keys such as "ctrl-p,q".
+// parseKeys parses keys such as "ctrl-p,q".
 func parseKeys(text string) ([]byte, error) {
 	if text == "" {
 		return nil, nil

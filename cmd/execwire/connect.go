@@ -2,72 +2,73 @@ package main
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/execwire/execwire/client"
-	"github.com/execwire/execwire/client/execserver"
 	"github.com/execwire/execwire/daemon"
-	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/config"
 )
 
-// Variables that stand in for flags that are not given. The last four hold
-// paths; what is in the files is in no flag and no variable.
+// Environment variables that replace flags. Secrets are only in files that they name.
 const (
 	serverVariable    = "EXECWIRE_SERVER"
 	tokenFileVariable = "EXECWIRE_TOKEN_FILE"
 	tlsCAVariable     = "EXECWIRE_TLS_CA"
 	tlsCertVariable   = "EXECWIRE_TLS_CERT"
 	tlsKeyVariable    = "EXECWIRE_TLS_KEY"
+	hubVariable       = "EXECWIRE_HUB"
+	executorVariable  = "EXECWIRE_EXECUTOR"
 )
 
-// connectFlags say which server a command talks to, and how.
+// connectFlags select the server of a command, and how to connect.
 type connectFlags struct {
-	server string
-	hubFlags
-	tokenFile string
-	tls       client.TLSFiles
+	server        string
+	hub, executor string // an executor of a relay instead
+	tokenFile     string
+	tls           client.TLSFiles
+	// isPersistent rejects servers whose processes end with the command.
+	isPersistent bool
 }
 
-// otherServers are those whose processes end with the command that starts them, in
-// the help of --server.
-const otherServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
+// ephemeralServers is the part of the help of --server about servers whose processes end
+// with the command.
+const ephemeralServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
 
-// addConnectFlags adds the flags that every command has that talks to a
-// server.
+// addConnectFlags adds the flags of every command that connects to a server.
 func addConnectFlags(command *cobra.Command, flags *connectFlags) {
-	addFlagWithVariable(command, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"+otherServers)
-	addHubFlags(command, &flags.hubFlags)
-	addCredentialFlags(command, flags)
-	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.throughHub(command) }
-}
-
-// addCredentialFlags adds those of them that say what to show a server.
-func addCredentialFlags(command *cobra.Command, flags *connectFlags) {
-	add := func(value *string, name, variable, usage string) {
-		addFlagWithVariable(command, value, name, variable, usage)
+	f := command.Flags()
+	addFlagWithVariable(f, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"+ephemeralServers)
+	addFlagWithVariable(f, &flags.hub, "hub", hubVariable, "or the `URL` of a hub, https://HOST, to reach the executor of --executor")
+	addFlagWithVariable(f, &flags.executor, "executor", executorVariable, "the `ID` of that executor")
+	addCredentialFlags(f, flags)
+	command.PreRunE = func(command *cobra.Command, _ []string) error {
+		if err := flags.resolveHub(command); err != nil || !flags.isPersistent {
+			return err
+		}
+		return checkPersistent(command, flags.server)
 	}
-	add(&flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token to show, to the hub if there is one")
-	add(&flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the authorities to trust with TLS, as PEM, in place of this machine's")
-	add(&flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the certificate to show with grpcs://, as PEM")
-	add(&flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with the key to it, as PEM")
 }
 
-// addFlagWithVariable adds a flag that a variable stands in for.
-func addFlagWithVariable(command *cobra.Command, value *string, name, variable, usage string) {
-	command.Flags().StringVar(value, name, os.Getenv(variable), usage+" (default $"+variable+", else none)")
-	command.Flags().Lookup(name).DefValue = ""
+// addCredentialFlags adds the flags for credentials.
+func addCredentialFlags(f *pflag.FlagSet, flags *connectFlags) {
+	addFlagWithVariable(f, &flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token, for the hub if there is one")
+	addFlagWithVariable(f, &flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the certificate authorities to trust, as PEM, instead of the system's")
+	addFlagWithVariable(f, &flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the client certificate for grpcs://, as PEM")
+	addFlagWithVariable(f, &flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with its private key, as PEM")
 }
 
-// options are those of package client.
+// addFlagWithVariable adds a flag whose default is in an environment variable.
+func addFlagWithVariable(f *pflag.FlagSet, value *string, name, variable, usage string) {
+	f.StringVar(value, name, os.Getenv(variable), usage+" (default $"+variable+", else none)")
+	f.Lookup(name).DefValue = ""
+}
+
+// options returns the options for package client.
 func (f connectFlags) options() []client.Option {
 	options := []client.Option{client.WithTLS(f.tls)}
 	if f.tokenFile != "" {
@@ -76,127 +77,143 @@ func (f connectFlags) options() []client.Option {
 	return options
 }
 
-// connect reaches the server that flags name, or makes one inside this program
-// if they name none. The returned function ends the connection, and the server
-// with its processes if it is ours. Give the error to [explainDial].
-func connect(ctx context.Context, flags connectFlags) (*client.Client, func(), error) {
+// connect connects to the selected server, or starts one inside this program if none is
+// selected, which ends with its processes when the client is closed. Its errors are
+// explained.
+func connect(ctx context.Context, flags connectFlags) (*client.Client, error) {
 	options := daemon.OpenOptions{Dial: flags.options()}
 	if flags.server == "" || flags.server == daemon.LocalURL {
 		cfg, err := daemon.LoadConfig("", os.Environ())
 		if err != nil {
-			return nil, nil, err
+			return nil, explainDial(err)
 		}
 		options.Config = &cfg
 		options.Daemon = daemon.Options{
 			Version:      buildVersion(),
-			AdoptOrphans: true, // nothing else here starts processes
+			AdoptOrphans: true, // nothing else in this program starts processes
 		}
 	}
 	c, err := daemon.Open(ctx, flags.server, options)
 	if err != nil {
-		return nil, nil, err
+		return nil, explainDial(err)
 	}
-	return c, func() { _ = c.Close() }, nil
+	return c, nil
 }
 
-// needsLasting has a command refuse servers whose processes do not last.
-func needsLasting(command *cobra.Command, flags *connectFlags) {
+// requirePersistent makes a command reject servers whose processes end with the command.
+func requirePersistent(command *cobra.Command, flags *connectFlags) {
 	server := command.Flags().Lookup("server")
-	server.Usage = strings.Replace(server.Usage, otherServers, "", 1)
-	find := command.PreRunE
-	command.PreRunE = func(command *cobra.Command, arguments []string) error {
-		if err := find(command, arguments); err != nil {
-			return err
-		}
-		return checkLasting(command, flags.server)
-	}
+	server.Usage = strings.Replace(server.Usage, ephemeralServers, "", 1)
+	flags.isPersistent = true
 }
 
-// checkLasting refuses a server at which a command finds no processes of others and
-// leaves none behind: those of a server inside this program end with it, and those of
-// the exec-server protocol with the connection that started them.
-func checkLasting(command *cobra.Command, server string) error {
+// checkPersistent rejects servers on which a command can neither find nor leave processes:
+// those of a server inside this program end with it, and those of the exec-server
+// protocol with their connection.
+func checkPersistent(command *cobra.Command, server string) error {
 	scheme, _, _ := strings.Cut(server, ":")
 	switch scheme = strings.ToLower(scheme); scheme {
 	case "ws", "wss", launchScheme, "local":
 		return usageError(command, fmt.Errorf(
-			"a server reached by %s ends processes with the command that started them: name one by grpc://, grpcs:// or unix://, or by --hub and --executor", scheme))
+			"a server reached by %s ends processes with the command that started them: name one with grpc://, grpcs:// or unix://, or with --hub and --executor", scheme))
 	}
 	return nil
 }
 
-// launchScheme is that of a server that is started by its client.
+// launchScheme is the URL scheme of servers that the client launches.
 const launchScheme = "stdio"
 
-// explainDial says why there is no server, and what to do.
-func explainDial(err error) error {
-	var dial *client.DialError
-	if !errors.As(err, &dial) {
-		return &exitError{code: codeFailed, err: err}
+// resolveHub selects a server of the hub, if flags or variables name one. Flags
+// override variables.
+func (f *connectFlags) resolveHub(command *cobra.Command) error {
+	given := command.Flags().Changed
+	for _, name := range []string{"hub", "executor"} {
+		if err := exclusive("server", name)(command, nil); err != nil {
+			return err
+		}
 	}
-	if hint, ok := relayHint(err); ok {
-		return &exitError{code: codeFailed, err: dial.Err, hint: hint}
+	switch {
+	case given("server"):
+		return nil
+	case f.executor == "" && !given("hub"):
+		return nil
+	case f.executor == "":
+		return usageError(command, errors.New("name a server of the hub with --executor: execwire executors lists them"))
+	case f.hub == "":
+		return usageError(command, errors.New("name the hub of the executor with --hub or "+hubVariable))
+	case f.server != "" && !given("hub") && !given("executor"):
+		return usageError(command, errors.New(serverVariable+" and "+executorVariable+" name two servers: unset one of them"))
 	}
-	if explained, ok := explainTLS(dial); ok {
-		return explained
+	url, err := client.RelayURL(f.hub, f.executor)
+	if err != nil {
+		return usageError(command, err)
 	}
-	failed := func(why, hint string) error {
-		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
-	}
-	const commandHint = "name a command that serves it there: --server 'stdio:execwire serve --listen stdio'"
-	if _, ok := errors.AsType[*execserver.NoServerError](dial.Err); ok {
-		return failed(dial.Err.Error(), commandHint)
-	}
-	var errno syscall.Errno
-	if !errors.As(err, &errno) {
-		return failed(dial.Err.Error(), "") // something is there
-	}
-	if strings.HasPrefix(dial.URL, "relay+") {
-		return failed(errno.Error(), startHub)
-	}
-	if strings.HasPrefix(dial.URL, launchScheme+":") {
-		return failed(errno.Error(), "name a command that is in PATH, or give its path: --server 'stdio:execwire serve --listen stdio'")
-	}
-	hint := "start a server with: execwire serve"
-	if dial.URL != daemon.DefaultListenURL {
-		hint += " --listen " + dial.URL
-	}
-	return failed(errno.Error(), hint)
+	f.server = url
+	return nil
 }
 
-// explainTLS says what to do where the two ends could not agree on TLS; false if
-// that is not why the other one was not reached.
-func explainTLS(dial *client.DialError) (explained error, ok bool) {
-	locked, ok := errors.AsType[*client.TLSError](dial.Err)
-	if !ok {
-		return nil, false
-	}
-	hint := locked.Fix
-	if errors.As(locked, new(x509.UnknownAuthorityError)) {
-		hint += ": --tls-ca FILE"
-	}
-	return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %w", dial.URL, locked.Err), hint: hint}, true
+// defaultServer is the default of execwire serve --listen and of --server.
+const defaultServer = daemon.DefaultListenURL
+
+// remoteHelp ends the help of every command with --server.
+const remoteHelp = "\n\nThe server is that of --server, or --hub and --executor, else of " + serverVariable + ",\nelse " + defaultServer + "."
+
+// remoteFlags select the server and the session of a command.
+type remoteFlags struct {
+	connect connectFlags
+	session string
 }
 
-// doorHint says what to do about a server that does not let this program in, or
-// not do what it asks; empty if that is not what err is about.
-func doorHint(err error) string {
-	var typed *client.Error
-	if !errors.As(client.FromRPC(err), &typed) {
-		return ""
+// addRemoteFlags adds the flags of commands for processes.
+func addRemoteFlags(command *cobra.Command, flags *remoteFlags) {
+	addServerFlags(command, &flags.connect)
+	requirePersistent(command, &flags.connect)
+	addSessionFlag(command, &flags.session)
+}
+
+func addSessionFlag(command *cobra.Command, session *string) {
+	command.Flags().StringVar(session, "session", "", "the `ID` of the session (default your default session)")
+}
+
+// addServerFlags adds the flags of commands that need a server.
+func addServerFlags(command *cobra.Command, flags *connectFlags) {
+	addConnectFlags(command, flags)
+	server := command.Flags().Lookup("server")
+	server.Usage = strings.Replace(server.Usage, "else none", "else "+defaultServer, 1)
+	command.Long += remoteHelp
+}
+
+// serverCall is what a command does with a client of a server.
+type serverCall func(ctx context.Context, c *client.Client, arguments []string) error
+
+// onServer makes a command call do with a client of the server that its flags select.
+func onServer(command *cobra.Command, do serverCall) *connectFlags {
+	var flags connectFlags
+	addServerFlags(command, &flags)
+	command.RunE = func(command *cobra.Command, arguments []string) error {
+		return withServer(command.Context(), flags, func(c *client.Client) error { return do(command.Context(), c, arguments) })
 	}
-	switch typed.Reason {
-	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
-		return "show a token with --token-file, or a certificate with --tls-cert and --tls-key"
-	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
-		return "show a token with --token-file if the server knows one, or run this as the server's user"
-	case execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
-		return fmt.Sprintf("add %q to what the server's principals_file allows", typed.Metadata["permission"])
-	case execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:
-		return fmt.Sprintf("start the server with %s%s=on, or name another one with --server",
-			config.EnvironmentPrefix, strings.ToUpper(typed.Metadata["setting"]))
-	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
-		return fmt.Sprintf("try again in %v, with a token or certificate that is right", typed.RetryAfter.Round(time.Millisecond))
+	return &flags
+}
+
+// onPersistentServer is onServer for a server whose processes do not end with the
+// command.
+func onPersistentServer(command *cobra.Command, do serverCall) {
+	requirePersistent(command, onServer(command, do))
+}
+
+// withServer calls do with a client of the server, and explains errors.
+func withServer(ctx context.Context, flags connectFlags, do func(*client.Client) error) error {
+	if flags.server == "" {
+		flags.server = defaultServer
 	}
-	return ""
+	c, err := connect(ctx, flags)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if err := do(c); err != nil {
+		return explain(err, nil)
+	}
+	return nil
 }

@@ -15,23 +15,24 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// copyPlan is what a command line of cp asks for.
+// copyPlan is the parsed command line of cp.
 type copyPlan struct {
 	sources              []copySource
 	dest                 string
 	fromServer, toServer bool
-	// written is whether DEST is written as a directory.
-	written bool
+	// destIsDirectory is whether DEST ends with a slash.
+	destIsDirectory bool
 }
 
-// copySource is one thing to copy.
+// copySource is one source.
 type copySource struct {
 	argument, path string
-	// content is whether what is in the directory is meant, and not itself.
-	content bool
+	// contentOnly is whether to copy the content of the directory, not the directory
+	// itself.
+	contentOnly bool
 }
 
-// planCopies reads the arguments of cp, at least two.
+// planCopies parses the arguments of cp, at least two.
 func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 	var plan copyPlan
 	last := len(arguments) - 1
@@ -48,29 +49,29 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 		switch {
 		case i == last:
 			plan.dest, plan.toServer = path, remote
-			plan.written = base == "" || base == "." || base == ".."
+			plan.destIsDirectory = base == "" || base == "." || base == ".."
 		case i > 0 && remote != plan.fromServer:
-			return plan, errors.New("the sources have to be all on the server or all here")
+			return plan, errors.New("the sources must be all on the server or all local")
 		default:
 			plan.fromServer = remote
-			source := copySource{argument: argument, path: path, content: base == "." || base == ".." || path == "/"}
-			if remote && path != "/" && (base == "" || source.content) {
-				source.path += "/" // which remotePath takes away, and says that no link is meant
+			source := copySource{argument: argument, path: path, contentOnly: base == "." || base == ".." || path == "/"}
+			if remote && path != "/" && (base == "" || source.contentOnly) {
+				source.path += "/" // remotePath removes it; it means that a link is followed
 			}
 			plan.sources = append(plan.sources, source)
 		}
 	}
 	switch {
 	case !plan.fromServer && !plan.toServer:
-		return plan, errors.New("neither sources nor DEST are on the server: write its paths as :PATH")
+		return plan, errors.New("neither sources nor DEST are on the server: write paths on the server as :PATH")
 	case flags.noTargetDirectory && len(plan.sources) > 1:
-		return plan, errors.New("with -T there is one source")
+		return plan, errors.New("-T allows only one source")
 	}
 	return plan, nil
 }
 
-// without refuses flags of a command.
-func without(command *cobra.Command, why string, names ...string) error {
+// rejectFlags rejects flags of a command.
+func rejectFlags(command *cobra.Command, why string, names ...string) error {
 	for _, name := range names {
 		if command.Flags().Changed(name) {
 			return fmt.Errorf("--%s: %s", name, why)
@@ -79,56 +80,41 @@ func without(command *cobra.Command, why string, names ...string) error {
 	return nil
 }
 
-// place finds what the copy of a source is called.
-func (p *copier) place(source copySource, directory bool) string {
-	switch {
-	case !directory || source.content:
+// destination returns the destination of a source.
+func (p *copier) destination(source copySource, directory bool) string {
+	if !directory || source.contentOnly {
 		return p.plan.dest
-	default:
-		return filepath.Join(p.plan.dest, filepath.Base(source.path))
 	}
+	return filepath.Join(p.plan.dest, filepath.Base(source.path))
 }
 
-// isDirectory is whether copies go into DEST.
+// isDirectory reports whether copies are placed in DEST.
 func (p *copier) isDirectory(ctx context.Context) (bool, error) {
 	if p.flags.noTargetDirectory {
 		return false, nil
 	}
-	is, missing := false, false
+	is, hint := false, "make it with: mkdir -p "
+	var err error
 	if p.plan.toServer {
-		info, err := p.client.Stat(ctx, p.plan.dest)
-		missing = errors.Is(err, fs.ErrNotExist)
-		if err != nil && !missing {
-			return false, err
-		}
-		is = info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY
+		var info client.FileInfo
+		info, err = p.client.Stat(ctx, p.plan.dest)
+		is, hint = info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY, "make it with: execwire mkdir -p "
 	} else {
-		info, err := os.Stat(p.plan.dest)
-		missing = errors.Is(err, fs.ErrNotExist)
-		if err != nil && !missing {
-			return false, err
-		}
+		var info fs.FileInfo
+		info, err = os.Stat(p.plan.dest)
 		is = err == nil && info.IsDir()
 	}
+	missing := errors.Is(err, fs.ErrNotExist)
+	isNeeded := p.plan.destIsDirectory || len(p.plan.sources) > 1
 	switch {
-	case is:
-		return true, nil
-	case missing && len(p.plan.sources) == 1 && p.flags.recursive:
-		return false, nil
-	case missing && (p.plan.written || len(p.plan.sources) > 1):
-		return false, &refusedFile{path: p.plan.dest, why: "there is no such directory", hint: p.makeIt()}
-	case p.plan.written || len(p.plan.sources) > 1:
-		return false, &refusedFile{path: p.plan.dest, why: "it is not a directory"}
+	case err != nil && !missing:
+		return false, err
+	case is || !isNeeded, missing && len(p.plan.sources) == 1 && p.flags.Recursive:
+		return is, nil
+	case missing:
+		return false, &refusedFile{path: p.plan.dest, why: "there is no such directory", hint: hint + printable(p.plan.dest)}
 	}
-	return false, nil
-}
-
-// makeIt says how to make the directory that is DEST.
-func (p *copier) makeIt() string {
-	if p.plan.toServer {
-		return "make it with: execwire mkdir -p " + shown(p.plan.dest)
-	}
-	return "make it with: mkdir -p " + shown(p.plan.dest)
+	return false, &refusedFile{path: p.plan.dest, why: "it is not a directory"}
 }
 
 // copier is one run of cp.
@@ -150,7 +136,7 @@ func (p *copier) run(ctx context.Context) error {
 		return p.explain(err)
 	}
 	for _, source := range p.plan.sources {
-		if err := p.copy(ctx, source, p.place(source, directory)); err != nil {
+		if err := p.copy(ctx, source, p.destination(source, directory)); err != nil {
 			return err
 		}
 	}
@@ -161,7 +147,7 @@ func (p *copier) run(ctx context.Context) error {
 	return nil
 }
 
-// copy copies one source. It fails if others cannot be copied either.
+// copy copies one source. It returns an error only if further copies are useless.
 func (p *copier) copy(ctx context.Context, source copySource, dest string) error {
 	err := p.transfer(ctx, source, dest)
 	var some *client.TransferError
@@ -170,8 +156,8 @@ func (p *copier) copy(ctx context.Context, source copySource, dest string) error
 		return nil
 	case ctx.Err() != nil, !errors.As(err, &some) && isFatal(err):
 		return p.explain(err)
-	case !errors.As(err, &some): // else each was told
-		p.tell(source, dest, ".", err)
+	case !errors.As(err, &some): // otherwise each was reported
+		p.reportFailure(source, dest, ".", err)
 	}
 	p.failed = true
 	return nil
@@ -179,13 +165,10 @@ func (p *copier) copy(ctx context.Context, source copySource, dest string) error
 
 func (p *copier) transfer(ctx context.Context, source copySource, dest string) error {
 	if p.plan.fromServer && p.plan.toServer {
-		return p.copyThere(ctx, source, dest)
+		return p.copyOnServer(ctx, source, dest)
 	}
-	options := client.TransferOptions{
-		Recursive: p.flags.recursive, Preserve: p.flags.preserve, NoReplace: p.flags.noClobber,
-		Update: p.flags.update, Checksum: p.flags.checksum, Delete: p.flags.delete, InPlace: p.flags.inPlace,
-		OnFailed: func(name string, err error) { p.tell(source, dest, name, err) },
-	}
+	options := p.flags.TransferOptions
+	options.OnFailed = func(name string, err error) { p.reportFailure(source, dest, name, err) }
 	if p.bar != nil {
 		options.OnProgress = func(progress client.TransferProgress) { p.bar.show(source.argument, p.total, progress) }
 	}
@@ -193,9 +176,8 @@ func (p *copier) transfer(ctx context.Context, source copySource, dest string) e
 	if p.plan.fromServer {
 		move = p.client.Pull
 	}
-	from, to := source.path, dest
-	done, err := move(ctx, from, to, options)
-	p.note(source, done)
+	done, err := move(ctx, source.path, dest, options)
+	p.warn(source, done)
 	p.total.Files += done.Files
 	p.total.Links += done.Links
 	p.total.Bytes += done.Bytes
@@ -204,10 +186,10 @@ func (p *copier) transfer(ctx context.Context, source copySource, dest string) e
 	return err
 }
 
-// copyThere has the server copy.
-func (p *copier) copyThere(ctx context.Context, source copySource, dest string) error {
+// copyOnServer copies within the server.
+func (p *copier) copyOnServer(ctx context.Context, source copySource, dest string) error {
 	from := source.path
-	if !p.flags.recursive || strings.HasSuffix(from, "/") {
+	if !p.flags.Recursive || strings.HasSuffix(from, "/") {
 		real, err := p.client.RealPath(ctx, from)
 		switch {
 		case client.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED:
@@ -224,27 +206,27 @@ func (p *copier) copyThere(ctx context.Context, source copySource, dest string) 
 		}
 		from = real
 	}
-	omitted, err := p.client.Copy(ctx, from, dest, p.flags.recursive)
-	p.note(source, client.Transferred{Omitted: int(omitted)})
+	omitted, err := p.client.Copy(ctx, from, dest, p.flags.Recursive)
+	p.warn(source, client.Transferred{Omitted: int(omitted)})
 	return err
 }
 
-// note says what a copy is not.
-func (p *copier) note(source copySource, done client.Transferred) {
+// warn reports what was omitted or changed.
+func (p *copier) warn(source copySource, done client.Transferred) {
 	if done.Omitted+done.Changed == 0 {
 		return
 	}
 	p.bar.clear()
 	if done.Omitted > 0 {
-		fmt.Fprintf(p.std.err, "execwire: %s: left out %d FIFOs, sockets and devices\n", shown(source.argument), done.Omitted)
+		fmt.Fprintf(p.std.err, "execwire: %s: left out %d FIFOs, sockets and devices\n", printable(source.argument), done.Omitted)
 	}
 	if done.Changed > 0 {
-		fmt.Fprintf(p.std.err, "execwire: %s: %d files were changed while they were copied\n", shown(source.argument), done.Changed)
+		fmt.Fprintf(p.std.err, "execwire: %s: %d files were changed while they were copied\n", printable(source.argument), done.Changed)
 	}
 }
 
-// tell says that something was not copied.
-func (p *copier) tell(source copySource, dest, name string, err error) {
+// reportFailure reports a failed copy.
+func (p *copier) reportFailure(source copySource, dest, name string, err error) {
 	p.bar.clear()
 	explained := p.explain(err)
 	var file *fs.PathError
@@ -265,16 +247,16 @@ func (p *copier) tell(source copySource, dest, name string, err error) {
 	report(p.std.err, explained)
 }
 
-// copyHints say what to do about what cp fails with.
-var copyHints = map[execwirev1.ErrorReason]string{
+// copyHints are hints for errors of cp.
+var copyHints = reasonHints{
 	execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY: "copy directories with -r",
 }
 
 func (p *copier) explain(err error) *exitError {
-	explained := explainFile(err, copyHints)
+	explained := explain(err, copyHints)
 	var kept *client.InterruptedError
 	if errors.As(err, &kept) {
-		explained.hint = "the same command goes on from the " + byteCount(kept.Size) + " that were kept"
+		explained.hint = "the same command resumes after the " + byteCount(kept.Size) + " that were received"
 	}
 	return explained
 }

@@ -2,18 +2,16 @@ package main
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"golang.org/x/sys/unix"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// processObject is a process as --json prints it.
+// processObject is the JSON output for a process.
 type processObject struct {
 	ID                string         `json:"id"`
 	Session           string         `json:"session"`
@@ -30,19 +28,18 @@ type processObject struct {
 	Exit              *exitObject    `json:"exit,omitempty"`
 }
 
-// exitObject is the end of a process as --json prints it: ExitCode or Signal is
-// there.
+// exitObject is the JSON output for the end of a process, with ExitCode or Signal.
 type exitObject struct {
 	ExitCode    *int32    `json:"exit_code,omitempty"`
 	Signal      string    `json:"signal,omitempty"`
 	Cause       string    `json:"cause"`
 	ExitTime    time.Time `json:"exit_time"`
 	WallSeconds float64   `json:"wall_seconds"`
-	// SandboxDenied is there if it is true.
+	// SandboxDenied is omitted if false.
 	SandboxDenied bool `json:"sandbox_denied,omitempty"`
 }
 
-// sandboxObject is what is enforced on a process as --json prints it.
+// sandboxObject is the JSON output for the sandbox of a process.
 type sandboxObject struct {
 	Backend         string `json:"backend"`
 	Network         string `json:"network"`
@@ -102,12 +99,12 @@ func describeExit(exit *execwirev1.ExitRecord) *exitObject {
 	return object
 }
 
-// enumWord is the name of an enum's value without its prefix, in lower case.
+// enumWord returns the name of an enum value in lower case, without its prefix.
 func enumWord(value fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
 
-// signalName is a signal as kill(1) knows it, or its number.
+// signalName returns the name of a signal as in kill(1), or its number.
 func signalName(signal execwirev1.Signal) string {
 	if name := unix.SignalName(unix.Signal(signal)); name != "" {
 		return name
@@ -115,7 +112,7 @@ func signalName(signal execwirev1.Signal) string {
 	return strconv.Itoa(int(signal))
 }
 
-// parseSignal takes TERM, SIGTERM and 15.
+// parseSignal accepts TERM, SIGTERM and 15.
 func parseSignal(name string) (execwirev1.Signal, error) {
 	const highest = 64
 	number, err := strconv.Atoi(name)
@@ -129,8 +126,8 @@ func parseSignal(name string) (execwirev1.Signal, error) {
 	return execwirev1.Signal(number), nil
 }
 
-// exitWord says in a word how a process ended: by a code, by a signal, and why
-// if that was not its own doing.
+// exitWord describes the end of a process: its code or signal, and the cause if it did
+// not end by itself.
 func exitWord(exit *execwirev1.ExitRecord) string {
 	object := describeExit(exit)
 	if object == nil {
@@ -150,39 +147,4 @@ func exitWord(exit *execwirev1.ExitRecord) string {
 		word += " (sandbox denied)"
 	}
 	return word
-}
-
-// age is how long ago something was, in its largest unit.
-func age(since time.Duration) string {
-	switch since = max(since, 0); {
-	case since < time.Minute:
-		return fmt.Sprintf("%ds", int(since.Seconds()))
-	case since < time.Hour:
-		return fmt.Sprintf("%dm", int(since.Minutes()))
-	case since < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(since.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(since.Hours()/24))
-	}
-}
-
-// plainWord needs no quotes in a shell.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// commandLine is what to type into a shell to run argv. It has no control
-// characters.
-func commandLine(argv []string) string {
-	words := make([]string, len(argv))
-	for i, word := range argv {
-		switch {
-		case plainWord.MatchString(word):
-			words[i] = word
-		case strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsPrint(r) }):
-			quoted := strconv.Quote(word)
-			words[i] = "$'" + strings.NewReplacer(`\"`, `"`, `'`, `\'`).Replace(quoted[1:len(quoted)-1]) + "'"
-		default:
-			words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
-	}
-	return strings.Join(words, " ")
 }

@@ -28,41 +28,41 @@ func newDoctorCommand(std streams) *cobra.Command {
 	var flags doctorFlags
 	command := &cobra.Command{
 		Use:   "doctor [--server URL] [--require CHECK]... [--json]",
-		Short: "Say what works here, and what to do about what does not",
-		Long: `doctor says what a server offers of what not every machine has, and without a
-server what one on this machine would, with the settings of --config and the
-environment: sandboxes are tried out for that, by a program that is confined and
-tries what it must not.
+		Short: "Check which features work, and how to fix those that do not",
+		Long: `doctor reports which optional features a server has. Without a server it reports
+what a server on this machine would have, with the settings of --config and the
+environment. To test sandboxes it runs a confined program that attempts what it must
+not be able to do.
 
-The checks, by their names:
+Checks:
 
-  sandbox         whether anything confines processes and calls about files
-  bubblewrap      whether bubblewrap does, which expresses every policy
-  landlock        whether Landlock does, which cannot protect what is in a writable
+  sandbox         whether any backend confines processes and file calls
+  bubblewrap      whether bubblewrap works, which supports every policy
+  landlock        whether Landlock works, which cannot protect a path in a writable
                   directory
-  require-sandbox what the server confines everything by; it fails if that cannot be
+  require-sandbox the sandbox that the server requires; fails if it cannot be
                   enforced
   control-groups  whether processes get control groups, which makes killing certain
-  guardian        whether everything ends should the server be killed
-  loopback-users  whether loopback is for the server's user, root and those that
-                  loopback_users names; not if that is any
-  descriptors     how many files the server may have open (only of this machine)
-  watches         how many directories may be watched (only of this machine)
-  process-limit   whether processes leave the server what it needs of the processes
-                  and threads that there may be (only of this machine)
-  memory-limit    how much memory there is for the server and its processes, and
-                  what is kept of output (only of this machine)
-  oom-score       whether processes are killed before the server when there is no
-                  memory left (only of this machine)
+  guardian        whether all processes are killed if the server is killed
+  loopback-users  whether loopback is restricted to the server's user, root and the
+                  users in loopback_users; not if that is any
+  descriptors     how many files the server may have open (only this machine)
+  watches         how many directories may be watched (only this machine)
+  process-limit   whether processes and threads are reserved for the server
+                  (only this machine)
+  memory-limit    how much memory the server and its processes may use, and how
+                  much output is retained (only this machine)
+  oom-score       whether the kernel kills processes before the server when memory
+                  runs out (only this machine)
 
-With --json every check is an object on a line of its own: check, works, detail, and
-fix, which says what to do.
+With --json each check is an object on its own line: check, works, detail, and fix,
+which says what to do.
 
 Exit codes:
-    0  it was found out; what --require names works
-    1  something that --require names does not
+    0  the checks were made; those of --require work
+    1  a check of --require does not work
     2  the command line is wrong
-  125  there is no such server`,
+  125  the server cannot be reached`,
 		Example: `  execwire doctor
   execwire doctor --require sandbox --server unix:///run/user/1000/execwire.sock
   execwire doctor --json | jq -r 'select(.works | not).check'`,
@@ -73,40 +73,48 @@ Exit codes:
 					return usageError(command, fmt.Errorf("--require is %q: use one of %s", name, strings.Join(checkNames, ", ")))
 				}
 			}
-			checks, err := examine(command.Context(), flags)
+			checks, err := runChecks(command.Context(), flags)
 			if err != nil {
 				return err
 			}
-			return tellChecks(checks, flags, std)
+			return printChecks(checks, flags, std)
 		},
 	}
 	f := command.Flags()
 	addConnectFlags(command, &flags.connect)
-	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server that would be started")
+	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server")
 	f.StringArrayVar(&flags.require, "require", nil, "exit with 1 if this `check` does not work; may be repeated")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	return command
 }
 
-// checksOfServer makes the checks of a server. One that says nothing of itself, as a
-// server of the exec-server protocol that is not of execwire, has none.
-func checksOfServer(said *execwirev1.GetEnvironmentResponse) ([]check, error) {
-	if said.GetLimits() == nil {
-		return nil, &exitError{code: codeFailed, err: errors.New("the server does not tell what works there: it is not one of execwire")}
+// checksOfServer returns the checks of a server. A server of the exec-server protocol
+// other than execwire provides no information.
+func checksOfServer(environment *execwirev1.GetEnvironmentResponse) ([]check, error) {
+	if environment.GetLimits() == nil {
+		return nil, &exitError{code: codeFailed, err: errors.New("the server provides no information about its features: it is not an execwire server")}
 	}
-	return checksOf(said, said.GetGuarded(), nowhere), nil
+	return checksOf(environment, environment.GetGuarded(), unknownMachine), nil
 }
 
-// check is something that works or does not.
+// check is the result of one check.
 type check struct {
 	Check  string `json:"check"`
 	Works  bool   `json:"works"`
 	Detail string `json:"detail"`
-	// Fix says what to do if it does not work.
+	// Fix describes how to fix it.
 	Fix string `json:"fix,omitempty"`
 }
 
-// The names of checks.
+// newCheck returns a check with a detail for each result, and a fix.
+func newCheck(name string, works bool, good, bad, fix string) check {
+	if works {
+		return check{Check: name, Works: true, Detail: good}
+	}
+	return check{Check: name, Detail: bad, Fix: fix}
+}
+
+// Names of checks.
 const (
 	checkSandbox       = "sandbox"
 	checkBubblewrap    = "bubblewrap"
@@ -125,120 +133,99 @@ const (
 var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches,
 	checkProcessLimit, checkMemoryLimit, checkOOMScore}
 
-// examine makes the checks, of a server or of this machine.
-func examine(ctx context.Context, flags doctorFlags) ([]check, error) {
+// runChecks runs the checks of a server or of this machine.
+func runChecks(ctx context.Context, flags doctorFlags) ([]check, error) {
 	if flags.connect.server == "" {
-		return examineHere(ctx, flags.config)
+		return runLocalChecks(ctx, flags.config)
 	}
-	c, closeClient, err := connect(ctx, flags.connect)
+	c, err := connect(ctx, flags.connect)
 	if err != nil {
-		return nil, explainDial(err)
+		return nil, err
 	}
-	defer closeClient()
-	said, err := c.Describe(ctx)
+	defer func() { _ = c.Close() }()
+	environment, err := c.Describe(ctx)
 	if err != nil {
-		return nil, explainDoctor(client.FromRPC(err))
+		return nil, explain(err, nil)
 	}
-	return checksOfServer(said)
+	return checksOfServer(environment)
 }
 
-func explainDoctor(err error) error {
-	return &exitError{code: codeFailed, err: err, hint: doorHint(err)}
-}
-
-// examineHere makes the checks of a server inside this program.
-func examineHere(ctx context.Context, file string) ([]check, error) {
+// runLocalChecks runs the checks of a server inside this program.
+func runLocalChecks(ctx context.Context, file string) ([]check, error) {
 	cfg, err := config.Load(file, os.Environ())
 	if err != nil {
 		return nil, err
 	}
-	cfg.Principals = "" // nobody else can reach it
+	cfg.Principals = "" // no other client can reach it
 	options := daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)}
 	d, err := daemon.New(cfg, options)
-	unmet := (*config.Error)(nil)
-	if errors.As(err, &unmet) && unmet.Setting == "require_sandbox" {
+	var unmet *config.Error
+	hasUnmet := errors.As(err, &unmet) && unmet.Setting == "require_sandbox"
+	if hasUnmet {
 		cfg.RequiredSandbox, cfg.SandboxWritableRoots, cfg.SandboxNetwork = config.SandboxOff, nil, "off"
 		d, err = daemon.New(cfg, options)
-	} else {
-		unmet = nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to start a server in this program: %w", err)
 	}
 	defer func() { _ = d.Close() }()
-	said, err := client.New(d.Conn()).Describe(ctx)
+	environment, err := client.New(d.Conn()).Describe(ctx)
 	if err != nil {
-		return nil, explainDoctor(client.FromRPC(err))
+		return nil, explain(err, nil)
 	}
 	here := machine{root: "/"}
-	checks := checksOf(said, cfg.Guardian == "on", here)
-	if unmet != nil {
+	checks := checksOf(environment, cfg.Guardian == "on", here)
+	if hasUnmet {
 		i := slices.IndexFunc(checks, func(c check) bool { return c.Check == checkRequired })
 		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
 	}
 	return append(checks, here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg)), nil
 }
 
-// checksOf are the checks that a server answers. What to do is found out from the
-// machine, if that is known.
-func checksOf(said *execwirev1.GetEnvironmentResponse, guarded bool, here machine) []check {
-	sandbox := check{Check: checkSandbox, Works: len(said.GetSandboxBackends()) > 0,
-		Detail: "every request with a sandbox is refused", Fix: "mend one of those below"}
-	if sandbox.Works {
-		sandbox.Detail, sandbox.Fix = "requests can be confined; in a workspace .git is protected at the top only", ""
+// checksOf returns the checks of a server. The machine, if known, provides the fixes.
+func checksOf(environment *execwirev1.GetEnvironmentResponse, guarded bool, here machine) []check {
+	checks := []check{newCheck(checkSandbox, len(environment.GetSandboxBackends()) > 0,
+		"requests can be confined; in a workspace only the top-level .git is protected",
+		"every request with a sandbox is refused", "fix one of those below")}
+	for _, status := range environment.GetSandboxes() {
+		checks = append(checks, newCheck(enumWord(status.GetBackend(), "SANDBOX_BACKEND_"), status.GetWorks(),
+			status.GetProgram(), status.GetProblem(), here.sandboxFix(status)))
 	}
-	checks := []check{sandbox}
-	for _, status := range said.GetSandboxes() {
-		one := check{Check: enumWord(status.GetBackend(), "SANDBOX_BACKEND_"), Works: status.GetWorks(), Detail: status.GetProgram()}
-		if !one.Works {
-			one.Detail, one.Fix = status.GetProblem(), here.mend(status)
-		}
-		checks = append(checks, one)
+	required := "none: processes and file calls are confined if requested"
+	if environment.GetRequiredSandbox() != nil {
+		required = "everything is confined, and requests can only narrow it"
 	}
-	required := check{Check: checkRequired, Works: true, Detail: "none: processes and calls about files are confined if a request says so"}
-	if said.GetRequiredSandbox() != nil {
-		required.Detail = "everything is confined, and requests can only narrow it"
-	}
-	groups := check{Check: checkControlGroups, Works: said.GetKillMethod() == execwirev1.KillMethod_KILL_METHOD_CGROUP,
-		Detail: "whoever leaves a process is looked for, and killed by " + strings.ReplaceAll(enumWord(said.GetKillMethod(), "KILL_METHOD_"), "_", " "),
-		Fix:    "give the server a cgroup v2 tree that it may write to, as systemd does with Delegate=yes"}
-	if groups.Works {
-		groups.Detail, groups.Fix = "", ""
-	}
-	guardian := check{Check: checkGuardian, Works: guarded,
-		Detail: "processes outlive a server that is killed", Fix: "leave guardian on, and start it with execwire serve"}
-	if guarded {
-		guardian.Detail, guardian.Fix = "", ""
-	}
-	loopback := check{Check: checkLoopbackUsers, Works: !said.GetLoopbackAnyUser(),
-		Detail: "loopback_users is any: every user of that machine runs commands as the server's user",
-		Fix:    "name the users in loopback_users, or have clients show a token"}
-	if loopback.Works {
-		loopback.Detail, loopback.Fix = "", ""
-	}
-	return append(checks, required, groups, guardian, loopback)
+	method := strings.ReplaceAll(enumWord(environment.GetKillMethod(), "KILL_METHOD_"), "_", " ")
+	return append(checks,
+		check{Check: checkRequired, Works: true, Detail: required},
+		newCheck(checkControlGroups, environment.GetKillMethod() == execwirev1.KillMethod_KILL_METHOD_CGROUP, "",
+			"processes that leave the process group are searched for, and killed by "+method,
+			"give the server a cgroup v2 tree that it may write to, as systemd does with Delegate=yes"),
+		newCheck(checkGuardian, guarded, "",
+			"processes outlive a server that is killed", "leave guardian on, and start it with execwire serve"),
+		newCheck(checkLoopbackUsers, !environment.GetLoopbackAnyUser(), "",
+			"loopback_users is any: every user of that machine runs commands as the server's user",
+			"name the users in loopback_users, or require tokens of clients"))
 }
 
-// tellChecks prints what was found out. What has to work and does not is the exit
-// code.
-func tellChecks(checks []check, flags doctorFlags, std streams) error {
-	missing := false
+// printChecks prints the checks. A failed required check determines the exit code.
+func printChecks(checks []check, flags doctorFlags, std streams) error {
+	var working []string
 	for _, c := range checks {
-		missing = missing || !c.Works && slices.Contains(flags.require, c.Check)
-		if err := tellCheck(c, flags.json, std); err != nil {
+		if c.Works {
+			working = append(working, c.Check)
+		}
+		if err := printCheck(c, flags.json, std); err != nil {
 			return err
 		}
 	}
-	for _, name := range flags.require {
-		missing = missing || !slices.ContainsFunc(checks, func(c check) bool { return c.Check == name })
-	}
-	if missing {
+	if slices.ContainsFunc(flags.require, func(name string) bool { return !slices.Contains(working, name) }) {
 		return &exitError{code: codeSomeFailed}
 	}
 	return nil
 }
 
-func tellCheck(c check, asJSON bool, std streams) error {
+func printCheck(c check, asJSON bool, std streams) error {
 	if asJSON {
 		return printJSON(std.out, c)
 	}
@@ -247,10 +234,10 @@ func tellCheck(c check, asJSON bool, std streams) error {
 		state = "does not work"
 	}
 	if c.Detail != "" {
-		state += ": " + shown(c.Detail)
+		state += ": " + printable(c.Detail)
 	}
 	if c.Fix != "" {
-		state += "\n  " + shown(c.Fix)
+		state += "\n  " + printable(c.Fix)
 	}
 	_, err := fmt.Fprintf(std.out, "%s: %s\n", c.Check, state)
 	return err

@@ -9,17 +9,20 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// machine is what can be found out about a machine. The root is that of its file
-// system; empty of a machine elsewhere.
+// machine reads properties of a machine. root is its file system; empty for another
+// machine.
 type machine struct{ root string }
 
-// nowhere is a machine that only its server knows.
-var nowhere = machine{}
+// unknownMachine is a machine other than this one.
+var unknownMachine = machine{}
 
-// setting reads a number of /proc/sys.
+// setting reads a number from /proc/sys.
 func (m machine) setting(name string) (value int, known bool) {
 	if m.root == "" {
 		return 0, false
@@ -32,8 +35,8 @@ func (m machine) setting(name string) (value int, known bool) {
 	return value, err == nil
 }
 
-// userNamespaces are the settings by which systems keep ordinary users from making
-// user namespaces, and what they are where they do not.
+// userNamespaces are the sysctls that disable unprivileged user namespaces, with the
+// values that do not.
 var userNamespaces = []struct {
 	name      string
 	bad, good int
@@ -43,15 +46,14 @@ var userNamespaces = []struct {
 	{"kernel.apparmor_restrict_unprivileged_userns", 1, 0},
 }
 
-// mend says what to do about a sandbox that does not work, beside what the problem
-// says itself.
-func (m machine) mend(status *execwirev1.SandboxStatus) string {
+// sandboxFix returns a fix for a sandbox backend, in addition to its problem.
+func (m machine) sandboxFix(status *execwirev1.SandboxStatus) string {
 	if status.GetBackend() != execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP || status.GetProgram() == "" {
 		return ""
 	}
 	for _, s := range userNamespaces {
 		if value, known := m.setting(s.name); known && value == s.bad {
-			return fmt.Sprintf("this machine keeps user namespaces from programs: as root, sysctl %s=%d", s.name, s.good)
+			return fmt.Sprintf("user namespaces are disabled on this machine: as root, sysctl %s=%d", s.name, s.good)
 		}
 	}
 	if strings.Contains(status.GetProblem(), "switched off") {
@@ -61,34 +63,71 @@ func (m machine) mend(status *execwirev1.SandboxStatus) string {
 		"--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 }
 
-// fewDescriptors and fewWatches are where it gets tight.
+// fewDescriptors and fewWatches are the limits for warnings.
 const (
 	fewDescriptors = 4096
 	fewWatches     = 8192
 )
 
-// descriptors checks how many files may be open.
+// descriptors checks the limit of open files.
 func (m machine) descriptors() check {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return check{Check: checkDescriptors, Detail: err.Error()}
 	}
-	c := check{Check: checkDescriptors, Works: limit.Max >= fewDescriptors, Detail: fmt.Sprintf("%d at most", limit.Max)}
-	if !c.Works {
-		c.Fix = "raise it with ulimit -Hn, or LimitNOFILE= of the unit: a process takes 3 and a handle of a file 1"
-	}
-	return c
+	detail := fmt.Sprintf("%d at most", limit.Max)
+	return newCheck(checkDescriptors, limit.Max >= fewDescriptors, detail, detail,
+		"raise it with ulimit -Hn, or LimitNOFILE= of the unit: a process takes 3 and a handle of a file 1")
 }
 
-// watches checks what the kernel lets a user watch.
+// watches checks the inotify limits.
 func (m machine) watches() check {
 	const setting = "fs.inotify.max_user_watches"
 	directories, known := m.setting(setting)
 	instances, _ := m.setting("fs.inotify.max_user_instances")
-	c := check{Check: checkWatches, Works: known && directories >= fewWatches && instances > 0,
-		Detail: fmt.Sprintf("%d directories, by %d programs of a user", directories, instances)}
-	if !c.Works {
-		c.Fix = fmt.Sprintf("as root, sysctl %s=524288 fs.inotify.max_user_instances=128", setting)
+	detail := fmt.Sprintf("%d directories, by %d programs of a user", directories, instances)
+	return newCheck(checkWatches, known && directories >= fewWatches && instances > 0, detail, detail,
+		fmt.Sprintf("as root, sysctl %s=524288 fs.inotify.max_user_instances=128", setting))
+}
+
+// processLimit checks whether processes can use up all processes and threads of the
+// server.
+func processLimit(r daemon.ProcessReserve) check {
+	good := ""
+	switch {
+	case r.Limit == 0:
+		good = "only the machine limits the server's processes and threads; it creates threads in advance"
+	case r.ControlGroup > 0:
+		good = fmt.Sprintf("%d processes and threads, of which processes get %d by a control group", r.Limit, r.ControlGroup)
+	case r.UserProcesses > 0:
+		good = fmt.Sprintf("%d processes and threads, and RLIMIT_NPROC of processes is %d", r.Limit, r.UserProcesses)
 	}
-	return c
+	return newCheck(checkProcessLimit, good != "", good,
+		fmt.Sprintf("%d processes and threads, and processes can use all of them: only threads created in advance protect the server", r.Limit),
+		"set reserved_processes, and give the server a cgroup v2 tree with the controller pids that it may write to, as systemd does with Delegate=yes, or run it as an ordinary user with a limit (ulimit -u)")
+}
+
+// lowMemory is the limit for a warning.
+const lowMemory = 256 << 20
+
+// memory checks the memory limit.
+func (m machine) memory(cfg config.Config) check {
+	most, source := syslimit.System{Root: m.root}.Memory()
+	if most == 0 {
+		return check{Check: checkMemoryLimit, Detail: "the memory of this machine is unknown, so nothing is derived from it",
+			Fix: "mount /proc, and set GOMEMLIMIT and retained_output_bytes_total"}
+	}
+	kept := "a quarter of it, 2GiB at most, for output of processes"
+	if cfg.RetainedTotal != 0 {
+		kept = fmt.Sprintf("%v for output of processes (retained_output_bytes_total)", cfg.RetainedTotal)
+	}
+	detail := fmt.Sprintf("%d MiB by %s; a half for the server, %s", most>>20, source, kept)
+	return newCheck(checkMemoryLimit, most >= lowMemory, detail, detail,
+		"few processes can run at once: give the control group 256 MiB or more, or lower retained_output_bytes_per_process")
+}
+
+// oomScore checks which process the kernel kills when memory is exhausted.
+func oomScore(cfg config.Config) check {
+	return newCheck(checkOOMScore, cfg.OOMScoreAdjust > 0, fmt.Sprintf("processes have %d more than the server, up to 1000", cfg.OOMScoreAdjust),
+		"the kernel may kill the server instead of the process that uses the memory", "set oom_score_adjust, to 1000 perhaps")
 }

@@ -12,7 +12,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// doctor runs the command with variables and returns the checks by their names.
+// doctor runs the command with variables and returns the checks by name.
 func doctor(t *testing.T, variables []string, arguments ...string) (map[string]check, result) {
 	t.Helper()
 	c := command(t, append([]string{"doctor", "--json"}, arguments...)...)
@@ -29,14 +29,14 @@ func doctor(t *testing.T, variables []string, arguments ...string) (map[string]c
 	return checks, got
 }
 
-// Of this machine and of a server, by the settings of each.
-func TestDoctorSaysWhatWorks(t *testing.T) {
+// Both for this machine and for a server with other settings.
+func TestDoctor_ReportsFeatures(t *testing.T) {
 	server := startServerWith(t, []string{"EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_REQUIRE_SANDBOX=read-only"}, "unix://"+filepath.Join(t.TempDir(), "s"))
 	for name, test := range map[string]struct {
 		variables, arguments []string
 		works, fails         []string
 		code                 int
-		says                 string // of require-sandbox
+		says                 string // detail of require-sandbox
 	}{
 		"here": {nil, []string{"--require", "sandbox", "--require", "landlock"},
 			[]string{"sandbox", "bubblewrap", "landlock", "guardian", "require-sandbox", "loopback-users", "descriptors"}, nil, 0, "none"},
@@ -75,8 +75,8 @@ func TestDoctorSaysWhatWorks(t *testing.T) {
 	}
 }
 
-// What a machine keeps from bubblewrap is found, and what to do about it.
-func TestDoctorFindsWhatKeepsBubblewrap(t *testing.T) {
+// Settings of a machine that disable bubblewrap are reported with a fix.
+func TestDoctor_Bubblewrap_ReportsFix(t *testing.T) {
 	for setting, value := range map[string]string{
 		"user/max_user_namespaces":                     "0",
 		"kernel/unprivileged_userns_clone":             "0",
@@ -88,10 +88,10 @@ func TestDoctorFindsWhatKeepsBubblewrap(t *testing.T) {
 			t.Fatal(err)
 		}
 		status := &execwirev1.SandboxStatus{Backend: execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP, Program: "/usr/bin/bwrap", Problem: "bwrap: no permissions"}
-		if fix := (machine{root: root}).mend(status); !strings.Contains(fix, "sysctl "+strings.ReplaceAll(setting, "/", ".")+"=") {
+		if fix := (machine{root: root}).sandboxFix(status); !strings.Contains(fix, "sysctl "+strings.ReplaceAll(setting, "/", ".")+"=") {
 			t.Errorf("%s: %q", setting, fix)
 		}
-		if fix := nowhere.mend(status); !strings.Contains(fix, "container") {
+		if fix := unknownMachine.sandboxFix(status); !strings.Contains(fix, "container") {
 			t.Errorf("elsewhere: %q", fix)
 		}
 	}
@@ -101,8 +101,8 @@ func TestDoctorFindsWhatKeepsBubblewrap(t *testing.T) {
 	}
 }
 
-// A server that says nothing of itself is not one where nothing works.
-func TestDoctorOfAServerThatTellsNothing(t *testing.T) {
+// A server without information is not reported as one where nothing works.
+func TestDoctor_ServerWithoutInformation_Fails(t *testing.T) {
 	if checks, err := checksOfServer(&execwirev1.GetEnvironmentResponse{}); err == nil || len(checks) > 0 {
 		t.Errorf("the checks are %v, %v", checks, err)
 	}

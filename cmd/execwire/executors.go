@@ -23,14 +23,14 @@ func newExecutorsCommand(std streams) *cobra.Command {
 	var flags executorsFlags
 	command := &cobra.Command{
 		Use:   "executors --hub URL [--json]",
-		Short: "List the servers that are connected to a hub",
-		Long: `executors lists the servers that a hub knows and that you may use: those that are
-connected to it, and those that were. Use one with --hub and --executor, which every
-command has that talks to a server.
+		Short: "List the executors of a hub",
+		Long: `executors lists the servers that a hub knows and that you may use, connected or
+disconnected. To use one, add --hub and --executor to any command that connects to a
+server.
 
-With --json every one is an object on a line of its own: id, name, version, labels,
-connected, last_seen, epoch (how often it was registered) and streams (connections
-to it through the hub).
+With --json each is an object on its own line: id, name, version, labels, connected,
+last_seen, epoch (the number of its registrations) and streams (connections to it
+through the hub).
 
 The hub is that of --hub, else of ` + hubVariable + `.`,
 		Example: `  execwire executors --hub https://hub.example.org --token-file ~/.execwire/hub.token
@@ -43,31 +43,24 @@ The hub is that of --hub, else of ` + hubVariable + `.`,
 			return executors(command.Context(), flags, std)
 		},
 	}
-	addFlagWithVariable(command, &flags.connect.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
+	addFlagWithVariable(command.Flags(), &flags.connect.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
 	command.Flags().BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addCredentialFlags(command, &flags.connect)
+	addCredentialFlags(command.Flags(), &flags.connect)
 	return command
 }
 
 func executors(ctx context.Context, flags executorsFlags, std streams) error {
 	list, err := client.Executors(ctx, flags.connect.hub, flags.connect.options()...)
 	if err != nil {
-		return explainHub(err)
+		return explainDial(err)
 	}
-	var rows [][]string
+	table := newListing(std, flags.json, "ID", "STATE", "NAME", "VERSION", "STREAMS", "LABELS")
 	for _, e := range list {
-		if flags.json {
-			if err := printJSON(std.out, e); err != nil {
-				return err
-			}
-			continue
+		if err := table.add(e, printable(e.ID), executorState(e), printable(e.Name), printable(e.Version), strconv.Itoa(e.Streams), labelText(e.Labels)); err != nil {
+			return err
 		}
-		rows = append(rows, []string{shown(e.ID), executorState(e), shown(e.Name), shown(e.Version), strconv.Itoa(e.Streams), labelText(e.Labels)})
 	}
-	if flags.json {
-		return nil
-	}
-	return printTable(std.out, []string{"ID", "STATE", "NAME", "VERSION", "STREAMS", "LABELS"}, rows)
+	return table.end()
 }
 
 func executorState(e client.Executor) string {
@@ -83,7 +76,7 @@ func executorState(e client.Executor) string {
 func labelText(labels map[string]string) string {
 	var pairs []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
-		pairs = append(pairs, shown(key+"="+labels[key]))
+		pairs = append(pairs, printable(key+"="+labels[key]))
 	}
 	return strings.Join(pairs, ",")
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 )
 
-// hubOf answers requests for the list of a hub, and tells what the first of them
-// shows.
-func hubOf(t *testing.T, status int, body string) (url string, shown <-chan http.Header) {
+// fakeHub answers requests for the list of a hub, and sends the header of the first one.
+func fakeHub(t *testing.T, status int, body string) (url string, shown <-chan http.Header) {
 	t.Helper()
 	first := make(chan http.Header, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,8 +29,8 @@ func hubOf(t *testing.T, status int, body string) (url string, shown <-chan http
 	return s.URL + "/base/", first
 }
 
-func TestExecutorsOfAHub(t *testing.T) {
-	url, shown := hubOf(t, http.StatusOK, `{"executors":[
+func TestExecutors_ListsHub(t *testing.T) {
+	url, shown := fakeHub(t, http.StatusOK, `{"executors":[
 		{"id":"a","name":"Build \u001b[2J","version":"1.2","labels":{"zone":"b","arch":"arm64"},"connected":true,"last_seen":"2026-11-22T05:00:00Z","epoch":3,"streams":2},
 		{"id":"b","last_seen":"2020-01-01T00:00:00Z"}]}`)
 	token := filepath.Join(t.TempDir(), "token")
@@ -53,13 +52,13 @@ func TestExecutorsOfAHub(t *testing.T) {
 	}
 }
 
-func TestAHubThatRefuses(t *testing.T) {
+func TestExecutors_HubRejects_Fails(t *testing.T) {
 	for status, wants := range map[int][]string{
 		http.StatusUnauthorized: {"no such token", "--token-file"},
 		http.StatusForbidden:    {"no such token", "table of principals"},
 		http.StatusFound:        {"302", "no such token"},
 	} {
-		url, _ := hubOf(t, status, `{"error":{"code":"x","message":"no such token"}}`)
+		url, _ := fakeHub(t, status, `{"error":{"code":"x","message":"no such token"}}`)
 		got := runCommand(t, command(t, "executors", "--hub", url))
 		for _, want := range wants {
 			if got.code != codeFailed || !strings.Contains(got.errOut, want) {
@@ -67,14 +66,14 @@ func TestAHubThatRefuses(t *testing.T) {
 			}
 		}
 	}
-	url, _ := hubOf(t, http.StatusOK, "hello")
-	if got := runCommand(t, command(t, "executors", "--hub", url)); got.code != codeFailed || !strings.Contains(got.errOut, "not that of a hub") {
+	url, _ := fakeHub(t, http.StatusOK, "hello")
+	if got := runCommand(t, command(t, "executors", "--hub", url)); got.code != codeFailed || !strings.Contains(got.errOut, "not the answer of a hub") {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// A variable names the executor unless a flag names something else.
-func TestVariablesNameAnExecutor(t *testing.T) {
+// A variable selects the executor unless a flag selects another server.
+func TestExecutorVariables_SelectExecutor(t *testing.T) {
 	for _, tt := range []struct {
 		variables, arguments []string
 		code                 int

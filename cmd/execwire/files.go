@@ -4,57 +4,35 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// pathHelp ends the help of every command that is about files of a server.
-const pathHelp = "\n\nPATH is one of the server's machine. One that is not absolute begins at the path\nof the current directory here, as the directory of run does."
+// pathHelp ends the help of every file command.
+const pathHelp = "\n\nPATH is a path of the server's machine. One that is not absolute is relative to the\npath of the current directory here, as the directory of run."
 
-// pathArguments wants paths, at least so many.
-func pathArguments(least int) cobra.PositionalArgs {
-	return func(command *cobra.Command, arguments []string) error {
-		if len(arguments) < least {
-			return usageError(command, errors.New("name a path"))
-		}
-		for _, argument := range arguments {
-			if argument == "" {
-				return usageError(command, errors.New("a path is empty"))
-			}
-		}
-		return nil
-	}
-}
-
-// remotePath is an argument as an absolute path of the server. A colon before it,
-// as cp wants it, means nothing.
+// remotePath returns an argument as an absolute path of the server. A leading colon, as
+// for cp, is ignored.
 func remotePath(argument string) (string, error) {
-	name := strings.TrimPrefix(argument, ":")
-	if path.IsAbs(name) {
-		return path.Clean(name), nil
-	}
-	here, err := os.Getwd()
+	name, err := filepath.Abs(strings.TrimPrefix(argument, ":"))
 	if err != nil {
 		return "", fmt.Errorf("failed to find the current directory, at which %q begins: %w", argument, err)
 	}
-	return filepath.Join(here, name), nil
+	return name, nil
 }
 
-// eachPath does something with every path of arguments. What fails is told, and
-// the rest still done, unless the server is gone.
-func eachPath(std streams, arguments []string, hints map[execwirev1.ErrorReason]string, do func(name string) error) error {
+// eachPath calls do with every path of arguments. It reports errors and continues,
+// unless the server is lost.
+func eachPath(std streams, arguments []string, hints reasonHints, do func(name string) error) error {
 	failed := false
 	for _, argument := range arguments {
 		name, err := remotePath(argument)
@@ -64,7 +42,7 @@ func eachPath(std streams, arguments []string, hints map[execwirev1.ErrorReason]
 		if err == nil {
 			continue
 		}
-		explained := explainFile(err, hints)
+		explained := explain(err, hints)
 		if isFatal(err) {
 			return explained
 		}
@@ -77,7 +55,7 @@ func eachPath(std streams, arguments []string, hints map[execwirev1.ErrorReason]
 	return nil
 }
 
-// isFatal is whether err is about more than one file.
+// isFatal reports whether err concerns more than one file.
 func isFatal(err error) bool {
 	var answer *client.Error
 	var exit *exitError
@@ -85,70 +63,36 @@ func isFatal(err error) bool {
 	case errors.As(err, &exit):
 		return true
 	case !errors.As(err, &answer):
-		return !isAbout(err)
+		return !isFileError(err)
 	}
 	return answer.IsAboutServer()
 }
 
-// isAbout is whether an error of this machine is about a file.
-func isAbout(err error) bool {
+// isFileError reports whether a local error concerns a file.
+func isFileError(err error) bool {
 	var file *fs.PathError
 	var link *os.LinkError
 	var refused *refusedFile
 	return errors.As(err, &file) && file.Path != os.Stdout.Name() || errors.As(err, &link) || errors.As(err, &refused)
 }
 
-// refusedFile is what a command does not do with a file.
-type refusedFile struct {
-	path, why, hint string
-}
-
-func (e *refusedFile) Error() string { return shown(e.path) + ": " + e.why }
-
-// explainFile says what to do about an error about a file.
-func explainFile(err error, hints map[execwirev1.ErrorReason]string) *exitError {
-	var exit *exitError
-	if errors.As(err, &exit) {
-		return exit
-	}
-	err = client.FromRPC(err)
-	explained := &exitError{code: codeFailed, err: err, hint: hints[client.Reason(err)]}
-	var refused *refusedFile
-	if errors.As(err, &refused) {
-		explained.hint = refused.hint
-	}
-	if explained.hint == "" {
-		explained.hint = doorHint(err)
-	}
-	return explained
-}
-
-// nameFor is a name as out takes it: raw, and so that it does nothing to a
-// terminal.
-func nameFor(out *os.File, name string) string {
-	if term.IsTerminal(int(out.Fd())) {
-		return shown(name)
-	}
-	return name
-}
-
-// fileObject is a file, as --json prints it.
+// fileObject is the JSON output for a file.
 type fileObject struct {
 	Path string `json:"path"`
-	// RawPath is the path if it is not UTF-8.
-	RawPath    []byte     `json:"raw_path,omitempty"`
-	Type       string     `json:"type"`
-	Size       uint64     `json:"size"`
-	Mode       string     `json:"mode"`
-	UserID     uint32     `json:"user_id"`
-	GroupID    uint32     `json:"group_id"`
-	LinkCount  uint64     `json:"link_count"`
-	ModifyTime *time.Time `json:"modify_time,omitempty"`
-	AccessTime *time.Time `json:"access_time,omitempty"`
-	ChangeTime *time.Time `json:"change_time,omitempty"`
-	BirthTime  *time.Time `json:"birth_time,omitempty"`
-	LinkTarget string     `json:"link_target,omitempty"`
-	// RawLinkTarget is the target if it is not UTF-8.
+	// RawPath is set if the path is not UTF-8.
+	RawPath    []byte    `json:"raw_path,omitempty"`
+	Type       string    `json:"type"`
+	Size       uint64    `json:"size"`
+	Mode       string    `json:"mode"`
+	UserID     uint32    `json:"user_id"`
+	GroupID    uint32    `json:"group_id"`
+	LinkCount  uint64    `json:"link_count"`
+	ModifyTime time.Time `json:"modify_time,omitzero"`
+	AccessTime time.Time `json:"access_time,omitzero"`
+	ChangeTime time.Time `json:"change_time,omitzero"`
+	BirthTime  time.Time `json:"birth_time,omitzero"`
+	LinkTarget string    `json:"link_target,omitempty"`
+	// RawLinkTarget is set if the target is not UTF-8.
 	RawLinkTarget []byte `json:"raw_link_target,omitempty"`
 	SHA256        string `json:"sha256,omitempty"`
 }
@@ -167,7 +111,7 @@ func describeFile(name string, info client.FileInfo) fileObject {
 	return object
 }
 
-// textOf is a name as text, and its bytes if the text is not all.
+// textOf returns a name as UTF-8, and its bytes if they differ.
 func textOf(name string) (text string, raw []byte) {
 	if utf8.ValidString(name) {
 		return name, nil
@@ -175,20 +119,17 @@ func textOf(name string) (text string, raw []byte) {
 	return strings.ToValidUTF8(name, string(utf8.RuneError)), []byte(name)
 }
 
-func timeOf(t interface {
-	IsValid() bool
-	AsTime() time.Time
-}) *time.Time {
+// timeOf returns a time, or zero if it is not known.
+func timeOf(t *timestamppb.Timestamp) time.Time {
 	if !t.IsValid() {
-		return nil
+		return time.Time{}
 	}
-	at := t.AsTime()
-	return &at
+	return t.AsTime()
 }
 
 func typeWord(t execwirev1.FileType) string { return enumWord(t, "FILE_TYPE_") }
 
-// typeLetters are how ls writes types.
+// typeLetters are the file types of ls.
 var typeLetters = map[execwirev1.FileType]byte{
 	execwirev1.FileType_FILE_TYPE_REGULAR:          '-',
 	execwirev1.FileType_FILE_TYPE_DIRECTORY:        'd',
@@ -199,7 +140,7 @@ var typeLetters = map[execwirev1.FileType]byte{
 	execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE:     'b',
 }
 
-// modeString is type and mode as ls writes them.
+// modeString formats type and mode as ls does.
 func modeString(m *execwirev1.FileMetadata) string {
 	text := []byte("?rwxrwxrwx")
 	if letter, ok := typeLetters[m.GetType()]; ok {
@@ -224,20 +165,4 @@ func modeString(m *execwirev1.FileMetadata) string {
 		}
 	}
 	return string(text)
-}
-
-// printLine prints a line.
-func printLine(out io.Writer, line string) error {
-	_, err := io.WriteString(out, line+"\n")
-	return err
-}
-
-// notNegative refuses flags with a number below 0.
-func notNegative(command *cobra.Command, names ...string) error {
-	for _, name := range names {
-		if text := command.Flags().Lookup(name).Value.String(); strings.HasPrefix(text, "-") {
-			return usageError(command, fmt.Errorf("--%s is %s: it cannot be negative", name, text))
-		}
-	}
-	return nil
 }

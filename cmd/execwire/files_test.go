@@ -9,7 +9,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestModesAreWrittenAsLsDoes(t *testing.T) {
+func TestModeString(t *testing.T) {
 	for want, m := range map[string]*execwirev1.FileMetadata{
 		"-rw-r--r--": {Type: execwirev1.FileType_FILE_TYPE_REGULAR, Mode: 0o644},
 		"drwxrwxrwt": {Type: execwirev1.FileType_FILE_TYPE_DIRECTORY, Mode: 0o1777},
@@ -23,7 +23,7 @@ func TestModesAreWrittenAsLsDoes(t *testing.T) {
 	}
 }
 
-func TestNamesAreInColumnsFromTopToBottom(t *testing.T) {
+func TestInColumns(t *testing.T) {
 	names := []string{"a", "bb", "ccc", "d", "e"}
 	for width, want := range map[int][]string{
 		18: {"a  bb  ccc  d  e"},
@@ -36,7 +36,7 @@ func TestNamesAreInColumnsFromTopToBottom(t *testing.T) {
 	}
 }
 
-func TestTimesHaveTheYearWhenTheyAreFarAway(t *testing.T) {
+func TestLsTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.Local)
 	for want, at := range map[string]time.Time{
 		"Nov 21 11:59": now.Add(-time.Minute),
@@ -49,19 +49,19 @@ func TestTimesHaveTheYearWhenTheyAreFarAway(t *testing.T) {
 	}
 }
 
-// What somebody called a file cannot do anything to a terminal.
-func TestNamesAndMessagesAreHarmless(t *testing.T) {
+// File names must not affect a terminal.
+func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 	for name, want := range map[string]string{"a b": "a b", "a\x1b[2J": `"a\x1b[2J"`, "\x9b2J": `"\x9b2J"`, "é": "é"} {
-		if got := shown(name); got != want {
+		if got := printable(name); got != want {
 			t.Errorf("%q is shown as %s, want %s", name, got, want)
 		}
 	}
-	if got := harmless("failed to read a\x1b[2J\u009b:\nno such file"); got != "failed to read a\\x1b[2J\\u009b:\nno such file" {
+	if got := sanitize("failed to read a\x1b[2J\u009b:\nno such file"); got != "failed to read a\\x1b[2J\\u009b:\nno such file" {
 		t.Errorf("the message is %q", got)
 	}
 }
 
-func TestPathsBeginAtTheCurrentDirectory(t *testing.T) {
+func TestRemotePath_IsRelativeToCurrentDirectory(t *testing.T) {
 	t.Chdir("/")
 	for argument, want := range map[string]string{
 		"/a/../b/": "/b", ":/a": "/a", "a": "/a", ":": "/", ":a/b": "/a/b", "./:a": "/:a", "/\xff": "/\xff",
@@ -72,7 +72,7 @@ func TestPathsBeginAtTheCurrentDirectory(t *testing.T) {
 	}
 }
 
-func TestFlagsOfFindMayHaveOneDash(t *testing.T) {
+func TestLongFlags(t *testing.T) {
 	for line, want := range map[string]string{
 		"find -name x -type=f --name y -maxdepth 1 -print0": "find --name x --type=f --name y --maxdepth 1 --print0",
 		"find -names -h":      "find -names -h",
@@ -80,7 +80,7 @@ func TestFlagsOfFindMayHaveOneDash(t *testing.T) {
 		"ls -name":            "ls -name",
 		"":                    "",
 	} {
-		if got := strings.Join(longFlags(strings.Fields(line)), " "); got != want {
+		if got := strings.Join(expandFlags(strings.Fields(line)), " "); got != want {
 			t.Errorf("%q is %q, want %q", line, got, want)
 		}
 	}

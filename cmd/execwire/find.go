@@ -14,20 +14,11 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-type findFlags struct {
-	connect      connectFlags
-	name, kind   string
-	maxDepth     uint32
-	hasDepth     bool
-	ignore       []string
-	print0, json bool
-}
+// singleDashFlags are the flags of find that may have a single dash.
+var singleDashFlags = []string{"name", "type", "maxdepth", "print0", "ignore", "json"}
 
-// findWords are the flags of find that are written with one dash by habit.
-var findWords = []string{"name", "type", "maxdepth", "print0", "ignore", "json"}
-
-// longFlags gives flags of find that are written with one dash their second one.
-func longFlags(arguments []string) []string {
+// expandFlags adds the second dash to flags of find.
+func expandFlags(arguments []string) []string {
 	if len(arguments) == 0 || arguments[0] != "find" {
 		return arguments
 	}
@@ -36,7 +27,7 @@ func longFlags(arguments []string) []string {
 		if argument == "--" {
 			return append(long, arguments[1+i:]...)
 		}
-		for _, word := range findWords {
+		for _, word := range singleDashFlags {
 			if rest, ok := strings.CutPrefix(argument, "-"+word); ok && (rest == "" || rest[0] == '=') {
 				argument = "-" + argument
 			}
@@ -47,64 +38,55 @@ func longFlags(arguments []string) []string {
 }
 
 func newFindCommand(std streams) *cobra.Command {
-	var flags findFlags
+	var connect connectFlags
+	search := &finder{std: std}
 	command := &cobra.Command{
 		Use:   "find [PATH] [-name PATTERN] [-type f|d|l] [-maxdepth N] [-ignore PATTERN]... [-print0|-json]",
-		Short: "List all that is below a directory of a server",
-		Long: `find lists what is below a directory, and the directory itself, a level after the
-other; without PATH the current directory. Links are not followed but for PATH.
+		Short: "List a directory tree of a server",
+		Long: `find lists a directory and everything below it, breadth first; without PATH the
+current directory. Links are not followed, except PATH.
 
--name takes what has a name like the pattern, in which * stands for any characters, ?
-for one and [a-z] for one of those. -type takes files, directories, links, and with
-p, s, c and b FIFOs, sockets and devices. -ignore leaves out, with all that is below,
-what a line of .gitignore would: a name at any depth, or a path if there is a slash
-in it.
+-name selects names that match a pattern: * matches any characters, ? one character,
+[a-z] one of those. -type selects files (f), directories (d), links (l), FIFOs (p),
+sockets (s) and devices (c, b). -ignore skips matching names with everything below,
+as a line of .gitignore does: a name at any depth, or a path if it has a slash.
 
-With -json every file is an object on a line of its own, with the members that stat
---json has. The flags of find may begin with one dash or two.
+With -json each file is an object on its own line, with the members of stat --json.
+The flags of find may begin with one dash or two.
 
-The exit code is 1 when a directory could not be read, or PATH is not there.` + pathHelp,
+The exit code is 1 if a directory could not be read, or PATH does not exist.` + pathHelp,
 		Example: `  execwire find /srv -name '*.log' -type f
   execwire find -maxdepth 2 -ignore node_modules
   execwire find /srv/cache -type f -print0 | xargs -0 execwire rm`,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 1 {
-				return usageError(command, fmt.Errorf("unexpected argument %q", arguments[1]))
-			}
-			return pathArguments(0)(command, arguments)
-		},
+		Args: cobra.MatchAll(paths(0, 1), exclusive("print0", "json")),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := exclusive(command, "print0", "json"); err != nil {
-				return err
-			}
-			flags.hasDepth = command.Flags().Changed("maxdepth")
-			f, err := newFinder(flags, std)
-			if err != nil {
+			search.hasDepth = command.Flags().Changed("maxdepth")
+			if err := search.validate(); err != nil {
 				return usageError(command, err)
 			}
 			if len(arguments) == 0 {
 				arguments = []string{"."}
 			}
-			f.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
-			return withServer(command.Context(), flags.connect, func(c *client.Client) error {
-				f.client = c
-				return eachPath(std, arguments, nil, func(name string) error { return f.find(command.Context(), name) })
+			search.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
+			return withServer(command.Context(), connect, func(c *client.Client) error {
+				search.client = c
+				return eachPath(std, arguments, nil, func(name string) error { return search.find(command.Context(), name) })
 			})
 		},
 	}
 	f := command.Flags()
-	f.StringVar(&flags.name, "name", "", "names like this `pattern` only")
-	f.StringVar(&flags.kind, "type", "", "files of this `type` only: f, d, l, p, s, c or b")
-	f.Uint32Var(&flags.maxDepth, "maxdepth", 0, "go down so many `levels`; 0 is PATH alone (default all)")
-	f.StringArrayVar(&flags.ignore, "ignore", nil, "leave out what is like this `pattern`; more than once for more")
-	f.BoolVar(&flags.print0, "print0", false, "end names with a NUL in place of a new line, for xargs -0")
-	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addServerFlags(command, &flags.connect)
+	f.StringVar(&search.name, "name", "", "only names that match this `pattern`")
+	f.StringVar(&search.typeLetter, "type", "", "only files of this `type`: f, d, l, p, s, c or b")
+	f.Uint32Var(&search.maxDepth, "maxdepth", 0, "the number of `levels`; 0 is only PATH (default all)")
+	f.StringArrayVar(&search.ignore, "ignore", nil, "skip what matches this `pattern`; may be repeated")
+	f.BoolVar(&search.print0, "print0", false, "separate names by NUL instead of newlines, for xargs -0")
+	f.BoolVar(&search.json, "json", false, "print JSON objects, one per line")
+	addServerFlags(command, &connect)
 	return command
 }
 
-// typeOfLetter are the types of -type.
-var typeOfLetter = map[string]execwirev1.FileType{
+// findTypes are the values of -type.
+var findTypes = map[string]execwirev1.FileType{
 	"f": execwirev1.FileType_FILE_TYPE_REGULAR,
 	"d": execwirev1.FileType_FILE_TYPE_DIRECTORY,
 	"l": execwirev1.FileType_FILE_TYPE_SYMLINK,
@@ -116,27 +98,30 @@ var typeOfLetter = map[string]execwirev1.FileType{
 
 // finder is one run of find.
 type finder struct {
+	name, typeLetter string // flags
+	maxDepth         uint32
+	hasDepth         bool
+	ignore           []string
+	print0, json     bool
+
 	client   *client.Client
-	flags    findFlags
 	std      streams
-	argument string // as it was written, which names begin with
+	argument string // as given, prefix of the output
 	kind     execwirev1.FileType
 }
 
-func newFinder(flags findFlags, std streams) (*finder, error) {
-	f := &finder{flags: flags, std: std}
-	if flags.kind != "" {
-		if f.kind = typeOfLetter[flags.kind]; f.kind == 0 {
-			return nil, fmt.Errorf("-type is %q: use f, d, l, p, s, c or b", flags.kind)
-		}
+// validate checks the flags.
+func (f *finder) validate() error {
+	if f.kind = findTypes[f.typeLetter]; f.kind == 0 && f.typeLetter != "" {
+		return fmt.Errorf("-type is %q: use f, d, l, p, s, c or b", f.typeLetter)
 	}
-	if _, err := path.Match(flags.name, ""); err != nil {
-		return nil, fmt.Errorf("-name is %q: %w", flags.name, err)
+	if _, err := path.Match(f.name, ""); err != nil {
+		return fmt.Errorf("-name is %q: %w", f.name, err)
 	}
-	return f, nil
+	return nil
 }
 
-// find lists what is below a path, and the path.
+// find lists a path and everything below it.
 func (f *finder) find(ctx context.Context, root string) error {
 	info, err := f.client.Stat(ctx, root)
 	if err != nil {
@@ -145,12 +130,12 @@ func (f *finder) find(ctx context.Context, root string) error {
 	if err := f.print(client.WalkEntry{FileInfo: info, Type: info.Metadata.GetType()}, root); err != nil {
 		return err
 	}
-	if info.Metadata.GetType() != execwirev1.FileType_FILE_TYPE_DIRECTORY || f.flags.hasDepth && f.flags.maxDepth == 0 {
+	if info.Metadata.GetType() != execwirev1.FileType_FILE_TYPE_DIRECTORY || f.hasDepth && f.maxDepth == 0 {
 		return nil
 	}
-	options := client.WalkOptions{Ignore: f.flags.ignore, Metadata: f.flags.json}
-	if f.flags.hasDepth {
-		depth := f.flags.maxDepth - 1
+	options := client.WalkOptions{Ignore: f.ignore, Metadata: f.json}
+	if f.hasDepth {
+		depth := f.maxDepth - 1
 		options.MaxDepth = &depth
 	}
 	failed := false
@@ -165,25 +150,25 @@ func (f *finder) find(ctx context.Context, root string) error {
 	return err
 }
 
-// print prints an entry if it is looked for.
+// print prints a matching entry.
 func (f *finder) print(entry client.WalkEntry, root string) error {
 	name := path.Base(path.Join(root, entry.Path))
 	if f.kind != 0 && entry.Type != f.kind {
 		return nil
 	}
-	if f.flags.name != "" {
-		if ok, _ := path.Match(f.flags.name, name); !ok { // a bad pattern is refused before
+	if f.name != "" {
+		if ok, _ := path.Match(f.name, name); !ok { // the pattern was validated
 			return nil
 		}
 	}
 	var err error
 	switch full := path.Join(root, entry.Path); {
-	case f.flags.json:
+	case f.json:
 		err = printJSON(f.std.out, describeFile(full, entry.FileInfo))
-	case f.flags.print0:
-		_, err = io.WriteString(f.std.out, f.written(entry)+"\x00")
+	case f.print0:
+		_, err = io.WriteString(f.std.out, f.displayPath(entry)+"\x00")
 	default:
-		err = printLine(f.std.out, nameFor(f.std.out, f.written(entry)))
+		err = printLine(f.std.out, outputName(f.std.out, f.displayPath(entry)))
 	}
 	if err != nil {
 		return &exitError{code: codeFailed, err: fmt.Errorf("failed to write to stdout: %w", err)}
@@ -191,8 +176,8 @@ func (f *finder) print(entry client.WalkEntry, root string) error {
 	return nil
 }
 
-// written is the path of an entry as it begins in the argument.
-func (f *finder) written(entry client.WalkEntry) string {
+// displayPath returns the path of an entry relative to the given argument.
+func (f *finder) displayPath(entry client.WalkEntry) string {
 	switch {
 	case entry.Path == "":
 		return f.argument

@@ -11,76 +11,73 @@ import (
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/observe"
 )
 
 type forwardFlags struct {
-	connect             connectFlags
-	listen              []string
-	untilStdinCloses    bool
-	logFormat, logLevel string
+	connect          connectFlags
+	listen           []string
+	untilStdinCloses bool
+	log              *flags.Log
 }
 
 func newForwardCommand(std streams) *cobra.Command {
-	var flags forwardFlags
+	var options forwardFlags
 	command := &cobra.Command{
 		Use:   "forward (--server URL | --hub URL --executor ID) --listen URL... [flags]",
-		Short: "Let gRPC clients on this host use a server elsewhere",
-		Long: `forward accepts clients of gRPC on this host and passes what they say to a server
-elsewhere, and back, without reading it. With a hub that is an executor behind a
-relay, which clients in any language then reach by a local address.
+		Short: "Forward gRPC connections of this host to another server",
+		Long: `forward accepts gRPC clients on this host and passes their connections to another
+server, without parsing them. With a hub the server is an executor, which clients in
+any language reach by a local address.
 
-It connects to the server first, and ends if that fails. Then the URL of every
-listener is printed on stdout, one per line, and each client gets a connection to
-the server of its own. When one is lost its client is disconnected, and connects
-again and resumes when it likes; other clients do not notice.
+It connects to the server first, and fails if it cannot. Then it prints the URL of
+every listener on stdout, one per line. Each client gets its own connection to the
+server. When that is lost the client is disconnected; it can connect again and
+resume. Other clients are not affected.
 
-A unix socket can be used by its owner alone. A port of loopback can be used by the
-programs of that user and of root, and of those that EXECWIRE_LOOPBACK_USERS names:
-all of them are then for the server whom this command is. The token is for the hub;
-other servers take it from the clients themselves.
+Only its owner can use a unix socket. A loopback port can be used by programs of that
+user, of root and of the users in EXECWIRE_LOOPBACK_USERS. To the server, all of them
+are the user of this command. The token is for the hub; clients send their own tokens
+to other servers.
 
-SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the forward, and so does the end
-of stdin with --until-stdin-closes, for programs that start it.`,
+SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the command; so
+does the end of stdin with --until-stdin-closes, for programs that start it.`,
 		Example: `  execwire forward --hub https://hub.example.org --executor build-1 --token-file ann.token --listen unix:///run/user/1000/build-1.sock
   execwire forward --server grpcs://build.example.org:7420 --listen grpc://127.0.0.1:0 --until-stdin-closes`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return forward(command, flags, std)
+			return forward(command, options, std)
 		},
 	}
-	addConnectFlags(command, &flags.connect)
-	server := command.Flags().Lookup("server") // which has to be elsewhere, and speak gRPC
+	addConnectFlags(command, &options.connect)
+	server := command.Flags().Lookup("server") // it must be another server, with gRPC
 	server.Usage = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or relay+wss://HOST/executor/ID?role=harness (default $" + serverVariable + ", else none)"
 	f := command.Flags()
-	f.StringArrayVar(&flags.listen, "listen", nil,
-		"where to accept clients: `URL` is unix:///PATH, or grpc://HOST:PORT (loopback; port 0 takes a free one); may be repeated")
-	f.BoolVar(&flags.untilStdinCloses, "until-stdin-closes", false, "end when stdin ends, too")
-	f.StringVar(&flags.logFormat, "log-format", "text", "text or json")
-	f.StringVar(&flags.logLevel, "log-level", "info", "debug, info, warn or error")
+	f.StringArrayVar(&options.listen, "listen", nil,
+		"the `URL` to listen on: unix:///PATH, or grpc://HOST:PORT (loopback; port 0 takes a free one); may be repeated")
+	f.BoolVar(&options.untilStdinCloses, "until-stdin-closes", false, "also end when stdin ends")
+	options.log = flags.AddLog(f)
 	return command
 }
 
-func forward(command *cobra.Command, flags forwardFlags, std streams) error {
+func forward(command *cobra.Command, options forwardFlags, std streams) error {
 	switch {
-	case flags.connect.server == "" || flags.connect.server == daemon.LocalURL:
+	case options.connect.server == "" || options.connect.server == daemon.LocalURL:
 		return usageError(command, errors.New("name the server with --server, or with --hub and --executor"))
-	case len(flags.listen) == 0:
-		return usageError(command, errors.New("say where clients come with --listen: unix:///PATH or grpc://127.0.0.1:PORT"))
+	case len(options.listen) == 0:
+		return usageError(command, errors.New("name where to listen with --listen: unix:///PATH or grpc://127.0.0.1:PORT"))
 	}
-	logger, err := observe.NewLogger(std.err, observe.Format(flags.logFormat), flags.logLevel, observe.DefaultLines)
+	logger, err := startLog(command, options.log, std)
 	if err != nil {
-		return usageError(command, err)
-	}
-	if err := keepSecrets(); err != nil {
 		return err
 	}
-	cfg, err := config.Load("", os.Environ(), func(cfg *config.Config) { cfg.Listen = flags.listen })
+	cfg, err := config.Load("", os.Environ(), func(cfg *config.Config) { cfg.Listen = options.listen })
 	if err != nil {
 		return err
 	}
 	defer observe.IgnoreHangups(logger)()
-	server, err := client.NewTransport(flags.connect.server, flags.connect.options()...)
+	server, err := client.NewTransport(options.connect.server, options.connect.options()...)
 	if err != nil {
 		return explainTransport(err)
 	}
@@ -90,33 +87,28 @@ func forward(command *cobra.Command, flags forwardFlags, std streams) error {
 	if err != nil {
 		return err
 	}
-	ctx, _, stop := stopSignals(logger, nil)
-	defer stop()
-	if flags.untilStdinCloses {
-		var forget func()
-		if ctx, forget, err = untilEnd(ctx, std.in); err != nil {
-			return err
-		}
-		defer forget()
+	ctx, _ := stopSignals(logger, nil)
+	if options.untilStdinCloses {
+		ctx = untilEOF(ctx, std.in)
 	}
-	if err := expectAnswer(ctx, flags.connect); err != nil || ctx.Err() != nil {
+	if err := checkReachable(ctx, options.connect); err != nil || ctx.Err() != nil {
 		return err
 	}
 	return f.Serve(ctx)
 }
 
-// explainTransport says what to do about a server that connections cannot lead to.
+// explainTransport adds a hint for a server that does not speak gRPC.
 func explainTransport(err error) error {
 	exit := &exitError{code: codeFailed, err: err}
 	if errors.As(err, new(*client.URLError)) {
-		exit.hint = "clients of JSON-RPC are for: execwire gateway"
+		exit.hint = "for JSON-RPC clients use: execwire gateway"
 	}
 	return exit
 }
 
-// expectAnswer returns an error if the server does not speak gRPC, unless it was
-// told to stop meanwhile.
-func expectAnswer(ctx context.Context, flags connectFlags) error {
+// checkReachable returns an error if the server does not speak gRPC, unless ctx is done
+// first.
+func checkReachable(ctx context.Context, flags connectFlags) error {
 	c, err := client.Dial(ctx, flags.server, flags.options()...)
 	if err == nil {
 		err = c.Close()

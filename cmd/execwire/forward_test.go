@@ -10,15 +10,15 @@ import (
 	"time"
 )
 
-// startForward runs a forward whose stdin stays open until the returned function
-// is called.
+// startForward runs a forward whose stdin stays open until the returned function is
+// called.
 func startForward(t *testing.T, arguments ...string) (url string, s *server, closeStdin func()) {
 	t.Helper()
 	s, in := startWithStdin(t, command(t, append([]string{"forward"}, arguments...)...))
 	return s.urls[0], s, func() { _ = in.Close() }
 }
 
-// expectHello runs something through a forward.
+// expectHello runs a command through a forward.
 func expectHello(t *testing.T, url string, arguments ...string) {
 	t.Helper()
 	got := runCommand(t, command(t, append(append([]string{"run", "--server", url}, arguments...), "--", "sh", "-c", "echo hello; exit 3")...))
@@ -27,7 +27,7 @@ func expectHello(t *testing.T, url string, arguments ...string) {
 	}
 }
 
-func TestAForwardLeadsToItsServer(t *testing.T) {
+func TestForward_ConnectsToServer(t *testing.T) {
 	core := startServer(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0")
 	socket := filepath.Join(t.TempDir(), "s")
 	viaUnix, byUnix, closeStdin := startForward(t, "--server", core.urls[1], "--listen", "unix://"+socket, "--until-stdin-closes")
@@ -37,7 +37,7 @@ func TestAForwardLeadsToItsServer(t *testing.T) {
 	}
 	expectHello(t, viaUnix)
 	expectHello(t, viaTCP)
-	closeOther() // which it takes no notice of
+	closeOther() // which is ignored
 	closeStdin()
 	byUnix.stop(t)
 	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
@@ -46,9 +46,8 @@ func TestAForwardLeadsToItsServer(t *testing.T) {
 	expectHello(t, viaTCP)
 }
 
-// What is on stdin has no meaning, and neither has a stdin that is a file already
-// at its end when something else is wrong.
-func TestAForwardReadsItsStdinAway(t *testing.T) {
+// Stdin is discarded; a stdin at its end is not reported if another error is.
+func TestForward_DiscardsStdin(t *testing.T) {
 	core := startServer(t, "grpc://127.0.0.1:0")
 	c := command(t, "forward", "--server", core.urls[0], "--listen", "grpc://127.0.0.1:0", "--until-stdin-closes")
 	c.Stdin = strings.NewReader(strings.Repeat("x", 1<<20))
@@ -57,10 +56,10 @@ func TestAForwardReadsItsStdinAway(t *testing.T) {
 	}
 }
 
-// The token of a client passes, and the certificate of the server is looked at by
-// the forward.
-func TestAForwardToALockedServer(t *testing.T) {
-	s := newLockedServer(t, os.Getuid())
+// The token of a client is forwarded, and the forward verifies the certificate of the
+// server.
+func TestForward_SecureServer(t *testing.T) {
+	s := newSecureServer(t, os.Getuid())
 	url, _, _ := startForward(t, "--server", s.tls, "--tls-ca", s.ca, "--listen", "grpc://127.0.0.1:0")
 	expectHello(t, url, "--token-file", s.good)
 	if got := runCommand(t, command(t, "run", "--server", url, "--token-file", s.wrong, "--", "true")); got.code != codeFailed || !strings.Contains(got.errOut, "--token-file") {
@@ -68,8 +67,8 @@ func TestAForwardToALockedServer(t *testing.T) {
 	}
 }
 
-func TestAForwardsCommandLine(t *testing.T) {
-	nowhere := "unix://" + filepath.Join(t.TempDir(), "nobody")
+func TestForward_UsageErrors(t *testing.T) {
+	nowhere := "unix://" + filepath.Join(t.TempDir(), "missing")
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte(goodToken), 0o600); err != nil {
 		t.Fatal(err)
@@ -85,11 +84,11 @@ func TestAForwardsCommandLine(t *testing.T) {
 		"a server here":  {[]string{"--server", "local:", "--listen", here}, codeUsage, []string{"--server", "--executor"}},
 		"no listener":    {[]string{"--server", core.urls[0]}, codeUsage, []string{"--listen"}},
 		"hub alone":      {[]string{"--hub", "http://127.0.0.1:1", "--listen", here}, codeUsage, []string{"--executor"}},
-		"nobody there":   {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
+		"none there":     {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
 		"not gRPC":       {[]string{"--server", "grpc" + strings.TrimPrefix(core.urls[1], "ws"), "--listen", here}, codeFailed, []string{"does not speak gRPC"}},
 		"JSON-RPC":       {[]string{"--server", core.urls[1], "--listen", here}, codeFailed, []string{"JSON-RPC", "execwire gateway"}},
 		"no hub":         {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--listen", here}, codeFailed, []string{"refused", "execwire-hub"}},
-		"a token":        {[]string{"--server", core.urls[0], "--token-file", token, "--listen", here}, codeFailed, []string{"have them show it"}},
+		"a token":        {[]string{"--server", core.urls[0], "--token-file", token, "--listen", here}, codeFailed, []string{"send their own token"}},
 		"no such token":  {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--token-file", "/nonexistent", "--listen", here}, codeFailed, []string{"/nonexistent"}},
 		"in the open":    {[]string{"--server", core.urls[0], "--listen", "grpc://192.0.2.1:1"}, codeFailed, []string{"not a loopback address"}},
 		"other door":     {[]string{"--server", core.urls[0], "--listen", "ws://127.0.0.1:0"}, codeFailed, []string{"unix:///PATH"}},
@@ -110,8 +109,8 @@ func TestAForwardsCommandLine(t *testing.T) {
 	}
 }
 
-// A forward that waits for its server ends when it is told to.
-func TestAForwardEndsWhileItConnects(t *testing.T) {
+// A forward that waits for its server ends on a signal.
+func TestForward_Signal_EndsWhileConnecting(t *testing.T) {
 	silent := silentServer(t)
 	c := command(t, "forward", "--server", silent, "--listen", "grpc://127.0.0.1:0", "--until-stdin-closes")
 	c.Stdin = strings.NewReader("")
@@ -120,8 +119,8 @@ func TestAForwardEndsWhileItConnects(t *testing.T) {
 	}
 }
 
-// A forward that has as many open files as it may have goes on when clients leave.
-func TestAForwardOutlastsACrowd(t *testing.T) {
+// A forward at its limit of open files recovers when clients leave.
+func TestForward_FileLimit_Recovers(t *testing.T) {
 	core := startServer(t, "grpc://127.0.0.1:0")
 	c := command(t, "forward", "--server", core.urls[0], "--listen", "grpc://127.0.0.1:0")
 	c.Args = append([]string{"sh", "-c", `ulimit -n 40; exec "$@"`, "sh", c.Path}, c.Args[1:]...)
@@ -138,7 +137,7 @@ func TestAForwardOutlastsACrowd(t *testing.T) {
 	for _, conn := range crowd {
 		_ = conn.Close()
 	}
-	// Whoever comes while the crowd leaves may find no place yet.
+	// New clients may fail while the others leave.
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "echo", "hello"))
 		if got.code == 0 && got.out == "hello\n" {
@@ -150,7 +149,7 @@ func TestAForwardOutlastsACrowd(t *testing.T) {
 	}
 }
 
-// silentServer accepts a connection and says nothing.
+// silentServer accepts a connection and sends nothing.
 func silentServer(t *testing.T) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

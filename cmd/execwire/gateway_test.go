@@ -18,7 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// startGateway runs a gateway with one door and returns the URL of that.
+// startGateway runs a gateway with one listener and returns its URL.
 func startGateway(t *testing.T, environment []string, arguments ...string) (url string, s *server) {
 	t.Helper()
 	c := command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0"}, arguments...)...)
@@ -41,17 +41,17 @@ func startGateway(t *testing.T, environment []string, arguments ...string) (url 
 	return strings.TrimSpace(line), s
 }
 
-// What is started through a gateway runs in the server behind it, and outlives
-// the gateway for the grace.
-func TestAGatewayHasTheServerDoIt(t *testing.T) {
+// A process started through a gateway runs on its server, and survives the gateway for
+// the grace period.
+func TestGateway_RunsProcessesOnServer(t *testing.T) {
 	core := startServer(t, "unix://"+publicDir(t)+"/s")
 	url, gateway := startGateway(t, nil, "--upstream", core.urls[0])
 	conn, err := websocket(t, url, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	message := converse(t, conn, greeting+startOf(2, "p", "echo $PPID; exec sleep 1000"), "process/output")
-	server := serverBelow(t, core.command.Process.Pid)
+	message := converse(t, conn, greeting+startRequest(2, "p", "echo $PPID; exec sleep 1000"), "process/output")
+	server := childServer(t, core.command.Process.Pid)
 	if !strings.Contains(message, chunkOf(fmt.Sprintln(server))) {
 		t.Errorf("%s is not what a child of the server %d says", message, server)
 	}
@@ -89,8 +89,9 @@ func TestAGatewayHasTheServerDoIt(t *testing.T) {
 	core.stop(t, syscall.SIGTERM, syscall.SIGINT) // it need not wait for the process
 }
 
-// A gateway with a table calls on behalf of whom it lists, if the server lets it.
-func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
+// A gateway with a principals table calls on behalf of its clients, if the server
+// permits it.
+func TestGateway_CallsOnBehalfOfClients(t *testing.T) {
 	dir := publicDir(t)
 	file := func(name, content string) string {
 		return testcert.WriteFile(t, filepath.Join(dir, name), []byte(content))
@@ -101,7 +102,7 @@ func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
 	}
 	core := command(t, "serve", "--listen", "unix://"+dir+"/s")
 	core.Env = append(core.Env, "EXECWIRE_PRINCIPALS_FILE="+file("core.toml", entry("front", own, "on_behalf_of=['user:*']")))
-	upstream := serving(t, core)
+	upstream := startListening(t, core)
 	for _, arguments := range [][]string{nil, {"--token-file", eve}} {
 		got := runCommand(t, command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream}, arguments...)...))
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--token-file") {
@@ -117,7 +118,7 @@ func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	converse(t, conn, greeting+startOf(2, "p", "exit 5"), "process/exited", `"exitCode":5`)
+	converse(t, conn, greeting+startRequest(2, "p", "exit 5"), "process/exited", `"exitCode":5`)
 	refused, err := websocket(t, url, wrongToken)
 	if err != nil {
 		t.Fatal(err)
@@ -125,8 +126,8 @@ func TestAGatewayCallsOnBehalfOfItsClients(t *testing.T) {
 	converse(t, refused, greeting, `"id":1`, "error", "may not act on behalf of")
 }
 
-// serving starts a prepared server with one listener, and returns its URL.
-func serving(t *testing.T, c *exec.Cmd) string {
+// startListening starts a prepared server with one listener, and returns its URL.
+func startListening(t *testing.T, c *exec.Cmd) string {
 	t.Helper()
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -144,9 +145,9 @@ func serving(t *testing.T, c *exec.Cmd) string {
 	return strings.TrimSpace(line)
 }
 
-// /readyz tells whether the server answers, which a gateway waits for when it
-// begins, and finds again later.
-func TestAGatewayWithoutItsServer(t *testing.T) {
+// /readyz reports whether the server answers. A gateway waits for the server at its
+// start, and reconnects later.
+func TestGateway_ServerUnavailable_IsNotReady(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -177,14 +178,14 @@ func TestAGatewayWithoutItsServer(t *testing.T) {
 	core.stop(t, syscall.SIGTERM)
 	ready(http.StatusServiceUnavailable)
 	if _, err := websocket(t, url, ""); err == nil {
-		t.Error("a client is let in that nobody can serve")
+		t.Error("the gateway accepted a client without a server")
 	}
 	startServer(t, upstream)
 	ready(http.StatusOK)
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestAGatewaysCommandLine(t *testing.T) {
+func TestGateway_UsageErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments []string
 		code      int
@@ -213,11 +214,11 @@ func TestAGatewaysCommandLine(t *testing.T) {
 	}
 }
 
-// A gateway at the standard streams ends with its client.
-func TestAGatewayAtTheStandardStreams(t *testing.T) {
+// A gateway on stdio ends with its client.
+func TestGateway_Stdio(t *testing.T) {
 	core := startServer(t, "unix://"+publicDir(t)+"/s")
 	c := command(t, "gateway", "--upstream", core.urls[0], "--listen", "stdio")
-	c.Stdin = strings.NewReader(greeting + startOf(2, "p", "exec sleep 1000"))
+	c.Stdin = strings.NewReader(greeting + startRequest(2, "p", "exec sleep 1000"))
 	got := runCommand(t, c)
 	if got.code != 0 || !strings.Contains(got.out, `"id":2,"result"`) {
 		t.Errorf("%+v", got)
@@ -227,16 +228,16 @@ func TestAGatewayAtTheStandardStreams(t *testing.T) {
 	}
 }
 
-// serverBelow is the child of a process, or itself if it has none: a server
-// below its guardian.
-func serverBelow(t *testing.T, pid int) int {
+// childServer returns the child of a process, or itself without one: the server of a
+// guardian.
+func childServer(t *testing.T, pid int) int {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range stats {
-		stat, _ := os.ReadFile(name) // of a process that has ended there is none
+		stat, _ := os.ReadFile(name) // missing for an ended process
 		var child, parent int
 		_, _ = fmt.Sscan(string(stat), &child)
 		_, _ = fmt.Sscanf(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " %1s %d", new(string), &parent)
@@ -247,5 +248,5 @@ func serverBelow(t *testing.T, pid int) int {
 	return pid
 }
 
-// chunkOf is text as it is in a notification.
+// chunkOf encodes text as in a notification.
 func chunkOf(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }

@@ -4,97 +4,71 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-type logsFlags struct {
-	remote         remoteFlags
-	follow, json   bool
-	since          uint64
-	stdout, stderr bool
-	tail           int
-	hasTail        bool
-}
-
 func newLogsCommand(std streams) *cobra.Command {
-	var flags logsFlags
+	var process client.ProcessRef
+	printer := &logPrinter{std: std}
 	command := &cobra.Command{
 		Use:   "logs [-f] [--since-seq N] [--tail BYTES] [--stdout|--stderr] [--json] ID",
-		Short: "Print what a process has written",
-		Long: `logs prints what is kept of a process's output: its stdout on stdout, its stderr on
-stderr. It owns nothing and holds nothing up; output that is not kept any more is
-told of on stderr, at its place. With -f it goes on until the process has closed,
-also when the connection is lost; its exit code is 0 then, whatever that of the
-process is.
+		Short: "Print the output of a process",
+		Long: `logs prints the retained output of a process, its stdout on stdout and its stderr on
+stderr, without owning or blocking it. Where output is missing, a line on stderr says
+so. With -f it continues until the process has closed, across lost connections, and
+exits with 0, whatever the exit code of the process.
 
-With --json every event is an object on a line of its own, with its seq and event:
+With --json each event is an object on its own line: seq, kind and
   output  stream (stdout, stderr or terminal), offset in the stream, data (base64),
           and text if the data is UTF-8
   exited  exit: exit_code or signal, cause, exit_time, wall_seconds
-  closed  nothing more comes
+  closed  no more output follows
   gap     first_available_seq, dropped_bytes, and upper_bound if it may be less`,
 		Example: `  execwire logs build
   execwire logs -f --tail 4096 build
   execwire logs --json --since-seq 17 build | jq -r .text`,
-		Args: idArguments("process", 1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := exclusive(command, "stdout", "stderr"); err != nil {
-				return err
-			}
-			flags.hasTail = command.Flags().Changed("tail")
-			if flags.hasTail && flags.tail < 0 {
-				return usageError(command, fmt.Errorf("--tail is %d: it cannot be negative", flags.tail))
-			}
-			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
-				return logs(command.Context(), c, flags, arguments[0], std)
-			})
-		},
+		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), nonNegative("tail")),
 	}
 	f := command.Flags()
-	f.BoolVarP(&flags.follow, "follow", "f", false, "go on until the process has closed")
-	f.Uint64Var(&flags.since, "since-seq", 0, "begin after the event with this `number`")
-	f.IntVar(&flags.tail, "tail", 0, "begin with the last `bytes` of what is kept")
-	f.BoolVar(&flags.stdout, "stdout", false, "stdout, or the terminal, only")
-	f.BoolVar(&flags.stderr, "stderr", false, "stderr only")
-	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addRemoteFlags(command, &flags.remote)
+	follow := f.BoolP("follow", "f", false, "follow the output until the process has closed")
+	f.Uint64Var(&process.AfterSeq, "since-seq", 0, "start after the event with this `number`")
+	tail := f.Int("tail", 0, "start with the last `bytes` of the retained output")
+	f.BoolVar(&printer.stdout, "stdout", false, "only stdout, or the terminal")
+	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
+	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
+	addSessionFlag(command, &process.SessionID)
+	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+		process.ProcessID = arguments[0]
+		if hasTail := f.Changed("tail"); hasTail || !*follow {
+			kept := &logTail{limit: *tail}
+			do := printer.print
+			if hasTail {
+				do = kept.add
+			}
+			var err error
+			if process.AfterSeq, err = readRetained(ctx, c, process, printer.wants, do); err == nil {
+				err = kept.print(printer)
+			}
+			if err != nil || !*follow {
+				return err
+			}
+		}
+		return followLogs(ctx, c, process, printer)
+	})
 	return command
 }
 
-func logs(ctx context.Context, c *client.Client, flags logsFlags, id string, std streams) error {
-	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
-	printer := &logPrinter{flags: flags, std: std}
-	if flags.hasTail || !flags.follow {
-		kept := &logTail{limit: flags.tail}
-		var err error
-		process.AfterSeq, err = readKept(ctx, c, process, func(e *execwirev1.ProcessEvent) error {
-			switch {
-			case !printer.wants(e):
-				return nil
-			case flags.hasTail:
-				kept.add(e)
-				return nil
-			}
-			return printer.print(e)
-		})
-		if err == nil {
-			err = kept.print(printer)
-		}
-		if err != nil || !flags.follow {
-			return err
-		}
-	}
-	return followLogs(ctx, c, process, printer)
-}
-
-// followLogs prints until the process has closed.
+// followLogs prints events until the process has closed.
 func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef, printer *logPrinter) error {
-	report := lossReport{to: printer.std.err}
-	defer report.end()
+	report := terminal.NewLossReport(printer.std.err)
+	defer report.End()
 	exit, err := c.Follow(ctx, process, client.FollowOptions{
 		OnEvent: func(e *execwirev1.ProcessEvent) error {
 			if !printer.wants(e) {
@@ -102,8 +76,8 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 			}
 			return printer.print(e)
 		},
-		OnLost:    func(error) { report.begin() },
-		OnResumed: report.end,
+		OnLost:    func(error) { report.Begin() },
+		OnResumed: report.End,
 	})
 	var lost *client.LostError
 	switch {
@@ -115,10 +89,11 @@ func followLogs(ctx context.Context, c *client.Client, process client.ProcessRef
 	return err
 }
 
-// readKept calls do with what is kept of a process's output now, and returns
-// the cursor behind it.
-func readKept(
-	ctx context.Context, c *client.Client, process client.ProcessRef, do func(*execwirev1.ProcessEvent) error,
+// readRetained calls do with the wanted retained events of a process, and returns the
+// cursor after them.
+func readRetained(
+	ctx context.Context, c *client.Client, process client.ProcessRef,
+	wants func(*execwirev1.ProcessEvent) bool, do func(*execwirev1.ProcessEvent) error,
 ) (uint64, error) {
 	after := process.AfterSeq
 	for until := uint64(0); ; {
@@ -130,6 +105,9 @@ func readKept(
 			until = page.GetLastSeq()
 		}
 		for _, e := range page.GetEvents() {
+			if !wants(e) {
+				continue
+			}
 			if err := do(e); err != nil {
 				return 0, err
 			}
@@ -138,4 +116,119 @@ func readKept(
 			return after, nil
 		}
 	}
+}
+
+// eventObject is the JSON output for an event.
+type eventObject struct {
+	Seq   uint64 `json:"seq,omitempty"`
+	Event string `json:"event"`
+
+	Stream string  `json:"stream,omitempty"`
+	Offset *uint64 `json:"offset,omitempty"`
+	Data   []byte  `json:"data,omitempty"`
+	Text   *string `json:"text,omitempty"`
+
+	Exit *exitObject `json:"exit,omitempty"`
+
+	FirstAvailableSeq uint64 `json:"first_available_seq,omitempty"`
+	DroppedBytes      uint64 `json:"dropped_bytes,omitempty"`
+	UpperBound        bool   `json:"upper_bound,omitempty"`
+}
+
+// logPrinter prints events of a process.
+type logPrinter struct {
+	stdout, stderr, json bool // flags
+	std                  streams
+}
+
+// wants reports whether to print the event.
+func (p *logPrinter) wants(e *execwirev1.ProcessEvent) bool {
+	output := e.GetOutput()
+	if output == nil {
+		return p.json || e.GetGap() != nil
+	}
+	fromStderr := output.GetStream() == execwirev1.OutputStream_OUTPUT_STREAM_STDERR
+	return !(p.stdout && fromStderr || p.stderr && !fromStderr)
+}
+
+func (p *logPrinter) print(e *execwirev1.ProcessEvent) error {
+	if p.json {
+		return p.printObject(e)
+	}
+	if gap := e.GetGap(); gap != nil {
+		fmt.Fprintf(p.std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
+		return nil
+	}
+	out := p.std.out
+	if e.GetOutput().GetStream() == execwirev1.OutputStream_OUTPUT_STREAM_STDERR {
+		out = p.std.err
+	}
+	_, err := out.Write(e.GetOutput().GetData())
+	return err
+}
+
+func droppedWords(gap *execwirev1.OutputGap) string {
+	if gap.GetUpperBound() {
+		return fmt.Sprintf("up to %d", gap.GetDroppedBytes())
+	}
+	return fmt.Sprint(gap.GetDroppedBytes())
+}
+
+func (p *logPrinter) printObject(e *execwirev1.ProcessEvent) error {
+	object := eventObject{Seq: e.GetSeq()}
+	switch event := e.GetEvent().(type) {
+	case *execwirev1.ProcessEvent_Output:
+		object.Event, object.Stream = "output", enumWord(event.Output.GetStream(), "OUTPUT_STREAM_")
+		object.Offset, object.Data = &event.Output.Offset, event.Output.GetData()
+		if utf8.Valid(object.Data) {
+			object.Text = new(string(object.Data))
+		}
+	case *execwirev1.ProcessEvent_Exited:
+		object.Event, object.Exit = "exited", describeExit(event.Exited.GetExit())
+	case *execwirev1.ProcessEvent_Closed:
+		object.Event = "closed"
+	case *execwirev1.ProcessEvent_Gap:
+		object.Event = "gap"
+		object.FirstAvailableSeq, object.DroppedBytes = event.Gap.GetFirstAvailableSeq(), event.Gap.GetDroppedBytes()
+		object.UpperBound = event.Gap.GetUpperBound()
+	default:
+		return nil // of a newer server
+	}
+	return printJSON(p.std.out, object)
+}
+
+// logTail keeps the last bytes of its input.
+type logTail struct {
+	limit  int
+	events []*execwirev1.ProcessEvent
+	bytes  int
+}
+
+func (t *logTail) add(e *execwirev1.ProcessEvent) error {
+	t.events = append(t.events, e)
+	t.bytes += len(e.GetOutput().GetData())
+	for t.bytes > t.limit {
+		first := t.events[0].GetOutput()
+		excess := t.bytes - t.limit
+		if len(first.GetData()) > excess {
+			cut := proto.CloneOf(t.events[0])
+			cut.GetOutput().Offset += uint64(excess)
+			cut.GetOutput().Data = first.GetData()[excess:]
+			t.events[0] = cut
+			t.bytes -= excess
+			return nil
+		}
+		t.bytes -= len(first.GetData())
+		t.events = t.events[1:]
+	}
+	return nil
+}
+
+func (t *logTail) print(p *logPrinter) error {
+	for _, e := range t.events {
+		if err := p.print(e); err != nil {
+			return err
+		}
+	}
+	return nil
 }

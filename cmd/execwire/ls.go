@@ -17,85 +17,73 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-type lsFlags struct {
-	connect                            connectFlags
-	long, all, single, directory, json bool
-	recursive                          bool
-}
-
 func newLsCommand(std streams) *cobra.Command {
-	var flags lsFlags
+	l := &lister{std: std}
 	command := &cobra.Command{
 		Use:   "ls [-l|-1|--json] [-a] [-d] [-R] [PATH...]",
 		Short: "List directories of a server",
-		Long: `ls lists what is in directories, in the order of the bytes of the names, or a file
-itself; without PATH the current directory. At a terminal names are in columns,
-and quoted if they could do something to it; elsewhere they are one per line, as
-they are.
+		Long: `ls lists the content of directories, sorted by the bytes of the names, or a file;
+without PATH the current directory. At a terminal names are in columns, and quoted if
+they contain control characters; elsewhere they are one per line, unchanged.
 
-With -l: type and mode, number of names, owner and group by number, size, time of
-modification, name, and where a link leads. With --json every file is an object on a
-line of its own, with the members that stat --json has.
+With -l: type and mode, number of links, owner and group by number, size, time of
+modification, name, and the target of a link. With --json each file is an object on
+its own line, with the members of stat --json.
 
-With -R the directories in a directory are listed after it, each with all that is
-below it before the next, without following links. They are read one at a time; find
-tells a large tree that is far away sooner.
+With -R each directory is followed by the directories in it, depth first, without
+following links. They are read one at a time; for a large tree over a slow connection
+find is faster.
 
-The exit code is 1 when one of the directories could not be listed.` + pathHelp,
+The exit code is 1 if a directory could not be listed.` + pathHelp,
 		Example: `  execwire ls /srv
   execwire ls -la /srv/build
   execwire ls -R /srv/conf
   execwire ls --json /srv | jq -r 'select(.size > 1e6).path'`,
-		Args: pathArguments(0),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := exclusive(command, "long", "json", "single"); err != nil {
-				return err
-			}
-			if len(arguments) == 0 {
-				arguments = []string{"."}
-			}
-			return withServer(command.Context(), flags.connect, func(c *client.Client) error {
-				l := &lister{ctx: command.Context(), client: c, flags: flags, std: std, headed: len(arguments) > 1 || flags.recursive}
-				return l.list(arguments)
-			})
-		},
+		Args: cobra.MatchAll(paths(0, unlimited), exclusive("long", "json", "single")),
 	}
 	f := command.Flags()
-	f.BoolVarP(&flags.long, "long", "l", false, "type, mode, owner, size and time too")
-	f.BoolVarP(&flags.single, "single", "1", false, "one name per line")
-	f.BoolVarP(&flags.all, "all", "a", false, "names that begin with a dot too")
-	f.BoolVarP(&flags.directory, "directory", "d", false, "directories themselves, not what is in them")
-	f.BoolVarP(&flags.recursive, "recursive", "R", false, "what is in directories below, too")
-	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addServerFlags(command, &flags.connect)
+	f.BoolVarP(&l.long, "long", "l", false, "print type, mode, owner, size and time")
+	f.BoolVarP(&l.single, "single", "1", false, "one name per line")
+	f.BoolVarP(&l.all, "all", "a", false, "include names that begin with a dot")
+	f.BoolVarP(&l.directory, "directory", "d", false, "list directories themselves, not their content")
+	f.BoolVarP(&l.recursive, "recursive", "R", false, "list directories recursively")
+	f.BoolVar(&l.json, "json", false, "print JSON objects, one per line")
+	onServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+		if len(arguments) == 0 {
+			arguments = []string{"."}
+		}
+		l.ctx, l.client, l.withHeaders = ctx, c, len(arguments) > 1 || l.recursive
+		return l.list(arguments)
+	})
 	return command
 }
 
 // lister is one run of ls.
 type lister struct {
-	ctx     context.Context
-	client  *client.Client
-	flags   lsFlags
-	std     streams
-	headed  bool // whether directories are told apart by their names
-	printed bool // whether something was
-	failed  bool // whether a directory below an argument was not listed, which was told
+	long, all, single, directory, json, recursive bool // flags
+
+	ctx         context.Context
+	client      *client.Client
+	std         streams
+	withHeaders bool // whether to print names of directories as headers
+	printed     bool // whether anything was printed
+	failed      bool // whether listing a subdirectory failed, which was reported
 }
 
-// listed is one file of a list.
+// listed is one listed file.
 type listed struct {
 	name, path string
 	kind       execwirev1.FileType
-	info       client.FileInfo // of -l and --json, and of arguments
+	info       client.FileInfo // with -l and --json, and for arguments
 }
 
-// list lists arguments: first those that are no directories, as ls does.
+// list lists arguments: first those that are not directories, as ls does.
 func (l *lister) list(arguments []string) error {
 	var files []listed
 	var directories []string
 	told := eachPath(l.std, arguments, nil, func(name string) error {
 		info, err := l.client.Lstat(l.ctx, name)
-		if err == nil && info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_SYMLINK && !l.flags.long && !l.flags.directory {
+		if err == nil && info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_SYMLINK && !l.long && !l.directory {
 			if followed, followErr := l.client.Stat(l.ctx, name); followErr == nil {
 				info = followed
 			}
@@ -103,7 +91,7 @@ func (l *lister) list(arguments []string) error {
 		switch {
 		case err != nil:
 			return err
-		case info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY && !l.flags.directory:
+		case info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY && !l.directory:
 			directories = append(directories, name)
 		default:
 			files = append(files, listed{name: name, path: name, info: info})
@@ -126,16 +114,16 @@ func (l *lister) list(arguments []string) error {
 	return told
 }
 
-// isSomeFailed is whether err was told already, file by file.
+// isSomeFailed reports whether err was already reported for each file.
 func isSomeFailed(err error) bool {
 	var exit *exitError
 	return errors.As(err, &exit) && exit.code == codeSomeFailed && exit.err == nil
 }
 
-// listDirectory lists a directory, and with -R those in it.
+// listDirectory lists a directory, with -R recursively.
 func (l *lister) listDirectory(directory string) error {
 	directories, err := l.listOne(directory)
-	if err != nil || !l.flags.recursive {
+	if err != nil || !l.recursive {
 		return err
 	}
 	err = eachPath(l.std, directories, nil, l.listDirectory)
@@ -146,20 +134,20 @@ func (l *lister) listDirectory(directory string) error {
 	return err
 }
 
-// listOne lists a directory, and returns the paths of those in it.
+// listOne lists a directory, and returns the paths of its subdirectories.
 func (l *lister) listOne(directory string) (directories []string, err error) {
 	list := l.names
-	if l.flags.long || l.flags.json || l.flags.recursive {
-		list = l.walk // which tells links from directories with servers, too, whose lists do not
+	if l.long || l.json || l.recursive {
+		list = l.walk // it distinguishes links from directories on every server, lists do not
 	}
 	files, err := list(directory)
 	if err != nil {
 		return nil, err
 	}
-	files = slices.DeleteFunc(files, func(file listed) bool { return !l.flags.all && strings.HasPrefix(file.name, ".") })
+	files = slices.DeleteFunc(files, func(file listed) bool { return !l.all && strings.HasPrefix(file.name, ".") })
 	slices.SortFunc(files, func(a, b listed) int { return strings.Compare(a.name, b.name) })
-	if l.headed && !l.flags.json {
-		header := nameFor(l.std.out, directory) + ":"
+	if l.withHeaders && !l.json {
+		header := outputName(l.std.out, directory) + ":"
 		if l.printed {
 			header = "\n" + header
 		}
@@ -185,12 +173,11 @@ func (l *lister) names(directory string) (files []listed, err error) {
 	return files, err
 }
 
-// walk lists a directory, with the metadata of what is in it where it is printed. A
-// file that is gone by the time that it is looked at is left out.
+// walk lists a directory with metadata. Files removed meanwhile are omitted.
 func (l *lister) walk(directory string) (files []listed, err error) {
 	var failed error
 	itself := uint32(0)
-	options := client.WalkOptions{MaxDepth: &itself, Metadata: l.flags.long || l.flags.json, OnFailed: func(_ string, err error) { failed = err }}
+	options := client.WalkOptions{MaxDepth: &itself, Metadata: l.long || l.json, OnFailed: func(_ string, err error) { failed = err }}
 	err = l.client.Walk(l.ctx, directory, options, func(entry client.WalkEntry) error {
 		file := listed{name: entry.Path, path: path.Join(directory, entry.Path), kind: entry.Type, info: entry.FileInfo}
 		if entry.Metadata == nil && options.Metadata {
@@ -211,25 +198,25 @@ func (l *lister) walk(directory string) (files []listed, err error) {
 	return files, err
 }
 
-// print prints files in the form that the flags ask for.
+// print prints files in the format of the flags.
 func (l *lister) print(files []listed) error {
 	l.printed = l.printed || len(files) > 0
 	switch {
-	case l.flags.json:
+	case l.json:
 		for _, file := range files {
 			if err := printJSON(l.std.out, describeFile(file.path, file.info)); err != nil {
 				return err
 			}
 		}
 		return nil
-	case l.flags.long:
+	case l.long:
 		return l.printLong(files)
 	}
 	lines := make([]string, len(files))
 	for i, file := range files {
-		lines[i] = nameFor(l.std.out, file.name)
+		lines[i] = outputName(l.std.out, file.name)
 	}
-	if width, _, err := term.GetSize(int(l.std.out.Fd())); err == nil && !l.flags.single {
+	if width, _, err := term.GetSize(int(l.std.out.Fd())); err == nil && !l.single {
 		lines = inColumns(lines, width)
 	}
 	if len(lines) == 0 {
@@ -243,9 +230,9 @@ func (l *lister) printLong(files []listed) error {
 	widths := make([]int, 5)
 	for i, file := range files {
 		m := file.info.Metadata
-		name := nameFor(l.std.out, file.name)
+		name := outputName(l.std.out, file.name)
 		if file.info.LinkTarget != "" {
-			name += " -> " + nameFor(l.std.out, file.info.LinkTarget)
+			name += " -> " + outputName(l.std.out, file.info.LinkTarget)
 		}
 		rows[i] = []string{fmt.Sprint(m.GetLinkCount()), fmt.Sprint(m.GetUserId()), fmt.Sprint(m.GetGroupId()),
 			fmt.Sprint(m.GetSize()), lsTime(m.GetModifyTime().AsTime(), time.Now()), modeString(m), name}
@@ -262,7 +249,7 @@ func (l *lister) printLong(files []listed) error {
 	return err
 }
 
-// lsTime is a time as ls writes it: with the year if it is not within half one of
+// lsTime formats a time as ls does: with the year if it is more than half a year from
 // now.
 func lsTime(at, now time.Time) string {
 	const halfYear = 365 * 24 * time.Hour / 2
@@ -272,7 +259,7 @@ func lsTime(at, now time.Time) string {
 	return at.Local().Format("Jan _2 15:04")
 }
 
-// inColumns puts names into as many columns as fit into the width, from top to
+// inColumns arranges names in as many columns as fit into the width, from top to
 // bottom, and returns the lines.
 func inColumns(names []string, width int) []string {
 	const gap = 2

@@ -15,8 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-// beExecwire in the environment makes the test binary be the command.
-const beExecwire = "EXECWIRE_TEST_BE_COMMAND"
+// runCommandVariable in the environment makes the test binary run the command.
+const runCommandVariable = "EXECWIRE_TEST_BE_COMMAND"
 
 func TestMain(m *testing.M) {
 	daemon.Main()
@@ -24,14 +24,13 @@ func TestMain(m *testing.M) {
 		trace(pid)
 		return
 	}
-	if os.Getenv(beExecwire) != "" {
+	if os.Getenv(runCommandVariable) != "" {
 		os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 	}
 	leakcheck.Main(m)
 }
 
-// command is execwire with arguments, in a directory and environment of its
-// own.
+// command returns execwire with arguments, in a directory and environment of its own.
 func command(t *testing.T, arguments ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -40,13 +39,13 @@ func command(t *testing.T, arguments ...string) *exec.Cmd {
 	}
 	c := exec.Command(self, arguments...)
 	c.Dir = t.TempDir()
-	c.Env = []string{beExecwire + "=1", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/of/test", "SECRET_KEY=local",
-		// The race detector lingers for a second at the end of each command.
+	c.Env = []string{runCommandVariable + "=1", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/of/test", "SECRET_KEY=local",
+		// Otherwise the race detector waits for a second at the end of each command.
 		"GORACE=atexit_sleep_ms=0"}
 	return c
 }
 
-// result is what a command did.
+// result is the result of a command.
 type result struct {
 	code        int
 	out, errOut string
@@ -69,13 +68,13 @@ type server struct {
 	urls    []string
 }
 
-// startServer serves at each URL and waits until it does.
+// startServer serves at each URL and waits until all are open.
 func startServer(t *testing.T, listen ...string) *server {
 	t.Helper()
 	return startServerWith(t, nil, listen...)
 }
 
-// startServerWith is startServer with variables.
+// startServerWith is startServer with environment variables.
 func startServerWith(t *testing.T, variables []string, listen ...string) *server {
 	t.Helper()
 	arguments := []string{"serve", "--log-level", "error"}
@@ -104,8 +103,8 @@ func startServerWith(t *testing.T, variables []string, listen ...string) *server
 	return s
 }
 
-// stop ends the server by signals and checks that it ended well. Calling it
-// again does nothing.
+// stop ends the server by signals and requires exit code 0. Calling it again does
+// nothing.
 func (s *server) stop(t *testing.T, signals ...os.Signal) {
 	t.Helper()
 	if s.command.ProcessState != nil {
@@ -120,12 +119,12 @@ func (s *server) stop(t *testing.T, signals ...os.Signal) {
 	}
 }
 
-func TestRunExitCodesAndMessages(t *testing.T) {
+func TestRun_ExitCodesAndMessages(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "missing")
 	tests := map[string]struct {
 		arguments []string
 		code      int
-		errOut    []string // pieces; none means that nothing is said
+		errOut    []string // required parts; none requires empty output
 	}{
 		"success":             {[]string{"run", "true"}, 0, nil},
 		"code passed":         {[]string{"run", "--", "sh", "-c", "exit 42"}, 42, nil},
@@ -136,16 +135,16 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"bad directory":       {[]string{"run", "--cwd", missing, "true"}, 125, []string{missing, "--cwd"}},
 		"timeout":             {[]string{"run", "--timeout", "50ms", "--", "sleep", "60"}, 124, []string{"timeout"}},
 		"no server":           {[]string{"run", "--server", "unix://" + missing, "true"}, 125, []string{"cannot reach unix://" + missing, "no such file", "execwire serve --listen unix://" + missing}},
-		"no server at all":    {[]string{"run", "--server", "stdio:cat", "--", "true"}, 125, []string{"cannot reach stdio:cat", "repeats", "the command cat said \"{", "exec-server protocol", "stdio:execwire serve --listen stdio"}},
+		"no server at all":    {[]string{"run", "--server", "stdio:cat", "--", "true"}, 125, []string{"cannot reach stdio:cat", "repeats", "the command cat printed \"{", "exec-server protocol", "stdio:execwire serve --listen stdio"}},
 		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"grpc://HOST:PORT"}},
 		"no such sandbox":     {[]string{"run", "--sandbox", "readonly", "true"}, 2, []string{`"readonly"`, "read-only, workspace-write or a file"}},
 		"writable nowhere":    {[]string{"run", "--writable", "/x", "true"}, 2, []string{"--sandbox workspace-write"}},
 		"network of nothing":  {[]string{"run", "--network", "true"}, 2, []string{"--sandbox workspace-write"}},
 		"read-only to write":  {[]string{"run", "--sandbox", "read-only", "--writable", "/x", "true"}, 2, []string{"--writable is not for"}},
-		"a file and more":     {[]string{"run", "--sandbox", "/etc/passwd", "--network", "true"}, 2, []string{"not for a file"}},
-		"no policy":           {[]string{"run", "--sandbox", "/etc/passwd", "true"}, 2, []string{"/etc/passwd is no SandboxPolicy"}},
+		"a file and more":     {[]string{"run", "--sandbox", "/etc/passwd", "--network", "true"}, 2, []string{"cannot be combined with a policy file"}},
+		"no policy":           {[]string{"run", "--sandbox", "/etc/passwd", "true"}, 2, []string{"/etc/passwd is not a SandboxPolicy"}},
 		"require what":        {[]string{"doctor", "--require", "luck"}, 2, []string{`"luck"`, "use one of sandbox, bubblewrap"}},
-		"doctor of nobody":    {[]string{"doctor", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
+		"doctor of none":      {[]string{"doctor", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
 		"no program":          {[]string{"run"}, 2, []string{"name a program", "execwire run --help"}},
 		"unknown flag":        {[]string{"run", "--bogus", "true"}, 2, []string{"--bogus", "execwire run --help"}},
 		"bad inherit":         {[]string{"run", "--env-inherit", "some", "true"}, 2, []string{"none, core or all"}},
@@ -189,7 +188,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"watch before":        {[]string{"watch", "-n", "-1"}, 2, []string{"--number is -1"}},
 		"cp of one":           {[]string{"cp", "a"}, 2, []string{"name where to copy"}},
 		"cp of nothing there": {[]string{"cp", "a", "b"}, 2, []string{":PATH"}},
-		"cp from both":        {[]string{"cp", "a", ":b", ":c"}, 2, []string{"all on the server or all here"}},
+		"cp from both":        {[]string{"cp", "a", ":b", ":c"}, 2, []string{"all on the server or all local"}},
 		"cp --delete":         {[]string{"cp", "--delete", "a", ":b"}, 2, []string{"--delete is for -r"}},
 		"cp two ways":         {[]string{"cp", "--update", "-n", "a", ":b"}, 2, []string{"exclude each other"}},
 		"cp there":            {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T"}},
@@ -215,7 +214,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"missing config":      {[]string{"serve", "--config", missing}, 125, []string{missing}},
 		"remote without id":   {[]string{"serve", "--remote", "https://hub.example.org"}, 2, []string{"--executor-id is needed when --remote is set", "execwire serve --help"}},
 		"remote as websocket": {[]string{"serve", "--remote", "wss://hub.example.org", "--executor-id", "a"}, 2, []string{"--remote is no address", "https://HOST"}},
-		"identity of nobody":  {[]string{"serve", "--use-agent-identity-auth"}, 2, []string{"--use-agent-identity-auth needs --remote"}},
+		"identity of none":    {[]string{"serve", "--use-agent-identity-auth"}, 2, []string{"--use-agent-identity-auth needs --remote"}},
 		"identity, otherwise": {[]string{"serve", "--allow-agent-identity-auth"}, 2, []string{"--use-agent-identity-auth needs --remote"}},
 		"identity and token":  {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--use-agent-identity-auth", "--remote-token-file", "/x"}, 2, []string{"--remote-token-file and --use-agent-identity-auth exclude each other"}},
 		"label of nothing":    {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--label", "x"}, 2, []string{`--label cannot have "x"`, "KEY=VALUE"}},
@@ -228,7 +227,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 		"a token in the air":  {[]string{"executors", "--hub", "http://192.0.2.1", "--token-file", missing}, 125, []string{"plain text", "https://"}},
 		"hub and server":      {[]string{"ps", "--hub", "http://127.0.0.1:1", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --hub exclude each other"}},
 		"executor and server": {[]string{"ps", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --executor exclude each other"}},
-		"hub of nobody":       {[]string{"ps", "--hub", "http://127.0.0.1:1"}, 2, []string{"--executor", "execwire executors"}},
+		"hub, no executor":    {[]string{"ps", "--hub", "http://127.0.0.1:1"}, 2, []string{"--executor", "execwire executors"}},
 		"executor nowhere":    {[]string{"run", "--executor", "a", "true"}, 2, []string{"--hub or EXECWIRE_HUB"}},
 		"executor not there":  {[]string{"ps", "--executor", "a", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach relay+ws://127.0.0.1:1/executor/a?role=harness", "refused", "execwire-hub"}},
 		"no such executor":    {[]string{"ps", "--executor", "a b", "--hub", "http://127.0.0.1:1"}, 2, []string{`"a b"`, "letters, digits"}},
@@ -252,7 +251,7 @@ func TestRunExitCodesAndMessages(t *testing.T) {
 	}
 }
 
-func TestHelpHasExamples(t *testing.T) {
+func TestHelp_HasExamples(t *testing.T) {
 	for _, c := range commands(newRootCommand(streams{})) {
 		arguments := append(strings.Fields(c.CommandPath())[1:], "--help")
 		got := runCommand(t, command(t, arguments...))

@@ -7,39 +7,31 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-type mkdirFlags struct {
-	connect connectFlags
-	parents bool
-	mode    string
-}
-
 func newMkdirCommand(std streams) *cobra.Command {
-	var flags mkdirFlags
+	var flags connectFlags
+	var parents bool
+	var mode string
 	command := &cobra.Command{
 		Use:   "mkdir [-p] [-m MODE] PATH...",
-		Short: "Make directories on a server",
-		Long: `mkdir makes directories.
+		Short: "Create directories on a server",
+		Long: `mkdir creates directories.
 
-The exit code is 1 when one of them could not be made.` + pathHelp,
+The exit code is 1 if one of them could not be created.` + pathHelp,
 		Example: `  execwire mkdir /srv/build
   execwire mkdir -p /srv/build/a/b
   execwire mkdir -m 700 /srv/keys`,
-		Args: pathArguments(1),
+		Args: paths(1, unlimited),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			hints := map[execwirev1.ErrorReason]string{
+			hints := reasonHints{
 				execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND: "make the directories above it too with -p",
 			}
-			var permissions *uint32
-			if flags.mode != "" {
-				mode, err := parseMode(flags.mode)
-				if err != nil {
-					return usageError(command, err)
-				}
-				permissions = &mode
+			permissions, err := parseMode(mode)
+			if err != nil {
+				return usageError(command, err)
 			}
-			return withServer(command.Context(), flags.connect, func(c *client.Client) error {
+			return withServer(command.Context(), flags, func(c *client.Client) error {
 				return eachPath(std, arguments, hints, func(name string) error {
-					if flags.parents {
+					if parents {
 						return c.MkdirAll(command.Context(), name, permissions)
 					}
 					return c.Mkdir(command.Context(), name, permissions)
@@ -47,8 +39,8 @@ The exit code is 1 when one of them could not be made.` + pathHelp,
 			})
 		},
 	}
-	command.Flags().BoolVarP(&flags.parents, "parents", "p", false, "the directories above too; one that exists is as good")
-	command.Flags().StringVarP(&flags.mode, "mode", "m", "", "the `mode` of the directory, in octal (default that of the server)")
-	addServerFlags(command, &flags.connect)
+	command.Flags().BoolVarP(&parents, "parents", "p", false, "create parent directories too; accept an existing directory")
+	command.Flags().StringVarP(&mode, "mode", "m", "", "the `mode` of the directory, in octal (default that of the server)")
+	addServerFlags(command, &flags)
 	return command
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -13,9 +14,9 @@ import (
 )
 
 type putFlags struct {
-	connect                  connectFlags
-	mode, ifMatch            string
-	inPlace, noClobber, sync bool
+	connect       connectFlags
+	mode, ifMatch string
+	client.UploadOptions
 }
 
 func newPutCommand(std streams) *cobra.Command {
@@ -23,33 +24,25 @@ func newPutCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "put [-m MODE] [-n|--if-match SHA256] [--in-place] [--sync] PATH",
 		Short: "Write stdin to a file of a server",
-		Long: `put gives a file the content of stdin, up to its end. It is put in its place when it
-is whole and has arrived unchanged; a failure leaves what was there. A lost
-connection is resumed for a minute and a quarter.
+		Long: `put writes stdin, up to its end, to a file. The file is renamed into place when it is
+complete and its digest is right; a failure leaves the old file. A lost connection is
+resumed for 75 seconds.
 
 With --if-match the file is replaced only if its content has this SHA-256, as
-sha256sum prints it, so that nobody else's change is lost; with -n only if there is
-none. With --in-place the file that is there is written to, and keeps its owner and
-its other names; a failure then leaves a part.
+sha256sum prints it, so that no other change is overwritten; with -n only if there is
+no file. With --in-place the existing file is written, and keeps its owner and hard
+links; a failure then leaves partial content.
 
-The exit code is 1 when the condition does not hold, 130 after a signal, and 125 for
-other failures.` + pathHelp,
+The exit code is 1 if the condition is not met, 130 after a signal, and 125 for other
+failures.` + pathHelp,
 		Example: `  execwire put -m 600 /srv/app.conf < app.conf
   make 2>&1 | execwire put /srv/build.log
   execwire put --if-match $(execwire cat a | sha256sum | cut -c-64) a < b`,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 1 {
-				return usageError(command, fmt.Errorf("unexpected argument %q", arguments[1]))
-			}
-			return pathArguments(1)(command, arguments)
-		},
+		Args: cobra.MatchAll(paths(1, 1), exclusive("no-clobber", "if-match")),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := exclusive(command, "no-clobber", "if-match"); err != nil {
-				return err
-			}
 			options, err := putOptions(flags)
-			if err == nil && flags.inPlace {
-				err = without(command, "it is not for --in-place", "mode", "no-clobber", "if-match", "sync")
+			if err == nil && flags.InPlace {
+				err = rejectFlags(command, "it is not for --in-place", "mode", "no-clobber", "if-match", "sync")
 			}
 			if err != nil {
 				return usageError(command, err)
@@ -58,58 +51,54 @@ other failures.` + pathHelp,
 			if err != nil {
 				return err
 			}
-			ctx, stop := interruptible(command.Context())
-			defer stop()
-			return interrupted(ctx, withServer(ctx, flags.connect, func(c *client.Client) error {
+			return withServerUntilSignal(command, flags.connect, func(ctx context.Context, c *client.Client) error {
 				_, err := c.Upload(ctx, name, std.in, options)
 				return explainPut(err)
-			}))
+			})
 		},
 	}
 	f := command.Flags()
-	f.StringVarP(&flags.mode, "mode", "m", "", "the `mode` of the file, in octal (default that of the file that is there, else the server's)")
-	f.BoolVarP(&flags.noClobber, "no-clobber", "n", false, "only if nothing is there")
-	f.StringVar(&flags.ifMatch, "if-match", "", "only if the file has the content with this `SHA-256`")
-	f.BoolVar(&flags.inPlace, "in-place", false, "write to the file that is there")
-	f.BoolVar(&flags.sync, "sync", false, "have it on the disk before this ends")
+	f.StringVarP(&flags.mode, "mode", "m", "", "the `mode` of the file, in octal (default that of the existing file, else the server's)")
+	f.BoolVarP(&flags.IfMissing, "no-clobber", "n", false, "only if the file does not exist")
+	f.StringVar(&flags.ifMatch, "if-match", "", "only if the content of the file has this `SHA-256`")
+	f.BoolVar(&flags.InPlace, "in-place", false, "write to the existing file")
+	f.BoolVar(&flags.Sync, "sync", false, "sync to disk before the command ends")
 	addServerFlags(command, &flags.connect)
 	return command
 }
 
-func putOptions(flags putFlags) (client.UploadOptions, error) {
-	options := client.UploadOptions{InPlace: flags.inPlace, IfMissing: flags.noClobber, Sync: flags.sync}
-	if flags.mode != "" {
-		mode, err := parseMode(flags.mode)
-		if err != nil {
-			return options, err
-		}
-		options.Permissions = &mode
+func putOptions(flags putFlags) (options client.UploadOptions, err error) {
+	options = flags.UploadOptions
+	if options.Permissions, err = parseMode(flags.mode); err != nil {
+		return options, err
 	}
-	if flags.ifMatch != "" {
-		digest, err := hex.DecodeString(flags.ifMatch)
-		if err != nil || len(digest) != 32 {
-			return options, fmt.Errorf("--if-match is %q: it has to be 64 hexadecimal digits, as sha256sum prints them", flags.ifMatch)
-		}
-		options.IfMatchSHA256 = digest
+	if flags.ifMatch == "" {
+		return options, nil
+	}
+	if options.IfMatchSHA256, err = hex.DecodeString(flags.ifMatch); err != nil || len(options.IfMatchSHA256) != 32 {
+		return options, fmt.Errorf("--if-match is %q: it has to be 64 hexadecimal digits, as sha256sum prints them", flags.ifMatch)
 	}
 	return options, nil
 }
 
-// parseMode reads mode bits as chmod does in octal.
-func parseMode(text string) (uint32, error) {
+// parseMode parses octal mode bits, as chmod does; nil without any.
+func parseMode(text string) (*uint32, error) {
+	if text == "" {
+		return nil, nil
+	}
 	mode, err := strconv.ParseUint(text, 8, 32)
 	if err != nil || mode > 0o7777 {
-		return 0, fmt.Errorf("--mode is %q: it has to be octal, from 0 to 7777", text)
+		return nil, fmt.Errorf("--mode is %q: it has to be octal, from 0 to 7777", text)
 	}
-	return uint32(mode), nil
+	return new(uint32(mode)), nil
 }
 
-// explainPut says what to do about what put fails with.
+// explainPut adds hints to errors of put.
 func explainPut(err error) error {
 	if err == nil {
 		return nil
 	}
-	explained := explainFile(err, map[execwirev1.ErrorReason]string{
+	explained := explain(err, reasonHints{
 		execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND: "make the directory with: execwire mkdir -p",
 	})
 	switch client.Reason(err) {

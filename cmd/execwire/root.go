@@ -4,15 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 )
 
-// Exit codes of execwire's own, beside those of the processes it runs.
+// Exit codes of execwire itself, in addition to those of the processes it runs.
 const (
 	codeSomeFailed    = 1
 	codeWebsocketAuth = 1
@@ -31,13 +27,12 @@ type streams struct {
 	in, out, err *os.File
 }
 
-// exitError ends the command with a code. What it says is printed unless it
-// says nothing.
+// exitError ends the command with a code. Its message is printed unless empty.
 type exitError struct {
 	code int
-	// err may be nil: the code says it all.
+	// err may be nil if the code is sufficient.
 	err error
-	// hint is a line that says what to do next; may be empty.
+	// hint is a line that describes the next step; may be empty.
 	hint string
 }
 
@@ -50,7 +45,7 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// usageError is a mistake on the command line of command.
+// usageError is the error for an invalid command line.
 func usageError(command *cobra.Command, err error) error {
 	return &exitError{
 		code: codeUsage, err: err,
@@ -58,10 +53,10 @@ func usageError(command *cobra.Command, err error) error {
 	}
 }
 
-// execute runs the command line and returns the code to exit with.
+// execute runs the command line and returns the exit code.
 func execute(arguments []string, std streams) int {
 	root := newRootCommand(std)
-	root.SetArgs(longFlags(arguments))
+	root.SetArgs(expandFlags(arguments))
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
@@ -77,39 +72,24 @@ func execute(arguments []string, std streams) int {
 	return exit.code
 }
 
-// report prints what an error says, and what to do about it.
+// report prints an error and its hint.
 func report(w *os.File, exit *exitError) {
 	if exit.err == nil {
 		return
 	}
-	fmt.Fprintf(w, "execwire: %s\n", harmless(exit.err.Error()))
+	fmt.Fprintf(w, "execwire: %s\n", sanitize(exit.err.Error()))
 	if exit.hint != "" {
 		fmt.Fprintf(w, "  %s\n", exit.hint)
 	}
 }
 
-// harmless is a message without what could do something to a terminal, as names
-// of files in it can.
-func harmless(message string) string {
-	var text strings.Builder
-	for _, r := range strings.ToValidUTF8(message, string(utf8.RuneError)) {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			text.WriteRune(r)
-			continue
-		}
-		quoted := strconv.QuoteRune(r)
-		text.WriteString(quoted[1 : len(quoted)-1])
-	}
-	return text.String()
-}
-
 func newRootCommand(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "execwire",
-		Short: "Start and control processes for somebody else",
-		Long: `execwire starts and controls processes for somebody else: an agent, a CI job,
-an editor, a person at a terminal. Nothing a process says is lost or said twice,
-also when the connection is.`,
+		Short: "Run processes and serve files for remote programs",
+		Long: `execwire runs processes and serves files for remote programs: agents, CI jobs,
+editors, people at a terminal. Output is delivered exactly once, across
+disconnects.`,
 		Example: `  execwire serve
   execwire run --server grpc://127.0.0.1:7420 -- make test
   execwire run -ti -- bash
@@ -132,12 +112,4 @@ also when the connection is.`,
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
 		newSessionsCommand(std), newExecutorsCommand(std), newGatewayCommand(std), newForwardCommand(std), newDoctorCommand(std), newVersionCommand())
 	return root
-}
-
-// noArguments refuses arguments the way flags are refused.
-func noArguments(command *cobra.Command, arguments []string) error {
-	if len(arguments) > 0 {
-		return usageError(command, fmt.Errorf("unexpected argument %q", arguments[0]))
-	}
-	return nil
 }

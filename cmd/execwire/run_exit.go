@@ -9,18 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// errGaveUp is why a run ends that the user gave up on.
-var errGaveUp = errors.New("interrupted")
-
-// explainRun says why a process did not start or could not be followed.
+// explainRun explains why a process did not start or could not be followed.
 func explainRun(err error, flags runFlags) error {
 	var output *client.OutputError
 	var lost *client.LostError
 	switch {
-	case errors.Is(err, errGaveUp), errors.Is(err, context.Canceled):
+	case errors.Is(err, terminal.ErrInterrupted), errors.Is(err, context.Canceled):
 		return &exitError{code: codeInterrupted}
 	case errors.As(err, &output) && errors.Is(err, syscall.EPIPE):
 		return &exitError{code: codeBrokenPipe}
@@ -30,68 +28,59 @@ func explainRun(err error, flags runFlags) error {
 	return explainReason(err, flags)
 }
 
-// explainLost says why a process is lost, and what helps. A longer grace helps only where
-// the server has said that it had given the process up.
+// explainLost explains why a process was lost, with a hint. A longer grace period helps
+// only if the server reported that it had ended the process.
 func explainLost(lost *client.LostError, err error) error {
 	exit := &exitError{code: codeFailed, err: fmt.Errorf("connection lost: %w", err)}
 	switch reason := client.Reason(lost.Err); {
 	case lost.Restarted:
 		exit.err = err
 	case !lost.Started:
-		exit.hint = "find out whether the command ran before you run it again"
+		exit.hint = "check whether the command ran before you run it again"
 	case reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND,
 		reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
-		exit.hint = "a longer --grace keeps processes through longer breaks"
+		exit.hint = "a longer --grace keeps processes during longer interruptions"
 	default:
-		exit.hint = "find out whether the server runs: a process ends with its server, or when it was without an owner for the grace"
+		exit.hint = "check whether the server runs: a process ends with its server, or when it was without an owner for the grace period"
 	}
 	return exit
 }
 
 func explainReason(err error, flags runFlags) error {
+	directory := "choose another one with --cwd"
+	if flags.server != "" && flags.directory == "" {
+		directory = "the current directory has to exist on the server too; choose another one with --cwd"
+	}
+	id := printable(flags.id)
+	explained := explain(err, reasonHints{
+		execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY: directory,
+		execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS: fmt.Sprintf("follow it with: execwire attach %s; end it with: execwire kill %s; after its end, read its output with: "+
+			"execwire logs %s, and run again with --replace; or choose another --id", id, id, id),
+		execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE: "the process was not started; check which sandboxes work with: execwire doctor",
+		execwirev1.ErrorReason_ERROR_REASON_DRAINING:            "try again after the restart of the server",
+	})
 	switch client.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:
-		return &exitError{code: codeNotFound, err: err}
+		explained.code = codeNotFound
 	case execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
 		execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
 		var refused *client.Error
-		if errors.As(err, &refused) && len(refused.Fields) > 0 {
-			return &exitError{code: codeFailed, err: err} // a limit, not the program
+		if !errors.As(err, &refused) || len(refused.Fields) == 0 { // with fields it is a limit, not the program
+			explained.code = codeNotExecutable
 		}
-		return &exitError{code: codeNotExecutable, err: err}
-	case execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY:
-		hint := "choose another one with --cwd"
-		if flags.server != "" && flags.directory == "" {
-			hint = "the current directory has to exist on the server too; choose another one with --cwd"
-		}
-		return &exitError{code: codeFailed, err: err, hint: hint}
-	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS:
-		return &exitError{code: codeFailed, err: err, hint: takenHint(flags)}
-	case execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE:
-		return &exitError{code: codeFailed, err: err, hint: "the process was not started; find out what works with: execwire doctor"}
-	case execwirev1.ErrorReason_ERROR_REASON_DRAINING:
-		return &exitError{code: codeFailed, err: err, hint: "try again when the server was started again"}
-	default:
-		return &exitError{code: codeFailed, err: err, hint: doorHint(err)}
 	}
+	return explained
 }
 
-// takenHint says what to do about a process that has the id.
-func takenHint(flags runFlags) string {
-	id := shown(flags.id)
-	return fmt.Sprintf("follow it with: execwire attach %s; end it with: execwire kill %s; once it has ended, read it with: "+
-		"execwire logs %s, and run anew with --replace; or choose another --id", id, id, id)
-}
-
-// explainExit turns the end of a process into the end of this program. killed is the
-// signal whose repetition had the process killed, 0 if none did. Only
-// ends that are not the process's own doing are commented.
+// explainExit converts the end of a process to that of this program. killed is the
+// signal whose repetition killed the process, or 0. Only ends with an external cause
+// have a message.
 func explainExit(exit client.Exit, killed syscall.Signal) error {
 	switch exit.Cause {
 	case execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:
-		return &exitError{code: codeTimeout, err: fmt.Errorf("the process ran into the timeout after %v", exit.WallTime)}
+		return &exitError{code: codeTimeout, err: fmt.Errorf("the process exceeded its timeout after %v", exit.WallTime)}
 	case execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT:
-		return &exitError{code: codeTimeout, err: fmt.Errorf("the process wrote nothing for too long, and was ended after %v", exit.WallTime)}
+		return &exitError{code: codeTimeout, err: fmt.Errorf("the process exceeded its timeout without output after %v", exit.WallTime)}
 	case execwirev1.ExitCause_EXIT_CAUSE_LIMIT:
 		return &exitError{code: exit.ShellCode(), err: errors.New("the process was killed because it exceeded one of its limits")}
 	case execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN:
@@ -107,7 +96,7 @@ func explainExit(exit client.Exit, killed syscall.Signal) error {
 		return &exitError{code: code, err: fmt.Errorf("killed, because you repeated %s", unix.SignalName(killed))}
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:
 		return &exitError{code: code,
-			err: errors.New("the server ended the process: somebody asked it to, or the client was gone for longer than the grace")}
+			err: errors.New("the server terminated the process: another client requested it, or this client was disconnected for longer than the grace period")}
 	}
 	return &exitError{code: code}
 }

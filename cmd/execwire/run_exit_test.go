@@ -10,9 +10,9 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// TestExplainRunHintsByWhatWasLost checks that nobody whose command may have run
-// is told that it would have been kept.
-func TestExplainRunHintsByWhatWasLost(t *testing.T) {
+// The hint for a longer grace period must not appear if the command may not have been
+// kept.
+func TestExplainRun_LostProcess_Hints(t *testing.T) {
 	gone := (&client.Error{Reason: execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND})
 	for want, lost := range map[string]*client.LostError{
 		"--grace":                 {ProcessID: "p", Started: true, Err: gone},

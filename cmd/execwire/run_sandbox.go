@@ -15,27 +15,27 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// sandboxFlags say what a process may touch.
+// sandboxFlags are the flags for the sandbox of a process.
 type sandboxFlags struct {
 	sandbox  string
-	isAsked  bool // --sandbox is there, whatever it says
+	isAsked  bool // --sandbox is present, even if empty
 	writable []string
 	network  bool
 }
 
-// The words of --sandbox. Anything else is a file.
+// Values of --sandbox. Anything else is a file.
 const (
 	sandboxReadOnly       = "read-only"
 	sandboxWorkspaceWrite = "workspace-write"
 )
 
-// buildSandbox makes the policy of a process that runs in a directory; without flags
-// it returns nil.
+// buildSandbox returns the policy of a process in a directory; nil without flags.
 func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPolicy, error) {
 	sandbox := client.Sandbox{Network: flags.network}
 	switch {
 	case flags.isAsked && flags.sandbox == "":
-		// As of a variable that is not set: it is not meant to mean no sandbox.
+		// An empty value, for example from an unset variable, must not disable the
+		// sandbox.
 		return nil, fmt.Errorf("--sandbox is empty: use %s, %s or a file with a policy, or leave it out", sandboxReadOnly, sandboxWorkspaceWrite)
 	case flags.sandbox == "" && (len(flags.writable) > 0 || flags.network):
 		return nil, errors.New("--writable and --network are for a process in a sandbox: add --sandbox " + sandboxWorkspaceWrite)
@@ -57,22 +57,21 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 		}
 		return sandbox.Policy(), nil
 	case len(flags.writable) > 0 || flags.network:
-		return nil, errors.New("--writable and --network are not for a file: what it does not grant is not granted")
+		return nil, errors.New("--writable and --network cannot be combined with a policy file: grant the access in the file")
 	}
 	return readPolicy(flags.sandbox)
 }
 
-// findWritable refuses a directory of --writable that the server does not have: what is
-// missing could not be made by the process either, and nothing would say why. What
-// cannot be asked, of a server whose files are nobody's, stays open.
-func findWritable(ctx context.Context, c *client.Client, flags sandboxFlags) error {
+// checkWritable rejects a missing --writable directory: the process could not create it
+// either, without a clear error. It ignores servers without file access.
+func checkWritable(ctx context.Context, c *client.Client, flags sandboxFlags) error {
 	for _, dir := range flags.writable {
 		absolute, err := filepath.Abs(dir)
 		if err == nil {
 			_, err = c.Stat(ctx, absolute)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return &exitError{code: codeFailed, err: fmt.Errorf("--writable %s: there is no such directory", shown(absolute)),
+			return &exitError{code: codeFailed, err: fmt.Errorf("--writable %s: there is no such directory", printable(absolute)),
 				hint: "make it first, or name one around it that is there"}
 		}
 	}
@@ -90,39 +89,39 @@ func readPolicy(file string) (*execwirev1.SandboxPolicy, error) {
 	}
 	policy := &execwirev1.SandboxPolicy{}
 	if err := protojson.Unmarshal(text, policy); err != nil {
-		return nil, fmt.Errorf("--sandbox %s is no SandboxPolicy as JSON of protobuf: %w", file, err)
+		return nil, fmt.Errorf("--sandbox %s is not a SandboxPolicy in protobuf JSON: %w", file, err)
 	}
 	if policy.GetPolicy() == nil {
-		return nil, fmt.Errorf("--sandbox %s says nothing: write managed, disabled or external", file)
+		return nil, fmt.Errorf("--sandbox %s is empty: set managed, disabled or external", file)
 	}
 	return policy, nil
 }
 
-// explainDenied adds what to do next, for somebody at a terminal, to the end of a
-// process that its sandbox seems to have kept from something.
+// explainDenied adds a hint, at a terminal, if the sandbox apparently denied the
+// process access.
 func explainDenied(ended error, exit client.Exit, flags sandboxFlags, std streams) error {
 	var code *exitError
 	if !exit.SandboxDenied || !errors.As(ended, &code) || code.err != nil || !term.IsTerminal(int(std.err.Fd())) {
 		return ended
 	}
-	return &exitError{code: code.code, err: errors.New("the sandbox seems to have denied the process something"), hint: flags.more()}
+	return &exitError{code: code.code, err: errors.New("the sandbox apparently denied the process access"), hint: flags.hint()}
 }
 
-// more says how to be denied less.
-func (f sandboxFlags) more() string {
+// hint returns how to allow more.
+func (f sandboxFlags) hint() string {
 	var how string
 	switch f.sandbox {
 	case "":
-		return "it is the sandbox that the server requires: its administrator can allow more"
+		return "the server requires this sandbox: its administrator can allow more"
 	case sandboxReadOnly:
-		how = "let the working directory be written to with --sandbox " + sandboxWorkspaceWrite
+		how = "allow writes to the working directory with --sandbox " + sandboxWorkspaceWrite
 	case sandboxWorkspaceWrite:
-		how = "let another directory, .git among them, be written to with --writable DIR"
+		how = "allow writes to another directory, including .git, with --writable DIR"
 	default:
 		return "allow more in " + f.sandbox
 	}
 	if !f.network {
-		how += ", or the network be reached with --network"
+		how += ", or network access with --network"
 	}
 	return how
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/creack/pty"
 )
 
-// outsideTmp is a directory that no sandbox makes writable on its own, by its real path.
+// outsideTmp returns a directory that is not writable in a sandbox by default, by its
+// real path.
 func outsideTmp(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "execwire-test-")
@@ -25,8 +26,8 @@ func outsideTmp(t *testing.T) string {
 	return dir
 }
 
-// What the flags grant is what the process can do, by what it leaves on the disk.
-func TestRunInASandbox(t *testing.T) {
+// The process can write exactly where the flags permit it.
+func TestRun_Sandbox_Writes(t *testing.T) {
 	const attempts = `for f in here/f here/.git/f more/f other/f; do echo x >"$1/$f" && echo "$f"; done 2>/dev/null; cat "$1/readable"`
 	for name, test := range map[string]struct {
 		flags []string
@@ -74,8 +75,8 @@ func TestRunInASandbox(t *testing.T) {
 	}
 }
 
-// What cannot be enforced is not run.
-func TestRunRefusesWhatItCannotConfine(t *testing.T) {
+// A process whose policy cannot be enforced does not start.
+func TestRun_SandboxUnavailable_Fails(t *testing.T) {
 	dir := outsideTmp(t)
 	fake := filepath.Join(dir, "bwrap")
 	if err := os.WriteFile(fake, []byte("#!/bin/sh\nshift 3; exec \"$@\"\n"), 0o755); err != nil {
@@ -107,7 +108,7 @@ func TestRunRefusesWhatItCannotConfine(t *testing.T) {
 	}
 }
 
-func TestAnEmptySandboxIsNotNone(t *testing.T) {
+func TestRun_EmptySandboxFlag_Fails(t *testing.T) {
 	dir := t.TempDir()
 	for _, flag := range [][]string{{"--sandbox", ""}, {"--sandbox="}} {
 		c := command(t, append(append([]string{"run"}, flag...), "--", "/bin/sh", "-c", ": >ran")...)
@@ -122,8 +123,8 @@ func TestAnEmptySandboxIsNotNone(t *testing.T) {
 	}
 }
 
-// A directory that is not there is not left out in silence.
-func TestRunRefusesAMissingWritable(t *testing.T) {
+// A missing directory is not silently ignored.
+func TestRun_MissingWritable_Fails(t *testing.T) {
 	server := startServer(t, "unix://"+t.TempDir()+"/socket")
 	dir := outsideTmp(t)
 	for name, flags := range map[string][]string{
@@ -141,8 +142,8 @@ func TestRunRefusesAMissingWritable(t *testing.T) {
 	}
 }
 
-// Somebody at a terminal is told what to do next.
-func TestADenialIsExplainedAtATerminal(t *testing.T) {
+// At a terminal there is a hint.
+func TestRun_SandboxDenied_Terminal_PrintsHint(t *testing.T) {
 	dir := outsideTmp(t)
 	policy := filepath.Join(dir, "policy.json")
 	if err := os.WriteFile(policy, []byte(`{"managed":{"fileSystem":{"restricted":{"entries":[
@@ -153,10 +154,10 @@ func TestADenialIsExplainedAtATerminal(t *testing.T) {
 		flags, variables []string
 		want             string
 	}{
-		"read-only":       {flags: []string{"--sandbox", "read-only"}, want: "with --sandbox workspace-write, or the network be reached with --network"},
+		"read-only":       {flags: []string{"--sandbox", "read-only"}, want: "with --sandbox workspace-write, or network access with --network"},
 		"workspace-write": {flags: []string{"--sandbox", "workspace-write", "--network"}, want: "with --writable DIR\r\n"},
 		"file":            {flags: []string{"--sandbox", policy}, want: "allow more in " + policy},
-		"required":        {variables: []string{"EXECWIRE_REQUIRE_SANDBOX=read-only"}, want: "the sandbox that the server requires"},
+		"required":        {variables: []string{"EXECWIRE_REQUIRE_SANDBOX=read-only"}, want: "the server requires this sandbox"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			master, slave, err := pty.Open()
@@ -168,16 +169,16 @@ func TestADenialIsExplainedAtATerminal(t *testing.T) {
 			c.Env, c.Stderr = append(c.Env, test.variables...), slave
 			_ = c.Run()
 			_ = slave.Close()
-			said, _ := io.ReadAll(master) // it fails when all was read
-			if c.ProcessState.ExitCode() == 0 || !strings.Contains(string(said), "seems to have denied") || !strings.Contains(string(said), test.want) {
+			said, _ := io.ReadAll(master) // it fails at the end
+			if c.ProcessState.ExitCode() == 0 || !strings.Contains(string(said), "apparently denied") || !strings.Contains(string(said), test.want) {
 				t.Errorf("it ended with %v and said %q", c.ProcessState, said)
 			}
 		})
 	}
 }
 
-// In a pipe nothing is said beside the process.
-func TestADenialIsQuietInAPipe(t *testing.T) {
+// Without a terminal there is no message.
+func TestRun_SandboxDenied_Pipe_PrintsNothing(t *testing.T) {
 	c := command(t, "run", "--sandbox", "read-only", "--", "sh", "-c", "echo x >f")
 	c.Dir = outsideTmp(t)
 	got := runCommand(t, c)

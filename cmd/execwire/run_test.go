@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// everywhere runs a test against the server in the program and against one of
-// each kind of listener.
-func everywhere(t *testing.T, test func(t *testing.T, run func(arguments ...string) *exec.Cmd)) {
+// onEveryListener runs a test against the embedded server and against one of each kind of
+// listener.
+func onEveryListener(t *testing.T, test func(t *testing.T, run func(arguments ...string) *exec.Cmd)) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "socket")
-	// What a test leaves running ends with it.
+	// Processes left by a test end with it.
 	s := startServerWith(t, []string{"EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s"}, "grpc://127.0.0.1:0", socket)
 	for name, url := range map[string]string{"in process": "", "tcp": s.urls[0], "unix": s.urls[1]} {
 		t.Run(name, func(t *testing.T) {
@@ -26,8 +26,8 @@ func everywhere(t *testing.T, test func(t *testing.T, run func(arguments ...stri
 	}
 }
 
-func TestRunKeepsStreamsApart(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_SeparatesStreams(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		got := runCommand(t, run("--", "sh", "-c", "echo out; echo err >&2; exit 7"))
 		if want := (result{7, "out\n", "err\n"}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
@@ -35,8 +35,8 @@ func TestRunKeepsStreamsApart(t *testing.T) {
 	})
 }
 
-func TestRunPassesStdinOnlyWhenAsked(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_Stdin_RequiresFlag(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		for flag, want := range map[string]string{"-i": "HELLO\n", "--": ""} {
 			c := run(flag, "tr", "a-z", "A-Z")
 			c.Stdin = strings.NewReader("hello\n")
@@ -47,9 +47,9 @@ func TestRunPassesStdinOnlyWhenAsked(t *testing.T) {
 	})
 }
 
-// TestRunEndsBeforeItsStdin runs a process that ends while stdin stays open.
-func TestRunEndsBeforeItsStdin(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+// The process ends while stdin stays open.
+func TestRun_StdinOpen_EndsWithProcess(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func TestRunEndsBeforeItsStdin(t *testing.T) {
 	})
 }
 
-func TestRunEnvironment(t *testing.T) {
+func TestRun_Environment(t *testing.T) {
 	const show = `echo "$A|$HOME|$SECRET_KEY|$B"`
 	file := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(file, []byte("# comment\n\nA=file\nB=from file\nSECRET_KEY\n"), 0o600); err != nil {
@@ -94,7 +94,7 @@ func TestRunEnvironment(t *testing.T) {
 	}
 }
 
-func TestRunServerFromTheEnvironment(t *testing.T) {
+func TestRun_ServerVariable(t *testing.T) {
 	s := startServer(t, "grpc://127.0.0.1:0")
 	c := command(t, "run", "--", "sh", "-c", "echo $PPID")
 	c.Env = append(c.Env, serverVariable+"="+s.urls[0])
@@ -105,8 +105,8 @@ func TestRunServerFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// A server that starts no commands of the form that run has says how it would.
-func TestRunOfWhatTheServerDoesNotStart(t *testing.T) {
+// A server that rejects the command form of run names the setting to enable it.
+func TestRun_CommandFormDisabled_Fails(t *testing.T) {
 	s := startServerWith(t, []string{"EXECWIRE_ALLOW_DIRECT_EXEC=off"}, "grpc://127.0.0.1:0")
 	got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "true"))
 	if got.code != codeFailed || !strings.Contains(got.errOut, "starts no direct commands") ||
@@ -115,8 +115,8 @@ func TestRunOfWhatTheServerDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestRunUsesTheCurrentDirectory(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_UsesCurrentDirectory(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		c := run("pwd", "-P")
 		dir, err := filepath.EvalSymlinks(c.Dir)
 		if err != nil {
@@ -128,7 +128,7 @@ func TestRunUsesTheCurrentDirectory(t *testing.T) {
 	})
 }
 
-// startReading starts c and returns its stdout once it has said line.
+// startReading starts c and returns its stdout after line was printed.
 func startReading(t *testing.T, c *exec.Cmd, line string) *bufio.Reader {
 	t.Helper()
 	pipe, err := c.StdoutPipe()
@@ -145,8 +145,8 @@ func startReading(t *testing.T, c *exec.Cmd, line string) *bufio.Reader {
 	return out
 }
 
-func TestRunPassesSignalsOn(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_ForwardsSignals(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT} {
 			c := run("--", "sh", "-c", `for s in INT TERM HUP QUIT; do trap "echo $s; exit 9" $s; done
 				echo ready; while :; do sleep 0.01; done`)
@@ -166,8 +166,8 @@ func TestRunPassesSignalsOn(t *testing.T) {
 	})
 }
 
-func TestRunKillsAtTheThirdInterrupt(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_ThirdInterrupt_Kills(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		c := run("--", "sh", "-c", `trap "echo no" INT; echo ready; while :; do sleep 0.01; done`)
 		out := startReading(t, c, "ready")
 		for range 2 {
@@ -184,8 +184,8 @@ func TestRunKillsAtTheThirdInterrupt(t *testing.T) {
 	})
 }
 
-func TestRunEndsQuietlyWhenNobodyReads(t *testing.T) {
-	everywhere(t, func(t *testing.T, run func(...string) *exec.Cmd) {
+func TestRun_BrokenPipe_EndsSilently(t *testing.T) {
+	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		c := run("yes")
 		var errOut strings.Builder
 		c.Stderr = &errOut
@@ -207,7 +207,7 @@ func TestRunEndsQuietlyWhenNobodyReads(t *testing.T) {
 	})
 }
 
-func TestServeDrains(t *testing.T) {
+func TestServe_Drains(t *testing.T) {
 	t.Run("waits for processes", func(t *testing.T) {
 		s := startServer(t, "grpc://127.0.0.1:0")
 		c := command(t, "run", "--server", s.urls[0], "-i", "--", "sh", "-c", "echo ready; read x; echo $x; exit 4")

@@ -19,15 +19,15 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// greeting is what every client says first.
+// greeting has the first messages of every client.
 const greeting = `{"id":1,"method":"initialize","params":{"clientName":"test"}}` + "\n" + `{"method":"initialized"}` + "\n"
 
-// startOf is a request to start a shell command.
-func startOf(id int, process, script string) string {
+// startRequest returns a request to start a shell command.
+func startRequest(id int, process, script string) string {
 	return fmt.Sprintf(`{"id":%d,"method":"process/start","params":{"processId":%q,"argv":["/bin/sh","-c",%q],"cwd":"/","env":{},"tty":false}}`+"\n", id, process, script)
 }
 
-// stdioServer is execwire serve with its standard streams.
+// stdioServer is execwire serve on stdio.
 type stdioServer struct {
 	t      *testing.T
 	in     io.WriteCloser
@@ -63,7 +63,7 @@ func serveStdio(t *testing.T, environment string, arguments ...string) *stdioSer
 	return s
 }
 
-// expect reads lines until one has all of these, and returns it.
+// expect reads lines until one contains all pieces, and returns it.
 func (s *stdioServer) expect(pieces ...string) string {
 	s.t.Helper()
 	for {
@@ -84,14 +84,14 @@ func (s *stdioServer) expect(pieces ...string) string {
 	}
 }
 
-func (s *stdioServer) say(text string) {
+func (s *stdioServer) send(text string) {
 	s.t.Helper()
 	if _, err := io.WriteString(s.in, text); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-// end waits for the server, which is to say nothing more but JSON.
+// end waits for the server; its remaining output must be JSON.
 func (s *stdioServer) end() int {
 	s.t.Helper()
 	for {
@@ -107,13 +107,13 @@ func (s *stdioServer) end() int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// The end of stdin is the end of the session, once what was read is answered: of
-// its processes, and of a server that nobody else can reach.
-func TestTheEndOfStdinEndsTheServer(t *testing.T) {
+// The end of stdin ends the session, after pending requests were answered, with its
+// processes, and a server without other clients.
+func TestServe_StdioEnd_EndsServer(t *testing.T) {
 	for _, guardian := range []string{"on", "off"} {
 		t.Run("guardian="+guardian, func(t *testing.T) {
 			s := serveStdio(t, "EXECWIRE_GUARDIAN="+guardian)
-			s.say(greeting + startOf(2, "p", "echo $$; exec sleep 1000"))
+			s.send(greeting + startRequest(2, "p", "echo $$; exec sleep 1000"))
 			s.expect(`"id":2`, `"sandboxType"`)
 			var output struct {
 				Params struct{ Chunk []byte }
@@ -121,10 +121,10 @@ func TestTheEndOfStdinEndsTheServer(t *testing.T) {
 			if err := json.Unmarshal([]byte(s.expect("process/output")), &output); err != nil {
 				t.Fatal(err)
 			}
-			// A last line without an end.
-			s.say(`{"id":3,"method":"process/read","params":{"processId":"nobody"}}`)
+			// The last line has no line end.
+			s.send(`{"id":3,"method":"process/read","params":{"processId":"missing"}}`)
 			_ = s.in.Close()
-			s.expect(`"id":3`, "unknown process id nobody")
+			s.expect(`"id":3`, "unknown process id missing")
 			if code := s.end(); code != 0 || strings.Contains(s.errOut.String(), "level=ERROR") {
 				t.Errorf("the server ended with %d: %s", code, s.errOut)
 			}
@@ -140,11 +140,12 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// stdout is the client's: other doors are told in the log, and stay open.
-func TestStdioBesideAnotherDoor(t *testing.T) {
+// stdout belongs to the client: URLs of other listeners are logged, and these stay
+// open.
+func TestServe_StdioWithOtherListener(t *testing.T) {
 	url := "unix://" + publicDir(t) + "/s"
 	s := serveStdio(t, "EXECWIRE_GUARDIAN=on", "--listen", url, "--log-format", "json")
-	s.say(greeting + startOf(2, "p", "exec sleep 1000"))
+	s.send(greeting + startRequest(2, "p", "exec sleep 1000"))
 	s.expect(`"id":2`)
 	_ = s.in.Close()
 	if got := runCommand(t, command(t, "run", "--server", url, "--", "true")); got.code != 0 {
@@ -156,8 +157,8 @@ func TestStdioBesideAnotherDoor(t *testing.T) {
 	}
 }
 
-// Programs that start such servers know the code, and read one line.
-func TestWhatWebsocketsHaveToShowIsChecked(t *testing.T) {
+// Launchers of such servers know the exit code, and read one line.
+func TestServe_WebsocketCredentials_AreValidated(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, content string) string {
 		return testcert.WriteFile(t, filepath.Join(dir, name), []byte(content))
@@ -173,10 +174,10 @@ func TestWhatWebsocketsHaveToShowIsChecked(t *testing.T) {
 		"no secret":                {signed, "--ws-shared-secret-file is needed when --ws-auth is signed-bearer-token"},
 		"no authentication":        {[]string{"--ws-token-file", token}, "--ws-auth has to be capability-token or signed-bearer-token"},
 		"no file":                  {append(capability, "--ws-token-file", "none"), "/none cannot be opened: no such file or directory"},
-		"empty file":               {append(capability, "--ws-token-file", empty), empty + " holds 0 bytes"},
+		"empty file":               {append(capability, "--ws-token-file", empty), empty + " has 0 bytes"},
 		"no hash":                  {append(capability, "--ws-token-sha256", "zz"), "--ws-token-sha256 is not a SHA-256"},
 		"two tokens":               {append(capability, "--ws-token-file", token, "--ws-token-sha256", strings.Repeat("a", 64)), "--ws-token-file and --ws-token-sha256 exclude each other"},
-		"short secret":             {append(signed, "--ws-shared-secret-file", short), short + " holds 5 bytes, and a secret needs 32"},
+		"short secret":             {append(signed, "--ws-shared-secret-file", short), short + " has 5 bytes; a secret needs at least 32"},
 		"secret of another kind":   {append(capability, "--ws-shared-secret-file", token), "need --ws-auth to be signed-bearer-token"},
 		"skew of another kind":     {append(capability, "--ws-token-file", token, "--ws-max-clock-skew-seconds", "1"), "--ws-max-clock-skew-seconds need"},
 		"no such authentication":   {[]string{"--ws-auth", "basic"}, `--ws-auth cannot be "basic"`},
@@ -195,7 +196,7 @@ func TestWhatWebsocketsHaveToShowIsChecked(t *testing.T) {
 	}
 }
 
-// websocket asks a server for a websocket, and what it says for a process.
+// websocket requests a websocket from a server.
 func websocket(t *testing.T, url, token string) (*wsconn.Conn, error) {
 	t.Helper()
 	options := wsconn.DialOptions{}
@@ -213,7 +214,7 @@ func websocket(t *testing.T, url, token string) (*wsconn.Conn, error) {
 
 var errHangs = fmt.Errorf("the test hangs")
 
-// converse says lines and reads messages until one has all of these.
+// converse sends lines and reads messages until one contains all pieces.
 func converse(t *testing.T, conn *wsconn.Conn, lines string, pieces ...string) string {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -236,7 +237,7 @@ func converse(t *testing.T, conn *wsconn.Conn, lines string, pieces ...string) s
 	}
 }
 
-func TestServeAtAWebsocketDoorWithAToken(t *testing.T) {
+func TestServe_WebsocketToken(t *testing.T) {
 	token := testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(goodToken))
 	c := command(t, "serve", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-token-file", token)
 	out, err := c.StdoutPipe()
@@ -260,10 +261,10 @@ func TestServeAtAWebsocketDoorWithAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	converse(t, conn, greeting+startOf(2, "p", "exit 7"), "process/exited", `"exitCode":7`)
+	converse(t, conn, greeting+startRequest(2, "p", "exit 7"), "process/exited", `"exitCode":7`)
 
-	// What stops a server tells its clients how their processes ended.
-	converse(t, conn, startOf(3, "q", "echo ready; exec sleep 1000"), "process/output", `"q"`)
+	// A server that is stopped reports to its clients how their processes ended.
+	converse(t, conn, startRequest(3, "q", "echo ready; exec sleep 1000"), "process/output", `"q"`)
 	said := make(chan string, 1)
 	go func() {
 		var all strings.Builder

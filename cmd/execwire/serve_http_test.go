@@ -8,19 +8,19 @@ import (
 	"testing"
 )
 
-// get is a request for a request over HTTP.
+// get returns a request for an HTTP request.
 func get(url string) string {
 	return `{"id":2,"method":"http/request","params":{"method":"GET","url":"` + url + `","requestId":"r"}}`
 }
 
-// Requests over HTTP are made by the server, also of clients of a gateway, and by
-// none where they are switched off.
-func TestRequestsOverHTTPAreMadeByTheServerUnlessTheyAreSwitchedOff(t *testing.T) {
+// The server makes HTTP requests, also for clients of a gateway, unless they are
+// disabled.
+func TestServe_HTTPRequests_UnlessDisabled(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello\n") }))
 	t.Cleanup(web.Close)
 	core := startServer(t, "ws://127.0.0.1:0", "grpc://127.0.0.1:0")
 	gateway, _ := startGateway(t, nil, "--upstream", core.urls[1])
-	off := serving(t, command(t, "serve", "--listen", "ws://127.0.0.1:0", "--disable", "http"))
+	off := startListening(t, command(t, "serve", "--listen", "ws://127.0.0.1:0", "--disable", "http"))
 	gatewayOff, _ := startGateway(t, nil, "--upstream", core.urls[1], "--disable", "http")
 	offByVariable, _ := startGateway(t, []string{"EXECWIRE_DISABLE=http"}, "--upstream", core.urls[1])
 	for url, want := range map[string]string{

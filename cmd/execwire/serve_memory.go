@@ -1,46 +1,42 @@
 package main
 
 import (
+	"fmt"
 	"os"
-	"runtime"
 	"runtime/debug"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
 const (
-	// collectorSlack is how much garbage may pile up beside what is alive and as
-	// much again. What is alive in a server is a few MiB, mostly, and the
-	// collector would run for every 4 MiB of output that passes through: it took
-	// a quarter of the server's CPU.
+	// collectorSlack is how much garbage may accumulate in addition to the size of the
+	// live heap. The live heap of a server is mostly a few MiB, and would be collected
+	// for every 4 MiB of output: that took a quarter of the CPU time of the server.
 	collectorSlack = 32 << 20
-	// trimInterval is how long after a change what it left is given back. A trim
-	// takes some milliseconds of CPU.
+	// trimInterval is how long after a change memory is returned to the system. A trim
+	// takes some milliseconds of CPU time.
 	trimInterval = 2 * time.Second
 )
 
-// memory keeps the memory of a server that does little as small as that of one
-// that did nothing yet: the runtime does not collect while nothing is allocated,
-// so that output that was forgotten would stay for minutes. It costs nothing
+// memory keeps an idle server as small as after its start: the runtime does not collect
+// while nothing is allocated, so evicted output would stay for minutes. It does nothing
 // while nothing changes.
 type memory struct {
-	slack []byte // never touched, so that it takes address space and no memory
-	trim  func() // collects, and gives what is free to the system
-
-	mu      sync.Mutex
-	pending *time.Timer // guarded by mu; nil: nothing changed since the last trim
-	stopped bool        // guarded by mu
-	trims   sync.WaitGroup
+	slack   []byte      // never touched: address space without memory
+	trim    func()      // collects, and returns free memory to the system
+	pending atomic.Bool // whether a trim follows
 }
 
-// memoryVariable is where the runtime reads its limit of memory.
+// memoryVariable is the memory limit of the runtime.
 const memoryVariable = "GOMEMLIMIT"
 
-// keepMemory sets the collector up. Unless the environment limits it, this program gets
-// half of the memory that it and its processes may have. It is to be closed.
-func keepMemory() *memory {
+// tuneMemory configures the collector. Unless the environment sets a limit, this
+// program gets half of the memory available to it and its processes.
+func tuneMemory() *memory {
 	slack := int64(collectorSlack)
 	if most, _ := (syslimit.System{}).Memory(); most > 0 {
 		limit, less := memoryShare(most)
@@ -51,40 +47,30 @@ func keepMemory() *memory {
 	return &memory{slack: make([]byte, slack), trim: debug.FreeOSMemory}
 }
 
-// memoryShare returns the limit for the runtime where there is so much memory in all, and
-// how large the slack is, which counts as used there and is not.
+// memoryShare returns the memory limit of the runtime and the size of the slack, which
+// counts towards the limit without using memory.
 func memoryShare(most uint64) (limit, slack int64) {
 	slack = min(collectorSlack, int64(most/16))
 	return int64(most/2) + slack, slack
 }
 
-// changed says that something may have become garbage. It never blocks and may
-// be called concurrently.
+// changed records that there may be garbage. It never blocks and may be called
+// concurrently.
 func (m *memory) changed() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.pending == nil && !m.stopped {
-		m.trims.Add(1)
-		m.pending = time.AfterFunc(trimInterval, m.due)
+	if m.pending.CompareAndSwap(false, true) {
+		time.AfterFunc(trimInterval, func() {
+			m.pending.Store(false)
+			m.trim()
+		})
 	}
 }
 
-func (m *memory) due() {
-	defer m.trims.Done()
-	m.mu.Lock()
-	m.pending = nil
-	m.mu.Unlock()
-	m.trim()
-}
-
-// close gives the slack up and waits for a trim that is going on.
-func (m *memory) close() {
-	m.mu.Lock()
-	m.stopped = true
-	if m.pending != nil && m.pending.Stop() {
-		m.trims.Done()
+// protectMemory protects the memory and environment of this program from other programs
+// of its user, including the processes that it starts: they cannot read it through
+// /proc or trace it, and there are no core dumps. Those of root can.
+func protectMemory() error {
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("failed to protect the memory of this program: %w", err)
 	}
-	m.mu.Unlock()
-	m.trims.Wait()
-	runtime.KeepAlive(m.slack)
+	return nil
 }

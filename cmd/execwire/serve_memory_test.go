@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-func TestMemoryIsTrimmedOnceAfterManyChanges(t *testing.T) {
+func TestMemory_ManyChanges_TrimOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trims := 0
 		m := &memory{trim: func() { trims++ }}
-		defer m.close()
 		for range 100 {
 			m.changed()
 		}
@@ -33,20 +32,9 @@ func TestMemoryIsTrimmedOnceAfterManyChanges(t *testing.T) {
 	})
 }
 
-func TestMemoryIsLeftAloneAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &memory{trim: func() { t.Error("trimmed after close") }}
-		m.changed()
-		m.close()
-		m.changed()
-		time.Sleep(time.Hour)
-	})
-}
-
-func TestTrimGivesGarbageBack(t *testing.T) {
+func TestMemory_Trim_ReturnsGarbage(t *testing.T) {
 	const size = 64 << 20
-	m := keepMemory()
-	defer m.close()
+	m := tuneMemory()
 	garbage := make([]byte, size)
 	for i := range garbage {
 		garbage[i] = 1
@@ -55,12 +43,13 @@ func TestTrimGivesGarbageBack(t *testing.T) {
 	runtime.KeepAlive(garbage)
 	garbage = nil
 	m.trim()
+	runtime.KeepAlive(m)
 	if after := heapResident(); before-after < size*9/10 {
 		t.Errorf("the heap takes %d MiB after %d MiB became garbage, and took %d", after>>20, size>>20, before>>20)
 	}
 }
 
-// heapResident is what the heap takes of the system.
+// heapResident returns the resident size of the heap.
 func heapResident() int64 {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)

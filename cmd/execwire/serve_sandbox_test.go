@@ -10,16 +10,16 @@ import (
 	"testing"
 )
 
-// A server hides its memory from its own user, runs under a guardian and adopts orphans; sandboxes work nevertheless,
-// of root and of anybody.
-func TestAServerConfinesAsWhomeverItRuns(t *testing.T) {
+// A server protects its memory from its own user, runs under a guardian and adopts
+// orphans; sandboxes must work nevertheless, for root and other users.
+func TestServe_Sandbox_WorksForEveryUser(t *testing.T) {
 	users := []int{os.Getuid()}
 	if os.Getuid() == 0 {
 		users = append(users, nobody)
 	}
 	for _, uid := range users {
 		t.Run(fmt.Sprint(uid), func(t *testing.T) {
-			s := newLockedServer(t, uid)
+			s := newSecureServer(t, uid)
 			dir := outsideTmp(t)
 			if err := errors.Join(os.MkdirAll(dir+"/here/.git", 0o755), os.Mkdir(dir+"/other", 0o755)); err != nil {
 				t.Fatal(err)
@@ -39,8 +39,8 @@ if test -e /proc/%d; then echo sees the server; fi; cat /proc/*/environ 2>/dev/n
 	}
 }
 
-// Requests narrow what a server requires, and do not widen it, whatever they say.
-func TestRequestsDoNotWidenWhatAServerRequires(t *testing.T) {
+// Requests can narrow the required sandbox of a server, but never widen it.
+func TestServe_RequiredSandbox_IsNotWidened(t *testing.T) {
 	dir := outsideTmp(t)
 	err := errors.Join(os.MkdirAll(dir+"/root/.git", 0o755), os.Mkdir(dir+"/other", 0o755),
 		os.WriteFile(dir+"/disabled.json", []byte(`{"disabled":{}}`), 0o644),
@@ -101,8 +101,8 @@ func TestRequestsDoNotWidenWhatAServerRequires(t *testing.T) {
 	}
 }
 
-// A server that cannot require what it is to require does not start, and says why.
-func TestAServerWithoutItsSandboxDoesNotStart(t *testing.T) {
+// A server that cannot enforce its required sandbox does not start.
+func TestServe_RequiredSandboxUnavailable_DoesNotStart(t *testing.T) {
 	c := command(t, "serve", "--listen", "unix://"+filepath.Join(t.TempDir(), "s"))
 	c.Env = append(c.Env, "EXECWIRE_REQUIRE_SANDBOX=read-only", "EXECWIRE_BUBBLEWRAP=/nonexistent/bwrap", "EXECWIRE_SANDBOX_BACKENDS=bubblewrap")
 	got := runCommand(t, c)

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/flags"
 )
 
-// What looks like a setting and is none is said, once, and without what it is set to;
-// what other commands have is not looked at.
-func TestVariablesThatAreNoSettingsAreSaid(t *testing.T) {
+// Variables with the prefix that are no settings are reported once, without their
+// values; those of other commands are ignored.
+func TestServe_UnknownVariables_AreReported(t *testing.T) {
 	c := command(t, "serve", "--listen", "unix://"+t.TempDir()+"/socket")
 	c.Env = append(c.Env, "EXECWIRE_MINE=secret", "EXECWIRE_SHUTDOWN_GRACE=secret", "EXECWIRE_SERVER=local:", "EXECWIRE_HUB_LISTEN=x")
 	var errOut bytes.Buffer
@@ -37,11 +41,23 @@ func TestVariablesThatAreNoSettingsAreSaid(t *testing.T) {
 	}
 }
 
-// A server that was to be confined does not start because of a letter.
-func TestMisspelledVariablesKeepServersFromStarting(t *testing.T) {
+// A misspelled sandbox setting must not start an unconfined server.
+func TestServe_MisspelledSandboxVariable_DoesNotStart(t *testing.T) {
 	c := command(t, "serve", "--listen", "unix://"+t.TempDir()+"/socket")
 	c.Env = append(c.Env, "EXECWIRE_REQUIRED_SANDBOX=read-only")
 	if got := runCommand(t, c); got.code != 125 || !strings.Contains(got.errOut, "did you mean EXECWIRE_REQUIRE_SANDBOX?") {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// Every flag for a setting has one of the daemon.
+func TestOverrides_NameSettings(t *testing.T) {
+	f := newServeCommand(streams{}).Flags()
+	for _, group := range []flags.Overrides{websocketOverrides, clientOverrides, remoteOverrides} {
+		for flag, setting := range group {
+			if f.Lookup(flag) == nil || !slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return s.Name == setting }) {
+				t.Errorf("there is no flag %s or no setting %s", flag, setting)
+			}
+		}
 	}
 }

@@ -14,100 +14,84 @@ import (
 )
 
 func newSessionsCommand(std streams) *cobra.Command {
-	var flags connectFlags
-	var asJSON bool
 	command := &cobra.Command{
 		Use:   "sessions [--json]",
-		Short: "List the leased sessions of a server, end or share them",
+		Short: "List, close or share the leased sessions of a server",
 		Long: `sessions lists your leased sessions, attached or not, and those of others that were
-granted to you. Your default session, which needs no lease, is not listed.
+granted to you. Your default session, which has no lease, is not listed.
 
-With --json every session is an object on a line of its own: id, attached,
-processes, principal, create_time, expire_time (when it ends unless somebody
-attaches), grace_seconds, when_detached, and of your own ones grants.` + remoteHelp,
+With --json each session is an object on its own line: id, attached, processes,
+principal, create_time, expire_time (when it ends if no client attaches),
+grace_seconds, when_detached, and grants for your own sessions.`,
 		Example: `  execwire sessions
   execwire sessions close 0b9fcd12
   execwire sessions grant 0b9fcd12 uid:1000 view`,
 		Args: noArguments,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return withServer(command.Context(), flags, func(c *client.Client) error {
-				return sessions(command.Context(), c, asJSON, std)
-			})
-		},
 	}
-	command.Flags().BoolVar(&asJSON, "json", false, "print JSON objects, one per line")
-	addConnectFlags(command, &flags)
-	needsLasting(command, &flags)
+	asJSON := command.Flags().Bool("json", false, "print JSON objects, one per line")
+	onPersistentServer(command, func(ctx context.Context, c *client.Client, _ []string) error {
+		return sessions(ctx, c, *asJSON, std)
+	})
 	command.AddCommand(newSessionsCloseCommand(), newSessionsGrantCommand())
 	return command
 }
 
 func newSessionsCloseCommand() *cobra.Command {
-	var flags connectFlags
 	command := &cobra.Command{
 		Use:   "close ID",
-		Short: "End a session and everything in it",
-		Long: `close ends every process of a session, with all that they started, and removes the
-session. It returns when nothing of it is left. The id "default" is your default
-session, which comes back empty.` + remoteHelp,
+		Short: "Close a session and terminate its processes",
+		Long: `close terminates the processes of a session with all their descendants, and removes
+the session. It returns when nothing of it is left. The id "default" is your default
+session, which exists again, empty, when it is next used.`,
 		Example: `  execwire sessions close 0b9fcd12`,
-		Args:    idArguments("session", 1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			return withServer(command.Context(), flags, func(c *client.Client) error {
-				return c.CloseSession(command.Context(), arguments[0])
-			})
-		},
+		Args:    ids("session", 1),
 	}
-	addConnectFlags(command, &flags)
-	needsLasting(command, &flags)
+	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return c.CloseSession(ctx, arguments[0])
+	})
 	return command
 }
 
-// accesses are what a session can be granted for.
-var accesses = map[string]execwirev1.SessionAccess{
+// accessLevels are the access levels of sessions.
+var accessLevels = map[string]execwirev1.SessionAccess{
 	"none":  execwirev1.SessionAccess_SESSION_ACCESS_UNSPECIFIED,
 	"view":  execwirev1.SessionAccess_SESSION_ACCESS_VIEW,
 	"write": execwirev1.SessionAccess_SESSION_ACCESS_WRITE,
 }
 
 func newSessionsGrantCommand() *cobra.Command {
-	var flags connectFlags
 	command := &cobra.Command{
 		Use:   "grant ID PRINCIPAL view|write|none",
-		Short: "Let another principal use a session, or no longer",
-		Long: `grant lets another principal use one of your leased sessions: view lets it list,
-look and wait; write also lets it write, resize, signal and terminate; none takes
-back what it could.` + remoteHelp,
+		Short: "Grant or revoke access to a session",
+		Long: `grant gives another principal access to one of your leased sessions: view allows it
+to list, read and wait; write also to write, resize, signal and terminate; none
+revokes the access.`,
 		Example: `  execwire sessions grant 0b9fcd12 uid:1000 view
   execwire sessions grant 0b9fcd12 uid:1000 none`,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) != 3 {
 				return usageError(command, fmt.Errorf("give a session's id, a principal, and view, write or none"))
 			}
-			if _, known := accesses[arguments[2]]; !known {
-				return usageError(command, fmt.Errorf("%q is no access: use view, write or none", arguments[2]))
+			if _, known := accessLevels[arguments[2]]; !known {
+				return usageError(command, fmt.Errorf("%q is not an access level: use view, write or none", arguments[2]))
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, arguments []string) error {
-			return withServer(command.Context(), flags, func(c *client.Client) error {
-				return c.GrantSession(command.Context(), arguments[0], arguments[1], accesses[arguments[2]])
-			})
-		},
 	}
-	addConnectFlags(command, &flags)
-	needsLasting(command, &flags)
+	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return c.GrantSession(ctx, arguments[0], arguments[1], accessLevels[arguments[2]])
+	})
 	return command
 }
 
-// sessionObject is a session as --json prints it.
+// sessionObject is the JSON output for a session.
 type sessionObject struct {
 	ID           string            `json:"id"`
 	Attached     bool              `json:"attached"`
 	Processes    uint32            `json:"processes"`
 	Principal    string            `json:"principal"`
 	CreateTime   time.Time         `json:"create_time"`
-	ExpireTime   *time.Time        `json:"expire_time,omitempty"`
+	ExpireTime   time.Time         `json:"expire_time,omitzero"`
 	GraceSeconds float64           `json:"grace_seconds"`
 	WhenDetached string            `json:"when_detached"`
 	Grants       map[string]string `json:"grants,omitempty"`
@@ -120,11 +104,9 @@ func describeSession(s *execwirev1.Session) sessionObject {
 		Processes:    s.GetProcessCount(),
 		Principal:    s.GetPrincipal(),
 		CreateTime:   s.GetCreateTime().AsTime(),
+		ExpireTime:   timeOf(s.GetExpireTime()),
 		GraceSeconds: s.GetGrace().AsDuration().Seconds(),
 		WhenDetached: enumWord(s.GetWhenDetached(), "WHEN_DETACHED_"),
-	}
-	if s.GetExpireTime() != nil {
-		object.ExpireTime = new(s.GetExpireTime().AsTime())
 	}
 	if len(s.GetGrants()) > 0 {
 		object.Grants = map[string]string{}
@@ -136,24 +118,17 @@ func describeSession(s *execwirev1.Session) sessionObject {
 }
 
 func sessions(ctx context.Context, c *client.Client, asJSON bool, std streams) error {
-	var rows [][]string
+	list := newListing(std, asJSON, "ID", "STATE", "PROCESSES", "AGE", "ENDS IN", "PRINCIPAL")
 	for s, err := range c.ListSessions(ctx) {
 		if err != nil {
 			return err
 		}
 		object := describeSession(s)
-		if asJSON {
-			if err := printJSON(std.out, object); err != nil {
-				return err
-			}
-			continue
+		if err := list.add(object, object.row()...); err != nil {
+			return err
 		}
-		rows = append(rows, object.row())
 	}
-	if asJSON {
-		return nil
-	}
-	return printTable(std.out, []string{"ID", "STATE", "PROCESSES", "AGE", "ENDS IN", "PRINCIPAL"}, rows)
+	return list.end()
 }
 
 func (o sessionObject) row() []string {
@@ -161,9 +136,9 @@ func (o sessionObject) row() []string {
 	if !o.Attached {
 		state = "detached"
 	}
-	if o.ExpireTime != nil {
-		ends = age(time.Until(*o.ExpireTime))
+	if !o.ExpireTime.IsZero() {
+		ends = age(time.Until(o.ExpireTime))
 	}
-	return []string{shown(o.ID), state, strconv.Itoa(int(o.Processes)), age(time.Since(o.CreateTime)), ends,
-		strings.TrimSpace(shown(o.Principal))}
+	return []string{printable(o.ID), state, strconv.Itoa(int(o.Processes)), age(time.Since(o.CreateTime)), ends,
+		strings.TrimSpace(printable(o.Principal))}
 }

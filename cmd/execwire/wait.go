@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -25,7 +24,6 @@ type waitFlags struct {
 	port         uint32
 	idle         time.Duration
 	timeout      time.Duration
-	hasTimeout   bool
 	json         bool
 }
 
@@ -33,36 +31,32 @@ func newWaitCommand(std streams) *cobra.Command {
 	var flags waitFlags
 	command := &cobra.Command{
 		Use:   "wait [--exit|--closed|--pattern RE|--port N|--idle DURATION] [--timeout DURATION] [--json] ID...",
-		Short: "Wait for processes to exit, say something, listen or fall silent",
-		Long: `wait waits until a condition holds for every process, by default its exit. It goes
-on when the connection is lost for a while.
+		Short: "Wait for the exit, output, a port or silence of processes",
+		Long: `wait waits until a condition is true for every process, by default its exit. It
+continues after a lost connection.
 
-  --exit     it has exited; output of it may still come
-  --closed   it has exited and no more output will come
-  --pattern  its output matches a regular expression (RE2), kept or to come; prints
-             what matched, on a line of its own
-  --port     it or a descendant of it listens on a TCP port
-  --idle     it has written nothing for as long
+  --exit     the process has exited; output may still follow
+  --closed   it has exited and no more output follows
+  --pattern  its output, retained or new, matches a regular expression (RE2); prints
+             the match on its own line
+  --port     it or a descendant listens on a TCP port
+  --idle     it has written nothing for this long
 
-With --json every process is an object on a line of its own: id, satisfied, state,
-exit as ps has it, and for a pattern match: stream, offset, data (base64), seq.
+With --json each process is an object on its own line: id, satisfied, state, exit as
+in ps, and for a pattern match: stream, offset, data (base64), seq.
 
 Exit codes:
-    0  the conditions hold; with --exit and --closed the code of the process, or
-       128+n when signal n killed it: of several, the first that is not 0
-    1  a process closed without the condition
+    0  the conditions are true; with --exit and --closed the code of the process, or
+       128+n if signal n killed it; with several, the first that is not 0
+    1  a process closed before the condition was true
     2  the command line is wrong
-  124  the time of --timeout is over
+  124  --timeout was over
   125  wait failed: no server, no such process`,
 		Example: `  execwire wait build && echo passed
   execwire wait --timeout 30s --port 8080 server
   execwire wait --pattern 'listening on \S+' server`,
-		Args: idArguments("process", 0),
+		Args: cobra.MatchAll(ids("process", unlimited), exclusive("exit", "closed", "pattern", "port", "idle"), nonNegative("timeout"), positive("idle")),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := exclusive(command, "exit", "closed", "pattern", "port", "idle"); err != nil {
-				return err
-			}
-			flags.hasTimeout = command.Flags().Changed("timeout")
 			request, err := waitRequest(command, flags)
 			if err != nil {
 				return usageError(command, err)
@@ -76,26 +70,23 @@ Exit codes:
 	f.BoolVar(&flags.exit, "exit", false, "wait for the exit (the default)")
 	f.BoolVar(&flags.closed, "closed", false, "wait for the end of the output")
 	f.StringVar(&flags.pattern, "pattern", "", "wait for output that matches this `expression`")
-	f.StringVar(&flags.stream, "stream", "", "with --pattern: stdout, stderr or terminal only")
-	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: look behind the event with this `number`")
+	f.StringVar(&flags.stream, "stream", "", "with --pattern: only stdout, stderr or terminal")
+	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: search after the event with this `number`")
 	f.Uint32Var(&flags.port, "port", 0, "wait for this TCP `port` to be listened on")
 	f.DurationVar(&flags.idle, "idle", 0, "wait for this much silence")
-	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only looks (default for as long as it takes)")
+	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addRemoteFlags(command, &flags.remote)
 	return command
 }
 
-// waitRequest is what to wait for, of no process yet.
+// waitRequest returns the condition, without a process.
 func waitRequest(command *cobra.Command, flags waitFlags) (*execwirev1.WaitProcessRequest, error) {
 	request := &execwirev1.WaitProcessRequest{SessionId: flags.remote.session}
-	if flags.hasTimeout {
-		if flags.timeout < 0 {
-			return nil, fmt.Errorf("--timeout is %v: it cannot be negative", flags.timeout)
-		}
+	given := command.Flags().Changed
+	if given("timeout") {
 		request.Wait = durationpb.New(flags.timeout)
 	}
-	given := command.Flags().Changed
 	if !given("pattern") && (given("stream") || given("since-seq")) {
 		return nil, fmt.Errorf("--stream and --since-seq are for --pattern")
 	}
@@ -115,16 +106,12 @@ func waitRequest(command *cobra.Command, flags waitFlags) (*execwirev1.WaitProce
 		}
 		request.Condition = &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{Port: flags.port}}
 	case given("idle"):
-		if flags.idle <= 0 {
-			return nil, fmt.Errorf("--idle is %v: it has to be more than 0", flags.idle)
-		}
 		request.Condition = &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{Silence: durationpb.New(flags.idle)}}
 	}
 	return request, nil
 }
 
-// wait waits for all processes at once and prints in their order what came of
-// it.
+// wait waits for all processes concurrently and prints the results in order.
 func wait(
 	ctx context.Context, c *client.Client, flags waitFlags, request *execwirev1.WaitProcessRequest, ids []string, std streams,
 ) error {
@@ -148,26 +135,25 @@ func wait(
 		if err == nil {
 			err = explainWait(response, request)
 		}
-		err = explainCall(err)
-		var other *exitError
 		switch {
+		case err == nil:
 		case first == nil:
-			first = err // is reported where commands end
-		case errors.As(err, &other):
-			report(std.err, other)
+			first = err // reported by the command
+		default:
+			report(std.err, explain(err, nil))
 		}
 	}
 	return first
 }
 
-// explainWait turns the end of a wait into the end of this program.
+// explainWait converts the end of a wait to that of this program.
 func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.WaitProcessRequest) error {
-	id, exit := shown(response.GetProcess().GetProcessId()), response.GetProcess().GetExit()
+	id, exit := printable(response.GetProcess().GetProcessId()), response.GetProcess().GetExit()
 	closed := response.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
 	switch request.GetCondition().(type) {
 	case nil, *execwirev1.WaitProcessRequest_Closed:
 		if response.GetSatisfied() {
-			return codeOf(exit)
+			return exitCode(exit)
 		}
 	}
 	switch {
@@ -176,12 +162,12 @@ func explainWait(response *execwirev1.WaitProcessResponse, request *execwirev1.W
 	case closed && request.GetIdle() == nil:
 		return &exitError{code: codeSomeFailed, err: fmt.Errorf("%s closed first (%s)", id, exitWord(exit))}
 	default:
-		return &exitError{code: codeTimeout, err: fmt.Errorf("%s: the timeout is over", id)}
+		return &exitError{code: codeTimeout, err: fmt.Errorf("%s: timed out", id)}
 	}
 }
 
-// codeOf is the exit code of a process as that of this program; nil is 0.
-func codeOf(exit *execwirev1.ExitRecord) error {
+// exitCode converts the exit code of a process to that of this program; nil for 0.
+func exitCode(exit *execwirev1.ExitRecord) error {
 	code := int(exit.GetExitCode())
 	switch {
 	case exit.GetStatus() == nil:
@@ -195,7 +181,7 @@ func codeOf(exit *execwirev1.ExitRecord) error {
 	return &exitError{code: code}
 }
 
-// waitedObject is what came of a wait, as --json prints it.
+// waitedObject is the JSON output for a wait.
 type waitedObject struct {
 	ID        string       `json:"id"`
 	Satisfied bool         `json:"satisfied"`

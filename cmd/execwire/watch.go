@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -11,47 +12,33 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-type watchFlags struct {
-	connect         connectFlags
-	recursive, json bool
-	ignore          []string
-	settle          time.Duration
-	count           int
-}
-
 func newWatchCommand(std streams) *cobra.Command {
-	var flags watchFlags
+	var connect connectFlags
+	var settle time.Duration
+	w := &watcher{std: std}
 	command := &cobra.Command{
 		Use:   "watch [-r] [--ignore PATTERN]... [--settle DURATION] [-n NUMBER] [--json] [PATH]",
-		Short: "Tell what happens in a directory of a server",
-		Long: `watch tells what happens in a directory, without PATH in the current one, and with -r
-in all below too, until a signal ends it: a line for each path, with "created",
-"modified", "metadata" or "removed", a tab, and the path relative to the directory.
-Changes are told when nothing has happened for a while, those of a path as one.
+		Short: "Print the changes in a directory of a server",
+		Long: `watch prints the changes in a directory, by default the current one, and with -r in
+everything below, until a signal ends it. Each line has "created", "modified",
+"metadata" or "removed", a tab, and the path relative to the directory. Changes are
+printed when there were none for a while; several changes of one path are one line.
 
-"overflow" says that changes were lost and that everything has to be looked at again,
-"lost" and a path that a directory is not watched any more; why is said on stderr.
-When PATH itself is gone, or the connection is lost, watch ends.
+"overflow" says that changes were lost: list the directory again. "lost" and a path
+say that a directory is not watched any more; the reason is on stderr. watch ends
+when PATH itself is removed, or the connection is lost.
 
-With --json every change is an object on a line of its own, with event (started,
-created, modified, metadata, removed, overflow or lost), path, raw_path in base64 if
-that is not UTF-8, type as stat --json has it, and of lost reason and message. The
-first one is started: what happens after it is told.
+With --json each change is an object on its own line, with event (started, created,
+modified, metadata, removed, overflow or lost), path, raw_path in base64 if that is
+not UTF-8, type as in stat --json, and for lost reason and message. The first one is
+started: all later changes are printed.
 
-The exit code is 0 after -n changes, 130 after a signal, and 125 for the rest.` + pathHelp,
+The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` + pathHelp,
 		Example: `  execwire watch -r --ignore .git src
   execwire watch -n 1 /srv/inbox && make
   execwire watch -r --json | jq -r 'select(.event == "removed").path'`,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 1 {
-				return usageError(command, fmt.Errorf("unexpected argument %q", arguments[1]))
-			}
-			return pathArguments(0)(command, arguments)
-		},
+		Args: cobra.MatchAll(paths(0, 1), nonNegative("settle", "number")),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := notNegative(command, "settle", "number"); err != nil {
-				return err
-			}
 			if len(arguments) == 0 {
 				arguments = []string{"."}
 			}
@@ -59,48 +46,47 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for the rest.` 
 			if err != nil {
 				return err
 			}
-			options := client.WatchOptions{Recursive: flags.recursive, Ignore: flags.ignore}
 			if command.Flags().Changed("settle") {
-				options.Settle = &flags.settle
+				w.Settle = &settle
 			}
-			ctx, stop := interruptible(command.Context())
-			defer stop()
-			return interrupted(ctx, withServer(ctx, flags.connect, func(c *client.Client) error {
-				w := &watcher{flags: flags, std: std}
-				err := c.Watch(ctx, name, options, w.tell)
-				if errors.Is(err, errEnough) {
+			return withServerUntilSignal(command, connect, func(ctx context.Context, c *client.Client) error {
+				err := c.Watch(ctx, name, w.WatchOptions, w.handle)
+				if errors.Is(err, errCountReached) {
 					return nil
 				}
-				return explainFile(err, watchHints)
-			}))
+				return explain(err, watchHints)
+			})
 		},
 	}
 	f := command.Flags()
-	f.BoolVarP(&flags.recursive, "recursive", "r", false, "what is below too")
-	f.StringArrayVar(&flags.ignore, "ignore", nil, "leave out what a line of .gitignore with this `pattern` would; more than once for more")
-	f.DurationVar(&flags.settle, "settle", 0, "how long nothing has to happen; 0 tells changes at once (default 50ms)")
-	f.IntVarP(&flags.count, "number", "n", 0, "end after so many changes; 0 is never")
-	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addServerFlags(command, &flags.connect)
+	f.BoolVarP(&w.Recursive, "recursive", "r", false, "watch everything below, too")
+	f.StringArrayVar(&w.Ignore, "ignore", nil, "skip what matches this `pattern` of .gitignore; may be repeated")
+	f.DurationVar(&settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
+	f.IntVarP(&w.count, "number", "n", 0, "end after this many changes; 0 is never")
+	f.BoolVar(&w.json, "json", false, "print JSON objects, one per line")
+	addServerFlags(command, &connect)
 	return command
 }
 
-// watchHints say what to do about what watch fails with.
-var watchHints = map[execwirev1.ErrorReason]string{
+// watchHints are hints for errors of watch.
+var watchHints = reasonHints{
 	execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY: "watch the directory that it is in",
 }
 
-// errEnough ends a watch that has told as many changes as were asked for.
-var errEnough = errors.New("there were as many changes as were asked for")
+// errCountReached ends a watch after the requested number of changes.
+var errCountReached = errors.New("the requested number of changes was reached")
 
-// watcher prints what one watch tells.
+// watcher prints the events of one watch.
 type watcher struct {
-	flags watchFlags
-	std   streams
-	told  int // changes
+	client.WatchOptions
+	json  bool
+	count int // 0 is unlimited
+
+	std     streams
+	printed int // printed changes
 }
 
-// watchObject is an event, as --json prints it.
+// watchObject is the JSON output for an event.
 type watchObject struct {
 	Event   string `json:"event"`
 	Path    string `json:"path,omitempty"`
@@ -110,16 +96,16 @@ type watchObject struct {
 	Message string `json:"message,omitempty"`
 }
 
-// tell prints an event. It ends the watch without an error to tell when there were
-// as many changes as were asked for.
-func (w *watcher) tell(event client.WatchEvent) error {
+// handle prints an event. It ends the watch with errCountReached after the requested
+// number of changes.
+func (w *watcher) handle(event client.WatchEvent) error {
 	switch {
-	case event.Started && w.flags.json:
+	case event.Started && w.json:
 		return w.print(watchObject{Event: "started"}, "")
 	case event.Overflow:
 		return w.print(watchObject{Event: "overflow"}, "")
 	case event.Lost != nil:
-		if !w.flags.json {
+		if !w.json {
 			report(w.std.err, &exitError{err: fmt.Errorf("%s", event.Lost.Message)})
 		}
 		return w.print(watchObject{Event: "lost", Reason: enumWord(event.Lost.Reason, "WATCH_LOST_REASON_"), Message: event.Lost.Message}, event.Lost.Path)
@@ -132,21 +118,21 @@ func (w *watcher) tell(event client.WatchEvent) error {
 		if err := w.print(object, change.Path); err != nil {
 			return err
 		}
-		if w.told++; w.told == w.flags.count {
-			return errEnough
+		if w.printed++; w.printed == w.count {
+			return errCountReached
 		}
 	}
 	return nil
 }
 
 func (w *watcher) print(object watchObject, name string) error {
-	if w.flags.json {
+	if w.json {
 		object.Path, object.RawPath = textOf(name)
 		return printJSON(w.std.out, object)
 	}
 	line := object.Event
 	if name != "" || object.Event == "lost" {
-		line += "\t" + nameFor(w.std.out, name)
+		line += "\t" + outputName(w.std.out, name)
 	}
 	return printLine(w.std.out, line)
 }

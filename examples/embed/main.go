@@ -1,5 +1,5 @@
-// Command embed is a program with a server inside itself: clients of gRPC come by a
-// listener and, if there is a hub, by that. docs/embedding.md explains it.
+// Command embed is a program with an embedded server: gRPC clients connect to a
+// listener or, with a hub, through it. docs/embedding.md explains it.
 package main
 
 import (
@@ -18,12 +18,12 @@ import (
 )
 
 func main() {
-	daemon.Main() // first of all: to confine something the server starts this program once more
-	listen := flag.String("listen", "grpc://127.0.0.1:0", "where clients come: unix:///PATH or grpc://127.0.0.1:PORT")
-	hub := flag.String("hub", "", "the URL of a hub to be reached through, too")
-	id := flag.String("executor-id", "embedded", "what clients find this program by there")
+	daemon.Main() // must be first: for a sandbox the server runs this program again
+	listen := flag.String("listen", "grpc://127.0.0.1:0", "where to listen: unix:///PATH or grpc://127.0.0.1:PORT")
+	hub := flag.String("hub", "", "the URL of a hub to register with")
+	id := flag.String("executor-id", "embedded", "the executor id at the hub")
 	flag.Parse()
-	// Nobody but this program waits for its end: a second signal ends it as usual.
+	// A second signal terminates the program.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	if err := run(ctx, *listen, *hub, *id); err != nil {
@@ -54,12 +54,12 @@ func run(ctx context.Context, listen, hub, id string) error {
 	remote := daemon.RemoteExecutor{URL: hub, ID: id, Labels: map[string]string{"program": "embed"}, Listen: cfg.Listen}
 	err = daemon.RunExecutor(ctx, remote, cfg, options)
 	if refused := new(daemon.RemoteError); errors.As(err, &refused) {
-		return fmt.Errorf("the hub does not have this program, and trying again would not help: %w", refused.Err)
+		return fmt.Errorf("the hub rejects this program permanently: %w", refused.Err)
 	}
 	return err
 }
 
-// greet runs something by a server that nobody else can reach.
+// greet runs a command on a server that only this program can reach.
 func greet(ctx context.Context) error {
 	local, err := daemon.Open(ctx, daemon.LocalURL, daemon.OpenOptions{})
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command hello is the shortest program that uses the SDK: it writes a file on a
-// machine, which a URL chooses, and runs something there.
+// Command hello is the shortest program that uses the SDK: it writes a file on the
+// machine selected by a URL, and runs a command there.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	machine, err := daemon.Open(ctx, os.Getenv("EXECWIRE_SERVER"), daemon.OpenOptions{})
 	if err == nil {
 		err = hello(ctx, machine)
-		_ = machine.Close() // what was asked for is done
+		_ = machine.Close() // all calls have finished
 	}
 	if err != nil {
 		slog.Error("failed", "error", err)

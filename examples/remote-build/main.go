@@ -1,6 +1,6 @@
-// Command remote-build builds a project on another machine: it copies it there, runs
-// a command in it, shows what that writes, and fetches what it made. The connection
-// may be cut meanwhile.
+// Command remote-build builds a project on another machine: it copies it there, runs a
+// command in it, prints the output, and fetches the result. The connection may be cut
+// meanwhile.
 //
 //	remote-build -server grpc://127.0.0.1:7420 -result bin/program PROJECT make
 //	remote-build -hub https://hub.example.org -executor build-1 -token-file token …
@@ -26,7 +26,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// build is what the command line asks for.
+// build has the options of the command line.
 type build struct {
 	server, hub, executor, tokenFile string
 	env                              map[string]string
@@ -36,12 +36,12 @@ type build struct {
 }
 
 func main() {
-	daemon.Main() // it may be that the server is inside this program
+	daemon.Main() // the server may be inside this program
 	b := build{env: map[string]string{}}
 	flag.StringVar(&b.server, "server", daemon.LocalURL, "the `URL` of the server")
-	flag.StringVar(&b.hub, "hub", "", "the `URL` of a hub that knows the server")
-	flag.StringVar(&b.executor, "executor", "", "the server's `ID` there")
-	flag.StringVar(&b.tokenFile, "token-file", "", "the `file` with the token to show")
+	flag.StringVar(&b.hub, "hub", "", "the `URL` of the hub of the server")
+	flag.StringVar(&b.executor, "executor", "", "the executor `ID` of the server at the hub")
+	flag.StringVar(&b.tokenFile, "token-file", "", "the `file` with the token")
 	flag.Func("env", "a variable for the command, as `NAME=VALUE`; may be repeated", func(text string) error {
 		name, value, ok := strings.Cut(text, "=")
 		if b.env[name] = value; !ok {
@@ -49,7 +49,7 @@ func main() {
 		}
 		return nil
 	})
-	flag.StringVar(&b.result, "result", "", "a `file` that the command makes, to be fetched")
+	flag.StringVar(&b.result, "result", "", "a `file` made by the command, to fetch")
 	flag.StringVar(&b.to, "to", ".", "the `directory` to fetch it into")
 	flag.Parse()
 	if flag.NArg() < 2 {
@@ -100,7 +100,7 @@ func (b build) run(ctx context.Context) (code int, err error) {
 	return 0, nil
 }
 
-// open reaches the machine to build on.
+// open connects to the machine to build on.
 func (b build) open(ctx context.Context) (client.Environment, error) {
 	url := b.server
 	if b.hub != "" {
@@ -116,12 +116,12 @@ func (b build) open(ctx context.Context) (client.Environment, error) {
 	return daemon.Open(ctx, url, options)
 }
 
-// make runs the command and passes on what it writes.
+// make runs the command and forwards its output.
 func (b build) make(ctx context.Context, machine client.Environment, directory string) (client.Exit, error) {
 	process, err := machine.Start(ctx, client.StartOptions{
 		Process:   client.Command{Argv: b.command, Dir: directory, Env: b.env}.Request(),
 		OnLost:    func(error) { fmt.Fprintln(os.Stderr, "the connection was lost") },
-		OnResumed: func() { fmt.Fprintln(os.Stderr, "and is there again") },
+		OnResumed: func() { fmt.Fprintln(os.Stderr, "the connection was restored") },
 	})
 	if err != nil {
 		return client.Exit{}, err
@@ -146,7 +146,7 @@ func (b build) make(ctx context.Context, machine client.Environment, directory s
 	return process.Wait(ctx)
 }
 
-// clear removes the copy, also when ctx has ended.
+// clear removes the copy, even if ctx has ended.
 func (b build) clear(ctx context.Context, machine client.Environment, directory string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()

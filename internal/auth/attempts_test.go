@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -25,7 +25,7 @@ func refusedFor(t *testing.T, err error) time.Duration {
 	return typed.RetryAfter
 }
 
-func TestAttemptsAreForgivenOneByOne(t *testing.T) {
+func TestAttempts_ExpireOneByOne(t *testing.T) {
 	clock := &clock{now: time.Unix(1000, 0)}
 	a := NewAttempts(3, time.Second, clock.Now)
 	addr, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
@@ -35,7 +35,7 @@ func TestAttemptsAreForgivenOneByOne(t *testing.T) {
 		}
 		a.Failed(addr)
 	}
-	for range 5 { // asking again costs nothing
+	for range 5 { // Check has no effect
 		if wait := refusedFor(t, a.Check(addr)); wait != time.Second {
 			t.Fatalf("the fourth has to wait for %v, want 1s", wait)
 		}
@@ -51,7 +51,7 @@ func TestAttemptsAreForgivenOneByOne(t *testing.T) {
 	if wait := refusedFor(t, a.Check(addr)); wait != time.Second {
 		t.Errorf("after one more it has to wait for %v, want 1s", wait)
 	}
-	for range 1000 { // that were all under way
+	for range 1000 { // all concurrent
 		a.Failed(addr)
 	}
 	if wait := refusedFor(t, a.Check(addr)); wait != time.Second {
@@ -63,7 +63,7 @@ func TestAttemptsAreForgivenOneByOne(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfOneHostCountTogether(t *testing.T) {
+func TestAttempts_OfOnePrefix_CountTogether(t *testing.T) {
 	for _, tc := range []struct {
 		a, b string
 		same bool
@@ -82,7 +82,7 @@ func TestAttemptsOfOneHostCountTogether(t *testing.T) {
 	}
 }
 
-func TestAttemptsOfNoAddressAreFree(t *testing.T) {
+func TestAttempts_ZeroAddr_IsNotCounted(t *testing.T) {
 	a := NewAttempts(1, time.Hour, nil)
 	for range 10 {
 		a.Failed(netip.Addr{})
@@ -92,13 +92,13 @@ func TestAttemptsOfNoAddressAreFree(t *testing.T) {
 	}
 }
 
-func TestAttemptsRememberSoManyAddresses(t *testing.T) {
+func TestAttempts_Addresses_AreBounded(t *testing.T) {
 	a := NewAttempts(1, time.Hour, nil)
 	addr := func(i int) netip.Addr { return netip.MustParseAddr(fmt.Sprintf("10.0.%d.%d", i/256, i%256)) }
 	for i := range maxAddresses {
 		a.Failed(addr(i))
 	}
-	a.Failed(addr(0)) // the oldest is now the latest
+	a.Failed(addr(0)) // the oldest becomes the latest
 	for i := range 10 {
 		a.Failed(addr(maxAddresses + i))
 	}

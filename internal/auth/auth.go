@@ -1,9 +1,9 @@
-// Package auth turns a credential into a [Principal]: who a caller is. It knows
-// no RPC; whoever owns a door finds the principal and carries it in the context
-// to where ownership and permission are decided.
+// Package auth maps credentials to a [Principal] and its permissions. It knows no
+// RPC: listeners and servers authenticate a caller and carry the principal in the
+// context to where ownership and permissions are checked.
 //
-// The zero Principal is nobody, and nobody is never let in: code that asks a
-// context for its principal gets an error rather than a default.
+// The zero Principal is nobody and is never accepted: a context without a
+// principal is an error, not a default.
 package auth
 
 import (
@@ -11,26 +11,25 @@ import (
 	"errors"
 )
 
-// Principal is who a caller is. Two principals are the same caller if and only
-// if they are equal; sessions and their processes belong to one. The zero value
-// is nobody.
+// Principal identifies a caller. Principals are the same caller if and only if
+// they are equal; sessions and their processes belong to one. The zero value is
+// nobody.
 type Principal struct {
-	// Name is unique among all callers, whatever they showed for it: kinds of
+	// Name is unique among all callers, whatever their credential: kinds of
 	// callers that could clash have a prefix, as in "uid:1000".
 	Name string
 }
 
-// Principals that need no credential.
+// Principals without credentials.
 var (
-	// Loopback is everybody who reaches an unauthenticated TCP listener on
-	// this host. The kernel does not say who that is, so they are all one.
+	// Loopback is everybody who reaches an unauthenticated TCP listener on this
+	// host.
 	Loopback = Principal{Name: "loopback"}
-	// InProcess is the program that contains the server.
+	// InProcess is the program that embeds the server.
 	InProcess = Principal{Name: "in-process"}
-	// Relay is everybody who reaches this server through the relay that it is an
-	// executor of: the rendezvous has let them in, and does not say who they are.
-	// A table of principals may list it by its name and say what it may do; if it
-	// does not, it may do everything.
+	// Relay is everybody who reaches this server through the relay: the
+	// rendezvous has authenticated them, but does not identify them. A table of
+	// principals may list it to restrict its permissions; otherwise it has all.
 	Relay = Principal{Name: "relay"}
 )
 
@@ -52,8 +51,8 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// FromContext returns who makes the calls of ctx. If nobody does, it returns an
-// *[Error] of kind [KindNoPrincipal].
+// FromContext returns the principal of ctx. Without one it returns an *[Error] of
+// kind [KindNoPrincipal].
 func FromContext(ctx context.Context) (Principal, error) {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	if p.IsZero() {
@@ -62,4 +61,4 @@ func FromContext(ctx context.Context) (Principal, error) {
 	return p, nil
 }
 
-var errNoPrincipal = errors.New("no principal in its context: it did not come through an authenticating door")
+var errNoPrincipal = errors.New("no principal in the context: the call was not authenticated")

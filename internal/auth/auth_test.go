@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.Main(m) }
 
-func TestPrincipalTravelsInTheContext(t *testing.T) {
+func TestContext_CarriesPrincipal(t *testing.T) {
 	outer := auth.WithPrincipal(t.Context(), auth.Loopback)
 	ctx := auth.WithPrincipal(outer, auth.Principal{Name: "uid:7"})
 	if got, err := auth.FromContext(ctx); err != nil || got != (auth.Principal{Name: "uid:7"}) {
@@ -26,8 +26,8 @@ func TestPrincipalTravelsInTheContext(t *testing.T) {
 	}
 }
 
-// Forgetting to authenticate must not look like being somebody.
-func TestNobodyIsAnError(t *testing.T) {
+// A context without authentication must not yield a principal.
+func TestFromContext_NoPrincipal_Fails(t *testing.T) {
 	for name, ctx := range map[string]context.Context{
 		"nothing": t.Context(),
 		"zero":    auth.WithPrincipal(t.Context(), auth.Principal{}),
@@ -46,7 +46,7 @@ func TestNobodyIsAnError(t *testing.T) {
 	}
 }
 
-func TestWellKnownPrincipalsDiffer(t *testing.T) {
+func TestPrincipals_WellKnown_AreDistinct(t *testing.T) {
 	all := map[auth.Principal]bool{{}: true, auth.Loopback: true, auth.InProcess: true, auth.Peer{UID: 0}.Principal(): true}
 	if len(all) != 4 {
 		t.Errorf("principals clash: %v", all)
@@ -56,7 +56,7 @@ func TestWellKnownPrincipalsDiffer(t *testing.T) {
 	}
 }
 
-func TestPeersPrincipalIsItsUser(t *testing.T) {
+func TestPeer_Principal(t *testing.T) {
 	a, b := auth.Peer{UID: 1000, GID: 1, PID: 10}, auth.Peer{UID: 1000, GID: 2, PID: 11}
 	if a.Principal() != b.Principal() || a.Principal().String() != "uid:1000" {
 		t.Errorf("principals of two processes of one user = %v and %v, want uid:1000", a.Principal(), b.Principal())
@@ -98,7 +98,7 @@ func TestUnixPeer(t *testing.T) {
 	}
 }
 
-func TestUnixPeerOfAClosedConnection(t *testing.T) {
+func TestUnixPeer_Closed_Fails(t *testing.T) {
 	conn := connected(t)
 	_ = conn.Close()
 	got, err := auth.UnixPeer(conn)

@@ -15,8 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// table has a principal for every kind of credential. SUM is that of sumToken,
-// PIN that of pinned.
+// table has a principal for every kind of credential. SUM is the hash of
+// sumToken, PIN that of pinned.
 const table = `
 [jwt]
 hs256_secret_file = "DIR/hs256"
@@ -79,7 +79,7 @@ func newAuthenticator(t *testing.T) *auth.Authenticator {
 	return a
 }
 
-func TestTableSaysWhoCalls(t *testing.T) {
+func TestTable_Authenticate(t *testing.T) {
 	a := newAuthenticator(t)
 	inAnHour := time.Now().Add(time.Hour).Unix()
 	signed := claims{"iss": "issuer", "aud": "server", "sub": "admin@example", "exp": inAnHour}
@@ -88,7 +88,7 @@ func TestTableSaysWhoCalls(t *testing.T) {
 	both := certificate("x", func(c *x509.Certificate) { c.DNSNames = []string{"ci.example"}; c.Raw = []byte("raw") })
 	for name, tc := range map[string]struct {
 		show auth.Credentials
-		want string // the principal, and what it may do
+		want string // the principal and its permissions
 		kind auth.Kind
 	}{
 		"token":                      {auth.Credentials{Token: ciToken}, "ci: view, start", 0},
@@ -190,7 +190,7 @@ func TestOnBehalfOf(t *testing.T) {
 	}
 }
 
-func TestWithoutTable(t *testing.T) {
+func TestAuthenticate_WithoutTable(t *testing.T) {
 	a, err := auth.NewAuthenticator("", auth.WebsocketOptions{}, nil)
 	if err != nil || a.HasTable() {
 		t.Fatalf("%v, has a table: %v", err, a.HasTable())
@@ -214,15 +214,15 @@ func TestWithoutTable(t *testing.T) {
 	}
 }
 
-func TestABrokenTableIsRefusedAtTheStart(t *testing.T) {
+func TestNewAuthenticator_InvalidTable_Fails(t *testing.T) {
 	var typed *auth.TableError
 	if _, err := auth.NewAuthenticator(t.TempDir()+"/none", auth.WebsocketOptions{}, nil); !errors.As(err, &typed) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("NewAuthenticator = %v", err)
 	}
 }
 
-// A hash does not tell how long its token is; whoever shows it does.
-func TestAShortTokenLetsNobodyInByItsHash(t *testing.T) {
+// A hash does not reveal the length of its token; the presented token does.
+func TestTable_ShortTokenOfHash_IsRejected(t *testing.T) {
 	for n, in := range map[int]bool{auth.MinSecretBytes: true, auth.MinSecretBytes - 1: false, 4: false} {
 		token := strings.Repeat("t", n)
 		file := filepath.Join(t.TempDir(), "principals.toml")

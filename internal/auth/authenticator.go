@@ -7,52 +7,52 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// Authenticator tells who calls and what it may do. It may be used
-// concurrently.
+// Authenticator authenticates callers and returns their permissions. It may be
+// used concurrently.
 type Authenticator struct {
-	table     *secretfile.Watched[*Table] // nil if there is none
-	websocket *websocketTokens            // nil if there are none
+	table     *secretfile.Watched[*Table] // nil without a table
+	websocket *websocketTokens            // nil if not required
 }
 
-// NewAuthenticator returns one that follows the table of principals at file,
-// and knows the tokens that ws speaks of, which are as good as those in the
-// table. Both are read again when they, or a file that the table refers to, have
-// changed. If the new version is wrong, broken is told why and the old one stays
-// in force. With an empty file there is no table: whoever the kernel knows, and
-// peers on loopback that their listener accepts, may do everything, and credentials other than those
-// tokens cannot be right. The error is a [*TableError] or a [*WebsocketError].
-func NewAuthenticator(file string, ws WebsocketOptions, broken func(error)) (*Authenticator, error) {
-	tokens, err := newWebsocketTokens(ws, broken)
+// NewAuthenticator returns an Authenticator for the table of principals in file
+// and the tokens of ws, which are equally valid. Files, including those that the
+// table refers to, are reread after they changed; if the new version is invalid,
+// onError is called and the previous one stays in force. With an empty file there
+// is no table: unix peers, and loopback peers accepted by their listener, have
+// all permissions, and no other credentials than those tokens are valid. The
+// error is a [*TableError] or a [*WebsocketError].
+func NewAuthenticator(file string, ws WebsocketOptions, onError func(error)) (*Authenticator, error) {
+	tokens, err := newWebsocketTokens(ws, onError)
 	if err != nil || file == "" {
 		return &Authenticator{websocket: tokens}, err
 	}
 	load := func() (*Table, []string, error) {
 		table, files, err := ReadTable(file)
 		if err == nil && tokens != nil {
-			table.admitWebsocket(tokens)
+			table.addWebsocketTokens(tokens)
 		}
 		return table, files, err
 	}
-	table, err := secretfile.Watch(load, broken, time.Now)
+	table, err := secretfile.Watch(load, onError, time.Now)
 	if err != nil {
 		return nil, err
 	}
 	return &Authenticator{table: table, websocket: tokens}, nil
 }
 
-// HasWebsocketTokens reports whether clients of websockets are let in by a token
-// that no table needs to list.
+// HasWebsocketTokens reports whether websocket clients are accepted with a token
+// outside the table.
 func (a *Authenticator) HasWebsocketTokens() bool { return a.websocket != nil }
 
-// HasTable reports whether a table decides who is let in.
+// HasTable reports whether there is a table of principals.
 func (a *Authenticator) HasTable() bool { return a.table != nil }
 
-// WantsCertificates reports whether the table lists anybody by a certificate.
+// WantsCertificates reports whether the table lists certificates.
 func (a *Authenticator) WantsCertificates() bool {
 	if a.table == nil {
 		return false
 	}
-	for s := range a.table.Get().by {
+	for s := range a.table.Get().bySelector {
 		if s.kind == byCertificate {
 			return true
 		}
@@ -60,9 +60,8 @@ func (a *Authenticator) WantsCertificates() bool {
 	return false
 }
 
-// Authenticate returns who shows c, and what it may do. It may read the table
-// again, which is not waited for by more than one call. The error is an
-// *[Error].
+// Authenticate returns the caller with credentials c. It may reread the table;
+// concurrent calls do not wait for that. The error is an *[Error].
 func (a *Authenticator) Authenticate(c Credentials) (Caller, error) {
 	if a.table != nil {
 		return a.table.Get().Authenticate(c)
@@ -75,15 +74,15 @@ func (a *Authenticator) Authenticate(c Credentials) (Caller, error) {
 	if c.InProcess {
 		allowed = []string{"*"}
 	}
-	if err := mayActFor(self, allowed, c.OnBehalfOf); err != nil {
+	if err := checkImpersonation(self, allowed, c.OnBehalfOf); err != nil {
 		return Caller{}, err
 	}
-	return unlisted(self, c.OnBehalfOf), nil
+	return impersonated(self, c.OnBehalfOf), nil
 }
 
 var (
-	errNoTable = errors.New("there is no table of principals that it could be in")
-	errNoToken = errors.New("it showed no token, which ws_auth asks clients of websockets for")
+	errNoTable = errors.New("there is no table of principals")
+	errNoToken = errors.New("no token, but ws_auth requires one of websocket clients")
 )
 
 func (a *Authenticator) withoutTable(c Credentials) (Caller, error) {

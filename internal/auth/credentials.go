@@ -6,45 +6,45 @@ import (
 	"strings"
 )
 
-// Credentials are what a caller showed, and what its door knows about it. The
-// zero value is a caller that showed nothing at a door that knows nothing.
+// Credentials are what a caller presented, and what its listener knows about it.
+// The zero value is a caller without any credential.
 type Credentials struct {
-	// Token is what followed "Bearer"; empty is none. See
-	// [ParseAuthorization].
+	// Token is the bearer token; empty if none. See [ParseAuthorization].
 	Token string
-	// Certificates is the chain that the caller proved to hold the key of, its
-	// own first. Only a chain that was verified may be given.
+	// Certificates is the caller's verified certificate chain, its own first.
 	Certificates []*x509.Certificate
 	// Peer is the process at the other end of a unix socket, else nil.
 	Peer *Peer
-	// Loopback is whether the caller came by a TCP listener that only this host
-	// reaches and that asks for nothing.
+	// Loopback is whether the caller came by an unauthenticated TCP listener that
+	// is reachable only from this host.
 	Loopback bool
-	// PeerRefused is why the caller is not accepted by Peer or Loopback, an *[Error]
-	// of kind [KindPeerRefused]; nil if it is.
+	// PeerRefused is why the caller is not accepted by Peer or Loopback, an
+	// *[Error] of kind [KindPeerRefused]; nil if it is.
 	PeerRefused error
-	// InProcess is whether the caller is the program that contains the server.
+	// InProcess is whether the caller is the program that embeds the server.
 	InProcess bool
-	// Known is who the caller was found to be when its connection began, on which
-	// it shows nothing any more. Only what that one may do now is looked up. Nobody
-	// is for callers that are found out by the above.
+	// Known is the principal that was authenticated at the start of the
+	// connection, on which no further credentials are presented. Only its current
+	// permissions are looked up. The zero Principal if the caller is identified
+	// by the fields above.
 	Known Principal
-	// OnBehalfOf names whom the caller acts for; empty is itself.
+	// OnBehalfOf is the name that the caller impersonates; empty if none.
 	OnBehalfOf string
 }
 
-// Caller is who makes a call, and what it may do. The zero value is nobody and
-// may do nothing.
+// Caller is an authenticated caller with its permissions. The zero value is
+// nobody, without permissions.
 type Caller struct {
-	// Principal is who the call is made by: whose sessions it sees.
+	// Principal is who the call is made as; it determines the visible sessions.
 	Principal Principal
-	// Via is who acts on behalf of Principal; nobody if it acts for itself.
+	// Via is who impersonates Principal; nobody if there is no impersonation.
 	Via Principal
-	// May is what is allowed.
+	// May is the set of permissions.
 	May Permissions
 }
 
-// Self is who makes the call in person: Via, or Principal if it acts for itself.
+// Self returns who makes the call itself: Via, or Principal without
+// impersonation.
 func (c Caller) Self() Principal {
 	if !c.Via.IsZero() {
 		return c.Via
@@ -52,15 +52,15 @@ func (c Caller) Self() Principal {
 	return c.Principal
 }
 
-// Unrestricted returns p itself as a caller that may do everything.
+// Unrestricted returns p as a caller with all permissions.
 func Unrestricted(p Principal) Caller { return Caller{Principal: p, May: Everything} }
 
 const bearer = "bearer"
 
-// ParseAuthorization returns the token of an Authorization header in the form
-// "Bearer TOKEN", of which values are all that were sent; the scheme's case does
-// not matter. None is the empty token. The error is an *[Error] of kind
-// [KindHeaderInvalid]; it does not repeat what was sent.
+// ParseAuthorization returns the token of an Authorization header of the form
+// "Bearer TOKEN"; the case of the scheme does not matter. values are all values
+// of the header. Without a value the token is empty. The error is an *[Error] of
+// kind [KindHeaderInvalid]; it does not repeat the header.
 func ParseAuthorization(values []string) (token string, err error) {
 	switch {
 	case len(values) == 0:
@@ -73,14 +73,14 @@ func ParseAuthorization(values []string) (token string, err error) {
 	switch {
 	case !found || !strings.EqualFold(scheme, bearer):
 		return "", headerInvalid("it is not of the form \"Bearer TOKEN\"")
-	case token == "" || strings.ContainsFunc(token, notInToken):
+	case token == "" || strings.ContainsFunc(token, notTokenChar):
 		return "", headerInvalid("what follows Bearer is not a token")
 	}
 	return token, nil
 }
 
-// notInToken reports whether r is none of RFC 6750's b64token characters.
-func notInToken(r rune) bool {
+// notTokenChar reports whether r is not a b64token character of RFC 6750.
+func notTokenChar(r rune) bool {
 	switch {
 	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
 		return false

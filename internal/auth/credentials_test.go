@@ -108,7 +108,7 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-func TestKindsHaveNames(t *testing.T) {
+func TestKinds_HaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, kind := range auth.Kinds() {
 		if name := kind.String(); strings.HasPrefix(name, "kind ") || name == "" || seen[name] {

@@ -22,15 +22,14 @@ func securityDocument(t *testing.T) string {
 	return string(text)
 }
 
-// The example of docs/security.md can be used as it is.
-func TestExampleIsATable(t *testing.T) {
+// The example of docs/security.md is valid.
+func TestDocument_Example_IsValid(t *testing.T) {
 	_, rest, _ := strings.Cut(securityDocument(t), "```toml\n")
 	example, _, found := strings.Cut(rest, "\n```")
 	if !found {
 		t.Fatal("there is no example")
 	}
-	// Whoever takes the example as it is must not let somebody in: nobody knows
-	// the token of its hash.
+	// The example must not accept anybody: the token of its hash is unknown.
 	token := strings.Repeat("t", MinSecretBytes)
 	hash := HashToken([]byte(token))
 	example = regexp.MustCompile(`token_sha256 = "[0-9a-f]{64}"`).ReplaceAllString(example, fmt.Sprintf("token_sha256 = \"%x\"", hash))
@@ -64,8 +63,8 @@ func TestExampleIsATable(t *testing.T) {
 	}
 }
 
-// Every key is described, and nothing else is.
-func TestEveryKeyIsDescribed(t *testing.T) {
+// docs/security.md describes exactly the existing keys.
+func TestDocument_DescribesEveryKey(t *testing.T) {
 	text := securityDocument(t)
 	for heading, example := range map[string]any{"| key of a principal |": principalTable{}, "| key of `[jwt]` |": jwtTable{}} {
 		_, rest, _ := strings.Cut(text, heading)

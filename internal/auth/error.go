@@ -5,48 +5,47 @@ import (
 	"time"
 )
 
-// Kind says what an [Error] is about. The list is closed.
+// Kind is the kind of an [Error].
 type Kind int
 
 const (
 	// KindNoPrincipal means that a call has no principal.
 	KindNoPrincipal Kind = iota + 1
-	// KindPeerUnknown means that the kernel did not say who the peer is.
+	// KindPeerUnknown means that the kernel did not identify the peer.
 	KindPeerUnknown
-	// KindCredentialMissing means that the caller showed nothing that would
-	// tell who it is.
+	// KindCredentialMissing means that the caller presented no credential.
 	KindCredentialMissing
-	// KindHeaderInvalid means that the authorization header cannot be read.
+	// KindHeaderInvalid means that the authorization header is malformed.
 	KindHeaderInvalid
-	// KindTokenInvalid means that a token is none that is accepted.
+	// KindTokenInvalid means that a token is not accepted.
 	KindTokenInvalid
-	// KindTokenExpired means that a signed token was good until it expired.
+	// KindTokenExpired means that a signed token has expired.
 	KindTokenExpired
-	// KindTokenNotYetValid means that a signed token is good only later.
+	// KindTokenNotYetValid means that a signed token is not valid yet.
 	KindTokenNotYetValid
 	// KindIssuerMismatch means that a signed token is from another issuer.
 	KindIssuerMismatch
-	// KindAudienceMismatch means that a signed token is for another server.
+	// KindAudienceMismatch means that a signed token is for another audience.
 	KindAudienceMismatch
-	// KindNotListed means that a credential is genuine and the table of
-	// principals does not have it.
+	// KindNotListed means that a credential is genuine but not in the table of
+	// principals.
 	KindNotListed
 	// KindCredentialsDisagree means that credentials belong to different
 	// principals.
 	KindCredentialsDisagree
-	// KindCertificateExpired means that a certificate's time is over or has not
-	// come.
+	// KindCertificateExpired means that a certificate has expired or is not valid
+	// yet.
 	KindCertificateExpired
-	// KindOnBehalfOfRefused means that the caller may not act for the principal
-	// that it named.
+	// KindOnBehalfOfRefused means that the caller may not impersonate the named
+	// principal.
 	KindOnBehalfOfRefused
 	// KindPeerRefused means that a process of this host is not accepted without a
 	// credential.
 	KindPeerRefused
-	// KindTooManyAttempts means that too many attempts of an address failed.
+	// KindTooManyAttempts means that too many attempts from an address failed.
 	KindTooManyAttempts
-	// KindTooManyConnections means that the caller is known and its connection has no
-	// place at the listener.
+	// KindTooManyConnections means that the listener has no connection left for
+	// the authenticated caller.
 	KindTooManyConnections
 	kindEnd
 )
@@ -60,7 +59,7 @@ var kindNames = [...]string{
 	KindTooManyConnections: "too many connections",
 }
 
-// Kinds returns every kind there is.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	var kinds []Kind
 	for k := KindNoPrincipal; k < kindEnd; k++ {
@@ -69,7 +68,7 @@ func Kinds() []Kind {
 	return kinds
 }
 
-// String returns the kind in words.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if k <= 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("kind %d", int(k))
@@ -77,21 +76,22 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// Error is why a caller was not let in. It holds no secret, but says more than
-// the caller should be told.
+// Error is why authentication failed. It contains no secret, but more than the
+// caller should learn.
 type Error struct {
-	Kind    Kind   // what it is about
+	Kind    Kind   // what went wrong
 	Subject string // what was to be identified
-	Err     error  // the reason; never nil
-	// ForCaller is, of [KindPeerRefused] and [KindTooManyConnections], what the caller
-	// is told: it names the user or the limit, the setting and the fix.
+	Err     error  // the cause; never nil
+	// ForCaller is the message for the caller, for [KindPeerRefused] and
+	// [KindTooManyConnections]: it names the user or the limit, the setting and
+	// the fix.
 	ForCaller string
-	// Setting is, of [KindTooManyConnections], the name of the limit, and Limit what
-	// it is.
+	// Setting is the name of the limit, for [KindTooManyConnections], and Limit
+	// its value.
 	Setting string
 	Limit   int
-	// RetryAfter is, of [KindTooManyAttempts] and [KindTooManyConnections], when to try
-	// again.
+	// RetryAfter is when to retry, for [KindTooManyAttempts] and
+	// [KindTooManyConnections].
 	RetryAfter time.Duration
 }
 
@@ -99,5 +99,5 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("failed to identify the %s: %v", e.Subject, e.Err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -10,15 +10,15 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// JWTOptions say which signed tokens are good. At least one key is needed; a
-// token is accepted only with the algorithm of a key that is there, so that its
-// own header never chooses.
+// JWTOptions configure the verification of signed tokens. At least one key is
+// required. A token is accepted only with the algorithm of a configured key, so
+// that its own header does not choose.
 type JWTOptions struct {
 	HS256Secret    []byte            // at least MinSecretBytes; nil accepts no HS256
 	EdDSAPublicKey ed25519.PublicKey // nil accepts no EdDSA
-	Issuer         string            // required iss; empty takes any
-	Audience       string            // required among aud; empty takes any
-	MaxClockSkew   time.Duration     // by how much clocks may differ
+	Issuer         string            // required iss; empty accepts any
+	Audience       string            // required in aud; empty accepts any
+	MaxClockSkew   time.Duration     // tolerated clock difference
 	AnySubject     bool              // sub may be absent
 	Now            func() time.Time  // the clock; nil is time.Now
 }
@@ -29,8 +29,7 @@ type JWT struct {
 	parser *jwt.Parser
 }
 
-// NewJWT returns a verifier. The options must be right: keys of the right
-// length, one at least.
+// NewJWT returns a verifier. The options must be valid.
 func NewJWT(opts JWTOptions) *JWT {
 	var methods []string
 	if opts.HS256Secret != nil {
@@ -40,7 +39,7 @@ func NewJWT(opts JWTOptions) *JWT {
 		methods = append(methods, jwt.SigningMethodEdDSA.Alg())
 	}
 	settings := []jwt.ParserOption{
-		// An empty list would accept every method.
+		// An empty list would allow every method.
 		jwt.WithValidMethods(append(methods, "none of these")),
 		jwt.WithExpirationRequired(), jwt.WithLeeway(opts.MaxClockSkew), jwt.WithStrictDecoding(),
 	}
@@ -50,26 +49,27 @@ func NewJWT(opts JWTOptions) *JWT {
 	return &JWT{opts: opts, parser: jwt.NewParser(settings...)}
 }
 
-// Verify returns the subject of a token that is good now. A token needs exp and,
-// unless the options say otherwise, sub; nbf is honoured. The error is an *[Error] whose kind says why it is not.
+// Verify returns the subject of a valid token. exp is required and, unless the
+// options say otherwise, sub; nbf is checked if present. The error is an *[Error]
+// whose kind says what is wrong.
 func (j *JWT) Verify(token string) (subject string, err error) {
-	// A map, because a struct would also be filled from claims whose names differ
-	// in case, which an issuer may leave to others to fill in.
+	// A map, because a struct would also match claims that differ in case, which
+	// an issuer may not control.
 	claims := jwt.MapClaims{}
 	if _, err := j.parser.ParseWithClaims(token, claims, j.key); err != nil {
 		return "", jwtError(jwtKind(err), err)
 	}
-	// What has a wrong type is as good as none.
+	// Claims of the wrong type count as absent.
 	issuer, _ := claims.GetIssuer()
 	audience, _ := claims.GetAudience()
 	subject, _ = claims.GetSubject()
 	switch {
 	case j.opts.Issuer != "" && issuer != j.opts.Issuer:
-		return "", jwtError(KindIssuerMismatch, fmt.Errorf("its iss is not %q", j.opts.Issuer))
+		return "", jwtError(KindIssuerMismatch, fmt.Errorf("iss is not %q", j.opts.Issuer))
 	case j.opts.Audience != "" && !slices.Contains(audience, j.opts.Audience):
-		return "", jwtError(KindAudienceMismatch, fmt.Errorf("its aud has no %q", j.opts.Audience))
+		return "", jwtError(KindAudienceMismatch, fmt.Errorf("aud does not contain %q", j.opts.Audience))
 	case subject == "" && !j.opts.AnySubject:
-		return "", jwtError(KindTokenInvalid, errors.New("it has no sub"))
+		return "", jwtError(KindTokenInvalid, errors.New("sub is missing"))
 	}
 	return subject, nil
 }
@@ -78,11 +78,10 @@ func jwtError(kind Kind, err error) error {
 	return &Error{Kind: kind, Subject: "bearer of a signed token", Err: err}
 }
 
-// key returns the key for the algorithm of a token, whose signature is then
-// verified with it.
+// key returns the key for the algorithm of a token.
 func (j *JWT) key(token *jwt.Token) (any, error) {
 	if _, ok := token.Header["crit"]; ok {
-		return nil, errors.New("it has critical extensions, which are not understood")
+		return nil, errors.New("critical extensions are not supported")
 	}
 	switch token.Method {
 	case jwt.SigningMethodHS256:
@@ -94,8 +93,8 @@ func (j *JWT) key(token *jwt.Token) (any, error) {
 	}
 }
 
-// jwtKind maps what the library says. A token with a wrong signature is invalid
-// whatever else it says: its claims are anybody's.
+// jwtKind maps an error of the library. A token with a wrong signature is invalid
+// whatever its claims are.
 func jwtKind(err error) Kind {
 	for _, known := range []struct {
 		err  error

@@ -31,7 +31,7 @@ var (
 
 type claims map[string]any
 
-// with returns a copy that differs in one claim; nil takes it out.
+// with returns a copy with one claim changed, or removed if nil.
 func (c claims) with(name string, value any) claims {
 	changed := claims{}
 	for n, v := range c {
@@ -43,7 +43,7 @@ func (c claims) with(name string, value any) claims {
 	return changed
 }
 
-// forge makes a token by hand, right or wrong.
+// forge builds a token, valid or not.
 func forge(header map[string]any, body claims, sign func(text []byte) []byte) string {
 	part := func(v any) string {
 		text, err := json.Marshal(v)
@@ -74,7 +74,7 @@ func eddsa(body claims) string {
 
 func nothing([]byte) []byte { return nil }
 
-func TestJWTIsAccepted(t *testing.T) {
+func TestJWT_Valid(t *testing.T) {
 	j := auth.NewJWT(bothAlgorithms)
 	for name, token := range map[string]string{
 		"HS256":             hs256(goodClaims),
@@ -94,7 +94,7 @@ func TestJWTIsAccepted(t *testing.T) {
 	}
 }
 
-func TestJWTIsRefused(t *testing.T) {
+func TestJWT_Invalid_Fails(t *testing.T) {
 	good := hs256(goodClaims)
 	cut := strings.LastIndexByte(good, '.')
 	header := func(alg string) map[string]any { return map[string]any{"alg": alg} }
@@ -139,8 +139,8 @@ func TestJWTIsRefused(t *testing.T) {
 	}
 }
 
-// Which algorithms are good is the configuration's word alone.
-func TestJWTAlgorithmIsThatOfTheKeys(t *testing.T) {
+// Only the configuration determines the algorithms.
+func TestJWT_Algorithm_IsThatOfKey(t *testing.T) {
 	onlySecret, onlyPublic, none := bothAlgorithms, bothAlgorithms, bothAlgorithms
 	onlySecret.EdDSAPublicKey, onlyPublic.HS256Secret = nil, nil
 	none.EdDSAPublicKey, none.HS256Secret = nil, nil
@@ -164,7 +164,7 @@ func TestJWTAlgorithmIsThatOfTheKeys(t *testing.T) {
 	}
 }
 
-func TestJWTWithoutIssuerAndAudienceTakesAny(t *testing.T) {
+func TestJWT_WithoutIssuerAndAudience_AcceptsAny(t *testing.T) {
 	opts := bothAlgorithms
 	opts.Issuer, opts.Audience = "", ""
 	if _, err := auth.NewJWT(opts).Verify(hs256(goodClaims.with("iss", "x").with("aud", nil))); err != nil {
@@ -172,11 +172,11 @@ func TestJWTWithoutIssuerAndAudienceTakesAny(t *testing.T) {
 	}
 }
 
-// Names of claims are what they are, not what they look like: another one that
-// somebody may fill in at the issuer is not taken for the subject or the time.
-func TestClaimsThatLookLikeOthers(t *testing.T) {
+// Claim names are compared exactly: claims that differ in case, which others may
+// control at the issuer, are ignored.
+func TestJWT_ClaimNames_AreExact(t *testing.T) {
 	j := auth.NewJWT(bothAlgorithms)
-	// Those that are written later would win.
+	// Later members would win.
 	subject, err := j.Verify(hs256(goodClaims.with("suB", "admin@example").with("ſub", "admin@example")))
 	if err != nil || subject != "ci@example" {
 		t.Errorf("with another subject: %q, %v", subject, err)

@@ -13,10 +13,11 @@ import (
 	"github.com/execwire/execwire/internal/sockdiag"
 )
 
-// LoopbackPeer asks the kernel whose socket is at the other end of conn, which has
-// to be connected within this host; nothing is exchanged with the peer. Of the
-// [Peer] it knows UID, Socket and Cgroup. The error is an *[Error] of kind
-// [KindPeerUnknown]; the Peer is Unknown then, or of a user who has no number here.
+// LoopbackPeer asks the kernel for the owner of the socket at the other end of
+// conn, which must be connected within this host; nothing is sent to the peer. Of
+// the [Peer] it sets UID, Socket and Cgroup. The error is an *[Error] of kind
+// [KindPeerUnknown]; then the Peer is Unknown, or of a user who is not mapped
+// here.
 func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	socket, err := sockdiag.Peer(conn)
 	peer := Peer{UID: socket.UID, Socket: socket.Inode, Cgroup: socket.Cgroup, Unknown: err != nil}
@@ -29,13 +30,13 @@ func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	return peer, nil
 }
 
-var errUnmapped = errors.New("its user does not exist in the user namespace of this process")
+var errUnmapped = errors.New("the user is not mapped in the user namespace of this process")
 
-// noUID is no user.
+// noUID is not a user.
 const noUID = ^uint32(0)
 
-// overflowUID returns what stands for all users that have no number in the user
-// namespace of this process; [noUID] where all have one.
+// overflowUID returns the uid that stands for all users without a mapping in the
+// user namespace of this process; [noUID] if all are mapped.
 var overflowUID = sync.OnceValue(func() uint32 {
 	const defaultOverflowUID = 65534
 	if text, err := os.ReadFile("/proc/self/uid_map"); err == nil && mapsEveryUser(string(text)) {
@@ -58,21 +59,21 @@ func mapsEveryUser(uidMap string) bool {
 	return len(fields) == 3 && fields[0] == "0" && fields[2] == strconv.FormatUint(uint64(noUID), 10)
 }
 
-// The words of the setting loopback_users.
+// Keywords of the setting loopback_users.
 const (
 	LoopbackSame = "same"
 	LoopbackAny  = "any"
 )
 
 // LoopbackUsers are the users whose processes are accepted on loopback without a
-// token or a certificate. The zero value are the user of this process and root,
-// whom every other value contains. It is safe to copy, and to use concurrently.
+// token or a certificate. The user of this process and root always are; the zero
+// value has no others. It is safe to copy and to use concurrently.
 type LoopbackUsers struct {
 	any  bool
-	uids []uint32 // beside them
+	uids []uint32 // besides those
 }
 
-// ParseLoopbackUsers reads the setting loopback_users: same, any, or names and
+// ParseLoopbackUsers parses the setting loopback_users: same, any, or names and
 // numbers of users of this host. The names are looked up once.
 func ParseLoopbackUsers(list []string) (LoopbackUsers, error) {
 	var users LoopbackUsers
@@ -82,7 +83,7 @@ func ParseLoopbackUsers(list []string) (LoopbackUsers, error) {
 		case LoopbackAny:
 			users.any = true
 		default:
-			text, err := lookUpUser(name)
+			text, err := lookupUID(name)
 			if err != nil {
 				return LoopbackUsers{}, fmt.Errorf("has %q: %w", name, err)
 			}
@@ -94,7 +95,7 @@ func ParseLoopbackUsers(list []string) (LoopbackUsers, error) {
 		}
 	}
 	if users.any && len(list) > 1 {
-		return LoopbackUsers{}, errors.New("has any beside other words")
+		return LoopbackUsers{}, errors.New("has any together with other values")
 	}
 	return users, nil
 }
@@ -102,14 +103,14 @@ func ParseLoopbackUsers(list []string) (LoopbackUsers, error) {
 // AcceptsAny reports whether the processes of all users are accepted.
 func (u LoopbackUsers) AcceptsAny() bool { return u.any }
 
-// Check returns nil if a peer is accepted of which [LoopbackPeer] returned p and
-// err. The error is an *[Error] of kind [KindPeerRefused].
+// Check returns nil if a peer is accepted; p and err are results of
+// [LoopbackPeer]. The error is an *[Error] of kind [KindPeerRefused].
 func (u LoopbackUsers) Check(p Peer, err error) error {
 	switch {
 	case u.any:
 		return nil
 	case err != nil:
-		return refusedPeer("the user of this process cannot be found (%v), and loopback_users does not accept any: show a token, or use a unix socket", reasonOf(err))
+		return refusedPeer("the user of this process cannot be found (%v), and loopback_users does not accept any: use a token or a unix socket", causeOf(err))
 	case p.UID == 0, int(p.UID) == os.Geteuid(), slices.Contains(u.uids, p.UID):
 		return nil
 	}
@@ -121,15 +122,15 @@ func refusedPeer(format string, args ...any) error {
 	return &Error{Kind: KindPeerRefused, Subject: "peer on loopback", Err: errors.New(text), ForCaller: text}
 }
 
-// reasonOf is that of an *[Error], err itself of another.
-func reasonOf(err error) error {
+// causeOf returns the cause of an *[Error], or err itself.
+func causeOf(err error) error {
 	if typed, ok := errors.AsType[*Error](err); ok {
 		return typed.Err
 	}
 	return err
 }
 
-// String returns the users by number, as "uid 1000, root and uid 33".
+// String lists the users by number, as "uid 1000, root and uid 33".
 func (u LoopbackUsers) String() string {
 	if u.any {
 		return "any"

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestLoopbackUsers_AcceptOnlyWhomTheSettingNames(t *testing.T) {
+func TestLoopbackUsers_AcceptOnlyNamedUsers(t *testing.T) {
 	const other, listed = 1001, 1002
 	self := uint32(os.Geteuid())
 	unknown := &Error{Kind: KindPeerUnknown, Err: errors.New("no socket")}
@@ -66,14 +66,14 @@ func TestMapsEveryUser_OnlyInTheInitialNamespace(t *testing.T) {
 	}
 }
 
-// The principal that the table lists for loopback is for accepted peers only.
-func TestTable_LoopbackPrincipalIsForAcceptedPeers(t *testing.T) {
+// The table's loopback principal is only for accepted peers.
+func TestTable_LoopbackPrincipal_NeedsAcceptedPeer(t *testing.T) {
 	refused := LoopbackUsers{}.Check(Peer{UID: 1001}, nil)
 	if os.Geteuid() == 1001 {
 		t.Fatal("the tests are run as uid 1001")
 	}
-	listed := &Table{by: map[selector]int{{byLoopback, "true"}: 0}, entries: []entry{{name: "local", may: View}}, byName: map[string]int{"local": 0}}
-	unlisted := &Table{by: map[selector]int{}, byName: map[string]int{}}
+	listed := &Table{bySelector: map[selector]int{{byLoopback, "true"}: 0}, entries: []entry{{name: "local", may: View}}, byName: map[string]int{"local": 0}}
+	unlisted := &Table{bySelector: map[selector]int{}, byName: map[string]int{}}
 	for name, tc := range map[string]struct {
 		table *Table
 		shown Credentials
@@ -84,7 +84,7 @@ func TestTable_LoopbackPrincipalIsForAcceptedPeers(t *testing.T) {
 		"refused, unlisted": {unlisted, Credentials{Loopback: true, PeerRefused: refused}, KindCredentialMissing},
 	} {
 		caller, err := tc.table.Authenticate(tc.shown)
-		if kindOf(err) != tc.kind || (err == nil) != (caller.Principal.Name == "local") {
+		if errorKind(err) != tc.kind || (err == nil) != (caller.Principal.Name == "local") {
 			t.Errorf("%s: %v, %v", name, caller, err)
 		}
 	}

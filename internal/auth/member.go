@@ -5,19 +5,20 @@ import (
 	"slices"
 )
 
-// Member is who calls a hub of the relay, and which executors are its business.
-// The zero value is nobody, who may do nothing.
+// Member is an authenticated client of a relay hub, with the executors that it
+// may use. The zero value has no rights.
 type Member struct {
-	// Principal is who it is.
+	// Principal identifies the client.
 	Principal Principal
 
 	actAs, connectTo []string // patterns
 }
 
-// MayActAs reports whether the member may be the executor with that id.
+// MayActAs reports whether the member may act as the executor with that id.
 func (m Member) MayActAs(executor string) bool { return matchesAny(m.actAs, executor) }
 
-// MayConnectTo reports whether the member may use the executor with that id.
+// MayConnectTo reports whether the member may connect to the executor with that
+// id.
 func (m Member) MayConnectTo(executor string) bool { return matchesAny(m.connectTo, executor) }
 
 func matchesAny(patterns []string, name string) bool {
@@ -27,15 +28,15 @@ func matchesAny(patterns []string, name string) bool {
 	})
 }
 
-// UnrestrictedMember returns p as a member whose business all executors are.
+// UnrestrictedMember returns p as a member with access to all executors.
 func UnrestrictedMember(p Principal) Member {
 	return Member{Principal: p, actAs: []string{"*"}, connectTo: []string{"*"}}
 }
 
-// Member returns who shows c at a hub of the relay: whom act_as_executors and
-// connect_to_executors of the table are for. Without a table it is everybody on
-// loopback, and all executors are its business. Nobody acts for others there. The
-// error is an *[Error].
+// Member authenticates a client of a relay hub. Its rights are act_as_executors
+// and connect_to_executors of the table; without a table every peer on loopback
+// has access to all executors. There is no impersonation at a hub. The error is
+// an *[Error].
 func (a *Authenticator) Member(c Credentials) (Member, error) {
 	c.OnBehalfOf = ""
 	if a.table == nil {
@@ -46,7 +47,7 @@ func (a *Authenticator) Member(c Credentials) (Member, error) {
 		return UnrestrictedMember(self.Principal), nil
 	}
 	table := a.table.Get()
-	i, err := table.find(c)
+	i, err := table.findEntry(c)
 	if err != nil {
 		return Member{}, err
 	}

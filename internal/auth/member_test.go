@@ -16,7 +16,7 @@ func member(t *testing.T, file string, c auth.Credentials) (auth.Member, error) 
 	return a.Member(c)
 }
 
-func TestMembersOfAHubHaveTheExecutorsOfTheTable(t *testing.T) {
+func TestMember_WithTable(t *testing.T) {
 	file := directory(t, `
 [[principal]]
 name = "fleet"
@@ -54,6 +54,10 @@ allow = ["all"]
 			t.Errorf("%+v with %s: %+v, %v", tc.shown, tc.executor, m, err)
 		}
 	}
+	// At a server the principal of the relay needs no entry; at a hub it is one like others.
+	if m, err := member(t, file, auth.Credentials{Known: auth.Relay}); err == nil || m.MayActAs("gpu") || m.MayConnectTo("gpu") {
+		t.Errorf("a principal called relay that is not listed: %+v, %v", m, err)
+	}
 	for kind, shown := range map[auth.Kind]auth.Credentials{
 		auth.KindCredentialMissing: {},
 		auth.KindTokenInvalid:      {Token: sumToken, Loopback: true},
@@ -66,7 +70,7 @@ allow = ["all"]
 	}
 }
 
-func TestWithoutATableAMemberIsWhoeverIsOnLoopback(t *testing.T) {
+func TestMember_WithoutTable(t *testing.T) {
 	m, err := member(t, "", auth.Credentials{Loopback: true})
 	if err != nil || m.Principal != auth.Loopback || !m.MayActAs("any") || !m.MayConnectTo("any") {
 		t.Errorf("%+v, %v", m, err)

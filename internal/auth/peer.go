@@ -8,22 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is the process at the other end of a unix socket, or of a connection on
-// loopback, as the kernel saw it when it connected. The zero value is root's.
+// Peer is the process at the other end of a unix socket or a loopback connection,
+// as the kernel saw it when it connected. The zero value is root's.
 type Peer struct {
 	UID uint32 // effective user
 	GID uint32 // effective group; 0 on loopback
-	// PID is 0 on loopback, and if the process is not visible from here. It may
-	// have ended since and its number been given to another: good for a log, not
-	// for a decision.
+	// PID is 0 on loopback, and if the process is not visible from here. The
+	// process may have ended and its number been reused: use it for logs, not for
+	// decisions.
 	PID int32
-	// Socket is the inode of its socket, on loopback; otherwise 0.
+	// Socket is the inode of its socket on loopback; otherwise 0.
 	Socket uint32
-	// Cgroup is the id of its control group of version 2, on loopback; 0 if the
-	// kernel does not report it.
+	// Cgroup is the id of its cgroup v2 on loopback; 0 if the kernel does not
+	// report it.
 	Cgroup uint64
-	// Unknown reports that the kernel did not name the process: it is on loopback, and its
-	// socket was not found. The rest is zero.
+	// Unknown means that the kernel did not find the socket on loopback. All
+	// other fields are zero.
 	Unknown bool
 }
 
@@ -32,7 +32,7 @@ func (p Peer) Principal() Principal {
 	return Principal{Name: fmt.Sprintf("uid:%d", p.UID)}
 }
 
-// UnixPeer asks the kernel who connected conn; nothing is exchanged with the
+// UnixPeer asks the kernel which process connected conn; nothing is sent to the
 // peer. The error is an *[Error] of kind [KindPeerUnknown].
 func UnixPeer(conn *net.UnixConn) (Peer, error) {
 	cred, err := peerCredentials(conn)
@@ -58,9 +58,8 @@ func peerCredentials(conn *net.UnixConn) (*unix.Ucred, error) {
 	return cred, credErr
 }
 
-// PeerEnded reports whether the process that connected conn has ended, so that the
-// PID of its [Peer] may be that of another one. Kernels before 6.5 cannot tell, for
-// which it is false.
+// PeerEnded reports whether the process that connected conn has ended, so that
+// its PID may have been reused. It is always false before Linux 6.5.
 func PeerEnded(conn *net.UnixConn) bool {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -77,7 +76,7 @@ func peerEnded(fd int) bool {
 		return !errors.Is(err, unix.ENOPROTOOPT)
 	}
 	defer func() { _ = unix.Close(pidfd) }()
-	asked := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
-	n, err := unix.Poll(asked, 0)
+	fds := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
 	return err != nil || n > 0
 }

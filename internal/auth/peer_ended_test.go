@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// connectAndLeave connects to a unix socket and ends; a child of it keeps the
-// connection until its stdin ends.
+// connectAndLeave connects to a unix socket and exits; its child keeps the
+// connection until stdin ends.
 const connectAndLeave = `
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX)
@@ -21,7 +21,7 @@ if sys.argv[2] == "stay" or os.fork() == 0:
 os._exit(0)
 `
 
-func TestPeerEnded_ProcessThatConnectedIsGone(t *testing.T) {
+func TestPeerEnded_ProcessExited(t *testing.T) {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestPeerEnded_ProcessThatConnectedIsGone(t *testing.T) {
 			t.Errorf("%s: PeerEnded = %v", what, got)
 		}
 		_ = hold.Close()
-		// The end of the connection is that of the process which has it.
+		// The connection ends with the process that holds it.
 		if _, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("%s: something was sent", what)
 		}

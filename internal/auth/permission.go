@@ -5,20 +5,19 @@ import (
 	"strings"
 )
 
-// Permissions is a set of things that a caller may do. The zero value is
-// nothing.
+// Permissions is a set of permissions. The zero value is empty.
 type Permissions uint16
 
-// What a caller may be allowed. Every call needs one of these.
+// Permissions. Every call requires one of them.
 const (
 	View        Permissions = 1 << iota // look at processes and read their output
-	Start                               // start processes, run them, take them over
+	Start                               // start, run and take over processes
 	Control                             // write to processes, signal and terminate them
 	Session                             // lease, list, grant and close sessions
-	Environment                         // ask what this machine is
+	Environment                         // describe this machine
 	ReadFiles                           // read files, list directories
-	WriteFiles                          // write, make, copy and remove files and directories
-	HTTP                                // make requests over HTTP
+	WriteFiles                          // write, create, copy and remove files and directories
+	HTTP                                // make HTTP requests
 )
 
 // Everything is all permissions.
@@ -27,7 +26,7 @@ const Everything = View | Start | Control | Session | Environment | ReadFiles | 
 var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
 
 // ParsePermissions returns the set of the named permissions; "all" is every one.
-// ok is false for a name that is none, which unknown then is.
+// For an unknown name ok is false.
 func ParsePermissions(names []string) (set Permissions, unknown string, ok bool) {
 	for _, name := range names {
 		i := slices.Index(permissionNames, name)
@@ -43,7 +42,7 @@ func ParsePermissions(names []string) (set Permissions, unknown string, ok bool)
 	return set, "", true
 }
 
-// Has reports whether everything in other is in p.
+// Has reports whether p contains other.
 func (p Permissions) Has(other Permissions) bool { return p&other == other }
 
 // String returns the names, separated by commas, or "none".

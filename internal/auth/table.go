@@ -14,17 +14,16 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// Table says who is let in by what, and what each may do. [ReadTable] makes
-// one. It does not change and may be used concurrently.
+// Table maps credentials to principals and their permissions. It is created by
+// [ReadTable], immutable, and may be used concurrently.
 type Table struct {
-	entries []entry
-	byName  map[string]int
-	hashes  []TokenHash // of entries[owners[i]]
-	owners  []int
-	by      map[selector]int // whom a credential belongs to
-	jwt     *JWT             // nil takes no signed tokens
-	// websocket are tokens of [Websocket] that the table does not have; nil if
-	// there are none.
+	entries    []entry
+	byName     map[string]int
+	hashes     []TokenHash // of entries[owners[i]]
+	owners     []int
+	bySelector map[selector]int // to the index of the entry
+	jwt        *JWT             // nil accepts no signed tokens
+	// websocket has tokens of [Websocket] that are not in the table; nil if none.
 	websocket *websocketTokens
 	now       func() time.Time
 }
@@ -38,10 +37,10 @@ type entry struct {
 	connectTo  []string // patterns of executors
 }
 
-// selector is one credential that is not a token.
+// selector is a credential that is not a token.
 type selector struct{ kind, value string }
 
-// Kinds of selectors, as a table and its errors call them.
+// Kinds of selectors, as named in tables and errors.
 const (
 	byCertificate = "certificates"
 	byUser        = "unix_users"
@@ -49,18 +48,18 @@ const (
 	bySubject     = "jwt_subjects"
 )
 
-// TableError says what is wrong with a table of principals.
+// TableError means that a table of principals is invalid.
 type TableError struct {
-	// File is the table.
+	// File is the path of the table.
 	File string
-	// Entry is where in it: the name of a principal, or "jwt"; empty when it is
-	// about the file.
+	// Entry is the name of a principal, or "jwt"; empty if the error is about the
+	// file.
 	Entry string
 	// Problem is what is wrong.
 	Problem string
-	// Fix is what to do about it; may be empty.
+	// Fix is what to do; may be empty.
 	Fix string
-	// Err is the reason, if there is one.
+	// Err is the cause; may be nil.
 	Err error
 }
 
@@ -79,10 +78,10 @@ func (e *TableError) Error() string {
 	return text
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the cause.
 func (e *TableError) Unwrap() error { return e.Err }
 
-// document is the TOML of a table.
+// document is the TOML structure of a table.
 type document struct {
 	Principals []principalTable `toml:"principal"`
 	JWT        *jwtTable        `toml:"jwt"`
@@ -110,13 +109,13 @@ type jwtTable struct {
 	MaxClockSkew       string `toml:"max_clock_skew"`
 }
 
-// ReadTable reads the table at file and what it refers to. It also returns the
-// files that it read or failed to read, with an error too. The error is a
+// ReadTable reads a table and the files that it refers to. It also returns, even
+// with an error, the files that it read or failed to read. The error is a
 // [*TableError].
 func ReadTable(file string) (table *Table, files []string, err error) {
 	r := &tableReader{
 		file: file, files: []string{file},
-		table: &Table{byName: map[string]int{}, by: map[selector]int{}, now: time.Now},
+		table: &Table{byName: map[string]int{}, bySelector: map[selector]int{}, now: time.Now},
 	}
 	if err := r.read(); err != nil {
 		return nil, r.files, err
@@ -124,7 +123,7 @@ func ReadTable(file string) (table *Table, files []string, err error) {
 	return r.table, r.files, nil
 }
 
-// tableReader fills a table.
+// tableReader builds a table.
 type tableReader struct {
 	file  string
 	files []string
@@ -134,12 +133,12 @@ type tableReader struct {
 func (r *tableReader) read() error {
 	text, err := secretfile.Public(r.file)
 	if err != nil {
-		return &TableError{File: r.file, Problem: "it cannot be used", Err: err}
+		return &TableError{File: r.file, Problem: "unusable", Err: err}
 	}
 	var doc document
 	meta, err := toml.Decode(string(text), &doc)
 	if err != nil {
-		return &TableError{File: r.file, Problem: "it is not TOML of a table of principals", Err: err}
+		return &TableError{File: r.file, Problem: "not a valid table of principals", Err: err}
 	}
 	if err := r.checkKeys(meta.Keys()); err != nil {
 		return err
@@ -148,7 +147,7 @@ func (r *tableReader) read() error {
 		return err
 	}
 	if len(doc.Principals) == 0 {
-		return &TableError{File: r.file, Problem: "it lists nobody", Fix: "add a [[principal]], or set no principals_file"}
+		return &TableError{File: r.file, Problem: "it has no principals", Fix: "add a [[principal]], or set no principals_file"}
 	}
 	for i, p := range doc.Principals {
 		if err := r.readPrincipal(i, p); err != nil {
@@ -158,24 +157,24 @@ func (r *tableReader) read() error {
 	return nil
 }
 
-// wrong is an error about an entry.
-func (r *tableReader) wrong(entry, fix, problem string, args ...any) error {
+// entryError returns an error about an entry.
+func (r *tableReader) entryError(entry, fix, problem string, args ...any) error {
 	return &TableError{File: r.file, Entry: entry, Problem: fmt.Sprintf(problem, args...), Fix: fix}
 }
 
 func (r *tableReader) readPrincipal(i int, p principalTable) error {
-	if problem := badName(p.Name); problem != "" {
-		return r.wrong(fmt.Sprintf("principal %d", i+1), "give it another", "the name %.140q %s", p.Name, problem)
+	if problem := nameProblem(p.Name); problem != "" {
+		return r.entryError(fmt.Sprintf("principal %d", i+1), "give it another", "the name %.140q %s", p.Name, problem)
 	}
 	if _, taken := r.table.byName[p.Name]; taken {
-		return r.wrong(p.Name, "rename one of them", "there are two principals of that name")
+		return r.entryError(p.Name, "rename one of them", "the name is used twice")
 	}
 	may, unknown, ok := ParsePermissions(p.Allow)
 	switch {
 	case !ok:
-		return r.wrong(p.Name, "choose from "+strings.Join(permissionNames, ", ")+" and all", "allow has %q, which is no permission", unknown)
+		return r.entryError(p.Name, "choose from "+strings.Join(permissionNames, ", ")+" and all", "allow has %q, which is not a permission", unknown)
 	case may == 0 && len(p.ActAs) == 0 && len(p.ConnectTo) == 0:
-		return r.wrong(p.Name, "write what it may do, for example allow = [\"view\"]", "allow is missing or empty")
+		return r.entryError(p.Name, "write what it may do, for example allow = [\"view\"]", "allow is missing or empty")
 	}
 	for _, list := range []struct {
 		key, example string
@@ -185,9 +184,9 @@ func (r *tableReader) readPrincipal(i int, p principalTable) error {
 		{"act_as_executors", "build-*", p.ActAs},
 		{"connect_to_executors", "build-*", p.ConnectTo},
 	} {
-		if i := slices.IndexFunc(list.patterns, isNoPattern); i >= 0 {
-			return r.wrong(p.Name, fmt.Sprintf("write names with * for any text, for example %q", list.example),
-				"%s has %q, which is no pattern of names", list.key, list.patterns[i])
+		if i := slices.IndexFunc(list.patterns, invalidPattern); i >= 0 {
+			return r.entryError(p.Name, fmt.Sprintf("write names with * for any text, for example %q", list.example),
+				"%s has %q, which is not a name pattern", list.key, list.patterns[i])
 		}
 	}
 	r.table.byName[p.Name] = len(r.table.entries)
@@ -195,18 +194,18 @@ func (r *tableReader) readPrincipal(i int, p principalTable) error {
 	return r.readCredentials(p)
 }
 
-// isNoPattern reports whether text is no pattern of names.
-func isNoPattern(text string) bool {
+// invalidPattern reports whether text is not a valid name pattern.
+func invalidPattern(text string) bool {
 	_, err := path.Match(text, "")
 	return err != nil || text == "" || strings.Contains(text, "/")
 }
 
-// maxNameBytes bounds the names of principals.
+// maxNameBytes is the maximum length of a principal's name.
 const maxNameBytes = 128
 
-// badName says what is wrong with a name; empty if it is right. The slash is
-// left out for the names of those that somebody else acts for.
-func badName(name string) string {
+// nameProblem describes what is wrong with a name; empty if nothing. A slash is
+// reserved for impersonated names.
+func nameProblem(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
@@ -215,9 +214,9 @@ func badName(name string) string {
 	case strings.Contains(name, "/"):
 		return "contains a slash"
 	case !utf8.ValidString(name), strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsGraphic(c) }):
-		return "contains what cannot be printed"
+		return "contains characters that cannot be printed"
 	case slices.Contains([]string{InProcess.Name, Principal{}.String()}, name):
-		return "is taken by execwire itself"
+		return "is reserved"
 	}
 	return ""
 }

@@ -18,25 +18,25 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// readCredentials adds what lets the principal in that was added last.
+// readCredentials adds the credentials of the last principal.
 func (r *tableReader) readCredentials(p principalTable) error {
-	before := len(r.table.hashes) + len(r.table.by)
+	before := len(r.table.hashes) + len(r.table.bySelector)
 	if err := r.readToken(p); err != nil {
 		return err
 	}
 	for _, text := range p.Certificates {
 		value, problem := certificateSelector(text)
 		if problem != "" {
-			return r.wrong(p.Name, "write uri:…, dns:…, cn:… or sha256: and 64 hexadecimal digits", "certificates has %q, which %s", text, problem)
+			return r.entryError(p.Name, "write uri:…, dns:…, cn:… or sha256: and 64 hexadecimal digits", "certificates has %q, which %s", text, problem)
 		}
 		if err := r.add(p.Name, selector{byCertificate, value}); err != nil {
 			return err
 		}
 	}
 	for _, name := range p.UnixUsers {
-		uid, err := lookUpUser(name)
+		uid, err := lookupUID(name)
 		if err != nil {
-			return r.wrong(p.Name, "write the name of a user of this machine, or a number", "unix_users has %q: %v", name, err)
+			return r.entryError(p.Name, "write the name of a user of this machine, or a number", "unix_users has %q: %v", name, err)
 		}
 		if err := r.add(p.Name, selector{byUser, uid}); err != nil {
 			return err
@@ -44,7 +44,7 @@ func (r *tableReader) readCredentials(p principalTable) error {
 	}
 	for _, subject := range p.JWTSubjects {
 		if subject == "" || r.table.jwt == nil {
-			return r.wrong(p.Name, "name a subject and add [jwt] with a key", "jwt_subjects has %q, and nothing could ever be signed for it", subject)
+			return r.entryError(p.Name, "name a subject and add [jwt] with a key", "jwt_subjects has %q, but no key is configured", subject)
 		}
 		if err := r.add(p.Name, selector{bySubject, subject}); err != nil {
 			return err
@@ -55,25 +55,25 @@ func (r *tableReader) readCredentials(p principalTable) error {
 			return err
 		}
 	}
-	// One that only others act for needs no credential.
-	if len(r.table.hashes)+len(r.table.by) == before && len(p.OnBehalfOf) > 0 {
-		return r.wrong(p.Name, "add token_file, token_sha256, certificates, unix_users, loopback or jwt_subjects", "nothing lets it in, so it cannot act for others")
+	// A principal that is only impersonated needs no credential.
+	if len(r.table.hashes)+len(r.table.bySelector) == before && len(p.OnBehalfOf) > 0 {
+		return r.entryError(p.Name, "add token_file, token_sha256, certificates, unix_users, loopback or jwt_subjects", "it has no credential, so it cannot act on behalf of others")
 	}
 	return nil
 }
 
-// add lets the last principal in by what s selects.
+// add assigns the selector to the last principal.
 func (r *tableReader) add(name string, s selector) error {
-	if owner, taken := r.table.by[s]; taken {
-		return r.wrong(name, "leave it to one of them", "%s has %q, and so has %s", s.kind, s.value, r.table.entries[owner].name)
+	if owner, taken := r.table.bySelector[s]; taken {
+		return r.entryError(name, "assign it to one of them", "%s has %q, and so has %s", s.kind, s.value, r.table.entries[owner].name)
 	}
-	r.table.by[s] = len(r.table.entries) - 1
+	r.table.bySelector[s] = len(r.table.entries) - 1
 	return nil
 }
 
 func (r *tableReader) readToken(p principalTable) error {
 	if p.TokenFile != "" && p.TokenSHA256 != "" {
-		return r.wrong(p.Name, "leave one out", "it has both token_file and token_sha256")
+		return r.entryError(p.Name, "remove one", "it has both token_file and token_sha256")
 	}
 	var hash TokenHash
 	switch {
@@ -82,31 +82,31 @@ func (r *tableReader) readToken(p principalTable) error {
 		if err != nil {
 			return err
 		}
-		if bytes.ContainsFunc(text, notInToken) {
-			return r.wrong(p.Name, "write letters and digits, for example with: openssl rand -hex 32", "token_file %s holds what a caller could not send", p.TokenFile)
+		if bytes.ContainsFunc(text, notTokenChar) {
+			return r.entryError(p.Name, "write letters and digits, for example with: openssl rand -hex 32", "token_file %s has characters that cannot be sent", p.TokenFile)
 		}
 		hash = HashToken(text)
 	case p.TokenSHA256 != "":
 		sum, err := hex.DecodeString(p.TokenSHA256)
 		if err != nil || len(sum) != len(hash) {
-			return r.wrong(p.Name, "write what this prints: printf %s \"$TOKEN\" | sha256sum", "token_sha256 is not 64 hexadecimal digits")
+			return r.entryError(p.Name, "write what this prints: printf %s \"$TOKEN\" | sha256sum", "token_sha256 is not 64 hexadecimal digits")
 		}
 		hash = TokenHash(sum)
 	default:
 		return nil
 	}
 	if i := slices.Index(r.table.hashes, hash); i >= 0 {
-		return r.wrong(p.Name, "give each its own", "its token is that of %s", r.table.entries[r.table.owners[i]].name)
+		return r.entryError(p.Name, "give each its own", "its token is also that of %s", r.table.entries[r.table.owners[i]].name)
 	}
 	r.table.hashes = append(r.table.hashes, hash)
 	r.table.owners = append(r.table.owners, len(r.table.entries)-1)
 	return nil
 }
 
-// secret reads a file with a secret, whose path key gave.
+// secret reads the secret file that key refers to.
 func (r *tableReader) secret(entry, key, path string) ([]byte, error) {
 	if !filepath.IsAbs(path) {
-		return nil, r.wrong(entry, "write it from the root", "%s %q is not an absolute path", key, path)
+		return nil, r.entryError(entry, "write an absolute path", "%s %q is not an absolute path", key, path)
 	}
 	r.files = append(r.files, path)
 	text, err := secretfile.Token(path, MinSecretBytes)
@@ -116,8 +116,8 @@ func (r *tableReader) secret(entry, key, path string) ([]byte, error) {
 	return text, nil
 }
 
-// certificateSelector returns the normal form of what selects a certificate, or
-// what is wrong with it.
+// certificateSelector returns the normal form of a certificate selector, or what
+// is wrong with it.
 func certificateSelector(text string) (value, problem string) {
 	kind, value, _ := strings.Cut(text, ":")
 	switch {
@@ -137,8 +137,8 @@ func certificateSelector(text string) (value, problem string) {
 	return "", "has no kind that is known"
 }
 
-// lookUpUser returns the uid of a user, in decimal.
-func lookUpUser(name string) (string, error) {
+// lookupUID returns the uid of a user, in decimal.
+func lookupUID(name string) (string, error) {
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return strconv.FormatUint(uid, 10), nil
 	}
@@ -149,10 +149,10 @@ func lookUpUser(name string) (string, error) {
 	return u.Uid, nil
 }
 
-// defaultClockSkew is what clocks may differ by unless the table says.
+// defaultClockSkew is the default of max_clock_skew.
 const defaultClockSkew = 30 * time.Second
 
-// maxClockSkew is the most that it may say.
+// maxClockSkew is the maximum of max_clock_skew.
 const maxClockSkew = time.Hour
 
 func (r *tableReader) readJWT(t *jwtTable) error {
@@ -163,7 +163,7 @@ func (r *tableReader) readJWT(t *jwtTable) error {
 	if t.MaxClockSkew != "" {
 		skew, err := time.ParseDuration(t.MaxClockSkew)
 		if err != nil || skew < 0 || skew > maxClockSkew {
-			return r.wrong("jwt", "write for example \"30s\"; the most is "+maxClockSkew.String(), "max_clock_skew cannot be %q", t.MaxClockSkew)
+			return r.entryError("jwt", "write for example \"30s\"; the maximum is "+maxClockSkew.String(), "max_clock_skew cannot be %q", t.MaxClockSkew)
 		}
 		opts.MaxClockSkew = skew
 	}
@@ -179,7 +179,7 @@ func (r *tableReader) readJWT(t *jwtTable) error {
 		}
 	}
 	if opts.HS256Secret == nil && opts.EdDSAPublicKey == nil {
-		return r.wrong("jwt", "add hs256_secret_file or eddsa_public_key_file", "it has no key")
+		return r.entryError("jwt", "add hs256_secret_file or eddsa_public_key_file", "it has no key")
 	}
 	r.table.jwt = NewJWT(opts)
 	return nil
@@ -188,7 +188,7 @@ func (r *tableReader) readJWT(t *jwtTable) error {
 // publicKey reads an Ed25519 key in PEM.
 func (r *tableReader) publicKey(path string) (ed25519.PublicKey, error) {
 	if !filepath.IsAbs(path) {
-		return nil, r.wrong("jwt", "write it from the root", "eddsa_public_key_file %q is not an absolute path", path)
+		return nil, r.entryError("jwt", "write an absolute path", "eddsa_public_key_file %q is not an absolute path", path)
 	}
 	r.files = append(r.files, path)
 	text, err := secretfile.Public(path)
@@ -201,5 +201,5 @@ func (r *tableReader) publicKey(path string) (ed25519.PublicKey, error) {
 			return public, nil
 		}
 	}
-	return nil, r.wrong("jwt", "make one with: openssl pkey -in KEY -pubout", "eddsa_public_key_file %s holds no Ed25519 public key in PEM", path)
+	return nil, r.entryError("jwt", "make one with: openssl pkey -in KEY -pubout", "eddsa_public_key_file %s has no Ed25519 public key in PEM", path)
 }

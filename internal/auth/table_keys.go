@@ -9,8 +9,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// checkKeys refuses a key that is none of the table's exactly as it is written. The decoder ignores case: of two
-// spellings of the same key, which it takes differs from one reading to the next.
+// checkKeys rejects keys that are not exactly those of the table. The TOML
+// decoder ignores case, and of two spellings of a key it takes either.
 func (r *tableReader) checkKeys(keys []toml.Key) error {
 	for _, key := range keys {
 		at, known := reflect.TypeFor[document](), true
@@ -25,13 +25,13 @@ func (r *tableReader) checkKeys(keys []toml.Key) error {
 					fix = "write " + toml.Key(append(slices.Clone(key[:i]), right)).String()
 				}
 			}
-			return &TableError{File: r.file, Problem: fmt.Sprintf("%s is not a key of it", key[:i+1]), Fix: fix}
+			return &TableError{File: r.file, Problem: fmt.Sprintf("unknown key %s", key[:i+1]), Fix: fix}
 		}
 	}
 	return nil
 }
 
-// keyNames returns the keys of a table of that type, and the type of each.
+// keyNames returns the keys of a TOML table of that type, and their types.
 func keyNames(table reflect.Type) map[string]reflect.Type {
 	for table.Kind() == reflect.Pointer || table.Kind() == reflect.Slice {
 		table = table.Elem()

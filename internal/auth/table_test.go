@@ -47,15 +47,15 @@ func directory(t *testing.T, text string) (table string) {
 	return filepath.Join(dir, "table.toml")
 }
 
-func TestTableIsRefused(t *testing.T) {
+func TestReadTable_Invalid_Fails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		text  string
 		entry string
 		says  []string
 	}{
-		"not TOML":         {"[[principal", "", []string{"not TOML"}},
-		"empty":            {"", "", []string{"lists nobody"}},
-		"wrong type":       {"[[principal]]\nname = 3", "", []string{"not TOML"}},
+		"not TOML":         {"[[principal", "", []string{"not a valid table"}},
+		"empty":            {"", "", []string{"no principals"}},
+		"wrong type":       {"[[principal]]\nname = 3", "", []string{"not a valid table"}},
 		"unknown key":      {"[[principal]]\nname='a'\nallow=['all']\ntoken='secret'", "", []string{"principal.token", "docs/security.md"}},
 		"allow twice":      {"[[principal]]\nname='a'\nallow=['view']\nAllow=['all']", "", []string{"table.toml", "principal.Allow", "write principal.allow"}},
 		"Allow alone":      {"[[principal]]\nname='a'\nAllow=['all']", "", []string{"principal.Allow", "write principal.allow"}},
@@ -68,19 +68,19 @@ func TestTableIsRefused(t *testing.T) {
 		"slash":            {"[[principal]]\nname='a/b'\nallow=['all']", "principal 1", []string{"slash"}},
 		"long name":        {"[[principal]]\nname='" + strings.Repeat("x", 129) + "'\nallow=['all']", "principal 1", []string{"128"}},
 		"control":          {"[[principal]]\nname=\"a\\nb\"\nallow=['all']", "principal 1", []string{"printed"}},
-		"reserved":         {"[[principal]]\nname='in-process'\nallow=['all']", "principal 1", []string{"execwire itself"}},
-		"twice":            {"[[principal]]\nname='a'\nallow=['all']\n[[principal]]\nname='a'\nallow=['all']", "a", []string{"two principals"}},
+		"reserved":         {"[[principal]]\nname='in-process'\nallow=['all']", "principal 1", []string{"is reserved"}},
+		"twice":            {"[[principal]]\nname='a'\nallow=['all']\n[[principal]]\nname='a'\nallow=['all']", "a", []string{"used twice"}},
 		"no allow":         {"[[principal]]\nname='a'", "a", []string{"allow is missing"}},
 		"unknown allow":    {"[[principal]]\nname='a'\nallow=['root']", "a", []string{`"root"`, "view, start, control, session, environment"}},
 		"bad pattern":      {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['[']", "a", []string{`"["`, "user:*"}},
 		"slash pattern":    {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['b/*']", "a", []string{`"b/*"`}},
 		"executors":        {"[[principal]]\nname='a'\nact_as_executors=['']", "a", []string{"act_as_executors", "build-*"}},
 		"connections":      {"[[principal]]\nname='a'\nconnect_to_executors=['a/b']", "a", []string{"connect_to_executors", `"a/b"`}},
-		"gateway unlocked": {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['*']", "a", []string{"nothing lets it in"}},
+		"gateway unlocked": {"[[principal]]\nname='a'\nallow=['all']\non_behalf_of=['*']", "a", []string{"no credential"}},
 		"missing token":    {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/none'", "a", []string{"token_file", "DIR/none", "no such file"}},
 		"relative token":   {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='none'", "a", []string{"absolute"}},
 		"short token":      {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/short.token'", "a", []string{"32", "openssl rand"}},
-		"unsendable token": {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/two.token'", "a", []string{"could not send"}},
+		"unsendable token": {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/two.token'", "a", []string{"cannot be sent"}},
 		"open token":       {"[[principal]]\nname='a'\nallow=['all']\ntoken_file='DIR/open.token'", "a", []string{"chmod 600"}},
 		"bad sum":          {"[[principal]]\nname='a'\nallow=['all']\ntoken_sha256='abc'", "a", []string{"sha256sum"}},
 		"both":             {"[[principal]]\nname='a'\nallow=['all']\ntoken_sha256='abc'\ntoken_file='DIR/ci.token'", "a", []string{"both"}},
@@ -124,7 +124,7 @@ func TestTableIsRefused(t *testing.T) {
 	}
 }
 
-func TestTableThatOthersMayWriteIsRefused(t *testing.T) {
+func TestReadTable_WritableByOthers_Fails(t *testing.T) {
 	file := directory(t, table)
 	if err := os.Chmod(file, 0o666); err != nil {
 		t.Fatal(err)
@@ -134,7 +134,7 @@ func TestTableThatOthersMayWriteIsRefused(t *testing.T) {
 	}
 }
 
-func TestTableTellsWhichFilesItIsMadeOf(t *testing.T) {
+func TestReadTable_ReturnsFiles(t *testing.T) {
 	file := directory(t, table)
 	_, files, err := auth.ReadTable(file)
 	if err != nil {

@@ -5,18 +5,17 @@ import (
 	"crypto/subtle"
 )
 
-// MinSecretBytes is how long a capability token or a shared secret must be.
+// MinSecretBytes is the minimum length of a capability token or a shared secret.
 const MinSecretBytes = 32
 
-// TokenHash is the SHA-256 of a capability token, which is all that is kept of
-// it.
+// TokenHash is the SHA-256 of a capability token. The token itself is not stored.
 type TokenHash [sha256.Size]byte
 
 // HashToken returns the hash of a token.
 func HashToken(token []byte) TokenHash { return sha256.Sum256(token) }
 
-// FindToken returns the index of the hash that token has, or -1. How long it
-// takes does not depend on which of them it is, nor on how much of one is right.
+// FindToken returns the index of the hash of token, or -1, in constant time for a
+// number of hashes.
 func FindToken(hashes []TokenHash, token string) int {
 	sum := sha256.Sum256([]byte(token))
 	found := -1

@@ -10,50 +10,50 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// WebsocketAuth is how clients of websockets show that they may come in. The
-// list is closed.
+// WebsocketAuth is how websocket clients authenticate.
 type WebsocketAuth string
 
-// The ways.
+// Values of WebsocketAuth.
 const (
-	WebsocketAuthOff         WebsocketAuth = "off"                 // they need not
-	WebsocketCapabilityToken WebsocketAuth = "capability-token"    // by one token that all of them have
-	WebsocketSignedToken     WebsocketAuth = "signed-bearer-token" // by tokens that are signed with HS256
+	WebsocketAuthOff         WebsocketAuth = "off"                 // not at all
+	WebsocketCapabilityToken WebsocketAuth = "capability-token"    // with a shared token
+	WebsocketSignedToken     WebsocketAuth = "signed-bearer-token" // with tokens signed with HS256
 )
 
-// WebsocketOptions say which tokens let clients of websockets in. The zero value
-// asks for none.
+// WebsocketOptions configure the authentication of websocket clients. The zero
+// value requires none.
 type WebsocketOptions struct {
-	// Auth is how; empty is [WebsocketAuthOff].
+	// Auth is the method; empty means [WebsocketAuthOff].
 	Auth WebsocketAuth
-	// TokenFile has the token of WebsocketCapabilityToken; white space around it
-	// does not count. TokenSHA256 is its SHA-256 in hexadecimal. One of them is
-	// needed.
+	// TokenFile contains the token of WebsocketCapabilityToken; surrounding white
+	// space is ignored. TokenSHA256 is its SHA-256 in hexadecimal. One of them is
+	// required.
 	TokenFile, TokenSHA256 string
-	// SharedSecretFile has what tokens of WebsocketSignedToken are signed with.
+	// SharedSecretFile contains the HS256 secret of WebsocketSignedToken.
 	SharedSecretFile string
-	// Issuer and Audience are required of signed tokens, if they are not empty.
+	// Issuer and Audience are required of signed tokens, unless empty.
 	Issuer, Audience string
-	// MaxClockSkew is by how much clocks may differ.
+	// MaxClockSkew is the tolerated clock difference.
 	MaxClockSkew time.Duration
-	// Now is the clock for signed tokens; nil is time.Now.
+	// Now is the clock for signed tokens; nil means time.Now.
 	Now func() time.Time
 }
 
-// Websocket is whoever shows a token of [WebsocketOptions]. A table of
-// principals may list it by its name and say what it may do; if it does not, it
-// may do everything.
+// Websocket is the principal of clients with a token of [WebsocketOptions]. A
+// table of principals may list it to restrict its permissions; otherwise it has
+// all.
 var Websocket = Principal{Name: "ws"}
 
-// websocketTokens knows the tokens. It may be used concurrently.
+// websocketTokens verifies tokens of [WebsocketOptions]. It may be used
+// concurrently.
 type websocketTokens struct {
 	verify *secretfile.Watched[func(token string) error]
 }
 
-// newWebsocketTokens returns nil if the options ask for no token. Files are read
-// again when they are used after they changed; broken is told if the new version
-// is wrong, and the old one stays. The error is a [*WebsocketError].
-func newWebsocketTokens(opts WebsocketOptions, broken func(error)) (*websocketTokens, error) {
+// newWebsocketTokens returns nil if the options require no token. Files are
+// reread after they changed; if the new version is invalid, onError is called and
+// the previous one stays in use. The error is a [*WebsocketError].
+func newWebsocketTokens(opts WebsocketOptions, onError func(error)) (*websocketTokens, error) {
 	var load func() (func(string) error, []string, error)
 	switch opts.Auth {
 	case "", WebsocketAuthOff:
@@ -63,23 +63,23 @@ func newWebsocketTokens(opts WebsocketOptions, broken func(error)) (*websocketTo
 	case WebsocketSignedToken:
 		load = opts.loadSecret
 	default:
-		return nil, &WebsocketError{Err: fmt.Errorf("%q is no way to authenticate", opts.Auth)}
+		return nil, &WebsocketError{Err: fmt.Errorf("unknown authentication method %q", opts.Auth)}
 	}
-	verify, err := secretfile.Watch(load, broken, nil)
+	verify, err := secretfile.Watch(load, onError, nil)
 	if err != nil {
 		return nil, err
 	}
 	return &websocketTokens{verify: verify}, nil
 }
 
-// WebsocketError says why nobody could show a token that is right.
+// WebsocketError means that the options or their files are invalid.
 type WebsocketError struct {
-	// Err is the reason. It holds no secret.
+	// Err is the reason. It contains no secret.
 	Err error
 }
 
 func (e *WebsocketError) Error() string {
-	return fmt.Sprintf("failed to authenticate clients of websockets: %v", e.Err)
+	return fmt.Sprintf("cannot authenticate websocket clients: %v", e.Err)
 }
 
 // Unwrap returns the reason.
@@ -93,8 +93,8 @@ func (o WebsocketOptions) loadToken() (verify func(string) error, files []string
 		if err != nil {
 			return nil, files, &WebsocketError{Err: err}
 		}
-		if bytes.ContainsFunc(text, notInToken) {
-			return nil, files, &WebsocketError{Err: &secretfile.Error{File: o.TokenFile, Problem: "holds what a client could not send",
+		if bytes.ContainsFunc(text, notTokenChar) {
+			return nil, files, &WebsocketError{Err: &secretfile.Error{File: o.TokenFile, Problem: "has characters that cannot be sent",
 				Fix: "write letters and digits, for example with: openssl rand -hex 32"}}
 		}
 		hash = HashToken(text)
@@ -107,10 +107,10 @@ func (o WebsocketOptions) loadToken() (verify func(string) error, files []string
 	}
 	return func(token string) error {
 		if FindToken([]TokenHash{hash}, token) < 0 {
-			return failed(KindTokenInvalid, "bearer of a token", "it is not that of clients of websockets")
+			return newError(KindTokenInvalid, "bearer of a token", "it is not the websocket token")
 		}
-		if len(token) < MinSecretBytes { // of a hash, which does not tell
-			return failed(KindTokenInvalid, "bearer of a token", "it is that of clients of websockets, but has less than %d bytes", MinSecretBytes)
+		if len(token) < MinSecretBytes { // the hash does not reveal the length
+			return newError(KindTokenInvalid, "bearer of a token", "it is the websocket token, but has less than %d bytes", MinSecretBytes)
 		}
 		return nil
 	}, files, nil
@@ -131,5 +131,5 @@ func (o WebsocketOptions) loadSecret() (verify func(string) error, files []strin
 	}, files, nil
 }
 
-// check returns why a token does not let anybody in, as an *[Error].
+// check verifies a token. The error is an *[Error].
 func (t *websocketTokens) check(token string) error { return t.verify.Get()(token) }

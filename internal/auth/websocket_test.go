@@ -15,7 +15,7 @@ import (
 
 const websocketToken = "websocket-token-0123456789-0123456789"
 
-// secretFile is one that nobody else can read.
+// secretFile writes a file that only its owner can read.
 func secretFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "secret")
@@ -39,7 +39,7 @@ func withTokens(t *testing.T, table string, ws auth.WebsocketOptions) *auth.Auth
 	return a
 }
 
-// expectOf wants this caller, or an error of this kind.
+// expectOf expects a caller, or an error of a kind.
 func expectOf(t *testing.T, a *auth.Authenticator, c auth.Credentials, want string, kind auth.Kind) {
 	t.Helper()
 	caller, err := a.Authenticate(c)
@@ -64,7 +64,7 @@ func TestWebsocketTokens(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ws    auth.WebsocketOptions
 		token string
-		kind  auth.Kind // 0: let in
+		kind  auth.Kind // 0: accepted
 	}{
 		"token":                {capability, websocketToken, 0},
 		"token by its hash":    {hashed, websocketToken, 0},
@@ -104,8 +104,8 @@ func TestWebsocketTokens(t *testing.T) {
 	}
 }
 
-// A token that is known to either lets in, and what is listed says what it may.
-func TestWebsocketTokensBesideATable(t *testing.T) {
+// Tokens of either kind are accepted, and the table determines permissions.
+func TestWebsocketTokens_WithTable(t *testing.T) {
 	ws := auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, websocketToken)}
 	a := withTokens(t, directory(t, table), ws)
 	expectOf(t, a, auth.Credentials{Token: websocketToken}, "ws: "+everything, 0)
@@ -126,8 +126,9 @@ func TestWebsocketTokensBesideATable(t *testing.T) {
 	expectOf(t, both, auth.Credentials{Token: hs256(good.with("iss", "issuer").with("aud", "server").with("sub", "admin@example"))}, "admin: "+everything, 0)
 }
 
-// Who was found out once is not asked again, but may do what the table says now.
-func TestKnownCallers(t *testing.T) {
+// A known caller is not authenticated again, but has the current permissions of
+// the table.
+func TestAuthenticate_Known(t *testing.T) {
 	file := directory(t, table)
 	a := withTokens(t, file, auth.WebsocketOptions{})
 	known := func(name string) auth.Credentials { return auth.Credentials{Known: auth.Principal{Name: name}} }
@@ -165,8 +166,8 @@ func TestKnownCallers(t *testing.T) {
 	expectOf(t, open, known("loopback"), "loopback: "+everything, 0)
 }
 
-// What comes through the relay is let in by the rendezvous, so that a table need
-// not list it, and can say what it may do.
+// Callers from the relay are authenticated by the rendezvous, so that a table
+// need not list them, but may.
 func TestRelay(t *testing.T) {
 	relayed := auth.Credentials{Known: auth.Relay}
 	expectOf(t, withTokens(t, "", auth.WebsocketOptions{}), relayed, "relay: "+everything, 0)
@@ -179,7 +180,7 @@ func TestRelay(t *testing.T) {
 	expectOf(t, listed, auth.Credentials{Loopback: true}, "local: view", 0)
 }
 
-func TestWebsocketTokensAreRefused(t *testing.T) {
+func TestWebsocketTokens_Invalid_Fail(t *testing.T) {
 	openFile := secretFile(t, websocketToken)
 	if err := os.Chmod(openFile, 0o644); err != nil {
 		t.Fatal(err)
@@ -189,11 +190,11 @@ func TestWebsocketTokensAreRefused(t *testing.T) {
 		says string
 	}{
 		"no file":        {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: "/nonexistent"}, "/nonexistent cannot be opened: no such file"},
-		"empty file":     {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, "\n")}, "holds 0 bytes"},
-		"two tokens":     {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, websocketToken+" "+websocketToken)}, "could not send"},
+		"empty file":     {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, "\n")}, "has 0 bytes"},
+		"two tokens":     {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, websocketToken+" "+websocketToken)}, "cannot be sent"},
 		"file of others": {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: openFile}, "chmod 600"},
 		"no hash":        {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenSHA256: "zz"}, "64 hexadecimal digits"},
-		"short secret":   {auth.WebsocketOptions{Auth: auth.WebsocketSignedToken, SharedSecretFile: secretFile(t, "short")}, "holds 5 bytes, and a secret needs 32"},
+		"short secret":   {auth.WebsocketOptions{Auth: auth.WebsocketSignedToken, SharedSecretFile: secretFile(t, "short")}, "has 5 bytes; a secret needs at least 32"},
 		"no way":         {auth.WebsocketOptions{Auth: "basic"}, `"basic"`},
 	} {
 		_, err := auth.NewAuthenticator("", tc.ws, nil)

@@ -1,4 +1,4 @@
-// Package backoff paces attempts to reach somebody.
+// Package backoff computes delays between attempts.
 package backoff
 
 import (
@@ -10,38 +10,37 @@ import (
 
 // Defaults of [Backoff].
 const (
-	DefaultFirst = 100 * time.Millisecond
-	DefaultMost  = 2 * time.Second
+	DefaultMin = 100 * time.Millisecond
+	DefaultMax = 2 * time.Second
 )
 
-// Backoff says how long to wait before each attempt. Waits double up to the most
-// and are cut at random to between a half and all, so that those who wait for
-// somebody that comes back do not come at once. The zero value has the defaults.
-// It is for one goroutine.
+// Backoff computes exponential delays with jitter: they double up to Max, and
+// each is randomized between a half and all, so that clients do not reconnect
+// simultaneously. The zero value uses the defaults. It is for one goroutine.
 type Backoff struct {
-	// First and Most are the shortest and the longest wait before it is cut. 0 is
-	// DefaultFirst and DefaultMost.
-	First, Most time.Duration
+	// Min and Max bound the delay before randomization. 0 means DefaultMin and
+	// DefaultMax.
+	Min, Max time.Duration
 
-	last time.Duration // before it was cut; 0 at first
+	last time.Duration // before randomization; 0 at first
 }
 
-// Reset makes the next wait a short one again.
+// Reset restarts with Min.
 func (b *Backoff) Reset() { b.last = 0 }
 
-// Next returns the next wait, at least atLeast.
+// Next returns the next delay, at least atLeast.
 func (b *Backoff) Next(atLeast time.Duration) time.Duration {
-	b.last = min(max(2*b.last, cmp.Or(b.First, DefaultFirst)), cmp.Or(b.Most, DefaultMost))
+	b.last = min(max(2*b.last, cmp.Or(b.Min, DefaultMin)), cmp.Or(b.Max, DefaultMax))
 	return max(b.last/2+rand.N(b.last/2+1), atLeast)
 }
 
-// Wait blocks for the next wait, at least atLeast, and reports whether ctx was
-// still alive at its end.
+// Wait sleeps for the next delay, at least atLeast, and reports whether ctx is
+// still alive.
 func (b *Backoff) Wait(ctx context.Context, atLeast time.Duration) bool {
 	return Pause(ctx, b.Next(atLeast))
 }
 
-// Pause blocks for a wait and reports whether ctx was still alive at its end.
+// Pause sleeps for a delay and reports whether ctx is still alive.
 func Pause(ctx context.Context, wait time.Duration) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

@@ -11,37 +11,37 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.Main(m) }
 
-func TestWaitsDoubleUpToTheMost(t *testing.T) {
-	b := backoff.Backoff{First: time.Second, Most: 30 * time.Second}
+func TestNext_DoublesUpToMax(t *testing.T) {
+	b := backoff.Backoff{Min: time.Second, Max: 30 * time.Second}
 	for round := range 100 {
-		for _, most := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-			most *= time.Second
-			if wait := b.Next(0); wait < most/2 || wait > most {
-				t.Fatalf("round %d: %v, want %v to %v", round, wait, most/2, most)
+		for _, limit := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
+			limit *= time.Second
+			if wait := b.Next(0); wait < limit/2 || wait > limit {
+				t.Fatalf("round %d: %v, want %v to %v", round, wait, limit/2, limit)
 			}
 		}
 		if wait := b.Next(time.Minute); wait != time.Minute {
-			t.Fatalf("a wish for a minute became %v", wait)
+			t.Fatalf("atLeast of a minute gave %v", wait)
 		}
 		b.Reset()
 	}
 }
 
-func TestTheZeroValueHasTheDefaults(t *testing.T) {
+func TestNext_ZeroValue_HasDefaults(t *testing.T) {
 	var b backoff.Backoff
-	if wait := b.Next(0); wait < backoff.DefaultFirst/2 || wait > backoff.DefaultFirst {
+	if wait := b.Next(0); wait < backoff.DefaultMin/2 || wait > backoff.DefaultMin {
 		t.Errorf("the first wait is %v", wait)
 	}
 	for range 10 {
-		if wait := b.Next(0); wait > backoff.DefaultMost {
+		if wait := b.Next(0); wait > backoff.DefaultMax {
 			t.Errorf("a wait is %v", wait)
 		}
 	}
 }
 
-func TestAWaitEndsWithItsContext(t *testing.T) {
+func TestWait_ContextEnds_Returns(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	b := backoff.Backoff{First: time.Nanosecond, Most: time.Nanosecond}
+	b := backoff.Backoff{Min: time.Nanosecond, Max: time.Nanosecond}
 	if !b.Wait(ctx, 0) {
 		t.Error("a wait was cut short")
 	}

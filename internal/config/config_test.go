@@ -207,7 +207,7 @@ func TestBytesNotation(t *testing.T) {
 	}
 }
 
-// Who is reached through a relay has no doors unless they were asked for.
+// A daemon with a relay has no listeners by default.
 func TestRemoteDoesNotListenByItself(t *testing.T) {
 	remote := []string{"EXECWIRE_REMOTE_URL=https://hub.example.org/base", "EXECWIRE_EXECUTOR_ID=a"}
 	for _, tt := range []struct {

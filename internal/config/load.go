@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,15 +13,15 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// Error says which setting is wrong, where it came from, and what to do.
+// Error describes an invalid setting: which, where it was set, and how to fix it.
 type Error struct {
-	// Source is the file or environment variable; empty when it is not known.
+	// Source is the file or environment variable; empty if not known.
 	Source string
-	// Setting is the setting's name; empty when the file as a whole is wrong.
+	// Setting is the setting's name; empty if the whole file is invalid.
 	Setting string
-	// Problem is what is wrong, to be read after the name.
+	// Problem is what is wrong; it follows the name in the message.
 	Problem string
-	// Fix is what to do about it; may be empty.
+	// Fix is how to fix it; may be empty.
 	Fix string
 }
 
@@ -42,25 +43,16 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Load returns the defaults, with the settings of the TOML file at path and
-// then those of the environment laid over them, and then what over changes. Where
-// nothing of that says where to listen, a daemon with a relay does not listen. An
-// empty path reads no file. environ is in the form of os.Environ. A setting that does not exist, cannot
-// be read or is out of range is an [*Error], and so is an environment variable whose
-// name is nearly that of a setting. Others with the prefix that name none are not
-// looked at: [UnknownVariables] lists them.
+// Load returns the defaults, overridden by the settings of the TOML file at path, by
+// those of the environment, and then by over. If none of these sets listen, a daemon
+// with a relay does not listen. An empty path reads no file. environ is in the form
+// of os.Environ. A setting that does not exist, is malformed or out of range is an
+// [*Error], and so is an environment variable whose name is nearly that of a setting.
+// Other variables with the prefix are ignored: [WarnOfVariables] logs them.
 func Load(path string, environ []string, over ...func(*Config)) (Config, error) {
 	cfg := Default()
 	cfg.Listen = notListed
-	if path != "" {
-		if err := loadFile(settings(&cfg), path, "docs/configuration.md lists them"); err != nil {
-			return Config{}, err
-		}
-	}
-	if err := loadEnvironment(settings(&cfg), environ); err != nil {
-		return Config{}, err
-	}
-	if err := refuseMisspelled(UnknownVariables(environ), "docs/configuration.md lists them"); err != nil {
+	if err := load(settingsOf(&cfg), path, environ, "docs/configuration.md lists them"); err != nil {
 		return Config{}, err
 	}
 	for _, change := range over {
@@ -70,7 +62,38 @@ func Load(path string, environ []string, over ...func(*Config)) (Config, error) 
 	return cfg, cfg.Validate()
 }
 
-// loadFile sets what a file has; fix is what to do about a name that is none.
+// LoadHub is [Load] for a hub.
+func LoadHub(path string, environ []string, over ...func(*Hub)) (Hub, error) {
+	cfg := DefaultHub()
+	if err := load(settingsOf(&cfg), path, environ, "docs/hub.md lists them"); err != nil {
+		return Hub{}, err
+	}
+	for _, change := range over {
+		change(&cfg)
+	}
+	return cfg, cfg.Validate()
+}
+
+// load applies the settings of a file, if there is one, and of the environment; fix is
+// the advice for an unknown name.
+func load(list []Setting, path string, environ []string, fix string) error {
+	if path != "" {
+		if err := loadFile(list, path, fix); err != nil {
+			return err
+		}
+	}
+	if err := loadEnvironment(list, environ); err != nil {
+		return err
+	}
+	for _, v := range unknownVariables(list, environ) {
+		if v.misspelled {
+			return &Error{Source: v.name, Problem: "names no setting", Fix: "did you mean " + v.nearest + "? " + fix}
+		}
+	}
+	return nil
+}
+
+// loadFile applies the settings of a file; fix is the advice for an unknown name.
 func loadFile(list []Setting, path, fix string) error {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -121,6 +144,27 @@ func setFromTOML(s Setting, value any) error {
 		}
 	}
 	return fmt.Errorf("cannot be %v; it is measured in %s", value, s.Unit)
+}
+
+// Override sets a setting of a *Config or *Hub to the value of a flag, which is one text
+// unless the setting is a list. A relative path becomes absolute. It panics for a value
+// that the setting cannot have, which the type of the flag has to exclude.
+func Override(configuration any, name string, values ...string) {
+	list := settingsOf(configuration)
+	s := list[slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })]
+	if texts, ok := s.value.Addr().Interface().(*[]string); ok {
+		*texts = values
+		return
+	}
+	text := values[0]
+	if s.Unit == "path" && text != "" {
+		if absolute, err := filepath.Abs(text); err == nil {
+			text = absolute
+		}
+	}
+	if err := s.set(text); err != nil {
+		panic("config: flag for " + name + ": " + err.Error())
+	}
 }
 
 func loadEnvironment(list []Setting, environ []string) error {

@@ -3,12 +3,11 @@ package config
 import (
 	"fmt"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 )
 
-// listenOff is a listen that is nowhere.
+// listenOff is the value of listen without listeners.
 const listenOff = "off"
 
 // HasRemote reports whether the daemon is an executor of a relay.
@@ -17,11 +16,11 @@ func (c *Config) HasRemote() bool { return c.RemoteURL != "" }
 // HasAgentIdentity reports whether it registers by an agent identity.
 func (c *Config) HasAgentIdentity() bool { return c.AgentIdentity == switchedOn }
 
-// notListed is a listen that nobody has set.
+// notListed is the value of listen before it was set.
 var notListed = []string{""}
 
-// listenUnlessSet makes listen what it is where nobody has set it: nothing, if
-// the daemon is reached through a relay.
+// listenUnlessSet gives listen its default if it was not set: none, if the daemon is
+// reached through a relay.
 func (c *Config) listenUnlessSet() {
 	if !slices.Equal(c.Listen, notListed) {
 		return
@@ -31,8 +30,8 @@ func (c *Config) listenUnlessSet() {
 	}
 }
 
-// validateRemote checks that an executor can be told from others, and that what
-// is set beside it has an effect.
+// validateRemote checks that the executor has an id, and that the settings beside it
+// have an effect.
 func (c *Config) validateRemote() error {
 	if !c.HasRemote() {
 		for _, s := range []struct {
@@ -50,16 +49,12 @@ func (c *Config) validateRemote() error {
 	}
 	u, err := url.Parse(strings.TrimSpace(c.RemoteURL))
 	switch {
-	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || !isHTTP(u):
 		return &Error{Setting: "remote_url", Problem: "is no address of a registry", Fix: "write https://HOST or http://HOST:PORT, with a path if it has one and nothing behind it"}
 	case c.ExecutorID == "":
 		return &Error{Setting: "executor_id", Problem: "is needed when remote_url is set", Fix: "choose the name by which clients will find this server"}
 	case c.HasAgentIdentity() && c.RemoteTokenFile != "":
 		return &Error{Setting: "remote_token_file", Problem: "and agent_identity exclude each other"}
-	case c.RemoteTokenFile != "" && !filepath.IsAbs(c.RemoteTokenFile):
-		return &Error{Setting: "remote_token_file", Problem: fmt.Sprintf("cannot be %q", c.RemoteTokenFile), Fix: "write an absolute path"}
-	case c.RemoteCA != "" && !filepath.IsAbs(c.RemoteCA):
-		return &Error{Setting: "remote_ca_file", Problem: fmt.Sprintf("cannot be %q", c.RemoteCA), Fix: "write an absolute path"}
 	}
 	return c.validateLabels()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The words of Config.RequiredSandbox. Anything else is the path of a policy.
+// The values of Config.RequiredSandbox. Any other value is the path of a policy.
 const (
 	SandboxOff            = "off"
 	SandboxReadOnly       = "read-only"
@@ -20,16 +20,17 @@ const (
 	BackendLandlock   = "landlock"
 )
 
-// UsesBackend reports whether a sandbox may be made with the backend of a name.
+// UsesBackend reports whether a backend may be used.
 func (c *Config) UsesBackend(name string) bool {
 	return slices.Contains(c.SandboxBackends, "auto") || slices.Contains(c.SandboxBackends, name)
 }
 
-// HasSandboxNetwork reports whether the network is reached from the required sandbox, unless that is a policy of a
-// file.
+// HasSandboxNetwork reports whether the required sandbox allows the network, unless
+// it is the policy of a file.
 func (c *Config) HasSandboxNetwork() bool { return c.SandboxNetwork == switchedOn }
 
-// validateSandbox checks that what is set beside a required sandbox has an effect: who sets it relies on it.
+// validateSandbox checks that the settings beside a required sandbox have an effect,
+// because an operator who sets them relies on them.
 func (c *Config) validateSandbox() error {
 	if err := c.validateBackends(); err != nil {
 		return err
@@ -37,8 +38,7 @@ func (c *Config) validateSandbox() error {
 	word := c.RequiredSandbox == SandboxReadOnly || c.RequiredSandbox == SandboxWorkspaceWrite
 	switch {
 	case c.RequiredSandbox != SandboxOff && !word && !filepath.IsAbs(c.RequiredSandbox):
-		return &Error{Setting: "require_sandbox", Problem: fmt.Sprintf("cannot be %q", c.RequiredSandbox),
-			Fix: "write off, read-only, workspace-write or the absolute path of a file with a policy"}
+		return invalid("require_sandbox", c.RequiredSandbox, "write off, read-only, workspace-write or the absolute path of a file with a policy")
 	case c.RequiredSandbox == SandboxWorkspaceWrite && len(c.SandboxWritableRoots) == 0:
 		return &Error{Setting: "sandbox_writable_roots", Problem: "is needed when require_sandbox is workspace-write",
 			Fix: "list the directories that may be written to, or require read-only"}
@@ -50,16 +50,13 @@ func (c *Config) validateSandbox() error {
 	}
 	for _, root := range c.SandboxWritableRoots {
 		if !filepath.IsAbs(root) {
-			return &Error{Setting: "sandbox_writable_roots", Problem: fmt.Sprintf("cannot be %q", root), Fix: "write absolute paths"}
+			return invalid("sandbox_writable_roots", root, "write absolute paths")
 		}
 	}
 	return nil
 }
 
 func (c *Config) validateBackends() error {
-	if c.Bubblewrap != "" && !filepath.IsAbs(c.Bubblewrap) {
-		return &Error{Setting: "bubblewrap", Problem: fmt.Sprintf("cannot be %q", c.Bubblewrap), Fix: "write an absolute path"}
-	}
 	if len(c.SandboxBackends) == 1 && (c.SandboxBackends[0] == "auto" || c.SandboxBackends[0] == SandboxOff) {
 		return nil
 	}

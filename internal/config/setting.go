@@ -2,51 +2,58 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// What begins the name of every environment variable that sets something, of the
-// daemon and of a hub.
+// The prefixes of the environment variables of the daemon and of a hub.
 const (
 	EnvironmentPrefix    = "EXECWIRE_"
 	HubEnvironmentPrefix = "EXECWIRE_HUB_"
 )
 
-// Setting describes one setting, for help texts and documents.
+// Setting describes a setting, for help texts and documents.
 type Setting struct {
 	// Name is the setting's name in a file.
 	Name string
-	// Default is its default as one would write it.
+	// Default is the default in the notation of a file.
 	Default string
-	// Unit is what it is measured in.
+	// Unit is the unit of the value.
 	Unit string
-	// Min and Max are its range, both allowed; empty for no bound.
+	// Min and Max are the range, inclusive; empty for no limit.
 	Min, Max string
-	// Help says what it does, in one sentence or two.
+	// Help describes the setting.
 	Help string
 
 	value  reflect.Value
 	prefix string // of environment variables
+	// choices are the allowed values, separated by commas; / is any absolute path. Empty
+	// for any value.
+	choices string
 }
 
-// Environment returns the name of the environment variable that sets it.
+// Environment returns the name of its environment variable.
 func (s Setting) Environment() string {
 	return s.prefix + strings.ToUpper(s.Name)
 }
 
-// Settings lists every setting of the daemon in the order of the documentation.
-func Settings() []Setting {
-	return settings(new(Config))
-}
+// Settings returns all settings of the daemon in the order of the documentation.
+func Settings() []Setting { return settingsOf(new(Config)) }
 
-func settings(c *Config) []Setting { return settingsOf(c, EnvironmentPrefix) }
+// HubSettings returns all settings of a hub in the order of the documentation.
+func HubSettings() []Setting { return settingsOf(new(Hub)) }
 
-// settingsOf lists those of a struct like Config.
-func settingsOf(pointer any, prefix string) []Setting {
-	v := reflect.ValueOf(pointer).Elem()
+// settingsOf returns the settings of a *Config or *Hub.
+func settingsOf(configuration any) []Setting {
+	prefix := EnvironmentPrefix
+	if _, ok := configuration.(*Hub); ok {
+		prefix = HubEnvironmentPrefix
+	}
+	v := reflect.ValueOf(configuration).Elem()
 	list := make([]Setting, v.NumField())
 	for i := range list {
 		tag := v.Type().Field(i).Tag
@@ -59,9 +66,29 @@ func settingsOf(pointer any, prefix string) []Setting {
 			Help:    tag.Get("help"),
 			value:   v.Field(i),
 			prefix:  prefix,
+			choices: tag.Get("choices"),
 		}
 	}
 	return list
+}
+
+// setDefaults sets all settings to their defaults.
+func setDefaults(list []Setting) {
+	for _, s := range list {
+		if err := s.set(s.Default); err != nil {
+			panic("config: default of " + s.Name + ": " + err.Error())
+		}
+	}
+}
+
+// checkSettings returns the first error of a setting.
+func checkSettings(list []Setting) error {
+	for _, s := range list {
+		if err := s.check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // set parses text as the setting's value.
@@ -103,10 +130,10 @@ func (s Setting) parse(text string) (int64, error) {
 	}
 }
 
-// check reports a value outside the setting's range.
+// check returns an error if the value is outside of its range or none of its choices.
 func (s Setting) check() error {
 	if s.value.Kind() != reflect.Int64 {
-		return nil
+		return s.checkChoice()
 	}
 	if low, err := s.parse(s.Min); err == nil && s.value.Int() < low {
 		return &Error{Setting: s.Name, Problem: "is below " + s.Min, Fix: "the range is " + s.Min + " to " + s.Max}
@@ -117,8 +144,30 @@ func (s Setting) check() error {
 	return nil
 }
 
-// ParseBytes reads a size: a number of bytes, or one with a unit KiB, MiB or
-// GiB.
+func (s Setting) checkChoice() error {
+	choices, text := strings.Split(s.choices, ","), s.value.String()
+	if s.choices == "" || text == s.Default || slices.Contains(choices, text) {
+		return nil
+	}
+	if last := len(choices) - 1; choices[last] == "/" {
+		if filepath.IsAbs(text) {
+			return nil
+		}
+		choices[last] = "an absolute path"
+	}
+	words := strings.Join(choices, ", ")
+	if i := strings.LastIndex(words, ", "); i >= 0 {
+		words = words[:i] + " or " + words[i+2:]
+	}
+	return invalid(s.Name, text, "write "+words)
+}
+
+// invalid returns an error for a value of a setting.
+func invalid(setting, value, fix string) error {
+	return &Error{Setting: setting, Problem: fmt.Sprintf("cannot be %q", value), Fix: fix}
+}
+
+// ParseBytes parses a size: a number of bytes, or one with a unit KiB, MiB or GiB.
 func ParseBytes(text string) (Bytes, error) {
 	digits, factor := text, int64(1)
 	for unit, f := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
@@ -133,7 +182,7 @@ func ParseBytes(text string) (Bytes, error) {
 	return Bytes(n * factor), nil
 }
 
-// String writes the size with the largest unit that divides it.
+// String formats the size with the largest unit that divides it.
 func (b Bytes) String() string {
 	for _, u := range []struct {
 		factor Bytes

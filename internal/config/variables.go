@@ -6,45 +6,30 @@ import (
 	"strings"
 )
 
-// UnknownVariable is an environment variable with the prefix of settings that names
+// unknownVariable is an environment variable that has the prefix of settings but names
 // none.
-type UnknownVariable struct {
-	// Name is the name of the variable.
-	Name string
-	// Nearest is the variable of a setting that may have been meant; empty if none is
-	// like it.
-	Nearest string
-
-	slips   int // by how many letters it differs from Nearest
-	letters int // of it, behind the prefix
+type unknownVariable struct {
+	name       string
+	nearest    string // the variable of the most similar setting; empty if none is similar
+	slips      int    // edit distance to nearest
+	misspelled bool   // whether it can only be a misspelled nearest
 }
 
-// UnknownVariables lists the variables of environ, which is in the form of os.Environ,
-// that look like those of the daemon and are none, nor of another part of execwire.
-func UnknownVariables(environ []string) []UnknownVariable {
-	environ = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return strings.HasPrefix(entry, HubEnvironmentPrefix) })
-	return unknownVariables(Settings(), EnvironmentPrefix, environ)
-}
-
-// UnknownHubVariables is [UnknownVariables] for a hub.
-func UnknownHubVariables(environ []string) []UnknownVariable {
-	return unknownVariables(HubSettings(), HubEnvironmentPrefix, environ)
-}
-
-// WarnOfVariables says which variables look like settings and are none. Their values
-// stay unsaid. A logger may be used by others meanwhile.
-func WarnOfVariables(logger *slog.Logger, unknown []UnknownVariable) {
-	for _, v := range unknown {
-		attributes := []any{"variable", v.Name}
-		if v.Nearest != "" {
-			attributes = append(attributes, "nearest", v.Nearest)
+// WarnOfVariables logs the variables of environ, in the form of os.Environ, that have the
+// prefix of a program's settings but name neither one of them nor something else of
+// execwire. It does not log their values.
+func WarnOfVariables(logger *slog.Logger, settings []Setting, environ []string) {
+	for _, v := range unknownVariables(settings, environ) {
+		attributes := []any{"variable", v.name}
+		if v.nearest != "" {
+			attributes = append(attributes, "nearest", v.nearest)
 		}
 		logger.Warn("ignored an environment variable that names no setting", attributes...)
 	}
 }
 
-// otherVariables are no settings, and belong to what else there is of execwire: the
-// command as a client, the guardian, and the building and testing of all of it.
+// otherVariables are variables of other parts of execwire: the client commands, the
+// guardian, and its build and tests.
 var otherVariables = []string{
 	"EXECWIRE_SERVER", "EXECWIRE_TOKEN_FILE", "EXECWIRE_TLS_CA", "EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY",
 	"EXECWIRE_HUB", "EXECWIRE_EXECUTOR", "EXECWIRE_GUARDIAN_PIPE",
@@ -52,58 +37,50 @@ var otherVariables = []string{
 	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_HOSTILE_TABLE",
 }
 
-// testVariables begins the names of those of tests.
+// testVariables is the prefix of variables of tests.
 const testVariables = "EXECWIRE_TEST_"
 
-func unknownVariables(list []Setting, prefix string, environ []string) (unknown []UnknownVariable) {
+func unknownVariables(settings []Setting, environ []string) (unknown []unknownVariable) {
+	prefix := settings[0].prefix
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		isSetting := slices.ContainsFunc(list, func(s Setting) bool { return s.Environment() == name })
-		if !strings.HasPrefix(name, prefix) || isSetting || slices.Contains(otherVariables, name) || strings.HasPrefix(name, testVariables) {
-			continue
+		isOther := slices.Contains(otherVariables, name) || strings.HasPrefix(name, testVariables) ||
+			prefix != HubEnvironmentPrefix && strings.HasPrefix(name, HubEnvironmentPrefix)
+		isSetting := slices.ContainsFunc(settings, func(s Setting) bool { return s.Environment() == name })
+		if strings.HasPrefix(name, prefix) && !isOther && !isSetting {
+			unknown = append(unknown, nearest(settings, name, len(name)-len(prefix)))
 		}
-		variable := nearest(list, name, (len(name)-len(prefix))/3)
-		variable.letters = len(name) - len(prefix)
-		unknown = append(unknown, variable)
 	}
 	return unknown
 }
 
-// nearest finds the setting that is most like a variable: one that differs by so many
-// letters at most, or is the beginning of the other.
-func nearest(list []Setting, name string, most int) UnknownVariable {
-	variable := UnknownVariable{Name: name}
-	for _, s := range list {
+const (
+	// mostSlips is the largest edit distance at which a variable counts as a misspelled
+	// setting.
+	mostSlips = 2
+	// fewestLetters is the shortest name that can count as misspelled: short words are
+	// often similar by chance, as EXECWIRE_GROUP and EXECWIRE_USER.
+	fewestLetters = 6
+)
+
+// nearest finds the setting most similar to a variable, whose name without the prefix has
+// a number of letters: one with at most a third of them changed, or of which one name is
+// the prefix of the other.
+func nearest(settings []Setting, name string, letters int) unknownVariable {
+	variable := unknownVariable{name: name}
+	for _, s := range settings {
 		other := s.Environment()
 		slips := distance(name, other)
-		isLike := slips <= most || strings.HasPrefix(name, other+"_") || strings.HasPrefix(other, name+"_")
-		if isLike && (variable.Nearest == "" || slips < variable.slips) {
-			variable.Nearest, variable.slips = other, slips
+		isLike := slips <= letters/3 || strings.HasPrefix(name, other+"_") || strings.HasPrefix(other, name+"_")
+		if isLike && (variable.nearest == "" || slips < variable.slips) {
+			variable.nearest, variable.slips = other, slips
 		}
 	}
+	variable.misspelled = variable.nearest != "" && variable.slips <= mostSlips && letters >= fewestLetters
 	return variable
 }
 
-// mostSlips is by how many letters the name of a variable may differ from that of a
-// setting and still count as that, misspelled.
-const mostSlips = 2
-
-// fewestLetters is how many letters a name has at least for that: a short word is easily
-// like another, and somebody's own, as EXECWIRE_GROUP beside EXECWIRE_USER.
-const fewestLetters = 6
-
-// refuseMisspelled refuses a variable that can only be meant to be another one.
-func refuseMisspelled(unknown []UnknownVariable, fix string) error {
-	for _, v := range unknown {
-		if v.Nearest != "" && v.slips <= mostSlips && v.letters >= fewestLetters {
-			return &Error{Source: v.Name, Problem: "names no setting", Fix: "did you mean " + v.Nearest + "? " + fix}
-		}
-	}
-	return nil
-}
-
-// distance is how many letters have to be put in, taken out or replaced to make one
-// name of another.
+// distance is the edit distance of two names.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -42,28 +42,28 @@ func TestOtherVariablesAreTakenAsTheyAre(t *testing.T) {
 	if _, err := LoadHub("", environ); err != nil {
 		t.Error(err)
 	}
-	named := func(list []UnknownVariable) (text []string) {
+	named := func(list []unknownVariable) (text []string) {
 		for _, v := range list {
-			text = append(text, v.Name+" "+v.Nearest)
+			text = append(text, v.name+" "+v.nearest)
 		}
 		return text
 	}
-	if got, want := named(UnknownVariables(environ)), []string{"EXECWIRE_MINE ", "EXECWIRE_SHUTDOWN_GRACE EXECWIRE_SHUTDOWN_GRACE_PERIOD", "EXECWIRE_GROUP EXECWIRE_CGROUP"}; !slices.Equal(got, want) {
+	if got, want := named(unknownVariables(Settings(), environ)), []string{"EXECWIRE_MINE ", "EXECWIRE_SHUTDOWN_GRACE EXECWIRE_SHUTDOWN_GRACE_PERIOD", "EXECWIRE_GROUP EXECWIRE_CGROUP"}; !slices.Equal(got, want) {
 		t.Errorf("the daemon does not know %q, want %q", got, want)
 	}
-	if got, want := named(UnknownHubVariables(environ)), []string{"EXECWIRE_HUB_MODE EXECWIRE_HUB_NODE", "EXECWIRE_HUB_LISTEN_AT EXECWIRE_HUB_LISTEN"}; !slices.Equal(got, want) {
+	if got, want := named(unknownVariables(HubSettings(), environ)), []string{"EXECWIRE_HUB_MODE EXECWIRE_HUB_NODE", "EXECWIRE_HUB_LISTEN_AT EXECWIRE_HUB_LISTEN"}; !slices.Equal(got, want) {
 		t.Errorf("a hub does not know %q, want %q", got, want)
 	}
 }
 
 // No variable of a setting is taken for a misspelled other one, nor for one of the
 // other program.
-func TestSettingsAreNoSlips(t *testing.T) {
+func TestSettings_AreNotSimilarToEachOther(t *testing.T) {
 	environ := slices.Clone(otherVariables)
 	for _, s := range append(Settings(), HubSettings()...) {
 		environ = append(environ, s.Environment()+"="+s.Default)
 	}
-	if unknown := append(UnknownVariables(environ), UnknownHubVariables(environ)...); len(unknown) > 0 {
+	if unknown := append(unknownVariables(Settings(), environ), unknownVariables(HubSettings(), environ)...); len(unknown) > 0 {
 		t.Errorf("not known: %v", unknown)
 	}
 }

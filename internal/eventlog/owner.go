@@ -2,30 +2,28 @@ package eventlog
 
 import "context"
 
-// Owner is the cursor of the one that the output is for. It paces: events that
-// it has not acknowledged stay, and writers block rather than have more than a
-// window unacknowledged. Next and TryNext are used by one goroutine at a time;
-// the other methods may be called from any. An owner ends with Release.
+// Owner is the cursor of the owner. It paces: unacknowledged events are not evicted,
+// and writers block when a window is unacknowledged. Next and TryNext are used by one
+// goroutine at a time; the other methods may be called from any. An owner ends with
+// Release.
 type Owner struct {
 	log    *Log
 	reader *Reader
 }
 
-// Own takes ownership, starting after the event afterSeq, which counts as
-// acknowledged. Events after it that were evicted before are reported as a gap.
-// The previous owner, if any, gets ErrReplaced from then on. When more than a
-// window is unacknowledged already, writers wait until it is not. Own returns
-// ErrFutureSeq when no event has that seq yet, and ErrTooManyReaders when more
-// than MaxReaders owners were replaced and did neither call Next nor Release
-// since.
+// Own takes the ownership and starts after the event afterSeq, which counts as
+// acknowledged. Later events that were evicted are reported as a gap. The previous
+// owner, if any, gets ErrReplaced from then on. If more than a window is
+// unacknowledged, writers wait. Own returns ErrFutureSeq when no event has that seq
+// yet, and ErrTooManyReaders when more than MaxReaders owners were replaced and have
+// called neither Next nor Release since.
 func (l *Log) Own(afterSeq uint64) (*Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.own(afterSeq)
 }
 
-// OwnAcknowledged is Own after what was acknowledged last, which nobody can
-// change in between.
+// OwnAcknowledged is Own after the last acknowledged event.
 func (l *Log) OwnAcknowledged() (*Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,45 +48,25 @@ func (l *Log) own(afterSeq uint64) (*Owner, error) {
 	return l.owner, nil
 }
 
-// Next is like Reader.Next. It does not acknowledge what earlier calls
-// returned. When the ownership ended otherwise than by Release, it returns
-// ErrReplaced or ErrFreed, even if events are there.
+// Next is like Reader.Next. It does not acknowledge earlier batches. When the
+// ownership ended otherwise than by Release, it returns ErrReplaced or ErrFreed, even
+// if there are events.
 func (o *Owner) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	return o.reader.Next(ctx, maxBytes)
 }
 
-// TryNext is Next without blocking: it returns false when nothing is there.
+// TryNext is Next without blocking: it returns false when there are no events.
 func (o *Owner) TryNext(maxBytes int) (Batch, bool, error) {
 	return o.reader.TryNext(maxBytes)
 }
 
-// Rewind has the owner go on after afterSeq as if it had taken the ownership anew:
-// what follows it is not acknowledged, and what is not retained any more is
-// reported as a gap. It is for the goroutine that calls Next. One that is not the
-// owner any more gets the error of Acknowledge.
-func (o *Owner) Rewind(afterSeq uint64) error {
-	l := o.log
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.owner != o {
-		return o.reader.failed
-	}
-	if afterSeq > l.lastSeq() {
-		return errFuture(afterSeq, l.lastSeq())
-	}
-	o.reader.pos = l.after(afterSeq)
-	l.startWindow(o.reader.pos)
-	l.settle()
-	return nil
-}
-
 // Notify is like Reader.Notify.
-func (o *Owner) Notify(told func()) { o.reader.Notify(told) }
+func (o *Owner) Notify(ready func()) { o.reader.Notify(ready) }
 
-// Acknowledge says that everything up to and including seq was taken, whether
-// Next returned it or not. A lower seq than before is ignored. It returns
-// ErrFutureSeq when no event has that seq yet. An owner that is not the owner
-// any more changes nothing and gets ErrReplaced, ErrFreed or ErrClosed.
+// Acknowledge acknowledges all events up to and including seq, whether Next returned
+// them or not. It ignores a lower seq than before. It returns ErrFutureSeq when no
+// event has that seq yet. After the ownership has ended, it changes nothing and
+// returns ErrReplaced, ErrFreed or ErrClosed.
 func (o *Owner) Acknowledge(seq uint64) error {
 	l := o.log
 	l.mu.Lock()
@@ -106,11 +84,11 @@ func (o *Owner) Acknowledge(seq uint64) error {
 	return nil
 }
 
-// Release ends the ownership and the cursor; a pending Next returns ErrClosed.
-// With hold everything unacknowledged stays and writers still wait at the end
-// of the window, until Own or Free. Without, the log is free: the oldest output
-// goes and writers never wait. After a replacement, and when called again, it
-// changes nothing in the log.
+// Release ends the ownership and the cursor; a pending Next returns ErrClosed. With
+// hold, unacknowledged events are kept and writers block at the end of the window,
+// until Own or Free. Without, the log is free: the oldest output is evicted and
+// writers never block. After a replacement or an earlier call, it changes nothing in
+// the log.
 func (o *Owner) Release(hold bool) {
 	l := o.log
 	l.mu.Lock()
@@ -127,8 +105,8 @@ func (o *Owner) Release(hold bool) {
 	l.settle()
 }
 
-// Free ends a hold or an ownership, whose Next then returns ErrFreed: the
-// oldest output goes and writers never wait. Otherwise it does nothing.
+// Free ends a hold or an ownership, whose Next then returns ErrFreed: the oldest
+// output is evicted and writers never block. Otherwise it does nothing.
 func (l *Log) Free() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,14 +36,14 @@ func TestWindowBlocksTheWriterUntilAcknowledged(t *testing.T) {
 			o = must[*Owner](t)(l.Own(l.Stats().LastSeq))
 			flood(w, 1000)
 			done := make(chan error)
-			go func() { done <- w.WaitRoom(testContext(t)) }()
+			go func() { done <- w.WaitSpace(testContext(t)) }()
 			untilWaiting(t, l, &l.writers, 1)
 			wake.by()
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
 			if w.Buffer() == nil {
-				t.Error("no buffer after WaitRoom")
+				t.Error("no buffer after WaitSpace")
 			}
 			w.Commit(0)
 		})
@@ -96,11 +96,11 @@ func TestWindowOfEvents(t *testing.T) {
 	}
 }
 
-func TestAFloodOfOneStreamLeavesRoomForTheOther(t *testing.T) {
+func TestWindow_FloodOfOneStream_LeavesSpaceForTheOther(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1024})
 	out, errs := l.Writer(Stdout), l.Writer(Stderr)
 	o := must[*Owner](t)(l.Own(0))
-	least := l.Limits().minRoom() // below that no buffer is given
+	least := l.Limits().minSpace() // below that no buffer is given
 	if n := flood(out, 1<<20); n > 768 || n <= 768-least {
 		t.Errorf("stdout said %d bytes, want about three quarters of the window", n)
 	}
@@ -134,7 +134,7 @@ func TestBuffersInUseCountAgainstTheWindow(t *testing.T) {
 	}
 }
 
-func TestBufferIsNeverSillySmallForTheWindow(t *testing.T) {
+func TestBuffer_IsAtLeastMinSpace(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1 << 20, WindowBytes: 64 << 10})
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
@@ -202,7 +202,7 @@ func TestHoldKeepsWhatWasNotAcknowledged(t *testing.T) {
 		t.Errorf("after Release(true): %+v", s)
 	}
 	room := 64 - len("lost on the way ")
-	if n := flood(w, 1000); n > room || n <= room-l.Limits().minRoom() {
+	if n := flood(w, 1000); n > room || n <= room-l.Limits().minSpace() {
 		t.Errorf("said %d bytes while held, want about %d", n, room)
 	}
 	again := must[*Owner](t)(l.Own(1))
@@ -270,7 +270,7 @@ func TestAcknowledgeIsMonotonic(t *testing.T) {
 	}
 }
 
-func TestWaitRoomReturnsTheCauseOfItsContext(t *testing.T) {
+func TestWaitSpaceReturnsTheCauseOfItsContext(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	must[*Owner](t)(l.Own(0))
@@ -278,14 +278,14 @@ func TestWaitRoomReturnsTheCauseOfItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	killed := errors.New("killed")
 	done := make(chan error)
-	go func() { done <- w.WaitRoom(ctx) }()
+	go func() { done <- w.WaitSpace(ctx) }()
 	untilWaiting(t, l, &l.writers, 1)
 	cancel(killed)
 	if err := <-done; err != killed {
-		t.Errorf("WaitRoom = %v, want the cause", err)
+		t.Errorf("WaitSpace = %v, want the cause", err)
 	}
 	l.Free()
-	if err := w.WaitRoom(ctx); err != nil {
+	if err := w.WaitSpace(ctx); err != nil {
 		t.Errorf("with room: %v", err)
 	}
 }

@@ -245,7 +245,7 @@ func (m *machine) own(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.owner != nil && m.owner != o {
+	if m.owner != nil {
 		m.replaced = append(m.replaced, m.owner)
 	}
 	first := m.log.Stats().FirstRetainedSeq
@@ -256,11 +256,8 @@ func (m *machine) own(t *rapid.T) {
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
 }
 
-// takeOver owns after a seq in one of the ways there are.
+// takeOver owns after a seq, by Own or by OwnAcknowledged.
 func (m *machine) takeOver(t *rapid.T, after uint64) (*Owner, error) {
-	if m.owner != nil && rapid.Bool().Draw(t, "rewind") {
-		return m.owner, m.owner.Rewind(after)
-	}
 	if after == m.log.Stats().Acknowledged && rapid.Bool().Draw(t, "acknowledged") {
 		return m.log.OwnAcknowledged()
 	}

@@ -5,22 +5,22 @@ import (
 	"io"
 )
 
-// Reader is an observer's cursor. Next and TryNext are used by one goroutine at
-// a time; Close may be called from any. A reader that is not used any more must
-// be closed: it counts against Limits.MaxReaders and its last batch against
-// what the log holds.
+// Reader is an observer's cursor. Next and TryNext are used by one goroutine at a
+// time; Close may be called from any. A reader that is not used any more must be
+// closed: it counts against Limits.MaxReaders, and its last batch against the memory
+// of the log.
 type Reader struct {
 	log    *Log
 	waiter waiter
 
 	// Guarded by log.mu.
 	pos      position
-	failed   error   // what Next returns instead of more
+	failed   error   // error of all further calls of Next
 	owns     bool    // belongs to an Owner
-	detached bool    // holds nothing any more and is not counted
+	detached bool    // holds nothing and is not counted
 	events   []Event // of the last batch
 	pinned   []*block
-	notice   *waiter // of a Notify that was not told yet
+	notice   *waiter // of a Notify that was not called yet
 }
 
 // NewReader returns an observer's cursor that starts after the event afterSeq;
@@ -45,12 +45,11 @@ func (l *Log) cursor(afterSeq uint64, owns bool) *Reader {
 	return r
 }
 
-// Next returns the next events, at least one, blocking until there is one. It
-// returns whole events of together at most maxBytes of output, except that the
-// first may be larger; a batch is never more than 64 KiB and 256 events, which
-// is also what a maxBytes of 0 or less means. After the closed event it returns
-// io.EOF, after Close ErrClosed, and the cause of ctx when that is done while
-// nothing is there.
+// Next returns the next events, at least one, and blocks until there is one. It
+// returns whole events of together at most maxBytes of output, except that the first
+// may be larger; a batch is never more than 64 KiB and 256 events, which is also what
+// a maxBytes of 0 or less means. After the closed event it returns io.EOF, after
+// Close ErrClosed, and the cause of ctx if ctx ends while there are no events.
 func (r *Reader) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	for {
 		batch, ok, err := r.take(maxBytes, true)
@@ -63,16 +62,16 @@ func (r *Reader) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	}
 }
 
-// TryNext is Next without blocking: it returns false when nothing is there.
+// TryNext is Next without blocking: it returns false when there are no events.
 func (r *Reader) TryNext(maxBytes int) (Batch, bool, error) {
 	return r.take(maxBytes, false)
 }
 
-// Notify has told called once, as soon as Next would not block; at once, before
-// it returns, if that is so already. It is how one goroutine waits for many
-// logs. told is called with the log locked: it must neither block nor use the
-// log. A second Notify takes the place of the first, if that was not told yet.
-func (r *Reader) Notify(told func()) {
+// Notify calls ready once, as soon as Next would not block; before it returns, if
+// that is so already. With it one goroutine waits for many logs. ready is called with
+// the log locked: it must neither block nor use the log. A second Notify replaces the
+// first, if that was not called yet.
+func (r *Reader) Notify(ready func()) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +80,7 @@ func (r *Reader) Notify(told func()) {
 	}
 	r.notice = &waiter{
 		ready:  func() bool { return r.waiter.ready() || r.atEnd() },
-		notify: func() { r.notice = nil; told() },
+		notify: func() { r.notice = nil; ready() },
 	}
 	l.readers.add(r.notice)
 	l.readers.wake()
@@ -99,13 +98,13 @@ func (r *Reader) Close() {
 	r.log.settle()
 }
 
-// take returns the next batch. With none it puts the reader on the list of
-// those that wait, if it means to.
+// take returns the next batch. If there is none, it adds the reader to the waiters if
+// wait is set.
 func (r *Reader) take(maxBytes int, wait bool) (Batch, bool, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r.letGo()
+	r.releaseBatch()
 	switch {
 	case r.failed != nil:
 		r.detach()
@@ -132,10 +131,10 @@ func (r *Reader) batch(maxBytes int) Batch {
 	if r.pos.next >= l.records.first {
 		return Batch{Events: r.fill(maxBytes)}
 	}
-	// Output is missing. An exit in the middle of it is still known, and told
-	// in its place: before it there is one gap, after it another.
+	// Output was evicted. An exit between evicted events is delivered in its place,
+	// with a gap before and after it.
 	if r.pos.next <= l.exitedSeq && l.exitedSeq < l.records.first {
-		gap := r.skipTo(position{next: l.exitedSeq, before: l.exitedEarlier.before})
+		gap := r.skipTo(position{next: l.exitedSeq, before: l.evictedExit.before})
 		r.pos.next++
 		r.add(Event{Seq: l.exitedSeq, Kind: Exited})
 		return Batch{Gap: gap, Events: r.events}
@@ -144,7 +143,7 @@ func (r *Reader) batch(maxBytes int) Batch {
 	return Batch{Gap: gap, Events: r.fill(maxBytes)}
 }
 
-// skipTo moves the reader forward and returns the gap this makes, if any.
+// skipTo moves the reader forward and returns the gap, if any.
 func (r *Reader) skipTo(p position) *Gap {
 	from := r.pos
 	r.pos = p
@@ -158,7 +157,7 @@ func (r *Reader) skipTo(p position) *Gap {
 	}
 }
 
-// fill takes retained events until a bound of the batch is reached.
+// fill takes retained events until a limit of the batch is reached.
 func (r *Reader) fill(maxBytes int) []Event {
 	l := r.log
 	l.blocks.batches++
@@ -196,8 +195,8 @@ func (r *Reader) add(e Event) {
 	r.log.batchBytes += (cap(r.events) - size) * eventBytes
 }
 
-// letGo ends the claim of the last batch on its blocks.
-func (r *Reader) letGo() {
+// releaseBatch unpins the blocks of the last batch.
+func (r *Reader) releaseBatch() {
 	for _, b := range r.pinned {
 		r.log.blocks.unpin(b)
 	}
@@ -207,7 +206,7 @@ func (r *Reader) letGo() {
 	r.events = r.events[:0]
 }
 
-// detach takes the reader out of all counts.
+// detach removes the reader from all counts.
 func (r *Reader) detach() {
 	if r.detached {
 		return
@@ -217,7 +216,7 @@ func (r *Reader) detach() {
 		r.log.blocks.unpin(b)
 	}
 	r.log.batchBytes -= cap(r.events) * eventBytes
-	r.pinned, r.events = nil, nil // the slice may still be read by its user
+	r.pinned, r.events = nil, nil // the user may still read the slice
 	if r.owns {
 		r.log.owners--
 	} else {

@@ -5,9 +5,9 @@ import "iter"
 // retainedBatch is how many events RetainedOutput takes at once.
 const retainedBatch = 64
 
-// RetainedOutput goes through the output that is retained, in the order of seqs.
-// It pins nothing and counts as no reader: what is evicted before it comes there
-// is left out. It takes the log's lock only between the steps of who ranges over it.
+// RetainedOutput iterates over the retained output, ordered by seq. It pins nothing
+// and does not count as a reader: events that are evicted before it reaches them are
+// skipped. It does not hold the log's lock during the loop body.
 func (l *Log) RetainedOutput() iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		var batch [retainedBatch]Event
@@ -22,8 +22,8 @@ func (l *Log) RetainedOutput() iter.Seq[Event] {
 	}
 }
 
-// retainedFrom takes events from a seq on. The data stays what it is without a
-// pin: blocks are never used again.
+// retainedFrom copies events from a seq on. Their data stays valid without a pin,
+// because blocks are never reused.
 func (l *Log) retainedFrom(seq uint64, batch *[retainedBatch]Event) (n int, next uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

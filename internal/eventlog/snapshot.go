@@ -1,7 +1,8 @@
 package eventlog
 
-// Snapshot is the beginning and the end of each stream that said something, in
-// the order of their numbers.
+import "bytes"
+
+// Snapshot is the beginning and the end of each stream that has output.
 type Snapshot struct {
 	Streams []StreamSnapshot // one per stream, by number
 }
@@ -9,15 +10,14 @@ type Snapshot struct {
 // StreamSnapshot is the beginning and the end of one stream. Head and Tail do
 // not overlap; they are contiguous when Omitted is 0.
 type StreamSnapshot struct {
-	Stream  Stream // whose
+	Stream  Stream // the stream
 	Head    []byte // the first bytes, at most Limits.SnapshotBytes
 	Tail    []byte // the last bytes after Head, at most Limits.SnapshotBytes
 	Omitted uint64 // bytes between Head and Tail
 	Total   uint64 // bytes of the stream, ever
 }
 
-// Stream returns the snapshot of one stream; of one that said nothing, an empty
-// one.
+// Stream returns the snapshot of one stream, empty if it has no output.
 func (s Snapshot) Stream(id Stream) StreamSnapshot {
 	for _, one := range s.Streams {
 		if one.Stream == id {
@@ -34,8 +34,8 @@ func (l *Log) Snapshot() Snapshot {
 	for _, v := range l.views() {
 		snapshot.Streams = append(snapshot.Streams, StreamSnapshot{
 			Stream:  v.id,
-			Head:    join(v.head),
-			Tail:    join(v.tail),
+			Head:    bytes.Join(v.head, nil),
+			Tail:    bytes.Join(v.tail, nil),
 			Omitted: v.omitted,
 			Total:   v.total,
 		})
@@ -43,8 +43,8 @@ func (l *Log) Snapshot() Snapshot {
 	return snapshot
 }
 
-// view refers to what a snapshot copies. What is committed does not change, so
-// the copying needs no lock and delays no writer.
+// view refers to the data that a snapshot copies. Committed data does not change, so
+// that copying needs no lock and delays no writer.
 type view struct {
 	id             Stream
 	head, tail     [][]byte
@@ -80,16 +80,4 @@ func (s *stream) view(snapshot int) view {
 		}
 	}
 	return v
-}
-
-func join(parts [][]byte) []byte {
-	n := 0
-	for _, p := range parts {
-		n += len(p)
-	}
-	joined := make([]byte, 0, n)
-	for _, p := range parts {
-		joined = append(joined, p...)
-	}
-	return joined
 }

@@ -1,8 +1,8 @@
 package eventlog
 
-// Stats are the facts of a log at one moment.
+// Stats describe a log at one moment.
 type Stats struct {
-	LastSeq          uint64 // 0: nothing was said yet
+	LastSeq          uint64 // 0: empty
 	FirstRetainedSeq uint64 // LastSeq+1: nothing is retained
 	RetainedBytes    int    // output bytes retained
 	RetainedEvents   int    // output events retained
@@ -15,13 +15,11 @@ type Stats struct {
 	Exited bool // AppendExited was called
 	Closed bool // AppendClosed was called
 
-	Owned        bool   // somebody has the ownership
+	Owned        bool   // it has an owner
 	Held         bool   // released with hold
 	Acknowledged uint64 // seq; also of the last owner, once there is none
-	// AcknowledgedBytes is the output up to Acknowledged, over all streams.
-	AcknowledgedBytes uint64
-	// UnacknowledgedBytes and ReservedBytes (of buffers that writers have) are
-	// together at most a window. The former is 0 when neither owned nor held.
+	// UnacknowledgedBytes and ReservedBytes (of writers' buffers) are together at
+	// most a window. The former is 0 when neither owned nor held.
 	UnacknowledgedBytes  int
 	ReservedBytes        int
 	UnacknowledgedEvents int
@@ -29,7 +27,7 @@ type Stats struct {
 	Readers int // open cursors, owners included
 }
 
-// Stats returns the facts of the log.
+// Stats describes the log.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +42,6 @@ func (l *Log) Stats() Stats {
 		Owned:                l.owner != nil,
 		Held:                 l.held,
 		Acknowledged:         l.acked.next - 1,
-		AcknowledgedBytes:    l.acked.before,
 		UnacknowledgedBytes:  l.unackedBytes,
 		ReservedBytes:        l.reservedBytes,
 		UnacknowledgedEvents: l.unackedEvents,
@@ -58,5 +55,5 @@ func (l *Log) Stats() Stats {
 	return stats
 }
 
-// Limits returns the limits the log works with, defaults filled in.
+// Limits returns the limits of the log, with defaults applied.
 func (l *Log) Limits() Limits { return l.limits }

@@ -15,7 +15,7 @@ type stream struct {
 
 	unackedBytes   int
 	unackedEvents  int
-	reservedBytes  int // of the buffer its writer has; 0: none
+	reservedBytes  int // of the buffer of its writer; 0: none
 	reservedEvents int
 	writer         *Writer // nil: only Append writes
 }
@@ -29,8 +29,8 @@ type span struct {
 func (s span) len() int      { return s.end - s.start }
 func (s span) bytes() []byte { return s.blk.buf[s.start:s.end:s.end] }
 
-// room makes sure that cur has space: a block that is full is given up.
-func (s *stream) room(a *blocks, largest int) *block {
+// currentBlock returns cur, or a new block if cur is full.
+func (s *stream) currentBlock(a *blocks, largest int) *block {
 	if s.cur != nil && !s.cur.full() {
 		return s.cur
 	}
@@ -49,16 +49,16 @@ func (s *stream) dropBlock(a *blocks) {
 	}
 }
 
-// grow makes the next block larger after a read of n bytes into a buffer of
-// the given size, if the read shows that more was waiting.
+// grow increases the size of the next block after a read of n bytes into a buffer of
+// the given size, if more data was probably waiting.
 func (s *stream) grow(n, buffer, largest int) {
 	if n == buffer || n >= len(s.cur.buf)/2 && s.cur.full() {
 		s.nextBlock = min(4*len(s.cur.buf), largest)
 	}
 }
 
-// keep adds n bytes of b from start to head and tail.
-func (s *stream) keep(a *blocks, b *block, start, n, snapshot int) {
+// retainEnds adds n bytes of b from start to head and tail.
+func (s *stream) retainEnds(a *blocks, b *block, start, n, snapshot int) {
 	if h := min(n, snapshot-s.headBytes); h > 0 {
 		s.head = extend(s.head, b, start, h)
 		s.headBytes += h

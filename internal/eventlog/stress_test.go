@@ -38,7 +38,7 @@ func (s *stress) speak(ctx context.Context) {
 			for rest := s.want[id]; len(rest) > 0; {
 				buf := w.Buffer()
 				if buf == nil {
-					if err := w.WaitRoom(ctx); err != nil {
+					if err := w.WaitSpace(ctx); err != nil {
 						s.Errorf("%v: %v", id, err)
 						return
 					}
@@ -181,7 +181,7 @@ func (k *taker) take(e Event) {
 	k.bytes[e.Stream] += len(e.Data)
 }
 
-func TestEverybodyAtOnce(t *testing.T) {
+func TestLog_ConcurrentUse(t *testing.T) {
 	for name, limits := range map[string]Limits{
 		"tiny":     {RetainedBytes: 512, RetainedEvents: 16, SnapshotBytes: 32},
 		"window":   {RetainedBytes: 8 << 10, WindowBytes: 1 << 10},

@@ -2,18 +2,18 @@ package eventlog
 
 import "context"
 
-// waiter is one goroutine's place to wait. Its channel lives as long as the
-// waiter, so that waiting allocates nothing. One with a notify is told by that
-// instead, and nobody waits in it.
+// waiter is a goroutine that waits. Its channel lives as long as the waiter, so that
+// waiting allocates nothing. If notify is set, it is called instead, and no goroutine
+// waits.
 type waiter struct {
 	ready  func() bool   // called with Log.mu held
 	wake   chan struct{} // one slot; filled with Log.mu held
 	notify func()        // called with Log.mu held
 }
 
-// waiters are those that found nothing to do; guarded by Log.mu. Who is on the
-// list checked its condition under the same lock, so no wake-up can be lost,
-// and only those whose condition came true are woken.
+// waiters is a list of waiters; guarded by Log.mu. A waiter checked its condition
+// under the same lock before it was added, so no wake-up is lost, and only those
+// whose condition became true are woken.
 type waiters []*waiter
 
 func (ws *waiters) add(w *waiter) {
@@ -47,7 +47,7 @@ func (ws *waiters) wake() {
 	*ws = still
 }
 
-// remove takes w off the list, or takes back its wake-up if it has one already.
+// remove removes w from the list, or takes back its wake-up.
 func (ws *waiters) remove(w *waiter) {
 	for i, other := range *ws {
 		if other == w {

@@ -1,15 +1,15 @@
 package eventlog
 
-// paced reports whether a window applies: somebody owns the log, or it is held
-// for a next owner.
+// paced reports whether a window applies: the log has an owner, or is held for the
+// next one.
 func (l *Log) paced() bool { return l.owner != nil || l.held }
 
 // protected reports whether an event must not be evicted.
 func (l *Log) protected(seq uint64) bool { return l.paced() && seq >= l.acked.next }
 
-// room is what the stream's writer may still be given: bytes, and the events
-// they may become.
-func (l *Log) room(s *stream) (bytes, events int) {
+// space is what the stream's writer may still use: bytes, and the events they may
+// become.
+func (l *Log) space(s *stream) (bytes, events int) {
 	const plenty = 1 << 30
 	if !l.paced() {
 		return plenty, plenty
@@ -22,14 +22,14 @@ func (l *Log) room(s *stream) (bytes, events int) {
 	return bytes, events
 }
 
-func (l *Log) hasRoom(s *stream) bool {
-	bytes, events := l.room(s)
-	return bytes >= l.limits.minRoom() && events > 0
+func (l *Log) hasSpace(s *stream) bool {
+	bytes, events := l.space(s)
+	return bytes >= l.limits.minSpace() && events > 0
 }
 
-// share is how much of a limit one stream may use up. Beside other writers it
-// is so much less than the limit that a quarter of the limit is there for any
-// stream that has nothing unacknowledged, whatever the others do.
+// share is the part of a limit that one stream may use. With several writers it is so
+// small that a quarter of the limit remains for any stream that has nothing
+// unacknowledged, whatever the others do.
 func (l *Log) share(limit int) int {
 	if l.openWriters <= 1 {
 		return limit
@@ -51,8 +51,8 @@ func (l *Log) countUnacked(s *stream, bytes, events int) {
 	l.unackedEvents += events
 }
 
-// startWindow makes p what was acknowledged. It looks at every event after p,
-// which is why it belongs to taking over and not to acknowledging.
+// startWindow makes p the end of what was acknowledged. It visits every event after
+// p, so it is for taking over and not for acknowledging.
 func (l *Log) startWindow(p position) {
 	l.stopWindow()
 	l.acked = p

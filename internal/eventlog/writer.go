@@ -13,29 +13,28 @@ type Writer struct {
 	closed bool
 }
 
-// Writer returns the stream's writer, the same one on every call. As long as it
-// is not closed, a part of an owner's window is kept for its stream.
+// Writer returns the stream's writer, the same one on every call. Until it is closed,
+// a part of an owner's window is reserved for its stream.
 func (l *Log) Writer(id Stream) *Writer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stream(id)
 	if s.writer == nil {
 		s.writer = &Writer{log: l, stream: s}
-		s.writer.waiter.ready = func() bool { return l.hasRoom(s) }
+		s.writer.waiter.ready = func() bool { return l.hasSpace(s) }
 		l.openWriters++
 	}
 	return s.writer
 }
 
 // Buffer returns free space of the log to read output into, for the Commit that
-// follows; what an earlier Buffer returned must not be used any more. It never
-// blocks. It returns nil when the owner's window is used up, that is, when less
-// than 4 KiB of it (or a quarter of a smaller window) are free for this stream.
-// The space is at most two chunks, and as small as 512 bytes until reads fill
-// it: blocks grow from 4 to 64 KiB. Nor is it ever more than a quarter of the
-// window, owned or not: the buffer in which one stream waits for its next byte
-// must not use up what an owner grants the others. It panics after
-// AppendClosed.
+// follows. The buffer of an earlier call must not be used any more. It never blocks.
+// It returns nil when the owner's window is used up, that is, when less than 4 KiB of
+// it (or a quarter of a smaller window) are free for this stream. The space is at
+// most two chunks, and as small as 512 bytes until reads fill it: blocks grow from 4
+// to 64 KiB. It is never more than a quarter of the window, owned or not: the buffer
+// in which one stream waits for its next byte must not use up the window of the
+// others. It panics after AppendClosed.
 func (w *Writer) Buffer() []byte {
 	l, s := w.log, w.stream
 	l.mu.Lock()
@@ -44,12 +43,12 @@ func (w *Writer) Buffer() []byte {
 		panic("eventlog: buffer for " + s.id.String() + " after its end")
 	}
 	l.reserve(s, -s.reservedBytes, -s.reservedEvents)
-	if !l.hasRoom(s) {
+	if !l.hasSpace(s) {
 		l.settle()
 		return nil
 	}
-	b := s.room(&l.blocks, l.limits.largestBlock())
-	bytes, events := l.room(s)
+	b := s.currentBlock(&l.blocks, l.limits.largestBlock())
+	bytes, events := l.space(s)
 	chunk := l.limits.chunkBytes()
 	n := min(b.free(), bytes, min(events, 2)*chunk, l.limits.WindowBytes/4)
 	l.reserve(s, n, (n+chunk-1)/chunk)
@@ -80,18 +79,18 @@ func (w *Writer) Commit(n int) {
 	if n > 0 {
 		s.grow(n, size, l.limits.largestBlock())
 	} else if s.total == 0 {
-		s.dropBlock(&l.blocks) // a stream that was only tried costs nothing
+		s.dropBlock(&l.blocks) // a stream without output costs nothing
 	}
 	l.settle()
 }
 
-// WaitRoom blocks until Buffer would not return nil. It returns the cause of
+// WaitSpace blocks until Buffer would not return nil. It returns the cause of
 // ctx when that is done first.
-func (w *Writer) WaitRoom(ctx context.Context) error {
+func (w *Writer) WaitSpace(ctx context.Context) error {
 	l := w.log
 	for {
 		l.mu.Lock()
-		if l.hasRoom(w.stream) {
+		if l.hasSpace(w.stream) {
 			l.mu.Unlock()
 			return nil
 		}
@@ -103,9 +102,9 @@ func (w *Writer) WaitRoom(ctx context.Context) error {
 	}
 }
 
-// Close gives the stream's part of the window to the other streams and returns
-// an outstanding buffer. It is optional: at the end of a stream that others
-// outlive. No Buffer may be asked for afterwards; closing twice does nothing.
+// Close returns an outstanding buffer and gives the stream's part of the window to
+// the other streams. It is optional, for a stream that ends before others. Buffer
+// must not be called afterwards; closing twice does nothing.
 func (w *Writer) Close() {
 	l := w.log
 	l.mu.Lock()

@@ -3,86 +3,78 @@ package fsops
 import (
 	"context"
 	"sync/atomic"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
 const awaiting = "await"
 
-// Await waits for paths to come or go. It is used by one goroutine, and is to be
-// closed.
+// Await waits until paths appear or disappear. One goroutine uses it and closes it.
 type Await struct {
 	paths []*awaited
-	woken chan struct{} // has room for one
+	woken notify.Signal // Next has to look again
 	leave func()
 }
 
-// awaited is a path that is waited for.
+// awaited is one of the paths.
 type awaited struct {
-	lookout lookout
-	exists  bool // what is waited for
-	dirty   atomic.Bool
+	pathWatcher pathWatcher
+	exists      bool // what is waited for
+	dirty       atomic.Bool
 }
 
-// Awaited is what was waited for.
+// Awaited is the result of a wait.
 type Awaited struct {
-	// Index is which of the paths came or went, those that were missing first.
+	// Index is that of the path in missing followed by present.
 	Index int
-	// Exists says that it leads to something now.
+	// Exists reports whether the path exists now.
 	Exists bool
 }
 
-// AwaitPaths begins to wait until one of the missing paths leads to something, or
-// one of those that are present does not. Links are followed, also those that
-// appear meanwhile. The paths count for their owner until the Await is closed.
+// AwaitPaths begins to wait until one of the missing paths exists, or one of the present paths does
+// not. Links are followed, also those that appear meanwhile. The paths count for their owner until
+// the Await is closed.
 func (w *Watcher) AwaitPaths(owner string, missing, present []string) (*Await, error) {
 	n := len(missing) + len(present)
 	if n == 0 {
-		return nil, nothingAwaited()
+		return nil, noPathsError()
 	}
-	a := &Await{woken: make(chan struct{}, 1)}
+	a := &Await{woken: notify.NewSignal()}
 	for at, given := range append(missing[:len(missing):len(missing)], present...) {
-		path, err := cleaned(awaiting, given)
+		path, err := cleanPath(awaiting, given)
 		if err != nil {
 			return nil, err
 		}
-		one := &awaited{lookout: lookout{path: path}, exists: at < len(missing)}
+		one := &awaited{pathWatcher: pathWatcher{path: path}, exists: at < len(missing)}
 		one.dirty.Store(true)
-		one.lookout.poke = func(uint32) { one.dirty.Store(true); a.wake() }
+		one.pathWatcher.notify = func(uint32) { one.dirty.Store(true); a.woken.Set() }
 		a.paths = append(a.paths, one)
 	}
-	i, leave, err := w.enter(awaiting, a.paths[0].lookout.path, owner, w.ofAwaited(n))
+	i, leave, err := w.enter(awaiting, a.paths[0].pathWatcher.path, owner, w.awaitQuota(n))
 	if err != nil {
 		return nil, err
 	}
 	a.leave = leave
 	for _, one := range a.paths {
-		one.lookout.inotify = i
+		one.pathWatcher.inotify = i
 	}
 	for _, one := range a.paths {
-		if _, err := one.look(); err != nil {
+		if _, err := one.check(); err != nil {
 			a.Close()
 			return nil, err
 		}
 	}
-	a.wake()
+	a.woken.Set()
 	return a, nil
 }
 
-func nothingAwaited() error { return refused(InvalidPath, awaiting, "nothing", "no path was given") }
+func noPathsError() error { return newError(InvalidPath, awaiting, "nothing", "no path was given") }
 
-// wake has Next look again.
-func (a *Await) wake() {
-	select {
-	case a.woken <- struct{}{}:
-	default:
-	}
-}
-
-// Next blocks until what is awaited has happened, which may be at once, or ctx
-// ends.
+// Next blocks until one of the paths has changed as awaited, or ctx ends.
 func (a *Await) Next(ctx context.Context) (Awaited, error) {
 	for {
 		for at, one := range a.paths {
-			happened, err := one.lookAgain()
+			happened, err := one.recheck()
 			if err != nil {
 				return Awaited{}, err
 			}
@@ -91,7 +83,7 @@ func (a *Await) Next(ctx context.Context) (Awaited, error) {
 			}
 		}
 		select {
-		case <-a.woken:
+		case <-a.woken.C():
 		case <-ctx.Done():
 			return Awaited{}, context.Cause(ctx)
 		}
@@ -101,34 +93,34 @@ func (a *Await) Next(ctx context.Context) (Awaited, error) {
 // Close ends the waiting.
 func (a *Await) Close() {
 	for _, one := range a.paths {
-		one.lookout.end()
+		one.pathWatcher.close()
 	}
 	a.leave()
 }
 
-// lookAgain looks if something may have changed.
-func (a *awaited) lookAgain() (happened bool, err error) {
+// recheck looks if something may have changed.
+func (a *awaited) recheck() (happened bool, err error) {
 	if !a.dirty.Load() {
 		return false, nil
 	}
-	return a.look()
+	return a.check()
 }
 
-// look reports whether what is awaited has happened.
-func (a *awaited) look() (happened bool, err error) {
+// check reports whether what is awaited has happened.
+func (a *awaited) check() (happened bool, err error) {
 	a.dirty.Store(false)
-	end, err := a.lookout.look()
+	end, err := a.pathWatcher.resolve()
 	if err == nil {
 		end.release()
 	}
 	switch {
-	case err != nil && !leadsNowhere(err):
-		return false, unwatchable("await", a.lookout.path, err)
+	case err != nil && !isMissing(err):
+		return false, unwatchable("await", a.pathWatcher.path, err)
 	case (err == nil) == a.exists:
-		a.dirty.Store(true) // for Next, which says so
+		a.dirty.Store(true) // Next reports it
 		return true, nil
-	case a.lookout.blind != nil:
-		return false, unwatchable("await", a.lookout.path, a.lookout.blind)
+	case a.pathWatcher.watchErr != nil:
+		return false, unwatchable("await", a.pathWatcher.path, a.pathWatcher.watchErr)
 	}
 	return false, nil
 }

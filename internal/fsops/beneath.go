@@ -2,88 +2,53 @@ package fsops
 
 import (
 	"strings"
-	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// maxStepBytes is how much of a path is resolved at once: the kernel takes 4096
-// bytes with the zero at the end, and trees can be deeper.
-const maxStepBytes = 4000
-
-// noOpenat2 is set when the kernel has no openat2.
-var noOpenat2 atomic.Bool
-
-// openBeneath opens what a path leads to that begins in a directory, without
-// going through any link, which is ELOOP, also at its end. The path is clean, of
-// any length and without ".."; "" is the directory itself.
-func openBeneath(dir descriptor, relative string, flags int, mode uint32) (descriptor, error) {
+// openBeneath opens what a path below a directory leads to. It follows no links, also not at the
+// end: they are ELOOP. The path is clean, of any length and without ".."; "" is the directory
+// itself. It opens one name at a time, because openat2 is limited to paths of 4096 bytes, and
+// seccomp filters and old kernels do not permit it.
+func openBeneath(dir descriptor, relative string, flags int) (descriptor, error) {
 	if relative == "" {
-		return openAt(dir, ".", flags, mode)
+		relative = "."
 	}
-	at, opened := dir, false
-	for len(relative) > maxStepBytes {
-		cut := strings.LastIndexByte(relative[:maxStepBytes], '/')
-		if cut < 0 {
-			break // a name that is too long, which the kernel says
-		}
-		next, err := openStep(at, relative[:cut], asParent, 0)
-		if opened {
-			at.release()
-		}
-		if err != nil {
-			return 0, err
-		}
-		at, opened, relative = next, true, relative[cut+1:]
-	}
-	fd, err := openStep(at, relative, flags, mode)
-	if opened {
-		at.release()
-	}
-	return fd, err
-}
-
-// openStep is openBeneath for a path that the kernel takes.
-func openStep(dir descriptor, relative string, flags int, mode uint32) (descriptor, error) {
-	if !noOpenat2.Load() {
-		how := unix.OpenHow{Flags: uint64(flags), Mode: uint64(mode),
-			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-		fd, err := retried(func() (int, error) { return unix.Openat2(int(dir), relative, &how) })
-		switch err {
-		case nil:
-			return admitted(fd, flags)
-		case unix.ENOSYS:
-			noOpenat2.Store(true)
-		case unix.EPERM: // which can be that of a filter of system calls
-		default:
-			return 0, err
-		}
-	}
-	return openByNames(dir, relative, flags, mode)
-}
-
-// openByNames is openStep for kernels without openat2, and where it is forbidden.
-func openByNames(dir descriptor, relative string, flags int, mode uint32) (descriptor, error) {
-	at, opened := dir, false
-	for {
+	for at := dir; ; {
 		name, rest, more := strings.Cut(relative, "/")
-		var fd descriptor
-		var err error
+		step := flags
 		if more {
-			fd, err = openAt(at, name, asParent|unix.O_NOFOLLOW, 0)
-		} else {
-			fd, err = openAt(at, name, flags|unix.O_NOFOLLOW, mode)
+			step = openDirPath
 		}
-		if err == unix.ENOTDIR && isLink(at, name) {
-			err = unix.ELOOP
-		}
-		if opened {
+		fd, err := openNoFollow(at, name, step, 0)
+		if at != dir {
 			at.release()
 		}
 		if err != nil || !more {
 			return fd, err
 		}
-		at, opened, relative = fd, true, rest
+		at, relative = fd, rest
+	}
+}
+
+// maxReplaced is how often openNoFollow opens a name again that was replaced meanwhile.
+const maxReplaced = 100
+
+// openNoFollow opens a name in a directory. A link is ELOOP.
+func openNoFollow(dir descriptor, name string, flags int, mode uint32) (descriptor, error) {
+	for attempt := 0; ; attempt++ {
+		fd, err := openAt(dir, name, flags|unix.O_NOFOLLOW, mode)
+		if err != unix.ENOTDIR || attempt == maxReplaced {
+			return fd, err
+		}
+		m, statErr := statAt(dir, name, unix.AT_SYMLINK_NOFOLLOW)
+		switch {
+		case statErr == nil && m.Type == Symlink:
+			return 0, unix.ELOOP
+		case statErr != nil || m.Type != Directory:
+			return 0, err
+		}
+		// It was replaced by a directory meanwhile.
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Canonicalize returns the path of what a path leads to, without links.
 func Canonicalize(path string) (string, error) {
-	path, err := cleaned("resolve", path)
+	path, err := cleanPath("resolve", path)
 	if err != nil {
 		return "", err
 	}

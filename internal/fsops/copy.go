@@ -3,26 +3,25 @@ package fsops
 import (
 	"context"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// copiedMode are the bits of a file's mode that its copy gets: the copy has
-// another owner, for whom set-user-ID was not meant.
+// copiedMode has the bits of a file's mode that are copied: the copy may have another owner, who must
+// not get a set-user-ID program.
 const copiedMode = 0o777
 
-// Copy copies a regular file, a link as a link, or, if recursive, a directory
-// with all that is in it. It returns how many special files in the directory were
-// left out. When it fails it can have copied a part.
+// Copy copies a regular file, a link as a link, or, if recursive, a directory tree. It returns how
+// many special files in the tree were omitted. If it fails it may have copied a part.
 //
-// A file is written in place, with the permission bits of the source; if it is
-// the source, nothing is done. A link replaces nothing. A directory is merged
-// into one that exists.
+// A file is written in place, with the permission bits of the source; a copy onto itself does
+// nothing. A link replaces nothing. A directory is merged into an existing one.
 func Copy(ctx context.Context, source, destination string, recursive bool) (omitted uint64, err error) {
-	if source, err = cleaned("copy", source); err != nil {
+	if source, err = cleanPath("copy", source); err != nil {
 		return 0, err
 	}
-	if destination, err = cleaned("copy to", destination); err != nil {
+	if destination, err = cleanPath("copy to", destination); err != nil {
 		return 0, err
 	}
 	from, name, err := openParent(source)
@@ -34,10 +33,10 @@ func Copy(ctx context.Context, source, destination string, recursive bool) (omit
 	if err != nil {
 		return 0, failed("copy", source, err)
 	}
-	c := &copying{ctx: ctx}
+	c := &copier{ctx: ctx}
 	if m.Type == Directory {
 		if !recursive {
-			return 0, refused(IsADirectory, "copy", source, "it is a directory: ask for a recursive copy")
+			return 0, newError(IsADirectory, "copy", source, "it is a directory: ask for a recursive copy")
 		}
 		err = c.topDirectory(place{from, name, source}, destination)
 		return c.omitted, err
@@ -65,15 +64,32 @@ type place struct {
 
 func (p place) open(flags int) (descriptor, error) { return openAt(p.dir, p.name, flags, 0) }
 
-// copying is a copy that is made.
-type copying struct {
+// hasType reports whether the name leads to a file of one of some types that is not
+// to be opened at all: opening a FIFO wakes the process at its other end, and some
+// devices react to it. A file that replaces it is checked after it was opened.
+func (p place) hasType(types ...Type) bool {
+	m, err := statAt(p.dir, p.name, 0)
+	return err == nil && slices.Contains(types, m.Type)
+}
+
+// openError types the error of an open. Sockets, and FIFOs without a reader, cannot
+// be opened, for which the kernel has the error of a missing device.
+func (p place) openError(verb string, err error) error {
+	if err == unix.ENXIO && p.hasType(Socket, FIFO) {
+		return notRegular(verb, p.path)
+	}
+	return failed(verb, p.path, err)
+}
+
+// copier is one call of Copy.
+type copier struct {
 	ctx     context.Context
-	top     identity // of the directory that is made
+	top     identity // of the destination
 	omitted uint64
 	buffer  []byte
 }
 
-func (c *copying) link(from, to place) error {
+func (c *copier) link(from, to place) error {
 	target, err := readLinkAt(from.dir, from.name)
 	if err != nil {
 		return failed("copy", from.path, err)
@@ -84,10 +100,10 @@ func (c *copying) link(from, to place) error {
 	return nil
 }
 
-func (c *copying) file(from, to place) error {
-	in, err := from.open(always | unix.O_RDONLY | unix.O_NOFOLLOW)
+func (c *copier) file(from, to place) error {
+	in, err := from.open(commonFlags | unix.O_RDONLY | unix.O_NOFOLLOW)
 	if err != nil {
-		return notOpened("copy", from.dir, from.name, from.path, err)
+		return from.openError("copy", err)
 	}
 	defer in.release()
 	m, err := in.stat()
@@ -97,12 +113,12 @@ func (c *copying) file(from, to place) error {
 	case m.Type != Regular:
 		return notRegular("copy", from.path)
 	}
-	if special(to.dir, to.name, FIFO, Socket) {
+	if to.hasType(FIFO, Socket) {
 		return notRegular("copy to", to.path)
 	}
-	out, err := openAt(to.dir, to.name, always|unix.O_WRONLY|unix.O_CREAT, m.Mode&copiedMode)
+	out, err := openAt(to.dir, to.name, commonFlags|unix.O_WRONLY|unix.O_CREAT, m.Mode&copiedMode)
 	if err != nil {
-		return notOpened("copy to", to.dir, to.name, to.path, err)
+		return to.openError("copy to", err)
 	}
 	if err := c.content(in, out, m, from.path, to.path); err != nil {
 		out.release()
@@ -114,9 +130,8 @@ func (c *copying) file(from, to place) error {
 	return nil
 }
 
-// content makes a file that is open have the mode and the content of another
-// one, unless it is that one.
-func (c *copying) content(in, out descriptor, m Metadata, from, to string) error {
+// content copies mode and content to an open file, unless that is the source.
+func (c *copier) content(in, out descriptor, m Metadata, from, to string) error {
 	existing, err := out.stat()
 	switch {
 	case err != nil:
@@ -135,7 +150,7 @@ func (c *copying) content(in, out descriptor, m Metadata, from, to string) error
 		if err != nil {
 			return failed("copy to", to, err)
 		}
-	default: // a device takes what it gets
+	default: // a device
 		_, err := c.data(in, out, extent{0, math.MaxInt64}, from, to)
 		return err
 	}

@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// extent is a part of a file that has content, from begin to before end. What is
-// between extents is a hole, which reads as zeros and takes no room.
+// extent is a part of a file that has content, from begin to before end. Between extents are holes,
+// which read as zeros and occupy no blocks.
 type extent struct{ begin, end int64 }
 
-// nextExtent returns what of a file has content at or after a place; io.EOF if
-// nothing has. Where the file system does not know, all that follows has.
+// nextExtent returns the first extent at or after an offset, or io.EOF. If the file system does not
+// know its extents the rest of the file is one.
 func (d descriptor) nextExtent(at int64) (extent, error) {
 	e := extent{at, math.MaxInt64}
 	begin, err := unix.Seek(int(d), at, unix.SEEK_DATA)
@@ -30,21 +30,21 @@ func (d descriptor) nextExtent(at int64) (extent, error) {
 	return e, nil
 }
 
-// extents gives an empty file the content of another one, with its holes: a small
-// file can be of any size, and its copy would fill the disk.
-func (c *copying) extents(in, out descriptor, from, to string) error {
+// extents copies content to an empty file, and keeps holes: a sparse file could otherwise fill the
+// disk.
+func (c *copier) extents(in, out descriptor, from, to string) error {
 	m, err := in.stat()
 	if err != nil {
 		return failed("copy", from, err)
 	}
-	if m.Size == 0 { // as many files of /proc that have content
+	if m.Size == 0 { // files of /proc have content all the same
 		_, err := c.data(in, out, extent{0, math.MaxInt64}, from, to)
 		return err
 	}
 	for at := int64(0); ; {
 		e, err := in.nextExtent(at)
 		if err == io.EOF {
-			return c.lastHole(in, out, at, from, to)
+			return c.extendToSize(in, out, at, from, to)
 		}
 		if e.begin > at {
 			if _, err := unix.Seek(int(out), e.begin, io.SeekStart); err != nil {
@@ -57,8 +57,8 @@ func (c *copying) extents(in, out descriptor, from, to string) error {
 	}
 }
 
-// lastHole gives a copy the size of its source, which has a hole behind at.
-func (c *copying) lastHole(in, out descriptor, at int64, from, to string) error {
+// extendToSize extends a copy to the size of its source, which has a hole from at on.
+func (c *copier) extendToSize(in, out descriptor, at int64, from, to string) error {
 	m, err := in.stat()
 	if err != nil {
 		return failed("copy", from, err)
@@ -72,27 +72,25 @@ func (c *copying) lastHole(in, out descriptor, at int64, from, to string) error 
 	return nil
 }
 
-// kernelBytes is how much the kernel copies before we look whether it is still
-// wanted.
+// kernelBytes is how much the kernel copies between checks of the context.
 const kernelBytes = 8 << 20
 
-// data copies an extent to the place where out is, and returns where it ended:
-// before the end of the extent if the file did.
-func (c *copying) data(in, out descriptor, e extent, from, to string) (end int64, err error) {
-	at, err := c.withinKernel(in, out, e)
+// data copies an extent to the current offset of out, and returns where it ended: before the end of
+// the extent if the file is shorter.
+func (c *copier) data(in, out descriptor, e extent, from, to string) (end int64, err error) {
+	at, err := c.copyFileRange(in, out, e)
 	switch {
 	case c.ctx.Err() != nil:
 		return at, context.Cause(c.ctx)
 	case err != nil && at > e.begin:
 		return at, failed("copy to", to, err)
 	}
-	return c.throughBuffer(in, out, extent{at, e.end}, from, to)
+	return c.copyBuffered(in, out, extent{at, e.end}, from, to)
 }
 
-// withinKernel lets the kernel copy, which may share the blocks, and returns how
-// far it came. Not every file system can; some say that there is nothing to copy.
-// It stops when the copy is not wanted any more.
-func (c *copying) withinKernel(in, out descriptor, e extent) (at int64, err error) {
+// copyFileRange copies by copy_file_range(2), which may share blocks, and returns where it stopped: if
+// ctx ends, or if the file system cannot do it, which some report as an empty copy.
+func (c *copier) copyFileRange(in, out descriptor, e extent) (at int64, err error) {
 	for at = e.begin; at < e.end && c.ctx.Err() == nil; {
 		n, err := retried(func() (int, error) {
 			place := at
@@ -106,7 +104,7 @@ func (c *copying) withinKernel(in, out descriptor, e extent) (at int64, err erro
 	return at, nil
 }
 
-func (c *copying) throughBuffer(in, out descriptor, e extent, from, to string) (at int64, err error) {
+func (c *copier) copyBuffered(in, out descriptor, e extent, from, to string) (at int64, err error) {
 	if c.buffer == nil {
 		c.buffer = make([]byte, 128<<10)
 	}

@@ -9,14 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxCopyDepth is how deep directories are nested at most that are copied. Each
-// level has two descriptors open.
+// MaxCopyDepth is the maximum depth of a copied tree. Each level has two open descriptors.
 const MaxCopyDepth = 200
 
-// topDirectory copies a directory to a path, which is made with its parents or
-// exists.
-func (c *copying) topDirectory(from place, destination string) error {
-	in, err := from.open(asDirectory | unix.O_NOFOLLOW)
+// topDirectory copies a directory to a path. It creates that and its parents if they are missing.
+func (c *copier) topDirectory(from place, destination string) error {
+	in, err := from.open(openDirRead | unix.O_NOFOLLOW)
 	if err != nil {
 		return failed("copy", from.path, err)
 	}
@@ -25,13 +23,13 @@ func (c *copying) topDirectory(from place, destination string) error {
 	if err != nil {
 		return failed("copy", from.path, err)
 	}
-	if err := outside(m.identity, from.path, destination); err != nil {
+	if err := checkOutsideSource(m.identity, from.path, destination); err != nil {
 		return err
 	}
-	if err := makeDirectory(destination, true); err != nil {
+	if err := CreateDirectory(destination, true); err != nil {
 		return err
 	}
-	out, err := openPath(destination, asParent, 0)
+	out, err := openPath(destination, openDirPath, 0)
 	if err != nil {
 		return failed("copy to", destination, err)
 	}
@@ -44,13 +42,13 @@ func (c *copying) topDirectory(from place, destination string) error {
 	return c.directory(in, out, from.path, destination, 1)
 }
 
-// outside refuses a destination that is the source, or would come to be in it.
-func outside(source identity, sourcePath, destination string) error {
+// checkOutsideSource rejects a destination that is the source or below it.
+func checkOutsideSource(source identity, sourcePath, destination string) error {
 	p := destination
-	dir, err := openPath(p, asParent, 0)
+	dir, err := openPath(p, openDirPath, 0)
 	for (err == unix.ENOENT || err == unix.ENOTDIR) && p != "/" {
 		p = path.Dir(p)
-		dir, err = openPath(p, asParent, 0)
+		dir, err = openPath(p, openDirPath, 0)
 	}
 	if err != nil {
 		return failed("copy to", destination, err)
@@ -60,13 +58,13 @@ func outside(source identity, sourcePath, destination string) error {
 	case err != nil:
 		return failed("copy to", destination, err)
 	case within:
-		return intoItself(sourcePath)
+		return copyIntoSelfError(sourcePath)
 	}
 	return nil
 }
 
-func intoItself(source string) error {
-	return refused(CopyIntoItself, "copy", source, "the copy would be in the directory that is copied: choose a place outside")
+func copyIntoSelfError(source string) error {
+	return newError(CopyIntoItself, "copy", source, "the copy would be in the directory that is copied: choose a place outside")
 }
 
 // isWithin reports whether a directory is top, or below it. It closes the
@@ -78,7 +76,7 @@ func isWithin(dir descriptor, top identity) (bool, error) {
 			dir.release()
 			return err == nil, err
 		}
-		above, openErr := openAt(dir, "..", asParent, 0)
+		above, openErr := openAt(dir, "..", openDirPath, 0)
 		dir.release()
 		if openErr != nil {
 			return false, openErr
@@ -92,10 +90,10 @@ func isWithin(dir descriptor, top identity) (bool, error) {
 	}
 }
 
-// directory copies what is in a directory.
-func (c *copying) directory(in, out descriptor, from, to string, depth int) error {
+// directory copies the entries of a directory.
+func (c *copier) directory(in, out descriptor, from, to string, depth int) error {
 	if depth > MaxCopyDepth {
-		err := refused(TreeTooDeep, "copy", from, "directories are nested deeper than "+strconv.Itoa(MaxCopyDepth)+": copy a part at a time")
+		err := newError(TreeTooDeep, "copy", from, "directories are nested deeper than "+strconv.Itoa(MaxCopyDepth)+": copy a part at a time")
 		err.Limit = MaxCopyDepth
 		return err
 	}
@@ -125,7 +123,7 @@ func (c *copying) directory(in, out descriptor, from, to string, depth int) erro
 	}
 }
 
-func (c *copying) entry(t Type, from, to place, depth int) error {
+func (c *copier) entry(t Type, from, to place, depth int) error {
 	switch t {
 	case Regular:
 		return c.file(from, to)
@@ -138,8 +136,8 @@ func (c *copying) entry(t Type, from, to place, depth int) error {
 	return nil
 }
 
-func (c *copying) subdirectory(from, to place, depth int) error {
-	in, err := from.open(asDirectory | unix.O_NOFOLLOW)
+func (c *copier) subdirectory(from, to place, depth int) error {
+	in, err := from.open(openDirRead | unix.O_NOFOLLOW)
 	if err != nil {
 		return failed("copy", from.path, err)
 	}
@@ -148,8 +146,8 @@ func (c *copying) subdirectory(from, to place, depth int) error {
 	switch {
 	case err != nil:
 		return failed("copy", from.path, err)
-	case m.identity == c.top: // moved or mounted to where we read
-		return intoItself(from.path)
+	case m.identity == c.top: // moved or mounted below the source
+		return copyIntoSelfError(from.path)
 	}
 	out, err := makeOrOpen(to, m.identity, from.path)
 	if err != nil {
@@ -159,25 +157,25 @@ func (c *copying) subdirectory(from, to place, depth int) error {
 	return c.directory(in, out, from.path, to.path, depth+1)
 }
 
-// makeOrOpen makes a directory for the copy of source, or opens what is there: a
-// directory, or a link to one that is not in the source.
+// makeOrOpen creates a directory for the copy of source, or opens an existing directory or link to
+// one that is not in the source.
 func makeOrOpen(to place, source identity, sourcePath string) (descriptor, error) {
 	made := unix.Mkdirat(int(to.dir), to.name, directoryMode)
 	if made != nil && made != unix.EEXIST {
 		return 0, failed("copy to", to.path, made)
 	}
-	out, err := to.open(asParent | unix.O_NOFOLLOW)
+	out, err := to.open(openDirPath | unix.O_NOFOLLOW)
 	switch {
 	case err == nil:
 		return out, nil
 	case made == nil:
 		return 0, failed("copy to", to.path, err)
 	}
-	out, err = to.open(asParent)
+	out, err = to.open(openDirPath)
 	if err != nil {
 		return 0, failed("copy to", to.path, unix.EEXIST)
 	}
-	again, err := openAt(out, ".", asParent, 0) // isWithin closes what it looks at
+	again, err := openAt(out, ".", openDirPath, 0) // isWithin closes its argument
 	if err != nil {
 		out.release()
 		return 0, failed("copy to", to.path, err)
@@ -189,7 +187,7 @@ func makeOrOpen(to place, source identity, sourcePath string) (descriptor, error
 		return 0, failed("copy to", to.path, err)
 	case within:
 		out.release()
-		return 0, intoItself(sourcePath)
+		return 0, copyIntoSelfError(sourcePath)
 	}
 	return out, nil
 }

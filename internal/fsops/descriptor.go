@@ -7,15 +7,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor is an open file of any type. It is not in Go's poller: a file that
-// is not ready says so instead of making a goroutine wait.
+// descriptor is an open file of any type. It is not registered with the poller of the runtime: an
+// operation on a file that is not ready fails instead of blocking.
 type descriptor int
 
 // Flags that every open has, and those of ours for directories.
 const (
-	always      = unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
-	asDirectory = always | unix.O_RDONLY | unix.O_DIRECTORY
-	asParent    = unix.O_CLOEXEC | unix.O_PATH | unix.O_DIRECTORY
+	commonFlags = unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+	openDirRead = commonFlags | unix.O_RDONLY | unix.O_DIRECTORY
+	openDirPath = unix.O_CLOEXEC | unix.O_PATH | unix.O_DIRECTORY
 )
 
 // retried calls f again when a signal interrupted it.
@@ -32,7 +32,7 @@ func openAt(dir descriptor, name string, flags int, mode uint32) (descriptor, er
 	if err != nil {
 		return 0, err
 	}
-	return admitted(fd, flags)
+	return admitFD(fd, flags)
 }
 
 func openPath(path string, flags int, mode uint32) (descriptor, error) {
@@ -58,8 +58,7 @@ func (d descriptor) write(p []byte) error {
 	return nil
 }
 
-// close releases the descriptor, also when it returns an error, which can be one
-// of writing.
+// close closes the descriptor, also if it returns an error, which may be a delayed write error.
 func (d descriptor) close() error {
 	if err := unix.Close(int(d)); err != unix.EINTR {
 		return err
@@ -67,16 +66,16 @@ func (d descriptor) close() error {
 	return nil
 }
 
-// release closes what was only read, or what failed already.
+// release closes a descriptor that was only read, or after another error.
 func (d descriptor) release() { _ = d.close() }
 
-// cleaned is the path in its shortest form, or an error if it is none.
-func cleaned(verb, p string) (string, error) {
+// cleanPath returns the shortest form of an absolute path.
+func cleanPath(verb, p string) (string, error) {
 	switch {
 	case !strings.HasPrefix(p, "/"):
-		return "", refused(InvalidPath, verb, p, "it is not an absolute path")
+		return "", newError(InvalidPath, verb, p, "it is not an absolute path")
 	case strings.IndexByte(p, 0) >= 0:
-		return "", refused(InvalidPath, verb, p, "it has a NUL in it")
+		return "", newError(InvalidPath, verb, p, "it has a NUL in it")
 	}
 	return path.Clean(p), nil
 }
@@ -84,7 +83,7 @@ func cleaned(verb, p string) (string, error) {
 // openParent opens the directory that a path is in, and returns the name that
 // the path has there.
 func openParent(p string) (parent descriptor, name string, err error) {
-	parent, err = openPath(path.Dir(p), asParent, 0)
+	parent, err = openPath(path.Dir(p), openDirPath, 0)
 	if p == "/" {
 		return parent, ".", err
 	}

@@ -11,16 +11,16 @@ import (
 // kernel follows.
 const maxLinks = 40
 
-// destination is where a file is put: a name in an open directory, which is not a
-// link when it is found.
+// destination is where a file is put: a name in an open directory, which was not a link when it was
+// looked up.
 type destination struct {
 	place
-	// found is what was there; of no type if nothing was.
+	// found describes the existing file; its Type is 0 if there is none.
 	found Metadata
 }
 
-// openDestination follows the links at the end of a path, also to what is not
-// there. The directory of the destination is for the caller to release.
+// openDestination follows the links at the end of a path, also dangling ones. The caller releases
+// the directory of the destination.
 func openDestination(verb, p string, noLinks bool) (destination, error) {
 	if noLinks {
 		return openUnlinked(verb, p)
@@ -46,7 +46,7 @@ func openDestination(verb, p string, noLinks bool) (destination, error) {
 
 // openUnlinked is openDestination for a path that may have no links in it.
 func openUnlinked(verb, p string) (destination, error) {
-	t, err := locate(verb, p, []How{NoSymlinks})
+	t, err := locate(verb, p, []PathOption{NoSymlinks})
 	if err != nil {
 		return destination{}, err
 	}
@@ -58,8 +58,8 @@ func openUnlinked(verb, p string) (destination, error) {
 	return destination{t.place, found}, nil
 }
 
-// lookAt describes a name, and says where it leads if it is a link that may be
-// followed. What is not there has no type.
+// lookAt describes a name, and returns the target of a link that may be followed. The Type of a
+// missing file is 0.
 func lookAt(dir descriptor, name string) (m Metadata, target string, err error) {
 	fd, err := openAt(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err == unix.ENOENT {
@@ -76,8 +76,8 @@ func lookAt(dir descriptor, name string) (m Metadata, target string, err error) 
 	if err != nil {
 		return m, "", err
 	}
-	// The kernel does not follow such links either, by default: in a directory that
-	// everybody may write to, somebody else could have put them.
+	// The kernel does not follow such links either, by default (fs.protected_symlinks): in a directory
+	// that all users may write to, another user may have created them.
 	const shared = unix.S_ISVTX | unix.S_IWOTH
 	if above.Mode&shared == shared && m.UID != uint32(os.Geteuid()) && m.UID != above.UID {
 		return m, "", unix.EACCES
@@ -86,8 +86,7 @@ func lookAt(dir descriptor, name string) (m Metadata, target string, err error) 
 	return m, target, err
 }
 
-// openTarget opens the directory of what a link in a directory leads to, and
-// returns its name there.
+// openTarget opens the directory of the target of a link, and returns the target's name in it.
 func openTarget(dir descriptor, target string) (parent descriptor, name string, err error) {
 	i := strings.LastIndexByte(target, '/')
 	above, name := target[:i+1], target[i+1:]
@@ -97,14 +96,14 @@ func openTarget(dir descriptor, target string) (parent descriptor, name string, 
 	if above == "" {
 		above = "."
 	}
-	parent, err = openAt(dir, above, asParent, 0)
+	parent, err = openAt(dir, above, openDirPath, 0)
 	return parent, name, err
 }
 
-// replaceable refuses what has no content to be replaced.
+// replaceable rejects files that have no content to replace.
 func replaceable(verb, path string, found Metadata) error {
 	switch found.Type {
-	case 0, Regular, Symlink: // a link that came after it was looked at is itself replaced
+	case 0, Regular, Symlink: // a link that appeared later is itself replaced
 		return nil
 	case Directory:
 		return failed(verb, path, unix.EISDIR)

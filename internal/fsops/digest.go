@@ -9,52 +9,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// settled is how old a change has to be so that a later one has another time on
-// every file system.
-const settled = 2 * time.Second
+// timestampGranularity is the age of a change from which a later change has another timestamp on every file
+// system.
+const timestampGranularity = 2 * time.Second
 
-// content is what a file had in it at a time.
-type content struct {
-	version string // empty if the file may change without getting another one
+// contentID identifies the content of a file at some time.
+type contentID struct {
+	version string // empty if the file may change without changing its version
 	digest  []byte
 }
 
-// contentAt reads the content of a regular file, which is not a link.
-func contentAt(ctx context.Context, p place, found Metadata) (content, error) {
+// readContent reads the content of a regular file, which is not a link.
+func readContent(ctx context.Context, p place, found Metadata) (contentID, error) {
 	if found.Type != Regular {
-		return content{}, notRegular("read", p.path)
+		return contentID{}, notRegular("read", p.path)
 	}
-	fd, err := p.open(always | unix.O_RDONLY | unix.O_NOFOLLOW)
+	fd, err := p.open(commonFlags | unix.O_RDONLY | unix.O_NOFOLLOW)
 	if err != nil {
-		return content{}, notOpened("read", p.dir, p.name, p.path, err)
+		return contentID{}, p.openError("read", err)
 	}
 	file := &File{fd: fd, path: p.path}
 	defer file.Close()
 	if file.metadata, err = fd.stat(); err != nil {
-		return content{}, failed("read", p.path, err)
+		return contentID{}, failed("read", p.path, err)
 	}
 	if file.metadata.Type != Regular {
-		return content{}, notRegular("read", p.path)
+		return contentID{}, notRegular("read", p.path)
 	}
 	digest, err := digestOf(ctx, file)
 	if err != nil {
-		return content{}, err
+		return contentID{}, err
 	}
-	c := content{digest: digest}
-	if m, err := fd.stat(); err == nil && m.Version() == file.metadata.Version() && time.Since(m.ChangeTime) > settled {
-		c.version = m.Version()
+	c := contentID{digest: digest}
+	if changed, err := file.Changed(); err == nil && !changed && time.Since(file.metadata.ChangeTime) > timestampGranularity {
+		c.version = file.metadata.Version()
 	}
 	return c, nil
 }
 
-// Digest reads a regular file, following links if asked to, and returns its
-// SHA-256 with its metadata. One that is changed meanwhile is Changed.
-func Digest(ctx context.Context, path string, follow bool, how ...How) ([]byte, Metadata, error) {
+// Digest returns the SHA-256 and the metadata of a regular file. With follow it follows links. It
+// fails with Changed if the file changes meanwhile.
+func Digest(ctx context.Context, path string, follow bool, options ...PathOption) ([]byte, Metadata, error) {
 	flags := unix.O_NOFOLLOW
 	if follow {
 		flags = 0
 	}
-	f, err := open(path, flags, how)
+	f, err := open(path, flags, options)
 	if err != nil {
 		return nil, Metadata{}, err
 	}
@@ -65,7 +65,7 @@ func Digest(ctx context.Context, path string, follow bool, how ...How) ([]byte, 
 	}
 	changed, err := f.Changed()
 	if err == nil && changed {
-		err = refused(Changed, "read", f.path, "it was changed while it was read: try again")
+		err = newError(Changed, "read", f.path, "it was changed while it was read: try again")
 	}
 	return digest, f.metadata, err
 }

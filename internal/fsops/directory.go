@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"path"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,71 +13,53 @@ import (
 // directoryMode is that of new directories, without the bits of the umask.
 const directoryMode = 0o777
 
-// CreateDirectory makes a directory. If recursive, it makes missing parents too,
-// and a directory that exists is as good.
-func CreateDirectory(p string, recursive bool, how ...How) error {
-	p, err := cleaned("make directory", p)
-	if err != nil {
-		return err
-	}
-	if slices.Contains(how, NoSymlinks) {
-		return makeWithoutLinks(p, recursive)
-	}
-	return makeDirectory(p, recursive)
+// CreateDirectory makes a directory. If recursive, it makes missing parents too, and a directory
+// that exists is as good.
+func CreateDirectory(p string, recursive bool, options ...PathOption) error {
+	return createDirectory(p, recursive, nil, options)
 }
 
 // CreateDirectoryWith is [CreateDirectory] of one that has exactly these permission
 // bits, of 07777, if it is made.
-func CreateDirectoryWith(p string, recursive bool, permissions uint32, how ...How) error {
-	p, err := cleaned("make directory", p)
-	if err != nil {
-		return err
-	}
-	if recursive {
-		if err := CreateDirectory(path.Dir(p), true, how...); err != nil {
+func CreateDirectoryWith(p string, recursive bool, permissions uint32, options ...PathOption) error {
+	return createDirectory(p, recursive, &permissions, options)
+}
+
+func createDirectory(p string, recursive bool, permissions *uint32, options []PathOption) error {
+	t, err := locateIn("make directory", p, options)
+	if KindOf(err) == NotFound && recursive && path.Clean(p) != "/" {
+		if err := createDirectory(path.Dir(path.Clean(p)), true, nil, options); err != nil {
 			return err
 		}
+		t, err = locateIn("make directory", p, options)
 	}
-	t, err := locateIn("make directory", p, how)
 	if err != nil {
 		return err
 	}
 	defer t.dir.release()
-	if err := unix.Mkdirat(int(t.dir), t.name, 0o700); err != nil {
-		return t.notMade(recursive, err)
+	mode := uint32(directoryMode)
+	if permissions != nil {
+		mode = 0o700
 	}
-	fd, err := openAt(t.dir, t.name, asDirectory|unix.O_NOFOLLOW, 0)
+	if err := unix.Mkdirat(int(t.dir), t.name, mode); err != nil {
+		return t.mkdirError(recursive, err)
+	}
+	if permissions == nil {
+		return nil
+	}
+	fd, err := openAt(t.dir, t.name, openDirRead|unix.O_NOFOLLOW, 0)
 	if err != nil {
-		return failed("make directory", p, err)
+		return failed("make directory", t.path, err)
 	}
 	defer fd.release()
-	if err := unix.Fchmod(int(fd), permissions); err != nil {
-		return failed("make directory", p, err)
+	if err := unix.Fchmod(int(fd), *permissions); err != nil {
+		return failed("make directory", t.path, err)
 	}
 	return nil
 }
 
-// makeWithoutLinks is makeDirectory for a path that may have no links in it.
-func makeWithoutLinks(p string, recursive bool) error {
-	t, err := locateIn("make directory", p, []How{NoSymlinks})
-	if KindOf(err) == NotFound && recursive {
-		if err := makeWithoutLinks(path.Dir(p), true); err != nil {
-			return err
-		}
-		t, err = locateIn("make directory", p, []How{NoSymlinks})
-	}
-	if err != nil {
-		return err
-	}
-	defer t.dir.release()
-	if err := unix.Mkdirat(int(t.dir), t.name, directoryMode); err != nil {
-		return t.notMade(recursive, err)
-	}
-	return nil
-}
-
-// notMade types why a directory was not made, unless one that exists is as good.
-func (t target) notMade(recursive bool, err error) error {
+// mkdirError returns the typed error of a mkdir, or nil if the directory exists and may.
+func (t target) mkdirError(recursive bool, err error) error {
 	m, statErr := t.stat()
 	switch {
 	case recursive && statErr == nil && m.Type == Directory:
@@ -89,51 +70,29 @@ func (t target) notMade(recursive bool, err error) error {
 	return t.failed("make directory", err)
 }
 
-func makeDirectory(p string, recursive bool) error {
-	err := unix.Mkdir(p, directoryMode)
-	if err == unix.ENOENT && recursive && p != "/" {
-		if err := makeDirectory(path.Dir(p), true); err != nil {
-			return err
-		}
-		err = unix.Mkdir(p, directoryMode)
-	}
-	if err == nil {
-		return nil
-	}
-	if m, statErr := statAt(unix.AT_FDCWD, p, 0); recursive && statErr == nil && m.Type == Directory {
-		return nil
-	}
-	return failed("make directory", p, err)
-}
-
 // Entry is a name in a directory.
 type Entry struct {
 	// Name is as it is on disk, and need not be UTF-8.
 	Name string
 	// Type is what the name stands for.
 	Type Type
-	// Target is what the name leads to: Type, or the type of the target of a
-	// link. Zero if it leads to nothing, in a circle, or where we may not look.
+	// Target is Type, or the type of the target of a link: 0 if that is missing, a loop, or not
+	// accessible.
 	Target Type
 }
 
-// MaxEntries is the most entries that are told at once.
+// MaxEntries is the most entries that are reported at once.
 const MaxEntries = 1000
 
-// ReadDirectory tells the entries of a directory without "." and "..", in no
-// particular order, at most [MaxEntries] at once, until tell fails, which it
-// returns. What tell gets is its own.
-func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error, how ...How) error {
-	p, err := cleaned("list", p)
-	if err != nil {
-		return err
-	}
-	t, err := locate("list", p, how)
+// ReadDirectory passes the entries of a directory, without "." and "..", to tell, in no particular
+// order and at most [MaxEntries] at once. It returns the first error of tell, which owns the slices.
+func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error, options ...PathOption) error {
+	t, err := locate("list", p, options)
 	if err != nil {
 		return err
 	}
 	defer t.release()
-	fd, err := t.open(asDirectory, 0)
+	fd, err := t.open(openDirRead, 0)
 	if err != nil {
 		return t.failed("list", err)
 	}
@@ -145,7 +104,7 @@ func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error, how 
 		case err == io.EOF:
 			return nil
 		case err != nil:
-			return failed("list", p, err)
+			return failed("list", t.path, err)
 		}
 		for i := range entries {
 			entries[i].resolve(fd)
@@ -159,7 +118,7 @@ func ReadDirectory(ctx context.Context, p string, tell func([]Entry) error, how 
 	}
 }
 
-// resolve finds out what the listing did not say.
+// resolve fills in the types that the listing did not contain.
 func (e *Entry) resolve(dir descriptor) {
 	if e.Type == 0 {
 		m, _ := statAt(dir, e.Name, unix.AT_SYMLINK_NOFOLLOW)
@@ -224,7 +183,7 @@ func (l *listing) next() (Entry, error) {
 	}
 }
 
-// rewind begins again, with what is there now.
+// rewind restarts the listing with the current entries.
 func (l *listing) rewind() error {
 	l.pending = nil
 	_, err := unix.Seek(int(l.fd), 0, io.SeekStart)

@@ -16,7 +16,7 @@ func TestALinkIsNotEntered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parent, err := openPath(dir, asParent, 0)
+	parent, err := openPath(dir, openDirPath, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestAMovedDirectoryIsNotLeftUpwards(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	parent, err := openPath(dir, asParent, 0)
+	parent, err := openPath(dir, openDirPath, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

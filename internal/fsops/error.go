@@ -8,12 +8,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind tells errors apart for those who map them.
+// Kind classifies errors.
 type Kind uint8
 
 // The kinds of errors. There is no zero kind.
 const (
-	Failed              Kind = iota + 1 // the system refused in a way without a kind of its own
+	Failed              Kind = iota + 1 // a system error without a kind of its own
 	InvalidPath                         // relative, empty, or with a NUL
 	NotFound                            // the path or a part of it does not exist
 	AlreadyExists                       // the path exists
@@ -97,7 +97,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// kinds are those of what the kernel says.
+// kinds are the kinds of system errors.
 var kinds = map[syscall.Errno]Kind{
 	unix.ENOENT:    NotFound,
 	unix.EEXIST:    AlreadyExists,
@@ -116,20 +116,20 @@ var kinds = map[syscall.Errno]Kind{
 	unix.ENOMEM:    Exhausted,
 }
 
-// Error is what the functions of this package fail with.
+// Error is the error type of this package, apart from the cause of a context.
 type Error struct {
-	// Kind says what went wrong, for those who translate it.
+	// Kind is the class of the error.
 	Kind Kind
 	// Path is the path in question, which is the one that was given or one below
 	// it.
 	Path string
-	// Errno is what the kernel said, or 0 where we refused before it could.
+	// Errno is the system error, or 0 if there was none.
 	Errno syscall.Errno
 	// Limit is what was exceeded: bytes of TooLarge and UploadOffsetInvalid,
 	// directories of TreeTooDeep and, unless 0, WatchUnavailable, uploads of
 	// TooManyUploads, watches of TooManyWatches, paths of TooManyAwaitedPaths.
 	Limit int64
-	// Err says what is wrong, and how to mend it.
+	// Err is what is wrong, and how to fix it.
 	Err error
 
 	verb string
@@ -151,16 +151,14 @@ func KindOf(err error) Kind {
 	return 0
 }
 
-// failed types what the kernel said about a path.
-func failed(verb, path string, err error) error { return failedTyped(verb, path, err) }
-
-func failedTyped(verb, path string, err error) *Error {
+// failed returns the typed error for a system error about a path.
+func failed(verb, path string, err error) *Error {
 	typed := &Error{Kind: Failed, Path: path, Err: err, verb: verb}
 	if errors.As(err, &typed.Errno) {
 		if kind, ok := kinds[typed.Errno]; ok {
 			typed.Kind = kind
 		}
-		typed.Err = explained(err)
+		typed.Err = explainEMFILE(err)
 	}
 	return typed
 }
@@ -180,10 +178,10 @@ func mountPoint(verb, path string) error {
 		Err: errors.New("something is mounted there: unmount it first, or change what is in it")}
 }
 
-func refused(kind Kind, verb, path, why string) *Error {
+func newError(kind Kind, verb, path, why string) *Error {
 	return &Error{Kind: kind, Path: path, Err: errors.New(why), verb: verb}
 }
 
 func notRegular(verb, path string) error {
-	return refused(NotRegular, verb, path, "it is a FIFO, socket or device: only files have content")
+	return newError(NotRegular, verb, path, "it is a FIFO, socket or device: only files have content")
 }

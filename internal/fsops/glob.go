@@ -35,7 +35,7 @@ type Globs []Glob
 // ParseGlob reads a pattern. An error is an *[Error] of kind [InvalidPattern].
 func ParseGlob(pattern string) (Glob, error) {
 	refuse := func(why string) (Glob, error) {
-		return Glob{}, refused(InvalidPattern, "use the pattern", strconv.Quote(pattern), why)
+		return Glob{}, newError(InvalidPattern, "use the pattern", strconv.Quote(pattern), why)
 	}
 	switch {
 	case len(pattern) > MaxGlobBytes:
@@ -65,11 +65,11 @@ func ParseGlob(pattern string) (Glob, error) {
 	return Glob{parts: parts, directoriesOnly: directoriesOnly}, nil
 }
 
-// ParseGlobs reads patterns. An error is that of the first that is wrong, or says
-// that there are too many.
+// ParseGlobs parses patterns. It fails with the error of the first malformed one, or if there are
+// too many.
 func ParseGlobs(patterns []string) (Globs, error) {
 	if len(patterns) > MaxGlobs {
-		return nil, refused(InvalidPattern, "use", strconv.Itoa(len(patterns))+" patterns", "there may be "+strconv.Itoa(MaxGlobs))
+		return nil, newError(InvalidPattern, "use", strconv.Itoa(len(patterns))+" patterns", "there may be "+strconv.Itoa(MaxGlobs))
 	}
 	var globs Globs
 	for _, pattern := range patterns {
@@ -224,7 +224,7 @@ func cutRune(inside string) (r rune, rest string) {
 	return r, inside[size:]
 }
 
-// checkPart says what is wrong with a part of a pattern, or nothing.
+// checkPart returns what is wrong with a part of a pattern, or "".
 func checkPart(part string) string {
 	for part != "" {
 		switch part[0] {

@@ -15,34 +15,32 @@ const (
 	ReplaceMode                     // to be written anew: truncated, or made
 )
 
-// openRegular opens a regular file and describes it. Anything else is refused
-// without being opened.
-func openRegular(path string, mode OpenMode, how []How) (descriptor, Metadata, error) {
-	if err := hasRoom(keptShare); err != nil {
+// openRegular opens and describes a regular file. Other files are rejected without being opened.
+func openRegular(path string, mode OpenMode, options []PathOption) (descriptor, Metadata, error) {
+	if err := checkFDBudget(handleBudget); err != nil {
 		return 0, Metadata{}, failed("open", path, err)
 	}
 	if mode == ReplaceMode {
-		return create(path, how, FIFO, Socket, CharacterDevice, BlockDevice)
+		return create(path, options, FIFO, Socket, CharacterDevice, BlockDevice)
 	}
-	f, err := Open(path, how...)
+	f, err := Open(path, options...)
 	if err != nil {
 		return 0, Metadata{}, err
 	}
 	return f.fd, f.metadata, nil
 }
 
-// misused ends the use of a handle for what it was not opened for, as the kernel
-// would.
+// misused ends the use of a handle in the wrong mode, with the error of the kernel.
 func (t *Handles) misused(h *handle, verb string) error {
 	_ = t.done(h)
 	return failed(verb, h.path, unix.EBADF)
 }
 
-// knownBlock is a block for which nobody asks how large the file is.
-const knownBlock = 16 << 10
+// smallBlock is the size of a block up to which the size of the file is not looked up.
+const smallBlock = 16 << 10
 
-// readBlock reads up to length bytes, in the memory that is given if it has so
-// many, else in one of not much more than there are.
+// readBlock reads up to length bytes, into memory if it is large enough, else into a new slice that
+// is not much larger than the data.
 func (d descriptor) readBlock(length int, offset int64, memory []byte) ([]byte, error) {
 	if room := math.MaxInt64 - offset; room < int64(length) { // the kernel counts no further
 		length = int(room)
@@ -67,12 +65,11 @@ func (d descriptor) readBlock(length int, offset int64, memory []byte) ([]byte, 
 	return data[:filled], nil
 }
 
-// likelyBytes is how much memory a block of up to length bytes needs, or a little
-// more.
+// likelyBytes returns how much memory a block of up to length bytes needs, or a little more.
 func (d descriptor) likelyBytes(length int, offset int64) int {
-	if length > knownBlock {
+	if length > smallBlock {
 		if m, err := d.stat(); err == nil {
-			return int(min(int64(length), max(m.Size-offset, 0)+knownBlock))
+			return int(min(int64(length), max(m.Size-offset, 0)+smallBlock))
 		}
 	}
 	return length

@@ -17,9 +17,9 @@ type HandleLimits struct {
 	Idle time.Duration
 }
 
-// Handles are open files by ids that callers choose. All methods may be called
-// concurrently, also on one handle. Errors about a handle are a *[HandleError],
-// those about its file an *[Error]. It must be closed, unless it is empty.
+// Handles is a table of open files, by ids that callers choose. All methods may be called
+// concurrently, also for one handle. An error about a handle is a *[HandleError], one about its
+// file an *[Error]. The table must be closed, unless it is empty.
 type Handles struct {
 	limits  HandleLimits
 	emptied func()
@@ -29,13 +29,13 @@ type Handles struct {
 	closed bool               // guarded by mu
 }
 
-// handle is one open file. Its descriptor is closed when it is out of the table
-// and nobody uses it, so that no call can meet another file under its number.
+// handle is one open file. Its descriptor is closed when it is out of the table and no call uses
+// it, so that no call can use a descriptor that was reused.
 type handle struct {
-	id   string
-	path string
-	mode OpenMode
-	kept *Kept // somebody else has the file open; nil: fd is it
+	id       string
+	path     string
+	mode     OpenMode
+	external *ExternalFile // another process has the file open; nil: fd
 
 	// Guarded by the table's mu.
 	fd     descriptor
@@ -46,8 +46,8 @@ type handle struct {
 	timer  *time.Timer // of that
 }
 
-// NewHandles returns an empty table. emptied is called whenever the last handle
-// has gone, without a lock held, by whoever closed it; nil calls nothing.
+// NewHandles returns an empty table. emptied, unless nil, is called without a lock whenever the
+// last handle was removed.
 func NewHandles(limits HandleLimits, emptied func()) *Handles {
 	if emptied == nil {
 		emptied = func() {}
@@ -64,12 +64,12 @@ func (t *Handles) IsEmpty() bool {
 
 // Open opens a regular file under an id that is not taken, and describes it. It
 // does not wait for the file, and refuses anything else as [Open] does.
-func (t *Handles) Open(id, path string, mode OpenMode, how ...How) (Metadata, error) {
+func (t *Handles) Open(id, path string, mode OpenMode, options ...PathOption) (Metadata, error) {
 	h := &handle{id: id, path: path, mode: mode}
 	if err := t.reserve(h); err != nil {
 		return Metadata{}, err
 	}
-	fd, m, err := openRegular(path, mode, how)
+	fd, m, err := openRegular(path, mode, options)
 	if err != nil {
 		_ = t.drop(h)
 		return Metadata{}, err
@@ -81,7 +81,7 @@ func (t *Handles) Open(id, path string, mode OpenMode, how ...How) (Metadata, er
 	return m, nil
 }
 
-// reserve takes the id for a handle that is to be opened.
+// reserve reserves the id of a handle that is being opened.
 func (t *Handles) reserve(h *handle) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *Handles) WriteBlock(id string, data []byte, offset int64) error {
 }
 
 // CloseFile takes a handle out of the table; no such handle is as good. Its file
-// is closed when nobody uses it any more. An error is one of writing.
+// is closed when no call uses it any more. An error is one of writing.
 func (t *Handles) CloseFile(id string) error {
 	t.mu.Lock()
 	h := t.byID[id]
@@ -188,7 +188,7 @@ func (t *Handles) use(id string) (*handle, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	h := t.byID[id]
-	if h == nil || !h.isOpen || h.kept != nil {
+	if h == nil || !h.isOpen || h.external != nil {
 		return nil, &HandleError{Kind: HandleNotFound, ID: id}
 	}
 	h.users++
@@ -253,7 +253,7 @@ func (t *Handles) expire(h *handle) {
 	}
 }
 
-// HandleKind tells errors about handles apart for those who map them.
+// HandleKind classifies errors about handles.
 type HandleKind uint8
 
 // The kinds. There is no zero kind.
@@ -267,9 +267,9 @@ const (
 // for completeness.
 func HandleKinds() []HandleKind { return []HandleKind{HandleNotFound, HandleExists, TooManyHandles} }
 
-// HandleError says what is wrong with a handle.
+// HandleError is an error about a handle.
 type HandleError struct {
-	// Kind says what is wrong, for those who translate it.
+	// Kind is the class of the error.
 	Kind HandleKind
 	// ID is the handle's.
 	ID string

@@ -11,36 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What the kernel is asked to tell of a directory: all that happens in it, or
-// which names come and go. A file without a name is nothing in it any more.
+// The events of a directory that are watched: all changes, or only created and removed names.
+// IN_EXCL_UNLINK excludes files that were unlinked.
 const (
 	allChanges  = nameChanges | unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_EXCL_UNLINK
 	nameChanges = unix.IN_CREATE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_DELETE
 )
 
-// inotify is one inotify instance. A goroutine of its own takes what the kernel
-// tells and hands it on without ever waiting.
+// inotify is one inotify instance. Its goroutine reads the events and delivers them without
+// blocking.
 type inotify struct {
 	fd   int
 	file *os.File      // of fd, in Go's poller
 	done chan struct{} // closed when the goroutine has ended
 
 	mu      sync.Mutex
-	closed  bool                // guarded by mu; nobody is told any more
+	closed  bool                // guarded by mu; no events are delivered any more
 	marks   map[int]*mark       // guarded by mu; by watch descriptor
 	watches map[*Watch]struct{} // guarded by mu
 }
 
-// mark is a directory that the kernel watches, once for all who want to know.
+// mark is a directory that the kernel watches, for all its nodes and path watchers.
 type mark struct {
 	wd    int
-	dead  bool                             // guarded by mu of inotify; the kernel has ended it
-	nodes map[*node]struct{}               // guarded by mu of inotify; who is told everything
-	names map[string]map[*lookout]struct{} // guarded by mu of inotify; who is told that a name came or went
+	dead  bool                                 // guarded by mu of inotify; the kernel has ended it
+	nodes map[*node]struct{}                   // guarded by mu of inotify; receive all events
+	names map[string]map[*pathWatcher]struct{} // guarded by mu of inotify; receive creation and removal of a name
 }
 
-// notice is what the kernel says.
-type notice struct {
+// inotifyEvent is an event of the kernel.
+type inotifyEvent struct {
 	mask uint32
 	name string // in the directory, or "" for the directory itself
 }
@@ -53,12 +53,12 @@ func openInotify() (*inotify, error) {
 	return newInotify(fd), nil
 }
 
-// openInstance opens an inotify instance that nobody reads.
+// openInstance opens an inotify instance that is not read.
 func openInstance() (fd int, err error) {
 	return unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 }
 
-// newInotify reads an instance, which it owns from then on.
+// newInotify starts to read an instance, and takes ownership of it.
 func newInotify(fd int) *inotify {
 	i := &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}),
 		marks: make(map[int]*mark), watches: make(map[*Watch]struct{})}
@@ -66,7 +66,7 @@ func newInotify(fd int) *inotify {
 	return i
 }
 
-// close ends the watching of everything, and returns when the goroutine has ended.
+// close removes all watches, and returns when the goroutine has ended.
 func (i *inotify) close() {
 	i.mu.Lock()
 	i.closed = true
@@ -75,12 +75,12 @@ func (i *inotify) close() {
 	<-i.done
 }
 
-// noticeBytes is how much is taken from the kernel at once.
-const noticeBytes = 64 << 10
+// readBufferBytes is the size of a read.
+const readBufferBytes = 64 << 10
 
 func (i *inotify) readAll() {
 	defer close(i.done)
-	buffer := make([]byte, noticeBytes)
+	buffer := make([]byte, readBufferBytes)
 	for {
 		n, err := i.file.Read(buffer)
 		if err != nil {
@@ -91,8 +91,7 @@ func (i *inotify) readAll() {
 	}
 }
 
-// fail ends the watches and the waits, unless it was close that ended the reading,
-// and has those that come be refused.
+// fail ends all watches and waits, and rejects later ones, unless close ended the reading.
 func (i *inotify) fail(err error) {
 	if errors.Is(err, os.ErrClosed) {
 		return
@@ -104,18 +103,18 @@ func (i *inotify) fail(err error) {
 		w.queue.fail(err)
 	}
 	for _, m := range i.marks {
-		m.pokeAll(0)
+		m.notifyAll(0)
 	}
 }
 
-// hasFailed reports whether nothing is told any more.
+// hasFailed reports whether events are no longer delivered.
 func (i *inotify) hasFailed() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.closed
 }
 
-// dispatch hands notices on.
+// dispatch delivers the events that were read.
 func (i *inotify) dispatch(records []byte) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -125,61 +124,61 @@ func (i *inotify) dispatch(records []byte) {
 		wd := int(int32(binary.NativeEndian.Uint32(records)))
 		end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(records[12:]))
 		name := strings.TrimRight(string(records[unix.SizeofInotifyEvent:end]), "\x00")
-		i.tell(wd, notice{mask: binary.NativeEndian.Uint32(records[4:]), name: name})
+		i.deliver(wd, inotifyEvent{mask: binary.NativeEndian.Uint32(records[4:]), name: name})
 		records = records[end:]
 	}
 }
 
-// tell hands a notice to whom it concerns. mu is held.
-func (i *inotify) tell(wd int, n notice) {
+// deliver passes an event to the nodes and path watchers that it concerns. mu is held.
+func (i *inotify) deliver(wd int, n inotifyEvent) {
 	if n.mask&unix.IN_Q_OVERFLOW != 0 {
-		i.tellOverflow()
+		i.deliverOverflow()
 		return
 	}
 	m, ok := i.marks[wd]
 	if !ok {
-		return // nobody wants to know any more
+		return // nothing watches it any more
 	}
 	for node := range m.nodes {
 		node.watch.queue.push(node, n)
 	}
 	for l := range m.names[n.name] {
-		l.poke(n.mask)
+		l.notify(n.mask)
 	}
 	if n.mask&unix.IN_UNMOUNT != 0 {
-		m.pokeAll(n.mask)
+		m.notifyAll(n.mask)
 	}
 	if n.mask&unix.IN_IGNORED != 0 {
 		m.dead = true
 		delete(i.marks, wd)
-		m.pokeAll(n.mask)
+		m.notifyAll(n.mask)
 	}
 }
 
-// tellOverflow tells everybody that the kernel has dropped notices. mu is held.
-func (i *inotify) tellOverflow() {
+// deliverOverflow reports to all watches that the kernel has dropped events. mu is held.
+func (i *inotify) deliverOverflow() {
 	for w := range i.watches {
 		w.queue.lose()
 	}
 	for _, m := range i.marks {
-		m.pokeAll(0)
+		m.notifyAll(0)
 	}
 }
 
-func (m *mark) pokeAll(mask uint32) {
-	for _, lookouts := range m.names {
-		for l := range lookouts {
-			l.poke(mask)
+func (m *mark) notifyAll(mask uint32) {
+	for _, watchers := range m.names {
+		for l := range watchers {
+			l.notify(mask)
 		}
 	}
 }
 
-// markLocked has the kernel watch an open directory. mu is held.
+// markLocked watches an open directory. mu is held.
 func (i *inotify) markLocked(dir descriptor, mask uint32) (*mark, error) {
 	if i.closed {
 		return nil, os.ErrClosed
 	}
-	// What is already told of the directory goes on being told.
+	// IN_MASK_ADD keeps the events that are already watched.
 	mask |= unix.IN_ONLYDIR | unix.IN_MASK_ADD
 	wd, err := retried(func() (int, error) {
 		return unix.InotifyAddWatch(i.fd, "/proc/self/fd/"+strconv.Itoa(int(dir)), mask)
@@ -189,14 +188,13 @@ func (i *inotify) markLocked(dir descriptor, mask uint32) (*mark, error) {
 	}
 	m, ok := i.marks[wd]
 	if !ok {
-		m = &mark{wd: wd, nodes: make(map[*node]struct{}), names: make(map[string]map[*lookout]struct{})}
+		m = &mark{wd: wd, nodes: make(map[*node]struct{}), names: make(map[string]map[*pathWatcher]struct{})}
 		i.marks[wd] = m
 	}
 	return m, nil
 }
 
-// dropLocked ends the watching of a directory that nobody wants to know of. mu is
-// held.
+// dropLocked removes the watch of a directory without receivers. mu is held.
 func (i *inotify) dropLocked(m *mark) {
 	if m.dead || len(m.nodes) > 0 || len(m.names) > 0 {
 		return
@@ -208,7 +206,7 @@ func (i *inotify) dropLocked(m *mark) {
 	}
 }
 
-// watchAll tells a node all that happens in an open directory from now on.
+// watchAll delivers all further events of an open directory to a node.
 func (i *inotify) watchAll(dir descriptor, n *node) (*mark, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -219,8 +217,8 @@ func (i *inotify) watchAll(dir descriptor, n *node) (*mark, error) {
 	return m, err
 }
 
-// leaveAll tells a node nothing any more.
-func (i *inotify) leaveAll(n *node, m *mark) {
+// unwatchAll ends the delivery of events to a node.
+func (i *inotify) unwatchAll(n *node, m *mark) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(m.nodes, n)
@@ -234,25 +232,25 @@ func (i *inotify) isAlive(m *mark) bool {
 	return !m.dead
 }
 
-// watchName pokes a lookout when a name in an open directory comes or goes.
-func (i *inotify) watchName(dir descriptor, name string, l *lookout) (*mark, error) {
+// watchName notifies a pathWatcher when a name in an open directory is created or removed.
+func (i *inotify) watchName(dir descriptor, name string, l *pathWatcher) (*mark, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, err := i.markLocked(dir, nameChanges)
 	if err != nil {
 		return nil, err
 	}
-	lookouts, ok := m.names[name]
+	watchers, ok := m.names[name]
 	if !ok {
-		lookouts = make(map[*lookout]struct{})
-		m.names[name] = lookouts
+		watchers = make(map[*pathWatcher]struct{})
+		m.names[name] = watchers
 	}
-	lookouts[l] = struct{}{}
+	watchers[l] = struct{}{}
 	return m, nil
 }
 
-// leaveName does not poke the lookout for a name any more.
-func (i *inotify) leaveName(l *lookout, m *mark, name string) {
+// unwatchName ends the notification of a pathWatcher about a name.
+func (i *inotify) unwatchName(l *pathWatcher, m *mark, name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(m.names[name], l)
@@ -262,7 +260,7 @@ func (i *inotify) leaveName(l *lookout, m *mark, name string) {
 	i.dropLocked(m)
 }
 
-// follow has a watch be told of overflows and failures.
+// follow delivers overflows and failures to a watch.
 func (i *inotify) follow(w *Watch) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -37,7 +37,7 @@ func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
 	}
 	i.mu.Lock()
 	i.marks = marks
-	i.tellOverflow()
+	i.deliverOverflow()
 	i.mu.Unlock()
 
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, context.DeadlineExceeded)

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lend returns an inotify instance for the watcher of another process, which gets a
-// duplicate of the descriptor and calls [Watcher.Adopt]: a new one, or one in reserve if
-// the user can have no more; see Keep. The last half of the reserve is for owners that have
-// nothing of it. giveBack is to be called once, when the other process has ended: the
-// watches that it left are removed. Lend does not block.
+// Lend returns an inotify instance for the watcher of another process, which receives a duplicate
+// of the descriptor and calls [Watcher.Adopt]. It is a new one, or one of the reserve (see Keep) if
+// the limit of the user is reached. The last half of the reserve is for owners that have none of
+// it. The caller calls giveBack once, when the other process has ended; this removes the watches
+// that it left. Lend does not block.
 func (w *Watcher) Lend(owner string) (fd int, giveBack func(), err error) {
 	if fd, err = openInstance(); err == nil {
 		return fd, func() { w.takeBack(fd) }, nil
@@ -44,8 +44,8 @@ func (w *Watcher) takeReserved(owner string) (fd int, ok bool) {
 	return fd, true
 }
 
-// takeBack puts an instance into the reserve if that is not full, and closes it
-// otherwise. To close one and open another would leave it to other programs of the user.
+// takeBack puts an instance into the reserve if that is not full, and closes it otherwise. If it
+// were closed and another one opened, other programs of the user could take it in between.
 func (w *Watcher) takeBack(fd int) {
 	err := emptyInstance(fd)
 	w.mu.Lock()
@@ -57,8 +57,8 @@ func (w *Watcher) takeBack(fd int) {
 	_ = unix.Close(fd)
 }
 
-// emptyInstance makes an instance that no other process has any more as it was when it
-// was opened: its flags, its watches and what it reports.
+// emptyInstance resets an instance that no other process has any more: its flags, its watches and
+// its pending events.
 func emptyInstance(fd int) error {
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		return err
@@ -73,7 +73,7 @@ func emptyInstance(fd int) error {
 			_, _ = unix.InotifyRmWatch(fd, wd) // fails if the directory is gone, and the watch with it
 		}
 	}
-	buffer := make([]byte, noticeBytes)
+	buffer := make([]byte, readBufferBytes)
 	for {
 		if _, err := retried(func() (int, error) { return unix.Read(fd, buffer) }); err == unix.EAGAIN {
 			return nil
@@ -83,9 +83,9 @@ func emptyInstance(fd int) error {
 	}
 }
 
-// Adopt has the watcher keep an inotify instance that the watcher of another process has
-// lent, until Close. The descriptor is the watcher's then. One that has an instance goes on
-// with that.
+// Adopt makes the watcher use an inotify instance that the watcher of another process has lent,
+// until Close. It takes ownership of the descriptor. A watcher that has an instance already closes
+// the new one.
 func (w *Watcher) Adopt(fd int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,5 +93,5 @@ func (w *Watcher) Adopt(fd int) {
 		_ = unix.Close(fd)
 		return
 	}
-	w.kept, w.inotify = true, newInotify(fd)
+	w.keepsInstance, w.inotify = true, newInotify(fd)
 }

@@ -8,32 +8,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How is what a call does differently with its path.
-type How uint8
+// PathOption changes how a call resolves its path.
+type PathOption uint8
 
-// NoSymlinks has a call follow no links: a path with one in it, also at its end, is
-// SymlinkRefused.
-const NoSymlinks How = 1
+// NoSymlinks rejects a path with a symbolic link in it, also at its end, with SymlinkRefused.
+const NoSymlinks PathOption = 1
 
-// target is what a path names: the path itself, or the name at its end in the
-// directory that it is in, which was reached without links.
+// target is a located path: a path that the kernel resolves, or with noLinks the last name of the
+// path in its open directory, which was reached without following links.
 type target struct {
 	place
 	noLinks bool
 }
 
-// locate finds what a path names, which is clean. It is to be released.
-func locate(verb, p string, how []How) (target, error) {
-	if !slices.Contains(how, NoSymlinks) {
+// locate resolves a path according to options. The caller releases the target.
+func locate(verb, p string, options []PathOption) (target, error) {
+	p, err := cleanPath(verb, p)
+	if err != nil {
+		return target{}, err
+	}
+	if !slices.Contains(options, NoSymlinks) {
 		return target{place: place{unix.AT_FDCWD, p, p}}, nil
 	}
 	t := target{place{name: path.Base(p), path: p}, true}
 	if p == "/" {
 		t.name = "."
 	}
-	root, err := openPath("/", asParent, 0)
+	root, err := openPath("/", openDirPath, 0)
 	if err == nil {
-		t.dir, err = openBeneath(root, strings.Trim(path.Dir(p), "/"), asParent, 0)
+		t.dir, err = openBeneath(root, strings.Trim(path.Dir(p), "/"), openDirPath)
 		root.release()
 	}
 	if err != nil {
@@ -42,53 +45,33 @@ func locate(verb, p string, how []How) (target, error) {
 	return t, nil
 }
 
-// locateIn is locate, but for the directory that the name is in, which is open in
-// either case and to be released.
-func locateIn(verb, p string, how []How) (target, error) {
-	if slices.Contains(how, NoSymlinks) {
-		return locate(verb, p, how)
+// locateIn is locate, but always opens the directory of the path's last name. The caller releases
+// that directory.
+func locateIn(verb, p string, options []PathOption) (target, error) {
+	t, err := locate(verb, p, options)
+	if err != nil || t.noLinks {
+		return t, err
 	}
-	dir, name, err := openParent(p)
-	if err != nil {
-		return target{}, failed(verb, p, err)
+	if t.dir, t.name, err = openParent(t.path); err != nil {
+		return target{}, failed(verb, t.path, err)
 	}
-	return target{place: place{dir, name, p}}, nil
+	return t, nil
 }
 
-// statWithoutLinks describes a path that may have no links in it.
-func statWithoutLinks(p string) (Metadata, error) {
-	t, err := locate("look at", p, []How{NoSymlinks})
-	if err != nil {
-		return Metadata{}, err
-	}
-	defer t.release()
-	m, err := t.stat()
-	if err != nil {
-		return Metadata{}, t.failed("look at", err)
-	}
-	return m, nil
-}
-
-// release closes the directory, if it is one of the target.
+// release closes the directory, if there is one.
 func (t target) release() {
 	if t.noLinks {
 		t.dir.release()
 	}
 }
 
-// open opens it.
 func (t target) open(flags int, mode uint32) (descriptor, error) {
 	if !t.noLinks {
 		return openAt(t.dir, t.name, flags, mode)
 	}
-	fd, err := openAt(t.dir, t.name, flags|unix.O_NOFOLLOW, mode)
-	if err == unix.ENOTDIR && isLink(t.dir, t.name) {
-		err = unix.ELOOP
-	}
-	return fd, err
+	return openNoFollow(t.dir, t.name, flags, mode)
 }
 
-// stat describes it.
 func (t target) stat() (Metadata, error) {
 	if !t.noLinks {
 		return statAt(t.dir, t.name, 0)
@@ -100,25 +83,24 @@ func (t target) stat() (Metadata, error) {
 	return m, err
 }
 
-// isOf reports whether it is of one of some types. What takes its place after that
-// is judged when it is open.
-func (t target) isOf(types ...Type) bool {
+// hasType is place.hasType, but false for a link that must not be followed.
+func (t target) hasType(types ...Type) bool {
 	m, err := t.stat()
 	return err == nil && slices.Contains(types, m.Type)
 }
 
-// failed types what the kernel said about it.
+// failed returns the typed error for a system error.
 func (t target) failed(verb string, err error) error {
 	if t.noLinks && err == unix.ELOOP {
-		return refused(SymlinkRefused, verb, t.path, "a part of the path is a symbolic link, and none was to be followed: use the path without links")
+		return newError(SymlinkRefused, verb, t.path, "a part of the path is a symbolic link, and none was to be followed: use the path without links")
 	}
 	return failedAt(verb, t.place, err)
 }
 
-// notOpened is failed for an open; see [notOpened].
-func (t target) notOpened(verb string, err error) error {
+// openError is failed for an open; see place.openError.
+func (t target) openError(verb string, err error) error {
 	if err == unix.ENXIO {
-		return notOpened(verb, t.dir, t.name, t.path, err)
+		return t.place.openError(verb, err)
 	}
 	return t.failed(verb, err)
 }

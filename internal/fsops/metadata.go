@@ -1,14 +1,13 @@
 package fsops
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Type is what a name in a directory stands for. The zero value is not known.
+// Type is the type of a file. The zero value is unknown.
 type Type uint8
 
 // The types of files.
@@ -45,9 +44,9 @@ func typeOf(mode uint32) Type {
 
 // Metadata describes a file of any type.
 type Metadata struct {
-	// Type is what it is.
+	// Type is its type.
 	Type Type
-	// IsSymlink says that the path itself is a link.
+	// IsSymlink reports whether the path itself is a link.
 	IsSymlink bool
 	// Size is in bytes. Many files of /proc have content and size 0.
 	Size int64
@@ -55,15 +54,15 @@ type Metadata struct {
 	Mode uint32
 	// UID and GID are its owner and group.
 	UID, GID uint32
-	// Links is how many names it has.
+	// Links is the number of its names.
 	Links uint64
-	// ModifyTime, AccessTime and ChangeTime are as exact as its file system.
+	// ModifyTime, AccessTime and ChangeTime have the resolution of the file system.
 	ModifyTime, AccessTime, ChangeTime time.Time
-	// BirthTime is zero where the file system does not say.
+	// BirthTime is zero if the file system does not record it.
 	BirthTime time.Time
 
 	identity  identity
-	mountRoot bool // it is where a file system is mounted
+	mountRoot bool // it is a mount point
 }
 
 // identity is the same for all names of a file, and for no other file while the
@@ -72,7 +71,7 @@ type identity struct {
 	device, inode uint64
 }
 
-// statAt describes what a name leads to.
+// statAt describes a file.
 func statAt(dir descriptor, name string, flags int) (Metadata, error) {
 	const mask = unix.STATX_BASIC_STATS | unix.STATX_BTIME
 	var st unix.Statx_t
@@ -100,10 +99,9 @@ func statAt(dir descriptor, name string, flags int) (Metadata, error) {
 	return m, nil
 }
 
-// Version returns a text that stays the same while neither the content nor the
-// metadata of the file changes, as far as the system can tell: it is made of its
-// device, inode, size and times of change, and file systems have clocks of some
-// milliseconds.
+// Version returns a text that changes with the content or the metadata of the file. It is made of
+// device, inode, size and change times, so that two changes within one tick of the file system's
+// clock, some milliseconds, can have the same version.
 func (m Metadata) Version() string {
 	text := make([]byte, 0, 64)
 	for i, n := range []uint64{m.identity.device, m.identity.inode, uint64(m.Size), uint64(m.ChangeTime.UnixNano()), uint64(m.ModifyTime.UnixNano())} {
@@ -120,46 +118,39 @@ func timeOf(t unix.StatxTimestamp) time.Time { return time.Unix(t.Sec, int64(t.N
 // stat describes an open file.
 func (d descriptor) stat() (Metadata, error) { return statAt(d, "", unix.AT_EMPTY_PATH) }
 
-// Stat describes what a path leads to.
-func Stat(path string, how ...How) (Metadata, error) {
-	path, err := cleaned("look at", path)
-	if err != nil {
-		return Metadata{}, err
-	}
-	if slices.Contains(how, NoSymlinks) {
-		return statWithoutLinks(path)
-	}
-	m, err := statAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW)
-	if err == nil && m.IsSymlink {
-		m, err = statAt(unix.AT_FDCWD, path, 0)
+// Stat describes a file, and follows links.
+func Stat(path string, options ...PathOption) (Metadata, error) {
+	m, target, err := Lstat(path, options...)
+	if err == nil && target != "" {
+		t, _ := locate("look at", path, options)
+		if m, err = t.stat(); err != nil {
+			return Metadata{}, t.failed("look at", err)
+		}
 		m.IsSymlink = true
 	}
-	if err != nil {
-		return Metadata{}, failed("look at", path, err)
-	}
-	return m, nil
+	return m, err
 }
 
-// Lstat describes the path itself, and says where it leads if it is a link.
-func Lstat(path string, how ...How) (m Metadata, target string, err error) {
-	path, err = cleaned("look at", path)
+// Lstat describes the path itself, and returns its target if it is a link.
+func Lstat(path string, options ...PathOption) (m Metadata, linkTarget string, err error) {
+	t, err := locate("look at", path, options)
 	if err != nil {
 		return Metadata{}, "", err
 	}
-	if slices.Contains(how, NoSymlinks) {
-		m, err = statWithoutLinks(path)
-		return m, "", err
-	}
-	if m, err = statAt(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW); err == nil && m.IsSymlink {
-		target, err = readLinkAt(unix.AT_FDCWD, path)
+	defer t.release()
+	m, err = statAt(t.dir, t.name, unix.AT_SYMLINK_NOFOLLOW)
+	if err == nil && m.IsSymlink {
+		if err = unix.ELOOP; !t.noLinks {
+			linkTarget, err = readLinkAt(t.dir, t.name)
+		}
 	}
 	if err != nil {
-		return Metadata{}, "", failed("look at", path, err)
+		return Metadata{}, "", t.failed("look at", err)
 	}
-	return m, target, nil
+	return m, linkTarget, nil
 }
 
-// readLinkAt returns what is in a link.
+// readLinkAt returns the target of a link.
 func readLinkAt(dir descriptor, name string) (string, error) {
 	target := make([]byte, unix.PathMax)
 	n, err := retried(func() (int, error) { return unix.Readlinkat(int(dir), name, target) })

@@ -10,18 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// partial is the content of a file that is not in its place yet.
+// partial is a file that is being written and not in its place yet.
 type partial struct {
 	destination
 	fd       descriptor
-	hidden   string // its name in the directory; empty where it needs none
+	tempName string // its name in the directory; empty where it needs none
 	received int64
 	digest   hash.Hash
 }
 
-// newPartial makes a file in the directory of a destination, which it releases if
-// it fails. The file has no name, unless named asks for one or the file system
-// wants it.
+// newPartial creates a file in the directory of a destination, which it releases if it fails. The
+// file has no name, unless named is set or the file system requires one.
 func newPartial(d destination, mode uint32, named bool) (*partial, error) {
 	p := &partial{destination: d, fd: -1, digest: sha256.New()}
 	err := error(unix.EOPNOTSUPP)
@@ -30,8 +29,8 @@ func newPartial(d destination, mode uint32, named bool) (*partial, error) {
 	}
 	switch err {
 	case unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL:
-		p.hidden = hiddenName()
-		p.fd, err = openAt(d.dir, p.hidden, always|unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+		p.tempName = temporaryName()
+		p.fd, err = openAt(d.dir, p.tempName, commonFlags|unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
 	}
 	if err != nil {
 		d.dir.release()
@@ -40,8 +39,8 @@ func newPartial(d destination, mode uint32, named bool) (*partial, error) {
 	return p, nil
 }
 
-// hiddenName is one that nobody has thought of.
-func hiddenName() string {
+// temporaryName returns a random name.
+func temporaryName() string {
 	random := make([]byte, 8)
 	_, _ = rand.Read(random) // which never fails
 	return ".execwire-" + hex.EncodeToString(random)
@@ -56,29 +55,28 @@ func (p *partial) write(data []byte) error {
 	return nil
 }
 
-// release drops what was received, unless it is in its place.
+// release removes the file, unless it is in its place.
 func (p *partial) release() {
-	if p.hidden != "" {
-		_ = unix.Unlinkat(int(p.dir), p.hidden, 0) // nobody can be told
+	if p.tempName != "" {
+		_ = unix.Unlinkat(int(p.dir), p.tempName, 0) // an error cannot be reported
 	}
 	p.fd.release()
 	p.dir.release()
 }
 
-// put puts the content into its place. Nothing of what can fail comes after
-// that, but writing the name to the disk.
-func (p *partial) put(how *Replacement) error {
-	err := p.dress(how)
-	if err == nil && how.Sync {
+// moveIntoPlace moves the file to its place. Only the sync of the directory can fail after that.
+func (p *partial) moveIntoPlace(request *Replacement) error {
+	err := p.applyMetadata(request)
+	if err == nil && request.Sync {
 		_, err = retried(func() (struct{}, error) { return struct{}{}, unix.Fsync(int(p.fd)) })
 	}
 	if err == nil {
 		err = p.fd.flush()
 	}
 	if err == nil {
-		err = p.move(how.IfMissing)
+		err = p.linkOrRename(request.IfMissing)
 	}
-	if err == nil && how.Sync {
+	if err == nil && request.Sync {
 		err = p.dir.syncDirectory()
 	}
 	if err != nil {
@@ -87,35 +85,35 @@ func (p *partial) put(how *Replacement) error {
 	return nil
 }
 
-// move gives the file its name: in the place of what has it, unless there must be
-// nothing. Where nothing was found it tries without that first.
-func (p *partial) move(ifMissing bool) error {
-	if p.hidden == "" && (ifMissing || p.found.Type == 0) {
+// linkOrRename gives the file its name. It replaces an existing file unless ifMissing is set. If there was
+// none it first tries to link without replacing.
+func (p *partial) linkOrRename(ifMissing bool) error {
+	if p.tempName == "" && (ifMissing || p.found.Type == 0) {
 		err := p.link(p.name)
 		if err != unix.EEXIST || ifMissing {
 			return err
 		}
 	}
-	if p.hidden == "" {
-		name := hiddenName()
+	if p.tempName == "" {
+		name := temporaryName()
 		if err := p.link(name); err != nil {
 			return err
 		}
-		p.hidden = name
+		p.tempName = name
 	}
 	var err error
 	if ifMissing {
-		err = p.renameToNothing()
+		err = p.renameNoReplace()
 	} else {
-		err = unix.Renameat(int(p.dir), p.hidden, int(p.dir), p.name)
+		err = unix.Renameat(int(p.dir), p.tempName, int(p.dir), p.name)
 	}
 	if err == nil {
-		p.hidden = ""
+		p.tempName = ""
 	}
 	return err
 }
 
-// link gives a file without a name its first.
+// link gives a name to a file without one.
 func (p *partial) link(name string) error {
 	err := unix.Linkat(int(p.fd), "", int(p.dir), name, unix.AT_EMPTY_PATH)
 	if err == unix.ENOENT || err == unix.EPERM { // older kernels want a privilege for it
@@ -124,24 +122,23 @@ func (p *partial) link(name string) error {
 	return err
 }
 
-// renameToNothing gives the file a name that nothing must have.
-func (p *partial) renameToNothing() error {
-	err := unix.Renameat2(int(p.dir), p.hidden, int(p.dir), p.name, unix.RENAME_NOREPLACE)
+// renameNoReplace gives the file a name that must not exist.
+func (p *partial) renameNoReplace() error {
+	err := unix.Renameat2(int(p.dir), p.tempName, int(p.dir), p.name, unix.RENAME_NOREPLACE)
 	if err != unix.EINVAL {
 		return err
 	}
-	// Not every file system can.
-	if err := unix.Linkat(int(p.dir), p.hidden, int(p.dir), p.name, 0); err != nil {
+	// Not every file system supports the flag.
+	if err := unix.Linkat(int(p.dir), p.tempName, int(p.dir), p.name, 0); err != nil {
 		return err
 	}
-	return unix.Unlinkat(int(p.dir), p.hidden, 0)
+	return unix.Unlinkat(int(p.dir), p.tempName, 0)
 }
 
-// procPath is a path of the open file, whatever its names.
+// procPath returns a path of the open file that does not depend on its names.
 func (d descriptor) procPath() string { return "/proc/self/fd/" + strconv.Itoa(int(d)) }
 
-// flush has a file system report now what it would report when the file is
-// closed.
+// flush makes a file system report the errors that it would report at the close.
 func (d descriptor) flush() error {
 	fd, err := unix.FcntlInt(uintptr(d), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -150,9 +147,9 @@ func (d descriptor) flush() error {
 	return descriptor(fd).close()
 }
 
-// syncDirectory waits until the names in a directory are on the disk.
+// syncDirectory writes the names in a directory to the disk.
 func (d descriptor) syncDirectory() error {
-	fd, err := openAt(d, ".", asDirectory, 0)
+	fd, err := openAt(d, ".", openDirRead, 0)
 	if err != nil {
 		return err
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"io"
 	"math"
-	"slices"
 
 	"golang.org/x/sys/unix"
 )
 
-// pieceBytes is how much is read or written before a call looks whether it is
-// still wanted.
-const pieceBytes = 1 << 20
+// chunkBytes is how much is read or written between checks of the context.
+const chunkBytes = 1 << 20
 
 // File is a regular file that is open for reading. It is for one goroutine.
 type File struct {
@@ -21,27 +19,24 @@ type File struct {
 	offset   int64
 }
 
-// Open opens a regular file, following links unless told otherwise. Anything else
-// is refused without waiting for it: IsADirectory or NotRegular.
-func Open(path string, how ...How) (*File, error) { return open(path, 0, how) }
+// Open opens a regular file. It rejects other files, without blocking on them, with IsADirectory or
+// NotRegular.
+func Open(path string, options ...PathOption) (*File, error) { return open(path, 0, options) }
 
 // open is Open with further flags.
-func open(path string, flags int, how []How) (*File, error) {
-	path, err := cleaned("read", path)
-	if err != nil {
-		return nil, err
-	}
-	t, err := locate("read", path, how)
+func open(path string, flags int, options []PathOption) (*File, error) {
+	t, err := locate("read", path, options)
 	if err != nil {
 		return nil, err
 	}
 	defer t.release()
-	if t.isOf(FIFO, Socket, CharacterDevice, BlockDevice) {
+	path = t.path
+	if t.hasType(FIFO, Socket, CharacterDevice, BlockDevice) {
 		return nil, notRegular("read", path)
 	}
-	fd, err := t.open(always|unix.O_RDONLY|flags, 0)
+	fd, err := t.open(commonFlags|unix.O_RDONLY|flags, 0)
 	if err != nil {
-		return nil, t.notOpened("read", err)
+		return nil, t.openError("read", err)
 	}
 	f := &File{fd: fd, path: path}
 	if f.metadata, err = fd.stat(); err == nil && f.metadata.Type == Regular {
@@ -52,38 +47,18 @@ func open(path string, flags int, how []How) (*File, error) {
 	case err != nil:
 		return nil, failed("read", path, err)
 	case f.metadata.Type == Directory:
-		return nil, refused(IsADirectory, "read", path, "it is a directory")
+		return nil, newError(IsADirectory, "read", path, "it is a directory")
 	}
 	return nil, notRegular("read", path)
-}
-
-// special reports whether a name leads to a file of one of some types that is not
-// to be opened at all: that lets whoever waits at the other end of a FIFO go on,
-// to find nobody there, and does something to some devices. What takes its place
-// after that is judged when it is open.
-func special(dir descriptor, name string, types ...Type) bool {
-	m, err := statAt(dir, name, 0)
-	return err == nil && slices.Contains(types, m.Type)
-}
-
-// notOpened types the error of an open. Sockets, and FIFOs without a reader,
-// cannot be opened, which the kernel says as of a device that is not there.
-func notOpened(verb string, dir descriptor, name, path string, err error) error {
-	if err == unix.ENXIO {
-		if m, err := statAt(dir, name, 0); err == nil && (m.Type == Socket || m.Type == FIFO) {
-			return notRegular(verb, path)
-		}
-	}
-	return failed(verb, path, err)
 }
 
 // Metadata describes the file as it was when it was opened.
 func (f *File) Metadata() Metadata { return f.metadata }
 
-// Want refuses a file that is not of a version, as Changed.
+// Want fails with Changed if the file has another version.
 func (f *File) Want(version string) error {
 	if f.metadata.Version() != version {
-		return refused(Changed, "read", f.path, "it has another version than was asked for: look at it again")
+		return newError(Changed, "read", f.path, "it has another version than was asked for: look at it again")
 	}
 	return nil
 }
@@ -97,7 +72,7 @@ func (f *File) Changed() (bool, error) {
 	return m.Version() != f.metadata.Version(), nil
 }
 
-// Skip has the next Read begin at an offset from the start of the file.
+// Skip sets the offset of the next Read.
 func (f *File) Skip(offset int64) { f.offset = offset }
 
 // Read implements io.Reader.
@@ -105,7 +80,7 @@ func (f *File) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	if room := math.MaxInt64 - f.offset; room < int64(len(p)) { // the kernel counts no further
+	if room := math.MaxInt64 - f.offset; room < int64(len(p)) { // the kernel rejects larger offsets
 		p = p[:room]
 	}
 	n, err := f.fd.readAt(p, f.offset)
@@ -124,8 +99,8 @@ func (f *File) Close() { f.fd.release() }
 
 // ReadFile returns a regular file of at most limit bytes; a larger one is
 // TooLarge.
-func ReadFile(ctx context.Context, path string, limit int, how ...How) ([]byte, Metadata, error) {
-	f, err := Open(path, how...)
+func ReadFile(ctx context.Context, path string, limit int, options ...PathOption) ([]byte, Metadata, error) {
+	f, err := Open(path, options...)
 	if err != nil {
 		return nil, Metadata{}, err
 	}
@@ -142,7 +117,7 @@ func ReadFile(ctx context.Context, path string, limit int, how ...How) ([]byte, 
 		if len(data) == cap(data) {
 			data = append(data, 0)[:len(data)]
 		}
-		n, err := f.Read(data[len(data):min(cap(data), len(data)+pieceBytes)])
+		n, err := f.Read(data[len(data):min(cap(data), len(data)+chunkBytes)])
 		switch {
 		case err == io.EOF:
 			return data, f.metadata, nil
@@ -156,7 +131,7 @@ func ReadFile(ctx context.Context, path string, limit int, how ...How) ([]byte, 
 }
 
 func (f *File) tooLarge(limit int) error {
-	err := refused(TooLarge, "read", f.path, "it is larger than what is read at once: read it in pieces")
+	err := newError(TooLarge, "read", f.path, "it is larger than what is read at once: read it in pieces")
 	err.Limit = int64(limit)
 	return err
 }

@@ -8,37 +8,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Removal says how to remove.
+// Removal has the options of Remove.
 type Removal struct {
-	// Recursive removes a directory with all that is in it.
+	// Recursive removes a directory tree.
 	Recursive bool
-	// IgnoreMissing takes a path that is not there as removed.
+	// IgnoreMissing succeeds if the path does not exist.
 	IgnoreMissing bool
-	// NoSymlinks refuses a path with a link in it, also at its end.
+	// NoSymlinks rejects a path with a link in it, also at its end.
 	NoSymlinks bool
 }
 
-// Remove removes a file, a directory, or a link, which is never followed. When
-// it fails it can have removed a part of a tree. The root is refused, and so is, as
-// MountPoint, what a file system is mounted on, also when a tree comes to it.
-func Remove(ctx context.Context, p string, how Removal) error {
-	p, err := cleaned("remove", p)
-	if err != nil {
-		return err
-	}
-	if p == "/" {
+// Remove removes a file, a directory, or a link, which is never followed. If it fails it may have
+// removed a part of a tree. It rejects the root, and with MountPoint any mount point, also inside of
+// a tree.
+func Remove(ctx context.Context, p string, removal Removal) error {
+	if path.Clean(p) == "/" {
 		return failed("remove", p, unix.EBUSY)
 	}
-	var reach []How
-	if how.NoSymlinks {
+	var reach []PathOption
+	if removal.NoSymlinks {
 		reach = append(reach, NoSymlinks)
 	}
 	t, err := locateIn("remove", p, reach)
 	if err == nil {
 		defer t.dir.release()
-		err = t.remove(ctx, how.Recursive)
+		err = t.remove(ctx, removal.Recursive)
 	}
-	if how.IgnoreMissing && (err == unix.ENOENT || KindOf(err) == NotFound) {
+	if removal.IgnoreMissing && (err == unix.ENOENT || KindOf(err) == NotFound) {
 		return nil
 	}
 	if isErrno(err) {
@@ -66,7 +62,7 @@ func removeAt(ctx context.Context, parent descriptor, name, p string, recursive 
 	err := unix.Unlinkat(int(parent), name, 0)
 	switch {
 	case err == unix.EROFS:
-		// The kernel refuses before it looks whether there is something.
+		// The kernel returns it also for a name that does not exist.
 		if _, missing := statAt(parent, name, unix.AT_SYMLINK_NOFOLLOW); missing != nil {
 			return missing
 		}
@@ -87,16 +83,15 @@ func removeAt(ctx context.Context, parent descriptor, name, p string, recursive 
 	return unix.Unlinkat(int(parent), name, unix.AT_REMOVEDIR)
 }
 
-// tree is a directory that is being emptied. Whatever its depth, one of its
-// directories is open at a time; the way back is the name "..", which is believed
-// if it leads to the directory that was left.
+// tree is a directory that is being emptied. Only one of its directories is open at a time, whatever
+// its depth. It returns to a parent by "..", after checking its identity.
 type tree struct {
 	ctx  context.Context
-	path string // of where we are
+	path string // of the current directory
 	here *listing
-	// removed says that an entry went since the listing began.
+	// removed reports whether an entry was removed since the listing began.
 	removed bool
-	levels  []level // from the top to where we are
+	levels  []level // from the top to the current directory
 }
 
 // level is a directory on the way from the top.
@@ -107,17 +102,16 @@ type level struct {
 }
 
 const (
-	// levelEntries is how many entries are read at a time, and so kept of each
-	// level.
+	// levelEntries is how many entries are read at a time, and so stored for each level.
 	levelEntries = 128
-	// levelBytes is what they are read into.
+	// levelBytes is the size of the buffer for them.
 	levelBytes = 8 << 10
 )
 
-// enter opens a directory below another one, which may be closed then. What is
-// mounted is not entered: it could not be removed, but what is in it would be.
+// enter opens a directory below another one, which may then be closed. It rejects mount points: their
+// content would be removed, and they could not.
 func (t *tree) enter(parent descriptor, name, p string) error {
-	fd, err := openAt(parent, name, asDirectory|unix.O_NOFOLLOW, 0)
+	fd, err := openAt(parent, name, openDirRead|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -160,8 +154,8 @@ func (t *tree) empty() error {
 		var err error
 		at.pending, err = t.here.some(levelEntries)
 		if err == io.EOF && t.removed {
-			// Some file systems lose their place when entries go. The listing begins
-			// again only here, because others make a list of all entries for that.
+			// Some file systems lose their position when entries are removed. The listing is
+			// restarted only here, because others then build a list of all entries.
 			t.removed = false
 			if err = t.here.rewind(); err == nil {
 				continue
@@ -170,7 +164,7 @@ func (t *tree) empty() error {
 		switch {
 		case (err == io.EOF || err == unix.ENOENT) && len(t.levels) == 1:
 			return nil
-		case err == io.EOF, err == unix.ENOENT: // which is said of what others removed
+		case err == io.EOF, err == unix.ENOENT: // also for a directory that another process removed
 			err = t.leave()
 		case err != nil:
 			err = failed("remove", t.path, err)
@@ -181,7 +175,7 @@ func (t *tree) empty() error {
 	}
 }
 
-// remove removes an entry of where we are, or enters it.
+// remove removes an entry of the current directory, or enters it.
 func (t *tree) remove(name string) error {
 	err := unix.Unlinkat(int(t.here.fd), name, 0)
 	if err == unix.EISDIR {
@@ -200,18 +194,18 @@ func (t *tree) remove(name string) error {
 	return failedAt("remove", place{t.here.fd, name, path.Join(t.path, name)}, err)
 }
 
-// leave goes back from an empty directory, and removes it.
+// leave returns from an empty directory to its parent, and removes it.
 func (t *tree) leave() error {
 	left := t.levels[len(t.levels)-1]
 	above := t.levels[len(t.levels)-2]
-	fd, err := openAt(t.here.fd, "..", asDirectory, 0)
+	fd, err := openAt(t.here.fd, "..", openDirRead, 0)
 	if err != nil {
 		return failed("remove", t.path, err)
 	}
 	m, err := fd.stat()
 	if err != nil || m.identity != above.identity {
 		fd.release()
-		return refused(Failed, "remove", t.path, "it was moved meanwhile: try again")
+		return newError(Failed, "remove", t.path, "it was moved meanwhile: try again")
 	}
 	t.close()
 	t.here, t.removed = newListing(fd, levelBytes), false

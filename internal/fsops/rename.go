@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rename gives what is at a path another path, in one step. A link is renamed
-// itself. What is at the destination is replaced, unless noReplace; a directory
-// replaces an empty directory only. Two names of one file stay as they are.
+// Rename renames a file, atomically. A link is not followed. It replaces the destination, unless
+// noReplace is set; a directory replaces only an empty directory. If both are names of one file it
+// does nothing.
 func Rename(source, destination string, noReplace bool) error {
-	source, err := cleaned("rename", source)
+	source, err := cleanPath("rename", source)
 	if err != nil {
 		return err
 	}
-	if destination, err = cleaned("rename to", destination); err != nil {
+	if destination, err = cleanPath("rename to", destination); err != nil {
 		return err
 	}
 	from, name, err := openParent(source)
@@ -49,10 +49,9 @@ func Rename(source, destination string, noReplace bool) error {
 	}
 }
 
-// CreateSymlink makes a symbolic link with a target as it is. What is at the path
-// stays.
+// CreateSymlink creates a symbolic link, and does not interpret its target. It replaces nothing.
 func CreateSymlink(path, target string) error {
-	path, err := cleaned("make link", path)
+	path, err := cleanPath("make link", path)
 	if err != nil {
 		return err
 	}

@@ -9,27 +9,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replacement says which file is replaced, and how.
+// Replacement describes an upload: the file to replace, and conditions and attributes.
 type Replacement struct {
 	// Path is the file. Links are followed, also one to what is not there.
 	Path string
 	// NoSymlinks refuses a path with a link in it, also at its end.
 	NoSymlinks bool
-	// Owner and ID name the upload, so that another stream can go on with it. An
-	// upload without ID ends with its stream.
+	// Owner and ID identify the upload, so that another stream can resume it. An upload without ID
+	// ends with its stream.
 	Owner, ID string
-	// Offset is where what is written begins; 0 begins anew.
+	// Offset is where the written data begins. 0 starts a new upload.
 	Offset int64
-	// IfMatch is the SHA-256 that the file has to have. Nil matches everything.
+	// IfMatch is the required SHA-256 of the file that is replaced. Nil: any.
 	IfMatch []byte
-	// IfMissing has the file be there already be AlreadyExists.
+	// IfMissing fails with AlreadyExists if the file exists.
 	IfMissing bool
-	// Permissions are the bits 07777 of the file. Nil are those of the file that is
-	// replaced, or 0666 without the bits of the umask.
+	// Permissions are the bits 07777 of the file. Nil: those of the file that is replaced, or 0666
+	// without the bits of the umask.
 	Permissions *uint32
-	// ModifyTime is when the file was changed. Zero leaves it as it is.
+	// ModifyTime is the modification time of the file. Zero: not set.
 	ModifyTime time.Time
-	// Sync has content and name be on the disk when it is in its place.
+	// Sync writes content and name to the disk before Commit returns.
 	Sync bool
 }
 
@@ -37,23 +37,22 @@ type Replacement struct {
 // [Upload.Leave] in the end.
 type Upload struct {
 	uploads *Uploads
-	how     Replacement
-	kept    *keptUpload // nil without an id
-	partial *partial    // of an upload that is kept, used while it is busy
-	skip    int64       // bytes that were received before
-	matched content     // what was found to match
+	request Replacement
+	stored  *storedUpload // nil without an id
+	partial *partial      // of an upload that is kept, used while it is busy
+	skip    int64         // bytes that were received before
+	matched contentID     // what was found to match
 	left    bool
 }
 
-// Begin begins to replace a file, or goes on. Nothing of the file changes before
-// [Upload.Commit].
-func (s *Uploads) Begin(ctx context.Context, how Replacement) (*Upload, error) {
-	path, err := cleaned("write", how.Path)
+// Begin begins or resumes an upload. The file does not change before [Upload.Commit].
+func (s *Uploads) Begin(ctx context.Context, request Replacement) (*Upload, error) {
+	path, err := cleanPath("write", request.Path)
 	if err != nil {
 		return nil, err
 	}
-	how.Path = path
-	u := &Upload{uploads: s, how: how}
+	request.Path = path
+	u := &Upload{uploads: s, request: request}
 	release, err := u.claim(ctx)
 	if err != nil {
 		return nil, err
@@ -63,7 +62,7 @@ func (s *Uploads) Begin(ctx context.Context, how Replacement) (*Upload, error) {
 		return u, nil
 	}
 	if err := u.check(ctx); err != nil {
-		if ctx.Err() != nil { // cut, and not refused
+		if ctx.Err() != nil { // interrupted, not rejected
 			u.Leave()
 		} else {
 			u.drop()
@@ -76,7 +75,7 @@ func (s *Uploads) Begin(ctx context.Context, how Replacement) (*Upload, error) {
 // claim makes u the one that writes its upload, which it alone uses until release
 // is called.
 func (u *Upload) claim(ctx context.Context) (release func(), err error) {
-	if u.how.ID == "" {
+	if u.request.ID == "" {
 		u.partial, err = u.open()
 		return func() {}, err
 	}
@@ -84,9 +83,9 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	u.kept = k
+	u.stored = k
 	if u.isCompleted() {
-		u.skip = k.received.Load() - u.how.Offset
+		u.skip = k.received.Load() - u.request.Offset
 		return func() { <-k.busy }, nil
 	}
 	if k.partial == nil {
@@ -101,21 +100,21 @@ func (u *Upload) claim(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	u.partial = k.partial
-	u.skip = u.partial.received - u.how.Offset
+	u.skip = u.partial.received - u.request.Offset
 	return func() { <-k.busy }, nil
 }
 
 // isCompleted reports whether an earlier stream has completed the upload: then
 // this one gets the same answer.
-func (u *Upload) isCompleted() bool { return u.kept != nil && u.kept.replaced.Load() != nil }
+func (u *Upload) isCompleted() bool { return u.stored != nil && u.stored.replaced.Load() != nil }
 
 // checkLinks refuses to go on with an upload that an earlier stream began by way of
 // links, if none are to be followed.
 func (u *Upload) checkLinks(p *partial) error {
-	if !u.how.NoSymlinks {
+	if !u.request.NoSymlinks {
 		return nil
 	}
-	d, err := openDestination("write", u.how.Path, true)
+	d, err := openDestination("write", u.request.Path, true)
 	if err != nil {
 		return err
 	}
@@ -136,10 +135,10 @@ func (u *Upload) checkLinks(p *partial) error {
 
 // open makes the file that is written.
 func (u *Upload) open() (*partial, error) {
-	if err := hasRoom(keptShare); err != nil {
-		return nil, failed("write", u.how.Path, err)
+	if err := checkFDBudget(handleBudget); err != nil {
+		return nil, failed("write", u.request.Path, err)
 	}
-	d, err := openDestination("write", u.how.Path, u.how.NoSymlinks)
+	d, err := openDestination("write", u.request.Path, u.request.NoSymlinks)
 	if err != nil {
 		return nil, err
 	}
@@ -151,8 +150,8 @@ func (u *Upload) open() (*partial, error) {
 	if d.found.Type == Regular { // whose group the file does not have yet
 		mode &= d.found.Mode & 0o600
 	}
-	if u.how.Permissions != nil {
-		mode &= *u.how.Permissions
+	if u.request.Permissions != nil {
+		mode &= *u.request.Permissions
 	}
 	return newPartial(d, mode, u.uploads.named)
 }
@@ -169,47 +168,46 @@ func (u *Upload) check(ctx context.Context) error {
 	}
 	p.found = found
 	switch {
-	case u.how.IfMissing && found.Type != 0:
+	case u.request.IfMissing && found.Type != 0:
 		return failed("write", p.path, unix.EEXIST)
-	case u.how.IfMatch == nil:
+	case u.request.IfMatch == nil:
 		return nil
 	case found.Type != Regular:
 		return notMatched(p.path)
 	case u.matched.version == found.Version():
 		return nil
 	}
-	if u.matched, err = contentAt(ctx, p.place, found); err != nil {
+	if u.matched, err = readContent(ctx, p.place, found); err != nil {
 		return err
 	}
-	if !bytes.Equal(u.matched.digest, u.how.IfMatch) {
+	if !bytes.Equal(u.matched.digest, u.request.IfMatch) {
 		return notMatched(p.path)
 	}
 	return nil
 }
 
 func notMatched(path string) error {
-	return refused(ContentNotMatched, "write", path, "it has not the content that was to be replaced: read it again")
+	return newError(ContentNotMatched, "write", path, "it has not the content that was to be replaced: read it again")
 }
 
 // use has the caller alone use what was received, until release is called.
 func (u *Upload) use(ctx context.Context) (release func(), err error) {
-	if u.kept == nil {
+	if u.stored == nil {
 		return func() {}, nil
 	}
 	select {
-	case u.kept.busy <- struct{}{}:
+	case u.stored.busy <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 	if !u.uploads.has(u) {
-		<-u.kept.busy
-		return nil, refused(UploadTakenOver, "write", u.how.Path, "another stream goes on with the upload: this one has ended")
+		<-u.stored.busy
+		return nil, newError(UploadTakenOver, "write", u.request.Path, "another stream goes on with the upload: this one has ended")
 	}
-	return func() { <-u.kept.busy }, nil
+	return func() { <-u.stored.busy }, nil
 }
 
-// Write takes the bytes that follow those of the last call. It takes all or
-// fails, and then there is nothing to go on with.
+// Write appends data to the upload. If it fails the upload is dropped.
 func (u *Upload) Write(ctx context.Context, data []byte) error {
 	release, err := u.use(ctx)
 	if err != nil {
@@ -222,16 +220,16 @@ func (u *Upload) Write(ctx context.Context, data []byte) error {
 	case known == int64(len(data)):
 		return nil
 	case u.isCompleted():
-		err := refused(UploadOffsetInvalid, "write", u.how.Path, "the upload is complete: use another id")
-		err.Limit = u.kept.received.Load()
+		err := newError(UploadOffsetInvalid, "write", u.request.Path, "the upload is complete: use another id")
+		err.Limit = u.stored.received.Load()
 		return err
 	}
 	if err := u.partial.write(data[known:]); err != nil {
 		u.drop()
 		return err
 	}
-	if u.kept != nil {
-		u.kept.received.Store(u.partial.received)
+	if u.stored != nil {
+		u.stored.received.Store(u.partial.received)
 	}
 	return nil
 }
@@ -245,9 +243,9 @@ type Replaced struct {
 	Metadata Metadata
 }
 
-// Commit puts what was received in the place of the file, if it has the SHA-256
-// that is given; nil checks nothing. If it fails the file is as it was, unless it
-// was only to be written to the disk. It waits for others that replace the file.
+// Commit replaces the file by the received data, if that has the given SHA-256; nil: not checked. If
+// it fails the file is unchanged, unless only the sync failed. It waits for other commits of the
+// same file.
 func (u *Upload) Commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	release, err := u.use(ctx)
 	if err != nil {
@@ -255,13 +253,13 @@ func (u *Upload) Commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	}
 	defer release()
 	if u.isCompleted() {
-		replaced := *u.kept.replaced.Load()
+		replaced := *u.stored.replaced.Load()
 		return replaced, u.verify(replaced, sha256)
 	}
 	replaced, err := u.commit(ctx, sha256)
 	switch {
-	case err == nil && u.kept != nil:
-		u.uploads.complete(u, replaced)
+	case err == nil && u.stored != nil:
+		u.complete(replaced)
 	case err == nil, ctx.Err() == nil:
 		u.drop() // there is nothing to go on with
 	}
@@ -272,9 +270,9 @@ func (u *Upload) Commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 func (u *Upload) verify(received Replaced, sha256 []byte) error {
 	switch {
 	case u.skip > 0:
-		return refused(DigestMismatch, "write", u.how.Path, "it ended before what was received of it: upload it anew")
+		return newError(DigestMismatch, "write", u.request.Path, "it ended before what was received of it: upload it anew")
 	case sha256 != nil && !bytes.Equal(sha256, received.SHA256):
-		return refused(DigestMismatch, "write", u.how.Path,
+		return newError(DigestMismatch, "write", u.request.Path,
 			"the "+strconv.FormatInt(received.Size, 10)+" bytes that came have another SHA-256 than was announced: upload it anew")
 	}
 	return nil
@@ -293,15 +291,15 @@ func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	if err != nil {
 		return Replaced{}, failed("write", p.path, err)
 	}
-	give, err := u.uploads.turns.take(ctx, location{directory.identity, p.name})
+	unlock, err := u.uploads.commits.lock(ctx, location{directory.identity, p.name})
 	if err != nil {
 		return Replaced{}, err
 	}
-	defer give()
+	defer unlock()
 	if err := u.check(ctx); err != nil {
 		return Replaced{}, err
 	}
-	if err := p.put(&u.how); err != nil {
+	if err := p.moveIntoPlace(&u.request); err != nil {
 		return Replaced{}, err
 	}
 	if done.Metadata, err = p.fd.stat(); err != nil {
@@ -310,24 +308,23 @@ func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	return done, nil
 }
 
-// drop ends the upload with nothing to go on with. It is called by who uses what
-// was received.
+// drop ends the upload and discards the received data. The caller has exclusive use of it.
 func (u *Upload) drop() {
 	u.left = true
-	if u.kept != nil {
+	if u.stored != nil {
 		u.uploads.leave(u, false)
 		return
 	}
 	u.partial.release()
 }
 
-// Leave ends the upload, also one that was committed. With an id what was received,
-// or what Commit returned, is kept for a while if it can be gone on with. Calling it
-// again does nothing.
+// Leave ends the stream of the upload, also after Commit. With an id, the received data or the
+// result of Commit is retained for a while, so that the upload can be resumed. It may be called
+// again.
 func (u *Upload) Leave() {
 	switch {
 	case u.left:
-	case u.kept != nil:
+	case u.stored != nil:
 		u.left = true
 		u.uploads.leave(u, true)
 	default:

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// Uploads are the files that are being replaced by what comes in pieces. All
+// Uploads is a store of uploads: files that are received in pieces and then put in place. All
 // methods may be called concurrently.
 type Uploads struct {
 	retention time.Duration
 	perOwner  int  // with a stream
 	abandoned int  // without, of each owner
-	named     bool // has the content have a hidden name, as where a file system wants it
-	turns     turns[location]
+	named     bool // temporary files have names, as on file systems that require one
+	commits   keyedMutex[location]
 
-	mu        sync.Mutex
-	kept      map[string]map[string]*keptUpload // guarded by mu; by owner, and id
-	elsewhere map[string]int                    // guarded by mu; by owner; see Count
-	closed    bool                              // guarded by mu
+	mu       sync.Mutex
+	byOwner  map[string]map[string]*storedUpload // guarded by mu; by owner, and id
+	external map[string]int                      // guarded by mu; by owner; see Count
+	closed   bool                                // guarded by mu
 }
 
 // location is a name in a directory, whatever its path.
@@ -28,27 +28,27 @@ type location struct {
 	name      string
 }
 
-// keptUpload is an upload with an id, which outlives a stream.
-type keptUpload struct {
+// storedUpload is an upload with an id, which outlives a stream.
+type storedUpload struct {
 	owner, id, path string
-	// busy has room while nobody uses partial.
+	// busy has room while no call uses partial.
 	busy     chan struct{}
-	partial  *partial                 // used by who is in busy; nil of a completed upload
+	partial  *partial                 // used by the holder of busy; nil if the upload is completed
 	received atomic.Int64             // of the partial
 	replaced atomic.Pointer[Replaced] // what a completed upload is answered with
 
-	stream  *Upload     // guarded by Uploads.mu; who goes on with it, or nil
+	stream  *Upload     // guarded by Uploads.mu; the stream that writes it, or nil
 	gone    bool        // guarded by Uploads.mu; dropped
-	expires time.Time   // guarded by Uploads.mu; while nobody goes on with it
+	expires time.Time   // guarded by Uploads.mu; while no stream writes it
 	expiry  *time.Timer // guarded by Uploads.mu
 }
 
-// NewUploads returns a store of uploads that keeps those with an id for a while
-// after their stream has ended. Of each owner perOwner may have a stream at once, and
-// further ones are refused. Of those that have none any more it keeps as many as
-// abandoned that are unfinished, and as many that are completed: the oldest gives way.
+// NewUploads returns a store that retains uploads with an id for a while after their stream has
+// ended. Each owner may have perOwner streams at once. Of the uploads without a stream the store
+// retains at most abandoned unfinished and as many completed ones for each owner, and drops the
+// oldest.
 func NewUploads(retention time.Duration, perOwner, abandoned int) *Uploads {
-	return &Uploads{retention: retention, perOwner: perOwner, abandoned: abandoned, kept: make(map[string]map[string]*keptUpload), elsewhere: make(map[string]int)}
+	return &Uploads{retention: retention, perOwner: perOwner, abandoned: abandoned, byOwner: make(map[string]map[string]*storedUpload), external: make(map[string]int)}
 }
 
 // UploadState is what was received of an upload.
@@ -57,7 +57,7 @@ type UploadState struct {
 	Path string
 	// Received is in bytes.
 	Received int64
-	// Complete says that the file is in its place.
+	// Complete reports whether the file was replaced.
 	Complete bool
 	// Expires is when it is dropped; zero while a stream goes on with it.
 	Expires time.Time
@@ -67,7 +67,7 @@ type UploadState struct {
 func (s *Uploads) Find(owner, id string) (UploadState, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.kept[owner][id]
+	k := s.byOwner[owner][id]
 	if k == nil {
 		return UploadState{}, uploadNotFound(id)
 	}
@@ -75,7 +75,7 @@ func (s *Uploads) Find(owner, id string) (UploadState, error) {
 }
 
 func uploadNotFound(id string) error {
-	return refused(UploadNotFound, "go on with the upload", id, "it is not there: begin it anew")
+	return newError(UploadNotFound, "go on with the upload", id, "it is not there: begin it anew")
 }
 
 // Close drops all uploads that no stream goes on with. Those that streams still
@@ -84,7 +84,7 @@ func (s *Uploads) Close() {
 	s.mu.Lock()
 	s.closed = true
 	var left []*partial
-	for _, uploads := range s.kept {
+	for _, uploads := range s.byOwner {
 		for _, k := range uploads {
 			if k.stream == nil {
 				left = append(left, s.drop(k))
@@ -106,27 +106,27 @@ func release(p *partial) {
 
 // drop forgets an upload, and returns what is to be released. It is called with
 // mu held.
-func (s *Uploads) drop(k *keptUpload) *partial {
+func (s *Uploads) drop(k *storedUpload) *partial {
 	k.gone = true
 	if k.expiry != nil {
 		k.expiry.Stop()
 	}
-	delete(s.kept[k.owner], k.id)
-	if len(s.kept[k.owner]) == 0 {
-		delete(s.kept, k.owner)
+	delete(s.byOwner[k.owner], k.id)
+	if len(s.byOwner[k.owner]) == 0 {
+		delete(s.byOwner, k.owner)
 	}
 	return k.partial
 }
 
 // claim makes a stream the one that goes on with an upload, which is returned as
 // busy. Offset 0 begins one, in the place of what is there.
-func (s *Uploads) claim(ctx context.Context, u *Upload) (*keptUpload, error) {
-	owner, id := u.how.Owner, u.how.ID
+func (s *Uploads) claim(ctx context.Context, u *Upload) (*storedUpload, error) {
+	owner, id := u.request.Owner, u.request.ID
 	for {
 		s.mu.Lock()
-		k := s.kept[owner][id]
+		k := s.byOwner[owner][id]
 		switch {
-		case k == nil && u.how.Offset > 0:
+		case k == nil && u.request.Offset > 0:
 			s.mu.Unlock()
 			return nil, uploadNotFound(id)
 		case k == nil:
@@ -152,25 +152,24 @@ func (s *Uploads) claim(ctx context.Context, u *Upload) (*keptUpload, error) {
 }
 
 // add begins an upload. It is called with mu held.
-func (s *Uploads) add(u *Upload) (*keptUpload, error) {
-	owner, id, path := u.how.Owner, u.how.ID, u.how.Path
+func (s *Uploads) add(u *Upload) (*storedUpload, error) {
+	owner, id, path := u.request.Owner, u.request.ID, u.request.Path
 	if err := s.checkStreams(owner, path); err != nil {
 		return nil, err
 	}
-	if s.kept[owner] == nil {
-		s.kept[owner] = make(map[string]*keptUpload)
+	if s.byOwner[owner] == nil {
+		s.byOwner[owner] = make(map[string]*storedUpload)
 	}
-	k := &keptUpload{owner: owner, id: id, path: path, busy: make(chan struct{}, 1), stream: u}
+	k := &storedUpload{owner: owner, id: id, path: path, busy: make(chan struct{}, 1), stream: u}
 	k.busy <- struct{}{}
-	s.kept[owner][id] = k
+	s.byOwner[owner][id] = k
 	return k, nil
 }
 
-// checkStreams refuses a stream to an owner who has too many. It is called with mu
-// held.
+// checkStreams fails if an owner has too many streams. It is called with mu held.
 func (s *Uploads) checkStreams(owner, path string) error {
-	streams := s.elsewhere[owner]
-	for _, k := range s.kept[owner] {
+	streams := s.external[owner]
+	for _, k := range s.byOwner[owner] {
 		if k.stream != nil && k.replaced.Load() == nil {
 			streams++
 		}
@@ -178,16 +177,15 @@ func (s *Uploads) checkStreams(owner, path string) error {
 	if streams < s.perOwner {
 		return nil
 	}
-	err := refused(TooManyUploads, "write", path, "too many uploads are being received: try again when one has ended")
+	err := newError(TooManyUploads, "write", path, "too many uploads are being received: try again when one has ended")
 	err.Limit = int64(s.perOwner)
 	return err
 }
 
-// Count counts an unfinished upload with an id among those of its owner that is
-// received elsewhere, until done is called, once. It fails as [Uploads.Begin] does if
-// there are too many.
+// Count counts an unfinished upload that another process receives for an owner, until done is
+// called, once. It fails as [Uploads.Begin] does if there are too many.
 func (s *Uploads) Count(owner, path string) (done func(), err error) {
-	if path, err = cleaned("write", path); err != nil {
+	if path, err = cleanPath("write", path); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -195,12 +193,12 @@ func (s *Uploads) Count(owner, path string) (done func(), err error) {
 	if err := s.checkStreams(owner, path); err != nil {
 		return nil, err
 	}
-	s.elsewhere[owner]++
+	s.external[owner]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.elsewhere[owner]--; s.elsewhere[owner] == 0 {
-			delete(s.elsewhere, owner)
+		if s.external[owner]--; s.external[owner] == 0 {
+			delete(s.external, owner)
 		}
 	}, nil
 }
@@ -208,8 +206,8 @@ func (s *Uploads) Count(owner, path string) (done func(), err error) {
 // takeOver makes a stream the one that goes on with an upload, by whoever else it
 // was. It reports false if the upload is not there any more, or was dropped
 // because it begins anew.
-func (s *Uploads) takeOver(k *keptUpload, u *Upload) (bool, error) {
-	path, offset := u.how.Path, u.how.Offset
+func (s *Uploads) takeOver(k *storedUpload, u *Upload) (bool, error) {
+	path, offset := u.request.Path, u.request.Offset
 	s.mu.Lock()
 	switch {
 	case k.gone:
@@ -224,9 +222,9 @@ func (s *Uploads) takeOver(k *keptUpload, u *Upload) (bool, error) {
 	defer s.mu.Unlock()
 	switch received := k.received.Load(); {
 	case k.path != path:
-		return false, refused(UploadOtherPath, "write", path, "the upload is for another path: use another id")
+		return false, newError(UploadOtherPath, "write", path, "the upload is for another path: use another id")
 	case offset > received:
-		err := refused(UploadOffsetInvalid, "write", path, "the upload has not come that far: go on from what was received")
+		err := newError(UploadOffsetInvalid, "write", path, "the upload has not come that far: go on from what was received")
 		err.Limit = received
 		return false, err
 	}
@@ -246,13 +244,13 @@ func (s *Uploads) takeOver(k *keptUpload, u *Upload) (bool, error) {
 func (s *Uploads) has(u *Upload) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !u.kept.gone && u.kept.stream == u
+	return !u.stored.gone && u.stored.stream == u
 }
 
-// leave keeps the upload of a stream for a while, or drops it.
+// leave retains the upload of a stream for a while, or drops it.
 func (s *Uploads) leave(u *Upload, keep bool) {
 	s.mu.Lock()
-	k := u.kept
+	k := u.stored
 	if k.gone || k.stream != u {
 		s.mu.Unlock()
 		return
@@ -262,7 +260,7 @@ func (s *Uploads) leave(u *Upload, keep bool) {
 		var expiry *time.Timer
 		expiry = time.AfterFunc(s.retention, func() { s.expire(k, &expiry) })
 		k.expiry = expiry
-		excess := s.dropExcess(k.owner)
+		excess := s.dropExcess(k.owner, k.replaced.Load() != nil)
 		s.mu.Unlock()
 		release(excess)
 		return
@@ -272,14 +270,14 @@ func (s *Uploads) leave(u *Upload, keep bool) {
 	release(dropped)
 }
 
-// dropExcess drops the oldest unfinished upload of an owner that no stream goes on
-// with, if there is one too many, and returns what is to be released. It is called
-// with mu held.
-func (s *Uploads) dropExcess(owner string) *partial {
-	var oldest *keptUpload
+// dropExcess drops the oldest of the uploads of an owner that no stream writes, if
+// there is one too many that are completed, or unfinished, and returns what is to be
+// released. It is called with mu held.
+func (s *Uploads) dropExcess(owner string, completed bool) *partial {
+	var oldest *storedUpload
 	abandoned := 0
-	for _, k := range s.kept[owner] {
-		if k.stream != nil || k.replaced.Load() != nil {
+	for _, k := range s.byOwner[owner] {
+		if k.stream != nil || (k.replaced.Load() != nil) != completed {
 			continue
 		}
 		if abandoned++; oldest == nil || k.expires.Before(oldest.expires) {
@@ -292,34 +290,18 @@ func (s *Uploads) dropExcess(owner string) *partial {
 	return s.drop(oldest)
 }
 
-// complete keeps of an upload what it is answered with, for a while, should the
-// answer be lost. It is called by who uses the upload.
-func (s *Uploads) complete(u *Upload, replaced Replaced) {
-	k := u.kept
-	received := k.partial
-	k.replaced.Store(&replaced)
-	k.partial = nil
-	s.mu.Lock()
-	var oldest *keptUpload
-	completed := 0
-	for _, other := range s.kept[k.owner] {
-		if other.replaced.Load() == nil || other.stream != nil {
-			continue
-		}
-		if completed++; oldest == nil || other.expires.Before(oldest.expires) {
-			oldest = other
-		}
-	}
-	if oldest != nil && completed >= s.abandoned {
-		s.drop(oldest) // which has nothing to be released
-	}
-	s.mu.Unlock()
+// complete replaces the received data by the result, which is retained in case the response was
+// lost. The caller has exclusive use of the upload.
+func (u *Upload) complete(replaced Replaced) {
+	received := u.stored.partial
+	u.stored.replaced.Store(&replaced)
+	u.stored.partial = nil
 	received.release()
 }
 
 // expire drops an upload when its time is over. The timer is read under the lock
 // that it was set under.
-func (s *Uploads) expire(k *keptUpload, expiry **time.Timer) {
+func (s *Uploads) expire(k *storedUpload, expiry **time.Timer) {
 	s.mu.Lock()
 	if k.gone || k.stream != nil || k.expiry != *expiry {
 		s.mu.Unlock()

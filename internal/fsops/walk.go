@@ -12,35 +12,33 @@ import (
 
 // Bounds of walks.
 const (
-	// MaxWalkDirectories is how many directories one walk reads at most. Those that
-	// wait take some 100 bytes of memory each.
+	// MaxWalkDirectories is how many directories one walk reads at most. A queued one takes about 100
+	// bytes of memory.
 	MaxWalkDirectories = 250_000
 	// maxWalkPath is the longest path, in bytes, of a directory that is read.
 	maxWalkPath = 1 << 20
-	// maxWalkTold is how many bytes of paths are told at once, but for one entry.
-	maxWalkTold = 32 << 10
-	// walkPatience is how long what was found may wait for more, while more
-	// directories are read and entries looked at.
-	walkPatience = 100 * time.Millisecond
+	// maxBatchBytes is how many bytes of paths are reported at once, but for one entry.
+	maxBatchBytes = 32 << 10
+	// walkFlushDelay is how long a batch of entries waits for further ones.
+	walkFlushDelay = 100 * time.Millisecond
 )
 
-// WalkOptions say what of a tree is told.
+// WalkOptions select what is reported of a tree.
 type WalkOptions struct {
 	// MaxDepth is how deep directories are read: 0 reads the first alone.
 	MaxDepth int
 	// MaxDirectories is how many directories are read, the first one counted, at
 	// most [MaxWalkDirectories].
 	MaxDirectories int
-	// MaxEntries is how many entries are told.
+	// MaxEntries is how many entries are reported.
 	MaxEntries uint64
-	// FollowDirectoryLinks has links to directories be followed. Each directory is
-	// read once.
+	// FollowDirectoryLinks follows links to directories. Each directory is read once.
 	FollowDirectoryLinks bool
-	// SkipHidden has directories whose names begin with a dot not be read.
+	// SkipHidden does not read directories whose names begin with a dot.
 	SkipHidden bool
-	// Ignore is neither told nor read.
+	// Ignore matches what is neither reported nor read.
 	Ignore Globs
-	// WantMetadata has each entry be looked at.
+	// WantMetadata reports the metadata of each entry.
 	WantMetadata bool
 }
 
@@ -48,18 +46,17 @@ type WalkOptions struct {
 type WalkEntry struct {
 	// Path is relative to the directory, and need not be UTF-8.
 	Path string
-	// Type is what it is.
+	// Type is its type.
 	Type Type
-	// Target is what it leads to: Type, or the type of the target of a link, if
-	// links are followed; else zero.
+	// Target is Type, or the type of the target of a link if links are followed, else 0.
 	Target Type
-	// Metadata is its own, if that is wanted and could be had; else zero.
+	// Metadata is its metadata, if wanted and available.
 	Metadata Metadata
-	// LinkTarget is what is written in a link, if metadata is wanted.
+	// LinkTarget is the target of a link, if metadata is wanted.
 	LinkTarget string
 }
 
-// WalkLimit is what a walk has come up against. The zero value is nothing.
+// WalkLimit is the limit that ended a walk. The zero value is none.
 type WalkLimit uint8
 
 // The limits.
@@ -68,34 +65,29 @@ const (
 	WalkedEntries                          // MaxEntries
 )
 
-// WalkListener is told what a walk finds. An error of it ends the walk.
+// WalkListener receives the results of a walk. An error that it returns ends the walk.
 type WalkListener interface {
-	// Entries is told entries, at least one and at most [MaxEntries], which are its
-	// own.
+	// Entries receives at least one and at most [MaxEntries] entries, and owns the slice.
 	Entries([]WalkEntry) error
-	// Error is told why a directory below the first could not be read to its end.
+	// Error receives why a directory below the first could not be read completely.
 	Error(relative string, err *Error) error
 }
 
-// Walk tells what is below a directory, breadth first, the names of each directory
-// sorted by their bytes, and what limit it has come up against. It follows no links
-// that it was not told to follow: a directory that has become one since it was
-// found is an error. The first directory may be a link. A root that is something
-// else is NotADirectory without an errno.
-func Walk(ctx context.Context, root string, options WalkOptions, listener WalkListener, how ...How) (WalkLimit, error) {
-	root, err := cleaned("walk", root)
-	if err != nil {
-		return 0, err
-	}
-	t, err := locate("walk", root, how)
+// Walk reports the entries below a directory, breadth first, the names of each directory sorted by
+// their bytes. It returns the limit that ended it, if any. Unless FollowDirectoryLinks is set it
+// follows no links: a directory that was replaced by one meanwhile is an error. The root may be a
+// link. A root that is no directory is NotADirectory without an errno.
+func Walk(ctx context.Context, root string, options WalkOptions, listener WalkListener, pathOptions ...PathOption) (WalkLimit, error) {
+	t, err := locate("walk", root, pathOptions)
 	if err != nil {
 		return 0, err
 	}
 	defer t.release()
-	fd, err := t.open(asDirectory, 0)
+	root = t.path
+	fd, err := t.open(openDirRead, 0)
 	if err != nil {
 		if m, statErr := t.stat(); err == unix.ENOTDIR && statErr == nil && m.Type != Directory {
-			return 0, refused(NotADirectory, "walk", root, "it is not a directory")
+			return 0, newError(NotADirectory, "walk", root, "it is not a directory")
 		}
 		return 0, t.failed("walk", err)
 	}
@@ -106,7 +98,7 @@ func Walk(ctx context.Context, root string, options WalkOptions, listener WalkLi
 		w.read = make(map[identity]struct{})
 	}
 	err = w.run()
-	if err == errWalkedEnough {
+	if err == errWalkLimit {
 		err = nil
 	}
 	if err == nil {
@@ -115,8 +107,8 @@ func Walk(ctx context.Context, root string, options WalkOptions, listener WalkLi
 	return w.limit, err
 }
 
-// errWalkedEnough ends a walk that has told as many entries as it may.
-var errWalkedEnough = errors.New("enough entries were told")
+// errWalkLimit ends a walk that has reported MaxEntries.
+var errWalkLimit = errors.New("the maximum of entries was reported")
 
 // walk is one call of Walk.
 type walk struct {
@@ -125,19 +117,19 @@ type walk struct {
 	listener WalkListener
 	rootPath string
 
-	tree   openTree
-	queue  []*walkNode           // directories that were found and not read
-	found  int                   // directories that were in the queue
-	read   map[identity]struct{} // directories that were read, if links are followed
-	limit  WalkLimit
-	told   uint64      // entries
-	batch  []WalkEntry // that are not told yet
-	pathed int         // bytes of their paths
-	since  time.Time   // when the last were told
+	tree       openTree
+	queue      []*walkNode           // directories that were found and not read
+	found      int                   // directories that were in the queue
+	read       map[identity]struct{} // directories that were read, if links are followed
+	limit      WalkLimit
+	reported   uint64      // entries
+	batch      []WalkEntry // not reported yet
+	batchBytes int         // bytes of their paths
+	flushedAt  time.Time   // when the last were reported
 }
 
 func (w *walk) run() error {
-	w.since = time.Now()
+	w.flushedAt = time.Now()
 	w.enqueue(&walkNode{})
 	for len(w.queue) > 0 {
 		next := w.queue[0]
@@ -157,7 +149,7 @@ func (w *walk) run() error {
 	return nil
 }
 
-// enqueue has a directory be read, unless too many are.
+// enqueue queues a directory, unless that exceeds the limit.
 func (w *walk) enqueue(n *walkNode) {
 	if w.found >= w.options.MaxDirectories {
 		w.limit = WalkedDirectories
@@ -167,12 +159,13 @@ func (w *walk) enqueue(n *walkNode) {
 	w.queue = append(w.queue, n)
 }
 
-// directory tells what is in a directory.
+// directory reports the entries of a directory.
 func (w *walk) directory(n *walkNode) error {
 	fd, err := w.tree.open(n)
 	if err != nil {
 		return w.failed(n.path(), err)
 	}
+	defer fd.release()
 	if w.read != nil {
 		m, err := fd.stat()
 		if err != nil {
@@ -203,20 +196,19 @@ func (w *walk) directory(n *walkNode) error {
 	return nil
 }
 
-// failed tells why a directory could not be read. One that was none when it was
-// found can have become a link.
+// failed reports why a directory could not be read. It may have been replaced by a link.
 func (w *walk) failed(relative string, err error) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
 	p := path.Join(w.rootPath, relative)
 	if err == unix.ELOOP && !w.options.FollowDirectoryLinks {
-		return w.listener.Error(relative, refused(SymlinkRefused, "list", p, "a part of the path has become a symbolic link"))
+		return w.listener.Error(relative, newError(SymlinkRefused, "list", p, "a part of the path has become a symbolic link"))
 	}
-	return w.listener.Error(relative, failedTyped("list", p, err))
+	return w.listener.Error(relative, failed("list", p, err))
 }
 
-// entry tells of an entry of a directory, and has it be read if it is one.
+// entry reports an entry of a directory, and queues it if it is a directory.
 func (w *walk) entry(n *walkNode, dir descriptor, relative string, e Entry) error {
 	told := WalkEntry{Path: e.Name}
 	if relative != "" {
@@ -229,13 +221,13 @@ func (w *walk) entry(n *walkNode, dir descriptor, relative string, e Entry) erro
 	if w.options.Ignore.Match(told.Path, isDirectory) {
 		return nil
 	}
-	if w.told == w.options.MaxEntries {
+	if w.reported == w.options.MaxEntries {
 		w.limit = WalkedEntries
-		return errWalkedEnough
+		return errWalkLimit
 	}
-	w.told++
-	w.batch, w.pathed = append(w.batch, told), w.pathed+len(told.Path)
-	if len(w.batch) == MaxEntries || w.pathed >= maxWalkTold || w.options.WantMetadata && w.isLate() {
+	w.reported++
+	w.batch, w.batchBytes = append(w.batch, told), w.batchBytes+len(told.Path)
+	if len(w.batch) == MaxEntries || w.batchBytes >= maxBatchBytes || w.options.WantMetadata && w.isLate() {
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -250,7 +242,7 @@ func (w *walk) entry(n *walkNode, dir descriptor, relative string, e Entry) erro
 	return nil
 }
 
-// look finds out what is wanted of an entry, and whether it is still there.
+// look fills in what is wanted of an entry, and reports whether it still exists.
 func (w *walk) look(dir descriptor, e Entry, into *WalkEntry) bool {
 	into.Type = e.Type
 	if e.Type == 0 || w.options.WantMetadata {
@@ -279,17 +271,17 @@ func (w *walk) look(dir descriptor, e Entry, into *WalkEntry) bool {
 	return true
 }
 
-// isLate reports whether what was found has waited long enough for more.
-func (w *walk) isLate() bool { return time.Since(w.since) >= walkPatience }
+// isLate reports whether the batch has waited long enough.
+func (w *walk) isLate() bool { return time.Since(w.flushedAt) >= walkFlushDelay }
 
-// flush tells what was found.
+// flush reports the batch.
 func (w *walk) flush() error {
 	if len(w.batch) == 0 {
 		return nil
 	}
 	batch := w.batch
-	w.batch, w.pathed = nil, 0
+	w.batch, w.batchBytes = nil, 0
 	err := w.listener.Entries(batch)
-	w.since = time.Now()
+	w.flushedAt = time.Now()
 	return err
 }

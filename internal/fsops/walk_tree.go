@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // walkNode is a directory of a tree that is walked, found in its parent; the root
@@ -32,113 +34,74 @@ func (n *walkNode) below(above *walkNode) []string {
 	return names
 }
 
-// maxOpenDirectories is how many directories of a walk are open besides its root.
-const maxOpenDirectories = 16
-
-// openTree has the directories open that a walk was in last: what is read next is
-// mostly in one of them, and a path from the root can be very long.
+// openTree opens the directories of a walk. It keeps the last parent open: the directories that
+// are found together are read together, and a path from the root can be very long.
 type openTree struct {
-	root   descriptor
-	recent []openDirectory // the last used is the last
+	root     descriptor
+	parent   *walkNode // nil: none is open
+	parentFD descriptor
 }
 
-type openDirectory struct {
-	node *walkNode
-	fd   descriptor
-}
-
-// open opens a directory to be read. The descriptor is the tree's, and good until
-// the next call.
+// open opens a directory. The caller releases it.
 func (t *openTree) open(n *walkNode) (descriptor, error) {
 	if n.parent == nil {
-		return t.root, nil
+		// Not "." in it, which needs the permission to search.
+		fd, err := unix.FcntlInt(uintptr(t.root), unix.F_DUPFD_CLOEXEC, 0)
+		return descriptor(fd), err
 	}
-	parent, err := t.reach(n.parent)
-	if err != nil {
-		return 0, err
-	}
-	return t.step(parent, n, asDirectory)
-}
-
-// reach opens a directory as what others are found in, from the nearest one that
-// is open.
-func (t *openTree) reach(n *walkNode) (descriptor, error) {
-	if fd, ok := t.find(n); ok {
-		return fd, nil
-	}
-	above := n.parent
-	if n.isLink {
-		fd, err := t.reach(above)
+	if n.parent != t.parent {
+		fd, err := t.reach(n.parent)
 		if err != nil {
 			return 0, err
 		}
-		return t.step(fd, n, asParent)
+		t.releaseParent()
+		t.parent, t.parentFD = n.parent, fd
 	}
-	for !above.isLink && above.parent != nil && !t.has(above) {
-		above = above.parent
-	}
-	from, err := t.reach(above)
-	if err != nil {
-		return 0, err
-	}
-	fd, err := openBeneath(from, strings.Join(n.below(above), "/"), asParent, 0)
-	if err != nil {
-		return 0, err
-	}
-	t.keep(n, fd)
-	return fd, nil
+	return n.openIn(t.parentFD, openDirRead)
 }
 
-// step opens a directory from its parent.
-func (t *openTree) step(parent descriptor, n *walkNode, flags int) (descriptor, error) {
-	var fd descriptor
-	var err error
+// reach opens a directory in which others are looked up.
+func (t *openTree) reach(n *walkNode) (descriptor, error) {
+	if n.parent != nil && n.parent == t.parent {
+		return n.openIn(t.parentFD, openDirPath)
+	}
+	link := n // the nearest one, or the root
+	for link.parent != nil && !link.isLink {
+		link = link.parent
+	}
+	if link.parent == nil {
+		return openBeneath(t.root, n.path(), openDirPath)
+	}
+	above, err := t.reach(link.parent)
+	if err != nil {
+		return 0, err
+	}
+	fd, err := link.openIn(above, openDirPath)
+	above.release()
+	if err != nil || link == n {
+		return fd, err
+	}
+	defer fd.release()
+	return openBeneath(fd, strings.Join(n.below(link), "/"), openDirPath)
+}
+
+// openIn opens a directory in its parent.
+func (n *walkNode) openIn(parent descriptor, flags int) (descriptor, error) {
 	if n.isLink {
-		fd, err = openAt(parent, n.name, flags, 0)
-	} else {
-		fd, err = openStep(parent, n.name, flags, 0)
+		return openAt(parent, n.name, flags, 0)
 	}
-	if err != nil {
-		return 0, err
-	}
-	t.keep(n, fd)
-	return fd, nil
+	return openNoFollow(parent, n.name, flags, 0)
 }
 
-func (t *openTree) has(n *walkNode) bool {
-	return slices.ContainsFunc(t.recent, func(o openDirectory) bool { return o.node == n })
-}
-
-// find returns the descriptor of a directory that is open, and makes it the last
-// used.
-func (t *openTree) find(n *walkNode) (descriptor, bool) {
-	if n.parent == nil {
-		return t.root, true
+func (t *openTree) releaseParent() {
+	if t.parent != nil {
+		t.parentFD.release()
 	}
-	at := slices.IndexFunc(t.recent, func(o openDirectory) bool { return o.node == n })
-	if at < 0 {
-		return 0, false
-	}
-	found := t.recent[at]
-	t.recent = append(slices.Delete(t.recent, at, at+1), found)
-	return found.fd, true
-}
-
-// keep has a directory stay open, in place of the one that was not used for
-// longest.
-func (t *openTree) keep(n *walkNode, fd descriptor) {
-	if len(t.recent) == maxOpenDirectories {
-		t.recent[0].fd.release()
-		t.recent = slices.Delete(t.recent, 0, 1)
-	}
-	t.recent = append(t.recent, openDirectory{n, fd})
 }
 
 // release closes all directories.
 func (t *openTree) release() {
-	for _, o := range t.recent {
-		o.fd.release()
-	}
+	t.releaseParent()
 	t.root.release()
 }
 
@@ -146,8 +109,8 @@ const (
 	// maxSortedNames is how many names of a directory are sorted at once. A larger
 	// directory is read several times.
 	maxSortedNames = 50_000
-	// lookEvery is after how many names a listing looks whether it is still wanted.
-	lookEvery = 1000
+	// cancelCheckInterval is after how many names a listing looks whether it is still wanted.
+	cancelCheckInterval = 1000
 )
 
 // sorted returns the next entries behind a name, sorted, at most so many, and
@@ -165,7 +128,7 @@ func (l *listing) sorted(ctx context.Context, after string, most int) (entries [
 		if err != nil {
 			return nil, false, err
 		}
-		if seen%lookEvery == 0 && ctx.Err() != nil {
+		if seen%cancelCheckInterval == 0 && ctx.Err() != nil {
 			return nil, false, context.Cause(ctx)
 		}
 		if e.Name <= after {

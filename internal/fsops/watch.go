@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// WatchRequest says what to watch.
+// WatchRequest describes what to watch.
 type WatchRequest struct {
-	// Owner is on whose account it is: see WatcherOptions.Watches.
+	// Owner is the owner that the watch counts for: see WatcherOptions.Watches.
 	Owner string
 	// Path is the directory. Links in it are followed, those below it are not.
 	Path string
 	// Recursive watches what is below it too.
 	Recursive bool
-	// Ignore are paths, relative to it, of which nothing is told, with all below.
+	// Ignore are paths, relative to it, of which nothing is reported, with all below.
 	Ignore Globs
-	// Settle is for how long nothing must happen before changes are told. Changes
-	// that go on draw that out to ten times as long, and to 10 seconds at most, but
-	// not below Settle. Zero tells each change at once.
+	// Settle is how long there must be no change before changes are reported. Continuous changes are
+	// reported after ten times as long, but at most after the larger of Settle and 10 s. 0: at once.
 	Settle time.Duration
 }
 
-// Watch is a directory that is watched. It is to be closed. What happens is taken
-// by a goroutine of its own, whether or not somebody takes it from there.
+// Watch is a directory that is watched. It must be closed. Its goroutine collects the changes,
+// whether or not Next is called.
 type Watch struct {
 	path      string
 	identity  identity
@@ -37,24 +38,24 @@ type Watch struct {
 	settle    time.Duration
 	watcher   *Watcher
 	inotify   *inotify
-	queue     noticeQueue
+	queue     eventQueue
 	ctx       context.Context // until Close
 	cancel    context.CancelCauseFunc
 	leave     func()
 
-	wanted chan struct{} // somebody wants a batch and waits for it
+	wanted chan struct{} // Next waits for a batch
 	given  chan Batch
 	ended  chan struct{} // closed at the end
 	err    error         // why, when ended is closed
 
 	// Of the goroutine.
 	top         *node
-	lookout     lookout
+	pathWatcher pathWatcher
 	directories int
 	pending     pending
 	settling    settling
 	begun       bool  // the watch has begun
-	stale       bool  // notices were lost, and the tree has to be looked at again
+	stale       bool  // events were lost, and the tree has to be looked at again
 	over        error // the root is lost
 }
 
@@ -65,21 +66,20 @@ var (
 
 const watching = "watch"
 
-// Watch begins to watch a directory. All that happens after it has returned is
-// told. It takes time in proportion to the directories below, if recursive, and
-// ends early with ctx.
+// Watch begins to watch a directory. All changes after its return are reported. If recursive its time
+// is proportional to the number of directories; it is aborted when ctx ends.
 func (w *Watcher) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
-	at, err := cleaned(watching, r.Path)
+	at, err := cleanPath(watching, r.Path)
 	if err != nil {
 		return nil, err
 	}
-	i, leave, err := w.enter(watching, at, r.Owner, w.ofWatch())
+	i, leave, err := w.enter(watching, at, r.Owner, w.watchQuota())
 	if err != nil {
 		return nil, err
 	}
 	watch := &Watch{
 		path: at, recursive: r.Recursive, ignore: r.Ignore, limit: w.options.Directories, settle: r.Settle, watcher: w, inotify: i,
-		queue:   noticeQueue{limit: w.options.PendingBytes, signal: make(chan struct{}, 1)},
+		queue:   eventQueue{limit: w.options.PendingBytes, signal: notify.NewSignal()},
 		pending: pending{limit: w.options.PendingBytes},
 		wanted:  make(chan struct{}), given: make(chan Batch), ended: make(chan struct{}), leave: leave,
 	}
@@ -87,7 +87,7 @@ func (w *Watcher) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	watch.settling.timer = time.NewTimer(0)
 	watch.settling.timer.Stop()
 	watch.top = &node{watch: watch}
-	watch.lookout = lookout{inotify: i, path: at, poke: watch.queue.doubt}
+	watch.pathWatcher = pathWatcher{inotify: i, path: at, notify: watch.queue.notePathChange}
 	i.follow(watch)
 	if err := watch.begin(ctx); err != nil {
 		watch.release()
@@ -100,11 +100,11 @@ func (w *Watcher) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	return watch, nil
 }
 
-// begin watches what there is.
+// begin watches the existing directories.
 func (w *Watch) begin(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { w.cancel(context.Cause(ctx)) })
 	defer stop()
-	end, err := w.lookout.look()
+	end, err := w.pathWatcher.resolve()
 	if err != nil {
 		return unwatchable(watching, w.path, err)
 	}
@@ -114,7 +114,7 @@ func (w *Watch) begin(ctx context.Context) error {
 	case err != nil:
 		return failed(watching, w.path, err)
 	case m.Type != Directory:
-		return refused(NotADirectory, watching, w.path, "it is not a directory: watch the one that it is in")
+		return newError(NotADirectory, watching, w.path, "it is not a directory: watch the one that it is in")
 	}
 	w.identity = m.identity
 	if err := w.scan(w.top, false); err != nil {
@@ -124,15 +124,14 @@ func (w *Watch) begin(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	if w.top.mark == nil {
-		return refused(NotFound, watching, w.path, "it was removed meanwhile")
+		return newError(NotFound, watching, w.path, "it was removed meanwhile")
 	}
 	w.begun = true
 	return nil
 }
 
-// Next blocks until there is something to tell, or ctx ends. When the directory
-// itself is lost the last batch says so, and then Next fails. It may be called by
-// one goroutine at a time.
+// Next blocks until there are changes, or ctx ends. If the directory itself is lost the last batch
+// reports that, and then Next fails. One goroutine may call it at a time.
 func (w *Watch) Next(ctx context.Context) (Batch, error) {
 	select {
 	case w.wanted <- struct{}{}:
@@ -144,7 +143,7 @@ func (w *Watch) Next(ctx context.Context) (Batch, error) {
 	}
 }
 
-// Close ends the watch, and returns when nothing of it is left.
+// Close ends the watch, and returns when its goroutine has ended.
 func (w *Watch) Close() {
 	w.cancel(errWatchClosed)
 	<-w.ended
@@ -154,13 +153,13 @@ func (w *Watch) Close() {
 func (w *Watch) release() {
 	w.cancel(errWatchClosed)
 	w.settling.timer.Stop()
-	w.lookout.end()
-	w.top.forget()
+	w.pathWatcher.close()
+	w.top.unwatchTree()
 	w.inotify.unfollow(w)
 	w.leave()
 }
 
-// run takes what the kernel says until the watch is closed or lost.
+// run handles events until the watch is closed or lost.
 func (w *Watch) run() {
 	defer close(w.ended)
 	for {
@@ -172,11 +171,11 @@ func (w *Watch) run() {
 		case <-w.ctx.Done():
 			w.err = context.Cause(w.ctx)
 			return
-		case <-w.queue.signal:
-			w.takeAll(w.queue.take())
+		case <-w.queue.signal.C():
+			w.handleEvents(w.queue.take())
 		case <-w.settling.timer.C:
 			w.settling.isOver = true
-			w.catchUp()
+			w.rescan()
 		case <-wanted:
 			batch := w.pending.take()
 			w.resolve(batch.Changes)
@@ -190,63 +189,61 @@ func (w *Watch) run() {
 	}
 }
 
-// overflowPause is how long a watch that lost notices waits at least before it
-// looks at everything again, while more happens.
-const overflowPause = 100 * time.Millisecond
+// rescanDelay is how long a watch that lost events waits at least before it scans again.
+const rescanDelay = 100 * time.Millisecond
 
-// takeAll takes what was queued.
-func (w *Watch) takeAll(t taken) {
+// handleEvents handles what was queued.
+func (w *Watch) handleEvents(t taken) {
 	if w.over != nil {
 		return
 	}
 	if t.err != nil {
-		w.lose(w.top, LostNoWatches, "the system does not tell any more: "+t.err.Error())
+		w.lose(w.top, LostNoWatches, "the system stopped to report changes: "+t.err.Error())
 	}
 	if t.lost && !w.stale {
 		w.stale = true
 		w.settling.end()
 	}
-	for _, n := range t.notices {
+	for _, n := range t.events {
 		if w.stale || w.over != nil || w.ctx.Err() != nil {
 			break
 		}
-		w.take(n)
+		w.handleEvent(n)
 	}
-	if t.doubted {
-		w.checkRoot(t.doubts)
+	if t.pathChanged {
+		w.checkRoot(t.pathEvents)
 	}
 	switch {
 	case w.over != nil:
 		w.settling.isOver, w.stale = true, false
 	case w.stale:
-		w.settling.extend(max(w.settle, overflowPause))
+		w.settling.extend(max(w.settle, rescanDelay))
 	case !w.pending.isEmpty():
 		w.settling.extend(w.settle)
 	}
 }
 
-// catchUp looks at everything again after notices were lost.
-func (w *Watch) catchUp() {
+// rescan scans again after events were lost.
+func (w *Watch) rescan() {
 	if !w.stale {
 		return
 	}
 	w.stale = false
 	w.pending.lost = nil // which is found again
 	w.pending.overflow()
-	_ = w.scan(w.top, false) // what it fails with has been told
+	_ = w.scan(w.top, false) // what it fails with has been reported
 	if w.top.gone && w.over == nil {
 		w.lose(w.top, LostRemoved, "it was removed")
 	}
 }
 
-// tell notes a change, which has a meaning unless everything is looked at again.
-func (w *Watch) tell(c Change) { w.pending.add(c) }
+// report adds a change.
+func (w *Watch) report(c Change) { w.pending.add(c) }
 
-// maxLost is how many directories can be lost one by one.
+// maxLost is how many lost directories are reported one by one.
 const maxLost = 1000
 
-// lose notes that the directory of a node is not watched any more. With the root
-// everything is lost.
+// lose records that the directory of a node is no longer watched. With the root the watch ends.
 func (w *Watch) lose(n *node, why LostReason, message string) {
 	if w.over != nil {
 		return
@@ -259,17 +256,17 @@ func (w *Watch) lose(n *node, why LostReason, message string) {
 		return
 	}
 	w.pending.lose(Lost{Reason: why, Message: message})
-	w.over = refused(NotFound, watching, w.path, message)
+	w.over = newError(NotFound, watching, w.path, message)
 }
 
-// giveUp loses a directory that cannot be watched. It fails while the watch
+// loseUnwatchable loses a directory that cannot be watched. It fails while the watch
 // begins, unless it is because of one directory.
-func (w *Watch) giveUp(n *node, err error) error {
+func (w *Watch) loseUnwatchable(n *node, err error) error {
 	at := n.path()
 	w.detach(n)
 	typed := unwatchable(watching, path.Join(w.path, at), err)
 	if err == errTooManyDirectories {
-		typed = refused(WatchUnavailable, watching, w.path, fmt.Sprintf("it has more than the %d directories that a watch reaches (watched_directories_per_watch): ignore some", w.limit))
+		typed = newError(WatchUnavailable, watching, w.path, fmt.Sprintf("it has more than the %d directories that a watch reaches (watched_directories_per_watch): ignore some", w.limit))
 		typed.Limit = int64(w.limit)
 	}
 	reason := LostNoWatches
@@ -283,12 +280,12 @@ func (w *Watch) giveUp(n *node, err error) error {
 	return nil
 }
 
-// checkRoot loses the root if the path leads elsewhere.
+// checkRoot ends the watch if its path resolves to another directory.
 func (w *Watch) checkRoot(doubts uint32) {
 	if w.over != nil {
 		return
 	}
-	end, err := w.lookout.look()
+	end, err := w.pathWatcher.resolve()
 	if err == nil {
 		m, statErr := end.stat()
 		end.release()
@@ -296,11 +293,11 @@ func (w *Watch) checkRoot(doubts uint32) {
 			return
 		}
 	}
-	if err != nil && !leadsNowhere(err) {
-		_ = w.giveUp(w.top, err) // fails only while the watch begins
+	if err != nil && !isMissing(err) {
+		_ = w.loseUnwatchable(w.top, err) // fails only while the watch begins
 		return
 	}
-	// What the kernel says of the directory itself can be on its way still.
+	// Events of the directory itself may still be pending.
 	if doubts&unix.IN_UNMOUNT != 0 {
 		w.lose(w.top, LostUnmounted, unmounted)
 		return

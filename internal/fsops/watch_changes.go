@@ -43,7 +43,7 @@ type LostReason uint8
 const (
 	// LostRemoved means that the directory was removed.
 	LostRemoved LostReason = iota + 1
-	// LostMoved means that the path leads elsewhere now, or nowhere.
+	// LostMoved means that the path resolves to another file or to none.
 	LostMoved
 	// LostUnmounted means that the file system was unmounted.
 	LostUnmounted
@@ -60,13 +60,13 @@ type Lost struct {
 	Path string
 	// Reason is why.
 	Reason LostReason
-	// Message says why, for people, and how to mend it.
+	// Message is the reason as a text, and how to fix it.
 	Message string
 }
 
 // Batch is what happened, in this order. The parts can be empty.
 type Batch struct {
-	// Overflowed says that changes were lost: everything has to be looked at again.
+	// Overflowed reports that changes were lost, so that the tree has to be read again.
 	Overflowed bool
 	// Changes are those since the batch before or since the overflow, at most one
 	// for each path, in an order in which they lead to what there is now.
@@ -75,7 +75,7 @@ type Batch struct {
 	Lost []Lost
 }
 
-// pending is what waits to be told.
+// pending has the changes that were not reported yet.
 type pending struct {
 	limit      int // of bytes
 	overflowed bool
@@ -87,7 +87,7 @@ type pending struct {
 
 func (p *pending) isEmpty() bool { return !p.overflowed && len(p.places) == 0 && len(p.lost) == 0 }
 
-// add adds a change, which takes the place of one of the same path.
+// add adds a change. It replaces an earlier one of the same path.
 func (p *pending) add(c Change) {
 	if at, ok := p.places[c.Path]; ok {
 		before := &p.changes[at]
@@ -96,7 +96,7 @@ func (p *pending) add(c Change) {
 			before.Kind = Modified
 			return
 		case c.Kind == Modified, c.Kind == MetadataChanged:
-			return // is part of what is told already
+			return // is part of what is reported already
 		}
 		p.bytes -= changeBytes(c.Path)
 		before.Kind = 0
@@ -110,12 +110,12 @@ func (p *pending) add(c Change) {
 	}
 	p.places[c.Path] = len(p.changes)
 	p.changes = append(p.changes, c)
-	if len(p.changes) > 2*len(p.places)+noticeOverhead {
+	if len(p.changes) > 2*len(p.places)+eventOverhead {
 		p.pack()
 	}
 }
 
-func changeBytes(path string) int { return len(path) + noticeOverhead }
+func changeBytes(path string) int { return len(path) + eventOverhead }
 
 // pack closes the holes.
 func (p *pending) pack() {
@@ -139,7 +139,7 @@ func (p *pending) lose(l Lost) {
 	p.lost = append(p.lost, l)
 }
 
-// take returns what is to be told.
+// take returns the pending changes and clears them.
 func (p *pending) take() Batch {
 	p.pack()
 	b := Batch{Overflowed: p.overflowed, Changes: p.changes, Lost: p.lost}
@@ -147,7 +147,7 @@ func (p *pending) take() Batch {
 	return b
 }
 
-// resolve finds out the types that notices did not say.
+// resolve fills in the types that events do not contain.
 func (w *Watch) resolve(changes []Change) {
 	opened, dir := "", descriptor(-1)
 	defer func() {
@@ -165,7 +165,7 @@ func (w *Watch) resolve(changes []Change) {
 				dir.release()
 			}
 			var err error
-			if dir, err = w.open(above, asParent); err != nil {
+			if dir, err = w.open(above, openDirPath); err != nil {
 				dir = -1
 				continue
 			}
@@ -176,7 +176,7 @@ func (w *Watch) resolve(changes []Change) {
 	}
 }
 
-// settling is when changes are told: when there were no more for a while, or when
+// settling is when changes are reported: when there were no more for a while, or when
 // it has been long.
 type settling struct {
 	timer    *time.Timer
@@ -204,7 +204,7 @@ func (s *settling) extend(pause time.Duration) {
 	s.timer.Reset(min(pause, s.deadline.Sub(now)))
 }
 
-// end is for when the changes were told.
+// end is for when the changes were reported.
 func (s *settling) end() {
 	s.timer.Stop()
 	s.isOver, s.deadline = false, time.Time{}

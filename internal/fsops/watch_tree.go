@@ -45,13 +45,13 @@ func (w *Watch) open(relative string, flags int) (descriptor, error) {
 		return 0, err
 	}
 	defer root.release()
-	return openBeneath(root, relative, flags, 0)
+	return openBeneath(root, relative, flags)
 }
 
 // openRoot opens the directory that is watched. It is not held open, so that its
 // file system can be unmounted.
 func (w *Watch) openRoot() (descriptor, error) {
-	root, err := openPath(w.path, asParent, 0)
+	root, err := openPath(w.path, openDirPath, 0)
 	if err != nil {
 		return 0, err
 	}
@@ -72,12 +72,12 @@ func isGone(err error) bool {
 }
 
 // scan watches the directory of a node and those below, and then looks at what is
-// in them, so that nothing is missed. What it finds is told, if tell.
+// in them, so that nothing is missed. What it finds is reported, if tell.
 func (w *Watch) scan(top *node, tell bool) error {
 	root, err := w.openRoot()
 	if err != nil {
 		// It is lost, or comes back, and then all has to be looked at again.
-		w.queue.doubt(0)
+		w.queue.notePathChange(0)
 		w.queue.lose()
 		return nil
 	}
@@ -94,9 +94,9 @@ func (w *Watch) scan(top *node, tell bool) error {
 		case err == nil:
 			waiting = append(waiting, below...)
 		case isGone(err):
-			w.detach(n) // and is told of by the directory above
+			w.detach(n) // and is reported of by the directory above
 		default:
-			if err := w.giveUp(n, err); err != nil {
+			if err := w.loseUnwatchable(n, err); err != nil {
 				return err
 			}
 		}
@@ -107,7 +107,7 @@ func (w *Watch) scan(top *node, tell bool) error {
 // scanOne scans one directory and returns those in it.
 func (w *Watch) scanOne(root descriptor, n *node, tell bool) (below []*node, err error) {
 	at := n.path()
-	dir, err := openBeneath(root, at, asDirectory, 0)
+	dir, err := openBeneath(root, at, openDirRead)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (w *Watch) scanOne(root descriptor, n *node, tell bool) (below []*node, err
 		e, err := list.next()
 		if err != nil {
 			for _, child := range missing {
-				child.forget()
+				child.unwatchTree()
 			}
 			if err == io.EOF {
 				err = nil
@@ -138,7 +138,7 @@ func (w *Watch) scanOne(root descriptor, n *node, tell bool) (below []*node, err
 			continue
 		}
 		if tell {
-			w.tell(Change{Path: p, Kind: Created, Type: e.Type})
+			w.report(Change{Path: p, Kind: Created, Type: e.Type})
 		}
 		if e.Type != Directory || !w.recursive {
 			continue
@@ -182,7 +182,7 @@ func (n *node) adopt(child *node) {
 // detachMark does not watch the directory of the node any more.
 func (n *node) detachMark() {
 	if n.mark != nil {
-		n.watch.inotify.leaveAll(n, n.mark)
+		n.watch.inotify.unwatchAll(n, n.mark)
 		n.watch.directories--
 		n.mark = nil
 	}
@@ -193,11 +193,11 @@ func (w *Watch) detach(n *node) {
 	if n.parent != nil && n.parent.children[n.name] == n {
 		delete(n.parent.children, n.name)
 	}
-	n.forget()
+	n.unwatchTree()
 }
 
-// forget watches nothing at and below a node any more.
-func (n *node) forget() {
+// unwatchTree watches nothing at and below a node any more.
+func (n *node) unwatchTree() {
 	waiting := []*node{n}
 	for len(waiting) > 0 {
 		last := waiting[len(waiting)-1]
@@ -212,8 +212,8 @@ func (n *node) forget() {
 
 const unmounted = "its file system was unmounted"
 
-// take takes a notice of the kernel.
-func (w *Watch) take(t nodeNotice) {
+// handleEvent handles an event of the kernel.
+func (w *Watch) handleEvent(t nodeEvent) {
 	n := t.node
 	isDirectory := t.mask&unix.IN_ISDIR != 0
 	switch {
@@ -230,9 +230,9 @@ func (w *Watch) take(t nodeNotice) {
 		if n == w.top {
 			w.lose(n, LostRemoved, "it was removed")
 		}
-		return // of others the directory above tells
+		return // reported by the event of the parent
 	case t.name == "":
-		return // of the directory itself, of which the one above tells
+		return // of the directory itself; the parent has an event too
 	}
 	at := path.Join(n.path(), t.name)
 	if w.ignore.Match(at, isDirectory) {
@@ -240,75 +240,74 @@ func (w *Watch) take(t nodeNotice) {
 	}
 	switch {
 	case t.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0 && isDirectory:
-		w.appear(n, t.name, at)
+		w.handleCreatedDirectory(n, t.name, at)
 	case t.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
-		w.tell(Change{Path: at, Kind: Created})
+		w.report(Change{Path: at, Kind: Created})
 	case t.mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
-		w.disappear(n, t.name, at, t.mask&unix.IN_MOVED_FROM != 0)
+		w.handleRemoved(n, t.name, at, t.mask&unix.IN_MOVED_FROM != 0)
 	case t.mask&unix.IN_MODIFY != 0:
-		w.tell(Change{Path: at, Kind: Modified})
+		w.report(Change{Path: at, Kind: Modified})
 	case t.mask&unix.IN_ATTRIB != 0:
-		w.tell(Change{Path: at, Kind: MetadataChanged})
+		w.report(Change{Path: at, Kind: MetadataChanged})
 	}
 }
 
-// appear takes a directory that has come into that of a node, unless a scan has
-// found it.
-func (w *Watch) appear(n *node, name, at string) {
+// handleCreatedDirectory adds a directory that appeared in that of a node, unless a scan has found
+// it already.
+func (w *Watch) handleCreatedDirectory(n *node, name, at string) {
 	known := n.children[name]
-	if known != nil && w.isStill(known, at) {
+	if known != nil && w.isSameDirectory(known, at) {
 		return
 	}
 	if known != nil {
 		w.detach(known)
 	}
-	w.tell(Change{Path: at, Kind: Created, Type: Directory})
+	w.report(Change{Path: at, Kind: Created, Type: Directory})
 	if !w.recursive {
 		return
 	}
 	child := &node{watch: w, parent: n, name: name}
 	n.adopt(child)
-	_ = w.scan(child, true) // what it fails with has been told
+	_ = w.scan(child, true) // what it fails with has been reported
 }
 
-// isStill reports whether the path of a node leads to what is watched.
-func (w *Watch) isStill(n *node, at string) bool {
-	dir, err := w.open(at, asParent)
+// isSameDirectory reports whether the path of a node leads to what is watched.
+func (w *Watch) isSameDirectory(n *node, at string) bool {
+	dir, err := w.open(at, openDirPath)
 	if err != nil {
 		return false
 	}
 	defer dir.release()
-	another := &node{watch: w, gone: true} // which takes nothing
+	another := &node{watch: w, gone: true} // ignores events
 	m, err := w.inotify.watchAll(dir, another)
 	if err != nil {
 		return false
 	}
-	defer w.inotify.leaveAll(another, m)
+	defer w.inotify.unwatchAll(another, m)
 	return m == n.mark
 }
 
-// disappear takes a name that has gone from the directory of a node. Where two
-// names changed places the kernel says of one that it has gone when it is there:
-// then it is told as created.
-func (w *Watch) disappear(n *node, name, at string, moved bool) {
+// handleRemoved handles a name that was removed from the directory of a node. If two names were
+// exchanged the kernel reports one as removed that exists: that is reported as created.
+func (w *Watch) handleRemoved(n *node, name, at string, moved bool) {
 	if child := n.children[name]; child != nil {
 		w.detach(child)
 	}
 	if moved {
 		if m, err := w.statBelow(n, name); err == nil {
 			if m.Type == Directory {
-				w.appear(n, name, at)
+				w.handleCreatedDirectory(n, name, at)
 			} else {
-				w.tell(Change{Path: at, Kind: Created, Type: m.Type})
+				w.report(Change{Path: at, Kind: Created, Type: m.Type})
 			}
 			return
 		}
 	}
-	w.tell(Change{Path: at, Kind: Removed})
+	w.report(Change{Path: at, Kind: Removed})
 }
 
 func (w *Watch) statBelow(n *node, name string) (Metadata, error) {
-	dir, err := w.open(n.path(), asParent)
+	dir, err := w.open(n.path(), openDirPath)
 	if err != nil {
 		return Metadata{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatcherOptions bound what watches take. Each of them must be above 0.
+// WatcherOptions limits the resources of watches. All fields must be above 0.
 type WatcherOptions struct {
 	// Watches is how many watches of directories one owner may have at once.
 	Watches int
@@ -18,46 +18,45 @@ type WatcherOptions struct {
 	AwaitedPaths int
 	// Directories is how many directories one watch may reach.
 	Directories int
-	// PendingBytes is how much may wait for whoever takes what a watch has to tell,
-	// as bytes of names with a few more for each. Beyond that the watch overflows.
+	// PendingBytes bounds the changes of one watch that are not read, as bytes of names with an
+	// overhead for each. Beyond that the watch overflows.
 	PendingBytes int
 }
 
-// Watcher tells what happens to files, by inotify. There is one instance of that
-// for everybody, because a user has few of them; it and its goroutine exist while
-// somebody watches, and from Keep to Close. The watcher of another process has an instance
-// of its own, which may be lent: on one instance that is shared each could end the watches
-// of the other. It is used through the system calls because libraries for it
-// take paths and not descriptors, watch no trees or miss what happens while a
-// tree is entered, and know no two who watch the same directory.
+// Watcher reports changes of files, by inotify. All its watches share one inotify instance, because
+// the number of instances of a user is small. The instance and its goroutine exist while there is a
+// watch, and from Keep to Close. The watcher of another process uses an instance of its own, which
+// may be lent: two processes that share an instance could remove each other's watches. The system
+// calls are used directly, because libraries take paths instead of descriptors, do not watch trees
+// or miss changes while they enter one, and do not support two watches of one directory.
 type Watcher struct {
 	options WatcherOptions
 
-	mu       sync.Mutex
-	inotify  *inotify       // guarded by mu; nil while nobody watches, unless it is kept
-	kept     bool           // guarded by mu; the instance stays when nobody watches
-	reserve  []int          // guarded by mu; instances that nobody has been lent
-	reserved int            // guarded by mu; how many of those there may be
-	lent     map[string]int // guarded by mu; instances that came from the reserve, by owner
-	users    int            // guarded by mu; of inotify
-	watches  map[string]int // guarded by mu; by owner
-	awaited  map[string]int // guarded by mu; by owner
+	mu            sync.Mutex
+	inotify       *inotify       // guarded by mu; nil while there are no watches, unless keepsInstance
+	keepsInstance bool           // guarded by mu; the instance stays when there are no watches
+	reserve       []int          // guarded by mu; instances that are not lent
+	reserved      int            // guarded by mu; capacity of reserve
+	lent          map[string]int // guarded by mu; instances that came from the reserve, by owner
+	users         int            // guarded by mu; of inotify
+	watches       map[string]int // guarded by mu; by owner
+	awaited       map[string]int // guarded by mu; by owner
 }
 
-// NewWatcher returns a watcher. Unless Keep is called it holds nothing while nobody
-// watches, so there is nothing to close.
+// NewWatcher returns a watcher. Unless Keep is called it holds nothing while there are no watches,
+// so it need not be closed.
 func NewWatcher(options WatcherOptions) *Watcher {
 	return &Watcher{options: options, watches: make(map[string]int), awaited: make(map[string]int), lent: make(map[string]int)}
 }
 
-// Keep opens the inotify instance, and as many in reserve for [Watcher.Lend] as it is
-// given, and keeps them until Close, so that watches do not fail when other programs of
-// the user have all instances. If there is none now, the first watch that gets one keeps
-// it, and the reserve is filled with what was lent.
+// Keep opens the inotify instance and a reserve of instances for [Watcher.Lend], and keeps them open
+// until Close, so that watches do not fail when other programs of the user hold all instances. If
+// none is available, the first watch that opens one keeps it, and the reserve is filled with
+// instances that are given back.
 func (w *Watcher) Keep(reserve int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kept, w.reserved = true, reserve
+	w.keepsInstance, w.reserved = true, reserve
 	if w.inotify == nil {
 		w.inotify, _ = openInotify() // a watch reports why not
 	}
@@ -70,13 +69,12 @@ func (w *Watcher) Keep(reserve int) {
 	}
 }
 
-// Close ends the keeping of the instance, which is closed if nobody watches, and else
-// with the last watch. Instances in reserve are closed, those that are lent when they are
-// given back. Closing again does nothing.
+// Close undoes Keep: it closes the instance, or lets the last watch close it. Instances in reserve
+// are closed at once, those that are lent when they are given back. It may be called again.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.kept, w.reserved = false, 0
+	w.keepsInstance, w.reserved = false, 0
 	for _, fd := range w.reserve {
 		_ = unix.Close(fd)
 	}
@@ -84,10 +82,10 @@ func (w *Watcher) Close() {
 	w.closeUnused()
 }
 
-// closeUnused closes an instance that nobody uses, unless it is kept. One that has failed
-// is no use to keep. mu is held.
+// closeUnused closes the instance if no watch uses it, unless it is to stay open and works. mu is
+// held.
 func (w *Watcher) closeUnused() {
-	if w.inotify != nil && w.users == 0 && (!w.kept || w.inotify.hasFailed()) {
+	if w.inotify != nil && w.users == 0 && (!w.keepsInstance || w.inotify.hasFailed()) {
 		w.inotify.close()
 		w.inotify = nil
 	}
@@ -106,43 +104,42 @@ func (q quota) check(verb, path, owner string) error {
 	if q.counts[owner]+q.n <= q.limit {
 		return nil
 	}
-	refusal := refused(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
+	refusal := newError(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
 	refusal.Limit = int64(q.limit)
 	return refusal
 }
 
-// giveBack is called with mu of Watcher held.
-func (q quota) giveBack(owner string) {
+// release is called with mu of Watcher held.
+func (q quota) release(owner string) {
 	if q.counts[owner] -= q.n; q.counts[owner] == 0 {
 		delete(q.counts, owner)
 	}
 }
 
-// ofWatch and ofAwaited are what a watch counts for, and paths that are awaited.
-func (w *Watcher) ofWatch() quota { return quota{TooManyWatches, w.watches, 1, w.options.Watches} }
+func (w *Watcher) watchQuota() quota { return quota{TooManyWatches, w.watches, 1, w.options.Watches} }
 
-func (w *Watcher) ofAwaited(n int) quota {
+func (w *Watcher) awaitQuota(n int) quota {
 	return quota{TooManyAwaitedPaths, w.awaited, n, w.options.AwaitedPaths}
 }
 
-// CountWatch counts a watch for its owner that is elsewhere, until leave is called,
-// once. It fails as [Watcher.Watch] does if there are too many.
+// CountWatch counts a watch that another process has for an owner, until leave is called, once. It
+// fails as [Watcher.Watch] does if there are too many.
 func (w *Watcher) CountWatch(owner, path string) (leave func(), err error) {
-	return w.count(watching, path, owner, w.ofWatch())
+	return w.count(watching, path, owner, w.watchQuota())
 }
 
-// CountAwaited counts paths for their owner that are awaited elsewhere, until leave is
-// called, once. It fails as [Watcher.AwaitPaths] does if there are too many.
+// CountAwaited counts paths that another process awaits for an owner, until leave is called, once.
+// It fails as [Watcher.AwaitPaths] does if there are too many.
 func (w *Watcher) CountAwaited(owner string, missing, present []string) (leave func(), err error) {
 	all := append(missing[:len(missing):len(missing)], present...)
 	if len(all) == 0 {
-		return nil, nothingAwaited()
+		return nil, noPathsError()
 	}
-	return w.count(awaiting, all[0], owner, w.ofAwaited(len(all)))
+	return w.count(awaiting, all[0], owner, w.awaitQuota(len(all)))
 }
 
 func (w *Watcher) count(verb, path, owner string, q quota) (leave func(), err error) {
-	if path, err = cleaned(verb, path); err != nil {
+	if path, err = cleanPath(verb, path); err != nil {
 		return nil, err
 	}
 	w.mu.Lock()
@@ -154,19 +151,18 @@ func (w *Watcher) count(verb, path, owner string, q quota) (leave func(), err er
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		q.giveBack(owner)
+		q.release(owner)
 	}, nil
 }
 
-// enter counts something of an owner and returns the instance. leave is to be
-// called once in the end.
+// enter counts a watch of an owner and returns the instance. The caller calls leave once.
 func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave func(), err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := q.check(verb, path, owner); err != nil {
 		return nil, nil, err
 	}
-	w.closeUnused() // it may have failed while nobody watched
+	w.closeUnused() // it may have failed while there were no watches
 	if w.inotify == nil {
 		if w.inotify, err = openInotify(); err != nil {
 			return nil, nil, unwatchable(verb, path, err)
@@ -178,17 +174,17 @@ func (w *Watcher) enter(verb, path, owner string, q quota) (i *inotify, leave fu
 	return i, func() { w.leave(owner, q) }, nil
 }
 
-// leave ends the instance with the last that uses it, unless it is kept. What comes
-// meanwhile waits, so that there are never two.
+// leave closes the instance with its last user, unless it is to stay open. It holds mu meanwhile, so
+// that there are never two.
 func (w *Watcher) leave(owner string, q quota) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	q.giveBack(owner)
+	q.release(owner)
 	w.users--
 	w.closeUnused()
 }
 
-// unwatchable types what the kernel said about watching a path.
+// unwatchable returns the typed error for a path that cannot be watched.
 func unwatchable(verb, path string, err error) *Error {
 	why := ""
 	switch {
@@ -197,11 +193,11 @@ func unwatchable(verb, path string, err error) *Error {
 	case errors.Is(err, unix.EMFILE):
 		why = "the server's user has no more inotify instances, or the server no more descriptors: raise the sysctl fs.inotify.max_user_instances, or user.max_inotify_instances of its user namespace, or the limit of open files"
 	case errors.Is(err, os.ErrClosed):
-		return refused(Failed, verb, path, "nothing is watched any more")
+		return newError(Failed, verb, path, "nothing is watched any more")
 	default:
-		return failed(verb, path, err).(*Error)
+		return failed(verb, path, err)
 	}
-	typed := refused(WatchUnavailable, verb, path, why)
+	typed := newError(WatchUnavailable, verb, path, why)
 	errors.As(err, &typed.Errno)
 	return typed
 }

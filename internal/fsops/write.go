@@ -16,38 +16,34 @@ type Writer struct {
 	path string
 }
 
-// Create opens a file for writing in place: an existing one is truncated and
-// keeps its mode, owner and names, a new one has mode 0666 without the bits of
-// the umask. Links are followed. Devices are written to, FIFOs and sockets are
-// NotRegular.
-func Create(path string, how ...How) (*Writer, error) {
-	fd, _, err := create(path, how, FIFO, Socket)
+// Create opens a file for writing in place: an existing one is truncated and keeps its mode, owner
+// and names, a new one has mode 0666 without the bits of the umask. Links are followed. Devices are
+// accepted, FIFOs and sockets are NotRegular.
+func Create(path string, options ...PathOption) (*Writer, error) {
+	fd, _, err := create(path, options, FIFO, Socket)
 	if err != nil {
 		return nil, err
 	}
 	return &Writer{fd: fd, path: path}, nil
 }
 
-// create opens a file for writing in place, but none of some types.
-func create(path string, how []How, except ...Type) (descriptor, Metadata, error) {
-	path, err := cleaned("write", path)
-	if err != nil {
-		return 0, Metadata{}, err
-	}
-	t, err := locate("write", path, how)
+// create is Create, but rejects files of the given types.
+func create(path string, options []PathOption, except ...Type) (descriptor, Metadata, error) {
+	t, err := locate("write", path, options)
 	if err != nil {
 		return 0, Metadata{}, err
 	}
 	defer t.release()
-	if t.isOf(except...) {
+	path = t.path
+	if t.hasType(except...) {
 		return 0, Metadata{}, notRegular("write", path)
 	}
-	if err := hasRoom(callShare); err != nil {
+	if err := checkFDBudget(callBudget); err != nil {
 		return 0, Metadata{}, failed("write", path, err)
 	}
-	fd, err := t.open(always|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
+	fd, err := t.open(commonFlags|unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC, createMode)
 	if err != nil {
-		return 0, Metadata{}, t.notOpened("write", err)
+		return 0, Metadata{}, t.openError("write", err)
 	}
 	m, err := fd.stat()
 	switch {
@@ -61,8 +57,7 @@ func create(path string, how []How, except ...Type) (descriptor, Metadata, error
 	return fd, m, nil
 }
 
-// Write implements io.Writer. It writes all or fails, and may have written a
-// part then.
+// Write implements io.Writer. If it fails it may have written a part.
 func (w *Writer) Write(p []byte) (int, error) {
 	if err := w.fd.write(p); err != nil {
 		return 0, failed("write", w.path, err)
@@ -70,8 +65,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the writing. It must be called once, and its error is one of
-// writing.
+// Close closes the file. It must be called once. Its error may be a delayed write error.
 func (w *Writer) Close() error {
 	if err := w.fd.close(); err != nil {
 		return failed("write", w.path, err)
@@ -79,10 +73,9 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// WriteFile makes a file have exactly this content, as [Create] does. It can
-// leave a part of it when it fails.
-func WriteFile(ctx context.Context, path string, data []byte, how ...How) error {
-	w, err := Create(path, how...)
+// WriteFile writes a file as [Create] does. If it fails it may have written a part.
+func WriteFile(ctx context.Context, path string, data []byte, options ...PathOption) error {
+	w, err := Create(path, options...)
 	if err != nil {
 		return err
 	}
@@ -91,7 +84,7 @@ func WriteFile(ctx context.Context, path string, data []byte, how ...How) error 
 			w.fd.release()
 			return context.Cause(ctx)
 		}
-		piece := data[:min(len(data), pieceBytes)]
+		piece := data[:min(len(data), chunkBytes)]
 		if _, err := w.Write(piece); err != nil {
 			w.fd.release()
 			return err

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// forbidden is what is never connected to, whoever asks.
+// forbidden lists the addresses that are never connected to.
 var forbidden = []struct {
 	prefix netip.Prefix
 	why    string
@@ -27,8 +27,8 @@ var forbidden = []struct {
 	{netip.MustParsePrefix("192.0.0.192/32"), "it is a metadata service"},     // Oracle
 }
 
-// embeddings are the prefixes of IPv6 whose addresses stand for one of IPv4, or
-// two, and where its bytes are.
+// embeddings lists the IPv6 prefixes whose addresses contain an IPv4 address, and
+// where its bytes are.
 var embeddings = []struct {
 	prefix netip.Prefix
 	bytes  [4]int
@@ -37,16 +37,16 @@ var embeddings = []struct {
 	{prefix: netip.MustParsePrefix("::/96"), bytes: [4]int{12, 13, 14, 15}},                // compatible
 	{prefix: netip.MustParsePrefix("::ffff:0:0:0/96"), bytes: [4]int{12, 13, 14, 15}},      // translated
 	{prefix: netip.MustParsePrefix("64:ff9b::/96"), bytes: [4]int{12, 13, 14, 15}},         // NAT64
-	{prefix: netip.MustParsePrefix("64:ff9b:1::/48"), bytes: [4]int{12, 13, 14, 15}},       // NAT64 of one's own
-	{prefix: netip.MustParsePrefix("64:ff9b:1::/48"), bytes: [4]int{6, 7, 9, 10}},          // the same, whole
+	{prefix: netip.MustParsePrefix("64:ff9b:1::/48"), bytes: [4]int{12, 13, 14, 15}},       // local-use NAT64
+	{prefix: netip.MustParsePrefix("64:ff9b:1::/48"), bytes: [4]int{6, 7, 9, 10}},          // local-use NAT64 with a /48 prefix
 	{prefix: netip.MustParsePrefix("2002::/16"), bytes: [4]int{2, 3, 4, 5}},                // 6to4
-	{prefix: netip.MustParsePrefix("2001::/32"), bytes: [4]int{12, 13, 14, 15}, xor: 0xff}, // Teredo: the client
-	{prefix: netip.MustParsePrefix("2001::/32"), bytes: [4]int{4, 5, 6, 7}},                // and its server
+	{prefix: netip.MustParsePrefix("2001::/32"), bytes: [4]int{12, 13, 14, 15}, xor: 0xff}, // Teredo client
+	{prefix: netip.MustParsePrefix("2001::/32"), bytes: [4]int{4, 5, 6, 7}},                // Teredo server
 }
 
-// meanings are the addresses that one may lead to: itself, and those that are
-// embedded in it.
-func meanings(a netip.Addr) []netip.Addr {
+// addressesOf returns the addresses that a may reach: itself, and those embedded
+// in it.
+func addressesOf(a netip.Addr) []netip.Addr {
 	a = a.WithZone("").Unmap()
 	all := []netip.Addr{a}
 	if a.Is4() || a.IsLoopback() || a.IsUnspecified() {
@@ -65,36 +65,36 @@ func meanings(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// addressRules say what may be connected to. The zero value has the rules that
-// hold for everybody, and no listeners.
+// addressRules decide which addresses may be connected to. The zero value has the
+// general rules and no own ports.
 type addressRules struct {
-	mu  sync.Mutex
-	own map[uint16]struct{} // guarded by mu; ports that this server listens on
+	mu       sync.Mutex
+	ownPorts map[uint16]struct{} // guarded by mu; ports that this server listens on
 }
 
-// errOwnListener is why a listener of this server is refused.
-var errOwnListener = errors.New("this server listens there, and a request from here would come from loopback")
+// errOwnListener rejects the listeners of this server.
+var errOwnListener = errors.New("it is a listener of this server, which requests must not reach over loopback")
 
-// listenOn notes a port of this server.
-func (r *addressRules) listenOn(port uint16) {
+// addOwnPort adds a port of this server.
+func (r *addressRules) addOwnPort(port uint16) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.own == nil {
-		r.own = make(map[uint16]struct{})
+	if r.ownPorts == nil {
+		r.ownPorts = make(map[uint16]struct{})
 	}
-	r.own[port] = struct{}{}
+	r.ownPorts[port] = struct{}{}
 }
 
 func (r *addressRules) isOwnPort(port uint16) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, own := r.own[port]
+	_, own := r.ownPorts[port]
 	return own
 }
 
 // check returns an [*Error] if an address must not be connected to.
 func (r *addressRules) check(to netip.AddrPort) error {
-	for _, a := range meanings(to.Addr()) {
+	for _, a := range addressesOf(to.Addr()) {
 		for _, f := range forbidden {
 			if f.prefix.Contains(a) {
 				return &Error{Kind: AddressRefused, Address: to.Addr(), Err: errors.New(f.why)}
@@ -107,8 +107,8 @@ func (r *addressRules) check(to netip.AddrPort) error {
 	return nil
 }
 
-// checkConnected is for addresses that turn out to be of this host only when they
-// were connected to: there, the host talks to itself.
+// checkConnected rejects connections to own ports at addresses that turn out to
+// be of this host only once connected: both ends then have the same address.
 func (r *addressRules) checkConnected(conn net.Conn) error {
 	local, ok := addrOf(conn.LocalAddr())
 	remote, known := addrOf(conn.RemoteAddr())
@@ -127,8 +127,8 @@ func addrOf(a net.Addr) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(addrPort.Addr().Unmap(), addrPort.Port()), true
 }
 
-// isLocal reports whether an address is one of this host. When the host does not
-// tell which it has, every one may be.
+// isLocal reports whether an address belongs to this host. If the host's
+// addresses are unknown it returns true.
 func isLocal(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true

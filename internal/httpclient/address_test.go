@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestAddressesAreJudgedInEverySpelling(t *testing.T) {
+func TestAddresses_AllForms_AreChecked(t *testing.T) {
 	for address, refused := range map[string]bool{
 		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "10.1.2.3": false, "192.168.0.1": false, "172.16.0.1": false,
 		"100.64.0.1": false, "8.8.8.8": false, "2606:4700::1111": false, "fd00::1": false, "fc00:ec2::254": false,
@@ -35,7 +35,7 @@ func TestAddressesAreJudgedInEverySpelling(t *testing.T) {
 	}
 }
 
-// addressesOfHost are some that this host answers to.
+// addressesOfHost returns addresses of this host.
 func addressesOfHost(t *testing.T) []string {
 	t.Helper()
 	all := []string{"127.0.0.1", "127.0.0.2", "localhost", "[::1]", "[::ffff:127.0.0.1]", "[64:ff9b::127.0.0.1]", "[2002:7f00:1::]"}
@@ -51,25 +51,24 @@ func addressesOfHost(t *testing.T) []string {
 	return all
 }
 
-func TestOurOwnListenersAreRefusedByEveryAddress(t *testing.T) {
+func TestOwnListeners_AllAddresses_AreRejected(t *testing.T) {
 	u := newUpstream(t, say(ok))
 	c := newClient()
 	c.RefuseLocal(u.port())
 	for _, host := range addressesOfHost(t) {
 		_, _, err := get(t, c, &Request{URL: fmt.Sprintf("http://%s:%d/", host, u.port())})
-		if !isKind(err, AddressRefused) || !strings.Contains(err.Error(), "this server listens there") {
+		if !isKind(err, AddressRefused) || !strings.Contains(err.Error(), "a listener of this server") {
 			t.Errorf("%s: %v, want it refused", host, err)
 		}
 	}
 	if heads := u.seen(); len(heads) > 0 {
 		t.Errorf("the listener was asked: %q", heads)
 	}
-	mustGet(t, c, &Request{URL: newUpstream(t, say(ok)).url("/")}) // another port of loopback
+	mustGet(t, c, &Request{URL: newUpstream(t, say(ok)).url("/")}) // another loopback port
 }
 
-// A local address that no interface has is found out by who the host takes itself
-// for.
-func TestAConnectionToOneselfIsRefused(t *testing.T) {
+// A local address that no interface has is detected after connecting.
+func TestDial_ConnectionToSelf_IsRejected(t *testing.T) {
 	u := newUpstream(t, say(ok))
 	conn, err := net.Dial("tcp", u.host())
 	if err != nil {
@@ -80,7 +79,7 @@ func TestAConnectionToOneselfIsRefused(t *testing.T) {
 	if err := rules.checkConnected(conn); err != nil {
 		t.Errorf("a port that is not ours: %v", err)
 	}
-	rules.listenOn(u.port())
+	rules.addOwnPort(u.port())
 	if err := rules.checkConnected(conn); !isKind(err, AddressRefused) {
 		t.Errorf("a port that is ours: %v", err)
 	}
@@ -91,7 +90,7 @@ func isKind(err error, kind Kind) bool {
 	return errors.As(err, &own) && own.Kind == kind
 }
 
-func TestANameIsJudgedByWhatItResolvesTo(t *testing.T) {
+func TestDial_Name_IsCheckedAfterResolution(t *testing.T) {
 	u := newUpstream(t, say(ok))
 	var asked atomic.Int32
 	c := newClient(func(o *Options) {
@@ -103,7 +102,7 @@ func TestANameIsJudgedByWhatItResolvesTo(t *testing.T) {
 				return []netip.Addr{netip.MustParseAddr("169.254.169.254")}
 			case "six.test":
 				return []netip.Addr{netip.MustParseAddr("64:ff9b::a9fe:a9fe")}
-			case "changing.test": // at every other pair of questions, for A and AAAA, another
+			case "changing.test": // alternates between two addresses, for A and AAAA
 				return []netip.Addr{netip.MustParseAddr([]string{"127.0.0.1", "169.254.169.254"}[(asked.Add(1)-1)/2%2])}
 			}
 			return nil
@@ -112,7 +111,7 @@ func TestANameIsJudgedByWhatItResolvesTo(t *testing.T) {
 	at := func(host string) *Request { return &Request{URL: fmt.Sprintf("http://%s:%d/", host, u.port())} }
 	mustGet(t, c, at("here.test"))
 	mustGet(t, c, at("HERE.test"))
-	for i := range 10 { // whichever it is that is connected to was judged
+	for i := range 10 { // whichever address is connected to was checked
 		if _, _, err := get(t, c, at("changing.test")); err != nil && !isKind(err, AddressRefused) {
 			t.Errorf("a changing name, for the %dth time: %v", i+1, err)
 		}
@@ -127,7 +126,7 @@ func TestANameIsJudgedByWhatItResolvesTo(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreJudgedAgain(t *testing.T) {
+func TestRedirect_Address_IsChecked(t *testing.T) {
 	own := newUpstream(t, say(ok))
 	for what, location := range map[string]string{
 		"link-local":       "http://169.254.169.254/latest/meta-data/",

@@ -1,14 +1,13 @@
-// Package httpclient makes requests over HTTP for others, who choose where they
-// go. What must not be reached from here it refuses when it connects, by the
-// address that names were resolved to, at every redirect again: so neither a name
-// that changes its meaning nor a server elsewhere can lead it there.
+// Package httpclient sends HTTP requests on behalf of callers who choose the URL.
+// Addresses that must not be reached from here are rejected when connecting,
+// after name resolution, and again at every redirect, so that neither DNS
+// rebinding nor a redirect bypasses the rules.
 //
-// A request has a connection of its own, which is closed with the response:
-// nothing that one caller has opened is used for another, nor kept. It is HTTP/1.1
-// over TCP or TLS. There is no proxy, no cookie, no cache and no decompression, and
-// nothing of the server's environment is looked at: what is sent is what the
-// caller gave.
+// Each request has its own connection, which is closed with the response; nothing
+// is shared between callers or kept. The protocol is HTTP/1.1 over TCP or TLS.
+// There is no proxy, no cookie, no cache and no decompression, and the server's
+// environment is ignored: exactly what the caller specified is sent.
 //
-// Heads are written and kept in their order, as callers can see it; net/http reads
-// the responses, and so frames their bodies.
+// Heads are written and returned in order, since callers can see it; net/http
+// parses the responses and frames their bodies.
 package httpclient

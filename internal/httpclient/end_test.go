@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// silent answers with some bytes, and then says nothing until the client has gone,
+// silent sends some bytes, and then nothing until the client has disconnected,
 // which closes gone.
 func silent(t *testing.T, text string) (u *upstream, gone chan struct{}) {
 	gone = make(chan struct{})
@@ -32,7 +32,7 @@ func await(t *testing.T, what string, done <-chan struct{}) {
 
 const partOfABody = "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc"
 
-func TestATimeoutIsForTheWholeRequest(t *testing.T) {
+func TestTimeout_CoversBody(t *testing.T) {
 	none, short := time.Duration(0), 50*time.Millisecond
 	for _, test := range []struct {
 		says    string
@@ -52,7 +52,7 @@ func TestATimeoutIsForTheWholeRequest(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
+func TestDo_ContextEnds_Returns(t *testing.T) {
 	errLeft := errors.New("left")
 	for _, says := range []string{"", "HTTP/1.1 200", partOfABody} {
 		u, gone := silent(t, says)
@@ -75,13 +75,13 @@ func TestTheEndOfTheContextEndsTheRequest(t *testing.T) {
 			t.Errorf("after %q: %v", says, err)
 		}
 		await(t, "the end of the connection", gone)
-		if len(c.underWay) != 0 {
-			t.Errorf("after %q there is %v under way", says, c.underWay)
+		if len(c.active) != 0 {
+			t.Errorf("after %q there is %v under way", says, c.active)
 		}
 	}
 }
 
-func TestClosingABodyEndsTheConnection(t *testing.T) {
+func TestBody_Close_EndsConnection(t *testing.T) {
 	u, gone := silent(t, partOfABody)
 	response, err := newClient().Do(bounded(t), &Request{Method: "GET", URL: u.url("/")})
 	if err != nil {
@@ -95,7 +95,7 @@ func TestClosingABodyEndsTheConnection(t *testing.T) {
 	await(t, "the end of the connection", gone)
 }
 
-func TestAnOwnerHasSoManyRequestsAtOnce(t *testing.T) {
+func TestDo_PerOwnerLimit(t *testing.T) {
 	c := newClient(func(o *Options) { o.PerOwner = 2 })
 	var open []*Response
 	for range 2 {
@@ -121,7 +121,7 @@ func TestAnOwnerHasSoManyRequestsAtOnce(t *testing.T) {
 	_ = open[1].Body.Close()
 }
 
-func TestEveryErrorSaysWhatItIs(t *testing.T) {
+func TestError_Messages(t *testing.T) {
 	seen := map[string]Kind{}
 	for _, kind := range Kinds() {
 		err := &Error{Kind: kind, Field: "url", URL: "http://h/", Address: netip.MustParseAddr("0.0.0.0"), Limit: 3, Err: io.ErrUnexpectedEOF}

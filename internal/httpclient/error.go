@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Kind tells errors apart for those who map them.
+// Kind is the kind of an [Error].
 type Kind uint8
 
-// The kinds of errors. There is no zero kind.
+// Kinds of errors. There is no zero kind.
 const (
-	InvalidRequest  Kind = iota + 1 // Error.Field of the request is malformed
-	AddressRefused                  // Error.Address must not be reached from here
-	Failed                          // no response came: it could not be connected, or did not speak HTTP
-	TimedOut                        // Request.Timeout was over
+	InvalidRequest  Kind = iota + 1 // Error.Field of the request is invalid
+	AddressRefused                  // Error.Address must not be connected to
+	Failed                          // no response: the connection failed, or the server does not speak HTTP
+	TimedOut                        // Request.Timeout expired
 	HeadTooLarge                    // the heads of the response exceed Error.Limit bytes
-	BodyFailed                      // the body ended before its end
-	TooManyRequests                 // the owner has Error.Limit requests already
+	BodyFailed                      // the body is incomplete
+	TooManyRequests                 // the owner already has Error.Limit requests
 )
 
 var kindNames = map[Kind]string{
@@ -30,8 +30,7 @@ var kindNames = map[Kind]string{
 	TooManyRequests: "too many requests",
 }
 
-// Kinds returns every kind, so that a table that maps them can be checked for
-// completeness.
+// Kinds returns all kinds, so that tables can be checked for completeness.
 func Kinds() []Kind {
 	kinds := make([]Kind, 0, len(kindNames))
 	for k := InvalidRequest; k <= TooManyRequests; k++ {
@@ -47,22 +46,20 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Error is what every failure of this package is but the end of the caller's
-// context.
+// Error is any failure of this package, except the end of the caller's context.
 type Error struct {
 	// Kind is what went wrong.
 	Kind Kind
-	// Field is the field of the request that is malformed, as "headers[1].name".
+	// Field is the invalid field of the request, as "headers[1].name".
 	Field string
-	// URL is where the request went that failed, without user and password, and
-	// without what is beyond 1 KiB; after redirects it is not the one that was asked
-	// for.
+	// URL is the URL that failed, after redirects, without user and password, and
+	// truncated to 1 KiB.
 	URL string
-	// Address is the one that was refused.
+	// Address is the rejected address.
 	Address netip.Addr
-	// Limit is the bound that was reached, in bytes or requests.
+	// Limit is the exceeded limit, in bytes or requests.
 	Limit int
-	// Err says more. It may be nil.
+	// Err is the cause. It may be nil.
 	Err error
 }
 
@@ -79,13 +76,13 @@ func (e *Error) Error() string {
 	case AddressRefused:
 		fmt.Fprintf(&b, "%s is refused", e.Address)
 	case TimedOut:
-		b.WriteString("the time for the request is over")
+		b.WriteString("the request timed out")
 	case HeadTooLarge:
 		fmt.Fprintf(&b, "the head of the response is larger than %d bytes", e.Limit)
 	case BodyFailed:
-		b.WriteString("the body of the response could not be read to its end")
+		b.WriteString("failed to read the whole response body")
 	case TooManyRequests:
-		fmt.Fprintf(&b, "%d requests are under way already: wait until one has ended", e.Limit)
+		fmt.Fprintf(&b, "%d requests are already in progress: wait until one has ended", e.Limit)
 	default:
 		b.WriteString("the request failed")
 	}
@@ -98,24 +95,24 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Cause is what Err says, without what is beyond 1 KiB: servers elsewhere have a
-// say in it. It is empty if there is none.
+// Cause returns the text of Err, truncated to 1 KiB, because servers influence
+// it. It is empty without a cause.
 func (e *Error) Cause() string {
 	if e.Err == nil {
 		return ""
 	}
-	return shorten(e.Err.Error())
+	return truncate(e.Err.Error())
 }
 
-// maxTold is the most that an error says of what others have said, in bytes. Errors
-// travel where little has room: in the headers of gRPC.
-const maxTold = 1 << 10
+// maxErrorText bounds text from servers in errors, in bytes. gRPC sends errors in
+// headers, which are limited.
+const maxErrorText = 1 << 10
 
-func shorten(text string) string {
-	if len(text) <= maxTold {
+func truncate(text string) string {
+	if len(text) <= maxErrorText {
 		return text
 	}
-	return strings.ToValidUTF8(text[:maxTold], "") + "…"
+	return strings.ToValidUTF8(text[:maxErrorText], "") + "…"
 }
 
 // Unwrap returns Err.

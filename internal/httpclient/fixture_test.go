@@ -15,22 +15,23 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// hang is how long a test waits for what must happen.
+// hang bounds waiting for something that must happen.
 const hang = 2 * time.Minute
 
-// upstream is a server elsewhere, which answers as a test says, in bytes.
+// upstream is a server that responds with the bytes that a test specifies.
 type upstream struct {
 	t        testing.TB
 	listener net.Listener
 	serving  sync.WaitGroup
 
 	mu    sync.Mutex
-	heads []string            // guarded by mu; of the requests, in the order they came
+	heads []string            // guarded by mu; of the requests, in order
 	conns map[net.Conn]string // guarded by mu
 	over  bool                // guarded by mu
 }
 
-// newUpstream serves each connection by answer, with the request and its body.
+// newUpstream serves each connection with answer, which gets the request and its
+// body.
 func newUpstream(t testing.TB, answer func(conn net.Conn, path string, body []byte)) *upstream {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -89,7 +90,7 @@ func (u *upstream) hangUp() {
 	}
 }
 
-// url is one of the server.
+// url returns a URL of the server.
 func (u *upstream) url(path string) string { return "http://" + u.listener.Addr().String() + path }
 
 func (u *upstream) port() uint16 {
@@ -98,22 +99,22 @@ func (u *upstream) port() uint16 {
 
 func (u *upstream) host() string { return u.listener.Addr().String() }
 
-// seen are the heads of the requests that came.
+// seen returns the heads of the requests so far.
 func (u *upstream) seen() []string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return append([]string(nil), u.heads...)
 }
 
-// say has an upstream answer everything with the same bytes.
+// say responds to every request with the same bytes.
 func say(text string) func(net.Conn, string, []byte) {
 	return func(conn net.Conn, _ string, _ []byte) { _, _ = io.WriteString(conn, text) }
 }
 
-// ok is a whole response.
+// ok is a complete response.
 const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
-// newClient is a client with room for what tests do.
+// newClient returns a client with limits that suffice for tests.
 func newClient(change ...func(*Options)) *Client {
 	options := Options{HeadBytes: 16 << 10, PerOwner: 100}
 	for _, f := range change {
@@ -122,14 +123,14 @@ func newClient(change ...func(*Options)) *Client {
 	return New(options)
 }
 
-// bounded is a context that ends when the test hangs.
+// bounded returns a context that ends when the test hangs.
 func bounded(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, context.DeadlineExceeded)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// get asks for a URL and reads the whole response.
+// get sends a request and reads the whole response.
 func get(t testing.TB, c *Client, r *Request) (*Response, string, error) {
 	t.Helper()
 	if r.Method == "" {
@@ -144,7 +145,7 @@ func get(t testing.TB, c *Client, r *Request) (*Response, string, error) {
 	return response, string(body), err
 }
 
-// mustGet is get for what must not fail.
+// mustGet is get for requests that must succeed.
 func mustGet(t testing.TB, c *Client, r *Request) (*Response, string) {
 	t.Helper()
 	response, body, err := get(t, c, r)
@@ -154,8 +155,7 @@ func mustGet(t testing.TB, c *Client, r *Request) (*Response, string) {
 	return response, body
 }
 
-// names is a resolver that knows a few names. What answers gives for one is asked
-// at each question.
+// names returns a resolver. answers is called for each query.
 func names(t testing.TB, answers func(name string) []netip.Addr) *net.Resolver {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -183,7 +183,7 @@ func names(t testing.TB, answers func(name string) []netip.Addr) *net.Resolver {
 	}}
 }
 
-// resolve answers a question for addresses.
+// resolve answers a DNS query for addresses.
 func resolve(question []byte, answers func(name string) []netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {

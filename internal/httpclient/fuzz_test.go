@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What is sent is one request with what the caller gave, whatever that is: nothing
-// in it can become another header, or another request.
+// FuzzRequestsAreOne: what is sent is one request with what the caller specified;
+// nothing in it becomes another header or another request.
 func FuzzRequestsAreOne(f *testing.F) {
 	f.Add("GET", "http://127.0.0.1:80/a?b#c", "X-A", "1", []byte(nil))
 	f.Add("POST", "https://u:p@h/ü é", "content-type", "a\tb", []byte("body"))
@@ -32,7 +32,7 @@ func FuzzRequestsAreOne(f *testing.F) {
 		request, err := http.ReadRequest(whole)
 		if err != nil {
 			if strings.EqualFold(name, "host") {
-				return // one that nobody accepts
+				return // not accepted by any server
 			}
 			t.Fatalf("the request is none: %v", err)
 		}
@@ -52,8 +52,7 @@ func FuzzRequestsAreOne(f *testing.F) {
 	})
 }
 
-// What comes is a response or an error, and of its head no more is kept than may
-// be.
+// FuzzResponses: the result is a response or an error, and the head is bounded.
 func FuzzResponses(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 2\r\n\r\nok"))
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 204 \n\n"))

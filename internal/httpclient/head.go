@@ -12,7 +12,7 @@ import (
 
 var (
 	errHeadTooLarge = errors.New("the head is too large")
-	errStatus       = errors.New("the status is none of HTTP")
+	errStatus       = errors.New("invalid HTTP status")
 )
 
 // readHead reads up to the empty line that ends a head, at most limit bytes.
@@ -38,8 +38,8 @@ func readHead(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 }
 
-// readResponse reads the head of the response to a request, and skips those of
-// interim ones. net/http reads it again, and knows from it where the body ends.
+// readResponse reads the head of the response, and skips interim responses.
+// net/http parses it again, to determine where the body ends.
 func readResponse(r *bufio.Reader, method string, limit int) (*http.Response, []Header, error) {
 	for {
 		head, err := readHead(r, limit)
@@ -58,19 +58,19 @@ func readResponse(r *bufio.Reader, method string, limit int) (*http.Response, []
 		if response.StatusCode < http.StatusContinue {
 			return nil, nil, errStatus
 		}
-		response.Header = nil // its body keeps the rest for as long as it is read
+		response.Header = nil // the body retains response
 		return response, headersOf(head), nil
 	}
 }
 
-// isInterim reports whether another head follows.
+// isInterim reports whether the head is an interim response.
 func isInterim(head []byte) bool {
 	version, rest, _ := bytes.Cut(head, []byte(" "))
 	code, err := strconv.Atoi(string(rest[:min(len(rest), 3)]))
 	return err == nil && bytes.HasPrefix(version, []byte("HTTP/1.")) && code/100 == 1 && code != http.StatusSwitchingProtocols
 }
 
-// headersOf are the headers of a head that net/http has accepted, in their order.
+// headersOf returns the headers of a head that net/http has accepted, in order.
 func headersOf(head []byte) []Header {
 	var headers []Header
 	_, rest, _ := strings.Cut(string(head), "\n")

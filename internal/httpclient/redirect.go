@@ -7,31 +7,31 @@ import (
 	"slices"
 )
 
-// MaxRedirects is how many redirects of one request are followed.
+// MaxRedirects bounds the redirects that a request follows.
 const MaxRedirects = 10
 
-var errTooManyRedirects = fmt.Errorf("it was led on more than %d times", MaxRedirects)
+var errTooManyRedirects = fmt.Errorf("more than %d redirects", MaxRedirects)
 
-// Headers that redirects take away.
+// Headers that a redirect drops.
 var (
-	// ofBody are about a body that is not sent any more.
-	ofBody = []string{"content-type", "content-length", "content-encoding", "content-language", "content-location"}
-	// ofOrigin are for the server that they were given for.
-	ofOrigin = []string{"authorization", "proxy-authorization", "cookie", "cookie2", "www-authenticate", "host"}
+	// bodyHeaders describe a body that is no longer sent.
+	bodyHeaders = []string{"content-type", "content-length", "content-encoding", "content-language", "content-location"}
+	// originHeaders are only for the original server.
+	originHeaders = []string{"authorization", "proxy-authorization", "cookie", "cookie2", "www-authenticate", "host"}
 )
 
-// redirected returns what is asked next because of a response, or nil if that is
-// the one that was wanted.
-func (m *message) redirected(response *Response) (*message, error) {
+// redirect returns the request that a response redirects to, or nil if it is not
+// a redirect.
+func (m *message) redirect(response *Response) (*message, error) {
 	next := &message{method: m.method, body: m.body, headers: slices.Clone(m.headers)}
 	switch response.Status {
 	case http.StatusMovedPermanently, http.StatusFound:
 		if m.method == http.MethodPost {
-			next.becomeGet()
+			next.toGet()
 		}
 	case http.StatusSeeOther:
 		if m.method != http.MethodHead {
-			next.becomeGet()
+			next.toGet()
 		}
 	case http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
 	default:
@@ -43,21 +43,21 @@ func (m *message) redirected(response *Response) (*message, error) {
 	}
 	location, err := m.to.url.Parse(response.Headers[at].Value)
 	if err != nil {
-		return nil, errors.New("it was led to what is no URL")
+		return nil, errors.New("redirect to an invalid URL")
 	}
 	if next.to, err = newTarget(location); err != nil {
-		return nil, fmt.Errorf("it was led to a URL that %w", err)
+		return nil, fmt.Errorf("redirect to a URL that %w", err)
 	}
 	if !next.to.sameOrigin(m.to) {
-		next.drop(ofOrigin)
+		next.drop(originHeaders)
 	}
 	return next, nil
 }
 
-// becomeGet has what is led to only be looked at.
-func (m *message) becomeGet() {
+// toGet changes the method to GET and drops the body.
+func (m *message) toGet() {
 	m.method, m.body = http.MethodGet, nil
-	m.drop(ofBody)
+	m.drop(bodyHeaders)
 }
 
 func (m *message) drop(names []string) {

@@ -13,49 +13,49 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Request is what is asked of a server elsewhere. It is not changed, and must not
-// be changed before Do has returned; Body not before the response was closed.
+// Request is a request. It is not modified, and must not be until Do has
+// returned; Body not until the response is closed.
 type Request struct {
-	// Owner is on whose account it is: see Options.PerOwner.
+	// Owner is whose limit the request counts against: see Options.PerOwner.
 	Owner string
-	// Method is a token, sent as it is; CONNECT is none that can be asked for.
+	// Method is a token, sent as is. CONNECT is not allowed.
 	Method string
-	// URL is absolute, of http or https. What follows # is not sent. A user and a
-	// password in it are sent as basic authentication, unless a header has that.
+	// URL is an absolute http or https URL. The fragment is not sent. User and
+	// password are sent as basic authentication, unless Headers has an
+	// authorization.
 	URL string
-	// Headers are sent in this order, with names in lower case, and before those
-	// that a request cannot do without. A host header replaces that of the URL;
-	// content-length has to be that of the body; transfer-encoding is refused.
+	// Headers are sent in this order, with lower-case names, before required
+	// headers that are missing. A host header replaces that of the URL;
+	// content-length must match the body; transfer-encoding is rejected.
 	Headers []Header
-	// Body is sent whole. Empty is none.
+	// Body is sent with a length. May be empty.
 	Body []byte
-	// Timeout is for everything up to the end of the response's body; nil is no
-	// bound, and 0 is over at once.
+	// Timeout bounds the request until the end of the response body; nil means no
+	// timeout, and 0 expires at once.
 	Timeout *time.Duration
-	// Redirects is what becomes of a response that leads elsewhere.
+	// Redirects is how redirects are handled.
 	Redirects Redirects
 }
 
-// Header is one line of a head.
+// Header is a header line.
 type Header struct {
-	// Name is a token. It is sent in lower case, and received names are in lower
+	// Name is a token. It is sent in lower case; received names are in lower
 	// case.
 	Name string
-	// Value has no control characters but tabs. It need not be UTF-8.
+	// Value has no control characters except tabs. It need not be UTF-8.
 	Value string
 }
 
-// Redirects is what becomes of responses that lead elsewhere. The zero value
-// follows them.
+// Redirects is how redirects are handled. The zero value follows them.
 type Redirects uint8
 
-// What becomes of responses that lead elsewhere.
+// Values of Redirects.
 const (
-	Follow Redirects = iota // at most MaxRedirects of them
-	Stop                    // they are responses like any other
+	Follow Redirects = iota // at most MaxRedirects
+	Stop                    // return them as responses
 )
 
-// message is one request on its way, which redirects change.
+// message is a request to be sent; redirects create new ones.
 type message struct {
 	method  string
 	to      *target
@@ -67,7 +67,7 @@ func invalid(field, problem string) error {
 	return &Error{Kind: InvalidRequest, Field: field, Err: errors.New(problem)}
 }
 
-// message checks the request and returns what is sent first.
+// message validates the request and returns the first message.
 func (r *Request) message() (*message, error) {
 	switch {
 	case !httpguts.ValidHeaderFieldName(r.Method):
@@ -93,7 +93,7 @@ func (r *Request) message() (*message, error) {
 			return nil, invalid(field+"value", "has a control character")
 		}
 		h.Name = strings.ToLower(h.Name)
-		if problem := m.collides(h); problem != "" {
+		if problem := m.headerProblem(h); problem != "" {
 			return nil, invalid(field+"value", problem)
 		}
 		m.headers[i] = h
@@ -101,16 +101,16 @@ func (r *Request) message() (*message, error) {
 	return m, nil
 }
 
-// collides says what is wrong with a header that is about how the request itself
-// is sent. It is called in the order of the headers.
-func (m *message) collides(h Header) string {
+// headerProblem describes why a header conflicts with how the request is sent;
+// empty if it does not. It is called for the headers in order.
+func (m *message) headerProblem(h Header) string {
 	switch {
 	case h.Name == "transfer-encoding":
-		return "cannot be chosen: the body is sent whole"
+		return "cannot be set: the body is sent with a length"
 	case h.Name == "content-length" && h.Value != strconv.Itoa(len(m.body)):
 		return fmt.Sprintf("is not the length of the body, which has %d bytes", len(m.body))
 	case h.Name == "host" && m.has("host"), h.Name == "content-length" && m.has("content-length"):
-		return "is there twice"
+		return "is duplicated"
 	}
 	return ""
 }
@@ -119,22 +119,22 @@ func (m *message) has(name string) bool {
 	return slices.ContainsFunc(m.headers, func(h Header) bool { return h.Name == name })
 }
 
-// appendHead appends the head as it is sent.
+// appendHead appends the head.
 func (m *message) appendHead(dst []byte) []byte {
 	dst = fmt.Appendf(dst, "%s %s HTTP/1.1\r\n", m.method, m.to.path)
 	for _, h := range m.headers {
 		dst = appendHeader(dst, h.Name, h.Value)
 	}
-	own := []Header{{"accept", "*/*"}, {"host", m.to.authority}}
+	required := []Header{{"accept", "*/*"}, {"host", m.to.authority}}
 	if user := m.to.url.User; user != nil {
 		password, _ := user.Password()
 		basic := base64.StdEncoding.EncodeToString([]byte(user.Username() + ":" + password))
-		own = append(own, Header{"authorization", "Basic " + basic})
+		required = append(required, Header{"authorization", "Basic " + basic})
 	}
 	if len(m.body) > 0 || m.expectsBody() {
-		own = append(own, Header{"content-length", strconv.Itoa(len(m.body))})
+		required = append(required, Header{"content-length", strconv.Itoa(len(m.body))})
 	}
-	for _, h := range own {
+	for _, h := range required {
 		if !m.has(h.Name) {
 			dst = appendHeader(dst, h.Name, h.Value)
 		}
@@ -142,8 +142,8 @@ func (m *message) appendHead(dst []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// expectsBody reports whether servers may ask for the length of a body that is not
-// there.
+// expectsBody reports whether servers may require content-length for an empty
+// body.
 func (m *message) expectsBody() bool {
 	return m.method == http.MethodPost || m.method == http.MethodPut || m.method == http.MethodPatch
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-func TestARequestIsSentAsItWasGiven(t *testing.T) {
+func TestRequest_IsSentAsGiven(t *testing.T) {
 	u := newUpstream(t, say(ok))
 	c := newClient()
 	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
@@ -20,7 +20,7 @@ func TestARequestIsSentAsItWasGiven(t *testing.T) {
 	hundred := strings.Repeat("x", 100)
 	for i, test := range []struct {
 		request Request
-		want    string // HOST is that of the server
+		want    string // HOST stands for that of the server
 	}{
 		{Request{Method: "GET", URL: "/ok"}, "GET /ok HTTP/1.1\r\naccept: */*\r\nhost: HOST"},
 		{Request{Method: "POST", URL: "/echo", Body: []byte("hi"), Headers: []Header{{"X-T", "1"}, {"Content-Type", "text/x"}, {"X-T", " 2\t"}}},
@@ -42,7 +42,7 @@ func TestARequestIsSentAsItWasGiven(t *testing.T) {
 	}
 }
 
-func TestAUserInAURLIsSentAndNotTold(t *testing.T) {
+func TestRequest_UserInURL_IsNotRevealed(t *testing.T) {
 	u := newUpstream(t, say(ok))
 	address := "http://ann:secret@" + u.host() + "/"
 	response, _ := mustGet(t, newClient(), &Request{URL: address})
@@ -55,14 +55,14 @@ func TestAUserInAURLIsSentAndNotTold(t *testing.T) {
 	}
 	_, _, err := get(t, newClient(), &Request{URL: "http://ann:secret@127.0.0.1:1/"})
 	_, _, malformed := get(t, newClient(), &Request{URL: "http://ann:secret@host:x/"})
-	for _, told := range []string{response.URL, err.Error(), malformed.Error()} {
-		if strings.Contains(told, "secret") {
-			t.Errorf("told was %q", told)
+	for _, text := range []string{response.URL, err.Error(), malformed.Error()} {
+		if strings.Contains(text, "secret") {
+			t.Errorf("told was %q", text)
 		}
 	}
 }
 
-func TestMalformedRequestsAreRefusedAndNameTheField(t *testing.T) {
+func TestRequest_Invalid_NamesField(t *testing.T) {
 	negative := -time.Second
 	header := func(name, value string) Request {
 		return Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{"x", "y"}, {name, value}}}
@@ -78,8 +78,8 @@ func TestMalformedRequestsAreRefusedAndNameTheField(t *testing.T) {
 		{Request{Method: "CONNECT", URL: "http://127.0.0.1:1/"}, "method", "cannot be CONNECT"},
 		{Request{Method: "GET", URL: "relative"}, "url", "is invalid: relative URL without a base"},
 		{Request{Method: "GET", URL: ""}, "url", "is invalid: relative URL without a base"},
-		{Request{Method: "GET", URL: "ftp://x/"}, "url", "has to be of http or https, got ftp"},
-		{Request{Method: "GET", URL: "file:///etc/hostname"}, "url", "has to be of http or https, got file"},
+		{Request{Method: "GET", URL: "ftp://x/"}, "url", "must be http or https, got ftp"},
+		{Request{Method: "GET", URL: "file:///etc/hostname"}, "url", "must be http or https, got file"},
 		{Request{Method: "GET", URL: "http:///x"}, "url", "is invalid: empty host"},
 		{Request{Method: "GET", URL: "http:opaque"}, "url", "is invalid: empty host"},
 		{Request{Method: "GET", URL: "http://h:70000/"}, "url", "is invalid: there is no port 70000"},
@@ -92,9 +92,9 @@ func TestMalformedRequestsAreRefusedAndNameTheField(t *testing.T) {
 		{header("", "x"), "headers[1].name", "is not the name of a header"},
 		{header("X", "a\nb"), "headers[1].value", "has a control character"},
 		{header("X", "a\x00"), "headers[1].value", "has a control character"},
-		{header("Transfer-Encoding", "chunked"), "headers[1].value", "cannot be chosen"},
+		{header("Transfer-Encoding", "chunked"), "headers[1].value", "cannot be set"},
 		{header("Content-Length", "5"), "headers[1].value", "is not the length of the body, which has 0 bytes"},
-		{Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{"host", "a"}, {"Host", "b"}}}, "headers[1].value", "is there twice"},
+		{Request{Method: "GET", URL: "http://127.0.0.1:1/", Headers: []Header{{"host", "a"}, {"Host", "b"}}}, "headers[1].value", "is duplicated"},
 		{Request{Method: "GET", URL: "http://127.0.0.1:1/", Timeout: &negative}, "timeout", "is negative"},
 		{Request{Method: "GET", URL: "http://127.0.0.1:1/", Redirects: 9}, "redirects", "cannot be 9"},
 	} {
@@ -106,11 +106,11 @@ func TestMalformedRequestsAreRefusedAndNameTheField(t *testing.T) {
 	}
 }
 
-// A server need not read all of a request to answer it.
-func TestAnAnswerMayComeBeforeTheBodyWasSent(t *testing.T) {
+// A server may respond before it has read the whole request.
+func TestDo_EarlyResponse(t *testing.T) {
 	u := newUpstream(t, func(conn net.Conn, _ string, _ []byte) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nno!")
-		_, _ = io.Copy(io.Discard, conn) // until the client has gone
+		_, _ = io.Copy(io.Discard, conn) // until the client has disconnected
 	})
 	response, body := mustGet(t, newClient(), &Request{Method: "POST", URL: u.url("/"), Body: make([]byte, 32<<20)})
 	if response.Status != http.StatusRequestEntityTooLarge || body != "no!" {
@@ -118,7 +118,7 @@ func TestAnAnswerMayComeBeforeTheBodyWasSent(t *testing.T) {
 	}
 }
 
-func TestTLSIsCheckedAgainstTheAuthorities(t *testing.T) {
+func TestDo_TLS_VerifiesCertificate(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Proto+" "+r.TLS.NegotiatedProtocol)
 	}))

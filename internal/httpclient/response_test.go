@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAResponseIsToldAsItCame(t *testing.T) {
+func TestResponse_IsReturnedAsReceived(t *testing.T) {
 	for text, want := range map[string]struct {
 		status  int
 		headers []Header
@@ -44,7 +44,7 @@ func TestAResponseIsToldAsItCame(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoResponseFails(t *testing.T) {
+func TestResponse_Invalid_Fails(t *testing.T) {
 	for text, kind := range map[string]Kind{
 		"":                                    Failed,
 		"SSH-2.0-OpenSSH\r\n":                 Failed,
@@ -69,7 +69,7 @@ func TestWhatIsNoResponseFails(t *testing.T) {
 	}
 }
 
-func TestAHeadMayBeAsLargeAsItMayBe(t *testing.T) {
+func TestResponse_HeadLimit(t *testing.T) {
 	head := "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nX: "
 	head += strings.Repeat("x", 16<<10-len(head)-4) + "\r\n\r\n"
 	if _, body := mustGet(t, newClient(), &Request{URL: newUpstream(t, say(head+".")).url("/")}); body != "." {
@@ -81,7 +81,7 @@ func TestAHeadMayBeAsLargeAsItMayBe(t *testing.T) {
 	}
 }
 
-// redirector answers by the path: what it leads to, by status.
+// redirector redirects by path, to the given targets with a status.
 func redirector(t *testing.T, leads map[string]string) *upstream {
 	return newUpstream(t, func(conn net.Conn, path string, _ []byte) {
 		if lead := leads[path]; lead != "" {
@@ -93,7 +93,7 @@ func redirector(t *testing.T, leads map[string]string) *upstream {
 	})
 }
 
-func TestRedirectsAreFollowed(t *testing.T) {
+func TestRedirect_IsFollowed(t *testing.T) {
 	u := redirector(t, map[string]string{
 		"/301": "301 /ok", "/302": "302 ok", "/303": "303 /ok#part", "/307": "307 ../ok", "/308": "308 /ok?q",
 		"/loop": "302 /loop", "/ftp": "302 ftp://x/", "/bad": "302 http://a b/",
@@ -119,7 +119,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 		}
 	}
 	before := len(u.seen())
-	for path, text := range map[string]string{"/loop": "more than 10 times", "/ftp": "has to be of http or https, got ftp", "/bad": "no URL"} {
+	for path, text := range map[string]string{"/loop": "more than 10 redirects", "/ftp": "must be http or https, got ftp", "/bad": "invalid URL"} {
 		if _, _, err := get(t, newClient(), &Request{URL: u.url(path)}); !isKind(err, Failed) || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v", path, err)
 		}
@@ -133,7 +133,7 @@ func TestRedirectsAreFollowed(t *testing.T) {
 	}
 }
 
-func TestCredentialsStayWithTheServerTheyAreFor(t *testing.T) {
+func TestRedirect_OtherOrigin_DropsCredentials(t *testing.T) {
 	other := newUpstream(t, say(ok))
 	u := redirector(t, map[string]string{"/out": "307 " + other.url("/in"), "/same": "307 /in"})
 	headers := []Header{{"Authorization", "Bearer x"}, {"Cookie", "a=b"}, {"Proxy-Authorization", "y"}, {"Host", "named"}, {"X-Kept", "z"}}
@@ -147,8 +147,8 @@ func TestCredentialsStayWithTheServerTheyAreFor(t *testing.T) {
 	}
 }
 
-// Errors travel where little has room, and servers elsewhere have a say in them.
-func TestErrorsSayLittleOfWhatOthersSay(t *testing.T) {
+// Errors contain a bounded amount of text from servers.
+func TestError_Text_IsBounded(t *testing.T) {
 	long := strings.Repeat("x", 10<<10)
 	u := newUpstream(t, func(conn net.Conn, path string, _ []byte) {
 		switch {
@@ -170,20 +170,20 @@ func TestErrorsSayLittleOfWhatOthersSay(t *testing.T) {
 			t.Errorf("%.20s…: %.200v, want %v", url, err, kind)
 			continue
 		}
-		if len(own.Error()) > 3*maxTold || len(own.URL) > maxTold+len("…") || len(own.Cause()) > maxTold+len("…") {
+		if len(own.Error()) > 3*maxErrorText || len(own.URL) > maxErrorText+len("…") || len(own.Cause()) > maxErrorText+len("…") {
 			t.Errorf("%.20s…: the error has %d bytes", url, len(own.Error()))
 		}
 	}
 }
 
-// While a body is read, the head is the caller's to keep or not.
-func TestABodyKeepsNoHead(t *testing.T) {
+// Reading a body does not retain the head.
+func TestBody_DoesNotRetainHead(t *testing.T) {
 	const requests, limit = 20, 256 << 10
 	c := newClient(func(o *Options) { o.HeadBytes = limit })
 	head := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + strings.Repeat("a:\n", limit/3-30) + "\r\n1\r\n.\r\n"
 	u := newUpstream(t, func(conn net.Conn, _ string, _ []byte) {
 		_, _ = io.WriteString(conn, head)
-		_, _ = io.Copy(io.Discard, conn) // until the client has gone
+		_, _ = io.Copy(io.Discard, conn) // until the client has disconnected
 	})
 	before := heap()
 	var bodies []io.ReadCloser
@@ -205,7 +205,7 @@ func TestABodyKeepsNoHead(t *testing.T) {
 	}
 }
 
-// heap is how many bytes are in use.
+// heap returns the bytes in use.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

@@ -11,26 +11,25 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// target is where a request goes.
+// target is the destination of a request.
 type target struct {
 	url       *url.URL
-	host      string // to connect to, and to expect a certificate of
+	host      string // to connect to, and in the certificate
 	port      string
-	authority string // as the host header has it
-	path      string // as the request line has it, with the query
+	authority string // value of the host header
+	path      string // in the request line, with the query
 }
 
 // Ports of the schemes.
 var standardPorts = map[string]string{"http": "80", "https": "443"}
 
-// parseTarget reads an absolute URL. Its errors are to be read after the name of
-// the field.
+// parseTarget parses an absolute URL. Errors follow the name of the field.
 func parseTarget(raw string) (*target, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		var inner *url.Error
 		if errors.As(err, &inner) {
-			err = inner.Err // without the URL, which may hold a password
+			err = inner.Err // without the URL, which may contain a password
 		}
 		return nil, fmt.Errorf("is invalid: %w", err)
 	}
@@ -40,11 +39,11 @@ func parseTarget(raw string) (*target, error) {
 	return newTarget(u)
 }
 
-// newTarget looks at an absolute URL, which it keeps.
+// newTarget validates an absolute URL, and retains it.
 func newTarget(u *url.URL) (*target, error) {
 	standard, known := standardPorts[u.Scheme]
 	if !known {
-		return nil, fmt.Errorf("has to be of http or https, got %s", u.Scheme)
+		return nil, fmt.Errorf("must be http or https, got %s", u.Scheme)
 	}
 	host, err := asciiHost(u.Hostname())
 	if err != nil {
@@ -60,13 +59,13 @@ func newTarget(u *url.URL) (*target, error) {
 	}
 	t := &target{url: u, host: host, port: strconv.FormatUint(number, 10), authority: host}
 	if strings.Contains(host, ":") {
-		address, _, _ := strings.Cut(host, "%") // a zone means nothing elsewhere
+		address, _, _ := strings.Cut(host, "%") // a zone is local to this host
 		t.authority = "[" + address + "]"
 	}
 	if t.port != standard {
 		t.authority += ":" + t.port
 	}
-	path := u.RawPath // if it is not as net/url would write it
+	path := u.RawPath // set if the encoding differs from net/url's
 	if path == "" {
 		path = u.EscapedPath()
 	}
@@ -79,7 +78,7 @@ func newTarget(u *url.URL) (*target, error) {
 	return t, nil
 }
 
-// asciiHost is the host as it is resolved.
+// asciiHost returns the host for name resolution.
 func asciiHost(host string) (string, error) {
 	if host == "" {
 		return "", errors.New("empty host")
@@ -92,18 +91,18 @@ func asciiHost(host string) (string, error) {
 			return idna.Lookup.ToASCII(host)
 		}
 		if c <= ' ' || strings.IndexByte(`"#%/<>?@[\]^|`+"`{}\x7f", c) >= 0 {
-			return "", fmt.Errorf("%q cannot be in the name of a host", c)
+			return "", fmt.Errorf("%q is not allowed in a host name", c)
 		}
 	}
 	return strings.ToLower(host), nil
 }
 
-// escape escapes what must not be in a request line, and what browsers escape
-// besides. What is escaped already stays as it is.
-func escape(text, besides string) string {
+// escape percent-encodes what is not allowed in a request line, and the bytes in
+// extra, which browsers encode. Existing encodings are kept.
+func escape(text, extra string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
-		if c <= ' ' || c >= 0x7f || strings.IndexByte(besides, c) >= 0 {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(extra, c) >= 0 {
 			fmt.Fprintf(&b, "%%%02X", c)
 			continue
 		}
@@ -112,7 +111,7 @@ func escape(text, besides string) string {
 	return b.String()
 }
 
-// String is the URL as it is told: without user, password and fragment.
+// String returns the URL without user, password and fragment.
 func (t *target) String() string {
 	shown := *t.url
 	shown.User, shown.Fragment, shown.RawFragment = nil, "", ""
@@ -122,10 +121,10 @@ func (t *target) String() string {
 	return shown.String()
 }
 
-// told is the URL as errors have it.
-func (t *target) told() string { return shorten(t.String()) }
+// forError returns the URL for errors.
+func (t *target) forError() string { return truncate(t.String()) }
 
-// sameOrigin reports whether what is meant for one may be shown to the other.
+// sameOrigin reports whether credentials for one may be sent to the other.
 func (t *target) sameOrigin(other *target) bool {
 	return t.url.Scheme == other.url.Scheme && t.host == other.host && t.port == other.port
 }

@@ -24,7 +24,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 }
 
-// BenchmarkServerStream carries chunks of the size a process's output has.
+// BenchmarkServerStream sends chunks of the size of process output.
 func BenchmarkServerStream(b *testing.B) {
 	const chunk = 64 << 10
 	data := make([]byte, chunk)

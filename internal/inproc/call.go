@@ -2,21 +2,19 @@ package inproc
 
 import (
 	"context"
-	"errors"
 	"io"
 	"sync"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
 
-// Causes found with context.Cause in a handler's context once it is cancelled.
-// Each is also a context.Canceled to errors.Is, so that a handler may return
-// its cause. A deadline's cause is context.DeadlineExceeded.
+// Causes, by context.Cause, of a handler's canceled context. Each also is a
+// context.Canceled to errors.Is, so that a handler may return it. The cause of a
+// deadline is context.DeadlineExceeded.
 var (
-	// ErrCallerGone means that the caller cancelled or gave up the call; it
+	// ErrCallerGone means that the caller canceled or abandoned the call; it
 	// wraps the caller's own cause.
 	ErrCallerGone error = &cancelled{"inproc: the caller has gone"}
 	// ErrHandlerReturned means that the handler itself has returned.
@@ -30,32 +28,28 @@ type cancelled struct{ text string }
 func (e *cancelled) Error() string        { return e.text }
 func (e *cancelled) Is(target error) bool { return target == context.Canceled }
 
-// Unavailable, as from a server that has stopped.
+// the status of a stopped server
 var errUnavailable = status.Error(codes.Unavailable, "inproc: the channel is closed")
 
-// call is what the two ends of one call share: a queue in each direction, the
-// header, and the end. It ends once, through endByHandler or endByClient;
-// everything that waits, waits for a queue or for done.
+// call is the state that both ends of a call share: a queue in each direction and
+// the end. It ends once, by endByHandler or endByClient; all
+// waiting is for a queue or for done.
 type call struct {
 	requests   chan proto.Message
 	responses  chan proto.Message
 	halfClosed chan struct{} // closed by the client when it has sent everything
-	settled    chan struct{} // closed when the header is sent or never will be
 	done       chan struct{} // closed when the call ends
 
 	cancel     context.CancelCauseFunc // of the handler's context; set before the call is shared
-	handedBack bool                    // the caller promised so; set before the call is shared
-	lent       []byte                  // by the caller, for the answer; set before the call is shared
+	handedBack bool                    // the caller promised to hand messages back; set before the call is shared
+	lent       []byte                  // by the caller, for the response; set before the call is shared
 
 	// Written before done is closed, and only read after.
-	status    *status.Status // what the client learns
-	serverErr error          // what the handler's SendMsg and RecvMsg return
+	status    *status.Status // for the client
+	serverErr error          // result of the handler's SendMsg and RecvMsg
 
-	mu         sync.Mutex // guards what follows
-	header     metadata.MD
-	trailer    metadata.MD
-	headerSent bool
-	ended      bool
+	mu    sync.Mutex
+	ended bool // guarded by mu
 }
 
 func newCall(requests, responses int) *call {
@@ -63,30 +57,24 @@ func newCall(requests, responses int) *call {
 		requests:   make(chan proto.Message, requests),
 		responses:  make(chan proto.Message, responses),
 		halfClosed: make(chan struct{}),
-		settled:    make(chan struct{}),
 		done:       make(chan struct{}),
 	}
 }
 
-// endByHandler ends the call with the status that the server's side gives it,
-// and cancels the handler's context with cause. If the call has ended it only
-// does the latter.
+// endByHandler ends the call with the server's status, and cancels the handler's
+// context with cause. If the call has already ended it only cancels.
 func (c *call) endByHandler(st *status.Status, cause error) {
 	c.mu.Lock()
 	if !c.ended {
-		if !c.headerSent && len(c.header) > 0 {
-			c.sendHeaderLocked()
-		}
-		c.endLocked(st, codes.Canceled)
+		c.endLocked(st, context.Canceled)
 	}
 	c.mu.Unlock()
 	c.cancel(cause)
 }
 
-// endByClient ends the call from the client's side, which then sees neither
-// the trailer nor a header that was not sent, and cancels the handler's context
-// with cause. Without a cause that is left to the context's own deadline, so
-// that the handler sees DeadlineExceeded whichever timer fires first. It does
+// endByClient ends the call from the client's side, and cancels the handler's
+// context with cause. Without a cause that is left to the context's own deadline,
+// so that the handler sees DeadlineExceeded whichever timer fires first. It does
 // nothing if the call has ended.
 func (c *call) endByClient(st *status.Status, cause error) {
 	c.mu.Lock()
@@ -94,67 +82,39 @@ func (c *call) endByClient(st *status.Status, cause error) {
 	if c.ended {
 		return
 	}
-	c.trailer = nil
 	if cause == nil {
-		c.endLocked(st, codes.DeadlineExceeded)
+		c.endLocked(st, context.DeadlineExceeded)
 		return
 	}
-	c.endLocked(st, codes.Canceled)
+	c.endLocked(st, context.Canceled)
 	c.cancel(cause)
 }
 
-func (c *call) endLocked(st *status.Status, serverCode codes.Code) {
+func (c *call) endLocked(st *status.Status, handlerErr error) {
 	c.ended = true
 	c.status = st
-	c.serverErr = status.FromContextError(contextError(serverCode)).Err()
-	if !c.headerSent {
-		c.header = nil
-		close(c.settled)
-	}
+	c.serverErr = status.FromContextError(handlerErr).Err()
 	close(c.done)
 }
 
-func contextError(code codes.Code) error {
-	if code == codes.DeadlineExceeded {
-		return context.DeadlineExceeded
-	}
-	return context.Canceled
-}
-
-var errEnded = errors.New("the call has ended")
-
-// sendRequest queues m for the handler; it waits while the queue is full.
-func (c *call) sendRequest(m proto.Message) error {
-	return c.send(c.requests, m)
-}
-
-// sendResponse queues m for the client; it waits while the queue is full.
-func (c *call) sendResponse(m proto.Message) error {
-	if err := c.flushHeader(); err != nil {
-		return err
-	}
-	if c.send(c.responses, m) != nil {
-		return c.serverErr
-	}
-	return nil
-}
-
-func (c *call) send(queue chan<- proto.Message, m proto.Message) error {
+// send queues m and reports whether the call has not ended. It blocks while the
+// queue is full.
+func (c *call) send(queue chan<- proto.Message, m proto.Message) bool {
 	select {
-	case <-c.done: // first, so that it always wins over room in the queue
-		return errEnded
+	case <-c.done: // checked first, so that it takes precedence over queue space
+		return false
 	default:
 	}
 	select {
 	case queue <- m:
-		return nil
+		return true
 	case <-c.done:
-		return errEnded
+		return false
 	}
 }
 
-// nextRequest waits for a message of the client, io.EOF after its last, or the
-// end of the call, which makes what is still queued worthless.
+// nextRequest blocks for a message of the client, io.EOF after its last, or the
+// end of the call, which discards queued messages.
 func (c *call) nextRequest() (proto.Message, error) {
 	select {
 	case <-c.done:
@@ -176,8 +136,8 @@ func (c *call) nextRequest() (proto.Message, error) {
 	}
 }
 
-// nextResponse waits for a message of the handler. The end of the call comes
-// after everything that is queued: io.EOF if it ended well.
+// nextResponse blocks for a message of the handler. Queued messages are returned
+// before the end of the call, which is io.EOF for status OK.
 func (c *call) nextResponse() (proto.Message, error) {
 	select {
 	case m := <-c.responses:

@@ -13,16 +13,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/reflection"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"github.com/execwire/execwire/internal/inproc"
 )
 
-// serve returns a channel with one stub that is closed with the test.
+// serve returns a channel with one stub, closed with the test.
 func serve(t testing.TB, s *stub, opts ...inproc.Option) *inproc.Channel {
 	ch := inproc.New(opts...)
 	ch.RegisterService(&stubDesc, s)
@@ -30,54 +27,27 @@ func serve(t testing.TB, s *stub, opts ...inproc.Option) *inproc.Channel {
 	return ch
 }
 
-func TestGeneratedClients(t *testing.T) {
+func TestChannel_GeneratedClients(t *testing.T) {
 	ch := inproc.New()
 	t.Cleanup(ch.Close)
 	healthpb.RegisterHealthServer(ch, health.NewServer())
-	reflection.Register(ch)
 
 	got, err := healthpb.NewHealthClient(ch).Check(guarded(t), &healthpb.HealthCheckRequest{})
 	if err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("Check = %v, %v, want SERVING", got, err)
 	}
-	stream, err := reflectionpb.NewServerReflectionClient(ch).ServerReflectionInfo(guarded(t))
+	ctx, cancel := context.WithCancel(guarded(t))
+	defer cancel()
+	stream, err := healthpb.NewHealthClient(ch).Watch(ctx, &healthpb.HealthCheckRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := make(map[string]bool)
-	for _, s := range answer.GetListServicesResponse().GetService() {
-		names[s.GetName()] = true
-	}
-	if !names["grpc.health.v1.Health"] || !names["grpc.reflection.v1.ServerReflection"] {
-		t.Errorf("reflection lists %v, want health and reflection", names)
+	if got, err := stream.Recv(); err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("Watch = %v, %v, want SERVING", got, err)
 	}
 }
 
-func TestServiceInfo(t *testing.T) {
-	s := serve(t, &stub{}).GetServiceInfo()["test.Stub"]
-	kinds := make(map[string][2]bool)
-	for _, m := range s.Methods {
-		kinds[m.Name] = [2]bool{m.IsClientStream, m.IsServerStream}
-	}
-	want := map[string][2]bool{"Unary": {}, "Server": {false, true}, "Client": {true, false}, "Bidi": {true, true}}
-	for name, k := range want {
-		if kinds[name] != k {
-			t.Errorf("%s streams (client, server) = %v, want %v", name, kinds[name], k)
-		}
-	}
-	if len(kinds) != len(want) || s.Metadata != "stub.proto" {
-		t.Errorf("info = %+v, want %d methods of stub.proto", s, len(want))
-	}
-}
-
-func TestRegisteringTwicePanics(t *testing.T) {
+func TestRegisterService_Twice_Panics(t *testing.T) {
 	ch := serve(t, &stub{})
 	defer func() {
 		if recover() == nil {
@@ -87,7 +57,7 @@ func TestRegisteringTwicePanics(t *testing.T) {
 	ch.RegisterService(&stubDesc, &stub{})
 }
 
-func TestRegisteringAWrongImplementationPanics(t *testing.T) {
+func TestRegisterService_WrongType_Panics(t *testing.T) {
 	ch := inproc.New()
 	t.Cleanup(ch.Close)
 	defer func() {
@@ -100,9 +70,9 @@ func TestRegisteringAWrongImplementationPanics(t *testing.T) {
 
 type key struct{}
 
-// Over a wire nothing but deadline and metadata crosses; an interceptor that
-// finds a caller's value in process would fail in front of a remote core.
-func TestTheCallersValuesStayWithTheCaller(t *testing.T) {
+// Over a network only deadline and metadata are transferred; an interceptor that
+// used the caller's context values would fail there.
+func TestContext_ValuesAreNotTransferred(t *testing.T) {
 	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
 		if v := ctx.Value(key{}); v != nil {
 			t.Errorf("the handler sees the caller's value %v", v)
@@ -119,40 +89,29 @@ type badge struct{ credentials.CommonAuthInfo }
 
 func (badge) AuthType() string { return "badge" }
 
-func TestWhoCalls(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		opts []inproc.Option
-		want string
-	}{
-		{"by default", nil, "inproc"},
-		{"with auth info", []inproc.Option{inproc.WithAuthInfo(badge{})}, "badge"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
-				method, _ := grpc.Method(ctx)
-				if method != unaryMethod {
-					t.Errorf("method = %q, want %q", method, unaryMethod)
-				}
-				p, ok := peer.FromContext(ctx)
-				if !ok {
-					return nil, status.Error(codes.Unauthenticated, "no peer")
-				}
-				return txt(p.Addr.Network() + " " + p.AuthInfo.AuthType()), nil
-			}}, tc.opts...)
-			out := new(text)
-			if err := ch.Invoke(guarded(t), unaryMethod, txt(""), out); err != nil {
-				t.Fatal(err)
-			}
-			if want := "inproc " + tc.want; out.GetValue() != want {
-				t.Errorf("the handler sees %q, want %q", out.GetValue(), want)
-			}
-		})
+func TestPeer_AuthInfo(t *testing.T) {
+	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
+		method, _ := grpc.Method(ctx)
+		if method != unaryMethod {
+			t.Errorf("method = %q, want %q", method, unaryMethod)
+		}
+		p, ok := peer.FromContext(ctx)
+		if !ok {
+			return nil, status.Error(codes.Unauthenticated, "no peer")
+		}
+		return txt(p.Addr.Network() + " " + p.AuthInfo.AuthType()), nil
+	}})
+	out := new(text)
+	if err := ch.Invoke(guarded(t), unaryMethod, txt(""), out); err != nil {
+		t.Fatal(err)
+	}
+	if want := "inproc inproc"; out.GetValue() != want {
+		t.Errorf("the handler sees %q, want %q", out.GetValue(), want)
 	}
 }
 
-// One channel carries the calls of many, and each is told from the others.
-func TestCallsAsSomebody(t *testing.T) {
+// A channel carries the calls of many callers, and distinguishes them.
+func TestAs_AuthInfo(t *testing.T) {
 	who := func(ctx context.Context) string {
 		p, ok := peer.FromContext(ctx)
 		if !ok {
@@ -187,27 +146,6 @@ func TestCallsAsSomebody(t *testing.T) {
 	}
 }
 
-type token struct{ err error }
-
-func (c token) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"Authorization": "Bearer t"}, c.err
-}
-func (token) RequireTransportSecurity() bool { return true }
-
-func TestCallCredentials(t *testing.T) {
-	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
-		return txt(metadata.ValueFromIncomingContext(ctx, "authorization")[0]), nil
-	}})
-	out := new(text)
-	if err := ch.Invoke(guarded(t), unaryMethod, txt(""), out, grpc.PerRPCCredentials(token{})); err != nil || out.GetValue() != "Bearer t" {
-		t.Errorf("the handler got %q, %v, want the token", out.GetValue(), err)
-	}
-	err := ch.Invoke(guarded(t), unaryMethod, txt(""), out, grpc.PerRPCCredentials(token{err: errors.New("no token")}))
-	if status.Code(err) != codes.Internal {
-		t.Errorf("a call without its credentials = %v, want Internal", err)
-	}
-}
-
 // until returns a stub whose handlers report the cause of their context's end.
 func until(causes chan<- error) *stub {
 	return &stub{
@@ -224,7 +162,7 @@ func until(causes chan<- error) *stub {
 	}
 }
 
-func TestCauseOfACallersCancellation(t *testing.T) {
+func TestCancel_Cause(t *testing.T) {
 	causes := make(chan error, 1)
 	ch := serve(t, until(causes))
 	why := errors.New("laptop closed")
@@ -239,7 +177,7 @@ func TestCauseOfACallersCancellation(t *testing.T) {
 	}
 }
 
-func TestDeadlineIsTheHandlersToo(t *testing.T) {
+func TestDeadline_AppliesToHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 1)
 		ch := serve(t, until(causes))
@@ -255,10 +193,10 @@ func TestDeadlineIsTheHandlersToo(t *testing.T) {
 	})
 }
 
-// Over a wire it is chance whether a handler still reads what was queued when
-// the call ended; here it never does, so that a cancelled call stops at once.
-func TestQueuedRequestsEndWithTheCall(t *testing.T) {
-	for range 50 { // a select that took either would pass now and then
+// Over a network it is random whether a handler reads requests that were queued
+// when the call ended; here it never does, so that a canceled call stops at once.
+func TestCancel_DiscardsQueuedRequests(t *testing.T) {
+	for range 50 { // a select of either would pass sometimes
 		var got string
 		gone := make(chan struct{})
 		ch := serve(t, &stub{stream: func(ss grpc.ServerStream) error {
@@ -280,7 +218,7 @@ func TestQueuedRequestsEndWithTheCall(t *testing.T) {
 	}
 }
 
-func TestCauseAfterReturn(t *testing.T) {
+func TestReturn_Cause(t *testing.T) {
 	var handler context.Context
 	ch := serve(t, &stub{unary: func(ctx context.Context, _ *text) (*text, error) {
 		handler = ctx
@@ -291,7 +229,7 @@ func TestCauseAfterReturn(t *testing.T) {
 	if err := ch.Invoke(ctx, unaryMethod, txt(""), new(text)); err != nil {
 		t.Fatal(err)
 	}
-	ch.Close() // the handler has surely returned
+	ch.Close() // ensures that the handler has returned
 	if cause := context.Cause(handler); cause != inproc.ErrHandlerReturned {
 		t.Errorf("cause = %v, want %v", cause, inproc.ErrHandlerReturned)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/grpc"
@@ -16,14 +15,14 @@ import (
 
 var unaryDesc = &grpc.StreamDesc{}
 
-// Invoke makes a unary call and returns when the handler has answered or ctx
-// has ended. Every error it returns is a status.
+// Invoke makes a unary call and returns when the handler has responded or ctx has
+// ended. Every error is a status.
 func (ch *Channel) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return ch.invoke(ctx, ch.serverSees, method, args, reply, opts)
+	return ch.invoke(ctx, program, method, args, reply, opts)
 }
 
-func (ch *Channel) invoke(ctx context.Context, as *peer.Peer, method string, args, reply any, opts []grpc.CallOption) error {
-	cs, err := ch.newStream(ctx, as, unaryDesc, method, opts)
+func (ch *Channel) invoke(ctx context.Context, from *peer.Peer, method string, args, reply any, opts []grpc.CallOption) error {
+	cs, err := ch.newStream(ctx, from, unaryDesc, method, opts)
 	if err != nil {
 		return err
 	}
@@ -33,47 +32,48 @@ func (ch *Channel) invoke(ctx context.Context, as *peer.Peer, method string, arg
 	return cs.RecvMsg(reply)
 }
 
-// NewStream starts a streaming call; its handler starts at once. As with any
-// gRPC connection the caller must see the call through: receive until an
-// error, or cancel ctx.
+// NewStream starts a streaming call; its handler starts at once. As with any gRPC
+// connection the caller must receive until an error, or cancel ctx.
 func (ch *Channel) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return ch.open(ctx, ch.serverSees, desc, method, opts)
+	return ch.open(ctx, program, desc, method, opts)
 }
 
-func (ch *Channel) open(ctx context.Context, as *peer.Peer, desc *grpc.StreamDesc, method string, opts []grpc.CallOption) (grpc.ClientStream, error) {
-	cs, err := ch.newStream(ctx, as, desc, method, opts)
+func (ch *Channel) open(ctx context.Context, from *peer.Peer, desc *grpc.StreamDesc, method string, opts []grpc.CallOption) (grpc.ClientStream, error) {
+	cs, err := ch.newStream(ctx, from, desc, method, opts)
 	if err != nil {
 		return nil, err // not cs: a nil *clientStream would be a non-nil interface
 	}
 	return cs, nil
 }
 
-func (ch *Channel) newStream(ctx context.Context, as *peer.Peer, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
-	md, err := outgoing(ctx, fullMethod, credentialsOf(opts))
-	if err != nil {
-		callOnFinish(opts, err)
-		return nil, err
+func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.StreamDesc, fullMethod string, opts []grpc.CallOption) (*clientStream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
 	}
+	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	m := ch.lookup(fullMethod)
-	c := newCall(ch.queueFor(m.clientStreams), ch.queueFor(m.serverStreams))
-	c.handedBack, c.lent = promised(opts), lentBy(opts)
-	ss := newServerStream(ctx, c, fullMethod, m, md, as)
-	cs := newClientStream(ctx, c, desc, opts, ch.clientSees)
-	if !ch.begin(cs) {
+	c := newCall(queueFor(m.clientStreams), queueFor(m.serverStreams))
+	c.handedBack, c.lent = handedBackBy(opts), lentBy(opts)
+	ss := newServerStream(ctx, c, fullMethod, m, md, from)
+	cs := newClientStream(ctx, c, desc)
+	if !ch.add(cs) {
 		cs.abort()
 		return nil, errUnavailable
 	}
-	ch.workers.run(func() {
-		defer ch.forget(cs)
+	ch.handlers.Go(func() {
+		defer ch.remove(cs)
 		ss.run(ch.stream)
 	})
 	return cs, nil
 }
 
-// queueFor says how deep the queue of a direction is.
-func (ch *Channel) queueFor(streams bool) int {
+// queueDepth is how many messages of a stream may be queued per direction.
+const queueDepth = 16
+
+// queueFor returns the queue depth of a direction.
+func queueFor(streams bool) int {
 	if streams {
-		return ch.depth
+		return queueDepth
 	}
 	return 1
 }
@@ -82,11 +82,9 @@ func (ch *Channel) queueFor(streams bool) int {
 type clientStream struct {
 	call    *call
 	desc    *grpc.StreamDesc
-	opts    []grpc.CallOption
 	ctx     context.Context
 	cancel  context.CancelCauseFunc // of ctx
 	unwatch func() bool             // stops waiting for the end of the caller's context
-	settled sync.Once
 
 	closeSent atomic.Bool
 	received  bool // used only by the goroutine that calls RecvMsg
@@ -94,16 +92,16 @@ type clientStream struct {
 
 var _ grpc.ClientStream = (*clientStream)(nil)
 
-func newClientStream(caller context.Context, c *call, desc *grpc.StreamDesc, opts []grpc.CallOption, to *peer.Peer) *clientStream {
-	cs := &clientStream{call: c, desc: desc, opts: opts}
-	cs.ctx, cs.cancel = context.WithCancelCause(peer.NewContext(caller, to))
+func newClientStream(caller context.Context, c *call, desc *grpc.StreamDesc) *clientStream {
+	cs := &clientStream{call: c, desc: desc}
+	cs.ctx, cs.cancel = context.WithCancelCause(caller)
 	cs.unwatch = context.AfterFunc(caller, func() { cs.callerEnded(caller) })
 	return cs
 }
 
-// callerEnded ends the call because the caller's context has ended. It runs on
-// a goroutine of its own, perhaps before newClientStream has returned, and so
-// must not use unwatch.
+// callerEnded ends the call because the caller's context has ended. It runs in
+// its own goroutine, perhaps before newClientStream has returned, and must not
+// use unwatch.
 func (cs *clientStream) callerEnded(caller context.Context) {
 	err := caller.Err()
 	cause := fmt.Errorf("%w: %w", ErrCallerGone, context.Cause(caller))
@@ -116,8 +114,8 @@ func (cs *clientStream) callerEnded(caller context.Context) {
 // abort ends the call because the channel is being closed.
 func (cs *clientStream) abort() { cs.finish(errUnavailable, ErrClosed) }
 
-// fail ends the call because of an error met on the client's side, or because
-// the client has seen its end.
+// fail ends the call because of an error on the client's side, or because the
+// client has received its end.
 func (cs *clientStream) fail(err error) {
 	if err == nil || err == io.EOF {
 		cs.finish(nil, nil)
@@ -131,36 +129,21 @@ func (cs *clientStream) finish(err, cause error) {
 	cs.settle(err, cause)
 }
 
-// settle ends the call if the handler has not, and gives the caller what it
-// asked for with options. Only the first call has an effect; others wait for it.
+// settle ends the call if the handler has not.
 func (cs *clientStream) settle(err, cause error) {
-	cs.settled.Do(func() {
-		if err != nil {
-			cs.call.endByClient(status.Convert(err), cause)
-		}
-		cs.fillOptions()
-		callOnFinish(cs.opts, err)
-		cs.cancel(err)
-	})
+	if err != nil {
+		cs.call.endByClient(status.Convert(err), cause)
+	}
+	cs.cancel(err)
 }
 
 func (cs *clientStream) Context() context.Context { return cs.ctx }
 
-// Header waits for the header. It returns nil without an error if the call
-// ended without one; RecvMsg then has the status.
-func (cs *clientStream) Header() (metadata.MD, error) {
-	<-cs.call.settled
-	md, ok := cs.call.clientHeader()
-	if ok {
-		return md, nil
-	}
-	<-cs.call.done
-	cs.fail(cs.call.status.Err())
-	return nil, nil
-}
+// Header returns nil: handlers cannot send headers.
+func (cs *clientStream) Header() (metadata.MD, error) { return nil, nil }
 
-// Trailer returns the trailer once RecvMsg has returned an error.
-func (cs *clientStream) Trailer() metadata.MD { return cs.call.clientTrailer() }
+// Trailer returns nil: handlers cannot send trailers.
+func (cs *clientStream) Trailer() metadata.MD { return nil }
 
 // CloseSend tells the handler that no more messages come. It never fails.
 func (cs *clientStream) CloseSend() error {
@@ -170,8 +153,8 @@ func (cs *clientStream) CloseSend() error {
 	return nil
 }
 
-// SendMsg hands m to the handler; it waits while the queue is full. It returns
-// io.EOF if the call has ended: RecvMsg has the status.
+// SendMsg passes m to the handler; it blocks while the queue is full. It returns
+// io.EOF if the call has ended: RecvMsg returns the status.
 func (cs *clientStream) SendMsg(m any) error {
 	if cs.closeSent.Load() {
 		err := status.Error(codes.Internal, "SendMsg called after CloseSend")
@@ -183,9 +166,9 @@ func (cs *clientStream) SendMsg(m any) error {
 		cs.fail(err)
 		return err
 	}
-	sent := cs.call.sendRequest(msg) == nil
+	sent := cs.call.send(cs.call.requests, msg)
 	if !cs.desc.ClientStreams {
-		return cs.CloseSend() // generated code looks for the status in RecvMsg
+		return cs.CloseSend() // generated code gets the status from RecvMsg
 	}
 	if !sent {
 		return io.EOF
@@ -193,8 +176,8 @@ func (cs *clientStream) SendMsg(m any) error {
 	return nil
 }
 
-// RecvMsg waits for the handler's next message. It returns io.EOF when the call
-// has ended well and everything is received, and a status when it has not.
+// RecvMsg blocks for the handler's next message. It returns io.EOF when the call
+// has ended with status OK and everything is received, otherwise a status.
 func (cs *clientStream) RecvMsg(m any) error {
 	err := cs.recv(m)
 	if err == nil && !cs.desc.ServerStreams {
@@ -219,8 +202,8 @@ func (cs *clientStream) recv(m any) error {
 	return receive(msg, m)
 }
 
-// expectEnd waits for the status that follows an only message. A nil error of
-// RecvMsg on such a call means that the call has ended well.
+// expectEnd waits for the status after the only message. A nil error of RecvMsg
+// on such a call means that the status is OK.
 func (cs *clientStream) expectEnd() error {
 	_, err := cs.call.nextResponse()
 	switch err {

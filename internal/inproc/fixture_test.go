@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { leakcheck.Main(m) }
 
-// hangGuard bounds what would otherwise hang a broken build; no test waits it out.
+// hangGuard bounds operations that could hang.
 const hangGuard = 30 * time.Second
 
 const (
@@ -38,8 +38,7 @@ type text = wrapperspb.StringValue
 
 func txt(s string) *text { return wrapperspb.String(s) }
 
-// stub answers the methods of a hand-written service with the functions of one
-// scenario.
+// stub implements a hand-written service with the functions of a scenario.
 type stub struct {
 	unary  func(context.Context, *text) (*text, error)
 	stream func(grpc.ServerStream) error
@@ -72,13 +71,13 @@ var stubDesc = grpc.ServiceDesc{
 
 func stubStream(srv any, ss grpc.ServerStream) error { return srv.(*stub).stream(ss) }
 
-// chain is the interceptors a scenario wants on the server.
+// chain is the server interceptors of a scenario.
 type chain struct {
 	unary  []grpc.UnaryServerInterceptor
 	stream []grpc.StreamServerInterceptor
 }
 
-// carrier connects a client to a stub and takes everything down with the test.
+// carrier connects a client to a stub and closes everything with the test.
 type carrier struct {
 	name    string
 	connect func(t testing.TB, s *stub, with chain) grpc.ClientConnInterface
@@ -131,7 +130,7 @@ func (j *journal) taken() []string {
 	return slices.Clone(j.lines)
 }
 
-// show renders what a stream operation returned.
+// show formats the result of a stream operation.
 func show(err error) string {
 	switch err {
 	case nil:
@@ -145,7 +144,7 @@ func show(err error) string {
 	return fmt.Sprintf("%T %v", err, err)
 }
 
-// showMD renders metadata without the keys a transport adds of itself.
+// showMD formats metadata without the keys that a transport adds.
 func showMD(md metadata.MD) string {
 	if md == nil {
 		return "none"
@@ -166,7 +165,7 @@ func showMD(md metadata.MD) string {
 	return "{" + strings.TrimSpace(b.String()) + "}"
 }
 
-// recv receives one message and renders it or the error.
+// recv receives one message and formats it or the error.
 func recv(s interface{ RecvMsg(any) error }) string {
 	m := new(text)
 	if err := s.RecvMsg(m); err != nil {
@@ -191,7 +190,7 @@ func guarded(t testing.TB) context.Context {
 	return ctx
 }
 
-// wait waits for an event that a correct build always brings.
+// wait waits for an event that must happen.
 func wait(t testing.TB, what string, c <-chan struct{}) {
 	t.Helper()
 	select {

@@ -2,16 +2,16 @@ package inproc
 
 import "google.golang.org/grpc"
 
-// handsBack is a call option by which a caller promises to be done with a
-// message of the handler, at every depth, when it asks for the next one. Callers
-// bring an option of their own, which says nothing to a connection over a wire:
+// handsBack is a call option with which a caller promises to be done with a
+// message of the handler, at every depth, when it receives the next one. Callers
+// define their own option, which other connections ignore:
 //
 //	type option struct{ grpc.EmptyCallOption }
 //
 //	func (option) HandsBack() {}
 type handsBack interface{ HandsBack() }
 
-func promised(opts []grpc.CallOption) bool {
+func handedBackBy(opts []grpc.CallOption) bool {
 	for _, o := range opts {
 		if _, ok := o.(handsBack); ok {
 			return true
@@ -20,16 +20,16 @@ func promised(opts []grpc.CallOption) bool {
 	return false
 }
 
-// ReuseAfter returns which message of the handler may have the memory of the
-// first one, counted from there, and so on for each: its sending begins when the
-// caller is known to be done with the earlier one. It is 0 if the caller promised
-// nothing: then every message is memory of its own. Handlers find it by
+// ReuseAfter returns n such that the nth message after a message may reuse its
+// memory: the caller is known to be done with the earlier one when the later one
+// is sent. It is 0 if the caller promised nothing. Handlers find it by
 // [grpc.ServerTransportStreamFromContext].
 func (t transportStream) ReuseAfter() int {
 	if !t.ss.call.handedBack {
 		return 0
 	}
-	// When a message was sent, at most those are in the queue that fit. The one
-	// before them may be in use; the caller asked for it, so all others are not.
+	// When a message is sent, the queue holds at most its capacity. The message
+	// before those may be in use; the caller has asked for it, so it is done with
+	// all others.
 	return cap(t.ss.call.responses) + 2
 }

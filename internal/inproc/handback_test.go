@@ -6,16 +6,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/execwire/execwire/internal/inproc"
 )
 
-// handingBack is the promise of a caller.
+// handingBack is the call option of a caller.
 type handingBack struct{ grpc.EmptyCallOption }
 
 func (handingBack) HandsBack() {}
 
-// reuseAfter is what a handler can find out.
+// reuseAfter is what a handler learns.
 func reuseAfter(ss grpc.ServerStream) int {
 	if s, ok := grpc.ServerTransportStreamFromContext(ss.Context()).(interface{ ReuseAfter() int }); ok {
 		return s.ReuseAfter()
@@ -23,56 +21,52 @@ func reuseAfter(ss grpc.ServerStream) int {
 	return 0
 }
 
-// A handler that uses memory again as early as it may never changes what the
-// caller still looks at. The race detector finds it if one byte is touched too
-// early, as do the contents.
-func TestMemoryThatIsHandedBackIsUsedAgain(t *testing.T) {
+// A handler that reuses memory as early as allowed never changes what the caller
+// still reads, as shown by the content and the race detector.
+func TestHandsBack_MemoryIsReused(t *testing.T) {
 	const messages = 5000
-	for _, depth := range []int{1, 2, 16} {
-		reused := 0
-		ch := serve(t, &stub{stream: func(ss grpc.ServerStream) error {
-			byTurns := make([][]byte, reuseAfter(ss))
-			for i := range messages {
-				memory := &byTurns[i%len(byTurns)]
-				if *memory == nil {
-					*memory = make([]byte, 64)
-				} else {
-					reused++
-				}
-				for j := range *memory {
-					(*memory)[j] = byte(i)
-				}
-				if err := ss.SendMsg(wrapperspb.Bytes(*memory)); err != nil {
-					return err
-				}
+	reused := 0
+	ch := serve(t, &stub{stream: func(ss grpc.ServerStream) error {
+		byTurns := make([][]byte, reuseAfter(ss))
+		for i := range messages {
+			memory := &byTurns[i%len(byTurns)]
+			if *memory == nil {
+				*memory = make([]byte, 64)
+			} else {
+				reused++
 			}
-			return nil
-		}}, inproc.WithQueueDepth(depth))
-		cs, err := ch.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod, handingBack{})
-		if err != nil {
+			for j := range *memory {
+				(*memory)[j] = byte(i)
+			}
+			if err := ss.SendMsg(wrapperspb.Bytes(*memory)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+	cs, err := ch.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod, handingBack{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range messages {
+		m := new(wrapperspb.BytesValue)
+		if err := cs.RecvMsg(m); err != nil {
 			t.Fatal(err)
 		}
-		for i := range messages {
-			m := new(wrapperspb.BytesValue)
-			if err := cs.RecvMsg(m); err != nil {
-				t.Fatal(err)
-			}
-			if want := bytes.Repeat([]byte{byte(i)}, 64); !bytes.Equal(m.GetValue(), want) {
-				t.Fatalf("message %d of a queue of %d is %v", i, depth, m.GetValue())
-			}
+		if want := bytes.Repeat([]byte{byte(i)}, 64); !bytes.Equal(m.GetValue(), want) {
+			t.Fatalf("message %d of a queue of %d is %v", i, queueDepth, m.GetValue())
 		}
-		if got := recv(cs); got != "EOF" {
-			t.Errorf("the stream ends with %s", got)
-		}
-		if want := messages - depth - 2; reused != want {
-			t.Errorf("memory was used again for %d messages of a queue of %d, want %d", reused, depth, want)
-		}
+	}
+	if got := recv(cs); got != "EOF" {
+		t.Errorf("the stream ends with %s", got)
+	}
+	if want := messages - queueDepth - 2; reused != want {
+		t.Errorf("memory was used again for %d messages of a queue of %d, want %d", reused, queueDepth, want)
 	}
 }
 
-// What nobody promised to hand back is the receiver's, and a wire knows no
-// promise.
-func TestWithoutAPromiseNoMemoryIsUsedAgain(t *testing.T) {
+// Without the option, and over a network, memory is never reused.
+func TestHandsBack_Absent_MemoryIsNotReused(t *testing.T) {
 	for _, c := range carriers {
 		got := make(chan int, 1)
 		s := &stub{stream: func(ss grpc.ServerStream) error {

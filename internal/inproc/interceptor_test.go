@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// marking returns interceptors that note when a call passes them.
+// marking returns interceptors that record calls.
 func marking(j *journal, name string) (grpc.UnaryServerInterceptor, grpc.StreamServerInterceptor) {
 	unary := func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		j.note("%s in %s", name, info.FullMethod)
@@ -59,7 +59,7 @@ func TestInterceptors(t *testing.T) {
 	}
 }
 
-func TestAnInterceptorRefuses(t *testing.T) {
+func TestInterceptor_Rejects(t *testing.T) {
 	refusal := status.Error(codes.PermissionDenied, "not you")
 	refuse := chain{
 		unary: []grpc.UnaryServerInterceptor{func(context.Context, any, *grpc.UnaryServerInfo, grpc.UnaryHandler) (any, error) {

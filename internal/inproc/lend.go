@@ -2,11 +2,10 @@ package inproc
 
 import "google.golang.org/grpc"
 
-// lends is a call option by which a caller lends memory for the data of the answer
-// to a unary call, so that the handler needs none of its own. The answer may be in
-// it or not. When the call has failed the handler may still write into it: the
-// caller must not use it any more then. Callers bring an option of their own,
-// which says nothing to a connection over a wire:
+// lends is a call option with which a caller lends memory for the data of a unary
+// response. The response may use it or not. If the call fails the handler may
+// still write to it: the caller must not use it any more. Callers define their
+// own option, which other connections ignore:
 //
 //	type option struct {
 //		grpc.EmptyCallOption
@@ -25,6 +24,6 @@ func lentBy(opts []grpc.CallOption) []byte {
 	return nil
 }
 
-// Lent returns the memory that the caller lends for the answer to a unary call;
-// nil if it lends none. Handlers find it by [grpc.ServerTransportStreamFromContext].
+// Lent returns the memory that the caller lends for the response to a unary call;
+// nil if none. Handlers find it by [grpc.ServerTransportStreamFromContext].
 func (t transportStream) Lent() []byte { return t.ss.call.lent }

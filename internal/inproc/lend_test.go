@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc"
 )
 
-// lending lends its bytes for an answer.
+// lending lends memory for a response.
 type lending struct {
 	grpc.EmptyCallOption
 	memory []byte
@@ -15,9 +15,8 @@ type lending struct {
 
 func (l lending) Lends() []byte { return l.memory }
 
-// A handler finds the memory that the caller of this call lends; a wire knows
-// nothing of it.
-func TestMemoryIsLentForAnAnswer(t *testing.T) {
+// A handler finds the memory that the caller lends; over a network there is none.
+func TestLends_HandlerFindsMemory(t *testing.T) {
 	for _, c := range carriers {
 		found := make(chan []byte, 1)
 		s := &stub{unary: func(ctx context.Context, _ *text) (*text, error) {

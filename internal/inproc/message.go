@@ -2,16 +2,14 @@ package inproc
 
 import (
 	"fmt"
-	"reflect"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/protoadapt"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// toSend checks that m is something a wire could carry.
+// toSend checks that m could be encoded.
 func toSend(m any) (proto.Message, error) {
 	msg, err := messageOf(m)
 	if err != nil {
@@ -20,7 +18,7 @@ func toSend(m any) (proto.Message, error) {
 	return msg, nil
 }
 
-// receive fills dst, which generated code has just made, with the fields of src.
+// receive sets the fields of dst to those of src.
 func receive(src proto.Message, dst any) error {
 	msg, err := messageOf(dst)
 	if err == nil {
@@ -33,26 +31,19 @@ func receive(src proto.Message, dst any) error {
 }
 
 func messageOf(m any) (proto.Message, error) {
-	switch m := m.(type) {
-	case proto.Message:
-		return m, nil
-	case protoadapt.MessageV1:
-		return protoadapt.MessageV2Of(m), nil
-	default:
+	msg, ok := m.(proto.Message)
+	if !ok {
 		return nil, fmt.Errorf("message is %T, want proto.Message", m)
 	}
+	return msg, nil
 }
 
-// shareFields makes dst equal to src without copying what the fields of src
-// refer to. If the two are different Go types, as between a generated and a
-// dynamic message, it goes through the encoding, as a wire does.
+// shareFields makes dst, of the same type, equal to src without copying what the
+// fields of src refer to.
 func shareFields(dst, src proto.Message) error {
-	if reflect.TypeOf(dst) != reflect.TypeOf(src) {
-		return reencode(dst, src)
-	}
 	from, to := src.ProtoReflect(), dst.ProtoReflect()
-	if from.Descriptor() != to.Descriptor() {
-		return reencode(dst, src)
+	if from.Type() != to.Type() {
+		return fmt.Errorf("message is %T, and a %T was sent", dst, src)
 	}
 	proto.Reset(dst)
 	from.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -63,12 +54,4 @@ func shareFields(dst, src proto.Message) error {
 		to.SetUnknown(unknown)
 	}
 	return nil
-}
-
-func reencode(dst, src proto.Message) error {
-	b, err := proto.Marshal(src)
-	if err != nil {
-		return err
-	}
-	return proto.Unmarshal(b, dst)
 }

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// env is what a scenario runs in: the client's and the server's journals are
-// separate, because the two ends have no order between them.
+// env is the environment of a scenario: the client's and the server's journals
+// are separate, because the two ends are not ordered.
 type env struct {
 	t      *testing.T
 	ctx    context.Context
@@ -23,14 +23,14 @@ type scenario struct {
 	name   string
 	stub   func(e *env) *stub
 	client func(e *env)
-	// what both carriers must observe
+	// expected over both carriers
 	wantClient []string
 	wantServer []string
 }
 
-// TestScenarios runs every scenario over a real grpc server and over the
-// channel, and holds both to the same literal observations: the wire proves
-// that the expectation is grpc-go's, the channel that it is ours too.
+// TestScenarios runs every scenario over a real gRPC server and over the channel,
+// with the same literal expectations: they hold for grpc-go, and for the channel
+// as well.
 func TestScenarios(t *testing.T) {
 	var all []scenario
 	for _, table := range [][]scenario{unaryScenarios, streamScenarios, metadataScenarios, endScenarios} {
@@ -55,7 +55,7 @@ func (s scenario) run(t *testing.T, c carrier) {
 	}
 }
 
-// invoke makes a unary call and notes its outcome.
+// invoke makes a unary call and records its result.
 func (e *env) invoke(ctx context.Context, method string, req any, opts ...grpc.CallOption) {
 	out := new(text)
 	err := e.cc.Invoke(ctx, method, req, out, opts...)

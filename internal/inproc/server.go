@@ -23,9 +23,8 @@ type serverStream struct {
 
 var _ grpc.ServerStream = (*serverStream)(nil)
 
-// newServerStream makes the handler's end of c. Its context takes the deadline
-// of the caller's, the metadata and the peer, and nothing else: over a wire
-// there is nothing else.
+// newServerStream returns the handler's end of c. Its context has the deadline of
+// the caller's, the metadata and the peer, and nothing else, as over a network.
 func newServerStream(caller context.Context, c *call, fullMethod string, m *method, md metadata.MD, from *peer.Peer) *serverStream {
 	ss := &serverStream{call: c, fullMethod: fullMethod, method: m}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -34,7 +33,7 @@ func newServerStream(caller context.Context, c *call, fullMethod string, m *meth
 		var stopTimer context.CancelFunc
 		ctx, stopTimer = context.WithDeadline(ctx, deadline)
 		c.cancel = func(cause error) {
-			cancel(cause) // first: the child takes its cause from here
+			cancel(cause) // first, because the child takes its cause from here
 			stopTimer()
 		}
 	}
@@ -44,8 +43,8 @@ func newServerStream(caller context.Context, c *call, fullMethod string, m *meth
 	return ss
 }
 
-// run calls the handler through the interceptor and ends the call with what it
-// returns.
+// run calls the handler through the interceptor and ends the call with its
+// result.
 func (ss *serverStream) run(interceptor grpc.StreamServerInterceptor) {
 	err := ss.handle(interceptor)
 	st, ok := status.FromError(err)
@@ -69,34 +68,20 @@ func (ss *serverStream) handle(interceptor grpc.StreamServerInterceptor) error {
 
 func (ss *serverStream) Context() context.Context { return ss.ctx }
 
-func (ss *serverStream) SetHeader(md metadata.MD) error {
-	if md.Len() == 0 {
-		return nil
-	}
-	if err := validate(md); err != nil {
-		return err
-	}
-	return ss.call.setHeader(md)
-}
+// errNoHeaders is the error for headers and trailers, which no handler sends.
+var errNoHeaders = status.Error(codes.Unimplemented, "inproc: headers and trailers are not supported")
 
-func (ss *serverStream) SendHeader(md metadata.MD) error {
-	if err := validate(md); err != nil {
-		return err
-	}
-	return ss.call.sendHeader(md)
-}
+func (ss *serverStream) SetHeader(metadata.MD) error  { return errNoHeaders }
+func (ss *serverStream) SendHeader(metadata.MD) error { return errNoHeaders }
+func (ss *serverStream) SetTrailer(metadata.MD)       {}
 
-func (ss *serverStream) SetTrailer(md metadata.MD) {
-	_ = ss.call.setTrailer(md) // too late is nobody's concern, as in grpc-go
-}
-
-// SendMsg hands m to the client. It waits while the queue is full and fails
+// SendMsg passes m to the client. It blocks while the queue is full and fails
 // with Canceled or DeadlineExceeded once the call has ended. An error ends the
 // call.
 func (ss *serverStream) SendMsg(m any) error {
 	msg, err := toSend(m)
-	if err == nil {
-		err = ss.call.sendResponse(msg)
+	if err == nil && !ss.call.send(ss.call.responses, msg) {
+		err = ss.call.serverErr
 	}
 	if err != nil {
 		ss.call.endByHandler(status.Convert(err), err)
@@ -104,8 +89,8 @@ func (ss *serverStream) SendMsg(m any) error {
 	return err
 }
 
-// RecvMsg waits for the client's next message. It returns io.EOF after the
-// last; any other error ends the call.
+// RecvMsg blocks for the client's next message. It returns io.EOF after the last;
+// any other error ends the call.
 func (ss *serverStream) RecvMsg(m any) error {
 	err := ss.recv(m)
 	if err != nil && err != io.EOF {
@@ -139,13 +124,13 @@ func (ss *serverStream) recv(m any) error {
 	}
 }
 
-// transportStream is what grpc.SetHeader and its like find in the handler's
-// context. Unlike serverStream it says when a trailer comes too late.
+// transportStream is what handlers find by
+// [grpc.ServerTransportStreamFromContext].
 type transportStream struct{ ss *serverStream }
 
 var _ grpc.ServerTransportStream = transportStream{}
 
-func (t transportStream) Method() string                  { return t.ss.fullMethod }
-func (t transportStream) SetHeader(md metadata.MD) error  { return t.ss.call.setHeader(md) }
-func (t transportStream) SendHeader(md metadata.MD) error { return t.ss.call.sendHeader(md) }
-func (t transportStream) SetTrailer(md metadata.MD) error { return t.ss.call.setTrailer(md) }
+func (t transportStream) Method() string               { return t.ss.fullMethod }
+func (t transportStream) SetHeader(metadata.MD) error  { return errNoHeaders }
+func (t transportStream) SendHeader(metadata.MD) error { return errNoHeaders }
+func (t transportStream) SetTrailer(metadata.MD) error { return errNoHeaders }

@@ -6,15 +6,11 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// service is one registered implementation. It is immutable.
-type service struct {
-	impl     any
-	metadata any
-	methods  map[string]*method
-}
+// service is a registered implementation. It is immutable.
+type service struct{ methods map[string]*method }
 
-// method is one way into a service; a unary one has been given the shape of a
-// stream, so that there is a single way to run a call.
+// method is a method of a service. A unary method is adapted to the form of a
+// stream, so that all calls run alike.
 type method struct {
 	impl          any
 	handler       grpc.StreamHandler
@@ -25,7 +21,7 @@ type method struct {
 func (m *method) isUnary() bool { return !m.clientStreams && !m.serverStreams }
 
 func newService(desc *grpc.ServiceDesc, impl any, unary grpc.UnaryServerInterceptor) *service {
-	s := &service{impl: impl, metadata: desc.Metadata, methods: make(map[string]*method)}
+	s := &service{methods: make(map[string]*method)}
 	for i := range desc.Methods {
 		d := &desc.Methods[i]
 		s.methods[d.MethodName] = &method{impl: impl, handler: unaryAsStream(d, unary)}
@@ -50,18 +46,6 @@ func unaryAsStream(d *grpc.MethodDesc, interceptor grpc.UnaryServerInterceptor) 
 		}
 		return stream.SendMsg(reply)
 	}
-}
-
-func (s *service) info() grpc.ServiceInfo {
-	info := grpc.ServiceInfo{Metadata: s.metadata}
-	for name, m := range s.methods {
-		info.Methods = append(info.Methods, grpc.MethodInfo{
-			Name:           name,
-			IsClientStream: m.clientStreams,
-			IsServerStream: m.serverStreams,
-		})
-	}
-	return info
 }
 
 func unimplemented(format string, args ...any) *method {

@@ -6,7 +6,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// echo notes and returns every message until the client's end.
+// echo records and returns every message until the client's end.
 func echo(e *env) *stub {
 	return &stub{stream: func(ss grpc.ServerStream) error {
 		for {
@@ -37,8 +37,8 @@ func saying(err error, messages ...string) func(e *env) *stub {
 	}
 }
 
-// listen opens a stream, sends one request and notes what comes until the end
-// and once more after it.
+// listenTo opens a stream, sends one request and records the responses until the
+// end and once more after it.
 func listenTo(method string) func(e *env) {
 	return func(e *env) {
 		cs := open(e.t, e.ctx, e.cc, method)

@@ -1,4 +1,4 @@
-// Package leakcheck fails a test run that leaves something behind: goroutines, descriptors, child processes or
+// Package leakcheck fails a test run that leaks goroutines, descriptors, child processes or
 // temporary files. Every package's TestMain ends in Main.
 package leakcheck
 
@@ -15,19 +15,20 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long leftovers may take to go away by themselves: the last steps of a goroutine, a descriptor or a
-// child are not ordered with the end of the test that caused them.
-const patience = 2 * time.Second
+// leakTimeout is how long leftovers may take to disappear. The last steps of a goroutine, a
+// descriptor or a child are not ordered with the end of the test that caused them.
+const leakTimeout = 2 * time.Second
 
 // Runner is the part of *testing.M that Main needs.
 type Runner interface{ Run() int }
 
-// Main runs the tests of a package and ends the program: with the tests' own exit code if they failed, with 1 and a
-// listing on standard error if they passed and left something behind, with 0 otherwise. It never returns. For the
-// length of the run TMPDIR is a fresh directory that has to be empty at the end.
-// Programs that tests start do not ignore the signals of a terminal, even if the
-// run itself was started by nohup or in the background of a script, and exit at
-// once though they be built with the race detector.
+// Main runs the tests of a package and exits: with the code of the tests if they failed, with 1 and
+// a listing on standard error if they passed and leaked something, otherwise with 0. During the run
+// TMPDIR is a new directory that has to be empty at the end.
+//
+// Programs that tests start do not ignore the signals of a terminal, even if the run was started by
+// nohup or in the background of a script, and exit without delay even if they are built with the
+// race detector.
 func Main(m Runner) { os.Exit(run(m)) }
 
 func run(m Runner) int {
@@ -37,27 +38,27 @@ func run(m Runner) int {
 		return 1
 	}
 	defer os.RemoveAll(temp)
-	heedSignals()
-	if err := exitPromptly(); err != nil {
+	handleIgnoredSignals()
+	if err := disableRaceExitDelay(); err != nil {
 		fmt.Fprintln(os.Stderr, "leakcheck: failed to set the environment:", err)
 		return 1
 	}
 	before := takeSnapshot()
 	if code := m.Run(); code != 0 {
-		return code // a failed test leaves things behind: listing them would hide the failure
+		return code // a failed test leaks: a listing would hide the failure
 	}
 	if err := errors.Join(before.compare(), leftoverFiles(temp)); err != nil {
-		fmt.Fprintf(os.Stderr, "leakcheck: the tests passed and left something behind:\n%v\n", err)
+		fmt.Fprintf(os.Stderr, "leakcheck: the tests passed and leaked:\n%v\n", err)
 		return 1
 	}
 	return 0
 }
 
-// heedSignals handles, by dropping them, the signals of a terminal that this
-// process was started to ignore. What is ignored stays so through exec; what is
-// handled becomes the default, which programs under test count on.
-func heedSignals() {
-	dropped := make(chan os.Signal, 1) // never read: delivery drops what has no room
+// handleIgnoredSignals handles, and drops, the signals of a terminal that this process was started
+// to ignore. An ignored signal stays ignored through exec; a handled one is reset to the default,
+// which programs under test rely on.
+func handleIgnoredSignals() {
+	dropped := make(chan os.Signal, 1) // never read: package os/signal does not block
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM} {
 		if signal.Ignored(sig) {
 			signal.Notify(dropped, sig)
@@ -65,21 +66,21 @@ func heedSignals() {
 	}
 }
 
-// exitPromptly spares the programs that tests start the second for which the race
-// detector waits at each exit for races of other goroutines. Who gives a program
-// an environment of its own sets the variable there.
-func exitPromptly() error {
+// disableRaceExitDelay saves the second that the race detector waits at each exit of a program. A
+// test that gives a program its own environment has to set the variable there.
+func disableRaceExitDelay() error {
 	return os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0"))
 }
 
-// Check fails t if, when t and its other cleanups are over, there are goroutines, descriptors or children that were
-// not there when Check was called. Call it first; not for parallel tests, which would be blamed for each other.
+// Check fails t if, after t and its other cleanups, there are goroutines, descriptors or children
+// that did not exist when Check was called. Call it first, and not in parallel tests, which would
+// be blamed for each other.
 func Check(t testing.TB) {
 	t.Helper()
 	before := takeSnapshot()
 	t.Cleanup(func() {
 		if err := before.compare(); err != nil {
-			t.Errorf("left behind:\n%v", err)
+			t.Errorf("leaked:\n%v", err)
 		}
 	})
 }
@@ -94,18 +95,18 @@ func takeSnapshot() snapshot {
 	return snapshot{goroutines: goleak.IgnoreCurrent(), descriptors: descriptors(), children: children()}
 }
 
-// compare waits up to patience for everything that came after the snapshot to go, and returns an error listing what
-// did not.
+// compare waits up to leakTimeout for everything newer than the snapshot to disappear, and returns
+// an error that lists the rest.
 func (s snapshot) compare() error {
-	deadline := time.Now().Add(patience)
-	return errors.Join(s.settleGoroutines(deadline),
-		settle(deadline, "descriptor", s.descriptors, descriptors),
-		settle(deadline, "child process", s.children, children))
+	deadline := time.Now().Add(leakTimeout)
+	return errors.Join(s.waitGoroutines(deadline),
+		waitGone(deadline, "descriptor", s.descriptors, descriptors),
+		waitGone(deadline, "child process", s.children, children))
 }
 
-func (s snapshot) settleGoroutines(deadline time.Time) error {
+func (s snapshot) waitGoroutines(deadline time.Time) error {
 	for {
-		err := goleak.Find(s.goroutines) // retries for about half a second by itself
+		err := goleak.Find(s.goroutines) // retries for about half a second
 		if err == nil {
 			return nil
 		}
@@ -115,7 +116,7 @@ func (s snapshot) settleGoroutines(deadline time.Time) error {
 	}
 }
 
-func settle(deadline time.Time, what string, before map[string]string, now func() map[string]string) error {
+func waitGone(deadline time.Time, what string, before map[string]string, now func() map[string]string) error {
 	for {
 		left := added(before, now())
 		if len(left) == 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// leakEnv makes this test binary a program that leaks what the variable names and then calls run.
+// leakEnv makes this test binary leak what the variable names and then call run.
 const leakEnv = "LEAKCHECK_TEST_LEAK"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,8 @@ type runnerFunc func() int
 
 func (f runnerFunc) Run() int { return f() }
 
-var keep []any // what a leak has to keep reachable
+// keep keeps leaks reachable.
+var keep []any
 
 var leaks = map[string]func() int{
 	"nothing": func() int {
@@ -91,13 +92,13 @@ var leaks = map[string]func() int{
 		}
 		return 0
 	},
-	"late": func() int { // gone before patience ends: no leak
+	"late": func() int { // gone before leakTimeout: no leak
 		go time.Sleep(300 * time.Millisecond)
 		return 0
 	},
 }
 
-func TestMainFindsEachKindOfLeak(t *testing.T) {
+func TestMain_FindsEachKindOfLeak(t *testing.T) {
 	for _, test := range []struct {
 		leak string
 		code int
@@ -127,7 +128,7 @@ func TestMainFindsEachKindOfLeak(t *testing.T) {
 	}
 }
 
-// recorder is a test that can be failed without failing.
+// recorder records a failure instead of failing.
 type recorder struct {
 	testing.TB
 	cleanup func()
@@ -138,7 +139,7 @@ func (r *recorder) Helper()               {}
 func (r *recorder) Cleanup(f func())      { r.cleanup = f }
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
 
-func TestMainHeedsSignalsThatWereIgnored(t *testing.T) {
+func TestMain_HandlesIgnoredSignals(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -146,11 +147,11 @@ func TestMainHeedsSignalsThatWereIgnored(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", "trap '' HUP INT QUIT TERM; exec "+self)
 	cmd.Env = append(os.Environ(), leakEnv+"=ignored signals")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("a child of a test that was started to ignore signals ignores them: %v: %s", err, out)
+		t.Errorf("a child of a test ignores signals that the test was started to ignore: %v: %s", err, out)
 	}
 }
 
-func TestMainKeepsOptionsOfTheRaceDetector(t *testing.T) {
+func TestMain_KeepsRaceDetectorOptions(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), leakEnv+"=options of the race detector", "GORACE=halt_on_error=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -158,12 +159,12 @@ func TestMainKeepsOptionsOfTheRaceDetector(t *testing.T) {
 	}
 }
 
-func TestCheckBlamesOneTest(t *testing.T) {
+func TestCheck_FailsOnlyLeakingTest(t *testing.T) {
 	clean := &recorder{TB: t}
 	Check(clean)
 	clean.cleanup()
 	if clean.failed {
-		t.Error("a test that leaves nothing was blamed")
+		t.Error("a test without leaks failed")
 	}
 
 	leaking := &recorder{TB: t}
@@ -176,6 +177,6 @@ func TestCheckBlamesOneTest(t *testing.T) {
 	_ = r.Close()
 	_ = w.Close()
 	if !leaking.failed {
-		t.Error("a test that leaves descriptors was not blamed")
+		t.Error("a test with leaked descriptors passed")
 	}
 }

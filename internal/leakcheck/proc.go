@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// descriptors maps this process's open descriptors to their targets. The runtime's own are left out: it opens its
-// poller when first needed.
+// descriptors maps the open descriptors of this process to their targets, without those of the
+// runtime, which opens its poller when first needed.
 func descriptors() map[string]string {
 	found := map[string]string{}
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -21,20 +21,21 @@ func descriptors() map[string]string {
 	}
 	for _, entry := range entries {
 		target, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
-		if err != nil || isRuntimes(target) || isTestings(target) {
-			continue // the directory's own descriptor is closed by now
+		if err != nil || isRuntimeDescriptor(target) || isTestingDescriptor(target) {
+			continue // the descriptor of the directory is closed by now
 		}
 		found[entry.Name()] = target
 	}
 	return found
 }
 
-func isRuntimes(target string) bool {
+func isRuntimeDescriptor(target string) bool {
 	return strings.HasPrefix(target, "anon_inode:[eventpoll]") || strings.HasPrefix(target, "anon_inode:[eventfd]")
 }
 
-// isTestings tells the profiles that package testing opens during the run and leaves open.
-func isTestings(target string) bool {
+// isTestingDescriptor reports whether a descriptor is a profile that package testing opens during
+// the run and leaves open.
+func isTestingDescriptor(target string) bool {
 	for _, name := range []string{"test.cpuprofile", "test.trace", "test.testlogfile"} {
 		if f := flag.Lookup(name); f != nil && f.Value.String() != "" && filepath.Base(f.Value.String()) == filepath.Base(target) {
 			return true
@@ -43,7 +44,7 @@ func isTestings(target string) bool {
 	return false
 }
 
-// children maps the pids of this process's children, zombies included, to a description.
+// children maps the PIDs of the children of this process, zombies included, to a description.
 func children() map[string]string {
 	found := map[string]string{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat") // not all kernels have /proc/PID/task/TID/children
@@ -56,7 +57,7 @@ func children() map[string]string {
 		if err != nil {
 			continue // it has ended
 		}
-		// The name before may contain anything.
+		// The command name before it may contain any character.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if len(fields) > 1 && fields[1] == own {
 			pid := filepath.Base(filepath.Dir(stat))
@@ -71,7 +72,7 @@ func describeProcess(pid, state string) string {
 	return fmt.Sprintf("state %s: %s", state, strings.ReplaceAll(string(command), "\x00", " "))
 }
 
-// added lists what is in now and was not in before.
+// added lists the entries of now that are not in before.
 func added(before, now map[string]string) []string {
 	var left []string
 	for id, what := range now {
@@ -83,7 +84,7 @@ func added(before, now map[string]string) []string {
 	return left
 }
 
-// freshTempDir makes a directory and points TMPDIR at it.
+// freshTempDir creates a directory and points TMPDIR at it.
 func freshTempDir() (string, error) {
 	dir, err := os.MkdirTemp("", "leakcheck-")
 	if err != nil {

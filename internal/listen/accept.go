@@ -13,44 +13,45 @@ import (
 )
 
 const (
-	// firstAcceptPause and longestAcceptPause bound the pause after a failed accept.
-	firstAcceptPause   = 5 * time.Millisecond
-	longestAcceptPause = 500 * time.Millisecond
-	// acceptReportInterval is how often a listener reports that accepts fail.
+	// minAcceptPause and maxAcceptPause bound the pause after a failed accept.
+	minAcceptPause = 5 * time.Millisecond
+	maxAcceptPause = 500 * time.Millisecond
+	// acceptReportInterval is the minimum time between reports of failed accepts.
 	acceptReportInterval = time.Minute
 )
 
 var errListenerClosed = errors.New("the listener is closed")
 
-// retryingListener retries failed accepts until it is closed: a limit of the system
-// that is reached, by this program or another one of its user, does not end the
-// listener. A connection that the system accepted and could not hand over is lost.
+// retryingListener retries failed accepts until it is closed: a system limit that
+// is reached, by this process or others of its user, must not end the listener. A
+// connection that was accepted but could not be returned is lost.
 type retryingListener struct {
 	net.Listener
-	failed func(error) // gets the error, at most once in acceptReportInterval
-	close  func() error
-	open   context.Context // ends with the first Close
+	failed  func(error) // called with the error, at most once per acceptReportInterval
+	close   func() error
+	closing context.Context // ends with the first Close
 
-	mu       sync.Mutex
-	reported time.Time // guarded by mu
+	mu         sync.Mutex
+	lastReport time.Time // guarded by mu
 }
 
-// retryAccepts returns inner with accepts that are retried. failed may be nil; it is
-// called concurrently and must not block.
+// retryAccepts returns inner with retried accepts. failed is called concurrently,
+// must not block, and may be nil.
 func retryAccepts(inner net.Listener, failed func(error)) net.Listener {
 	if failed == nil {
 		failed = func(error) {}
 	}
 	open, end := context.WithCancelCause(context.Background())
-	return &retryingListener{Listener: inner, failed: failed, open: open, close: sync.OnceValue(func() error {
+	return &retryingListener{Listener: inner, failed: failed, closing: open, close: sync.OnceValue(func() error {
 		end(errListenerClosed)
 		return inner.Close()
 	})}
 }
 
-// Accept waits for the next connection. Its only error is [net.ErrClosed], after Close.
+// Accept waits for the next connection. Its only error is [net.ErrClosed], after
+// Close.
 func (l *retryingListener) Accept() (net.Conn, error) {
-	pause := backoff.Backoff{First: firstAcceptPause, Most: longestAcceptPause}
+	pause := backoff.Backoff{Min: minAcceptPause, Max: maxAcceptPause}
 	for {
 		conn, err := l.Listener.Accept()
 		if err == nil {
@@ -58,7 +59,7 @@ func (l *retryingListener) Accept() (net.Conn, error) {
 		}
 		if !errors.Is(err, net.ErrClosed) {
 			l.report(err)
-			if pause.Wait(l.open, 0) {
+			if pause.Wait(l.closing, 0) {
 				continue
 			}
 			err = fmt.Errorf("%w: %w", net.ErrClosed, err)
@@ -67,16 +68,16 @@ func (l *retryingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and ends a pause of Accept. Closing again returns the same
-// result.
+// Close closes the listener and ends a pause of Accept. Further calls return the
+// same result.
 func (l *retryingListener) Close() error { return l.close() }
 
-// report passes err on, with what to do about it, unless one was passed on lately.
+// report calls failed with err and its fix, rate-limited.
 func (l *retryingListener) report(err error) {
 	l.mu.Lock()
-	due := l.reported.IsZero() || time.Since(l.reported) >= acceptReportInterval
+	due := l.lastReport.IsZero() || time.Since(l.lastReport) >= acceptReportInterval
 	if due {
-		l.reported = time.Now()
+		l.lastReport = time.Now()
 	}
 	l.mu.Unlock()
 	if !due {
@@ -88,7 +89,7 @@ func (l *retryingListener) report(err error) {
 	l.failed(err)
 }
 
-// acceptFix returns what lets accepts succeed again; empty if that is unknown.
+// acceptFix returns the fix for a failed accept; empty if unknown.
 func acceptFix(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):

@@ -51,7 +51,7 @@ func acceptError(errno syscall.Errno) error {
 	return &net.OpError{Op: "accept", Net: "tcp", Err: os.NewSyscallError("accept4", errno)}
 }
 
-// ENOSPC is what a connection fails with that the poller cannot watch.
+// ENOSPC: the poller cannot watch the connection.
 func TestAccept_AnyErrorButClosed_IsRetried(t *testing.T) {
 	for _, errno := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ENOSPC, syscall.EPERM, syscall.EPROTO, syscall.EINVAL,
@@ -77,10 +77,10 @@ func TestAccept_AnyErrorButClosed_IsRetried(t *testing.T) {
 	}
 }
 
-// An hour of failures is some sixty reports and not a busy loop.
-func TestAccept_FailuresInARow_AreReportedOnceAMinute(t *testing.T) {
+// An hour of failures is reported some sixty times, without a busy loop.
+func TestAccept_RepeatedFailures_AreReportedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const hour = 100_000 // failures; there are fewer in an hour
+		const hour = 100_000 // more failures than there are in an hour
 		errs := make([]error, hour)
 		for i := range errs {
 			errs[i] = acceptError(syscall.ENOSPC)

@@ -12,37 +12,36 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// limitedConn is a connection that counts until it is closed.
+// limitedConn is a connection that its limiter counts until it is closed.
 type limitedConn struct {
 	net.Conn
-	limiter *limiter
-	peer    auth.Peer    // on loopback, if it is known
-	refused error        // why the peer's user is not accepted there without a credential
-	refusal func() error // that, or why its process is not
+	limiter   *limiter
+	peer      auth.Peer    // on loopback, if known
+	userError error        // why the user is not accepted there without a credential
+	peerError func() error // userError, or why the process is not accepted
 
-	placed atomic.Bool // it has a place; written under limiter.mu
-	begun  atomic.Bool // a request has come
+	admitted  atomic.Bool // written under limiter.mu
+	requested atomic.Bool // a request was received
 
 	// Guarded by limiter.mu.
-	holder  *holder           // who has its place; nil if it has none
-	uses    int               // those of watchers that are in use
-	watch   map[*use]struct{} // that are told when it loses its place
-	evicted bool              // it lost its place and has none since
-	order   *list.List        // where it is listed
-	element *list.Element     // there
-	gone    bool              // it does not count any more
+	owner   *principalConns       // nil unless admitted
+	busy    int                   // number of busy uses
+	uses    map[*connUse]struct{} // notified on eviction
+	evicted bool                  // it was admitted, and evicted
+	list    *list.List            // the list that contains it
+	element *list.Element         // there
+	removed bool                  // no longer counted
 }
 
-// use is something that a connection is used for.
-type use struct {
-	evict func(error) // nil is not called
+// connUse is a use of a connection.
+type connUse struct {
+	evict func(error) // may be nil
 	busy  bool
 }
 
-// evictions returns what is called when the connection loses its place. limiter.mu is
-// held.
+// evictions returns the functions to be called on eviction. limiter.mu is held.
 func (c *limitedConn) evictions() (evictions []func(error)) {
-	for u := range c.watch {
+	for u := range c.uses {
 		if u.evict != nil {
 			evictions = append(evictions, u.evict)
 		}
@@ -50,56 +49,56 @@ func (c *limitedConn) evictions() (evictions []func(error)) {
 	return evictions
 }
 
-// begin notes a use of the connection until end is called.
-func (c *limitedConn) begin(u *use) (end func()) {
+// addUse registers a use of the connection until end is called.
+func (c *limitedConn) addUse(u *connUse) (end func()) {
 	c.limiter.mu.Lock()
 	evicted := c.evicted
-	if c.watch == nil {
-		c.watch = make(map[*use]struct{})
+	if c.uses == nil {
+		c.uses = make(map[*connUse]struct{})
 	}
-	c.watch[u] = struct{}{}
-	c.count(u, 1)
+	c.uses[u] = struct{}{}
+	c.countUse(u, 1)
 	c.limiter.mu.Unlock()
 	if evicted && u.evict != nil {
-		u.evict(c.limiter.reached("this connection has lost its place to another"))
+		u.evict(c.limiter.limitError("this connection has lost its place to another"))
 	}
 	return sync.OnceFunc(func() {
 		c.limiter.mu.Lock()
 		defer c.limiter.mu.Unlock()
-		delete(c.watch, u)
-		c.count(u, -1)
+		delete(c.uses, u)
+		c.countUse(u, -1)
 	})
 }
 
-// count counts a use that begins or ends. limiter.mu is held.
-func (c *limitedConn) count(u *use, change int) {
+// countUse counts the begin or end of a use. limiter.mu is held.
+func (c *limitedConn) countUse(u *connUse, change int) {
 	if !u.busy {
 		return
 	}
-	c.uses += change
-	if c.holder != nil {
-		c.limiter.sort(c)
+	c.busy += change
+	if c.owner != nil {
+		c.limiter.relist(c)
 	}
 }
 
-// identify returns conn with what the kernel knows about its other end, if that is
-// on loopback.
+// identify returns conn with what the kernel knows about its peer, if that is on
+// loopback.
 func (l *limiter) identify(conn net.Conn) *limitedConn {
 	c := &limitedConn{Conn: conn, limiter: l}
-	c.refusal = sync.OnceValue(c.judge)
+	c.peerError = sync.OnceValue(c.checkPeer)
 	if tcp, ok := conn.(*net.TCPConn); ok && isLoopback(tcp.LocalAddr()) && isLoopback(tcp.RemoteAddr()) {
 		var err error
 		c.peer, err = auth.LoopbackPeer(tcp)
-		c.refused = l.users.Check(c.peer, err)
+		c.userError = l.users.Check(c.peer, err)
 	}
 	return c
 }
 
-// judge returns why the process at the other end is not accepted without a
+// checkPeer returns why the process at the other end is not accepted without a
 // credential.
-func (c *limitedConn) judge() error {
-	if c.refused != nil || c.limiter.confined == nil {
-		return c.refused
+func (c *limitedConn) checkPeer() error {
+	if c.userError != nil || c.limiter.confined == nil {
+		return c.userError
 	}
 	ended := func() bool { return false }
 	switch conn := c.Conn.(type) {
@@ -113,7 +112,7 @@ func (c *limitedConn) judge() error {
 	return c.limiter.confined(c.peer, ended)
 }
 
-// Close implements net.Conn. Closing again is harmless.
+// Close implements net.Conn. Further calls are harmless.
 func (c *limitedConn) Close() error {
 	c.limiter.mu.Lock()
 	c.limiter.remove(c)
@@ -121,9 +120,9 @@ func (c *limitedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// Left reports whether the other end has closed the connection, or says no more, also
-// as long as what it has said was not read. Of a TCP connection whose buffers are full
-// the system tells it minutes later, when it has given up delivering the rest.
+// Left reports whether the peer has closed the connection or its sending side,
+// even if unread data is left. For a TCP connection with full buffers that is
+// known only minutes later, when the kernel gives up sending.
 func (c *limitedConn) Left() bool {
 	system, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -133,16 +132,15 @@ func (c *limitedConn) Left() bool {
 	left := false
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {
-			asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
-			n, err := unix.Poll(asked, 0)
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+			n, err := unix.Poll(fds, 0)
 			left = err == nil && n > 0
 		})
 	}
 	return left || err != nil // closed here
 }
 
-// CloseWrite tells the other end that nothing more comes, if connections of this
-// kind can, and does nothing otherwise.
+// CloseWrite closes the sending side, if the connection supports it.
 func (c *limitedConn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()

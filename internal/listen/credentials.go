@@ -13,23 +13,23 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// HostPeer is what the kernel knows about a caller on this host. The zero value is
-// of one elsewhere.
+// HostPeer is what the kernel knows about a caller on this host. The zero value
+// is a caller on another host.
 type HostPeer struct {
-	// Peer is its process. On loopback it means nothing if that could not be found,
-	// which is then Refused, unless every user is accepted.
+	// Peer is the process. On loopback it is meaningless if it could not be
+	// found; then it is Refused, unless every user is accepted.
 	Peer auth.Peer
 	conn *limitedConn
 }
 
 // Refused returns why the process is not accepted without a credential, an
-// [*auth.Error]; nil if it is. The first call may ask [Locks.Confined]; further ones
-// return the same.
+// [*auth.Error]; nil if it is. The first call may call [Options.Confined];
+// further calls return the same.
 func (p HostPeer) Refused() error {
 	if p.conn == nil {
 		return nil
 	}
-	return p.conn.refusal()
+	return p.conn.peerError()
 }
 
 func (c *limitedConn) hostPeer() HostPeer { return HostPeer{Peer: c.peer, conn: c} }
@@ -60,34 +60,31 @@ func (LoopbackAuthInfo) AuthType() string { return "loopback" }
 // Principal returns [auth.Loopback].
 func (LoopbackAuthInfo) Principal() auth.Principal { return auth.Loopback }
 
-// PeerCredentials returns credentials for a gRPC server on this package's
-// listeners, of any kind. On a grpcs door they shake hands, which gives the
-// connection a [TLSAuthInfo]. On the others they exchange nothing, so
-// that clients connect in plain text, and give each connection a [PeerAuthInfo]
-// or [LoopbackAuthInfo] as the kernel sees its other end. A connection of
-// another kind is refused. failed is told of clients that did not get through
-// the handshake, but for those that were lost during it or left; it must not
-// block, and nil is not told.
-func PeerCredentials(failed func(remote net.Addr, err error)) credentials.TransportCredentials {
-	if failed == nil {
-		failed = func(net.Addr, error) {}
+// PeerCredentials returns gRPC server credentials for the listeners of this
+// package. On a grpcs listener they perform the TLS handshake, which gives the
+// connection a [TLSAuthInfo]. On the others clients connect in plain text, and
+// the connection gets a [PeerAuthInfo] or [LoopbackAuthInfo] from the kernel.
+// Other connections are rejected. onError is called for failed handshakes, except
+// when the connection was lost; it must not block and may be nil.
+func PeerCredentials(onError func(remote net.Addr, err error)) credentials.TransportCredentials {
+	if onError == nil {
+		onError = func(net.Addr, error) {}
 	}
-	return peerCredentials{failed: failed}
+	return peerCredentials{onError: onError}
 }
 
 type peerCredentials struct {
-	failed func(remote net.Addr, err error)
+	onError func(remote net.Addr, err error)
 }
 
-// ServerHandshake looks at the connection, and shakes hands if it came by a
-// grpcs door.
+// ServerHandshake identifies the peer, after a TLS handshake on a grpcs listener.
 func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	if c, ok := conn.(*tlsConn); ok {
-		locked, info, err := c.shakeHands()
+		secure, info, err := c.handshake()
 		if err != nil && !lost(err) {
-			p.failed(c.RemoteAddr(), err)
+			p.onError(c.RemoteAddr(), err)
 		}
-		return locked, info, err
+		return secure, info, err
 	}
 	info, err := authInfoOf(conn)
 	if err != nil {
@@ -96,8 +93,8 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	return conn, info, nil
 }
 
-// lost reports whether a handshake ended with its connection, which either end
-// may have closed, and not because of what was said in it.
+// lost reports whether a handshake failed because either end closed the
+// connection, rather than because of its content.
 func lost(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
@@ -107,30 +104,30 @@ func lost(err error) bool {
 func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	var admission Admission
 	switch c := conn.(type) {
-	case *strangerConn:
+	case *preAuthConn:
 		admission = c.admission()
 	case *limitedConn:
-		admission = Admission{counted: c}
+		admission = Admission{conn: c}
 	default:
-		return nil, fmt.Errorf("failed to identify the peer %v: a %T came by no listener", conn.RemoteAddr(), conn)
+		return nil, fmt.Errorf("failed to identify the peer %v: a %T is not from a listener", conn.RemoteAddr(), conn)
 	}
-	accepted := admission.counted
-	switch c := accepted.Conn.(type) {
+	counted := admission.conn
+	switch c := counted.Conn.(type) {
 	case *net.UnixConn:
 		p, err := auth.UnixPeer(c)
 		if err != nil {
 			return nil, err
 		}
 		level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
-		accepted.peer = p
-		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer(), Admission: admission}, nil
+		counted.peer = p
+		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: counted.hostPeer(), Admission: admission}, nil
 	case *net.TCPConn:
 		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
 			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-			return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: accepted.hostPeer(), Admission: admission}, nil
+			return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: counted.hostPeer(), Admission: admission}, nil
 		}
 	}
-	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), accepted.Conn)
+	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), counted.Conn)
 }
 
 func isLoopback(addr net.Addr) bool {
@@ -138,17 +135,17 @@ func isLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// ClientHandshake fails: these are a server's credentials.
+// ClientHandshake fails: these credentials are for servers.
 func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, fmt.Errorf("failed to connect: peer credentials are for servers; use insecure.NewCredentials")
 }
 
-// Info names what a client has to use.
+// Info returns the protocol that clients must use.
 func (peerCredentials) Info() credentials.ProtocolInfo {
 	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
 }
 
 func (p peerCredentials) Clone() credentials.TransportCredentials { return p }
 
-// OverrideServerName has nothing to override.
+// OverrideServerName does nothing.
 func (peerCredentials) OverrideServerName(string) error { return nil }

@@ -20,7 +20,7 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// whoCalls is what a handler can tell about its caller.
+// whoCalls describes the caller as a handler sees it.
 func whoCalls(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -36,8 +36,8 @@ func whoCalls(ctx context.Context) string {
 	}
 }
 
-// serveOn runs one gRPC server on all listeners that tells callers in a header
-// who they are.
+// serveOn runs a gRPC server on all listeners that returns the caller in a
+// header.
 func serveOn(t *testing.T, listeners ...net.Listener) {
 	t.Helper()
 	tell := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
@@ -55,7 +55,7 @@ func serveOn(t *testing.T, listeners ...net.Listener) {
 	t.Cleanup(func() { server.Stop(); wg.Wait() })
 }
 
-func TestOneServerKnowsWhoComesThroughWhichDoor(t *testing.T) {
+func TestPeerCredentials_AllListeners(t *testing.T) {
 	tcp, tcp6 := mustListen(t, "grpc://127.0.0.1:0"), mustListen(t, "grpc://127.0.0.2:0")
 	sock := mustListen(t, "unix://"+socketPath(t))
 	serveOn(t, tcp, tcp6, sock)
@@ -70,17 +70,17 @@ func TestOneServerKnowsWhoComesThroughWhichDoor(t *testing.T) {
 	}
 }
 
-// The socket's mode is what keeps other users out. That the helper is let in
-// once the mode allows it shows that nothing else kept it out, and that the
-// kernel's word for it, not the caller's, decides who it is.
-func TestAnotherUser(t *testing.T) {
+// The socket's mode keeps other users out. That the helper connects once the mode
+// allows it shows that nothing else kept it out; its identity is determined by
+// the kernel.
+func TestUnix_OtherUser(t *testing.T) {
 	path := filepath.Join(publicDir(t), "s")
 	serveOn(t, mustListen(t, "unix://"+path))
 	if os.Getuid() != 0 {
 		if info, err := os.Lstat(path); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("mode = %v, %v, want 0600", info.Mode(), err)
 		}
-		return // only root can become somebody else
+		return // only root can change its user
 	}
 	if got := callAs(t, nobody, "unix://"+path); !strings.Contains(got, "permission denied") {
 		t.Errorf("another user's call = %q, want permission denied", got)
@@ -95,7 +95,7 @@ func TestAnotherUser(t *testing.T) {
 
 type wrapped struct{ net.Conn }
 
-func TestUnknownConnectionsAreRefused(t *testing.T) {
+func TestPeerCredentials_UnknownConnection_Fails(t *testing.T) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
 	for _, conn := range []net.Conn{a, wrapped{a}} {
@@ -105,7 +105,7 @@ func TestUnknownConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-func TestPeerCredentialsAreForServers(t *testing.T) {
+func TestPeerCredentials_Client_Fails(t *testing.T) {
 	creds := listen.PeerCredentials(nil)
 	if got := creds.Clone().Info().SecurityProtocol; got != "insecure" {
 		t.Errorf("security protocol = %q, want insecure", got)

@@ -1,8 +1,8 @@
-// Package listen opens the daemon's doors: it reads the URLs that name them,
-// refuses what must not be opened, and says who comes in.
+// Package listen opens listeners: it parses their URLs, rejects insecure ones and
+// identifies the peers of their connections.
 //
-// A door with nothing but what the kernel knows must not be reachable from
-// beyond this host: plain TCP binds to loopback only, and a unix socket is its
-// owner's alone from the moment it exists. A door with TLS may be, and one for
-// websockets, once callers have to show who they are.
+// A listener without authentication must not be reachable from other hosts: plain
+// TCP binds to loopback only, and a unix socket is accessible only to its owner
+// from the moment it exists. A listener with TLS may be reachable, and one for
+// websockets, if callers are authenticated.
 package listen

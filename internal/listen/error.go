@@ -2,20 +2,18 @@ package listen
 
 import "fmt"
 
-// Kind says what is wrong with a URL or in the way of listening on it. The list
-// is closed.
+// Kind is the kind of an [Error].
 type Kind int
 
 const (
-	// KindMalformed means that the URL cannot be read.
+	// KindMalformed means that the URL is malformed.
 	KindMalformed Kind = iota + 1
-	// KindNotLoopback means that the address can be reached from beyond this
-	// host.
+	// KindNotLoopback means that the address is reachable from other hosts.
 	KindNotLoopback
-	// KindUnauthenticated means that the address can be reached from beyond this
-	// host, and nothing says who is let in.
+	// KindUnauthenticated means that the address is reachable from other hosts,
+	// without authentication.
 	KindUnauthenticated
-	// KindNoCertificate means that a door with TLS has no certificate.
+	// KindNoCertificate means that a listener with TLS has no certificate.
 	KindNoCertificate
 	// KindTooLong means that the path does not fit into a socket address.
 	KindTooLong
@@ -23,18 +21,18 @@ const (
 	KindOff
 	// KindInUse means that another server listens there.
 	KindInUse
-	// KindInTheWay means that something that is not a dead socket has the path.
-	KindInTheWay
-	// KindSystem means that the system refused; the error wraps its reason.
+	// KindPathOccupied means that the path exists and is not a dead socket.
+	KindPathOccupied
+	// KindSystem means that a system call failed; the error wraps its reason.
 	KindSystem
 )
 
-// String returns the kind in words.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	names := [...]string{
 		KindMalformed: "malformed", KindNotLoopback: "not loopback",
 		KindUnauthenticated: "unauthenticated", KindNoCertificate: "no certificate",
-		KindTooLong: "too long", KindOff: "off", KindInUse: "in use", KindInTheWay: "in the way", KindSystem: "system",
+		KindTooLong: "too long", KindOff: "off", KindInUse: "in use", KindPathOccupied: "path occupied", KindSystem: "system",
 	}
 	if k <= 0 || int(k) >= len(names) {
 		return fmt.Sprintf("kind %d", int(k))
@@ -42,14 +40,14 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is why there is no listener. Its text names the URL, what is wrong and
-// what to do about it.
+// Error is why a listener could not be opened. Its text names the URL, the
+// problem and the fix.
 type Error struct {
-	Kind    Kind   // which of the list above
+	Kind    Kind   // what went wrong
 	URL     string // as it was given
 	Problem string // what is wrong
-	Fix     string // what to do; may be empty
-	Err     error  // the system's reason; may be nil
+	Fix     string // may be empty
+	Err     error  // the error of the system; may be nil
 }
 
 func (e *Error) Error() string {
@@ -63,5 +61,5 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the system's reason.
+// Unwrap returns the error of the system.
 func (e *Error) Unwrap() error { return e.Err }

@@ -2,16 +2,16 @@ package listen
 
 import "net"
 
-// Counted is conn as a ws door without authentication would have accepted it.
+// Counted returns conn as a ws listener without authentication would accept it.
 func Counted(conn net.Conn) net.Conn {
-	l := newLimiter(URL{}, Locks{})
+	l := newLimiter(URL{}, Options{})
 	c := l.identify(conn)
 	l.add(c)
 	return c
 }
 
-// RetryAccepts is what every listener of this package accepts through.
+// RetryAccepts is the accept wrapper of all listeners.
 var RetryAccepts = retryAccepts
 
-// LockName is the lock file for a path.
+// LockName is the lock file of a path.
 var LockName = lockName

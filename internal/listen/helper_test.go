@@ -22,8 +22,8 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// helperEnv makes the test binary a client that calls the target it names,
-// prints what came of it and ends.
+// helperEnv makes the test binary a client that calls the target it names, prints
+// the result and exits.
 const helperEnv = "LISTEN_TEST_CALL"
 
 func TestMain(m *testing.M) {
@@ -34,11 +34,11 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-// hangGuard bounds what would otherwise hang a broken build.
+// hangGuard bounds operations that could hang.
 const hangGuard = 30 * time.Second
 
-// call makes one call in plain text and says what came of it: the header "who"
-// that the server in credentials_test.go sets, or the error.
+// call makes one call in plain text and returns the header "who" of the server in
+// credentials_test.go, or the error.
 func call(ctx context.Context, target string) string {
 	ctx, cancel := context.WithTimeout(ctx, hangGuard)
 	defer cancel()
@@ -61,8 +61,8 @@ func call(ctx context.Context, target string) string {
 
 const nobody = 65534
 
-// callAs runs call in a process of another user. The binary is copied to where
-// that user can reach it.
+// callAs runs call in a process of another user, with a copy of the binary that
+// the user can reach.
 func callAs(t *testing.T, uid uint32, target string) string {
 	t.Helper()
 	self, err := os.Open("/proc/self/exe")
@@ -85,11 +85,11 @@ func callAs(t *testing.T, uid uint32, target string) string {
 	cmd.Dir = "/"
 	cmd.Env = []string{helperEnv + "=" + target, "GORACE=atexit_sleep_ms=0"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Fatalf("the helper failed: %v: %s", err, said)
+		t.Fatalf("the helper failed: %v: %s", err, output)
 	}
-	return strings.TrimSpace(string(said))
+	return strings.TrimSpace(string(output))
 }
 
 // publicDir returns a directory that every user can enter, unlike t.TempDir.
@@ -106,7 +106,7 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
-// mustListen opens the door and closes it with the test.
+// mustListen opens a listener and closes it with the test.
 func mustListen(t *testing.T, raw string) listen.Listener {
 	t.Helper()
 	l, err := tryListen(t, raw)
@@ -125,10 +125,10 @@ func tryListen(t *testing.T, raw string) (listen.Listener, error) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 	defer cancel()
-	return listen.Listen(ctx, u, listen.Locks{})
+	return listen.Listen(ctx, u, listen.Options{})
 }
 
-// roundTrip connects to l, and has its other end answer.
+// roundTrip connects to l and exchanges data.
 func roundTrip(t *testing.T, l listen.Listener) {
 	t.Helper()
 	client, err := net.Dial(l.Addr().Network(), l.Addr().String())

@@ -11,54 +11,55 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// settingConnections is the name of the limit for errors.
+// settingConnections is the name of the limit in errors.
 const settingConnections = "connections_per_listener"
 
-// retryWhenFull is when it is worth trying again what was refused because there are
-// as many connections as there may be.
+// retryWhenFull is the retry delay for errors about the limit.
 const retryWhenFull = time.Second
 
-// newcomersPart is what part of the limit is besides for connections that have no
-// place yet.
-const newcomersPart = 8
+// pendingFraction: the limit for pending connections is this fraction of the
+// limit for admitted ones, in addition to it.
+const pendingFraction = 8
 
-// limiter bounds the connections of one listener. A connection has a place, of its
-// principal, from the first request that is authenticated on it; before that it is a
-// newcomer. There are at most as many places as the limit, and an eighth more
-// connections: the oldest newcomer is closed for one beyond that, so that newcomers
-// never cost a principal a connection. When all places are taken the principal with
-// the most gives one up; see choose.
+// limiter limits the connections of one listener. A connection is admitted for
+// its principal with the first authenticated request; before that it is pending.
+// There are at most limit admitted connections, and an eighth more in total:
+// beyond that the oldest pending one is closed, so that unauthenticated clients
+// never cost a principal a connection. At the limit of admitted connections one
+// of the principal with the most is evicted; see selectVictim.
 type limiter struct {
 	users    auth.LoopbackUsers
 	confined func(auth.Peer, func() bool) error // nil: none is
-	most     int                                // 0: no limit
-	full     func()                             // is called for each that lost or got no place; must not block
+	limit    int                                // 0: no limit
+	full     func()                             // called for each closed, evicted or rejected connection; must not block
 
-	mu        sync.Mutex
-	closed    bool               // guarded by mu
-	open      int                // guarded by mu; connections that are not closed
-	placed    int                // guarded by mu; those of them that have a place
-	holders   map[string]*holder // guarded by mu; by principal, of those that have places
-	newcomers *list.List         // guarded by mu; of *limitedConn, oldest first
+	mu         sync.Mutex
+	closed     bool                       // guarded by mu
+	open       int                        // guarded by mu; open connections
+	admitted   int                        // guarded by mu; admitted connections
+	principals map[string]*principalConns // guarded by mu; by name, those with admitted connections
+	pending    *list.List                 // guarded by mu; of *limitedConn, oldest first
 }
 
-// holder is a principal with its places. It is guarded by [limiter.mu].
-type holder struct {
+// principalConns are the admitted connections of a principal. It is guarded by
+// [limiter.mu].
+type principalConns struct {
 	principal  string
 	count      int
-	idle, busy *list.List // of *limitedConn, in the order in which they were last used
+	idle, busy *list.List // of *limitedConn, least recently used first
 }
 
-func newLimiter(u URL, locks Locks) *limiter {
-	l := &limiter{users: locks.LoopbackUsers, confined: locks.Confined, most: locks.Connections, full: func() {},
-		holders: make(map[string]*holder), newcomers: list.New()}
-	if locks.Full != nil {
-		l.full = func() { locks.Full(u) }
+func newLimiter(u URL, opts Options) *limiter {
+	l := &limiter{users: opts.LoopbackUsers, confined: opts.Confined, limit: opts.Connections, full: func() {},
+		principals: make(map[string]*principalConns), pending: list.New()}
+	if opts.Full != nil {
+		l.full = func() { opts.Full(u) }
 	}
 	return l
 }
 
-// accept waits for a connection, and closes the oldest newcomer if there are too many.
+// accept waits for a connection, and closes the oldest pending one if there are
+// too many.
 func (l *limiter) accept(next func() (net.Conn, error)) (*limitedConn, error) {
 	conn, err := next()
 	if err != nil {
@@ -77,7 +78,7 @@ func (l *limiter) accept(next func() (net.Conn, error)) (*limitedConn, error) {
 	return c, nil
 }
 
-// add makes c a newcomer, unless the listener is closed, and returns the one that has
+// add makes c pending, unless the listener is closed, and returns the connection
 // to be closed for it.
 func (l *limiter) add(c *limitedConn) (oldest *limitedConn, ok bool) {
 	l.mu.Lock()
@@ -85,68 +86,69 @@ func (l *limiter) add(c *limitedConn) (oldest *limitedConn, ok bool) {
 	if l.closed {
 		return nil, false
 	}
-	if l.most > 0 && l.open >= l.most+max(l.most/newcomersPart, 1) {
-		oldest = l.newcomers.Front().Value.(*limitedConn) // there are fewer places
+	if l.limit > 0 && l.open >= l.limit+max(l.limit/pendingFraction, 1) {
+		oldest = l.pending.Front().Value.(*limitedConn) // exists, since fewer are admitted
 		l.remove(oldest)
 	}
 	l.open++
-	l.sort(c)
+	l.relist(c)
 	return oldest, true
 }
 
-// admit gives c a place of the principal, unless it has one. The error is an
+// admit admits c for the principal, unless it is admitted. The error is an
 // [*auth.Error].
 func (l *limiter) admit(c *limitedConn, principal string) error {
-	evictions, err := l.place(c, principal)
+	evictions, err := l.admitLocked(c, principal)
 	if err != nil || evictions != nil {
 		l.full()
 	}
 	for _, evict := range evictions {
-		evict(l.reached("this connection gives way to that of a principal that has fewer, or has not been used for longest"))
+		evict(l.limitError("this connection was evicted for another one"))
 	}
 	return err
 }
 
-// place returns what is to be called of the connection that lost its place to c, not
-// nil if there is one.
-func (l *limiter) place(c *limitedConn, principal string) (evictions []func(error), err error) {
+// admitLocked admits c, and returns the functions to be called for the connection
+// that was evicted for it; not nil if there is one.
+func (l *limiter) admitLocked(c *limitedConn, principal string) (evictions []func(error), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if c.gone || c.holder != nil {
+	if c.removed || c.owner != nil {
 		return nil, nil
 	}
-	if l.most > 0 && l.placed >= l.most {
-		out := l.choose(principal)
-		if out == nil {
-			return nil, l.reached("this principal has its part of them, and all are in use: close one")
+	if l.limit > 0 && l.admitted >= l.limit {
+		victim := l.selectVictim(principal)
+		if victim == nil {
+			return nil, l.limitError("this principal has its share, and all are in use: close one")
 		}
-		evictions = append([]func(error){}, out.evictions()...)
-		l.leave(out)
-		out.evicted = true
-		l.sort(out)
+		evictions = append([]func(error){}, victim.evictions()...)
+		l.release(victim)
+		victim.evicted = true
+		l.relist(victim)
 	}
-	h := l.holders[principal]
-	if h == nil {
-		h = &holder{principal: principal, idle: list.New(), busy: list.New()}
-		l.holders[principal] = h
+	p := l.principals[principal]
+	if p == nil {
+		p = &principalConns{principal: principal, idle: list.New(), busy: list.New()}
+		l.principals[principal] = p
 	}
-	h.count++
-	l.placed++
+	p.count++
+	l.admitted++
 	l.unlist(c)
-	c.holder, c.evicted = h, false
-	c.placed.Store(true)
-	l.sort(c)
+	c.owner, c.evicted = p, false
+	c.admitted.Store(true)
+	l.relist(c)
 	return evictions, nil
 }
 
-// choose returns the connection that gives its place to one more of the principal: of
-// another one that has the most, if it then has no fewer than the newcomer's, the one
-// that is idle for longest; if none is, the principal's own; then the other's that was
-// used least recently. Who is given a place has no more than who gives it, so that two
-// do not take it from each other in turns. nil is none. mu is held.
-func (l *limiter) choose(principal string) *limitedConn {
+// selectVictim returns the connection to evict for one more of the principal: of
+// another principal that has the most, and at least two more than the newcomer's,
+// the one that is idle for longest; if none is idle, the principal's own idle
+// one; then the other's least recently used. The newcomer never ends up with more
+// than its victim, so that two principals do not evict each other in turns. nil
+// means none. mu is held.
+func (l *limiter) selectVictim(principal string) *limitedConn {
 	var orders []*list.List
-	own, heaviest := l.holders[principal], l.heaviest(principal)
+	own, heaviest := l.principals[principal], l.heaviest(principal)
 	if heaviest != nil {
 		orders = append(orders, heaviest.idle)
 	}
@@ -164,82 +166,82 @@ func (l *limiter) choose(principal string) *limitedConn {
 	return nil
 }
 
-// heaviest returns the principal with the most places that has two more than this one.
-// mu is held.
-func (l *limiter) heaviest(principal string) (heaviest *holder) {
+// heaviest returns the principal with the most connections, if it has at least
+// two more than this one. mu is held.
+func (l *limiter) heaviest(principal string) (heaviest *principalConns) {
 	most := 1
-	if own := l.holders[principal]; own != nil {
+	if own := l.principals[principal]; own != nil {
 		most += own.count
 	}
-	for _, h := range l.holders {
-		if h.principal == principal {
+	for _, p := range l.principals {
+		if p.principal == principal {
 			continue
 		}
-		if h.count > most || heaviest != nil && h.count == most && h.principal < heaviest.principal {
-			heaviest, most = h, h.count
+		if p.count > most || heaviest != nil && p.count == most && p.principal < heaviest.principal {
+			heaviest, most = p, p.count
 		}
 	}
 	return heaviest
 }
 
-// sort puts c at the end of the list where it belongs. mu is held.
-func (l *limiter) sort(c *limitedConn) {
-	order := l.newcomers
+// relist moves c to the end of its list. mu is held.
+func (l *limiter) relist(c *limitedConn) {
+	order := l.pending
 	switch {
-	case c.holder != nil && c.uses > 0:
-		order = c.holder.busy
-	case c.holder != nil:
-		order = c.holder.idle
+	case c.owner != nil && c.busy > 0:
+		order = c.owner.busy
+	case c.owner != nil:
+		order = c.owner.idle
 	}
-	if c.order == order {
+	if c.list == order {
 		order.MoveToBack(c.element)
 		return
 	}
 	l.unlist(c)
-	c.order, c.element = order, order.PushBack(c)
+	c.list, c.element = order, order.PushBack(c)
 }
 
-// unlist takes c off its list. mu is held.
+// unlist removes c from its list. mu is held.
 func (l *limiter) unlist(c *limitedConn) {
-	if c.order != nil {
-		c.order.Remove(c.element)
-		c.order, c.element = nil, nil
+	if c.list != nil {
+		c.list.Remove(c.element)
+		c.list, c.element = nil, nil
 	}
 }
 
-// leave takes the place of c, if it has one. mu is held.
-func (l *limiter) leave(c *limitedConn) {
+// release revokes the admission of c, if it is admitted. mu is held.
+func (l *limiter) release(c *limitedConn) {
 	l.unlist(c)
-	h := c.holder
-	if h == nil {
+	p := c.owner
+	if p == nil {
 		return
 	}
-	c.holder = nil
-	c.placed.Store(false)
-	l.placed--
-	if h.count--; h.count == 0 {
-		delete(l.holders, h.principal)
+	c.owner = nil
+	c.admitted.Store(false)
+	l.admitted--
+	if p.count--; p.count == 0 {
+		delete(l.principals, p.principal)
 	}
 }
 
-// remove counts c no more. mu is held.
+// remove stops counting c. mu is held.
 func (l *limiter) remove(c *limitedConn) {
-	if c.gone || c.order == nil {
+	if c.removed || c.list == nil {
 		return
 	}
-	c.gone = true
+	c.removed = true
 	l.open--
-	l.leave(c)
+	l.release(c)
 }
 
-// close closes the connections on which no request has come, and lets no more in:
-// programs that serve them wait for their handshakes before they end.
+// close closes connections without a request and rejects further ones: servers
+// wait for pending handshakes before they stop.
 func (l *limiter) close() {
 	l.mu.Lock()
 	l.closed = true
 	var silent []*limitedConn
-	for e := l.newcomers.Front(); e != nil; e = e.Next() {
-		if c := e.Value.(*limitedConn); !c.begun.Load() {
+	for e := l.pending.Front(); e != nil; e = e.Next() {
+		if c := e.Value.(*limitedConn); !c.requested.Load() {
 			silent = append(silent, c)
 		}
 	}
@@ -249,9 +251,9 @@ func (l *limiter) close() {
 	}
 }
 
-// reached is the error of a connection that gets no place, or lost it.
-func (l *limiter) reached(why string) *auth.Error {
-	text := fmt.Sprintf("the listener has as many connections as %s allows, %d; %s, or try again in %v", settingConnections, l.most, why, retryWhenFull)
+// limitError is the error of a connection that is not admitted, or was evicted.
+func (l *limiter) limitError(reason string) *auth.Error {
+	text := fmt.Sprintf("the listener's limit %s of %d connections is reached: %s, or try again in %v", settingConnections, l.limit, reason, retryWhenFull)
 	return &auth.Error{Kind: auth.KindTooManyConnections, Subject: "caller", Err: errors.New(text), ForCaller: text,
-		Setting: settingConnections, Limit: l.most, RetryAfter: retryWhenFull}
+		Setting: settingConnections, Limit: l.limit, RetryAfter: retryWhenFull}
 }

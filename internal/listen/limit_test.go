@@ -26,7 +26,7 @@ type crowd struct {
 func newCrowd(t *testing.T, raw string, most int) *crowd {
 	t.Helper()
 	c := &crowd{t: t}
-	c.lis = mustListenWith(t, raw, listen.Locks{Connections: most, Full: func(listen.URL) { c.full.Add(1) }})
+	c.lis = mustListenWith(t, raw, listen.Options{Connections: most, Full: func(listen.URL) { c.full.Add(1) }})
 	return c
 }
 
@@ -38,7 +38,7 @@ type member struct {
 	evicted        atomic.Pointer[auth.Error]
 }
 
-// connect makes a connection that nothing has come on.
+// connect makes a connection without a request.
 func (c *crowd) connect() *member {
 	c.t.Helper()
 	client, err := net.Dial(c.lis.Addr().Network(), c.lis.Addr().String())
@@ -66,7 +66,7 @@ func (c *crowd) connect() *member {
 	return m
 }
 
-// of is connect with a place of the principal, which it must get.
+// of connects and admits for the principal, which must succeed.
 func (c *crowd) of(principal string) *member {
 	c.t.Helper()
 	m := c.connect()
@@ -76,7 +76,7 @@ func (c *crowd) of(principal string) *member {
 	return m
 }
 
-// busy has m in use.
+// busy marks m as in use.
 func (m *member) busy() (end func()) {
 	return m.Use(func(err error) {
 		why, _ := errors.AsType[*auth.Error](err)
@@ -98,7 +98,7 @@ func (m *member) expectClosed() {
 	}
 }
 
-// expectFull wants err to name the limit and when to retry.
+// expectFull checks that err names the limit and the retry delay.
 func expectFull(t *testing.T, err error, most int) {
 	t.Helper()
 	full, ok := errors.AsType[*auth.Error](err)
@@ -110,18 +110,18 @@ func expectFull(t *testing.T, err error, most int) {
 	}
 }
 
-// Of connections that nobody is authenticated on the oldest is closed for one too many,
-// which costs no principal one.
-func TestConnectionsWithoutPrincipal_OneTooMany_OldestIsClosed(t *testing.T) {
+// The oldest pending connection is closed for one too many, at no cost for any
+// principal.
+func TestPendingConnections_OneTooMany_OldestIsClosed(t *testing.T) {
 	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
 		t.Run(raw[:4], func(t *testing.T) {
 			c := newCrowd(t, raw, 2)
 			placed := []*member{c.of("a"), c.of("a")}
-			first := c.connect() // beside the limit
+			first := c.connect() // in addition to the limit
 			second := c.connect()
 			first.expectClosed()
 			_ = second.server.Close()
-			_ = second.server.Close() // one place, however often
+			_ = second.server.Close() // counts once, however often
 			third := c.connect()
 			c.connect()
 			third.expectClosed()
@@ -135,7 +135,7 @@ func TestConnectionsWithoutPrincipal_OneTooMany_OldestIsClosed(t *testing.T) {
 	}
 }
 
-func TestConnections_WhenFull_HeaviestPrincipalGivesWay(t *testing.T) {
+func TestConnections_AtLimit_HeaviestPrincipalIsEvicted(t *testing.T) {
 	const most = 4
 	t.Run("longest idle", func(t *testing.T) {
 		c := newCrowd(t, "grpc://127.0.0.1:0", most)
@@ -191,7 +191,7 @@ func TestConnections_WhenFull_HeaviestPrincipalGivesWay(t *testing.T) {
 	})
 }
 
-// A connection that lost its place gets one again when there is one.
+// An evicted connection is admitted again when there is space.
 func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
 	c := newCrowd(t, "grpc://127.0.0.1:0", 2)
 	evicted, other := c.of("a"), c.of("a")
@@ -204,7 +204,7 @@ func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
 	}
 	late := make(chan error, 1)
 	evicted.Use(func(err error) { late <- err })()
-	expectFull(t, <-late, 2) // whoever begins to use it later learns it, too
+	expectFull(t, <-late, 2) // later users are told, too
 	_ = neighbour.server.Close()
 	if err := evicted.Admit("a"); err != nil {
 		t.Error(err)
@@ -212,8 +212,8 @@ func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
 	evicted.expectPlaced(true)
 }
 
-// Whatever principals do: there are never more places than the limit, nobody is refused
-// while another principal has two more, and nothing is left when all is closed.
+// For any behavior of principals, the limit holds, no principal is rejected while
+// another has two more connections, and nothing is left when all are closed.
 func TestConnections_AtRandom_LockNobodyOut(t *testing.T) {
 	const most = 6
 	c := newCrowd(t, "grpc://127.0.0.1:0", most)
@@ -268,9 +268,9 @@ func TestConnections_AtRandom_LockNobodyOut(t *testing.T) {
 	}
 }
 
-// Closing a listener closes the connections on which no request has come: what serves
-// them would wait for it.
-func TestCloseOfListener_ClosesSilentConnections(t *testing.T) {
+// Closing a listener closes connections without a request, for which a server
+// would wait.
+func TestListener_Close_ClosesSilentConnections(t *testing.T) {
 	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
 		t.Run(raw[:4], func(t *testing.T) {
 			c := newCrowd(t, raw, 0)

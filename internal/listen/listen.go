@@ -2,93 +2,89 @@ package listen
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"strconv"
 	"syscall"
 
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// Listener is an open door. Its methods may be called concurrently. Accept retries
-// whatever fails, so that its only error is [net.ErrClosed], after Close. Close also
-// closes the connections on which no request has come; see [Admission.Begin].
+// Listener is an open listener. Its methods may be called concurrently. Accept
+// retries failures; its only error is [net.ErrClosed], after Close. Close also
+// closes connections without a request; see [Admission.Begin].
 type Listener interface {
 	net.Listener
-	// URL names the door as a client reaches it, with the port the kernel
-	// chose.
+	// URL returns the address for clients, with the port that the kernel chose.
 	URL() URL
 }
 
-// Locks is what doors are secured with.
-type Locks struct {
-	// TLS is what grpcs and wss doors need; the others do without.
+// Options configure listeners.
+type Options struct {
+	// TLS is required for grpcs and wss.
 	TLS *TLS
-	// Authenticated is whether callers are let in by what they show, so that a
-	// grpcs door may be reached from beyond this host.
+	// Authenticated is whether callers are authenticated, so that a grpcs
+	// listener may be reachable from other hosts.
 	Authenticated bool
-	// WebsocketAuthenticated is the same of ws and wss doors.
+	// WebsocketAuthenticated is the same for ws and wss listeners.
 	WebsocketAuthenticated bool
-	// LoopbackUsers are those whose processes are accepted on loopback without a
-	// credential. A connection of another is served until a call on it is refused.
+	// LoopbackUsers are the users whose processes are accepted on loopback
+	// without a credential. Connections of others are served until a call is
+	// rejected.
 	LoopbackUsers auth.LoopbackUsers
 	// Confined returns why a process of this host is not accepted without a
-	// credential because it is, or may be, confined; nil accepts it. ended reports
-	// whether the process of a unix socket has ended, so that its PID may be
-	// another's. It is called once for each connection, when [HostPeer.Refused] is,
+	// credential because it is, or may be, confined; nil accepts it. ended
+	// reports whether the process of a unix socket has ended, so that its PID may
+	// have been reused. It is called once per connection, by [HostPeer.Refused],
 	// concurrently, and may read /proc. A nil Confined accepts all.
 	Confined func(p auth.Peer, ended func() bool) error
-	// Unadmitted is how many bytes may come on one connection before somebody is
-	// let in on it; a handshake counts. A connection that sends more is closed. It
-	// is for doors with TLS, for those where callers are authenticated, and for
-	// peers that LoopbackUsers does not accept.
-	Unadmitted int
-	// Connections is how many principals have of each listener at once, from the first
-	// request that is authenticated; 0 is any number. Another one gets the place of
-	// one of the principal that has the most; see [Admission.Admit]. There may be an
-	// eighth more connections, and at least one, that have no place: the oldest of
-	// them is closed for a new one.
+	// UnauthenticatedBytes is how many bytes may be received on a connection
+	// before a request is authenticated, including the handshake. A connection
+	// that exceeds it is closed. It applies to listeners with TLS or
+	// authentication, and to peers that LoopbackUsers does not accept.
+	UnauthenticatedBytes int
+	// Connections is how many admitted connections each listener may have; 0
+	// means unlimited. A connection is admitted with its first authenticated
+	// request, in place of one of the principal with the most if necessary; see
+	// [Admission.Admit]. An eighth more connections, and at least one, may be
+	// open without being admitted: the oldest of them is closed for a new one.
 	Connections int
-	// Full is called with the listener for each connection that was closed, evicted or
-	// refused a place for that, concurrently. It must not block; nil is not called.
+	// Full is called with the listener for each connection that was closed,
+	// evicted or rejected because of Connections, concurrently. It must not
+	// block. May be nil.
 	Full func(URL)
-	// AcceptFailed gets the error of an accept that failed, for a want of descriptors
-	// or memory perhaps, with what to do about it: at most once a minute for each
-	// listener. The accept is retried. It is called concurrently and must not block;
-	// nil is not called.
+	// AcceptFailed is called with the error of a failed accept, for example for
+	// lack of descriptors, and a fix: at most once a minute per listener. The
+	// accept is retried. It is called concurrently and must not block. May be
+	// nil.
 	AcceptFailed func(URL, error)
-	// HandshakeFailed is told of clients that did not get through the handshake
-	// of a wss door, but for those that were lost during it or left. It is called
-	// concurrently and must not block; nil is not told.
+	// HandshakeFailed is called for failed handshakes of a wss listener, except
+	// when the connection was lost. It is called concurrently and must not block.
+	// May be nil.
 	HandshakeFailed func(remote net.Addr, err error)
 }
 
-// acceptFailed is AcceptFailed of the listener u.
-func (l Locks) acceptFailed(u URL) func(error) {
+// acceptFailed returns AcceptFailed for the listener u.
+func (l Options) acceptFailed(u URL) func(error) {
 	if l.AcceptFailed == nil {
 		return nil
 	}
 	return func(err error) { l.AcceptFailed(u, err) }
 }
 
-// Listen opens the door that u names. It may wait for another server that is
-// opening or checking a socket in the same directory, until ctx ends and at
-// most for 10 s; the listener itself does not depend on ctx. The error is an
-// *[Error]; whatever made u, a door that the locks do not allow is not opened.
-func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
+// Listen opens the listener u. It may wait for another server that opens or
+// checks a socket in the same directory, until ctx ends and at most 10 s; the
+// listener itself does not depend on ctx. The error is an *[Error]. Insecure
+// combinations of u and opts are rejected.
+func Listen(ctx context.Context, u URL, opts Options) (Listener, error) {
 	switch u.Scheme {
-	case SchemeGRPC:
-		return listenGRPC(ctx, u, locks)
-	case SchemeGRPCS:
-		return listenGRPCS(ctx, u, locks)
+	case SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
+		return listenTCP(ctx, u, opts)
 	case SchemeUnix:
-		return listenUnix(ctx, u, locks)
-	case SchemeWS, SchemeWSS:
-		return listenWebsocket(ctx, u, locks)
+		return listenUnix(ctx, u, opts)
 	case SchemeStdio:
-		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "standard input and output are there already, and are no listener"}
+		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "standard input and output are not a listener"}
 	case SchemeOff:
 		return nil, &Error{Kind: KindOff, URL: u.String(), Problem: "there is nothing to listen on"}
 	default:
@@ -96,88 +92,102 @@ func Listen(ctx context.Context, u URL, locks Locks) (Listener, error) {
 	}
 }
 
+// hasTLS reports whether connections of the listener begin with a TLS handshake.
+func (u URL) hasTLS() bool { return u.Scheme == SchemeGRPCS || u.Scheme == SchemeWSS }
+
+// isWebsocket reports whether the listener is for JSON-RPC.
+func (u URL) isWebsocket() bool { return u.Scheme == SchemeWS || u.Scheme == SchemeWSS }
+
+// authenticated reports whether callers of the listener u are authenticated.
+func (l Options) authenticated(u URL) bool {
+	if u.isWebsocket() {
+		return l.WebsocketAuthenticated
+	}
+	return l.Authenticated
+}
+
+// check rejects an insecure combination of a TCP listener and options.
+func (l Options) check(u URL) error {
+	reachable := !u.Addr.Addr().IsLoopback()
+	switch {
+	case u.hasTLS() && l.TLS == nil:
+		return &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
+			Fix: "set tls_certificate_file and tls_key_file"}
+	case reachable && u.Scheme == SchemeGRPC: // Parse would reject it
+		return notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
+	case reachable && !l.authenticated(u):
+		fix := "configure principals_file"
+		if u.isWebsocket() {
+			fix = "configure ws_auth (--ws-auth) or principals_file"
+		}
+		return &Error{Kind: KindUnauthenticated, URL: u.String(),
+			Problem: fmt.Sprintf("host %s is not a loopback address, and anyone who can connect could run commands", u.Addr.Addr()),
+			Fix:     fmt.Sprintf("%s, or listen on %s://127.0.0.1:%d", fix, u.Scheme, u.Addr.Port())}
+	}
+	return nil
+}
+
 type tcpListener struct {
 	net.Listener
 	url     URL
-	locks   Locks
+	opts    Options
 	limiter *limiter
 }
 
 func (l *tcpListener) URL() URL { return l.url }
 
-// Close stops accepting, and closes the connections on which no request has come.
+// Close stops accepting, and closes connections without a request.
 func (l *tcpListener) Close() error {
 	err := l.Listener.Close()
 	l.limiter.close()
 	return err
 }
 
-// Accept waits for the next connection that has a place.
+// Accept waits for the next connection. A TLS handshake takes place later, so that
+// a slow client delays only itself: by the gRPC credentials, or in the first Read
+// of a wss connection.
 func (l *tcpListener) Accept() (net.Conn, error) {
 	conn, err := l.limiter.accept(l.Listener.Accept)
 	switch {
 	case err != nil:
 		return nil, err
-	case l.locks.Authenticated || conn.refused != nil:
-		return &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}, nil
+	case !l.url.hasTLS() && !l.opts.authenticated(l.url) && conn.userError == nil:
+		return conn, nil
 	}
-	return conn, nil
+	preAuth := &preAuthConn{limitedConn: conn, limit: l.opts.UnauthenticatedBytes}
+	switch l.url.Scheme {
+	case SchemeGRPCS:
+		return &tlsConn{preAuthConn: preAuth, tls: l.opts.TLS}, nil
+	case SchemeWSS:
+		return &wssConn{Conn: tls.Server(preAuth, l.opts.TLS.config.Get()), preAuth: preAuth, failed: l.opts.HandshakeFailed}, nil
+	}
+	return preAuth, nil
 }
 
-func listenGRPC(ctx context.Context, u URL, locks Locks) (Listener, error) {
-	if !u.Addr.Addr().IsLoopback() { // a URL that Parse did not make
-		return nil, notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
-	}
-	lis, bound, err := listenTCP(ctx, u, locks)
-	if err != nil {
+// listenTCP opens a TCP listener. Use [AuthInfoOf] to identify the peers of
+// connections for websockets, and [PeerCredentials] for those of gRPC.
+func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
+	if err := opts.check(u); err != nil {
 		return nil, err
 	}
-	return &tcpListener{Listener: lis, url: bound, locks: locks, limiter: newLimiter(bound, locks)}, nil
-}
-
-func listenGRPCS(ctx context.Context, u URL, locks Locks) (Listener, error) {
-	switch {
-	case locks.TLS == nil:
-		return nil, noCertificate(u)
-	case !u.Addr.Addr().IsLoopback() && !locks.Authenticated:
-		return nil, &Error{Kind: KindUnauthenticated, URL: u.String(),
-			Problem: fmt.Sprintf("host %s is not a loopback address, and whoever reaches it could run commands here", u.Addr.Addr()),
-			Fix:     "say who is let in with principals_file, or listen on grpcs://127.0.0.1:" + strconv.Itoa(int(u.Addr.Port()))}
-	}
-	lis, bound, err := listenTCP(ctx, u, locks)
-	if err != nil {
-		return nil, err
-	}
-	return &tlsListener{Listener: lis, url: bound, locks: locks, limiter: newLimiter(bound, locks)}, nil
-}
-
-func noCertificate(u URL) *Error {
-	return &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
-		Fix: "set tls_certificate_file and tls_key_file"}
-}
-
-// listenTCP returns a listener and u with the port that it has.
-func listenTCP(ctx context.Context, u URL, locks Locks) (net.Listener, URL, error) {
-	network := "tcp" // [::] is every address there is
+	network := "tcp" // [::] accepts both families
 	if u.Addr.Addr().Is4() {
-		network = "tcp4" // and 0.0.0.0 every one of its kind
+		network = "tcp4" // 0.0.0.0 accepts IPv4 only
 	}
 	var lc net.ListenConfig
 	lis, err := lc.Listen(ctx, network, u.Addr.String())
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, URL{}, &Error{
+		return nil, &Error{
 			Kind: KindInUse, URL: u.String(), Problem: fmt.Sprintf("port %d is already in use", u.Addr.Port()),
 			Fix: "stop the other server, choose another port, or let the kernel choose one with port 0", Err: syscall.EADDRINUSE,
 		}
 	}
 	if err != nil {
-		return nil, URL{}, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
+		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
-	bound, err := netip.ParseAddrPort(lis.Addr().String())
-	if err != nil {
-		_ = lis.Close()
-		return nil, URL{}, &Error{Kind: KindSystem, URL: u.String(), Problem: "the bound address cannot be read", Err: err}
+	u.Addr = lis.Addr().(*net.TCPAddr).AddrPort()
+	if opts.HandshakeFailed == nil {
+		opts.HandshakeFailed = func(net.Addr, error) {}
 	}
-	u.Addr = bound
-	return retryAccepts(lis, locks.acceptFailed(u)), u, nil
+	return &tcpListener{Listener: retryAccepts(lis, opts.acceptFailed(u)), url: u, opts: opts, limiter: newLimiter(u, opts)}, nil
 }

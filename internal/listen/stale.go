@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// clearPlace makes u's path free: it removes a socket that nobody answers and
-// nothing else. The caller holds the lock for it; private is a directory
-// of its own on the same file system.
-func clearPlace(ctx context.Context, u URL, private string) error {
+// clearPath makes u's path available: it removes a socket on which no server
+// accepts, and nothing else. The caller holds the path's lock; private is its
+// private directory on the same file system.
+func clearPath(ctx context.Context, u URL, private string) error {
 	info, err := os.Lstat(u.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -26,7 +26,7 @@ func clearPlace(ctx context.Context, u URL, private string) error {
 	case err != nil:
 		return systemError(u, "the path cannot be examined", err)
 	case info.Mode().Type() != fs.ModeSocket:
-		return inTheWay(u, "a "+kindOf(info.Mode()))
+		return pathOccupied(u, "a "+fileKind(info.Mode()))
 	}
 	switch err := dial(ctx, u.Path); {
 	case errors.Is(err, unix.ECONNREFUSED):
@@ -40,18 +40,18 @@ func clearPlace(ctx context.Context, u URL, private string) error {
 		}
 	default:
 		return &Error{
-			Kind: KindInTheWay, URL: u.String(), Problem: fmt.Sprintf("there is a socket at %s, and no telling whether it is in use", u.Path),
+			Kind: KindPathOccupied, URL: u.String(), Problem: fmt.Sprintf("cannot determine whether the socket %s is in use", u.Path),
 			Fix: "remove it if it is not, or choose another path", Err: err,
 		}
 	}
 }
 
-// probePatience bounds the question whether anybody answers. A connection to a
-// unix socket succeeds or fails at once unless its backlog is full.
-const probePatience = 2 * time.Second
+// probeTimeout bounds the connection attempt. On a unix socket it succeeds or
+// fails at once unless the backlog is full.
+const probeTimeout = 2 * time.Second
 
 func dial(ctx context.Context, path string) error {
-	d := net.Dialer{Timeout: probePatience}
+	d := net.Dialer{Timeout: probeTimeout}
 	conn, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return err
@@ -59,8 +59,8 @@ func dial(ctx context.Context, path string) error {
 	return conn.Close()
 }
 
-// removeStale takes the socket out of its place and only then looks whether it
-// is the one that was found dead: what came there meanwhile is put back.
+// removeStale moves the socket away and then checks that it is the one that was
+// found dead; a newer file is moved back.
 func removeStale(u URL, dead inode, private string) error {
 	aside := filepath.Join(private, "stale")
 	if err := os.Rename(u.Path, aside); err != nil {
@@ -70,19 +70,19 @@ func removeStale(u URL, dead inode, private string) error {
 		return systemError(u, "the dead socket cannot be removed", err)
 	}
 	if got, err := inodeOf(aside); err != nil || got != dead {
-		return errors.Join(inTheWay(u, "a file that has just appeared there"), moveInto(aside, u.Path))
+		return errors.Join(pathOccupied(u, "a file that has just appeared there"), renameNoReplace(aside, u.Path))
 	}
 	return os.Remove(aside)
 }
 
-func inTheWay(u URL, what string) *Error {
+func pathOccupied(u URL, what string) *Error {
 	return &Error{
-		Kind: KindInTheWay, URL: u.String(), Problem: fmt.Sprintf("%s is in the way: %s", u.Path, what),
+		Kind: KindPathOccupied, URL: u.String(), Problem: fmt.Sprintf("%s exists: %s", u.Path, what),
 		Fix: "it is not a socket left behind, so it stays: move it or choose another path",
 	}
 }
 
-func kindOf(mode fs.FileMode) string {
+func fileKind(mode fs.FileMode) string {
 	switch mode.Type() {
 	case fs.ModeDir:
 		return "directory"
@@ -95,35 +95,37 @@ func kindOf(mode fs.FileMode) string {
 	}
 }
 
-// lockInterval is how long to leave a lock alone that another server holds; it
-// holds it for as long as a connection attempt takes.
-const lockInterval = 5 * time.Millisecond
+// lockRetry is the interval for retrying a lock, which a server holds as long as
+// a connection attempt takes.
+const lockRetry = 5 * time.Millisecond
 
-// lockPatience is how long to wait for it. Another process of the same user can
-// hold the lock, and need not be a server.
-const lockPatience = 10 * time.Second
+// lockTimeout bounds waiting for the lock. Any process of the same user can hold
+// it.
+const lockTimeout = 10 * time.Second
 
-var errLockHeld = fmt.Errorf("another process has held its lock for %v", lockPatience)
+var errLockHeld = fmt.Errorf("another process has held its lock for %v", lockTimeout)
 
-// lockMode lets no process open a lock file for reading: a lock needs it open,
-// and programs that may only read must not keep servers from starting.
+// lockMode lets no process open a lock file for reading: flock needs an open
+// file, and programs with read access must not be able to keep servers from
+// starting.
 const lockMode = 0o200
 
-// lockName is the lock file for a path. It is removed before the lock is given up.
+// lockName returns the lock file for a path. It is removed before the lock is
+// released.
 func lockName(path string) string {
-	sum := sha256.Sum256([]byte(filepath.Base(path))) // whose own name may be as long as a name can be
+	sum := sha256.Sum256([]byte(filepath.Base(path))) // the name itself may have the maximum length
 	return filepath.Join(filepath.Dir(path), ".execwire-lock-"+hex.EncodeToString(sum[:8]))
 }
 
-// lockPath has servers of this user that want the same path take turns, waiting
-// until ctx ends, at most for lockPatience. The lock is advisory, and the kernel
-// drops it with its holder. It is a courtesy: if the file belongs to another user
-// there is none, because that one could keep it for ever.
+// lockPath serializes servers of this user that want the same path. It waits
+// until ctx ends, at most lockTimeout. The lock is advisory, and the kernel
+// releases it with its process. If the file belongs to another user there is no
+// locking, because that user could hold the lock forever.
 func lockPath(ctx context.Context, path string) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, lockPatience, errLockHeld)
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTimeout, errLockHeld)
 	defer cancel()
 	name := lockName(path)
-	tick := time.NewTicker(lockInterval)
+	tick := time.NewTicker(lockRetry)
 	defer tick.Stop()
 	for {
 		unlock, err := tryLock(name)
@@ -142,14 +144,14 @@ func lockPath(ctx context.Context, path string) (unlock func(), err error) {
 }
 
 // tryLock fails with EWOULDBLOCK if another process has the lock, and with ESTALE
-// if the file was removed by the one that had it.
+// if the previous holder has removed the file.
 func tryLock(name string) (unlock func(), err error) {
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, lockMode)
 	switch {
 	case errors.Is(err, unix.EINTR), errors.Is(err, unix.ENOENT):
 		return nil, err
 	case err != nil:
-		return func() {}, nil // it is another user's, or no file; if the directory is to blame the next step fails
+		return func() {}, nil // another user's, or not a file; a directory problem shows in the next step
 	}
 	var stat unix.Stat_t
 	err = unix.Fstat(fd, &stat)

@@ -20,7 +20,7 @@ func TestTCP(t *testing.T) {
 	roundTrip(t, l)
 }
 
-func TestTCPPortInUse(t *testing.T) {
+func TestTCP_PortInUse(t *testing.T) {
 	first := mustListen(t, "grpc://127.0.0.1:0")
 	_, err := tryListen(t, first.URL().String())
 	var typed *listen.Error
@@ -34,8 +34,8 @@ func TestTCPPortInUse(t *testing.T) {
 	}
 }
 
-// Parse is not the only maker of URLs; the fence is where the door is opened.
-func TestListenRefusesWhatParseWould(t *testing.T) {
+// Listen rejects URLs that Parse would not return.
+func TestListen_InvalidURL_Fails(t *testing.T) {
 	for _, tc := range []struct {
 		url  listen.URL
 		kind listen.Kind
@@ -53,7 +53,7 @@ func TestListenRefusesWhatParseWould(t *testing.T) {
 		{listen.URL{Scheme: "http"}, listen.KindMalformed},
 		{listen.URL{}, listen.KindMalformed},
 	} {
-		l, err := listen.Listen(t.Context(), tc.url, listen.Locks{Authenticated: true})
+		l, err := listen.Listen(t.Context(), tc.url, listen.Options{Authenticated: true})
 		var typed *listen.Error
 		if !errors.As(err, &typed) || typed.Kind != tc.kind {
 			t.Errorf("Listen(%+v) = %v, %v, want an Error of kind %v", tc.url, l, err, tc.kind)
@@ -61,16 +61,16 @@ func TestListenRefusesWhatParseWould(t *testing.T) {
 	}
 }
 
-// A peer on loopback that has closed its socket before it is accepted is nobody that the kernel
-// names. Where every user is accepted it is still judged as one that may be confined: what it
-// has sent is read all the same.
-func TestTCPListen_PeerThatIsNotFoundMayBeConfined(t *testing.T) {
+// A loopback peer that closes its socket before it is accepted cannot be
+// identified by the kernel. Where every user is accepted it is still checked for
+// confinement: data that it has sent is read all the same.
+func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 	users, err := auth.ParseLoopbackUsers([]string{auth.LoopbackAny})
 	if err != nil {
 		t.Fatal(err)
 	}
 	refusal := errors.New("it may be confined")
-	l := mustListenWith(t, "grpc://127.0.0.1:0", listen.Locks{LoopbackUsers: users, Confined: func(p auth.Peer, _ func() bool) error {
+	l := mustListenWith(t, "grpc://127.0.0.1:0", listen.Options{LoopbackUsers: users, Confined: func(p auth.Peer, _ func() bool) error {
 		if p.Unknown {
 			return refusal
 		}

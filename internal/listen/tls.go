@@ -10,25 +10,25 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// TLSFiles are where the keys of grpcs doors are, as PEM.
+// TLSFiles are the PEM files of a listener with TLS.
 type TLSFiles struct {
-	// Certificate is the server's chain, and Key its key, which nobody else may
-	// be able to read. Both are required.
+	// Certificate is the server's chain, and Key its key, which only the server's
+	// user may be able to read. Both are required.
 	Certificate, Key string
-	// ClientCA are the authorities whose client certificates are accepted.
-	// Empty accepts none, and asks for none.
+	// ClientCA has the authorities of accepted client certificates. If empty,
+	// none are requested.
 	ClientCA string
 }
 
-// TLS is what a grpcs door is locked with. It may be used by several doors.
+// TLS is the TLS configuration of listeners. Several may share it.
 type TLS struct {
 	config *secretfile.Watched[*tls.Config]
 }
 
-// LoadTLS reads the files, and again when connections come after they changed.
-// If the new version is wrong, broken is told why and the old one stays. What is
-// connected stays connected. The error is a [*secretfile.Error].
-func LoadTLS(files TLSFiles, broken func(error)) (*TLS, error) {
+// LoadTLS loads the files, and reloads them on connections after they changed. If
+// the new version is invalid, onError is called and the previous one stays in
+// use. Existing connections are not affected. The error is a [*secretfile.Error].
+func LoadTLS(files TLSFiles, onError func(error)) (*TLS, error) {
 	load := func() (*tls.Config, []string, error) {
 		paths := []string{files.Certificate, files.Key}
 		if files.ClientCA != "" {
@@ -37,7 +37,7 @@ func LoadTLS(files TLSFiles, broken func(error)) (*TLS, error) {
 		config, err := files.read()
 		return config, paths, err
 	}
-	config, err := secretfile.Watch(load, broken, nil)
+	config, err := secretfile.Watch(load, onError, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -55,13 +55,13 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	}
 	certificate, err := tls.X509KeyPair(chain, key)
 	if err != nil {
-		return nil, &secretfile.Error{File: f.Certificate, Problem: "is no certificate for the key in " + f.Key, Err: err}
+		return nil, &secretfile.Error{File: f.Certificate, Problem: "is not a certificate for the key in " + f.Key, Err: err}
 	}
 	config := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{certificate},
-		// A session that is resumed would bring back a client certificate that
-		// was accepted under authorities that have changed since.
+		// Resuming a session would restore a client certificate that was accepted
+		// under previous authorities.
 		SessionTicketsDisabled: true,
 	}
 	if f.ClientCA == "" {
@@ -73,55 +73,28 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	}
 	config.ClientCAs = x509.NewCertPool()
 	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, &secretfile.Error{File: f.ClientCA, Problem: "holds no certificate in PEM"}
+		return nil, &secretfile.Error{File: f.ClientCA, Problem: "has no PEM certificate"}
 	}
 	config.ClientAuth = tls.VerifyClientCertIfGiven
 	return config, nil
 }
 
-// TLSAuthInfo is the AuthInfo of a caller that came by a grpcs door.
+// TLSAuthInfo is the AuthInfo of a caller on a listener with TLS.
 type TLSAuthInfo struct {
 	credentials.TLSInfo
 	HostPeer
 	Admission
 }
 
-// tlsListener accepts connections that have yet to shake hands, which is left to
-// the credentials so that a slow client keeps only itself waiting.
-type tlsListener struct {
-	net.Listener
-	url     URL
-	locks   Locks
-	limiter *limiter
-}
-
-func (l *tlsListener) URL() URL { return l.url }
-
-// Close stops accepting, and closes the connections on which no request has come.
-func (l *tlsListener) Close() error {
-	err := l.Listener.Close()
-	l.limiter.close()
-	return err
-}
-
-// Accept waits for the next connection that has a place.
-func (l *tlsListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.Listener.Accept)
-	if err != nil {
-		return nil, err
-	}
-	return &tlsConn{strangerConn: &strangerConn{limitedConn: conn, most: l.locks.Unadmitted}, tls: l.locks.TLS}, nil
-}
-
-// tlsConn is a connection that came by a grpcs door and has yet to shake hands.
+// tlsConn is a connection of a grpcs listener before its handshake.
 type tlsConn struct {
-	*strangerConn
+	*preAuthConn
 	tls *TLS
 }
 
-// shakeHands makes the connection one with TLS.
-func (c *tlsConn) shakeHands() (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.strangerConn)
+// handshake performs the TLS handshake.
+func (c *tlsConn) handshake() (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.preAuthConn)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -21,14 +21,14 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// locked is a directory with the files of a grpcs door.
+// locked is a directory with the files of a grpcs listener.
 type locked struct {
 	dir     string
 	ca      *testcert.Authority
 	files   listen.TLSFiles
 	lock    *listen.TLS
 	broken  chan error
-	failed  chan error // handshakes
+	failed  chan error // failed handshakes
 	clients *testcert.Authority
 }
 
@@ -46,18 +46,18 @@ func newLocked(t *testing.T) *locked {
 	return l
 }
 
-// unadmitted is how much a client may say.
-const unadmitted = 64 << 10
+// unauthenticatedBytes is the limit before authentication.
+const unauthenticatedBytes = 64 << 10
 
-// open serves a door that tells whoever gets through the handshake the name in
-// its certificate.
+// open serves a listener that tells clients the name in their certificate after
+// the handshake.
 func (l *locked) open(t *testing.T, raw string) listen.Listener {
 	t.Helper()
 	u, err := listen.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Authenticated: true, Unadmitted: unadmitted})
+	lis, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, Authenticated: true, UnauthenticatedBytes: unauthenticatedBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func greet(raw net.Conn, creds credentials.TransportCredentials) {
 	_, _ = io.WriteString(conn, name)
 }
 
-// knock connects and returns what it was told.
+// knock connects and returns the response.
 func (l *locked) knock(t *testing.T, lis listen.Listener, change func(*tls.Config)) (string, error) {
 	t.Helper()
 	config := &tls.Config{RootCAs: l.ca.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}}
@@ -104,17 +104,17 @@ func (l *locked) knock(t *testing.T, lis listen.Listener, change func(*tls.Confi
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	told, err := io.ReadAll(conn)
-	if len(told) > 0 {
-		err = nil // the connection is not closed the TLS way
+	reply, err := io.ReadAll(conn)
+	if len(reply) > 0 {
+		err = nil // the connection is closed without a TLS alert
 	}
-	return string(told), err
+	return string(reply), err
 }
 
 func with(pair testcert.Pair, t *testing.T) func(*tls.Config) {
 	c := pair.TLS(t)
 	return func(config *tls.Config) {
-		// Whatever the server asks for.
+		// Sends the certificate whatever the server requests.
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &c, nil }
 	}
 }
@@ -126,7 +126,7 @@ func TestHandshakes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*tls.Config)
 		told   string
-		failed string // what the server says
+		failed string // the server's error
 	}{
 		"right certificate": {with(l.clients.Issue("ci"), t), "ci", ""},
 		"no certificate":    {func(*tls.Config) {}, "nobody", ""},
@@ -138,9 +138,9 @@ func TestHandshakes(t *testing.T) {
 		"distrusts us":      {func(c *tls.Config) { c.RootCAs = l.clients.Pool() }, "", "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			told, err := l.knock(t, lis, tc.change)
-			if told != tc.told || (err == nil) != (tc.told != "") {
-				t.Errorf("the client was told %q, %v, want %q", told, err, tc.told)
+			reply, err := l.knock(t, lis, tc.change)
+			if reply != tc.told || (err == nil) != (tc.told != "") {
+				t.Errorf("the client was told %q, %v, want %q", reply, err, tc.told)
 			}
 			if tc.failed == "" {
 				return
@@ -160,9 +160,8 @@ func TestHandshakes(t *testing.T) {
 	}
 }
 
-// A check whether the port answers is not an attempt to get in, nor is one that
-// the network cuts short; garbage is.
-func TestWhoIsLostDuringTheHandshakeDidNotFail(t *testing.T) {
+// A port check or a lost connection is not a failed attempt; garbage is.
+func TestHandshake_LostConnection_IsNotReported(t *testing.T) {
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	for _, say := range []string{"", "\x16\x03", "\x16\x03\x01\x01\x00\x01\x00", "GET / HTTP/1.1\r\n\r\n"} {
@@ -190,7 +189,7 @@ func TestWhoIsLostDuringTheHandshakeDidNotFail(t *testing.T) {
 	}
 }
 
-func TestBeyondLoopback(t *testing.T) {
+func TestTLS_BeyondLoopback(t *testing.T) {
 	l := newLocked(t)
 	for raw, want := range map[string]listen.Kind{
 		"grpcs://0.0.0.0:0": listen.KindUnauthenticated, "grpcs://[::]:0": listen.KindUnauthenticated, "grpcs://127.0.0.1:0": 0,
@@ -199,7 +198,7 @@ func TestBeyondLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock})
+		lis, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock})
 		var typed *listen.Error
 		switch {
 		case want == 0 && err != nil:
@@ -215,29 +214,29 @@ func TestBeyondLoopback(t *testing.T) {
 	if addr := lis.URL().Addr; addr.Addr().String() != "0.0.0.0" || addr.Port() == 0 {
 		t.Errorf("listens on %v", lis.URL())
 	}
-	if told, err := l.knock(t, lis, func(*tls.Config) {}); told != "nobody" {
-		t.Errorf("told %q, %v", told, err)
+	if reply, err := l.knock(t, lis, func(*tls.Config) {}); reply != "nobody" {
+		t.Errorf("told %q, %v", reply, err)
 	}
 }
 
-// Whoever is connected stays so; whoever comes is met by the new files, or by
-// the old ones while the new are wrong.
-func TestKeysAreReadAgain(t *testing.T) {
+// Connections survive a change of the files; new ones use the new files, or the
+// previous ones while the new ones are invalid.
+func TestTLS_ChangedFiles_AreReloaded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("files are looked at once a second")
 	}
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	client := with(l.clients.Issue("ci"), t)
-	if told, err := l.knock(t, lis, client); told != "ci" {
-		t.Fatalf("told %q, %v", told, err)
+	if reply, err := l.knock(t, lis, client); reply != "ci" {
+		t.Fatalf("told %q, %v", reply, err)
 	}
 	if err := os.Chmod(l.files.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "a broken key is told", func() bool {
-		if told, err := l.knock(t, lis, client); told != "ci" {
-			t.Fatalf("while the key is broken: %q, %v", told, err)
+		if reply, err := l.knock(t, lis, client); reply != "ci" {
+			t.Fatalf("while the key is broken: %q, %v", reply, err)
 		}
 		return len(l.broken) > 0
 	})
@@ -249,12 +248,12 @@ func TestKeysAreReadAgain(t *testing.T) {
 	testcert.WriteFile(t, l.files.ClientCA, next.PEM)
 	trusting := func(c *tls.Config) { c.RootCAs = next.Pool() }
 	eventually(t, "the new keys are used", func() bool {
-		told, _ := l.knock(t, lis, trusting)
-		return told == "nobody"
+		reply, _ := l.knock(t, lis, trusting)
+		return reply == "nobody"
 	})
-	told, err := l.knock(t, lis, func(c *tls.Config) { trusting(c); client(c) })
+	reply, err := l.knock(t, lis, func(c *tls.Config) { trusting(c); client(c) })
 	if err == nil {
-		t.Errorf("a certificate of the authority that is gone: told %q", told)
+		t.Errorf("a certificate of the authority that is gone: told %q", reply)
 	}
 }
 
@@ -267,7 +266,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	}
 }
 
-func TestKeysThatCannotBeUsed(t *testing.T) {
+func TestTLS_InvalidFiles_Fail(t *testing.T) {
 	ca := testcert.NewAuthority(t)
 	for name, tc := range map[string]struct {
 		spoil func(dir string, f *listen.TLSFiles)
@@ -280,11 +279,11 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 			f.ClientCA = testcert.WriteFile(t, filepath.Join(dir, "ca"), ca.PEM)
 			_ = os.Chmod(f.ClientCA, 0o666)
 		}, "chmod go-w"},
-		"other key": {func(dir string, f *listen.TLSFiles) { _, f.Key = ca.Issue("x").Write(t, dir, "x") }, "no certificate for the key"},
-		"junk":      {func(dir string, f *listen.TLSFiles) { testcert.WriteFile(t, f.Certificate, []byte("junk")) }, "no certificate for the key"},
+		"other key": {func(dir string, f *listen.TLSFiles) { _, f.Key = ca.Issue("x").Write(t, dir, "x") }, "not a certificate for the key"},
+		"junk":      {func(dir string, f *listen.TLSFiles) { testcert.WriteFile(t, f.Certificate, []byte("junk")) }, "not a certificate for the key"},
 		"no authority": {func(dir string, f *listen.TLSFiles) {
 			f.ClientCA = testcert.WriteFile(t, filepath.Join(dir, "ca"), []byte("junk"))
-		}, "no certificate in PEM"},
+		}, "no PEM certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -300,19 +299,19 @@ func TestKeysThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// Whoever is not let in cannot have the server read, and keep, without end.
-func TestWhatComesBeforeAdmissionIsBounded(t *testing.T) {
+// A client that is not authenticated cannot make the server read without limit.
+func TestTLS_UnauthenticatedBytes_AreBounded(t *testing.T) {
 	l := newLocked(t)
 	u, err := listen.Parse("grpcs://127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := listen.Listen(t.Context(), u, listen.Locks{TLS: l.lock, Unadmitted: unadmitted})
+	lis, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, UnauthenticatedBytes: unauthenticatedBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = lis.Close() }()
-	const size = 4 * unadmitted
+	const size = 4 * unauthenticatedBytes
 	for _, admit := range []bool{false, true} {
 		var serving sync.WaitGroup
 		var read int64
@@ -339,14 +338,14 @@ func TestWhatComesBeforeAdmissionIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = conn.Write(make([]byte, size)) // which the server may cut short
+		_, _ = conn.Write(make([]byte, size)) // may be cut short by the server
 		_ = conn.Close()
 		serving.Wait()
 		switch {
 		case admit && (read != size || readErr != nil):
-			t.Errorf("of one that was let in %d of %d bytes were read: %v", read, size, readErr)
-		case !admit && (read > unadmitted+32<<10 || readErr == nil || !strings.Contains(readErr.Error(), "before anybody was let in")):
-			t.Errorf("of one that was not %d bytes were read, then %v; want %d at most", read, readErr, unadmitted)
+			t.Errorf("authenticated: %d of %d bytes were read: %v", read, size, readErr)
+		case !admit && (read > unauthenticatedBytes+32<<10 || readErr == nil || !strings.Contains(readErr.Error(), "before authentication")):
+			t.Errorf("not authenticated: %d bytes were read, then %v; want %d at most", read, readErr, unauthenticatedBytes)
 		}
 	}
 }

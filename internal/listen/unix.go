@@ -14,50 +14,50 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unixListener owns the socket at its path for as long as that is the inode it
-// made.
+// unixListener owns the socket at its path as long as the path has the inode that
+// it created.
 type unixListener struct {
 	*net.UnixListener
-	url     URL
-	made    inode
-	close   func() error
-	retried net.Listener // the same, with accepts that are retried
-	limiter *limiter
+	url      URL
+	inode    inode
+	close    func() error
+	retrying net.Listener // the same, with retried accepts
+	limiter  *limiter
 }
 
 func (l *unixListener) URL() URL { return l.url }
 
-// Addr returns the path that clients use, not the private one it was bound to.
+// Addr returns the path for clients, not the private one that the socket was
+// bound to.
 func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, Net: "unix"} }
 
-// Accept waits for the next connection that has a place.
+// Accept waits for the next connection.
 func (l *unixListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.retried.Accept)
+	conn, err := l.limiter.accept(l.retrying.Accept)
 	if err != nil {
 		return nil, err
 	}
 	return conn, nil
 }
 
-// Close removes the socket, if the path still has the one made here, and stops
-// listening. Closing again returns the same result.
+// Close removes the socket, if the path still has it, and stops listening.
+// Further calls return the same result.
 func (l *unixListener) Close() error { return l.close() }
 
-// shut removes the socket while it is still answered: as long as it is, no
-// other server takes it for dead and puts its own in the place that is about to
-// be removed.
-func (l *unixListener) shut() error {
+// shutDown removes the socket before it stops accepting: otherwise another server
+// could consider it dead and replace it, and the new one would be removed.
+func (l *unixListener) shutDown() error {
 	var removal error
-	if now, err := inodeOf(l.url.Path); err == nil && now == l.made {
+	if now, err := inodeOf(l.url.Path); err == nil && now == l.inode {
 		removal = os.Remove(l.url.Path)
 	}
-	err := l.retried.Close()
+	err := l.retrying.Close()
 	l.limiter.close()
 	return errors.Join(removal, err)
 }
 
-// inode identifies a file while something holds it: it is not given to another
-// as long as it is bound or open.
+// inode identifies a file as long as it exists or is open: until then its number
+// is not reused.
 type inode struct{ dev, ino uint64 }
 
 func inodeOf(path string) (inode, error) {
@@ -73,13 +73,12 @@ func inodeFrom(info fs.FileInfo) inode {
 	return inode{dev: st.Dev, ino: st.Ino}
 }
 
-// listenUnix makes the socket in a private directory beside its place and moves
-// it there when it is complete, so that nobody ever sees it with another mode
-// or without somebody answering. Servers of the same user that want the same place
-// take turns on a lock file beside it. What proves that a server has the place is
-// that it can be connected to.
-func listenUnix(ctx context.Context, u URL, locks Locks) (Listener, error) {
-	u, err := parseUnix(u.String(), u.Path) // Parse need not have made it
+// listenUnix creates the socket in a private directory and renames it to its path
+// when it is complete, so that it never exists with another mode or without
+// accepting. Servers of the same user that want the same path are serialized by a
+// lock file. That a server owns the path is shown by connecting to it.
+func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
+	u, err := parseUnix(u.String(), u.Path) // u may not be from Parse
 	if err != nil {
 		return nil, err
 	}
@@ -93,22 +92,22 @@ func listenUnix(ctx context.Context, u URL, locks Locks) (Listener, error) {
 		return nil, systemError(u, "the directory cannot be written to", err)
 	}
 	defer func() { _ = os.RemoveAll(private) }()
-	if err := clearPlace(ctx, u, private); err != nil {
+	if err := clearPath(ctx, u, private); err != nil {
 		return nil, err
 	}
-	l, err := bindIn(private, u)
+	l, err := bindPrivate(private, u)
 	if err != nil {
 		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
-	if err := moveInto(filepath.Join(private, socketName), u.Path); err != nil {
+	if err := renameNoReplace(filepath.Join(private, socketName), u.Path); err != nil {
 		_ = l.UnixListener.Close()
 		if errors.Is(err, fs.ErrExist) {
-			return nil, inTheWay(u, "a file that has just appeared there")
+			return nil, pathOccupied(u, "a file that has just appeared there")
 		}
 		return nil, systemError(u, "the socket cannot be moved into its place", err)
 	}
-	l.retried = retryAccepts(l.UnixListener, locks.acceptFailed(u))
-	l.limiter = newLimiter(u, locks)
+	l.retrying = retryAccepts(l.UnixListener, opts.acceptFailed(u))
+	l.limiter = newLimiter(u, opts)
 	return l, nil
 }
 
@@ -127,9 +126,9 @@ func systemError(u URL, problem string, err error) *Error {
 
 const socketName = "s"
 
-// bindIn listens on a socket in the directory private. It names the directory
-// by descriptor, because its own path may be longer than an address holds.
-func bindIn(private string, u URL) (*unixListener, error) {
+// bindPrivate listens on a socket in the directory private. It uses the
+// directory's descriptor, because the path may be too long for a socket address.
+func bindPrivate(private string, u URL) (*unixListener, error) {
 	dir, err := os.Open(private)
 	if err != nil {
 		return nil, err
@@ -144,8 +143,8 @@ func bindIn(private string, u URL) (*unixListener, error) {
 	path := filepath.Join(private, socketName)
 	if err = os.Chmod(path, 0o600); err == nil {
 		l := &unixListener{UnixListener: lis, url: u}
-		l.close = sync.OnceValue(l.shut)
-		if l.made, err = inodeOf(path); err == nil {
+		l.close = sync.OnceValue(l.shutDown)
+		if l.inode, err = inodeOf(path); err == nil {
 			return l, nil
 		}
 	}
@@ -153,12 +152,12 @@ func bindIn(private string, u URL) (*unixListener, error) {
 	return nil, err
 }
 
-// moveInto renames from to to, where nothing may be.
-func moveInto(from, to string) error {
+// renameNoReplace renames from to to, which must not exist.
+func renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		// A file system that cannot exclude what appears in this instant: the
-		// path is locked against other servers of this user, and that has to do.
+		// The file system does not support RENAME_NOREPLACE. The lock still
+		// excludes other servers of this user.
 		return os.Rename(from, to)
 	}
 	return err

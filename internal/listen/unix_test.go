@@ -20,7 +20,7 @@ import (
 
 func socketPath(t *testing.T) string { return filepath.Join(t.TempDir(), "s") }
 
-// leaveStale leaves a socket as a server does that is killed.
+// leaveStale leaves a socket as a killed server does.
 func leaveStale(t *testing.T, path string) {
 	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -33,7 +33,7 @@ func leaveStale(t *testing.T, path string) {
 	}
 }
 
-// expect checks the error's kind and that its message has the texts.
+// expect checks the kind of the error and its text.
 func expect(t *testing.T, err error, kind listen.Kind, texts ...string) {
 	t.Helper()
 	var typed *listen.Error
@@ -82,9 +82,9 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// The mode is watched by the kernel's own account of the directory: whatever
-// appears under the name must be private already, though the umask allows all.
-func TestUnixIsPrivateFromTheFirstInstant(t *testing.T) {
+// Watches the directory with inotify: what appears under the name must be private
+// already, whatever the umask.
+func TestUnix_IsAlwaysPrivate(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
 	path := socketPath(t)
@@ -125,7 +125,7 @@ func TestUnixIsPrivateFromTheFirstInstant(t *testing.T) {
 	t.Logf("the watcher saw the socket %d times", seen)
 }
 
-func TestUnixReplacesAStaleSocket(t *testing.T) {
+func TestUnix_StaleSocket_IsReplaced(t *testing.T) {
 	path := socketPath(t)
 	leaveStale(t, path)
 	roundTrip(t, mustListen(t, "unix://"+path))
@@ -134,7 +134,7 @@ func TestUnixReplacesAStaleSocket(t *testing.T) {
 	}
 }
 
-func TestUnixInUse(t *testing.T) {
+func TestUnix_InUse(t *testing.T) {
 	path := socketPath(t)
 	l := mustListen(t, "unix://"+path)
 	_, err := tryListen(t, "unix://"+path)
@@ -142,14 +142,14 @@ func TestUnixInUse(t *testing.T) {
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("error = %v, want it to be %v", err, syscall.EADDRINUSE)
 	}
-	if conn, err := l.Accept(); err == nil { // the question whether it lives
+	if conn, err := l.Accept(); err == nil { // the check for a live server
 		_ = conn.Close()
 	}
 	roundTrip(t, l)
 }
 
-// A server that dies leaves a socket, and two may be started in its place.
-func TestUnixRaceForAStaleSocket(t *testing.T) {
+// Two servers replace a stale socket at the same time.
+func TestUnix_StaleSocket_Race(t *testing.T) {
 	for range 50 {
 		path := socketPath(t)
 		leaveStale(t, path)
@@ -180,7 +180,7 @@ func TestUnixRaceForAStaleSocket(t *testing.T) {
 	}
 }
 
-func TestUnixNeverDeletesAnythingElse(t *testing.T) {
+func TestUnix_OtherFile_IsNotRemoved(t *testing.T) {
 	for name, create := range map[string]func(path string) error{
 		"regular file":  func(path string) error { return os.WriteFile(path, []byte("precious"), 0o600) },
 		"directory":     func(path string) error { return os.Mkdir(path, 0o700) },
@@ -197,7 +197,7 @@ func TestUnixNeverDeletesAnythingElse(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = tryListen(t, "unix://"+path)
-			expect(t, err, listen.KindInTheWay, path, name, "choose another path")
+			expect(t, err, listen.KindPathOccupied, path, name, "choose another path")
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
 				t.Errorf("the %s is gone: %v", name, err)
 			}
@@ -208,8 +208,8 @@ func TestUnixNeverDeletesAnythingElse(t *testing.T) {
 	}
 }
 
-// A datagram socket answers to no connection, and is no leftover of ours.
-func TestUnixLeavesOtherSockets(t *testing.T) {
+// A datagram socket accepts no connections, but is not a stale socket of ours.
+func TestUnix_DatagramSocket_IsNotRemoved(t *testing.T) {
 	path := socketPath(t)
 	other, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -217,16 +217,16 @@ func TestUnixLeavesOtherSockets(t *testing.T) {
 	}
 	defer func() { _ = other.Close() }()
 	_, err = tryListen(t, "unix://"+path)
-	expect(t, err, listen.KindInTheWay, "no telling")
+	expect(t, err, listen.KindPathOccupied, "cannot determine")
 	if _, err := os.Lstat(path); err != nil {
 		t.Errorf("the socket is gone: %v", err)
 	}
 }
 
-func TestUnixCloseLeavesASuccessor(t *testing.T) {
+func TestUnix_Close_LeavesSuccessor(t *testing.T) {
 	path := socketPath(t)
 	first := mustListen(t, "unix://"+path)
-	if err := os.Remove(path); err != nil { // somebody tidies up too eagerly
+	if err := os.Remove(path); err != nil { // simulates an eager cleanup
 		t.Fatal(err)
 	}
 	second := mustListen(t, "unix://"+path)
@@ -236,16 +236,16 @@ func TestUnixCloseLeavesASuccessor(t *testing.T) {
 	roundTrip(t, second)
 }
 
-// The name a socket was bound by goes through a descriptor whose number is soon
-// another file's; Close must not remove what has that name by then.
-func TestUnixCloseRemovesNothingByItsOldName(t *testing.T) {
+// The path that a socket was bound by has a descriptor number that is reused;
+// Close must not remove what it names later.
+func TestUnix_Close_IgnoresBoundName(t *testing.T) {
 	l := mustListen(t, "unix://"+socketPath(t))
 	other := t.TempDir()
 	bystander := filepath.Join(other, "s")
 	if err := os.WriteFile(bystander, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 32 { // takes every number that was free
+	for range 32 { // takes all free numbers
 		dir, err := os.Open(other)
 		if err != nil {
 			t.Fatal(err)
@@ -260,14 +260,14 @@ func TestUnixCloseRemovesNothingByItsOldName(t *testing.T) {
 	}
 }
 
-func TestUnixLongestPath(t *testing.T) {
+func TestUnix_LongestPath(t *testing.T) {
 	dir := t.TempDir()
-	room := 107 - len(dir) - 1
-	path := filepath.Join(dir, strings.Repeat("x", room))
-	roundTrip(t, mustListen(t, "unix://"+path)) // though no longer name fits beside it
+	space := 107 - len(dir) - 1
+	path := filepath.Join(dir, strings.Repeat("x", space))
+	roundTrip(t, mustListen(t, "unix://"+path)) // no longer name is possible
 }
 
-func TestUnixWithoutItsDirectory(t *testing.T) {
+func TestUnix_MissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "missing")
 	_, err := tryListen(t, "unix://"+dir+"/s")
 	expect(t, err, listen.KindSystem, "create the directory "+dir)
@@ -276,13 +276,13 @@ func TestUnixWithoutItsDirectory(t *testing.T) {
 	}
 }
 
-func TestUnixWaitsForTheLockNoLongerThanItMay(t *testing.T) {
+func TestUnix_Lock_TimesOutWithContext(t *testing.T) {
 	path := socketPath(t)
 	lock := holdLock(t, listen.LockName(path), os.O_WRONLY|os.O_CREATE)
 	why := errors.New("out of patience")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err := listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
+	_, err := listen.Listen(ctx, listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Options{})
 	expect(t, err, listen.KindSystem, "locked")
 	if !errors.Is(err, why) {
 		t.Errorf("error = %v, want it to wrap %v", err, why)
@@ -307,9 +307,9 @@ func holdLock(t *testing.T, name string, flags int) *os.File {
 	return file
 }
 
-// TestUnixListen_LocksOfReaders holds what a program can lock that may only read, or another user, and starts servers
-// while others stop.
-func TestUnixListen_LocksOfReaders(t *testing.T) {
+// Locks that read-only programs or other users can hold do not keep servers from
+// starting and stopping.
+func TestUnix_LocksOfReaders_AreIgnored(t *testing.T) {
 	path := socketPath(t)
 	holdLock(t, filepath.Dir(path), os.O_RDONLY)
 	first := mustListen(t, "unix://"+path)
@@ -325,8 +325,9 @@ func TestUnixListen_LocksOfReaders(t *testing.T) {
 	roundTrip(t, mustListen(t, "unix://"+path))
 }
 
-// TestUnixListen_LockFile cannot be opened for reading, so that a confined program that may only read cannot lock it.
-func TestUnixListen_LockFile(t *testing.T) {
+// The lock file cannot be opened for reading, so that a confined read-only
+// program cannot lock it.
+func TestUnix_LockFile_IsNotReadable(t *testing.T) {
 	path := socketPath(t)
 	if err := os.Chmod(filepath.Dir(path), 0o777); err != nil {
 		t.Fatal(err)
@@ -356,12 +357,12 @@ func TestUnixListen_LockFile(t *testing.T) {
 	}
 }
 
-// Another process of this user can hold the lock for ever.
-func TestUnixDoesNotWaitForTheLockForEver(t *testing.T) {
+// Another process of this user can hold the lock forever.
+func TestUnix_Lock_TimesOut(t *testing.T) {
 	path := socketPath(t)
 	holdLock(t, listen.LockName(path), os.O_WRONLY|os.O_CREATE)
 	synctest.Test(t, func(t *testing.T) {
-		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Locks{})
+		_, err := listen.Listen(t.Context(), listen.URL{Scheme: listen.SchemeUnix, Path: path}, listen.Options{})
 		expect(t, err, listen.KindSystem, "has held its lock for 10s")
 		expect(t, err, listen.KindSystem, filepath.Dir(path))
 		expect(t, err, listen.KindSystem, "/proc/locks")

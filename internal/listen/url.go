@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// Scheme is the kind of a door.
+// Scheme is the kind of a listener.
 type Scheme string
 
-// The doors of this build.
+// Schemes.
 const (
 	SchemeGRPC  Scheme = "grpc"  // gRPC over loopback TCP
 	SchemeGRPCS Scheme = "grpcs" // gRPC over TLS
@@ -19,13 +19,13 @@ const (
 	SchemeWS    Scheme = "ws"    // JSON-RPC over websockets
 	SchemeWSS   Scheme = "wss"   // JSON-RPC over websockets with TLS
 	SchemeStdio Scheme = "stdio" // JSON-RPC over standard input and output
-	SchemeOff   Scheme = "off"   // no door
+	SchemeOff   Scheme = "off"   // no listener
 )
 
-// URL names a door. It is comparable; [Parse] makes valid ones.
+// URL is the address of a listener. It is comparable. [Parse] returns valid ones.
 type URL struct {
-	Scheme Scheme         // which door, and which field below counts
-	Addr   netip.AddrPort // of TCP doors; port 0 lets the kernel choose
+	Scheme Scheme         // determines which field below applies
+	Addr   netip.AddrPort // of TCP listeners; port 0 lets the kernel choose
 	Path   string         // of SchemeUnix: absolute and clean
 }
 
@@ -41,27 +41,27 @@ func (u URL) String() string {
 	}
 }
 
-// maxPath is what fits into sockaddr_un beside the closing zero.
+// maxPath is the maximum path in sockaddr_un, without the terminating zero.
 const maxPath = 107
 
 const (
-	example = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock, " +
+	fixExample = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock, " +
 		"ws://127.0.0.1:7421, wss://0.0.0.0:7421, stdio or off"
-	loopback = "only loopback may listen without TLS: listen on grpcs://ADDRESS:%d, or " +
+	fixLoopback = "only loopback may listen without TLS: listen on grpcs://ADDRESS:%d, or " +
 		"on grpc://127.0.0.1:%[1]d or a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
 	defaultPort = 7420
 )
 
-// Parse reads grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT,
-// wss://HOST:PORT, stdio (or stdio://) or off. HOST is an address, of grpc a
-// loopback one, or localhost, which means 127.0.0.1 whatever the resolver says.
-// The error is an *[Error] of kind malformed, not loopback or too long.
+// Parse parses grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT,
+// wss://HOST:PORT, stdio (or stdio://) or off. HOST is an address, for grpc a
+// loopback one, or localhost, which always means 127.0.0.1. The error is an
+// *[Error] of kind malformed, not loopback or too long.
 func Parse(raw string) (URL, error) {
 	scheme, rest, found := strings.Cut(raw, "://")
 	switch scheme {
 	case "grpc", "unix", "grpcs", "ws", "wss":
 		if !found {
-			return URL{}, malformed(raw, fmt.Sprintf("%q lacks its ://", scheme))
+			return URL{}, malformed(raw, fmt.Sprintf("%q needs ://", scheme))
 		}
 	case "off", "stdio":
 		if rest != "" || found && scheme == "off" {
@@ -87,7 +87,7 @@ func Parse(raw string) (URL, error) {
 }
 
 func malformed(raw, problem string) *Error {
-	return &Error{Kind: KindMalformed, URL: raw, Problem: problem, Fix: example}
+	return &Error{Kind: KindMalformed, URL: raw, Problem: problem, Fix: fixExample}
 }
 
 func parseGRPC(raw, rest string) (URL, error) {
@@ -101,8 +101,8 @@ func parseGRPC(raw, rest string) (URL, error) {
 	return URL{Scheme: SchemeGRPC, Addr: addr}, nil
 }
 
-// parseAddress reads the URL of a door that [Listen] decides about, which knows
-// whether anybody has to show who he is.
+// parseAddress parses a URL whose host may be any address: [Listen] checks
+// whether that is secure.
 func parseAddress(scheme Scheme, raw, rest string) (URL, error) {
 	host, addr, err := parseHostPort(raw, rest)
 	if err != nil {
@@ -114,8 +114,8 @@ func parseAddress(scheme Scheme, raw, rest string) (URL, error) {
 	return URL{Scheme: scheme, Addr: addr}, nil
 }
 
-// parseHostPort returns the host as it was given, and its address, which is
-// invalid if the host is some name.
+// parseHostPort returns the host as given and its address, which is zero if the
+// host is a name.
 func parseHostPort(raw, rest string) (host string, addr netip.AddrPort, err error) {
 	if i := strings.IndexAny(rest, "/?#@"); i >= 0 {
 		return "", netip.AddrPort{}, malformed(raw, fmt.Sprintf("there must be nothing but HOST:PORT, found %q", rest[i]))
@@ -135,7 +135,7 @@ func parseHostPort(raw, rest string) (host string, addr netip.AddrPort, err erro
 	return rest[:i], netip.AddrPortFrom(ip, uint16(port)), nil
 }
 
-// parseHost returns the address of host, the zero Addr if it is some name, or
+// parseHost returns the address of host, or the zero Addr if it is a name, or
 // what is wrong with it.
 func parseHost(host string) (addr netip.Addr, problem string) {
 	inner, bracketed := strings.CutPrefix(host, "[")
@@ -165,8 +165,8 @@ func notLoopback(raw, host string, port uint16) *Error {
 	}
 	return &Error{
 		Kind: KindNotLoopback, URL: raw,
-		Problem: fmt.Sprintf("host %s is not a loopback address, so whoever reaches it could run commands here", host),
-		Fix:     fmt.Sprintf(loopback, port),
+		Problem: fmt.Sprintf("host %s is not a loopback address, and anyone who can connect could run commands", host),
+		Fix:     fmt.Sprintf(fixLoopback, port),
 	}
 }
 

@@ -24,11 +24,11 @@ func TestParse(t *testing.T) {
 		"grpcs://localhost:7420":              "grpcs://127.0.0.1:7420",
 		"unix:///run/execwire.sock":           "unix:///run/execwire.sock",
 		"unix:///run//x/../execwire.sock":     "unix:///run/execwire.sock",
-		"unix:///a b/%41":                     "unix:///a b/%41", // taken as it is
+		"unix:///a b/%41":                     "unix:///a b/%41", // used as is
 		"unix:///" + strings.Repeat("x", 106): "unix:///" + strings.Repeat("x", 106),
 		"off":                                 "off",
 		"ws://127.0.0.1:7421":                 "ws://127.0.0.1:7421",
-		"ws://0.0.0.0:0":                      "ws://0.0.0.0:0", // Listen decides
+		"ws://0.0.0.0:0":                      "ws://0.0.0.0:0", // checked by Listen
 		"ws://[::1]:0":                        "ws://[::1]:0",
 		"ws://localhost:7421":                 "ws://127.0.0.1:7421",
 		"wss://[2001:db8::1]:1":               "wss://[2001:db8::1]:1",
@@ -47,17 +47,17 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_Invalid_Fails(t *testing.T) {
 	for _, tc := range []struct {
 		raw   string
 		kind  listen.Kind
-		texts []string // what the message must tell
+		texts []string // parts of the message
 	}{
 		{"", listen.KindMalformed, []string{"no scheme", "grpc://127.0.0.1:7420"}},
 		{"127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
 		{"://127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
 		{"http://127.0.0.1:7420", listen.KindMalformed, []string{`scheme "http" is unknown`, "unix:///"}},
-		{"grpc", listen.KindMalformed, []string{"lacks its ://"}},
+		{"grpc", listen.KindMalformed, []string{"needs ://"}},
 		{"grpc:127.0.0.1:7420", listen.KindMalformed, []string{"no scheme"}},
 		{"grpc://", listen.KindMalformed, []string{"no port"}},
 		{"grpc://127.0.0.1", listen.KindMalformed, []string{"no port"}},
@@ -76,7 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		{"grpc://[::1%lo]:7420", listen.KindMalformed, []string{"zone"}},
 		{"grpc://[::1:7420", listen.KindMalformed, []string{"brackets"}},
 		{"grpc://[x]:7420", listen.KindMalformed, []string{"is not an address"}},
-		{"unix", listen.KindMalformed, []string{"lacks its ://"}},
+		{"unix", listen.KindMalformed, []string{"needs ://"}},
 		{"unix://", listen.KindMalformed, []string{"no path"}},
 		{"unix:/run/s", listen.KindMalformed, []string{"no scheme", "unix:///"}},
 		{"unix://run/s", listen.KindMalformed, []string{"not absolute", "unix:///"}},
@@ -87,13 +87,13 @@ func TestParseRefuses(t *testing.T) {
 		{"off://", listen.KindMalformed, []string{"no address"}},
 		{"unix:///" + strings.Repeat("x", 107), listen.KindTooLong, []string{"108 bytes", "107", "/run"}},
 
-		{"grpcs", listen.KindMalformed, []string{"lacks its ://"}},
+		{"grpcs", listen.KindMalformed, []string{"needs ://"}},
 		{"grpcs://127.0.0.1", listen.KindMalformed, []string{"no port"}},
 		{"grpcs://example.com:7420", listen.KindMalformed, []string{"example.com", "0.0.0.0"}},
 		{"grpcs://:7420", listen.KindMalformed, []string{"no host"}},
 		{"grpcs://0.0.0.0:7420/x", listen.KindMalformed, []string{`'/'`}},
 		{"grpcs://[fe80::1%eth0]:7420", listen.KindMalformed, []string{"zone"}},
-		{"ws", listen.KindMalformed, []string{"lacks its ://"}},
+		{"ws", listen.KindMalformed, []string{"needs ://"}},
 		{"ws://127.0.0.1", listen.KindMalformed, []string{"no port"}},
 		{"ws://127.0.0.1:0/path", listen.KindMalformed, []string{`'/'`}},
 		{"ws://127.0.0.1:99999", listen.KindMalformed, []string{`port "99999"`}},
@@ -112,7 +112,7 @@ func TestParseRefuses(t *testing.T) {
 		{"grpc://example.com:7420", listen.KindNotLoopback, []string{"example.com"}},
 		{"grpc://localhost.example.com:7420", listen.KindNotLoopback, nil},
 		{"grpc://127.0.0.1.nip.io:7420", listen.KindNotLoopback, nil},
-		{"grpc://2130706433:7420", listen.KindNotLoopback, nil}, // 127.0.0.1 to some resolvers
+		{"grpc://2130706433:7420", listen.KindNotLoopback, nil}, // 127.0.0.1 for some resolvers
 	} {
 		t.Run(tc.raw, func(t *testing.T) {
 			u, err := listen.Parse(tc.raw)

@@ -12,14 +12,14 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// mustListenWith opens the door with these locks and closes it with the test.
-func mustListenWith(t *testing.T, raw string, locks listen.Locks) listen.Listener {
+// mustListenWith opens a listener with options and closes it with the test.
+func mustListenWith(t *testing.T, raw string, opts listen.Options) listen.Listener {
 	t.Helper()
 	u, err := listen.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := listen.Listen(t.Context(), u, locks)
+	l, err := listen.Listen(t.Context(), u, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +27,11 @@ func mustListenWith(t *testing.T, raw string, locks listen.Locks) listen.Listene
 	return l
 }
 
-// Whoever reaches a door beyond loopback has to show something, with TLS too.
-func TestWebsocketDoorsBeyondLoopbackAskWhoComes(t *testing.T) {
+// Websocket listeners that are reachable from other hosts require authentication,
+// with TLS too.
+func TestWebsocket_BeyondLoopback_RequiresAuthentication(t *testing.T) {
 	l := newLocked(t)
-	for raw, locks := range map[string]listen.Locks{
+	for raw, opts := range map[string]listen.Options{
 		"ws://0.0.0.0:0":  {Authenticated: true},
 		"ws://[::]:0":     {},
 		"wss://0.0.0.0:0": {TLS: l.lock, Authenticated: true},
@@ -39,7 +40,7 @@ func TestWebsocketDoorsBeyondLoopbackAskWhoComes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = listen.Listen(t.Context(), u, locks)
+		_, err = listen.Listen(t.Context(), u, opts)
 		var typed *listen.Error
 		if !errors.As(err, &typed) || typed.Kind != listen.KindUnauthenticated {
 			t.Fatalf("Listen(%s) = %v, want an Error of kind %v", raw, err, listen.KindUnauthenticated)
@@ -49,16 +50,16 @@ func TestWebsocketDoorsBeyondLoopbackAskWhoComes(t *testing.T) {
 				t.Errorf("the message %q does not tell %q", err, text)
 			}
 		}
-		locks.WebsocketAuthenticated = true
-		if got := mustListenWith(t, raw, locks).URL(); got.Scheme != u.Scheme || got.Addr.Addr() != u.Addr.Addr() || got.Addr.Port() == 0 {
+		opts.WebsocketAuthenticated = true
+		if got := mustListenWith(t, raw, opts).URL(); got.Scheme != u.Scheme || got.Addr.Addr() != u.Addr.Addr() || got.Addr.Port() == 0 {
 			t.Errorf("with authentication %s listens on %v", raw, got)
 		}
 	}
 }
 
-func TestWhoComesThroughAWebsocketDoor(t *testing.T) {
+func TestWebsocket_AuthInfo(t *testing.T) {
 	for _, authenticated := range []bool{false, true} {
-		lis := mustListenWith(t, "ws://127.0.0.1:0", listen.Locks{WebsocketAuthenticated: authenticated, Unadmitted: 4, Connections: 1})
+		lis := mustListenWith(t, "ws://127.0.0.1:0", listen.Options{WebsocketAuthenticated: authenticated, UnauthenticatedBytes: 4, Connections: 1})
 		roundTrip(t, lis)
 		client, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
@@ -85,7 +86,7 @@ func TestWhoComesThroughAWebsocketDoor(t *testing.T) {
 			t.Errorf("read %d, %v", n, err)
 		}
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Errorf("read %d more than a stranger may send", n)
+			t.Errorf("read %d bytes beyond the limit", n)
 		}
 		_ = local.Admit("principal")
 		if n, err := io.ReadFull(conn, make([]byte, 2)); err != nil {
@@ -94,7 +95,7 @@ func TestWhoComesThroughAWebsocketDoor(t *testing.T) {
 	}
 }
 
-// around is a connection that somebody wraps.
+// around is a wrapped connection.
 type around struct{ inner net.Conn }
 
 func (a around) NetConn() net.Conn                { return a.inner }
@@ -113,7 +114,7 @@ type farAway struct{ net.Conn }
 func (farAway) LocalAddr() net.Addr  { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7421} }
 func (farAway) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 2), Port: 1} }
 
-func TestAnotherHostIsNotLoopback(t *testing.T) {
+func TestWebsocket_OtherHost_IsRemote(t *testing.T) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
 	if info, err := listen.AuthInfoOf(listen.Counted(farAway{a})); err != nil || info.AuthType() != "none" {
@@ -124,18 +125,18 @@ func TestAnotherHostIsNotLoopback(t *testing.T) {
 	}
 }
 
-// The handshake is made by the first read, so that a client that is slow with it
-// keeps nobody waiting at the door.
-func TestHandshakesAtAWebsocketDoor(t *testing.T) {
+// The handshake takes place in the first read, so that a slow client does not
+// delay Accept.
+func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
 	l := newLocked(t)
-	lis := mustListenWith(t, "wss://127.0.0.1:0", listen.Locks{TLS: l.lock, WebsocketAuthenticated: true, Unadmitted: unadmitted,
+	lis := mustListenWith(t, "wss://127.0.0.1:0", listen.Options{TLS: l.lock, WebsocketAuthenticated: true, UnauthenticatedBytes: unauthenticatedBytes,
 		HandshakeFailed: func(_ net.Addr, err error) { l.failed <- err }})
 	meet := func(change func(*tls.Config)) (net.Conn, chan error) {
 		t.Helper()
-		said := make(chan error, 1)
+		result := make(chan error, 1)
 		go func() {
 			_, err := l.knock(t, lis, change)
-			said <- err
+			result <- err
 		}()
 		conn, err := lis.Accept()
 		if err != nil {
@@ -143,7 +144,7 @@ func TestHandshakesAtAWebsocketDoor(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(hangGuard))
-		return conn, said
+		return conn, result
 	}
 	silent, err := net.Dial("tcp", lis.Addr().String())
 	if err != nil {
@@ -159,7 +160,7 @@ func TestHandshakesAtAWebsocketDoor(t *testing.T) {
 		t.Errorf("before the handshake AuthInfo is %#v", info)
 	}
 
-	conn, said := meet(with(l.clients.Issue("ci"), t))
+	conn, result := meet(with(l.clients.Issue("ci"), t))
 	reads := make(chan error, 1)
 	go func() { _, err := conn.Read(make([]byte, 1)); reads <- err }()
 	if _, err := conn.Write([]byte("hello")); err != nil {
@@ -171,12 +172,12 @@ func TestHandshakesAtAWebsocketDoor(t *testing.T) {
 		t.Errorf("AuthInfo %#v, %v", info, err)
 	}
 	_ = conn.Close()
-	if err := <-said; err != nil {
+	if err := <-result; err != nil {
 		t.Errorf("the client: %v", err)
 	}
 	<-reads
 
-	conn, said = meet(with(l.ca.Issue("ci"), t))
+	conn, result = meet(with(l.ca.Issue("ci"), t))
 	if n, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Errorf("read %d through a handshake that failed", n)
 	}
@@ -189,5 +190,5 @@ func TestHandshakesAtAWebsocketDoor(t *testing.T) {
 		t.Error("a failed handshake is not told")
 	}
 	_ = conn.Close()
-	<-said
+	<-result
 }

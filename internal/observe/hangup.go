@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// IgnoreHangups keeps SIGHUP from ending this program, and logs each one. One that is
-// ignored already, as under nohup, stays so. The function ends the logging and waits
-// for that; the signal stays ignored, so that it does not end a program that is about
-// to end. Call it once, as soon as there is a logger, and the function when nothing is
-// executed any more: what is would inherit the disposition.
+// IgnoreHangups makes this program ignore SIGHUP and logs each one. If SIGHUP is
+// ignored already, as under nohup, it does nothing. Call it once, as soon as there is
+// a logger. stop ends the logging and waits for that; the signal stays ignored, so
+// that it cannot end a program that is about to exit. Call stop when nothing is
+// executed any more, because children inherit the disposition.
 func IgnoreHangups(logger *slog.Logger) (stop func()) {
 	if signal.Ignored(syscall.SIGHUP) {
 		return func() {}

@@ -1,6 +1,5 @@
-// Package observe is how the daemon tells what it does: its log, and later its
-// metrics, traces and audit. Nothing here ever sees a command, an environment,
-// a file's content or a secret.
+// Package observe writes the log of a program. Log lines never contain a command, an
+// environment, a file's content or a secret.
 package observe
 
 import (
@@ -9,7 +8,7 @@ import (
 	"log/slog"
 )
 
-// Format is how log lines are written.
+// Format is the format of log lines.
 type Format string
 
 // The formats.
@@ -23,12 +22,12 @@ const (
 // DefaultLines is how many lines of one kind are written in [LinesInterval].
 const DefaultLines = 100
 
-// NewLogger returns a logger that writes to w what is at least as important as
-// level ("debug", "info", "warn" or "error"). Of lines of one kind, which have
-// the message in common, the level and the code of a call, so many are written in
-// [LinesInterval], and at its end how many others there were; 0 writes all. Lines
-// for debugging are not counted. It is safe for concurrent use. Counts of an
-// interval in which the program ends are lost.
+// NewLogger returns a logger that writes lines of at least the given level ("debug",
+// "info", "warn" or "error") to w. It writes at most this many lines of one kind,
+// that is, with the same message, level and status code of a call, in
+// [LinesInterval], and then a line with the number of the others; 0 writes all. Debug
+// lines are not limited. The logger is safe for concurrent use. Counts of an interval
+// in which the program ends are lost.
 func NewLogger(w io.Writer, format Format, level string, lines int) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
@@ -48,7 +47,7 @@ func NewLogger(w io.Writer, format Format, level string, lines int) (*slog.Logge
 		return nil, fmt.Errorf("log format %q is not known: use text or json", format)
 	}
 	if lines > 0 {
-		handler = newSparing(handler, lines)
+		handler = newLimitingHandler(handler, lines)
 	}
 	return slog.New(handler), nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// floor is the least that starting a process costs in Go: fork, exec and wait, with nothing connected.
+// floor starts a process with the least that it costs in Go: fork, exec and wait, with nothing
+// connected.
 func floor(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -58,20 +59,20 @@ func BenchmarkStartToClosed(b *testing.B) {
 	}
 }
 
-// BenchmarkStartToClosedStrongest is with control groups and adoption, as the server is run.
-func BenchmarkStartToClosedStrongest(b *testing.B) {
-	s := strength{cgroup: true, adopt: true}.supervisor(b)
+// With control groups and adoption, as the server runs.
+func BenchmarkStartToClosedAllMethods(b *testing.B) {
+	s := killSetup{cgroup: true, adopt: true}.supervisor(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		startToClosed(b, s)
 	}
 }
 
-// BenchmarkConfinedStartToClosed is of a program that may only read.
+// For a program that may only read.
 func BenchmarkConfinedStartToClosed(b *testing.B) {
 	for _, backend := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
 		b.Run(backend.String(), func(b *testing.B) {
-			s, by := strength{cgroup: true, adopt: true}.supervisor(b), confinedBy(b, backend)(readOnly)
+			s, by := killSetup{cgroup: true, adopt: true}.supervisor(b), confinedBy(b, backend)(readOnly)
 			b.ReportAllocs()
 			for b.Loop() {
 				p, err := s.Start(context.Background(), confined(benchSpec, by))
@@ -142,14 +143,14 @@ func BenchmarkOutput(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if total := takeAll(b, owner); total != benchOutput {
+		if total := consumeAll(b, owner); total != benchOutput {
 			b.Fatalf("%d bytes", total)
 		}
 	}
 	reportOutput(b, before)
 }
 
-func takeAll(b *testing.B, owner *eventlog.Owner) (total int) {
+func consumeAll(b *testing.B, owner *eventlog.Owner) (total int) {
 	for {
 		batch, err := owner.Next(context.Background(), 0)
 		if errors.Is(err, io.EOF) {

@@ -2,7 +2,6 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +13,8 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// hangingBubblewrap confines by a bwrap that runs a script instead, once the file hang is in the directory.
+// hangingBubblewrap confines with a bwrap that runs a script instead, once the file hang exists in
+// the directory.
 func hangingBubblewrap(t *testing.T, dir, script string) *sandbox.Confinement {
 	t.Helper()
 	bwrap := filepath.Join(dir, "bwrap")
@@ -22,9 +22,9 @@ func hangingBubblewrap(t *testing.T, dir, script string) *sandbox.Confinement {
 	if err := os.WriteFile(bwrap, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sandboxes := sandbox.Probe(testContext(t), sandbox.Options{Bubblewrap: bwrap, Without: []sandbox.Backend{sandbox.Landlock}})
+	sandboxes := sandbox.New(sandbox.Options{Bubblewrap: bwrap, Without: []sandbox.Backend{sandbox.Landlock}})
 	t.Cleanup(sandboxes.Close)
-	plan, err := readOnly.Resolve(testContext(t), sandbox.Surroundings{})
+	plan, err := readOnly.Resolve(testContext(t), sandbox.ResolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,9 @@ func hangingBubblewrap(t *testing.T, dir, script string) *sandbox.Confinement {
 	return by
 }
 
-// A bubblewrap that is killed can leave a child that waits for it for ever, as one with no processor time does.
-func TestAStartEndsWithWhoStandsForTheProgram(t *testing.T) {
+// A bubblewrap that is killed, for example by a CPU limit, can leave a child that waits for it for
+// ever.
+func TestStart_WrapperKilled_Fails(t *testing.T) {
 	by := hangingBubblewrap(t, directory(t), "sleep 1000 & kill -9 $$")
 	s := newSupervisor(t, Config{AdoptOrphans: true})
 	_, err := s.Start(testContext(t), confined(shell("true"), by))
@@ -49,24 +50,24 @@ func TestAStartEndsWithWhoStandsForTheProgram(t *testing.T) {
 	}
 }
 
-// A limit that is too low for what makes the sandbox is named.
-func TestALimitThatIsTooLowForASandboxIsNamed(t *testing.T) {
+// Limits apply to the program, and not to the setup of the sandbox, which needs more.
+func TestStart_LimitTooLowForSandbox_AppliesToProgramOnly(t *testing.T) {
 	by := confinedBy(t, sandbox.Bubblewrap)(readOnly)
-	for _, limit := range []Limit{
-		{Resource: ResourceOpenFiles, Soft: 4, Hard: 4}, {Resource: ResourceOpenFiles, Soft: 14, Hard: 14},
-		{Resource: ResourceAddressSpaceBytes, Soft: 1 << 20, Hard: 1 << 20},
+	for line, limit := range map[string]Limit{
+		"Max open files            4                    4                    files": {Resource: ResourceOpenFiles, Soft: 4, Hard: 4},
+		"Max address space         67108864             134217728            bytes": {Resource: ResourceAddressSpaceBytes, Soft: 64 << 20, Hard: 128 << 20},
+		"Max data size             4194304              unlimited            bytes": {Resource: ResourceDataBytes, Soft: 4 << 20, Hard: NoLimit},
 	} {
-		spec := confined(shell("true"), by)
+		spec := confined(Spec{Argv: []string{"/bin/cat", "/proc/self/limits"}, Cwd: "/"}, by)
 		spec.ResourceLimits = []Limit{limit}
-		_, err := newSupervisor(t, Config{}).Start(testContext(t), spec)
-		if wantKind(t, err, SandboxNotStarted); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("raise %v=%d", limit.Resource, limit.Soft)) {
-			t.Errorf("%v=%d: %v", limit.Resource, limit.Soft, err)
+		if heard, record := run(t, spec); record.Code != 0 || !strings.Contains(heard.stdout, line) {
+			t.Errorf("%+v: %+v, no line %q in %+v", limit, record, line, heard)
 		}
 	}
 }
 
-// The end of the supervisor ends a start that hangs.
-func TestAStartThatHangsEndsWithItsSupervisor(t *testing.T) {
+// Close aborts a confined start that hangs.
+func TestClose_AbortsHangingConfinedStart(t *testing.T) {
 	dir := directory(t)
 	begun := filepath.Join(dir, "begun") // a FIFO can be written to where files are read-only
 	if err := unix.Mkfifo(begun, 0o600); err != nil {
@@ -84,7 +85,7 @@ func TestAStartThatHangsEndsWithItsSupervisor(t *testing.T) {
 		_, err := s.Start(testContext(t), confined(shell("true"), by))
 		failed <- err
 	}()
-	if err := fifo.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := fifo.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fifo.Read(make([]byte, 1)); err != nil {
@@ -96,8 +97,8 @@ func TestAStartThatHangsEndsWithItsSupervisor(t *testing.T) {
 	wantKind(t, <-failed, ShuttingDown)
 }
 
-// A program that is open for writing cannot be executed, inside a sandbox neither.
-func TestABusyProgramIsRefusedConfined(t *testing.T) {
+// A program that is open for writing cannot be executed in a sandbox either.
+func TestStart_ConfinedBusyProgram_NotExecutable(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		path := filepath.Join(directory(t), "true")
 		text, err := os.ReadFile("/bin/true")
@@ -121,6 +122,6 @@ func TestABusyProgramIsRefusedConfined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exit(t, p)
+		waitClosed(t, p)
 	})
 }

@@ -12,50 +12,59 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// confinedTribe is a hostile process with its descendants, confined. They are known by what their command line says:
-// inside of a namespace they have other numbers.
-func confinedTribe(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement, args ...string) (h *tribe, alive func() []int) {
+// newConfinedHostileTree returns a confined hostile tree. Its processes are found by their command
+// lines, because they have other PIDs in their namespace.
+func newConfinedHostileTree(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement, args ...string) (h *hostileTree, alive func() []int) {
 	t.Helper()
 	dir := directory(t)
-	h = newTribe(t, args...)
+	h = newHostileTree(t, args...)
 	h.report = filepath.Join(dir, "report")
 	h.spec = confined(program("hostile", append([]string{"-report", h.report}, args...)...), confine(writableOnly(dir)))
 	return h, func() []int { return runningWith(t, h.report) }
 }
 
-// runningWith lists the processes with a text in their command line.
+// runningWith lists the processes with text in their command line.
 func runningWith(t *testing.T, text string) (pids []int) {
 	t.Helper()
-	procs, err := readProcs()
+	procs, err := procfs.List()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range procs {
-		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
-		if err == nil && !p.dead && bytes.Contains(line, []byte(text)) {
-			pids = append(pids, p.pid)
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID))
+		if err == nil && !p.Dead && bytes.Contains(line, []byte(text)) {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids
 }
 
-var confinedWays = [][]string{{"child", "stopped"}, {"-hold", "group", "session"}, {"-hold", "daemon", "daemon"}, {"-chain", "300ms", "daemon-chain"}}
+var confinedHostileWays = [][]string{{"child", "stopped"}, {"-hold", "group", "session"}, {"-hold", "daemon", "daemon"}, {"-chain", "300ms", "daemon-chain"}}
 
-func TestNobodyConfinedSurvivesATermination(t *testing.T) {
+// confinedKillSetups are the setups of a server that confines. An ordinary user has no control groups.
+func confinedKillSetups() []killSetup {
+	if os.Geteuid() != 0 {
+		return []killSetup{{false, true}}
+	}
+	return []killSetup{{true, true}, {false, true}}
+}
+
+func TestTerminate_Confined_LeavesNoDescendant(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
-		for _, strength := range []strength{{true, true}, {false, true}} {
-			for i, way := range confinedWays {
-				how := []Termination{{}, {Graceful: true, Timeout: 50 * time.Millisecond}}[i%2]
-				t.Run(fmt.Sprintf("%v,%s", strength, strings.Join(way, " ")), func(t *testing.T) {
-					h, alive := confinedTribe(t, confine, way...)
-					p := h.startReady(strength.supervisor(t))
+		for _, setup := range confinedKillSetups() {
+			for i, way := range confinedHostileWays {
+				options := []Termination{{}, {Graceful: true, Timeout: 50 * time.Millisecond}}[i%2]
+				t.Run(fmt.Sprintf("%v,%s", setup, strings.Join(way, " ")), func(t *testing.T) {
+					h, alive := newConfinedHostileTree(t, confine, way...)
+					p := h.startReady(setup.supervisor(t))
 					if !slices.Contains(way, "daemon-chain") && len(alive()) < 2 { // each of a chain is there for a moment only
-						t.Error("its descendants are not found")
+						t.Error("its descendants were not found")
 					}
-					result := terminate(t, p, how)
+					result := terminate(t, p, options)
 					if left := alive(); len(left) > 0 {
 						t.Errorf("%v are alive", left)
 					}
@@ -69,18 +78,18 @@ func TestNobodyConfinedSurvivesATermination(t *testing.T) {
 	})
 }
 
-// What is left of a confined process when it closes is killed, unless it is to be left: then it ends with the
-// supervisor.
-func TestWhatAConfinedProcessLeaves(t *testing.T) {
+// The descendants of a confined process are killed when it closes, unless they are to be left
+// running: then they end with the supervisor.
+func TestLeaveDescendants_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
-		for _, strength := range []strength{{true, true}, {false, true}} {
+		for _, setup := range confinedKillSetups() {
 			for _, leave := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%v,leave=%v", strength, leave), func(t *testing.T) {
-					h, alive := confinedTribe(t, confine, "-leave", "session", "daemon", "child")
+				t.Run(fmt.Sprintf("%v,leave=%v", setup, leave), func(t *testing.T) {
+					h, alive := newConfinedHostileTree(t, confine, "-leave", "session", "daemon", "child")
 					h.spec.LeaveDescendants = leave
-					s := strength.supervisor(t)
+					s := setup.supervisor(t)
 					p := h.start(s)
-					if record := exit(t, p); record.Code != 3 || record.Cause != CauseExited {
+					if record := waitClosed(t, p); record.Code != 3 || record.Cause != CauseExited {
 						t.Errorf("%+v", record)
 					}
 					if leave && len(alive()) < 3 {
@@ -98,59 +107,60 @@ func TestWhatAConfinedProcessLeaves(t *testing.T) {
 	})
 }
 
-func TestAConfinedProcessIsAskedToEnd(t *testing.T) {
+func TestTerminate_ConfinedGraceful_SendsSIGTERM(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		p := start(t, confined(program("trap-term"), confine(readOnly)))
-		l := listen(t, p)
+		l := readLog(t, p)
 		l.until("ready")
-		result := terminate(t, p, Termination{Graceful: true, Timeout: patience})
-		if heard := l.all(); result.Exit.Code != 7 || result.Exit.Signal != 0 || result.Exit.Cause != CauseTerminated || heard.stdout != "ready\nterminated\n" {
-			t.Errorf("%+v, %q", result, heard.stdout)
+		result := terminate(t, p, Termination{Graceful: true, Timeout: testTimeout})
+		if output := l.all(); result.Exit.Code != 7 || result.Exit.Signal != 0 || result.Exit.Cause != CauseTerminated || output.stdout != "ready\nterminated\n" {
+			t.Errorf("%+v, %q", result, output.stdout)
 		}
-		exit(t, p)
+		waitClosed(t, p)
 	})
 }
 
-func TestAConfinedProcessTimesOut(t *testing.T) {
+func TestTimeout_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		spec := confined(program("ignore-term"), confine(readOnly))
 		spec.Timeout = 200 * time.Millisecond
-		if record := exit(t, start(t, spec)); record.Signal != syscall.SIGKILL || record.Cause != CauseTimeout {
+		if record := waitClosed(t, start(t, spec)); record.Signal != syscall.SIGKILL || record.Cause != CauseTimeout {
 			t.Errorf("%+v", record)
 		}
 	})
 }
 
-// Signals reach the program, also where another process stands for it.
-func TestSignalsReachAConfinedProgram(t *testing.T) {
+// Signals reach the program also if the leader is a wrapper.
+func TestSignal_Confined_ReachesProgram(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		by := confine(readOnly)
 		for _, target := range []Target{TargetGroup, TargetProcess} {
 			p := start(t, confined(program("trap-term"), by))
-			listen(t, p).until("ready")
+			readLog(t, p).until("ready")
 			for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT, syscall.SIGTERM} {
 				if err := p.Signal(sig, target); err != nil {
 					t.Errorf("target %d, signal %v: %v", target, sig, err)
 				}
 			}
-			if record := exit(t, p); record.Code != 7 || record.Cause != CauseExited {
+			if record := waitClosed(t, p); record.Code != 7 || record.Cause != CauseExited {
 				t.Errorf("target %d: %+v", target, record)
 			}
 			wantKind(t, p.Signal(syscall.SIGTERM, target), AlreadyExited)
 			p = start(t, confined(program("ignore-term"), by))
-			listen(t, p).until("ready")
+			readLog(t, p).until("ready")
 			if err := p.Signal(syscall.SIGKILL, target); err != nil {
 				t.Errorf("target %d: %v", target, err)
 			}
-			if record := exit(t, p); record.Signal != syscall.SIGKILL && record.Code != 128+int(syscall.SIGKILL) || record.Cause != CauseExited {
+			if record := waitClosed(t, p); record.Signal != syscall.SIGKILL && record.Code != 128+int(syscall.SIGKILL) || record.Cause != CauseExited {
 				t.Errorf("target %d: %+v", target, record)
 			}
 		}
 	})
 }
 
-// A group that was stopped has the program alone continued, or killed: who stands for it tells its end all the same.
-func TestAProgramEndsWhoseGroupWasStopped(t *testing.T) {
+// After its whole group was stopped the program alone is continued or killed. Its end is reported
+// also through a wrapper.
+func TestSignal_ConfinedGroupStopped_EndIsReported(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		by := confine(readOnly)
 		for name, signals := range map[string][]syscall.Signal{
@@ -158,7 +168,7 @@ func TestAProgramEndsWhoseGroupWasStopped(t *testing.T) {
 		} {
 			for _, stopped := range []Target{TargetGroup, TargetForeground} {
 				p := start(t, onTerminal(confined(program("trap-term"), by), 0, 0))
-				listen(t, p).until("ready")
+				readLog(t, p).until("ready")
 				if err := p.Signal(syscall.SIGSTOP, stopped); err != nil {
 					t.Fatal(err)
 				}
@@ -167,7 +177,7 @@ func TestAProgramEndsWhoseGroupWasStopped(t *testing.T) {
 						t.Errorf("%s, signal %v: %v", name, sig, err)
 					}
 				}
-				record := exit(t, p)
+				record := waitClosed(t, p)
 				killed := record.Signal == syscall.SIGKILL || record.Code == 128+int(syscall.SIGKILL)
 				if record.Code != 7 && !killed || killed != (name != "continued") || record.Cause != CauseExited {
 					t.Errorf("%s: %+v", name, record)
@@ -177,36 +187,37 @@ func TestAProgramEndsWhoseGroupWasStopped(t *testing.T) {
 	})
 }
 
-// A confined terminal is that of the program: its size, changes of that, its keys and its jobs.
-func TestAConfinedProcessHasItsTerminal(t *testing.T) {
+// The terminal of a confined program has size, resizes, keys and jobs.
+func TestTerminal_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		by := confine(readOnly)
 		p := start(t, onTerminal(confined(program("winsize"), by), 30, 90))
-		l := listen(t, p)
+		l := readLog(t, p)
 		l.until("30x90\r\n")
 		if err := p.Resize(WindowSize{50, 132}); err != nil {
 			t.Fatal(err)
 		}
 		l.until("50x132\r\n")
 		mustWrite(t, p, "\x04")
-		if record := exit(t, p); record.Code != 0 {
+		if record := waitClosed(t, p); record.Code != 0 {
 			t.Errorf("%+v", record)
 		}
 		p = start(t, onTerminal(confined(shell("echo ready; exec sleep 1000"), by), 0, 0))
-		listen(t, p).until("ready")
+		readLog(t, p).until("ready")
 		mustWrite(t, p, "\x03")
-		if record := exit(t, p); record.Signal != syscall.SIGINT && record.Code != 128+int(syscall.SIGINT) {
+		if record := waitClosed(t, p); record.Signal != syscall.SIGINT && record.Code != 128+int(syscall.SIGINT) {
 			t.Errorf("%+v", record)
 		}
 	})
 }
 
-// A shell with jobs leaves the group that it was started in, if it is not a leader. Those who mean that group mean it.
-func TestSignalsReachAConfinedShellWithJobs(t *testing.T) {
+// A shell with job control in a wrapper leaves the group that it was started in. Signals to that
+// group reach the shell.
+func TestSignal_ConfinedShellWithJobs(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		spec := Spec{Argv: []string{"/bin/bash", "--norc", "--noediting", "-i"}, Cwd: "/", Env: []string{"PATH=/usr/bin:/bin", "PS1=ready$ "}}
 		p := start(t, onTerminal(confined(spec, confine(readOnly)), 0, 0))
-		l := listen(t, p)
+		l := readLog(t, p)
 		l.until("ready$ ")
 		mustWrite(t, p, "trap 'echo got''ten' USR1; stty noflsh; echo tr''apped; sleep 1000 &\n")
 		l.until("trapped\r\n")
@@ -226,28 +237,28 @@ func TestSignalsReachAConfinedShellWithJobs(t *testing.T) {
 		if result.Exit.Signal != syscall.SIGKILL || result.Exit.Cause != CauseTerminated {
 			t.Errorf("%+v", result)
 		}
-		exit(t, p)
+		waitClosed(t, p)
 	})
 }
 
-// A place that must not come into being is kept for as long as anything of the process is left.
-func TestWhatKeepsAPlaceIsRemovedInTheEnd(t *testing.T) {
+// A placeholder for a path that must not be created exists as long as any process of the tree.
+func TestClose_ConfinedPlaceholder_IsRemoved(t *testing.T) {
 	dir := directory(t)
-	kept := filepath.Join(dir, ".git")
+	placeholder := filepath.Join(dir, ".git")
 	policy := writableOnly(dir)
 	policy.WorkspaceRoots = []string{dir}
-	policy.Entries = append(policy.Entries, sandbox.Entry{Path: kept, Access: sandbox.AccessRead})
+	policy.Entries = append(policy.Entries, sandbox.Entry{Path: placeholder, Access: sandbox.AccessRead})
 	p := start(t, confined(program("ignore-term"), confinedBy(t, sandbox.Bubblewrap)(policy)))
-	listen(t, p).until("ready")
-	if _, err := os.Lstat(kept); err != nil {
-		t.Errorf("it is not kept: %v", err)
+	readLog(t, p).until("ready")
+	if _, err := os.Lstat(placeholder); err != nil {
+		t.Errorf("there is no placeholder: %v", err)
 	}
 	terminate(t, p, Termination{})
-	exit(t, p)
-	poll(t, "the place to be free", func() bool { _, err := os.Lstat(kept); return errors.Is(err, os.ErrNotExist) })
+	waitClosed(t, p)
+	poll(t, "the placeholder to be removed", func() bool { _, err := os.Lstat(placeholder); return errors.Is(err, os.ErrNotExist) })
 }
 
-func TestExceedingALimitConfinedIsTheCause(t *testing.T) {
+func TestExitRecord_ConfinedLimitExceeded_CauseLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: uses up processor time")
 	}
@@ -265,8 +276,8 @@ func TestExceedingALimitConfinedIsTheCause(t *testing.T) {
 	})
 }
 
-// The record tells what the program cost, also where another process stands for it.
-func TestTheRecordOfAConfinedProcessTellsWhatItCost(t *testing.T) {
+// The exit record has the usage of the program also through a wrapper.
+func TestExitRecord_Confined_HasUsage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: much memory")
 	}
@@ -278,8 +289,8 @@ func TestTheRecordOfAConfinedProcessTellsWhatItCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		wait(t, "exited", p.Exited())
-		if record, _ := p.Exit(); record.UserTime+record.SystemTime < tickNanos || record.UserTime+record.SystemTime > patience {
+		waitFor(t, "exited", p.Exited())
+		if record, _ := p.Exit(); record.UserTime+record.SystemTime < procfs.Tick || record.UserTime+record.SystemTime > testTimeout {
 			t.Errorf("%+v", record)
 		}
 		terminate(t, p, Termination{})
@@ -288,29 +299,29 @@ func TestTheRecordOfAConfinedProcessTellsWhatItCost(t *testing.T) {
 		if p, err = s.Start(testContext(t), spec); err != nil {
 			t.Fatal(err)
 		}
-		if record := exit(t, p); record.MaxRSSBytes < size || record.MaxRSSBytes > 2*size {
+		if record := waitClosed(t, p); record.MaxRSSBytes < size || record.MaxRSSBytes > 2*size {
 			t.Errorf("%+v", record)
 		}
 	})
 }
 
-// What is denied is said in the exit record, by what the program said, however the output was cut.
-func TestADenialIsRecognised(t *testing.T) {
+// SandboxDenied depends on the exit and on the output, however it is split into events.
+func TestExitRecord_SandboxDenied(t *testing.T) {
 	for name, tt := range map[string]struct {
 		script   string
 		terminal bool
 		want     bool
 	}{
-		"success":            {"echo Permission denied", false, false},
-		"said":               {"echo Permission Denied; exit 1", false, true},
-		"said on stderr":     {"echo 'READ-ONLY file system' >&2; exit 1", false, true},
-		"said to a terminal": {"echo 'sandbox: no'; exit 1", true, true},
-		"cut":                {"printf 'operation not per'; sleep 0.05; echo 'between' >&2; sleep 0.05; printf mitted; exit 3", false, true},
-		"not said":           {"printf permission; echo ' denied' >&2; exit 1", false, false},
-		"said with 127":      {"echo landlock; exit 127", false, true},
-		"127":                {"exit 127", false, false},
-		"159":                {"exit 159", false, true},
-		"1":                  {"exit 1", false, false},
+		"success":           {"echo Permission denied", false, false},
+		"printed":           {"echo Permission Denied; exit 1", false, true},
+		"printed on stderr": {"echo 'READ-ONLY file system' >&2; exit 1", false, true},
+		"on a terminal":     {"echo 'sandbox: no'; exit 1", true, true},
+		"cut":               {"printf 'operation not per'; sleep 0.05; echo 'between' >&2; sleep 0.05; printf mitted; exit 3", false, true},
+		"not printed":       {"printf permission; echo ' denied' >&2; exit 1", false, false},
+		"printed with 127":  {"echo landlock; exit 127", false, true},
+		"127":               {"exit 127", false, false},
+		"159":               {"exit 159", false, true},
+		"1":                 {"exit 1", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -328,17 +339,17 @@ func TestADenialIsRecognised(t *testing.T) {
 	}
 }
 
-func TestEveryDenialIsFoundWhereverItIsCut(t *testing.T) {
-	for _, denial := range denials {
+func TestDenialScanner_SplitMessages(t *testing.T) {
+	for _, denial := range denialMessages {
 		text := "before " + strings.ToUpper(string(denial)) + " after"
 		for cut := range len(text) {
-			var s denialSearch
-			if first := s.finds([]byte(text[:cut])); !s.finds([]byte(text[cut:])) && !first {
+			var s denialScanner
+			if first := s.scan([]byte(text[:cut])); !s.scan([]byte(text[cut:])) && !first {
 				t.Errorf("%q cut at %d is not found", text, cut)
 			}
-			s = denialSearch{}
+			s = denialScanner{}
 			for i := range len(text) {
-				if s.finds([]byte(text[i : i+1])) {
+				if s.scan([]byte(text[i : i+1])) {
 					break
 				}
 				if i == len(text)-1 {
@@ -347,8 +358,8 @@ func TestEveryDenialIsFoundWhereverItIsCut(t *testing.T) {
 			}
 		}
 	}
-	var s denialSearch
-	if s.finds([]byte("permission")) || s.finds([]byte("xdenied")) {
-		t.Error("something was found that was not said")
+	var s denialScanner
+	if s.scan([]byte("permission")) || s.scan([]byte("xdenied")) {
+		t.Error("a message was found that is not there")
 	}
 }

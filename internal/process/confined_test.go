@@ -13,13 +13,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// readOnly lets everything be read, and nothing else.
+// readOnly grants read access to everything.
 var readOnly = sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
 
-// eachBackend runs a test with sandboxes that are of one backend only.
+// eachBackend runs a test for each backend.
 func eachBackend(t *testing.T, test func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement)) {
 	t.Helper()
 	for _, backend := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
@@ -27,15 +28,15 @@ func eachBackend(t *testing.T, test func(t *testing.T, confine func(sandbox.Poli
 	}
 }
 
-// confinedBy returns what makes confinements of a backend, which has to work.
+// confinedBy returns a function that confines with one backend, which has to work.
 func confinedBy(t testing.TB, backend sandbox.Backend) func(sandbox.Policy) *sandbox.Confinement {
 	t.Helper()
 	without := map[sandbox.Backend][]sandbox.Backend{sandbox.Bubblewrap: {sandbox.Landlock}, sandbox.Landlock: {sandbox.Bubblewrap}}
-	sandboxes := sandbox.Probe(testContext(t), sandbox.Options{Without: without[backend]})
+	sandboxes := sandbox.New(sandbox.Options{Without: without[backend]})
 	t.Cleanup(sandboxes.Close)
 	return func(policy sandbox.Policy) *sandbox.Confinement {
 		t.Helper()
-		plan, err := policy.Resolve(testContext(t), sandbox.Surroundings{})
+		plan, err := policy.Resolve(testContext(t), sandbox.ResolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,13 +48,13 @@ func confinedBy(t testing.TB, backend sandbox.Backend) func(sandbox.Policy) *san
 	}
 }
 
-// confined is a Spec with a sandbox.
+// confined returns a Spec with a sandbox.
 func confined(spec Spec, by *sandbox.Confinement) Spec {
 	spec.Sandbox = by
 	return spec
 }
 
-// directory is a new directory by its real path.
+// directory returns a new directory without symbolic links in its path.
 func directory(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -63,35 +64,35 @@ func directory(t testing.TB) string {
 	return dir
 }
 
-// writableOnly lets everything be read and one directory be written.
+// writableOnly grants read access to everything, and write access to one directory.
 func writableOnly(dir string) sandbox.Policy {
 	return sandbox.Policy{Entries: append([]sandbox.Entry{{Path: dir, Access: sandbox.AccessWrite}}, readOnly.Entries...)}
 }
 
-func TestAConfinedProcessIsGivenWhatAnyIs(t *testing.T) {
+func TestStart_Confined_PassesArgumentsEnvironmentAndDirectory(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		by := confine(readOnly)
 		arg0 := "another name"
 		spec := confined(program("args", "", "a b", "--"), by)
 		spec.Arg0 = &arg0
-		heard, record := run(t, spec)
-		if said := decode[[]string](t, heard.stdout); !reflect.DeepEqual(said, []string{arg0, "", "a b", "--"}) || record.Code != 0 {
-			t.Errorf("arguments: %q, %+v", said, record)
+		output, record := run(t, spec)
+		if text := decode[[]string](t, output.stdout); !reflect.DeepEqual(text, []string{arg0, "", "a b", "--"}) || record.Code != 0 {
+			t.Errorf("arguments: %q, %+v", text, record)
 		}
 		t.Setenv("EXECWIRE_TEST_SECRET", "of the server")
 		env := []string{"B=1", "A=", "B=2", "PWD=elsewhere"}
-		heard, _ = run(t, confined(Spec{Argv: []string{"/bin/cat", "/proc/self/environ"}, Cwd: "/", Env: env}, by))
-		if want := strings.Join(env, "\x00") + "\x00"; heard.stdout != want {
-			t.Errorf("environment: %q, want %q", heard.stdout, want)
+		output, _ = run(t, confined(Spec{Argv: []string{"/bin/cat", "/proc/self/environ"}, Cwd: "/", Env: env}, by))
+		if want := strings.Join(env, "\x00") + "\x00"; output.stdout != want {
+			t.Errorf("environment: %q, want %q", output.stdout, want)
 		}
-		heard, _ = run(t, confined(Spec{Argv: []string{"pwd"}, Cwd: "/usr/bin", Env: nil}, by))
-		if heard.stdout != "/usr/bin\n" {
-			t.Errorf("directory: %q", heard.stdout)
+		output, _ = run(t, confined(Spec{Argv: []string{"pwd"}, Cwd: "/usr/bin", Env: nil}, by))
+		if output.stdout != "/usr/bin\n" {
+			t.Errorf("directory: %q", output.stdout)
 		}
 	})
 }
 
-func TestAConfinedProcessReadsItsInput(t *testing.T) {
+func TestWriteStdin_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		spec := confined(shell("cat; echo closed >&2"), confine(readOnly))
 		spec.PipeStdin = true
@@ -99,16 +100,16 @@ func TestAConfinedProcessReadsItsInput(t *testing.T) {
 		if err := errors.Join(p.WriteStdin(testContext(t), []byte("hello\n")), p.CloseStdin(testContext(t))); err != nil {
 			t.Fatal(err)
 		}
-		if heard := listen(t, p).all(); heard.stdout != "hello\n" || heard.stderr != "closed\n" {
-			t.Errorf("%+v", heard)
+		if output := readLog(t, p).all(); output.stdout != "hello\n" || output.stderr != "closed\n" {
+			t.Errorf("%+v", output)
 		}
-		if record := exit(t, p); record.Code != 0 || record.Cause != CauseExited || record.SandboxDenied {
+		if record := waitClosed(t, p); record.Code != 0 || record.Cause != CauseExited || record.SandboxDenied {
 			t.Errorf("%+v", record)
 		}
 	})
 }
 
-func TestTheEndOfAConfinedProcessIsReported(t *testing.T) {
+func TestExitRecord_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		by := confine(readOnly)
 		for _, code := range []string{"0", "1", "42", "255"} {
@@ -118,7 +119,7 @@ func TestTheEndOfAConfinedProcessIsReported(t *testing.T) {
 			}
 		}
 		p := start(t, confined(program("signal-self", "15"), by))
-		record := exit(t, p)
+		record := waitClosed(t, p)
 		report, ok := p.Sandbox()
 		if !ok || report != by.Report() {
 			t.Errorf("it reports %+v, %v", report, ok)
@@ -131,7 +132,7 @@ func TestTheEndOfAConfinedProcessIsReported(t *testing.T) {
 
 func jsonText(v any) string { text, _ := json.Marshal(v); return string(text) }
 
-func TestWhatASandboxDoesNotGrantIsRefused(t *testing.T) {
+func TestStart_Confined_WriteOutsideIsDenied(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		dir := directory(t)
 		inside := filepath.Join(dir, "inside")
@@ -140,9 +141,9 @@ func TestWhatASandboxDoesNotGrantIsRefused(t *testing.T) {
 		}
 		outside := filepath.Join(dir, "outside")
 		script := "echo x > " + inside + "/file && echo y > " + outside
-		heard, record := run(t, confined(shell(script), confine(writableOnly(inside))))
+		output, record := run(t, confined(shell(script), confine(writableOnly(inside))))
 		if record.Code == 0 || !record.SandboxDenied {
-			t.Errorf("%+v, %+v", heard, record)
+			t.Errorf("%+v, %+v", output, record)
 		}
 		if text, err := os.ReadFile(inside + "/file"); string(text) != "x\n" {
 			t.Errorf("the file inside has %q: %v", text, err)
@@ -153,8 +154,8 @@ func TestWhatASandboxDoesNotGrantIsRefused(t *testing.T) {
 	})
 }
 
-// What cannot be started confined is refused as it would be otherwise, and nothing of it is left.
-func TestStartsOfConfinedProcessesFail(t *testing.T) {
+// A failed confined start returns the same kinds of errors as any other, and leaves nothing behind.
+func TestStart_ConfinedErrors(t *testing.T) {
 	dir := directory(t)
 	files := map[string]string{"script": "#!/nowhere/sh\n", "text": "hello"}
 	for name, content := range files {
@@ -192,14 +193,14 @@ func TestStartsOfConfinedProcessesFail(t *testing.T) {
 			t.Logf("%s: %v", name, err)
 		}
 		spec := confined(Spec{Argv: []string{"true"}, Cwd: "/", Env: []string{"PATH=" + hidden + ":/usr/bin"}}, system)
-		p, err := s.Start(testContext(t), spec) // what is not granted is passed over in PATH
+		p, err := s.Start(testContext(t), spec) // PATH entries that are not granted are skipped
 		if err != nil {
 			t.Fatal(err)
 		}
-		if record := exit(t, p); record.Code != 0 {
+		if record := waitClosed(t, p); record.Code != 0 {
 			t.Errorf("%+v", record)
 		}
-		if err := children.settle(testContext(t)); err != nil {
+		if err := tracker.waitForOrphans(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
 		poll(t, "nothing to be left", func() bool { return descriptors(t) <= before && len(childrenLeft(t)) == 0 })
@@ -215,8 +216,8 @@ func descriptors(t testing.TB) int {
 	return len(entries)
 }
 
-// A working directory that the policy does not grant is refused, whatever the backend.
-func TestAWorkingDirectoryHasToBeInside(t *testing.T) {
+// A working directory that the policy does not grant is rejected with any backend.
+func TestStart_ConfinedDirectoryNotGranted_BadWorkingDirectory(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		dir := directory(t)
 		by := confine(sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialMinimal, Access: sandbox.AccessRead}}})
@@ -228,16 +229,16 @@ func TestAWorkingDirectoryHasToBeInside(t *testing.T) {
 	})
 }
 
-// A sandbox whose places are not what they were is not made.
-func TestASandboxThatCannotBeMadeStartsNothing(t *testing.T) {
+// A path of the policy has changed since it was resolved.
+func TestStart_SandboxSetupFails_ExecutesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		dir := directory(t)
-		place, proof := filepath.Join(dir, "place"), filepath.Join(dir, "proof")
-		if err := os.Mkdir(place, 0o755); err != nil {
+		location, proof := filepath.Join(dir, "location"), filepath.Join(dir, "proof")
+		if err := os.Mkdir(location, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		by := confine(writableOnly(place))
-		if err := errors.Join(os.Remove(place), os.Symlink(dir, place)); err != nil {
+		by := confine(writableOnly(location))
+		if err := errors.Join(os.Remove(location), os.Symlink(dir, location)); err != nil {
 			t.Fatal(err)
 		}
 		s := newSupervisor(t, Config{})
@@ -249,8 +250,8 @@ func TestASandboxThatCannotBeMadeStartsNothing(t *testing.T) {
 	})
 }
 
-// The end of the caller ends a start that hangs.
-func TestAStartThatHangsEndsWithItsCaller(t *testing.T) {
+// The end of the context aborts a confined start that hangs.
+func TestStart_ContextEnds_AbortsHangingConfinedStart(t *testing.T) {
 	by := hangingBubblewrap(t, directory(t), "exec sleep 1000")
 	s := newSupervisor(t, Config{AdoptOrphans: true})
 	why := errors.New("the caller has gone")
@@ -261,13 +262,16 @@ func TestAStartThatHangsEndsWithItsCaller(t *testing.T) {
 		failed <- err
 	}()
 	hanging := func() (pids []int) {
-		procs, err := ownChildren()
+		procs, err := procfs.List()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, p := range procs {
-			if comm, _ := os.ReadFile("/proc/" + jsonText(p.pid) + "/comm"); string(comm) == "sleep\n" {
-				pids = append(pids, p.pid)
+			if p.PPID != os.Getpid() {
+				continue
+			}
+			if comm, _ := os.ReadFile("/proc/" + jsonText(p.PID) + "/comm"); string(comm) == "sleep\n" {
+				pids = append(pids, p.PID)
 			}
 		}
 		return pids
@@ -282,18 +286,18 @@ func TestAStartThatHangsEndsWithItsCaller(t *testing.T) {
 	}
 }
 
-func TestLimitsHoldInASandbox(t *testing.T) {
+func TestResourceLimits_Confined(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		spec := confined(shell("ulimit -n; ulimit -f; nice"), confine(readOnly))
 		spec.ResourceLimits = []Limit{{Resource: ResourceOpenFiles, Soft: 64, Hard: 64}, {Resource: ResourceFileBytes, Soft: 1024, Hard: 1024}}
 		spec.Nice = 3
-		heard, record := run(t, spec)
+		output, record := run(t, spec)
 		nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "64\n2\n" + jsonText(min(20-nice+3, 19)) + "\n"; heard.stdout != want || record.Code != 0 {
-			t.Errorf("%+v, want %q: %+v", heard, want, record)
+		if want := "64\n2\n" + jsonText(min(20-nice+3, 19)) + "\n"; output.stdout != want || record.Code != 0 {
+			t.Errorf("%+v, want %q: %+v", output, want, record)
 		}
 	})
 }

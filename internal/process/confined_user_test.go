@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// nobody is a user that owns nothing.
+// nobody is the ID of a user that owns nothing.
 const nobody = 65534
 
-// TestConfinedAsAnOrdinaryUser runs tests of confined processes, which are those of root here, as an ordinary user, for
-// whom bubblewrap makes a user namespace with less in it, and who has no control groups.
-func TestConfinedAsAnOrdinaryUser(t *testing.T) {
+// TestConfined_UnprivilegedUser runs tests of confined processes as an ordinary user, for whom
+// bubblewrap creates a user namespace with fewer privileges, and without control groups.
+func TestConfined_UnprivilegedUser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	if os.Geteuid() != 0 {
-		t.Fatal("run the tests as root: they have to be another user too")
+		t.Fatal("run the tests as root: they switch to another user")
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "execwire-test-") // which others may pass
+	dir, err := os.MkdirTemp("/var/tmp", "execwire-test-") // searchable by other users
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,11 +40,11 @@ func TestConfinedAsAnOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	tests := []string{
-		"TestAConfinedProcessIsGivenWhatAnyIs", "TestAConfinedProcessReadsItsInput", "TestTheEndOfAConfinedProcessIsReported",
-		"TestWhatASandboxDoesNotGrantIsRefused", "TestASandboxThatCannotBeMadeStartsNothing", "TestAConfinedProcessHasItsTerminal",
-		"TestSignalsReachAConfinedProgram", "TestSignalsReachAConfinedShellWithJobs", "TestAConfinedProcessIsAskedToEnd",
-		"TestNobodyConfinedSurvivesATermination", "TestWhatAConfinedProcessLeaves", "TestWhatKeepsAPlaceIsRemovedInTheEnd",
-		"TestLimitsHoldInASandbox", "TestALimitThatIsTooLowForASandboxIsNamed",
+		"TestStart_Confined_PassesArgumentsEnvironmentAndDirectory", "TestWriteStdin_Confined", "TestExitRecord_Confined",
+		"TestStart_Confined_WriteOutsideIsDenied", "TestStart_SandboxSetupFails_ExecutesNothing", "TestTerminal_Confined",
+		"TestSignal_Confined_ReachesProgram", "TestSignal_ConfinedShellWithJobs", "TestTerminate_ConfinedGraceful_SendsSIGTERM",
+		"TestTerminate_Confined_LeavesNoDescendant", "TestLeaveDescendants_Confined", "TestClose_ConfinedPlaceholder_IsRemoved",
+		"TestResourceLimits_Confined", "TestStart_LimitTooLowForSandbox_AppliesToProgramOnly",
 	}
 	command := exec.CommandContext(testContext(t), program, "-test.v", "-test.run", "^("+strings.Join(tests, "|")+")$")
 	command.Dir, command.Env = work, append(os.Environ(), "TMPDIR="+work)

@@ -8,47 +8,50 @@ import (
 	"unicode"
 )
 
-// Inherit says how much of the server's own environment an EnvironmentPolicy begins with.
+// Inherit selects the variables of the server that an EnvironmentPolicy starts with.
 type Inherit uint8
 
-// What is inherited. The zero value is nothing.
+// The values of Inherit. The zero value inherits nothing.
 const (
 	InheritNone Inherit = iota
-	InheritCore         // what programs can hardly do without, see coreNames
+	InheritCore         // variables that most programs need, see coreNames
 	InheritAll
 )
 
-// coreNames are compared ignoring case.
+// coreNames are compared without regard to case.
 var coreNames = []string{
 	"PATH", "SHELL", "TMPDIR", "TEMP", "TMP", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "USER",
 }
 
-// defaultExcludes keep what looks like a credential of the server from its children.
+// defaultExcludes match the names of probable credentials of the server.
 var defaultExcludes = []string{"*KEY*", "*SECRET*", "*TOKEN*"}
 
-// Bounds of each list of patterns: every name is held against every pattern.
+// Limits of each pattern list. Every name is matched against every pattern.
 const (
 	MaxPatterns     = 256
 	MaxPatternBytes = 256
 )
 
-// EnvironmentPolicy builds a child's environment from the server's. Its members apply in the order in which they are
-// listed. Patterns match whole names, ignoring case; "*" is any run of characters and "?" any one.
+// EnvironmentPolicy builds the environment of a child from that of the server. Its fields apply in
+// the order in which they are declared. Patterns match whole names without regard to case; "*"
+// matches any characters and "?" matches one.
 type EnvironmentPolicy struct {
-	// Inherit says what of the server's environment to begin with.
+	// Inherit selects the variables to start with.
 	Inherit Inherit
-	// IgnoreDefaultExcludes keeps names that match *KEY*, *SECRET* or *TOKEN*, which are dropped otherwise.
+	// IgnoreDefaultExcludes keeps names that match *KEY*, *SECRET* or *TOKEN*, which are removed
+	// otherwise.
 	IgnoreDefaultExcludes bool
-	// Exclude drops the names that match any of these patterns.
+	// Exclude removes the names that match any of these patterns.
 	Exclude []string
-	// Set adds or replaces.
+	// Set adds or replaces variables.
 	Set map[string]string
-	// IncludeOnly, unless empty, keeps only the names that match any of these patterns, also among what Set added.
+	// IncludeOnly, unless empty, keeps only the names that match any of these patterns. It applies
+	// to the variables of Set too.
 	IncludeOnly []string
 }
 
-// Validate refuses, with InvalidArgument, more or longer patterns than MaxPatterns and MaxPatternBytes. Field begins with
-// environment_policy. Build does not check.
+// Validate returns an InvalidArgument error if there are more patterns than MaxPatterns, or one is
+// longer than MaxPatternBytes. Its Field begins with environment_policy. Build does not validate.
 func (p EnvironmentPolicy) Validate() error {
 	if err := validatePatterns("environment_policy.exclude", p.Exclude); err != nil {
 		return err
@@ -68,9 +71,8 @@ func validatePatterns(field string, patterns []string) error {
 	return nil
 }
 
-// Build returns the environment that the policy makes of the server's, as NAME=value in the order of names. The
-// overrides come last and are subject to no pattern. Entries of server without a name are left out; of a name given
-// twice the first counts, as it does for getenv.
+// Build returns the environment as NAME=value, sorted by name. No pattern applies to the overrides.
+// Entries of server without a name are dropped; the first entry of a name counts, as for getenv.
 func (p EnvironmentPolicy) Build(server []string, overrides map[string]string) []string {
 	env := p.inherit(server)
 	if !p.IgnoreDefaultExcludes {
@@ -119,10 +121,10 @@ func matchesAny(patterns [][]rune, name string) bool {
 	return slices.ContainsFunc(patterns, func(p []rune) bool { return matches(p, n) })
 }
 
-// matches takes a folded pattern and name, and time in proportion to the product of the lengths at most: patterns come
-// from clients.
+// matches matches a folded name against a folded pattern. Its time is bounded by the product of
+// their lengths, because patterns come from clients.
 func matches(p, n []rune) bool {
-	star, retry := -1, 0 // after the last "*" seen, and where in n its match ends if tried again
+	star, retry := -1, 0 // after the last "*", and where in n to retry its match
 	i, j := 0, 0
 	for j < len(n) {
 		switch {

@@ -58,7 +58,7 @@ func TestEnvironmentPolicy(t *testing.T) {
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestEnvironmentPolicy_PatternMatching(t *testing.T) {
 	for _, test := range []struct {
 		pattern, name string
 		want          bool
@@ -93,7 +93,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func TestPatternsAreBounded(t *testing.T) {
+func TestEnvironmentPolicy_Validate(t *testing.T) {
 	most := slices.Repeat([]string{strings.Repeat("*", MaxPatternBytes)}, MaxPatterns)
 	if err := (EnvironmentPolicy{Exclude: most, IncludeOnly: most}).Validate(); err != nil {
 		t.Errorf("as many as may be: %v", err)
@@ -114,7 +114,7 @@ func TestPatternsAreBounded(t *testing.T) {
 	}
 }
 
-func TestPatternsCannotBeMadeToTakeForever(t *testing.T) {
+func TestEnvironmentPolicy_PatternTimeIsBounded(t *testing.T) {
 	done := make(chan bool, 1)
 	go func() { done <- matches(fold(strings.Repeat("a*", 500)+"b"), fold(strings.Repeat("a", 2000))) }()
 	select {
@@ -122,7 +122,7 @@ func TestPatternsCannotBeMadeToTakeForever(t *testing.T) {
 		if matched {
 			t.Error("matched")
 		}
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatal("exponential")
 	}
 }

@@ -2,86 +2,61 @@ package process
 
 import (
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 )
 
-// Kind tells errors apart for those who map them.
+// Kind classifies errors.
 type Kind uint8
 
 // The kinds of errors. There is no zero kind.
 const (
-	Internal            Kind = iota + 1 // our own trouble: nothing the caller can mend
+	Internal            Kind = iota + 1 // a failure that the caller cannot fix
 	InvalidArgument                     // Error.Field is malformed
 	ProgramNotFound                     // no such program, or not in PATH
-	NotExecutable                       // found, and cannot be executed: mode, format or interpreter
-	BadWorkingDirectory                 // missing, no directory, or not searchable
-	PermissionDenied                    // the system forbids it
+	NotExecutable                       // found, but mode, format or interpreter do not permit execution
+	BadWorkingDirectory                 // missing, not a directory, or not searchable
+	PermissionDenied                    // the system does not permit it
 	ArgumentListTooLong                 // arguments and environment exceed what the system accepts
-	ResourceLimit                       // out of processes, memory, descriptors or terminals: may pass
+	ResourceLimit                       // no processes, memory, descriptors or terminals left; may be temporary
 	SandboxNotStarted                   // Spec.Sandbox could not be set up, so nothing was executed
-	StdinClosed                         // the process has ended, closed its input, or the input was closed before
+	StdinClosed                         // the input is closed, or the process has ended or closed it
 	StdinNotPiped                       // the process was started without an input
-	StdinIsTerminal                     // a terminal's input has no end to close
+	StdinIsTerminal                     // the input of a terminal cannot be closed
 	WriteTooLarge                       // one write exceeds Config.MaxWriteBytes
 	NotATerminal                        // the process was started without a terminal
-	AlreadyExited                       // nothing is left that could be signalled or resized
-	ShuttingDown                        // the supervisor takes no more work
+	AlreadyExited                       // no process is left to signal or resize
+	ShuttingDown                        // the supervisor is closing
 )
 
-var kindNames = map[Kind]string{
-	Internal:            "internal",
-	InvalidArgument:     "invalid argument",
-	ProgramNotFound:     "program not found",
-	NotExecutable:       "not executable",
-	BadWorkingDirectory: "bad working directory",
-	PermissionDenied:    "permission denied",
-	ArgumentListTooLong: "argument list too long",
-	ResourceLimit:       "resource limit",
-	SandboxNotStarted:   "sandbox not started",
-	StdinClosed:         "stdin closed",
-	StdinNotPiped:       "stdin not piped",
-	StdinIsTerminal:     "stdin is a terminal",
-	WriteTooLarge:       "write too large",
-	NotATerminal:        "not a terminal",
-	AlreadyExited:       "already exited",
-	ShuttingDown:        "shutting down",
-}
-
-// Kinds returns every kind, so that a table that maps them can be checked for completeness.
+// Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(kindNames))
+	var kinds []Kind
 	for k := Internal; k <= ShuttingDown; k++ {
 		kinds = append(kinds, k)
 	}
 	return kinds
 }
 
-func (k Kind) String() string {
-	if name, ok := kindNames[k]; ok {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
-
-// Error is what the functions of this package fail with, apart from a context's own cause.
+// Error is the error type of this package, apart from the cause of a context.
 type Error struct {
-	// Kind says what went wrong, for those who translate it.
+	// Kind is the class of the error.
 	Kind Kind
-	// Field names the part of the request in question, as in argv[2], env["LANG"] or cwd. For InvalidArgument, and for
-	// limits that are not permitted or cannot be set.
+	// Field names the invalid part of the request, such as argv[2], env["LANG"] or cwd. It is set
+	// for InvalidArgument, and for limits that are not permitted or cannot be set.
 	Field string
-	// Subject is the thing in question: a path, a program. It may be empty, and never holds an environment's value.
+	// Subject is the path or the program that the error is about. It may be empty, and never
+	// contains the value of an environment variable.
 	Subject string
-	// Err says what is wrong with it, and how to mend it.
+	// Err is what is wrong, and how to fix it.
 	Err error
 
-	verb string
+	operation string
 }
 
 func (e *Error) Error() string {
-	parts := []string{"failed to " + e.verb}
+	parts := []string{"failed to " + e.operation}
 	for _, part := range []string{e.Field, e.Subject} {
 		if part != "" {
 			parts = append(parts, part)
@@ -102,33 +77,30 @@ func KindOf(err error) Kind {
 }
 
 func startError(kind Kind, subject string, err error) *Error {
-	return &Error{Kind: kind, Subject: subject, Err: err, verb: "start process"}
+	return &Error{Kind: kind, Subject: subject, Err: err, operation: "start process"}
 }
 
 func invalid(field, problem string) *Error {
-	return &Error{Kind: InvalidArgument, Field: field, Err: errors.New(problem), verb: "start process"}
+	return &Error{Kind: InvalidArgument, Field: field, Err: errors.New(problem), operation: "start process"}
 }
 
-func refuse(kind Kind, verb, why string) *Error {
-	return &Error{Kind: kind, Err: errors.New(why), verb: verb}
+func newError(kind Kind, operation, why string) *Error {
+	return &Error{Kind: kind, Err: errors.New(why), operation: operation}
 }
 
-// isExhausted tells errors of the system that mean a limit was hit.
-func isExhausted(err error) bool {
-	for _, errno := range []syscall.Errno{
-		syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EUSERS,
-	} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+// isResourceExhausted reports whether a system error means that a limit was reached.
+func isResourceExhausted(err error) bool {
+	return isAnyOf(err, syscall.EAGAIN, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE, syscall.ENOSPC, syscall.EUSERS)
 }
 
-// resourceError types a failure to get descriptors, terminals or the like.
+func isAnyOf(err error, errnos ...syscall.Errno) bool {
+	return slices.ContainsFunc(errnos, func(errno syscall.Errno) bool { return errors.Is(err, errno) })
+}
+
+// resourceError returns the typed error for a failure to create descriptors, terminals or the like.
 func resourceError(subject string, err error) *Error {
 	switch {
-	case isExhausted(err):
+	case isResourceExhausted(err):
 		return startError(ResourceLimit, subject, err)
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return startError(PermissionDenied, subject, err)

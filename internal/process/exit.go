@@ -2,7 +2,6 @@ package process
 
 import (
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 	"unsafe"
@@ -10,44 +9,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cause says why a process ended.
+// Cause is why a process ended.
 type Cause uint8
 
-// The causes. The first one that applies counts.
+// The causes. The first one that occurs counts.
 const (
-	CauseExited         Cause = iota + 1 // by itself, or by a signal that nobody sent to end it for us
+	CauseExited         Cause = iota + 1 // by itself, or by a signal that was not sent by Terminate or a timeout
 	CauseTerminated                      // Terminate
 	CauseTimeout                         // Spec.Timeout
 	CauseNoOutput                        // Spec.NoOutputTimeout
 	CauseLimit                           // one of Spec.ResourceLimits
 	CauseServerShutdown                  // Supervisor.Close
-	CauseLost                            // it is gone, and how it ended could not be learned
+	CauseLost                            // the exit status could not be read
 )
 
-func (c Cause) String() string {
-	names := [...]string{"none", "exited", "terminated", "timeout", "no output", "limit", "server shutdown", "lost"}
-	if int(c) < len(names) {
-		return names[c]
-	}
-	return fmt.Sprintf("cause(%d)", uint8(c))
-}
-
-// ExitRecord is how a process ended.
+// ExitRecord describes the end of a process.
 type ExitRecord struct {
-	Code        int            // meaningful if Signal is 0
+	Code        int            // valid if Signal is 0
 	Signal      syscall.Signal // 0: it exited with Code
 	Cause       Cause
-	UserTime    time.Duration // of the process and of those descendants it waited for; so are the next two
+	UserTime    time.Duration // of the process and the descendants it waited for; so are SystemTime and MaxRSSBytes
 	SystemTime  time.Duration
-	MaxRSSBytes int64 // the largest of them; 0: smaller than this process, which the kernel counts in
+	MaxRSSBytes int64 // the maximum; 0: less than that of this program, which the kernel includes
 	WallTime    time.Duration
-	ExitedAt    time.Time // when it was reaped
-	// SandboxDenied says that a confined process seems to have failed because of its sandbox: it did not succeed, and
-	// what is retained of its output says so, or it was ended by SIGSYS. It is known when the log has its exited event.
+	ExitedAt    time.Time // when it was waited for
+	// SandboxDenied reports that a confined process probably failed because of its sandbox: it did
+	// not succeed and its retained output says so, or it was killed by SIGSYS. It is valid once the
+	// log has the exited event.
 	SandboxDenied bool
 }
 
-// childInfo is the part of siginfo_t that waitid(2) fills. The union in it is aligned like a pointer.
+// childInfo is the part of siginfo_t that waitid(2) sets. The union in it is aligned like a
+// pointer.
 type childInfo struct {
 	signo, errno, code int32
 	union              struct {
@@ -58,34 +51,38 @@ type childInfo struct {
 }
 
 const (
-	cldExited  = 1 // CLD_EXITED; the other ends carry a signal
-	cldTrapped = 4 // CLD_TRAPPED: stopped for the one who traces it
+	cldExited  = 1 // CLD_EXITED; other ends have a signal
+	cldTrapped = 4 // CLD_TRAPPED: stopped for its tracer
 )
 
-// waitChild asks for the end of a child. With hold it stays a zombie.
-func waitChild(pidfd uintptr, hold bool, usage *unix.Rusage) (info childInfo, dead bool, err error) {
+// waitChild asks for the end of a child without blocking. With keepZombie it is not reaped.
+func waitChild(pidfd uintptr, keepZombie bool, usage *unix.Rusage) (info childInfo, dead bool, err error) {
 	options := unix.WEXITED | unix.WNOHANG
-	if hold {
+	if keepZombie {
 		options |= unix.WNOWAIT
 	}
 	var raw unix.Siginfo
-	for {
-		err = unix.Waitid(unix.P_PIDFD, int(pidfd), &raw, options, usage)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	err = waitID(unix.P_PIDFD, int(pidfd), &raw, options, usage)
 	info = *(*childInfo)(unsafe.Pointer(&raw))
 	return info, err == nil && info.union.pid != 0, err
 }
 
-// record makes the exit record of a child that ended.
+// waitID is waitid(2), repeated when a signal interrupts it.
+func waitID(kind, id int, info *unix.Siginfo, options int, usage *unix.Rusage) error {
+	for {
+		if err := unix.Waitid(kind, id, info, options, usage); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// record returns the exit record of a child that ended.
 func (info childInfo) record(startedAt time.Time, usage *unix.Rusage) ExitRecord {
 	now := time.Now()
 	rec := ExitRecord{
 		UserTime:    time.Duration(usage.Utime.Nano()),
 		SystemTime:  time.Duration(usage.Stime.Nano()),
-		MaxRSSBytes: largestAbove(usage.Maxrss) << 10,
+		MaxRSSBytes: childMaxRSS(usage.Maxrss) << 10,
 		WallTime:    now.Sub(startedAt),
 		ExitedAt:    now,
 	}
@@ -97,9 +94,10 @@ func (info childInfo) record(startedAt time.Time, usage *unix.Rusage) ExitRecord
 	return rec
 }
 
-// largestAbove returns a child's largest resident set, in KiB, if it is the child's: the kernel begins counting with
-// that of the process that forked it, whose memory the child has until its exec.
-func largestAbove(maxrss int64) int64 {
+// childMaxRSS returns the largest resident set of a child in KiB, or 0 if it is not larger than
+// that of this program. The kernel starts counting with the memory of the forking process, which
+// the child shares until its exec.
+func childMaxRSS(maxrss int64) int64 {
 	var own unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err == nil && maxrss <= own.Maxrss {
 		return 0

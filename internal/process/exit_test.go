@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
-func TestExitRecordTellsCodeOrSignal(t *testing.T) {
+func TestExitRecord_CodeOrSignal(t *testing.T) {
 	for _, test := range []struct {
 		spec   Spec
 		code   int
@@ -38,20 +38,20 @@ func TestExitRecordTellsCodeOrSignal(t *testing.T) {
 	}
 }
 
-func TestExitRecordTellsWhatItCost(t *testing.T) {
+func TestExitRecord_Usage(t *testing.T) {
 	_, got := run(t, shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"))
-	if got.UserTime+got.SystemTime <= 0 || got.UserTime+got.SystemTime > patience {
+	if got.UserTime+got.SystemTime <= 0 || got.UserTime+got.SystemTime > testTimeout {
 		t.Errorf("CPU time %v + %v", got.UserTime, got.SystemTime)
 	}
 	if got.MaxRSSBytes != 0 {
 		t.Errorf("resident set of a small shell is %d, which is that of this test", got.MaxRSSBytes)
 	}
-	if got.WallTime <= 0 || got.ExitedAt.IsZero() || time.Since(got.ExitedAt) > patience {
+	if got.WallTime <= 0 || got.ExitedAt.IsZero() || time.Since(got.ExitedAt) > testTimeout {
 		t.Errorf("wall time %v, exited at %v", got.WallTime, got.ExitedAt)
 	}
 }
 
-func TestExitRecordTellsALargeResidentSet(t *testing.T) {
+func TestExitRecord_LargeResidentSet(t *testing.T) {
 	const size = 512 << 20 // more than this test, whatever ran in it before
 	_, got := run(t, shell(fmt.Sprintf("exec dd if=/dev/zero of=/dev/null bs=%d count=1 status=none", size)))
 	if got.MaxRSSBytes < size || got.MaxRSSBytes > 2*size {
@@ -59,13 +59,13 @@ func TestExitRecordTellsALargeResidentSet(t *testing.T) {
 	}
 }
 
-func TestStatesFollowEachOther(t *testing.T) {
+func TestState_Sequence(t *testing.T) {
 	spec := program("hold-pipes", filepath.Join(t.TempDir(), "go"))
 	p := start(t, spec)
 	if state := p.State(); state != StateRunning && state != StateExited {
 		t.Errorf("started in state %v", state)
 	}
-	wait(t, "exited", p.Exited())
+	waitFor(t, "exited", p.Exited())
 	if state := p.State(); state != StateExited {
 		t.Errorf("state %v after the exit, while a child holds the pipe", state)
 	}
@@ -75,52 +75,53 @@ func TestStatesFollowEachOther(t *testing.T) {
 	if err := os.WriteFile(spec.Argv[len(spec.Argv)-1], nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	exit(t, p)
+	waitClosed(t, p)
 	if state := p.State(); state != StateClosed {
 		t.Errorf("state %v after closed", state)
 	}
 }
 
-func TestExitedPrecedesLateOutputAndClosedComesLast(t *testing.T) {
+func TestEvents_LateOutputFollowsExitedAndPrecedesClosed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	p := start(t, program("hold-pipes", file))
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("parent")
-	wait(t, "exited", p.Exited())
-	for !slices.Contains(l.heard.kinds, "exited") {
+	waitFor(t, "exited", p.Exited())
+	for !slices.Contains(l.got.kinds, "exited") {
 		l.next()
 	}
-	if slices.Contains(l.heard.kinds, "closed") {
+	if slices.Contains(l.got.kinds, "closed") {
 		t.Error("closed while a child holds the pipe")
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	heard := l.all()
-	if want := []string{"stdout", "exited", "stdout", "closed"}; !slices.Equal(heard.kinds, want) {
-		t.Errorf("events %v, want %v", heard.kinds, want)
+	output := l.all()
+	if want := []string{"stdout", "exited", "stdout", "closed"}; !slices.Equal(output.kinds, want) {
+		t.Errorf("events %v, want %v", output.kinds, want)
 	}
-	if !strings.HasSuffix(heard.stdout, "\nlate\n") {
-		t.Errorf("stdout %q", heard.stdout)
+	if !strings.HasSuffix(output.stdout, "\nlate\n") {
+		t.Errorf("stdout %q", output.stdout)
 	}
 }
 
-func TestExitedFollowsWhatWasReadable(t *testing.T) {
-	// The writer's output fills the pipe and it exits at once, over and over: every byte precedes the exit.
+func TestEvents_ExitedFollowsReadableOutput(t *testing.T) {
+	// The output fills the pipe and the process exits at once: every byte precedes the exited
+	// event.
 	for range 50 {
-		heard, _ := run(t, shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2"))
-		if len(heard.stdout) != 60000 || len(heard.stderr) != 60000 {
-			t.Fatalf("%d and %d bytes", len(heard.stdout), len(heard.stderr))
+		output, _ := run(t, shell("head -c 60000 /dev/zero; head -c 60000 /dev/zero >&2"))
+		if len(output.stdout) != 60000 || len(output.stderr) != 60000 {
+			t.Fatalf("%d and %d bytes", len(output.stdout), len(output.stderr))
 		}
-		if n := len(heard.kinds); heard.kinds[n-2] != "exited" || heard.kinds[n-1] != "closed" {
-			t.Fatalf("events %v", heard.kinds)
+		if n := len(output.kinds); output.kinds[n-2] != "exited" || output.kinds[n-1] != "closed" {
+			t.Fatalf("events %v", output.kinds)
 		}
 	}
 }
 
-func TestExitedIsNotPutOffByAFloodingDescendant(t *testing.T) {
+func TestEvents_FloodingDescendantDoesNotDelayExited(t *testing.T) {
 	spec := piped(shell("yes & read x; exit 5"))
-	spec.Output.WindowBytes = 8192 // the pipe never runs dry
+	spec.Output.WindowBytes = 8192 // the pipe is never empty
 	p := start(t, spec)
 	owner, err := p.Log().Own(0)
 	if err != nil {
@@ -128,7 +129,7 @@ func TestExitedIsNotPutOffByAFloodingDescendant(t *testing.T) {
 	}
 	poll(t, "a full pipe", func() bool { return readable(p.streams[0]) > 50_000 })
 	mustWrite(t, p, "\n")
-	wait(t, "exited", p.Exited())
+	waitFor(t, "exited", p.Exited())
 	before := p.Log().Stats().Totals[eventlog.Stdout]
 	for !p.Log().Stats().Exited {
 		batch, err := owner.Next(testContext(t), 0)
@@ -138,27 +139,27 @@ func TestExitedIsNotPutOffByAFloodingDescendant(t *testing.T) {
 		if err := owner.Acknowledge(batch.Events[len(batch.Events)-1].Seq); err != nil {
 			t.Fatal(err)
 		}
-		if said := p.Log().Stats().Totals[eventlog.Stdout] - before; said > 1<<20 {
-			t.Fatalf("%d bytes since the exit, of which a pipe holds 65,536", said)
+		if text := p.Log().Stats().Totals[eventlog.Stdout] - before; text > 1<<20 {
+			t.Fatalf("%d bytes since the exit, of which a pipe holds 65,536", text)
 		}
 	}
 	owner.Release(false)
 }
 
-// readable is what waits in a stream's pipe.
+// readable returns the number of bytes in the pipe of a stream.
 func readable(s *stream) (n int) {
 	_ = s.conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
 	return n
 }
 
-func TestExitedNeedsNoRoomWhenNothingIsLeftToSay(t *testing.T) {
+func TestEvents_ExitedWithFullWindowAndNoOutputLeft(t *testing.T) {
 	spec := piped(shell("exec 2>&-; read x; head -c 4096 /dev/zero; read y"))
 	spec.Output.WindowBytes = 4096
 	p := start(t, spec)
 	poll(t, "the end of stderr", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.open == 1
+		return p.openStreams == 1
 	})
 	owner, err := p.Log().Own(0)
 	if err != nil {
@@ -167,11 +168,11 @@ func TestExitedNeedsNoRoomWhenNothingIsLeftToSay(t *testing.T) {
 	mustWrite(t, p, "\n")
 	poll(t, "the window to be used up", func() bool { return p.Log().Stats().Totals[eventlog.Stdout] == 4096 })
 	mustWrite(t, p, "\n")
-	poll(t, "the exit to be said", func() bool { return p.Log().Stats().Exited })
+	poll(t, "the exited event", func() bool { return p.Log().Stats().Exited })
 	owner.Release(false)
 }
 
-func TestExitIsKnownBeforeASlowOwnerLetsItBeSaid(t *testing.T) {
+func TestExit_SlowOwner_IsKnownBeforeExitedEvent(t *testing.T) {
 	spec := shell("head -c 60000 /dev/zero")
 	spec.Output.WindowBytes = 4096
 	spec.Output.RetainedBytes = 1 << 20
@@ -184,9 +185,9 @@ func TestExitIsKnownBeforeASlowOwnerLetsItBeSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "exited", p.Exited()) // 60,000 bytes fit the pipe
+	waitFor(t, "exited", p.Exited()) // 60,000 bytes fit the pipe
 	if stats := p.Log().Stats(); stats.Exited && stats.Totals[1] < 60000 {
-		t.Errorf("exited was said after %v bytes", stats.Totals)
+		t.Errorf("exited event after %v bytes", stats.Totals)
 	}
 	total, kinds := drain(t, owner)
 	if total != 60000 || kinds[len(kinds)-2] != "exited" || kinds[len(kinds)-1] != "closed" {
@@ -194,13 +195,37 @@ func TestExitIsKnownBeforeASlowOwnerLetsItBeSaid(t *testing.T) {
 	}
 }
 
-func TestPIDIsTheChilds(t *testing.T) {
+func TestPID(t *testing.T) {
 	p := start(t, shell("echo $$"))
-	heard := listen(t, p).all()
-	if got := strings.TrimSpace(heard.stdout); got != strconv.Itoa(p.PID()) {
-		t.Errorf("pid %d, the child says %s", p.PID(), got)
+	output := readLog(t, p).all()
+	if got := strings.TrimSpace(output.stdout); got != strconv.Itoa(p.PID()) {
+		t.Errorf("PID %d, the child prints %s", p.PID(), got)
 	}
 	if p.StartedAt().IsZero() || p.Spec().Env != nil || p.Spec().Argv[0] != "/bin/sh" {
 		t.Errorf("%v %+v", p.StartedAt(), p.Spec())
 	}
+}
+
+// If other code has reaped the leader its PID must not be used any more.
+func TestTerminate_LeaderReapedElsewhere_CauseLost(t *testing.T) {
+	s := newSupervisor(t, Config{})
+	p, err := s.startChild(t.Context(), shell("sleep 1000 & exit 0"), "/bin/sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.Wait4(p.PID(), nil, 0, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.addProcess(p)
+	s.startGoroutines(p)
+	waitFor(t, "exited", p.Exited())
+	tracker.mu.Lock()
+	if !p.root.reaped || tracker.leaders[p.PID()] {
+		t.Error("it counts as a zombie that reserves its PID")
+	}
+	tracker.mu.Unlock()
+	if result := terminate(t, p, Termination{}); result.Exit.Cause != CauseLost || result.Method != MethodProcessGroup {
+		t.Errorf("%+v", result)
+	}
+	waitClosed(t, p)
 }

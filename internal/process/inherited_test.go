@@ -17,13 +17,13 @@ import (
 )
 
 func init() {
-	testproc.Register("hostile-start", hostileStart)
-	testproc.Register("hostile-supervisor", hostileSupervisor)
+	testproc.Register("inherited-start", startWithInheritedState)
+	testproc.Register("inherited-report", reportInheritedState)
 }
 
-// hostileStart executes a supervisor the way a careless parent would: with signals ignored and blocked, descriptors
-// open, and a low limit of descriptors.
-func hostileStart([]string) int {
+// startWithInheritedState executes a supervisor with signals ignored and blocked, descriptors open,
+// and a low limit of descriptors.
+func startWithInheritedState([]string) int {
 	signal.Ignore(unix.SIGINT, unix.SIGQUIT, unix.SIGHUP, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR2, unix.SIGTSTP, unix.SIGCHLD, syscall.Signal(45))
 	runtime.LockOSThread()
 	var mask unix.Sigset_t
@@ -42,41 +42,41 @@ func hostileStart([]string) int {
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 777, Max: 5000}); err != nil {
 		return 92
 	}
-	argv := testproc.Argv("hostile-supervisor")
+	argv := testproc.Argv("inherited-report")
 	fmt.Fprintln(os.Stderr, unix.Exec(argv[0], argv, os.Environ()))
 	return 93
 }
 
-// hostileFacts is what the hostile supervisor prints.
-type hostileFacts struct {
+// inheritedFacts is the output of inherited-report.
+type inheritedFacts struct {
 	ServerIgnored int    // signals this process was started to ignore
-	ServerMasked  bool   // it was started with a mask
-	Restored      bool   // it ignores SIGHUP and SIGINT again in the end
+	ServerMasked  bool   // it was started with a signal mask
+	Restored      bool   // it ignores SIGHUP and SIGINT again after Close
 	Status        string // /proc/self/status of a child
 	Descriptors   string // of a child
 	Limit         string // of descriptors, of a child
 	Terminal      string // status of a child with a terminal
 }
 
-func hostileSupervisor([]string) int {
-	facts := hostileFacts{ServerIgnored: len(ignoredSignals()), ServerMasked: masksSignals()}
+func reportInheritedState([]string) int {
+	facts := inheritedFacts{ServerIgnored: len(ignoredSignals()), ServerMasked: hasSignalMask()}
 	s := NewSupervisor(Config{})
 	t := &failing{}
-	say := func(terminal *WindowSize, script string) string {
+	runScript := func(terminal *WindowSize, script string) string {
 		spec := shell(script)
 		spec.Terminal = terminal
 		p, err := s.Start(testContext(t), spec)
 		if err != nil {
 			return err.Error()
 		}
-		heard := listen(t, p).all()
-		return heard.stdout + heard.terminal
+		output := readLog(t, p).all()
+		return output.stdout + output.terminal
 	}
-	facts.Status = say(nil, "exec cat /proc/self/status")
-	facts.Terminal = say(&WindowSize{}, "exec cat /proc/self/status")
-	facts.Descriptors = say(nil, "exec ls /proc/self/fd")
-	facts.Limit = say(nil, "ulimit -Sn; ulimit -Hn")
-	if ignores(unix.SIGHUP) || unix.Kill(os.Getpid(), unix.SIGHUP) != nil { // does not end us, although no longer ignored
+	facts.Status = runScript(nil, "exec cat /proc/self/status")
+	facts.Terminal = runScript(&WindowSize{}, "exec cat /proc/self/status")
+	facts.Descriptors = runScript(nil, "exec ls /proc/self/fd")
+	facts.Limit = runScript(nil, "ulimit -Sn; ulimit -Hn")
+	if ignores(unix.SIGHUP) || unix.Kill(os.Getpid(), unix.SIGHUP) != nil { // handled, although no longer ignored
 		return 95
 	}
 	if err := s.Close(testContext(t)); err != nil {
@@ -95,18 +95,18 @@ func (failing) Cleanup(func())                 {}
 func (failing) Fatalf(format string, a ...any) { panic(fmt.Sprintf(format, a...)) }
 func (failing) Fatal(a ...any)                 { panic(fmt.Sprint(a...)) }
 
-func TestChildrenInheritNothingFromAHostileStart(t *testing.T) {
-	argv := testproc.Argv("hostile-start")
+func TestNewSupervisor_InheritedStateIsReset(t *testing.T) {
+	argv := testproc.Argv("inherited-start")
 	out, err := exec.Command(argv[0], argv[1:]...).Output()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	facts := decode[hostileFacts](t, string(out))
+	facts := decode[inheritedFacts](t, string(out))
 	if facts.ServerIgnored == 0 || !facts.ServerMasked {
-		t.Errorf("the supervisor was not started hostilely: %+v", facts)
+		t.Errorf("the supervisor inherited nothing: %+v", facts)
 	}
 	if !facts.Restored {
-		t.Error("after Close the supervisor does not ignore what it was started to ignore")
+		t.Error("after Close the inherited signals are not ignored")
 	}
 	for _, status := range []string{facts.Status, facts.Terminal} {
 		for _, field := range []string{"SigBlk", "SigIgn"} {
@@ -115,7 +115,7 @@ func TestChildrenInheritNothingFromAHostileStart(t *testing.T) {
 			}
 		}
 	}
-	if got := strings.Fields(facts.Descriptors); len(got) != 4 { // 0, 1, 2 and that of the listing
+	if got := strings.Fields(facts.Descriptors); len(got) != 4 { // 0, 1, 2 and the one of ls
 		t.Errorf("descriptors %v", got)
 	}
 	if facts.Limit != "777\n5000\n" {

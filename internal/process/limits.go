@@ -4,19 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// Resource is what a limit of the operating system bounds.
+// Resource is a resource that setrlimit(2) limits.
 type Resource uint8
 
 // The resources of setrlimit(2), and their units. There is no zero resource.
 const (
-	ResourceCPUSeconds        Resource = iota + 1 // processor time; who exceeds it is killed with CauseLimit
-	ResourceFileBytes                             // the largest file written; who exceeds it is killed with CauseLimit
+	ResourceCPUSeconds        Resource = iota + 1 // CPU time; exceeding it kills the process with CauseLimit
+	ResourceFileBytes                             // largest file written; exceeding it kills the process with CauseLimit
 	ResourceDataBytes                             // the data segment
 	ResourceStackBytes                            // the stack
 	ResourceCoreBytes                             // the largest core file
@@ -26,7 +29,7 @@ const (
 	ResourceAddressSpaceBytes                     // the address space
 )
 
-// rlimits are the system's numbers of the resources.
+// rlimits are the numbers of the resources in setrlimit(2).
 var rlimits = [...]int{
 	ResourceCPUSeconds:        unix.RLIMIT_CPU,
 	ResourceFileBytes:         unix.RLIMIT_FSIZE,
@@ -39,41 +42,45 @@ var rlimits = [...]int{
 	ResourceAddressSpaceBytes: unix.RLIMIT_AS,
 }
 
-// resourceNames are what the resources are called where they are asked for.
-var resourceNames = [...]string{
-	ResourceCPUSeconds:        "cpu-seconds",
-	ResourceFileBytes:         "file-bytes",
-	ResourceDataBytes:         "data-bytes",
-	ResourceStackBytes:        "stack-bytes",
-	ResourceCoreBytes:         "core-bytes",
-	ResourceUserProcesses:     "user-processes",
-	ResourceOpenFiles:         "open-files",
-	ResourceLockedBytes:       "locked-bytes",
-	ResourceAddressSpaceBytes: "address-space-bytes",
-}
-
-func (r Resource) String() string {
-	if r == 0 || int(r) >= len(resourceNames) {
-		return fmt.Sprintf("resource(%d)", uint8(r))
-	}
-	return resourceNames[r]
-}
-
-// NoLimit is a limit that bounds nothing.
+// NoLimit is the value of an unlimited resource.
 const NoLimit uint64 = math.MaxUint64 // RLIM_INFINITY
 
-// Limit bounds one resource of a process, and of each of its descendants for itself.
+// Limit limits a resource of a process. Each of its descendants has the same limit for itself.
 type Limit struct {
-	Resource Resource // none twice
-	Soft     uint64   // what is enforced, in the resource's unit
-	Hard     uint64   // how far the process may raise it, at least Soft
+	Resource Resource // at most one limit for each
+	Soft     uint64   // enforced, in the unit of the resource
+	Hard     uint64   // to which the process may raise Soft; at least Soft
 }
 
-// MaxNice is the most that can be added to a nice value, up or down: from one end of its range to the other.
+// MaxNice is the largest change of a nice value: the width of its range.
 const MaxNice = 39
 
-// limited tells whether something has to be set between the execution of the program and its first instruction.
-func (s *Spec) limited() bool { return len(s.ResourceLimits) > 0 || s.Nice != 0 }
+// needsPtrace reports whether the child has to stop after its exec, so that limits can be set
+// before its first instruction.
+func (s *Spec) needsPtrace() bool {
+	if s.Nice != 0 || !s.limitsSetInSandbox() {
+		return s.Nice != 0 || len(s.ResourceLimits) > 0
+	}
+	return slices.ContainsFunc(s.ResourceLimits, func(limit Limit) bool {
+		var own unix.Rlimit
+		err := unix.Prlimit(0, rlimits[limit.Resource], nil, &own)
+		return err != nil || limit.Hard > own.Max
+	})
+}
+
+// limitsSetInSandbox reports whether the child is not the program but sets up its sandbox. The limits
+// do not apply to the setup: they are set inside the sandbox, before the program is executed. Only
+// hard limits above those of this process are set from outside, because that needs privileges.
+func (s *Spec) limitsSetInSandbox() bool { return s.Sandbox != nil && s.Sandbox.Report().ExitByCode }
+
+// sandboxLimits returns the limits to set inside the sandbox.
+func (s *Spec) sandboxLimits() []sandbox.Limit {
+	limits := make([]sandbox.Limit, len(s.ResourceLimits))
+	for i, limit := range s.ResourceLimits {
+		limits[i] = sandbox.Limit{Resource: rlimits[limit.Resource], Soft: limit.Soft, Hard: limit.Hard}
+	}
+	return limits
+}
 
 func (s *Spec) validateLimits() error {
 	switch {
@@ -100,13 +107,14 @@ func (s *Spec) validateLimits() error {
 	return nil
 }
 
-// applyLimits gives a child its limits. It stopped when it executed its program, traced by this thread, and goes on
-// when they are set, and the restraint beside them; if one cannot be it is killed, for the caller to reap.
-func (s *Spec) applyLimits(pid int, beside restraint) error {
-	alive, err := awaitStop(pid)
+// applyLimits sets the limits of a child that is traced by this thread and stops after its exec,
+// together with extra, and detaches. If that fails the child is killed, and the caller has to reap
+// it.
+func (s *Spec) applyLimits(pid int, extra childLimits) error {
+	alive, err := waitStop(pid)
 	if err == nil && alive {
 		if err = s.setLimits(pid); err == nil {
-			beside.apply(pid)
+			extra.apply(pid)
 		}
 	}
 	if err != nil {
@@ -118,35 +126,35 @@ func (s *Spec) applyLimits(pid int, beside restraint) error {
 	return err
 }
 
-// unblockTrap lets the calling thread's child stop when it has executed its program, although it blocks all other
-// signals, until restore is called.
-func unblockTrap() (restore func(), err error) {
-	var trap, old unix.Sigset_t
+// unblockSIGTRAP lets the child of the calling thread stop after its exec although it blocks all
+// other signals, until restore is called.
+func unblockSIGTRAP() (restore func(), err error) {
+	var trap, previous unix.Sigset_t
 	trap.Val[0] = 1 << (unix.SIGTRAP - 1)
-	if err := unix.PthreadSigmask(unix.SIG_UNBLOCK, &trap, &old); err != nil {
+	if err := unix.PthreadSigmask(unix.SIG_UNBLOCK, &trap, &previous); err != nil {
 		return nil, startError(Internal, "", fmt.Errorf("could not prepare for its limits: %w", err))
 	}
-	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) }, nil
+	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &previous, nil) }, nil
 }
 
-// awaitStop waits until a traced child stops. It reports false if somebody killed it, and leaves that to be reaped.
-func awaitStop(pid int) (alive bool, err error) {
-	for {
-		var raw unix.Siginfo
-		err := unix.Waitid(unix.P_PID, pid, &raw, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil)
-		switch {
-		case err == nil:
-			return raw.Code == cldTrapped, nil
-		case !errors.Is(err, unix.EINTR):
-			return false, startError(Internal, "", fmt.Errorf("could not wait for it to stop for its limits: %w", err))
-		}
+// waitStop waits until a traced child stops. It returns false if the child was killed, and does not
+// reap it.
+func waitStop(pid int) (alive bool, err error) {
+	var raw unix.Siginfo
+	if err := waitID(unix.P_PID, pid, &raw, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		return false, startError(Internal, "", fmt.Errorf("could not wait until it stops for its limits: %w", err))
 	}
+	return raw.Code == cldTrapped, nil
 }
 
 func (s *Spec) setLimits(pid int) error {
 	for i, limit := range s.ResourceLimits {
-		if err := limit.set(pid); err != nil && !errors.Is(err, unix.ESRCH) {
-			return limitError(fmt.Sprintf("resource_limits[%d]", i), err, limit.fix())
+		set := limit.set
+		if s.limitsSetInSandbox() {
+			set = limit.raise
+		}
+		if err := set(pid); err != nil && !errors.Is(err, unix.ESRCH) {
+			return limitError(fmt.Sprintf("resource_limits[%d]", i), err, limit.remedy())
 		}
 	}
 	if s.Nice == 0 {
@@ -162,8 +170,17 @@ func (l Limit) set(pid int) error {
 	return unix.Prlimit(pid, rlimits[l.Resource], &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil)
 }
 
-// fix says what the most is that may be asked for.
-func (l Limit) fix() string {
+// raise raises the hard limit of a process if it is lower, and keeps the soft limit.
+func (l Limit) raise(pid int) error {
+	var current unix.Rlimit
+	if err := unix.Prlimit(pid, rlimits[l.Resource], nil, &current); err != nil || l.Hard <= current.Max {
+		return err
+	}
+	return unix.Prlimit(pid, rlimits[l.Resource], &unix.Rlimit{Cur: current.Cur, Max: l.Hard}, nil)
+}
+
+// remedy returns what the caller can ask for instead.
+func (l Limit) remedy() string {
 	var own unix.Rlimit
 	if err := unix.Prlimit(0, rlimits[l.Resource], nil, &own); err != nil || own.Max == NoLimit {
 		return "ask for less, which is more than the system allows"
@@ -171,49 +188,50 @@ func (l Limit) fix() string {
 	return fmt.Sprintf("more than %d, the server's own hard limit, needs privileges; ask for no more", own.Max)
 }
 
-// addNice adds to what the child got from this process.
+// addNice adds to the inherited nice value.
 func addNice(pid, add int) error {
 	reversed, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
 	if err != nil {
 		return err
 	}
 	const lowest, highest = -20, 19
-	nice := 20 - reversed // the system call answers 40 to 1 for -20 to 19
+	nice := 20 - reversed // the system call returns 40 to 1 for -20 to 19
 	return unix.Setpriority(unix.PRIO_PROCESS, pid, min(highest, max(lowest, nice+add)))
 }
 
-func limitError(field string, err error, fix string) *Error {
+func limitError(field string, err error, remedy string) *Error {
 	kind := Internal
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
 		kind = PermissionDenied
 	}
-	return &Error{Kind: kind, Field: field, Err: fmt.Errorf("cannot be set: %w; %s", err, fix), verb: "start process"}
+	return &Error{Kind: kind, Field: field, Err: fmt.Errorf("cannot be set: %w; %s", err, remedy), operation: "start process"}
 }
 
-// killedByLimit tells whether a process that nobody ended was killed because it exceeded one of its limits. It is a zombie.
-func (p *Process) killedByLimit(record ExitRecord) bool {
-	signal := p.endedBy(record)
-	for _, limit := range p.spec.ResourceLimits {
+// isExceededLimit reports whether a process was killed because it exceeded a limit. It must not be
+// reaped yet.
+func (s *Spec) isExceededLimit(record ExitRecord, w *wrapper, leader int) bool {
+	signal := w.endSignal(record)
+	for _, limit := range s.ResourceLimits {
 		switch {
 		case limit.Resource == ResourceFileBytes && signal == syscall.SIGXFSZ,
 			limit.Resource == ResourceCPUSeconds && signal == syscall.SIGXCPU,
-			limit.Resource == ResourceCPUSeconds && signal == syscall.SIGKILL && limit.usedUp(p.cpuSpent(record)):
+			limit.Resource == ResourceCPUSeconds && signal == syscall.SIGKILL && limit.isReachedBy(w.cpuTime(record, leader)):
 			return true
 		}
 	}
 	return false
 }
 
-// usedUp tells whether the processor time came to the hard limit.
-func (l Limit) usedUp(spent time.Duration) bool {
+// isReachedBy reports whether a CPU time reaches the hard limit.
+func (l Limit) isReachedBy(spent time.Duration) bool {
 	const most = uint64(math.MaxInt64 / time.Second)
 	return spent >= time.Duration(min(l.Hard, most))*time.Second
 }
 
-// cpuTicks is the processor time of a process as the kernel counts it to enforce a limit: by whole ticks of its clock on
-// most kernels. What it reports in an rusage is scaled to the exact time, and can be a good deal less or more.
-func cpuTicks(pid int) time.Duration {
-	clock := int32(^pid << 3) // CPUCLOCK_PROF of the process: see MAKE_PROCESS_CPUCLOCK of the kernel
+// cpuClock returns the CPU time of a process as the kernel counts it for RLIMIT_CPU, on most
+// kernels in whole clock ticks. The time in an rusage is scaled, and can be much less or more.
+func cpuClock(pid int) time.Duration {
+	clock := int32(^pid << 3) // CPUCLOCK_PROF of the process, see MAKE_PROCESS_CPUCLOCK of the kernel
 	var spent unix.Timespec
 	if err := unix.ClockGettime(clock, &spent); err != nil {
 		return 0

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits is a Spec with limits.
+// limits returns a Spec with limits.
 func limits(spec Spec, limits ...Limit) Spec {
 	spec.ResourceLimits = limits
 	return spec
 }
 
-func TestResourceLimitsAreInForceFromTheStart(t *testing.T) {
+func TestResourceLimits_ApplyFromStart(t *testing.T) {
 	for name, test := range map[string]struct {
 		resource   Resource
 		soft, hard uint64
@@ -35,18 +35,18 @@ func TestResourceLimitsAreInForceFromTheStart(t *testing.T) {
 		"address space": {ResourceAddressSpaceBytes, 1 << 32, NoLimit, "Max address space 4294967296 unlimited"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			heard, _ := run(t, limits(shell("exec cat /proc/self/limits"), Limit{test.resource, test.soft, test.hard}))
-			for line := range strings.Lines(heard.stdout) {
+			output, _ := run(t, limits(shell("exec cat /proc/self/limits"), Limit{test.resource, test.soft, test.hard}))
+			for line := range strings.Lines(output.stdout) {
 				if strings.HasPrefix(strings.Join(strings.Fields(line), " "), test.line) {
 					return
 				}
 			}
-			t.Errorf("no line %q in\n%s%s", test.line, heard.stdout, heard.stderr)
+			t.Errorf("no line %q in\n%s%s", test.line, output.stdout, output.stderr)
 		})
 	}
 }
 
-func TestNiceIsAdded(t *testing.T) {
+func TestNice(t *testing.T) {
 	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -56,8 +56,8 @@ func TestNiceIsAdded(t *testing.T) {
 		spec := shell("nice; true & wait; nice -n 0 nice")
 		spec.Nice = add
 		want := min(19, own+add)
-		if heard, _ := run(t, spec); heard.stdout != fmt.Sprintf("%d\n%d\n", want, want) {
-			t.Errorf("with %d added to %d the process and its child say %q", add, own, heard.stdout)
+		if output, _ := run(t, spec); output.stdout != fmt.Sprintf("%d\n%d\n", want, want) {
+			t.Errorf("with %d added to %d the process and its child print %q", add, own, output.stdout)
 		}
 	}
 	if again, _ := unix.Getpriority(unix.PRIO_PROCESS, 0); again != raw {
@@ -65,24 +65,24 @@ func TestNiceIsAdded(t *testing.T) {
 	}
 }
 
-// Everything else is as it is without limits: terminal, input, signals, exit, and nobody traces it.
-func TestALimitedProcessIsLikeAnyOther(t *testing.T) {
+// Terminal, input, signals and exit are as without limits, and the process is not traced.
+func TestResourceLimits_ProcessIsNotTraced(t *testing.T) {
 	spec := limits(shell("grep TracerPid /proc/self/status; test -t 0 && read x; kill -TERM $$"), Limit{ResourceOpenFiles, 64, 64})
 	spec.Terminal = &WindowSize{}
 	p := start(t, spec)
-	heard := listen(t, p)
-	if heard := heard.until("\n"); heard.terminal != "TracerPid:\t0\r\n" {
-		t.Errorf("it says %q", heard.terminal)
+	output := readLog(t, p)
+	if output := output.until("\n"); output.terminal != "TracerPid:\t0\r\n" {
+		t.Errorf("it prints %q", output.terminal)
 	}
 	if err := p.WriteStdin(testContext(t), []byte("\n")); err != nil {
 		t.Fatal(err)
 	}
-	if record := exit(t, p); record.Signal != syscall.SIGTERM || record.Cause != CauseExited {
+	if record := waitClosed(t, p); record.Signal != syscall.SIGTERM || record.Cause != CauseExited {
 		t.Errorf("it ended with %+v", record)
 	}
 }
 
-func TestManyLimitedStartsAtOnce(t *testing.T) {
+func TestResourceLimits_ConcurrentStarts(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	ended := make(chan ExitRecord)
 	const n = 50
@@ -106,7 +106,7 @@ func TestManyLimitedStartsAtOnce(t *testing.T) {
 	}
 }
 
-func TestExceedingALimitIsTheCause(t *testing.T) {
+func TestExitRecord_LimitExceeded_CauseLimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: uses up processor time")
 	}
@@ -136,7 +136,7 @@ func TestExceedingALimitIsTheCause(t *testing.T) {
 	}
 }
 
-func TestLimitsThatAreRefused(t *testing.T) {
+func TestResourceLimits_Invalid(t *testing.T) {
 	files := Limit{ResourceOpenFiles, 10, 10}
 	for field, change := range map[string]func(*Spec){
 		"timeout":             func(s *Spec) { s.Timeout = -1 },
@@ -160,22 +160,22 @@ func TestLimitsThatAreRefused(t *testing.T) {
 
 // The system refuses more descriptors per process than it knows at all, also to root. The child that had its program
 // already is gone without having run any of it.
-func TestALimitThatTheSystemRefusesFailsTheStart(t *testing.T) {
-	witness := filepath.Join(t.TempDir(), "ran")
+func TestResourceLimits_NotPermitted_FailsStart(t *testing.T) {
+	marker := filepath.Join(t.TempDir(), "ran")
 	for range 20 {
-		_, err := newSupervisor(t, Config{}).Start(testContext(t), limits(shell("touch "+witness),
+		_, err := newSupervisor(t, Config{}).Start(testContext(t), limits(shell("touch "+marker),
 			Limit{ResourceCoreBytes, 0, 0}, Limit{ResourceOpenFiles, 1 << 40, 1 << 40}))
 		wantKind(t, err, PermissionDenied)
 		if typed, ok := err.(*Error); !ok || typed.Field != "resource_limits[1]" {
 			t.Errorf("%v does not name the limit", err)
 		}
 	}
-	if _, err := os.Stat(witness); err == nil {
+	if _, err := os.Stat(marker); err == nil {
 		t.Error("the program ran")
 	}
 }
 
-func TestSilenceEndsAProcess(t *testing.T) {
+func TestNoOutputTimeout_KillsSilentProcess(t *testing.T) {
 	for name, script := range map[string]string{
 		"from its start":        "sleep 1000",
 		"after output":          "echo once; sleep 1000",
@@ -184,7 +184,7 @@ func TestSilenceEndsAProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := shell(script)
 			spec.NoOutputTimeout = 50 * time.Millisecond
-			if record := exit(t, start(t, spec)); record.Signal != syscall.SIGKILL || record.Cause != CauseNoOutput {
+			if record := waitClosed(t, start(t, spec)); record.Signal != syscall.SIGKILL || record.Cause != CauseNoOutput {
 				t.Errorf("it ended with %+v", record)
 			}
 		})
@@ -193,35 +193,35 @@ func TestSilenceEndsAProcess(t *testing.T) {
 
 // Output on either stream begins the count anew: at no time is the process silent for long, and it runs much longer
 // than the timeout.
-func TestOutputPutsOffTheEndOfSilence(t *testing.T) {
+func TestNoOutputTimeout_OutputRestartsTimer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: a process that speaks now and then")
 	}
 	spec := shell("for i in 1 2 3 4 5 6 7 8; do sleep 0.2; echo $i; sleep 0.2; echo $i >&2; done")
 	spec.NoOutputTimeout = time.Second
-	if record := exit(t, start(t, spec)); record.Code != 0 || record.Signal != 0 || record.WallTime < 2*time.Second {
+	if record := waitClosed(t, start(t, spec)); record.Code != 0 || record.Signal != 0 || record.WallTime < 2*time.Second {
 		t.Errorf("it ended with %+v", record)
 	}
 }
 
 // A process that its owner keeps from writing is not silent; once the owner reads again, the count begins anew.
-func TestAProcessHeldBackIsNotSilent(t *testing.T) {
+func TestNoOutputTimeout_BlockedOutputDoesNotCount(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: waits for several timeouts")
 	}
 	spec := shell("read x; head -c 500000 /dev/zero; sleep 1000")
 	spec.NoOutputTimeout = 400 * time.Millisecond
 	p, owner := startOwned(t, spec)
-	poll(t, "output to be held back", p.HeldBack)
+	poll(t, "output to be blocked", p.OutputBlocked)
 	select {
 	case <-p.Exited():
-		t.Error("it was ended while it was held back")
+		t.Error("it was killed while its output was blocked")
 	case <-time.After(3 * spec.NoOutputTimeout):
 	}
 	if total, _ := drain(t, owner); total != 500_000 {
 		t.Errorf("the owner got %d bytes", total)
 	}
-	if record := exit(t, p); record.Cause != CauseNoOutput {
+	if record := waitClosed(t, p); record.Cause != CauseNoOutput {
 		t.Errorf("it ended with %+v", record)
 	}
 }

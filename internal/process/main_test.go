@@ -19,16 +19,16 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Main()
 	sandbox.Main()
-	judgeInForeignProc()
+	checkPeerInForeignProc()
 	leakcheck.Main(m)
 }
 
-// patience guards against hanging; no test waits for it to pass.
-const patience = 2 * time.Minute
+// testTimeout guards against hanging tests. No test waits for it.
+const testTimeout = 2 * time.Minute
 
-// testContext ends when a test hangs; of a program under test it has no test.
+// testContext returns a context that ends when a test hangs. A program under test has no t.
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, errors.New("test took too long"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("test took too long"))
 	if t != nil {
 		t.Cleanup(cancel)
 	} else {
@@ -49,12 +49,12 @@ func newSupervisor(t testing.TB, config Config) *Supervisor {
 	return s
 }
 
-// program is the Spec of a program of testproc, with an environment that it needs.
+// program returns the Spec of a program of testproc.
 func program(name string, args ...string) Spec {
 	return Spec{Argv: testproc.Argv(name, args...), Cwd: "/", Env: os.Environ()}
 }
 
-// shell is the Spec of a command for /bin/sh.
+// shell returns the Spec of a script for /bin/sh.
 func shell(script string) Spec {
 	return Spec{Argv: []string{"/bin/sh", "-c", script}, Cwd: "/", Env: []string{"PATH=/bin:/usr/bin"}}
 }
@@ -69,20 +69,20 @@ func start(t testing.TB, spec Spec) *Process {
 	return p
 }
 
-// wait waits for a channel of a process.
-func wait(t testing.TB, what string, done <-chan struct{}) {
+// waitFor waits until a channel is closed.
+func waitFor(t testing.TB, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("hung waiting for %s", what)
 	}
 }
 
-// exit waits for the process to be closed and returns its exit record.
-func exit(t testing.TB, p *Process) ExitRecord {
+// waitClosed waits until the process is closed, and returns its exit record.
+func waitClosed(t testing.TB, p *Process) ExitRecord {
 	t.Helper()
-	wait(t, "closed", p.Closed())
+	waitFor(t, "closed", p.Closed())
 	record, ok := p.Exit()
 	if !ok {
 		t.Fatal("closed without an exit record")
@@ -90,32 +90,32 @@ func exit(t testing.TB, p *Process) ExitRecord {
 	return record
 }
 
-// transcript reads a log from its beginning to its end.
+// transcript is the content of a log.
 type transcript struct {
 	stdout, stderr, terminal string
-	kinds                    []string // runs of the same kind or stream as one
+	kinds                    []string // of events; repeated kinds or streams only once
 }
 
-// listener reads a process's log as an observer.
-type listener struct {
+// logReader reads the log of a process as an observer.
+type logReader struct {
 	t      testing.TB
 	reader *eventlog.Reader
-	heard  transcript
+	got    transcript
 	ended  bool
 }
 
-func listen(t testing.TB, p *Process) *listener {
+func readLog(t testing.TB, p *Process) *logReader {
 	t.Helper()
 	reader, err := p.Log().NewReader(0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(reader.Close)
-	return &listener{t: t, reader: reader}
+	return &logReader{t: t, reader: reader}
 }
 
-// next waits for something.
-func (l *listener) next() {
+// next reads the next batch.
+func (l *logReader) next() {
 	l.t.Helper()
 	batch, err := l.reader.Next(testContext(l.t), 0)
 	switch {
@@ -123,12 +123,12 @@ func (l *listener) next() {
 		l.ended = true
 		return
 	case err != nil:
-		l.t.Fatalf("%v; heard so far: %+v", err, l.heard)
+		l.t.Fatalf("%v; read so far: %+v", err, l.got)
 	case batch.Gap != nil:
 		l.t.Fatalf("gap: %+v", *batch.Gap)
 	}
 	for _, event := range batch.Events {
-		l.heard.add(event)
+		l.got.add(event)
 	}
 }
 
@@ -150,33 +150,33 @@ func (h *transcript) add(event eventlog.Event) {
 	}
 }
 
-// until listens until the output, all streams together, contains text.
-func (l *listener) until(text string) transcript {
+// until reads until the output of all streams together contains text.
+func (l *logReader) until(text string) transcript {
 	l.t.Helper()
-	for !strings.Contains(l.heard.stdout+l.heard.stderr+l.heard.terminal, text) {
+	for !strings.Contains(l.got.stdout+l.got.stderr+l.got.terminal, text) {
 		if l.ended {
-			l.t.Fatalf("ended before %q: %+v", text, l.heard)
+			l.t.Fatalf("ended before %q: %+v", text, l.got)
 		}
 		l.next()
 	}
-	return l.heard
+	return l.got
 }
 
-// all listens until the log is closed.
-func (l *listener) all() transcript {
+// all reads until the log is closed.
+func (l *logReader) all() transcript {
 	l.t.Helper()
 	for !l.ended {
 		l.next()
 	}
-	return l.heard
+	return l.got
 }
 
-// run starts a process and listens to all of it.
+// run starts a process and reads its whole log.
 func run(t testing.TB, spec Spec) (transcript, ExitRecord) {
 	t.Helper()
 	p := start(t, spec)
-	heard := listen(t, p).all()
-	return heard, exit(t, p)
+	output := readLog(t, p).all()
+	return output, waitClosed(t, p)
 }
 
 func decode[T any](t testing.TB, text string) T {
@@ -199,7 +199,7 @@ func wantKind(t testing.TB, err error, want Kind) {
 // poll waits until condition holds.
 func poll(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("hung waiting for %s", what)
 		}

@@ -1,24 +1,28 @@
 package process
 
-import "os"
+import (
+	"os"
 
-// members lists the process and its descendants, as far as the kernel vouches for them. Once p has closed they may be
-// another's.
-func (p *Process) members() []int {
-	procs, err := readProcs()
+	"github.com/execwire/execwire/internal/procfs"
+)
+
+// certainMembers lists a process and those descendants that the kernel vouches for. After p has closed
+// the PIDs may belong to other processes.
+func (t *processTracker) certainMembers(p *Process) []int {
+	procs, err := procfs.List()
 	if err != nil {
 		return nil
 	}
-	s := survey{procs: procs, self: os.Getpid(), session: ownSession(), cgroups: map[*kin][]int{}}
+	s := processScan{procs: procs, self: os.Getpid(), session: ownSession(), cgroups: map[*trackedRoot][]int{}}
 	if p.cgroup != nil {
-		s.cgroups[p.kin] = p.cgroup.members()
+		s.cgroups[p.root] = p.cgroup.Members()
 	}
-	children.mu.Lock()
-	s.claims = []claim{{kin: p.kin, reaped: p.kin.reaped, deserted: p.kin.deserted, over: p.kin.over}}
-	children.mu.Unlock()
+	t.mu.Lock()
+	s.roots = []rootState{{trackedRoot: p.root, reaped: p.root.reaped, sessionEmpty: p.root.sessionEmpty, ending: p.root.ending}}
+	t.mu.Unlock()
 	var pids []int
-	for _, member := range s.divide().members[p.kin] {
-		pids = append(pids, member.pid)
+	for _, member := range s.attribute().members[p.root] {
+		pids = append(pids, member.PID)
 	}
 	return pids
 }

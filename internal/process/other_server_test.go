@@ -9,20 +9,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// otherServer is a program with a supervisor of its own, which runs a hostile process with two descendants.
+// otherServer is another program with a supervisor, which runs a hostile process with two
+// descendants.
 type otherServer struct {
 	*exec.Cmd
-	tribe *tribe
-	stdin io.WriteCloser
-	place string // of its control groups; "": it has none
+	tree      *hostileTree
+	stdin     io.WriteCloser
+	cgroupDir string // "": none
 }
 
 func init() {
 	testproc.Register("other-server", func(args []string) int {
-		groups, err := OpenCgroups(args[1])
+		groups, err := cgroup.Open(args[1])
 		if err != nil {
 			return 1
 		}
@@ -40,11 +42,11 @@ func init() {
 		if _, err := reader.Next(testContext(nil), 0); err != nil {
 			return 1
 		}
-		place := ""
+		location := ""
 		if groups != nil {
-			place = groups.place.dir
+			location = groups.Dir()
 		}
-		fmt.Println(place)
+		fmt.Println(location)
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		if s.Close(testContext(nil)) != nil {
 			return 1
@@ -53,11 +55,11 @@ func init() {
 	})
 }
 
-// startOther starts one whose control groups are in a directory, see [OpenCgroups].
-func startOther(t *testing.T, where string) *otherServer {
+// startOtherServer starts one with a setting for [cgroup.Open].
+func startOtherServer(t *testing.T, where string) *otherServer {
 	t.Helper()
-	o := &otherServer{tribe: newTribe(t)}
-	argv := testproc.Argv("other-server", o.tribe.report, where)
+	o := &otherServer{tree: newHostileTree(t)}
+	argv := testproc.Argv("other-server", o.tree.report, where)
 	o.Cmd = exec.Command(argv[0], argv[1:]...)
 	var err error
 	if o.stdin, err = o.StdinPipe(); err != nil {
@@ -78,8 +80,8 @@ func startOther(t *testing.T, where string) *otherServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.place = strings.TrimSpace(line)
-	// The stages of the daemon end on their own.
-	poll(t, "three processes", func() bool { return len(o.tribe.alive()) == 3 })
+	o.cgroupDir = strings.TrimSpace(line)
+	// The intermediate processes of the daemon end on their own.
+	poll(t, "three processes", func() bool { return len(o.tree.alive()) == 3 })
 	return o
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// takeFlood takes all output as the owner, calling pause after each batch, and checks every byte.
-func takeFlood(t *testing.T, p *Process, pause func()) (stdout, stderr uint64) {
+// readFlood reads all output as the owner, calls pause after each batch, and checks every byte.
+func readFlood(t *testing.T, p *Process, pause func()) (stdout, stderr uint64) {
 	t.Helper()
 	owner, err := p.Log().Own(0)
 	if err != nil {
@@ -45,11 +45,11 @@ func takeFlood(t *testing.T, p *Process, pause func()) (stdout, stderr uint64) {
 	}
 }
 
-func TestASlowOwnerGetsEveryByteOnce(t *testing.T) {
+func TestOutput_SlowOwner_GetsEveryByteOnce(t *testing.T) {
 	const size = 64 << 20
 	p := start(t, program("flood", "-bytes", strconv.Itoa(size)))
 	batches := 0
-	stdout, _ := takeFlood(t, p, func() {
+	stdout, _ := readFlood(t, p, func() {
 		if batches++; batches%50 == 0 {
 			time.Sleep(time.Millisecond) // the window fills meanwhile
 		}
@@ -57,28 +57,28 @@ func TestASlowOwnerGetsEveryByteOnce(t *testing.T) {
 	if stdout != size {
 		t.Errorf("%d bytes", stdout)
 	}
-	if record := exit(t, p); record.Code != 0 {
+	if record := waitClosed(t, p); record.Code != 0 {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestBothStreamsArriveWhole(t *testing.T) {
+func TestOutput_BothStreamsAreComplete(t *testing.T) {
 	for _, window := range []int{0, 5000} {
 		const out, err = 3_000_001, 2_000_003
 		spec := program("flood", "-bytes", strconv.Itoa(out), "-stderr", strconv.Itoa(err), "-chunk", "10007")
 		spec.Output.WindowBytes = window
 		p := start(t, spec)
-		stdout, stderr := takeFlood(t, p, func() {})
+		stdout, stderr := readFlood(t, p, func() {})
 		if stdout != out || stderr != err {
 			t.Errorf("window %d: %d and %d bytes", window, stdout, stderr)
 		}
 	}
 }
 
-func TestAChildNeverWaitsWhenNobodyOwnsItsOutput(t *testing.T) {
+func TestOutput_NoOwner_DoesNotBlock(t *testing.T) {
 	const size = 16 << 20
 	p := start(t, program("flood", "-bytes", strconv.Itoa(size), "-stderr", strconv.Itoa(size)))
-	if record := exit(t, p); record.Code != 0 {
+	if record := waitClosed(t, p); record.Code != 0 {
 		t.Errorf("%+v", record)
 	}
 	stats := p.Log().Stats()
@@ -90,14 +90,14 @@ func TestAChildNeverWaitsWhenNobodyOwnsItsOutput(t *testing.T) {
 	}
 }
 
-func TestOutputThatIsClosedEarlyDoesNotEndTheProcess(t *testing.T) {
+func TestOutput_ClosedEarly_ProcessKeepsRunning(t *testing.T) {
 	p := start(t, piped(program("close-stdout")))
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("ready")
 	poll(t, "the end of the streams", func() bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.open == 0
+		return p.openStreams == 0
 	})
 	if state := p.State(); state != StateRunning {
 		t.Errorf("state %v", state)
@@ -105,7 +105,7 @@ func TestOutputThatIsClosedEarlyDoesNotEndTheProcess(t *testing.T) {
 	if err := p.CloseStdin(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if record := exit(t, p); record.Code != 0 {
+	if record := waitClosed(t, p); record.Code != 0 {
 		t.Errorf("%+v", record)
 	}
 }

@@ -10,51 +10,55 @@ import (
 const (
 	// MaxExpressionBytes is the longest expression of a Pattern.
 	MaxExpressionBytes = 1 << 10
-	// maxPatternSteps bounds what one byte of output can cost: a search cannot be interrupted.
+	// maxPatternSteps bounds the cost per byte of output, because a search cannot be interrupted.
 	maxPatternSteps = 2000
 )
 
-// Pattern is a regular expression to look for in output, see Process.WaitPattern. It never changes.
+// Pattern is a regular expression to search for in output, see Process.WaitPattern. It is
+// immutable.
 type Pattern struct {
-	plain *regexp.Regexp
-	// behind finds, as its first group, the first match that does not begin with the text, whatever does: where the
-	// text was cut off from earlier output, what holds only at a beginning does not hold.
-	behind *regexp.Regexp
+	anywhere *regexp.Regexp
+	// afterStart finds, as its first group, the first match that does not begin at the start of the
+	// text. It is for text whose beginning was dropped: an assertion about the start must not hold
+	// there.
+	afterStart *regexp.Regexp
 }
 
-// NewPattern compiles an expression in RE2 syntax of at most MaxExpressionBytes. Kind: InvalidArgument, with the field
-// regular_expression.
+// NewPattern compiles an expression in RE2 syntax of at most MaxExpressionBytes. Kind:
+// InvalidArgument, with the field regular_expression.
 func NewPattern(expression string) (*Pattern, error) {
 	if len(expression) > MaxExpressionBytes {
-		return nil, badPattern(fmt.Errorf("is longer than %d bytes", MaxExpressionBytes))
+		return nil, patternError(fmt.Errorf("is longer than %d bytes", MaxExpressionBytes))
 	}
 	parsed, err := syntax.Parse(expression, syntax.Perl)
 	if err != nil {
-		return nil, badPattern(explainPattern(err))
+		return nil, patternError(patternSyntaxError(err))
 	}
 	program, err := syntax.Compile(parsed.Simplify())
 	if err != nil {
-		return nil, badPattern(explainPattern(err))
+		return nil, patternError(patternSyntaxError(err))
 	}
 	if steps := len(program.Inst); steps > maxPatternSteps {
-		return nil, badPattern(fmt.Errorf("is too complex: it compiles to %d steps, use at most %d", steps, maxPatternSteps))
+		return nil, patternError(fmt.Errorf("is too complex: it compiles to %d steps, use at most %d", steps, maxPatternSteps))
 	}
 	var p Pattern
-	if p.plain, err = regexp.Compile(expression); err != nil {
-		return nil, badPattern(explainPattern(err))
+	if p.anywhere, err = regexp.Compile(expression); err != nil {
+		return nil, patternError(patternSyntaxError(err))
 	}
-	// The parsed expression is printed anew because one may quote up to its end, which would quote the group's.
-	if p.behind, err = regexp.Compile(`\A(?s:.+?)(` + parsed.String() + `)`); err != nil {
-		return nil, badPattern(explainPattern(err))
+	// The parsed expression is printed anew, because an open \Q in the original would quote the
+	// parenthesis.
+	if p.afterStart, err = regexp.Compile(`\A(?s:.+?)(` + parsed.String() + `)`); err != nil {
+		return nil, patternError(patternSyntaxError(err))
 	}
 	return &p, nil
 }
 
-// find returns the first match in text. A cut text is not where the output began.
+// find returns the first match in text. If truncated, the text does not begin where the output
+// began.
 func (p *Pattern) find(text []byte, cut bool) (from, to int, found bool) {
-	at := p.plain.FindIndex(text)
+	at := p.anywhere.FindIndex(text)
 	if at != nil && at[0] == 0 && cut {
-		if at = p.behind.FindSubmatchIndex(text); at != nil {
+		if at = p.afterStart.FindSubmatchIndex(text); at != nil {
 			at = at[2:]
 		}
 	}
@@ -64,8 +68,9 @@ func (p *Pattern) find(text []byte, cut bool) (from, to int, found bool) {
 	return at[0], at[1], true
 }
 
-// explainPattern leaves out of an error of package syntax what repeats the whole expression.
-func explainPattern(err error) error {
+// patternSyntaxError omits the expression from an error of package syntax, except for the invalid
+// part.
+func patternSyntaxError(err error) error {
 	var typed *syntax.Error
 	if errors.As(err, &typed) {
 		return fmt.Errorf("is not an expression in RE2 syntax: %s: %q", typed.Code, typed.Expr)
@@ -73,6 +78,6 @@ func explainPattern(err error) error {
 	return fmt.Errorf("is not an expression in RE2 syntax: %w", err)
 }
 
-func badPattern(why error) *Error {
-	return &Error{Kind: InvalidArgument, Field: "regular_expression", Err: why, verb: "wait for output"}
+func patternError(why error) *Error {
+	return &Error{Kind: InvalidArgument, Field: "regular_expression", Err: why, operation: "wait for output"}
 }

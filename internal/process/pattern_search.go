@@ -8,115 +8,118 @@ import (
 )
 
 const (
-	// MaxPatternMatch is how long a match may be that is found for certain, however the output was cut into events.
+	// MaxPatternMatch is the length up to which a match is always found, regardless of how the
+	// output is split into events.
 	MaxPatternMatch = 16 << 10
-	// patternKeep is what is kept of searched output: the longest match, and room for characters that are cut.
-	patternKeep = MaxPatternMatch + 2*utf8.UTFMax
-	// patternFresh is how much output is gathered at most before it is searched.
-	patternFresh = 16 << 10
-	// patternEvents is how many events are.
-	patternEvents = 1 << 10
-	// patternPause is the longest pause between searches.
-	patternPause = 5 * time.Millisecond
+	// patternTailBytes is what is kept of searched output: the longest match, and space for
+	// incomplete characters.
+	patternTailBytes = MaxPatternMatch + 2*utf8.UTFMax
+	// patternBatchBytes is how much output is collected before it is searched.
+	patternBatchBytes = 16 << 10
+	// patternBatchEvents is how many events are collected.
+	patternBatchEvents = 1 << 10
+	// patternMaxPause is the longest pause between searches.
+	patternMaxPause = 5 * time.Millisecond
 )
 
-// PatternMatch is where a pattern was found.
+// PatternMatch is a match of a pattern.
 type PatternMatch struct {
-	Stream eventlog.Stream // in whose output
+	Stream eventlog.Stream // of the match
 	Offset uint64          // of Data[0] in the stream
-	Data   []byte          // what matched; may be empty
+	Data   []byte          // the match; may be empty
 	Seq    uint64          // of the event that completed the match
 }
 
-// patternSearch looks for a pattern in the output of a process as it comes.
+// patternSearch searches the output of a process for a pattern.
 type patternSearch struct {
 	pattern *Pattern
-	only    eventlog.Stream // 0: every stream by itself
+	stream  eventlog.Stream // 0: each stream separately
 	streams [eventlog.Terminal + 1]patternText
-	match   PatternMatch // Seq is 0 while nothing was found
+	match   PatternMatch // Seq is 0 while there is none
 
-	searched, fresh int // bytes that were looked at since the last pause, and how many of them were new
-	took            time.Duration
+	searchedBytes, newBytes int // since the last pause
+	elapsed                 time.Duration
 }
 
-// patternText is the end of what one stream said.
+// patternText is the end of the output of one stream.
 type patternText struct {
-	begin  uint64 // offset of data[0]
-	cut    bool   // earlier output preceded data[0]
-	data   []byte
-	old    int            // data[:old] was searched before
-	events []patternEvent // that data[old:] came in, and the one before
+	begin     uint64 // offset of data[0]
+	truncated bool   // there was output before data[0]
+	data      []byte
+	searched  int            // data[:searched] was searched before
+	events    []patternEvent // of data[searched:], and the one before
 }
 
 type patternEvent struct{ end, seq uint64 }
 
-// take adds an event, in the order of seqs.
-func (s *patternSearch) take(e eventlog.Event) {
-	if s.found() || e.Kind != eventlog.Output || s.only != 0 && e.Stream != s.only {
+// add adds an event, in the order of sequence numbers.
+func (s *patternSearch) add(e eventlog.Event) {
+	if s.found() || e.Kind != eventlog.Output || s.stream != 0 && e.Stream != s.stream {
 		return
 	}
 	t := &s.streams[e.Stream]
 	if e.Offset != t.begin+uint64(len(t.data)) {
-		// Output is missing, or this is the first. What came before is as complete as it will get.
-		s.look(e.Stream, true)
+		// Output is missing, or this is the first event. The text so far is complete.
+		s.searchStream(e.Stream, true)
 		*t = patternText{begin: e.Offset, data: t.data[:0]}
 	}
 	t.data = append(t.data, e.Data...)
 	t.events = append(t.events, patternEvent{end: e.Offset + uint64(len(e.Data)), seq: e.Seq})
-	if len(t.data)-t.old >= patternFresh || len(t.events) > patternEvents {
-		s.look(e.Stream, false)
+	if len(t.data)-t.searched >= patternBatchBytes || len(t.events) > patternBatchEvents {
+		s.searchStream(e.Stream, false)
 	}
 }
 
-// lookAll searches what was taken. At the end of the output nothing more can complete a character.
-func (s *patternSearch) lookAll(end bool) {
+// searchAll searches the collected output. At the end of the output incomplete characters are
+// included.
+func (s *patternSearch) searchAll(end bool) {
 	for id := range s.streams {
-		s.look(eventlog.Stream(id), end)
+		s.searchStream(eventlog.Stream(id), end)
 	}
 }
 
-// found reports whether there is a match. Output that is taken later cannot change it.
+// found reports whether there is a match. Later output does not change it.
 func (s *patternSearch) found() bool { return s.match.Seq != 0 }
 
-// pause returns how long to wait before the next search, now that nothing is there to search. Where most of what was
-// looked at was old it is as long as looking took: a process that writes byte by byte costs half a processor at most.
+// pause returns how long to wait before the next search. If most of the searched bytes were old it
+// equals the time of the search: a process that writes byte by byte then costs at most half a CPU.
 func (s *patternSearch) pause() time.Duration {
-	pause := min(s.took, patternPause)
-	if s.fresh > s.searched/4 {
+	pause := min(s.elapsed, patternMaxPause)
+	if s.newBytes > s.searchedBytes/4 {
 		pause = 0
 	}
-	s.searched, s.fresh, s.took = 0, 0, 0
+	s.searchedBytes, s.newBytes, s.elapsed = 0, 0, 0
 	return pause
 }
 
-// look searches one stream, if it has said something new. Of several matches the one that was complete first counts.
-func (s *patternSearch) look(id eventlog.Stream, end bool) {
+// searchStream searches one stream if it has new output. The match that was complete first counts.
+func (s *patternSearch) searchStream(id eventlog.Stream, end bool) {
 	t := &s.streams[id]
 	text := t.data
 	if !end {
-		text = text[:len(text)-cutCharacter(text)]
+		text = text[:len(text)-partialRune(text)]
 	}
-	if len(text) <= t.old {
+	if len(text) <= t.searched {
 		return
 	}
 	began := time.Now()
-	from, to, found := s.pattern.find(text, t.cut)
-	s.took += time.Since(began)
-	s.searched += len(text)
-	s.fresh += len(text) - t.old
+	from, to, found := s.pattern.find(text, t.truncated)
+	s.elapsed += time.Since(began)
+	s.searchedBytes += len(text)
+	s.newBytes += len(text) - t.searched
 	if found {
 		m := PatternMatch{Stream: id, Offset: t.begin + uint64(from), Data: text[from:to]}
 		m.Seq = t.seqOf(t.begin + uint64(to))
 		if !s.found() || m.Seq < s.match.Seq {
 			s.match = m
 		}
-		t.old = len(text)
+		t.searched = len(text)
 		return
 	}
-	t.forget(len(text))
+	t.trim(len(text))
 }
 
-// seqOf returns the seq of the event that the stream's byte before end came in.
+// seqOf returns the sequence number of the event with the byte before end.
 func (t *patternText) seqOf(end uint64) uint64 {
 	for _, e := range t.events {
 		if e.end >= end {
@@ -126,11 +129,12 @@ func (t *patternText) seqOf(end uint64) uint64 {
 	return t.events[len(t.events)-1].seq
 }
 
-// forget drops what no match can reach any more, now that everything before searched is known not to complete one.
-func (t *patternText) forget(searched int) {
-	t.old = searched
+// trim drops the text that cannot be part of a later match, given that the first searched bytes
+// contain no match.
+func (t *patternText) trim(searched int) {
+	t.searched = searched
 	t.events = append(t.events[:0], t.events[len(t.events)-1])
-	drop := len(t.data) - patternKeep
+	drop := len(t.data) - patternTailBytes
 	if drop <= 0 {
 		return
 	}
@@ -142,12 +146,12 @@ func (t *patternText) forget(searched int) {
 	}
 	t.data = t.data[:copy(t.data, t.data[drop:])]
 	t.begin += uint64(drop)
-	t.old -= drop
-	t.cut = true
+	t.searched -= drop
+	t.truncated = true
 }
 
-// cutCharacter returns how many bytes at the end of text are the beginning of a character whose rest may still come.
-func cutCharacter(text []byte) int {
+// partialRune returns the number of bytes at the end of text that begin an incomplete character.
+func partialRune(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
 			if utf8.FullRune(last) {

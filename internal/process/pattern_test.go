@@ -19,43 +19,46 @@ func newPattern(t testing.TB, expression string) *Pattern {
 	return p
 }
 
-// searched feeds text as events, cut where cuts says so, to a search that looks after each of them, and returns what
-// it finds.
-func searched(t testing.TB, expression string, text []byte, cuts func(left int) int) PatternMatch {
+// searchSplit passes text to a search as events, split by cuts, searches after each of them, and
+// returns the match.
+func searchSplit(t testing.TB, expression string, text []byte, cuts func(left int) int) PatternMatch {
 	t.Helper()
 	s := patternSearch{pattern: newPattern(t, expression)}
 	seq, offset := uint64(0), 0
 	for offset < len(text) && !s.found() {
 		n := min(cuts(len(text)-offset), len(text)-offset)
 		seq++
-		s.take(eventlog.Event{Kind: eventlog.Output, Stream: eventlog.Stdout, Seq: seq, Offset: uint64(offset), Data: text[offset : offset+n]})
-		s.lookAll(false)
+		s.add(eventlog.Event{Kind: eventlog.Output, Stream: eventlog.Stdout, Seq: seq, Offset: uint64(offset), Data: text[offset : offset+n]})
+		s.searchAll(false)
 		offset += n
 	}
-	s.lookAll(true)
+	s.searchAll(true)
 	return s.match
 }
 
-// everyCut are ways in which output may be cut into events. What is cut small is so only at the end, where the matches
-// are: each event has all that is kept searched again.
-var everyCut = map[string]func(int) int{
-	"a byte":   func(left int) int { return max(1, left-smallCuts()) },
-	"7 bytes":  func(left int) int { return max(7, left-7*smallCuts()) },
+// splits are ways to split output into events. Small events are only at the end, where the matches
+// are, because each event makes the whole text be searched again.
+var splits = map[string]func(int) int{
+	"a byte":   func(left int) int { return max(1, left-smallSplits()) },
+	"7 bytes":  func(left int) int { return max(7, left-7*smallSplits()) },
 	"997":      func(int) int { return 997 },
 	"a chunk":  func(int) int { return eventlog.MaxChunkBytes },
 	"anyhow":   func(int) int { return 1 + rand.IntN(1000) },
 	"the rest": func(left int) int { return left },
 }
 
-// smallCuts is how often output is cut small: in the short tests around what matches and a line before it.
-func smallCuts() int {
+// smallSplits is the number of small events.
+func smallSplits() int {
 	if testing.Short() {
 		return 60
 	}
 	return 300
 }
 
-func TestPatternIsFoundHoweverOutputIsCut(t *testing.T) {
+func TestPattern_OutputSplitAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	noise := bytes.Repeat([]byte("some line of output, é and \xff\xfe\x00 bytes\n"), 1500) // 60 KiB
 	at := func(texts ...string) []byte { return append(bytes.Clone(noise), strings.Join(texts, "")...) }
 	for _, tt := range []struct {
@@ -79,8 +82,8 @@ func TestPatternIsFoundHoweverOutputIsCut(t *testing.T) {
 		{`\z`, []byte("x")},
 	} {
 		want := regexp.MustCompile(tt.expression).FindIndex(tt.text)
-		for name, cuts := range everyCut {
-			if got := searched(t, tt.expression, tt.text, cuts); want == nil {
+		for name, cuts := range splits {
+			if got := searchSplit(t, tt.expression, tt.text, cuts); want == nil {
 				if got.Seq != 0 {
 					t.Errorf("%q cut by %s matched %q at %d, which is no match", tt.expression, name, got.Data, got.Offset)
 				}
@@ -91,8 +94,11 @@ func TestPatternIsFoundHoweverOutputIsCut(t *testing.T) {
 	}
 }
 
-// What is cut off in front is no beginning, wherever the cut is.
-func TestACutIsNoBeginning(t *testing.T) {
+// Text after a cut does not count as the start of the output, wherever the cut is.
+func TestPattern_TruncatedTextHasNoStart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	text := []byte(strings.Repeat("xfoo", 15_000) + " foo")
 	for _, expression := range []string{`\bfoo`, `(?m)\A.*\z|\bfoo`, `\Bx foo`} {
 		want := uint64(len(text) - 3)
@@ -100,8 +106,8 @@ func TestACutIsNoBeginning(t *testing.T) {
 			text[len(text)-4] = '\n'
 			want = 0 // it is the beginning at first
 		}
-		for name, cuts := range everyCut {
-			got := searched(t, expression, text, cuts)
+		for name, cuts := range splits {
+			got := searchSplit(t, expression, text, cuts)
 			if expression == `\Bx foo` {
 				if got.Seq != 0 {
 					t.Errorf("%q cut by %s matched at %d", expression, name, got.Offset)
@@ -115,11 +121,14 @@ func TestACutIsNoBeginning(t *testing.T) {
 	}
 }
 
-func TestALongMatchIsFound(t *testing.T) {
+func TestPattern_LongestMatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
 	for _, before := range []int{0, 1, 5, 40_000} {
 		text := strings.Repeat("é", before) + "<" + strings.Repeat("-", MaxPatternMatch-2) + ">"
-		for name, cuts := range everyCut {
-			got := searched(t, `<[^>]*>`, []byte(text), cuts)
+		for name, cuts := range splits {
+			got := searchSplit(t, `<[^>]*>`, []byte(text), cuts)
 			if len(got.Data) != MaxPatternMatch || got.Offset != uint64(2*before) {
 				t.Errorf("behind %d characters, cut by %s: %d bytes at %d", before, name, len(got.Data), got.Offset)
 			}
@@ -127,103 +136,103 @@ func TestALongMatchIsFound(t *testing.T) {
 	}
 }
 
-// search is a patternSearch that is fed by hand.
-func search(t *testing.T, expression string, only eventlog.Stream) *patternSearch {
-	return &patternSearch{pattern: newPattern(t, expression), only: only}
+// newSearch returns a patternSearch for manual use.
+func newSearch(t *testing.T, expression string, only eventlog.Stream) *patternSearch {
+	return &patternSearch{pattern: newPattern(t, expression), stream: only}
 }
 
-func says(seq uint64, stream eventlog.Stream, offset uint64, text string) eventlog.Event {
+func outputEvent(seq uint64, stream eventlog.Stream, offset uint64, text string) eventlog.Event {
 	return eventlog.Event{Kind: eventlog.Output, Seq: seq, Stream: stream, Offset: offset, Data: []byte(text)}
 }
 
-func TestPatternDoesNotReachOverMissingOutput(t *testing.T) {
-	s := search(t, `needle`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "nee"))
-	s.take(says(5, eventlog.Stdout, 10, "dle"))
-	if s.lookAll(true); s.found() {
+func TestPattern_MissingOutput(t *testing.T) {
+	s := newSearch(t, `needle`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "nee"))
+	s.add(outputEvent(5, eventlog.Stdout, 10, "dle"))
+	if s.searchAll(true); s.found() {
 		t.Errorf("found %q around a gap", s.match.Data)
 	}
-	s = search(t, `^dle`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "nee"))
-	s.take(says(5, eventlog.Stdout, 10, "dle"))
-	if s.lookAll(false); s.match.Offset != 10 || s.match.Seq != 5 {
-		t.Errorf("behind a gap it does not begin anew: %+v", s.match)
+	s = newSearch(t, `^dle`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "nee"))
+	s.add(outputEvent(5, eventlog.Stdout, 10, "dle"))
+	if s.searchAll(false); s.match.Offset != 10 || s.match.Seq != 5 {
+		t.Errorf("after a gap it does not begin anew: %+v", s.match)
 	}
-	s = search(t, `nee`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "nee"))
-	s.take(says(5, eventlog.Stdout, 10, "dle"))
-	if s.lookAll(false); s.match.Offset != 0 || s.match.Seq != 1 {
-		t.Errorf("what came before a gap is not looked at: %+v", s.match)
+	s = newSearch(t, `nee`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "nee"))
+	s.add(outputEvent(5, eventlog.Stdout, 10, "dle"))
+	if s.searchAll(false); s.match.Offset != 0 || s.match.Seq != 1 {
+		t.Errorf("output before a gap is not searched: %+v", s.match)
 	}
 }
 
-func TestPatternLooksAtEachStreamByItself(t *testing.T) {
-	s := search(t, `needle`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "nee"))
-	s.take(says(2, eventlog.Stderr, 0, "dle"))
-	if s.lookAll(false); s.found() {
+func TestPattern_StreamsAreSeparate(t *testing.T) {
+	s := newSearch(t, `needle`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "nee"))
+	s.add(outputEvent(2, eventlog.Stderr, 0, "dle"))
+	if s.searchAll(false); s.found() {
 		t.Errorf("found %+v over two streams", s.match)
 	}
-	s.take(says(3, eventlog.Stderr, 3, " needle"))
-	s.take(says(4, eventlog.Stdout, 3, "dle"))
-	if s.lookAll(false); s.match.Stream != eventlog.Stderr || s.match.Seq != 3 || s.match.Offset != 4 {
-		t.Errorf("found %+v, want what was complete first", s.match)
+	s.add(outputEvent(3, eventlog.Stderr, 3, " needle"))
+	s.add(outputEvent(4, eventlog.Stdout, 3, "dle"))
+	if s.searchAll(false); s.match.Stream != eventlog.Stderr || s.match.Seq != 3 || s.match.Offset != 4 {
+		t.Errorf("found %+v, want the match that was complete first", s.match)
 	}
-	s = search(t, `needle`, eventlog.Stdout)
-	s.take(says(1, eventlog.Stderr, 0, "needle"))
-	if s.lookAll(true); s.found() {
+	s = newSearch(t, `needle`, eventlog.Stdout)
+	s.add(outputEvent(1, eventlog.Stderr, 0, "needle"))
+	if s.searchAll(true); s.found() {
 		t.Errorf("found %+v in the other stream", s.match)
 	}
 }
 
-// A character of which only the first bytes are there is no character yet, and at the end it never becomes one.
-func TestPatternWaitsForWholeCharacters(t *testing.T) {
-	s := search(t, `[^a-z]`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "a\xe2\x82"))
-	if s.lookAll(false); s.found() {
+// An incomplete character matches only at the end of the output.
+func TestPattern_PartialCharacters(t *testing.T) {
+	s := newSearch(t, `[^a-z]`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "a\xe2\x82"))
+	if s.searchAll(false); s.found() {
 		t.Fatalf("found %+v in half a character", s.match)
 	}
-	s.take(says(2, eventlog.Stdout, 3, "\xac"))
-	if s.lookAll(false); string(s.match.Data) != "€" || s.match.Seq != 2 || s.match.Offset != 1 {
+	s.add(outputEvent(2, eventlog.Stdout, 3, "\xac"))
+	if s.searchAll(false); string(s.match.Data) != "€" || s.match.Seq != 2 || s.match.Offset != 1 {
 		t.Errorf("found %+v", s.match)
 	}
-	s = search(t, `[^a-z]`, 0)
-	s.take(says(1, eventlog.Stdout, 0, "a\xe2"))
-	s.lookAll(false)
-	if s.lookAll(true); string(s.match.Data) != "\xe2" || s.match.Seq != 1 {
+	s = newSearch(t, `[^a-z]`, 0)
+	s.add(outputEvent(1, eventlog.Stdout, 0, "a\xe2"))
+	s.searchAll(false)
+	if s.searchAll(true); string(s.match.Data) != "\xe2" || s.match.Seq != 1 {
 		t.Errorf("found %+v at the end", s.match)
 	}
 }
 
-func TestPatternMatchNamesTheEventThatCompletedIt(t *testing.T) {
-	s := search(t, `b+c`, 0)
-	s.take(says(3, eventlog.Stdout, 0, "ab"))
-	s.take(says(4, eventlog.Stdout, 2, "bb"))
-	s.take(says(7, eventlog.Stdout, 4, "cd"))
-	s.take(says(8, eventlog.Stdout, 6, "bc"))
-	if s.lookAll(false); s.match.Seq != 7 || s.match.Offset != 1 || string(s.match.Data) != "bbbc" {
+func TestPattern_SeqOfMatch(t *testing.T) {
+	s := newSearch(t, `b+c`, 0)
+	s.add(outputEvent(3, eventlog.Stdout, 0, "ab"))
+	s.add(outputEvent(4, eventlog.Stdout, 2, "bb"))
+	s.add(outputEvent(7, eventlog.Stdout, 4, "cd"))
+	s.add(outputEvent(8, eventlog.Stdout, 6, "bc"))
+	if s.searchAll(false); s.match.Seq != 7 || s.match.Offset != 1 || string(s.match.Data) != "bbbc" {
 		t.Errorf("found %+v", s.match)
 	}
 }
 
-func TestPatternMemoryIsBounded(t *testing.T) {
-	s := search(t, `never`, 0)
+func TestPattern_MemoryIsBounded(t *testing.T) {
+	s := newSearch(t, `never`, 0)
 	chunk := strings.Repeat("x", eventlog.MaxChunkBytes)
 	for i := range 300 {
 		offset := uint64(i) * uint64(len(chunk)+1)
-		s.take(says(uint64(2*i+1), eventlog.Stdout, offset, chunk))
-		s.take(says(uint64(2*i+2), eventlog.Stdout, offset+uint64(len(chunk)), "y"))
+		s.add(outputEvent(uint64(2*i+1), eventlog.Stdout, offset, chunk))
+		s.add(outputEvent(uint64(2*i+2), eventlog.Stdout, offset+uint64(len(chunk)), "y"))
 		for range 20 {
-			s.lookAll(false)
+			s.searchAll(false)
 		}
 	}
 	text := &s.streams[eventlog.Stdout]
-	if most := 2*(patternKeep+patternFresh+eventlog.MaxChunkBytes) + 4096; cap(text.data) > most || cap(text.events) > 2*patternEvents {
+	if most := 2*(patternTailBytes+patternBatchBytes+eventlog.MaxChunkBytes) + 4096; cap(text.data) > most || cap(text.events) > 2*patternBatchEvents {
 		t.Errorf("%d bytes and %d events are kept", cap(text.data), cap(text.events))
 	}
 }
 
-func TestBadPatternsAreRefused(t *testing.T) {
+func TestNewPattern_Invalid(t *testing.T) {
 	for expression, says := range map[string]string{
 		`(`:                            "missing closing )",
 		`[z-a]`:                        "z-a",
@@ -241,7 +250,7 @@ func TestBadPatternsAreRefused(t *testing.T) {
 		_, err := NewPattern(expression)
 		wantKind(t, err, InvalidArgument)
 		if typed, ok := err.(*Error); !ok || typed.Field != "regular_expression" || !strings.Contains(typed.Err.Error(), says) {
-			t.Errorf("%.40q is refused with %v, want it to say %q", expression, err, says)
+			t.Errorf("%.40q fails with %v, want %q in it", expression, err, says)
 		}
 	}
 }

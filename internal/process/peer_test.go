@@ -15,14 +15,14 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// reachable has a supervisor judge peers as if a confined process had been started.
-func reachable(s *Supervisor) *Supervisor {
-	s.reachable.Store(true)
-	s.ungrouped.Store(true)
+// assumeConfinedPeers makes a supervisor check peers as if a confined process had been started.
+func assumeConfinedPeers(s *Supervisor) *Supervisor {
+	s.confinedMayConnect.Store(true)
+	s.confinedUngrouped.Store(true)
 	return s
 }
 
-func TestCheckPeer_AcceptsAllUntilAConfinedProcessCanConnect(t *testing.T) {
+func TestCheckPeer_NoConfinedProcessWithNetwork_AcceptsAll(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	if err := s.CheckPeer(Peer{PID: -1, Socket: 1}); err != nil {
 		t.Errorf("CheckPeer = %v", err)
@@ -34,13 +34,13 @@ func TestCheckPeer_AcceptsAllUntilAConfinedProcessCanConnect(t *testing.T) {
 		}
 		terminate(t, p, Termination{})
 	})
-	if s.reachable.Load() {
+	if s.confinedMayConnect.Load() {
 		t.Error("a process without a network counts as one that can connect")
 	}
 }
 
-// A confined process is found by its number, and so are its descendants.
-func TestCheckPeer_RefusesConfinedProcesses(t *testing.T) {
+// A confined process and its descendants are recognised by their PIDs.
+func TestCheckPeer_RejectsConfinedProcesses(t *testing.T) {
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		for _, adopts := range []bool{false, true} {
 			s := newSupervisor(t, Config{AdoptOrphans: adopts})
@@ -55,7 +55,7 @@ func TestCheckPeer_RefusesConfinedProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused := func() (n int) {
-				for _, pid := range p.members() {
+				for _, pid := range tracker.certainMembers(p) {
 					if errors.Is(s.CheckPeer(Peer{PID: pid}), ErrPeerConfined) {
 						n++
 					}
@@ -66,7 +66,7 @@ func TestCheckPeer_RefusesConfinedProcesses(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if n := refused(); n < 3 {
-				t.Errorf("adopts %v: %d of %v are refused", adopts, n, p.members())
+				t.Errorf("adopts %v: %d of %v are refused", adopts, n, tracker.certainMembers(p))
 			}
 			for _, pid := range []int{plain.PID(), os.Getpid(), os.Getppid()} {
 				if err := s.CheckPeer(Peer{PID: pid}); err != nil {
@@ -79,18 +79,18 @@ func TestCheckPeer_RefusesConfinedProcesses(t *testing.T) {
 	})
 }
 
-func TestCheckPeer_RefusesWhatItCannotFind(t *testing.T) {
-	s := reachable(newSupervisor(t, Config{}))
+func TestCheckPeer_RejectsUnknownPeers(t *testing.T) {
+	s := assumeConfinedPeers(newSupervisor(t, Config{}))
 	ended := exec.Command("true")
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
 	}
 	for name, peer := range map[string]Peer{
 		"a process that has ended":           {PID: ended.Process.Pid},
-		"a number that may be another's":     {PID: os.Getpid(), Ended: func() bool { return true }},
-		"a socket that nobody has":           {Socket: 1<<32 - 1},
+		"a PID that may be reused":           {PID: os.Getpid(), Ended: func() bool { return true }},
+		"a socket without owner":             {Socket: 1<<32 - 1},
 		"a socket of a group that is unused": {Socket: 1<<32 - 1, Cgroup: 1 << 40},
-		"nothing that the kernel names":      {Unknown: true},
+		"unknown to the kernel":              {Unknown: true},
 	} {
 		if err := s.CheckPeer(peer); err == nil || errors.Is(err, ErrPeerConfined) {
 			t.Errorf("%s: CheckPeer = %v", name, err)
@@ -118,7 +118,7 @@ func TestCheckPeer_RefusesWhatItCannotFind(t *testing.T) {
 	}
 }
 
-func TestDescends_FindsAncestors(t *testing.T) {
+func TestDescends(t *testing.T) {
 	child := exec.Command("sleep", "1000")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
@@ -132,26 +132,26 @@ func TestDescends_FindsAncestors(t *testing.T) {
 	}
 }
 
-// foreignProcEnv makes the test binary judge a peer in a PID namespace with the /proc of another.
+// foreignProcEnv makes the test binary check a peer in a PID namespace with the /proc of another
+// one.
 const foreignProcEnv = "PROCESS_TEST_FOREIGN_PROC"
 
-// judgeInForeignProc is what the test binary does there: it prints what CheckPeer returns of itself, and ends.
-func judgeInForeignProc() {
+// checkPeerInForeignProc prints the result of CheckPeer for this process, and exits.
+func checkPeerInForeignProc() {
 	if os.Getenv(foreignProcEnv) != "" {
-		fmt.Println(reachable(&Supervisor{}).CheckPeer(Peer{PID: os.Getpid()}))
+		fmt.Println(assumeConfinedPeers(&Supervisor{}).CheckPeer(Peer{PID: os.Getpid()}))
 		os.Exit(0)
 	}
 }
 
-// The numbers in the /proc of another PID namespace are those of other processes.
-func TestCheckPeer_RefusesWhereProcIsOfAnotherNamespace(t *testing.T) {
+func TestCheckPeer_ProcOfAnotherNamespace_Fails(t *testing.T) {
 	inside := exec.Command("/proc/self/exe")
 	inside.Env = append(os.Environ(), foreignProcEnv+"=1")
 	inside.SysProcAttr = &unix.SysProcAttr{Cloneflags: unix.CLONE_NEWPID}
 	if os.Geteuid() != 0 {
 		inside.SysProcAttr.Cloneflags |= unix.CLONE_NEWUSER
 	}
-	if out, err := inside.CombinedOutput(); err != nil || !strings.Contains(string(out), "another pid namespace") {
+	if out, err := inside.CombinedOutput(); err != nil || !strings.Contains(string(out), "another PID namespace") {
 		t.Errorf("CheckPeer = %s (%v)", out, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target says who gets a signal.
+// Target selects the receivers of a signal.
 type Target uint8
 
 // The targets. The zero value is the group.
@@ -18,19 +18,19 @@ const (
 	TargetForeground               // the foreground process group of its terminal
 )
 
-// Signal sends a signal, 1 to 64. It does not change the cause of an exit. The group can be signalled until the
-// process is closed, even after its leader exited. Kinds: InvalidArgument, AlreadyExited, NotATerminal,
-// PermissionDenied.
+// Signal sends a signal, 1 to 64. It does not affect the cause of an exit. The group can be
+// signalled until the process is closed, also after its leader exited. Kinds: InvalidArgument,
+// AlreadyExited, NotATerminal, PermissionDenied.
 func (p *Process) Signal(sig syscall.Signal, target Target) error {
 	if sig < 1 || sig > 64 {
-		return &Error{Kind: InvalidArgument, Field: "signal", Err: fmt.Errorf("%d is not between 1 and 64", int(sig)), verb: "signal process"}
+		return &Error{Kind: InvalidArgument, Field: "signal", Err: fmt.Errorf("%d is not between 1 and 64", int(sig)), operation: "signal process"}
 	}
 	switch target {
 	case TargetGroup:
-		if err := p.signalGroup(sig); err != nil || !p.isStoodFor() {
+		if err := p.signalGroup(sig); err != nil || p.wrapper == nil {
 			return err
 		}
-		if err := p.signalProgramsGroup(sig); err != nil {
+		if err := p.wrapper.signalProgramGroup(sig); err != nil {
 			return err
 		}
 	case TargetProcess:
@@ -40,10 +40,10 @@ func (p *Process) Signal(sig syscall.Signal, target Target) error {
 			return err
 		}
 	default:
-		return &Error{Kind: InvalidArgument, Field: "target", Err: fmt.Errorf("%d is no target", target), verb: "signal process"}
+		return &Error{Kind: InvalidArgument, Field: "target", Err: fmt.Errorf("%d is no target", target), operation: "signal process"}
 	}
-	if sig == unix.SIGSTOP && p.isStoodFor() {
-		return p.continueStandIns()
+	if sig == unix.SIGSTOP && p.wrapper != nil {
+		return p.wrapper.resume()
 	}
 	return nil
 }
@@ -52,40 +52,19 @@ func (p *Process) signalLeader(sig syscall.Signal) error {
 	if _, exited := p.Exit(); exited {
 		return errAlreadyExited()
 	}
-	if p.isStoodFor() {
-		return p.signalProgram(sig)
+	if p.wrapper != nil {
+		return p.wrapper.signalProgram(sig)
 	}
-	return p.sendPidfd(sig, 0)
+	return p.leader.signal(sig, 0)
 }
 
 func (p *Process) signalGroup(sig syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state == StateClosed {
-		return errAlreadyExited() // those who were left alone are not its any more
+		return errAlreadyExited() // remaining descendants no longer belong to it
 	}
-	return p.signalGroupLocked(sig)
-}
-
-// signalGroupLocked signals the group through the pidfd, or by its number, which the leader's zombie reserves until it
-// is reaped. Called with mu held.
-func (p *Process) signalGroupLocked(sig syscall.Signal) error {
-	switch {
-	case !p.supervisor.groupsByNumber:
-		return p.sendPidfd(sig, unix.PIDFD_SIGNAL_PROCESS_GROUP)
-	case p.reaped:
-		return errAlreadyExited()
-	}
-	return signalError(unix.Kill(-p.pid, sig))
-}
-
-func (p *Process) sendPidfd(sig syscall.Signal, flags int) error {
-	var sent error
-	err := p.pidfd.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), sig, nil, flags) })
-	if err != nil {
-		return errAlreadyExited() // the descriptor was closed with the process
-	}
-	return signalError(sent)
+	return p.leader.signalGroup(sig)
 }
 
 func signalError(err error) error {
@@ -95,11 +74,11 @@ func signalError(err error) error {
 	case errors.Is(err, unix.ESRCH):
 		return errAlreadyExited()
 	case errors.Is(err, unix.EPERM):
-		return &Error{Kind: PermissionDenied, Err: err, verb: "signal process"}
+		return &Error{Kind: PermissionDenied, Err: err, operation: "signal process"}
 	}
-	return &Error{Kind: Internal, Err: err, verb: "signal process"}
+	return &Error{Kind: Internal, Err: err, operation: "signal process"}
 }
 
 func errAlreadyExited() error {
-	return refuse(AlreadyExited, "signal process", "it has exited and left nobody to signal")
+	return newError(AlreadyExited, "signal process", "it has exited, and no process of its group is left")
 }

@@ -7,10 +7,10 @@ import (
 	"os"
 	"runtime"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -18,81 +18,81 @@ import (
 type child struct {
 	pid    int // 0: there is none
 	pidfd  *os.File
-	cgroup *cgroup // nil: it has none
-	// release is to be called when nothing of it is left. Nil: it is not confined.
+	cgroup *cgroup.Group // nil: none
+	// release has to be called when no process is left. Nil: not confined.
 	release func()
 }
 
-// busyRetries is how often an exec is tried again that failed because the program is open for writing. It was not
-// when we looked, most often: another child, forked while the file was being written, holds a copy of the descriptor
-// until its own exec. The waits double from 1 ms.
-const busyRetries = 5
+// textBusyRetries is how often an exec that fails with ETXTBSY is repeated. Usually another child,
+// forked while the file was being written, holds a copy of the writer's descriptor until its own
+// exec. The delays double from 1 ms.
+const textBusyRetries = 5
 
-// spawn forks and executes. If it fails there can still be a child, of a sandbox that did not come to execute the
-// program: it is to be killed with all it has.
-func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, pl *plumbing) (child, error) {
-	what := spec.program(program, pl)
-	group := s.config.Cgroups.take()
-	for wait := time.Millisecond; ; {
-		s.noteReachable(spec, group)
-		c, err := s.launch(ctx, spec, what, group)
+// spawn forks and executes. If it fails there can still be a child, from a sandbox that did not
+// execute the program; it has to be killed with its descendants.
+func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio *childIO) (child, error) {
+	prog := spec.program(program, cio)
+	group := s.config.Cgroups.Get()
+	for {
+		s.noteNetworkAccess(spec, group)
+		c, err := s.startProgram(ctx, spec, prog, group)
 		switch {
 		case err == nil:
 			return c, nil
 		case c.pid != 0:
-			return c, spec.explainConfined(program, err)
-		case group != nil && mayRefuseCgroup(err):
-			group.discard()
-			group = nil // if it was not the control group, the next try says so
-		case errors.Is(err, unix.ETXTBSY) && wait < 1<<busyRetries*time.Millisecond:
-			<-time.NewTimer(wait).C
-			wait *= 2
+			return c, spec.classifySandboxError(program, err)
+		case group != nil && isCgroupForkError(err):
+			group.Discard()
+			group = nil // if this was not the cause the next try fails too
 		default:
 			if group != nil {
-				group.release()
+				group.Release()
 			}
 			if spec.Sandbox != nil {
-				err = spec.explainConfined(program, err)
+				err = spec.classifySandboxError(program, err)
 			} else {
-				err = spec.explain(program, err)
+				err = spec.classifyExecError(program, err)
 			}
 			return child{}, err
 		}
 	}
 }
 
-// program is what is to be executed, as if nothing confined it.
-func (s *Spec) program(path string, pl *plumbing) sandbox.Program {
-	p := sandbox.Program{Path: path, Argv: s.argv(), Env: s.Env, Dir: s.Cwd, Files: pl.child[:], Terminal: -1}
-	if pl.terminal != nil {
+// program returns the program to execute without a sandbox.
+func (s *Spec) program(path string, cio *childIO) sandbox.Program {
+	p := sandbox.Program{Path: path, Argv: s.argv(), Env: s.Env, Dir: s.Cwd, Files: cio.childFDs[:], Terminal: -1}
+	if cio.terminal != nil {
 		p.Terminal = 0
 	}
 	if s.Sandbox != nil {
-		p.Path = s.fromCwd(path)
+		p.Path = s.absolutePath(path)
 	}
 	return p
 }
 
-// launch starts what was asked for in a control group, unless that is nil, and confined if it is to be. It is ctx's to
-// end only if it is confined.
-func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Program, group *cgroup) (c child, err error) {
+// startProgram starts a program, confined if spec says so, in a control group unless that is nil.
+// The end of ctx aborts the start only if it is confined.
+func (s *Supervisor) startProgram(ctx context.Context, spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, err error) {
 	if spec.Sandbox == nil {
-		return s.forkExec(spec, what, group)
+		return s.forkExec(spec, prog, group)
+	}
+	if spec.limitsSetInSandbox() {
+		prog.Limits = spec.sandboxLimits()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosing()) })()
 	unwatch := func() {}
-	release, err := spec.Sandbox.Start(ctx, what, func(wrapped sandbox.Program) (err error) {
+	release, err := spec.Sandbox.Start(ctx, prog, func(wrapped sandbox.Program) (err error) {
 		if c, err = s.forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
-			unwatch = c.watch(func() { cancel(spec.errStandInEnded()) })
+			unwatch = c.watchEnd(func() { cancel(errWrapperEnded()) })
 		}
 		return err
 	})
 	unwatch()
 	c.release = release
 	switch cause := context.Cause(ctx); {
-	case cause == nil || !errors.Is(err, cause): // it had failed before
+	case cause == nil || !errors.Is(err, cause): // it failed before
 	case KindOf(cause) != 0:
 		err = cause
 	default:
@@ -101,14 +101,14 @@ func (s *Supervisor) launch(ctx context.Context, spec *Spec, what sandbox.Progra
 	return c, err
 }
 
-// errStandInEnded is what a start fails with if who stands for the program was killed, by a limit perhaps, and has left
-// somebody who waits for it for ever.
-func (s *Spec) errStandInEnded() error {
-	return s.notStarted("", errors.New("bubblewrap was ended before the program began"))
+// errWrapperEnded is the error of a start whose wrapper was killed while another process waits for
+// it for ever.
+func errWrapperEnded() error {
+	return startError(SandboxNotStarted, "", errors.New("bubblewrap was ended before the program began"))
 }
 
-// watch calls ended when the child ends, until the function that it returns is called.
-func (c child) watch(ended func()) (stop func()) {
+// watchEnd calls ended when the child ends, until stop is called.
+func (c child) watchEnd(ended func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -121,84 +121,73 @@ func (c child) watch(ended func()) (stop func()) {
 		}
 	}()
 	return func() {
-		_ = c.pidfd.SetReadDeadline(longAgo)
+		_ = c.pidfd.SetReadDeadline(pastDeadline)
 		<-done
 		_ = c.pidfd.SetReadDeadline(noDeadline)
 	}
 }
 
-// mayRefuseCgroup tells errors that a fork fails with when the control group was removed, cannot take processes or is
-// beyond an old kernel. Some may be an exec's as well.
-func mayRefuseCgroup(err error) bool {
+// isCgroupForkError reports whether a fork may have failed because the control group was removed,
+// cannot take processes, or is not supported by an old kernel. Some of these may also be errors of
+// exec.
+func isCgroupForkError(err error) bool {
 	if sandbox.KindOf(err) != 0 {
-		return false // it did not come to the fork
+		return false // it failed before the fork
 	}
-	for _, errno := range []syscall.Errno{unix.ENODEV, unix.EBUSY, unix.EOPNOTSUPP, unix.EACCES, unix.EINVAL, unix.E2BIG} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	return isAnyOf(err, unix.ENODEV, unix.EBUSY, unix.EOPNOTSUPP, unix.EACCES, unix.EINVAL, unix.E2BIG)
 }
 
-// forkExec starts the child in a control group, unless it is nil.
-func (s *Supervisor) forkExec(spec *Spec, what sandbox.Program, group *cgroup) (c child, err error) {
-	pidfd := -1
-	files := make([]uintptr, len(what.Files))
-	for i, fd := range what.Files {
-		files[i] = uintptr(fd)
+// forkExec starts the child in a control group, unless that is nil.
+func (s *Supervisor) forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, err error) {
+	pidfd, stops := -1, spec.needsPtrace()
+	attr := syscall.SysProcAttr{
+		Setsid: true, Setctty: prog.Terminal >= 0, Ctty: max(prog.Terminal, 0), PidFD: &pidfd, Ptrace: stops,
 	}
-	attr := syscall.ProcAttr{Dir: what.Dir, Env: what.Env, Files: files, Sys: &syscall.SysProcAttr{
-		Setsid: true, Setctty: what.Terminal >= 0, Ctty: max(what.Terminal, 0), PidFD: &pidfd, Ptrace: spec.limited(),
-	}}
-	if spec.limited() {
-		runtime.LockOSThread() // the thread that forks is the one that traces
+	if stops {
+		runtime.LockOSThread() // the forking thread is the tracer
 		defer runtime.UnlockOSThread()
 	}
 	if group != nil {
-		fd, err := group.open()
+		fd, err := group.Open()
 		if err != nil {
 			return child{}, unix.ENODEV // it was removed
 		}
 		defer unix.Close(fd)
-		attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, fd
+		attr.UseCgroupFD, attr.CgroupFD = true, fd
 	}
 	restore := func() {}
 	switch {
-	case !what.KeepMask:
+	case !prog.KeepMask:
 		restore = s.inherited.clearMask()
-	case spec.limited():
-		if restore, err = unblockTrap(); err != nil {
+	case stops:
+		if restore, err = unblockSIGTRAP(); err != nil {
 			return child{}, err
 		}
 	}
-	pid, err := syscall.ForkExec(what.Path, what.Argv, &attr)
+	pid, err := prog.ForkExec(attr)
 	restore()
 	if err != nil {
 		return child{}, err
 	}
 	if pidfd < 0 {
-		return child{}, disown(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
+		return child{}, killChild(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
 	}
-	if !spec.limited() {
-		s.restraint.apply(pid)
-	} else if err := spec.applyLimits(pid, s.restraint); err != nil {
+	if !stops {
+		s.childLimits.apply(pid)
+	} else if err := spec.applyLimits(pid, s.childLimits); err != nil {
 		_ = unix.Close(pidfd)
-		return child{}, disown(pid, err)
+		return child{}, killChild(pid, err)
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {
-		return child{}, disown(pid, err)
+		return child{}, killChild(pid, err)
 	}
 	return child{pid: pid, pidfd: file, cgroup: group}, nil
 }
 
-// disown kills and reaps a child that cannot be watched.
-func disown(pid int, err error) error {
+// killChild kills and reaps a child that cannot be used.
+func killChild(pid int, err error) error {
 	_ = unix.Kill(-pid, unix.SIGKILL)
-	for {
-		if _, wait := unix.Wait4(pid, nil, 0, nil); !errors.Is(wait, unix.EINTR) {
-			return err
-		}
-	}
+	_ = waitID(unix.P_PID, pid, nil, unix.WEXITED, nil)
+	return err
 }

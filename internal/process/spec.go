@@ -10,51 +10,52 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// Spec says what to start.
+// Spec describes a process to start.
 type Spec struct {
-	// Argv is the program and its arguments. Argv[0] is looked up in the PATH of Env, or in /bin:/usr/bin if Env has
-	// none; with a slash in it, or found through a relative entry of PATH, it is relative to Cwd.
+	// Argv is the program and its arguments. Argv[0] is looked up in the PATH of Env, or in
+	// /bin:/usr/bin if Env has none. If it contains a slash, or is found through a relative entry
+	// of PATH, it is relative to Cwd.
 	Argv []string
-	// Arg0 is what the child sees as its argv[0]. Nil: Argv[0].
+	// Arg0 is the argv[0] of the child. Nil: Argv[0].
 	Arg0 *string
-	// Executable, if set, is the absolute path of what is executed, and nothing is looked up.
+	// Executable, if set, is the absolute path to execute, without a lookup.
 	Executable string
-	// Cwd is the working directory, absolute.
+	// Cwd is the absolute path of the working directory.
 	Cwd string
-	// Env is exactly the child's environment, as NAME=value. Of a name given twice the first counts for PATH.
+	// Env is the complete environment of the child, as NAME=value. For PATH the first entry counts.
 	Env []string
-	// Terminal gives the child a terminal of this size for its stdin, stdout and stderr. Nil: pipes.
+	// Terminal gives the child a terminal of this size for stdin, stdout and stderr. Nil: pipes.
 	Terminal *WindowSize
-	// PipeStdin gives a child without a terminal a pipe for stdin. False: stdin is /dev/null.
+	// PipeStdin gives a child without a terminal a pipe for stdin. Otherwise stdin is /dev/null.
 	PipeStdin bool
-	// Timeout is the most wall-clock time from the start; then it is killed with all its descendants, with
+	// Timeout bounds the wall-clock time from the start; then the process tree is killed with
 	// CauseTimeout. 0: none.
 	Timeout time.Duration
-	// NoOutputTimeout is the most time without output, then the same happens with CauseNoOutput. Time in which output
-	// waits for room in the owner's window does not count. 0: none.
+	// NoOutputTimeout bounds the time without output; then the process tree is killed with
+	// CauseNoOutput. Time in which output is blocked by the owner's window does not count. 0: none.
 	NoOutputTimeout time.Duration
-	// ResourceLimits are in force before the program's first instruction, each resource at most once. A start with
-	// limits or Nice takes a ptrace(2) attachment that is over when Start returns; unless this process is privileged,
-	// programs with the set-user-id bit then run without gaining anything by it.
+	// ResourceLimits apply before the first instruction of the program. At most one for each
+	// resource. A start with limits or Nice uses ptrace(2) until Start returns; unless this process
+	// is privileged, set-user-id programs then run without additional privileges.
 	ResourceLimits []Limit
-	// Nice is added to this process's own nice value, -MaxNice to MaxNice; the sum ends at the ends of the range, -20
-	// and 19. 0 changes nothing.
+	// Nice is added to the nice value of this process, from -MaxNice to MaxNice. The sum is clamped
+	// to -20 and 19. 0 changes nothing.
 	Nice int
-	// LeaveDescendants leaves alone what is left of the process when it closes. It then ends with the Supervisor, or
-	// with Terminate. Otherwise it is killed.
+	// LeaveDescendants keeps the descendants running when the process closes. They end with the
+	// Supervisor, or with Terminate. Otherwise they are killed.
 	LeaveDescendants bool
-	// Sandbox confines the process with all that descends from it. Nil: nothing does. Argv[0] is looked up among what
-	// the sandbox grants, as its files are outside of it.
+	// Sandbox confines the process and its descendants. Nil: not confined. Argv[0] is looked up in
+	// the paths that the sandbox grants, as they are outside of it.
 	Sandbox *sandbox.Confinement
-	// Labels are what the caller wants to find with the process again. Nothing here heeds them.
+	// Labels are stored for the caller and not interpreted.
 	Labels map[string]string
-	// Output bounds the event log.
+	// Output is the limits of the event log.
 	Output eventlog.Limits
 }
 
-// WindowSize is the size of a terminal in characters. A zero means the usual: 24 rows, 80 columns.
+// WindowSize is the size of a terminal in characters. 0 is the default: 24 rows, 80 columns.
 type WindowSize struct {
-	Rows, Cols uint16 // 0: the usual
+	Rows, Cols uint16 // 0: the default
 }
 
 func (w WindowSize) withDefaults() WindowSize {
@@ -67,7 +68,7 @@ func (w WindowSize) withDefaults() WindowSize {
 	return w
 }
 
-// validate refuses what could not be meant, before anything is touched.
+// validate rejects malformed specs before anything is started.
 func (s *Spec) validate() error {
 	switch {
 	case len(s.Argv) == 0:
@@ -117,11 +118,11 @@ func validateEnvironment(env []string) error {
 	return nil
 }
 
-const nulProblem = "contains a NUL byte, which no program can receive; remove it"
+const nulProblem = "contains a NUL byte, which cannot be passed to a program; remove it"
 
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
-// argv is what the child sees.
+// argv returns the arguments of the child.
 func (s *Spec) argv() []string {
 	if s.Arg0 == nil {
 		return s.Argv

@@ -14,7 +14,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// asNobody calls f on a thread whose file access is that of an unprivileged user, also when the tests run as root.
+// asNobody calls f on a thread with the file access of an unprivileged user, also if the tests run
+// as root.
 func asNobody(t *testing.T, f func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -32,7 +33,7 @@ func asNobody(t *testing.T, f func()) {
 	<-done
 }
 
-// sharedTempDir is a t.TempDir that others may search.
+// sharedTempDir is a t.TempDir that other users may search.
 func sharedTempDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,7 +64,7 @@ func mkdir(t *testing.T, path string, mode os.FileMode) string {
 	return path
 }
 
-func TestMalformedRequestsNameTheField(t *testing.T) {
+func TestStart_InvalidSpec_NamesField(t *testing.T) {
 	leakcheck.Check(t)
 	s := newSupervisor(t, Config{})
 	nul := "a\x00b"
@@ -99,7 +100,7 @@ func TestMalformedRequestsNameTheField(t *testing.T) {
 	}
 }
 
-func TestStartFailuresAreTyped(t *testing.T) {
+func TestStart_ErrorKinds(t *testing.T) {
 	leakcheck.Check(t)
 	s := newSupervisor(t, Config{})
 	dir := sharedTempDir(t)
@@ -161,7 +162,7 @@ func TestStartFailuresAreTyped(t *testing.T) {
 	}
 }
 
-func TestTooMuchToPassIsTyped(t *testing.T) {
+func TestStart_TooManyArguments_ArgumentListTooLong(t *testing.T) {
 	leakcheck.Check(t)
 	s := newSupervisor(t, Config{})
 	_, err := s.Start(testContext(t), Spec{Argv: []string{"true", strings.Repeat("x", 1<<20)}, Cwd: "/"})
@@ -170,7 +171,7 @@ func TestTooMuchToPassIsTyped(t *testing.T) {
 	wantKind(t, err, ArgumentListTooLong)
 }
 
-func TestRunningOutOfDescriptorsLeavesNothing(t *testing.T) {
+func TestStart_NoDescriptors_LeaksNothing(t *testing.T) {
 	leakcheck.Check(t)
 	s := newSupervisor(t, Config{})
 	var old unix.Rlimit
@@ -199,7 +200,7 @@ func TestRunningOutOfDescriptorsLeavesNothing(t *testing.T) {
 				wantKind(t, err, ResourceLimit)
 				continue
 			}
-			exit(t, p)
+			waitClosed(t, p)
 		}
 	}
 	if failed < 8 {
@@ -207,10 +208,11 @@ func TestRunningOutOfDescriptorsLeavesNothing(t *testing.T) {
 	}
 }
 
-// A child moves its descriptors out of each other's way. Whether it has to depends on what else was open for a moment.
-func TestAChildWithoutRoomForItsDescriptorsMetALimit(t *testing.T) {
+// A child moves its descriptors if their numbers overlap. Whether it has to depends on what else is
+// open.
+func TestClassifyExecError_EBADF_ResourceLimit(t *testing.T) {
 	spec := Spec{Argv: []string{"true"}, Cwd: "/"}
-	wantKind(t, spec.explain("/bin/true", unix.EBADF), ResourceLimit)
+	wantKind(t, spec.classifyExecError("/bin/true", unix.EBADF), ResourceLimit)
 }
 
 func nextDescriptor(t *testing.T) int {
@@ -223,7 +225,7 @@ func nextDescriptor(t *testing.T) int {
 	return fd
 }
 
-func TestProgramIsLookedUpInTheChildsPath(t *testing.T) {
+func TestStart_ProgramLookup(t *testing.T) {
 	dir := t.TempDir()
 	mkdir(t, dir+"/bin", 0o755)
 	mkdir(t, dir+"/first", 0o755)
@@ -238,31 +240,31 @@ func TestProgramIsLookedUpInTheChildsPath(t *testing.T) {
 		{"bin/tool", dir, "PATH=/bin", "found as bin/tool in " + dir},
 		{dir + "/bin/tool", "/usr", "PATH=/bin", "found as " + dir + "/bin/tool in /usr"},
 	} {
-		heard, _ := run(t, Spec{Argv: []string{test.argv}, Cwd: test.cwd, Env: []string{test.path}})
-		if heard.stdout != test.want+"\n" {
-			t.Errorf("%+v: %q, %q", test, heard.stdout, heard.stderr)
+		output, _ := run(t, Spec{Argv: []string{test.argv}, Cwd: test.cwd, Env: []string{test.path}})
+		if output.stdout != test.want+"\n" {
+			t.Errorf("%+v: %q, %q", test, output.stdout, output.stderr)
 		}
 	}
-	heard, _ := run(t, Spec{Argv: []string{"echo", "default"}, Cwd: "/"})
-	if heard.stdout != "default\n" {
-		t.Errorf("without PATH: %+v", heard)
+	output, _ := run(t, Spec{Argv: []string{"echo", "default"}, Cwd: "/"})
+	if output.stdout != "default\n" {
+		t.Errorf("without PATH: %+v", output)
 	}
 }
 
-func TestExecutableIsExecutedExactly(t *testing.T) {
+func TestStart_Executable(t *testing.T) {
 	spec := Spec{Argv: []string{"sh", "-c", "echo $0 $1", "zero", "one"}, Executable: "/bin/sh", Cwd: "/", Env: []string{"PATH=/nowhere"}}
-	if heard, _ := run(t, spec); heard.stdout != "zero one\n" {
-		t.Errorf("%+v", heard)
+	if output, _ := run(t, spec); output.stdout != "zero one\n" {
+		t.Errorf("%+v", output)
 	}
 }
 
-func TestArg0IsOnlyWhatTheChildSees(t *testing.T) {
+func TestStart_Arg0(t *testing.T) {
 	for _, arg0 := range []string{"custom", ""} {
 		for _, terminal := range []*WindowSize{nil, {}} {
 			spec := program("args", "x")
 			spec.Arg0, spec.Terminal = &arg0, terminal
-			heard, _ := run(t, spec)
-			got := decode[[]string](t, heard.stdout+heard.terminal)
+			output, _ := run(t, spec)
+			got := decode[[]string](t, output.stdout+output.terminal)
 			if len(got) != 2 || got[0] != arg0 || got[1] != "x" {
 				t.Errorf("argv %q", got)
 			}
@@ -270,19 +272,19 @@ func TestArg0IsOnlyWhatTheChildSees(t *testing.T) {
 	}
 }
 
-func TestEnvironmentIsExactlyWhatWasGiven(t *testing.T) {
+func TestStart_EnvironmentIsExact(t *testing.T) {
 	for _, terminal := range []*WindowSize{nil, {}} {
 		spec := Spec{Argv: []string{"env"}, Cwd: "/", Terminal: terminal}
 		spec.Env = []string{"B=2", "A=", "WITH SPACE=x=y", "Ä=ö", "B=3", "=nameless"}
-		heard, _ := run(t, spec)
-		got := strings.ReplaceAll(heard.stdout+heard.terminal, "\r", "")
+		output, _ := run(t, spec)
+		got := strings.ReplaceAll(output.stdout+output.terminal, "\r", "")
 		if got != strings.Join(spec.Env, "\n")+"\n" {
 			t.Errorf("got %q", got)
 		}
 	}
 }
 
-func TestChildIsOnItsOwn(t *testing.T) {
+func TestStart_ChildHasOwnSessionAndDescriptors(t *testing.T) {
 	leak, err := os.Open("/") // close-on-exec, as everything Go opens
 	if err != nil {
 		t.Fatal(err)
@@ -291,8 +293,8 @@ func TestChildIsOnItsOwn(t *testing.T) {
 	cwd := t.TempDir()
 	spec := program("status")
 	spec.Cwd = cwd
-	heard, _ := run(t, spec)
-	got := decode[testproc.Status](t, heard.stdout)
+	output, _ := run(t, spec)
+	got := decode[testproc.Status](t, output.stdout)
 	if got.SID != got.PID || got.PGID != got.PID || got.PPID != os.Getpid() || got.Terminal || got.ControllingTerminal {
 		t.Errorf("%+v", got)
 	}
@@ -304,7 +306,7 @@ func TestChildIsOnItsOwn(t *testing.T) {
 	}
 }
 
-func TestStartSurvivesAProgramThatIsBrieflyBusy(t *testing.T) {
+func TestStart_BusyProgram_IsRetried(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	path := write(t, t.TempDir()+"/tool", "#!/bin/sh\n", 0o755)
 	busy, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -312,7 +314,7 @@ func TestStartSurvivesAProgramThatIsBrieflyBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = s.Start(testContext(t), Spec{Argv: []string{path}, Cwd: "/"})
-	wantKind(t, err, NotExecutable) // busy for good
+	wantKind(t, err, NotExecutable) // it stays busy
 	released := make(chan struct{})
 	go func() {
 		defer close(released)
@@ -323,18 +325,5 @@ func TestStartSurvivesAProgramThatIsBrieflyBusy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exit(t, p)
-}
-
-func TestKindsAreAllNamed(t *testing.T) {
-	seen := map[string]bool{}
-	for _, kind := range Kinds() {
-		if name := kind.String(); strings.HasPrefix(name, "kind(") || seen[name] {
-			t.Errorf("%d is called %q", kind, name)
-		}
-		seen[kind.String()] = true
-	}
-	if len(seen) != len(kindNames) {
-		t.Errorf("%d kinds listed, %d named", len(seen), len(kindNames))
-	}
+	waitClosed(t, p)
 }

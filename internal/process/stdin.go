@@ -11,102 +11,129 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stdin is a bounded queue of writes in the order in which they were asked for. A goroutine empties it; it exists
-// only while there is something to write. A child that never reads keeps only the writers of this queue waiting.
-type stdin struct {
-	file     *os.File
-	conn     syscall.RawConn // to file
-	terminal bool            // file is shared with the output
-	limit    int             // bytes queued
-	start    func(func())
-
-	mu       sync.Mutex
-	queue    [][]byte
-	queued   int  // bytes, with those being written
-	growing  bool // the last of queue is a copy of ours, made for small writes
-	tickets  []*ticket
-	draining bool // the goroutine exists
-	ending   bool // the end of input was asked for: nothing comes after it
-	closing  bool // the end of input has its turn once the queue is empty
-	closed   bool
+// WriteStdin queues all of data for the input of the process, or none of it. It does not wait until
+// the process reads it, but blocks until the queue has space, after earlier writers. The queue
+// takes ownership of data. Kinds: StdinNotPiped, StdinClosed, WriteTooLarge.
+func (p *Process) WriteStdin(ctx context.Context, data []byte) error {
+	if p.input == nil {
+		return newError(StdinNotPiped, "write stdin", "the process was started without an input; start it with a pipe or a terminal")
+	}
+	if most := p.supervisor.config.MaxWriteBytes; len(data) > most {
+		return newError(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), most))
+	}
+	return p.input.write(ctx, data)
 }
 
-// ticket is a request that waits for its turn and for room.
-type ticket struct {
+// CloseStdin closes the input of the process after all earlier writes, including writers that still
+// wait for space. It does not block, and later writers fail. It does nothing if the input is closed
+// already. The context is ignored. Kinds: StdinNotPiped, StdinIsTerminal.
+func (p *Process) CloseStdin(context.Context) error {
+	switch {
+	case p.terminal != nil:
+		return newError(StdinIsTerminal, "close stdin", "a terminal's input has no end; write the byte 0x04 at the start of a line instead")
+	case p.input == nil:
+		return newError(StdinNotPiped, "close stdin", "the process was started without an input")
+	}
+	p.input.requestEnd()
+	return nil
+}
+
+// stdin is a bounded queue of writes in the order of the requests. Its goroutine exists only while
+// there is something to write. A child that never reads blocks only the writers of its own queue.
+type stdin struct {
+	file     *os.File
+	conn     syscall.RawConn // of file
+	terminal bool            // file is shared with the output
+	limit    int             // of queued bytes
+	start    func(func())
+
+	mu           sync.Mutex
+	queue        [][]byte
+	queued       int  // bytes, including those being written
+	lastGrows    bool // the last chunk of queue is a copy that small writes are appended to
+	waiting      []*stdinRequest
+	draining     bool // the goroutine exists
+	endRequested bool // no requests are accepted after it
+	endAdmitted  bool // close when the queue is empty
+	closed       bool
+}
+
+// stdinRequest waits for its turn and for space in the queue.
+type stdinRequest struct {
 	data []byte
-	end  bool          // of input; nobody waits for it
-	done chan struct{} // closed when it was admitted or refused
+	end  bool          // of input; has no waiter
+	done chan struct{} // closed when it was admitted or failed
 	err  error         // set before done is closed
 }
 
-// end queues the end of input, behind those who came before.
-func (in *stdin) end() {
+// requestEnd queues the end of input after the earlier requests.
+func (in *stdin) requestEnd() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.ending {
-		in.ending = true
-		in.enqueue(&ticket{end: true})
+	if !in.endRequested {
+		in.endRequested = true
+		in.enqueue(&stdinRequest{end: true})
 	}
 }
 
-// enqueue admits t or makes it wait, and tells which. Called with mu held.
-func (in *stdin) enqueue(t *ticket) (admitted bool) {
-	if len(in.tickets) == 0 && in.admit(t) {
+// enqueue admits a request or queues it, and reports whether it was admitted. Called with mu held.
+func (in *stdin) enqueue(req *stdinRequest) (admitted bool) {
+	if len(in.waiting) == 0 && in.admit(req) {
 		return true
 	}
-	t.done = make(chan struct{})
-	in.tickets = append(in.tickets, t)
+	req.done = make(chan struct{})
+	in.waiting = append(in.waiting, req)
 	return false
 }
 
-// put queues all of data or nothing. It waits for room, behind those who came before.
-func (in *stdin) put(ctx context.Context, data []byte) error {
-	t := &ticket{data: data}
+// write queues all of data or nothing. It waits for space, after the earlier requests.
+func (in *stdin) write(ctx context.Context, data []byte) error {
+	req := &stdinRequest{data: data}
 	in.mu.Lock()
-	if in.ending || in.closed {
+	if in.endRequested || in.closed {
 		in.mu.Unlock()
 		return errStdinClosed()
 	}
-	admitted := in.enqueue(t)
+	admitted := in.enqueue(req)
 	in.mu.Unlock()
 	if admitted {
-		return t.err
+		return req.err
 	}
 	select {
-	case <-t.done:
-		return t.err
+	case <-req.done:
+		return req.err
 	case <-ctx.Done():
-		return in.withdraw(t, context.Cause(ctx))
+		return in.withdraw(req, context.Cause(ctx))
 	}
 }
 
-// withdraw takes back a ticket whose owner waits no longer, unless it was admitted in the meantime.
-func (in *stdin) withdraw(t *ticket, cause error) error {
+// withdraw cancels a request whose context has ended, unless it was admitted meanwhile.
+func (in *stdin) withdraw(req *stdinRequest, cause error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	i := slices.Index(in.tickets, t)
+	i := slices.Index(in.waiting, req)
 	if i < 0 {
-		return t.err
+		return req.err
 	}
-	in.tickets = slices.Delete(in.tickets, i, i+1)
-	in.admitWaiting() // it may have kept smaller ones waiting
-	return fmt.Errorf("failed to write stdin: gave up waiting for room: %w", cause)
+	in.waiting = slices.Delete(in.waiting, i, i+1)
+	in.admitWaiting() // it may have blocked smaller ones
+	return fmt.Errorf("failed to write stdin: gave up waiting for space in the queue: %w", cause)
 }
 
-// admit settles t if that is possible now. Called with mu held.
-func (in *stdin) admit(t *ticket) bool {
+// admit completes a request if that is possible now. Called with mu held.
+func (in *stdin) admit(req *stdinRequest) bool {
 	switch {
-	case in.closing || in.closed:
-		if !t.end {
-			t.err = errStdinClosed()
+	case in.endAdmitted || in.closed:
+		if !req.end {
+			req.err = errStdinClosed()
 		}
-	case t.end:
-		in.closing = true
-		in.finish()
-	case in.queued > 0 && in.queued+len(t.data) > in.limit:
+	case req.end:
+		in.endAdmitted = true
+		in.closeIfDone()
+	case in.queued > 0 && in.queued+len(req.data) > in.limit:
 		return false
-	case len(t.data) > 0:
-		rest := t.data
+	case len(req.data) > 0:
+		rest := req.data
 		if !in.draining {
 			rest = rest[in.writeNow(rest):]
 		}
@@ -123,9 +150,9 @@ func (in *stdin) admit(t *ticket) bool {
 	return true
 }
 
-// writeNow writes what the child's side takes without waiting, and returns how much that was: a key that is pressed
-// need not wait for a goroutine to begin. What goes wrong the goroutine finds out again. Called with mu held, and only
-// while nobody else writes.
+// writeNow writes what the pipe accepts without blocking, and returns the number of bytes. It saves
+// a goroutine for a key press. Errors are left to the goroutine. Called with mu held, and only
+// while there is no goroutine.
 func (in *stdin) writeNow(data []byte) (n int) {
 	if in.conn == nil {
 		return 0
@@ -137,66 +164,66 @@ func (in *stdin) writeNow(data []byte) (n int) {
 	return max(n, 0)
 }
 
-// smallWrite is what is copied into a piece of at most this size with its neighbours: queued by itself, a byte would
-// cost forty, and keep the message that it came with.
+// smallWrite is the size up to which neighbouring writes are copied into one chunk. Queued by
+// itself a byte would cost forty, and keep the message that it is part of.
 const smallWrite = 4 << 10
 
 // push adds data to the queue. Called with mu held.
 func (in *stdin) push(data []byte) {
 	last := len(in.queue) - 1
 	switch small := len(data) < smallWrite; {
-	case small && in.growing && len(in.queue[last])+len(data) <= smallWrite:
+	case small && in.lastGrows && len(in.queue[last])+len(data) <= smallWrite:
 		in.queue[last] = append(in.queue[last], data...)
 	case small:
 		in.queue = append(in.queue, slices.Clone(data))
-		in.growing = true
+		in.lastGrows = true
 	default:
 		in.queue = append(in.queue, data)
-		in.growing = false
+		in.lastGrows = false
 	}
 }
 
-// admitWaiting settles tickets in their order, as many as possible. Called with mu held.
+// admitWaiting completes requests in order, as many as possible. Called with mu held.
 func (in *stdin) admitWaiting() {
-	for len(in.tickets) > 0 && in.admit(in.tickets[0]) {
-		close(in.tickets[0].done)
-		in.tickets = slices.Delete(in.tickets, 0, 1)
+	for len(in.waiting) > 0 && in.admit(in.waiting[0]) {
+		close(in.waiting[0].done)
+		in.waiting = slices.Delete(in.waiting, 0, 1)
 	}
 }
 
 // drain writes until the queue is empty.
 func (in *stdin) drain() {
 	for {
-		data := in.head()
+		data := in.nextChunk()
 		if data == nil {
 			return
 		}
 		if _, err := in.file.Write(data); err != nil {
-			in.shut() // EPIPE: nobody can read it any more; or we closed it
+			in.abort() // EPIPE: no reader is left; or the file was closed
 			continue
 		}
-		in.written(len(data))
+		in.noteWritten(len(data))
 	}
 }
 
-// head returns what to write next; nil ends the goroutine.
-func (in *stdin) head() []byte {
+// nextChunk returns the next chunk to write, or nil to end the goroutine.
+func (in *stdin) nextChunk() []byte {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if len(in.queue) == 0 {
 		in.draining = false
 		in.queue = nil
-		in.finish()
+		in.closeIfDone()
 		return nil
 	}
 	data := in.queue[0]
 	in.queue[0] = nil
 	in.queue = in.queue[1:]
-	in.growing = in.growing && len(in.queue) > 0 // what is being written stays as it is
+	in.lastGrows = in.lastGrows && len(in.queue) > 0 // a chunk that is being written must not change
 	return data
 }
 
-func (in *stdin) written(n int) {
+func (in *stdin) noteWritten(n int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if !in.closed {
@@ -205,31 +232,31 @@ func (in *stdin) written(n int) {
 	}
 }
 
-// finish closes the input if its end was asked for and nothing is left to write. Called with mu held.
-func (in *stdin) finish() {
-	if in.closing && !in.closed && !in.draining {
+// closeIfDone closes the input if its end was admitted and the queue is empty. Called with mu held.
+func (in *stdin) closeIfDone() {
+	if in.endAdmitted && !in.closed && !in.draining {
 		in.closed = true
 		_ = in.file.Close()
 	}
 }
 
-// shut drops what is queued and refuses everything from now on, because nobody will read it.
-func (in *stdin) shut() {
+// abort drops the queue and fails all requests from now on.
+func (in *stdin) abort() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
 		return
 	}
 	in.closed = true
-	in.queue, in.queued, in.growing = nil, 0, false
+	in.queue, in.queued, in.lastGrows = nil, 0, false
 	in.admitWaiting()
 	if in.terminal {
-		_ = in.file.SetWriteDeadline(longAgo) // frees the goroutine; the output may still be read
+		_ = in.file.SetWriteDeadline(pastDeadline) // unblocks the goroutine; the file is still read for output
 		return
 	}
 	_ = in.file.Close()
 }
 
 func errStdinClosed() error {
-	return refuse(StdinClosed, "write stdin", "the input is closed, or nobody is left to read it")
+	return newError(StdinClosed, "write stdin", "the input is closed, or no process is left to read it")
 }

@@ -27,7 +27,7 @@ func mustWrite(t testing.TB, p *Process, text string) {
 	}
 }
 
-func TestStdinComesOutExactly(t *testing.T) {
+func TestWriteStdin_DataIsUnchanged(t *testing.T) {
 	const size = 8 << 20
 	p := start(t, piped(program("echo")))
 	owner, err := p.Log().Own(0)
@@ -60,11 +60,11 @@ func TestStdinComesOutExactly(t *testing.T) {
 		t.Errorf("%d bytes came back", verifier.Offset())
 	}
 	if total := p.Log().Stats().Totals[eventlog.Stderr]; total != uint64(len("end of input\n")) {
-		t.Errorf("%d bytes on stderr: the child saw no end of input", total)
+		t.Errorf("%d bytes on stderr: the child received no end of input", total)
 	}
 }
 
-// writePattern writes in pieces of changing sizes and closes the input.
+// writePattern writes in chunks of varying size and closes the input.
 func writePattern(t testing.TB, p *Process, size int) error {
 	for offset, n := 0, 1; offset < size; n = n*3%65521 + 1 {
 		data := make([]byte, min(n, size-offset))
@@ -77,16 +77,16 @@ func writePattern(t testing.TB, p *Process, size int) error {
 	return p.CloseStdin(testContext(t))
 }
 
-func TestStdinIsEmptyUnlessPiped(t *testing.T) {
+func TestStdin_NotPiped_IsEmpty(t *testing.T) {
 	p := start(t, program("echo"))
 	wantKind(t, p.WriteStdin(testContext(t), []byte("x")), StdinNotPiped)
 	wantKind(t, p.CloseStdin(testContext(t)), StdinNotPiped)
-	if heard := listen(t, p).all(); heard.stdout != "" || heard.stderr != "end of input\n" {
-		t.Errorf("%+v", heard)
+	if output := readLog(t, p).all(); output.stdout != "" || output.stderr != "end of input\n" {
+		t.Errorf("%+v", output)
 	}
 }
 
-func TestCloseStdinIsIdempotentAndFollowsWhatWasWritten(t *testing.T) {
+func TestCloseStdin_FollowsWritesAndIsIdempotent(t *testing.T) {
 	p := start(t, piped(program("echo")))
 	mustWrite(t, p, "one ")
 	mustWrite(t, p, "two")
@@ -97,8 +97,8 @@ func TestCloseStdinIsIdempotentAndFollowsWhatWasWritten(t *testing.T) {
 		}
 	}
 	wantKind(t, p.WriteStdin(testContext(t), []byte("late")), StdinClosed)
-	if heard := listen(t, p).all(); heard.stdout != "one two" || heard.stderr != "end of input\n" {
-		t.Errorf("%+v", heard)
+	if output := readLog(t, p).all(); output.stdout != "one two" || output.stderr != "end of input\n" {
+		t.Errorf("%+v", output)
 	}
 	if err := p.CloseStdin(testContext(t)); err != nil {
 		t.Error(err)
@@ -106,95 +106,96 @@ func TestCloseStdinIsIdempotentAndFollowsWhatWasWritten(t *testing.T) {
 	wantKind(t, p.WriteStdin(testContext(t), nil), StdinClosed)
 }
 
-func TestStdinIsClosedAfterTheExit(t *testing.T) {
+func TestWriteStdin_AfterExit_StdinClosed(t *testing.T) {
 	for _, spec := range []Spec{piped(shell("exit 0")), func() Spec { s := shell("exit 0"); s.Terminal = &WindowSize{}; return s }()} {
 		p := start(t, spec)
-		wait(t, "exited", p.Exited())
-		wait(t, "closed", p.Closed())
+		waitFor(t, "exited", p.Exited())
+		waitFor(t, "closed", p.Closed())
 		wantKind(t, p.WriteStdin(testContext(t), []byte("x")), StdinClosed)
 	}
 }
 
-func TestStdinIsClosedWhenTheChildClosedIt(t *testing.T) {
+func TestWriteStdin_ClosedByChild_StdinClosed(t *testing.T) {
 	p := start(t, piped(shell("exec <&-; echo closed; exec sleep 1000")))
-	listen(t, p).until("closed")
+	readLog(t, p).until("closed")
 	var err error
-	for err == nil { // the first write is queued before anybody can know
+	for err == nil { // the first write is queued before the error is known
 		err = p.WriteStdin(testContext(t), []byte("x"))
 	}
 	wantKind(t, err, StdinClosed)
 }
 
-func TestWriteStdinHasALargestSize(t *testing.T) {
+func TestWriteStdin_MaxWriteBytes(t *testing.T) {
 	s := newSupervisor(t, Config{MaxWriteBytes: 100, StdinQueueBytes: 10})
 	p, err := s.Start(testContext(t), piped(program("echo")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	wantKind(t, p.WriteStdin(testContext(t), make([]byte, 101)), WriteTooLarge)
-	// A write above the queue's bound but not above that of a write goes alone.
+	// A write larger than the queue but within MaxWriteBytes is accepted if the queue is empty.
 	text := strings.Repeat("x", 100)
 	mustWrite(t, p, text)
 	mustWrite(t, p, text)
 	if err := p.CloseStdin(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if heard := listen(t, p).all(); heard.stdout != text+text {
-		t.Errorf("%q", heard.stdout)
+	if output := readLog(t, p).all(); output.stdout != text+text {
+		t.Errorf("%q", output.stdout)
 	}
 }
 
-// stuff fills the input of a process that does not read, so that a further write of this size has to wait.
-func stuff(t *testing.T, p *Process) {
+// fillStdin fills the input of a process that does not read, so that another write of this size
+// blocks.
+func fillStdin(t *testing.T, p *Process) {
 	t.Helper()
 	const size, pipe = 60000, 64 << 10
-	stuffed, cancel := context.WithCancelCause(context.Background())
+	ended, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("it would wait"))
 	total := 0
 	poll(t, "the input to fill up", func() bool {
-		err := p.WriteStdin(stuffed, bytes.Repeat([]byte("x"), size))
+		err := p.WriteStdin(ended, bytes.Repeat([]byte("x"), size))
 		if err == nil {
 			total += size
-		} else if !errors.Is(err, context.Cause(stuffed)) {
+		} else if !errors.Is(err, context.Cause(ended)) {
 			t.Fatal(err)
 		}
-		stays := total - pipe // queued for ever
-		return err != nil && stays > 0 && stays+size > p.in.limit
+		staysQueued := total - pipe // never leaves the queue
+		return err != nil && staysQueued > 0 && staysQueued+size > p.input.limit
 	})
 }
 
-func TestAChildThatNeverReadsKeepsOnlyItsOwnWritersWaiting(t *testing.T) {
+func TestWriteStdin_ChildNeverReads_BlocksOnlyItsWriters(t *testing.T) {
 	s := newSupervisor(t, Config{StdinQueueBytes: 100_000})
-	deaf, err := s.Start(testContext(t), piped(program("never-read")))
+	blocked, err := s.Start(testContext(t), piped(program("never-read")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	listen(t, deaf).until("ready")
-	stuff(t, deaf)
+	readLog(t, blocked).until("ready")
+	fillStdin(t, blocked)
 	writers := make(chan error, 3)
 	for range 2 {
-		go func() { writers <- deaf.WriteStdin(testContext(t), make([]byte, 60000)) }()
+		go func() { writers <- blocked.WriteStdin(testContext(t), make([]byte, 60000)) }()
 	}
-	go func() { writers <- deaf.CloseStdin(testContext(t)) }()
+	go func() { writers <- blocked.CloseStdin(testContext(t)) }()
 
 	other, err := s.Start(testContext(t), piped(program("echo")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustWrite(t, other, "hello")
-	listen(t, other).until("hello")
+	readLog(t, other).until("hello")
 
-	if _, err := deaf.Terminate(testContext(t), Termination{}); err != nil {
+	if _, err := blocked.Terminate(testContext(t), Termination{}); err != nil {
 		t.Fatal(err)
 	}
-	for range 3 { // the exit lets them go
+	for range 3 { // unblocked by the exit
 		if err := <-writers; err != nil && KindOf(err) != StdinClosed {
 			t.Error(err)
 		}
 	}
 }
 
-func TestWritersThatWaitKeepTheirOrder(t *testing.T) {
+func TestWriteStdin_BlockedWritersKeepOrder(t *testing.T) {
 	s := newSupervisor(t, Config{StdinQueueBytes: 1 << 16})
 	gate := t.TempDir() + "/gate"
 	spec := piped(shell("mkfifo " + gate + "; echo ready; read x < " + gate + "; exec cat"))
@@ -202,15 +203,15 @@ func TestWritersThatWaitKeepTheirOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("ready")
-	stuff(t, p)
+	fillStdin(t, p)
 	const writers = 20
 	results := make(chan error, writers)
 	for i := range writers {
 		text := fmt.Sprintf("<%02d>", i)
 		go func() { results <- p.WriteStdin(testContext(t), []byte(text+strings.Repeat(".", 30000))) }()
-		waitForTickets(t, p, i+1)
+		waitForWriters(t, p, i+1)
 	}
 	write(t, gate, "go\n", 0)
 	for range writers {
@@ -221,35 +222,35 @@ func TestWritersThatWaitKeepTheirOrder(t *testing.T) {
 	if err := p.CloseStdin(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	heard := strings.NewReplacer("x", "", ".", "", "ready\n", "").Replace(l.all().stdout)
+	output := strings.NewReplacer("x", "", ".", "", "ready\n", "").Replace(l.all().stdout)
 	want := ""
 	for i := range writers {
 		want += fmt.Sprintf("<%02d>", i)
 	}
-	if heard != want {
-		t.Errorf("order %s", heard)
+	if output != want {
+		t.Errorf("order %s", output)
 	}
 }
 
-func TestCloseStdinDoesNotWaitForWriters(t *testing.T) {
+func TestCloseStdin_DoesNotWaitForWriters(t *testing.T) {
 	s := newSupervisor(t, Config{StdinQueueBytes: 100_000})
 	gate := t.TempDir() + "/gate"
 	p, err := s.Start(testContext(t), piped(shell("mkfifo "+gate+"; echo ready; read x < "+gate+"; tr -d x")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("ready")
-	stuff(t, p)
+	fillStdin(t, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	waiting, givenUp := make(chan error, 1), make(chan error, 1)
 	go func() { waiting <- p.WriteStdin(testContext(t), []byte("last"+strings.Repeat("x", 60000))) }()
-	waitForTickets(t, p, 1)
+	waitForWriters(t, p, 1)
 	go func() { givenUp <- p.WriteStdin(ctx, []byte("never"+strings.Repeat("x", 60000))) }()
-	waitForTickets(t, p, 2)
+	waitForWriters(t, p, 2)
 
-	for range 2 { // returns though nobody reads
+	for range 2 { // returns although the child does not read
 		if err := p.CloseStdin(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
@@ -264,141 +265,141 @@ func TestCloseStdinDoesNotWaitForWriters(t *testing.T) {
 	if err := <-waiting; err != nil {
 		t.Error(err)
 	}
-	if heard := l.all(); heard.stdout != "ready\nlast" {
-		t.Errorf("%q", heard.stdout)
+	if output := l.all(); output.stdout != "ready\nlast" {
+		t.Errorf("%q", output.stdout)
 	}
 	wantKind(t, p.WriteStdin(testContext(t), nil), StdinClosed)
 }
 
-func waitForTickets(t *testing.T, p *Process, n int) {
+func waitForWriters(t *testing.T, p *Process, n int) {
 	t.Helper()
 	poll(t, "a writer to queue up", func() bool {
-		p.in.mu.Lock()
-		defer p.in.mu.Unlock()
-		return len(p.in.tickets) >= n
+		p.input.mu.Lock()
+		defer p.input.mu.Unlock()
+		return len(p.input.waiting) >= n
 	})
 }
 
-func TestAGivenUpWriteIsNotWritten(t *testing.T) {
+func TestWriteStdin_Cancelled_IsNotWritten(t *testing.T) {
 	s := newSupervisor(t, Config{StdinQueueBytes: 1000})
 	p, err := s.Start(testContext(t), piped(program("never-read")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stuff(t, p)
+	fillStdin(t, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	result := make(chan error, 1)
 	go func() { result <- p.WriteStdin(ctx, make([]byte, 5000)) }()
-	waitForTickets(t, p, 1)
+	waitForWriters(t, p, 1)
 	gone := errors.New("client gone")
 	cancel(gone)
 	if err := <-result; !errors.Is(err, gone) {
 		t.Errorf("%v", err)
 	}
-	p.in.mu.Lock()
-	defer p.in.mu.Unlock()
-	if len(p.in.tickets) != 0 {
-		t.Errorf("%d tickets are left", len(p.in.tickets))
+	p.input.mu.Lock()
+	defer p.input.mu.Unlock()
+	if len(p.input.waiting) != 0 {
+		t.Errorf("%d tickets are left", len(p.input.waiting))
 	}
 }
 
-// deafInput is an input whose reader is up to the test: its queue is not emptied before drain.
-func deafInput(limit int) (in *stdin, drain func(t *testing.T) string) {
+// unreadInput returns an input that is written to a pipe only when drain is called.
+func unreadInput(limit int) (in *stdin, drain func(t *testing.T) string) {
 	var empty func()
 	in = &stdin{limit: limit, start: func(f func()) { empty = f }}
 	return in, func(t *testing.T) string {
-		ours, theirs, err := os.Pipe()
+		readEnd, writeEnd, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.file = theirs
-		in.end()
+		in.file = writeEnd
+		in.requestEnd()
 		go empty()
-		data, err := io.ReadAll(ours)
+		data, err := io.ReadAll(readEnd)
 		if err != nil {
 			t.Error(err)
 		}
-		_ = ours.Close()
+		_ = readEnd.Close()
 		return string(data)
 	}
 }
 
-func TestSmallWritesShareTheirMemory(t *testing.T) {
+func TestStdin_SmallWritesShareChunks(t *testing.T) {
 	const limit = 1 << 18
-	in, drain := deafInput(limit)
+	in, drain := unreadInput(limit)
 	want := make([]byte, limit)
 	testproc.StdoutPattern.Fill(want, 0)
 	ctx := testContext(t)
-	before := memory()
+	before := memoryInUse()
 	for i := range want {
-		message := make([]byte, 1<<10) // which is not to be kept
+		message := make([]byte, 1<<10) // must not be retained
 		message[0] = want[i]
-		if err := in.put(ctx, message[:1]); err != nil {
+		if err := in.write(ctx, message[:1]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if grown := int64(memory()) - int64(before); grown > 2*limit {
+	if grown := int64(memoryInUse()) - int64(before); grown > 2*limit {
 		t.Errorf("%d queued bytes hold %d", limit, grown)
 	}
 	if pieces := len(in.queue); pieces != limit/smallWrite {
 		t.Errorf("%d pieces", pieces)
 	}
 	if drain(t) != string(want) {
-		t.Error("they came out as something else")
+		t.Error("the data has changed")
 	}
 }
 
-func TestWritesOfAllSizesKeepTheirOrderAndTheCallersMemory(t *testing.T) {
-	in, drain := deafInput(1 << 20)
+func TestStdin_WritesKeepOrderAndCallerMemory(t *testing.T) {
+	in, drain := unreadInput(1 << 20)
 	want := ""
 	for i, size := range []int{1, 10, smallWrite - 1, 2, smallWrite, 3, smallWrite + 1, 1, 1, smallWrite - 2, 1, 5} {
 		free := bytes.Repeat([]byte("."), 2*smallWrite)
-		room := slices.Concat(bytes.Repeat([]byte{byte('a' + i)}, size), free)
-		piece := room[:size]
+		memory := slices.Concat(bytes.Repeat([]byte{byte('a' + i)}, size), free)
+		piece := memory[:size]
 		want += string(piece)
-		if err := in.put(testContext(t), piece); err != nil {
+		if err := in.write(testContext(t), piece); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
-			if !bytes.Equal(room[size:], free) {
-				t.Errorf("what is behind piece %d was written to", i)
+			if !bytes.Equal(memory[size:], free) {
+				t.Errorf("the memory after piece %d was overwritten", i)
 			}
 		}()
 	}
 	if got := drain(t); got != want {
-		t.Errorf("%d bytes came out, want %d, or not the same", len(got), len(want))
+		t.Errorf("got %d bytes, want %d, or other content", len(got), len(want))
 	}
 }
 
-func TestWhatIsBeingWrittenDoesNotGrow(t *testing.T) {
-	in, _ := deafInput(100)
+func TestStdin_ChunkBeingWritten_DoesNotGrow(t *testing.T) {
+	in, _ := unreadInput(100)
 	for _, text := range []string{"a", "b"} {
-		if err := in.put(testContext(t), []byte(text)); err != nil {
+		if err := in.write(testContext(t), []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	taken := in.head()
-	if err := in.put(testContext(t), []byte("c")); err != nil {
+	taken := in.nextChunk()
+	if err := in.write(testContext(t), []byte("c")); err != nil {
 		t.Fatal(err)
 	}
-	if next := in.head(); string(taken) != "ab" || string(next) != "c" {
+	if next := in.nextChunk(); string(taken) != "ab" || string(next) != "c" {
 		t.Errorf("wrote %q, then %q", taken, next)
 	}
 }
 
-func TestASmallWriteNeitherOvertakesNorOutlivesALargeOne(t *testing.T) {
+func TestWriteStdin_SmallWriteWaitsBehindLargeOne(t *testing.T) {
 	s := newSupervisor(t, Config{StdinQueueBytes: 100_000})
 	p, err := s.Start(testContext(t), piped(program("never-read")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	stuff(t, p)
+	fillStdin(t, p)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	large, small := make(chan error, 1), make(chan error, 1)
 	go func() { large <- p.WriteStdin(ctx, make([]byte, 60000)) }()
-	waitForTickets(t, p, 1)
-	go func() { small <- p.WriteStdin(testContext(t), []byte("x")) }() // there is room for it
-	waitForTickets(t, p, 2)
+	waitForWriters(t, p, 1)
+	go func() { small <- p.WriteStdin(testContext(t), []byte("x")) }() // it would fit
+	waitForWriters(t, p, 2)
 	gone := errors.New("client gone")
 	cancel(gone)
 	if err := <-large; !errors.Is(err, gone) {

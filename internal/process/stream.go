@@ -12,20 +12,22 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
-// terminalBacklog is more than the kernel ever holds between the two ends of a terminal (64 KiB on the way and one
-// line discipline's buffer). A terminal cannot be asked how much is waiting.
+// terminalBacklog is more than the kernel ever buffers between the two ends of a terminal (64 KiB
+// in flight and the buffer of one line discipline). The kernel does not report how much is
+// buffered.
 const terminalBacklog = 128 << 10
 
 const (
-	// floodRead is what no read returns of a pipe but a full one, whose writer waits for us.
-	floodRead = 60 << 10
-	// floodPipe is the capacity of the pipe from then on. The kernel's default, 64 KiB, is a little more than one read
-	// takes: the rest costs a read, an event and a message of its own, and the writer and we sleep in turn.
-	floodPipe = 256 << 10
+	// fullPipeRead is a size that only a read from a full pipe returns, whose writer is blocked.
+	fullPipeRead = 60 << 10
+	// largePipeBytes is the capacity of the pipe after such a read. The default, 64 KiB, is
+	// slightly more than one read takes: the rest costs a read, an event and a message of its own,
+	// and the writer and this program block in turn.
+	largePipeBytes = 256 << 10
 )
 
-// stream carries one stream of output into the event log. Its goroutine parks in the runtime's poller and holds no
-// buffer while it does.
+// stream copies one output stream to the event log. Its goroutine waits in the poller of the
+// runtime without holding a buffer.
 type stream struct {
 	process  *Process
 	file     *os.File
@@ -33,103 +35,105 @@ type stream struct {
 	writer   *eventlog.Writer
 	terminal bool
 
-	// mu is held over each read(2) with its Commit, so that what has left the pipe is in the log.
-	mu         sync.Mutex
-	spoke      bool // ever
-	noRoom     bool // the last step found the owner's window used up
-	flooded    bool // has the large pipe, or was refused it
-	ended      bool // at end of file, or given up
-	leaderGone bool // settle was called
-	settled    bool // what was readable at the exit is in the log
-	owed       int  // at most this much of it is not, unless settled
-	forsaken   bool // whoever still holds the other end is no descendant: it ends when it is dry, or owes no more
+	// mu is held over each read(2) with its Commit, so that what was read from the pipe is in the
+	// log.
+	mu           sync.Mutex
+	hadOutput    bool
+	windowFull   bool // in the last step
+	pipeEnlarged bool // or that failed
+	ended        bool // at end of file, or closed
+	leaderExited bool // settle was called
+	settled      bool // the log has all output from before the exit of the leader
+	pending      int  // upper bound of the bytes that it lacks, unless settled
+	draining     bool // other holders of the stream are not descendants: it ends when it is empty, or pending is 0
 }
 
-// outcome is what one read came to.
-type outcome uint8
+// readResult is the result of one read.
+type readResult uint8
 
 const (
-	more  outcome = iota // there may be more
-	dry                  // nothing now
-	full                 // the owner's window is used up
-	ended                // nothing ever again
+	readMore    readResult = iota // there may be more
+	readEmpty                     // nothing to read now
+	readBlocked                   // the window of the owner is used up
+	readEnded                     // the stream has ended
 )
 
-// run moves output until the stream ends.
+// run copies output until the stream ends.
 func (s *stream) run(ctx context.Context) {
-	var last outcome
+	var result readResult
 	readAll := func(fd uintptr) bool {
-		for last = more; last == more; {
-			last = s.step(fd)
+		for result = readMore; result == readMore; {
+			result = s.readStep(fd)
 		}
-		return last != dry
+		return result != readEmpty
 	}
 	for {
 		if err := s.conn.Read(readAll); err != nil {
-			s.end() // told by settle, closed by end, or the poller gave up on it
+			s.end() // deadline set by settle, closed by end, or a failure of the poller
 			return
 		}
-		if last == ended {
+		if result == readEnded {
 			s.end()
 			return
 		}
-		if err := s.writer.WaitRoom(ctx); err != nil {
+		if err := s.writer.WaitSpace(ctx); err != nil {
 			s.end()
 			return
 		}
 	}
 }
 
-// step reads once, straight into the log.
-func (s *stream) step(fd uintptr) outcome {
+// readStep reads once into the log.
+func (s *stream) readStep(fd uintptr) readResult {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
-		return ended
+		return readEnded
 	}
-	if s.forsaken && s.owed <= 0 { // which must not wait for the owner's room: nothing more may ever come
+	// This must not wait for space in the window: there may never be more output.
+	if s.draining && s.pending <= 0 {
 		s.endLocked()
-		return ended
+		return readEnded
 	}
-	n, room, err := s.read(fd)
-	s.noRoom = !room
+	n, hasWindow, err := s.read(fd)
+	s.windowFull = !hasWindow
 	switch {
-	case !room:
-		return full
+	case !hasWindow:
+		return readBlocked
 	case n > 0:
-		s.spoke = true
-		s.process.spoken()
-		s.owed -= n
-		if s.forsaken && s.owed <= 0 {
-			break // what is left is a stranger's
+		s.hadOutput = true
+		s.process.noteOutput()
+		s.pending -= n
+		if s.draining && s.pending <= 0 {
+			break // the rest comes from other programs
 		}
-		if s.leaderGone && s.owed <= 0 {
-			s.settledLocked()
+		if s.leaderExited && s.pending <= 0 {
+			s.markSettledLocked()
 		}
-		return more
-	case s.forsaken: // dry or at its end
-	case errors.Is(err, unix.EAGAIN), s.terminal && errors.Is(err, unix.EIO) && !s.leaderGone:
-		// EIO says that no process has the terminal open. While the leader lives it may open it again, and closing
-		// our end would hang it up.
-		if s.leaderGone {
-			s.settledLocked()
+		return readMore
+	case s.draining: // empty or at its end
+	case errors.Is(err, unix.EAGAIN), s.terminal && errors.Is(err, unix.EIO) && !s.leaderExited:
+		// EIO means that no process has the terminal open. While the leader lives it may open it
+		// again, and closing the master would hang it up.
+		if s.leaderExited {
+			s.markSettledLocked()
 		}
-		return dry
+		return readEmpty
 	}
 	s.endLocked()
-	return ended
+	return readEnded
 }
 
-// read moves one read(2) into the log, unless the owner's window is used up. A stream that never speaks, as most do
-// not, is only looked at: it costs no buffer. So is a terminal whose leader is gone: whether it has ended must not
-// depend on the owner's room, because nobody is told of it twice.
-func (s *stream) read(fd uintptr) (n int, room bool, err error) {
-	if !s.terminal && !s.spoke || s.terminal && s.leaderGone {
-		switch seen := look(fd); {
-		case seen == 0:
+// read moves one read(2) into the log, unless the window of the owner is used up. A stream without
+// any output, as most are, is polled first, which needs no buffer. So is a terminal after the exit:
+// its end is signalled once, so detecting it must not depend on the window.
+func (s *stream) read(fd uintptr) (n int, hasWindow bool, err error) {
+	if !s.terminal && !s.hadOutput || s.terminal && s.leaderExited {
+		switch events := pollReadable(fd); {
+		case events == 0:
 			return 0, true, unix.EAGAIN
-		case seen&unix.POLLIN == 0:
-			return 0, true, nil // hung up, and nothing left to read
+		case events&unix.POLLIN == 0:
+			return 0, true, nil // hung up and empty
 		}
 	}
 	buf := s.writer.Buffer()
@@ -138,65 +142,65 @@ func (s *stream) read(fd uintptr) (n int, room bool, err error) {
 	}
 	n, err = readOnce(fd, buf)
 	s.writer.Commit(max(n, 0))
-	if n >= floodRead && !s.flooded {
-		s.flooded = true
-		// Users without privileges have a quota of such memory; the small pipe does too.
-		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, floodPipe)
+	if n >= fullPipeRead && !s.pipeEnlarged {
+		s.pipeEnlarged = true
+		// This may fail: users without privileges have a quota of pipe memory.
+		_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largePipeBytes)
 	}
 	return n, true, err
 }
 
-// settle takes what is readable now that the leader is gone, as far as the owner's window reaches; the stream's
-// goroutine owes the rest. A descendant that keeps writing cannot extend it.
+// settle reads what is readable after the exit of the leader, as far as the window of the owner
+// permits; the goroutine reads the rest. Output that a descendant writes later does not extend it.
 func (s *stream) settle() {
-	var last outcome
+	var result readResult
 	_ = s.conn.Control(func(fd uintptr) {
-		s.leave(fd)
-		for last = s.step(fd); last == more && !s.isSettled(); {
-			last = s.step(fd)
+		s.noteLeaderExit(fd)
+		for result = s.readStep(fd); result == readMore && !s.isSettled(); {
+			result = s.readStep(fd)
 		}
 	})
-	if last == ended && s.terminal {
-		// The goroutine may have met EIO before, and would not be told again. It closes the file; to do that here
-		// would wait for it.
-		_ = s.file.SetReadDeadline(longAgo)
+	if result == readEnded && s.terminal {
+		// The goroutine may have received EIO before, and will not be woken again. It closes the
+		// file; closing it here would wait for the goroutine.
+		_ = s.file.SetReadDeadline(pastDeadline)
 	}
 }
 
-// forsake gives the stream up when everything that is readable now has been read: all that could rightly write to it
-// are dead. The stream's goroutine does it later if the owner has no room now.
-func (s *stream) forsake() {
-	var last outcome
+// drainAndClose closes the stream after reading what is readable now, because all descendants that
+// could write to it are dead. If the window of the owner is full the goroutine does it later.
+func (s *stream) drainAndClose() {
+	var result readResult
 	_ = s.conn.Control(func(fd uintptr) {
 		s.mu.Lock()
-		s.forsaken = true
-		s.owed = s.readable(fd)
+		s.draining = true
+		s.pending = s.readable(fd)
 		s.mu.Unlock()
-		for last = more; last == more; {
-			last = s.step(fd)
+		for result = readMore; result == readMore; {
+			result = s.readStep(fd)
 		}
 	})
-	if last == ended {
-		_ = s.file.SetReadDeadline(longAgo) // the goroutine closes the file
+	if result == readEnded {
+		_ = s.file.SetReadDeadline(pastDeadline) // the goroutine closes the file
 	}
 }
 
-func (s *stream) leave(fd uintptr) {
+func (s *stream) noteLeaderExit(fd uintptr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaderGone = true
-	s.owed = s.readable(fd)
-	if s.owed == 0 {
-		s.settledLocked()
+	s.leaderExited = true
+	s.pending = s.readable(fd)
+	if s.pending == 0 {
+		s.markSettledLocked()
 	}
 }
 
-// readable returns how much can be read now, at most.
+// readable returns an upper bound of the bytes that can be read now.
 func (s *stream) readable(fd uintptr) int {
 	if s.terminal {
 		return terminalBacklog
 	}
-	n, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; 0 at the end of file
+	n, _ := unix.IoctlGetInt(int(fd), unix.TIOCINQ) // FIONREAD; 0 at end of file
 	return n
 }
 
@@ -206,7 +210,7 @@ func (s *stream) isSettled() bool {
 	return s.settled
 }
 
-// end gives the stream up, if it has not ended by itself, and closes our end of it.
+// end closes the stream.
 func (s *stream) end() {
 	s.mu.Lock()
 	s.endLocked()
@@ -220,31 +224,43 @@ func (s *stream) endLocked() {
 	}
 	s.ended = true
 	s.writer.Close()
-	s.settledLocked()
-	s.process.streamEnded()
+	s.markSettledLocked()
+	s.process.streamChanged(0, -1)
 }
 
-func (s *stream) settledLocked() {
+func (s *stream) markSettledLocked() {
 	if s.settled {
 		return
 	}
 	s.settled = true
-	s.process.streamSettled()
+	s.process.streamChanged(-1, 0)
 }
 
-// look asks what a read would meet. A hangup counts only when it was there before we looked for something to read: the
-// last writer may have written in between.
-func look(fd uintptr) int16 {
-	asked := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+// isBlocked reports whether the last read found the window full, and there is something to read.
+func (s *stream) isBlocked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.windowFull || s.ended {
+		return false
+	}
+	waiting := false
+	_ = s.conn.Control(func(fd uintptr) { waiting = pollReadable(fd)&unix.POLLIN != 0 })
+	return waiting
+}
+
+// pollReadable returns the poll events of a descriptor. A hangup is returned only if it is seen
+// twice without data: the last writer may have written between the check for data and its close.
+func pollReadable(fd uintptr) int16 {
+	pollFDs := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	for range 2 {
-		if _, err := unix.Poll(asked, 0); err != nil {
-			return unix.POLLIN // EINTR: let the read find out
+		if _, err := unix.Poll(pollFDs, 0); err != nil {
+			return unix.POLLIN // EINTR: let the read decide
 		}
-		if seen := asked[0].Revents; seen == 0 || seen&unix.POLLIN != 0 {
-			return seen
+		if events := pollFDs[0].Revents; events == 0 || events&unix.POLLIN != 0 {
+			return events
 		}
 	}
-	return asked[0].Revents
+	return pollFDs[0].Revents
 }
 
 func readOnce(fd uintptr, buf []byte) (int, error) {

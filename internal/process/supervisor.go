@@ -14,27 +14,30 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/procfs"
 )
 
-// Config bounds what a Supervisor's processes may cost. Zero fields take the defaults.
+// Config is the configuration of a Supervisor. Zero fields have the default.
 type Config struct {
-	StdinQueueBytes int          // default 1 MiB: most bytes that wait to be written to one process
-	MaxWriteBytes   int          // default 1 MiB: most bytes of one WriteStdin
+	StdinQueueBytes int          // default 1 MiB: bytes queued for one process
+	MaxWriteBytes   int          // default 1 MiB: bytes of one WriteStdin
 	Logger          *slog.Logger // default: discards
 
-	// Cgroups is where processes get control groups; the Supervisor closes it. Nil: they get none.
-	Cgroups *Cgroups
-	// AdoptOrphans makes this program the parent of all descendants whose own parents have ended, so that none can
-	// hide. Children of this program in another session than its own then count as descendants of processes, are
-	// reaped, and may be killed: set it only if nothing else in the program starts such children.
+	// Cgroups is the pool of control groups for processes; the Supervisor closes it. Nil: none.
+	Cgroups *cgroup.Pool
+	// AdoptOrphans makes this program the subreaper of all descendants, so that orphans stay
+	// visible. Children of this program outside of its own session then count as descendants of
+	// processes, are reaped, and may be killed: set it only if the rest of the program starts no
+	// such children.
 	AdoptOrphans bool
-	// UserProcesses is the RLIMIT_NPROC of processes, so that this program can have more
-	// than they. It is set right after the fork: what a process has forked before is
-	// looked for among its descendants. Default 0: that of this program.
+	// UserProcesses is the RLIMIT_NPROC of processes, so that this program can create more processes than its children.
+	// It is set right after the fork, also for descendants that were forked by then. Default 0:
+	// that of this program.
 	UserProcesses uint64
-	// OOMScoreAdjust is added to this program's oom_score_adj for processes, up to 1000,
-	// so that they are killed before it when memory runs out. Default 0.
+	// OOMScoreAdjust is added to the oom_score_adj of this program for processes, up to 1000, so
+	// that the OOM killer prefers them. Default 0.
 	OOMScoreAdjust int
 }
 
@@ -51,71 +54,71 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Supervisor starts processes and owns all their goroutines. All methods may be called concurrently.
+// Supervisor starts processes and owns their goroutines. All methods may be called concurrently.
 type Supervisor struct {
-	config    Config
-	inherited inherited
-	restraint restraint
-	adopts    bool
-	ended     func() // what Close does once at its end
+	config        Config
+	inherited     inherited
+	childLimits   childLimits
+	adoptsOrphans bool
+	releaseOnce   func() // release, once
 
-	groupsByNumber bool // see the package's comment
-	ctx            context.Context
-	cancel         context.CancelCauseFunc
+	signalGroupsByPID bool // see the package comment
+	ctx               context.Context
+	cancel            context.CancelCauseFunc
 
-	reachable atomic.Bool // a confined process with the network was started; see CheckPeer
-	ungrouped atomic.Bool // one was without a control group
+	confinedMayConnect atomic.Bool // a confined process with network access was started; see CheckPeer
+	confinedUngrouped  atomic.Bool // one of those had no control group
 
-	// findDirectory is checkDirectory: what a start waits for when a file system is dead, for ever if need be.
-	findDirectory func(dir string) error
+	// checkDirectory is the function checkDirectory; tests replace it. It blocks while a file
+	// system hangs.
+	checkDirectory func(dir string) error
 
 	mu        sync.Mutex
 	closing   bool
 	processes map[*Process]struct{}
-	starts    int           // under way
-	running   int           // goroutines
-	idle      chan struct{} // closed when closing and there are neither
+	running   int           // goroutines and starts
+	idle      chan struct{} // closed when closing and there are none
 }
 
-// NewSupervisor prepares this process to have children: it marks all its descriptors above 2 close-on-exec and takes
-// over signals that it was started to ignore, until Close. Nothing is kept running while there are no processes, but
-// for a goroutine that waits if it adopts orphans.
+// NewSupervisor prepares this process to have children until Close: it sets close-on-exec on all
+// descriptors above 2, and handles signals that it was started to ignore. It starts no goroutine,
+// unless it adopts orphans.
 func NewSupervisor(config Config) *Supervisor {
 	s := &Supervisor{
-		config:         config.withDefaults(),
-		inherited:      shedInherited(),
-		restraint:      newRestraint(config),
-		groupsByNumber: !canSignalGroups(),
-		processes:      make(map[*Process]struct{}),
-		idle:           make(chan struct{}),
+		config:            config.withDefaults(),
+		inherited:         resetInherited(),
+		childLimits:       newChildLimits(config),
+		signalGroupsByPID: !pidfdSignalsGroups(),
+		processes:         make(map[*Process]struct{}),
+		idle:              make(chan struct{}),
 
-		findDirectory: checkDirectory,
+		checkDirectory: checkDirectory,
 	}
-	s.ended = sync.OnceFunc(s.end)
+	s.releaseOnce = sync.OnceFunc(s.release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	if config.AdoptOrphans {
-		err := children.startAdopting()
-		if s.adopts = err == nil; err != nil {
-			s.config.Logger.Warn("orphans cannot be adopted, so no kill can be verified", "error", err)
+		err := tracker.startAdopting()
+		if s.adoptsOrphans = err == nil; err != nil {
+			s.config.Logger.Warn("cannot adopt orphans: no kill can be verified", "error", err)
 		}
 	}
 	return s
 }
 
-// end gives back what NewSupervisor took.
-func (s *Supervisor) end() {
-	if s.adopts {
-		children.stopAdopting()
+// release undoes NewSupervisor.
+func (s *Supervisor) release() {
+	if s.adoptsOrphans {
+		tracker.stopAdopting()
 	}
-	children.rest()
+	tracker.waitIdle()
 	if err := s.config.Cgroups.Close(); err != nil {
 		s.config.Logger.Warn("failed to remove control groups", "error", err)
 	}
-	s.inherited.release()
+	s.inherited.restore()
 }
 
-// canSignalGroups asks the kernel whether pidfds do for process groups.
-func canSignalGroups() bool {
+// pidfdSignalsGroups reports whether the kernel can signal process groups through pidfds.
+func pidfdSignalsGroups() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return false
@@ -125,22 +128,22 @@ func canSignalGroups() bool {
 	return !errors.Is(err, unix.EINVAL)
 }
 
-// Start starts a process and returns when its program was executed, or with an *Error that says why it could not be.
-// It does not wait for anything else; ctx is only looked at before, unless the process is confined: then its end ends
-// the start. A file system that does not answer holds it up, and nobody else. A failed start leaves nothing behind.
-// Kinds: the first nine, and ShuttingDown.
+// Start starts a process and returns when its program was executed, or with an *Error. It does not
+// wait for anything else. ctx is checked at the beginning, and can abort only the start of a
+// confined process. A file system that hangs blocks only this start. A failed start leaves nothing
+// behind. Kinds: the first nine, and ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	if err := spec.validate(); err != nil {
 		return nil, err
 	}
-	if !s.beginStart() {
+	if !s.addRunning(false) {
 		return nil, errClosing()
 	}
-	defer s.endStart()
+	defer s.doneRunning()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
 	}
-	if err := s.checkDirectory(&spec); err != nil {
+	if err := s.checkWorkingDirectory(&spec); err != nil {
 		return nil, err
 	}
 	program, err := spec.resolve()
@@ -148,141 +151,113 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 		return nil, err
 	}
 	for wait := time.Millisecond; ; wait *= 2 {
-		p, err := s.bear(ctx, spec, program)
-		if p == nil {
-			return nil, err
+		p, err := s.startChild(ctx, spec, program)
+		if p != nil {
+			added := s.addProcess(p)
+			s.startGoroutines(p)
+			if added && err == nil {
+				return p, nil
+			}
+			discard(p)
+			if !added { // Close is waiting for this start
+				return nil, errClosing()
+			}
 		}
-		known := s.add(p)
-		p.begin()
-		switch {
-		case !known: // Close has looked already, and waits for this start
-			err = errClosing()
-		case err == nil:
-			return p, nil
-		}
-		p.undo()
-		if !errors.Is(err, unix.ETXTBSY) || wait >= 1<<busyRetries*time.Millisecond {
+		if !errors.Is(err, unix.ETXTBSY) || wait >= 1<<textBusyRetries*time.Millisecond {
 			return nil, err
 		}
 		<-time.NewTimer(wait).C
 	}
 }
 
-// undo ends a process that nobody is to know of, with all it has, and waits for that.
-func (p *Process) undo() {
+// discard kills a process that was not returned to the caller, and waits for its end.
+func discard(p *Process) {
 	p.kill(CauseServerShutdown)
-	<-p.waited
-	p.abandon()
+	<-p.settled
+	p.closeStreams()
 	<-p.closed
 }
 
-// bear makes a process of a child that it forks. If it fails and returns one all the same, that is not what was asked
-// for: it is to be undone when it has begun.
-func (s *Supervisor) bear(ctx context.Context, spec Spec, program string) (*Process, error) {
-	pl, err := plumb(&spec)
+// startChild starts a child and returns its Process. If it fails and returns a Process all the same, the
+// caller has to discard that after starting its goroutines.
+func (s *Supervisor) startChild(ctx context.Context, spec Spec, program string) (*Process, error) {
+	cio, err := openChildIO(&spec)
 	if err != nil {
 		return nil, err
 	}
-	begun := children.beginFork()
-	defer children.endFork(begun)
-	k := &kin{forked: ticksNow(), streams: pl.identify()}
-	c, err := s.spawn(ctx, &spec, program, pl)
-	pl.closeChild()
+	begun := tracker.beginFork()
+	defer tracker.endFork(begun)
+	root := &trackedRoot{forked: procfs.BootTicks(), streams: cio.streamIDs()}
+	c, err := s.spawn(ctx, &spec, program, cio)
+	cio.closeChildFDs()
 	if c.pid == 0 {
-		pl.closeAll()
+		cio.closeAll()
 		return nil, err
 	}
-	p := s.adopt(spec, c, pl, k)
-	children.register(p)
+	p := s.newProcess(spec, c, cio, root)
+	tracker.register(p)
 	return p, err
 }
 
 func errClosing() error {
-	return refuse(ShuttingDown, "start process", "the server is shutting down")
+	return newError(ShuttingDown, "start process", "the server is shutting down")
 }
 
-// beginStart counts a start for Close to wait for, unless it has begun.
-func (s *Supervisor) beginStart() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closing {
-		s.starts++
-	}
-	return !s.closing
-}
-
-func (s *Supervisor) endStart() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.starts--
-	s.checkIdle()
-}
-
-// checkIdle tells Close that there is nothing left to wait for. Called with mu held.
-func (s *Supervisor) checkIdle() {
-	if !s.closing || s.starts > 0 || s.running > 0 {
-		return
-	}
-	select {
-	case <-s.idle: // by another Close
-	default:
-		close(s.idle)
-	}
-}
-
-// adopt makes a Process of a child that runs. Nothing goes on in it before begin.
-func (s *Supervisor) adopt(spec Spec, c child, pl *plumbing, k *kin) *Process {
+// newProcess returns the Process of a child. It starts no goroutine.
+func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedRoot) *Process {
 	p := &Process{
-		supervisor: s,
-		spec:       spec,
-		pid:        c.pid,
-		startedAt:  time.Now(),
-		log:        eventlog.New(spec.Output),
-		terminal:   pl.terminal,
-		pidfdFile:  c.pidfd,
-		kin:        k,
-		cgroup:     c.cgroup,
-		release:    c.release,
-		exited:     make(chan struct{}),
-		waited:     make(chan struct{}),
-		closed:     make(chan struct{}),
-		state:      StateRunning,
+		supervisor:     s,
+		spec:           spec,
+		Output:         Output{startedAt: time.Now(), log: eventlog.New(spec.Output)},
+		leader:         newLeader(c, s.signalGroupsByPID),
+		root:           root,
+		cgroup:         c.cgroup,
+		releaseSandbox: c.release,
+		exited:         make(chan struct{}),
+		settled:        make(chan struct{}),
+		closed:         make(chan struct{}),
+		state:          StateRunning,
 	}
-	k.pid = c.pid
+	root.pid = c.pid
 	if c.cgroup != nil {
-		k.cgroup = c.cgroup.path()
+		root.cgroup = c.cgroup.Path()
 	}
 	p.spec.Env = nil
-	p.confine(spec.Sandbox)
-	p.pidfd = rawConn(c.pidfd)
-	if pl.terminal != nil {
-		p.size = spec.Terminal.withDefaults()
-		p.in = s.newStdin(pl.terminal, true)
-		p.addStream(pl.terminal, eventlog.Terminal)
-	} else {
-		if pl.stdin != nil {
-			p.in = s.newStdin(pl.stdin, false)
+	if spec.Sandbox != nil {
+		report := spec.Sandbox.Report()
+		p.sandbox, p.spec.Sandbox = &report, nil
+		if report.ExitByCode {
+			p.wrapper = newWrapper(p.leader)
 		}
-		p.addStream(pl.stdout, eventlog.Stdout)
-		p.addStream(pl.stderr, eventlog.Stderr)
+	}
+	addStream := func(file *os.File, id eventlog.Stream) {
+		p.streams = append(p.streams, &stream{
+			process: p, file: file, conn: rawConn(file), writer: p.log.Writer(id), terminal: id == eventlog.Terminal,
+		})
+		p.openStreams++
+		p.unsettledStreams++
+	}
+	if cio.terminal != nil {
+		p.terminal = &terminal{master: cio.terminal}
+		p.windowSize = spec.Terminal.withDefaults()
+		p.input = s.newStdin(cio.terminal, true)
+		addStream(cio.terminal, eventlog.Terminal)
+	} else {
+		if cio.stdin != nil {
+			p.input = s.newStdin(cio.stdin, false)
+		}
+		addStream(cio.stdout, eventlog.Stdout)
+		addStream(cio.stderr, eventlog.Stderr)
 	}
 	return p
 }
 
 func (s *Supervisor) newStdin(file *os.File, terminal bool) *stdin {
-	return &stdin{file: file, conn: rawConn(file), terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goRun}
+	return &stdin{file: file, conn: rawConn(file), terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goTracked}
 }
 
-func (p *Process) addStream(file *os.File, id eventlog.Stream) {
-	p.streams = append(p.streams, &stream{
-		process: p, file: file, conn: rawConn(file), writer: p.log.Writer(id), terminal: id == eventlog.Terminal,
-	})
-	p.open++
-	p.unsettled++
-}
-
-// add makes p one that Close kills, unless it has looked already.
-func (s *Supervisor) add(p *Process) bool {
+// addProcess makes Close kill p. It returns false after the beginning of Close.
+func (s *Supervisor) addProcess(p *Process) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closing {
@@ -291,96 +266,102 @@ func (s *Supervisor) add(p *Process) bool {
 	return !s.closing
 }
 
-// begin sets p going.
-func (p *Process) begin() {
-	p.startTimers()
+// startGoroutines starts the timers and goroutines of a process.
+func (s *Supervisor) startGoroutines(p *Process) {
+	p.mu.Lock()
+	p.timeouts.start(p)
+	p.mu.Unlock()
 	for _, stream := range p.streams {
-		p.supervisor.goRun(func() { stream.run(p.supervisor.ctx) })
+		s.goTracked(func() { stream.run(s.ctx) })
 	}
-	p.supervisor.goRun(p.wait)
+	s.goTracked(p.waitExit)
 }
 
-func (s *Supervisor) remove(p *Process) {
+func (s *Supervisor) removeProcess(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.processes, p)
 }
 
-// goRun runs f in a goroutine that Close waits for.
-func (s *Supervisor) goRun(f func()) {
-	s.runs()
+// goTracked runs f in a goroutine that Close waits for.
+func (s *Supervisor) goTracked(f func()) {
+	s.addRunning(true)
 	go func() {
-		defer s.ran()
+		defer s.doneRunning()
 		f()
 	}()
 }
 
-// runs counts something for Close to wait for, until ran.
-func (s *Supervisor) runs() {
+// addRunning makes Close wait for a call of doneRunning. It returns false, without effect, if Close
+// was called and late is not set.
+func (s *Supervisor) addRunning(late bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closing && !late {
+		return false
+	}
 	s.running++
+	return true
 }
 
-func (s *Supervisor) ran() {
+func (s *Supervisor) doneRunning() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
-	s.checkIdle()
+	if s.closing && s.running == 0 {
+		select {
+		case <-s.idle: // closed for another Close
+		default:
+			close(s.idle)
+		}
+	}
 }
 
 var errShutdown = errors.New("the supervisor was closed")
 
-// Close refuses new starts, kills every process with CauseServerShutdown and all descendants, also those that were left
-// alone, and waits until all are closed and all goroutines and starts under way have ended, or for the end of ctx, whose cause it returns. It frees the logs, so that
-// no owner can hold it up; streams that are still open when a process has exited are given up. It may be called again.
+// Close rejects new starts, kills every process tree with CauseServerShutdown, also those left
+// running, and waits until all processes are closed and all goroutines and starts have ended. If
+// ctx ends first it returns its cause. It frees the logs, so that no owner can block it, and closes
+// streams that are still open when a process has exited. It may be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
-	s.runs() // what is left of processes that have closed is nothing to wait for until it is being killed
-	processes := s.refuse()
+	// Trees left running by closed processes are not counted until they are being killed.
+	s.addRunning(true)
+	processes := s.beginClose()
 	for _, p := range processes {
 		p.log.Free()
 		p.kill(CauseServerShutdown)
 	}
-	s.ran()
+	s.doneRunning()
 	for _, p := range processes {
 		select {
-		case <-p.waited:
-			p.abandon()
+		case <-p.settled:
+			p.closeStreams()
 		case <-ctx.Done():
-			return fmt.Errorf("failed to wait for the exit of process %d: %w", p.pid, context.Cause(ctx))
+			return fmt.Errorf("failed to wait for the exit of process %d: %w", p.leader.pid, context.Cause(ctx))
 		}
 	}
-	s.cancel(errShutdown) // for streams that wait for an owner who came after Free
+	s.cancel(errShutdown) // for streams that wait for an owner that attached after Free
 	select {
 	case <-s.idle:
-		return s.settle(ctx)
+		return s.settleOrphans(ctx)
 	case <-ctx.Done():
-		return fmt.Errorf("failed to wait for %s: %w", s.leftovers(), context.Cause(ctx))
+		return fmt.Errorf("failed to wait for the streams of processes, or for a start, perhaps on a file system that hangs: %w", context.Cause(ctx))
 	}
 }
 
-// settle waits until those are dead who are left of all processes and of which nobody knew whose they were.
-func (s *Supervisor) settle(ctx context.Context) error {
-	if s.adopts {
-		if err := children.settle(ctx); err != nil {
+// settleOrphans waits until all remaining orphans are dead.
+func (s *Supervisor) settleOrphans(ctx context.Context) error {
+	if s.adoptsOrphans {
+		if err := tracker.waitForOrphans(ctx); err != nil {
 			return fmt.Errorf("failed to wait for orphans: %w", err)
 		}
 	}
-	s.ended()
+	s.releaseOnce()
 	return nil
 }
 
-func (s *Supervisor) leftovers() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.starts > 0 {
-		return fmt.Sprintf("starts under way (%d), perhaps on a file system that does not answer", s.starts)
-	}
-	return "the processes' streams"
-}
-
-// refuse begins the end and returns the processes there are.
-func (s *Supervisor) refuse() []*Process {
+// beginClose rejects new starts and returns all processes.
+func (s *Supervisor) beginClose() []*Process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closing = true

@@ -16,11 +16,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-func TestCloseEndsEverything(t *testing.T) {
+func TestClose_KillsAllProcesses(t *testing.T) {
 	leakcheck.Check(t)
 	s := NewSupervisor(Config{})
 	var processes []*Process
@@ -37,7 +38,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		}
 		processes = append(processes, p)
 	}
-	owner, err := processes[3].Log().Own(0) // and takes nothing: yes is blocked
+	owner, err := processes[3].Log().Own(0) // reads nothing, so yes is blocked
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +58,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	wantKind(t, err, ShuttingDown)
 }
 
-func TestCloseDoesNotWaitForThoseWhoLeftTheGroup(t *testing.T) {
+func TestClose_DoesNotWaitForDescendantsOutsideGroup(t *testing.T) {
 	leakcheck.Check(t)
 	s := NewSupervisor(Config{})
 	file := filepath.Join(t.TempDir(), "go")
@@ -65,21 +66,21 @@ func TestCloseDoesNotWaitForThoseWhoLeftTheGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listen(t, p)
-	heard := l.until("\n").stdout
-	wait(t, "exited", p.Exited())
+	l := readLog(t, p)
+	output := l.until("\n").stdout
+	waitFor(t, "exited", p.Exited())
 	if err := s.Close(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	if heard := l.all(); strings.Join(heard.kinds, " ") != "stdout exited closed" {
-		t.Errorf("events %v", heard.kinds)
+	if output := l.all(); strings.Join(output.kinds, " ") != "stdout exited closed" {
+		t.Errorf("events %v", output.kinds)
 	}
 	write(t, file, "", 0o600)
-	pid, _ := strconv.Atoi(strings.Fields(heard)[1])
+	pid, _ := strconv.Atoi(strings.Fields(output)[1])
 	wantDead(t, []int{pid}) // it ends on its own, by SIGPIPE
 }
 
-func TestCloseKeepsWhatWasSaidBefore(t *testing.T) {
+func TestClose_KeepsEarlierOutput(t *testing.T) {
 	s := NewSupervisor(Config{})
 	spec := shell("head -c 60000 /dev/zero; exec sleep 1000")
 	spec.Output.WindowBytes = 4096
@@ -87,7 +88,7 @@ func TestCloseKeepsWhatWasSaidBefore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner, err := p.Log().Own(0) // takes nothing, so that most of it stays in the pipe
+	owner, err := p.Log().Own(0) // reads nothing, so most of the output stays in the pipe
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestCloseKeepsWhatWasSaidBefore(t *testing.T) {
 	owner.Release(false)
 }
 
-func TestAClosedProcessIsNotKeptAlive(t *testing.T) {
+func TestProcessClosed_IsGarbageCollected(t *testing.T) {
 	s := newSupervisor(t, Config{})
 	start := func() weak.Pointer[Process] {
 		spec := program("trap-term")
@@ -115,7 +116,7 @@ func TestAClosedProcessIsNotKeptAlive(t *testing.T) {
 		}
 		poll(t, "ready", func() bool { return p.Log().Stats().LastSeq > 0 })
 		terminate(t, p, Termination{Graceful: true, Timeout: time.Hour})
-		exit(t, p)
+		waitClosed(t, p)
 		return weak.Make(p)
 	}
 	p := start()
@@ -125,25 +126,25 @@ func TestAClosedProcessIsNotKeptAlive(t *testing.T) {
 	})
 }
 
-func TestCloseGivesUpWithItsContext(t *testing.T) {
+func TestClose_ContextEnds(t *testing.T) {
 	s := NewSupervisor(Config{})
 	p, err := s.Start(testContext(t), program("ignore-term"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	impatient := errors.New("no patience")
+	ended := errors.New("context ended")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(impatient)
-	if err := s.Close(ctx); err != nil && !errors.Is(err, impatient) {
+	cancel(ended)
+	if err := s.Close(ctx); err != nil && !errors.Is(err, ended) {
 		t.Error(err)
 	}
 	if err := s.Close(testContext(t)); err != nil {
 		t.Error(err)
 	}
-	exit(t, p)
+	waitClosed(t, p)
 }
 
-func TestStartRefusesAContextThatIsOver(t *testing.T) {
+func TestStart_ContextEnded(t *testing.T) {
 	gone := errors.New("client gone")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(gone)
@@ -152,7 +153,7 @@ func TestStartRefusesAContextThatIsOver(t *testing.T) {
 	}
 }
 
-func TestStartsRaceWithClose(t *testing.T) {
+func TestStart_RacesWithClose(t *testing.T) {
 	leakcheck.Check(t)
 	for range 5 {
 		s := NewSupervisor(Config{})
@@ -165,7 +166,7 @@ func TestStartsRaceWithClose(t *testing.T) {
 						wantKind(t, err, ShuttingDown)
 						return
 					}
-					exit(t, p)
+					waitClosed(t, p)
 				}
 			})
 		}
@@ -181,11 +182,11 @@ func TestStartsRaceWithClose(t *testing.T) {
 	}
 }
 
-// hangStarts makes starts wait at a directory called dead, as at the mount of a server that is gone.
-func hangStarts(s *Supervisor, dead string) (arrived chan struct{}, revive func()) {
+// blockStarts makes starts in the directory dead hang, as on the mount of a server that is gone.
+func blockStarts(s *Supervisor, dead string) (arrived chan struct{}, unblock func()) {
 	arrived = make(chan struct{})
 	answer := make(chan struct{})
-	s.findDirectory = func(dir string) error {
+	s.checkDirectory = func(dir string) error {
 		if dir != dead {
 			return checkDirectory(dir)
 		}
@@ -196,52 +197,52 @@ func hangStarts(s *Supervisor, dead string) (arrived chan struct{}, revive func(
 	return arrived, sync.OnceFunc(func() { close(answer) })
 }
 
-func TestAStartThatHangsHoldsUpNobody(t *testing.T) {
+func TestStart_HangingFileSystem_BlocksOnlyItself(t *testing.T) {
 	leakcheck.Check(t)
 	s := NewSupervisor(Config{})
 	spec := shell("sleep 1000 & exec sleep 1000")
 	spec.Cwd = t.TempDir()
-	arrived, revive := hangStarts(s, spec.Cwd)
-	defer revive()
-	hung := make(chan error, 1)
+	arrived, unblock := blockStarts(s, spec.Cwd)
+	defer unblock()
+	result := make(chan error, 1)
 	go func() {
 		_, err := s.Start(testContext(t), spec)
-		hung <- err
+		result <- err
 	}()
-	wait(t, "the start to hang", arrived)
+	waitFor(t, "the start to hang", arrived)
 	p, err := s.Start(testContext(t), shell("exec sleep 1000"))
 	if err != nil {
 		t.Fatal(err)
 	}
 
-	impatient := errors.New("no patience")
+	ended := errors.New("context ended")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	cancel(impatient)
+	cancel(ended)
 	for range 2 {
-		if err := s.Close(ctx); !errors.Is(err, impatient) {
+		if err := s.Close(ctx); !errors.Is(err, ended) {
 			t.Errorf("Close = %v", err)
 		}
-		wait(t, "exited", p.Exited())
+		waitFor(t, "exited", p.Exited())
 	}
-	if record := exit(t, p); record.Cause != CauseServerShutdown {
+	if record := waitClosed(t, p); record.Cause != CauseServerShutdown {
 		t.Errorf("%+v", record)
 	}
 
 	descriptors := openDescriptors(t)
-	revive()
-	wantKind(t, <-hung, ShuttingDown)
+	unblock()
+	wantKind(t, <-result, ShuttingDown)
 	if err := s.Close(testContext(t)); err != nil {
 		t.Errorf("Close = %v", err)
 	}
 	if left := openDescriptors(t); left > descriptors {
-		t.Errorf("the late start left %d descriptors", left-descriptors)
+		t.Errorf("the late start leaked %d descriptors", left-descriptors)
 	}
 	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		t.Errorf("the late start left a child: %v", err)
 	}
 }
 
-func TestManyQuickProcessesLeaveNothing(t *testing.T) {
+func TestStart_ManyShortProcesses_LeaksNothing(t *testing.T) {
 	leakcheck.Check(t)
 	s := newSupervisor(t, Config{})
 	var all sync.WaitGroup
@@ -258,13 +259,13 @@ func TestManyQuickProcessesLeaveNothing(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				heard := listen(t, p).all()
-				if record := exit(t, p); record.Code != round || record.Signal != 0 {
+				output := readLog(t, p).all()
+				if record := waitClosed(t, p); record.Code != round || record.Signal != 0 {
 					t.Errorf("%+v", record)
 				}
-				said := strings.ReplaceAll(heard.stdout+heard.stderr+heard.terminal, "\r", "")
-				if n := len(heard.kinds); said != "out\nerr\n" || heard.kinds[n-2] != "exited" || heard.kinds[n-1] != "closed" {
-					t.Errorf("%+v", heard)
+				text := strings.ReplaceAll(output.stdout+output.stderr+output.terminal, "\r", "")
+				if n := len(output.kinds); text != "out\nerr\n" || output.kinds[n-2] != "exited" || output.kinds[n-1] != "closed" {
+					t.Errorf("%+v", output)
 				}
 			}
 		})
@@ -286,7 +287,7 @@ func openDescriptors(t testing.TB) int {
 	return len(entries)
 }
 
-func memory() uint64 {
+func memoryInUse() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var stats runtime.MemStats
@@ -294,7 +295,7 @@ func memory() uint64 {
 	return stats.HeapInuse + stats.StackInuse
 }
 
-func TestAnIdleProcessCostsLittle(t *testing.T) {
+func TestProcess_IdleMemory(t *testing.T) {
 	const count = 100
 	for name, test := range map[string]struct {
 		spec        Spec
@@ -305,12 +306,12 @@ func TestAnIdleProcessCostsLittle(t *testing.T) {
 		"terminal": {onTerminal(shell("echo ready; exec sleep 1000"), 0, 0), 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			groups, err := OpenCgroups("auto")
+			groups, err := cgroup.Open("auto")
 			if err != nil {
 				t.Fatal(err)
 			}
 			s := newSupervisor(t, Config{Cgroups: groups, AdoptOrphans: true})
-			descriptors, before := openDescriptors(t), memory()
+			descriptors, before := openDescriptors(t), memoryInUse()
 			processes := make([]*Process, count)
 			for i := range processes {
 				p, err := s.Start(testContext(t), test.spec)
@@ -323,7 +324,7 @@ func TestAnIdleProcessCostsLittle(t *testing.T) {
 			if got := openDescriptors(t) - descriptors; got != count*test.descriptors {
 				t.Errorf("%d descriptors for %d processes", got, count)
 			}
-			each := (int64(memory()) - int64(before)) / count
+			each := (int64(memoryInUse()) - int64(before)) / count
 			t.Logf("%d bytes each", each)
 			if each > 40<<10 {
 				t.Errorf("%d bytes each", each)

@@ -2,61 +2,49 @@ package process
 
 import (
 	"errors"
+	"os"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// Resize changes the size of the terminal, and the kernel sends SIGWINCH to its foreground process group. Zeroes mean
-// the usual size. Kinds: NotATerminal, AlreadyExited.
-func (p *Process) Resize(size WindowSize) error {
-	if p.terminal == nil {
-		return refuse(NotATerminal, "resize terminal", "the process was started without a terminal")
+// terminal is the terminal of a process, by its master.
+type terminal struct{ master *os.File }
+
+// control calls f with the master, or fails if that is closed.
+func (t *terminal) control(f func(fd int) error) error {
+	conn, err := t.master.SyscallConn()
+	if err != nil {
+		return err
 	}
-	size = size.withDefaults()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err := p.controlTerminal(func(fd int) error {
+	var inner error
+	if err := conn.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
+		return err
+	}
+	return inner
+}
+
+// resize sets the size; the kernel sends SIGWINCH to the foreground process group.
+func (t *terminal) resize(size WindowSize) error {
+	return t.control(func(fd int) error {
 		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
 	})
-	if err != nil || p.state >= StateExited {
-		return refuse(AlreadyExited, "resize terminal", "the process has exited")
-	}
-	p.size = size
-	return nil
 }
 
-// WindowSize returns the terminal's size as it was last set, and the zero value for a process without one.
-func (p *Process) WindowSize() WindowSize {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.size
-}
-
-// signalForeground signals the terminal's foreground process group: the job that Ctrl-C would reach.
-func (p *Process) signalForeground(sig syscall.Signal) error {
-	if p.terminal == nil {
-		return refuse(NotATerminal, "signal process", "the process was started without a terminal and has no foreground")
-	}
-	group := 0
-	err := p.controlTerminal(func(fd int) (err error) {
+// foreground returns the foreground process group.
+func (t *terminal) foreground() (group int, err error) {
+	err = t.control(func(fd int) (err error) {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	switch {
-	case err != nil || group <= 0:
-		return errAlreadyExited()
-	case group == p.pid:
-		return p.signalGroup(sig)
-	}
-	return p.signalJob(group, sig)
+	return group, err
 }
 
-// signalJob signals a group that a shell made and put into the foreground. The kernel does it for the keys' signals,
-// by identity. For the others there is only the number: it was the foreground's a moment ago, and numbers are not
-// reused before all the others were.
-func (p *Process) signalJob(group int, sig syscall.Signal) error {
-	err := p.controlTerminal(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(sig)) })
+// signalJob signals a foreground group that a shell created. For the signals of keys the kernel
+// does it (TIOCSIG). For others there is only the ID: it was that of the foreground a moment ago,
+// and PIDs are not reused before they wrap around.
+func (t *terminal) signalJob(group int, sig syscall.Signal) error {
+	err := t.control(func(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCSIG, int(sig)) })
 	var errno syscall.Errno
 	switch {
 	case errors.Is(err, unix.EINVAL):
@@ -67,15 +55,40 @@ func (p *Process) signalJob(group int, sig syscall.Signal) error {
 	return signalError(err)
 }
 
-// controlTerminal calls f with the master, and fails without calling it when that was closed.
-func (p *Process) controlTerminal(f func(fd int) error) error {
-	conn, err := p.terminal.SyscallConn()
-	if err != nil {
-		return err
+// Resize changes the size of the terminal; the kernel sends SIGWINCH to its foreground process
+// group. Zero fields have the default. Kinds: NotATerminal, AlreadyExited.
+func (p *Process) Resize(size WindowSize) error {
+	if p.terminal == nil {
+		return newError(NotATerminal, "resize terminal", "the process was started without a terminal")
 	}
-	var inner error
-	if err := conn.Control(func(fd uintptr) { inner = f(int(fd)) }); err != nil {
-		return err
+	size = size.withDefaults()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.terminal.resize(size); err != nil || p.state >= StateExited {
+		return newError(AlreadyExited, "resize terminal", "the process has exited")
 	}
-	return inner
+	p.windowSize = size
+	return nil
+}
+
+// WindowSize returns the size of the terminal as it was last set, and zero without a terminal.
+func (p *Process) WindowSize() WindowSize {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.windowSize
+}
+
+// signalForeground signals the foreground process group of the terminal, as Ctrl-C does.
+func (p *Process) signalForeground(sig syscall.Signal) error {
+	if p.terminal == nil {
+		return newError(NotATerminal, "signal process", "the process was started without a terminal and has no foreground")
+	}
+	group, err := p.terminal.foreground()
+	switch {
+	case err != nil || group <= 0:
+		return errAlreadyExited()
+	case group == p.leader.pid:
+		return p.signalGroup(sig)
+	}
+	return p.terminal.signalJob(group, sig)
 }

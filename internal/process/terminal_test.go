@@ -16,9 +16,9 @@ func onTerminal(spec Spec, rows, cols uint16) Spec {
 	return spec
 }
 
-func TestTerminalIsTheChildsControllingTerminal(t *testing.T) {
-	heard, _ := run(t, onTerminal(program("status"), 0, 0))
-	got := decode[testproc.Status](t, heard.terminal)
+func TestTerminal_IsControllingTerminal(t *testing.T) {
+	output, _ := run(t, onTerminal(program("status"), 0, 0))
+	got := decode[testproc.Status](t, output.terminal)
 	if !got.Terminal || !got.ControllingTerminal || got.SID != got.PID || got.PGID != got.PID || got.Foreground != got.PID {
 		t.Errorf("%+v", got)
 	}
@@ -31,12 +31,12 @@ func TestTerminalIsTheChildsControllingTerminal(t *testing.T) {
 	}
 }
 
-func TestTerminalHasItsSizeFromTheStartAndTellsChanges(t *testing.T) {
+func TestTerminal_Resize(t *testing.T) {
 	p := start(t, onTerminal(program("winsize"), 30, 0))
 	if size := p.WindowSize(); size != (WindowSize{30, 80}) {
 		t.Errorf("size %v", size)
 	}
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("30x80\r\n")
 	if err := p.Resize(WindowSize{50, 132}); err != nil {
 		t.Fatal(err)
@@ -46,64 +46,65 @@ func TestTerminalHasItsSizeFromTheStartAndTellsChanges(t *testing.T) {
 	}
 	l.until("50x132\r\n")
 	mustWrite(t, p, "\x04")
-	if record := exit(t, p); record.Code != 0 {
+	if record := waitClosed(t, p); record.Code != 0 {
 		t.Errorf("%+v", record)
 	}
 	wantKind(t, p.Resize(WindowSize{1, 1}), AlreadyExited)
 }
 
-func TestOnlyATerminalHasASize(t *testing.T) {
+func TestResize_WithoutTerminal(t *testing.T) {
 	p := start(t, shell("exit 0"))
 	wantKind(t, p.Resize(WindowSize{1, 1}), NotATerminal)
 	if p.WindowSize() != (WindowSize{}) {
 		t.Error("a pipe has a size")
 	}
-	exit(t, p)
+	waitClosed(t, p)
 }
 
-func TestTerminalEchoesAndTranslates(t *testing.T) {
+func TestTerminal_LineDiscipline(t *testing.T) {
 	p := start(t, onTerminal(Spec{Argv: []string{"cat"}, Cwd: "/"}, 0, 0))
 	mustWrite(t, p, "hello\n")
-	l := listen(t, p)
+	l := readLog(t, p)
 	l.until("hello\r\nhello\r\n")
 	wantKind(t, p.CloseStdin(context.Background()), StdinIsTerminal)
 	mustWrite(t, p, "\x04") // Ctrl-D
-	if record := exit(t, p); record.Code != 0 || record.Signal != 0 {
+	if record := waitClosed(t, p); record.Code != 0 || record.Signal != 0 {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestCtrlCInterruptsTheForeground(t *testing.T) {
+func TestTerminal_CtrlC(t *testing.T) {
 	p := start(t, onTerminal(shell("echo ready; exec sleep 1000"), 0, 0))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	mustWrite(t, p, "\x03")
-	if record := exit(t, p); record.Signal != syscall.SIGINT || record.Cause != CauseExited {
+	if record := waitClosed(t, p); record.Signal != syscall.SIGINT || record.Cause != CauseExited {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestTerminalOutputPrecedesTheExit(t *testing.T) {
+func TestTerminal_OutputPrecedesExited(t *testing.T) {
 	for range 20 {
-		heard, _ := run(t, onTerminal(shell("head -c 50000 /dev/zero; echo end"), 0, 0))
-		if len(heard.terminal) != 50000+len("end\r\n") {
-			t.Fatalf("%d bytes", len(heard.terminal))
+		output, _ := run(t, onTerminal(shell("head -c 50000 /dev/zero; echo end"), 0, 0))
+		if len(output.terminal) != 50000+len("end\r\n") {
+			t.Fatalf("%d bytes", len(output.terminal))
 		}
-		if want := "[terminal exited closed]"; strings.Join(heard.kinds, " ") != strings.Trim(want, "[]") {
-			t.Fatalf("events %v", heard.kinds)
+		if want := "[terminal exited closed]"; strings.Join(output.kinds, " ") != strings.Trim(want, "[]") {
+			t.Fatalf("events %v", output.kinds)
 		}
 	}
 }
 
-func TestTerminalMayBeClosedAndOpenedAgain(t *testing.T) {
+func TestTerminal_ReopenedByProcess(t *testing.T) {
 	script := "exec 3<>/dev/null; exec <&3 >&3 2>&3; sleep 0.1; echo back again >/dev/tty; exit 9"
-	heard, record := run(t, onTerminal(shell(script), 0, 0))
-	if heard.terminal != "back again\r\n" || record.Code != 9 || record.Signal != 0 {
-		t.Errorf("%+v, %+v", heard, record)
+	output, record := run(t, onTerminal(shell(script), 0, 0))
+	if output.terminal != "back again\r\n" || record.Code != 9 || record.Signal != 0 {
+		t.Errorf("%+v, %+v", output, record)
 	}
 }
 
-// The owner takes over from the beginning, which leaves it no room, while nobody has the terminal open.
-func TestAClosedTerminalEndsWhenItsOwnerHasNoRoom(t *testing.T) {
+// A new owner reads from the beginning, so its window is full, while no process has the terminal
+// open.
+func TestTerminal_ClosedWithFullWindow_Ends(t *testing.T) {
 	const size = 300_000
 	gate := t.TempDir() + "/gate"
 	if err := unix.Mkfifo(gate, 0o600); err != nil {
@@ -127,28 +128,28 @@ func TestAClosedTerminalEndsWhenItsOwnerHasNoRoom(t *testing.T) {
 		}
 	}
 	poll(t, "the terminal to be closed", func() (hungUp bool) {
-		_ = p.streams[0].conn.Control(func(fd uintptr) { hungUp = look(fd) == unix.POLLHUP })
+		_ = p.streams[0].conn.Control(func(fd uintptr) { hungUp = pollReadable(fd) == unix.POLLHUP })
 		return hungUp
 	})
 	if owner, err = p.Log().Own(0); err != nil {
 		t.Fatal(err)
 	}
 	write(t, gate, "go\n", 0)
-	wait(t, "waited", p.waited)
+	waitFor(t, "waited", p.settled)
 	_ = owner.Acknowledge(p.Log().Stats().LastSeq)
-	if record := exit(t, p); record.Code != 0 || record.Signal != 0 {
+	if record := waitClosed(t, p); record.Code != 0 || record.Signal != 0 {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestBackgroundJobsEndWithTheTerminal(t *testing.T) {
+func TestTerminal_BackgroundJobsAreKilled(t *testing.T) {
 	p := start(t, onTerminal(shell("sleep 1000 & exit 4"), 0, 0))
-	if record := exit(t, p); record.Code != 4 {
+	if record := waitClosed(t, p); record.Code != 4 {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestForegroundJobGetsTheSignal(t *testing.T) {
+func TestSignal_ForegroundJob(t *testing.T) {
 	for _, sig := range []struct {
 		name string
 		sig  syscall.Signal
@@ -156,36 +157,36 @@ func TestForegroundJobGetsTheSignal(t *testing.T) {
 		script := "set -m; trap 'echo shell' " + sig.name + "; sh -c 'trap \"echo job; exit 0\" " + sig.name +
 			"; echo ready; while :; do sleep 0.01; done'; echo done"
 		p := start(t, onTerminal(shell(script), 0, 0))
-		l := listen(t, p)
+		l := readLog(t, p)
 		l.until("ready")
 		if err := p.Signal(sig.sig, TargetForeground); err != nil {
 			t.Fatal(err)
 		}
-		heard := l.all().terminal
-		if !strings.HasSuffix(heard, "job\r\ndone\r\n") || strings.Contains(heard, "shell") {
-			t.Errorf("%s: %q", sig.name, heard)
+		output := l.all().terminal
+		if !strings.HasSuffix(output, "job\r\ndone\r\n") || strings.Contains(output, "shell") {
+			t.Errorf("%s: %q", sig.name, output)
 		}
 		wantKind(t, p.Signal(sig.sig, TargetForeground), AlreadyExited)
 	}
 }
 
-func TestForegroundMayBeTheProcessItself(t *testing.T) {
+func TestSignal_ForegroundIsLeader(t *testing.T) {
 	p := start(t, onTerminal(shell("echo ready; exec sleep 1000"), 0, 0))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	if err := p.Signal(syscall.SIGUSR2, TargetForeground); err != nil {
 		t.Fatal(err)
 	}
-	if record := exit(t, p); record.Signal != syscall.SIGUSR2 {
+	if record := waitClosed(t, p); record.Signal != syscall.SIGUSR2 {
 		t.Errorf("%+v", record)
 	}
 	piped := start(t, shell("exit 0"))
 	wantKind(t, piped.Signal(syscall.SIGINT, TargetForeground), NotATerminal)
-	exit(t, piped)
+	waitClosed(t, piped)
 }
 
-func TestAnUnreadTerminalKeepsOnlyItsOwnWritersWaiting(t *testing.T) {
+func TestTerminal_NeverRead_BlocksOnlyItsWriters(t *testing.T) {
 	p := start(t, onTerminal(shell("stty raw -echo; echo ready; exec sleep 1000"), 0, 0))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	result := make(chan error, 1)
 	go func() {
 		for {
@@ -195,10 +196,10 @@ func TestAnUnreadTerminalKeepsOnlyItsOwnWritersWaiting(t *testing.T) {
 			}
 		}
 	}()
-	waitForTickets(t, p, 1)
+	waitForWriters(t, p, 1)
 	if _, err := p.Terminate(testContext(t), Termination{}); err != nil {
 		t.Fatal(err)
 	}
 	wantKind(t, <-result, StdinClosed)
-	exit(t, p)
+	waitClosed(t, p)
 }

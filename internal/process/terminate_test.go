@@ -18,10 +18,10 @@ import (
 
 // onEachKernel runs a test with the signals of this kernel, and as on one that has no group signals for pidfds.
 func onEachKernel(t *testing.T, f func(t *testing.T, start func(Spec) *Process)) {
-	for name, groupsByNumber := range map[string]bool{"native": !canSignalGroups(), "old kernel": true} {
+	for name, groupsByNumber := range map[string]bool{"native": !pidfdSignalsGroups(), "old kernel": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newSupervisor(t, Config{})
-			s.groupsByNumber = groupsByNumber
+			s.signalGroupsByPID = groupsByNumber
 			f(t, func(spec Spec) *Process {
 				p, err := s.Start(testContext(t), spec)
 				if err != nil {
@@ -33,10 +33,10 @@ func onEachKernel(t *testing.T, f func(t *testing.T, start func(Spec) *Process))
 	}
 }
 
-// terminate is Terminate with what every result of it has to say.
-func terminate(t *testing.T, p *Process, how Termination) TerminateResult {
+// terminate calls Terminate and checks what every result has in common.
+func terminate(t *testing.T, p *Process, options Termination) TerminateResult {
 	t.Helper()
-	result, err := p.Terminate(testContext(t), how)
+	result, err := p.Terminate(testContext(t), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,17 +44,17 @@ func terminate(t *testing.T, p *Process, how Termination) TerminateResult {
 	if !exited || record != result.Exit {
 		t.Errorf("returned before the exit: %+v, %+v", result, record)
 	}
-	if result.Verified && !p.supervisor.adopts {
+	if result.Verified && !p.supervisor.adoptsOrphans {
 		t.Error("claims to have verified what it cannot see")
 	}
 	return result
 }
 
-func TestForcedTerminationKillsAtOnce(t *testing.T) {
+func TestTerminate_Forced(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		for _, spec := range []Spec{program("ignore-term"), onTerminal(program("ignore-term"), 0, 0)} {
 			p := start(spec)
-			listen(t, p).until("ready")
+			readLog(t, p).until("ready")
 			result := terminate(t, p, Termination{})
 			if !result.WasRunning || result.Method != MethodProcessGroup {
 				t.Errorf("%+v", result)
@@ -62,53 +62,53 @@ func TestForcedTerminationKillsAtOnce(t *testing.T) {
 			if result.Exit.Signal != syscall.SIGKILL || result.Exit.Cause != CauseTerminated {
 				t.Errorf("%+v", result.Exit)
 			}
-			exit(t, p)
+			waitClosed(t, p)
 		}
 	})
 }
 
-func TestGracefulTerminationLetsTheProcessFinish(t *testing.T) {
+func TestTerminate_Graceful(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		p := start(program("trap-term"))
-		l := listen(t, p)
+		l := readLog(t, p)
 		l.until("ready")
-		result := terminate(t, p, Termination{Graceful: true, Timeout: patience})
+		result := terminate(t, p, Termination{Graceful: true, Timeout: testTimeout})
 		if !result.WasRunning || result.Exit.Code != 7 || result.Exit.Signal != 0 || result.Exit.Cause != CauseTerminated {
 			t.Errorf("%+v", result)
 		}
-		if heard := l.all(); heard.stdout != "ready\nterminated\n" {
-			t.Errorf("%q", heard.stdout)
+		if output := l.all(); output.stdout != "ready\nterminated\n" {
+			t.Errorf("%q", output.stdout)
 		}
 	})
 }
 
-func TestGracefulTerminationKillsInTheEnd(t *testing.T) {
+func TestTerminate_GracefulTimeout_Kills(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		p := start(program("ignore-term"))
-		listen(t, p).until("ready")
+		readLog(t, p).until("ready")
 		result := terminate(t, p, Termination{Graceful: true, Timeout: 10 * time.Millisecond, Cause: CauseLimit})
 		if result.Exit.Signal != syscall.SIGKILL || result.Exit.Cause != CauseLimit {
 			t.Errorf("%+v", result)
 		}
-		exit(t, p)
+		waitClosed(t, p)
 	})
 }
 
-func TestGracefulTerminationWakesAStoppedProcess(t *testing.T) {
+func TestTerminate_Graceful_ContinuesStoppedProcess(t *testing.T) {
 	p := start(t, program("trap-term"))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	if err := p.Signal(syscall.SIGSTOP, TargetProcess); err != nil {
 		t.Fatal(err)
 	}
-	result := terminate(t, p, Termination{Graceful: true, Timeout: patience})
+	result := terminate(t, p, Termination{Graceful: true, Timeout: testTimeout})
 	if result.Exit.Code != 7 {
 		t.Errorf("%+v", result)
 	}
-	exit(t, p)
+	waitClosed(t, p)
 }
 
-// asStranger runs f on a thread of its own that has given up this user's rights over processes.
-func asStranger(t *testing.T, f func()) {
+// asOtherUser runs f on a thread of its own that has given up this user's rights over processes.
+func asOtherUser(t *testing.T, f func()) {
 	t.Helper()
 	const nobody = 65534
 	done := make(chan syscall.Errno)
@@ -122,14 +122,14 @@ func asStranger(t *testing.T, f func()) {
 		done <- errno
 	}()
 	if errno := <-done; errno != 0 {
-		t.Fatalf("failed to become another user, which takes root: %v", errno)
+		t.Fatalf("failed to become another user, which needs root: %v", errno)
 	}
 }
 
-func TestARefusedTerminationIsNotTheCause(t *testing.T) {
+func TestTerminate_PermissionDenied_IsNotCause(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		p := start(piped(program("echo")))
-		asStranger(t, func() {
+		asOtherUser(t, func() {
 			for _, graceful := range []bool{false, true} {
 				result, err := p.Terminate(testContext(t), Termination{Graceful: graceful, Timeout: time.Millisecond})
 				wantKind(t, err, PermissionDenied)
@@ -141,29 +141,29 @@ func TestARefusedTerminationIsNotTheCause(t *testing.T) {
 		if err := p.CloseStdin(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
-		if record := exit(t, p); record.Cause != CauseExited || record.Signal != 0 {
+		if record := waitClosed(t, p); record.Cause != CauseExited || record.Signal != 0 {
 			t.Errorf("%+v", record)
 		}
 	})
 }
 
-func TestTheEarliestDeadlineCounts(t *testing.T) {
+func TestTerminate_Concurrent_EarliestDeadlineCounts(t *testing.T) {
 	p := start(t, program("ignore-term"))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	var all sync.WaitGroup
-	for _, how := range []Termination{
+	for _, options := range []Termination{
 		{Graceful: true, Timeout: time.Hour},
 		{Graceful: true, Timeout: time.Millisecond},
 		{Graceful: true, Timeout: time.Hour},
 	} {
 		all.Go(func() {
-			if result := terminate(t, p, how); result.Exit.Signal != syscall.SIGKILL {
+			if result := terminate(t, p, options); result.Exit.Signal != syscall.SIGKILL {
 				t.Errorf("%+v", result)
 			}
 		})
 	}
 	all.Wait()
-	exit(t, p)
+	waitClosed(t, p)
 }
 
 func alive(pid int) bool {
@@ -175,12 +175,12 @@ func alive(pid int) bool {
 // childrenOf waits for a tree and returns the pids of the children.
 func childrenOf(t *testing.T, p *Process) []int {
 	t.Helper()
-	heard := listen(t, p).until("\n")
+	output := readLog(t, p).until("\n")
 	var pids []int
-	for _, field := range strings.Fields(heard.stdout)[1:] {
+	for _, field := range strings.Fields(output.stdout)[1:] {
 		pid, err := strconv.Atoi(field)
 		if err != nil || !alive(pid) {
-			t.Fatalf("%q: %v", heard.stdout, err)
+			t.Fatalf("%q: %v", output.stdout, err)
 		}
 		pids = append(pids, pid)
 	}
@@ -194,49 +194,49 @@ func wantDead(t *testing.T, pids []int) {
 	}
 }
 
-func TestTerminationReachesTheGroup(t *testing.T) {
+func TestTerminate_KillsGroup(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
-		for _, how := range []Termination{{}, {Graceful: true, Timeout: patience}} {
+		for _, options := range []Termination{{}, {Graceful: true, Timeout: testTimeout}} {
 			p := start(program("tree", "5"))
 			pids := childrenOf(t, p)
-			terminate(t, p, how)
+			terminate(t, p, options)
 			wantDead(t, pids)
-			exit(t, p)
+			waitClosed(t, p)
 		}
 	})
 }
 
-func TestGracefulTerminationLeavesNoMemberThatIgnoresIt(t *testing.T) {
+func TestTerminate_Graceful_KillsMembersThatIgnoreSIGTERM(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		script := "sh -c 'trap \"\" TERM; echo ready $$; exec sleep 1000 >/dev/null 2>&1' & wait"
 		p := start(shell(script))
 		pids := childrenOf(t, p)
-		terminate(t, p, Termination{Graceful: true, Timeout: patience})
-		wait(t, "closed", p.Closed()) // long before the timeout, for it holds no stream
+		terminate(t, p, Termination{Graceful: true, Timeout: testTimeout})
+		waitFor(t, "closed", p.Closed()) // long before the timeout, for it holds no stream
 		wantDead(t, pids)
 	})
 }
 
-func TestTerminationOfAnExitedLeaderKillsThoseWhoHoldItsPipes(t *testing.T) {
+func TestTerminate_LeaderExited_KillsPipeHolders(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
-		for _, how := range []Termination{{}, {Graceful: true, Timeout: patience}} {
+		for _, options := range []Termination{{}, {Graceful: true, Timeout: testTimeout}} {
 			p := start(program("hold-pipes", filepath.Join(t.TempDir(), "never")))
-			wait(t, "exited", p.Exited())
-			result := terminate(t, p, how)
+			waitFor(t, "exited", p.Exited())
+			result := terminate(t, p, options)
 			if result.WasRunning || result.Method != MethodProcessGroup || result.Exit.Code != 3 || result.Exit.Cause != CauseExited {
 				t.Errorf("%+v", result)
 			}
-			exit(t, p)
+			waitClosed(t, p)
 		}
 	})
 }
 
-func TestTerminationOfWhatIsGoneDoesNothing(t *testing.T) {
+func TestTerminate_Closed_DoesNothing(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		p := start(shell("exit 6"))
-		exit(t, p)
-		for _, how := range []Termination{{}, {Graceful: true}} {
-			result := terminate(t, p, how)
+		waitClosed(t, p)
+		for _, options := range []Termination{{}, {Graceful: true}} {
+			result := terminate(t, p, options)
 			if result.WasRunning || result.Method != MethodNone || result.Exit.Code != 6 || result.Exit.Cause != CauseExited {
 				t.Errorf("%+v", result)
 			}
@@ -247,9 +247,9 @@ func TestTerminationOfWhatIsGoneDoesNothing(t *testing.T) {
 	})
 }
 
-func TestTerminationGoesOnWithoutItsCaller(t *testing.T) {
+func TestTerminate_ContextEnds_Continues(t *testing.T) {
 	p := start(t, program("ignore-term"))
-	listen(t, p).until("ready")
+	readLog(t, p).until("ready")
 	gone := errors.New("client gone")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(gone)
@@ -257,52 +257,52 @@ func TestTerminationGoesOnWithoutItsCaller(t *testing.T) {
 	if !errors.Is(err, gone) || !result.WasRunning {
 		t.Errorf("%+v, %v", result, err)
 	}
-	if record := exit(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseTerminated {
+	if record := waitClosed(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseTerminated {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestSignalsReachTheirTarget(t *testing.T) {
+func TestSignal_Targets(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		for target, want := range map[Target]string{TargetGroup: "child leader", TargetProcess: "leader"} {
-			file := filepath.Join(t.TempDir(), "said")
+			file := filepath.Join(t.TempDir(), "received")
 			script := "sh -c 'trap \"echo child >> " + file + "; exit 0\" USR1; echo -n re; while :; do sleep 0.01; done' &" +
 				"trap 'kill $!; wait $!; echo leader >> " + file + "; exit 0' USR1; echo -n ady; while :; do sleep 0.01; done"
 			if target == TargetGroup {
 				script = strings.Replace(script, "kill $!; ", "", 1)
 			}
 			p := start(shell(script))
-			l := listen(t, p)
-			for heard := ""; !strings.Contains(heard, "re") || !strings.Contains(heard, "ady"); heard = l.heard.stdout {
+			l := readLog(t, p)
+			for output := ""; !strings.Contains(output, "re") || !strings.Contains(output, "ady"); output = l.got.stdout {
 				l.next()
 			}
 			if err := p.Signal(syscall.SIGUSR1, target); err != nil {
 				t.Fatal(err)
 			}
-			if record := exit(t, p); record.Code != 0 || record.Cause != CauseExited {
+			if record := waitClosed(t, p); record.Code != 0 || record.Cause != CauseExited {
 				t.Errorf("%+v", record)
 			}
-			said, _ := os.ReadFile(file)
-			if got := strings.Join(strings.Fields(string(said)), " "); got != want {
+			text, _ := os.ReadFile(file)
+			if got := strings.Join(strings.Fields(string(text)), " "); got != want {
 				t.Errorf("target %d: %q, want %q", target, got, want)
 			}
 		}
 	})
 }
 
-func TestTheGroupCanBeSignalledAfterItsLeaderExited(t *testing.T) {
+func TestSignal_GroupAfterLeaderExited(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		p := start(program("hold-pipes", filepath.Join(t.TempDir(), "never")))
-		wait(t, "exited", p.Exited())
+		waitFor(t, "exited", p.Exited())
 		wantKind(t, p.Signal(syscall.SIGTERM, TargetProcess), AlreadyExited)
 		if err := p.Signal(syscall.SIGTERM, TargetGroup); err != nil {
 			t.Error(err)
 		}
-		exit(t, p)
+		waitClosed(t, p)
 	})
 }
 
-func TestSignalsAreChecked(t *testing.T) {
+func TestSignal_Invalid(t *testing.T) {
 	p := start(t, shell("exec sleep 1000"))
 	for _, sig := range []syscall.Signal{-1, 0, 65} {
 		wantKind(t, p.Signal(sig, TargetGroup), InvalidArgument)
@@ -311,34 +311,34 @@ func TestSignalsAreChecked(t *testing.T) {
 	if err := p.Signal(unix.SIGKILL, TargetGroup); err != nil {
 		t.Fatal(err)
 	}
-	if record := exit(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseExited {
+	if record := waitClosed(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseExited {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestTimeoutKillsTheGroup(t *testing.T) {
+func TestTimeout_KillsGroup(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		spec := shell("(trap '' TERM; exec sleep 1000) & echo ready $!; exec sleep 1000")
 		spec.Timeout = 200 * time.Millisecond
 		p := start(spec)
 		pids := childrenOf(t, p)
-		if record := exit(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseTimeout {
+		if record := waitClosed(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseTimeout {
 			t.Errorf("%+v", record)
 		}
 		wantDead(t, pids)
 	})
 }
 
-func TestTimeoutEndsThoseWhoHoldPipesAfterTheExit(t *testing.T) {
+func TestTimeout_AfterExit_KillsPipeHolders(t *testing.T) {
 	spec := shell("sleep 1000 & exit 2")
 	spec.Timeout = 100 * time.Millisecond
 	p := start(t, spec)
-	if record := exit(t, p); record.Code != 2 || record.Cause != CauseExited {
+	if record := waitClosed(t, p); record.Code != 2 || record.Cause != CauseExited {
 		t.Errorf("%+v", record)
 	}
 }
 
-func TestTimeoutThatIsNotReachedChangesNothing(t *testing.T) {
+func TestTimeout_NotReached(t *testing.T) {
 	spec := shell("exit 2")
 	spec.Timeout = time.Hour
 	if _, record := run(t, spec); record.Code != 2 || record.Cause != CauseExited {
@@ -346,7 +346,7 @@ func TestTimeoutThatIsNotReachedChangesNothing(t *testing.T) {
 	}
 }
 
-func TestEndsRaceSafely(t *testing.T) {
+func TestTerminate_RacesWithExitTimeoutAndSignals(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		for range 50 {
 			spec := shell("exit 1")
@@ -367,7 +367,7 @@ func TestEndsRaceSafely(t *testing.T) {
 				})
 			}
 			all.Wait()
-			record := exit(t, p)
+			record := waitClosed(t, p)
 			if record.Code == 1 == (record.Signal != 0) {
 				t.Errorf("%+v", record)
 			}

@@ -7,60 +7,37 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/execwire/execwire/internal/procfs"
 )
 
-// A port is looked for by reading /proc, which tells nobody of a change: at first often, later less so, and never for
-// more than a tenth of the time.
+// /proc does not report changes, so it is polled: often at first, then less often, and never for
+// more than 1/portPollShare of the time.
 const (
-	portPauseFirst = 50 * time.Millisecond
-	portPauseMost  = 250 * time.Millisecond
-	portShare      = 10
+	minPortPoll   = 50 * time.Millisecond
+	maxPortPoll   = 250 * time.Millisecond
+	portPollShare = 10
 )
 
-// WaitPort waits until a TCP port is listened on, at any address, by the process or a descendant of it, each in its own
-// network namespace, and reports whether that was so before the wait was over or the process closed. Whoever else
-// listens on the port does not count. A wait of 0 only looks. It returns the cause of ctx when that ends.
+// WaitPort waits until the process or a descendant listens on a TCP port, at any address, each in
+// its own network namespace, and reports whether that happened within wait and before the process
+// closed. Other listeners on the port do not count. A wait of 0 checks once. If ctx ends it returns
+// its cause.
 func (p *Process) WaitPort(ctx context.Context, port uint16, wait time.Duration) (bool, error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	for pause := portPauseFirst; ; pause = min(2*pause, portPauseMost) {
-		if p.isClosed() {
-			return false, nil
-		}
+	pause := minPortPoll / 2
+	return pollUntil(ctx, wait, p.closed, func() (listening bool, _ time.Duration) {
 		began := time.Now()
-		// Once it has closed, who were its members may be another's.
-		if listens(p.members(), port) && !p.isClosed() {
-			return true, nil
-		}
-		switch {
-		case ctx.Err() != nil:
-			return false, context.Cause(ctx)
-		case waiting.Err() != nil:
-			return false, nil
-		}
-		timer := time.NewTimer(max(pause, portShare*time.Since(began)))
-		select {
-		case <-timer.C:
-		case <-waiting.Done():
-		case <-p.closed:
-		}
-		timer.Stop()
-	}
+		pause = min(2*pause, maxPortPoll)
+		// After the close the PIDs may belong to other processes.
+		listening = listens(tracker.certainMembers(p), port)
+		return listening, max(pause, portPollShare*time.Since(began))
+	})
 }
 
-func (p *Process) isClosed() bool {
-	select {
-	case <-p.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// listens reports whether one of the processes holds a socket that listens on the port. Of one that is gone, or may not
-// be looked at, it is not known.
+// listens reports whether one of the processes has a socket that listens on the port. Processes
+// that are gone or may not be inspected are skipped.
 func listens(pids []int, port uint16) bool {
-	listeners := map[string]map[string]bool{} // by network namespace: as /proc/PID/fd names them
+	listeners := map[string]map[string]bool{} // by network namespace, as in /proc/PID/ns/net
 	for _, pid := range pids {
 		namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
 		if err != nil {
@@ -71,14 +48,15 @@ func listens(pids []int, port uint16) bool {
 			sockets = listeningSockets(pid, port)
 			listeners[namespace] = sockets
 		}
-		if len(sockets) > 0 && holdsOne(pid, sockets) {
+		if len(sockets) > 0 && procfs.HasDescriptor(pid, sockets) {
 			return true
 		}
 	}
 	return false
 }
 
-// listeningSockets returns the sockets that listen on the port in the network namespace of a process.
+// listeningSockets returns the sockets that listen on the port in the network namespace of a
+// process.
 func listeningSockets(pid int, port uint16) map[string]bool {
 	sockets := map[string]bool{}
 	for _, table := range []string{"tcp", "tcp6"} {
@@ -95,7 +73,8 @@ func listeningSockets(pid int, port uint16) map[string]bool {
 	return sockets
 }
 
-// parseListener returns the inode of a line of /proc/PID/net/tcp if that is of a socket that listens on the port.
+// parseListener parses a line of /proc/PID/net/tcp, and returns the inode of the socket if it
+// listens on the port.
 func parseListener(line string, port uint16) (inode string, ok bool) {
 	const local, state, inodeField, listen = 1, 3, 9, "0A"
 	fields := strings.Fields(line)
@@ -105,21 +84,4 @@ func parseListener(line string, port uint16) (inode string, ok bool) {
 	_, hex, _ := strings.Cut(fields[local], ":")
 	bound, err := strconv.ParseUint(hex, 16, 16)
 	return fields[inodeField], err == nil && uint16(bound) == port
-}
-
-// holdsOne reports whether a process has one of the sockets open.
-func holdsOne(pid int, sockets map[string]bool) bool {
-	directory := fmt.Sprintf("/proc/%d/fd", pid)
-	open, err := os.Open(directory)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = open.Close() }()
-	names, _ := open.Readdirnames(-1)
-	for _, name := range names {
-		if target, err := os.Readlink(directory + "/" + name); err == nil && sockets[target] {
-			return true
-		}
-	}
-	return false
 }

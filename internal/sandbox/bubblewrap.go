@@ -9,67 +9,80 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox/innerexec"
 )
 
-// bubblewrap enforces a plan by the program bwrap.
+// bubblewrap enforces a plan with the program bwrap.
 type bubblewrap struct {
-	program  string
-	plan     *Plan
-	mounts   []mount
-	kind     filterKind
-	starters *starterFiles
-	shared   *sharedNamespaces
-	reserved *placeholders
-	preparer *preparerFile
+	program string
+	plan    *Plan
+	mounts  []mount
+	kind    filterKind
+	// readOnlyDevices is set for root, who could change the mode and the owner of the
+	// machine's devices, also in a user namespace.
+	readOnlyDevices bool
+	self            *selfFile
+	namespaces      *sharedNamespaces
+	placeholders    *placeholders
 }
 
-// mount is one place of the view that a program gets.
+// mount is a path of the plan with its mount in the sandbox.
 type mount struct {
 	path   string
-	access Access // AccessNone: it is hidden
-	// kept tells that the program could put something else there: what does not exist, perhaps not any more, is made.
-	kept bool
-	// opened tells that something below it is granted, though it is hidden itself.
-	opened bool
-	is     identity // what was found there; zero if it is kept, because that may come and go, or not known
+	access Access // AccessNone hides it
+	// replaceable is set if the program could replace the file at the path, or create
+	// it. If it does not exist, a placeholder is created.
+	replaceable bool
+	// grantedBelow is set if the path is hidden, but a path below it is not.
+	grantedBelow bool
+	id           fileID // zero if it is replaceable, so that it may change, or unknown
 }
 
-// own are the places that every program gets fresh.
-var own = []string{"/proc", "/dev"}
+// virtualDirs are the file systems of which every sandbox has its own.
+var virtualDirs = []string{"/proc", "/dev"}
 
-// expressBubblewrap tells what of a plan bubblewrap cannot enforce, or makes its enforcer.
-func expressBubblewrap(program string, plan *Plan, starters *starterFiles, shared *sharedNamespaces, reserved *placeholders, preparer *preparerFile) (*bubblewrap, error) {
-	b := &bubblewrap{program: program, plan: plan, starters: starters, shared: shared, reserved: reserved, preparer: preparer}
-	b.kind = filterKind{network: plan.network == NetworkRestricted, sealed: unix.Geteuid() == 0}
-	steps := plan.steps()
-	for i, s := range steps {
-		if slices.ContainsFunc(own, func(dir string) bool { return within(s.path, dir) }) {
-			if s.access < s.above {
-				return nil, fmt.Errorf("it cannot keep a program from %s: /proc and /dev are its own there; remove the entry", s.path)
+// resolveMounts determines the mounts for the plan, or returns why bubblewrap cannot
+// enforce it.
+func (b *bubblewrap) resolveMounts() error {
+	b.kind = filterKind{network: b.plan.network == NetworkRestricted}
+	b.readOnlyDevices = unix.Geteuid() == 0
+	plan, err := b.plan.WithProgram() // it is executed inside
+	if err != nil {
+		return err
+	}
+	b.plan = plan
+	changes := plan.accessChanges()
+	for i, s := range changes {
+		if slices.ContainsFunc(virtualDirs, func(dir string) bool { return within(s.path, dir) }) {
+			if s.access < s.parentAccess {
+				return fmt.Errorf("it cannot deny %s: a program has its own /proc and /dev; remove the entry", s.path)
 			}
 			continue
 		}
-		m := mount{path: s.path, access: s.access, kept: s.access < s.above && s.above == AccessWrite}
+		m := mount{path: s.path, access: s.access, replaceable: s.access < s.parentAccess && s.parentAccess == AccessWrite}
 		if m.access == AccessNone {
-			m.opened = slices.ContainsFunc(steps[i+1:], func(below step) bool { return within(below.path, s.path) })
+			m.grantedBelow = slices.ContainsFunc(changes[i+1:], func(below accessChange) bool { return within(below.path, s.path) })
 		}
-		if !m.kept {
-			m.is = s.is
+		if !m.replaceable {
+			m.id = s.id
 		} else {
-			b.pin(steps[:i], s.path)
+			b.mountParents(changes[:i], s.path)
 		}
 		b.mounts = append(b.mounts, m)
 	}
-	b.protectItself(steps)
+	b.protectBwrap(changes)
 	slices.SortFunc(b.mounts, func(a, b mount) int { return comparePaths(a.path, b.path) })
-	return b, nil
+	return nil
 }
 
-// pin makes mounts of the directories between a place that is not writable and the writable place around it. Otherwise
-// one of them could be renamed, and the next program would find nothing to deny where it was.
-func (b *bubblewrap) pin(above []step, path string) {
+// mountParents adds mounts for the directories between a path that is not writable and
+// the writable directory above it. Otherwise the program could rename them, so that the
+// next program would not find the path that it is denied.
+func (b *bubblewrap) mountParents(above []accessChange, path string) {
 	root := "/"
 	for _, s := range above {
 		if within(path, s.path) {
@@ -83,9 +96,9 @@ func (b *bubblewrap) pin(above []step, path string) {
 	}
 }
 
-// protectItself keeps the program bwrap, which the next start runs outside, from being replaced where it is in a writable
-// place.
-func (b *bubblewrap) protectItself(steps []step) {
+// protectBwrap makes bwrap, which runs outside of the sandbox, read-only if it is in a
+// writable directory.
+func (b *bubblewrap) protectBwrap(changes []accessChange) {
 	if b.plan.unrestricted || b.plan.Access(b.program) != AccessWrite {
 		return
 	}
@@ -93,7 +106,7 @@ func (b *bubblewrap) protectItself(steps []step) {
 		b.mounts[i].access = AccessRead
 		return
 	}
-	b.pin(steps, b.program)
+	b.mountParents(changes, b.program)
 	b.mounts = append(b.mounts, mount{path: b.program, access: AccessRead})
 }
 
@@ -104,33 +117,35 @@ func (b *bubblewrap) report() Report {
 }
 
 func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
-	files, err := l.files(p, b.starters, b.kind)
+	if err := l.open(); err != nil {
+		return Program{}, failed(NotStarted, "", "the pipes of the sandbox cannot be created", err)
+	}
+	// Programs can open the descriptors of bwrap through /proc/1/fd, so these must not
+	// give access to anything outside.
+	a := arguments{files: []int{l.messagesEnd, l.messagesEnd, l.messagesEnd}, launch: l}
+	a.files = append(a.files, p.Files...) // at innerexec.StreamsFD
+	a.files = append(a.files, l.statusEnd, l.statusEnd)
+	// bwrap has a process in the sandbox, whose memory the program can write: it must
+	// have the filter, too.
+	filter, err := memoryFile("execwire-filter", unix.MFD_NOEXEC_SEAL, b.kind.program())
 	if err != nil {
-		return Program{}, err
+		return Program{}, failed(NotStarted, "", "the filter cannot be created", err)
 	}
-	if err := l.listen(); err != nil {
-		return Program{}, failed(NotStarted, "", "there are no descriptors for the sandbox", err)
-	}
-	// What bubblewrap has open, programs can open too, by /proc/1/fd: nothing of outside.
-	files[0], files[1], files[2] = l.messagesEnd, l.messagesEnd, l.messagesEnd
-	a := arguments{files: files, launch: l}
-	// Bubblewrap's own process inside belongs to the same user, who may write into its memory: it needs the filter too.
-	filter, err := b.starters.early(b.kind)
-	if err != nil {
-		return Program{}, failed(NotStarted, "", "there is no filter", err)
-	}
-	a.add("--seccomp", a.give(filter))
+	a.add("--seccomp", a.passFD(filter))
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
-	if b.kind.sealed {
-		a.add("--cap-add", "CAP_SETPCAP") // for the starter, which drops it
+	if b.readOnlyDevices {
+		a.add("--cap-add", "CAP_SETPCAP") // package innerexec needs it, and drops it
 	}
-	users, network := b.shared.files(b.preparer)
+	users, network, err := b.namespaces.open()
+	if err != nil {
+		return Program{}, failed(NotStarted, "", "the shared namespaces cannot be created", err)
+	}
 	if b.plan.network != NetworkRestricted {
 		network = -1
 	} else if network < 0 {
 		a.add("--unshare-net")
 	}
-	v, err := b.view(&a, p)
+	v, err := b.newView(&a, p)
 	if err != nil {
 		return Program{}, err
 	}
@@ -144,86 +159,129 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 		a.files = append(a.files, p.Image)
 		path = ownDescriptor(len(a.files) - 1)
 	}
-	terminal, err := terminalName(p)
+	environment, err := innerEnvironment(p)
 	if err != nil {
 		return Program{}, err
 	}
-	preparer, err := b.prepare(v, &a, users, network, terminal)
-	if err != nil {
-		return Program{}, err
-	}
-	program := b.program
-	if v.program != "" {
-		program = preparer // whose descriptor it gets
-	}
-	argv := []string{"execwire-preparer", program, "bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(starterSelf), path}
 	wrapped := Program{
-		Path: preparer, Argv: append(argv, p.Argv...), Env: prefixed(p.Env), Dir: "/", Files: a.files, Terminal: -1, KeepMask: true,
+		Path: b.program, Argv: append([]string{"bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(innerexec.SelfFD), path}, p.Argv...),
+		Env: environment, Dir: "/", Terminal: -1, KeepMask: true, calls: &v.childCalls,
 	}
 	if p.Terminal >= 0 {
-		wrapped.Terminal = starterStreams + p.Terminal
+		wrapped.Terminal = innerexec.StreamsFD + p.Terminal
 	}
-	return wrapped, nil
+	return wrapped, b.addChildCalls(v, &a, p, &wrapped, users, network)
 }
 
-// prepare has everything prepared for bubblewrap, and returns the path of who does it. What only that one is given comes
-// behind what bubblewrap is given.
-func (b *bubblewrap) prepare(v *view, a *arguments, users, network int, terminal string) (string, error) {
-	own := len(a.files)
-	preparer, err := b.preparer.descriptor()
-	if err != nil {
-		return "", failed(NotStarted, "", "there is no preparer", err)
+// innerEnvironment returns the environment of bwrap and of package innerexec. It
+// contains the program's environment, with a number and a dot before each entry. So
+// these have no effect on bwrap, which runs outside (think of LD_PRELOAD), and
+// duplicates are preserved.
+func innerEnvironment(p Program) ([]string, error) {
+	all := slices.Clone(p.Limits)
+	if !slices.ContainsFunc(all, func(l Limit) bool { return l.Resource == unix.RLIMIT_NOFILE }) {
+		limit, _, err := openFilesLimit()
+		if err != nil {
+			return nil, failed(NotStarted, "", "the limit of open files is not known", err)
+		}
+		all = append(all, Limit{Resource: unix.RLIMIT_NOFILE, Soft: limit.Cur, Hard: limit.Max})
 	}
-	a.files = append(a.files, preparer)
+	limits := make([]string, len(all))
+	for i, limit := range all {
+		limits[i] = fmt.Sprintf("%d:%d:%d", limit.Resource, limit.Soft, limit.Hard)
+	}
+	entries := make([]string, 0, len(p.Env)+3)
+	entries = append(entries, innerexec.EnvExec+"="+strings.Join(limits, ","), "GOMAXPROCS=1", "GOGC=off")
+	for i, entry := range p.Env {
+		entries = append(entries, strconv.Itoa(i)+"."+entry)
+	}
+	return entries, nil
+}
+
+// addChildCalls adds the calls that the child makes before it executes bwrap, and the
+// descriptors that they use, after those of bwrap.
+func (b *bubblewrap) addChildCalls(v *view, a *arguments, p Program, wrapped *Program, users, network int) error {
+	terminal, err := terminalName(p)
+	if err != nil {
+		return err
+	}
+	if b.readOnlyDevices {
+		if v.null, err = nullStreams(p.Files); err != nil {
+			return err
+		}
+	}
+	own := len(a.files)
+	if path, is := b.self.path(); path != "" {
+		v.executables = append(v.executables, executable{path: path, id: is, fd: innerexec.SelfFD})
+	} else if a.files[innerexec.SelfFD], err = b.self.descriptor(); err != nil {
+		return failed(NotStarted, "", "this program's own file cannot be copied", err)
+	}
+	if b.plan.Access(b.program) < AccessRead {
+		v.executables = append(v.executables, executable{path: b.program, fd: len(a.files), flags: unix.O_CLOEXEC})
+		wrapped.Path = ownDescriptor(len(a.files))
+		a.files = append(a.files, a.launch.statusEnd) // a placeholder that the calls replace
+	}
 	enter := func(namespace, kind int, doing string) {
-		v.about("", doing)
+		v.describe("", doing)
 		v.call(unix.SYS_SETNS, literal(len(a.files)), literal(kind))
 		a.files = append(a.files, namespace)
 	}
-	switch {
-	case users >= 0:
-		enter(users, unix.CLONE_NEWUSER, "the users' namespace cannot be entered")
-	case !mayMount():
-		v.ownUsers()
+	if users >= 0 {
+		enter(users, unix.CLONE_NEWUSER, "the user namespace cannot be entered")
 	}
 	if network >= 0 {
-		enter(network, unix.CLONE_NEWNET, "the empty network cannot be entered")
+		enter(network, unix.CLONE_NEWNET, "the network namespace cannot be entered")
 	}
-	v.prepare(terminal, b.kind.sealed, own)
-	v.about("", "descriptors cannot be closed")
-	v.call(unix.SYS_DUP3, literal(0), literal(preparerCalls), literal(0))
+	v.build(terminal, b.readOnlyDevices)
+	v.describe("", "descriptors cannot be closed")
 	v.call(unix.SYS_CLOSE_RANGE, literal(own), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
-	if a.files[preparerCalls], err = v.give(a.launch); err != nil {
-		return "", failed(NotStarted, "", "what is to be prepared for bubblewrap cannot be passed", err)
+	v.execFailed = func(errno syscall.Errno) error {
+		if errno == unix.E2BIG {
+			return errno // the arguments and environment of the program are part of bwrap's
+		}
+		return failed(NotStarted, "", "bubblewrap cannot be executed", errno)
 	}
-	a.launch.preparation = &v.preparation
-	return ownDescriptor(own), nil
+	wrapped.Files = a.files
+	return nil
 }
 
-// view looks at what the program is to see, and has bubblewrap take that over.
-func (b *bubblewrap) view(a *arguments, p Program) (*view, error) {
-	v := &view{}
-	if b.plan.Access(b.program) < AccessRead {
-		v.program = b.program
+// nullStreams returns the descriptors of package innerexec for streams that are
+// /dev/null.
+func nullStreams(files []int) (streams []int, err error) {
+	for i, fd := range files {
+		var stat unix.Stat_t
+		if err := unix.Fstat(fd, &stat); err != nil {
+			return nil, failed(NotStarted, "", "a stream cannot be examined", err)
+		}
+		if stat.Mode&unix.S_IFMT == unix.S_IFCHR && stat.Rdev == unix.Mkdev(1, 3) {
+			streams = append(streams, innerexec.StreamsFD+i)
+		}
 	}
+	return streams, nil
+}
+
+// newView opens the mounts of the plan and adds the arguments with which bwrap uses
+// them.
+func (b *bubblewrap) newView(a *arguments, p Program) (*view, error) {
+	v := &view{}
 	root := len(b.mounts) > 0 && b.mounts[0].path == "/"
 	if root {
 		a.add("--dev-bind", "/", "/", "--proc", "/proc")
 	} else {
 		a.add("--proc", "/proc", "--dev-bind", "/dev", "/dev")
 	}
-	var around *layer
-	for _, m := range b.mounts {
-		for around != nil && !within(m.path, around.path) {
-			around = around.around
+	var parent *viewMount
+	for _, planned := range b.mounts {
+		for parent != nil && !within(planned.path, parent.path) {
+			parent = parent.parent
 		}
-		y := &layer{mount: m, around: around}
-		there, err := b.open(y, a)
+		m := &viewMount{mount: planned, parent: parent}
+		exists, err := b.openMount(m, a)
 		if err != nil {
 			return nil, err
 		}
-		if there {
-			v.layers, around = append(v.layers, y), y
+		if exists {
+			v.mounts, parent = append(v.mounts, m), m
 		}
 	}
 	b.addLinks(a)
@@ -231,45 +289,48 @@ func (b *bubblewrap) view(a *arguments, p Program) (*view, error) {
 		a.add("--remount-ro", "/")
 	}
 	if p.SealProc || unix.Geteuid() == 0 {
-		// To the kernel the root of the namespace is root: it may write system settings, /proc/sys/kernel/core_pattern
-		// for one, and with them run a program outside.
+		// The kernel treats the root of the namespace as root: it could write system
+		// settings such as /proc/sys/kernel/core_pattern, which lets it execute a
+		// program outside.
 		a.add("--remount-ro", "/proc")
 	}
 	return v, nil
 }
 
-// open looks at one place, and tells whether there is something. Bubblewrap is told of it if it is in none.
-func (b *bubblewrap) open(y *layer, a *arguments) (bool, error) {
-	if y.kept {
-		there, err := b.reserved.hold(y.path, a.launch)
+// openMount examines the path of a mount, and returns false if there is nothing to
+// mount on. If the mount is not inside another one, it adds an argument for bwrap.
+func (b *bubblewrap) openMount(m *viewMount, a *arguments) (bool, error) {
+	if m.replaceable {
+		exists, err := b.placeholders.acquire(m.path, a.launch)
 		if err != nil {
-			return false, failed(NotStarted, y.path, "does not exist and cannot be kept from coming into being", err)
+			return false, failed(NotStarted, m.path, "does not exist, and a placeholder cannot be created", err)
 		}
-		if !there {
+		if !exists {
 			return false, nil
 		}
 	} else {
-		b.reserved.share(y.path, a.launch)
+		b.placeholders.acquireExisting(m.path, a.launch)
 	}
-	place, err := openSame(y.path, y.is)
+	file, err := openUnchanged(m.path, m.id)
 	if err != nil {
-		return false, failed(NotStarted, y.path, changed, err)
+		return false, failed(NotStarted, m.path, pathChanged, err)
 	}
 	var stat unix.Stat_t
-	if err := unix.Fstat(place, &stat); err != nil {
-		_ = unix.Close(place)
-		return false, failed(NotStarted, y.path, "cannot be looked at", err)
+	if err := unix.Fstat(file, &stat); err != nil {
+		_ = unix.Close(file)
+		return false, failed(NotStarted, m.path, "cannot be examined", err)
 	}
-	y.is, y.directory = identityOf(&stat), stat.Mode&unix.S_IFMT == unix.S_IFDIR
-	if y.around == nil && y.path != "/" {
-		a.add("--bind-fd", a.give(place), y.path)
+	m.id, m.directory = fileIDOf(&stat), stat.Mode&unix.S_IFMT == unix.S_IFDIR
+	if m.parent == nil && m.path != "/" {
+		a.add("--bind-fd", a.passFD(file), m.path)
 	} else {
-		_ = unix.Close(place)
+		_ = unix.Close(file)
 	}
 	return true, nil
 }
 
-// addLinks makes the links on the way to what is granted, where the view has nothing of the real directories they are in.
+// addLinks adds symbolic links that lead to granted paths, in directories that are not
+// mounted.
 func (b *bubblewrap) addLinks(a *arguments) {
 	for _, l := range b.plan.links {
 		if !slices.ContainsFunc(b.mounts, func(m mount) bool { return within(l.path, m.path) }) {
@@ -278,7 +339,7 @@ func (b *bubblewrap) addLinks(a *arguments) {
 	}
 }
 
-// arguments are those of one bubblewrap, and the files it gets.
+// arguments are the arguments of bwrap and its descriptors.
 type arguments struct {
 	list   []string
 	files  []int
@@ -287,14 +348,15 @@ type arguments struct {
 
 func (a *arguments) add(arguments ...string) { a.list = append(a.list, arguments...) }
 
-// give hands a descriptor to bubblewrap, and returns its number there.
-func (a *arguments) give(fd int) string {
-	a.launch.give(fd)
+// passFD adds a descriptor and returns its number in bwrap.
+func (a *arguments) passFD(fd int) string {
+	a.launch.closeAfterFork(fd)
 	a.files = append(a.files, fd)
 	return strconv.Itoa(len(a.files) - 1)
 }
 
-// terminalName is what the program's terminal, which becomes /dev/console, is called outside, or "" if there is none.
+// terminalName returns the path of the program's terminal outside, or "" if it has
+// none. Inside it is /dev/console.
 func terminalName(p Program) (string, error) {
 	if p.Terminal < 0 {
 		return "", nil
@@ -306,17 +368,17 @@ func terminalName(p Program) (string, error) {
 	return name, nil
 }
 
-// file makes the file that bubblewrap reads its arguments from.
+// file writes the arguments to a memory file, and returns its descriptor in bwrap.
 func (a *arguments) file() (int, error) {
 	for _, argument := range a.list {
 		if hasNUL(argument) {
 			return 0, errors.New("one has a NUL byte")
 		}
 	}
-	fd, err := memoryDescriptor("execwire-bwrap", unix.MFD_NOEXEC_SEAL, []byte(strings.Join(a.list, "\x00")+"\x00"))
+	fd, err := memoryFile("execwire-bwrap", unix.MFD_NOEXEC_SEAL, []byte(strings.Join(a.list, "\x00")+"\x00"))
 	if err != nil {
 		return 0, err
 	}
-	number, err := strconv.Atoi(a.give(fd))
+	number, err := strconv.Atoi(a.passFD(fd))
 	return number, err
 }

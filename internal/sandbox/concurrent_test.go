@@ -10,9 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestStartsLeaveNothing starts programs from many goroutines: some run, some cannot be executed, of some the fork
-// fails, and some are given up at each stage. No descriptor, process or placeholder is left.
-func TestStartsLeaveNothing(t *testing.T) {
+// TestStart_Concurrent_LeavesNothing starts programs from many goroutines: some run,
+// some cannot be executed, some are not forked, and some are aborted at each stage. No
+// descriptor, process or placeholder remains.
+func TestStart_Concurrent_LeavesNothing(t *testing.T) {
 	dir := build(t, "w/", "r/")
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		t.Run(backend.String(), func(t *testing.T) {
@@ -44,8 +45,8 @@ func TestStartsLeaveNothing(t *testing.T) {
 			if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 				t.Errorf("a child is left: %d, %v", pid, err)
 			}
-			if len(sandboxes.reserved.all) > 0 {
-				t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
+			if len(sandboxes.placeholders.all) > 0 {
+				t.Errorf("placeholders are still held: %v", sandboxes.placeholders.all)
 			}
 			if entries, err := os.ReadDir(dir + "/w"); err != nil || len(entries) > 0 {
 				t.Errorf("%v are left in the writable place: %v", entries, err)
@@ -63,7 +64,7 @@ func descriptors(t *testing.T) int {
 	return len(all)
 }
 
-// startEach starts one program of each kind and reaps what came of it.
+// startEach starts one program of each kind and reaps it.
 func startEach(t *testing.T, confinement *Confinement) {
 	none, gone := errors.New("no processes left"), errors.New("the caller has gone")
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -103,7 +104,7 @@ func startEach(t *testing.T, confinement *Confinement) {
 		})
 		switch {
 		case err != nil:
-			end(pid)
+			killGroup(pid)
 		case reap(pid) != 0:
 			t.Errorf("%s: it failed", name)
 		}

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backend is a way to enforce a plan.
+// Backend is a mechanism that enforces plans.
 type Backend uint8
 
-// The backends, the strongest first. There is no zero backend.
+// The backends, the strongest first.
 const (
-	Bubblewrap Backend = iota + 1 // mounts and namespaces, made by the program bwrap
-	Landlock                      // rules of the kernel's Landlock
+	Bubblewrap Backend = iota + 1 // namespaces and mounts, by the program bwrap
+	Landlock                      // the Landlock LSM
 )
 
 func (b Backend) String() string {
@@ -34,70 +34,93 @@ func (b Backend) String() string {
 	return fmt.Sprintf("backend(%d)", uint8(b))
 }
 
-// Program is what is to be executed, or what is executed in its place.
+// Program is a program to execute.
 type Program struct {
-	// Path is the absolute path of the file to execute.
+	// Path is the absolute path of the executable.
 	Path string
-	// Image is a descriptor of the file to execute in place of Path, which then need not be seen inside. 0: Path it is.
+	// Image is a descriptor of the executable, which then need not be accessible
+	// inside the sandbox. 0 executes Path.
 	Image int
-	// SealProc makes /proc read-only inside where it is not anyway.
+	// SealProc makes /proc read-only in the sandbox. For root it always is.
 	SealProc bool
-	// Argv is what it is given, argv[0] first.
+	// Argv are the arguments, argv[0] included.
 	Argv []string
-	// Env is exactly its environment, as NAME=value.
+	// Env is the complete environment, as NAME=value.
 	Env []string
-	// Dir is the working directory, absolute.
+	// Dir is the working directory, an absolute path.
 	Dir string
-	// Files are its descriptors from 0 on, blocking. Of the program to be executed there are three.
+	// Files are the descriptors of the program from 0 on, three of them. They must be
+	// blocking.
 	Files []int
-	// Terminal is the one of Files that becomes the controlling terminal, or -1.
+	// Terminal is the index in Files of the controlling terminal, or -1.
 	Terminal int
-	// KeepMask tells whoever forks to leave the signal mask of the thread as it is. Set by Start.
+	// Limits are the resource limits, set right before execve. They are only used if
+	// [Report.ExitByCode] is set; otherwise the forked process becomes the program,
+	// and the caller of ForkExec can set its limits.
+	Limits []Limit
+	// KeepMask is set by Start: the caller of ForkExec must not change the signal mask
+	// of the thread.
 	KeepMask bool
+
+	calls *childCalls // calls that ForkExec makes between fork and execve; nil: none
 }
 
-// Report says what is enforced.
+// Limit is a resource limit. It must not exceed that of the server.
+type Limit struct {
+	Resource   int // RLIMIT_*
+	Soft, Hard uint64
+}
+
+// Report describes what a sandbox enforces.
 type Report struct {
-	// Backend is what enforces it.
+	// Backend is the backend.
 	Backend Backend
-	// Network says whether the network is reached.
+	// Network is the access to the network.
 	Network Network
-	// Files tells that access to files is restricted.
+	// Files is set if access to files is restricted.
 	Files bool
-	// HidesProcesses tells that processes outside are not seen. Otherwise they are seen, but not touched.
+	// HidesProcesses is set if processes outside are invisible. Otherwise they are
+	// visible, but cannot be signalled or read.
 	HidesProcesses bool
-	// FreezesMetadata tells that mode, owner, times and extended attributes of files cannot be changed anywhere.
+	// FreezesMetadata is set if mode, owner, times and extended attributes of files
+	// cannot be changed, also in writable directories.
 	FreezesMetadata bool
-	// ExitByCode tells that an end by signal n is reported as code 128+n.
+	// ExitByCode is set if a program that is killed by signal n is reported with exit
+	// code 128+n.
 	ExitByCode bool
 }
 
-// Confinement starts programs as a plan says. It may be used for many, and concurrently.
+// Confinement starts programs in a sandbox with a fixed plan. It may be used
+// concurrently, for any number of programs.
 type Confinement struct {
-	enforce  enforcer
-	plan     *Plan
-	reserved *placeholders
+	enforce      enforcer
+	plan         *Plan
+	placeholders *placeholders
 }
 
-// enforcer is a plan as a backend enforces it.
+// enforcer enforces a plan with one backend.
 type enforcer interface {
-	// wrap makes the program that is forked. What it opens it hands to the launch.
+	// wrap returns the program to fork in place of p. The launch owns what it opens.
+	// If the program reports its execution itself, wrap opens the status of the
+	// launch; otherwise it has been executed when ForkExec returns.
 	wrap(p Program, l *launch) (Program, error)
-	// report says what is enforced.
+	// report describes what is enforced.
 	report() Report
 }
 
-// Report says what is enforced.
+// Report describes what is enforced.
 func (c *Confinement) Report() Report { return c.enforce.report() }
 
-// Start starts a program confined. It calls spawn once at most, with the program that is to be forked and executed, which
-// spawn does before it returns, on the goroutine and thread that it is called on, which may not be the caller's. It
-// blocks until the program itself was executed inside the sandbox, which takes a few milliseconds, or ctx is done.
+// Start starts a program in the sandbox. It calls spawn at most once, with the program
+// to fork. spawn must call [Program.ForkExec] before it returns, on the goroutine and
+// thread on which it was called, which may differ from those of the caller. Start
+// blocks until the program was executed inside the sandbox, which takes a few
+// milliseconds, or until ctx ends.
 //
-// Without an error spawn was called, and the program runs; release is to be called when nothing of it is left. The
-// error is spawn's own, unless it returned nil: then the child that it started is not what was asked for, and the
-// caller kills and reaps it. Such errors have the kind NotExecuted when the program could not be executed inside the
-// sandbox, with the Errno, NoDirectory, or NotStarted, and are the cause of ctx when it was done before that was known.
+// On success, the caller calls release when the program and its descendants have ended.
+// If spawn fails, the error is that of spawn. Start can also fail after spawn has
+// succeeded; the caller then kills and reaps the child. The kind of such an error is
+// NotExecuted, NoDirectory or NotStarted; if ctx has ended, the error is its cause.
 func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
 	if len(p.Files) != 3 {
 		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
@@ -105,12 +128,9 @@ func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) 
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	l, err := newLaunch()
-	if err != nil {
-		return nil, failed(NotStarted, "", "there are no descriptors for the sandbox", err)
-	}
+	l := newLaunch()
 	defer l.close()
-	release = func() { c.reserved.release(l.held) }
+	release = func() { c.placeholders.release(l.placeholders) }
 	if err := c.start(ctx, p, l, spawn); err != nil {
 		release()
 		return nil, err
@@ -136,12 +156,16 @@ func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn fun
 	} else if err := spawn(wrapped); err != nil {
 		return err
 	}
+	if l.status == nil {
+		return nil
+	}
 	l.closeChild()
 	return l.await(ctx, p.Path)
 }
 
-// blockSignals blocks all signals of this goroutine's thread until restore is called, and so those of bubblewrap, which
-// would end of one that the program handles. The starter unblocks them.
+// blockSignals blocks all signals of the current thread, which bubblewrap then
+// inherits: otherwise signals that the program handles would kill it. Package innerexec
+// unblocks them.
 func blockSignals() (restore func(), err error) {
 	var all, old unix.Sigset_t
 	for i := range all.Val {
@@ -158,28 +182,25 @@ func blockSignals() (restore func(), err error) {
 	}, nil
 }
 
-// launch is the way from the fork to the program: what is open for it.
+// launch has the resources of one start.
 type launch struct {
-	status   *os.File // what the starter says
-	messages *os.File // what bubblewrap says
-	// The child's ends, and what else it is given.
-	statusEnd, messagesEnd, null int
-	given                        []int
-	held                         []string     // placeholders that the program needs
-	preparation                  *preparation // what is done before bubblewrap; nil: nothing
+	status   *os.File // where package innerexec reports; nil: it is not used
+	messages *os.File // standard output and standard error of bwrap
+	// Ends of the pipes and other descriptors that are closed after the fork.
+	statusEnd, messagesEnd int
+	childFDs               []int
+	placeholders           []string // used by the program, until release
 }
 
-func newLaunch() (*launch, error) {
-	l := &launch{statusEnd: -1, messagesEnd: -1, null: -1}
-	var err error
-	if l.null, err = unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-		return nil, err
-	}
+func newLaunch() *launch { return &launch{statusEnd: -1, messagesEnd: -1} }
+
+// open opens the pipes.
+func (l *launch) open() (err error) {
 	if l.status, l.statusEnd, err = pipe("status"); err != nil {
-		l.close()
-		return nil, err
+		return err
 	}
-	return l, nil
+	l.messages, l.messagesEnd, err = pipe("messages")
+	return err
 }
 
 func pipe(name string) (ours *os.File, theirs int, err error) {
@@ -194,25 +215,16 @@ func pipe(name string) (ours *os.File, theirs int, err error) {
 	return os.NewFile(uintptr(p[0]), name), p[1], nil
 }
 
-// files are the child's descriptors as the starter knows them, without rules and with nowhere for messages.
-func (l *launch) files(p Program, starters *starterFiles, kind filterKind) ([]int, error) {
-	starter, err := starters.file(kind)
-	if err != nil {
-		return nil, failed(NotStarted, "", "there is no starter", err)
-	}
-	return []int{l.null, l.null, l.null, p.Files[0], p.Files[1], p.Files[2], l.statusEnd, l.null, starter}, nil
-}
-
-// give hands over what is opened for the child, and closed when it was forked.
-func (l *launch) give(fd int) { l.given = append(l.given, fd) }
+// closeAfterFork adds a descriptor that is closed after the fork.
+func (l *launch) closeAfterFork(fd int) { l.childFDs = append(l.childFDs, fd) }
 
 func (l *launch) closeChild() {
-	for _, fd := range append(l.given, l.statusEnd, l.messagesEnd, l.null) {
+	for _, fd := range append(l.childFDs, l.statusEnd, l.messagesEnd) {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
 	}
-	l.given, l.statusEnd, l.messagesEnd, l.null = nil, -1, -1, -1
+	l.childFDs, l.statusEnd, l.messagesEnd = nil, -1, -1
 }
 
 func (l *launch) close() {
@@ -224,47 +236,45 @@ func (l *launch) close() {
 	}
 }
 
-// await waits until the starter has executed the program, and otherwise says what went wrong.
+// await waits until package innerexec has executed the program, and returns why it did
+// not.
 func (l *launch) await(ctx context.Context, path string) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.status.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	said, err := io.ReadAll(l.status)
+	status, err := io.ReadAll(l.status)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		rest, over := readAtOnce(l.status)
 		if !over {
 			return context.Cause(ctx)
 		}
-		said, err = append(said, rest...), nil // it was faster
+		status, err = append(status, rest...), nil // the program was executed before ctx ended
 	}
 	switch {
 	case err != nil:
-		return failed(NotStarted, "", "what became of the sandbox is not known", err)
-	}
-	if len(said) == preparerReport && l.preparation != nil {
-		return l.preparation.failure(said)
+		return failed(NotStarted, "", "the report of the sandbox cannot be read", err)
 	}
 	ready := 0
-	if len(said) == 1 || len(said) == 9 {
+	if len(status) == 1 || len(status) == 9 {
 		ready = 1
 	}
-	switch report := said[ready:]; {
+	switch report := status[ready:]; {
 	case len(report) == 8 && ready == 1:
 		errno := readErrno(report)
 		return &Error{Kind: NotExecuted, Path: path, Errno: errno, Err: fmt.Errorf("cannot be executed inside the sandbox: %w", errno)}
 	case len(report) == 8:
 		errno := readErrno(report)
-		return &Error{Kind: NotStarted, Errno: errno, Err: fmt.Errorf("the starter could not set up the program: %w", errno)}
+		return &Error{Kind: NotStarted, Errno: errno, Err: fmt.Errorf("the program could not be set up inside the sandbox: %w", errno)}
 	case ready == 0:
-		said := l.complaint()
-		if strings.HasPrefix(said, noDirectory) {
-			return &Error{Kind: NoDirectory, Err: errors.New(said)}
+		message := l.bwrapMessage()
+		if strings.HasPrefix(message, noDirectory) {
+			return &Error{Kind: NoDirectory, Err: errors.New(message)}
 		}
-		return &Error{Kind: NotStarted, Err: errors.New(said)}
+		return &Error{Kind: NotStarted, Err: errors.New(message)}
 	}
 	return nil
 }
 
-// readAtOnce reads what there is in a pipe that does not block, and tells whether nothing can follow.
+// readAtOnce reads what is in a nonblocking pipe. over is set at the end of the file.
 func readAtOnce(pipe *os.File) (text []byte, over bool) {
 	conn, err := pipe.SyscallConn()
 	if err != nil {
@@ -286,41 +296,21 @@ func readAtOnce(pipe *os.File) (text []byte, over bool) {
 	}
 }
 
-// readErrno reads what a system call returned.
-func readErrno(report []byte) syscall.Errno {
-	return syscall.Errno(-int64(binary.NativeEndian.Uint64(report)))
-}
+// readErrno decodes an errno from package innerexec.
+func readErrno(report []byte) syscall.Errno { return syscall.Errno(binary.LittleEndian.Uint64(report)) }
 
-// noDirectory begins what bubblewrap says when the working directory is not there.
+// noDirectory is how bwrap's message begins if the working directory does not exist.
 const noDirectory = "bwrap: Can't chdir to "
 
-// maxComplaint is the most that is read of what bubblewrap says.
-const maxComplaint = 4096
+// maxMessageBytes bounds the messages of bwrap and the stderr of workers.
+const maxMessageBytes = 4096
 
-// listen opens a pipe for messages of what is between the fork and the starter.
-func (l *launch) listen() (err error) {
-	l.messages, l.messagesEnd, err = pipe("messages")
-	return err
-}
-
-// complaint is what bubblewrap had to say.
-func (l *launch) complaint() string {
-	if l.messages == nil {
-		return "the starter was ended before the program began"
-	}
-	text := make([]byte, maxComplaint)
+// bwrapMessage returns the message of bwrap, or that it has ended.
+func (l *launch) bwrapMessage() string {
+	text := make([]byte, maxMessageBytes)
 	n, _ := unix.Read(int(l.messages.Fd()), text)
-	if said := clean(string(text[:max(n, 0)])); said != "" {
-		return advised(said)
+	if message := sanitize(string(text[:max(n, 0)])); message != "" {
+		return withAdvice(message)
 	}
 	return "bubblewrap ended before the program began"
-}
-
-// prefixed is the environment as the starter is given it.
-func prefixed(env []string) []string {
-	entries := make([]string, len(env))
-	for i, entry := range env {
-		entries[i] = environmentPrefix + entry
-	}
-	return entries
 }

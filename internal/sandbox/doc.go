@@ -1,60 +1,82 @@
-// Package sandbox describes, applies and reports the confinement of programs.
+// Package sandbox confines programs: it restricts their access to files and to the
+// network, and reports what it enforces.
 //
-// A [Policy] says what a program may touch. [Policy.Resolve] looks at the machine and makes it a [Plan]: places by their
-// real paths, each with what is granted there. [Sandboxes] are the ways to enforce plans that were tried out and work
-// here; they choose the strongest that can express a plan, or fail. A [Confinement] starts one program as the plan says.
-// Nothing is weakened in silence: what cannot be enforced is refused.
+// A [Policy] describes what a program may access. [Policy.Resolve] resolves it on this
+// machine to a [Plan], which has paths without links and the access to each.
+// [Sandboxes] are the backends that work on this machine, which they find out by
+// self-tests. [Sandboxes.Confine] chooses the strongest backend that can enforce a plan
+// and returns a [Confinement], which starts programs. What cannot be enforced is an
+// error; nothing is weakened silently.
 //
-// # What every backend does
+// # All backends
 //
-// The program gets no new privileges (set-user-id bits mean nothing), no capabilities (also of root), none of this
-// process's descriptors, and a seccomp filter that refuses ptrace, the memory of other processes, io_uring, mounts,
-// namespaces, keys, BPF, the kernel's log, putting input into a terminal, leases, and calls that are newer than it. If the
-// network is restricted it also refuses sockets of every family, and connect, bind, listen, accept and addressed
-// sends; stream socket pairs stay. The filter is loaded, and signals are unblocked, by a starter of a few hundred
-// bytes that every confined program begins as: see starter.go.
+// A program has no_new_privs set (so set-user-id bits have no effect), no capabilities
+// (also as root), no descriptors of this process, and a seccomp filter. The filter
+// refuses ptrace, access to the memory of other processes, io_uring, mounts,
+// namespaces, keys, BPF, the kernel log, inserting terminal input, leases, and system
+// calls that are newer than the filter. If the network is restricted, it also refuses
+// sockets of all families, and connect, bind, listen, accept and sends with an address;
+// stream socket pairs remain possible.
+//
+// With Landlock the child confines itself between fork and execve: see fork.go. In
+// bubblewrap, bwrap loads the filter, and the executable of this program, which is
+// executed again inside, does the rest: see package innerexec.
 //
 // # Bubblewrap
 //
-// Mounts make the view of the file system, so that everything a plan can say is expressed, and changes of metadata
-// outside what is writable are refused with the rest. Processes outside are not seen. /proc, /dev and /dev/shm are
-// fresh: a plan neither grants nor denies anything there. What is mounted outside later does not come in.
+// Mounts determine what a program can access, so every plan can be expressed, and
+// changes of metadata are only possible where files are writable. Processes outside are
+// invisible. /proc, /dev and /dev/shm are those of the sandbox: a plan can neither grant
+// nor deny anything there. Mounts that are made outside later do not appear.
 //
-// Most of the view is made before bubblewrap, by a preparer of a few hundred bytes which then becomes bubblewrap: see
-// preparation.go and view.go. It is in a mount namespace of its own, and in a user namespace unless this process has power
-// over mounts. Everything is read-only there that is not granted, and every place is mounted on by its descriptor. So
-// links that another program puts in the way lead nowhere: bubblewrap itself, which follows them, mounts on nothing that
-// any program can write to, and can write to nothing outside.
+// The child creates most mounts before it executes bwrap (child_calls.go, view.go), in a
+// mount namespace of its own, and in a user namespace unless this process may mount.
+// There everything is read-only that is not granted, and each path is mounted on by
+// descriptor. So symbolic links that other programs create have no effect: bwrap, which
+// follows links, finds no mount point that they can write to, and cannot write to
+// anything outside.
 //
-// The program is a grandchild of bubblewrap, whose own two processes have every signal blocked, so that they end with the
-// program and not before it; they are in its process group. If this process is root, /proc and the mounts of devices are
-// read-only inside: to the kernel root is root, also in a namespace, and may write system settings and change the modes of
-// devices; a stream that is /dev/null becomes that of inside. Root's programs without a network share one namespace that
-// has none. Bubblewrap's process inside has the filter too, since the program may write into its memory. Whoever is told
-// of bubblewrap's end is told 128+n where the program was ended by signal n.
+// The program is a grandchild of bwrap. The two processes of bwrap are in its process
+// group and block all signals, so that they end after the program. One of them is
+// inside and has the filter, too, because the program can write its memory. The exit
+// code is 128+n if the program was killed by signal n.
+//
+// If this process is root, the kernel treats the program as root, also in a user
+// namespace. So /proc and the mounts of devices are read-only then, because root could
+// write system settings and change the mode of devices; and streams that are /dev/null
+// are replaced by /dev/null of the sandbox. Programs with a restricted network share a
+// network namespace, which is empty.
 //
 // # Landlock
 //
-// Rules only grant, so nothing below a place can have less than the place: a plan with holes is refused. Landlock does
-// not fence changes of metadata (mode, owner, times, extended attributes) by the owner of a file. Where it fences
-// writes, the filter therefore refuses all such changes, inside the writable places too. Other processes are seen but
-// not touched: no signals, and nothing of their memory, environment, root or descriptors. The filter refuses what Landlock
-// does not fence: the limits and priorities of others (of other threads too), System V and POSIX message queues,
-// semaphores and shared memory. No terminals can be made. Where a plan lets the root be read, a rule grants each thing in
-// it but /dev: of the machine's devices only those that harm nobody are granted, and those that a policy names one by one.
+// Landlock rules only grant access, so a plan that grants less below a path than at the
+// path is refused. Landlock does not restrict changes of metadata (mode, owner, times,
+// extended attributes). If writing is restricted, the filter therefore refuses all of
+// them, also in writable directories. Other processes are visible, but cannot be
+// signalled, and their memory, environment, root and descriptors cannot be read. The
+// filter refuses what Landlock does not restrict: setting limits and priorities of other
+// threads, and System V and POSIX message queues, semaphores and shared memory.
+// Terminals cannot be created. If the root directory is readable, each entry but /dev
+// gets a rule. Of the machine's devices, harmless ones are accessible, and those that a
+// policy names.
 //
-// # What no backend does
+// # Limitations
 //
-// With the network enabled a program reaches what listens on this machine: sockets with a path that it may see, ports
-// of the loopback and, in bubblewrap, abstract sockets. Those must authenticate, this program's own among them. If this
-// process is root, what it makes in a writable place is root's outside too, with the set-user-id bit if it has set it.
-// Nothing limits memory or processor time.
+// With the network enabled, a program can connect to what listens on this machine: to
+// sockets at visible paths, ports on loopback and, in bubblewrap, abstract sockets.
+// These have to authenticate clients; so do the listeners of this program. If this
+// process is root, files that a program creates in a writable directory belong to root,
+// and it can set their set-user-id bit. Memory and processor time are not limited.
 //
-// A place that is denied where the program cannot write anyway, and that did not exist at the start, is seen when
-// somebody else makes it. A place that is also mounted elsewhere is denied only where it is named. A program that may
-// exchange the entry which another's policy names, or a directory above it, just when the other starts can have what it
-// puts there denied, or what was there left as writable as what is around it; when it does so later, what was there stays
-// denied, and what it puts there is not. It may if its own policy does not name the place, or if the place, a file called
-// .git in a writable place that is no workspace root for one, came into being after its start. In a place that every
-// user can write to nothing is protected unless it is a workspace root.
+// A denied path in a directory that is not writable is visible if it did not exist at
+// the start and another process creates it. If a directory is mounted at several paths,
+// an entry applies only to the path that it names.
+//
+// A program that can replace the path of another program's entry (or a directory above)
+// at the moment of that program's start can choose which file is denied, or make the
+// file that was there writable. If it replaces the path later, the former file remains
+// denied and the new one is not. It can do so if its own policy does not have the path,
+// or if the path was created after its start; the latter also applies to a file .git in a
+// writable directory that is not a workspace root. In a directory that every user can write
+// to, nothing is protected unless it is a workspace root.
 package sandbox

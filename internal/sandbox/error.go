@@ -7,34 +7,33 @@ import (
 	"syscall"
 )
 
-// Kind tells errors apart for those who map them.
+// Kind is the kind of an [Error].
 type Kind uint8
 
-// The kinds of errors. There is no zero kind.
+// The kinds of errors.
 const (
-	Failed        Kind = iota + 1 // the system refused something that ought to work
-	InvalidPolicy                 // Error.Member of the policy is malformed
-	UnsafeLink                    // a place is reached through a symbolic link that the program could replace
-	TooManyPlaces                 // the policy comes to more than Error.Limit
-	Unavailable                   // nothing here can enforce the policy: Error.Reasons say why
-	NotStarted                    // the sandbox itself could not be set up
-	NoDirectory                   // the working directory is not there inside the sandbox
-	NotExecuted                   // inside the sandbox the program could not be executed: Error.Errno says why
+	Failed        Kind = iota + 1 // an unexpected error of the system
+	InvalidPolicy                 // Error.Member of the policy is invalid
+	UnsafeLink                    // a path contains a symbolic link that the program could replace
+	TooManyPaths                  // the policy resolves to more than Error.Limit paths
+	Unavailable                   // no backend can enforce the policy; see Error.Reasons
+	NotStarted                    // the sandbox could not be set up
+	NoDirectory                   // the working directory does not exist inside the sandbox
+	NotExecuted                   // the program could not be executed inside the sandbox; see Error.Errno
 )
 
 var kindNames = map[Kind]string{
 	Failed:        "failed",
 	InvalidPolicy: "invalid policy",
 	UnsafeLink:    "unsafe link",
-	TooManyPlaces: "too many places",
+	TooManyPaths:  "too many paths",
 	Unavailable:   "unavailable",
 	NotStarted:    "not started",
 	NoDirectory:   "no directory",
 	NotExecuted:   "not executed",
 }
 
-// Kinds returns every kind, so that a table that maps them can be checked for
-// completeness.
+// Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	kinds := make([]Kind, 0, len(kindNames))
 	for k := Failed; k <= NotExecuted; k++ {
@@ -50,29 +49,29 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
-// Error is what this package fails with.
+// Error is the error type of this package.
 type Error struct {
-	// Kind says what went wrong, for those who translate it.
+	// Kind is the kind of the error.
 	Kind Kind
-	// Member is the member of the policy in question, as in "entries[2].path", or "".
+	// Member is the invalid member of the policy, such as "entries[2].path", or "".
 	Member string
-	// Path is the path in question, or "".
+	// Path is the path that caused the error, or "".
 	Path string
-	// Errno is what the kernel said, or 0.
+	// Errno is the errno of the failed system call, or 0.
 	Errno syscall.Errno
-	// Limit is what was exceeded by TooManyPlaces.
+	// Limit is the exceeded limit. Only of TooManyPaths.
 	Limit int
-	// Reasons say of each backend why it does not do. Only of Unavailable.
+	// Reasons are why each backend cannot be used. Only of Unavailable.
 	Reasons []Reason
-	// Err says what is wrong, and how to mend it.
+	// Err is the cause and, where there is one, the remedy.
 	Err error
 }
 
 // Reason is why a backend cannot enforce a plan.
 type Reason struct {
-	// Backend is the backend in question.
+	// Backend is the backend.
 	Backend Backend
-	// Err says what is in the way.
+	// Err is the reason.
 	Err error
 }
 
@@ -97,7 +96,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// KindOf returns the kind of an error of this package, and 0 for any other.
+// KindOf returns the kind of an error of this package, and 0 for other errors.
 func KindOf(err error) Kind {
 	var typed *Error
 	if errors.As(err, &typed) {
@@ -110,15 +109,16 @@ func invalid(member, format string, args ...any) *Error {
 	return &Error{Kind: InvalidPolicy, Member: member, Err: fmt.Errorf(format, args...)}
 }
 
-// failed types what the kernel said about a path.
+// failed returns an error for a failed system call about a path.
 func failed(kind Kind, path, doing string, err error) *Error {
 	typed := &Error{Kind: kind, Path: path, Err: fmt.Errorf("%s: %w", doing, err)}
 	errors.As(err, &typed.Errno)
 	return typed
 }
 
-// unseen types that a place cannot be looked at, and says what to do if that is for want of permission.
-func unseen(path, doing string, err error) *Error {
+// lookupError returns an error for a failed lookup. If permission is missing, it adds a
+// remedy.
+func lookupError(path, doing string, err error) *Error {
 	e := failed(Failed, path, doing, err)
 	if e.Errno == syscall.EACCES {
 		e.Err = fmt.Errorf("%w; let the server's user search the directories above it, or leave them out of the policy", e.Err)
@@ -126,12 +126,12 @@ func unseen(path, doing string, err error) *Error {
 	return e
 }
 
-// advised adds what to do to what bubblewrap says, where it does not say why.
-func advised(said string) string {
-	if strings.HasPrefix(said, "bwrap: Can't mkdir parents for ") && strings.HasSuffix(said, "Permission denied") {
-		said += "; bubblewrap 0.12 reads every directory above a place: let the server's user do that, or have Landlock confine"
+// withAdvice adds a remedy to a message of bwrap.
+func withAdvice(text string) string {
+	if strings.HasPrefix(text, "bwrap: Can't mkdir parents for ") && strings.HasSuffix(text, "Permission denied") {
+		text += "; bubblewrap 0.12 reads every directory above a mount point: let the server's user do that, or use Landlock"
 	}
-	return said
+	return text
 }
 
-func clean(text string) string { return strings.TrimSpace(strings.ToValidUTF8(text, "?")) }
+func sanitize(text string) string { return strings.TrimSpace(strings.ToValidUTF8(text, "?")) }

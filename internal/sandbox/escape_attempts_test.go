@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stage is where an attempt to escape is made, fresh for each.
+// stage is the environment of one attempt.
 type stage struct {
 	Base   string // the working directory, which has the sockets
 	Dir    string // has inside, which is writable, and outside, which is only readable
@@ -39,10 +39,11 @@ func (s stage) inside() string  { return filepath.Join(s.Dir, "inside", "file") 
 
 func (s stage) proc(name string) string { return filepath.Join("/proc", strconv.Itoa(s.Server), name) }
 
-// attempt is one way to do what a sandbox is there to keep from happening. It succeeds without one.
+// attempt is an action that a sandbox must prevent, and that succeeds without one.
 type attempt struct {
 	make func(stage) error
-	// root: only root succeeds without a sandbox; ordinary: only an ordinary user has something to gain.
+	// root: only root succeeds without a sandbox; ordinary: only for an ordinary user
+	// it is an escape.
 	root, ordinary bool
 }
 

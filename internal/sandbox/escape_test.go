@@ -38,7 +38,7 @@ func attempts() map[string]attempt {
 	return all
 }
 
-// makeAttempt NAME STAGE makes an attempt and prints what it failed with, if it did.
+// makeAttempt NAME STAGE makes an attempt and prints its error, if any.
 func makeAttempt(args []string) int {
 	var s stage
 	if err := json.Unmarshal([]byte(args[1]), &s); err != nil {
@@ -52,11 +52,11 @@ func makeAttempt(args []string) int {
 	return 0
 }
 
-// outcome is what became of one attempt.
+// outcome is the result of one attempt.
 type outcome struct{ Plain, Confined string }
 
-// serveAttempts BACKEND DIR SETUID is a server that starts programs which try to escape, each without a sandbox and then
-// confined by a backend. It prints what became of them.
+// serveAttempts BACKEND DIR SETUID is a server that makes each attempt without a
+// sandbox and then with a backend, and prints the results.
 func serveAttempts(args []string) int {
 	backend, _ := strconv.Atoi(args[0])
 	server, err := newAttemptServer(Backend(backend), args[1], args[2])
@@ -84,7 +84,7 @@ func serveAttempts(args []string) int {
 	return 0
 }
 
-// attemptServer has everything that an attempt can be after.
+// attemptServer has the targets of the attempts.
 type attemptServer struct {
 	stage     stage
 	sandboxes *Sandboxes
@@ -152,8 +152,8 @@ func newAttemptServer(backend Backend, dir, setuid string) (*attemptServer, erro
 	if err := system(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(queue)), unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o600); err != nil {
 		return nil, fmt.Errorf("message queue: %w", err)
 	}
-	if s.sandboxes = Probe(context.Background(), Options{Without: others(backend)}); s.sandboxes.statuses[backend-1].Err != nil {
-		return nil, s.sandboxes.statuses[backend-1].Err
+	if s.sandboxes = New(Options{Without: others(backend)}); s.sandboxes.Statuses()[backend-1].Err != nil {
+		return nil, s.sandboxes.Statuses()[backend-1].Err
 	}
 	if os.Geteuid() == 0 {
 		if s.stage.Cgroup, err = makeCgroup(); err != nil {
@@ -188,7 +188,7 @@ func makeCgroup() (string, error) {
 	return "", errors.New("there is no cgroup2 hierarchy to leave a control group in")
 }
 
-// run makes one attempt with fresh files, in a terminal, and returns what it said.
+// run makes one attempt with new files, in a terminal, and returns its output.
 func (s *attemptServer) run(name string, sandboxes *Sandboxes) (said string, err error) {
 	s.rounds++
 	s.stage.Dir = filepath.Join(s.stage.Base, strconv.Itoa(s.rounds))
@@ -214,7 +214,7 @@ func (s *attemptServer) run(name string, sandboxes *Sandboxes) (said string, err
 		policy := Policy{Entries: []Entry{
 			{Special: SpecialRoot, Access: AccessRead}, {Path: filepath.Join(s.stage.Dir, "inside"), Access: AccessWrite},
 		}}
-		if plan, err = policy.Resolve(context.Background(), Surroundings{}); err != nil {
+		if plan, err = policy.Resolve(context.Background(), ResolveOptions{}); err != nil {
 			return "", err
 		}
 	}
@@ -222,12 +222,12 @@ func (s *attemptServer) run(name string, sandboxes *Sandboxes) (said string, err
 	return output, err
 }
 
-// nobody is a user that owns nothing.
+// nobody is a user without files.
 const nobody = 65534
 
-// TestNothingEscapes makes every attempt as root and as an ordinary user, with each backend. It has to work without a
-// sandbox, so that each is known to be one.
-func TestNothingEscapes(t *testing.T) {
+// TestEscapeAttempts_Fail makes every attempt as root and as an ordinary user, with
+// each backend. Each has to succeed without a sandbox.
+func TestEscapeAttempts_Fail(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}

@@ -4,17 +4,18 @@ import (
 	"cmp"
 	"slices"
 
+	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// filterRule answers a system call otherwise than by letting it through.
+// filterRule gives a system call another answer than to allow it.
 type filterRule struct {
 	call   uintptr
 	answer uint32
-	when   []condition // all hold; none: always
+	when   condition // the zero value always holds
 }
 
-// condition is about an argument.
+// condition is about an argument of a system call.
 type condition struct {
 	arg    int
 	is     comparison
@@ -25,12 +26,12 @@ type condition struct {
 type comparison uint8
 
 const (
-	equal   comparison = iota // the low 32 bits are the value
-	differs                   // they are not
-	hasAny                    // they have any of the value's
-	hasNone                   // they have none of the value's
-	oneOf                     // they are one of the values
-	notNull                   // the 64 bits are not all zero
+	anything comparison = iota
+	differs             // the low 32 bits are not the value
+	hasAny              // they have a bit of the value set
+	hasNone             // they have no bit of the value set
+	oneOf               // they are one of the values
+	notNull             // the 64 bits are not all zero
 )
 
 // The answers of a filter.
@@ -41,68 +42,39 @@ const (
 	answerMissing = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
 )
 
-// Where a struct seccomp_data has what.
+// Offsets in struct seccomp_data.
 const (
 	offsetCall = 0
 	offsetArch = 4
 	offsetArgs = 16
 )
 
-// assembler makes a BPF program.
-type assembler struct{ code []unix.SockFilter }
-
-func (a *assembler) load(offset uint32) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset})
-}
-
-func (a *assembler) answer(answer uint32) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: answer})
-}
-
-// mask keeps bits of what was loaded.
-func (a *assembler) mask(bits uint32) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: bits})
-}
-
-// jump goes on by so many instructions more if what was loaded is the value, and if it is not.
-func (a *assembler) jump(value uint32, same, other int) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jt: uint8(same), Jf: uint8(other)})
-}
-
-// atLeast does the same for at least the value, and less.
-func (a *assembler) atLeast(value uint32, same, other int) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K, K: value, Jt: uint8(same), Jf: uint8(other)})
-}
-
-// jumpAlways goes on by so many instructions more.
-func (a *assembler) jumpAlways(skip int) {
-	a.code = append(a.code, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JA, K: uint32(skip)})
-}
+func loadWord(offset uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: offset, Size: 4} }
 
 // maxJump is how far a conditional jump goes.
 const maxJump = 255
 
-// compile makes the program of a filter: calls of another architecture kill, calls that nobody has judged yet do not
-// exist, rules for the same call are looked at in their order, and whatever they do not answer is let through. The kernel runs a filter once for every call that there
-// is when it is loaded, so the way to the rules of a call is a binary search.
-func compile(rules []filterRule) []unix.SockFilter {
-	var a assembler
-	a.load(offsetArch)
-	a.jump(auditArch, 1, 0)
-	a.answer(answerKill)
-	a.load(offsetCall)
-	a.atLeast(firstUnknown, 0, 1)
-	a.answer(answerMissing)
+// compile makes the BPF program of a filter. Calls of another architecture kill the process; calls from firstUnknown on
+// fail with ENOSYS; rules for the same call are tried in their order; everything else is allowed. The kernel runs a
+// filter once for every system call when it is loaded, so the program finds the rules of a call by binary search.
+func compile(rules []filterRule) []bpf.Instruction {
 	rules = slices.Clone(rules)
 	slices.SortStableFunc(rules, func(a, b filterRule) int { return cmp.Compare(a.call, b.call) })
-	return append(a.code, searchRules(rules)...)
+	return append([]bpf.Instruction{
+		loadWord(offsetArch),
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
+		bpf.RetConstant{Val: answerKill},
+		loadWord(offsetCall),
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: firstUnknown, SkipFalse: 1},
+		bpf.RetConstant{Val: answerMissing},
+	}, searchRules(rules)...)
 }
 
-// fewRules are looked at one after the other.
+// fewRules are tried one after the other.
 const fewRules = 8
 
-// searchRules finds the rules of the call that is loaded, which are in the order of calls.
-func searchRules(rules []filterRule) []unix.SockFilter {
+// searchRules finds the rules of the loaded call among rules that are sorted by call.
+func searchRules(rules []filterRule) []bpf.Instruction {
 	middle := len(rules) / 2
 	for middle > 0 && rules[middle].call == rules[middle-1].call {
 		middle--
@@ -110,86 +82,56 @@ func searchRules(rules []filterRule) []unix.SockFilter {
 	if len(rules) <= fewRules || middle == 0 {
 		return tryRules(rules)
 	}
-	var a assembler
 	lower := searchRules(rules[:middle])
-	if len(lower) <= maxJump {
-		a.atLeast(uint32(rules[middle].call), len(lower), 0)
-	} else {
-		a.atLeast(uint32(rules[middle].call), 0, 1)
-		a.jumpAlways(len(lower))
+	code := []bpf.Instruction{
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: uint32(rules[middle].call), SkipFalse: 1},
+		bpf.Jump{Skip: uint32(len(lower))},
 	}
-	a.code = append(a.code, lower...)
-	return append(a.code, searchRules(rules[middle:])...)
+	return slices.Concat(code, lower, searchRules(rules[middle:]))
 }
 
-// tryRules looks at one rule after the other. Those that refuse always share the answer, which is the last instruction.
-func tryRules(rules []filterRule) []unix.SockFilter {
-	code := []unix.SockFilter{
-		{Code: unix.BPF_RET | unix.BPF_K, K: answerAllow},
-		{Code: unix.BPF_RET | unix.BPF_K, K: answerRefused},
-	}
+// tryRules tries one rule after the other. Those that always refuse share an answer, which is the last instruction.
+func tryRules(rules []filterRule) []bpf.Instruction {
+	code := []bpf.Instruction{bpf.RetConstant{Val: answerAllow}, bpf.RetConstant{Val: answerRefused}}
 	for _, rule := range slices.Backward(rules) {
-		var a assembler
-		if len(rule.when) == 0 && rule.answer == answerRefused && len(code) <= maxJump {
-			a.jump(uint32(rule.call), len(code)-1, 0)
-		} else {
-			body := rule.body()
-			a.jump(uint32(rule.call), 0, len(body))
-			a.code = append(a.code, body...)
+		if rule.when.is == anything && rule.answer == answerRefused && len(code) <= maxJump {
+			code = append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(rule.call), SkipTrue: uint8(len(code) - 1)}}, code...)
+			continue
 		}
-		code = append(a.code, code...)
+		body := append(rule.when.test(), bpf.RetConstant{Val: rule.answer})
+		if rule.when.is != anything {
+			body = append(body, loadWord(offsetCall)) // where a condition that does not hold jumps to
+		}
+		skip := bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(rule.call), SkipFalse: uint8(len(body))}
+		code = slices.Concat([]bpf.Instruction{skip}, body, code)
 	}
 	return code
 }
 
-// body is what follows the comparison of the call. If it does not answer it leaves the call loaded.
-func (r filterRule) body() []unix.SockFilter {
-	var blocks [][]unix.SockFilter
-	rest := 2 // the answer, and loading the call again, which is where a condition that does not hold goes
-	if len(r.when) == 0 {
-		rest = 1
-	}
-	for i := len(r.when) - 1; i >= 0; i-- { // from the last, to know how far it is to the end
-		block := r.when[i].test(rest - 1)
-		rest += len(block)
-		blocks = append(blocks, block)
-	}
-	var a assembler
-	for i := len(blocks) - 1; i >= 0; i-- {
-		a.code = append(a.code, blocks[i]...)
-	}
-	a.answer(r.answer)
-	if len(r.when) > 0 {
-		a.load(offsetCall)
-	}
-	return a.code
-}
-
-// test goes on if the condition holds, and otherwise skips that many instructions more.
-func (c condition) test(skip int) []unix.SockFilter {
+// test skips the instruction after it unless the condition holds.
+func (c condition) test() []bpf.Instruction {
 	low, high := uint32(offsetArgs+8*c.arg), uint32(offsetArgs+8*c.arg+4) // both architectures are little-endian
-	var a assembler
-	a.load(low)
-	switch c.is {
-	case equal:
-		a.jump(c.value, 0, skip)
-	case differs:
-		a.jump(c.value, skip, 0)
-	case hasAny:
-		a.mask(c.value)
-		a.jump(0, skip, 0)
-	case hasNone:
-		a.mask(c.value)
-		a.jump(0, 0, skip)
-	case oneOf:
-		for i, value := range c.values {
-			a.jump(value, len(c.values)-i, 0)
-		}
-		a.jumpAlways(skip)
-	case notNull:
-		a.jump(0, 0, 2)
-		a.load(high)
-		a.jump(0, skip, 0)
+	skipIf := func(cond bpf.JumpTest, value uint32) bpf.Instruction {
+		return bpf.JumpIf{Cond: cond, Val: value, SkipTrue: 1}
 	}
-	return a.code
+	switch c.is {
+	case differs:
+		return []bpf.Instruction{loadWord(low), skipIf(bpf.JumpEqual, c.value)}
+	case hasAny:
+		return []bpf.Instruction{loadWord(low), skipIf(bpf.JumpBitsNotSet, c.value)}
+	case hasNone:
+		return []bpf.Instruction{loadWord(low), skipIf(bpf.JumpBitsSet, c.value)}
+	case notNull:
+		return []bpf.Instruction{
+			loadWord(low), bpf.JumpIf{Cond: bpf.JumpNotEqual, SkipTrue: 2},
+			loadWord(high), skipIf(bpf.JumpEqual, 0),
+		}
+	case oneOf:
+		code := []bpf.Instruction{loadWord(low)}
+		for i, value := range c.values {
+			code = append(code, bpf.JumpIf{Cond: bpf.JumpEqual, Val: value, SkipTrue: uint8(len(c.values) - i)})
+		}
+		return append(code, bpf.Jump{Skip: 1})
+	}
+	return nil
 }

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seen is a system call as a filter sees it.
+// seen is a system call, as the filter sees it.
 type seen struct {
 	call uintptr
 	arch uint32 // 0: the machine's
 	args []uint64
 }
 
-// data is the struct seccomp_data. The machine of package bpf reads big-endian words, so they are written as such.
+// data returns the struct seccomp_data. The virtual machine of package bpf reads
+// big-endian words.
 func (s seen) data() []byte {
 	words := []uint32{uint32(s.call), s.arch, 0, 0}
 	if s.arch == 0 {
@@ -37,16 +38,9 @@ func (s seen) data() []byte {
 
 func machine(t *testing.T, kind filterKind) func(seen) uint32 {
 	t.Helper()
-	var raw []bpf.RawInstruction
-	for _, i := range kind.program() {
-		raw = append(raw, bpf.RawInstruction{Op: i.Code, Jt: i.Jt, Jf: i.Jf, K: i.K})
-	}
-	program, ok := bpf.Disassemble(raw)
-	if !ok {
-		t.Fatal("the program has an instruction that is none")
-	}
-	// That machine answers with a number of bytes, at most those of the packet: the answers are told apart by their
-	// place in a list.
+	program := compile(kind.rules())
+	// The virtual machine returns a number of bytes, at most the size of the packet,
+	// so answers are represented by their index.
 	answers := []uint32{answerKill, answerAllow, answerRefused, answerMissing}
 	for i, instruction := range program {
 		if constant, ok := instruction.(bpf.RetConstant); ok {
@@ -70,7 +64,7 @@ func machine(t *testing.T, kind filterKind) func(seen) uint32 {
 	}
 }
 
-func TestFilterAnswers(t *testing.T) {
+func TestFilter_Answers(t *testing.T) {
 	const always, network, landlock = "always", "network", "landlock"
 	kinds := map[string]func(seen) uint32{
 		always:   machine(t, filterKind{}),
@@ -141,8 +135,9 @@ func TestFilterAnswers(t *testing.T) {
 	}
 }
 
-// TestFilterIsItsRules looks at every call there is: only those with a rule are not let through.
-func TestFilterIsItsRules(t *testing.T) {
+// TestFilter_AnswersLikeItsRules runs a filter for every system call: only those with a
+// rule are not allowed.
+func TestFilter_AnswersLikeItsRules(t *testing.T) {
 	for _, kind := range []filterKind{{}, {network: true}, {network: true, metadata: true, outside: true}} {
 		rules := map[uintptr][]filterRule{}
 		for _, rule := range kind.rules() {
@@ -154,21 +149,22 @@ func TestFilterIsItsRules(t *testing.T) {
 			switch of := rules[call]; {
 			case len(of) == 0 && got != answerAllow:
 				t.Errorf("call %d has no rule: %#x", call, got)
-			case len(of) == 1 && len(of[0].when) == 0 && got != of[0].answer:
+			case len(of) == 1 && of[0].when.is == anything && got != of[0].answer:
 				t.Errorf("call %d: %#x, want %#x", call, got, of[0].answer)
 			}
 		}
 		for _, call := range []uintptr{firstUnknown, 0x40000000 + unix.SYS_READ, 1<<32 - 1} {
 			if got := answer(seen{call: call}); got != answerMissing {
-				t.Errorf("call %#x, which nobody knows: %#x", call, got)
+				t.Errorf("unknown call %#x: %#x", call, got)
 			}
 		}
 	}
 }
 
-// TestFilterIsShort: the kernel takes 4096 instructions, and the time to load them counts for every spawn.
-func TestFilterIsShort(t *testing.T) {
-	if n := len((filterKind{network: true, metadata: true, outside: true}).program()); n > 300 {
+// TestFilter_IsShort: the kernel accepts 4096 instructions, and loading them takes time
+// in every start.
+func TestFilter_IsShort(t *testing.T) {
+	if n := len(compile(filterKind{network: true, metadata: true, outside: true}.rules())); n > 300 {
 		t.Errorf("the longest filter has %d instructions", n)
 	}
 }

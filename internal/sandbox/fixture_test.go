@@ -17,8 +17,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// build makes files in a new directory: "d/" is a directory, "l -> t" a link, "f = c" a file with that content. It
-// returns the directory, by its real path.
+// build creates files in a new directory: "d/" is a directory, "l -> t" a link, "f = c"
+// a file with that content. It returns the path of the directory without links.
 func build(t *testing.T, files ...string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -47,14 +47,14 @@ func build(t *testing.T, files ...string) string {
 
 func resolve(t *testing.T, policy Policy) *Plan {
 	t.Helper()
-	plan, err := policy.Resolve(t.Context(), Surroundings{})
+	plan, err := policy.Resolve(t.Context(), ResolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return plan
 }
 
-// eachBackend runs a test with the one and with the other, with a plan that lets everything be read.
+// eachBackend runs a test with each backend, and a plan that makes everything readable.
 func eachBackend(t *testing.T, test func(t *testing.T, sandboxes *Sandboxes, plan *Plan)) {
 	t.Helper()
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
@@ -64,12 +64,12 @@ func eachBackend(t *testing.T, test func(t *testing.T, sandboxes *Sandboxes, pla
 	}
 }
 
-// probed returns sandboxes with one backend, which has to work.
+// probed returns sandboxes with one backend, which must work.
 func probed(t *testing.T, backend Backend) *Sandboxes {
 	t.Helper()
-	sandboxes := Probe(t.Context(), Options{Without: others(backend)})
+	sandboxes := New(Options{Without: others(backend)})
 	t.Cleanup(sandboxes.Close)
-	if err := sandboxes.statuses[backend-1].Err; err != nil {
+	if err := sandboxes.Statuses()[backend-1].Err; err != nil {
 		t.Fatal(err)
 	}
 	return sandboxes
@@ -184,13 +184,7 @@ const promptExit = "GORACE=atexit_sleep_ms=0"
 // launchProgram starts a program in a session of its own, confined if there is a plan.
 func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, release func(), err error) {
 	spawn := func(p Program) (err error) {
-		files := make([]uintptr, len(p.Files))
-		for i, fd := range p.Files {
-			files[i] = uintptr(fd)
-		}
-		pid, err = syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{
-			Setsid: true, Setctty: p.Terminal >= 0, Ctty: max(p.Terminal, 0),
-		}})
+		pid, err = p.ForkExec(syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal >= 0, Ctty: max(p.Terminal, 0)})
 		return err
 	}
 	if sandboxes == nil {
@@ -203,7 +197,7 @@ func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, 
 	}
 	release, err = confinement.Start(context.Background(), program, spawn)
 	if err != nil && pid != 0 {
-		end(pid)
+		killGroup(pid)
 	}
 	return pid, release, err
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkGlob refuses patterns that match nothing because they are malformed.
+// checkGlob rejects malformed patterns.
 func checkGlob(member, pattern string) error {
 	if err := checkPath(member, pattern); err != nil {
 		return err
@@ -26,34 +26,33 @@ func checkGlob(member, pattern string) error {
 	return nil
 }
 
-// expansion expands globs within common bounds.
+// expansion is the expansion of all globs of a policy.
 type expansion struct {
-	depth int   // directories below the fixed part
-	left  int   // directory entries
-	limit *Plan // what it may look at; nil: everything
+	depth     int   // directory levels below the fixed part of a glob
+	remaining int   // directory entries that may still be examined
+	limit     *Plan // only what it grants is examined; nil: everything
 }
 
-// expand lists what matches a pattern. It does not enter links; a link that matches is listed.
+// expand returns the paths that match a pattern. It does not follow links; a link can
+// match.
 func (e *expansion) expand(ctx context.Context, member, pattern string) ([]string, error) {
 	names := strings.Split(strings.Trim(path.Clean(pattern), "/"), "/")
 	fixed := "/"
 	for len(names) > 0 && !strings.ContainsAny(names[0], `*?[\`) {
 		fixed, names = path.Join(fixed, names[0]), names[1:]
 	}
-	s := survey{limit: e.limit}
-	defer s.close()
-	walked, err := s.follow(fixed)
-	if errors.Is(err, errOutside) {
+	resolved, err := resolveLinks(e.limit, fixed)
+	if errors.Is(err, errHidden) {
 		return nil, nil
 	}
-	if err != nil || walked.missing {
+	if err != nil || resolved.missing {
 		return nil, err
 	}
 	if len(names) == 0 {
-		return []string{walked.path}, nil
+		return []string{resolved.path}, nil
 	}
 	search := search{expansion: e, ctx: ctx, member: member, found: map[string]bool{}}
-	if err := search.directory(walked.path, names, e.depth); err != nil {
+	if err := search.directory(resolved.path, names, e.depth); err != nil {
 		return nil, err
 	}
 	return search.matches, nil
@@ -68,25 +67,25 @@ type search struct {
 	matches []string // in the order in which they were found
 }
 
-// directory looks for what the rest of the pattern matches in a directory.
+// directory searches a directory for the remaining components of the pattern.
 func (s *search) directory(dir string, names []string, depth int) error {
 	if err := s.ctx.Err(); err != nil {
 		return context.Cause(s.ctx)
 	}
 	if names[0] == "**" && len(names) > 1 {
-		if err := s.directory(dir, names[1:], depth); err != nil { // it stands for no directory
+		if err := s.directory(dir, names[1:], depth); err != nil { // "**" matches no component
 			return err
 		}
 	}
 	if e := s.limit; e != nil && e.Access(dir) < AccessRead {
-		return s.towards(dir, names, depth)
+		return s.searchGranted(dir, names, depth)
 	}
 	entries, err := list(dir)
 	if err != nil {
 		return failed(Failed, dir, "cannot be listed, to expand "+s.member, err)
 	}
-	if s.left -= len(entries); s.left < 0 {
-		return tooMany(s.member, MaxGlobEntries, "directory entries to look at; deny whole directories, or a smaller depth")
+	if s.remaining -= len(entries); s.remaining < 0 {
+		return tooMany(s.member, MaxGlobEntries, "directory entries to look at; deny whole directories, or use a smaller depth")
 	}
 	for _, entry := range entries {
 		if err := s.entry(dir, entry.Name(), entry.IsDir(), names, depth); err != nil {
@@ -96,8 +95,9 @@ func (s *search) directory(dir string, names []string, depth int) error {
 	return nil
 }
 
-// towards goes on where a directory cannot be listed, to what is granted below it.
-func (s *search) towards(dir string, names []string, depth int) error {
+// searchGranted continues the search in a directory that may not be listed, with the
+// granted paths below it.
+func (s *search) searchGranted(dir string, names []string, depth int) error {
 	done := map[string]bool{}
 	for _, r := range s.limit.sorted() {
 		if r.access < AccessRead || r.path == dir || !within(r.path, dir) {
@@ -108,13 +108,13 @@ func (s *search) towards(dir string, names []string, depth int) error {
 			continue
 		}
 		done[name] = true
-		if !below { // perhaps a file, or missing
-			walked, err := s.limit.reachable(r.path)
-			if err != nil || walked.missing {
+		if !below { // it may be a file, or missing
+			resolved, err := resolveLinks(s.limit, r.path)
+			if err != nil || resolved.missing {
 				continue
 			}
 			var stat unix.Stat_t
-			below = unix.Lstat(walked.path, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
+			below = unix.Lstat(resolved.path, &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFDIR
 		}
 		if err := s.entry(dir, name, below, names, depth); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (s *search) entry(dir, name string, isDirectory bool, names []string, depth
 	}
 	matches, last := true, len(names) == 1
 	if names[0] != "**" {
-		matches, _ = path.Match(names[0], name) // checkGlob has seen the pattern
+		matches, _ = path.Match(names[0], name) // checkGlob has validated the pattern
 	}
 	if matches && last {
 		if err := s.add(at); err != nil {
@@ -154,14 +154,14 @@ func (s *search) add(at string) error {
 		return nil
 	}
 	s.found[at] = true
-	if s.matches = append(s.matches, at); len(s.matches) > MaxPlaces {
-		return tooMany(s.member, MaxPlaces, "places; deny whole directories, or a smaller depth")
+	if s.matches = append(s.matches, at); len(s.matches) > MaxPaths {
+		return tooMany(s.member, MaxPaths, "paths; deny whole directories, or use a smaller depth")
 	}
 	return nil
 }
 
-// list lists a directory. What is none by now, or cannot be read, has nothing that a program of the same user could
-// read.
+// list returns the entries of a directory. A directory that cannot be read is empty: a
+// program of the same user could not read it either.
 func list(dir string) ([]os.DirEntry, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {

@@ -3,15 +3,17 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// What Landlock can restrict of files, up to the ABI that is needed.
+// Access rights of files, up to landlockABI.
 const (
 	landlockRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	landlockWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR |
@@ -19,7 +21,7 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO |
 		unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	// landlockFile is what can be granted of something that is no directory.
+	// landlockFile are the rights that apply to files other than directories.
 	landlockFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	landlockDevice = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
@@ -27,17 +29,18 @@ const (
 	landlockScopes = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 )
 
-// landlockABI is the version of Landlock that is needed: it fences signals and abstract sockets.
+// landlockABI is the required version of Landlock. It is the first that restricts
+// signals and abstract sockets.
 const landlockABI = 6
 
-// landlockDevices are open to every program, as far as they exist.
+// landlockDevices are accessible to every program, if they exist.
 var landlockDevices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
 
-// landlockListed can be listed where a policy grants them, and no more: bubblewrap has a /dev of its own. What a policy
-// names below them is granted.
+// landlockListed are directories that can only be listed, even if a policy grants more:
+// bubblewrap has its own /dev. Files below them can be granted by name.
 var landlockListed = []string{"/dev", "/dev/pts"}
 
-// checkLandlock tells why Landlock cannot be used at all.
+// checkLandlock returns why Landlock cannot be used, or nil.
 func checkLandlock() error {
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	switch {
@@ -51,41 +54,29 @@ func checkLandlock() error {
 	return nil
 }
 
-// expressLandlock tells what of a plan Landlock cannot enforce, or makes its enforcer.
-func expressLandlock(plan *Plan, starters *starterFiles) (*landlock, error) {
-	for _, s := range plan.steps() {
+// newLandlock returns an enforcer of the plan, or why Landlock cannot enforce it.
+func newLandlock(plan *Plan) (*landlock, error) {
+	for _, s := range plan.accessChanges() {
 		switch {
 		case s.missing:
-			return nil, fmt.Errorf("it cannot keep %s from coming into being", s.path)
-		case s.access < s.above:
-			return nil, fmt.Errorf("it cannot grant %v at %s and only %v at what is below, %s", s.above, parent(plan, s), s.access, s.path)
+			return nil, fmt.Errorf("it cannot prevent the creation of %s", s.path)
+		case s.access < s.parentAccess:
+			return nil, fmt.Errorf("it cannot grant only %v at %s, in a directory with %v", s.access, s.path, s.parentAccess)
 		}
 	}
-	kind := filterKind{network: plan.network == NetworkRestricted, metadata: !plan.unrestricted, outside: true, landlock: true}
-	return &landlock{plan: plan, kind: kind, starters: starters}, nil
+	kind := filterKind{network: plan.network == NetworkRestricted, metadata: !plan.unrestricted, outside: true}
+	return &landlock{plan: plan, kind: kind}, nil
 }
 
-// parent is the place that gives a step the access around it.
-func parent(plan *Plan, of step) string {
-	at := "/"
-	for _, s := range plan.steps() {
-		if s.path != of.path && within(of.path, s.path) {
-			at = s.path
-		}
-	}
-	return at
-}
-
-// within tells whether a path is a directory or below it.
+// within reports whether a path is dir or below it.
 func within(path, dir string) bool {
 	return path == dir || dir == "/" || len(path) > len(dir) && path[:len(dir)] == dir && path[len(dir)] == '/'
 }
 
-// landlock enforces a plan by Landlock.
+// landlock enforces a plan with Landlock.
 type landlock struct {
-	plan     *Plan
-	kind     filterKind
-	starters *starterFiles
+	plan *Plan
+	kind filterKind
 }
 
 func (e *landlock) report() Report {
@@ -95,32 +86,47 @@ func (e *landlock) report() Report {
 }
 
 func (e *landlock) wrap(p Program, l *launch) (Program, error) {
-	files, err := l.files(p, e.starters, e.kind)
-	if err != nil {
-		return Program{}, err
-	}
 	rules, err := e.ruleset(p)
 	if err != nil {
 		return Program{}, err
 	}
-	l.give(rules)
-	files[starterRules] = rules
-	path := p.Path
+	l.closeAfterFork(rules)
+	wrapped, path := p, p.Path
+	wrapped.Files = append(slices.Clone(p.Files), rules)
 	if p.Image > 0 {
-		files = append(files, p.Image)
-		path = "/proc/self/fd/" + strconv.Itoa(len(files)-1)
+		wrapped.Files = append(wrapped.Files, p.Image)
+		wrapped.Path = ownDescriptor(len(wrapped.Files) - 1)
 	}
-	wrapped := Program{
-		Path: "/proc/self/fd/" + strconv.Itoa(starterSelf), Argv: append([]string{"execwire-starter", path}, p.Argv...),
-		Env: prefixed(p.Env), Dir: p.Dir, Files: files, Terminal: -1,
-	}
-	if p.Terminal >= 0 {
-		wrapped.Terminal = starterStreams + p.Terminal
-	}
+	wrapped.calls = &childCalls{execFailed: func(errno syscall.Errno) error {
+		return &Error{Kind: NotExecuted, Path: path, Errno: errno, Err: fmt.Errorf("cannot be executed inside the sandbox: %w", errno)}
+	}}
+	wrapped.calls.restrictSelf(len(p.Files), e.kind.program())
 	return wrapped, nil
 }
 
-// ruleset makes the rules for one program.
+// restrictSelf adds calls that enforce an open ruleset and a filter. The filter is
+// last, because it refuses some of the other calls.
+func (p *childCalls) restrictSelf(rules int, filter []byte) {
+	p.describe("", "descriptors cannot be closed")
+	p.call(unix.SYS_CLOSE_RANGE, literal(rules), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
+	p.describe("", "privileges cannot be given up")
+	p.call(unix.SYS_PRCTL, literal(unix.PR_SET_NO_NEW_PRIVS), literal(1))
+	for capability := range maxCapabilities {
+		p.callOptional(unix.SYS_PRCTL, literal(unix.PR_CAPBSET_DROP), literal(capability)) // fails without privileges, where no_new_privs is enough
+	}
+	p.call(unix.SYS_PRCTL, literal(unix.PR_CAP_AMBIENT), literal(unix.PR_CAP_AMBIENT_CLEAR_ALL))
+	p.call(unix.SYS_CAPSET, p.words(unix.LINUX_CAPABILITY_VERSION_3), p.words(0, 0, 0)) // of this process; empty sets
+	p.describe("", "Landlock's rules cannot be enforced")
+	p.call(unix.SYS_LANDLOCK_RESTRICT_SELF, literal(rules))
+	p.describe("", "the filter cannot be loaded")
+	code := p.point(filter)
+	p.call(unix.SYS_SECCOMP, literal(unix.SECCOMP_SET_MODE_FILTER), literal(0), p.words(uint64(len(filter)/unix.SizeofSockFilter), uint64(code.value)))
+}
+
+// maxCapabilities is at least the number of capabilities of any kernel.
+const maxCapabilities = 64
+
+// ruleset creates the ruleset of one program.
 func (e *landlock) ruleset(p Program) (int, error) {
 	attr := unix.LandlockRulesetAttr{Scoped: landlockScopes}
 	if !e.plan.unrestricted {
@@ -146,24 +152,24 @@ func (e *landlock) ruleset(p Program) (int, error) {
 }
 
 func (e *landlock) fill(rules int, p Program) error {
-	for _, s := range e.plan.steps() {
+	for _, s := range e.plan.accessChanges() {
 		rights := uint64(landlockRead)
 		if s.access == AccessWrite {
 			rights |= landlockWrite
 		}
-		place, err := openSame(s.path, s.is)
+		file, err := openUnchanged(s.path, s.id)
 		if err != nil {
 			return failed(NotStarted, s.path, "is not what it was when the policy was resolved", err)
 		}
 		switch {
 		case s.path == "/" && s.access == AccessRead:
-			err = grantRoot(rules, place, rights)
+			err = grantRoot(rules, file, rights)
 		case slices.Contains(landlockListed, s.path):
-			err = addRule(rules, place, unix.LANDLOCK_ACCESS_FS_READ_DIR)
+			err = addRule(rules, file, unix.LANDLOCK_ACCESS_FS_READ_DIR)
 		default:
-			err = addRule(rules, place, rights)
+			err = addRule(rules, file, rights)
 		}
-		_ = unix.Close(place)
+		_ = unix.Close(file)
 		if err != nil {
 			return failed(NotStarted, s.path, "cannot be granted", err)
 		}
@@ -174,28 +180,28 @@ func (e *landlock) fill(rules int, p Program) error {
 	return e.grantProcess(rules, p)
 }
 
-// grantDevices grants what is open to every program, and what the plan names in /dev and reads no less of around it.
+// grantDevices grants landlockDevices, and devices that the plan names.
 func (e *landlock) grantDevices(rules int) error {
 	for _, r := range e.plan.sorted() {
 		if !within(r.path, "/dev") || slices.Contains(landlockListed, r.path) || r.access != AccessRead || r.isMissing() {
 			continue
 		}
-		place, err := openSame(r.path, r.is)
+		file, err := openUnchanged(r.path, r.id)
 		if err == nil {
-			err = addRule(rules, place, landlockRead)
-			_ = unix.Close(place)
+			err = addRule(rules, file, landlockRead)
+			_ = unix.Close(file)
 		}
 		if err != nil {
 			return failed(NotStarted, r.path, "cannot be granted", err)
 		}
 	}
 	for _, device := range landlockDevices {
-		place, err := openPlace(device)
+		file, err := openNoSymlinks(device)
 		if err != nil {
-			continue // it does not exist here
+			continue // it does not exist
 		}
-		err = addRule(rules, place, landlockDevice)
-		_ = unix.Close(place)
+		err = addRule(rules, file, landlockDevice)
+		_ = unix.Close(file)
 		if err != nil {
 			return failed(NotStarted, device, "cannot be granted", err)
 		}
@@ -203,8 +209,9 @@ func (e *landlock) grantDevices(rules int) error {
 	return nil
 }
 
-// grantRoot grants rights at everything in the open root directory but /dev, which can only be listed: what is below the
-// root would include the terminals of others. What comes into being there later is not granted.
+// grantRoot grants rights to everything in the open root directory but /dev, which
+// would include the terminals of others. Files that are created in the root directory
+// later are not granted.
 func grantRoot(rules, root int, rights uint64) error {
 	if err := addRule(rules, root, unix.LANDLOCK_ACCESS_FS_READ_DIR); err != nil {
 		return err
@@ -215,12 +222,12 @@ func grantRoot(rules, root int, rights uint64) error {
 	}
 	for _, entry := range entries {
 		if entry.Name() == "dev" || entry.Type() == os.ModeSymlink {
-			continue // a link grants nothing, and what it points to has a rule
+			continue // links need no rule
 		}
-		place, err := unix.Openat(root, entry.Name(), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		file, err := unix.Openat(root, entry.Name(), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err == nil {
-			err = addRule(rules, place, rights)
-			_ = unix.Close(place)
+			err = addRule(rules, file, rights)
+			_ = unix.Close(file)
 		}
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("%s: %w", entry.Name(), err)
@@ -229,20 +236,21 @@ func grantRoot(rules, root int, rights uint64) error {
 	return nil
 }
 
-// grantProcess grants what every program has in bubblewrap too: /proc, the terminal that it was given, and its own file.
+// grantProcess grants what programs also have in bubblewrap: /proc, their terminal, and
+// their executable.
 func (e *landlock) grantProcess(rules int, p Program) error {
-	places := map[string]uint64{"/proc": landlockRead}
+	granted := map[string]uint64{"/proc": landlockRead}
 	if p.Terminal >= 0 {
-		places["/proc/self/fd/"+strconv.Itoa(p.Files[p.Terminal])] = landlockDevice
+		granted["/proc/self/fd/"+strconv.Itoa(p.Files[p.Terminal])] = landlockDevice
 	}
 	if p.Image > 0 {
-		places["/proc/self/fd/"+strconv.Itoa(p.Image)] = landlockRead
+		granted["/proc/self/fd/"+strconv.Itoa(p.Image)] = landlockRead
 	}
-	for path, rights := range places {
-		place, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	for path, rights := range granted {
+		file, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err == nil {
-			err = addRule(rules, place, rights)
-			_ = unix.Close(place)
+			err = addRule(rules, file, rights)
+			_ = unix.Close(file)
 		}
 		if err != nil {
 			return failed(NotStarted, path, "cannot be granted", err)
@@ -251,16 +259,16 @@ func (e *landlock) grantProcess(rules int, p Program) error {
 	return nil
 }
 
-// addRule grants rights at an open place, as far as they apply to it.
-func addRule(rules, place int, rights uint64) error {
-	directory, err := isDirectory(place)
-	if err != nil {
+// addRule grants the rights that apply to an open file.
+func addRule(rules, file int, rights uint64) error {
+	var stat unix.Stat_t
+	if err := unix.Fstat(file, &stat); err != nil {
 		return err
 	}
-	if !directory {
+	if stat.Mode&unix.S_IFMT != unix.S_IFDIR {
 		rights &= landlockFile
 	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(place)}
+	attr := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(file)}
 	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH,
 		uintptr(unsafe.Pointer(&attr)), 0, 0, 0)
 	if errno != 0 {

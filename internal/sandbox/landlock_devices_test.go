@@ -6,8 +6,9 @@ import (
 	"github.com/creack/pty"
 )
 
-// TestLandlock_Devices opens what is in /dev, with a policy that lets everything be read and with one that names /dev:
-// only what harms nobody is granted, and the program's own terminal.
+// TestLandlock_Devices opens the files in /dev, with a policy that makes everything
+// readable and with one that names /dev: only harmless devices and the program's own
+// terminal are accessible.
 func TestLandlock_Devices(t *testing.T) {
 	master, other, err := pty.Open()
 	if err != nil {

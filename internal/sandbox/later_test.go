@@ -17,10 +17,10 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// TestMountsThatComeLaterAreNotWritable mounts a file system while a program of root runs that may only read, as an
-// automounter does as soon as a program asks for one. Where mounts are shared, as they are on most machines, it would
-// come into the program's namespace too, as writable as it is outside.
-func TestMountsThatComeLaterAreNotWritable(t *testing.T) {
+// TestBubblewrap_LaterMounts_AreNotWritable mounts a file system while a read-only
+// program of root runs, as automounters do. On most machines mounts are shared, so
+// without precautions the mount would appear in the program's namespace, writable.
+func TestBubblewrap_LaterMounts_AreNotWritable(t *testing.T) {
 	for backend, want := range map[Backend]string{0: "it wrote", Bubblewrap: "it could not write", Landlock: "it could not write"} {
 		t.Run(strconv.Itoa(int(backend)), func(t *testing.T) {
 			t.Parallel()
@@ -38,9 +38,9 @@ func TestMountsThatComeLaterAreNotWritable(t *testing.T) {
 
 func init() { testproc.Register("sandbox-later", mountLater) }
 
-// TestMountsOutsideStayAsTheyAre while programs make theirs private, and root read-only, even where all mounts are shared:
-// those of the machine's devices too.
-func TestMountsOutsideStayAsTheyAre(t *testing.T) {
+// TestBubblewrap_MountsOutside_AreUnchanged: programs make mounts private and read-only
+// in their own namespace, also if all mounts are shared.
+func TestBubblewrap_MountsOutside_AreUnchanged(t *testing.T) {
 	for user, as := range map[string][]string{"root": {"--nnp"}, "ordinary user": {"--reuid=65534", "--regid=65534", "--clear-groups"}} {
 		t.Run(user, func(t *testing.T) {
 			dir := build(t, "w/")
@@ -69,12 +69,12 @@ func init() {
 	})
 }
 
-// compareMounts looks at the mounts before and after a confined program has seen that its own are read-only.
+// compareMounts compares the mounts before and after a confined program has run.
 func compareMounts(dir string) error {
-	sandboxes := Later(Options{Without: []Backend{Landlock}})
+	sandboxes := New(Options{Without: []Backend{Landlock}})
 	defer sandboxes.Close()
 	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}}
-	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	plan, err := policy.Resolve(context.Background(), ResolveOptions{})
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func compareMounts(dir string) error {
 	return nil
 }
 
-// mountLater BACKEND DIR starts a program, mounts a file system and has the program write into it. It prints what came of
-// that.
+// mountLater BACKEND DIR starts a program, mounts a file system, has the program write
+// to it, and prints the result.
 func mountLater(args []string) int {
 	said, err := writeLater(args[0], args[1])
 	if err != nil {
@@ -129,7 +129,7 @@ func mountLater(args []string) int {
 func writeLater(backend, dir string) (string, error) {
 	var sandboxes *Sandboxes
 	if b, err := strconv.Atoi(backend); err != nil || b > 0 {
-		sandboxes = Later(Options{Without: others(Backend(b))})
+		sandboxes = New(Options{Without: others(Backend(b))})
 		defer sandboxes.Close()
 	}
 	later := filepath.Join(dir, "later")
@@ -139,7 +139,7 @@ func writeLater(backend, dir string) (string, error) {
 		return "", err
 	}
 	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}
-	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	plan, err := policy.Resolve(context.Background(), ResolveOptions{})
 	if err != nil {
 		return "", err
 	}

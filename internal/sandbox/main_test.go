@@ -10,6 +10,6 @@ import (
 func TestMain(m *testing.M) {
 	testproc.Main()
 	Main()
-	serveHelper()
+	serveWorker()
 	leakcheck.Main(m)
 }

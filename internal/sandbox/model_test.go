@@ -18,8 +18,9 @@ import (
 
 func init() { testproc.Register("sandbox-access", tellAccess) }
 
-// model is what the rules of a policy say of a path, without links or protected names: the entry with the longest
-// path that is the path or above it; of equal ones none wins over write, and write over read.
+// model returns the access to a path, without links or protected names: that of the
+// entry with the longest path at or above it; of equal ones none wins over write, and
+// write over read.
 func model(entries []Entry, path string) Access {
 	best, access := -1, AccessNone
 	rank := map[Access]int{AccessRead: 0, AccessWrite: 1, AccessNone: 2}
@@ -52,7 +53,7 @@ func tree(dir string, depth int) []string {
 	return all
 }
 
-func TestPlanIsLikeTheModel(t *testing.T) {
+func TestPlan_EqualsModel(t *testing.T) {
 	dir := build(t)
 	places := tree(dir, 3)
 	for _, place := range places {
@@ -61,7 +62,7 @@ func TestPlanIsLikeTheModel(t *testing.T) {
 		}
 	}
 	resolved := func(t *rapid.T, policy Policy) *Plan {
-		plan, err := policy.Resolve(t.Context(), Surroundings{})
+		plan, err := policy.Resolve(t.Context(), ResolveOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func TestPlanIsLikeTheModel(t *testing.T) {
 	})
 }
 
-// tellAccess FILE... tells of each file what may be done with it, as JSON.
+// tellAccess FILE... prints the access to each file as JSON.
 func tellAccess(args []string) int {
 	said := map[string]string{}
 	for _, path := range args {
@@ -107,8 +108,8 @@ func tellAccess(args []string) int {
 	return 0
 }
 
-// TestBackendsEnforceThePlan compares what a confined program can do with what the plan says.
-func TestBackendsEnforceThePlan(t *testing.T) {
+// TestBackends_EnforceThePlan compares what a confined program can do with the plan.
+func TestBackends_EnforceThePlan(t *testing.T) {
 	const rounds = 40
 	dir := build(t)
 	places := tree(dir, 3)
@@ -129,7 +130,7 @@ func TestBackendsEnforceThePlan(t *testing.T) {
 				policy := randomPolicy(t, random, places)
 				plan := resolve(t, policy)
 				if _, err := sandboxes.Confine(plan); err != nil {
-					if !slices.ContainsFunc(plan.steps(), func(s step) bool { return s.access < s.above }) {
+					if !slices.ContainsFunc(plan.accessChanges(), func(s accessChange) bool { return s.access < s.parentAccess }) {
 						t.Errorf("refused, with nothing that is less than what is around it: %v", err)
 					}
 					continue
@@ -150,7 +151,7 @@ func TestBackendsEnforceThePlan(t *testing.T) {
 	})
 }
 
-// randomPolicy has some entries for a tree, and what the helper needs.
+// randomPolicy returns entries for a tree, and those that the worker needs.
 func randomPolicy(t *testing.T, random *rand.Rand, places []string) Policy {
 	t.Helper()
 	self := testproc.Argv("sandbox-access")[0]

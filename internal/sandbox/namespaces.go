@@ -1,127 +1,110 @@
 package sandbox
 
 import (
-	"io"
+	"fmt"
 	"os"
 	"strconv"
 	"sync"
-	"time"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox/innerexec"
 )
 
-// sharedNamespaces are those that programs in bubblewrap share, each from the namespaces that bubblewrap makes for it alone: a
-// network with nothing in it, for those whose network is restricted, and which they could not use if there were something,
-// because the filter refuses every socket; and, unless this process has power over mounts, one of users in which whoever
-// this user starts has all of it. To make a network for each would take 0.4 to 2.2 ms. The zero value is ready.
+// sharedNamespaces are namespaces that sandboxed programs share, besides those that
+// bubblewrap creates for each: an empty network namespace for programs with a
+// restricted network, whose filter refuses all sockets anyway; and, if this process may
+// not mount, a user namespace in which it may. Creating a network namespace for each
+// program would take 0.4 to 2.2 ms. The zero value is ready to use.
 type sharedNamespaces struct {
-	once    sync.Once
-	users   *os.File // nil: there is none
-	network *os.File // nil: there is none
+	mu      sync.Mutex
+	made    bool     // guarded by mu, like the following
+	users   *os.File // nil: not needed
+	network *os.File // nil: failed to create one
 }
 
-// files returns the descriptors of the namespaces, which stay open until close. Each is -1 where it cannot be had: then
-// one is made for each program.
-func (n *sharedNamespaces) files(preparer *preparerFile) (users, network int) {
-	n.once.Do(func() {
-		if mayMount() {
-			n.network = newNetwork()
-		} else {
-			n.users, n.network = newUsers(preparer)
+// open returns descriptors of the namespaces, which are valid until close. users is -1
+// if this process may mount. network is -1 if none can be created; then each program
+// gets its own.
+func (n *sharedNamespaces) open() (users, network int, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.made {
+		withUsers := !mayMount()
+		if n.users, n.network, err = newNamespaces(withUsers); err != nil && withUsers {
+			return -1, -1, err
 		}
-	})
+		n.made = true
+	}
 	descriptor := func(file *os.File) int {
 		if file == nil {
 			return -1
 		}
 		return int(file.Fd())
 	}
-	return descriptor(n.users), descriptor(n.network)
+	return descriptor(n.users), descriptor(n.network), nil
 }
 
 func (n *sharedNamespaces) close() {
-	n.once.Do(func() {})
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, file := range []*os.File{n.users, n.network} {
 		if file != nil {
 			_ = file.Close()
 		}
 	}
+	n.users, n.network, n.made = nil, nil, false
 }
 
-// newNetwork makes a network on a thread that ends with it.
-func newNetwork() (network *os.File) {
-	_ = onOwnThread(func() (err error) {
-		if err = unix.Unshare(unix.CLONE_NEWNET); err == nil {
-			network, err = os.Open(threadNetwork)
-		}
-		return err // then one is made for each program
+// newNamespaces creates a network namespace and, if withUsers is set, a user namespace, in
+// a temporary process.
+func newNamespaces(withUsers bool) (users, network *os.File, err error) {
+	input, inputEnd, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer input.Close()
+	defer inputEnd.Close()
+	flags := uintptr(unix.CLONE_NEWNET)
+	if withUsers {
+		flags |= unix.CLONE_NEWUSER
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"execwire-namespaces"}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{innerexec.EnvHold + "="}, Files: []uintptr{input.Fd()},
+		Sys: &syscall.SysProcAttr{Setpgid: true, Cloneflags: flags},
 	})
-	return network
+	if err != nil {
+		return nil, nil, fmt.Errorf("failed to create namespaces: %w", err)
+	}
+	defer killGroup(pid)
+	dir := "/proc/" + strconv.Itoa(pid)
+	if network, err = os.Open(dir + "/ns/net"); err != nil || !withUsers {
+		return nil, network, err
+	}
+	if err = mapToSelf(dir); err == nil {
+		users, err = os.Open(dir + "/ns/user")
+	}
+	if err != nil {
+		_ = network.Close()
+		return nil, nil, fmt.Errorf("failed to set up a user namespace: %w", err)
+	}
+	return users, network, nil
 }
 
-const threadNetwork = "/proc/thread-self/ns/net"
-
-// newUsers makes both namespaces in a process that ends with it.
-func newUsers(preparer *preparerFile) (users, network *os.File) {
-	var p preparation
-	p.ownUsers()
-	p.call(unix.SYS_UNSHARE, literal(unix.CLONE_NEWNET))
-	err := p.with(preparer, func(pid int) (err error) {
-		dir := "/proc/" + strconv.Itoa(pid) + "/ns/"
-		if users, err = os.Open(dir + "user"); err == nil {
-			network, err = os.Open(dir + "net")
+// mapToSelf maps the current user and group to themselves in the user namespace of the
+// process with that /proc directory. The process must have executed its binary: until
+// then the files of a server that is not dumpable belong to root. That is why
+// syscall.SysProcAttr.UidMappings cannot be used.
+func mapToSelf(dir string) error {
+	for _, file := range []struct{ name, text string }{
+		{"/uid_map", fmt.Sprintf("%[1]d %[1]d 1", unix.Geteuid())},
+		{"/setgroups", "deny"},
+		{"/gid_map", fmt.Sprintf("%[1]d %[1]d 1", unix.Getegid())},
+	} {
+		if err := os.WriteFile(dir+file.name, []byte(file.text), 0); err != nil {
+			return err
 		}
-		return err
-	})
-	if err != nil && users != nil { // both, or one of each is made for each program
-		_ = users.Close()
-		users = nil
 	}
-	return users, network
-}
-
-// with calls do while there is a process for which a preparation was made. It blocks until that has ended.
-func (p *preparation) with(preparer *preparerFile, do func(pid int) error) error {
-	l, err := newLaunch()
-	if err != nil {
-		return err
-	}
-	defer l.close()
-	var wait [2]int
-	if err := unix.Pipe2(wait[:], unix.O_CLOEXEC); err != nil {
-		return err
-	}
-	defer unix.Close(wait[1])
-	l.give(wait[0])
-	const input, status = 0, 6
-	p.call(unix.SYS_WRITE, literal(status), p.text("x"), literal(1))
-	p.call(unix.SYS_READ, literal(input), p.room(1), literal(1)) // until this process ends it, or ends
-	program, err := preparer.descriptor()
-	if err != nil {
-		return err
-	}
-	calls, err := p.give(l)
-	if err != nil {
-		return err
-	}
-	files := []int{wait[0], l.null, l.null, l.null, l.null, l.null, l.statusEnd, calls, program}
-	path := ownDescriptor(len(files) - 1)
-	pid, err := forkExec(Program{Path: path, Argv: []string{"execwire-preparer", ""}, Dir: "/", Files: files})
-	if err != nil {
-		return err
-	}
-	defer end(pid)
-	l.closeChild()
-	if err := l.status.SetReadDeadline(time.Now().Add(probePatience)); err != nil {
-		return err
-	}
-	said := make([]byte, preparerReport)
-	n, err := io.ReadAtLeast(l.status, said, 1)
-	switch {
-	case err != nil:
-		return err
-	case n != 1:
-		return p.failure(said)
-	}
-	return do(pid)
+	return nil
 }

@@ -16,9 +16,9 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// TestOrdinaryUsersShareAnEmptyNetwork too, which is not that of the machine, and each program has a namespace of users of
-// its own.
-func TestOrdinaryUsersShareAnEmptyNetwork(t *testing.T) {
+// TestNamespaces_OrdinaryUsers_ShareAnEmptyNetwork: programs share a network namespace,
+// which is not that of the machine, and each has a user namespace of its own.
+func TestNamespaces_OrdinaryUsers_ShareAnEmptyNetwork(t *testing.T) {
 	dir := build(t)
 	letPass(t, dir)
 	program := filepath.Join(dir, "program")
@@ -58,10 +58,10 @@ func init() {
 
 // tellNamespaces prints the namespaces of this process and of two programs.
 func tellNamespaces() error {
-	sandboxes := Later(Options{Without: []Backend{Landlock}})
+	sandboxes := New(Options{Without: []Backend{Landlock}})
 	defer sandboxes.Close()
 	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}
-	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	plan, err := policy.Resolve(context.Background(), ResolveOptions{})
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func tellNamespaces() error {
 		said, err := io.ReadAll(ours)
 		reap(pid)
 		release()
-		shared, linkErr := os.Readlink(ownDescriptor(int(sandboxes.shared.users.Fd())))
+		shared, linkErr := os.Readlink(ownDescriptor(int(sandboxes.namespaces.users.Fd())))
 		if err := errors.Join(err, linkErr, ours.Close()); err != nil {
 			return err
 		}
@@ -99,6 +99,9 @@ func tellNamespaces() error {
 			return fmt.Errorf("a program is in %s, where others get power over mounts", shared)
 		}
 		fmt.Print(string(said))
+	}
+	if dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0); dumpable != 1 {
+		return fmt.Errorf("the memory of this process changed hands with that of its children: dumpable is %d: %w", dumpable, err)
 	}
 	if _, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); !errors.Is(err, unix.ECHILD) {
 		return fmt.Errorf("a child is left: %w", err)

@@ -11,35 +11,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// placeholders are empty directories that were made so that a mount keeps a program from making something else of that
-// name. They stay as long as a program uses them, of this server or of another, which is what the lock on each is for;
-// then they are removed, unless somebody has put something into them. One that a killed server has left is the next
-// one's.
+// placeholders are empty directories at paths that must not come into existence. A
+// mount on a placeholder keeps the program from creating a file there. A placeholder
+// exists while programs use it, possibly those of several servers: each server holds a
+// lock on it. The last one removes it, unless another process has put something into
+// it. A placeholder that a killed server has left is reused.
 type placeholders struct {
 	mu  sync.Mutex
 	all map[string]*placeholder // by path; guarded by mu
 }
 
-// placeholder is one of them, or was: somebody outside may have removed it.
+// placeholder is a placeholder, which another process may have removed.
 type placeholder struct {
 	uses int
-	is   identity
-	lock *os.File // keeps other servers from removing it, and another file from having its identity
-	// lost is how often it had to be made again. Those who used it before are not kept from the place any more.
-	lost int
+	id   fileID
+	lock *os.File // shared; also keeps the inode from being reused
+	// recreated is how often the placeholder was removed by others and created again.
+	// Programs started before can create a file at the path.
+	recreated int
 }
 
-// placeholderMode tells a placeholder from any other empty directory, from the moment that it is made: where others
-// cannot write anyway nobody sets the sticky bit.
+// placeholderMode distinguishes placeholders from other empty directories: the sticky
+// bit is of no use where others cannot write.
 const placeholderMode = unix.S_ISVTX | 0o755
 
-// looksKept tells whether something may be a placeholder. That of another user is none: the user could keep it locked.
-func looksKept(stat *unix.Stat_t) bool {
+// looksLikePlaceholder reports whether a file may be a placeholder. Directories of
+// other users are not: they could keep them locked.
+func looksLikePlaceholder(stat *unix.Stat_t) bool {
 	ours := stat.Uid == 0 || stat.Uid == uint32(unix.Geteuid())
 	return ours && stat.Mode&unix.S_IFMT == unix.S_IFDIR && stat.Mode&(unix.S_ISVTX|0o022) == unix.S_ISVTX
 }
 
-// isPlaceholder tells whether what looks like one at a path without links is a placeholder, of whatever server.
+// isPlaceholder reports whether a directory that looks like a placeholder is empty. The
+// path has no links.
 func isPlaceholder(path string) bool {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -52,22 +56,23 @@ func isPlaceholder(path string) bool {
 		if err != nil || n == 0 {
 			return err == nil
 		}
-		if _, count, _ := unix.ParseDirent(entries[:n], 1, nil); count > 0 { // which leaves "." and ".." out
+		if _, count, _ := unix.ParseDirent(entries[:n], 1, nil); count > 0 { // does not count "." and ".."
 			return false
 		}
 	}
 }
 
-// placeholderTries is how often it is tried to get hold of a placeholder that another server is removing.
+// placeholderTries is how often acquire tries to lock a placeholder that another server
+// is removing.
 const placeholderTries = 100
 
-// hold keeps a place from coming into being, for a launch, and reports whether there is something to mount over: what
-// is there, which may be a placeholder of another program, or one that it makes. It is released by whoever has the
-// launch.
-func (h *placeholders) hold(path string, l *launch) (bool, error) {
+// acquire ensures that there is something to mount on at a path: an existing file, or a
+// placeholder, which it creates if necessary. It returns false if neither this user nor
+// the program can create the path. The placeholder belongs to the launch until release.
+func (h *placeholders) acquire(path string, l *launch) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	dir, err := openPlace(filepath.Dir(path))
+	dir, err := openNoSymlinks(filepath.Dir(path))
 	if err != nil {
 		return false, err
 	}
@@ -75,21 +80,21 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	for try := 0; ; try++ {
 		err := unix.Mkdirat(dir, filepath.Base(path), placeholderMode)
 		switch {
-		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && !owned(dir):
-			return false, nil // this user cannot make it, and the program is this user with less power
+		case errors.Is(err, unix.EROFS), errors.Is(err, unix.EACCES) && !ownsDirectory(dir):
+			return false, nil // the program, with fewer privileges, cannot create it either
 		case err != nil && !errors.Is(err, unix.EEXIST):
 			return false, err
 		}
 		there, err := h.lock(dir, path)
 		switch {
 		case err == nil && !there:
-			return true, nil // it has come into being: what it is now is not ours to remove
+			return true, nil // created by another process, so it is not removed
 		case err == nil:
 			h.all[path].uses++
-			l.held = append(l.held, path)
+			l.placeholders = append(l.placeholders, path)
 			return true, nil
 		case try == placeholderTries && errors.Is(err, unix.EWOULDBLOCK):
-			return true, nil // no server removes it for so long: whoever has it locked must not keep programs from starting
+			return true, nil // locked for long, which must not prevent starts
 		case try == placeholderTries:
 			return false, err
 		}
@@ -97,26 +102,22 @@ func (h *placeholders) hold(path string, l *launch) (bool, error) {
 	}
 }
 
-// lock makes what is at a path, in an open directory, one of these placeholders, and tells whether it is one. Called
-// with mu held.
+// lock locks the file at a path in an open directory if it is a placeholder, and
+// reports whether it is. mu is held.
 func (h *placeholders) lock(dir int, path string) (bool, error) {
 	var found unix.Stat_t
 	if err := unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return false, err
 	}
 	p := h.all[path]
-	if p != nil && p.is == identityOf(&found) {
+	if p != nil && p.id == fileIDOf(&found) {
 		return true, nil
 	}
-	if !looksKept(&found) || !isPlaceholder(path) {
+	if !looksLikePlaceholder(&found) || !isPlaceholder(path) {
 		return false, nil
 	}
-	lock, err := lockPlaceholder(dir, path)
+	lock, id, err := lockPlaceholder(dir, path)
 	if err != nil {
-		return false, err
-	}
-	if err := unix.Fstat(int(lock.Fd()), &found); err != nil {
-		_ = lock.Close()
 		return false, err
 	}
 	if p == nil {
@@ -124,20 +125,20 @@ func (h *placeholders) lock(dir int, path string) (bool, error) {
 		h.all[path] = p
 	} else {
 		_ = p.lock.Close()
-		p.lost++
+		p.recreated++
 	}
-	p.is, p.lock = identityOf(&found), lock
+	p.id, p.lock = id, lock
 	return true, nil
 }
 
-// lockPlaceholder keeps other servers from removing a placeholder, whose directory is open. It fails if somebody is
-// removing it.
-func lockPlaceholder(dir int, path string) (*os.File, error) {
+// lockPlaceholder opens and locks a placeholder in an open directory, so that other
+// servers do not remove it. It fails if it is being removed.
+func lockPlaceholder(dir int, path string) (lock *os.File, id fileID, err error) {
 	name := filepath.Base(path)
 	var stat, locked unix.Stat_t
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, fileID{}, err
 	}
 	err = unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB)
 	if err == nil {
@@ -146,48 +147,51 @@ func lockPlaceholder(dir int, path string) (*os.File, error) {
 	if err == nil {
 		err = unix.Fstat(fd, &locked)
 	}
-	if err == nil && (stat.Dev != locked.Dev || stat.Ino != locked.Ino) {
+	if err == nil && fileIDOf(&stat) != fileIDOf(&locked) {
 		err = unix.ESTALE // it was removed before it was locked
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		return nil, err
+		return nil, fileID{}, err
 	}
-	return os.NewFile(uintptr(fd), path), nil
+	return os.NewFile(uintptr(fd), path), fileIDOf(&locked), nil
 }
 
-// share holds a place if it is a placeholder of another program, which would otherwise take it away with all that is
-// mounted there.
-func (h *placeholders) share(path string, l *launch) {
+// acquireExisting keeps the placeholder at a path, if there is one. Without it the last
+// user would remove the directory, and all mounts on it.
+func (h *placeholders) acquireExisting(path string, l *launch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if p := h.all[path]; p != nil {
 		p.uses++
-		l.held = append(l.held, path)
+		l.placeholders = append(l.placeholders, path)
 	}
 }
 
-// look tells of a place, and what is there, whether that is its placeholder, and how often one was lost.
-func (h *placeholders) look(path string, found identity) (held bool, lost int) {
+// lookup reports whether the file at a path is its placeholder, and how often that was
+// recreated.
+func (h *placeholders) lookup(path string, found fileID) (isPlaceholder bool, recreated int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := h.all[path]
 	if p == nil {
 		return false, 0
 	}
-	if found == (identity{}) {
-		return false, p.lost + 1 // which it will be when it is held
+	if found == (fileID{}) {
+		return false, p.recreated + 1 // as it will be once acquired
 	}
-	return p.is == found, p.lost
+	return p.id == found, p.recreated
 }
 
-// owned tells whether this user may change the mode of an open directory, and then make something in it after all.
-func owned(dir int) bool {
+// ownsDirectory reports whether this user owns an open directory, and so could make it
+// writable.
+func ownsDirectory(dir int) bool {
 	var stat unix.Stat_t
 	return unix.Fstat(dir, &stat) != nil || stat.Uid == uint32(unix.Geteuid())
 }
 
-// release gives up what was held, parents before what is below them.
+// release releases the placeholders of a launch. Directories are listed before their
+// contents.
 func (h *placeholders) release(paths []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -202,19 +206,20 @@ func (h *placeholders) release(paths []string) {
 	}
 }
 
-// remove removes a placeholder unless another server uses it. If somebody has put something into it, it is theirs.
+// remove removes the directory unless another server uses it or it is not empty. Then
+// it is no placeholder any more.
 func (p *placeholder) remove(path string) {
 	fd := int(p.lock.Fd())
 	if unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return
 	}
-	dir, err := openPlace(filepath.Dir(path))
+	dir, err := openNoSymlinks(filepath.Dir(path))
 	if err != nil {
-		return // it was moved away: nobody finds it any more
+		return // it was moved
 	}
 	defer unix.Close(dir)
 	var found unix.Stat_t
-	if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) != nil || p.is != identityOf(&found) {
+	if unix.Fstatat(dir, filepath.Base(path), &found, unix.AT_SYMLINK_NOFOLLOW) != nil || p.id != fileIDOf(&found) {
 		return
 	}
 	if errors.Is(unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR), unix.ENOTEMPTY) {

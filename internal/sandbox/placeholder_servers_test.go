@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keeping starts a program that runs until its input ends, in a workspace that has no .git, and returns what ends it.
+// keeping starts a program in a workspace without .git. It runs until end is called.
 func keeping(t *testing.T, sandboxes *Sandboxes, dir, script string) (end func()) {
 	t.Helper()
 	plan := resolve(t, Policy{WorkspaceRoots: []string{dir}, Entries: []Entry{
@@ -47,8 +47,9 @@ func keeping(t *testing.T, sandboxes *Sandboxes, dir, script string) (end func()
 	}
 }
 
-// A server that is done does not take away what protects the programs of another, in whatever order they come and go.
-func TestServersShareWhatKeepsAPlace(t *testing.T) {
+// A server that stops does not remove a placeholder that the programs of another one
+// use, in any order of starts and ends.
+func TestPlaceholder_OfTwoServers_IsShared(t *testing.T) {
 	dir := build(t, "w/") + "/w"
 	first, second := probed(t, Bubblewrap), probed(t, Bubblewrap)
 	endFirst := keeping(t, first, dir, "true")
@@ -64,16 +65,17 @@ func TestServersShareWhatKeepsAPlace(t *testing.T) {
 	}
 }
 
-// What a killed server has left is removed by the next, unless it has become somebody's.
-func TestWhatAKilledServerKeptIsRemoved(t *testing.T) {
+// The placeholder of a killed server is removed by the next one, unless another process
+// has put something into it.
+func TestPlaceholder_OfAKilledServer_IsRemoved(t *testing.T) {
 	dir := build(t, "w/") + "/w"
 	sandboxes := probed(t, Bubblewrap)
 	killed := probed(t, Bubblewrap)
 	var l launch
-	if there, err := killed.reserved.hold(dir+"/.git", &l); !there || err != nil {
+	if there, err := killed.placeholders.acquire(dir+"/.git", &l); !there || err != nil {
 		t.Fatal(there, err)
 	}
-	_ = killed.reserved.all[dir+"/.git"].lock.Close() // as its end does
+	_ = killed.placeholders.all[dir+"/.git"].lock.Close() // as its end does
 	keeping(t, sandboxes, dir, "true")()
 	if _, err := os.Lstat(dir + "/.git"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is left: %v", err)
@@ -85,6 +87,6 @@ func TestWhatAKilledServerKeptIsRemoved(t *testing.T) {
 	end()
 	var stat unix.Stat_t
 	if err := unix.Stat(dir+"/.git", &stat); err != nil || stat.Mode&unix.S_ISVTX != 0 {
-		t.Errorf("somebody's .git has the mode %o: %v", stat.Mode, err)
+		t.Errorf("the .git of another process has the mode %o: %v", stat.Mode, err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// TestWhatNobodyMayMakeYet is in a writable place where this user may make nothing, but could let itself: a program
-// would, and make what is protected.
-func TestWhatNobodyMayMakeYet(t *testing.T) {
+// TestPlaceholder_InAnUnwritableDirectory has writable directories in which this user
+// may not create files, but whose mode it could change, as a program would.
+func TestPlaceholder_InAnUnwritableDirectory(t *testing.T) {
 	dir := t.TempDir()
 	letPass(t, dir)
 	program := filepath.Join(dir, "program")
@@ -27,7 +27,7 @@ func TestWhatNobodyMayMakeYet(t *testing.T) {
 		mode         os.FileMode
 		want         string
 	}{
-		{"of this user", "chmod 755 .; mkdir .git; true", nobody, 0o555, "cannot be kept from coming into being"},
+		{"of this user", "chmod 755 .; mkdir .git; true", nobody, 0o555, "a placeholder cannot be created"},
 		{"of root", "chmod 755 .; mkdir .git; true", 0, 0o755, "nothing was made"},
 		{"writable", "chmod 755 .; mkdir .git; true", nobody, 0o755, "nothing was made"},
 	} {
@@ -56,13 +56,13 @@ func init() {
 	})
 }
 
-// protectAgainst runs a script in a workspace, and returns what came of it.
+// protectAgainst runs a script in a workspace, and returns its effect.
 func protectAgainst(work, script string) error {
-	sandboxes := Later(Options{Without: []Backend{Landlock}})
+	sandboxes := New(Options{Without: []Backend{Landlock}})
 	defer sandboxes.Close()
 	policy := Policy{WorkspaceRoots: []string{work}, Entries: []Entry{
 		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite}}}
-	plan, err := policy.Resolve(context.Background(), Surroundings{})
+	plan, err := policy.Resolve(context.Background(), ResolveOptions{})
 	if err != nil {
 		return err
 	}

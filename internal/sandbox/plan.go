@@ -9,32 +9,33 @@ import (
 	"strings"
 )
 
-// Plan is a policy as it is on this machine. It does not change.
+// Plan is a policy resolved on this machine. It is immutable.
 type Plan struct {
 	rules        map[string]rule // by path
-	links        []link          // on the way to places that are granted
+	links        []link          // that lead to granted paths
 	network      Network
 	unrestricted bool
 }
 
-// rule is what is granted at a path, and below it until the next rule.
+// rule grants access to a path and everything below it, up to the next rule.
 type rule struct {
-	spot
+	location
 	access    Access // what is granted
-	workspace bool   // it is a workspace root
-	temporary bool   // it is /tmp or TMPDIR, which programs share
+	workspace bool   // a workspace root
+	temporary bool   // /tmp or TMPDIR, which programs share
 }
 
-// Network says whether the network is reached.
+// Network returns the access to the network.
 func (p *Plan) Network() Network { return p.network }
 
-// Unrestricted tells that all files may be used as far as the user may.
+// Unrestricted reports whether access to files is unrestricted.
 func (p *Plan) Unrestricted() bool { return p.unrestricted }
 
-// Confines tells whether there is anything to enforce. If not, a program is to be started as it is.
+// Confines reports whether the plan restricts anything. If not, programs need no
+// sandbox.
 func (p *Plan) Confines() bool { return !p.unrestricted || p.network == NetworkRestricted }
 
-// Access returns what is granted at an absolute path that has no links.
+// Access returns the access to an absolute path without links.
 func (p *Plan) Access(path string) Access {
 	for path = filepath.Clean(path); ; path = filepath.Dir(path) {
 		if r, ok := p.rules[path]; ok {
@@ -46,7 +47,7 @@ func (p *Plan) Access(path string) Access {
 	}
 }
 
-// readsEverything tells that reading is granted wherever that is, links or not.
+// readsEverything reports whether every path is readable.
 func (p *Plan) readsEverything() bool {
 	for _, r := range p.rules {
 		if r.access < AccessRead {
@@ -56,26 +57,18 @@ func (p *Plan) readsEverything() bool {
 	return p.rules["/"].access >= AccessRead
 }
 
-// Key is the same for plans that come to the same, and only for those, so that what was prepared for one can be kept
-// for the other.
-func (p *Plan) Key() string {
-	return p.key(func(r *rule) (lost int) {
-		r.is = identity{}
-		return 0
-	})
-}
-
-// key makes a key of the rules as look makes them, which also says how often what kept a place was lost.
-func (p *Plan) key(look func(r *rule) (lost int)) string {
+// key encodes the plan. For each rule it calls look, which may change the rule and
+// returns how often the placeholder of its path was recreated.
+func (p *Plan) key(look func(r *rule) (recreated int)) string {
 	key := make([]byte, 0, 64*len(p.rules)+2)
 	key = append(key, byte(p.network), bit(p.unrestricted))
 	for _, r := range p.sorted() {
-		lost := look(&r)
+		recreated := look(&r)
 		key = append(key, byte(r.access), bit(r.missing))
-		for _, n := range []uint64{r.is.dev, r.is.ino, uint64(lost)} { //nolint:gosec // a count
+		for _, n := range []uint64{r.id.dev, r.id.ino, uint64(recreated)} { //nolint:gosec // a count
 			key = binary.AppendUvarint(key, n)
 		}
-		key = append(append(key, r.path...), 0) // which no path has in it
+		key = append(append(key, r.path...), 0) // a byte that no path contains
 	}
 	for _, l := range p.links {
 		key = append(append(append(append(key, l.path...), 0), l.target...), 0)
@@ -90,7 +83,7 @@ func bit(set bool) byte {
 	return 0
 }
 
-// Narrow is the plan that grants only what both grant.
+// Narrow returns a plan that grants what both plans grant.
 func (p *Plan) Narrow(to *Plan) *Plan {
 	both := &Plan{network: min(p.network, to.network), unrestricted: p.unrestricted && to.unrestricted, links: slices.Clone(p.links)}
 	for _, l := range to.links {
@@ -107,14 +100,14 @@ func (p *Plan) Narrow(to *Plan) *Plan {
 	return both
 }
 
-// WithoutNetwork is the plan with the network restricted.
+// WithoutNetwork returns the plan with the network restricted.
 func (p *Plan) WithoutNetwork() *Plan {
 	restricted := *p
 	restricted.network = NetworkRestricted
 	return &restricted
 }
 
-// set makes a rule, in place of the one that there may be.
+// set adds a rule, or replaces the one for the same path.
 func (p *Plan) set(r rule) {
 	if p.rules == nil {
 		p.rules = map[string]rule{}
@@ -122,7 +115,8 @@ func (p *Plan) set(r rule) {
 	p.rules[r.path] = r
 }
 
-// merge makes a rule beside the one that there may be: none wins over write, and write over read.
+// merge adds a rule. If there is one for the same path, AccessNone wins over
+// AccessWrite, and that over AccessRead.
 func (p *Plan) merge(r rule) {
 	if old, ok := p.rules[r.path]; ok {
 		r.workspace, r.temporary = r.workspace || old.workspace, r.temporary || old.temporary
@@ -133,12 +127,12 @@ func (p *Plan) merge(r rule) {
 	p.set(r)
 }
 
-// sorted lists the rules, parents before what is below them.
+// sorted returns the rules, directories before their contents.
 func (p *Plan) sorted() []rule {
 	return slices.SortedFunc(maps.Values(p.rules), func(a, b rule) int { return comparePaths(a.path, b.path) })
 }
 
-// comparePaths orders paths so that a directory comes right before what is below it.
+// comparePaths orders paths such that a directory is followed by its contents.
 func comparePaths(a, b string) int {
 	a, b = strings.Trim(a, "/"), strings.Trim(b, "/")
 	for i := range min(len(a), len(b)) {
@@ -155,24 +149,24 @@ func comparePaths(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// step is a change of access on the way down from the root.
-type step struct {
-	path   string
-	access Access
-	above  Access // what is granted around it
-	// missing tells that path does not exist and must not come into being: it is the first missing part of what a rule
-	// names.
+// accessChange is a path whose access differs from that of its parent.
+type accessChange struct {
+	path         string
+	access       Access
+	parentAccess Access // access to the parent
+	// missing is set if the path must not come into existence. It is the first missing
+	// component of the path of a rule.
 	missing bool
-	is      identity
+	id      fileID
 }
 
-// steps lists where access changes, parents before what is below them. Missing places are among them only where the
-// program could make them.
-func (p *Plan) steps() []step {
-	var steps []step
+// accessChanges returns the changes of access, directories before their contents. It
+// includes missing paths only if the program could create them.
+func (p *Plan) accessChanges() []accessChange {
+	var steps []accessChange
 	access := map[string]Access{}
 	for _, r := range p.sorted() {
-		parent, above := nearest(access, r.path)
+		parent, above := nearestChange(access, r.path)
 		missing := r.isMissing()
 		if missing {
 			if above != AccessWrite || r.access == AccessWrite {
@@ -183,20 +177,20 @@ func (p *Plan) steps() []step {
 				continue
 			}
 			if at != r.path {
-				r = rule{spot: spot{path: at, missing: true}, access: AccessRead}
+				r = rule{location: location{path: at, missing: true}, access: AccessRead}
 			}
 		}
 		if r.access == above {
 			continue
 		}
 		access[r.path] = r.access
-		steps = append(steps, step{path: r.path, access: r.access, above: above, missing: missing, is: r.is})
+		steps = append(steps, accessChange{path: r.path, access: r.access, parentAccess: above, missing: missing, id: r.id})
 	}
 	return steps
 }
 
-// nearest finds the closest directory above path that says what is granted.
-func nearest(access map[string]Access, path string) (string, Access) {
+// nearestChange returns the closest directory above path that is in access.
+func nearestChange(access map[string]Access, path string) (string, Access) {
 	for dir := path; dir != "/"; {
 		dir = filepath.Dir(dir)
 		if a, ok := access[dir]; ok {
@@ -206,12 +200,12 @@ func nearest(access map[string]Access, path string) (string, Access) {
 	return "/", AccessNone
 }
 
-// firstMissing finds the first part of path below an existing directory that does not exist.
+// firstMissing returns the first component of path below dir that does not exist.
 func firstMissing(dir, path string) string {
 	at := dir
 	for name := range strings.SplitSeq(strings.Trim(strings.TrimPrefix(path, dir), "/"), "/") {
 		at = filepath.Join(at, name)
-		if walked, err := follow(at); err == nil && walked.isMissing() {
+		if resolved, err := resolveLinks(nil, at); err == nil && resolved.isMissing() {
 			return at
 		}
 	}

@@ -2,47 +2,53 @@ package sandbox
 
 import "fmt"
 
-// Policy says what a program may touch. The zero value grants nothing but the right to run.
+// Policy is what a program may access. The zero value grants nothing.
 type Policy struct {
-	// Entries grant and deny places, in any order. The most specific place wins; of equal ones AccessNone wins over
-	// AccessWrite, and that over AccessRead. What no entry covers is not accessible.
+	// Entries grant and deny access to paths, in any order. The entry for the longest
+	// path wins. For the same path, AccessNone wins over AccessWrite, and that over
+	// AccessRead. Paths without an entry are not accessible.
 	Entries []Entry
-	// Unrestricted lifts every restriction of files; Entries must be empty then.
+	// Unrestricted allows access to all files. Entries must be empty then.
 	Unrestricted bool
-	// GlobDepth is how many directories below its fixed part a glob is expanded. 0: [DefaultGlobDepth].
+	// GlobDepth is how many directory levels a glob is expanded below its fixed part.
+	// 0 means [DefaultGlobDepth].
 	GlobDepth int
-	// WorkspaceRoots are the absolute directories that SpecialProjectRoots stands for.
+	// WorkspaceRoots are absolute directories, to which SpecialProjectRoots refers.
 	WorkspaceRoots []string
-	// Network says whether the network is reached.
+	// Network is the access to the network.
 	Network Network
 }
 
-// Entry grants or denies access to one place and all below it. Exactly one of Path, Glob and Special is set.
+// Entry grants or denies access to a path and everything below it. Exactly one of Path,
+// Glob and Special is set.
 type Entry struct {
-	// Path is absolute.
+	// Path is an absolute path.
 	Path string
-	// Glob is an absolute pattern of path.Match, in which a component "**" stands for any number of them. Only with
-	// AccessNone. What matches at the start is denied.
+	// Glob is an absolute pattern in the syntax of path.Match, in which the component
+	// "**" matches any number of components. It requires AccessNone, and denies what
+	// matches at the start of the program.
 	Glob string
-	// Special is a place that differs from machine to machine.
+	// Special is a path that depends on the machine.
 	Special Special
-	// SubPath is a relative path below SpecialProjectRoots. Empty: the roots themselves.
+	// SubPath is a path relative to SpecialProjectRoots. Empty means the roots
+	// themselves.
 	SubPath string
-	// Access is what is granted. Zero is an error.
+	// Access is the access to the path. It is required.
 	Access Access
-	// SkipMissing leaves the entry out if its place does not exist. Otherwise a missing place cannot come into being,
-	// if the program could make it and the entry grants less than what is around it.
+	// SkipMissing ignores the entry if its path does not exist. Otherwise a missing
+	// path cannot be created by the program if the entry grants less than the
+	// directory above it.
 	SkipMissing bool
 }
 
-// Access is what may be done with a place. The zero value is no access at all: it is invalid.
+// Access is the access to files. The zero value is invalid.
 type Access uint8
 
-// The kinds of access, each granting what the one before grants.
+// The values of Access. Each includes the one before.
 const (
-	AccessNone  Access = iota + 1 // neither reading nor writing
-	AccessRead                    // reading and executing
-	AccessWrite                   // reading, executing and writing
+	AccessNone  Access = iota + 1 // no access
+	AccessRead                    // read and execute
+	AccessWrite                   // read, execute and write
 )
 
 func (a Access) String() string {
@@ -57,13 +63,13 @@ func (a Access) String() string {
 	return fmt.Sprintf("access(%d)", uint8(a))
 }
 
-// Network says whether the network is reached.
+// Network is the access to the network.
 type Network uint8
 
-// The kinds of network access. The zero value is restricted.
+// The values of Network. The zero value is restricted.
 const (
-	NetworkRestricted Network = iota // no connecting, listening or addressed sending in any address family
-	NetworkEnabled                   // whatever this user may do
+	NetworkRestricted Network = iota // no socket can be used but stream socket pairs
+	NetworkEnabled                   // all that the user may do
 )
 
 func (n Network) String() string {
@@ -73,57 +79,44 @@ func (n Network) String() string {
 	return "restricted"
 }
 
-// Special is a place that Resolve finds out.
+// Special is a path that Resolve determines.
 type Special uint8
 
-// The special places.
+// The values of Special.
 const (
 	SpecialRoot         Special = iota + 1 // the root of the file system
-	SpecialMinimal                         // what programs need to run at all: /usr, /bin, /lib, /etc and the like
+	SpecialMinimal                         // what most programs need: /usr, /bin, /lib, /etc and the like
 	SpecialProjectRoots                    // every workspace root
-	SpecialTmpdir                          // the directory that TMPDIR names in the child's environment, if it does
+	SpecialTmpdir                          // TMPDIR of the program's environment, if set
 	SpecialSlashTmp                        // /tmp
 )
 
-func (s Special) String() string {
-	switch s {
-	case SpecialRoot:
-		return "root"
-	case SpecialMinimal:
-		return "minimal"
-	case SpecialProjectRoots:
-		return "project roots"
-	case SpecialTmpdir:
-		return "tmpdir"
-	case SpecialSlashTmp:
-		return "/tmp"
-	}
-	return fmt.Sprintf("special(%d)", uint8(s))
-}
-
-// minimal is what SpecialMinimal stands for, as far as it exists.
-var minimal = []string{
+// minimalPaths are the paths of SpecialMinimal. Missing ones are ignored.
+var minimalPaths = []string{
 	"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store", "/run/current-system/sw",
 }
 
-// Surroundings are the facts about one program that a policy can refer to.
-type Surroundings struct {
-	// TmpDir is what TMPDIR says in the child's environment. Empty: SpecialTmpdir stands for nothing.
+// ResolveOptions are the inputs of [Policy.Resolve] besides the policy.
+type ResolveOptions struct {
+	// TmpDir is TMPDIR of the program's environment. If it is empty, entries with
+	// SpecialTmpdir are ignored.
 	TmpDir string
-	// Within is what the plan will be narrowed to. Places that it does not grant are not looked at, so that neither the
-	// plan nor an error says what is there: an entry that names one, or leads there, is left out. Nil: every place is
-	// looked at.
+	// Within is the plan to which the result will be narrowed, or nil. Paths that it
+	// does not grant are not examined, so that neither the plan nor an error reveals
+	// what exists there. Entries that refer to such a path are ignored.
 	Within *Plan
 }
 
-// The bounds of a plan.
+// Limits of a policy.
 const (
-	// DefaultGlobDepth is how many directories deep globs are expanded unless the policy says otherwise.
+	// DefaultGlobDepth is the default of Policy.GlobDepth.
 	DefaultGlobDepth = 8
-	// MaxGlobDepth is the most that a policy may say.
+	// MaxGlobDepth is the maximum of Policy.GlobDepth.
 	MaxGlobDepth = 64
-	// MaxPlaces is the most places that a policy may come to: each costs a mount.
-	MaxPlaces = 1000
-	// MaxGlobEntries is the most directory entries that are looked at to expand all globs of a policy.
+	// MaxPaths is the maximum number of paths that a policy may resolve to. Each costs
+	// a mount.
+	MaxPaths = 1000
+	// MaxGlobEntries is the maximum number of directory entries that the globs of a
+	// policy may examine.
 	MaxGlobEntries = 200_000
 )

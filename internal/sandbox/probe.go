@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,53 +16,48 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// probePatience is how long a probe may take on a machine that has other things to do.
-const probePatience = 20 * time.Second
+// probeTimeout bounds the probe of a backend.
+const probeTimeout = 20 * time.Second
 
-// trialVerb is the argument that makes this program try what it must not.
-const trialVerb = "execwire-sandbox-trial"
+// selfTestCommand is the argument that makes [Main] run the self-tests.
+const selfTestCommand = "execwire-sandbox-trial"
 
-// try starts this program confined by a backend, and reports what it could do that it must not, or could not do that it
-// must.
-func (s *Sandboxes) try(ctx context.Context, status *Status) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, errors.New("a confined program took too long"))
+// probeBackend runs the self-tests in a sandbox. It returns what the sandbox did not
+// prevent, or prevented wrongly.
+func (s *Sandboxes) probeBackend(ctx context.Context, status *Status) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, errors.New("a confined program took too long"))
 	defer cancel()
-	dir, err := trialDirectory()
+	dir, err := probeDirectory()
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	listener, err := listenIn(dir)
-	if err != nil {
-		return err
-	}
-	defer listener.Close()
 	inside := filepath.Join(dir, "inside")
 	if err := errors.Join(os.Mkdir(inside, 0o700), os.WriteFile(filepath.Join(dir, "outside"), nil, 0o600)); err != nil {
 		return err
 	}
 	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: inside, Access: AccessWrite}}}
-	plan, err := policy.Resolve(ctx, Surroundings{})
+	plan, err := policy.Resolve(ctx, ResolveOptions{})
 	if err != nil {
 		return err
 	}
-	enforce, err := s.express(status, plan)
+	enforce, err := s.newEnforcer(status, plan)
 	if err != nil {
 		return err
 	}
-	return (&Confinement{enforce: enforce, reserved: &s.reserved}).runTrial(ctx, dir)
+	return (&Confinement{enforce: enforce, placeholders: &s.placeholders}).runSelfTests(ctx, dir)
 }
 
-// trialDirectory makes a directory that programs can see in every backend, by its real path: where temporary files
-// belong, or where they do on every machine if that is missing, or fresh in each sandbox.
-func trialDirectory() (string, error) {
+// probeDirectory creates a directory that is visible in every sandbox, which
+// directories in /dev and /proc are not. It returns its path without links.
+func probeDirectory() (string, error) {
 	var failures []error
 	for _, parent := range []string{os.TempDir(), "/tmp", "/var/tmp"} {
 		parent, err := filepath.EvalSymlinks(parent)
 		switch {
 		case err != nil:
-		case !filepath.IsAbs(parent) || slices.ContainsFunc(own, func(dir string) bool { return within(parent, dir) }):
-			err = fmt.Errorf("%s is not a place for a trial", parent)
+		case !filepath.IsAbs(parent) || slices.ContainsFunc(virtualDirs, func(dir string) bool { return within(parent, dir) }):
+			err = fmt.Errorf("%s is not visible in every sandbox", parent)
 		default:
 			var dir string
 			if dir, err = os.MkdirTemp(parent, "execwire-sandbox-"); err == nil {
@@ -76,77 +69,35 @@ func trialDirectory() (string, error) {
 	return "", errors.Join(failures...)
 }
 
-// listenIn listens on a socket in a directory, whose path may be longer than that of a socket.
-func listenIn(dir string) (net.Listener, error) {
-	fd, err := openPlace(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Close(fd)
-	listener, err := net.Listen("unix", "/proc/self/fd/"+strconv.Itoa(fd)+"/"+trialSocket)
-	if err != nil {
-		return nil, err
-	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false) // by then that path means something else
-	return listener, nil
-}
-
-// runTrial runs the trial in a directory and judges it.
-func (c *Confinement) runTrial(ctx context.Context, dir string) error {
-	self, err := os.Executable()
+// runSelfTests runs the self-tests with a directory.
+func (c *Confinement) runSelfTests(ctx context.Context, dir string) error {
+	h, err := c.StartWorker(ctx, []string{"execwire", selfTestCommand, dir, strconv.Itoa(os.Getpid())}, nil)
 	if err != nil {
 		return err
 	}
-	said, saidEnd, err := pipe("trial")
-	if err != nil {
-		return err
-	}
-	defer said.Close()
-	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		_ = unix.Close(saidEnd)
-		return err
-	}
-	program := Program{
-		Path: self, Argv: []string{self, trialVerb, dir, strconv.Itoa(os.Getpid())}, Dir: "/",
-		Files: []int{null, saidEnd, null}, Terminal: -1,
-	}
-	pid := 0
-	release, err := c.Start(ctx, program, func(p Program) (err error) {
-		pid, err = forkExec(p)
-		return err
-	})
-	_, _ = unix.Close(saidEnd), unix.Close(null)
-	if err != nil {
-		end(pid)
-		return err
-	}
-	defer release()
-	stop := context.AfterFunc(ctx, func() { _ = said.Close() })
-	text, _ := io.ReadAll(said)
+	defer h.Close()
+	stop := context.AfterFunc(ctx, h.Kill)
+	var could map[string]bool
+	err = json.NewDecoder(h.Output()).Decode(&could)
 	if !stop() {
-		end(pid)
 		return context.Cause(ctx)
 	}
-	end(pid)
-	return judge(text)
-}
-
-// forkExec starts a program in a process group of its own, but in the session of this one: a server that adopts the
-// orphans of its processes takes a child with another session for one of them, and ends it.
-func forkExec(p Program) (int, error) {
-	files := make([]uintptr, len(p.Files))
-	for i, fd := range p.Files {
-		files[i] = uintptr(fd)
+	if err != nil {
+		return fmt.Errorf("a confined program did not report what it could do: %w: %q", err, h.StderrTail())
 	}
-	return syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{
-		Dir: p.Dir, Env: p.Env, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true},
-	})
+	return checkSelfTests(could)
 }
 
-// end kills a process group, and reaps all of it that are children of this program: also those whose parent has ended,
-// if it adopts orphans. It does nothing for the group 0.
-func end(group int) {
+// forkExec starts a program in a new process group but in the session of this process:
+// a server that adopts orphans would take a child with another session for one of them,
+// and kill it.
+func forkExec(p Program) (int, error) {
+	return p.ForkExec(syscall.SysProcAttr{Setpgid: true})
+}
+
+// killGroup kills a process group and reaps all members that are children of this
+// process, adopted ones included. It ignores group 0.
+func killGroup(group int) {
 	if group == 0 {
 		return
 	}
@@ -158,14 +109,10 @@ func end(group int) {
 	}
 }
 
-// judge says what is wrong with what a trial could do.
-func judge(text []byte) error {
-	var could map[string]bool
-	if err := json.Unmarshal(text, &could); err != nil {
-		return fmt.Errorf("a confined program did not say what it could do: %q", clean(string(text)))
-	}
+// checkSelfTests compares the results with what is expected.
+func checkSelfTests(could map[string]bool) error {
 	var wrong []string
-	for _, attempt := range trials {
+	for _, attempt := range selfTests {
 		switch can, tried := could[attempt.name]; {
 		case !tried:
 			wrong = append(wrong, "did not try to "+attempt.name)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-func TestEveryBackendWorksHere(t *testing.T) {
-	s := Probe(t.Context(), Options{})
+func TestProbe_EveryBackendWorks(t *testing.T) {
+	s := New(Options{})
 	defer s.Close()
 	for _, status := range s.Statuses() {
 		if status.Err != nil {
@@ -21,7 +21,7 @@ func TestEveryBackendWorksHere(t *testing.T) {
 	}
 }
 
-func TestTheStrongestThatCanIsChosen(t *testing.T) {
+func TestConfine_ChoosesTheStrongestBackend(t *testing.T) {
 	dir := build(t, "w/.git/")
 	plain := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	holes := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}}})
@@ -36,7 +36,7 @@ func TestTheStrongestThatCanIsChosen(t *testing.T) {
 		{[]Backend{Bubblewrap}, holes, 0},
 		{[]Backend{Bubblewrap, Landlock}, plain, 0},
 	} {
-		sandboxes := Probe(t.Context(), Options{Without: test.without})
+		sandboxes := New(Options{Without: test.without})
 		confinement, err := sandboxes.Confine(test.plan)
 		var typed *Error
 		switch {
@@ -53,31 +53,32 @@ func TestTheStrongestThatCanIsChosen(t *testing.T) {
 	}
 }
 
-// TestProbeFindsFault gives a probe programs in the place of bubblewrap that do not confine.
-func TestProbeFindsFault(t *testing.T) {
+// TestProbe_OfAProgramThatDoesNotConfine_Fails replaces bwrap by programs that do not
+// confine.
+func TestProbe_OfAProgramThatDoesNotConfine_Fails(t *testing.T) {
 	dir := build(t, "none = #!/bin/sh\nshift 3; exec bwrap --bind / / --dev /dev --cap-add ALL -- \"$@\"\n", "fails = #!/bin/sh\necho it is broken >&2; exit 1\n",
 		"closed = #!/bin/sh\necho \"bwrap: Can't mkdir parents for /a/b: Permission denied\" >&2; exit 1\n")
 	for name, want := range map[string]string{"none": "a confined program could", "fails": "it is broken", "closed": "let the server's user", "missing": "no such file"} {
 		path := filepath.Join(dir, name)
 		_ = os.Chmod(path, 0o755)
-		sandboxes := Probe(t.Context(), Options{Bubblewrap: path, Without: []Backend{Landlock}})
+		sandboxes := New(Options{Bubblewrap: path, Without: []Backend{Landlock}})
 		err := sandboxes.Statuses()[0].Err
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
 		sandboxes.Close()
 	}
-	if sandboxes := Probe(t.Context(), Options{Bubblewrap: "bwrap", Without: []Backend{Landlock}}); sandboxes.Statuses()[0].Err == nil {
+	if sandboxes := New(Options{Bubblewrap: "bwrap", Without: []Backend{Landlock}}); sandboxes.Statuses()[0].Err == nil {
 		t.Error("a relative path was accepted")
 	}
 }
 
-// TestProbeNeedsNoPlaceForTemporaryFiles: a directory that is missing, or that a sandbox has of its own, says nothing
-// about the backends.
-func TestProbeNeedsNoPlaceForTemporaryFiles(t *testing.T) {
+// TestProbe_WithAnyTMPDIR_Works: a directory that is missing, or virtual in a sandbox,
+// does not make a backend fail.
+func TestProbe_WithAnyTMPDIR_Works(t *testing.T) {
 	for _, dir := range []string{"/dev/shm", build(t) + "/missing", "relative", "/proc"} {
 		t.Setenv("TMPDIR", dir)
-		s := Probe(t.Context(), Options{})
+		s := New(Options{})
 		for _, status := range s.Statuses() {
 			if status.Err != nil {
 				t.Errorf("%s: %v: %v", dir, status.Backend, status.Err)
@@ -87,8 +88,8 @@ func TestProbeNeedsNoPlaceForTemporaryFiles(t *testing.T) {
 	}
 }
 
-// TestDeniedProcIsRefused: programs do not run without it.
-func TestDeniedProcIsRefused(t *testing.T) {
+// TestConfine_DeniedProc_IsRefused: programs do not run without /proc.
+func TestConfine_DeniedProc_IsRefused(t *testing.T) {
 	for _, path := range []string{"/proc", "/dev", "/proc/sys"} {
 		plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}, {Path: path, Access: AccessNone}}})
 		if _, err := probed(t, Bubblewrap).Confine(plan); KindOf(err) != Unavailable {
@@ -97,8 +98,8 @@ func TestDeniedProcIsRefused(t *testing.T) {
 	}
 }
 
-func TestStatusesAreInOrder(t *testing.T) {
-	sandboxes := Probe(t.Context(), Options{Without: []Backend{Bubblewrap, Landlock}})
+func TestStatuses_AreInOrder(t *testing.T) {
+	sandboxes := New(Options{Without: []Backend{Bubblewrap, Landlock}})
 	defer sandboxes.Close()
 	var order []Backend
 	for _, status := range sandboxes.Statuses() {
@@ -109,9 +110,9 @@ func TestStatusesAreInOrder(t *testing.T) {
 	}
 }
 
-// TestLaterProbesWhenItIsNeeded, once, whoever needs it first.
-func TestLaterProbesWhenItIsNeeded(t *testing.T) {
-	sandboxes := Later(Options{})
+// TestSandboxes_ProbeOnceOnFirstUse probes from several goroutines.
+func TestSandboxes_ProbeOnceOnFirstUse(t *testing.T) {
+	sandboxes := New(Options{})
 	defer sandboxes.Close()
 	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	var waiting sync.WaitGroup
@@ -128,12 +129,12 @@ func TestLaterProbesWhenItIsNeeded(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAHungProbe: a program in the place of bubblewrap that never ends.
-func TestNobodyWaitsForAHungProbe(t *testing.T) {
+// TestSandboxes_HungProbe_CanBeClosed replaces bwrap by a program that does not end.
+func TestSandboxes_HungProbe_CanBeClosed(t *testing.T) {
 	dir := build(t, "hangs = #!/bin/sh\nexec sleep 600\n")
 	_ = os.Chmod(dir+"/hangs", 0o755)
-	sandboxes := Later(Options{Bubblewrap: dir + "/hangs", Without: []Backend{Landlock}})
-	left := errors.New("somebody else has come")
+	sandboxes := New(Options{Bubblewrap: dir + "/hangs", Without: []Backend{Landlock}})
+	left := errors.New("the caller has left")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(left)
 	if err := sandboxes.Wait(ctx); !errors.Is(err, left) {
@@ -147,14 +148,14 @@ func TestNobodyWaitsForAHungProbe(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotNeededIsNotProbed: nor is it when it is too late.
-func TestWhatWasNotNeededIsNotProbed(t *testing.T) {
+// TestSandboxes_ClosedBeforeUse_AreNotProbed, neither before nor after Close.
+func TestSandboxes_ClosedBeforeUse_AreNotProbed(t *testing.T) {
 	dir := build(t)
 	mark := "#!/bin/sh\n: >" + dir + "/began\n"
 	if err := os.WriteFile(dir+"/bwrap", []byte(mark), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	sandboxes := Later(Options{Bubblewrap: dir + "/bwrap"})
+	sandboxes := New(Options{Bubblewrap: dir + "/bwrap"})
 	sandboxes.Close()
 	_, err := sandboxes.Confine(resolve(t, Policy{}))
 	if KindOf(err) != Unavailable {

@@ -10,23 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// protectedNames are directories that decide what programs do outside the sandbox: hooks, configuration, instructions.
+// protectedNames are files that influence programs outside of the sandbox: they contain
+// hooks, configuration and instructions.
 var protectedNames = []string{".git", ".agents", ".codex"}
 
-// protect adds rules that make the protected names below writable places read-only. Rules that entries made for them
-// stay. A shared place has none: any user of the machine, and any confined program, can make or replace an entry
-// there, so that what is found there must not change, delay or fail a start.
-func (p *Plan) protect(s *survey) error {
+// protect adds rules that make protectedNames read-only in writable directories, unless
+// an entry names them. Directories that other users can write to are exempt: any user
+// and any confined program can create or replace a file there, which must not change,
+// delay or fail the start of another program.
+func (p *Plan) protect(limit *Plan) error {
 	for _, r := range p.sorted() {
 		if r.access != AccessWrite || r.path == "/" || r.isMissing() || r.temporary && !r.workspace {
 			continue
 		}
-		if s.limit != nil && s.limit.Access(r.path) < AccessRead {
-			continue // nothing of it will be granted
+		if limit != nil && limit.Access(r.path) < AccessRead {
+			continue // its contents will not be granted
 		}
-		err := s.in(r.path, func(dir int) error { return p.protectIn(s, r, dir) })
+		err := p.protectIn(limit, r)
 		if err != nil && KindOf(err) == 0 {
-			err = unseen(r.path, "cannot be opened, to protect what is in it", err)
+			err = lookupError(r.path, "cannot be opened, to protect what is in it", err)
 		}
 		if err != nil {
 			return err
@@ -35,8 +37,13 @@ func (p *Plan) protect(s *survey) error {
 	return nil
 }
 
-// protectIn protects the names in one writable place, which is open.
-func (p *Plan) protectIn(s *survey, root rule, dir int) error {
+// protectIn protects the names in one writable directory.
+func (p *Plan) protectIn(limit *Plan, root rule) error {
+	dir, err := openNoSymlinks(root.path)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(dir)
 	var stat unix.Stat_t
 	if err := unix.Fstat(dir, &stat); err != nil {
 		return err
@@ -45,23 +52,23 @@ func (p *Plan) protectIn(s *survey, root rule, dir int) error {
 		return nil
 	}
 	for _, name := range protectedNames {
-		if err := p.protectName(s, root, opened{fd: dir, owner: stat.Uid}, name); err != nil {
+		if err := p.protectName(limit, root, openDir{fd: dir, owner: stat.Uid}, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// isShared reports whether every user can make entries in a directory.
+// isShared reports whether every user can create files in a directory.
 func isShared(dir *unix.Stat_t) bool { return dir.Mode&0o002 != 0 }
 
-// opened is an open directory.
-type opened struct {
+// openDir is an open directory.
+type openDir struct {
 	fd    int
 	owner uint32
 }
 
-func (p *Plan) protectName(s *survey, root rule, dir opened, name string) error {
+func (p *Plan) protectName(limit *Plan, root rule, dir openDir, name string) error {
 	path := filepath.Join(root.path, name)
 	if _, named := p.rules[path]; named {
 		return nil
@@ -71,33 +78,33 @@ func (p *Plan) protectName(s *survey, root rule, dir opened, name string) error 
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		if root.workspace {
-			p.set(rule{spot: spot{path: path, missing: true}, access: AccessRead})
+			p.set(rule{location: location{path: path, missing: true}, access: AccessRead})
 		}
 		return nil
 	case err != nil:
-		return unseen(path, "cannot find out what it is, to protect it", err)
+		return lookupError(path, "cannot find out what it is, to protect it", err)
 	}
 	switch stat.Mode & unix.S_IFMT {
 	case unix.S_IFLNK:
 		return unsafeProtected(path)
 	case unix.S_IFREG:
 		if name == ".git" {
-			if err := p.protectGitDirectory(s, dir, path); err != nil {
+			if err := p.protectGitDirectory(limit, dir, path); err != nil {
 				return err
 			}
 		}
 	}
-	p.set(rule{spot: found(path, &stat), access: AccessRead})
+	p.set(rule{location: locationOf(path, &stat), access: AccessRead})
 	return nil
 }
 
 func unsafeProtected(path string) error {
 	return &Error{Kind: UnsafeLink, Path: path,
-		Err: errors.New("is to be protected but is a symbolic link in a writable place; replace it by what it points to, or name it in an entry")}
+		Err: errors.New("must be protected, but is a symbolic link in a writable directory; replace it by what it points to, or name it in an entry")}
 }
 
-// protectGitDirectory protects what a gitdir file in an open directory points to.
-func (p *Plan) protectGitDirectory(s *survey, dir opened, file string) error {
+// protectGitDirectory protects the directory that a gitdir file points to.
+func (p *Plan) protectGitDirectory(limit *Plan, dir openDir, file string) error {
 	target, err := readGitFile(dir, filepath.Base(file))
 	if err != nil {
 		return failed(Failed, file, "cannot be read, to protect where it points to", err)
@@ -108,32 +115,33 @@ func (p *Plan) protectGitDirectory(s *survey, dir opened, file string) error {
 	if !filepath.IsAbs(target) {
 		target = filepath.Join(filepath.Dir(file), target)
 	}
-	walked, err := s.follow(filepath.Clean(target))
-	if errors.Is(err, errOutside) {
+	resolved, err := resolveLinks(limit, filepath.Clean(target))
+	if errors.Is(err, errHidden) {
 		return nil
 	}
 	if err != nil {
 		return failed(Failed, file, "points to what cannot be found, to protect it", err)
 	}
-	if _, named := p.rules[walked.path]; named || p.Access(walked.path) != AccessWrite {
+	if _, named := p.rules[resolved.path]; named || p.Access(resolved.path) != AccessWrite {
 		return nil
 	}
-	for _, l := range walked.links {
+	for _, l := range resolved.links {
 		if p.Access(filepath.Dir(l.path)) == AccessWrite {
 			return unsafeProtected(l.path)
 		}
 	}
-	p.set(rule{spot: walked.spot, access: AccessRead})
+	p.set(rule{location: resolved.location, access: AccessRead})
 	return nil
 }
 
-// maxGitFile is more than any path and the word before it.
+// maxGitFile is the maximum size of a gitdir file.
 const maxGitFile = unix.PathMax + 64
 
-// readGitFile returns where the gitdir file of that name in an open directory points to, or "" if it is none: if it is
-// no regular file, longer than a path, or of another user than root, this one and the owner of the directory. It does
-// not block: what was opened is judged before it is read.
-func readGitFile(dir opened, name string) (string, error) {
+// readGitFile returns the path in a gitdir file. It returns "" for other files: those
+// that are not regular, too long, or owned by a user other than root, this user, and
+// the owner of the directory. It does not block, because it examines the open file
+// before it reads it.
+func readGitFile(dir openDir, name string) (string, error) {
 	fd, err := unix.Openat(dir.fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err

@@ -15,7 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestProtectedPlacesStay(t *testing.T) {
+func TestProtectedNames_AreUnchanged(t *testing.T) {
 	dir := build(t, "w/.git/config = x", "w/deep/er/.env = secret", "w/deep/other = x", "v/")
 	policy := Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
 		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite},
@@ -57,13 +57,13 @@ func TestProtectedPlacesStay(t *testing.T) {
 			t.Errorf("%s was left behind: %v", name, err)
 		}
 	}
-	if len(sandboxes.reserved.all) > 0 {
-		t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
+	if len(sandboxes.placeholders.all) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.placeholders.all)
 	}
 }
 
-// TestNestedRepository_IsWritable unless an entry names it, as docs/security.md says: only the top of a workspace is
-// protected.
+// TestNestedRepository_IsWritable unless an entry names it: only the top of a workspace
+// is protected; see docs/security.md.
 func TestNestedRepository_IsWritable(t *testing.T) {
 	dir := build(t, "w/.git/", "w/vendor/lib/.git/hooks/", "w/vendor/named/.git/hooks/")
 	plan := resolve(t, Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
@@ -83,8 +83,9 @@ func TestNestedRepository_IsWritable(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersAreShared ends one of two programs that need the same placeholder, and puts something into it.
-func TestPlaceholdersAreShared(t *testing.T) {
+// TestPlaceholders_AreShared ends one of two programs that use the same placeholder,
+// and puts something into it.
+func TestPlaceholders_AreShared(t *testing.T) {
 	dir := build(t, "w/")
 	plan := resolve(t, Policy{WorkspaceRoots: []string{dir + "/w"}, Entries: []Entry{
 		{Special: SpecialRoot, Access: AccessRead}, {Special: SpecialProjectRoots, Access: AccessWrite}}})
@@ -115,16 +116,16 @@ func TestPlaceholdersAreShared(t *testing.T) {
 	}
 	release()
 	if _, err := os.Stat(dir + "/w/.git/config"); err != nil {
-		t.Errorf("what somebody else has put into it is gone: %v", err)
+		t.Errorf("what another process has put into it is gone: %v", err)
 	}
 	if _, err := os.Stat(dir + "/w/.agents"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a placeholder was left behind: %v", err)
 	}
 }
 
-// TestPlaceholdersOfOthersStay resolves a policy while another program has a placeholder, which is then a place like any
-// other, and ends that program before and after the start.
-func TestPlaceholdersOfOthersStay(t *testing.T) {
+// TestPlaceholders_OfOthers_AreKept resolves a policy that names a placeholder of
+// another program, and ends that program before or after the start.
+func TestPlaceholders_OfOthers_AreKept(t *testing.T) {
 	sandboxes := probed(t, Bubblewrap)
 	for _, endsFirst := range []bool{false, true} {
 		for _, named := range []string{"w/.git", "w/.git/hooks", "w/a/b/c"} {
@@ -176,13 +177,14 @@ func TestPlaceholdersOfOthersStay(t *testing.T) {
 			}
 		}
 	}
-	if len(sandboxes.reserved.all) > 0 {
-		t.Errorf("placeholders are still held: %v", sandboxes.reserved.all)
+	if len(sandboxes.placeholders.all) > 0 {
+		t.Errorf("placeholders are still held: %v", sandboxes.placeholders.all)
 	}
 }
 
-// TestPlacesThatChangedAreNotTrusted swaps a place for a link, or for another directory, between the plan and the start.
-func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
+// TestStart_ReplacedPath_Fails replaces a directory by a link or another directory
+// between Resolve and the start.
+func TestStart_ReplacedPath_Fails(t *testing.T) {
 	for name, swap := range map[string]func(dir string) error{
 		"link":      func(dir string) error { return os.Symlink("secret", dir+"/w") },
 		"directory": func(dir string) error { return os.Rename(dir+"/secret", dir+"/w") },
@@ -204,9 +206,10 @@ func TestPlacesThatChangedAreNotTrusted(t *testing.T) {
 	}
 }
 
-// TestRootOwnsNothingOutside looks at all mounts that root gets: what is not fresh or our own is read-only, so that it
-// can change neither content nor mode. The attempts to escape do not try it on the devices of this machine.
-func TestRootOwnsNothingOutside(t *testing.T) {
+// TestBubblewrap_Root_CannotWriteOutside checks the attributes of all mounts of a
+// program of root: those of the machine are read-only. The escape attempts do not try
+// this on the machine's devices.
+func TestBubblewrap_Root_CannotWriteOutside(t *testing.T) {
 	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	sandboxes := probed(t, Bubblewrap)
 	text, _ := runProgram(t, sandboxes, plan, Program{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/mountinfo"}, Dir: "/"})
@@ -227,9 +230,9 @@ func TestRootOwnsNothingOutside(t *testing.T) {
 	}
 }
 
-// TestDevicesAreNotRoots changes the mode of the machine's /dev/null, to what it is: by its name, where it is the input,
-// and where another process has it open.
-func TestDevicesAreNotRoots(t *testing.T) {
+// TestBubblewrap_Root_CannotChangeDevices changes the mode of the machine's /dev/null
+// to what it is: by path, as standard input, and through another process.
+func TestBubblewrap_Root_CannotChangeDevices(t *testing.T) {
 	plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	argv := testproc.Argv("sandbox-null")
 	program := Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/"}
@@ -260,8 +263,8 @@ func init() {
 	})
 }
 
-// TestRestrictedProgramsShareAnEmptyNetwork of root, and never that of the machine.
-func TestRestrictedProgramsShareAnEmptyNetwork(t *testing.T) {
+// TestNamespaces_RestrictedPrograms_ShareAnEmptyNetwork, if they are root's.
+func TestNamespaces_RestrictedPrograms_ShareAnEmptyNetwork(t *testing.T) {
 	restricted := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	enabled := resolve(t, Policy{Network: NetworkEnabled, Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 	sandboxes := probed(t, Bubblewrap)

@@ -12,58 +12,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Resolve looks at the machine and makes a plan: it finds out what special places stand for, follows symbolic links,
-// expands globs, and protects .git (also where a gitdir file points to), .agents and .codex in writable places, unless
-// an entry names them or other users can write there too, as to /tmp, and it is no workspace root. It waits for the file system only, and does not write. The plan says what was there now;
-// enforcing it opens every place again without following a link, and fails if it is not what it was.
+// Resolve resolves the policy on this machine. It determines the special paths, follows
+// symbolic links, expands globs, and makes .git (also the directory that a gitdir file
+// points to), .agents and .codex read-only in writable directories. The last does not
+// apply to paths that an entry names, nor to directories that other users can write to,
+// such as /tmp, unless they are workspace roots. Resolve only reads the file system.
+// The plan describes the current files: before it is enforced, each path is opened
+// again without following links, and must still be the same file.
 //
-// It fails with InvalidPolicy, with UnsafeLink when a place in the policy is reached through a symbolic link that the
-// program could replace, and with TooManyPlaces.
-func (p *Policy) Resolve(ctx context.Context, around Surroundings) (*Plan, error) {
+// It fails with InvalidPolicy, with TooManyPaths, and with UnsafeLink if an entry
+// refers to a path through a symbolic link that the program could replace.
+func (p *Policy) Resolve(ctx context.Context, options ResolveOptions) (*Plan, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
 	plan := &Plan{network: p.Network, unrestricted: p.Unrestricted}
 	if p.Unrestricted {
-		plan.set(rule{spot: spot{path: "/"}, access: AccessWrite})
+		plan.set(rule{location: location{path: "/"}, access: AccessWrite})
 		return plan, nil
 	}
-	wanted, err := p.places(ctx, around)
+	targets, err := p.targets(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	s := survey{limit: around.Within}
-	defer s.close()
-	var found []grant
-	for _, w := range wanted {
-		g, err := w.find(&s)
-		if errors.Is(err, errOutside) {
+	var granted []target
+	for _, t := range targets {
+		err := t.resolve(options.Within)
+		if errors.Is(err, errHidden) || err == nil && t.resolved.missing && t.skipMissing {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		if g.found.missing && w.skipMissing {
-			continue
-		}
-		found = append(found, g)
-		plan.merge(rule{spot: g.found.spot, access: w.access, workspace: w.workspace, temporary: w.temporary})
+		granted = append(granted, t)
+		plan.merge(rule{location: t.resolved.location, access: t.access, workspace: t.workspace, temporary: t.temporary})
 	}
-	if err := plan.protect(&s); err != nil {
+	if err := plan.protect(options.Within); err != nil {
 		return nil, err
 	}
-	for _, g := range found {
-		if err := plan.checkLinks(g); err != nil {
+	for _, t := range granted {
+		if err := plan.checkLinks(t); err != nil {
 			return nil, err
 		}
 	}
-	if len(plan.rules) > MaxPlaces {
-		return nil, tooMany("entries", MaxPlaces, "places; name directories rather than what is in them")
+	if len(plan.rules) > MaxPaths {
+		return nil, tooMany("entries", MaxPaths, "paths; name directories rather than their contents")
 	}
 	return plan, nil
 }
 
-// validate refuses what could not be meant, before anything is looked at.
+// validate checks what can be checked without the file system.
 func (p *Policy) validate() error {
 	switch {
 	case p.Unrestricted && len(p.Entries) > 0:
@@ -73,8 +71,8 @@ func (p *Policy) validate() error {
 	case p.Network > NetworkEnabled:
 		return invalid("network", "is unknown; give restricted or enabled")
 	}
-	if len(p.WorkspaceRoots) > MaxPlaces {
-		return tooMany("workspace_roots", MaxPlaces, "places; name directories above them")
+	if len(p.WorkspaceRoots) > MaxPaths {
+		return tooMany("workspace_roots", MaxPaths, "paths; name directories above them")
 	}
 	for i, root := range p.WorkspaceRoots {
 		if err := checkPath(element("workspace_roots", i), root); err != nil {
@@ -89,7 +87,7 @@ func (p *Policy) validate() error {
 	return nil
 }
 
-// element is the name of one in a list.
+// element returns the name of an element of a list.
 func element(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
 func (e *Entry) validate(member string) error {
@@ -101,7 +99,7 @@ func (e *Entry) validate(member string) error {
 	}
 	switch {
 	case set != 1:
-		return invalid(member, "names %d places; give one of path, glob and special", set)
+		return invalid(member, "names %d paths; give one of path, glob and special", set)
 	case e.Access < AccessNone || e.Access > AccessWrite:
 		return invalid(member+".access", "is unknown; give none, read or write")
 	case e.Glob != "" && e.Access != AccessNone:
@@ -133,29 +131,30 @@ func checkPath(member, path string) error {
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
 func tooMany(member string, limit int, of string) *Error {
-	return &Error{Kind: TooManyPlaces, Member: member, Limit: limit, Err: fmt.Errorf("come to more than %d %s", limit, of)}
+	return &Error{Kind: TooManyPaths, Member: member, Limit: limit, Err: fmt.Errorf("come to more than %d %s", limit, of)}
 }
 
-// place is what an entry stands for on this machine.
-type place struct {
+// target is a path to which an entry refers.
+type target struct {
 	member      string
 	path        string
 	access      Access
 	skipMissing bool
-	workspace   bool // it is a workspace root
-	temporary   bool // it is /tmp or TMPDIR
-	trusted     bool // links on the way are not checked: see checkLinks
+	workspace   bool         // a workspace root
+	temporary   bool         // /tmp or TMPDIR
+	trusted     bool         // links on the way are not checked: see checkLinks
+	resolved    resolvedPath // set by find
 }
 
-// places expands the entries.
-func (p *Policy) places(ctx context.Context, around Surroundings) ([]place, error) {
-	expansion := expansion{depth: p.GlobDepth, left: MaxGlobEntries, limit: around.Within}
+// targets returns the paths to which the entries refer.
+func (p *Policy) targets(ctx context.Context, options ResolveOptions) ([]target, error) {
+	expansion := expansion{depth: p.GlobDepth, remaining: MaxGlobEntries, limit: options.Within}
 	if expansion.depth == 0 {
 		expansion.depth = DefaultGlobDepth
 	}
-	var all []place
+	var all []target
 	for i, entry := range p.Entries {
-		base := place{member: element("entries", i), access: entry.Access, skipMissing: entry.SkipMissing}
+		base := target{member: element("entries", i), access: entry.Access, skipMissing: entry.SkipMissing}
 		switch {
 		case entry.Path != "":
 			base.path, base.workspace = entry.Path, p.isWorkspace(entry.Path)
@@ -168,17 +167,17 @@ func (p *Policy) places(ctx context.Context, around Surroundings) ([]place, erro
 				return nil, err
 			}
 			base.skipMissing, base.trusted = true, true
-			all = append(all, at(base, matches)...)
+			all = append(all, withPaths(base, matches)...)
 		default:
 			base.member += ".special"
-			special, err := p.special(entry, base, around)
+			special, err := p.special(entry, base, options)
 			if err != nil {
 				return nil, err
 			}
 			all = append(all, special...)
 		}
-		if len(all) > MaxPlaces {
-			return nil, tooMany(base.member, MaxPlaces, "places; deny whole directories, or a smaller depth")
+		if len(all) > MaxPaths {
+			return nil, tooMany(base.member, MaxPaths, "paths; deny whole directories, or use a smaller depth")
 		}
 	}
 	return all, nil
@@ -188,78 +187,75 @@ func (p *Policy) isWorkspace(path string) bool {
 	return slices.ContainsFunc(p.WorkspaceRoots, func(root string) bool { return filepath.Clean(root) == filepath.Clean(path) })
 }
 
-func (p *Policy) special(entry Entry, base place, around Surroundings) ([]place, error) {
+func (p *Policy) special(entry Entry, base target, options ResolveOptions) ([]target, error) {
 	switch entry.Special {
 	case SpecialRoot:
-		return at(base, []string{"/"}), nil
+		return withPaths(base, []string{"/"}), nil
 	case SpecialMinimal:
 		base.skipMissing, base.trusted = true, true
-		return at(base, minimal), nil
+		return withPaths(base, minimalPaths), nil
 	case SpecialSlashTmp:
 		base.temporary = true
-		return at(base, []string{"/tmp"}), nil
+		return withPaths(base, []string{"/tmp"}), nil
 	case SpecialTmpdir:
-		if around.TmpDir == "" {
+		if options.TmpDir == "" {
 			return nil, nil
 		}
-		if err := checkPath("TMPDIR of the environment", around.TmpDir); err != nil {
+		if err := checkPath("TMPDIR of the environment", options.TmpDir); err != nil {
 			return nil, err
 		}
 		base.temporary = true
-		return at(base, []string{around.TmpDir}), nil
+		return withPaths(base, []string{options.TmpDir}), nil
 	}
 	base.workspace = entry.SubPath == "" || filepath.Clean(entry.SubPath) == "."
 	var roots []string
 	for _, root := range p.WorkspaceRoots {
 		roots = append(roots, filepath.Join(root, entry.SubPath))
 	}
-	return at(base, roots), nil
+	return withPaths(base, roots), nil
 }
 
-// at is base at each of the paths.
-func at(base place, paths []string) []place {
-	places := make([]place, len(paths))
+// withPaths returns a copy of base for each path.
+func withPaths(base target, paths []string) []target {
+	targets := make([]target, len(paths))
 	for i, path := range paths {
-		places[i] = base
-		places[i].path = path
+		targets[i] = base
+		targets[i].path = path
 	}
-	return places
+	return targets
 }
 
-// grant is a place that was looked for.
-type grant struct {
-	place
-	found walk
-}
-
-// find follows the links of a place. It fails with errOutside if the plan would lose the place when it is narrowed.
-func (w place) find(s *survey) (grant, error) {
-	path := filepath.Clean(w.path)
-	if s.limit != nil && w.access == AccessNone && isOwn(path) {
-		return grant{place: w, found: walk{spot: spot{path: path}}}, nil // refused later, whether it exists or not
+// resolve follows the links of the path. It fails with errHidden if limit does not
+// grant the path.
+func (t *target) resolve(limit *Plan) (err error) {
+	path := filepath.Clean(t.path)
+	if limit != nil && t.access == AccessNone && isVirtual(path) {
+		t.resolved.path = path // a backend rejects it later, whether it exists or not
+		return nil
 	}
-	walked, err := s.follow(path)
+	t.resolved, err = resolveLinks(limit, path)
 	switch {
-	case err == nil, errors.Is(err, errOutside):
-		return grant{place: w, found: walked}, err
+	case err == nil, errors.Is(err, errHidden):
+		return err
 	case errors.Is(err, unix.ENOTDIR):
-		e := invalid(w.member, "a part of it is a file, so nothing can be below it; name what exists")
-		e.Path = w.path
-		return grant{}, e
+		e := invalid(t.member, "a part of it is a file, so nothing can be below it; name what exists")
+		e.Path = t.path
+		return e
 	}
-	e := unseen(w.path, "cannot find out what it is", err)
-	e.Member = w.member
-	return grant{}, e
+	e := lookupError(t.path, "cannot find out what it is", err)
+	e.Member = t.member
+	return e
 }
 
-// checkLinks refuses a place that is reached through a link which the program, or one confined like it before, could
-// point elsewhere: then another place would be granted, or the right one not denied. Trusted places are those that the
-// policy does not name one by one. A link met for a glob is not content, and what it points to is denied as well.
-func (p *Plan) checkLinks(g grant) error {
-	for _, l := range g.found.links {
-		if p.Access(filepath.Dir(l.path)) == AccessWrite && !g.trusted {
-			return &Error{Kind: UnsafeLink, Member: g.member, Path: l.path,
-				Err: errors.New("is a symbolic link in a place that is writable, so it proves nothing; name what it points to")}
+// checkLinks fails if a link on the way to the target is in a directory where the
+// program, or an earlier one with the same policy, can replace it: then the wrong path
+// would be granted, or the right one not denied. Trusted targets, those of globs and of
+// special paths, are exempt. It also records the links.
+func (p *Plan) checkLinks(t target) error {
+	for _, l := range t.resolved.links {
+		if p.Access(filepath.Dir(l.path)) == AccessWrite && !t.trusted {
+			return &Error{Kind: UnsafeLink, Member: t.member, Path: l.path,
+				Err: errors.New("is a symbolic link in a writable directory, so the program could replace it; name what it points to")}
 		}
 		if !slices.Contains(p.links, l) {
 			p.links = append(p.links, l)

@@ -7,78 +7,72 @@ import (
 	"sync"
 )
 
-// Options say how to find out what works.
+// Options configure [New].
 type Options struct {
-	// Bubblewrap is the absolute path of the program bwrap. Empty: the first in an absolute directory of PATH. It is not
-	// used if others than root and this user can replace it.
+	// Bubblewrap is the absolute path of bwrap. Empty searches the absolute
+	// directories of PATH. It is not used if users other than root and this user can
+	// replace it.
 	Bubblewrap string
-	// Without are backends that are not to be used.
+	// Without are backends that must not be used.
 	Without []Backend
 }
 
-// Status is what was found out about a backend.
+// Status describes a backend on this machine.
 type Status struct {
-	// Backend is the backend in question.
+	// Backend is the backend.
 	Backend Backend
-	// Err says why it does not work here. Nil: it works.
+	// Err is why the backend does not work; nil if it works.
 	Err error
-	// Path is where its program is, or "".
+	// Path is the path of bwrap, if the backend is Bubblewrap.
 	Path string
 }
 
-// Sandboxes are the ways to enforce a plan that work here. They may be used concurrently. The zero value has none.
+// Sandboxes are the backends that work on this machine. They may be used concurrently.
+// The zero value has none.
 type Sandboxes struct {
-	statuses []Status // the strongest first; read when found is closed
-	starters starterFiles
-	shared   sharedNamespaces
-	reserved placeholders
-	preparer preparerFile
+	statuses     []Status // the strongest first; read after probed is closed
+	self         selfFile
+	namespaces   sharedNamespaces
+	placeholders placeholders
 
-	options  Options
-	lifetime context.Context // until Close
-	end      context.CancelCauseFunc
-	begin    sync.Once     // whoever begins closes found
-	found    chan struct{} // nil of the zero value
+	options   Options
+	lifetime  context.Context // ends with Close
+	end       context.CancelCauseFunc
+	probeOnce sync.Once     // its function closes probed
+	probed    chan struct{} // nil in the zero value
 }
 
-// errClosed is why nothing works any more.
-var errClosed = errors.New("this program has given its sandboxes back")
+// errClosed is the error of all backends after Close.
+var errClosed = errors.New("the sandboxes are closed")
 
-// Probe finds out which backends work here, by starting a program confined by each that tries what it must not. It
-// waits for those programs, a few milliseconds each, until ctx is done. The program is this one: its main function
-// calls [Main] first. The caller closes what it returns.
-func Probe(ctx context.Context, options Options) *Sandboxes {
-	s := Later(options)
-	s.begin.Do(func() { s.probe(ctx) })
-	return s
-}
-
-// Later returns at once, and probes, as [Probe] does, when somebody waits for it: in [Sandboxes.Wait],
-// [Sandboxes.Statuses] or [Sandboxes.Confine], the last two of which wait for as long as that takes. The caller closes
-// what it returns.
-func Later(options Options) *Sandboxes {
-	s := &Sandboxes{reserved: placeholders{all: map[string]*placeholder{}}, options: options, found: make(chan struct{})}
+// New returns Sandboxes that probe the backends on first use, that is in
+// [Sandboxes.Wait], [Sandboxes.Statuses] or [Sandboxes.Confine], which wait for the
+// result. A probe executes this program in a sandbox, where it attempts what the
+// sandbox must prevent; so the main function must call [Main] first. It takes some tens
+// of milliseconds. The caller closes the Sandboxes.
+func New(options Options) *Sandboxes {
+	s := &Sandboxes{placeholders: placeholders{all: map[string]*placeholder{}}, options: options, probed: make(chan struct{})}
 	s.lifetime, s.end = context.WithCancelCause(context.Background())
 	return s
 }
 
-// Wait returns when it is known what works here, or with the cause of ctx.
+// Wait waits until the backends are probed. If ctx ends first, it returns the cause.
 func (s *Sandboxes) Wait(ctx context.Context) error {
-	if s.found == nil {
+	if s.probed == nil {
 		return nil
 	}
-	s.begin.Do(func() { go s.probe(s.lifetime) })
+	s.probeOnce.Do(func() { go s.probe() })
 	select {
-	case <-s.found:
+	case <-s.probed:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// probe finds out what works.
-func (s *Sandboxes) probe(ctx context.Context) {
-	defer close(s.found)
+// probe sets the statuses.
+func (s *Sandboxes) probe() {
+	defer close(s.probed)
 	bwrap, err := findBubblewrap(s.options.Bubblewrap)
 	s.statuses = []Status{{Backend: Bubblewrap, Err: err, Path: bwrap}, {Backend: Landlock, Err: checkLandlock()}}
 	for i := range s.statuses {
@@ -87,35 +81,34 @@ func (s *Sandboxes) probe(ctx context.Context) {
 			status.Err = errors.New("it is switched off by the configuration")
 		}
 		if status.Err == nil {
-			status.Err = s.try(ctx, status)
+			status.Err = s.probeBackend(s.lifetime, status)
 		}
 	}
 }
 
-// Close gives back what was opened for programs to come. Those that were started run on. Nothing may be started after
-// it.
+// Close releases shared resources. Running programs continue. No program may be started
+// afterwards.
 func (s *Sandboxes) Close() {
-	if s.found != nil {
+	if s.probed != nil {
 		s.end(errClosed)
-		s.begin.Do(func() {
+		s.probeOnce.Do(func() {
 			s.statuses = []Status{{Backend: Bubblewrap, Err: errClosed}, {Backend: Landlock, Err: errClosed}}
-			close(s.found)
+			close(s.probed)
 		})
-		<-s.found
+		<-s.probed
 	}
-	s.starters.close()
-	s.preparer.close()
-	s.shared.close()
+	s.self.close()
+	s.namespaces.close()
 }
 
-// Statuses says of each backend whether it works here, the strongest first.
+// Statuses returns the status of each backend, the strongest first.
 func (s *Sandboxes) Statuses() []Status {
 	_ = s.Wait(context.Background())
 	return slices.Clone(s.statuses)
 }
 
-// Confine chooses the strongest backend that works here and can enforce the plan. If there is none it fails with the
-// kind Unavailable and a reason for each.
+// Confine chooses the strongest working backend that can enforce the plan. Without one
+// it fails with kind Unavailable and the reason for each backend.
 func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 	_ = s.Wait(context.Background())
 	var reasons []Reason
@@ -123,8 +116,8 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 		err := s.statuses[i].Err
 		if err == nil {
 			var e enforcer
-			if e, err = s.express(&s.statuses[i], plan); err == nil {
-				return &Confinement{enforce: e, plan: plan, reserved: &s.reserved}, nil
+			if e, err = s.newEnforcer(&s.statuses[i], plan); err == nil {
+				return &Confinement{enforce: e, plan: plan, placeholders: &s.placeholders}, nil
 			}
 		}
 		reasons = append(reasons, Reason{Backend: s.statuses[i].Backend, Err: err})
@@ -132,31 +125,32 @@ func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 	return nil, &Error{Kind: Unavailable, Reasons: reasons, Err: errors.New("nothing on this machine can enforce the policy")}
 }
 
-// Key is the same for plans that come to the same on the same files, and only for those, so that a program which was
-// started for one can be kept for the other: unlike [Plan.Key] it tells a place from what has taken its place since. As
-// long as programs keep a place from coming into being, it is missing for them; when somebody else has removed what keeps
-// it, those programs are not kept from it any more, and are not for the plan.
+// Key is equal for plans that grant the same access to the same files, so that a
+// program started for one plan can be used for the other. It contains the identities of
+// the files, so it changes if a file is replaced. A path with a placeholder counts as
+// missing. If another process removes a placeholder, programs that were started before
+// no longer have it, and the key changes.
 func (s *Sandboxes) Key(plan *Plan) string {
-	return plan.key(func(r *rule) (lost int) {
-		held, lost := s.reserved.look(r.path, r.is)
-		if r.missing = held || r.isMissing(); !r.missing {
+	return plan.key(func(r *rule) (recreated int) {
+		isPlaceholder, recreated := s.placeholders.lookup(r.path, r.id)
+		if r.missing = isPlaceholder || r.isMissing(); !r.missing {
 			return 0
 		}
-		r.is = identity{}
-		return lost
+		r.id = fileID{}
+		return recreated
 	})
 }
 
-func (s *Sandboxes) express(status *Status, plan *Plan) (enforcer, error) {
+func (s *Sandboxes) newEnforcer(status *Status, plan *Plan) (enforcer, error) {
 	if status.Backend == Landlock {
-		e, err := expressLandlock(plan, &s.starters)
+		e, err := newLandlock(plan)
 		if err != nil {
 			return nil, err
 		}
 		return e, nil
 	}
-	e, err := expressBubblewrap(status.Path, plan, &s.starters, &s.shared, &s.reserved, &s.preparer)
-	if err != nil {
+	e := &bubblewrap{program: status.Path, plan: plan, self: &s.self, namespaces: &s.namespaces, placeholders: &s.placeholders}
+	if err := e.resolveMounts(); err != nil {
 		return nil, err
 	}
 	return e, nil

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"reflect"
 	"strings"
 	"syscall"
@@ -16,7 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestArgumentsAndEnvironmentAreExact(t *testing.T) {
+func TestStart_ArgumentsAndEnvironment_AreExact(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		argv := testproc.Argv("args", "", "a b", "--", "\xff")
 		argv[0] = "another name"
@@ -37,7 +39,7 @@ func TestArgumentsAndEnvironmentAreExact(t *testing.T) {
 	})
 }
 
-func TestExitIsReported(t *testing.T) {
+func TestStart_ExitIsReported(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		for _, code := range []string{"0", "1", "42", "255"} {
 			argv := testproc.Argv("exit", code)
@@ -59,8 +61,9 @@ func TestExitIsReported(t *testing.T) {
 
 func itoa(n int) string { text, _ := json.Marshal(n); return string(text) }
 
-// TestStatusIsThatOfAnyProcess compares what a confined program finds with what any finds.
-func TestStatusIsThatOfAnyProcess(t *testing.T) {
+// TestStart_ProcessState_IsOrdinary compares the process state of confined and other
+// programs.
+func TestStart_ProcessState_IsOrdinary(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		argv := testproc.Argv("status")
 		output, _, err := inTerminal(Program{Path: argv[0], Argv: argv, Env: []string{promptExit}, Dir: "/usr"}, sandboxes, plan)
@@ -86,7 +89,54 @@ func TestStatusIsThatOfAnyProcess(t *testing.T) {
 	})
 }
 
-func TestTerminalHasAName(t *testing.T) {
+func init() {
+	testproc.Register("sandbox-open-files", func([]string) int {
+		if err := tellOpenFiles(); err != nil {
+			fmt.Println("failed:", err)
+			return 1
+		}
+		return 0
+	})
+}
+
+// TestOpenFilesLimit_IsTheOneTheServerWasStartedWith, although package syscall raises
+// that of the server.
+func TestOpenFilesLimit_IsTheOneTheServerWasStartedWith(t *testing.T) {
+	argv := append([]string{"-c", `ulimit -Sn 500; ulimit -Hn 5000; exec "$0" "$@"`}, testproc.Argv("sandbox-open-files")...)
+	command := exec.CommandContext(t.Context(), "/bin/sh", argv...)
+	command.Env = []string{promptExit, "PATH=" + os.Getenv("PATH")}
+	if output, err := command.CombinedOutput(); err != nil || string(output) != strings.Repeat("500\n5000\n", 3) {
+		t.Errorf("%v: %s", err, output)
+	}
+}
+
+// tellOpenFiles prints the limits of a program without a sandbox, and with each
+// backend.
+func tellOpenFiles() error {
+	policy := Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}
+	plan, err := policy.Resolve(context.Background(), ResolveOptions{})
+	if err != nil {
+		return err
+	}
+	for _, backend := range []Backend{0, Bubblewrap, Landlock} {
+		var sandboxes *Sandboxes
+		if backend != 0 {
+			sandboxes = New(Options{Without: others(backend)})
+			defer sandboxes.Close()
+		}
+		program := shell("ulimit -Sn; ulimit -Hn")
+		program.Files, program.Terminal = []int{0, 1, 2}, -1
+		pid, release, err := launchProgram(program, sandboxes, plan)
+		if err != nil {
+			return err
+		}
+		reap(pid)
+		release()
+	}
+	return nil
+}
+
+func TestStart_TerminalHasAName(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		output, status, err := inTerminal(Program{Path: "/usr/bin/tty", Argv: []string{"tty"}, Dir: "/"}, sandboxes, plan)
 		if err != nil || status != 0 || !strings.HasPrefix(output, "/dev/") {
@@ -95,9 +145,9 @@ func TestTerminalHasAName(t *testing.T) {
 	})
 }
 
-// TestSignalsReachTheProgram ends a program by the signal of its process group that it handles: whoever is between must
-// not end of it.
-func TestSignalsReachTheProgram(t *testing.T) {
+// TestStart_SignalsReachTheProgram sends a signal that the program handles to its
+// process group: bwrap must not end.
+func TestStart_SignalsReachTheProgram(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		pid, output := startProgram(t, sandboxes, plan, "trap-term")
 		if _, err := io.ReadFull(output, make([]byte, len("ready\n"))); err != nil {
@@ -113,28 +163,29 @@ func TestSignalsReachTheProgram(t *testing.T) {
 	})
 }
 
-// TestKillLeavesNothing kills only the process that was spawned and those of its group, of which the program is one.
-func TestKillLeavesNothing(t *testing.T) {
+// TestKill_LeavesNothing kills the process group of the spawned process, of which the
+// program is a member.
+func TestKill_LeavesNothing(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		pid, output := startProgram(t, sandboxes, plan, "ignore-term")
-		end(pid)
+		killGroup(pid)
 		if _, err := io.ReadAll(output); err != nil { // it ends when nobody holds the pipe
 			t.Error(err)
 		}
 	})
 }
 
-func TestOutputEndsWithTheProgramsOwn(t *testing.T) {
+func TestStart_OutputEndsWithTheProgram(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		pid, output := startProgram(t, sandboxes, plan, "close-stdout")
-		defer end(pid)
+		defer killGroup(pid)
 		if said, err := io.ReadAll(output); string(said) != "ready\n" || err != nil { // the program itself goes on
 			t.Errorf("it said %q: %v", said, err)
 		}
 	})
 }
 
-func TestWhatCannotBeExecuted(t *testing.T) {
+func TestStart_UnexecutableProgram_Fails(t *testing.T) {
 	dir := build(t, "script = #!/nowhere/sh\n", "text = hello", "hidden/")
 	if err := errors.Join(os.Chmod(dir+"/script", 0o755), os.Chmod(dir+"/text", 0o755)); err != nil {
 		t.Fatal(err)
@@ -156,7 +207,7 @@ func TestWhatCannotBeExecuted(t *testing.T) {
 	})
 }
 
-func TestStartIsGivenUp(t *testing.T) {
+func TestStart_ContextEnds_Fails(t *testing.T) {
 	sandboxes := probed(t, Bubblewrap)
 	confinement, err := sandboxes.Confine(resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}}))
 	if err != nil {
@@ -173,13 +224,13 @@ func TestStartIsGivenUp(t *testing.T) {
 		cancel(why)
 		return err
 	})
-	end(pid)
+	killGroup(pid)
 	if !errors.Is(err, why) {
 		t.Errorf("got %v, want %v", err, why)
 	}
 }
 
-func TestSpawnsErrorIsReturned(t *testing.T) {
+func TestStart_SpawnFails_ReturnsItsError(t *testing.T) {
 	why := errors.New("no processes left")
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		confinement, err := sandboxes.Confine(plan)
@@ -193,8 +244,8 @@ func TestSpawnsErrorIsReturned(t *testing.T) {
 	})
 }
 
-// TestUnrestrictedFiles restricts the network alone.
-func TestUnrestrictedFiles(t *testing.T) {
+// TestStart_UnrestrictedFiles restricts the network alone.
+func TestStart_UnrestrictedFiles(t *testing.T) {
 	dir := build(t, "file = x")
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		t.Run(backend.String(), func(t *testing.T) {
@@ -210,9 +261,9 @@ func TestUnrestrictedFiles(t *testing.T) {
 	}
 }
 
-// TestNetworkEnabled shows that it is the filter and the namespace that keep programs from the network, and nothing
+// TestStart_NetworkEnabled shows that it is the filter and the namespace that keep programs from the network, and nothing
 // else.
-func TestNetworkEnabled(t *testing.T) {
+func TestStart_NetworkEnabled(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, _ *Plan) {
 		plan := resolve(t, Policy{Network: NetworkEnabled, Entries: []Entry{{Special: SpecialRoot, Access: AccessRead}}})
 		dir := build(t, "work/")
@@ -229,8 +280,8 @@ func TestNetworkEnabled(t *testing.T) {
 	})
 }
 
-// TestOrdinaryProgramsRun builds something, as programs do.
-func TestOrdinaryProgramsRun(t *testing.T) {
+// TestStart_OrdinaryProgramsRun builds something, as programs do.
+func TestStart_OrdinaryProgramsRun(t *testing.T) {
 	dir := build(t, "w/main.c = #include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n")
 	plan := resolve(t, Policy{Entries: []Entry{
 		{Special: SpecialMinimal, Access: AccessRead}, {Path: dir + "/w", Access: AccessWrite}, {Path: "/dev/null", Access: AccessWrite},

@@ -15,8 +15,8 @@ import (
 // patience is more than anything here takes on a machine with much to do.
 const patience = time.Minute
 
-// TestJobControlWorks types into a shell that has a job in the foreground of its terminal.
-func TestJobControlWorks(t *testing.T) {
+// TestTerminal_JobControlWorks types into a shell that has a job in the foreground of its terminal.
+func TestTerminal_JobControlWorks(t *testing.T) {
 	eachBackend(t, func(t *testing.T, sandboxes *Sandboxes, plan *Plan) {
 		master, slave, err := pty.Open()
 		if err != nil {

@@ -7,171 +7,189 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view prepares the mounts that a program sees, in a mount namespace where bubblewrap then finds them. Nothing outside
-// can be written to there, and nothing that is mounted outside from then on comes in. Every place is opened without
-// following a link and mounted on by its descriptor, so that nobody who may write around it can lead that elsewhere.
-// Nothing is made in any place, but in those that are fresh. Bubblewrap then only takes over what it finds.
+// view builds the file system of a program, in a mount namespace that bwrap then uses.
+// There, nothing can be written except what the plan grants, and mounts that are made
+// outside later do not appear. Each path is opened without following links and mounted
+// on by descriptor, so that other programs cannot redirect a mount. Mount points are
+// only created in new file systems, never in existing ones.
 type view struct {
-	preparation
-	layers  []*layer // parents before what is below them
-	program string   // what is executed then though the layers hide it, or ""
-	devices []argument
-	console argument
-	dev     argument // the fresh /dev
+	childCalls
+	mounts      []*viewMount // directories before their contents
+	executables []executable // files that are executed although a mount may hide them
+	null        []int        // descriptors that become /dev/null of the sandbox
+	devices     []argument
+	console     argument
+	dev         argument // the new /dev
 }
 
-// layer is a mount of a view.
-type layer struct {
+// executable is a file that is opened on a read-only mount, because programs can find
+// it through /proc.
+type executable struct {
+	path  string
+	id    fileID // zero accepts any file
+	fd    int
+	flags int // of dup3(2)
+}
+
+// viewMount is a mount in the view.
+type viewMount struct {
 	mount
-	around    *layer // the layer that it is in; nil: there is none
+	parent    *viewMount // the mount that contains it, or nil
 	directory bool
-	tree      argument        // a mount of it from before anything was changed
-	fresh     argument        // what hides it, if something below is granted
-	made      map[string]bool // directories in fresh
+	clone     argument        // the mount, cloned before others changed its path
+	tmpfs     argument        // an empty file system that hides it, if grantedBelow
+	dirs      map[string]bool // directories created in tmpfs
 }
 
-// beneath tells whether that is what is granted around the layer.
-func (y *layer) beneath(access Access) bool { return y.around != nil && y.around.access == access }
+// parentHas reports whether the parent is a mount with the given access.
+func (m *viewMount) parentHas(access Access) bool {
+	return m.parent != nil && m.parent.access == access
+}
 
-// takenFirst tells whether a mount of it has to be made before everything is read-only or hidden.
-func (y *layer) takenFirst() bool {
+// needsEarlyClone reports whether the mount must be cloned before everything becomes
+// read-only and paths are hidden.
+func (m *viewMount) needsEarlyClone() bool {
 	switch {
-	case y.path == "/" || y.access == AccessNone:
+	case m.path == "/" || m.access == AccessNone:
 		return false
-	case y.beneath(AccessNone):
+	case m.parentHas(AccessNone):
 		return true
 	}
-	return y.access == AccessWrite && !y.beneath(AccessWrite)
+	return m.access == AccessWrite && !m.parentHas(AccessWrite)
 }
 
-// hides tells whether a directory, or a file, is hidden of which nothing is granted.
+// hides reports whether some directory (or file, if directory is not set) is hidden
+// entirely.
 func (v *view) hides(directory bool) bool {
-	for _, y := range v.layers {
-		if y.access == AccessNone && !y.opened && y.directory == directory {
+	for _, m := range v.mounts {
+		if m.access == AccessNone && !m.grantedBelow && m.directory == directory {
 			return true
 		}
 	}
 	return false
 }
 
-// prepare makes the view, with the terminal of that name unless it is "". What is executed then though it is hidden has
-// the number of a descriptor.
-func (v *view) prepare(terminal string, sealed bool, program int) {
-	v.about("", "mounts cannot be told from those outside")
+// build adds the calls that build the view. terminal is the path of the terminal, or
+// "".
+func (v *view) build(terminal string, readOnlyDevices bool) {
+	v.describe("", "a mount namespace cannot be created")
 	mask := v.call(unix.SYS_UMASK, literal(0))
 	v.call(unix.SYS_UNSHARE, literal(unix.CLONE_NEWNS))
-	v.setAt(here, "/", unix.AT_RECURSIVE, unix.MountAttr{Propagation: unix.MS_PRIVATE})
-	v.takeDevices(terminal, sealed)
-	v.about("", "mounts cannot be made harmless")
-	v.setAt(here, "/", unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
-	for _, y := range v.layers {
-		if y.takenFirst() {
-			v.about(y.path, changed)
-			place := v.openWithoutLinks(y.path)
-			v.same(place, y.is)
-			y.tree = v.copied(place)
-			v.close(place)
+	v.setAttrAt(cwdFD, "/", unix.AT_RECURSIVE, unix.MountAttr{Propagation: unix.MS_PRIVATE})
+	v.cloneHostDevices(terminal, readOnlyDevices)
+	v.describe("", "set-user-id programs and devices cannot be disabled on mounts")
+	v.setAttrAt(cwdFD, "/", unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV})
+	for _, m := range v.mounts {
+		if m.needsEarlyClone() {
+			v.describe(m.path, pathChanged)
+			mountPoint := v.openNoSymlinks(m.path)
+			v.checkIdentity(mountPoint, m.id)
+			m.clone = v.cloneTree(mountPoint)
+			v.close(mountPoint)
 		}
 	}
 	if !v.rootIsWritable() {
-		v.about("", "mounts cannot be made read-only")
-		v.setAt(here, "/", unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-		v.setAt(here, "/proc", 0, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}) // bubblewrap says there who it is
+		v.describe("", "mounts cannot be made read-only")
+		v.setAttrAt(cwdFD, "/", unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+		v.setAttrAt(cwdFD, "/proc", 0, unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}) // bwrap writes its uid_map there
 	}
 	v.makeDevices()
-	if v.program != "" {
-		v.takeProgram(program)
+	for _, file := range v.executables {
+		v.openExecutable(file)
 	}
-	for _, y := range v.layers {
-		if y.path != "/" {
-			v.lay(y)
+	for _, m := range v.mounts {
+		if m.path != "/" {
+			v.addMount(m)
 		}
 	}
-	for _, y := range v.layers {
-		if y.fresh != (argument{}) {
-			v.about(y.path, "cannot be made read-only")
-			v.set(y.fresh, 0, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-			v.close(y.fresh)
+	for _, m := range v.mounts {
+		if m.tmpfs != (argument{}) {
+			v.describe(m.path, "cannot be made read-only")
+			v.setAttr(m.tmpfs, 0, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+			v.close(m.tmpfs)
 		}
 	}
-	v.sealDevices()
+	v.finishDevices()
 	v.call(unix.SYS_UMASK, mask)
 }
 
-// takeProgram opens what is executed, before it is hidden, as a number. It is read-only, because programs find it as that
-// of bubblewrap's process inside.
-func (v *view) takeProgram(number int) {
-	v.about(v.program, "cannot be executed")
-	place := v.openWithoutLinks(v.program)
-	tree := v.copied(place)
-	v.close(place)
-	v.set(tree, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-	v.call(unix.SYS_DUP3, tree, literal(number), literal(unix.O_CLOEXEC))
+// openExecutable opens a file before it may be hidden.
+func (v *view) openExecutable(file executable) {
+	v.describe(file.path, "cannot be executed")
+	mountPoint := v.openNoSymlinks(file.path)
+	if file.id != (fileID{}) {
+		v.checkIdentity(mountPoint, file.id)
+	}
+	tree := v.cloneTree(mountPoint)
+	v.close(mountPoint)
+	v.setAttr(tree, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	v.call(unix.SYS_DUP3, tree, literal(file.fd), literal(file.flags))
 	v.close(tree)
 }
 
-// changed is what it means if a place cannot be opened, or is a directory and was none.
-const changed = "is not what it was when the policy was resolved"
+// pathChanged is the error for a path that cannot be opened, or is another file than
+// before.
+const pathChanged = "is not what it was when the policy was resolved"
 
 func (v *view) rootIsWritable() bool {
-	return len(v.layers) > 0 && v.layers[0].path == "/" && v.layers[0].access == AccessWrite
+	return len(v.mounts) > 0 && v.mounts[0].path == "/" && v.mounts[0].access == AccessWrite
 }
 
-// lay puts a layer in its place.
-func (v *view) lay(y *layer) {
-	v.about(y.path, changed)
-	if y.beneath(AccessNone) {
-		v.makePlace(y)
+// addMount mounts m at its path.
+func (v *view) addMount(m *viewMount) {
+	v.describe(m.path, pathChanged)
+	if m.parentHas(AccessNone) {
+		v.makeMountPoint(m)
 	}
-	place := v.openWithoutLinks(y.path)
-	if !y.beneath(AccessNone) {
-		v.same(place, y.is)
+	mountPoint := v.openNoSymlinks(m.path)
+	if !m.parentHas(AccessNone) {
+		v.checkIdentity(mountPoint, m.id)
 	}
 	switch {
-	case y.access == AccessNone && y.opened:
-		y.fresh = v.fresh("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, [2]string{"mode", "0111"})
-		v.call(unix.SYS_MOVE_MOUNT, y.fresh, v.text(""), place, v.text(""), literal(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
-		v.close(place)
+	case m.access == AccessNone && m.grantedBelow:
+		m.tmpfs = v.newMount("tmpfs", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, [2]string{"mode", "0111"})
+		v.call(unix.SYS_MOVE_MOUNT, m.tmpfs, v.text(""), mountPoint, v.text(""), literal(unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH))
+		v.close(mountPoint)
 		return
-	case y.access == AccessNone:
+	case m.access == AccessNone:
 		name := hiddenFile
-		if y.directory {
+		if m.directory {
 			name = hiddenDirectory
 		}
 		hidden := v.call(unix.SYS_OPENAT, v.dev, v.text(name), literal(unix.O_PATH|unix.O_CLOEXEC), literal(0))
-		y.tree = v.copied(hidden)
+		m.clone = v.cloneTree(hidden)
 		v.close(hidden)
-	case !y.takenFirst() && y.around == nil:
-		v.close(place) // it is read-only with all the rest
+	case !m.needsEarlyClone() && m.parent == nil:
+		v.close(mountPoint) // it is read-only like everything else
 		return
-	case !y.takenFirst():
-		y.tree = v.copied(place)
+	case !m.needsEarlyClone():
+		m.clone = v.cloneTree(mountPoint)
 	}
-	if y.access != AccessWrite {
-		v.set(y.tree, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
+	if m.access != AccessWrite {
+		v.setAttr(m.clone, unix.AT_RECURSIVE, unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
 	}
-	v.mount(y.tree, place)
+	v.mount(m.clone, mountPoint)
 }
 
-// makePlace makes what a layer is mounted on in what hides the place that it is in.
-func (v *view) makePlace(y *layer) {
-	rest, _ := strings.CutPrefix(y.path, strings.TrimSuffix(y.around.path, "/")+"/")
+// makeMountPoint creates the mount point of m in the tmpfs that hides its parent.
+func (v *view) makeMountPoint(m *viewMount) {
+	rest, _ := strings.CutPrefix(m.path, strings.TrimSuffix(m.parent.path, "/")+"/")
 	var missing []string
-	for dir := filepath.Dir(rest); dir != "." && !y.around.made[dir]; dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(rest); dir != "." && !m.parent.dirs[dir]; dir = filepath.Dir(dir) {
 		missing = append([]string{dir}, missing...)
 	}
-	if y.around.made == nil {
-		y.around.made = map[string]bool{}
+	if m.parent.dirs == nil {
+		m.parent.dirs = map[string]bool{}
 	}
 	for _, dir := range missing {
-		v.directory(y.around.fresh, dir, 0o755)
-		y.around.made[dir] = true
+		v.directory(m.parent.tmpfs, dir, 0o755)
+		m.parent.dirs[dir] = true
 	}
 	switch {
-	case !y.directory:
-		v.file(y.around.fresh, rest, 0o444)
-	case !y.around.made[rest]:
-		v.directory(y.around.fresh, rest, 0o755)
-		y.around.made[rest] = true
+	case !m.directory:
+		v.file(m.parent.tmpfs, rest, 0o444)
+	case !m.parent.dirs[rest]:
+		v.directory(m.parent.tmpfs, rest, 0o755)
+		m.parent.dirs[rest] = true
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestBubblewrapRunsWhereItIsHidden hides the program bwrap from programs, which find it only as what started them, and
+// TestBubblewrap_HiddenProgramFile_Runs hides the program bwrap from programs, which find it only as what started them, and
 // cannot change it.
-func TestBubblewrapRunsWhereItIsHidden(t *testing.T) {
+func TestBubblewrap_HiddenProgramFile_Runs(t *testing.T) {
 	dir := build(t, "home/bin/", "home/work/")
 	installed, err := findBubblewrap("")
 	if err != nil {
@@ -20,7 +20,7 @@ func TestBubblewrapRunsWhereItIsHidden(t *testing.T) {
 	if err := errors.Join(err, os.WriteFile(program, content, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	sandboxes := Probe(t.Context(), Options{Bubblewrap: program, Without: []Backend{Landlock}})
+	sandboxes := New(Options{Bubblewrap: program, Without: []Backend{Landlock}})
 	defer sandboxes.Close()
 	work := Entry{Path: dir + "/home/work", Access: AccessWrite}
 	for _, root := range []Access{AccessRead, AccessWrite} {
@@ -37,8 +37,8 @@ func TestBubblewrapRunsWhereItIsHidden(t *testing.T) {
 	}
 }
 
-// TestTmpIsHidden denies /tmp, where bubblewrap mounts what it needs for itself.
-func TestTmpIsHidden(t *testing.T) {
+// TestBubblewrap_HiddenTmp denies /tmp, where bubblewrap mounts what it needs for itself.
+func TestBubblewrap_HiddenTmp(t *testing.T) {
 	sandboxes := probed(t, Bubblewrap)
 	for _, root := range []Access{AccessRead, AccessWrite} {
 		plan := resolve(t, Policy{Entries: []Entry{{Special: SpecialRoot, Access: root}, {Special: SpecialSlashTmp, Access: AccessNone}}})

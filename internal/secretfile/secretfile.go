@@ -1,6 +1,6 @@
-// Package secretfile reads the files that decide who is let in: keys and tokens
-// that nobody else may read, tables and certificates that nobody else may
-// write. [Watched] reads them again when they change.
+// Package secretfile reads security-relevant files: keys and tokens, which only
+// their owner may read, and tables and certificates, which only their owner may
+// write. [Watched] rereads them when they change.
 package secretfile
 
 import (
@@ -12,19 +12,19 @@ import (
 	"syscall"
 )
 
-// maxBytes is the most that such a file may hold.
+// maxBytes bounds the size of a file.
 const maxBytes = 4 << 20
 
-// Error says that a file cannot be trusted or read. It holds nothing of what is
-// in the file.
+// Error means that a file is not secure or cannot be read. It does not contain
+// the file's content.
 type Error struct {
-	// File is its path.
+	// File is the path.
 	File string
-	// Problem is what is wrong, to be read after the path.
+	// Problem is what is wrong; it follows the path.
 	Problem string
-	// Fix is what to do about it; may be empty.
+	// Fix is what to do; may be empty.
 	Fix string
-	// Err is the system's reason; may be nil.
+	// Err is the error of the system; may be nil.
 	Err error
 }
 
@@ -39,10 +39,10 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap returns the system's reason.
+// Unwrap returns the error of the system.
 func (e *Error) Unwrap() error { return e.Err }
 
-// reason is an error without the path that the caller names already.
+// reason returns the text of an error without its path.
 func reason(err error) string {
 	if path, ok := err.(*fs.PathError); ok {
 		return path.Err.Error()
@@ -50,50 +50,49 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// Secret returns what is in the file at path, which holds a key or a token. The
-// file is refused if others could read it, or its group while it belongs to
-// this program's user: one that belongs to somebody else, as root, is how a
-// secret is handed to a group. The error is an *[Error].
+// Secret returns the content of a file with a key or a token. The file is
+// rejected if others can read it, or if its group can and it belongs to this
+// process's user: a file of another user, such as root, is how a secret is
+// provided to a group. The error is an *[Error].
 func Secret(path string) ([]byte, error) {
 	return read(path, func(mode fs.FileMode, owner uint32) *Error {
 		if mode&0o004 != 0 || mode&0o040 != 0 && int(owner) == os.Geteuid() {
 			return &Error{File: path, Problem: fmt.Sprintf("can be read by others than its owner (mode %04o)", mode), Fix: "chmod 600 " + path}
 		}
-		return writable(path, mode)
+		return checkWritable(path, mode)
 	})
 }
 
-// Token is [Secret] without the white space around it, and refuses a token that
-// is shorter than least bytes.
-func Token(path string, least int) ([]byte, error) {
+// Token is [Secret] without surrounding white space. It rejects a token of less
+// than minBytes bytes.
+func Token(path string, minBytes int) ([]byte, error) {
 	text, err := Secret(path)
 	if err != nil {
 		return nil, err
 	}
 	text = bytes.TrimSpace(text)
-	if len(text) < least {
-		return nil, &Error{File: path, Problem: fmt.Sprintf("holds %d bytes, and a secret needs %d", len(text), least),
+	if len(text) < minBytes {
+		return nil, &Error{File: path, Problem: fmt.Sprintf("has %d bytes; a secret needs at least %d", len(text), minBytes),
 			Fix: "write a random one, for example with: openssl rand -hex 32"}
 	}
 	return text, nil
 }
 
-// Public returns what is in the file at path, which holds no secret but is
-// relied upon: it is refused if its group or others could write it. The error is
-// an *[Error].
+// Public returns the content of a security-relevant file without secrets. It is
+// rejected if its group or others can write it. The error is an *[Error].
 func Public(path string) ([]byte, error) {
-	return read(path, func(mode fs.FileMode, _ uint32) *Error { return writable(path, mode) })
+	return read(path, func(mode fs.FileMode, _ uint32) *Error { return checkWritable(path, mode) })
 }
 
-func writable(path string, mode fs.FileMode) *Error {
+func checkWritable(path string, mode fs.FileMode) *Error {
 	if mode&0o022 == 0 {
 		return nil
 	}
 	return &Error{File: path, Problem: fmt.Sprintf("can be written by others than its owner (mode %04o)", mode), Fix: "chmod go-w " + path}
 }
 
-func read(path string, refuse func(mode fs.FileMode, owner uint32) *Error) ([]byte, error) {
-	// A pipe without a writer must not hold the caller up.
+func read(path string, check func(mode fs.FileMode, owner uint32) *Error) ([]byte, error) {
+	// O_NONBLOCK, since opening a pipe without a writer would block.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, &Error{File: path, Problem: "cannot be opened", Err: err}
@@ -106,7 +105,7 @@ func read(path string, refuse func(mode fs.FileMode, owner uint32) *Error) ([]by
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Problem: "is not a regular file"}
 	}
-	if err := refuse(info.Mode().Perm(), info.Sys().(*syscall.Stat_t).Uid); err != nil {
+	if err := check(info.Mode().Perm(), info.Sys().(*syscall.Stat_t).Uid); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))

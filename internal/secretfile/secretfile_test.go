@@ -24,7 +24,7 @@ func file(t *testing.T, mode fs.FileMode, text string) string {
 	return path
 }
 
-// write replaces a file as careful programs do.
+// write replaces a file atomically.
 func write(t *testing.T, path string, mode fs.FileMode, text string) {
 	t.Helper()
 	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
@@ -35,7 +35,7 @@ func write(t *testing.T, path string, mode fs.FileMode, text string) {
 	}
 }
 
-func TestModes(t *testing.T) {
+func TestSecret_Modes(t *testing.T) {
 	for _, tc := range []struct {
 		mode           fs.FileMode
 		secret, public bool
@@ -61,8 +61,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// A secret that root hands to a group is not this user's to chmod.
-func TestAnotherUsersSecretMayBeItsGroups(t *testing.T) {
+// A secret of another user, such as root, may be readable by its group.
+func TestSecret_OtherUsersFile_MayBeGroupReadable(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can give files away")
 	}
@@ -81,7 +81,7 @@ func TestAnotherUsersSecretMayBeItsGroups(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoFile(t *testing.T) {
+func TestSecret_NotAFile_Fails(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
@@ -111,7 +111,7 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -150,7 +150,7 @@ func TestWatched(t *testing.T) {
 	if got := w.Get(); got != "two" {
 		t.Errorf("a second later: %q", got)
 	}
-	// The same size, and back in time.
+	// The same size, and an earlier modification time.
 	before := loads
 	if err := errors.Join(os.WriteFile(path, []byte("owt"), 0o600), os.Chtimes(path, time.Time{}, time.Unix(1, 0))); err != nil {
 		t.Fatal(err)
@@ -184,15 +184,15 @@ func TestWatched(t *testing.T) {
 	}
 }
 
-func TestWatchReturnsTheFirstError(t *testing.T) {
+func TestWatch_FirstLoadFails(t *testing.T) {
 	want := errors.New("no")
 	if _, err := secretfile.Watch(func() (int, []string, error) { return 0, nil, want }, nil, nil); !errors.Is(err, want) {
 		t.Errorf("Watch = %v", err)
 	}
 }
 
-// Whoever looks at the files keeps nobody waiting.
-func TestGetDoesNotWaitForAnotherThatLoads(t *testing.T) {
+// A Get during a reload returns the previous value at once.
+func TestGet_DuringReload_DoesNotWait(t *testing.T) {
 	path := file(t, 0o600, "one")
 	clock := &clock{now: time.Now()}
 	loading, proceed := make(chan struct{}), make(chan struct{})
@@ -224,9 +224,9 @@ func TestGetDoesNotWaitForAnotherThatLoads(t *testing.T) {
 	}
 }
 
-// A version that could not be read because the system was short of something is
-// not a wrong one: nothing may change until it is needed to be in force.
-func TestWhatTheSystemCouldNotReadIsReadLater(t *testing.T) {
+// A file that the system could not read for lack of resources is not invalid:
+// loading is retried.
+func TestGet_SystemFailure_IsRetried(t *testing.T) {
 	path := file(t, 0o600, "one")
 	clock := &clock{now: time.Now()}
 	var broken []error
@@ -259,8 +259,8 @@ func TestWhatTheSystemCouldNotReadIsReadLater(t *testing.T) {
 	}
 }
 
-// A clock that is set back does not keep a change out.
-func TestAClockThatIsSetBack(t *testing.T) {
+// A clock that is set back does not delay the detection of a change.
+func TestGet_ClockSetBack_Reloads(t *testing.T) {
 	path := file(t, 0o600, "one")
 	clock := &clock{now: time.Now()}
 	w, err := secretfile.Watch(func() (string, []string, error) {

@@ -11,27 +11,27 @@ import (
 	"time"
 )
 
-// checkInterval is how often files are looked at, at most.
+// checkInterval is the minimum time between checks for changes.
 const checkInterval = time.Second
 
-// Watched is a value that is made from files, and made again when it is used
-// after they changed. It looks at them at most once a second and has no
-// goroutine. It may be used concurrently.
+// Watched is a value loaded from files, and reloaded on use after they changed.
+// It checks the files at most once per second and has no goroutine. It may be
+// used concurrently.
 type Watched[T any] struct {
-	load   func() (T, []string, error)
-	broken func(error)
-	now    func() time.Time
+	load    func() (T, []string, error)
+	onError func(error)
+	now     func() time.Time
 
 	value atomic.Pointer[T]
-	next  atomic.Int64 // when to look at the files again, in Unix nanoseconds
+	next  atomic.Int64 // next check, as Unix time in nanoseconds
 
-	mu     sync.Mutex // held by the one that looks
+	mu     sync.Mutex // held while checking
 	stamps map[string]stamp
-	again  bool // the system could not read what is there; it has been told
+	retry  bool // the last load failed for a reason of the system, which was reported
 }
 
-// stamp changes when a file does: when it is written, replaced, or given other
-// permissions. The zero stamp is that of a file that cannot be examined.
+// stamp changes when a file is written, replaced, or given other permissions. The
+// zero stamp is that of a file that cannot be examined.
 type stamp struct {
 	dev, ino, size uint64
 	changed        syscall.Timespec // inode change time, which cannot be set
@@ -46,16 +46,16 @@ func stampOf(path string) stamp {
 	return stamp{dev: st.Dev, ino: st.Ino, size: uint64(st.Size), changed: st.Ctim}
 }
 
-// Watch makes the value by load, whose error it returns. load also returns the
-// files that it read, or failed to read: what to look at. When a later load
-// fails the value stays what it was and broken is told why, once for each
-// change; broken must not block, and nil is not told. If it was the system that
-// failed, and not what is in the files, they are read again without a change.
-// now is the clock; nil is time.Now.
-func Watch[T any](load func() (T, []string, error), broken func(error), now func() time.Time) (*Watched[T], error) {
-	w := &Watched[T]{load: load, broken: broken, now: now}
-	if w.broken == nil {
-		w.broken = func(error) {}
+// Watch loads the value with load, whose error it returns. load also returns the
+// files that it read, or failed to read, which are then watched. When a later
+// load fails the previous value stays in use and onError is called, once per
+// change; onError must not block and may be nil. After a failure of the system,
+// rather than of the content, loading is retried without a change. now is the
+// clock; nil means time.Now.
+func Watch[T any](load func() (T, []string, error), onError func(error), now func() time.Time) (*Watched[T], error) {
+	w := &Watched[T]{load: load, onError: onError, now: now}
+	if w.onError == nil {
+		w.onError = func(error) {}
 	}
 	if w.now == nil {
 		w.now = time.Now
@@ -67,39 +67,39 @@ func Watch[T any](load func() (T, []string, error), broken func(error), now func
 	return w, nil
 }
 
-// Get returns the value. It may read files; it never waits for another Get that
+// Get returns the value. It may read files, but never waits for another Get that
 // does.
 func (w *Watched[T]) Get() T {
 	if now := w.now(); w.due(now) && w.mu.TryLock() {
 		defer w.mu.Unlock()
 		w.next.Store(now.Add(checkInterval).UnixNano())
-		w.look()
+		w.check()
 	}
 	return *w.value.Load()
 }
 
-// due reports whether it is time to look, or the clock was set back.
+// due reports whether it is time for a check, or the clock was set back.
 func (w *Watched[T]) due(now time.Time) bool {
 	left := time.Duration(w.next.Load() - now.UnixNano())
 	return left <= 0 || left > 2*checkInterval
 }
 
-// look makes the value again if there is a reason to. mu is held.
-func (w *Watched[T]) look() {
+// check reloads the value if necessary. mu is held.
+func (w *Watched[T]) check() {
 	changed := w.changed()
-	if !changed && !w.again {
+	if !changed && !w.retry {
 		return
 	}
 	err := w.reload()
-	told := w.again && !changed
-	w.again = isShortage(err)
-	if err != nil && !(told && w.again) {
-		w.broken(err)
+	reported := w.retry && !changed
+	w.retry = isShortage(err)
+	if err != nil && !(reported && w.retry) {
+		w.onError(err)
 	}
 }
 
-// isShortage reports whether err is of the system, which may well do it later,
-// and says nothing about the files.
+// isShortage reports whether err is a transient failure of the system, unrelated
+// to the content of the files.
 func isShortage(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	return ok && slices.Contains([]syscall.Errno{
@@ -111,17 +111,17 @@ func (w *Watched[T]) changed() bool {
 	return !maps.Equal(w.stamps, stampsOf(slices.Collect(maps.Keys(w.stamps))))
 }
 
-// loadTries bounds how often files are read that change all the time.
-const loadTries = 5
+// maxLoads bounds how often files are reread that keep changing.
+const maxLoads = 5
 
-// reload makes the value from files that did not change while they were read.
-// Which files those are is only known afterwards, so the first time takes two.
+// reload loads the value from files that did not change meanwhile. Which files
+// those are is known only afterwards, so the first load takes two attempts.
 func (w *Watched[T]) reload() error {
 	before := stampsOf(slices.Collect(maps.Keys(w.stamps)))
 	for try := 1; ; try++ {
 		value, files, err := w.load()
 		w.stamps = stampsOf(files)
-		if !maps.Equal(before, w.stamps) && try < loadTries {
+		if !maps.Equal(before, w.stamps) && try < maxLoads {
 			before = w.stamps
 			continue
 		}

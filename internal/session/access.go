@@ -7,49 +7,49 @@ import (
 	"time"
 )
 
-// MaxGrants is how many principals a session can be granted to.
+// MaxGrants is how many grants a session can have.
 const MaxGrants = 100
 
-// Access is what a principal may do in a session. More includes less.
+// Access is what a principal may do in a session. Higher values include lower ones.
 type Access uint8
 
-// The degrees of access.
+// The values of Access.
 const (
 	// AccessNone: the session does not exist for the principal.
 	AccessNone Access = iota
-	// AccessView: look at processes and their output.
+	// AccessView: read processes and their output.
 	AccessView
 	// AccessWrite: also write, resize, signal and terminate.
 	AccessWrite
-	// AccessOwner: everything, which only the session's own principal may.
+	// AccessOwner: everything; only for the session's own principal.
 	AccessOwner
 )
 
 // Info describes a leased session at one moment.
 type Info struct {
-	// ID and Principal are whose session it is.
+	// ID and Principal identify the session and its owner.
 	ID, Principal string
-	// Attached is set while somebody is attached.
+	// Attached is set while a client is attached.
 	Attached bool
-	// Created is when the session was made.
+	// Created is when the session was created.
 	Created time.Time
-	// Expires is when it ends unless somebody attaches; zero while attached.
+	// Expires is when the session ends unless a client attaches; zero while attached.
 	Expires time.Time
-	// Processes is the number of its processes, closed ones included.
+	// Processes is the number of its processes, including closed ones.
 	Processes int
-	// Grace is how long it is kept without an attachment.
+	// Grace is how long the session is kept without an attachment.
 	Grace time.Duration
-	// WhenDetached is its policy for that time, never WhenDetachedUnchanged.
+	// WhenDetached is its policy, never WhenDetachedUnchanged.
 	WhenDetached WhenDetached
-	// Grants is what other principals may do in it. Nil unless the one who asks
-	// is the session's own principal.
+	// Grants is the access of other principals. Nil unless the session's own
+	// principal asks.
 	Grants map[string]Access
 }
 
-// OpenFor returns the session with that id if the principal may access it so:
+// OpenFor returns the session with that id if the principal has that access to it:
 // its own, as [Registry.Open] does, or one that was granted to it. Kind
-// [SessionNotFound] without a grant, [SessionAccessDenied] with too little of
-// one. It never blocks.
+// [SessionNotFound] without a grant, [SessionAccessDenied] with too little access. It
+// never blocks.
 func (r *Registry) OpenFor(principal, id string, access Access) (*Session, error) {
 	if id == "" || id == DefaultID {
 		return r.Open(principal, id)
@@ -64,7 +64,7 @@ func (r *Registry) OpenFor(principal, id string, access Access) (*Session, error
 	return s, nil
 }
 
-// find returns a leased session and what the principal may do in it.
+// find returns a leased session and the access of the principal.
 func (r *Registry) find(principal, id string) (*Session, Access) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,7 +78,7 @@ func (r *Registry) find(principal, id string) (*Session, Access) {
 	return s, s.grants[principal]
 }
 
-// Info describes the session as the principal may see it. It never blocks.
+// Info describes the session for the principal. It never blocks.
 func (s *Session) Info(principal string) Info {
 	t := s.lease.terms()
 	s.mu.Lock()
@@ -96,9 +96,9 @@ func (s *Session) Info(principal string) Info {
 	return info
 }
 
-// Sessions returns up to limit leased sessions that the principal may see, its
-// own and those granted to it, with ids above after, by id, and whether there
-// are more. It never blocks.
+// Sessions returns up to limit leased sessions that the principal may access, its own
+// and those granted to it, with ids above after, ordered by id, and whether there are
+// more. It never blocks.
 func (r *Registry) Sessions(principal, after string, limit int) (list []Info, more bool) {
 	var found []*Session
 	r.mu.Lock()
@@ -121,9 +121,9 @@ func (r *Registry) Sessions(principal, after string, limit int) (list []Info, mo
 	return list, false
 }
 
-// Grant lets another principal access a leased session of the principal, from
-// now on and to that degree; AccessNone takes it back. Kinds [SessionNotFound],
-// [DefaultSession], [TooManyGrants]. It never blocks.
+// Grant sets the access of another principal to a leased session of the principal;
+// AccessNone removes it. Kinds [SessionNotFound], [DefaultSession], [TooManyGrants].
+// It never blocks.
 func (r *Registry) Grant(principal, id, to string, access Access) (Info, error) {
 	if id == "" || id == DefaultID {
 		return Info{}, &Error{Kind: DefaultSession, Subject: DefaultID}

@@ -41,21 +41,21 @@ func TestGrants(t *testing.T) {
 			t.Fatalf("Grant = %+v, %v", info, err)
 		}
 		may("friend", access)
-		may("stranger", session.AccessNone)
+		may("other", session.AccessNone)
 	}
 	if list, _ := f.registry.Sessions("friend", "", 10); list[0].Grants != nil || list[0].Principal != "tester" {
 		t.Errorf("a friend sees %+v", list[0])
 	}
 	_, err := f.registry.Open("friend", c.id)
 	wantKind(t, err, session.SessionNotFound)
-	_, err = f.registry.Grant("friend", c.id, "stranger", session.AccessView)
+	_, err = f.registry.Grant("friend", c.id, "other", session.AccessView)
 	wantKind(t, err, session.SessionNotFound)
 	_, err = f.registry.Attach(f.ctx, "friend", session.AttachRequest{SessionID: c.id})
 	wantKind(t, err, session.SessionAccessDenied)
-	_, err = f.registry.Attach(f.ctx, "stranger", session.AttachRequest{SessionID: c.id})
+	_, err = f.registry.Attach(f.ctx, "other", session.AttachRequest{SessionID: c.id})
 	wantKind(t, err, session.SessionNotFound)
 	wantKind(t, f.registry.CloseSession(f.ctx, "friend", c.id), session.SessionAccessDenied)
-	wantKind(t, f.registry.CloseSession(f.ctx, "stranger", c.id), session.SessionNotFound)
+	wantKind(t, f.registry.CloseSession(f.ctx, "other", c.id), session.SessionNotFound)
 }
 
 func TestGrantsAreBounded(t *testing.T) {

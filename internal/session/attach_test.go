@@ -55,11 +55,10 @@ func TestDetachedPolicies(t *testing.T) {
 	}{
 		"block":   {policy: session.WhenDetachedBlock, waits: true},
 		"discard": {policy: session.WhenDetachedDiscardOldest, gap: true},
-		"spool":   {policy: session.WhenDetachedSpool},
 	} {
 		for _, way := range []string{"lost", "detached"} {
 			t.Run(name+" "+way, func(t *testing.T) {
-				f := newFixture(t, session.Config{SpoolBytes: 16 << 20, ClosedRetention: time.Hour})
+				f := newFixture(t, session.Config{ClosedRetention: time.Hour})
 				c := f.newClient(t, session.AttachRequest{WhenDetached: tt.policy, Grace: within(time.Hour)})
 				c.pattern("p")
 				p := c.start("p", small(flood(size)))
@@ -123,8 +122,8 @@ func TestCloseSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.registry.CloseSession(f.ctx, "stranger", c.id); err == nil {
-		t.Error("a stranger closed the session")
+	if err := f.registry.CloseSession(f.ctx, "other", c.id); err == nil {
+		t.Error("another principal closed the session")
 	}
 	if err := f.registry.CloseSession(f.ctx, "tester", c.id); err != nil {
 		t.Fatal(err)
@@ -174,7 +173,7 @@ func TestStartAfterTheDefaultSessionWasClosed(t *testing.T) {
 	}
 }
 
-// Whoever closes what is being closed already waits for its end, too.
+// CloseSession of a closing session waits for its end, too.
 func TestCloseSessionTwice(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
@@ -271,7 +270,7 @@ func TestCloseSessionWaitsForStartsUnderWay(t *testing.T) {
 
 // A client that comes back late misses output that was to be discarded. It must
 // not miss that a process has ended.
-func TestAnEndIsKeptThoughOutputIsDiscarded(t *testing.T) {
+func TestDiscardOldest_KeepsTheExit(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
 	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedDiscardOldest, Grace: within(time.Hour)})
 	c.pattern("p")

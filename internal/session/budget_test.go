@@ -22,10 +22,10 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 	var old []*Process
 	for range 4 {
 		p := newCharged(t, b, 20)
-		b.rest(p, true)
+		b.markAtRest(p, true)
 		old = append(old, p)
 	}
-	b.rouse(old[0]) // somebody owns it again
+	b.markInUse(old[0]) // somebody owns it again
 	if _, ok := b.reserve(&Process{}, 81); ok {
 		t.Error("there is room for 81 bytes beside 20 that must stay")
 	}
@@ -43,17 +43,17 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 
 // A victim that somebody takes up before it is removed is charged again, also if
 // it has come to rest again by then.
-func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
+func TestEviction_VictimInUse_IsChargedAgain(t *testing.T) {
 	for _, rests := range []bool{false, true} {
 		b := newBudget(100)
 		p := newCharged(t, b, 80)
-		b.rest(p, true)
+		b.markAtRest(p, true)
 		victims, ok := b.reserve(&Process{}, 60)
 		if !ok || len(victims) != 1 {
 			t.Fatalf("the victims are %v, %v", victims, ok)
 		}
 		if rests {
-			b.rest(p, true)
+			b.markAtRest(p, true)
 		}
 		b.resize(p, victims[0].bytes)
 		evictable := int64(0)
@@ -71,20 +71,20 @@ func TestVictimThatIsTakenUpIsChargedAgain(t *testing.T) {
 }
 
 // One that was taken up, and whose session has forgotten it since, is no more.
-func TestVictimThatIsGoneIsNotChargedAgain(t *testing.T) {
+func TestEviction_RemovedVictim_IsNotChargedAgain(t *testing.T) {
 	r := NewRegistry(nil, Config{RetainedTotal: 100})
 	s := r.makeSession("s", "tester")
 	p := newCharged(t, r.budget, 80)
 	p.id, p.session, p.closed, s.processes["p"] = "p", s, true, p
-	r.budget.rest(p, true)
+	r.budget.markAtRest(p, true)
 	victims, ok := r.budget.reserve(&Process{}, 60)
 	if !ok || len(victims) != 1 {
 		t.Fatalf("the victims are %v, %v", victims, ok)
 	}
-	p.owner.situation = owned
-	r.budget.rouse(p)
+	p.owner.state = streamOwned
+	r.budget.markInUse(p)
 	s.forgetAll()
-	s.giveWay(victims[0])
+	s.evictVictim(victims[0])
 	if charged := r.Charged(); charged != 60 {
 		t.Errorf("%d bytes are charged, want those of one process", charged)
 	}
@@ -93,7 +93,7 @@ func TestVictimThatIsGoneIsNotChargedAgain(t *testing.T) {
 // What a caller keeps with a process is kept like what it was started with.
 func TestLabelsAreCharged(t *testing.T) {
 	plain, labelled := &process.Spec{}, &process.Spec{Labels: map[string]string{"name": "value"}}
-	if more := described(labelled) - described(plain); more < int64(len("name")+len("value")) {
+	if more := recordBytes(labelled) - recordBytes(plain); more < int64(len("name")+len("value")) {
 		t.Errorf("a label is charged with %d bytes", more)
 	}
 }
@@ -123,8 +123,8 @@ func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 		}
 	}
 	for _, p := range heavy {
-		b.rest(p, true)
-		b.rouse(p)
+		b.markAtRest(p, true)
+		b.markInUse(p)
 		b.resize(p, 5)
 		b.resize(p, 0)
 	}
@@ -142,7 +142,7 @@ func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
 		if victims, ok := b.reserve(p, bytes); !ok || len(victims) > 0 {
 			t.Fatalf("there is no room for %d bytes beside %d", bytes, b.charged)
 		}
-		b.rest(p, seen)
+		b.markAtRest(p, seen)
 		return p
 	}
 	light := newOf("light", 10, true)
@@ -164,7 +164,7 @@ func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
 // the eighth that those cannot have, for as many as docs/reliability.md has it.
 func TestBudget_FullOfManyPrincipals_HasSpaceForTheFirstProcessOfOthers(t *testing.T) {
 	const heavy = 20
-	each := reserved(&process.Spec{})
+	each := reservedBytes(&process.Spec{})
 	for total, want := range map[int64]int{2 << 30: 204, 1 << 30: 102} {
 		b := newBudget(total)
 		for turn, refused := 0, 0; refused < heavy; turn++ { // in turns, until none gets more

@@ -7,9 +7,9 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// TestChangesAreTold waits for each change in turn: were one not told, the next
+// TestOnChange_IsCalled waits for each change in turn: were one not told, the next
 // receive would wait in vain.
-func TestChangesAreTold(t *testing.T) {
+func TestOnChange_IsCalled(t *testing.T) {
 	changes := make(chan struct{}, 16)
 	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond, OnChange: func() { changes <- struct{}{} }})
 	told := func(what string) {

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// client is somebody who attaches to one session again and again, and checks
+// client attaches to one session again and again, and checks
 // that nothing of it is lost or said twice.
 type client struct {
 	t         *testing.T
@@ -193,7 +193,7 @@ func small(s process.Spec) process.Spec {
 	return s
 }
 
-// until polls for what nobody tells.
+// until polls for a condition.
 func until(t *testing.T, f *fixture, what string, done func() bool) {
 	t.Helper()
 	for !done() {

@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// Whoever comes on behalf of many leaves nothing behind that grows with them.
-func TestEmptyDefaultSessionsAreNotKept(t *testing.T) {
+// Many principals leave nothing behind.
+func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 	f := newFixture(t, session.Config{}) // records go at once
 	for i := range 1000 {
 		s, err := f.registry.Open(fmt.Sprint("user", i), "")
@@ -46,7 +46,7 @@ func TestEmptyDefaultSessionsAreNotKept(t *testing.T) {
 }
 
 // Two calls may have found the session empty; what they start is in one.
-func TestDefaultSessionThatWasFoundEmptyTwice(t *testing.T) {
+func TestDefaultSession_OpenedTwiceEmpty_IsOne(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	other, err := f.registry.Open("tester", "")
 	if err != nil {

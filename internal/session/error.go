@@ -2,78 +2,69 @@ package session
 
 import "fmt"
 
-// Kind says what went wrong, so that doors can translate it.
+// Kind classifies errors.
 type Kind int
 
 // The kinds. [Kinds] lists them all.
 const (
-	// SessionNotFound: no such session, or another principal's.
+	// SessionNotFound: no such session, or one of another principal.
 	SessionNotFound Kind = iota + 1
 	// ProcessNotFound: no such process in the session.
 	ProcessNotFound
-	// ProcessAlreadyExists: the id is taken by a different start.
+	// ProcessAlreadyExists: a different start has used the id.
 	ProcessAlreadyExists
-	// ProcessOwned: somebody else paces the process.
-	ProcessOwned
-	// StdinOffsetInvalid: input does not follow what was accepted.
+	// StdinOffsetInvalid: the input does not follow the accepted input.
 	StdinOffsetInvalid
-	// GraceTooLong: more grace than the maximum was asked for.
+	// GraceTooLong: the requested grace exceeds the maximum.
 	GraceTooLong
-	// Draining: nothing new is started any more.
+	// Draining: no process or session is started any more.
 	Draining
-	// StdinQueueFull: too much input waits for the process already.
+	// StdinQueueFull: too much input waits for the process.
 	StdinQueueFull
-	// SessionAttached: somebody who answers is attached to the session.
+	// SessionAttached: another client is attached and answers.
 	SessionAttached
-	// SessionTakenOver: another attachment took over from one that did not
-	// answer.
+	// SessionTakenOver: another client took over, because this one did not answer.
 	SessionTakenOver
-	// SessionClosed: the session ended, by CloseSession or at the end of its
-	// grace.
+	// SessionClosed: the session ended, by CloseSession or after its grace.
 	SessionClosed
-	// SessionAccessDenied: the session was granted for less.
+	// SessionAccessDenied: the grant does not include this access.
 	SessionAccessDenied
 	// DefaultSession: the default session can be neither attached nor granted.
 	DefaultSession
-	// TooManySessions: the principal has as many sessions as it may.
+	// TooManySessions: the principal has the maximum number of sessions.
 	TooManySessions
-	// TooManySessionsInAll: all principals together have as many as they may.
+	// TooManySessionsInAll: all principals together have the maximum number.
 	TooManySessionsInAll
-	// TooManyGrants: the session is granted to [MaxGrants] principals already.
+	// TooManyGrants: the session has [MaxGrants] grants.
 	TooManyGrants
-	// TooManyProcesses: as many processes of the session run as may.
+	// TooManyProcesses: the session has the maximum number of running processes.
 	TooManyProcesses
-	// TooManyProcessesAttached: as many processes of the session run as its
-	// attachment lets.
+	// TooManyProcessesAttached: it has the maximum number that its attachment allows.
 	TooManyProcessesAttached
-	// RetainedOutputFull: what may be kept of all processes leaves no room for
-	// another.
+	// RetainedOutputFull: there is no space for the output of another process.
 	RetainedOutputFull
-	// SpoolUnavailable: no file to spool to can be made.
-	SpoolUnavailable
 )
 
-// Kinds returns every kind, so that tests can prove a translation complete.
+// Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	var all []Kind
-	for k := SessionNotFound; k <= SpoolUnavailable; k++ {
+	for k := SessionNotFound; k <= RetainedOutputFull; k++ {
 		all = append(all, k)
 	}
 	return all
 }
 
-// Error is what this package returns when a session or its rules are the
-// reason. Errors of starting and controlling a process come from package
-// process unchanged.
+// Error is an error of a session. Errors of starting and controlling a process come
+// from package process unchanged.
 type Error struct {
-	// Kind says what went wrong.
+	// Kind is the class of the error.
 	Kind Kind
 	// Subject is the id of the session or process.
 	Subject string
-	// Detail adds to the message; may be empty.
+	// Detail is added to the message; may be empty.
 	Detail string
-	// Limit is the bound that was met, of the kinds that are about one: a
-	// number, or bytes.
+	// Limit is the limit that was reached, for kinds that have one: a number, or
+	// bytes.
 	Limit int64
 }
 
@@ -92,38 +83,36 @@ func (e *Error) text() string {
 	}
 	switch e.Kind {
 	case StdinQueueFull:
-		return fmt.Sprintf("%d bytes wait for process %q to read its stdin, and no more may: write again when it has", MaxWaitingInput, e.Subject)
+		return fmt.Sprintf("%d bytes of input wait for process %q, which is the maximum: write again when it has read its stdin", MaxWaitingInput, e.Subject)
 	case Draining:
 		return "the server is shutting down and starts nothing new"
 	case DefaultSession:
-		return "the default session has no lease, so that it can be neither attached nor granted: attach to a new session"
+		return "the default session can be neither attached nor granted: attach to a new session"
 	case TooManySessions:
-		return fmt.Sprintf("principal %q has %d sessions, and no more may: close one", e.Subject, e.Limit)
+		return fmt.Sprintf("principal %q has %d sessions, which is the maximum: close one", e.Subject, e.Limit)
 	case TooManySessionsInAll:
-		return fmt.Sprintf("the server has %d sessions, and no more may be: close one, or wait for one to end", e.Limit)
+		return fmt.Sprintf("the server has %d sessions, which is the maximum: close one, or wait for one to end", e.Limit)
 	case TooManyGrants:
-		return fmt.Sprintf("session %q is granted to %d principals, and no more may: take a grant back", e.Subject, e.Limit)
+		return fmt.Sprintf("session %q has %d grants, which is the maximum: remove one", e.Subject, e.Limit)
 	case TooManyProcessesAttached:
-		return fmt.Sprintf("%d processes of session %q run, and who attached it lets no more: end one", e.Limit, e.Subject)
+		return fmt.Sprintf("%d processes of session %q run, which is the maximum of its attachment: end one", e.Limit, e.Subject)
 	case TooManyProcesses:
-		return fmt.Sprintf("%d processes of session %q run, and no more may: end one", e.Limit, e.Subject)
+		return fmt.Sprintf("%d processes of session %q run, which is the maximum: end one", e.Limit, e.Subject)
 	case RetainedOutputFull:
-		return fmt.Sprintf("the output that may have to be kept of all processes has reached %d bytes: end a process, or close a session", e.Limit)
+		return fmt.Sprintf("the retained output of all processes has reached its limit of %d bytes: end a process, or close a session", e.Limit)
 	}
 	return fmt.Sprintf("session error %d about %q", e.Kind, e.Subject)
 }
 
-// subjectTexts are the messages that need nothing but the subject.
+// subjectTexts are the messages that need only the subject.
 var subjectTexts = map[Kind]string{
 	SessionNotFound:      "session %q does not exist",
 	ProcessNotFound:      "process %q does not exist",
 	ProcessAlreadyExists: "process %q already exists, by another start",
-	ProcessOwned:         "process %q is paced by somebody else: watch it without lossless",
-	StdinOffsetInvalid:   "input for process %q is not where it should be",
+	StdinOffsetInvalid:   "input for process %q does not follow the accepted input",
 	GraceTooLong:         "grace for %q is too long",
-	SessionAttached:      "session %q is attached elsewhere, and that client answers",
-	SessionTakenOver:     "session %q was taken over by another attachment, because this one did not answer",
+	SessionAttached:      "session %q is attached by another client, which answers",
+	SessionTakenOver:     "session %q was taken over by another client, because this one did not answer",
 	SessionClosed:        "session %q has ended: attach to a new one",
-	SessionAccessDenied:  "session %q was granted for less than this",
-	SpoolUnavailable:     "output of session %q cannot be spooled: choose another policy for when it is detached",
+	SessionAccessDenied:  "the grant of session %q does not include this",
 }

@@ -5,46 +5,44 @@ import (
 	"context"
 	"sync"
 
-	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 )
 
-// feed is the queue of what the processes of a session have to say to the one
-// who owns them. It has no goroutine: the logs tell it when there is something.
-// Its lock is the last one that may be taken.
+// feed is the queue of processes that have events for an attachment. It has no
+// goroutine: the logs notify it. Its lock is the last in the lock order.
 type feed struct {
 	mu       sync.Mutex
-	queue    *list.List       // guarded by mu; of *item, those with something to say, each once
+	queue    *list.List       // guarded by mu; of *item, those with events, each once
 	items    map[string]*item // guarded by mu; by process id
-	notices  map[string]*item // guarded by mu; those queued to say that they left
+	notices  map[string]*item // guarded by mu; queued releases by process id
 	unread   int              // guarded by mu; items not read to the end
-	failed   error            // guarded by mu; what next returns from now on
-	finished error            // guarded by mu; what it returns once everything is read
+	failed   error            // guarded by mu; error of all further calls of next
+	finished error            // guarded by mu; error of next once everything is read
 
-	wake  chan struct{} // holds a token when there is something new to look at
-	ended chan struct{} // closed when failed is set
+	wake notify.Signal // there is something new
 }
 
-// item is the place of one process in a feed.
+// item is a process in a feed, or a release.
 type item struct {
 	feed    *feed
 	id      string   // of the process
-	process *Process // nil: all there is to say is that it left
-	cursor  *cursor  // nil then, too
+	process *Process // nil: a release
+	cursor  *cursor  // nil for a release
 
 	// Guarded by feed.mu.
-	place *list.Element // in the queue; nil: it is not there
-	gone  bool          // left the feed
-	done  bool          // read to the end
+	element *list.Element // in the queue; nil: not queued
+	removed bool          // from the feed
+	done    bool          // read to the end
 }
 
 func newFeed() *feed {
 	return &feed{
 		queue: list.New(), items: make(map[string]*item), notices: make(map[string]*item),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		wake: notify.NewSignal(),
 	}
 }
 
-// add puts a process into the feed. One that is in it already left before.
+// add adds a process to the feed. An earlier item of the process was removed before.
 func (f *feed) add(p *Process, c *cursor) *item {
 	it := &item{feed: f, id: p.id, process: p, cursor: c}
 	f.mu.Lock()
@@ -55,90 +53,82 @@ func (f *feed) add(p *Process, c *cursor) *item {
 	return it
 }
 
-// ready queues the item. It is called with locks of logs and spools held.
+// ready queues the item. It is called with the lock of a log held.
 func (it *item) ready() {
 	f := it.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if it.gone || it.place != nil || f.failed != nil {
+	if it.removed || it.element != nil || f.failed != nil {
 		return
 	}
 	f.push(it)
 }
 
-// push is ready with mu held.
+// push queues an item. mu is held.
 func (f *feed) push(it *item) {
-	it.place = f.queue.PushBack(it)
-	f.signal()
+	it.element = f.queue.PushBack(it)
+	f.wake.Set()
 }
 
-func (f *feed) signal() {
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
-}
-
-// leave takes the item out of the feed, which says so if tell is set.
-func (it *item) leave(tell bool) {
+// remove removes the item from the feed; with tell it queues a release.
+func (it *item) remove(tell bool) {
 	f := it.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if it.gone {
+	if it.removed {
 		return
 	}
-	it.gone = true
+	it.removed = true
 	f.read(it)
-	if it.place != nil { // whoever does not read must not keep the process
-		f.queue.Remove(it.place)
-		it.place = nil
+	if it.element != nil { // or an attachment that does not read would keep the process
+		f.queue.Remove(it.element)
+		it.element = nil
 	}
 	if f.items[it.id] == it {
 		delete(f.items, it.id)
 	}
 	if tell {
-		f.tell(it.id)
+		f.queueRelease(it.id)
 	}
 }
 
-// released has the feed say that a stream owns a process, which was so before
-// there was the feed.
-func (f *feed) released(id string) {
+// addRelease queues a release for a process that a stream owned before the feed
+// began.
+func (f *feed) addRelease(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tell(id)
+	f.queueRelease(id)
 }
 
-// tell queues a notice that a process is not in the feed. One that is queued
-// still will do: nothing of the process came after it. mu is held.
-func (f *feed) tell(id string) {
+// queueRelease queues a release, unless one is queued: no event of the process was
+// queued after it. mu is held.
+func (f *feed) queueRelease(id string) {
 	if f.failed != nil || f.notices[id] != nil {
 		return
 	}
-	notice := &item{feed: f, id: id, gone: true}
+	notice := &item{feed: f, id: id, removed: true}
 	f.notices[id] = notice
 	f.push(notice)
 }
 
-// read counts the item as read to the end. mu is held.
+// read marks the item as read to the end. mu is held.
 func (f *feed) read(it *item) {
 	if !it.done {
 		it.done = true
 		f.unread--
-		f.signal()
+		f.wake.Set()
 	}
 }
 
-// fail ends the feed with an error, whatever is still in it. The first one
-// counts.
+// fail ends the feed with an error and drops what is queued. Later calls change
+// nothing.
 func (f *feed) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.failed == nil {
 		f.failed = err
-		f.queue, f.notices = list.New(), nil // those in the old one stay apart from it
-		close(f.ended)
-		f.signal()
+		f.queue, f.notices = list.New(), nil // later calls of remove must not find their elements here
+		f.wake.Set()
 	}
 }
 
@@ -147,60 +137,50 @@ func (f *feed) finish(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.finished = err
-	f.signal()
+	f.wake.Set()
 }
 
-// item returns the place of the process with that id, or nil.
+// item returns the item of a process, or nil.
 func (f *feed) item(processID string) *item {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.items[processID]
 }
 
-// next is [Attachment.Next].
+// next implements [Attachment.Next].
 func (f *feed) next(ctx context.Context, maxBytes int) (Delivery, error) {
-	it, batch, err := f.take(ctx, maxBytes)
-	switch {
-	case err != nil:
-		return Delivery{}, err
-	case len(batch.Events) == 0 && batch.Gap == nil:
-		return Delivery{Released: it.id}, nil
-	}
-	return Delivery{Process: it.process, Batch: batch}, nil
-}
-
-// take blocks until an item has a batch, or with an empty batch until one has
-// left.
-func (f *feed) take(ctx context.Context, maxBytes int) (*item, eventlog.Batch, error) {
 	for {
 		it, released, err := f.pop(ctx)
-		if err != nil || released {
-			return it, eventlog.Batch{}, err
+		switch {
+		case err != nil:
+			return Delivery{}, err
+		case released:
+			return Delivery{Released: it.id}, nil
 		}
 		batch, ok, err := it.cursor.tryNext(maxBytes)
 		if err != nil {
 			f.stop(it, err)
 			continue
 		}
-		it.cursor.notify(it.ready) // queued behind the others, if there is more
+		it.cursor.notify(it.ready) // requeues it behind the others if there is more
 		if ok {
-			return it, batch, nil
+			return Delivery{Process: it.process, Batch: batch}, nil
 		}
 	}
 }
 
-// stop is called when nothing more comes of an item: its log is at its end or,
-// freed, has too many readers, or it left and somebody else owns the process.
+// stop is called when an item yields nothing more: its log is read to the end, is
+// freed and has too many readers, or has another owner.
 func (f *feed) stop(it *item, err error) {
-	if isDismissed(err) {
-		return // whoever took it away counts it
+	if isOwnershipLost(err) {
+		return // remove has marked it as read
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read(it)
 }
 
-// pop blocks until there is an item that has something to say, or has left.
+// pop blocks until an item has events or a release is queued.
 func (f *feed) pop(ctx context.Context) (it *item, released bool, err error) {
 	for {
 		it, released, err = f.tryPop()
@@ -208,7 +188,7 @@ func (f *feed) pop(ctx context.Context) (it *item, released bool, err error) {
 			return it, released, err
 		}
 		select {
-		case <-f.wake:
+		case <-f.wake.C():
 		case <-ctx.Done():
 			return nil, false, context.Cause(ctx)
 		}
@@ -223,7 +203,7 @@ func (f *feed) tryPop() (it *item, released bool, err error) {
 	}
 	if first := f.queue.Front(); first != nil {
 		it := f.queue.Remove(first).(*item)
-		it.place = nil
+		it.element = nil
 		if it.process == nil {
 			delete(f.notices, it.id)
 			return it, true, nil

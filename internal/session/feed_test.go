@@ -13,12 +13,13 @@ func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
 	f := newFeed()
 	for i := range 100 {
 		log := eventlog.New(eventlog.Limits{})
-		log.Append(eventlog.Stdout, []byte("x"))
-		c, err := newCursor(log, nil, nil)
+		w := log.Writer(eventlog.Stdout)
+		w.Commit(copy(w.Buffer(), "x"))
+		c, err := newCursor(log, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.add(&Process{id: fmt.Sprint(i)}, c).leave(false)
+		f.add(&Process{id: fmt.Sprint(i)}, c).remove(false)
 	}
 	if n := f.queue.Len(); n != 0 || len(f.items) != 0 {
 		t.Errorf("%d places are queued, %d processes known", n, len(f.items))

@@ -6,84 +6,82 @@ import (
 	"time"
 )
 
-// lease says who holds a session, and when it is over. It is in one of three
-// situations, and every change between them is made under its lock:
+// lease records which client holds a session, and when the session is over. It has
+// three states:
 //
 //	attached  holder is set
 //	detached  timer runs
-//	over      for good
+//	over      final
 //
-// It knows no processes: what a change means for them is in its hooks.
+// It knows no processes; its hooks apply a change to them.
 type lease struct {
 	sessionID string
 	hooks     leaseHooks
 
-	mu      sync.Mutex
-	holder  *holder       // guarded by mu
-	contest *contest      // guarded by mu; nil: nobody asks whether holder is there
-	grace   time.Duration // guarded by mu
-	timer   *time.Timer   // guarded by mu; of the grace
-	expires time.Time     // guarded by mu; zero unless timer runs
-	over    bool          // guarded by mu
+	mu        sync.Mutex
+	holder    *holder       // guarded by mu
+	challenge *challenge    // guarded by mu; nil: the holder is not being pinged
+	grace     time.Duration // guarded by mu
+	timer     *time.Timer   // guarded by mu; of the grace
+	expires   time.Time     // guarded by mu; zero unless timer runs
+	over      bool          // guarded by mu
 }
 
-// leaseHooks are called with the lease's lock held, in the order of the changes.
-// They must not block.
+// leaseHooks are called with the lease's lock held, in the order of the changes. They
+// must not block.
 type leaseHooks struct {
-	// attached is told who holds the session now, and whom that displaced.
+	// attached gets the new holder and the one that it displaced, if any.
 	attached func(now, before *holder)
-	// detached is told who gave the session up.
+	// detached gets the holder that left.
 	detached func(before *holder)
-	// ended is told who held the session when it ended, if anybody did.
+	// ended gets the holder at the end of the session, if any.
 	ended func(before *holder)
 }
 
-// holder is one client that holds a session or tries to.
+// holder is a client that holds a session or tries to.
 type holder struct {
-	// ping asks whether the client is there. Nil: it cannot be asked.
+	// ping sends a ping to the client. Nil: it cannot be pinged.
 	ping func()
-	// grace is for the time after the client has gone. Nil leaves it as it is.
+	// grace is the time after the client has left. Nil keeps the one before.
 	grace *time.Duration
-	// admit is called with the lease's lock held just before the client gets the
-	// session; an error refuses it, and nothing has happened. Nil admits.
-	admit func() error
+	// check is called with the lease's lock held just before the client gets the
+	// session. An error rejects it without any effect. Nil accepts.
+	check func() error
 
-	// feed is what the client reads, and request what it asked for. The lease does
-	// not look at them.
+	// The lease does not use these.
 	feed    *feed
-	request *attaching
+	request *attachOptions
 }
 
-// contest is the question whether a holder is still there.
-type contest struct {
-	contenders int // guarded by lease.mu; who waits for the answer
-	timer      *time.Timer
-	silent     bool          // guarded by lease.mu; the time for an answer is over
-	decided    chan struct{} // closed when silent is set, or when there is nothing more to wait for
+// challenge is a ping of the holder that other clients wait for.
+type challenge struct {
+	waiting  int // guarded by lease.mu; clients that wait for the answer
+	timer    *time.Timer
+	timedOut bool          // guarded by lease.mu; no answer came in time
+	decided  chan struct{} // closed when timedOut is set, or when the challenge has ended
 }
 
-// attach gives the session to h. If somebody holds it already that one is asked
-// whether it is there, and has [AnswerTime] to say so: then the error is of kind
-// [SessionAttached], as it is when another contender was faster. A lease that is
-// over is kind [SessionNotFound]. A ctx that has ended takes nothing; its cause
-// is returned.
+// attach gives the session to h. If there is a holder, attach pings it and waits up
+// to [PingTimeout]: if it answers, or another client was faster, the error is of kind
+// [SessionAttached]. A lease that is over is kind [SessionNotFound]. If ctx has
+// ended, attach changes nothing and returns its cause.
 func (l *lease) attach(ctx context.Context, h *holder) error {
 	l.mu.Lock()
 	if l.holder == nil || l.over {
 		defer l.mu.Unlock()
 		return l.take(ctx, h)
 	}
-	incumbent, c := l.holder, l.contest
+	incumbent, c := l.holder, l.challenge
 	ping := func() {}
 	if c == nil {
-		c = &contest{decided: make(chan struct{})}
-		c.timer = time.AfterFunc(AnswerTime, func() { l.unanswered(c) })
-		l.contest = c
+		c = &challenge{decided: make(chan struct{})}
+		c.timer = time.AfterFunc(PingTimeout, func() { l.challengeTimedOut(c) })
+		l.challenge = c
 		if incumbent.ping != nil {
 			ping = incumbent.ping
 		}
 	}
-	c.contenders++
+	c.waiting++
 	l.mu.Unlock()
 	ping()
 	select {
@@ -92,10 +90,10 @@ func (l *lease) attach(ctx context.Context, h *holder) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.contenders--
-	displaces := l.contest == c && c.silent
-	if l.contest == c && c.contenders == 0 {
-		l.dropContest()
+	c.waiting--
+	displaces := l.challenge == c && c.timedOut
+	if l.challenge == c && c.waiting == 0 {
+		l.endChallenge()
 	}
 	if l.holder != nil && !displaces && ctx.Err() == nil {
 		return &Error{Kind: SessionAttached, Subject: l.sessionID}
@@ -103,7 +101,7 @@ func (l *lease) attach(ctx context.Context, h *holder) error {
 	return l.take(ctx, h)
 }
 
-// take makes h the holder, whoever holds the lease now. mu is held.
+// take makes h the holder and displaces the current one. mu is held.
 func (l *lease) take(ctx context.Context, h *holder) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -111,13 +109,13 @@ func (l *lease) take(ctx context.Context, h *holder) error {
 	if l.over {
 		return &Error{Kind: SessionNotFound, Subject: l.sessionID}
 	}
-	if h.admit != nil {
-		if err := h.admit(); err != nil {
+	if h.check != nil {
+		if err := h.check(); err != nil {
 			return err
 		}
 	}
 	before := l.holder
-	l.dropContest()
+	l.endChallenge()
 	l.stopTimer()
 	l.holder = h
 	if h.grace != nil {
@@ -127,29 +125,28 @@ func (l *lease) take(ctx context.Context, h *holder) error {
 	return nil
 }
 
-// unanswered is what a contest's timer does. The contenders decide what follows:
-// they may all have gone, and the holder may still speak before they look.
-func (l *lease) unanswered(c *contest) {
+// challengeTimedOut is called by the timer of a challenge. The waiting clients decide
+// what follows: they may be gone, and the holder may still answer before they look.
+func (l *lease) challengeTimedOut(c *challenge) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.contest == c {
-		c.silent = true
+	if l.challenge == c {
+		c.timedOut = true
 		close(c.decided)
 	}
 }
 
-// alive says that h was heard. From one that does not hold the session it
-// changes nothing.
+// alive answers a challenge of h. If h is not the holder it changes nothing.
 func (l *lease) alive(h *holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.holder == h {
-		l.dropContest()
+		l.endChallenge()
 	}
 }
 
-// leave says that h is gone: the grace begins, or the session ends if there is
-// none. From one that does not hold the session it changes nothing.
+// leave ends the hold of h: the grace begins, or the session ends if there is none.
+// If h is not the holder it changes nothing.
 func (l *lease) leave(h *holder) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +157,7 @@ func (l *lease) leave(h *holder) {
 		l.end()
 		return
 	}
-	l.dropContest()
+	l.endChallenge()
 	l.holder = nil
 	l.expires = time.Now().Add(l.grace)
 	var timer *time.Timer
@@ -169,9 +166,8 @@ func (l *lease) leave(h *holder) {
 	l.hooks.detached(h)
 }
 
-// expire is what the timer of a grace does. The timer is passed by reference
-// because it is known only after it was set; mu makes sure that it is known
-// here.
+// expire is called by the timer of the grace. timer is a pointer because the timer is
+// created after the function; mu orders the assignment before this read.
 func (l *lease) expire(timer **time.Timer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +176,7 @@ func (l *lease) expire(timer **time.Timer) {
 	}
 }
 
-// close ends the session for good, whoever holds it. Once it is over it changes
-// nothing.
+// close ends the session. If it is over it changes nothing.
 func (l *lease) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -193,28 +188,28 @@ func (l *lease) close() {
 // end makes the lease over. mu is held.
 func (l *lease) end() {
 	before := l.holder
-	l.dropContest()
+	l.endChallenge()
 	l.stopTimer()
 	l.holder = nil
 	l.over = true
 	l.hooks.ended(before)
 }
 
-// dropContest ends the question, if there is one, and sends the contenders to
-// see for themselves. mu is held.
-func (l *lease) dropContest() {
-	c := l.contest
+// endChallenge ends the challenge, if there is one, and wakes the clients that wait.
+// mu is held.
+func (l *lease) endChallenge() {
+	c := l.challenge
 	if c == nil {
 		return
 	}
-	l.contest = nil
+	l.challenge = nil
 	c.timer.Stop()
-	if !c.silent {
+	if !c.timedOut {
 		close(c.decided)
 	}
 }
 
-// stopTimer ends the grace, if one runs. mu is held.
+// stopTimer ends the grace, if it runs. mu is held.
 func (l *lease) stopTimer() {
 	if l.timer != nil {
 		l.timer.Stop()
@@ -222,7 +217,7 @@ func (l *lease) stopTimer() {
 	}
 }
 
-// terms are what is agreed about a lease at one moment.
+// terms describe a lease at one moment.
 type terms struct {
 	attached bool
 	over     bool

@@ -92,7 +92,7 @@ func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
 		incumbent := &holder{}
 		incumbent.ping = func() {
 			pinged++
-			time.AfterFunc(AnswerTime-time.Nanosecond, func() { lt.lease.alive(incumbent) })
+			time.AfterFunc(PingTimeout-time.Nanosecond, func() { lt.lease.alive(incumbent) })
 		}
 		if err := lt.lease.attach(t.Context(), incumbent); err != nil {
 			t.Fatal(err)
@@ -102,7 +102,7 @@ func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
 			if err := lt.lease.attach(t.Context(), &holder{}); kindOf(err) != SessionAttached {
 				t.Fatalf("a second attachment gets %v", err)
 			}
-			if waited := time.Since(start); waited != AnswerTime-time.Nanosecond || pinged != i+1 {
+			if waited := time.Since(start); waited != PingTimeout-time.Nanosecond || pinged != i+1 {
 				t.Errorf("it waited %v, the incumbent was asked %d times", waited, pinged)
 			}
 		}
@@ -110,7 +110,7 @@ func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
 	})
 }
 
-func TestSilentHolderLosesTheLeaseToOneOfMany(t *testing.T) {
+func TestLease_SilentHolder_LosesToOneContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lt := newLeaseTest(t, time.Minute)
 		pings := 0
@@ -132,7 +132,7 @@ func TestSilentHolderLosesTheLeaseToOneOfMany(t *testing.T) {
 				t.Errorf("a loser gets %v", err)
 			}
 		}
-		if waited := time.Since(start); won != 1 || pings != 1 || waited != AnswerTime {
+		if waited := time.Since(start); won != 1 || pings != 1 || waited != PingTimeout {
 			t.Errorf("%d won after %v and %d pings", won, waited, pings)
 		}
 		if now, _ := lt.now(); now == incumbent || now == nil {
@@ -146,7 +146,7 @@ func TestSilentHolderLosesTheLeaseToOneOfMany(t *testing.T) {
 	})
 }
 
-func TestContendersComeAfterAHolderThatLeaves(t *testing.T) {
+func TestLease_HolderLeaves_ContenderAttaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lt := newLeaseTest(t, time.Minute)
 		incumbent := &holder{}
@@ -162,7 +162,7 @@ func TestContendersComeAfterAHolderThatLeaves(t *testing.T) {
 	})
 }
 
-func TestContenderThatGoesTakesNothing(t *testing.T) {
+func TestLease_EndedContext_TakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lt := newLeaseTest(t, time.Minute)
 		incumbent := &holder{}
@@ -178,21 +178,21 @@ func TestContenderThatGoesTakesNothing(t *testing.T) {
 		}
 		// The question was dropped: the next contender asks again.
 		start := time.Now()
-		if err := lt.lease.attach(t.Context(), &holder{}); err != nil || time.Since(start) != AnswerTime {
+		if err := lt.lease.attach(t.Context(), &holder{}); err != nil || time.Since(start) != PingTimeout {
 			t.Errorf("the next contender got %v after %v", err, time.Since(start))
 		}
 		lt.lease.close()
 	})
 }
 
-func TestRefusedAdmissionChangesNothing(t *testing.T) {
+func TestLease_FailedCheck_ChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lt := newLeaseTest(t, time.Minute)
 		incumbent := &holder{}
 		_ = lt.lease.attach(t.Context(), incumbent)
 		no := errors.New("no")
 		hour := time.Hour
-		if err := lt.lease.attach(t.Context(), &holder{grace: &hour, admit: func() error { return no }}); !errors.Is(err, no) {
+		if err := lt.lease.attach(t.Context(), &holder{grace: &hour, check: func() error { return no }}); !errors.Is(err, no) {
 			t.Errorf("attach = %v", err)
 		}
 		if now, _ := lt.now(); now != incumbent || lt.lease.terms().grace != time.Minute {
@@ -289,7 +289,7 @@ func TestLeaseInAnyOrder(t *testing.T) {
 			synctest.Wait()
 			lt.lease.mu.Lock()
 			defer lt.lease.mu.Unlock()
-			if lt.lease.timer != nil || lt.lease.contest != nil || lt.lease.holder != nil {
+			if lt.lease.timer != nil || lt.lease.challenge != nil || lt.lease.holder != nil {
 				t.Errorf("something is left of %+v", lt.lease)
 			}
 			came := false

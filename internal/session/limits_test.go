@@ -55,7 +55,7 @@ func TestProcessesPerSessionAreBounded(t *testing.T) {
 }
 
 // Who has read the end of a process may start another at once.
-func TestAProcessThatHasClosedMakesRoomAtOnce(t *testing.T) {
+func TestProcessLimit_ClosedProcess_DoesNotCount(t *testing.T) {
 	f := newFixture(t, session.Config{ProcessesPerSession: 1})
 	for i := range 300 {
 		p, _, err := f.Start(f.ctx, fmt.Sprint("p", i), session.Digest{1}, spec("/bin/true"))
@@ -176,7 +176,7 @@ func TestRetainedTotalIsBounded(t *testing.T) {
 	}
 }
 
-func TestOldestClosedRecordsGiveWay(t *testing.T) {
+func TestRetainedTotal_Full_EvictsOldestClosedRecords(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 4 * charged, ClosedRetention: time.Hour})
 	other, err := f.registry.Open("other", "")
 	if err != nil {
@@ -222,7 +222,7 @@ func TestOldestClosedRecordsGiveWay(t *testing.T) {
 	}
 }
 
-// A start that is refused for another reason must not have cost anybody's record.
+// A start that fails for another reason must not evict records.
 func TestRefusedStartRemovesNothing(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 2 * charged, ProcessesPerSession: 1, ClosedRetention: time.Hour})
 	old, _, err := f.Start(f.ctx, "old", session.Digest{1}, flood(900<<10))
@@ -243,9 +243,9 @@ func TestRefusedStartRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestBudgetComesOut has many starts at once, with little room, and checks that
+// TestBudget_AfterAllProcesses_IsZero has many starts at once, with little room, and checks that
 // the room is all there afterwards.
-func TestBudgetComesOut(t *testing.T) {
+func TestBudget_AfterAllProcesses_IsZero(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 8 * charged, ClosedRetention: time.Hour})
 	var refused atomic.Int32
 	for round := range 3 {

@@ -25,11 +25,11 @@ type owners struct {
 	want    []byte              // what each process says
 	a       *session.Attachment // nil: detached
 	old     []*session.Attachment
-	all     map[string]*owned
+	all     map[string]*streamOwned
 }
 
-// owned is one process.
-type owned struct {
+// streamOwned is one process.
+type streamOwned struct {
 	process *session.Process
 	stream  *session.Ownership // nil: no stream has it
 	lost    bool               // a stream had it and was lost
@@ -41,15 +41,15 @@ type owned struct {
 	closed  uint64            // seq of the end; 0: not seen
 }
 
-func (o *owners) pick() *owned {
+func (o *owners) pick() *streamOwned {
 	n := o.random.IntN(len(o.all))
 	return o.all[fmt.Sprint(n)]
 }
 
 // between returns a seq that the owner may name: acknowledged or more.
-func (o *owners) between(p *owned) uint64 { return p.acked + o.random.Uint64N(p.seen-p.acked+1) }
+func (o *owners) between(p *streamOwned) uint64 { return p.acked + o.random.Uint64N(p.seen-p.acked+1) }
 
-func (o *owners) check(p *owned, batch eventlog.Batch) {
+func (o *owners) check(p *streamOwned, batch eventlog.Batch) {
 	o.t.Helper()
 	if batch.Gap != nil {
 		o.t.Fatalf("%s: a gap %+v after %d", p.process.ID(), batch.Gap, p.at)
@@ -106,7 +106,7 @@ func (o *owners) readFeed() {
 	o.check(p, d.Batch)
 }
 
-func (o *owners) readStream(p *owned) {
+func (o *owners) readStream(p *streamOwned) {
 	ctx, cancel := o.briefly()
 	defer cancel()
 	batch, err := p.stream.Next(ctx, 1+o.random.IntN(64<<10))
@@ -120,8 +120,7 @@ func (o *owners) readStream(p *owned) {
 }
 
 func (o *owners) attach() {
-	policies := []session.WhenDetached{session.WhenDetachedUnchanged, session.WhenDetachedBlock, session.WhenDetachedSpool}
-	req := session.AttachRequest{SessionID: o.session.ID(), WhenDetached: policies[o.random.IntN(3)], AfterSeq: map[string]uint64{}}
+	req := session.AttachRequest{SessionID: o.session.ID(), AfterSeq: map[string]uint64{}}
 	for id, p := range o.all {
 		inFeed := p.stream == nil && !p.lost
 		if p.due = !inFeed; inFeed {
@@ -154,7 +153,7 @@ func (o *owners) detach() {
 	}
 }
 
-func (o *owners) own(p *owned) {
+func (o *owners) own(p *streamOwned) {
 	seq := o.between(p)
 	stream, err := p.process.Own(o.f.ctx, seq, within(time.Hour))
 	if err != nil {
@@ -166,7 +165,7 @@ func (o *owners) own(p *owned) {
 	p.stream, p.lost, p.at, p.acked = stream, false, seq, seq
 }
 
-func (o *owners) disown(p *owned) {
+func (o *owners) disown(p *streamOwned) {
 	if p.stream == nil {
 		return
 	}
@@ -180,7 +179,7 @@ func (o *owners) disown(p *owned) {
 	p.stream = nil
 }
 
-func (o *owners) acknowledge(p *owned) {
+func (o *owners) acknowledge(p *streamOwned) {
 	seq := p.acked + o.random.Uint64N(max(p.at, p.acked)-p.acked+1)
 	var err error
 	switch {
@@ -198,7 +197,7 @@ func (o *owners) acknowledge(p *owned) {
 }
 
 // late acknowledges on an attachment that is over, which must change nothing.
-func (o *owners) late(p *owned) {
+func (o *owners) late(p *streamOwned) {
 	if len(o.old) > 0 {
 		if err := o.old[o.random.IntN(len(o.old))].Acknowledge(p.process.ID(), p.seen+uint64(o.random.IntN(2))); err != nil {
 			o.t.Fatal(err)
@@ -263,7 +262,7 @@ func (o *owners) finish() {
 }
 
 // TestOwnersInAnyOrderLoseAndRepeatNothing hands processes from attachments to
-// streams and back, at random, with and without a spool between them.
+// streams and back, at random.
 func TestOwnersInAnyOrderLoseAndRepeatNothing(t *testing.T) {
 	const size, steps = 512 << 10, 1500
 	want, err := io.ReadAll(testproc.StdoutPattern.Reader(size))
@@ -273,19 +272,19 @@ func TestOwnersInAnyOrderLoseAndRepeatNothing(t *testing.T) {
 	seeds := uint64(2)
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			f := newFixture(t, session.Config{SpoolBytes: 256 << 10, ClosedRetention: time.Hour})
-			a, err := f.registry.Attach(f.ctx, "tester", session.AttachRequest{WhenDetached: session.WhenDetachedSpool, Grace: within(time.Hour)})
+			f := newFixture(t, session.Config{ClosedRetention: time.Hour})
+			a, err := f.registry.Attach(f.ctx, "tester", session.AttachRequest{Grace: within(time.Hour)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := &owners{t: t, f: f, random: rand.New(rand.NewPCG(seed, 7)), session: a.Session(), want: want, a: a, all: make(map[string]*owned)}
+			o := &owners{t: t, f: f, random: rand.New(rand.NewPCG(seed, 7)), session: a.Session(), want: want, a: a, all: make(map[string]*streamOwned)}
 			for i := range 4 {
 				id := fmt.Sprint(i)
 				p, _, err := a.Session().Start(f.ctx, id, session.Digest{}, small(flood(size)))
 				if err != nil {
 					t.Fatal(err)
 				}
-				o.all[id] = &owned{process: p, ends: map[uint64]uint64{0: 0}}
+				o.all[id] = &streamOwned{process: p, ends: map[uint64]uint64{0: 0}}
 			}
 			for range steps {
 				o.step()

@@ -7,11 +7,10 @@ import (
 	"github.com/execwire/execwire/internal/process"
 )
 
-// Process is a process under its id in a session. The embedded process is what
-// runs; the rest is who it belongs to. All methods may be called concurrently.
+// Process is a process with its id in a session. All methods may be called
+// concurrently.
 type Process struct {
-	// Process is what runs. It is set before anybody can get hold of the
-	// record.
+	// Process is the running process. It is set before the record can be found.
 	*process.Process
 
 	id      string
@@ -22,24 +21,23 @@ type Process struct {
 	charge  charge
 
 	// Guarded by session.mu.
-	owner   ownerState
-	backlog *backlog      // what was spooled; nil: nothing ever was
-	kept    bool          // it was started, and has an owner or a keeper
-	closed  bool          // the log has ended, and its watcher knows
-	rested  bool          // it was at rest, and the registry knows
-	seen    bool          // the session's principal was given its exit
-	restAt  time.Time     // when it was last at rest
-	unseen  *list.Element // in session.unseen
-	expiry  *time.Timer   // removes the record
+	owner     currentOwner
+	assigned  bool          // it was started and assignOwner or own was called
+	closed    bool          // the log is closed and watchClosed has noticed
+	wasAtRest bool          // the registry has counted it as at rest
+	seen      bool          // the session's principal has received its exit record
+	restAt    time.Time     // when it last came to rest
+	unseen    *list.Element // in session.unseen
+	expiry    *time.Timer   // removes the record
 }
 
 // ID returns the id of the process in its session.
 func (p *Process) ID() string { return p.id }
 
-// SessionID returns the id of the session.
+// SessionID returns the id of its session.
 func (p *Process) SessionID() string { return p.session.id }
 
-// hasStarted reports whether the process was started with success.
+// hasStarted reports whether the process was started successfully.
 func (p *Process) hasStarted() bool {
 	select {
 	case <-p.started:
@@ -49,19 +47,18 @@ func (p *Process) hasStarted() bool {
 	}
 }
 
-// watchClosed waits for the end of the process's log and begins the retention
-// of its record.
+// watchClosed waits until the log is closed and starts the retention of the record.
 func (p *Process) watchClosed() {
 	defer p.session.registry.goroutines.Done()
 	<-p.Closed()
-	p.noteClosed()
+	p.markClosed()
 }
 
-// noteClosed begins the retention of a process whose log has ended, once.
-func (p *Process) noteClosed() {
+// markClosed starts the retention of a process whose log is closed, once.
+func (p *Process) markClosed() {
 	s := p.session
 	spec := p.Spec()
-	held := int64(p.Log().Stats().HeldBytes) + described(&spec) + p.stdin.remembered.Load()
+	held := int64(p.Log().Stats().HeldBytes) + recordBytes(&spec) + p.stdin.remembered.Load()
 	s.lock()
 	defer s.unlock()
 	if p.closed {
@@ -69,24 +66,24 @@ func (p *Process) noteClosed() {
 	}
 	p.closed = true
 	s.running--
-	s.registry.processClosed()
+	s.registry.countClosed()
 	if s.processes[p.id] == p {
 		s.registry.budget.resize(p, held)
 	}
 	s.settle(p)
 }
 
-// progress says for people where a process is. session.mu is held.
+// progress describes the process for an error message. session.mu is held.
 func (p *Process) progress() string {
 	switch {
 	case !p.Log().Stats().Closed:
 		return "it runs"
-	case p.owner.situation != free:
+	case p.owner.state != unowned:
 		return "it has ended, and its owner has not acknowledged that"
 	}
 	return "it has ended"
 }
 
-// rests reports whether the process has closed and is nobody's. session.mu is
+// isAtRest reports whether the process has closed and has no owner. session.mu is
 // held.
-func (p *Process) rests() bool { return p.closed && p.owner.situation == free }
+func (p *Process) isAtRest() bool { return p.closed && p.owner.state == unowned }

@@ -11,49 +11,45 @@ import (
 	"github.com/execwire/execwire/internal/process"
 )
 
-// Digest identifies the content of a start request, so that a repeated one can
-// be told from a different one for the same id.
+// Digest identifies the content of a start request. It tells a repeated request from
+// a different one for the same id.
 type Digest [32]byte
 
-// Session holds the processes of one principal by their ids, and what else ends
-// with it. All methods may be called concurrently.
+// Session holds the processes of one principal by id, and its other resources. All
+// methods may be called concurrently.
 type Session struct {
 	id        string
 	principal string
 	registry  *Registry
 	created   time.Time
 	lease     *lease            // nil: the default session
-	grants    map[string]Access // guarded by registry.mu; what other principals may
-	ended     chan struct{}     // closed when it is over and nothing is left of it
+	grants    map[string]Access // guarded by registry.mu; access of other principals
+	ended     chan struct{}     // closed when the session is over and nothing is left of it
 
 	mu        sync.Mutex
 	processes map[string]*Process // guarded by mu; includes those being started
-	running   int                 // guarded by mu; those that have not closed
+	running   int                 // guarded by mu; processes that have not closed
 	over      bool                // guarded by mu; nothing is started any more
-	closing   bool                // guarded by mu; over, because the registry closes
-	reading   bool                // guarded by mu; and an attachment still reads
-	changed   bool                // guarded by mu; Config.OnChange is to be called
+	closing   bool                // guarded by mu; over because the registry closes
+	reading   bool                // guarded by mu; over, but an attachment still reads
+	changed   bool                // guarded by mu; unlock calls Config.OnChange
 	unseen    unseenList          // guarded by mu
 
-	belongings map[any]*belonging // guarded by mu; nil: none yet
+	resources map[*resourceKey]*resource // guarded by mu; nil: none yet
 
 	// Of leased sessions, guarded by mu.
 	whenDetached WhenDetached
-	maxProcesses int // 0: no bound
-	attached     bool
-	feed         *feed    // of the attachment or the spooler; nil: nobody reads
-	spool        *spool   // nil: nothing was to be spooled yet
-	spooler      *spooler // the last one
+	maxProcesses int   // 0: no limit
+	feed         *feed // of the attachment; nil: detached
 }
 
 // ID returns the session's id.
 func (s *Session) ID() string { return s.id }
 
-// Principal is whose it is.
+// Principal returns the name of the principal that owns the session.
 func (s *Session) Principal() string { return s.principal }
 
-// lock begins and unlock ends a change. Who has to be told of it is told after
-// it.
+// lock locks mu. unlock also reports a change, after it has unlocked mu.
 func (s *Session) lock() { s.mu.Lock() }
 
 func (s *Session) unlock() {
@@ -65,22 +61,20 @@ func (s *Session) unlock() {
 	}
 }
 
-// Start starts a process under an id, or returns the one that an equal start
-// (by digest) made before; created tells the two apart. A different start for
-// a taken id is kind [ProcessAlreadyExists]. A start that fails leaves the id
-// free. It blocks while the process is being spawned, also by another caller.
-// Other kinds: [Draining], [SessionClosed], [TooManyProcesses],
-// [RetainedOutputFull].
+// Start starts a process under an id, or returns the process that a start with the
+// same id and digest created before; created tells which. A different start for an
+// existing id is kind [ProcessAlreadyExists]. A failed start leaves the id unused.
+// Start blocks while the process is spawned, also by another call. Other kinds:
+// [Draining], [SessionClosed], [TooManyProcesses], [RetainedOutputFull].
 func (s *Session) Start(ctx context.Context, id string, digest Digest, spec process.Spec) (p *Process, created bool, err error) {
 	p, _, created, err = s.start(ctx, id, digest, spec, nil)
 	return p, created, err
 }
 
-// StartOwned is Start and Own in one, for a caller that owns what it starts:
-// nothing that the process says is lost before the ownership begins. Of a
-// process that an equal start made before it takes the ownership, from the
-// beginning. If ctx has ended when the process was started, it is kept for the
-// grace as if its owner had been lost then.
+// StartOwned is Start and Own in one: no output is evicted before the ownership
+// begins. If an earlier equal start created the process, it takes the ownership from
+// the first event. If ctx has ended by the time the process is started, the process
+// is kept for the grace, as after [Ownership.Lost].
 func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (o *Ownership, created bool, err error) {
 	keep, err := s.registry.resolveGrace(id, grace)
 	if err != nil {
@@ -93,7 +87,7 @@ func (s *Session) StartOwned(ctx context.Context, id string, digest Digest, spec
 	return o, created, err
 }
 
-// start starts a process, owned if a grace is given, or finds it.
+// start starts the process, owned if grace is not nil, or finds it.
 func (s *Session) start(ctx context.Context, id string, digest Digest, spec process.Spec, grace *time.Duration) (p *Process, o *Ownership, created bool, err error) {
 	for {
 		p, created, err := s.claim(id, digest, &spec)
@@ -116,9 +110,8 @@ func (s *Session) start(ctx context.Context, id string, digest Digest, spec proc
 		if p.Process != nil && p.digest == digest {
 			return p, nil, false, nil
 		}
-		// The other start failed and gave the id back: this one tries itself,
-		// so that its caller gets an answer of its own. Or it did not, and was
-		// of something else, which claim says now.
+		// The other start failed, so this one tries again to get a result of its own;
+		// or it had another digest, which claim reports now.
 	}
 }
 
@@ -128,14 +121,14 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 		return p, false, err
 	}
 	p = &Process{id: id, session: s, digest: digest, started: make(chan struct{}), stdin: newStdin()}
-	if err := s.registry.makeRoom(p, reserved(spec)); err != nil {
+	if err := s.registry.reserveOutput(p, reservedBytes(spec)); err != nil {
 		return nil, false, err
 	}
 	s.lock()
 	defer s.unlock()
 	other, err := s.claimedLocked(id, digest)
 	if other == nil && err == nil {
-		err = s.registry.begin(s)
+		err = s.registry.countStart(s)
 	}
 	if other != nil || err != nil {
 		s.registry.budget.resize(p, 0)
@@ -146,9 +139,8 @@ func (s *Session) claim(id string, digest Digest, spec *process.Spec) (p *Proces
 	return p, true, nil
 }
 
-// claimed returns the process that has the id already, or why none can be
-// started, or neither. One that is still being started is to be waited for,
-// whatever it is.
+// claimed returns the process that has the id, which may still be starting, or the
+// error why none can be started, or neither.
 func (s *Session) claimed(id string, digest Digest) (*Process, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,18 +151,18 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	p := s.processes[id]
 	switch {
 	case p == nil:
-		return nil, s.refusal()
+		return nil, s.startError()
 	case p.digest != digest && p.hasStarted():
 		return nil, &Error{Kind: ProcessAlreadyExists, Subject: id, Detail: p.progress()}
 	}
 	return p, nil
 }
 
-// refusal says why no process can be started, if none can; *superseded means
-// elsewhere. s.mu is held.
-func (s *Session) refusal() error {
+// startError returns why no process can be started, or nil. *superseded means that
+// another session has to start it. s.mu is held.
+func (s *Session) startError() error {
 	if s.over && s.lease == nil {
-		return s.registry.superseding(s)
+		return s.registry.supersededBy(s)
 	}
 	if s.over {
 		return &Error{Kind: SessionClosed, Subject: s.id}
@@ -181,11 +173,11 @@ func (s *Session) refusal() error {
 	if most := s.maxProcesses; s.isFull(most) {
 		return &Error{Kind: TooManyProcessesAttached, Subject: s.id, Limit: int64(most)}
 	}
-	return s.registry.refusal(s)
+	return s.registry.startError(s)
 }
 
-// isFull reports whether as many processes run as may; 0 is no bound. One whose
-// end can be read does not count any more, even if its watcher does not know yet.
+// isFull reports whether the limit of running processes is reached; 0 is no limit. A
+// process whose log is closed does not count, even if watchClosed has not noticed.
 // s.mu is held.
 func (s *Session) isFull(most int) bool {
 	if most == 0 || s.running < most {
@@ -193,45 +185,45 @@ func (s *Session) isFull(most int) bool {
 	}
 	running := s.running
 	for _, p := range s.processes {
-		if p.kept && !p.closed && p.Log().Stats().Closed {
+		if p.assigned && !p.closed && p.Log().Stats().Closed {
 			running--
 		}
 	}
 	return running >= most
 }
 
-// spawn starts the claimed process or gives the claim back. The process gets its
-// owner or its keeper before it can lose anything: until then its log is held.
+// spawn starts the claimed process, or removes the claim. Until the process has an
+// owner its log is held, so that nothing is evicted.
 func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grace *time.Duration) (*Ownership, error) {
 	spec.Output.Held = grace != nil || s.lease != nil
 	running, err := s.registry.supervisor.Start(ctx, spec)
 	s.lock()
 	defer s.unlock()
-	defer close(p.started) // before anybody can hear of the process
+	defer close(p.started) // before the record can be found
 	s.changed = true
 	if err != nil {
 		s.remove(p)
 		s.running--
-		s.registry.processClosed()
-		s.registry.processRests()
+		s.registry.countClosed()
+		s.registry.countAtRest()
 		s.registry.goroutines.Done()
 		return nil, err
 	}
 	p.Process = running
-	p.kept = true
+	p.assigned = true
 	var o *Ownership
 	if grace == nil || s.over {
-		s.keep(p)
-	} else if o, err = p.own(context.WithoutCancel(ctx), 0, *grace, owned); err == nil && ctx.Err() != nil {
-		o.lose()
+		s.assignOwner(p)
+	} else if o, err = p.own(context.WithoutCancel(ctx), 0, *grace); err == nil && ctx.Err() != nil {
+		o.startGrace()
 		o, err = nil, context.Cause(ctx)
 	}
 	go p.watchClosed()
 	return o, err
 }
 
-// Process returns the process with the id. It never blocks: one that is still
-// being started does not exist yet.
+// Process returns the process with the id. It never blocks: a process that is still
+// starting does not exist yet.
 func (s *Session) Process(id string) (*Process, error) {
 	s.mu.Lock()
 	p := s.processes[id]
@@ -242,7 +234,7 @@ func (s *Session) Process(id string) (*Process, error) {
 	return p, nil
 }
 
-// Processes returns up to limit processes with ids above after, by id, and
+// Processes returns up to limit processes with ids above after, ordered by id, and
 // whether there are more.
 func (s *Session) Processes(after string, limit int) (list []*Process, more bool) {
 	s.mu.Lock()
@@ -259,7 +251,7 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 	return list, false
 }
 
-// remove takes the process's record away, if it is still there. s.mu is held.
+// remove removes the record of the process, if it is still there. s.mu is held.
 func (s *Session) remove(p *Process) {
 	if s.processes[p.id] != p {
 		return
@@ -269,19 +261,16 @@ func (s *Session) remove(p *Process) {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	if p.owner.lost != nil {
-		p.owner.lost.Stop()
-	}
-	if p.backlog != nil && p.owner.item == nil { // or it is still being read
-		p.backlog.discard()
+	if p.owner.graceTimer != nil {
+		p.owner.graceTimer.Stop()
 	}
 	s.registry.budget.resize(p, 0)
 	s.changed = true
-	s.vacateIfEmpty()
+	s.removeDefaultIfEmpty()
 }
 
-// expire removes the record once the retention of closed processes is over,
-// counted anew, unless somebody has taken the process up by then. s.mu is held.
+// expire removes the record after the given time, unless the process has an owner by
+// then. It replaces an earlier expiry. s.mu is held.
 func (s *Session) expire(p *Process, after time.Duration) {
 	if after <= 0 {
 		s.remove(p)
@@ -290,22 +279,21 @@ func (s *Session) expire(p *Process, after time.Duration) {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	p.expiry = time.AfterFunc(after, func() { s.evict(p) })
+	p.expiry = time.AfterFunc(after, func() { s.removeIfAtRest(p) })
 }
 
-// RemoveClosed removes the record of the process with the id, if that has closed, has
-// no owner, and was not started by the request with the digest. Otherwise it changes
-// nothing. It does not block.
+// RemoveClosed removes the record of a closed process that has no owner and another
+// digest. Otherwise it changes nothing. It does not block.
 func (s *Session) RemoveClosed(id string, digest Digest) {
 	p, err := s.Process(id)
 	if err != nil || p.digest == digest || !p.Log().Stats().Closed {
 		return
 	}
-	p.noteClosed() // its watcher may be later than the one who read that it has closed
-	s.evict(p)
+	p.markClosed() // watchClosed may not have noticed yet
+	s.removeIfAtRest(p)
 }
 
-// forgetAll removes every record and stops what would remove it later.
+// forgetAll removes all records and stops their timers.
 func (s *Session) forgetAll() {
 	s.lock()
 	defer s.unlock()

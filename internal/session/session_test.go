@@ -3,7 +3,6 @@ package session_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,13 +18,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// TestMain makes each random life of TestSpooledLifeLosesAndRepeatsNothing long
-// enough for blocks to be used again.
 func TestMain(m *testing.M) {
 	testproc.Main()
-	if err := flag.Set("rapid.steps", "150"); err != nil {
-		panic(err)
-	}
 	leakcheck.Main(m)
 }
 
@@ -59,7 +53,7 @@ func newFixture(t *testing.T, cfg session.Config) *fixture {
 }
 
 func spec(argv ...string) process.Spec {
-	return process.Spec{Argv: argv, Cwd: "/", Env: []string{testproc.PromptExit}, PipeStdin: true}
+	return process.Spec{Argv: argv, Cwd: "/", Env: []string{testproc.NoRaceExitDelay}, PipeStdin: true}
 }
 
 func (f *fixture) start(t *testing.T, id string, argv ...string) *session.Process {
@@ -167,7 +161,7 @@ func TestFailedStartFreesTheID(t *testing.T) {
 	f.start(t, "p", "/bin/true")
 }
 
-func TestGraceEndsTheProcessUnlessSomebodyOwnsIt(t *testing.T) {
+func TestGrace_Expires_TerminatesUnownedProcess(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	abandoned, kept := f.start(t, "abandoned", "/bin/cat"), f.start(t, "kept", "/bin/cat")
 	grace := 20 * time.Millisecond
@@ -224,7 +218,7 @@ func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
 	}
 }
 
-func TestReplacedOwnerHasNoSay(t *testing.T) {
+func TestReplacedOwner_ChangesNothing(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	first, err := p.Own(f.ctx, 0, new(time.Duration))
@@ -246,7 +240,7 @@ func TestReplacedOwnerHasNoSay(t *testing.T) {
 	_ = second
 }
 
-func TestManyTakeoversUseNothingUp(t *testing.T) {
+func TestOwn_ManyTakeovers_LeakNoReaders(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	var before *session.Ownership
@@ -263,20 +257,6 @@ func TestManyTakeoversUseNothingUp(t *testing.T) {
 	if readers := p.Log().Stats().Readers; readers != 1 {
 		t.Errorf("%d readers are left", readers)
 	}
-}
-
-func TestLosslessWatcherNeverDisplacesAnOwner(t *testing.T) {
-	f := newFixture(t, session.Config{DefaultGrace: time.Hour})
-	p := f.start(t, "p", "/bin/cat")
-	o, err := p.Own(f.ctx, 0, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = p.OwnLossless(f.ctx, 0)
-	wantKind(t, err, session.ProcessOwned)
-	o.Lost()
-	_, err = p.OwnLossless(f.ctx, 0) // the owner may come back
-	wantKind(t, err, session.ProcessOwned)
 }
 
 func TestGraceBeyondTheMaximumIsRefused(t *testing.T) {
@@ -364,7 +344,7 @@ func TestDrainWaitsForAnOwnerThatMayComeBack(t *testing.T) {
 	}
 }
 
-func TestCallerThatIsGoneDisplacesNobody(t *testing.T) {
+func TestOwn_EndedContext_DisplacesNothing(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	o, err := p.Own(f.ctx, 0, nil)

@@ -9,24 +9,24 @@ import (
 // MaxWriteIDs is how many ids of writes are remembered per process.
 const MaxWriteIDs = 4096
 
-// MaxWaitingInput is how many bytes of input, those of the process's queue not
-// counted, may wait for one process at once.
+// MaxWaitingInput is how many bytes of input may wait for one process, in addition to
+// its queue.
 const MaxWaitingInput = 4 << 20
 
-// stdin keeps input in order and free of repetition. Its lock is a channel so
-// that waiting for it ends with the waiter's context.
+// stdin keeps input in order and applies it once. Its lock is a channel, so that
+// waiting for it ends with a context.
 type stdin struct {
-	lock chan struct{} // holds one token when nobody writes
+	lock chan struct{} // holds one token when nothing is being written
 
 	offset  atomic.Uint64 // input accepted from owners; written under lock
-	waiting atomic.Int64  // bytes of those who wait for lock, and of who holds it
+	waiting atomic.Int64  // bytes of the writers that wait for lock or hold it
 
-	remembered atomic.Int64 // bytes that seen and seenAge cost, about; written under lock
+	remembered atomic.Int64 // approximate memory of seen and seenAge; written under lock
 
 	// guarded by lock
 	ended   bool // an owner has ended its input
 	seen    map[string]struct{}
-	seenAge []string // seen in the order of arrival, a ring once it is full
+	seenAge []string // the ids of seen, oldest first; a ring once it is full
 	oldest  int
 }
 
@@ -51,13 +51,13 @@ func (s *stdin) acquire(ctx context.Context, id string, n int) error {
 	}
 }
 
-// release lets the next one write.
+// release lets the next writer write.
 func (s *stdin) release(n int) {
 	s.waiting.Add(-int64(n))
 	s.lock <- struct{}{}
 }
 
-// remember notes an id and forgets the oldest beyond [MaxWriteIDs].
+// remember stores an id and forgets the oldest beyond [MaxWriteIDs].
 func (s *stdin) remember(id string) {
 	if s.seen == nil {
 		s.seen = make(map[string]struct{})
@@ -75,11 +75,10 @@ func (s *stdin) remember(id string) {
 	s.oldest = (s.oldest + 1) % MaxWriteIDs
 }
 
-// WriteStdinOnce queues input, all or nothing, unless a write with the same id
-// was queued before; an empty id is never the same. It blocks while the queue
-// is full, and behind other writers of the same process; when more than
-// [MaxWaitingInput] waits already it is kind [StdinQueueFull]. The process owns
-// data afterwards.
+// WriteStdinOnce queues input, all or nothing, unless a write with the same non-empty
+// id was queued before. It blocks while the queue is full, and behind other writers
+// of the same process; when more than [MaxWaitingInput] waits it is kind
+// [StdinQueueFull]. The process owns data afterwards.
 func (p *Process) WriteStdinOnce(ctx context.Context, id string, data []byte) error {
 	if err := p.stdin.acquire(ctx, p.id, len(data)); err != nil {
 		return err
@@ -97,13 +96,13 @@ func (p *Process) WriteStdinOnce(ctx context.Context, id string, data []byte) er
 	return nil
 }
 
-// WriteStdinAt queues input of an owner that begins at offset, skipping what
-// was accepted before, and closes stdin after it if end is set. It returns how
-// much was accepted in all. Input that leaves a hole is kind
-// [StdinOffsetInvalid]. It blocks like [Process.WriteStdinOnce].
+// WriteStdinAt queues input of an owner that begins at offset, skips what was
+// accepted before, and closes stdin after it if end is set. It returns the total of
+// accepted bytes. Input that would leave a hole is kind [StdinOffsetInvalid]. It
+// blocks like [Process.WriteStdinOnce].
 func (p *Process) WriteStdinAt(ctx context.Context, offset uint64, data []byte, end bool) (accepted uint64, err error) {
 	s := p.stdin
-	if err := s.acquire(ctx, p.id, 0); err != nil { // its window bounds an owner
+	if err := s.acquire(ctx, p.id, 0); err != nil { // the stdin window bounds an owner
 		return 0, err
 	}
 	defer s.release(0)
@@ -127,5 +126,5 @@ func (p *Process) WriteStdinAt(ctx context.Context, offset uint64, data []byte, 
 	return s.offset.Load(), nil
 }
 
-// StdinOffset returns how much input of owners was accepted. It never blocks.
+// StdinOffset returns the total of bytes accepted from owners. It never blocks.
 func (p *Process) StdinOffset() uint64 { return p.stdin.offset.Load() }

@@ -118,17 +118,6 @@ func TestOwnerThatIsGoneWhenItsProcessStartsIsLost(t *testing.T) {
 	}
 }
 
-func TestLosslessWatcherStaysOutOfLeasedSessions(t *testing.T) {
-	f := newFixture(t, session.Config{})
-	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedDiscardOldest, Grace: within(time.Hour)})
-	p := c.start("p", spec("/bin/cat"))
-	for range 2 {
-		_, err := p.OwnLossless(f.ctx, 0)
-		wantKind(t, err, session.ProcessOwned)
-		c.a.Lost() // and may come back
-	}
-}
-
 func TestReleasesDoNotPileUp(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})

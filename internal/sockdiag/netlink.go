@@ -18,24 +18,23 @@ const (
 	requestBytes     = 8 + idBytes
 	answerBytes      = 4 + idBytes + 20
 	attrCgroupID     = 21 // INET_DIAG_CGROUP_ID
-	// loopbackIndex is the interface of every loopback address. With it sockets
-	// are found that are bound to that interface, too.
+	// loopbackIndex is the interface of every loopback address. It also finds sockets that are
+	// bound to that interface.
 	loopbackIndex = 1
 )
 
-// answerSpace is what one answer fits into.
-const answerSpace = 4096
+// answerBufferBytes is larger than any answer.
+const answerBufferBytes = 4096
 
-var native = binary.NativeEndian
+var nativeEndian = binary.NativeEndian
 
-// errMalformed means that the kernel's answer cannot be read.
+// errMalformed means that an answer of the kernel cannot be parsed.
 var errMalformed = errors.New("the answer of sock_diag cannot be read")
 
-// diag asks sock_diag for the socket that t names. It is ENOENT if there is none,
-// and if the kernel cannot tell. The kernel has answered when the request is
-// sent, so that nothing waits; a netlink socket for each question costs 3 µs more
-// than one for all would, and needs no lock.
-func diag(t tuple) (record, error) {
+// queryDiag asks sock_diag for the socket of t. It returns ENOENT if there is none, or if the
+// kernel does not support it. The kernel has answered when the request is sent, so nothing blocks.
+// One netlink socket for each query costs 3 µs more than a shared one, and needs no lock.
+func queryDiag(t tuple) (record, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return record{}, os.NewSyscallError("socket", err)
@@ -44,7 +43,7 @@ func diag(t tuple) (record, error) {
 	if err := unix.Sendto(fd, request(t), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return record{}, os.NewSyscallError("sendto", err)
 	}
-	buf := make([]byte, answerSpace)
+	buf := make([]byte, answerBufferBytes)
 	n, from, err := unix.Recvfrom(fd, buf, 0)
 	if err != nil {
 		return record{}, os.NewSyscallError("recvfrom", err)
@@ -55,57 +54,57 @@ func diag(t tuple) (record, error) {
 	return parseAnswer(buf[:n])
 }
 
-// request is the question for one socket.
+// request encodes the query for one socket.
 func request(t tuple) []byte {
 	b := make([]byte, headerBytes, headerBytes+requestBytes)
-	native.PutUint32(b[0:], headerBytes+requestBytes)
-	native.PutUint16(b[4:], sockDiagByFamily)
-	native.PutUint16(b[6:], unix.NLM_F_REQUEST)
+	nativeEndian.PutUint32(b[0:], headerBytes+requestBytes)
+	nativeEndian.PutUint16(b[4:], sockDiagByFamily)
+	nativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST)
 	family := byte(unix.AF_INET)
 	if t.local.Addr().Is6() {
 		family = unix.AF_INET6
 	}
 	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
-	b = native.AppendUint32(b, ^uint32(0)) // states
+	b = nativeEndian.AppendUint32(b, ^uint32(0)) // all states
 	b = binary.BigEndian.AppendUint16(b, t.local.Port())
 	b = binary.BigEndian.AppendUint16(b, t.remote.Port())
 	b = appendAddr(b, t.local.Addr())
 	b = appendAddr(b, t.remote.Addr())
-	b = native.AppendUint32(b, loopbackIndex)
-	b = native.AppendUint32(b, ^uint32(0)) // no cookie
-	return native.AppendUint32(b, ^uint32(0))
+	b = nativeEndian.AppendUint32(b, loopbackIndex)
+	b = nativeEndian.AppendUint32(b, ^uint32(0)) // no cookie
+	return nativeEndian.AppendUint32(b, ^uint32(0))
 }
 
-// appendAddr appends 16 bytes, of which an IPv4 address takes the first four.
+// appendAddr appends 16 bytes. An IPv4 address uses the first four.
 func appendAddr(b []byte, a netip.Addr) []byte {
 	var field [16]byte
 	copy(field[:], a.AsSlice())
 	return append(b, field[:]...)
 }
 
-// parseAnswer reads the answer to one question.
+// parseAnswer parses the answer to one query.
 func parseAnswer(b []byte) (record, error) {
 	if len(b) < headerBytes {
 		return record{}, errMalformed
 	}
-	size := int(native.Uint32(b))
+	size := int(nativeEndian.Uint32(b))
 	if size < headerBytes || size > len(b) {
 		return record{}, errMalformed
 	}
 	body := b[headerBytes:size]
-	switch native.Uint16(b[4:]) {
+	switch nativeEndian.Uint16(b[4:]) {
 	case unix.NLMSG_ERROR:
 		if len(body) < 4 {
 			return record{}, errMalformed
 		}
-		return record{}, fmt.Errorf("sock_diag: %w", unix.Errno(-int32(native.Uint32(body))))
+		return record{}, fmt.Errorf("sock_diag: %w", unix.Errno(-int32(nativeEndian.Uint32(body))))
 	case sockDiagByFamily:
 		return parseRecord(body)
 	}
 	return record{}, errMalformed
 }
 
-// parseRecord reads an inet_diag_msg and its attributes.
+// parseRecord parses an inet_diag_msg and its attributes.
 func parseRecord(b []byte) (record, error) {
 	if len(b) < answerBytes {
 		return record{}, errMalformed
@@ -118,14 +117,14 @@ func parseRecord(b []byte) (record, error) {
 	id, rest := b[4:4+idBytes], b[4+idBytes:]
 	r.local = parseAddrPort(family, id[4:20], binary.BigEndian.Uint16(id[0:]))
 	r.remote = parseAddrPort(family, id[20:36], binary.BigEndian.Uint16(id[2:]))
-	r.UID, r.Inode = native.Uint32(rest[12:]), native.Uint32(rest[16:])
+	r.UID, r.Inode = nativeEndian.Uint32(rest[12:]), nativeEndian.Uint32(rest[16:])
 	for attrs := b[answerBytes:]; len(attrs) >= unix.SizeofNlAttr; {
-		size := int(native.Uint16(attrs))
+		size := int(nativeEndian.Uint16(attrs))
 		if size < unix.SizeofNlAttr || size > len(attrs) {
 			return record{}, errMalformed
 		}
-		if native.Uint16(attrs[2:]) == attrCgroupID && size >= unix.SizeofNlAttr+8 {
-			r.Cgroup = native.Uint64(attrs[unix.SizeofNlAttr:])
+		if nativeEndian.Uint16(attrs[2:]) == attrCgroupID && size >= unix.SizeofNlAttr+8 {
+			r.Cgroup = nativeEndian.Uint64(attrs[unix.SizeofNlAttr:])
 		}
 		attrs = attrs[min(len(attrs), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
 	}

@@ -10,31 +10,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Socket is a TCP socket of this host that a process has open.
+// Socket is an open TCP socket of a process of this host.
 type Socket struct {
-	// UID is the user who made the socket, as the user namespace of the caller
-	// names it: a user that is not mapped there has the overflow uid.
+	// UID is the user that created the socket, in the user namespace of the caller: a user that is
+	// not mapped there has the overflow UID.
 	UID uint32
 	// Inode identifies the socket in /proc/PID/fd. It is never 0.
 	Inode uint32
-	// Cgroup is the id of the control group of version 2 in which the socket was
-	// made, which is the inode of its directory; 0 if the kernel does not report
-	// it.
+	// Cgroup is the ID of the control group (version 2) in which the socket was created, which is
+	// the inode of its directory; 0 if the kernel does not report it.
 	Cgroup uint64
 }
 
 var (
-	// ErrNoOwner means that no process has the peer's socket open: it is in
-	// another network namespace, or was closed.
+	// ErrNoOwner means that no process has the socket of the peer open: it is in another network
+	// namespace, or was closed.
 	ErrNoOwner = errors.New("no process of this host has its socket open")
-	// ErrLost means that the connection ended while its peer was looked for.
-	ErrLost = errors.New("the connection has ended")
+	// ErrDisconnected means that the connection ended during the search for its peer.
+	ErrDisconnected = errors.New("the connection has ended")
 )
 
-// Peer returns the socket at the other end of conn, which has to be connected
-// within this host. It asks the kernel and does not wait for the peer. It may be
-// called concurrently. The error wraps [ErrNoOwner] or [ErrLost], or is the
-// system's; then the owner is unknown, and nothing may be concluded from that.
+// Peer returns the socket at the other end of conn, which has to be connected within this host. It
+// asks the kernel and does not wait for the peer. It may be called concurrently. The error wraps
+// [ErrNoOwner] or [ErrDisconnected], or is a system error; the owner is then unknown.
 func Peer(conn *net.TCPConn) (Socket, error) {
 	local, remote := addrPort(conn.LocalAddr()), addrPort(conn.RemoteAddr())
 	if !local.IsValid() || !remote.IsValid() {
@@ -42,7 +40,7 @@ func Peer(conn *net.TCPConn) (Socket, error) {
 	}
 	socket, err := find(tuple{local: remote, remote: local})
 	if err == nil {
-		err = connected(conn)
+		err = checkConnected(conn)
 	}
 	if err != nil {
 		return Socket{}, fmt.Errorf("failed to find the owner of %v: %w", remote, err)
@@ -50,23 +48,23 @@ func Peer(conn *net.TCPConn) (Socket, error) {
 	return socket, nil
 }
 
-// tuple names a connected socket from its own side.
+// tuple is the addresses of a connected socket, from its own side.
 type tuple struct{ local, remote netip.AddrPort }
 
-// record is what the kernel reports of a socket.
+// record is a socket as the kernel reports it.
 type record struct {
 	tuple
 	state byte
 	Socket
 }
 
-// diagWorks is whether sock_diag has found a socket: before that ENOENT may mean
-// that the kernel has no sock_diag for TCP.
+// diagWorks is whether sock_diag has ever found a socket. Before that ENOENT may mean that the
+// kernel has no sock_diag for TCP.
 var diagWorks atomic.Bool
 
-// find returns the socket that t names.
+// find returns the socket of t.
 func find(t tuple) (Socket, error) {
-	found, err := diag(t)
+	found, err := queryDiag(t)
 	switch {
 	case err == nil:
 		diagWorks.Store(true)
@@ -78,13 +76,12 @@ func find(t tuple) (Socket, error) {
 			return Socket{}, errors.Join(procErr, err)
 		}
 	}
-	return found.open(t)
+	return found.socketOf(t)
 }
 
-// open returns the socket of a record that is of t, if a process has it open. A
-// socket in TIME_WAIT, one without a process and a request that is not accepted
-// are reported with uid 0 and inode 0.
-func (r record) open(t tuple) (Socket, error) {
+// socketOf returns the socket of a record if it belongs to t and a process has it open. A socket in
+// TIME_WAIT, one without a process and a request that is not accepted have UID 0 and inode 0.
+func (r record) socketOf(t tuple) (Socket, error) {
 	if r.tuple != t || r.Inode == 0 {
 		return Socket{}, ErrNoOwner
 	}
@@ -95,10 +92,9 @@ func (r record) open(t tuple) (Socket, error) {
 	return Socket{}, ErrNoOwner
 }
 
-// connected returns an error unless this end of conn is connected. While it is,
-// no other socket can have the address and port of the peer; after a reset it
-// could.
-func connected(conn *net.TCPConn) error {
+// checkConnected returns an error unless this end of conn is connected. While it is, no other
+// socket can have the address and port of the peer; after a reset one could.
+func checkConnected(conn *net.TCPConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return err
@@ -114,13 +110,13 @@ func connected(conn *net.TCPConn) error {
 	case infoErr != nil:
 		return infoErr
 	case info.State != unix.BPF_TCP_ESTABLISHED && info.State != unix.BPF_TCP_CLOSE_WAIT:
-		return ErrLost
+		return ErrDisconnected
 	}
 	return nil
 }
 
-// addrPort returns a TCP address, that of IPv4 where it is mapped into IPv6; the
-// invalid one of others.
+// addrPort returns a TCP address, unmapped if it is an IPv4 address in IPv6, or the invalid address
+// for other types.
 func addrPort(addr net.Addr) netip.AddrPort {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {

@@ -77,7 +77,7 @@ func connectTo(t *testing.T, uid int, lis net.Listener, host string, control fun
 // sources are the ways to find a socket.
 func sources(t tuple) map[string]func() (record, error) {
 	return map[string]func() (record, error){
-		"sock_diag": func() (record, error) { return diag(t) },
+		"sock_diag": func() (record, error) { return queryDiag(t) },
 		"/proc":     func() (record, error) { return readProc("/proc/net", t) },
 	}
 }
@@ -87,7 +87,7 @@ func peerTuple(conn *net.TCPConn) tuple {
 	return tuple{local: addrPort(conn.RemoteAddr()), remote: addrPort(conn.LocalAddr())}
 }
 
-func TestPeer_IsTheUserWhoMadeTheSocket(t *testing.T) {
+func TestPeer_IsCreatorOfSocket(t *testing.T) {
 	bound := func(fd uintptr) {
 		if err := unix.SetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE, "lo"); err != nil {
 			t.Error(err)
@@ -112,7 +112,7 @@ func TestPeer_IsTheUserWhoMadeTheSocket(t *testing.T) {
 				}
 				for source, find := range sources(peerTuple(p.server)) {
 					r, err := find()
-					if s, openErr := r.open(peerTuple(p.server)); err != nil || openErr != nil || s.UID != found.UID || s.Inode != found.Inode {
+					if s, openErr := r.socketOf(peerTuple(p.server)); err != nil || openErr != nil || s.UID != found.UID || s.Inode != found.Inode {
 						t.Errorf("%s: %+v, %v, want %+v", source, r, errors.Join(err, openErr), found)
 					}
 				}
@@ -180,7 +180,7 @@ func TestPeer_OrphanedSocketHasNoOwner(t *testing.T) {
 		if err != nil || r.Inode != 0 {
 			t.Errorf("%s: %+v, %v, want a socket without inode", source, r, err)
 		}
-		if s, err := r.open(peerTuple(p.server)); !errors.Is(err, ErrNoOwner) {
+		if s, err := r.socketOf(peerTuple(p.server)); !errors.Is(err, ErrNoOwner) {
 			t.Errorf("%s: %+v, %v, want %v", source, s, err, ErrNoOwner)
 		}
 	}
@@ -201,7 +201,7 @@ func TestFind_TimeWaitHasNoOwner(t *testing.T) {
 		if err != nil || r.state != unix.BPF_TCP_TIME_WAIT || r.UID != 0 || r.Inode != 0 {
 			t.Errorf("%s: %+v, %v, want TIME_WAIT with uid 0 and inode 0", source, r, err)
 		}
-		if s, err := r.open(of); !errors.Is(err, ErrNoOwner) {
+		if s, err := r.socketOf(of); !errors.Is(err, ErrNoOwner) {
 			t.Errorf("%s: %+v, %v, want %v", source, s, err, ErrNoOwner)
 		}
 	}
@@ -210,9 +210,9 @@ func TestFind_TimeWaitHasNoOwner(t *testing.T) {
 	}
 }
 
-// TestPeer_LaterSocketAtTheSamePortIsNotThePeer: the request of a client that has
+// TestPeer_LaterSocketAtSamePort_IsNotPeer: the request of a client that has
 // reset its connection can still be read, when the port is another client's.
-func TestPeer_LaterSocketAtTheSamePortIsNotThePeer(t *testing.T) {
+func TestPeer_LaterSocketAtSamePort_IsNotPeer(t *testing.T) {
 	lis, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -231,8 +231,8 @@ func TestPeer_LaterSocketAtTheSamePortIsNotThePeer(t *testing.T) {
 	if found, err := Peer(second.server); err != nil || found.UID != uint32(os.Getuid()) {
 		t.Fatalf("Peer of the second = %+v, %v", found, err)
 	}
-	if found, err := Peer(first.server); !errors.Is(err, ErrLost) {
-		t.Errorf("Peer of the first = %+v, %v, want %v", found, err, ErrLost)
+	if found, err := Peer(first.server); !errors.Is(err, ErrDisconnected) {
+		t.Errorf("Peer of the first = %+v, %v, want %v", found, err, ErrDisconnected)
 	}
 }
 
@@ -288,7 +288,7 @@ func TestReadProc_WithoutTablesIsAnError(t *testing.T) {
 }
 
 func TestParseLine_ReadsBothFamilies(t *testing.T) {
-	if native.Uint16([]byte{1, 0}) != 1 {
+	if nativeEndian.Uint16([]byte{1, 0}) != 1 {
 		return // the lines are those of a little-endian machine
 	}
 	for _, tc := range []struct{ line, local, remote string }{
@@ -317,9 +317,9 @@ func FuzzParseAnswer(f *testing.F) {
 	defer func() { _ = lis.Close() }()
 	question := request(tuple{local: addrPort(lis.Addr()), remote: addrPort(lis.Addr())})
 	answer := slices.Concat(question[:headerBytes], make([]byte, answerBytes), []byte{12, 0, attrCgroupID, 0, 1, 2, 3, 4, 5, 6, 7, 8})
-	native.PutUint32(answer, uint32(len(answer)))
+	nativeEndian.PutUint32(answer, uint32(len(answer)))
 	answer[headerBytes] = unix.AF_INET
-	if r, err := parseAnswer(answer); err != nil || r.Cgroup != native.Uint64([]byte{1, 2, 3, 4, 5, 6, 7, 8}) {
+	if r, err := parseAnswer(answer); err != nil || r.Cgroup != nativeEndian.Uint64([]byte{1, 2, 3, 4, 5, 6, 7, 8}) {
 		f.Fatalf("parseAnswer = %+v, %v", r, err)
 	}
 	f.Add(answer)

@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// procAttempts is how often a table is read: sockets that come and go while it is
-// can hide another one.
+// procAttempts is how often a table is read. Sockets that come and go meanwhile can hide another
+// one.
 const procAttempts = 3
 
-// readProc looks for the socket that t names in the tables of directory, which is
-// /proc/net. They do not have the control group.
+// readProc looks for the socket of t in the tables of directory, normally /proc/net. They do not
+// contain the control group.
 func readProc(directory string, t tuple) (found record, err error) {
 	for range procAttempts {
 		if found, err = readTables(directory, t); !errors.Is(err, ErrNoOwner) {
@@ -29,7 +29,7 @@ func readProc(directory string, t tuple) (found record, err error) {
 }
 
 func readTables(directory string, t tuple) (record, error) {
-	// A socket of IPv6 can have mapped addresses of IPv4.
+	// An IPv6 socket can have mapped IPv4 addresses.
 	for _, name := range []string{"tcp", "tcp6"} {
 		f, err := os.Open(filepath.Join(directory, name))
 		if errors.Is(err, fs.ErrNotExist) && name == "tcp6" {
@@ -38,7 +38,7 @@ func readTables(directory string, t tuple) (record, error) {
 		if err != nil {
 			return record{}, err
 		}
-		found, err := findIn(f, t)
+		found, err := findInTable(f, t)
 		_ = f.Close()
 		if !errors.Is(err, ErrNoOwner) {
 			return found, err
@@ -47,9 +47,8 @@ func readTables(directory string, t tuple) (record, error) {
 	return record{}, ErrNoOwner
 }
 
-// findIn looks for the socket that t names in one table. The error is
-// [ErrNoOwner] if it is not there.
-func findIn(table io.Reader, t tuple) (record, error) {
+// findInTable looks for the socket of t in one table. It returns [ErrNoOwner] if there is none.
+func findInTable(table io.Reader, t tuple) (record, error) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
 		if r, ok := parseLine(lines.Text()); ok && r.tuple == t {
@@ -62,7 +61,7 @@ func findIn(table io.Reader, t tuple) (record, error) {
 	return record{}, ErrNoOwner
 }
 
-// The fields of a line of such a table.
+// Indices of the fields of a line.
 const (
 	fieldLocal = 1 + iota
 	fieldRemote
@@ -76,7 +75,7 @@ const (
 	fieldCount
 )
 
-// parseLine reads one line; the title is none.
+// parseLine parses one line. It returns false for the header.
 func parseLine(line string) (r record, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < fieldCount {
@@ -112,7 +111,7 @@ func parseHexAddrPort(text string) (netip.AddrPort, bool) {
 	}
 	swapped := make([]byte, 0, len(raw))
 	for word := 0; word < len(raw); word += 4 {
-		swapped = native.AppendUint32(swapped, uint32(raw[word])<<24|uint32(raw[word+1])<<16|uint32(raw[word+2])<<8|uint32(raw[word+3]))
+		swapped = nativeEndian.AppendUint32(swapped, uint32(raw[word])<<24|uint32(raw[word+1])<<16|uint32(raw[word+2])<<8|uint32(raw[word+3]))
 	}
 	addr, _ := netip.AddrFromSlice(swapped)
 	return unmapped(netip.AddrPortFrom(addr, uint16(port))), true

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// System is where limits are read. The zero value reads those of this program.
+// System is the file system that limits are read from. The zero value is that of this program.
 type System struct {
-	// Root is the directory that has proc and sys; empty is that of the file system.
+	// Root is the directory that contains proc and sys. Empty: the root directory.
 	Root string
 }
 
@@ -18,10 +18,10 @@ func (s System) path(elem ...string) string {
 	return filepath.Join(append([]string{"/", s.Root}, elem...)...)
 }
 
-// lowest returns the lowest limit of the control groups that this program is in, from its
-// own to the topmost that is visible, and the file that has it. v2 and v1 are the names
-// of the limit's file for each version of control groups. No limit is found as false.
-func (s System) lowest(controller, v2, v1 string) (limit uint64, file string, found bool) {
+// lowestLimit returns the lowest limit of the control groups of this program, from its own to the
+// topmost that is visible, and the file that contains it. v2 and v1 are the names of the file for
+// each version of control groups. found is false if there is no limit.
+func (s System) lowestLimit(controller, v2, v1 string) (limit uint64, file string, found bool) {
 	for _, group := range s.groups(controller) {
 		name := v2
 		if group.v1 {
@@ -46,7 +46,7 @@ type group struct {
 	v1       bool
 }
 
-// groups finds this program's control groups that limit what a controller controls.
+// groups finds the control groups of this program that have a controller.
 func (s System) groups(controller string) (found []group) {
 	own, err := os.ReadFile(s.path("proc/self/cgroup"))
 	if err != nil {
@@ -75,8 +75,8 @@ func (s System) groups(controller string) (found []group) {
 	return found
 }
 
-// groupIn finds the directory of the control group named path in the mount of a line of
-// mountinfo, which may show a part of the tree only.
+// groupIn finds the directory of the control group path in the mount of a line of mountinfo, which
+// may show only a part of the tree.
 func (s System) groupIn(line, path string, v2 bool, controller string) (g group, ok bool) {
 	head, tail, _ := strings.Cut(strings.TrimSpace(line), " - ")
 	fields, kind := strings.Fields(head), strings.Fields(tail)
@@ -94,7 +94,7 @@ func (s System) groupIn(line, path string, v2 bool, controller string) (g group,
 	return group{dir: filepath.Join(top, rest), top: top, v1: !v2}, true
 }
 
-// unlimited is where limits of cgroup v1 begin that limit nothing.
+// unlimited is the value from which limits of cgroup v1 mean no limit.
 const unlimited = 1 << 60
 
 // readLimit reads a file with a number, or with max.

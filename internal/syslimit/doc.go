@@ -1,3 +1,3 @@
-// Package syslimit finds what the system lets this program have, of memory and of
-// processes, and keeps threads for it while there are some to be had.
+// Package syslimit reads the system's limits of memory and processes for this program, and creates
+// threads in advance while the limits permit it.
 package syslimit

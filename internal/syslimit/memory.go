@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Memory returns how many bytes of memory this program and all that is in its control
-// groups may have: the lowest limit of a control group, or the memory of the machine if
-// that is less. The source is the file that says so. 0 is unknown.
+// Memory returns how many bytes of memory this program and all processes in its control groups may
+// have: the lowest limit of a control group, or the memory of the machine if that is less. The
+// source is the file that contains it. 0 is unknown.
 func (s System) Memory() (bytes uint64, source string) {
 	bytes, source = s.machineMemory()
-	if limit, file, found := s.lowest("memory", "memory.max", "memory.limit_in_bytes"); found && (bytes == 0 || limit < bytes) {
+	if limit, file, found := s.lowestLimit("memory", "memory.max", "memory.limit_in_bytes"); found && (bytes == 0 || limit < bytes) {
 		return limit, file
 	}
 	return bytes, source

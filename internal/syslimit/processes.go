@@ -9,7 +9,7 @@ import (
 )
 
 // UserProcesses returns how many processes and threads the user of this program may have
-// (RLIMIT_NPROC). It is false if that is not limited, or not for this program.
+// (RLIMIT_NPROC). limited is false if there is no limit, or if it does not apply to this program.
 func (s System) UserProcesses() (limit uint64, limited bool) {
 	var own unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err != nil || own.Cur == unix.RLIM_INFINITY || s.exempt() {
@@ -18,8 +18,8 @@ func (s System) UserProcesses() (limit uint64, limited bool) {
 	return own.Cur, true
 }
 
-// exempt reports whether the kernel does not hold this program to RLIMIT_NPROC: that of
-// user 0, or with one of two capabilities.
+// exempt reports whether RLIMIT_NPROC does not apply to this program: to user 0, or with one of two
+// capabilities.
 func (s System) exempt() bool {
 	if os.Getuid() == 0 {
 		return true
@@ -34,14 +34,13 @@ func (s System) exempt() bool {
 	return false
 }
 
-// GroupProcesses returns how many processes and threads the control groups of this
-// program may have (pids.max), and the file that says so. It is false if that is not
-// limited.
+// GroupProcesses returns how many processes and threads the control groups of this program may have
+// (pids.max), and the file that contains the limit. limited is false if there is none.
 func (s System) GroupProcesses() (limit uint64, source string, limited bool) {
-	return s.lowest("pids", "pids.max", "pids.max")
+	return s.lowestLimit("pids", "pids.max", "pids.max")
 }
 
-// Processes returns the lower one of UserProcesses and GroupProcesses.
+// Processes returns the lower of UserProcesses and GroupProcesses.
 func (s System) Processes() (limit uint64, limited bool) {
 	limit, limited = s.UserProcesses()
 	if group, _, ok := s.GroupProcesses(); ok && (!limited || group < limit) {

@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// tree makes a system of files by their paths.
-func tree(t *testing.T, files map[string]string) syslimit.System {
+// fakeSystem creates a System with the given files.
+func fakeSystem(t *testing.T, files map[string]string) syslimit.System {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range files {
@@ -64,7 +64,7 @@ func TestMemory_IsTheLowestLimit(t *testing.T) {
 		"nothing": {nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, source := tree(t, tc.files).Memory(); got != tc.want {
+			if got, source := fakeSystem(t, tc.files).Memory(); got != tc.want {
 				t.Errorf("Memory = %d of %q, want %d", got, source, tc.want)
 			}
 		})
@@ -72,13 +72,13 @@ func TestMemory_IsTheLowestLimit(t *testing.T) {
 }
 
 func TestGroupProcesses_IsTheLowestLimit(t *testing.T) {
-	s := tree(t, map[string]string{
+	s := fakeSystem(t, map[string]string{
 		"proc/self/cgroup": "8:pids:/x\n0::/", "proc/self/mountinfo": mountsV1, "sys/fs/cgroup/pids/x/pids.max": "150",
 	})
 	if limit, source, limited := s.GroupProcesses(); limit != 150 || !limited {
 		t.Errorf("GroupProcesses = %d of %q, %v, want 150", limit, source, limited)
 	}
-	s = tree(t, map[string]string{"proc/self/cgroup": "0::/x", "proc/self/mountinfo": mountV2, "sys/fs/cgroup/x/pids.max": "max"})
+	s = fakeSystem(t, map[string]string{"proc/self/cgroup": "0::/x", "proc/self/mountinfo": mountV2, "sys/fs/cgroup/x/pids.max": "max"})
 	if limit, source, limited := s.GroupProcesses(); limited {
 		t.Errorf("GroupProcesses = %d of %q, want no limit", limit, source)
 	}

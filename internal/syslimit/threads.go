@@ -5,28 +5,28 @@ import (
 	"sync"
 )
 
-// MakeThreads makes the runtime have n threads that are not needed yet, or a quarter of
-// the processes and threads that the system lets this program have if that is less. It keeps them, so
-// that it does not have to make them when the system has none left, which would end the
-// program. It blocks until they are there, some tens of microseconds for each.
+// MakeThreads makes the runtime create n threads that are not needed yet, or a quarter of the
+// processes and threads that the limits permit if that is less. It keeps them, so that it does not
+// have to create them when the limit is reached, which would end the program. It blocks until they
+// exist, some tens of microseconds for each.
 func MakeThreads(n int) {
 	if limit, limited := (System{}).Processes(); limited {
 		n = int(min(uint64(max(n, 0)), limit/4))
 	}
-	var there, gone sync.WaitGroup
-	leave := make(chan struct{})
-	there.Add(n)
+	var ready, done sync.WaitGroup
+	release := make(chan struct{})
+	ready.Add(n)
 	for range n {
-		gone.Go(func() {
-			// A goroutine that is locked keeps its thread also while it waits. One
-			// that ends unlocked gives the thread to the runtime's idle ones.
+		done.Go(func() {
+			// A locked goroutine keeps its thread while it waits. When it ends unlocked the thread
+			// goes to the idle threads of the runtime.
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			there.Done()
-			<-leave
+			ready.Done()
+			<-release
 		})
 	}
-	there.Wait()
-	close(leave)
-	gone.Wait()
+	ready.Wait()
+	close(release)
+	done.Wait()
 }

@@ -28,19 +28,20 @@ func exit(args []string) int {
 	return code
 }
 
-// signal-self N dies by signal N. A shell does it, because Go turns some signals into panics; without a core file.
+// signal-self N is killed by signal N. A shell sends it, because Go turns some signals into panics;
+// without a core file.
 func signalSelf(args []string) int {
 	return fail(unix.Exec("/bin/sh", []string{"sh", "-c", "ulimit -c 0; kill -" + args[0] + " $$"}, os.Environ()))
 }
 
-// ignore-term says "ready" and cannot be ended by SIGTERM, SIGINT or SIGHUP.
+// ignore-term prints "ready" and ignores SIGTERM, SIGINT and SIGHUP.
 func ignoreTerm([]string) int {
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP)
 	fmt.Println("ready")
 	return pause()
 }
 
-// trap-term says "ready", and when SIGTERM comes it says "terminated" and exits with code 7.
+// trap-term prints "ready"; on SIGTERM it prints "terminated" and exits with code 7.
 func trapTerm([]string) int {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, unix.SIGTERM)
@@ -50,8 +51,8 @@ func trapTerm([]string) int {
 	return 7
 }
 
-// tree N starts N children in its own process group that hold no pipes, says "ready" and their pids in one line, and
-// waits. With a second argument "leave" it exits with code 0 instead.
+// tree N starts N children in its own process group that hold no pipes, prints "ready" and their
+// PIDs in one line, and waits. With a second argument "leave" it exits with code 0 instead.
 func tree(args []string) int {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {

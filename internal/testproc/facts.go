@@ -28,15 +28,15 @@ func args(args []string) int {
 // env prints the environment as a JSON array.
 func env([]string) int { return printJSON(os.Environ()) }
 
-// Status is what the program status prints, as one line of JSON.
+// Status is the output of the program status, one line of JSON.
 type Status struct {
 	PID, PPID, PGID, SID int
 	Cwd                  string
 	Umask                string
-	// SignalsBlocked and SignalsIgnored are masks with bit n-1 for signal n. The Go runtime of the program hides some
-	// of what it inherited; for the whole truth run /bin/cat /proc/self/status.
+	// SignalsBlocked and SignalsIgnored are masks with bit n-1 for signal n. The Go runtime of the
+	// program hides some of the inherited state; /bin/cat /proc/self/status shows all of it.
 	SignalsBlocked, SignalsIgnored uint64
-	// Descriptors maps what was inherited to its target.
+	// Descriptors maps inherited descriptors to their targets.
 	Descriptors map[int]string
 	// NonBlocking lists those of 0, 1 and 2 with O_NONBLOCK set.
 	NonBlocking []int
@@ -44,7 +44,7 @@ type Status struct {
 	Terminal   bool
 	Foreground int
 	Rows, Cols uint16
-	// ControllingTerminal tells whether /dev/tty can be opened.
+	// ControllingTerminal is whether /dev/tty can be opened.
 	ControllingTerminal bool
 }
 
@@ -83,7 +83,7 @@ func statusFields() map[string]string {
 	return fields
 }
 
-// inherited lists the descriptors that came through exec: they are the ones without close-on-exec.
+// inherited lists the inherited descriptors: those without close-on-exec.
 func inherited() map[int]string {
 	found := map[int]string{}
 	entries, _ := os.ReadDir("/proc/self/fd")
@@ -98,7 +98,8 @@ func inherited() map[int]string {
 	return found
 }
 
-// winsize prints "ROWSxCOLS" of its terminal, and again whenever SIGWINCH comes, until its input ends.
+// winsize prints "ROWSxCOLS" of its terminal, and again after each SIGWINCH, until the end of its
+// input.
 func winsize([]string) int {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, unix.SIGWINCH)

@@ -19,22 +19,23 @@ func init() {
 	Register("hostile-descendant", hostileDescendant)
 }
 
-// hostile -report FILE [-hold] [-flood] [-leave] [-chain TIME] [-cgroup DIRECTORY] WAY... starts a descendant for each
-// way in which one can try to survive. It says "ready" when they are in place, and waits; with -flood it writes zeros
-// without end, with -leave it exits with code 3. All of them ignore SIGTERM, SIGINT and SIGHUP, know nothing of the
-// environment, and write themselves into FILE: see [ReadHostile]. With -hold they hold stdout and stderr. The ways:
+// hostile -report FILE [-hold] [-flood] [-leave] [-chain TIME] [-cgroup DIRECTORY] WAY... starts a
+// descendant for each way to evade a kill. It prints "ready" when all of them run, and waits; with
+// -flood it writes zeros without end, with -leave it exits with code 3. All of the processes ignore
+// SIGTERM, SIGINT and SIGHUP, have an empty environment, and record themselves in FILE: see
+// [ReadHostile]. With -hold they hold stdout and stderr. The ways:
 //
-//   - child: stays where it is
+//   - child: no change
 //   - stopped: stops itself
 //   - group: leaves the process group
 //   - session: leaves the session
-//   - daemon: leaves the session twice, each time as the child of one that exits
-//   - chain: forks and exits, over and over for TIME
+//   - daemon: leaves the session twice, each time as the child of a process that exits
+//   - chain: forks and exits, repeatedly for TIME
 //   - daemon-chain: the same, after leaving the session
 //   - escape: a daemon that moves to the control group DIRECTORY
 func hostile(args []string) int {
 	h, ways := parseHostile(args)
-	h.harden()
+	h.ignoreSignals()
 	h.report("process")
 	for _, way := range ways {
 		if err := h.start(way, 0, way != "child" && way != "stopped" && way != "group" && way != "chain"); err != nil {
@@ -63,7 +64,7 @@ func hostile(args []string) int {
 	return pause()
 }
 
-// hostileArgs is what all of a hostile family know.
+// hostileArgs are the options of all processes of a hostile tree.
 type hostileArgs struct {
 	file, cgroup       string
 	hold, flood, leave bool
@@ -76,16 +77,18 @@ func parseHostile(args []string) (h hostileArgs, rest []string) {
 	flags.StringVar(&h.cgroup, "cgroup", "", "control group to escape to")
 	flags.BoolVar(&h.hold, "hold", false, "hold the pipes")
 	flags.BoolVar(&h.flood, "flood", false, "flood stdout")
-	flags.BoolVar(&h.leave, "leave", false, "exit when all is in place")
+	flags.BoolVar(&h.leave, "leave", false, "exit when all descendants run")
 	flags.DurationVar(&h.chain, "chain", 0, "how long a chain is")
 	_ = flags.Parse(args)
 	return h, flags.Args()
 }
 
-// harden ignores what can be ignored.
-func (h hostileArgs) harden() { signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE) }
+// ignoreSignals ignores the signals that can be ignored.
+func (h hostileArgs) ignoreSignals() {
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE)
+}
 
-// report appends a line: what happened, and to whom.
+// report appends a line with an event and the process.
 func (h hostileArgs) report(what string) {
 	file, err := os.OpenFile(h.file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -95,7 +98,7 @@ func (h hostileArgs) report(what string) {
 	fmt.Fprintf(file, "%s %d %d\n", what, os.Getpid(), startTime(os.Getpid()))
 }
 
-// start starts a descendant on its way. The stage says how many of them were before it.
+// start starts a descendant. stage is the number of processes between it and the first one.
 func (h hostileArgs) start(way string, stage int, setsid bool) error {
 	args := []string{"-report", h.file, "-cgroup", h.cgroup, "-chain", h.chain.String()}
 	if h.hold {
@@ -103,7 +106,7 @@ func (h hostileArgs) start(way string, stage int, setsid bool) error {
 	}
 	argv := Argv("hostile-descendant", append(args, way, strconv.Itoa(stage), strconv.Itoa(os.Getpid()))...)
 	child := exec.Command(argv[0], argv[1:]...)
-	child.Env = []string{PromptExit}
+	child.Env = []string{NoRaceExitDelay}
 	if h.hold {
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	}
@@ -111,12 +114,12 @@ func (h hostileArgs) start(way string, stage int, setsid bool) error {
 	return child.Start()
 }
 
-// hostileDescendant OPTIONS WAY STAGE PARENT is a descendant of hostile.
+// hostile-descendant OPTIONS WAY STAGE PARENT is a descendant of hostile.
 func hostileDescendant(args []string) int {
 	h, rest := parseHostile(args)
 	way, parent := rest[0], rest[2]
 	stage, _ := strconv.Atoi(rest[1])
-	h.harden()
+	h.ignoreSignals()
 	h.report("process")
 	var err error
 	switch {
@@ -133,7 +136,7 @@ func hostileDescendant(args []string) int {
 	case way == "chain" || way == "daemon-chain":
 		if stage == 0 {
 			h.report("settled")
-			h.chain += time.Since(time.Unix(0, 0)) // from now on it is the time of its end
+			h.chain += time.Since(time.Unix(0, 0)) // from now on the time of its end
 		}
 		if time.Until(time.Unix(0, 0).Add(h.chain)) > 0 {
 			err = h.start(way, stage+1, false)
@@ -152,13 +155,13 @@ func hostileDescendant(args []string) int {
 	return pause()
 }
 
-// Hostile is one of the processes of a hostile family, known by its number and when it was forked.
+// Hostile is a process of a hostile tree, identified by its PID and start time.
 type Hostile struct {
 	PID   int
 	Start uint64
 }
 
-// ReadHostile reads a report of hostile: all processes that there ever were.
+// ReadHostile reads a report of hostile: all processes that ever existed.
 func ReadHostile(file string) (found []Hostile, err error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -173,10 +176,10 @@ func ReadHostile(file string) (found []Hostile, err error) {
 	return found, nil
 }
 
-// Alive tells whether the process lives; a zombie does not.
+// Alive reports whether the process lives. A zombie does not.
 func (h Hostile) Alive() bool { return startTime(h.PID) == h.Start }
 
-// Kill ends the process, if it is still that one.
+// Kill kills the process, unless its PID was reused.
 func (h Hostile) Kill() {
 	fd, err := unix.PidfdOpen(h.PID, 0)
 	if err != nil {
@@ -188,7 +191,7 @@ func (h Hostile) Kill() {
 	}
 }
 
-// startTime is when a process was forked, in ticks since boot, and 0 if it is dead.
+// startTime returns when a process was forked, in ticks since boot, and 0 if it is dead.
 func startTime(pid int) uint64 {
 	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))

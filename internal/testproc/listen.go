@@ -15,7 +15,7 @@ func init() {
 	Register("listen-child", listenChild)
 }
 
-// listen ADDRESS listens on a TCP address, says "listening" and ends when its stdin does.
+// listen ADDRESS listens on a TCP address, prints "listening" and ends when its stdin does.
 func listen(args []string) int {
 	listener, err := net.Listen("tcp", args[0])
 	if err != nil {
@@ -27,7 +27,7 @@ func listen(args []string) int {
 	return 0
 }
 
-// listen-child ADDRESS has a child in a session of its own do so.
+// listen-child ADDRESS runs listen as a child in a session of its own.
 func listenChild(args []string) int {
 	argv := Argv("listen", args[0])
 	child := exec.Command(argv[0], argv[1:]...)

@@ -6,11 +6,12 @@ import (
 	"io"
 )
 
-// Pattern is an endless sequence of bytes in which each byte is known by its offset and no stretch repeats, so that a
-// reader can tell a lost, doubled or moved byte. Different patterns share no stretch.
+// Pattern is an endless sequence of bytes in which every byte depends on its offset and no part
+// repeats, so that a reader detects lost, duplicate and moved bytes. Different patterns have no
+// part in common.
 type Pattern uint8
 
-// The patterns that the program flood writes.
+// The patterns of the program flood.
 const (
 	StdoutPattern Pattern = 1
 	StderrPattern Pattern = 2
@@ -55,8 +56,8 @@ func (r *patternReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Verifier is a writer that accepts exactly the pattern from its beginning. The first wrong byte is an error, and
-// every Write after it.
+// Verifier is a writer that accepts exactly the pattern from its beginning. The first wrong byte is
+// an error, as is every later Write.
 type Verifier struct {
 	pattern Pattern
 	offset  uint64
@@ -67,7 +68,7 @@ type Verifier struct {
 // NewVerifier returns a verifier at offset 0.
 func (p Pattern) NewVerifier() *Verifier { return &Verifier{pattern: p} }
 
-// Offset is the number of right bytes written so far.
+// Offset returns the number of correct bytes so far.
 func (v *Verifier) Offset() uint64 { return v.offset }
 
 func (v *Verifier) Write(b []byte) (int, error) {

@@ -21,8 +21,8 @@ func init() {
 	Register("hold-pipes-child", holdPipesChild)
 }
 
-// flood [-bytes N] [-stderr N] [-chunk N] writes N bytes of StdoutPattern to stdout and of StderrPattern to stderr,
-// chunk by chunk in turn.
+// flood [-bytes N] [-stderr N] [-chunk N] writes N bytes of StdoutPattern to stdout and of
+// StderrPattern to stderr, alternating after each chunk.
 func flood(args []string) int {
 	flags := flag.NewFlagSet("flood", flag.ExitOnError)
 	stdout := flags.Uint64("bytes", 0, "bytes on stdout")
@@ -41,7 +41,7 @@ func flood(args []string) int {
 	return 0
 }
 
-// emit writes the next stretch of at most len(buf) bytes below end.
+// emit writes the next bytes, at most len(buf) and not beyond end.
 func (p Pattern) emit(w io.Writer, buf []byte, offset, end uint64) (uint64, error) {
 	b := buf[:min(uint64(len(buf)), end-offset)]
 	if len(b) == 0 {
@@ -52,7 +52,7 @@ func (p Pattern) emit(w io.Writer, buf []byte, offset, end uint64) (uint64, erro
 	return uint64(n), err
 }
 
-// echo copies stdin to stdout and says "end of input" on stderr at its end.
+// echo copies stdin to stdout and prints "end of input" on stderr at its end.
 func echo([]string) int {
 	if _, err := io.Copy(os.Stdout, os.Stdin); err != nil {
 		return fail(err)
@@ -61,13 +61,13 @@ func echo([]string) int {
 	return 0
 }
 
-// never-read says "ready" and never reads its stdin.
+// never-read prints "ready" and never reads its stdin.
 func neverRead([]string) int {
 	fmt.Println("ready")
 	return pause()
 }
 
-// close-stdout says "ready", closes stdout and stderr and ends when its stdin does.
+// close-stdout prints "ready", closes stdout and stderr and ends when its stdin does.
 func closeStdout([]string) int {
 	fmt.Println("ready")
 	_ = os.Stdout.Close()
@@ -76,9 +76,9 @@ func closeStdout([]string) int {
 	return 0
 }
 
-// hold-pipes FILE starts a child that inherits stdout, says "parent PID-OF-CHILD" and exits with code 3. The child
-// outlives it, waits until FILE exists, says "late" and ends. With a second argument "setsid" the child leaves the
-// process group.
+// hold-pipes FILE starts a child that inherits stdout, prints "parent PID-OF-CHILD" and exits with
+// code 3. The child waits until FILE exists, prints "late" and ends. With a second argument
+// "setsid" the child leaves the process group.
 func holdPipes(args []string) int {
 	argv := Argv("hold-pipes-child", args[0], strconv.Itoa(os.Getpid()))
 	child := exec.Command(argv[0], argv[1:]...)

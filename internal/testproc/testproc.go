@@ -1,5 +1,6 @@
-// Package testproc is a box of small programs, plain and hostile, that tests run as real processes. They live in the
-// test binary itself: TestMain calls Main first, and Argv gives the command line that makes the binary such a program.
+// Package testproc has small programs, well-behaved and hostile, that tests run as real processes.
+// They are part of the test binary: TestMain calls Main first, and Argv returns the command line of
+// a program.
 package testproc
 
 import (
@@ -8,19 +9,20 @@ import (
 	"syscall"
 )
 
-// marker is the argument that turns a test binary into a program of this package.
-const marker = "execwire-testproc"
+// programArgument is the first argument of a test binary that runs a program of this package.
+const programArgument = "execwire-testproc"
 
-// PromptExit is for the environment of a program that gets nothing of the test's: with the race detector it would wait
-// for a second before it exits.
-const PromptExit = "GORACE=atexit_sleep_ms=0"
+// NoRaceExitDelay is for programs that do not inherit the environment of the test: with the race
+// detector they would wait for a second before they exit.
+const NoRaceExitDelay = "GORACE=atexit_sleep_ms=0"
 
-// Program is one program: it gets the arguments after its name and returns the exit code.
+// Program gets the arguments after its name and returns the exit code.
 type Program func(args []string) int
 
 var programs = map[string]Program{}
 
-// Register adds a program. Call it in an init function or before Main; a name that is taken is a mistake and panics.
+// Register adds a program. Call it in an init function or before Main. It panics if the name is
+// taken.
 func Register(name string, program Program) {
 	if _, taken := programs[name]; taken {
 		panic("testproc: program registered twice: " + name)
@@ -28,10 +30,10 @@ func Register(name string, program Program) {
 	programs[name] = program
 }
 
-// Main runs the program that the command line names and ends the process with its exit code. If the command line
-// names none it returns, and the binary is a test again. Call it first in TestMain.
+// Main runs the program that the command line names and exits with its code. It returns if the
+// command line names none. Call it first in TestMain.
 func Main() {
-	if len(os.Args) < 3 || os.Args[1] != marker {
+	if len(os.Args) < 3 || os.Args[1] != programArgument {
 		return
 	}
 	program, ok := programs[os.Args[2]]
@@ -39,19 +41,20 @@ func Main() {
 		fmt.Fprintf(os.Stderr, "testproc: no program named %q\n", os.Args[2])
 		syscall.Exit(125)
 	}
-	syscall.Exit(program(os.Args[3:])) // os.Exit waits a second with the race detector, whatever the environment lacks
+	syscall.Exit(program(os.Args[3:])) // os.Exit waits a second with the race detector
 }
 
-// Argv returns the command line of a program. Its first element is the absolute path of the test binary.
+// Argv returns the command line of a program. The first element is the absolute path of the test
+// binary.
 func Argv(name string, args ...string) []string {
 	self, err := os.Executable()
 	if err != nil {
 		panic("testproc: failed to find the test binary: " + err.Error())
 	}
-	return append([]string{self, marker, name}, args...)
+	return append([]string{self, programArgument, name}, args...)
 }
 
-// fail reports a program's own trouble, in a code no test expects.
+// fail reports an error of a program, with a code that no test expects.
 func fail(err error) int {
 	fmt.Fprintln(os.Stderr, "testproc:", err)
 	return 124

@@ -33,7 +33,7 @@ func run(t *testing.T, stdin string, name string, args ...string) (stdout, stder
 	return out.String(), err.String(), cmd.ProcessState
 }
 
-func TestFloodWritesItsPatterns(t *testing.T) {
+func TestFlood(t *testing.T) {
 	out, err, state := run(t, "", "flood", "-bytes", "100003", "-stderr", "7001", "-chunk", "777")
 	if !state.Success() {
 		t.Fatal(state)
@@ -49,7 +49,7 @@ func TestFloodWritesItsPatterns(t *testing.T) {
 	}
 }
 
-func TestVerifierFindsWrongBytes(t *testing.T) {
+func TestVerifier_WrongBytes(t *testing.T) {
 	right := make([]byte, 1000)
 	StdoutPattern.Fill(right, 0)
 	for name, wrong := range map[string][]byte{
@@ -70,7 +70,7 @@ func TestVerifierFindsWrongBytes(t *testing.T) {
 	}
 }
 
-func TestPatternIsTheSameFromAnyOffset(t *testing.T) {
+func TestPattern_Offsets(t *testing.T) {
 	whole, err := io.ReadAll(StderrPattern.Reader(64))
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestPatternIsTheSameFromAnyOffset(t *testing.T) {
 	}
 }
 
-func TestPlainPrograms(t *testing.T) {
+func TestPrograms(t *testing.T) {
 	for _, test := range []struct {
 		name         string
 		args         []string
@@ -120,7 +120,7 @@ func TestPlainPrograms(t *testing.T) {
 	}
 }
 
-func TestStatusTellsWhatIsInherited(t *testing.T) {
+func TestStatus(t *testing.T) {
 	extra, err := os.Open("/")
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestStatusTellsWhatIsInherited(t *testing.T) {
 	}
 }
 
-func TestEnvPrintsTheEnvironment(t *testing.T) {
+func TestEnv(t *testing.T) {
 	argv := Argv("env")
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Env = []string{"A=1", "B=x=y"}
@@ -161,7 +161,7 @@ func TestEnvPrintsTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestHoldPipesSpeaksAfterItsParentExited(t *testing.T) {
+func TestHoldPipes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "go")
 	argv := Argv("hold-pipes", file)
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -180,9 +180,9 @@ func TestHoldPipesSpeaksAfterItsParentExited(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := io.ReadAll(out)
-	if err != nil || !strings.HasPrefix(string(said), "parent ") || !strings.HasSuffix(string(said), "\nlate\n") {
-		t.Errorf("said %q, %v", said, err)
+	output, err := io.ReadAll(out)
+	if err != nil || !strings.HasPrefix(string(output), "parent ") || !strings.HasSuffix(string(output), "\nlate\n") {
+		t.Errorf("output %q, %v", output, err)
 	}
 }
 
@@ -208,7 +208,7 @@ func TestTermPrograms(t *testing.T) {
 		rest, _ := io.ReadAll(out)
 		err = cmd.Wait()
 		if got := string(ready) + string(rest); got != want {
-			t.Errorf("%s said %q, want %q", name, got, want)
+			t.Errorf("%s printed %q, want %q", name, got, want)
 		}
 		if name == "trap-term" && cmd.ProcessState.ExitCode() != 7 {
 			t.Errorf("%s: %v", name, err)

@@ -2,22 +2,22 @@ package tracecontext
 
 import "strings"
 
-// Names of the two texts, as keys of metadata and as headers.
+// Names of the fields, as metadata keys and as headers.
 const (
 	ParentKey = "traceparent"
 	StateKey  = "tracestate"
 )
 
-// Context is a place in a trace. The zero value is none. Values are immutable
-// and may be used concurrently.
+// Context is a trace context. The zero value is none. Values are immutable and
+// may be used concurrently.
 type Context struct {
 	parent string // in version 00
-	state  string // of members that are separated by commas alone
+	state  string // separated by commas only
 }
 
-// Parse reads a traceparent and a tracestate, of which the second is dropped
-// without the first. What follows the four fields of a version that is not known
-// yet is dropped, as the standard has it.
+// Parse parses a traceparent and a tracestate. Without a valid traceparent the
+// tracestate is dropped. For unknown versions, whatever follows the four fields
+// is dropped, as the standard requires.
 func Parse(parent, state string) Context {
 	parent = strings.Trim(parent, " \t")
 	if !isParent(parent) {
@@ -26,16 +26,16 @@ func Parse(parent, state string) Context {
 	return Context{parent: "00" + parent[2:parentBytes], state: cleanState(state)}
 }
 
-// IsZero reports whether c is no place.
+// IsZero reports whether c is empty.
 func (c Context) IsZero() bool { return c.parent == "" }
 
-// Parent returns the traceparent, "" for no place.
+// Parent returns the traceparent, or "".
 func (c Context) Parent() string { return c.parent }
 
-// State returns the tracestate, "" if there is none.
+// State returns the tracestate, or "".
 func (c Context) State() string { return c.state }
 
-// TraceID returns the trace in 32 hexadecimal digits, "" for no place.
+// TraceID returns the trace id in 32 hexadecimal digits, or "".
 func (c Context) TraceID() string {
 	if c.IsZero() {
 		return ""
@@ -43,7 +43,7 @@ func (c Context) TraceID() string {
 	return c.parent[traceAt:traceEnd]
 }
 
-// SpanID returns the caller's span in 16 hexadecimal digits, "" for no place.
+// SpanID returns the caller's span id in 16 hexadecimal digits, or "".
 func (c Context) SpanID() string {
 	if c.IsZero() {
 		return ""
@@ -51,7 +51,7 @@ func (c Context) SpanID() string {
 	return c.parent[spanAt:spanEnd]
 }
 
-// Where the fields of a traceparent are.
+// Offsets of the fields of a traceparent.
 const (
 	traceAt, traceEnd = 3, 35
 	spanAt, spanEnd   = 36, 52

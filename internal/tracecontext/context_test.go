@@ -11,7 +11,7 @@ const (
 	parent = "00-" + trace + "-" + span + "-01"
 )
 
-func TestAParentIsRead(t *testing.T) {
+func TestParse_Parent(t *testing.T) {
 	for text, want := range map[string]string{
 		parent:                              parent,
 		" " + parent + "\t":                 parent,
@@ -26,7 +26,7 @@ func TestAParentIsRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoParentIsDropped(t *testing.T) {
+func TestParse_InvalidParent_IsDropped(t *testing.T) {
 	for _, text := range []string{
 		"", "x", parent[:54], parent + "-", parent + "0", "ff" + parent[2:], "0g" + parent[2:], "cc" + parent[2:] + "0",
 		"00-" + strings.Repeat("0", 32) + "-" + span + "-01", "00-" + trace + "-" + strings.Repeat("0", 16) + "-01",
@@ -40,7 +40,7 @@ func TestWhatIsNoParentIsDropped(t *testing.T) {
 	}
 }
 
-func TestAStateIsCleaned(t *testing.T) {
+func TestParse_State_IsCleaned(t *testing.T) {
 	long := "k=" + strings.Repeat("v", 256)
 	for text, want := range map[string]string{
 		"":                                     "",
@@ -70,7 +70,7 @@ func TestAStateIsCleaned(t *testing.T) {
 	}
 }
 
-func TestAStateHasSoManyMembers(t *testing.T) {
+func TestParse_State_MemberLimit(t *testing.T) {
 	var members []string
 	for i := range 33 {
 		members = append(members, strings.Repeat("k", i/8+1)+string(rune('a'+i%8))+"=1")

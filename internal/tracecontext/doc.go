@@ -1,6 +1,5 @@
-// Package tracecontext reads where a caller is in its trace, as W3C Trace
-// Context has it (https://www.w3.org/TR/trace-context/): the texts traceparent
-// and tracestate. They are a stranger's, so what is not as it has to be is
-// dropped and never an error, and what is left is short, printable and fit for
+// Package tracecontext parses the traceparent and tracestate of W3C Trace Context
+// (https://www.w3.org/TR/trace-context/). They are untrusted: what is malformed
+// is dropped without an error, and the result is short, printable and safe for
 // metadata and logs.
 package tracecontext

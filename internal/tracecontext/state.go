@@ -7,17 +7,17 @@ import (
 
 // Limits of a tracestate.
 const (
-	// maxStateBytes is the longest one that is passed on, which is what the
-	// standard wants of everybody at least.
+	// maxStateBytes is the maximum size that is propagated, which is the minimum
+	// that the standard requires.
 	maxStateBytes = 512
-	// maxMembers is how many members it may have.
+	// maxMembers is the maximum number of members.
 	maxMembers = 32
-	// maxMemberBytes is the longest key, and the longest value.
+	// maxMemberBytes is the maximum size of a key, and of a value.
 	maxMemberBytes = 256
 )
 
-// cleanState returns a tracestate without blanks around its members and without
-// empty ones, "" if it is too long or a member is malformed.
+// cleanState returns a tracestate without white space around members and without
+// empty members, or "" if it is too long or malformed.
 func cleanState(text string) string {
 	if len(text) > maxStateBytes {
 		return ""

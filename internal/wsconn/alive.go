@@ -1,49 +1,48 @@
 package wsconn
 
 import (
+	"fmt"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// looksPerDeath is how often, in the time that a peer may be silent, it is looked
-// whether it is.
-const looksPerDeath = 4
+// deadChecks is how many checks for a dead peer there are per DeadAfter.
+const deadChecks = 4
 
-// keepAlive returns what pings the peer, if it has answered the ping before.
-func (c *Conn) keepAlive() func() {
-	answered := make(<-chan struct{})
+// pinger returns a function that sends a ping if the previous one was answered.
+func (c *Conn) pinger() func() {
+	retransmits := make(<-chan struct{})
 	first := true
 	return func() {
 		if !first {
 			select {
-			case <-answered:
+			case <-retransmits:
 			default:
 				return
 			}
 		}
-		if _, next, err := c.prover.send(c.wire.out); err == nil {
-			answered, first = next, false
+		if _, next, err := c.pings.send(c.wire.outbox); err == nil {
+			retransmits, first = next, false
 		}
 	}
 }
 
-// deadQuestions is how many retransmissions or probes in a row have to be without
-// an answer, too: the kernel waits longer each time, and then nothing is to be
-// heard in between.
-const deadQuestions = 3
+// minUnanswered is how many consecutive retransmissions or probes must be
+// unanswered as well: their intervals grow, and nothing is received in between.
+const minUnanswered = 3
 
-// lookSlack is how exact the kernel's times are taken to be.
-const lookSlack = 50 * time.Millisecond
+// timeSlack is the tolerance for the kernel's times.
+const timeSlack = 50 * time.Millisecond
 
-// lookForDeath returns what ends the connection as lost when the peer's kernel
-// has acknowledged nothing for DeadAfter although it was asked to. A peer that
-// only does not read acknowledges the probes of its closed window, which is why
-// TCP_USER_TIMEOUT is of no use: for it they count for nothing.
-func (c *Conn) lookForDeath() func() {
-	var before time.Time // when it was looked last
-	var answered uint8   // retransmissions when something was heard last
+// deadPeerCheck returns a function that ends the connection when the peer's
+// kernel has acknowledged nothing for DeadAfter despite retransmissions or
+// probes. TCP_USER_TIMEOUT is no alternative: it also ends connections to peers
+// that do not read but acknowledge the probes of their closed window.
+func (c *Conn) deadPeerCheck() func() {
+	var lastCheck time.Time // when it was checked last
+	var retransmits uint8   // retransmissions when an acknowledgement was last received
 	return func() {
 		info, ok := tcpInfo(c.raw)
 		if !ok {
@@ -51,20 +50,20 @@ func (c *Conn) lookForDeath() func() {
 		}
 		now := time.Now()
 		silent := time.Duration(info.Last_ack_recv) * time.Millisecond
-		heard := silent <= now.Sub(before)+lookSlack
-		before = now
+		heard := silent <= now.Sub(lastCheck)+timeSlack
+		lastCheck = now
 		if heard {
-			answered = info.Retransmits
+			retransmits = info.Retransmits
 			return
 		}
-		questions := int(info.Retransmits) - int(answered) + int(info.Probes)
-		if questions >= deadQuestions && silent >= c.options.DeadAfter {
-			c.lose(&DeadPeerError{Silent: silent})
+		unanswered := int(info.Retransmits) - int(retransmits) + int(info.Probes)
+		if unanswered >= minUnanswered && silent >= c.options.DeadAfter {
+			c.fail(fmt.Errorf("the peer has acknowledged nothing for %v", silent))
 		}
 	}
 }
 
-// tcpInfo returns what the kernel knows of a connection, if that is TCP.
+// tcpInfo returns TCP_INFO of a TCP connection.
 func tcpInfo(conn any) (*unix.TCPInfo, bool) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok {

@@ -3,6 +3,7 @@ package wsconn_test
 import (
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// The next ping goes out when the one before is answered, and not before.
-func TestKeepAlivePings(t *testing.T) {
+// The next ping is sent when the previous one is answered, and not before.
+func TestPings_AreSentWhenAnswered(t *testing.T) {
 	c, server := open(t, wsconn.Options{PingInterval: time.Millisecond, CloseTimeout: 50 * time.Millisecond})
 	end := receiving(server)
 	for range 5 {
@@ -34,7 +35,7 @@ func TestKeepAlivePings(t *testing.T) {
 	}
 }
 
-// vanish makes the kernel drop all that comes for c, as if its host were gone.
+// vanish makes the kernel drop incoming packets of c, as if its host were gone.
 func vanish(t *testing.T, c *rawConn) {
 	t.Helper()
 	descriptor, err := c.SyscallConn()
@@ -53,7 +54,7 @@ func vanish(t *testing.T, c *rawConn) {
 
 const deadAfter = 300 * time.Millisecond
 
-func TestPeerThatIsGoneIsFound(t *testing.T) {
+func TestDeadPeer_EndsConnection(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -74,22 +75,22 @@ func TestPeerThatIsGoneIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, server := makeWait(t)
-			var dead *wsconn.DeadPeerError
-			if err := <-receiving(server); !errors.As(err, &dead) {
+			isDead := func(err error) bool { return err != nil && strings.Contains(err.Error(), "acknowledged nothing for") }
+			if err := <-receiving(server); !isDead(err) {
 				t.Errorf("receiving ends with %v", err)
 			}
-			if err := server.Send([]byte("anybody?")); !errors.As(err, &dead) {
+			if err := server.Send([]byte("anybody?")); !isDead(err) {
 				t.Errorf("sending ends with %v", err)
 			}
-			if err := server.Prove(t.Context()); !errors.As(err, &dead) {
+			if err := server.Prove(t.Context()); !isDead(err) {
 				t.Errorf("proving ends with %v", err)
 			}
 		})
 	}
 }
 
-// A peer that does not read is never taken for one that is gone.
-func TestPeerThatDoesNotReadIsNotDead(t *testing.T) {
+// A peer that does not read never counts as dead.
+func TestSlowPeer_IsNotDead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// drainEnv makes the test binary a client that reads and drops all that the
-// server at that URL sends.
+// drainEnv makes the test binary a client that discards everything the server at
+// that URL sends.
 const drainEnv = "WSCONN_TEST_DRAIN"
 
 func drainURL(address string) {
@@ -31,8 +31,7 @@ func drainURL(address string) {
 	}
 }
 
-// sender sends messages until there are n, and what it returns ends the
-// connection.
+// sender sends n messages; its result ends the connection.
 type sender func(w http.ResponseWriter, r *http.Request, message []byte, n int) error
 
 func ours(w http.ResponseWriter, r *http.Request, message []byte, n int) error {
@@ -61,8 +60,8 @@ func bare(w http.ResponseWriter, r *http.Request, message []byte, n int) error {
 	return c.CloseNow()
 }
 
-// BenchmarkSend reports the processor time of the server alone: the client is
-// another process.
+// BenchmarkSend reports the CPU time of the server only: the client is another
+// process.
 func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{100, 8 << 10, 32 << 10, 1 << 20} {
 		for name, send := range map[string]sender{"ours": ours, "bare": bare} {
@@ -101,7 +100,7 @@ func processorSeconds(b *testing.B) float64 {
 	return float64(usage.Utime.Nano()+usage.Stime.Nano()) / 1e9
 }
 
-// BenchmarkRoundTrip is one small message there and back at a time.
+// BenchmarkRoundTrip sends one small message at a time back and forth.
 func BenchmarkRoundTrip(b *testing.B) {
 	for name, serve := range map[string]http.HandlerFunc{
 		"ours": func(w http.ResponseWriter, r *http.Request) {

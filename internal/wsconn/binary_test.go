@@ -9,7 +9,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// TestBinary sends both kinds to a peer that speaks binary messages.
+// A peer in binary mode receives text messages as nil.
 func TestBinary(t *testing.T) {
 	received := make(chan bool, 10)
 	url := listen(t, wsconn.Options{Binary: true}, func(c *wsconn.Conn) {
@@ -53,8 +53,8 @@ func TestBinary(t *testing.T) {
 	}
 }
 
-// TestBinaryLimitsHoldForText sends text that is thrown away, but too large.
-func TestBinaryLimitsHoldForText(t *testing.T) {
+// The limits also apply to discarded text.
+func TestBinary_TextBeyondLimit_Fails(t *testing.T) {
 	ends := make(chan error, 1)
 	url := listen(t, wsconn.Options{Binary: true, MessageBytes: 10}, func(c *wsconn.Conn) {
 		_, err := c.Receive()
@@ -72,9 +72,8 @@ func isTooLarge(err error) bool {
 	return is
 }
 
-// TestBinaryEnds shows that both ends may be binary, and that a message of many
-// frames and the end come through.
-func TestBinaryEnds(t *testing.T) {
+// Both ends may be binary; messages of many frames and the close arrive.
+func TestBinary_BothEnds(t *testing.T) {
 	url := listen(t, wsconn.Options{Binary: true}, echo)
 	c := dial(t, url, wsconn.DialOptions{Options: wsconn.Options{Binary: true}})
 	sent := strings.Repeat("0123456789abcdef", 300_000)

@@ -8,37 +8,39 @@ import (
 	"time"
 )
 
-// OwnBytes is what every [Share] may hold whatever the others do. It does not
-// count: a holder of little is not refused because others hold much.
+// OwnBytes is what every [Share] may have without counting against the budget, so
+// that small messages are not rejected because of large ones.
 const OwnBytes = 64 << 10
 
-// Budget bounds what many connections hold together, in bytes. It may be used
-// concurrently. A nil one has no bound.
+// Budget bounds the bytes that many connections use together. It may be used
+// concurrently. A nil Budget is unlimited.
 //
-// When it is full, no principal and no connection locks out the others: a share
-// that stays within its equal part (of the limit among the principals that hold
-// something, and of that among the shares of its principal) always gets it, and
-// the heaviest principal gives way: of its shares that hold no less than its
-// average, the slowest one is evicted. A share that wants more than its equal part gets
-// what shares below MinRate hold, of its own principal and of heavier ones.
+// At the limit, no principal and no connection can lock out others. A share that
+// stays within its equal part (of the limit among the principals with bytes in
+// use, and of that among the shares of its principal) always gets the bytes:
+// shares of the heaviest principal are evicted, the slowest of those with at
+// least its average size first. A share beyond its equal part gets only the bytes
+// of shares below MinRate, of its own principal and of heavier ones.
 type Budget struct {
-	// Setting is the name of the limit for errors. Read-only once there are shares.
+	// Setting is the name of the limit in errors. It must not be changed once
+	// there are shares.
 	Setting string
-	// MinRate is the rate in bytes per second below which a share counts as stalled
-	// once the budget is full. 0 is none. Read-only once there are shares.
+	// MinRate is the rate in bytes per second below which a share counts as
+	// stalled once the budget is full. 0 means none. It must not be changed once
+	// there are shares.
 	MinRate int64
 
 	limit int64
 
 	mu       sync.Mutex
 	used     int64               // guarded by mu
-	accounts map[string]*account // guarded by mu; of the principals that hold something
+	accounts map[string]*account // guarded by mu; of principals with bytes in use
 }
 
-// account is what one principal holds. It is guarded by [Budget.mu].
+// account has the shares of one principal. It is guarded by [Budget.mu].
 type account struct {
-	used    int64
-	holders map[*Share]struct{} // those that hold something that counts
+	used   int64
+	shares map[*Share]struct{} // shares with bytes that count
 }
 
 // NewBudget returns a budget of limit bytes.
@@ -49,63 +51,63 @@ func NewBudget(limit int64) *Budget {
 // Limit returns the limit in bytes.
 func (b *Budget) Limit() int64 { return b.limit }
 
-// Share returns a share of the budget for a principal that holds nothing yet. evict
-// is called, from any goroutine, when the share was evicted: it holds nothing and gets
-// nothing any more, and its holder is to free what it has at once. evict must not
-// block. A share with a nil evict is never evicted.
+// Share returns an empty share for a principal. evict is called, from any
+// goroutine, when the share was evicted: it is empty and cannot grow any more,
+// and its holder must free its memory at once. evict must not block. A share with
+// a nil evict is never evicted.
 func (b *Budget) Share(principal string, evict func(*BudgetError)) *Share {
 	return &Share{budget: b, principal: principal, evict: evict}
 }
 
-// change makes what a share holds so many bytes, and reports whether there was so
-// much. The caller calls evict of what is evicted.
-func (b *Budget) change(s *Share, taken int64) (evicted []*Share, ok bool) {
+// resize changes the size of a share, and reports whether the budget allows it.
+// The caller calls evict of the evicted shares.
+func (b *Budget) resize(s *Share, size int64) (evicted []*Share, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	held := s.held.Load()
-	if held == ended {
+	held := s.size.Load()
+	if held == shareEnded {
 		return nil, false
 	}
-	if more := taken - held; more > 0 && b.used+more > b.limit {
-		if evicted = b.choose(s, more); evicted == nil {
+	if more := size - held; more > 0 && b.used+more > b.limit {
+		if evicted = b.selectVictims(s, more); evicted == nil {
 			return nil, false
 		}
 		for _, victim := range evicted {
 			b.set(victim, 0)
-			victim.held.Store(ended)
+			victim.size.Store(shareEnded)
 		}
 	}
-	b.set(s, taken)
+	b.set(s, size)
 	return evicted, true
 }
 
-// set notes what a share holds. mu is held.
-func (b *Budget) set(s *Share, taken int64) {
-	held := max(s.held.Load(), 0)
-	if held == 0 || taken < held {
+// set records the size of a share. mu is held.
+func (b *Budget) set(s *Share, size int64) {
+	held := max(s.size.Load(), 0)
+	if held == 0 || size < held {
 		s.since = time.Now()
 	}
-	s.held.Store(taken)
-	b.used += taken - held
+	s.size.Store(size)
+	b.used += size - held
 	a := b.accounts[s.principal]
 	if a == nil {
-		if taken == 0 {
+		if size == 0 {
 			return
 		}
-		a = &account{holders: make(map[*Share]struct{})}
+		a = &account{shares: make(map[*Share]struct{})}
 		b.accounts[s.principal] = a
 	}
-	a.used += taken - held
-	if taken > 0 {
-		a.holders[s] = struct{}{}
-	} else if delete(a.holders, s); len(a.holders) == 0 {
+	a.used += size - held
+	if size > 0 {
+		a.shares[s] = struct{}{}
+	} else if delete(a.shares, s); len(a.shares) == 0 {
 		delete(b.accounts, s.principal)
 	}
 }
 
-// choose returns the shares that give way so that s gets more, nil if it does not
-// get it. mu is held.
-func (b *Budget) choose(s *Share, more int64) []*Share {
+// selectVictims returns the shares to evict so that s can grow, or nil if it
+// cannot. mu is held.
+func (b *Budget) selectVictims(s *Share, more int64) []*Share {
 	need := b.used + more - b.limit
 	now := time.Now()
 	if b.entitled(s, more) {
@@ -114,24 +116,24 @@ func (b *Budget) choose(s *Share, more int64) []*Share {
 	return b.stalled(s, more, need, now)
 }
 
-// entitled reports whether s stays within its equal part with more. mu is held.
+// entitled reports whether s stays within its equal part. mu is held.
 func (b *Budget) entitled(s *Share, more int64) bool {
 	principals, shares := int64(len(b.accounts)), int64(1)
 	if own := b.accounts[s.principal]; own == nil {
 		principals++
 	} else {
-		shares = int64(len(own.holders))
-		if _, holds := own.holders[s]; !holds {
+		shares = int64(len(own.shares))
+		if _, holds := own.shares[s]; !holds {
 			shares++
 		}
 	}
-	return s.held.Load()+more <= b.limit/principals/shares
+	return s.size.Load()+more <= b.limit/principals/shares
 }
 
-// heaviest returns shares that hold need together, each the slowest of those of
-// the heaviest principal that hold no less than its average. mu is held.
+// heaviest returns shares of need bytes in total, each the slowest of those of
+// the heaviest principal that have at least its average size. mu is held.
 func (b *Budget) heaviest(s *Share, more, need int64, now time.Time) []*Share {
-	gone := make(map[*Share]struct{})
+	chosen := make(map[*Share]struct{})
 	var evicted []*Share
 	for need > 0 {
 		var victim *Share
@@ -141,11 +143,11 @@ func (b *Budget) heaviest(s *Share, more, need int64, now time.Time) []*Share {
 			if principal == s.principal {
 				used += more
 			}
-			for one := range a.holders {
-				if _, is := gone[one]; is {
-					used -= one.held.Load()
-				} else if one != s && one.evict != nil {
-					held += one.held.Load()
+			for other := range a.shares {
+				if _, is := chosen[other]; is {
+					used -= other.size.Load()
+				} else if other != s && other.evict != nil {
+					held += other.size.Load()
 					holders++
 				}
 			}
@@ -153,28 +155,29 @@ func (b *Budget) heaviest(s *Share, more, need int64, now time.Time) []*Share {
 				continue
 			}
 			most, victim = used, nil
-			for one := range a.holders {
-				_, is := gone[one]
-				if is || one == s || one.evict == nil || one.held.Load() < held/holders {
+			for other := range a.shares {
+				_, is := chosen[other]
+				if is || other == s || other.evict == nil || other.size.Load() < held/holders {
 					continue
 				}
-				if victim == nil || one.rate(now) < victim.rate(now) {
-					victim = one
+				if victim == nil || other.rate(now) < victim.rate(now) {
+					victim = other
 				}
 			}
 		}
 		if victim == nil {
 			return nil
 		}
-		gone[victim] = struct{}{}
+		chosen[victim] = struct{}{}
 		evicted = append(evicted, victim)
-		need -= victim.held.Load()
+		need -= victim.size.Load()
 	}
 	return evicted
 }
 
-// stalled returns shares below the rate that hold need together, slowest first, of
-// the principal of s and those that hold no less than it then does. mu is held.
+// stalled returns shares below MinRate, of need bytes in total, slowest first, of
+// the principal of s and of principals that use at least as much as it then does.
+// mu is held.
 func (b *Budget) stalled(s *Share, more, need int64, now time.Time) []*Share {
 	own := more
 	if a := b.accounts[s.principal]; a != nil {
@@ -185,37 +188,35 @@ func (b *Budget) stalled(s *Share, more, need int64, now time.Time) []*Share {
 		if principal != s.principal && a.used < own {
 			continue
 		}
-		for one := range a.holders {
-			if one != s && one.evict != nil && one.rate(now) < float64(b.MinRate) {
-				slow = append(slow, one)
+		for other := range a.shares {
+			if other != s && other.evict != nil && other.rate(now) < float64(b.MinRate) {
+				slow = append(slow, other)
 			}
 		}
 	}
 	slices.SortFunc(slow, func(x, y *Share) int { return cmp.Compare(x.rate(now), y.rate(now)) })
-	for i, one := range slow {
-		if need -= one.held.Load(); need <= 0 {
+	for i, other := range slow {
+		if need -= other.size.Load(); need <= 0 {
 			return slow[:i+1]
 		}
 	}
 	return nil
 }
 
-// refusal is the error of a share that does not get what it wants, or that is
-// evicted.
-func (b *Budget) refusal(evicted bool) *BudgetError {
+// newError returns the error for a share that cannot grow, or was evicted.
+func (b *Budget) newError(evicted bool) *BudgetError {
 	return &BudgetError{Setting: b.Setting, Limit: b.limit, Evicted: evicted}
 }
 
-// BudgetError is a message for which [Options].Budget has no space, or had to
-// give it to others. Nothing more can be received; sending still works until
-// Close.
+// BudgetError means that [Options].Budget has no space for a message, or had to
+// evict it. Nothing more can be received; sending works until Close.
 type BudgetError struct {
 	Setting string // the name of the limit; may be empty
 	Limit   int64  // of the budget, in bytes
-	Evicted bool   // there was space, and others need it
+	Evicted bool   // the message was evicted for others
 }
 
-// Reason returns why a websocket is closed for the error.
+// Reason returns the reason for closing a websocket with this error.
 func (e *BudgetError) Reason() string {
 	return cmp.Or(e.Setting, "a limit for the messages of all connections") + " is reached: try again later"
 }
@@ -226,7 +227,7 @@ func (e *BudgetError) Error() string {
 		limit += " (" + e.Setting + ")"
 	}
 	if e.Evicted {
-		return "the messages of all connections together take " + limit + ": this one came slowly and gives way to others, send it again later"
+		return "the messages of all connections take " + limit + ": this one arrived slowly and was evicted, send it again later"
 	}
-	return "the messages of all connections together take the " + limit + " that they may: send it again later"
+	return "the messages of all connections take the maximum of " + limit + ": send it again later"
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// trickling begins a message on a new connection, of which size bytes have been
+// trickling begins a message on a new connection, and waits until size bytes are
 // received.
 func trickling(t *testing.T, url string, size int) *rawConn {
 	t.Helper()
@@ -21,10 +21,10 @@ func trickling(t *testing.T, url string, size int) *rawConn {
 	return c
 }
 
-// Messages that come slowly do not add up beyond the budget, and who sends little
-// does not notice.
-func TestMessagesOfAllConnectionsAreBounded(t *testing.T) {
-	const large, limit = 100_000, 300_000 // three buffers for large ones, less what is their own
+// Messages that arrive slowly do not exceed the budget together, and small
+// messages are not affected.
+func TestBudget_SlowMessages_AreBounded(t *testing.T) {
+	const large, limit = 100_000, 300_000 // three buffers for large messages, less the free part
 	budget := wsconn.NewBudget(limit)
 	refusals := make(chan error, 1)
 	url := listen(t, wsconn.Options{MessageBytes: 2 * large, Budget: budget}, func(c *wsconn.Conn) {
@@ -64,13 +64,13 @@ func TestMessagesOfAllConnectionsAreBounded(t *testing.T) {
 	for i, c := range slow {
 		c.send(t, frame(final|continuation, "x"))
 		c.expect(t, final|text, fmt.Sprint("got ", large+1))
-		if i == 0 { // its place is free again once the next message is waited for
+		if i == 0 { // its bytes are released once the next message is awaited
 			c.send(t, frame(final|text, "and more"))
 			c.expect(t, final|text, "got 8")
 			another := trickling(t, url, large)
-			another.send(t, goodbye) // which gives its place up
+			another.send(t, goodbye) // releases its bytes
 			another.expect(t, final|closing, parting(1000, ""))
-			if _, _, err := another.next(); err != io.EOF { // now it has
+			if _, _, err := another.next(); err != io.EOF { // now they are released
 				t.Errorf("after the close: %v", err)
 			}
 			trickling(t, url, large)
@@ -78,8 +78,8 @@ func TestMessagesOfAllConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-// The largest message needs no more of the budget than it has bytes.
-func TestLargestMessageFitsItsBudget(t *testing.T) {
+// The largest message needs no more of the budget than its size.
+func TestBudget_LargestMessage_Fits(t *testing.T) {
 	const limit = 300_000
 	url := listen(t, wsconn.Options{MessageBytes: limit, Budget: wsconn.NewBudget(limit)}, echo)
 	c := raw(t, url)
@@ -90,7 +90,7 @@ func TestLargestMessageFitsItsBudget(t *testing.T) {
 	}
 }
 
-func TestSharesOfABudget(t *testing.T) {
+func TestShare_Resize(t *testing.T) {
 	const holders, limit = 8, 3 * 1000
 	budget := wsconn.NewBudget(limit)
 	var all sync.WaitGroup
@@ -98,35 +98,35 @@ func TestSharesOfABudget(t *testing.T) {
 		all.Go(func() {
 			share := budget.Share("p", nil)
 			for i := range 1000 {
-				if !share.Hold(wsconn.OwnBytes) {
+				if !share.Resize(wsconn.OwnBytes) {
 					t.Error("what is its own was refused")
 				}
-				if share.Hold(wsconn.OwnBytes+1000) && i%2 == 0 {
-					share.Hold(0)
+				if share.Resize(wsconn.OwnBytes+1000) && i%2 == 0 {
+					share.Resize(0)
 				}
 			}
 			share.End()
 			share.End()
-			if share.Hold(wsconn.OwnBytes + 1) {
+			if share.Resize(wsconn.OwnBytes + 1) {
 				t.Error("a share that has ended took something")
 			}
 		})
 	}
 	all.Wait()
 	one := budget.Share("p", nil)
-	if one.Hold(wsconn.OwnBytes+limit+1) || !one.Hold(wsconn.OwnBytes+limit) {
+	if one.Resize(wsconn.OwnBytes+limit+1) || !one.Resize(wsconn.OwnBytes+limit) {
 		t.Error("what was given back is not all that there is")
 	}
-	if budget.Share("p", nil).Hold(wsconn.OwnBytes + 1) {
+	if budget.Share("p", nil).Resize(wsconn.OwnBytes + 1) {
 		t.Error("there was more than the limit")
 	}
-	if unbounded := (*wsconn.Budget)(nil).Share("", nil); !unbounded.Hold(1 << 62) {
+	if unbounded := (*wsconn.Budget)(nil).Share("", nil); !unbounded.Resize(1 << 62) {
 		t.Error("a share of no budget has a bound")
 	}
 }
 
-// A share within its equal part gets it from the heaviest principal; one that wants
-// more gets only what is stalled.
+// A share within its equal part gets the bytes of the heaviest principal; one
+// beyond it gets only those of stalled shares.
 func TestFullBudget_GivesEqualParts(t *testing.T) {
 	const own, limit = wsconn.OwnBytes, 3000
 	for _, c := range []struct {
@@ -156,16 +156,16 @@ func TestFullBudget_GivesEqualParts(t *testing.T) {
 						t.Errorf("evicted by %#v: %v", e, e)
 					}
 				})
-				if !holder.Hold(own + 1000) {
+				if !holder.Resize(own + 1000) {
 					t.Fatal("a holder was refused")
 				}
 			}
 			share := budget.Share(c.principal, nil)
-			if got := share.Hold(own + c.bytes); got != c.want || evicted != c.evicted {
+			if got := share.Resize(own + c.bytes); got != c.want || evicted != c.evicted {
 				t.Errorf("Hold = %v, and %d gave way; want %v, %d", got, evicted, c.want, c.evicted)
 			}
 			share.End()
-			if rest := budget.Share("c", nil); !rest.Hold(own + int64(c.evicted)*1000) {
+			if rest := budget.Share("c", nil); !rest.Resize(own + int64(c.evicted)*1000) {
 				t.Error("what gave way is not there for others")
 			}
 		})

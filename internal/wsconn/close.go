@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Close codes of RFC 6455, section 7.4.1, that callers of [Conn.Close] need.
+// Close codes of RFC 6455, section 7.4.1.
 const (
 	CodeNormal        = 1000
 	CodeGoingAway     = 1001
@@ -18,51 +18,51 @@ const (
 	CodeInternalError = 1011
 )
 
-// maxReason is how much of a reason fits beside the code.
+// maxReason is the maximum length of a reason in bytes.
 const maxReason = maxControlPayload - 2
 
-// Close ends the connection: it sends what was sent before and a close frame
-// with code and reason, of which the first 123 bytes count, and waits for the
-// peer to end its side, for at most Options.CloseTimeout each. Code 0 sends no
-// close frame; one that may not be sent becomes 1011. What the peer still sends
-// is thrown away, so that it gets to read what it was sent. Close returns when no
-// goroutine of the connection is left, with the error that kept it from sending
-// everything. Calls after the first return what that does.
+// Close closes the connection: it sends what is still buffered and a close frame
+// with code and the first 123 bytes of reason, and waits for the peer to close
+// its side, for at most Options.CloseTimeout each. Code 0 sends no close frame; a
+// code that must not be sent becomes 1011. Data that the peer still sends is
+// discarded, so that it can read what it was sent. Close returns when no
+// goroutine of the connection is left. The error says why not everything could be
+// sent. Further calls return the same.
 func (c *Conn) Close(code int, reason string) error {
-	c.closing.Do(func() { c.closed = c.close(closeFrame(c.wire.out, code, reason)) })
-	return c.closed
+	c.closeOnce.Do(func() { c.closeErr = c.close(closeFrame(c.wire.outbox, code, reason)) })
+	return c.closeErr
 }
 
 func (c *Conn) close(frame []byte) error {
 	c.end(net.ErrClosed)
-	for _, b := range c.beats {
+	for _, b := range c.tickers {
 		b.stop()
 	}
-	// Writing first: TLS writes while it reads, when the peer asks for new keys.
+	// Writing ends first: TLS may write while reading, for a key update.
 	_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
-	c.wire.endReading()
+	c.wire.stopReading()
 	_ = c.wire.SetReadDeadline(time.Now().Add(2 * c.options.CloseTimeout))
-	var draining sync.WaitGroup
-	draining.Go(c.wire.drain)
-	c.wire.out.part(frame)
-	err := c.wire.out.wait()
+	var wg sync.WaitGroup
+	wg.Go(c.wire.drain)
+	c.wire.outbox.sendClose(frame)
+	err := c.wire.outbox.wait()
 	if err == nil {
 		c.endWriting()
 		_ = c.wire.SetReadDeadline(time.Now().Add(c.options.CloseTimeout))
 	} else {
-		_ = c.wire.SetReadDeadline(past)
+		_ = c.wire.SetReadDeadline(pastTime)
 	}
-	draining.Wait()
+	wg.Wait()
 	c.share.End()
-	_ = c.ws.CloseNow() // closes nothing: the wire is ours
+	_ = c.ws.CloseNow() // closes nothing, since the wire ignores it
 	_ = c.wire.Conn.Close()
 	if err != nil {
-		return c.failed("send what was left when closing", err)
+		return c.wrapError("send what was left when closing", err)
 	}
 	return nil
 }
 
-// endWriting tells the peer that nothing more comes.
+// endWriting shuts down the sending side.
 func (c *Conn) endWriting() {
 	type halfCloser interface{ CloseWrite() error }
 	if outer, ok := c.wire.Conn.(halfCloser); ok {
@@ -73,7 +73,7 @@ func (c *Conn) endWriting() {
 	}
 }
 
-// closeFrame returns the close frame that tells code and reason, nil for code 0.
+// closeFrame returns a close frame with code and reason; nil for code 0.
 func closeFrame(out *outbox, code int, reason string) []byte {
 	if code == 0 {
 		return nil
@@ -91,8 +91,7 @@ func closeFrame(out *outbox, code int, reason string) []byte {
 	return out.control(opClose, append(binary.BigEndian.AppendUint16(nil, uint16(code)), reason...))
 }
 
-// sendable reports whether RFC 6455 and its registry allow a close frame with
-// code.
+// sendable reports whether RFC 6455 and its registry allow code in a close frame.
 func sendable(code int) bool {
 	switch code {
 	case 1004, 1005, 1006:

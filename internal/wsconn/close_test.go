@@ -17,9 +17,9 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// A peer that has closed still gets the answers to what it asked before, and
-// then the answer to its close.
-func TestThePeersCloseIsAnsweredLast(t *testing.T) {
+// A peer that has closed still receives the responses to its requests, and then
+// the reply to its close.
+func TestClose_ByPeer_IsAnsweredLast(t *testing.T) {
 	client, server := open(t, wsconn.Options{})
 	client.send(t, frame(final|text, "question"), goodbye)
 	if message, err := server.Receive(); err != nil || string(message) != "question" {
@@ -38,9 +38,9 @@ func TestThePeersCloseIsAnsweredLast(t *testing.T) {
 	client.expect(t, final|closing, parting(1000, ""))
 }
 
-// A peer that broke the protocol gets to read the close although there is more
-// of it, and may go on until it has seen that.
-func TestBrokenProtocolIsExplained(t *testing.T) {
+// A peer that violated the protocol receives the close frame although it sends
+// more data, and may continue until it sees it.
+func TestClose_ProtocolViolation_SendsCode(t *testing.T) {
 	for name, broken := range map[string][]byte{
 		"reserved opcode": frame(final|0x3, "with a payload"),
 		"reserved bit":    frame(final|0x40|text, "with a payload"),
@@ -69,7 +69,7 @@ func TestBrokenProtocolIsExplained(t *testing.T) {
 	}
 }
 
-func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
+func TestClose_PeerNotReading_TimesOut(t *testing.T) {
 	leakcheck.Check(t)
 	_, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
 	var closers sync.WaitGroup
@@ -88,7 +88,7 @@ func TestCloseDoesNotWaitForAPeerThatDoesNotRead(t *testing.T) {
 }
 
 // The peer neither answers the close nor ends its side.
-func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
+func TestClose_PeerNotAnswering_TimesOut(t *testing.T) {
 	c, server := open(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond})
 	receiving := make(chan error, 1)
 	go func() {
@@ -105,12 +105,11 @@ func TestCloseDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// entangled reads only when it can write, as TLS does when the peer asks for
-// new keys.
+// entangled reads only when it can write, as TLS does during a key update.
 type entangled struct {
 	net.Conn
 	reading   chan struct{} // closed by the first Read
-	writable  chan struct{} // closed by a deadline for writing
+	writable  chan struct{} // closed by a write deadline
 	once, end sync.Once
 }
 
@@ -130,7 +129,7 @@ func (e *entangled) SetWriteDeadline(time.Time) error {
 	return nil
 }
 
-// untangled gives entangled connections away.
+// untangled returns entangled connections when hijacked.
 type untangled struct {
 	http.ResponseWriter
 	conn *entangled
@@ -142,7 +141,7 @@ func (u untangled) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return u.conn, buffered, err
 }
 
-func TestCloseDoesNotWaitForAReaderThatWaitsForTheWriter(t *testing.T) {
+func TestClose_EntangledReader_Returns(t *testing.T) {
 	closed := make(chan error, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := &entangled{reading: make(chan struct{}), writable: make(chan struct{})}
@@ -174,9 +173,8 @@ func TestCloseDoesNotWaitForAReaderThatWaitsForTheWriter(t *testing.T) {
 	}
 }
 
-// A peer that is sending when the connection is closed gets to read what it was
-// sent.
-func TestCloseWhileThePeerSends(t *testing.T) {
+// A peer that is sending when the connection is closed receives what it was sent.
+func TestClose_WhilePeerSends_DeliversSent(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
 	sending := make(chan error, 1)
 	go func() {
@@ -202,7 +200,7 @@ func TestCloseWhileThePeerSends(t *testing.T) {
 	c.expect(t, final|closing, parting(wsconn.CodePolicy, "stop"))
 }
 
-func TestCloseCodesAndReasons(t *testing.T) {
+func TestClose_CodesAndReasons(t *testing.T) {
 	for _, c := range []struct {
 		code     int
 		reason   string

@@ -11,84 +11,84 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Conn is one end of a websocket that carries whole messages. Receive is for one
-// goroutine, Send and Begin for one other; Prove, Close and Peer for any. It has
-// to be closed, whatever ended it.
+// Conn is one end of a websocket and carries whole messages. Receive is for one
+// goroutine, Send and Begin for one other; Prove, Close and Peer for any. It must
+// be closed, whatever ended it.
 type Conn struct {
 	options Options
 	peer    string
 	wire    *wire
 	raw     net.Conn // the innermost connection
 	ws      *websocket.Conn
-	prover  *prover
-	beats   []*beat
+	pings   *pingTracker
+	tickers []*ticker
 
-	over context.Context // done when nothing more can be received, with its cause
-	end  context.CancelCauseFunc
+	ended context.Context // done when nothing more can be received; has the cause
+	end   context.CancelCauseFunc
 
-	received []byte // what Receive returned last; of the receiving goroutine
-	share    *Share // what that takes of the budget
+	received []byte // result of the last Receive; used by the receiving goroutine
+	share    *Share // its share of the budget
 
-	closing sync.Once
-	closed  error // what Close returns; written in closing
+	closeOnce sync.Once
+	closeErr  error // result of Close; written in closeOnce
 }
 
-// newConn returns a connection that is open but for its websocket.
+// newConn returns a connection before its handshake is complete.
 func newConn(w *wire, peer string, o Options) *Conn {
-	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), prover: newProver()}
-	c.share = o.Budget.Share(o.Principal, c.evicted)
-	c.over, c.end = context.WithCancelCause(context.Background())
+	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), pings: newPingTracker()}
+	c.share = o.Budget.Share(o.Principal, c.onEvict)
+	c.ended, c.end = context.WithCancelCause(context.Background())
 	return c
 }
 
-// begin makes c live on ws.
-func (c *Conn) begin(ws *websocket.Conn) *Conn {
-	ws.SetReadLimit(-1) // the watch has counted already
-	c.wire.begun.Store(true)
+// start completes c with the library's connection.
+func (c *Conn) start(ws *websocket.Conn) *Conn {
+	ws.SetReadLimit(-1) // the scanner enforces the limits
+	c.wire.upgraded.Store(true)
 	c.ws = ws
-	c.beats = []*beat{every(c.options.PingInterval, c.keepAlive()), every(c.options.DeadAfter/looksPerDeath, c.lookForDeath())}
+	c.tickers = []*ticker{startTicker(c.options.PingInterval, c.pinger()), startTicker(c.options.DeadAfter/deadChecks, c.deadPeerCheck())}
 	return c
 }
 
-// pinged answers a ping, in place of the library.
-func (c *Conn) pinged(payload []byte) (libraryAnswers bool) {
-	c.wire.out.answer(payload)
+// onPing answers a ping instead of the library.
+func (c *Conn) onPing(payload []byte) (libraryAnswers bool) {
+	c.wire.outbox.sendPong(payload)
 	return false
 }
 
-// Peer names the other end: the label and its address.
+// Peer describes the peer: the label and its address.
 func (c *Conn) Peer() string { return c.peer }
 
-// evicted makes Receive return why what it has received so far has to give way.
-func (c *Conn) evicted(why *BudgetError) {
-	if c.end(why); context.Cause(c.over) == error(why) {
-		_ = c.wire.SetReadDeadline(past)
+// onEvict makes Receive fail because the budget has evicted its share.
+func (c *Conn) onEvict(why *BudgetError) {
+	if c.end(why); context.Cause(c.ended) == error(why) {
+		_ = c.wire.SetReadDeadline(pastTime)
 	}
 }
 
-// lose ends the connection as lost: what is under way returns, and nothing more
-// can be sent or received.
-func (c *Conn) lose(cause error) {
+// fail ends the connection with cause: operations in progress return, and nothing
+// more can be sent or received.
+func (c *Conn) fail(cause error) {
 	c.end(cause)
-	c.wire.out.fail(cause)
-	_ = c.wire.SetDeadline(past)
+	c.wire.outbox.fail(cause)
+	_ = c.wire.SetDeadline(pastTime)
 }
 
-// lost returns why what was tried failed when the connection was over.
-func (c *Conn) lost(what string) error {
-	cause := context.Cause(c.over)
+// endedError returns the error for an operation on an ended connection.
+func (c *Conn) endedError(what string) error {
+	cause := context.Cause(c.ended)
 	if cause == io.EOF {
 		cause = net.ErrClosed
 	}
-	return c.failed(what, cause)
+	return c.wrapError(what, cause)
 }
 
-func (c *Conn) failed(what string, err error) error {
+func (c *Conn) wrapError(what string, err error) error {
 	return fmt.Errorf("failed to %s, %s: %w", what, c.peer, notNormal(err))
 }
 
-// notNormal returns err so that it is not io.EOF, which is the word for a normal
-// end and not for a connection that broke off.
+// notNormal replaces io.EOF, which stands for a normal end, by
+// io.ErrUnexpectedEOF.
 func notNormal(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

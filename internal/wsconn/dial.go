@@ -11,39 +11,32 @@ import (
 	"github.com/coder/websocket"
 )
 
-// DialOptions are those of a connection that this end opens.
+// DialOptions configure a client connection.
 type DialOptions struct {
 	Options
 	// Header is sent with the request. May be nil.
 	Header http.Header
-	// TLS is for wss URLs; nil is the default of crypto/tls. It is cloned.
+	// TLS is for wss URLs; nil means the defaults of crypto/tls. It is cloned.
 	TLS *tls.Config
-	// Tuning finds out that the peer is gone.
-	Tuning Tuning
 }
 
-// RefusedError is a server that answered, but did not make a websocket of the
-// connection.
+// RefusedError means that the server responded without upgrading the connection.
 type RefusedError struct {
-	Status int    // the HTTP status
+	Status int    // HTTP status
 	Text   string // the beginning of the body
-	Err    error  // what the library says
+	Err    error  // the error of the library
 }
 
 func (e *RefusedError) Error() string { return e.Err.Error() }
 
-// Unwrap returns what the library says.
+// Unwrap returns the error of the library.
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // Dial opens a websocket to a ws or wss URL, through the proxy that the
-// environment names if it names one. ctx bounds the opening only. The error is a
-// [*RefusedError] if a server answered something else than a websocket.
+// environment names, if any. ctx bounds only the opening. The error is a
+// [*RefusedError] if the server responded without upgrading.
 func Dial(ctx context.Context, url string, o DialOptions) (*Conn, error) {
-	options, err := o.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	d := &dialer{options: options, tuning: o.Tuning}
+	d := &dialer{options: o.withDefaults()}
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DialContext:       d.dial,
@@ -56,36 +49,34 @@ func Dial(ctx context.Context, url string, o DialOptions) (*Conn, error) {
 		HTTPClient:      &http.Client{Transport: d, CheckRedirect: noRedirect},
 		HTTPHeader:      o.Header,
 		CompressionMode: websocket.CompressionDisabled,
-		OnPingReceived:  func(_ context.Context, payload []byte) bool { return d.conn.pinged(payload) },
-		OnPongReceived:  func(_ context.Context, payload []byte) { d.conn.prover.pong(payload) },
+		OnPingReceived:  func(_ context.Context, payload []byte) bool { return d.conn.onPing(payload) },
+		OnPongReceived:  func(_ context.Context, payload []byte) { d.conn.pings.pong(payload) },
 	})
 	if err != nil {
-		return nil, refusal(response, err)
+		return nil, refusedError(response, err)
 	}
-	return d.conn.begin(ws), nil
+	return d.conn.start(ws), nil
 }
 
-// noRedirect makes a redirect the answer: a websocket's credentials are for the
-// server that was named.
+// noRedirect rejects redirects: the credentials are for the named server only.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// refusal returns err, with the answer if there was one.
-func refusal(response *http.Response, err error) error {
+// refusedError adds the response to err, if there was one.
+func refusedError(response *http.Response, err error) error {
 	if response == nil || response.StatusCode == http.StatusSwitchingProtocols {
 		return err
 	}
-	text, _ := io.ReadAll(response.Body) // the library kept its first KiB
+	text, _ := io.ReadAll(response.Body) // the library has read its first KiB
 	return &RefusedError{Status: response.StatusCode, Text: string(text), Err: err}
 }
 
-// dialer makes the request of a websocket and gives the library our wire in
-// place of the connection.
+// dialer sends the handshake request, and gives the library a wire instead of the
+// connection.
 type dialer struct {
 	options   Options
-	tuning    Tuning
 	transport http.RoundTripper
-	raw       net.Conn // what was dialed last
-	conn      *Conn    // once the server has agreed
+	raw       net.Conn // last dialed
+	conn      *Conn    // set after the upgrade
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -94,10 +85,10 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		tune(tcp, d.tuning.config())
+		tune(tcp, Tuning{}.config())
 	}
 	d.raw = conn
-	return newAskingConn(conn), nil
+	return newDelayedReader(conn), nil
 }
 
 var errNotWritable = errors.New("the connection cannot be taken over from the HTTP client")

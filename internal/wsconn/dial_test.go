@@ -17,7 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-func TestDialIsRefused(t *testing.T) {
+func TestDial_Rejected(t *testing.T) {
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
 		status  int
@@ -49,7 +49,7 @@ func TestDialIsRefused(t *testing.T) {
 	}
 }
 
-func TestDialFails(t *testing.T) {
+func TestDial_Fails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -66,8 +66,8 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// A server that takes the connection and says nothing holds nobody up.
-func TestDialEndsWithItsContext(t *testing.T) {
+// Dial does not wait for a silent server longer than its context.
+func TestDial_ContextEnds_Returns(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -88,8 +88,8 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A server that agrees in the wrong words and waits is hung up on at once.
-func TestDialHangsUpOnAWrongAgreement(t *testing.T) {
+// Dial fails at once if the handshake response is wrong and the server waits.
+func TestDial_InvalidHandshake_Fails(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +119,7 @@ func TestDialHangsUpOnAWrongAgreement(t *testing.T) {
 	}
 }
 
-func TestConnectionOutlivesTheContextOfItsDial(t *testing.T) {
+func TestDial_ContextEndsLater_KeepsConnection(t *testing.T) {
 	url := listen(t, wsconn.Options{}, echo)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	c, err := wsconn.Dial(ctx, url, wsconn.DialOptions{Header: http.Header{"X-Test": {"1"}}})
@@ -141,7 +141,7 @@ func TestConnectionOutlivesTheContextOfItsDial(t *testing.T) {
 	}
 }
 
-// listenTLS is listen with TLS; it returns what a client needs, too.
+// listenTLS is listen with TLS; it also returns the client's configuration.
 func listenTLS(t *testing.T, o wsconn.Options, serve func(*wsconn.Conn)) (url string, client *tls.Config) {
 	t.Helper()
 	authority := testcert.NewAuthority(t)
@@ -169,7 +169,7 @@ func listenTLS(t *testing.T, o wsconn.Options, serve func(*wsconn.Conn)) (url st
 	return "wss" + strings.TrimPrefix(s.URL, "https"), &tls.Config{RootCAs: authority.Pool()}
 }
 
-func TestOverTLS(t *testing.T) {
+func TestTLS_Messages(t *testing.T) {
 	ends := make(chan error, 1)
 	url, config := listenTLS(t, wsconn.Options{}, func(c *wsconn.Conn) {
 		for {
@@ -212,8 +212,8 @@ func TestOverTLS(t *testing.T) {
 	}
 }
 
-// The client is in the middle of sending when the server closes.
-func TestTooLargeOverTLS(t *testing.T) {
+// The client is sending when the server closes.
+func TestTLS_TooLarge(t *testing.T) {
 	url, config := listenTLS(t, wsconn.Options{FrameBytes: 1000}, func(c *wsconn.Conn) {
 		_, err := c.Receive()
 		expectTooLarge(t, err, "frame", 1000)
@@ -231,11 +231,11 @@ func TestTooLargeOverTLS(t *testing.T) {
 	if _, err := c.Receive(); !errors.As(err, &closed) || closed.Code != wsconn.CodeTooLarge {
 		t.Errorf("the end is %v", err)
 	}
-	<-sent // with or without an error: the frames that were begun may have gone
+	<-sent // with or without an error: frames that were begun may have been sent
 	_ = c.Close(0, "")
 }
 
-func TestCloseOverTLSDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
+func TestTLS_ClosePeerNotAnswering_TimesOut(t *testing.T) {
 	closed := make(chan error, 1)
 	url, config := listenTLS(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond}, func(c *wsconn.Conn) {
 		closed <- errors.Join(c.Send([]byte("last words")), c.Close(wsconn.CodeGoingAway, ""))
@@ -249,7 +249,7 @@ func TestCloseOverTLSDoesNotWaitForAPeerThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// held keeps what is written until it is let go, then writes all of it at once.
+// held buffers writes until it is released, and then writes them at once.
 type held struct {
 	net.Conn
 	holding bool
@@ -266,13 +266,13 @@ func (h *held) Write(p []byte) (int, error) {
 
 func (h *held) letGo() error {
 	h.holding = false
-	err := h.SetWriteDeadline(time.Now().Add(patience)) // CloseWrite of TLS sets one that is over
+	err := h.SetWriteDeadline(time.Now().Add(patience)) // CloseWrite of TLS sets one that has expired
 	_, writeErr := h.Write(h.kept)
 	return errors.Join(err, writeErr)
 }
 
 // A peer that ends its side of TLS right after its close frame still reads.
-func TestAnswersReachAPeerThatHasEndedItsSideOfTLS(t *testing.T) {
+func TestTLS_HalfClosedPeer_ReceivesResponses(t *testing.T) {
 	url, config := listenTLS(t, wsconn.Options{}, func(c *wsconn.Conn) {
 		if message, err := c.Receive(); string(message) != "question" || err != nil {
 			t.Errorf("received %q, %v", message, err)
@@ -293,7 +293,7 @@ func TestAnswersReachAPeerThatHasEndedItsSideOfTLS(t *testing.T) {
 	_ = inner.SetDeadline(time.Now().Add(patience))
 	below := &held{Conn: inner}
 	config.ServerName, _, _ = net.SplitHostPort(address)
-	config.MaxVersion = tls.VersionTLS12 // with which the end comes with the last bytes
+	config.MaxVersion = tls.VersionTLS12 // here the end arrives together with the last bytes
 	conn := tls.Client(below, config)
 	c := &rawConn{in: bufio.NewReader(conn)}
 	_, err = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+

@@ -1,14 +1,14 @@
 // Package wsconn carries whole messages over websockets. It is the only importer
-// of the websocket library, and decides in one place what frames and messages
-// may be large, when to ping, what a close means and how long it may take.
+// of the websocket library, and the one place for limits of frames and messages,
+// pings, close codes and timeouts.
 //
-// The library shakes hands and reads. Writing is done here: the library gives a
-// control frame 5 s and then closes the connection, so that a peer that pings
-// and does not read would be dropped, and with it what it has not yet read.
-// Outgoing frames are gathered in a bounded buffer that one goroutine empties:
-// many small messages become one write.
+// The library does handshakes and reading. Writing is done here, because the
+// library closes a connection when a control frame cannot be written within 5 s:
+// a peer that pings and does not read would be dropped together with the data
+// that it has not read yet. Outgoing frames are collected in a bounded buffer
+// that one goroutine writes, so that many small messages become one write.
 //
-// A peer that does not read is waited for without a limit. A peer that is gone
-// is found by the kernel ([Tune]) and by looking whether it still acknowledges
-// what it is sent ([Options].DeadAfter).
+// A peer that does not read is tolerated without a time limit. A dead peer is
+// detected by the kernel ([Tune]) and by missing TCP acknowledgements
+// ([Options].DeadAfter).
 package wsconn

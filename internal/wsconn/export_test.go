@@ -2,21 +2,21 @@ package wsconn
 
 import "net"
 
-// MaxPings is how many pings may be unanswered.
+// MaxPings is the limit of unanswered pings.
 const MaxPings = maxPings
 
-// Buffered is the most that one connection holds of what it sends.
+// Buffered is the maximum of outgoing data that a connection buffers.
 const Buffered = 2 * bufferBytes
 
-// FragmentBytes is the most that one frame of a message of Begin carries that is
-// written in small parts.
+// FragmentBytes is the frame size of a message of Begin that is written in small
+// parts.
 const FragmentBytes = fragmentBytes
 
-// Innermost is the connection that c looks at.
+// Innermost returns the innermost connection of c.
 func Innermost(c *Conn) net.Conn { return c.raw }
 
-// WindowClosed reports whether the peer's kernel takes nothing more, and there
-// is something left to be sent.
+// WindowClosed reports whether the peer's receive window is closed and unsent
+// data is left.
 func WindowClosed(c *Conn) bool {
 	info, ok := tcpInfo(c.raw)
 	return ok && info.Unacked == 0 && info.Notsent_bytes > 0

@@ -21,19 +21,20 @@ const (
 	lengthBits = 0x7f
 )
 
-// Values of the seven length bits that say that the length follows.
+// Values of the seven length bits that announce an extended length.
 const (
 	length16 = 126
 	length64 = 127
 )
 
-// maxControlPayload is what RFC 6455 allows a control frame to carry.
+// maxControlPayload is the maximum payload of a control frame in RFC 6455.
 const maxControlPayload = 125
 
-// maxHeader is the longest header of a frame: two bytes, the length, the mask.
+// maxHeader is the maximum size of a frame header: two bytes, the length, the
+// mask.
 const maxHeader = 2 + 8 + 4
 
-// appendHeader appends the header of a frame. key is nil for an unmasked one.
+// appendHeader appends the header of a frame. key is nil for an unmasked frame.
 func appendHeader(dst []byte, first byte, length int, key []byte) []byte {
 	var masked byte
 	if key != nil {
@@ -51,8 +52,7 @@ func appendHeader(dst []byte, first byte, length int, key []byte) []byte {
 	return append(dst, key...)
 }
 
-// mask combines b in place with key, b being what follows the first offset bytes
-// of its frame.
+// mask applies key to b in place. b starts at offset in its frame.
 func mask(b, key []byte, offset int) {
 	var turned [8]byte
 	for i := range turned {

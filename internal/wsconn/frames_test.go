@@ -12,14 +12,14 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// received is what a connection's Receive returned until it failed.
+// received is what Receive returned on a connection until it failed.
 type received struct {
 	messages []string
 	err      error
 }
 
-// collect serves connections by receiving all there is, and returns the URL and
-// what each of them received.
+// collect serves connections that only receive, and returns the URL and what each
+// received.
 func collect(t *testing.T, o wsconn.Options) (url string, got <-chan received) {
 	t.Helper()
 	all := make(chan received, 100)
@@ -40,7 +40,7 @@ func collect(t *testing.T, o wsconn.Options) (url string, got <-chan received) {
 // goodbye is a close frame that ends a connection normally.
 var goodbye = frame(final|closing, parting(1000, ""))
 
-func TestMessagesAreReadFromFrames(t *testing.T) {
+func TestReceive_Frames(t *testing.T) {
 	url, got := collect(t, wsconn.Options{})
 	for name, c := range map[string]struct {
 		frames [][]byte
@@ -62,7 +62,7 @@ func TestMessagesAreReadFromFrames(t *testing.T) {
 	} {
 		for _, slowly := range []bool{false, true} {
 			if slowly && name == "sixty-four bit" {
-				continue // a system call for each byte of it
+				continue // one system call per byte
 			}
 			t.Run(fmt.Sprintf("%s/slowly=%v", name, slowly), func(t *testing.T) {
 				c1 := raw(t, url)
@@ -83,8 +83,8 @@ func TestMessagesAreReadFromFrames(t *testing.T) {
 	}
 }
 
-// What is sent with the request for a websocket is not lost.
-func TestFramesBehindTheRequest(t *testing.T) {
+// Frames sent together with the handshake request are not lost.
+func TestAccept_FramesWithRequest_AreReceived(t *testing.T) {
 	url, got := collect(t, wsconn.Options{})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "ws://"))
 	if err != nil {
@@ -102,7 +102,7 @@ func TestFramesBehindTheRequest(t *testing.T) {
 	}
 }
 
-func TestEnds(t *testing.T) {
+func TestReceive_Ends(t *testing.T) {
 	url, got := collect(t, wsconn.Options{})
 	for name, c := range map[string]struct {
 		sent     []byte
@@ -150,7 +150,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-func TestResetIsALoss(t *testing.T) {
+func TestReceive_Reset_IsLost(t *testing.T) {
 	url, got := collect(t, wsconn.Options{})
 	c := raw(t, url)
 	if err := c.SetLinger(0); err != nil {
@@ -165,7 +165,7 @@ func TestResetIsALoss(t *testing.T) {
 }
 
 // A close frame is answered with the same code, and then the connection ends.
-func TestCloseIsAnswered(t *testing.T) {
+func TestReceive_Close_IsAnswered(t *testing.T) {
 	url, _ := collect(t, wsconn.Options{})
 	c := raw(t, url)
 	c.send(t, frame(final|closing, parting(4321, "why")))
@@ -175,7 +175,7 @@ func TestCloseIsAnswered(t *testing.T) {
 	}
 }
 
-func TestPingIsAnswered(t *testing.T) {
+func TestReceive_Ping_IsAnswered(t *testing.T) {
 	url, _ := collect(t, wsconn.Options{})
 	c := raw(t, url)
 	for _, payload := range []string{"", "x", strings.Repeat("y", 125)} {

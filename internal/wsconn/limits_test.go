@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// tooLarge serves connections as one does that explains what was too large, and
-// returns the URL and what Receive returned in the end.
+// tooLarge serves connections, closes them with the reason, and returns the URL
+// and the final errors of Receive.
 func tooLarge(t *testing.T, o wsconn.Options) (url string, ends <-chan error) {
 	t.Helper()
 	all := make(chan error, 10)
@@ -52,9 +52,9 @@ func expectTooLarge(t *testing.T, err error, what string, limit int64) {
 	}
 }
 
-// A frame is refused when its header is seen. The peer gets to read why although
-// it is in the middle of sending it.
-func TestFrameLimit(t *testing.T) {
+// A frame is rejected by its header. The peer receives the reason although it is
+// still sending.
+func TestReceive_FrameLimit(t *testing.T) {
 	const limit = 1000
 	url, ends := tooLarge(t, wsconn.Options{FrameBytes: limit})
 	for name, sent := range map[string][]byte{
@@ -78,7 +78,7 @@ func TestFrameLimit(t *testing.T) {
 	}
 }
 
-func TestPeerThatReadsWhenItHasSentGetsToKnow(t *testing.T) {
+func TestReceive_TooLarge_SlowPeerGetsReason(t *testing.T) {
 	url, ends := tooLarge(t, wsconn.Options{})
 	c := raw(t, url)
 	const size = wsconn.DefaultFrameBytes + 1
@@ -91,12 +91,12 @@ func TestPeerThatReadsWhenItHasSentGetsToKnow(t *testing.T) {
 	expectTooLarge(t, <-ends, "frame", wsconn.DefaultFrameBytes)
 }
 
-func TestMessageLimit(t *testing.T) {
+func TestReceive_MessageLimit(t *testing.T) {
 	const limit = 1000
 	url, ends := tooLarge(t, wsconn.Options{FrameBytes: 600, MessageBytes: limit})
 	c := raw(t, url)
 	half := strings.Repeat("x", limit/2)
-	for range 2 { // of one message nothing counts for the next
+	for range 2 { // the limit applies to each message separately
 		c.send(t, frame(text, half), frame(final|ping, "p"), frame(continuation, half), frame(final|continuation, ""))
 		c.expect(t, final|pong, "p")
 		c.expect(t, final|text, "got 1000")
@@ -110,7 +110,7 @@ func TestMessageLimit(t *testing.T) {
 	expectTooLarge(t, <-ends, "message", limit)
 }
 
-func TestLargestFrameAndMessage(t *testing.T) {
+func TestReceive_LargestFrameAndMessage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -144,20 +144,4 @@ func TestLargestFrameAndMessage(t *testing.T) {
 	}
 	c.send(t, goodbye)
 	c.expect(t, final|closing, parting(1000, ""))
-}
-
-func TestOptionsOutOfRange(t *testing.T) {
-	for name, o := range map[string]wsconn.Options{
-		"FrameBytes":   {FrameBytes: -1},
-		"MessageBytes": {MessageBytes: -1},
-		"PingInterval": {PingInterval: -1},
-		"DeadAfter":    {DeadAfter: -1},
-		"CloseTimeout": {CloseTimeout: -1},
-	} {
-		_, err := wsconn.Dial(t.Context(), "ws://127.0.0.1:1", wsconn.DialOptions{Options: o})
-		var refused *wsconn.OptionsError
-		if !errors.As(err, &refused) || refused.Name != name || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }

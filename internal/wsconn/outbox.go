@@ -8,39 +8,41 @@ import (
 	"time"
 )
 
-// bufferBytes is the size of one outgoing buffer. A connection has two at most,
-// one being filled while the other is being written, and none while it is idle.
+// bufferBytes is the size of an outgoing buffer. A connection has at most two,
+// one being filled while the other is being written, and none while idle.
 const bufferBytes = 64 << 10
 
-// controlRoom is what of a buffer data frames leave to control frames.
-const controlRoom = 1 << 10
+// controlReserve is the part of a buffer that data frames leave to control
+// frames.
+const controlReserve = 1 << 10
 
-// quiet is for how long nothing may have been written for the next frame to be
-// written by its sender at once, rather than by a goroutine that is woken for it.
-const quiet = 10 * time.Microsecond
+// idleThreshold is how long nothing may have been written for a sender to write
+// its frame itself, instead of waking a goroutine.
+const idleThreshold = 10 * time.Microsecond
 
-// buffers are the outgoing buffers that nobody uses.
+// buffers pools outgoing buffers.
 var buffers = sync.Pool{New: func() any { return new([bufferBytes]byte) }}
 
-// outbox gathers outgoing frames for one goroutine, which runs while there is
-// anything to write. Data waits for room. Control frames never wait: they go out
-// between two data frames, and there are only so many of them at a time.
+// outbox buffers outgoing frames and writes them in one goroutine, which runs
+// only while there is something to write. Senders of data wait for buffer space.
+// Control frames never wait: they are sent between data frames, and at most one
+// of each kind is pending.
 type outbox struct {
 	to     io.Writer
-	client bool // its frames are masked
+	client bool // frames are masked
 
-	mu       sync.Mutex
-	changed  sync.Cond // of mu: there is room, a frame has ended, or it is over
-	pending  []byte    // guarded by mu; nil or a buffer
-	cut      bool      // guarded by mu; what was gathered so far ends within a frame
-	pong     []byte    // guarded by mu; a whole frame, the answer to the latest ping
-	asking   []byte    // guarded by mu; a whole frame, the latest ping
-	promised []byte    // guarded by mu; the close frame that answers the peer's
-	parting  []byte    // guarded by mu; the close frame
-	writing  bool      // guarded by mu; the goroutine runs, or a sender writes
-	wrote    time.Time // guarded by mu; when the latest write ended
-	closing  bool      // guarded by mu; a close frame has been asked for: no more data
-	err      error     // guarded by mu; why nothing more is written
+	mu         sync.Mutex
+	changed    sync.Cond // of mu; buffer space, end of a frame, or failure
+	pending    []byte    // guarded by mu; nil or a buffer
+	midFrame   bool      // guarded by mu; a data frame is incomplete
+	pongFrame  []byte    // guarded by mu; the latest pong
+	pingFrame  []byte    // guarded by mu; the latest ping
+	closeReply []byte    // guarded by mu; the close frame that answers the peer's
+	closeFrame []byte    // guarded by mu; the close frame to send
+	writing    bool      // guarded by mu; the goroutine is running, or a sender writes
+	lastWrite  time.Time // guarded by mu; when the last write ended
+	closing    bool      // guarded by mu; no more data may be sent
+	err        error     // guarded by mu; why nothing more is written
 }
 
 func newOutbox(to io.Writer, client bool) *outbox {
@@ -49,48 +51,48 @@ func newOutbox(to io.Writer, client bool) *outbox {
 	return o
 }
 
-// data sends one data frame. It blocks while there is no room.
-func (o *outbox) data(first byte, payload []byte) error {
+// sendData sends one data frame. It blocks while the buffer is full.
+func (o *outbox) sendData(first byte, payload []byte) error {
 	var header [maxHeader]byte
 	key := o.key()
 	head := appendHeader(header[:0], first, len(payload), key)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.cut && o.usable() == nil {
+	for o.midFrame && o.checkOpen() == nil {
 		o.changed.Wait()
 	}
-	if err := o.usable(); err != nil {
+	if err := o.checkOpen(); err != nil {
 		return err
 	}
-	o.cut = true
-	if err := o.put(head, nil); err != nil {
+	o.midFrame = true
+	if err := o.fill(head, nil); err != nil {
 		return err
 	}
-	if err := o.put(payload, key); err != nil {
+	if err := o.fill(payload, key); err != nil {
 		return err
 	}
-	o.cut = false
+	o.midFrame = false
 	o.changed.Broadcast()
-	if !o.writing && time.Since(o.wrote) > quiet {
+	if !o.writing && time.Since(o.lastWrite) > idleThreshold {
 		o.writing = true
-		o.interject()
+		o.addControl()
 		o.flush()
 		o.writing = false
 		o.changed.Broadcast()
 	}
-	o.start()
+	o.startWriter()
 	return o.err
 }
 
-// put gathers b, masked if there is a key, and waits for room as often as it has
-// to. mu is held. A frame that was begun may end although the outbox is closing.
-func (o *outbox) put(b, key []byte) error {
+// fill buffers b, masked if key is not nil, and waits for space as needed. mu is
+// held. A frame in progress may be completed while the outbox is closing.
+func (o *outbox) fill(b, key []byte) error {
 	for done := 0; ; {
-		room := bufferBytes - controlRoom - len(o.pending)
-		n := min(max(room, 0), len(b)-done)
+		space := bufferBytes - controlReserve - len(o.pending)
+		n := min(max(space, 0), len(b)-done)
 		if n > 0 {
 			start := len(o.pending)
-			o.gather(b[done : done+n])
+			o.buffer(b[done : done+n])
 			if key != nil {
 				mask(o.pending[start:], key, done)
 			}
@@ -99,8 +101,8 @@ func (o *outbox) put(b, key []byte) error {
 		if done == len(b) {
 			return nil
 		}
-		o.start()
-		for o.err == nil && len(o.pending) >= bufferBytes-controlRoom {
+		o.startWriter()
+		for o.err == nil && len(o.pending) >= bufferBytes-controlReserve {
 			o.changed.Wait()
 		}
 		if o.err != nil {
@@ -109,72 +111,73 @@ func (o *outbox) put(b, key []byte) error {
 	}
 }
 
-// gather appends b, which fits, to the buffer. mu is held.
-func (o *outbox) gather(b []byte) {
+// buffer appends b, which must fit. mu is held.
+func (o *outbox) buffer(b []byte) {
 	if o.pending == nil {
 		o.pending = buffers.Get().(*[bufferBytes]byte)[:0]
 	}
 	o.pending = append(o.pending, b...)
 }
 
-// usable returns why no further frame may begin. mu is held.
-func (o *outbox) usable() error {
+// checkOpen returns why no further frame may begin. mu is held.
+func (o *outbox) checkOpen() error {
 	if o.err == nil && o.closing {
 		return net.ErrClosed
 	}
 	return o.err
 }
 
-// answer sends a pong. One that waits to be sent is replaced: the answer to the
-// latest ping answers those before it.
-func (o *outbox) answer(payload []byte) {
+// sendPong sends a pong. It replaces one that is still pending: a pong answers
+// all earlier pings.
+func (o *outbox) sendPong(payload []byte) {
 	frame := o.control(opPong, payload)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pong = frame
-	o.start()
+	o.pongFrame = frame
+	o.startWriter()
 }
 
-// ping sends a ping after all that was sent so far. One that waits to be sent is
-// replaced: the answer to the latest ping answers those before it.
-func (o *outbox) ping(payload []byte) error {
+// sendPing sends a ping after everything sent so far. It replaces one that is
+// still pending: its pong answers all earlier pings.
+func (o *outbox) sendPing(payload []byte) error {
 	frame := o.control(opPing, payload)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := o.usable(); err != nil {
+	if err := o.checkOpen(); err != nil {
 		return err
 	}
-	o.asking = frame
-	o.start()
+	o.pingFrame = frame
+	o.startWriter()
 	return nil
 }
 
-// promise keeps a close frame that part is to send. The first one counts.
-func (o *outbox) promise(frame []byte) {
+// setClose sets the close frame that sendClose will send. Only the first call
+// counts.
+func (o *outbox) setClose(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.promised == nil {
-		o.promised = frame
+	if o.closeReply == nil {
+		o.closeReply = frame
 	}
 }
 
-// part sends a close frame as the last of all, the one that was promised if there
-// is one; nil for none. Only the first one is sent.
-func (o *outbox) part(frame []byte) {
+// sendClose sends a close frame after everything else: the one of setClose if
+// there is one, otherwise frame; nil for none. Only the first call counts.
+func (o *outbox) sendClose(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closing {
 		return
 	}
 	o.closing = true
-	if o.parting = frame; o.promised != nil {
-		o.parting = o.promised
+	if o.closeFrame = frame; o.closeReply != nil {
+		o.closeFrame = o.closeReply
 	}
 	o.changed.Broadcast()
-	o.start()
+	o.startWriter()
 }
 
-// control returns a whole control frame.
+// control returns a control frame.
 func (o *outbox) control(opcode byte, payload []byte) []byte {
 	key := o.key()
 	frame := appendHeader(make([]byte, 0, maxHeader+len(payload)), bitFinal|opcode, len(payload), key)
@@ -186,48 +189,48 @@ func (o *outbox) control(opcode byte, payload []byte) []byte {
 	return frame
 }
 
-// key returns a fresh masking key, nil if frames are not masked.
+// key returns a new masking key, or nil if frames are not masked.
 func (o *outbox) key() []byte {
 	if !o.client {
 		return nil
 	}
 	key := make([]byte, 4)
-	_, _ = rand.Read(key) // never fails: it ends the program instead
+	_, _ = rand.Read(key) // never fails
 	return key
 }
 
-// interject gathers the control frames that wait, if no data frame is cut and as
-// far as they fit. mu is held.
-func (o *outbox) interject() {
-	for _, waiting := range []*[]byte{&o.pong, &o.asking, &o.parting} {
-		if len(*waiting) > 0 && !o.cut && len(o.pending)+len(*waiting) <= bufferBytes {
-			o.gather(*waiting)
+// addControl buffers pending control frames, unless a data frame is incomplete,
+// and as far as they fit. mu is held.
+func (o *outbox) addControl() {
+	for _, waiting := range []*[]byte{&o.pongFrame, &o.pingFrame, &o.closeFrame} {
+		if len(*waiting) > 0 && !o.midFrame && len(o.pending)+len(*waiting) <= bufferBytes {
+			o.buffer(*waiting)
 			*waiting = nil
 		}
 	}
 }
 
-// start sees to it that what was gathered is being written. mu is held.
-func (o *outbox) start() {
-	o.interject()
+// startWriter makes sure that buffered data is being written. mu is held.
+func (o *outbox) startWriter() {
+	o.addControl()
 	if len(o.pending) > 0 && !o.writing && o.err == nil {
 		o.writing = true
-		go o.write()
+		go o.writeLoop()
 	}
 }
 
-// write writes until there is nothing left.
-func (o *outbox) write() {
+// writeLoop writes until nothing is left.
+func (o *outbox) writeLoop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.interject(); len(o.pending) > 0 && o.err == nil; o.interject() {
+	for o.addControl(); len(o.pending) > 0 && o.err == nil; o.addControl() {
 		o.flush()
 	}
 	o.writing = false
 	o.changed.Broadcast()
 }
 
-// flush writes what was gathered. mu is held, but not during the write.
+// flush writes the buffer. mu is held, and released during the write.
 func (o *outbox) flush() {
 	full := o.pending
 	o.pending = nil
@@ -236,35 +239,35 @@ func (o *outbox) flush() {
 	_, err := o.to.Write(full)
 	buffers.Put((*[bufferBytes]byte)(full[:bufferBytes]))
 	o.mu.Lock()
-	o.wrote = time.Now()
+	o.lastWrite = time.Now()
 	if err != nil {
-		o.stop(err)
+		o.failLocked(err)
 	}
 }
 
-// stop gives up what has not been written, if anything can be written at all.
-// mu is held.
-func (o *outbox) stop(err error) {
+// failLocked discards what has not been written. The first error counts. mu is
+// held.
+func (o *outbox) failLocked(err error) {
 	if o.err == nil {
 		o.err = err
 	}
-	o.pending, o.pong, o.asking, o.parting = nil, nil, nil, nil
+	o.pending, o.pongFrame, o.pingFrame, o.closeFrame = nil, nil, nil, nil
 	o.changed.Broadcast()
 }
 
-// fail makes the outbox fail with err. A write under way is not interrupted.
+// fail makes the outbox fail with err. A write in progress is not interrupted.
 func (o *outbox) fail(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.stop(err)
+	o.failLocked(err)
 }
 
-// wait blocks until all that was sent is written, or cannot be, and no goroutine
-// is left.
+// wait blocks until everything is written, or cannot be, and the writer has
+// ended.
 func (o *outbox) wait() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for o.writing || o.cut && o.err == nil {
+	for o.writing || o.midFrame && o.err == nil {
 		o.changed.Wait()
 	}
 	return o.err

@@ -43,7 +43,7 @@ func dialRaw(address string) (*rawConn, error) {
 	return c, nil
 }
 
-// upgrade asks for a websocket and reads the answer.
+// upgrade sends the handshake request and reads the response.
 func upgrade(out io.Writer, in *bufio.Reader) error {
 	_, err := io.WriteString(out, "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
@@ -60,7 +60,7 @@ func upgrade(out io.Writer, in *bufio.Reader) error {
 	return nil
 }
 
-// raw opens a websocket to a URL that listen returned.
+// raw opens a websocket to a URL of listen.
 func raw(t testing.TB, url string) *rawConn {
 	t.Helper()
 	c, err := dialRaw(strings.TrimPrefix(url, "ws://"))
@@ -77,7 +77,7 @@ func raw(t testing.TB, url string) *rawConn {
 // header is the header of a masked frame.
 func header(first byte, length uint64) []byte { return append(unkeyed(first, length), key...) }
 
-// unkeyed is a header that the key has to follow.
+// unkeyed is a header that must be followed by the key.
 func unkeyed(first byte, length uint64) []byte {
 	b := []byte{first}
 	switch {
@@ -93,12 +93,12 @@ func unkeyed(first byte, length uint64) []byte {
 
 var key = []byte{1, 2, 3, 4}
 
-// huge is a whole frame that takes no time to mask: its key is zero.
+// huge is a frame that needs no masking: its key is zero.
 func huge(first byte, payload string) []byte {
 	return append(append(unkeyed(first, uint64(len(payload))), 0, 0, 0, 0), payload...)
 }
 
-// frame is a whole masked frame.
+// frame is a masked frame.
 func frame(first byte, payload string) []byte {
 	b := header(first, uint64(len(payload)))
 	for i := range len(payload) {
@@ -143,7 +143,7 @@ func (c *rawConn) next() (first byte, payload string, err error) {
 	return head[0], string(b), err
 }
 
-// expect wants a frame.
+// expect expects a frame.
 func (c *rawConn) expect(t testing.TB, first byte, payload string) {
 	t.Helper()
 	gotFirst, got, err := c.next()

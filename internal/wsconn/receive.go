@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,48 +12,68 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Sizes of the buffer of a message that is being received. It begins small, and
-// grows by what has come and not by what was announced: a peer has to send what
-// it wants kept. A buffer beyond the second size is not used again.
+// Sizes of receive buffers. A buffer starts small and grows with the data
+// received, not with what was announced: a peer must send the bytes that it wants
+// buffered. Larger buffers are not pooled.
 const (
 	smallReceiveBytes = 4 << 10
 	largeReceiveBytes = 64 << 10
 )
 
-// Buffers that nobody uses.
+// Pools of receive buffers.
 var (
 	smallReceiveBuffers = sync.Pool{New: func() any { return new([smallReceiveBytes]byte) }}
 	largeReceiveBuffers = sync.Pool{New: func() any { return new([largeReceiveBytes]byte) }}
 )
 
-// Receive returns the next message, which is valid until the next Receive. It
-// blocks until there is one. Text and binary messages are the same, and text is
-// not checked to be UTF-8; but with Options.Binary a text message is nil, and a
-// binary one never is. The error is
+// Receive returns the next message, which is valid until the next Receive, and
+// blocks until there is one. Text and binary messages are treated alike, and text
+// is not checked to be UTF-8; but with Options.Binary a text message is nil, and
+// a binary one never is. The error is
 //   - io.EOF if the peer closed the connection with code 1000,
-//   - a [*TooLargeError] if a frame or the message is beyond its limit,
-//   - a [*BudgetError] if Options.Budget has no space for the message, or the message has
-//     to give way to others'
-//   - a [*ClosedError] in it if the peer closed the connection with another code,
-//   - net.ErrClosed in it after Close,
+//   - a [*TooLargeError] if a frame or the message exceeds its limit,
+//   - a [*BudgetError] if Options.Budget has no space for the message, or evicted
+//     it,
+//   - a wrapped [*ClosedError] if the peer closed the connection with another code,
+//   - a wrapped net.ErrClosed after Close,
 //   - anything else if the connection was lost.
 //
-// After an error nothing more can be received. A connection that was lost cannot
-// send either. On one that the peer closed, answers may still be sent, for
-// Options.CloseTimeout and as far as the peer reads them.
+// After an error nothing more can be received. A lost connection cannot send
+// either. On one that the peer closed, responses may still be sent for
+// Options.CloseTimeout, as far as the peer reads them.
 func (c *Conn) Receive() ([]byte, error) {
 	c.release()
-	if c.over.Err() != nil {
-		return nil, c.ending()
+	if c.ended.Err() != nil {
+		return nil, c.receiveError()
 	}
 	if err := c.receive(); err != nil {
 		c.release()
-		c.end(c.meaning(err))
+		c.end(c.endCause(err))
 		c.limitSending()
-		return nil, c.ending()
+		return nil, c.receiveError()
 	}
 	return c.received, nil
 }
+
+// ReceiveOwned is [Conn.Receive], but the message belongs to the caller, who may
+// return its buffer with [Recycle]. The message takes at least three quarters of
+// its buffer.
+func (c *Conn) ReceiveOwned() ([]byte, error) {
+	message, err := c.Receive()
+	if err != nil || message == nil {
+		return nil, err
+	}
+	if 4*len(message) < 3*cap(message) {
+		return bytes.Clone(message), nil // a sparse buffer would waste the caller's memory
+	}
+	c.received = nil
+	c.share.Resize(0)
+	return message, nil
+}
+
+// Recycle makes the buffer of a message of [Conn.ReceiveOwned] available to other
+// connections. The message must not be used any more.
+func Recycle(message []byte) { recycle(message) }
 
 // receive reads a message into received.
 func (c *Conn) receive() error {
@@ -67,7 +88,7 @@ func (c *Conn) receive() error {
 	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]
 	for {
 		if len(b) == cap(b) {
-			larger, err := c.grown(b)
+			larger, err := c.grow(b)
 			if err != nil {
 				c.received = b
 				return err
@@ -86,26 +107,26 @@ func (c *Conn) receive() error {
 	}
 }
 
-// grown returns a copy of b with more room, of which there is never need for
-// more than the largest message takes, and one to find that it has ended.
-func (c *Conn) grown(b []byte) ([]byte, error) {
+// grow returns a larger copy of b. The buffer never exceeds the maximum message
+// size plus one byte, which is needed to detect the end.
+func (c *Conn) grow(b []byte) ([]byte, error) {
 	var larger []byte
 	if cap(b) < largeReceiveBytes {
 		larger = largeReceiveBuffers.Get().(*[largeReceiveBytes]byte)[:len(b)]
 	} else {
-		most := min(2*int64(cap(b))-1, c.options.MessageBytes) + 1
-		if !c.share.Hold(most) {
-			return nil, c.options.Budget.refusal(false)
+		size := min(2*int64(cap(b))-1, c.options.MessageBytes) + 1
+		if !c.share.Resize(size) {
+			return nil, c.options.Budget.newError(false)
 		}
-		larger = make([]byte, len(b), most)
+		larger = make([]byte, len(b), size)
 	}
 	copy(larger, b)
-	keep(b)
+	recycle(b)
 	return larger, nil
 }
 
-// keep gives a buffer up.
-func keep(b []byte) {
+// recycle returns a buffer to its pool.
+func recycle(b []byte) {
 	switch b = b[:cap(b)]; len(b) {
 	case smallReceiveBytes:
 		smallReceiveBuffers.Put((*[smallReceiveBytes]byte)(b))
@@ -114,17 +135,17 @@ func keep(b []byte) {
 	}
 }
 
-// release gives up the message that was returned last.
+// release gives up the message returned last.
 func (c *Conn) release() {
 	if c.received != nil {
-		keep(c.received)
+		recycle(c.received)
 		c.received = nil
-		c.share.Hold(0)
+		c.share.Resize(0)
 	}
 }
 
-// meaning says what an error of reading tells about the connection.
-func (c *Conn) meaning(err error) error {
+// endCause returns the cause of the connection's end for a read error.
+func (c *Conn) endCause(err error) error {
 	var parted websocket.CloseError
 	if errors.As(err, &parted) {
 		if parted.Code == websocket.StatusNormalClosure {
@@ -132,7 +153,7 @@ func (c *Conn) meaning(err error) error {
 		}
 		return &ClosedError{Code: int(parted.Code), Reason: parted.Reason}
 	}
-	if found := c.wire.failure(); found != nil {
+	if found := c.wire.readErr(); found != nil {
 		err = found
 	}
 	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
@@ -141,26 +162,27 @@ func (c *Conn) meaning(err error) error {
 	return notNormal(err)
 }
 
-// limitSending makes senders fail that wait for a peer that is not coming back.
+// limitSending bounds pending sends after the end of receiving: the peer may be
+// gone.
 func (c *Conn) limitSending() {
-	cause := context.Cause(c.over)
+	cause := context.Cause(c.ended)
 	if isRefusal(cause) || errors.Is(cause, net.ErrClosed) {
 		return
 	}
 	_, otherwise := cause.(*ClosedError)
-	parting := cause == io.EOF || otherwise // a close frame, whatever came behind it
-	if parting || c.wire.failure() == nil { // or a frame that is against the protocol
-		if !c.wire.parted() {
-			c.wire.out.promise(closeFrame(c.wire.out, codeProtocol, ""))
+	parting := cause == io.EOF || otherwise // a close frame was received, even if data followed
+	if parting || c.wire.readErr() == nil { // or a protocol violation
+		if !c.wire.closeReceived() {
+			c.wire.outbox.setClose(closeFrame(c.wire.outbox, codeProtocol, ""))
 		}
 		_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
 		return
 	}
-	c.wire.out.fail(cause)
-	_ = c.wire.SetWriteDeadline(past)
+	c.wire.outbox.fail(cause)
+	_ = c.wire.SetWriteDeadline(pastTime)
 }
 
-// isRefusal reports whether a message was refused, and its sender may be told.
+// isRefusal reports whether a message was rejected and its sender can be told.
 func isRefusal(cause error) bool {
 	switch cause.(type) {
 	case *TooLargeError, *BudgetError:
@@ -169,11 +191,11 @@ func isRefusal(cause error) bool {
 	return false
 }
 
-// ending is what Receive returns when the connection is over.
-func (c *Conn) ending() error {
-	cause := context.Cause(c.over)
+// receiveError returns the error of Receive after the end of the connection.
+func (c *Conn) receiveError() error {
+	cause := context.Cause(c.ended)
 	if cause == io.EOF || isRefusal(cause) {
 		return cause
 	}
-	return c.failed("receive", cause)
+	return c.wrapError("receive", cause)
 }

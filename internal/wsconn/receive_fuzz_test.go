@@ -18,13 +18,13 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Limits of the connections that FuzzReceive makes.
+// Limits of the connections in FuzzReceive.
 const (
 	fuzzFrameBytes   = 1000
 	fuzzMessageBytes = 1500
 )
 
-// simpleFrame is one frame as a simple reader of frames finds it.
+// simpleFrame is a frame as a simple parser finds it.
 type simpleFrame struct {
 	first    byte
 	isMasked bool
@@ -32,8 +32,8 @@ type simpleFrame struct {
 	rest     int // bytes that follow
 }
 
-// simpleFrames splits a stream into frames, until one is beyond a limit, which
-// it names, or incomplete.
+// simpleFrames splits a stream into frames, until one is incomplete or exceeds a
+// limit, which it names.
 func simpleFrames(b []byte) (frames []simpleFrame, tooLarge string) {
 	message := uint64(0)
 	for {
@@ -81,9 +81,9 @@ func simpleFrames(b []byte) (frames []simpleFrame, tooLarge string) {
 	}
 }
 
-// simpleReceive is what receiving a stream must come to: its messages, and what
-// ends it. Where a frame is against the protocol, a limit that one behind it
-// breaks may be found first.
+// simpleReceive returns the expected messages of a stream, and the possible ends.
+// If a frame violates the protocol, a later frame beyond a limit may be found
+// first.
 func simpleReceive(b []byte) (messages []string, ends []string) {
 	frames, tooLarge := simpleFrames(b)
 	ends = []string{"lost"}
@@ -119,7 +119,7 @@ func simpleReceive(b []byte) (messages []string, ends []string) {
 	return messages, ends[len(ends)-1:]
 }
 
-// simpleEnd is what a close frame says, if it is one.
+// simpleEnd is the end that a close frame means, if it is one.
 func simpleEnd(payload []byte) (end string, ok bool) {
 	if len(payload) == 0 {
 		return "closed 1005 ", true
@@ -137,7 +137,7 @@ func simpleEnd(payload []byte) (end string, ok bool) {
 	return fmt.Sprintf("closed %d %s", code, payload[2:]), true
 }
 
-// nameOfEnd is what ended receiving in the words of simpleReceive.
+// nameOfEnd is the error that ended receiving, in the terms of simpleReceive.
 func nameOfEnd(err error) string {
 	if tooLarge, ok := errors.AsType[*wsconn.TooLargeError](err); ok {
 		return tooLarge.What + " too large"
@@ -151,7 +151,7 @@ func nameOfEnd(err error) string {
 	return "lost"
 }
 
-// FuzzReceive sends any bytes to a real connection, behind the handshake.
+// FuzzReceive sends arbitrary bytes after the handshake on a real connection.
 func FuzzReceive(f *testing.F) {
 	for _, frames := range [][][]byte{
 		{frame(final|text, "hello"), goodbye},
@@ -188,7 +188,7 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// sayAll sends all that a client has to say and reads all it is told.
+// sayAll sends everything and reads until the end.
 func sayAll(c *net.UnixConn, sent []byte) error {
 	if _, err := c.Write(sent); err != nil {
 		return err
@@ -200,16 +200,16 @@ func sayAll(c *net.UnixConn, sent []byte) error {
 	return err
 }
 
-// speaksBehindClose reports whether anything comes behind what looks like a
-// close frame, which nobody reads any more: the connection is then reset.
+// speaksBehindClose reports whether data follows a close frame: the server does
+// not read it, so the connection is reset.
 func speaksBehindClose(b []byte) bool {
 	frames, _ := simpleFrames(b)
 	i := slices.IndexFunc(frames, func(f simpleFrame) bool { return f.first&0xf == closing })
 	return i >= 0 && (i < len(frames)-1 || frames[i].rest > 0)
 }
 
-// receiver serves websockets on a unix socket, which has no ports to run out of,
-// and returns how to open one and what each of them received.
+// receiver serves websockets on a unix socket, which cannot run out of ports, and
+// returns a dial function and what each connection received.
 func receiver(f *testing.F) (connect func(*testing.T) *net.UnixConn, got <-chan received) {
 	f.Helper()
 	all := make(chan received, 1)

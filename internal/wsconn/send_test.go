@@ -29,7 +29,7 @@ func open(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn)
 	return client, <-conns
 }
 
-func TestTextIsSentWhole(t *testing.T) {
+func TestSend_Text(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
 	for _, size := range []int{0, 125, 126, 65535, 65536, 1 << 20} {
 		message := strings.Repeat("x", size)
@@ -42,7 +42,7 @@ func TestTextIsSentWhole(t *testing.T) {
 	}
 }
 
-// whole reads one message and returns how long its longest frame was.
+// whole reads one message and returns the length of its longest frame.
 func (c *rawConn) whole(t *testing.T) (message string, longest int) {
 	t.Helper()
 	var b strings.Builder
@@ -62,7 +62,7 @@ func (c *rawConn) whole(t *testing.T) (message string, longest int) {
 	}
 }
 
-func TestHugeMessagesLeaveInFrames(t *testing.T) {
+func TestSend_HugeMessage_IsFragmented(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
 	message := strings.Repeat("0123456789abcdef", 5<<16) + "."
 	sent := make(chan error, 1)
@@ -76,7 +76,7 @@ func TestHugeMessagesLeaveInFrames(t *testing.T) {
 	}
 }
 
-func TestBegunMessages(t *testing.T) {
+func TestBegin_Messages(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
 	for _, pieces := range [][]int{{}, {0}, {1}, {1, 2, 3}, {64 << 10}, {64<<10 + 1}, {1 << 20}, {100, 64 << 10, 100}, {64 << 10, 64 << 10}, {100, 1 << 20, 100}, {9 << 20}} {
 		var want strings.Builder
@@ -110,7 +110,7 @@ func TestBegunMessages(t *testing.T) {
 		if got != want.String() || longest > most {
 			t.Errorf("%v: %d bytes, want %d, in frames of %d", pieces, len(got), want.Len(), longest)
 		}
-		// What is written at once is not cut up, but for what fills a buffer before.
+		// A large write is not split, except for the part that fills the buffer.
 		if want.Len() >= 1<<20 && longest < most-wsconn.FragmentBytes {
 			t.Errorf("%v left in frames of %d at most", pieces, longest)
 		}
@@ -120,10 +120,10 @@ func TestBegunMessages(t *testing.T) {
 	}
 }
 
-// gate is a connection whose writes wait and are counted.
+// gate is a connection whose writes block and are counted.
 type gate struct {
 	net.Conn
-	entered chan int // is told how long each write is
+	entered chan int // receives the length of each write
 	open    chan struct{}
 }
 
@@ -133,7 +133,7 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.Conn.Write(p)
 }
 
-// gated puts a gate before the connection that is hijacked.
+// gated puts a gate before a hijacked connection.
 type gated struct {
 	http.ResponseWriter
 	gate *gate
@@ -145,8 +145,8 @@ func (g gated) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return g.gate, buffered, err
 }
 
-// What is sent while a write is under way becomes one write.
-func TestSmallMessagesAreGathered(t *testing.T) {
+// Messages sent during a write are combined into one write.
+func TestSend_SmallMessages_AreCombined(t *testing.T) {
 	const small, most = 1000, 3 // messages; writes
 	writes := make(chan []int, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -189,8 +189,7 @@ func TestSmallMessagesAreGathered(t *testing.T) {
 	}
 }
 
-// stuffed is a connection whose peer does not read, and whose sender waits for
-// room.
+// stuffed is a connection whose peer does not read and whose sender is blocked.
 func stuffed(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn, sent <-chan int) {
 	t.Helper()
 	client, server = open(t, o)
@@ -222,9 +221,9 @@ func stuffed(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Co
 	}
 }
 
-// A peer that pings and does not read is not dropped: it gets all of it in the
-// end, and an answer to its last ping.
-func TestPeerThatDoesNotReadLosesNothing(t *testing.T) {
+// A peer that pings and does not read is not dropped: in the end it receives
+// everything, and the pong to its last ping.
+func TestSend_SlowPeer_LosesNothing(t *testing.T) {
 	c, server, _ := stuffed(t, wsconn.Options{})
 	received := make(chan error, 1)
 	got := make(chan string, 2)
@@ -272,8 +271,8 @@ func TestPeerThatDoesNotReadLosesNothing(t *testing.T) {
 	}
 }
 
-// A sender does not wait for room that nobody is going to make.
-func TestSendEndsWithThePeer(t *testing.T) {
+// A blocked sender is released when the connection ends.
+func TestSend_PeerEnds_Unblocks(t *testing.T) {
 	for name, end := range map[string]func(*rawConn) error{
 		"closed":             func(c *rawConn) error { _, err := c.Write(goodbye); return err },
 		"closed otherwise":   func(c *rawConn) error { _, err := c.Write(frame(final|closing, parting(4000, ""))); return err },
@@ -293,7 +292,7 @@ func TestSendEndsWithThePeer(t *testing.T) {
 	}
 }
 
-func TestSendFailsWhenThePeerIsGone(t *testing.T) {
+func TestSend_PeerGone_Fails(t *testing.T) {
 	c, server := open(t, wsconn.Options{})
 	if err := errors.Join(c.SetLinger(0), c.Close()); err != nil {
 		t.Fatal(err)

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// ended is what a share holds for which nothing is to be had any more.
-const ended = -1
+// shareEnded is the size of a share that has ended.
+const shareEnded = -1
 
-// Share is what one holder has of a [Budget]. All methods may be called
-// concurrently. The zero value has no bound.
+// Share is the part of a [Budget] that one holder has. All methods may be called
+// concurrently. The zero value is unlimited.
 type Share struct {
 	budget    *Budget
 	principal string
 	evict     func(*BudgetError) // may be nil
 
-	held  atomic.Int64 // what counts; changed with Budget.mu held
-	since time.Time    // guarded by Budget.mu; when it held nothing, or less, last
+	size  atomic.Int64 // what counts; changed with Budget.mu held
+	since time.Time    // guarded by Budget.mu; when the share last was empty or shrank
 }
 
-// Hold makes what the share holds so many bytes, which always succeeds if that is
-// less than before. It reports false, and changes nothing, if the budget has not
-// that much left, or the share has ended or was evicted. It never blocks.
-func (s *Share) Hold(bytes int64) bool {
-	taken := max(bytes-OwnBytes, 0)
-	if s.budget == nil || s.held.Load() == taken {
+// Resize changes the size of the share. Shrinking always succeeds. It returns
+// false, and changes nothing, if the budget has not enough left, or the share has
+// ended or was evicted. It never blocks.
+func (s *Share) Resize(bytes int64) bool {
+	counted := max(bytes-OwnBytes, 0)
+	if s.budget == nil || s.size.Load() == counted {
 		return true
 	}
-	evicted, ok := s.budget.change(s, taken)
+	evicted, ok := s.budget.resize(s, counted)
 	for _, victim := range evicted {
-		victim.evict(s.budget.refusal(true))
+		victim.evict(s.budget.newError(true))
 	}
 	return ok
 }
 
-// End gives everything back, for good.
+// End releases the share for good.
 func (s *Share) End() {
 	if s.budget == nil {
 		return
@@ -42,12 +42,12 @@ func (s *Share) End() {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
 	s.budget.set(s, 0)
-	s.held.Store(ended)
+	s.size.Store(shareEnded)
 }
 
-// rate returns how fast the share has come to hold what it holds, in bytes per
-// second. A buffer grows by what has come, so this is how fast it comes. Budget.mu
-// is held.
+// rate returns the growth of the share in bytes per second. A receive buffer
+// grows with the data received, so this is the rate at which data arrives.
+// Budget.mu is held.
 func (s *Share) rate(now time.Time) float64 {
-	return float64(s.held.Load()) / max(now.Sub(s.since), time.Millisecond).Seconds()
+	return float64(s.size.Load()) / max(now.Sub(s.since), time.Millisecond).Seconds()
 }

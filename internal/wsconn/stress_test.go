@@ -15,9 +15,9 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Both ends send messages of all sizes in order, begin some, prove all the time,
-// and lose nothing; then one closes in the middle of it.
-func TestBothEndsAtOnce(t *testing.T) {
+// Both ends send messages of all sizes in order, some with Begin, call Prove all
+// the time, and lose nothing; then one closes in the middle.
+func TestStress_BothEnds(t *testing.T) {
 	url := listen(t, wsconn.Options{PingInterval: time.Millisecond}, func(c *wsconn.Conn) { converse(t, c, nil) })
 	for range 2 {
 		c := dial(t, url, wsconn.DialOptions{Options: wsconn.Options{PingInterval: time.Millisecond}})
@@ -32,8 +32,8 @@ func TestBothEndsAtOnce(t *testing.T) {
 
 const conversation = 100 // messages that the client receives before it closes
 
-// converse sends numbered messages on c until it is over, checks that those it
-// receives are in order, and closes enough when it has received some.
+// converse sends numbered messages on c until it ends, checks the order of
+// received ones, and closes enough after receiving some.
 func converse(t *testing.T, c *wsconn.Conn, enough chan<- struct{}) {
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -63,7 +63,7 @@ func converse(t *testing.T, c *wsconn.Conn, enough chan<- struct{}) {
 	_ = c.Close(wsconn.CodeNormal, "")
 }
 
-// endOf is what ends the conversation of the end that has enough, and of the
+// endOf is the error that ends a conversation for the closing end, and for the
 // other.
 func endOf(enough chan<- struct{}) error {
 	if enough != nil {
@@ -108,11 +108,11 @@ func sendNumbered(c *wsconn.Conn) {
 	}
 }
 
-// idleBytes is what a connection that is idle may cost its server, with its
+// idleBytes is the maximum memory of an idle server connection, with its
 // goroutine and what net/http keeps.
 const idleBytes = 60 << 10
 
-func TestIdleConnectionsAreSmall(t *testing.T) {
+func TestIdleConnection_Memory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -135,7 +135,7 @@ func TestIdleConnectionsAreSmall(t *testing.T) {
 		c := raw(t, url)
 		c.send(t, frame(final|text, "hello"))
 		c.expect(t, final|text, "hello")
-		c.in = nil // counts for the client
+		c.in = nil // would count for the client
 		clients = append(clients, c)
 		<-ready
 	}
@@ -153,7 +153,7 @@ func TestIdleConnectionsAreSmall(t *testing.T) {
 
 func inUse() uint64 {
 	runtime.GC()
-	runtime.GC() // what pools keep through the first
+	runtime.GC() // empties the pools
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapInuse + m.StackInuse

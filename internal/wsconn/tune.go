@@ -1,6 +1,7 @@
 package wsconn
 
 import (
+	"cmp"
 	"net"
 	"time"
 
@@ -14,16 +15,16 @@ const (
 	DefaultKeepAliveCount    = 3
 )
 
-// Tuning is how the kernel finds out that the peer of an idle connection is gone.
-// The zero value has the defaults.
+// Tuning has the settings with which the kernel detects that the peer of an idle
+// connection is gone. The zero value has the defaults.
 type Tuning struct {
-	KeepAliveIdle     time.Duration // how long nothing may come before it asks; 0 is the default
-	KeepAliveInterval time.Duration // between two questions; 0 is the default
-	KeepAliveCount    int           // how many may be unanswered; 0 is the default
+	KeepAliveIdle     time.Duration // idle time before the first probe; 0 is the default
+	KeepAliveInterval time.Duration // interval between probes; 0 is the default
+	KeepAliveCount    int           // unanswered probes until the connection is lost; 0 is the default
 }
 
-// Tune returns a listener whose TCP connections send at once and find peers that
-// are gone. Connections of other kinds are left alone. It belongs below TLS.
+// Tune returns a listener whose TCP connections use TCP_NODELAY and keep-alive.
+// Other connections are not changed. It must be applied below TLS.
 func Tune(inner net.Listener, t Tuning) net.Listener {
 	return &tunedListener{Listener: inner, config: t.config()}
 }
@@ -31,9 +32,9 @@ func Tune(inner net.Listener, t Tuning) net.Listener {
 func (t Tuning) config() net.KeepAliveConfig {
 	return net.KeepAliveConfig{
 		Enable:   true,
-		Idle:     orDefault(t.KeepAliveIdle, DefaultKeepAliveIdle),
-		Interval: orDefault(t.KeepAliveInterval, DefaultKeepAliveInterval),
-		Count:    orDefault(t.KeepAliveCount, DefaultKeepAliveCount),
+		Idle:     cmp.Or(t.KeepAliveIdle, DefaultKeepAliveIdle),
+		Interval: cmp.Or(t.KeepAliveInterval, DefaultKeepAliveInterval),
+		Count:    cmp.Or(t.KeepAliveCount, DefaultKeepAliveCount),
 	}
 }
 
@@ -54,16 +55,16 @@ func (l *tunedListener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, which x/sys does not know.
+// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, which x/sys lacks.
 const tcpRTOMaxMS = 44
 
-// unsentBytes is how much may wait in the kernel that the network has not taken
-// yet. Unbounded, some MiB of output of a client that does not read would count
-// as written, and an answer would wait behind them.
+// unsentBytes bounds the data in the kernel that is not sent yet. Unbounded, some
+// MiB of output would count as written to a client that does not read, and delay
+// responses.
 const unsentBytes = 512 << 10
 
-// tune sets what there is to set. A failure leaves a connection that works and
-// takes longer to find out that its peer is gone.
+// tune sets the socket options. Failures are ignored: the connection works, but a
+// dead peer is detected later.
 func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
 	_ = tcp.SetNoDelay(true)
 	_ = tcp.SetKeepAliveConfig(config)
@@ -73,14 +74,14 @@ func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
 	}
 	_ = descriptor.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
-		// Kernels before 6.15 do not have it and ask a peer with a closed window
-		// every two minutes only, in the end.
+		// Before Linux 6.15 the option does not exist, and probes of a closed
+		// window are up to two minutes apart.
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMaxMS, int(config.Interval.Milliseconds()))
 	})
 }
 
-// innermost returns the connection at the bottom of wrappers that tell what they
-// wrap, as TLS does.
+// innermost returns the innermost connection of wrappers with a NetConn method,
+// such as TLS.
 func innermost(conn net.Conn) net.Conn {
 	for {
 		wrapper, ok := conn.(interface{ NetConn() net.Conn })

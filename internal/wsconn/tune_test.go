@@ -10,9 +10,9 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// What the peer does not read must wait with its sender, not in the kernel: only
-// there it is bounded, and is known not to have been read.
-func TestLittleWaitsInTheKernel(t *testing.T) {
+// Data that the peer does not read must wait in the sender, not in the kernel,
+// where it is neither bounded nor known to be unread.
+func TestTune_LimitsUnsentData(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestLittleWaitsInTheKernel(t *testing.T) {
 		n, err := conn.Write(make([]byte, piece))
 		written += n
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			break // nothing more fits
+			break // the buffers are full
 		}
 		if err != nil {
 			t.Fatal(err)

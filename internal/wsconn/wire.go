@@ -11,103 +11,104 @@ import (
 	"time"
 )
 
-// wire is what the library takes for the network. It reads through a watch.
-// What the library writes are close frames, which wait in the outbox for
-// [Conn].Close, so that what the peer asked before can be answered before; what it
-// closes stays open until then. Before it is a websocket there is nothing to read,
-// and closing closes.
+// wire is the net.Conn that the library uses. Reads go through a frameScanner.
+// The library writes only close frames; they are kept in the outbox until
+// [Conn].Close, so that pending responses can be sent first. Closing by the
+// library has no effect after the upgrade. Before the upgrade there is nothing to
+// read, and Close closes the connection.
 type wire struct {
-	net.Conn // what bytes go through, TLS if there is TLS; deadlines work on it
-	out      *outbox
-	begun    atomic.Bool // it is a websocket
+	net.Conn // the connection, TLS if in use; supports deadlines
+	outbox   *outbox
+	upgraded atomic.Bool // the handshake is complete
 
-	reading sync.Mutex // held while the socket is being read
-	in      *watch     // guarded by reading
-	closed  bool       // guarded by reading
+	readMu  sync.Mutex    // held while reading from the socket
+	scanner *frameScanner // guarded by readMu
+	closed  bool          // guarded by readMu
 }
 
 func newWire(conn net.Conn, in io.Reader, out io.Writer, client bool, o Options) *wire {
 	return &wire{
-		Conn: conn,
-		out:  newOutbox(out, client),
-		in:   newWatch(in, o.FrameBytes, o.MessageBytes),
+		Conn:    conn,
+		outbox:  newOutbox(out, client),
+		scanner: newFrameScanner(in, o.FrameBytes, o.MessageBytes),
 	}
 }
 
 // Read implements io.Reader for the library.
 func (w *wire) Read(p []byte) (int, error) {
-	if !w.begun.Load() {
+	if !w.upgraded.Load() {
 		return 0, io.EOF
 	}
-	w.reading.Lock()
-	defer w.reading.Unlock()
+	w.readMu.Lock()
+	defer w.readMu.Unlock()
 	if w.closed {
 		return 0, net.ErrClosed
 	}
-	return w.in.Read(p)
+	return w.scanner.Read(p)
 }
 
-// Write implements io.Writer for the library. p is one whole close frame.
+// Write implements io.Writer for the library. p is one complete close frame.
 func (w *wire) Write(p []byte) (int, error) {
-	w.out.promise(slices.Clone(p))
+	w.outbox.setClose(slices.Clone(p))
 	return len(p), nil
 }
 
 // Close implements io.Closer for the library.
 func (w *wire) Close() error {
-	if !w.begun.Load() {
+	if !w.upgraded.Load() {
 		return w.Conn.Close()
 	}
 	return nil
 }
 
-// failure returns what ended reading, nil if nothing did.
-func (w *wire) failure() error {
-	w.reading.Lock()
-	defer w.reading.Unlock()
-	return w.in.err
+// readErr returns the error that ended reading, or nil.
+func (w *wire) readErr() error {
+	w.readMu.Lock()
+	defer w.readMu.Unlock()
+	return w.scanner.err
 }
 
-// parted reports whether the last that was read is a close frame.
-func (w *wire) parted() bool {
-	w.reading.Lock()
-	defer w.reading.Unlock()
-	return w.in.parted()
+// closeReceived reports whether the last frame read is a close frame.
+func (w *wire) closeReceived() bool {
+	w.readMu.Lock()
+	defer w.readMu.Unlock()
+	return w.scanner.closeReceived()
 }
 
-// past is a deadline that makes what waits for it return at once.
-var past = time.Unix(1, 0)
+// pastTime is a deadline that expires pending operations.
+var pastTime = time.Unix(1, 0)
 
-// endReading makes a Read under way return, and refuses all that follow.
-func (w *wire) endReading() {
-	_ = w.SetReadDeadline(past)
-	w.reading.Lock()
-	defer w.reading.Unlock()
+// stopReading interrupts a Read in progress and fails all that follow.
+func (w *wire) stopReading() {
+	_ = w.SetReadDeadline(pastTime)
+	w.readMu.Lock()
+	defer w.readMu.Unlock()
 	w.closed = true
-	if errors.Is(w.in.err, os.ErrDeadlineExceeded) {
-		w.in.err = nil // it was this one
+	if errors.Is(w.scanner.err, os.ErrDeadlineExceeded) {
+		w.scanner.err = nil // caused by stopReading
 	}
 }
 
-// drain throws away what the peer sends until it parts, ends its side, or the
-// read deadline has come: closing a socket with unread bytes would reset the
-// connection, and the peer would lose what it has not read. Reading has ended.
+// drain discards data from the peer until its close frame, the end of its side,
+// or the read deadline: closing a socket with unread data would reset the
+// connection, and the peer would lose data that it has not read. Reading has been
+// stopped.
 func (w *wire) drain() {
-	w.reading.Lock()
-	defer w.reading.Unlock()
+	w.readMu.Lock()
+	defer w.readMu.Unlock()
 	b := make([]byte, drainBytes)
-	for !w.in.parted() {
-		if _, err := w.in.Read(b); err != nil {
+	for !w.scanner.closeReceived() {
+		if _, err := w.scanner.Read(b); err != nil {
 			break
 		}
 	}
-	if _, ok := errors.AsType[*TooLargeError](w.in.err); ok {
-		_, _ = io.CopyBuffer(io.Discard, onlyReader{w.in.from}, b)
+	if _, ok := errors.AsType[*TooLargeError](w.scanner.err); ok {
+		_, _ = io.CopyBuffer(io.Discard, onlyReader{w.scanner.src}, b)
 	}
 }
 
-// drainBytes is how much is thrown away at once.
+// drainBytes is the buffer size for draining.
 const drainBytes = 16 << 10
 
-// onlyReader hides everything but Read, or the copy would choose another way.
+// onlyReader hides WriteTo, so that CopyBuffer uses the buffer.
 type onlyReader struct{ io.Reader }

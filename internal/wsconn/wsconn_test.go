@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -14,11 +15,11 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// patience is how long a test waits for what must happen.
+// patience bounds waiting for something that must happen.
 const patience = 2 * time.Minute
 
-// listen serves websockets, each of which serve has until it returns, and
-// returns the URL. The test waits for the end of all.
+// listen serves websockets with serve, and returns the URL. The test waits for
+// all of them to end.
 func listen(t testing.TB, o wsconn.Options, serve func(*wsconn.Conn)) string {
 	t.Helper()
 	ended := make(chan struct{}, 1000)
@@ -75,7 +76,7 @@ func echo(c *wsconn.Conn) {
 	}
 }
 
-func TestMessagesOfEverySize(t *testing.T) {
+func TestMessages_EverySize(t *testing.T) {
 	url := listen(t, wsconn.Options{}, echo)
 	c := dial(t, url, wsconn.DialOptions{})
 	for _, size := range []int{0, 1, 125, 126, 4096, 65535, 65536, 70_000, 1 << 20, 1<<20 + 1, 5 << 20, 9 << 20} {
@@ -95,7 +96,7 @@ func TestMessagesOfEverySize(t *testing.T) {
 	}
 }
 
-func TestNormalCloseIsTheEndOfFile(t *testing.T) {
+func TestReceive_NormalClose_IsEOF(t *testing.T) {
 	ends := make(chan error, 1)
 	url := listen(t, wsconn.Options{}, func(c *wsconn.Conn) {
 		_, err := c.Receive()
@@ -132,6 +133,50 @@ func TestProve(t *testing.T) {
 		}
 		if err := c.Prove(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// A message of ReceiveOwned keeps its content while further messages are received,
+// until it is recycled.
+func TestReceiveOwned_IsNotReused(t *testing.T) {
+	const messages = 40
+	content := func(i int) []byte {
+		return bytes.Repeat([]byte{byte(i + 1)}, []int{0, 10, 3000, 3500, 4096, 50_000, 64 << 10, 65_537, 200_000, 250_000}[i%10])
+	}
+	received := make(chan [][]byte, 1)
+	url := listen(t, wsconn.Options{Binary: true}, func(c *wsconn.Conn) {
+		var owned [][]byte
+		for i := range messages {
+			b, err := c.ReceiveOwned()
+			if err != nil || b == nil {
+				t.Errorf("message %d: %v", i, err)
+				break
+			}
+			if cap(b) > len(b)+len(b)/3+64 {
+				t.Errorf("a message of %d bytes takes %d", len(b), cap(b))
+			}
+			owned = append(owned, b)
+		}
+		received <- owned
+		for _, b := range owned {
+			wsconn.Recycle(b)
+		}
+		_ = c.Close(wsconn.CodeNormal, "")
+	})
+	c, err := wsconn.Dial(t.Context(), url, wsconn.DialOptions{Options: wsconn.Options{Binary: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close(wsconn.CodeNormal, "") }()
+	for i := range messages {
+		if err := c.Send(content(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, b := range <-received {
+		if !bytes.Equal(b, content(i)) {
+			t.Errorf("message %d of %d bytes was changed", i, len(b))
 		}
 	}
 }

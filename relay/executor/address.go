@@ -7,31 +7,31 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// urlProblem says what is wrong with the URL in text if it is not one of the
-// secure or the plain scheme with nothing but host and path, and a query if
-// that is allowed. plain is refused beyond loopback unless anywhere. What is
-// wrong never repeats the URL, which may hold secrets.
-func urlProblem(text, secure, plain string, query, anywhere bool) (*url.URL, string) {
+// urlProblem parses the URL in text and describes what is wrong with it. It must
+// have the scheme secure or plain, a host, and nothing else but a path, and a
+// query if allowed. plain is rejected beyond loopback. The description never
+// repeats the URL, which may contain secrets.
+func urlProblem(text, secure, plain string, query bool) (*url.URL, string) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return nil, "cannot be read as a URL"
+		return nil, "is not a valid URL"
 	case u.Scheme != secure && u.Scheme != plain || u.Opaque != "":
 		return nil, "is not a URL of " + secure + ":// or " + plain + "://"
 	case u.Hostname() == "":
-		return nil, "names no host"
+		return nil, "has no host"
 	case u.User != nil || u.Fragment != "" || strings.HasSuffix(text, "#"):
 		return nil, "has a user or a fragment"
 	case !query && (u.RawQuery != "" || u.ForceQuery):
 		return nil, "has a query"
-	case u.Scheme == plain && !anywhere && !wsconn.IsLoopback(u.Hostname()):
-		return nil, "is " + plain + ":// to another host, where everybody on the way can read credentials and change what is said"
+	case u.Scheme == plain && !wsconn.IsLoopback(u.Hostname()):
+		return nil, "is " + plain + ":// to another host, which exposes credentials and data to the network"
 	}
 	return u, ""
 }
 
-// masked is u for people: without its query, which may hold a signature.
-func masked(u *url.URL) string {
+// redacted returns u without its query, which may contain a signature.
+func redacted(u *url.URL) string {
 	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if u.RawQuery != "" {
 		return shown.String() + "?…"
@@ -39,12 +39,12 @@ func masked(u *url.URL) string {
 	return shown.String()
 }
 
-// minSecretBytes is how long a value in a query is that may be a credential;
-// shorter ones are words.
+// minSecretBytes is the minimum length of a query value that counts as a secret;
+// shorter ones are ordinary words.
 const minSecretBytes = 12
 
-// secretsOf returns what of u must not be shown: its query, and the values in it
-// as they may be repeated alone.
+// secretsOf returns the secrets in u: its query, and the values in it, which may
+// be repeated alone.
 func secretsOf(u *url.URL) []string {
 	secrets := []string{u.RawQuery}
 	for _, values := range u.Query() {

@@ -46,7 +46,7 @@ func asJSON(v any) []byte {
 
 type members map[string]any
 
-// with returns a copy that differs in one member; nil takes it out.
+// with returns a copy with one member changed, or removed if nil.
 func (m members) with(name string, value any) members {
 	changed := members{}
 	for n, v := range m {
@@ -58,7 +58,7 @@ func (m members) with(name string, value any) members {
 	return changed
 }
 
-// goodClaims are those of an agent.
+// goodClaims are valid claims of an agent.
 func goodClaims() members {
 	der, err := x509.MarshalPKCS8PrivateKey(agentKey)
 	if err != nil {
@@ -72,7 +72,7 @@ func goodClaims() members {
 	}
 }
 
-// signed makes a token by hand.
+// signed builds a token.
 func signed(header, claims members, sign func([]byte) []byte) string {
 	text := base64url(asJSON(header)) + "." + base64url(asJSON(claims))
 	return text + "." + base64url(sign([]byte(text)))
@@ -93,7 +93,7 @@ var goodHeader = members{"alg": "EdDSA", "kid": "ed"}
 
 func goodToken(claims members) string { return signed(goodHeader, claims, eddsa) }
 
-// authorityKeys are what an authority answers.
+// authorityKeys is the key set of an authority.
 func authorityKeys() members {
 	return members{"keys": []members{
 		{"kty": "EC", "kid": "ec", "crv": "P-256"},
@@ -107,13 +107,13 @@ func authorityKeys() members {
 	}}
 }
 
-// authority is one of agent identities.
+// authority is a fake authority of agent identities.
 type authority struct {
 	*httptest.Server
 	answerKeys, answerTask func(w http.ResponseWriter)
 
 	mu       sync.Mutex
-	requests []string // guarded by mu; method and path of each, and the body
+	requests []string // guarded by mu; method, path and body of each
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -155,14 +155,14 @@ func (a *authority) seen() (keys, tasks []string) {
 	return keys, tasks
 }
 
-// find returns the credentials of an agent whose token is given.
+// find returns the credentials for an agent token.
 func (a *authority) find(token string) (executor.Credentials, error) {
 	return executor.FindCredentials(executor.Sources{AgentIdentity: true, Registry: "https://registry.invalid", Getenv: environment{
 		executor.AccessTokenVariable: token, executor.TokenVariable: "unused", executor.KeysVariable: a.URL + "/backend-api/", executor.TasksVariable: a.URL + "/accounts",
 	}.get})
 }
 
-// assertion reads the header of an agent and checks its signature.
+// assertion parses the header of an agent and verifies its signature.
 func assertion(t *testing.T, header http.Header) (task string) {
 	t.Helper()
 	text, ok := strings.CutPrefix(header.Get("Authorization"), "AgentAssertion ")

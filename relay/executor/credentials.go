@@ -15,8 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Variables of the environment that credentials are read from. The reference
-// implementation knows them by these names.
+// Environment variables with credentials. The names are those of the reference
+// implementation.
 const (
 	// TokenVariable has a bearer token.
 	TokenVariable = "CODEX_EXEC_SERVER_REMOTE_BEARER_TOKEN"
@@ -27,21 +27,21 @@ const (
 	HomeVariable = "CODEX_HOME"
 	// KeysVariable has the base URL of the keys that sign agent identities.
 	KeysVariable = "CODEX_AGENT_IDENTITY_JWKS_BASE_URL"
-	// TasksVariable has the base URL where agent identities register tasks; that
-	// of KeysVariable if it is empty.
+	// TasksVariable has the base URL for registering tasks of agent identities;
+	// empty means that of KeysVariable.
 	TasksVariable = "CODEX_AGENT_IDENTITY_AUTHAPI_BASE_URL"
 )
 
-// SecretVariables are the variables that hold secrets of this package, which
-// no process of a user may get.
+// SecretVariables returns the variables that hold secrets of this package. They
+// must not be passed on to processes.
 func SecretVariables() []string { return []string{TokenVariable, AccessTokenVariable} }
 
-// Credentials are what an executor shows to the registry.
+// Credentials authenticate an executor at the registry.
 type Credentials interface {
-	// Header returns the headers that show them, for one registration. It may
-	// make requests, and blocks until they are answered or ctx is over.
+	// Header returns the headers for one registration. It may make requests, and
+	// blocks until they are answered or ctx ends.
 	Header(ctx context.Context) (http.Header, error)
-	// String says where they are from, and nothing of them.
+	// String describes the source of the credentials, without secrets.
 	String() string
 }
 
@@ -51,22 +51,22 @@ type Sources struct {
 	Registry string
 	// TokenFile is a file with a bearer token; empty for none.
 	TokenFile string
-	// AgentIdentity takes the agent identity in the environment and nothing else.
+	// AgentIdentity uses only the agent identity in the environment.
 	AgentIdentity bool
 	// Getenv reads the environment; nil is os.Getenv.
 	Getenv func(name string) string
 }
 
-// FindCredentials returns the first that there are of
-//   - the agent identity in [AccessTokenVariable], if that is asked for,
+// FindCredentials returns the first credentials found of
+//   - the agent identity in [AccessTokenVariable], if requested,
 //   - the token in TokenFile,
 //   - the token in [TokenVariable],
 //   - the tokens in auth.json in the directory that [HomeVariable] names, or
 //     else in ~/.codex.
 //
-// It returns nil if there are none and the registry is on loopback, which may
-// want none. Files are read again at each registration, so that a token that was
-// replaced is used; but what is wrong is told here already, as a
+// It returns nil if there are none and the registry is on loopback, where none
+// may be needed. Files are read again for each registration, so that replaced
+// tokens are used; but invalid credentials fail here already, with a
 // [*CredentialsError].
 func FindCredentials(s Sources) (Credentials, error) {
 	if s.Getenv == nil {
@@ -83,10 +83,10 @@ func FindCredentials(s Sources) (Credentials, error) {
 		return identity, nil
 	}
 	if s.TokenFile != "" {
-		return checkedCredentials(tokenFile(s.TokenFile))
+		return validCredentials(tokenFile(s.TokenFile))
 	}
 	if token := strings.TrimSpace(s.Getenv(TokenVariable)); token != "" {
-		return checkedCredentials(environmentToken(token))
+		return validCredentials(environmentToken(token))
 	}
 	return s.findSignIn()
 }
@@ -100,7 +100,7 @@ func (s Sources) findSignIn() (Credentials, error) {
 	if dir != "" {
 		file := signInFile(filepath.Join(dir, "auth.json"))
 		if _, err := os.Lstat(string(file)); !errors.Is(err, fs.ErrNotExist) {
-			return checkedCredentials(file)
+			return validCredentials(file)
 		}
 	}
 	base, err := url.Parse(strings.TrimSpace(s.Registry))
@@ -112,10 +112,10 @@ func (s Sources) findSignIn() (Credentials, error) {
 
 func noCredentials() error {
 	return &CredentialsError{Problem: "remote exec-server registration requires ChatGPT authentication; run `codex login` first",
-		Fix: "a hub of your own takes the token in the file that --remote-token-file names", permanent: true}
+		Fix: "for your own hub, set --remote-token-file to a file with a token", permanent: true}
 }
 
-func checkedCredentials(c Credentials) (Credentials, error) {
+func validCredentials(c Credentials) (Credentials, error) {
 	if _, err := c.Header(context.Background()); err != nil {
 		return nil, err
 	}
@@ -129,10 +129,10 @@ type tokenFile string
 func (f tokenFile) Header(context.Context) (http.Header, error) {
 	token, err := secretfile.Token(string(f), 1)
 	if err != nil {
-		return nil, &CredentialsError{Problem: "the token for the registry cannot be used", Err: err}
+		return nil, &CredentialsError{Problem: "the token for the registry is unusable", Err: err}
 	}
 	if !isToken(token) {
-		return nil, &CredentialsError{Problem: string(f) + " holds more than one token", Fix: "leave nothing but the token in it"}
+		return nil, &CredentialsError{Problem: string(f) + " contains more than one token", Fix: "the file must contain only the token"}
 	}
 	return bearer(string(token)), nil
 }
@@ -140,13 +140,13 @@ func (f tokenFile) Header(context.Context) (http.Header, error) {
 // String implements Credentials.
 func (f tokenFile) String() string { return "the token in " + string(f) }
 
-// environmentToken is a bearer token that was in the environment.
+// environmentToken is a bearer token from the environment.
 type environmentToken string
 
 // Header implements Credentials.
 func (t environmentToken) Header(context.Context) (http.Header, error) {
 	if !isToken([]byte(t)) {
-		return nil, &CredentialsError{Problem: TokenVariable + " holds something else than one token", permanent: true}
+		return nil, &CredentialsError{Problem: TokenVariable + " is not a single token", permanent: true}
 	}
 	return bearer(string(t)), nil
 }
@@ -161,7 +161,7 @@ func bearer(token string) http.Header {
 	return http.Header{"Authorization": {"Bearer " + token}}
 }
 
-// isToken reports whether text may be one token in a header.
+// isToken reports whether text is a single token that can be sent in a header.
 func isToken(text []byte) bool {
 	return len(text) > 0 && !bytes.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' })
 }

@@ -1,10 +1,12 @@
 package executor_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +15,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// environment is that of a test, with a home of its own.
+// environment is the environment of a test, with its own home.
 type environment map[string]string
 
 func newEnvironment(t *testing.T) environment {
@@ -23,7 +25,7 @@ func newEnvironment(t *testing.T) environment {
 
 func (e environment) get(name string) string { return e[name] }
 
-// signIn writes a sign-in file below the home.
+// signIn writes a sign-in file to the home.
 func (e environment) signIn(t *testing.T, mode fs.FileMode, text string) string {
 	t.Helper()
 	dir := filepath.Join(e["HOME"], ".codex")
@@ -41,13 +43,13 @@ func writeFile(t *testing.T, path string, mode fs.FileMode, text string) string 
 	return path
 }
 
-// idToken is an unsigned token with claims about an account.
+// idToken returns an unsigned token with claims about an account.
 func idToken(claims string) string {
 	part := base64.RawURLEncoding.EncodeToString
 	return part([]byte(`{"alg":"none"}`)) + "." + part([]byte(`{"https://api.openai.com/auth":`+claims+`}`)) + ".x"
 }
 
-func TestCredentialsAreFoundInOrder(t *testing.T) {
+func TestFindCredentials_Order(t *testing.T) {
 	e := newEnvironment(t)
 	file := writeFile(t, filepath.Join(t.TempDir(), "token"), 0o600, "\n of-the-file \n")
 	e[executor.TokenVariable] = " of-the-environment\n"
@@ -85,7 +87,7 @@ func TestCredentialsAreFoundInOrder(t *testing.T) {
 	}
 }
 
-func TestWithoutCredentials(t *testing.T) {
+func TestFindCredentials_None(t *testing.T) {
 	for registry, allowed := range map[string]bool{
 		"http://127.0.0.1:7430": true, " https://localhost ": true, "http://[::1]": true,
 		"https://registry.invalid": false, "http://127.0.0.1.example.org": false, "http://192.0.2.1": false, "": false,
@@ -100,13 +102,13 @@ func TestWithoutCredentials(t *testing.T) {
 			t.Errorf("%q: %v", registry, err)
 		}
 	}
-	// Whoever has no home has no sign-in.
+	// Without a home there is no sign-in.
 	if _, err := executor.FindCredentials(executor.Sources{Registry: "https://registry.invalid", Getenv: environment{}.get}); err == nil {
 		t.Error("something was found without a home")
 	}
 }
 
-func TestTokensThatCannotBeUsed(t *testing.T) {
+func TestToken_Invalid_Fails(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode fs.FileMode, text string) executor.Sources {
 		return executor.Sources{TokenFile: writeFile(t, filepath.Join(dir, name), mode, text), Getenv: environment{}.get}
@@ -120,7 +122,7 @@ func TestTokensThatCannotBeUsed(t *testing.T) {
 	}{
 		"none":               {executor.Sources{TokenFile: filepath.Join(dir, "none"), Getenv: environment{}.get}, "no such file"},
 		"others may read it": {file("open", 0o644, "t0psecret"), "chmod 600"},
-		"empty":              {file("empty", 0o600, "\n"), "holds 0 bytes"},
+		"empty":              {file("empty", 0o600, "\n"), "has 0 bytes"},
 		"two":                {file("two", 0o600, "t0psecret\nt0psecret"), "more than one token"},
 		"not ASCII":          {file("umlaut", 0o600, "t0psecretä"), "more than one token"},
 		"two in a variable":  {variable("t0psecret t0psecret"), executor.TokenVariable},
@@ -160,7 +162,7 @@ func TestSignIn(t *testing.T) {
 	}
 }
 
-func TestSignInsThatCannotBeUsed(t *testing.T) {
+func TestSignIn_Invalid_Fails(t *testing.T) {
 	const refused = "remote exec-server registration requires ChatGPT authentication; API key and Agent Identity auth are not supported"
 	for name, tc := range map[string]struct {
 		mode       fs.FileMode
@@ -172,15 +174,15 @@ func TestSignInsThatCannotBeUsed(t *testing.T) {
 		"agent identity":     {0o600, `{"auth_mode":"agentIdentity","agent_identity":"t0psecret"}`, refused},
 		"others may read it": {0o640, `{"tokens":{"access_token":"t0psecret"}}`, "chmod 600"},
 		"no JSON":            {0o600, `t0psecret`, "is not a JSON object"},
-		"null":               {0o600, `null`, "holds no tokens"},
-		"no tokens":          {0o600, `{"tokens":null}`, "holds no tokens"},
-		"no access token":    {0o600, `{"tokens":{"id_token":"t0psecret"}}`, "holds no access_token"},
-		"two access tokens":  {0o600, `{"tokens":{"access_token":"t0psecret\r\nX: t0psecret"}}`, "holds no access_token"},
-		"account of lines":   {0o600, `{"tokens":{"access_token":"t0psecret","account_id":"a\r\nX: t0psecret"}}`, "account_id that cannot be sent"},
+		"null":               {0o600, `null`, "has no tokens"},
+		"no tokens":          {0o600, `{"tokens":null}`, "has no tokens"},
+		"no access token":    {0o600, `{"tokens":{"id_token":"t0psecret"}}`, "has no access_token"},
+		"two access tokens":  {0o600, `{"tokens":{"access_token":"t0psecret\r\nX: t0psecret"}}`, "has no access_token"},
+		"account of lines":   {0o600, `{"tokens":{"access_token":"t0psecret","account_id":"a\r\nX: t0psecret"}}`, "account_id that is not valid"},
 	} {
 		e := newEnvironment(t)
 		e.signIn(t, tc.mode, tc.text)
-		// What is there is not passed over, even where nothing may be needed.
+		// Unusable credentials are an error even where none are needed.
 		for _, registry := range []string{"https://registry.invalid", "http://127.0.0.1"} {
 			c, err := executor.FindCredentials(executor.Sources{Registry: registry, Getenv: e.get})
 			if _, ok := errors.AsType[*executor.CredentialsError](err); !ok || c != nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "t0psecret") {
@@ -190,9 +192,24 @@ func TestSignInsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A token that was replaced is used at the next registration, and one that
-// cannot be read for a moment ends nothing.
-func TestATokenThatIsReplaced(t *testing.T) {
+// pausingHandler receives from step before each retry.
+type pausingHandler struct {
+	slog.Handler
+	step <-chan struct{}
+}
+
+// Handle implements slog.Handler.
+func (h pausingHandler) Handle(ctx context.Context, r slog.Record) error {
+	err := h.Handler.Handle(ctx, r)
+	if eventKind(r.Message) == retrying {
+		<-h.step
+	}
+	return err
+}
+
+// A replaced token is used for the next registration, and a temporarily
+// unreadable one is not fatal.
+func TestTokenFile_Replaced_IsReread(t *testing.T) {
 	path := writeFile(t, filepath.Join(t.TempDir(), "token"), 0o600, "first")
 	h := newHub(t)
 	h.upgrade = refuseUpgrade
@@ -203,27 +220,21 @@ func TestATokenThatIsReplaced(t *testing.T) {
 	step := make(chan struct{})
 	r := h.start(t, func(o *executor.Options) {
 		o.Credentials = c
-		notify := o.Notify
-		o.Notify = func(e executor.Event) {
-			notify(e)
-			if e.Kind == executor.EventRetrying {
-				<-step
-			}
-		}
+		o.Logger = slog.New(pausingHandler{o.Logger.Handler(), step})
 	})
 	t.Cleanup(func() { close(step) })
-	r.next(executor.EventRegistered)
-	r.next(executor.EventRetrying)
+	r.next(registered)
+	r.next(retrying)
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	step <- struct{}{}
-	if e := r.next(executor.EventRetrying); !strings.Contains(e.Err.Error(), "chmod 600") {
-		t.Errorf("%v, want what is wrong with the file", e.Err)
+	if e := r.next(retrying); !strings.Contains(e.err.Error(), "chmod 600") {
+		t.Errorf("%v, want what is wrong with the file", e.err)
 	}
 	writeFile(t, path, 0o600, "second")
 	step <- struct{}{}
-	r.next(executor.EventRegistered)
+	r.next(registered)
 	registrations, _ := h.seen()
 	if len(registrations) != 2 || registrations[0].Header.Get("Authorization") != "Bearer first" || registrations[1].Header.Get("Authorization") != "Bearer second" {
 		t.Errorf("%d registrations, the last with %q", len(registrations), registrations[len(registrations)-1].Header.Get("Authorization"))

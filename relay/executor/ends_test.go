@@ -17,19 +17,16 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
-// newEndpoint returns the executor's end of streams, which answers each with what
-// comes on it, and how a websocket is served with it.
+// newEndpoint returns an executor's endpoint that echoes messages, and its Serve
+// function.
 func newEndpoint(t *testing.T) (*relay.Endpoint, func(context.Context, *wsconn.Conn) error) {
 	t.Helper()
-	e, err := relay.NewEndpoint(relay.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := relay.NewEndpoint(relay.Config{Logger: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { _ = e.Close(relay.ReasonGoingAway) })
 	return e, func(ctx context.Context, c *wsconn.Conn) error { return e.Run(ctx, c) }
 }
 
-// echo answers the first message of one stream after the other.
+// echo echoes the first message of each stream, one stream after the other.
 func echo(ctx context.Context, e *relay.Endpoint) {
 	for {
 		s, err := e.Accept(ctx)
@@ -42,8 +39,7 @@ func echo(ctx context.Context, e *relay.Endpoint) {
 	}
 }
 
-// newRendezvous returns our own hub, which lets in whoever shows the token, and
-// its URL.
+// newRendezvous starts a hub that accepts a token, and returns its URL.
 func newRendezvous(t *testing.T) string {
 	t.Helper()
 	member := auth.UnrestrictedMember(auth.Principal{Name: "fleet"})
@@ -69,7 +65,7 @@ func newRendezvous(t *testing.T) string {
 	return server.URL
 }
 
-// startAt runs an executor at a hub of ours.
+// startAt runs an executor at a hub.
 func startAt(t *testing.T, url string, change ...func(*executor.Options)) *running {
 	t.Helper()
 	usual := func(o *executor.Options) {
@@ -79,8 +75,8 @@ func startAt(t *testing.T, url string, change ...func(*executor.Options)) *runni
 	return (&hub{Server: &httptest.Server{URL: url}}).start(t, append([]func(*executor.Options){usual}, change...)...)
 }
 
-// dialHarness connects to machine-1. The executor may know that it is connected
-// before the hub has written it down.
+// dialHarness connects to machine-1. It retries, because the executor may know
+// that it is connected before the hub has recorded it.
 func dialHarness(t *testing.T, url string) *wsconn.Conn {
 	t.Helper()
 	header := http.Header{"Authorization": {"Bearer t0psecret"}, "Execwire-Resumable": {"1"}}
@@ -97,20 +93,17 @@ func dialHarness(t *testing.T, url string) *wsconn.Conn {
 	}
 }
 
-func TestWithOurOwnHub(t *testing.T) {
+func TestRun_WithHub(t *testing.T) {
 	url := newRendezvous(t)
 	e, serve := newEndpoint(t)
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
 	go echo(ctx, e)
 	r := startAt(t, url, func(o *executor.Options) { o.Serve = serve })
-	r.next(executor.EventRegistered)
-	r.next(executor.EventConnected)
+	r.next(registered)
+	r.next(connected)
 
-	harness, err := relay.NewEndpoint(relay.Config{Role: relay.Harness, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness := relay.NewEndpoint(relay.Config{Role: relay.Harness, Logger: slog.New(slog.DiscardHandler)})
 	defer func() { _ = harness.Close(relay.ReasonClosed) }()
 	c := dialHarness(t, url)
 	go func() { _ = harness.Run(ctx, c) }()
@@ -125,17 +118,17 @@ func TestWithOurOwnHub(t *testing.T) {
 		t.Errorf("the answer is %q, %v", answer, err)
 	}
 
-	// A second executor with the id takes the place of the first.
+	// A second executor with the same id replaces the first.
 	_, serveOther := newEndpoint(t)
 	other := startAt(t, url, func(o *executor.Options) { o.Serve = serveOther })
-	other.next(executor.EventRegistered)
-	other.next(executor.EventConnected)
+	other.next(registered)
+	other.next(connected)
 	if _, ok := errors.AsType[*executor.SupersededError](r.wait()); !ok {
 		t.Errorf("the first ended with %v, want a SupersededError", r.wait())
 	}
 }
 
-func TestOurOwnHubRefuses(t *testing.T) {
+func TestRun_HubRejects_Ends(t *testing.T) {
 	_, serve := newEndpoint(t)
 	err := startAt(t, newRendezvous(t), func(o *executor.Options) { o.Credentials, o.Serve = token("wrong"), serve }).wait()
 	status, ok := errors.AsType[*executor.StatusError](err)
@@ -144,13 +137,13 @@ func TestOurOwnHubRefuses(t *testing.T) {
 	}
 }
 
-// An endpoint that was closed serves nobody again.
-func TestAClosedEndpointEndsTheExecutor(t *testing.T) {
+// An endpoint that was closed is not served again.
+func TestRun_EndpointClosed_Ends(t *testing.T) {
 	h := newHub(t)
 	e, serve := newEndpoint(t)
 	r := h.start(t, func(o *executor.Options) { o.Serve = serve })
-	r.next(executor.EventRegistered)
-	r.next(executor.EventConnected)
+	r.next(registered)
+	r.next(connected)
 	if err := e.Close(relay.ReasonGoingAway); err != nil {
 		t.Fatal(err)
 	}

@@ -14,22 +14,22 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// codeSuperseded is the close code of a rendezvous for an executor whose place
-// another one with the same id has taken.
+// codeSuperseded is the close code for an executor that another one with the same
+// id has replaced.
 const codeSuperseded = 4001
 
-// OptionsError is an option that is missing or wrong.
+// OptionsError means that an option is missing or invalid.
 type OptionsError struct {
-	Name    string // the flag of execwire serve that sets it, else the field of [Options]
-	Problem string // what is wrong, to be read after the name
-	Fix     string // what to do; may be empty
+	Name    string // the flag of execwire serve, else the field of [Options]
+	Problem string // follows the name
+	Fix     string // may be empty
 
-	whole bool // Problem says it all
+	sentence bool // Problem is a complete sentence
 }
 
 func (e *OptionsError) Error() string {
 	text := e.Name + " " + e.Problem
-	if e.whole {
+	if e.sentence {
 		text = e.Problem + ": give it with " + e.Name
 	}
 	if e.Fix != "" {
@@ -38,14 +38,14 @@ func (e *OptionsError) Error() string {
 	return text
 }
 
-// CredentialsError says why there is nothing to show to the registry. It holds
-// nothing of what is secret.
+// CredentialsError means that credentials are missing or unusable. It contains no
+// secrets.
 type CredentialsError struct {
 	Problem string // what is wrong
-	Fix     string // what to do; may be empty
-	Err     error  // why; may be nil
+	Fix     string // may be empty
+	Err     error  // may be nil
 
-	// permanent is what no later attempt can find in order.
+	// permanent means that a retry cannot succeed.
 	permanent bool
 }
 
@@ -60,36 +60,36 @@ func (e *CredentialsError) Error() string {
 	return text
 }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *CredentialsError) Unwrap() error { return e.Err }
 
-// Who answers requests.
+// Services that requests are sent to.
 const (
-	whoRegistry  = "executor registry"
-	whoAuthority = "agent identity authority"
+	serviceRegistry  = "executor registry"
+	serviceAuthority = "agent identity authority"
 )
 
-// StatusError is an answer of the registry, or of the authority of agent
-// identities, with a status that is no success.
+// StatusError is a response of the registry, or of the authority of agent
+// identities, with an error status.
 type StatusError struct {
-	Who        string        // "executor registry" or "agent identity authority"
-	Status     int           // of HTTP
-	Code       string        // what the answer calls the failure; may be empty
-	Message    string        // what the answer says about it, at most 4096 characters
-	RetryAfter time.Duration // how long it asks to wait; 0 if it does not
-	Fix        string        // what to do; may be empty
+	Service    string        // "executor registry" or "agent identity authority"
+	Status     int           // HTTP status
+	Code       string        // error code of the response; may be empty
+	Message    string        // error message of the response, at most 4096 characters
+	RetryAfter time.Duration // 0 if absent
+	Fix        string        // may be empty
 }
 
 func (e *StatusError) Error() string {
 	status := strings.TrimSpace(fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status)))
 	var text string
-	if e.refused() {
-		text = fmt.Sprintf("%s authentication error: %s authentication failed (%s): %s", e.Who, e.Who, status, e.Message)
+	if e.rejected() {
+		text = fmt.Sprintf("%s authentication error: %s authentication failed (%s): %s", e.Service, e.Service, status, e.Message)
 	} else {
 		if e.Code != "" {
 			status += ", " + e.Code
 		}
-		text = fmt.Sprintf("%s request failed (%s): %s", e.Who, status, e.Message)
+		text = fmt.Sprintf("%s request failed (%s): %s", e.Service, status, e.Message)
 	}
 	if e.Fix != "" {
 		text += ": " + e.Fix
@@ -97,134 +97,86 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// refused reports whether credentials are not good enough.
-func (e *StatusError) refused() bool {
+// rejected reports whether the credentials were rejected.
+func (e *StatusError) rejected() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
-// retryable reports whether the same request may well succeed later.
+// retryable reports whether the same request may succeed later.
 func (e *StatusError) retryable() bool {
 	return e.Status == http.StatusRequestTimeout || e.Status == http.StatusTooManyRequests || e.Status >= 500
 }
 
-// AnswerError is an answer with a status of success that makes no sense.
-type AnswerError struct {
-	Who     string // as that of [StatusError]
-	Problem string // what is wrong with it
-}
-
-func (e *AnswerError) Error() string {
-	return fmt.Sprintf("error decoding response body of the %s: %s", e.Who, e.Problem)
-}
-
-// RequestError is a request that got no answer.
+// RequestError is a request without a response.
 type RequestError struct {
-	Who  string // as that of [StatusError]
-	Host string // that it was for
-	Err  error  // why
+	Service string // as in [StatusError]
+	Host    string // that it was for
+	Err     error  // why
 }
 
 func (e *RequestError) Error() string {
-	text := fmt.Sprintf("%s at %s gave no answer: %v", e.Who, e.Host, e.Err)
+	text := fmt.Sprintf("%s at %s did not respond: %v", e.Service, e.Host, e.Err)
 	switch {
-	case errors.As(e.Err, new(x509.UnknownAuthorityError)) && e.Who == whoRegistry:
-		text += ": name the authority that signed its certificate with --remote-ca, if it is to be trusted"
-	case errors.Is(e.Err, io.EOF) && e.Who == whoRegistry:
-		text += ": if what listens there speaks TLS alone, write its address as https://"
-	case errors.Is(e.Err, http.ErrSchemeMismatch) && e.Who == whoRegistry:
-		text += ": if it is on this host, write its address as http://"
+	case errors.As(e.Err, new(x509.UnknownAuthorityError)) && e.Service == serviceRegistry:
+		text += ": if its certificate authority is to be trusted, name it with --remote-ca"
+	case errors.Is(e.Err, io.EOF) && e.Service == serviceRegistry:
+		text += ": if it accepts only TLS, use https://"
+	case errors.Is(e.Err, http.ErrSchemeMismatch) && e.Service == serviceRegistry:
+		text += ": if it is on this host, use http://"
 	}
 	return text
 }
 
-// Unwrap returns why.
+// Unwrap returns the cause.
 func (e *RequestError) Unwrap() error { return e.Err }
 
-// ConnectError is a websocket that could not be opened. It holds nothing of the
-// query of its URL, which is a credential.
-type ConnectError struct {
-	URL    string // without the query
-	Status int    // of HTTP, if the rendezvous answered; else 0
-	Err    error  // why
-}
-
-func (e *ConnectError) Error() string {
-	return fmt.Sprintf("failed to connect to the rendezvous %s: %v", e.URL, e.Err)
-}
-
-// Unwrap returns why.
-func (e *ConnectError) Unwrap() error { return e.Err }
-
-// connectError makes a *ConnectError of an error of dialing u.
+// connectError converts an error of dialing u. It does not contain the query of
+// the URL, which is a credential.
 func connectError(u *url.URL, err error) error {
-	connecting := &ConnectError{URL: masked(u), Err: err}
 	secrets := secretsOf(u)
 	if refused, ok := errors.AsType[*wsconn.RefusedError](err); ok {
-		connecting.Status = refused.Status
-		text := fmt.Sprintf("it answered %d", refused.Status)
-		if said := readable(refused.Text, secrets...); said != "" {
-			text += ": " + said
+		text := fmt.Sprintf("status %d", refused.Status)
+		if message := sanitize(refused.Text, secrets...); message != "" {
+			text += ": " + message
 		}
-		connecting.Err = errors.New(text)
+		err = errors.New(text)
 	} else if request, ok := errors.AsType[*url.Error](err); ok {
-		connecting.Err = request.Err // its own text has the whole URL
+		err = request.Err // the text of the outer error contains the URL
 	}
-	if text := connecting.Err.Error(); readable(text, secrets...) != text {
-		connecting.Err = errors.New(readable(text, secrets...))
+	if text := err.Error(); sanitize(text, secrets...) != text {
+		err = errors.New(sanitize(text, secrets...))
 	}
-	return connecting
+	return fmt.Errorf("failed to connect to the rendezvous %s: %w", redacted(u), err)
 }
 
-// LostError is a websocket that was open and ended.
-type LostError struct {
-	Host string // of the rendezvous
-	Err  error  // why, as the one that served it says
-}
+// errClosed means that the websocket was closed normally.
+var errClosed = errors.New("the rendezvous closed the connection")
 
-func (e *LostError) Error() string {
-	return fmt.Sprintf("lost the connection to the rendezvous %s: %v", e.Host, e.Err)
-}
-
-// Unwrap returns why.
-func (e *LostError) Unwrap() error { return e.Err }
-
-// errClosed is a websocket that was closed in the normal way.
-var errClosed = errors.New("it closed the connection")
-
-// SilentError is a rendezvous that did not answer a ping.
-type SilentError struct {
-	For time.Duration // how long it was waited for
-}
-
-func (e *SilentError) Error() string {
-	return fmt.Sprintf("it has not answered a ping for %v", e.For)
-}
-
-// SupersededError is another program that registered the same id and took the
-// place of this one.
+// SupersededError means that another executor has registered with the same id and
+// replaced this one.
 type SupersededError struct {
-	ExecutorID string // that both have
-	Reason     string // as the rendezvous gave it
+	ExecutorID string // of both
+	Reason     string // from the rendezvous
 }
 
 func (e *SupersededError) Error() string {
-	return fmt.Sprintf("another executor has registered as %s and taken the place of this one (%q): give each executor an --executor-id of its own, or stop the other one",
+	return fmt.Sprintf("another executor has registered as %s and replaced this one (%q): give each executor its own --executor-id, or stop the other one",
 		e.ExecutorID, e.Reason)
 }
 
-// timeoutError is what took longer than it may.
+// timeoutError means that a timeout has expired.
 type timeoutError struct{ after time.Duration }
 
-func (e *timeoutError) Error() string { return fmt.Sprintf("it took longer than %v", e.after) }
+func (e *timeoutError) Error() string { return fmt.Sprintf("timed out after %v", e.after) }
 
-// Timeout reports true, as those of package net do.
+// Timeout returns true, as for timeouts of package net.
 func (e *timeoutError) Timeout() bool { return true }
 
-// Final reports whether it makes no sense to try again after err. What is wrong
-// when an executor registers for the first time is wrong with its configuration,
-// unless the network or the registry may get over it; what is wrong later was
-// right once, so that only credentials that are refused, or another executor in
-// its place, end it.
+// Final reports whether retrying after err is pointless. Before the first
+// registration an error means a wrong configuration, unless it is a transient
+// failure of the network or the registry. Later the configuration has already
+// worked, so only rejected credentials or another executor with the same id are
+// final.
 func Final(err error, registered bool) bool {
 	if _, ok := errors.AsType[*SupersededError](err); ok {
 		return true
@@ -233,14 +185,10 @@ func Final(err error, registered bool) bool {
 		return true
 	}
 	status, hasStatus := errors.AsType[*StatusError](err)
-	if hasStatus && status.refused() {
+	if hasStatus && status.rejected() {
 		return true
 	}
 	if registered {
-		return false
-	}
-	switch err.(type) {
-	case *ConnectError, *LostError: // it had registered
 		return false
 	}
 	if request, ok := errors.AsType[*RequestError](err); ok {

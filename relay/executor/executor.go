@@ -1,13 +1,13 @@
-// Package executor makes this program reachable through a rendezvous: it
-// registers with a registry over HTTP, connects to the websocket that the
-// registry names, has it served, and begins anew when it ends. What is said on
-// the websocket is the business of whoever serves it.
+// Package executor connects an executor to a rendezvous: it registers with a
+// registry over HTTP, connects to the websocket that the registry names, passes
+// it to a function that serves it, and repeats that when the websocket ends.
 package executor
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -21,102 +21,72 @@ import (
 // Defaults of [Options].
 const (
 	DefaultTimeout      = 10 * time.Second
-	DefaultRetryFirst   = time.Second
-	DefaultRetryMost    = 30 * time.Second
+	DefaultRetryMin     = time.Second
+	DefaultRetryMax     = 30 * time.Second
 	DefaultPingInterval = 15 * time.Second
 	DefaultPongTimeout  = 60 * time.Second
 	DefaultDeadAfter    = 10 * time.Second
 )
 
-// Options say where an executor is registered, as what, and who serves its
-// websocket. BaseURL, ExecutorID and Serve are needed.
+// Options configure an executor. BaseURL, ExecutorID and Serve are required.
 type Options struct {
-	// BaseURL is where the registry is, https:// or, on loopback, http://. White
-	// space around it and slashes at its end do not count.
+	// BaseURL is the base URL of the registry, https:// or, on loopback, http://.
+	// Surrounding white space and trailing slashes are ignored.
 	BaseURL string
-	// ExecutorID is the name under which harnesses find the executor: at most
-	// [MaxIDBytes] ASCII letters, digits, - and _. White space around it does not
-	// count.
+	// ExecutorID is the id under which harnesses find the executor: at most
+	// [MaxIDBytes] ASCII letters, digits, - and _. Surrounding white space is
+	// ignored.
 	ExecutorID string
-	// Credentials are shown to the registry at each registration. nil shows none,
-	// and is refused unless the registry is on loopback.
+	// Credentials authenticate each registration. nil is allowed only if the
+	// registry is on loopback.
 	Credentials Credentials
-	// AllowPlainText sends credentials, and all that is said, in plain text to
-	// other hosts: http:// and ws:// beyond loopback.
-	AllowPlainText bool
-	// TLS is for https:// and wss://; nil is the default of crypto/tls. It is
+	// TLS is for https:// and wss://; nil means the defaults of crypto/tls. It is
 	// cloned.
 	TLS *tls.Config
 
-	// Name is for people, at most [MaxNameBytes] bytes. Empty tells none.
+	// Name is for display, at most [MaxNameBytes] bytes. May be empty.
 	Name string
-	// Version is that of this program. Empty tells none.
+	// Version is the version of this program. May be empty.
 	Version string
-	// Labels are for finding executors: at most [MaxLabels] of them.
+	// Labels are for finding executors, at most [MaxLabels].
 	Labels map[string]string
-	// Instance tells this program from another one that registers the same id: it
-	// has to be the same at each registration and differ from every other
-	// program's. Empty is a random UUID.
-	Instance string
 
-	// Streams is how many streams Serve takes at once, so that the hub shares them
-	// among the harnesses. 0 tells none.
+	// Streams is the stream limit of Serve, so that the hub can share them among
+	// harnesses. 0 announces none.
 	Streams int
-	// Serve serves a websocket until it or ctx is over, closes it, and returns
-	// why, as [relay.Endpoint.Run] does: with [relay.ErrClosed] if there is nobody
-	// to serve it any more. One is served at a time.
+	// Serve serves a websocket until it or ctx ends, closes it, and returns why
+	// it ended, as [relay.Endpoint.Run] does; [relay.ErrClosed] ends Run. It is
+	// called for one websocket at a time.
 	Serve func(ctx context.Context, websocket *wsconn.Conn) error
-	// Websocket are the limits of the websockets. Binary is always set, PingInterval
-	// never used; DeadAfter 0 is DefaultDeadAfter.
+	// Websocket has the limits of the websockets. Binary is always set,
+	// PingInterval is ignored, and DeadAfter 0 means DefaultDeadAfter.
 	Websocket wsconn.Options
-	// PingInterval is the time between two pings, and PongTimeout how long the
-	// answer to one may take before the connection counts as lost. 0 are the
-	// defaults.
+	// PingInterval is the interval between pings, and PongTimeout how long a pong
+	// may take before the connection counts as lost. 0 means the default.
 	PingInterval, PongTimeout time.Duration
 	// Timeout bounds each request to the registry, from the dial to the last byte
-	// of the answer, and the opening of a websocket. 0 is DefaultTimeout.
+	// of the response, and the opening of a websocket. 0 is DefaultTimeout.
 	Timeout time.Duration
-	// RetryFirst is the wait after a connection that worked was lost, which
-	// doubles with each failure up to RetryMost. Each is cut at random to between
-	// a half and all. 0 are the defaults.
-	RetryFirst, RetryMost time.Duration
+	// RetryMin is the delay before reconnecting after a connection that worked
+	// was lost. It doubles with each failure up to RetryMax. Delays are
+	// randomized between a half and all. 0 means the default.
+	RetryMin, RetryMax time.Duration
 
-	// Notify is told what happens, in order. It must not block. May be nil.
-	Notify func(Event)
-	// Logger gets what happens. nil is silent.
+	// Logger receives the log. nil discards.
 	Logger *slog.Logger
 }
 
-// EventKind says what an [Event] is about.
-type EventKind int
-
-// What there is to tell.
-const (
-	EventRegistered EventKind = iota + 1 // the registry answered; ExecutorID is set
-	EventConnected                       // the websocket is open; Host is set
-	EventRetrying                        // something failed; Err and Wait are set
-)
-
-// Event is something that happened to an executor.
-type Event struct {
-	Kind       EventKind     // which of the others are set depends on it
-	ExecutorID string        // as the registry names it
-	Host       string        // of the rendezvous
-	Err        error         // why it has to be tried again
-	Wait       time.Duration // until it is
-}
-
-// Run registers, connects and has the websocket served, again and again. It
-// returns nil when ctx is over or Serve says that nobody is served any more, and
-// otherwise what makes no sense to try again: an [*OptionsError], or what [Final]
-// reports. It blocks until all that it began is over.
+// Run registers, connects and serves the websocket, repeatedly. It returns nil
+// when ctx ends or Serve returns [relay.ErrClosed], otherwise an error that
+// retrying cannot fix: an [*OptionsError], or one for which [Final] is true. It
+// returns after all its goroutines have ended.
 func Run(ctx context.Context, o Options) error {
 	e, err := newExecutor(o)
 	if err != nil {
 		return err
 	}
 	for {
-		err := e.once(ctx)
+		err := e.runOnce(ctx)
 		if ctx.Err() != nil || errors.Is(err, relay.ErrClosed) {
 			return nil
 		}
@@ -124,62 +94,54 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 		wait := e.backoff.Next(retryAfter(err))
-		e.log.Warn("the executor is not connected and will try again", slog.Any("error", err), slog.Duration("wait", wait))
-		e.notify(Event{Kind: EventRetrying, Err: err, Wait: wait})
+		e.log.Warn("the executor is not connected; retrying", slog.Any("error", err), slog.Duration("wait", wait))
 		if !backoff.Pause(ctx, wait) {
 			return nil
 		}
 	}
 }
 
-// executor is one that runs. It is for one goroutine.
+// executor is a running executor. It is for one goroutine.
 type executor struct {
 	options    Options
 	registry   *registry
 	log        *slog.Logger
 	backoff    backoff.Backoff
-	registered bool // the registry has answered once
+	registered bool // the registry has responded successfully once
 }
 
 func newExecutor(o Options) (*executor, error) {
-	o, err := o.checked()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
 	return &executor{
 		options: o, registry: newRegistry(o), log: o.Logger,
-		backoff: backoff.Backoff{First: o.RetryFirst, Most: o.RetryMost},
+		backoff: backoff.Backoff{Min: o.RetryMin, Max: o.RetryMax},
 	}, nil
 }
 
-func (e *executor) notify(event Event) {
-	if e.options.Notify != nil {
-		e.options.Notify(event)
-	}
-}
-
-// once registers, connects, and returns why that failed or the websocket ended.
-func (e *executor) once(ctx context.Context) error {
-	answer, err := e.registry.register(ctx)
+// runOnce registers, connects and serves one websocket, and returns why that
+// failed or ended.
+func (e *executor) runOnce(ctx context.Context) error {
+	reg, err := e.registry.register(ctx)
 	if err != nil {
 		return err
 	}
 	e.registered = true
-	shown := "none"
+	source := "none"
 	if e.options.Credentials != nil {
-		shown = e.options.Credentials.String()
+		source = e.options.Credentials.String()
 	}
-	e.log.Info("the executor is registered", slog.String("executor_id", answer.executorID), slog.String("credentials", shown),
-		slog.String("rendezvous", answer.url.Host), slog.Int64("epoch", answer.epoch))
-	e.notify(Event{Kind: EventRegistered, ExecutorID: answer.executorID})
-	conn, err := e.connect(ctx, answer.url.String())
+	e.log.Info("the executor is registered", slog.String("executor_id", reg.executorID), slog.String("credentials", source),
+		slog.String("rendezvous", reg.url.Host), slog.Int64("epoch", reg.epoch))
+	conn, err := e.connect(ctx, reg.url.String())
 	if err != nil {
-		return connectError(answer.url, err)
+		return connectError(reg.url, err)
 	}
 	e.backoff.Reset()
-	e.log.Info("the executor is connected", slog.String("rendezvous", answer.url.Host))
-	e.notify(Event{Kind: EventConnected, Host: answer.url.Host})
-	return e.serve(ctx, conn, answer.url.Host)
+	e.log.Info("the executor is connected", slog.String("rendezvous", reg.url.Host))
+	return e.serve(ctx, conn, reg.url.Host)
 }
 
 func (e *executor) connect(ctx context.Context, url string) (*wsconn.Conn, error) {
@@ -192,22 +154,22 @@ func (e *executor) connect(ctx context.Context, url string) (*wsconn.Conn, error
 	return conn, err
 }
 
-// serve has a websocket served and returns why it ended.
+// serve serves a websocket and returns why it ended.
 func (e *executor) serve(ctx context.Context, conn *wsconn.Conn, host string) error {
-	serving, end := context.WithCancelCause(ctx)
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		if err := e.watch(serving, conn); err != nil {
-			end(err)
+	serveCtx, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := e.pingLoop(serveCtx, conn); err != nil {
+			cancel(err)
 		}
 	})
-	err := e.options.Serve(serving, conn)
-	if silent, ok := errors.AsType[*SilentError](context.Cause(serving)); ok {
-		err = silent
+	err := e.options.Serve(serveCtx, conn)
+	if cause := context.Cause(serveCtx); cause != nil && ctx.Err() == nil {
+		err = cause
 	}
-	end(nil)
-	watching.Wait()
-	_ = conn.Close(wsconn.CodeGoingAway, "") // Serve has, with what it had to say
+	cancel(nil)
+	wg.Wait()
+	_ = conn.Close(wsconn.CodeGoingAway, "") // a no-op after Serve
 	if errors.Is(err, relay.ErrClosed) {
 		return err
 	}
@@ -217,23 +179,24 @@ func (e *executor) serve(ctx context.Context, conn *wsconn.Conn, host string) er
 	if closed, ok := errors.AsType[*wsconn.ClosedError](err); ok && closed.Code == codeSuperseded {
 		return &SupersededError{ExecutorID: e.options.ExecutorID, Reason: closed.Reason}
 	}
-	return &LostError{Host: host, Err: err}
+	return fmt.Errorf("lost the connection to the rendezvous %s: %w", host, err)
 }
 
-// watch pings the peer until ctx is over, for which it returns nil, or the peer
-// does not answer. An error of the connection is for the one that serves it.
-func (e *executor) watch(ctx context.Context, conn *wsconn.Conn) error {
+// pingLoop pings the peer until ctx ends or the connection fails, and returns
+// nil, or until a pong is overdue. Errors of the connection are reported by
+// Serve.
+func (e *executor) pingLoop(ctx context.Context, conn *wsconn.Conn) error {
 	ticker := time.NewTicker(e.options.PingInterval)
 	defer ticker.Stop()
-	silent := &SilentError{For: e.options.PongTimeout}
+	silent := fmt.Errorf("no pong for %v", e.options.PongTimeout)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		waiting, stop := context.WithTimeoutCause(ctx, e.options.PongTimeout, silent)
-		err := conn.Prove(waiting)
+		pingCtx, stop := context.WithTimeoutCause(ctx, e.options.PongTimeout, silent)
+		err := conn.Prove(pingCtx)
 		stop()
 		if errors.Is(err, silent) {
 			return silent

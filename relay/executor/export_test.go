@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// SetClock gives an agent identity another clock.
+// SetClock replaces the clock of an agent identity.
 func SetClock(c Credentials, now func() time.Time) { c.(*identity).now = now }
 
-// ParseAnswer reads the body of a registry's answer of success.
+// ParseAnswer parses the body of a registry's successful response.
 func ParseAnswer(body []byte) (to *url.URL, err error) {
 	var members object
 	if err := json.Unmarshal(body, &members); err != nil {
@@ -19,7 +19,7 @@ func ParseAnswer(body []byte) (to *url.URL, err error) {
 	return answer.url, err
 }
 
-// ParseKey reads a public key, and says for which algorithm it is.
+// ParseKey parses a public key and returns its algorithm.
 func ParseKey(text []byte) (algorithm string, err error) {
 	var members object
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -32,5 +32,5 @@ func ParseKey(text []byte) (algorithm string, err error) {
 	return method.Alg(), nil
 }
 
-// FailedToConnect is what is said when to cannot be connected to.
+// FailedToConnect returns the error for a failed connection to a URL.
 func FailedToConnect(to *url.URL, err error) error { return connectError(to, err) }

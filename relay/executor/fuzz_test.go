@@ -11,9 +11,9 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// FuzzAnswer reads whatever a registry may answer. An executor connects to
-// websockets only, encrypted or on this host, and what it says about one that it
-// cannot reach can be shown and holds nothing of the query.
+// FuzzAnswer parses any response of a registry. An executor connects only to
+// websockets, encrypted or on this host, and errors about an unreachable one are
+// printable and contain nothing of the query.
 func FuzzAnswer(f *testing.F) {
 	for _, to := range []string{
 		"wss://h/executor/x?role=executor&epoch=1&sig=0123456789abcdef", "ws://127.0.0.1:7430/?s3cr3t", "ws://[::1]/", "ws://192.0.2.1/", "ws://localhost:1/%2f",
@@ -43,8 +43,8 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// FuzzKey reads whatever an authority may have for a key: it is refused, or good
-// for one of the two algorithms.
+// FuzzKey parses any key of an authority: it is rejected, or valid for one of the
+// two algorithms.
 func FuzzKey(f *testing.F) {
 	for _, key := range authorityKeys()["keys"].([]members) {
 		f.Add(string(asJSON(key)))

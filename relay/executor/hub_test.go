@@ -19,28 +19,29 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// patience guards tests against hanging.
+// patience bounds waiting for something that must happen.
 const patience = 2 * time.Minute
 
-// query is what makes the URL of a rendezvous a secret.
+// query is the secret part of a rendezvous URL.
 const query = "role=executor&sig=s3cr3tsignature"
 
-// hub is a registry and a rendezvous of a test.
+// hub is a fake registry and rendezvous.
 type hub struct {
 	*httptest.Server
-	// register answers the nth registration, from 1; nil is answered by admit.
+	// register answers the nth registration, from 1; nil means admit.
 	register func(n int, w http.ResponseWriter, r *http.Request)
-	// meet has the nth websocket, from 1; nil closes it when the executor does.
+	// meet handles the nth websocket, from 1; nil closes it when the executor
+	// does.
 	meet func(n int, c *wsconn.Conn)
-	// upgrade may answer the nth request for a websocket instead, and says
-	// whether it has.
+	// upgrade may answer the nth websocket request instead, and reports whether
+	// it has.
 	upgrade func(n int, w http.ResponseWriter) bool
 
 	mu            sync.Mutex
 	registrations []*http.Request // guarded by mu
 	bodies        []string        // guarded by mu
 	websockets    []*http.Request // guarded by mu
-	closing       bool            // guarded by mu; nobody is served any more
+	closing       bool            // guarded by mu; no more requests are served
 	serving       sync.WaitGroup
 }
 
@@ -61,12 +62,12 @@ func newUnstartedHub(t *testing.T) *hub {
 		h.mu.Unlock()
 		h.CloseClientConnections()
 		h.Close()
-		h.serving.Wait() // the server does not know websockets
+		h.serving.Wait() // the server does not wait for websockets
 	})
 	return h
 }
 
-// admit answers a registration.
+// admit answers a registration successfully.
 func (h *hub) admit(w http.ResponseWriter, id string) {
 	fmt.Fprintf(w, `{"executor_id":%q,"url":%q,"more":["ignored"]}`, id, "ws"+strings.TrimPrefix(h.URL, "http")+"/rendezvous?"+query)
 }
@@ -115,7 +116,7 @@ func (h *hub) rendezvous(w http.ResponseWriter, r *http.Request) {
 	_, _ = c.Receive()
 }
 
-// refuseUpgrade refuses every websocket.
+// refuseUpgrade rejects every websocket.
 func refuseUpgrade(_ int, w http.ResponseWriter) bool {
 	w.WriteHeader(http.StatusInternalServerError)
 	return true
@@ -128,16 +129,63 @@ func (h *hub) seen() (registrations, websockets []*http.Request) {
 	return append([]*http.Request{}, h.registrations...), append([]*http.Request{}, h.websockets...)
 }
 
-// running is an executor of a test.
+// running is a running executor.
 type running struct {
 	t      *testing.T
 	stop   context.CancelCauseFunc
-	events chan executor.Event
+	events chan event
 	end    chan error
 	logs   *syncBuffer
 }
 
-// syncBuffer is a buffer for several goroutines.
+// eventKind is the message of a log record.
+type eventKind string
+
+const (
+	registered eventKind = "the executor is registered"
+	connected  eventKind = "the executor is connected"
+	retrying   eventKind = "the executor is not connected; retrying"
+)
+
+// event is a log record of one of these kinds, with its attributes.
+type event struct {
+	kind             eventKind
+	executorID, host string
+	err              error
+	wait             time.Duration
+}
+
+// eventHandler sends the log records about the executor's state to events.
+type eventHandler struct {
+	slog.Handler
+	events chan<- event
+}
+
+// Handle implements slog.Handler.
+func (h eventHandler) Handle(ctx context.Context, r slog.Record) error {
+	err := h.Handler.Handle(ctx, r)
+	e := event{kind: eventKind(r.Message)}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "executor_id":
+			e.executorID = a.Value.String()
+		case "rendezvous":
+			e.host = a.Value.String()
+		case "error":
+			e.err = a.Value.Any().(error)
+		case "wait":
+			e.wait = a.Value.Duration()
+		}
+		return true
+	})
+	switch e.kind {
+	case registered, connected, retrying:
+		h.events <- e
+	}
+	return err
+}
+
+// syncBuffer is a buffer for concurrent use.
 type syncBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer // guarded by mu
@@ -155,7 +203,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-// serve receives until the websocket is over.
+// serve receives until the websocket ends.
 func serve(ctx context.Context, c *wsconn.Conn) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close(wsconn.CodeGoingAway, "") })
 	defer stop()
@@ -167,16 +215,15 @@ func serve(ctx context.Context, c *wsconn.Conn) error {
 	}
 }
 
-// start runs an executor of h with options that change makes other than usual.
+// start runs an executor of h with modified options.
 func (h *hub) start(t *testing.T, change ...func(*executor.Options)) *running {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(t.Context())
-	r := &running{t: t, stop: stop, events: make(chan executor.Event, 1000), end: make(chan error, 1), logs: &syncBuffer{}}
+	r := &running{t: t, stop: stop, events: make(chan event, 1000), end: make(chan error, 1), logs: &syncBuffer{}}
 	o := executor.Options{
 		BaseURL: h.URL, ExecutorID: "machine-1", Serve: serve,
-		RetryFirst: time.Millisecond, RetryMost: 4 * time.Millisecond, Timeout: time.Minute,
-		Notify: func(e executor.Event) { r.events <- e },
-		Logger: slog.New(slog.NewTextHandler(r.logs, nil)),
+		RetryMin: time.Millisecond, RetryMax: 4 * time.Millisecond, Timeout: time.Minute,
+		Logger: slog.New(eventHandler{slog.NewTextHandler(r.logs, nil), r.events}),
 	}
 	if h.TLS != nil {
 		o.TLS = &tls.Config{RootCAs: h.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
@@ -192,7 +239,7 @@ func (h *hub) start(t *testing.T, change ...func(*executor.Options)) *running {
 	return r
 }
 
-// wait returns what Run returned.
+// wait returns the result of Run.
 func (r *running) wait() error {
 	r.t.Helper()
 	select {
@@ -205,25 +252,25 @@ func (r *running) wait() error {
 	}
 }
 
-// next returns the next event, which has to be of the kind.
-func (r *running) next(kind executor.EventKind) executor.Event {
+// next returns the next event, which must be of the kind.
+func (r *running) next(kind eventKind) event {
 	r.t.Helper()
 	select {
 	case e := <-r.events:
-		if e.Kind != kind {
-			r.t.Fatalf("the event is %+v, want kind %d", e, kind)
+		if e.kind != kind {
+			r.t.Fatalf("the event is %+v, want %q", e, kind)
 		}
 		return e
 	case err := <-r.end:
 		r.end <- err
-		r.t.Fatalf("the executor ended with %v, want an event of kind %d", err, kind)
+		r.t.Fatalf("the executor ended with %v, want %q", err, kind)
 	case <-time.After(patience):
-		r.t.Fatalf("no event, want kind %d", kind)
+		r.t.Fatalf("no event, want %q", kind)
 	}
-	return executor.Event{}
+	return event{}
 }
 
-// token are credentials of a test.
+// token is a bearer token as credentials.
 type token string
 
 func (s token) Header(context.Context) (http.Header, error) {

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxTaskBytes is the longest id of a task.
+// maxTaskBytes is the maximum length of a task id.
 const maxTaskBytes = 1024
 
-// registerTask has the authority make a task of the agent, and returns its id.
+// registerTask registers a task of the agent and returns its id.
 func (i *identity) registerTask(ctx context.Context) (string, error) {
 	now := timestamp(i.now())
 	signature := i.agent.sign(now)
@@ -24,21 +24,21 @@ func (i *identity) registerTask(ctx context.Context) (string, error) {
 	}{now, signature})
 	header := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}}
 	to := i.tasks.base + "/v1/agent/" + i.agent.runtimeID + "/task/register"
-	members, err := i.tasks.asker.ask(ctx, http.MethodPost, to, header, body, signature)
+	members, err := i.tasks.client.do(ctx, http.MethodPost, to, header, body, signature)
 	if err != nil {
 		return "", err
 	}
-	snake, _ := members.text("task_id")
-	camel, _ := members.text("taskId")
+	snake, _ := members.stringMember("task_id")
+	camel, _ := members.stringMember("taskId")
 	task := cmp.Or(snake, camel)
 	if task == "" || len(task) > maxTaskBytes {
-		return "", &AnswerError{Who: whoAuthority, Problem: "it has no task_id; ids that are encrypted are not understood"}
+		return "", responseError(serviceAuthority, "no task_id; encrypted ids are not supported")
 	}
 	return task, nil
 }
 
-// assertion is what shows a task of the agent: members in the order of their
-// names, in base64url without padding.
+// assertion returns proof of the agent's task: sorted JSON members in base64url
+// without padding.
 func (a *agent) assertion(task, now string) string {
 	return base64.RawURLEncoding.EncodeToString(marshal(struct {
 		RuntimeID string `json:"agent_runtime_id"`
@@ -48,21 +48,21 @@ func (a *agent) assertion(task, now string) string {
 	}{a.runtimeID, a.sign(task + ":" + now), task, now}))
 }
 
-// sign returns the signature of text in the name of the agent.
+// sign signs text with the agent's key.
 func (a *agent) sign(text string) string {
 	return base64.StdEncoding.EncodeToString(ed25519.Sign(a.key, []byte(a.runtimeID+":"+text)))
 }
 
-// timestamp is RFC 3339 in UTC and whole seconds.
+// timestamp formats t as RFC 3339, in UTC and whole seconds.
 func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 
-// marshal returns texts as JSON, with no character escaped that need not be.
+// marshal encodes strings as JSON, without unnecessary escapes.
 func marshal(texts any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(texts); err != nil {
-		panic(err) // texts always can
+		panic(err) // strings can always be encoded
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

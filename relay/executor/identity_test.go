@@ -14,13 +14,13 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-func TestAnAgentIdentity(t *testing.T) {
+func TestIdentity_Header(t *testing.T) {
 	a := newAuthority(t)
 	c, err := a.find(" " + goodToken(goodClaims()) + "\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the task is registered once
+	for range 2 { // the task is registered only once
 		header, err := c.Header(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestAnAgentIdentity(t *testing.T) {
 	}
 }
 
-func TestVariantsOfAgentIdentities(t *testing.T) {
+func TestIdentity_Variants(t *testing.T) {
 	for name, token := range map[string]string{
 		"fedramp":   goodToken(goodClaims().with("chatgpt_account_is_fedramp", true)),
 		"RS256":     signed(members{"alg": "RS256", "kid": "rsa", "typ": "JWT"}, goodClaims(), rs256),
@@ -73,8 +73,8 @@ func TestVariantsOfAgentIdentities(t *testing.T) {
 	}
 }
 
-// The other path of the keys, and one authority for both.
-func TestWhereTheAuthorityIs(t *testing.T) {
+// The alternative path of the keys, and one authority for both services.
+func TestIdentity_AuthorityURLs(t *testing.T) {
 	a := newAuthority(t)
 	c, err := executor.FindCredentials(executor.Sources{AgentIdentity: true, Getenv: environment{
 		executor.AccessTokenVariable: goodToken(goodClaims()), executor.KeysVariable: a.URL + "/",
@@ -91,7 +91,7 @@ func TestWhereTheAuthorityIs(t *testing.T) {
 	}
 }
 
-func TestAgentIdentitiesThatAreRefused(t *testing.T) {
+func TestIdentity_InvalidToken_Fails(t *testing.T) {
 	other := func(text []byte) []byte { return eddsa(append(text, 'x')) }
 	claim := func(name string, value any) string { return goodToken(goodClaims().with(name, value)) }
 	head := func(header members) string { return signed(header, goodClaims(), eddsa) }
@@ -104,16 +104,16 @@ func TestAgentIdentitiesThatAreRefused(t *testing.T) {
 		"none":              {signed(members{"alg": "none", "kid": "ed"}, goodClaims(), func([]byte) []byte { return []byte("x") }), "signing method none is invalid"},
 		"HS256":             {signed(members{"alg": "HS256", "kid": "ed"}, goodClaims(), eddsa), "signing method HS256 is invalid"},
 		"key of another":    {head(members{"alg": "EdDSA", "kid": "rsa"}), "the authority's key is for RS256"},
-		"no kid":            {head(members{"alg": "EdDSA"}), "does not include a kid"},
+		"no kid":            {head(members{"alg": "EdDSA"}), "has no kid"},
 		"kid of nobody":     {head(goodHeader.with("kid", "x")), `kid "x" is not trusted`},
-		"kid is a number":   {head(goodHeader.with("kid", 1)), "does not include a kid"},
+		"kid is a number":   {head(goodHeader.with("kid", 1)), "has no kid"},
 		"critical":          {head(goodHeader.with("crit", []string{"x"})), "critical extensions"},
-		"key of P-256":      {head(goodHeader.with("kid", "ec")), "neither of RSA nor of Ed25519"},
-		"short RSA":         {head(members{"alg": "RS256", "kid": "short"}), "it has 0 bits"},
+		"key of P-256":      {head(goodHeader.with("kid", "ec")), "neither RSA nor Ed25519"},
+		"short RSA":         {head(members{"alg": "RS256", "kid": "short"}), "0 bits; 2048"},
 		"even exponent":     {head(members{"alg": "RS256", "kid": "even"}), "exponent is not accepted"},
-		"long Ed25519":      {head(goodHeader.with("kid", "long")), "it has 33 bytes"},
+		"long Ed25519":      {head(goodHeader.with("kid", "long")), "33 bytes; Ed25519"},
 		"key to encrypt":    {head(goodHeader.with("kid", "enc")), "not for signatures"},
-		"key of Ed448":      {head(goodHeader.with("kid", "other")), "another algorithm"},
+		"key of Ed448":      {head(goodHeader.with("kid", "other")), "not for EdDSA"},
 		"other issuer":      {claim("iss", "https://evil.invalid"), "issuer"},
 		"no issuer":         {claim("iss", nil), "iss"},
 		"other audience":    {claim("aud", "other"), "audience"},
@@ -125,7 +125,7 @@ func TestAgentIdentitiesThatAreRefused(t *testing.T) {
 		"runtime of dots":   {claim("agent_runtime_id", ".."), "agent_runtime_id"},
 		"no key":            {claim("agent_private_key", nil), "agent_private_key"},
 		"key of nonsense":   {claim("agent_private_key", "%t0psecret"), "agent_private_key is not base64"},
-		"key of RSA":        {claim("agent_private_key", base64.StdEncoding.EncodeToString(wrongKey)), "not a key of Ed25519"},
+		"key of RSA":        {claim("agent_private_key", base64.StdEncoding.EncodeToString(wrongKey)), "not an Ed25519 key"},
 		"no account":        {claim("account_id", nil), "account_id"},
 		"account of lines":  {claim("account_id", "a\r\nb"), "account_id"},
 	} {
@@ -148,7 +148,7 @@ func TestAgentIdentitiesThatAreRefused(t *testing.T) {
 	}
 }
 
-func TestAgentIdentitiesThatCannotBeFound(t *testing.T) {
+func TestIdentity_Missing_Fails(t *testing.T) {
 	good := goodToken(goodClaims())
 	for name, tc := range map[string]struct {
 		e    environment
@@ -172,7 +172,7 @@ func TestAgentIdentitiesThatCannotBeFound(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityThatFails(t *testing.T) {
+func TestIdentity_AuthorityFails(t *testing.T) {
 	type answer = func(http.ResponseWriter)
 	says := func(status int, body string) answer {
 		return func(w http.ResponseWriter) { w.WriteHeader(status); _, _ = w.Write([]byte(body)) }
@@ -185,13 +185,13 @@ func TestAnAuthorityThatFails(t *testing.T) {
 		"no such keys":      {says(404, ``), nil, "agent identity authority request failed (404 Not Found)", true},
 		"keys later":        {says(503, ``), nil, "(503 Service Unavailable)", false},
 		"keys in HTML":      {says(200, `<html>`), nil, "error decoding response body of the agent identity authority", true},
-		"keys of nonsense":  {says(200, `{"keys":{}}`), nil, "the authority's answer has no keys", true},
+		"keys of nonsense":  {says(200, `{"keys":{}}`), nil, "the authority's response has no keys", true},
 		"redirected":        {func(w http.ResponseWriter) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }, nil, "(302 Found)", true},
 		"task refused":      {nil, says(403, `{"error":{"message":"not you"}}`), "agent identity authority authentication failed (403 Forbidden): not you", true},
 		"task later":        {nil, says(500, ``), "(500 Internal Server Error)", false},
-		"task without id":   {nil, says(200, `{"encrypted_task_id":"x"}`), "it has no task_id", true},
-		"task of nothing":   {nil, says(200, `{"task_id":""}`), "it has no task_id", true},
-		"task without end":  {nil, says(200, `{"task_id":"`+strings.Repeat("x", 1025)+`"}`), "it has no task_id", true},
+		"task without id":   {nil, says(200, `{"encrypted_task_id":"x"}`), "no task_id", true},
+		"task of nothing":   {nil, says(200, `{"task_id":""}`), "no task_id", true},
+		"task without end":  {nil, says(200, `{"task_id":"`+strings.Repeat("x", 1025)+`"}`), "no task_id", true},
 		"task, dropped":     {nil, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, "agent identity authority at 127.0.0.1", false},
 		"task of no answer": {nil, func(http.ResponseWriter) {}, "not a JSON object", true},
 	} {
@@ -210,7 +210,7 @@ func TestAnAuthorityThatFails(t *testing.T) {
 		if tc.final {
 			err = r.wait()
 		} else {
-			err = r.next(executor.EventRetrying).Err
+			err = r.next(retrying).err
 		}
 		if err == nil || !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("%s: %v, want %q", name, err, tc.text)
@@ -221,9 +221,9 @@ func TestAnAuthorityThatFails(t *testing.T) {
 	}
 }
 
-// A task may end before the agent does: a registry that refuses one that worked
-// before is shown a new one, once.
-func TestATaskThatEndsIsRegisteredAnew(t *testing.T) {
+// A task may expire before the agent: when a registry rejects one that worked
+// before, a new one is registered, once.
+func TestIdentity_RejectedTask_IsRenewedOnce(t *testing.T) {
 	a, h := newAuthority(t), newHub(t)
 	h.upgrade = refuseUpgrade
 	h.register = func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -249,8 +249,8 @@ func TestATaskThatEndsIsRegisteredAnew(t *testing.T) {
 	}
 }
 
-// Nothing can come of an agent whose time is over.
-func TestAnAgentThatExpiresLater(t *testing.T) {
+// An expired agent identity is final.
+func TestIdentity_Expires_IsFinal(t *testing.T) {
 	a, h := newAuthority(t), newHub(t)
 	h.upgrade = refuseUpgrade
 	c, err := a.find(goodToken(goodClaims()))

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// options are right but for what change makes of them.
+// options returns valid options, modified by change.
 func options(change func(*executor.Options)) executor.Options {
 	o := executor.Options{
 		BaseURL: "https://registry.invalid", ExecutorID: "machine-1", Credentials: token("x"),
@@ -21,7 +21,7 @@ func options(change func(*executor.Options)) executor.Options {
 	return o
 }
 
-func TestOptionsThatAreWrong(t *testing.T) {
+func TestOptions_Invalid_Fail(t *testing.T) {
 	many, long := map[string]string{}, map[string]string{}
 	for i := range executor.MaxLabels + 1 {
 		many[fmt.Sprint("label", i)] = ""
@@ -42,8 +42,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"no base":             {base(" // "), "--remote", "executor registry base URL is required"},
 		"base without scheme": {base("registry:443"), "--remote", "is not a URL of https:// or http://"},
 		"base of files":       {base("file:///etc"), "--remote", "is not a URL of"},
-		"base that is none":   {base("https://h:t0psecret"), "--remote", "cannot be read as a URL"},
-		"base without host":   {base("https:///x"), "--remote", "names no host"},
+		"base that is none":   {base("https://h:t0psecret"), "--remote", "is not a valid URL"},
+		"base without host":   {base("https:///x"), "--remote", "has no host"},
 		"base with a user":    {base("https://u:t0psecret@h"), "--remote", "has a user"},
 		"base with fragment":  {base("https://h/#t0psecret"), "--remote", "has a user or a fragment"},
 		"base with a query":   {base("https://h?t0psecret"), "--remote", "has a query"},
@@ -56,21 +56,19 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"id of dots":          {id(".."), "--executor-id", "cannot be"},
 		"id with a space":     {id("a b"), "--executor-id", "cannot be"},
 		"id in other letters": {id("böse"), "--executor-id", "cannot be"},
-		"long name":           {func(o *executor.Options) { o.Name = strings.Repeat("x", 257) }, "--name", "has 257 bytes, and may have 256"},
+		"long name":           {func(o *executor.Options) { o.Name = strings.Repeat("x", 257) }, "--name", "has 257 bytes; the limit is 256"},
 		"name of two lines":   {func(o *executor.Options) { o.Name = "a\nb" }, "--name", "cannot be printed"},
 		"name not in UTF-8":   {func(o *executor.Options) { o.Name = "\xff" }, "--name", "is not UTF-8"},
 		"long version":        {func(o *executor.Options) { o.Version = strings.Repeat("x", 65) }, "Version", "has 65 bytes"},
 		"version of lines":    {func(o *executor.Options) { o.Version = "v1\r\n" }, "Version", "cannot be printed"},
 		"many labels":         {func(o *executor.Options) { o.Labels = many }, "--label", "is given 33 times"},
-		"many bytes":          {func(o *executor.Options) { o.Labels = long }, "--label", "all labels may take 4096"},
+		"many bytes":          {func(o *executor.Options) { o.Labels = long }, "--label", "the encoded labels may take 4096"},
 		"label without name":  {label("", "x"), "--label", "cannot have the name"},
 		"label's long name":   {label(strings.Repeat("x", 65), "x"), "--label", "cannot have the name"},
 		"label's odd name":    {label("a=b", "x"), "--label", "cannot have the name"},
 		"label's long value":  {label("a", strings.Repeat("x", 257)), "--label a", "has 257 bytes"},
 		"label's odd value":   {label("a", "\x00"), "--label a", "cannot be printed"},
-		"odd instance":        {func(o *executor.Options) { o.Instance = "a\r\nb" }, "Instance", "is no id"},
-		"negative time":       {func(o *executor.Options) { o.PongTimeout = -1 }, "PongTimeout", "must not be negative"},
-		"nobody to serve":     {func(o *executor.Options) { o.Serve = nil }, "Serve", "is needed"},
+		"nobody to serve":     {func(o *executor.Options) { o.Serve = nil }, "Serve", "is required"},
 	} {
 		err := executor.Run(t.Context(), options(tc.change))
 		wrong, ok := errors.AsType[*executor.OptionsError](err)
@@ -83,36 +81,30 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	}
 }
 
-// Whoever has nothing to show registers on this host only.
-func TestNoCredentialsBeyondLoopback(t *testing.T) {
+// Without credentials only a registry on loopback is allowed.
+func TestOptions_NoCredentials_NeedLoopback(t *testing.T) {
 	err := executor.Run(t.Context(), options(func(o *executor.Options) { o.Credentials = nil }))
 	if _, ok := errors.AsType[*executor.CredentialsError](err); !ok || !strings.Contains(err.Error(), "--remote-token-file") {
 		t.Errorf("Run = %v, want a CredentialsError", err)
 	}
 	h := newHub(t)
 	r := h.start(t)
-	r.next(executor.EventRegistered)
+	r.next(registered)
 	if registrations, _ := h.seen(); registrations[0].Header["Authorization"] != nil {
 		t.Error("something was shown")
 	}
 }
 
-// Where plain text is allowed, the rendezvous may speak it too.
-func TestPlainTextThatIsAllowed(t *testing.T) {
-	const elsewhere = `{"executor_id":"machine-1","url":"ws://0.0.0.0:1/"}` // as good as loopback, and not called so
+// The rendezvous may use plain text on loopback only.
+func TestOptions_PlainTextRendezvous_IsRejected(t *testing.T) {
 	h := newHub(t)
-	h.register = answer(200, elsewhere)
-	r := h.start(t, withToken, func(o *executor.Options) { o.AllowPlainText = true })
-	r.next(executor.EventRegistered)
-	if _, ok := errors.AsType[*executor.ConnectError](r.next(executor.EventRetrying).Err); !ok {
-		t.Error("it connected")
-	}
-	if err := h.start(t, withToken).wait(); err == nil || !strings.Contains(err.Error(), "its url is ws:// to another host") {
-		t.Errorf("where it is not: %v", err)
+	h.register = answer(200, `{"executor_id":"machine-1","url":"ws://0.0.0.0:1/"}`) // reaches loopback, but is not a loopback address
+	if err := h.start(t, withToken).wait(); err == nil || !strings.Contains(err.Error(), "url is ws:// to another host") {
+		t.Errorf("Run = %v", err)
 	}
 }
 
-func TestOptionsThatAreRight(t *testing.T) {
+func TestOptions_Valid(t *testing.T) {
 	ended, end := context.WithCancelCause(t.Context())
 	end(errors.New("at once"))
 	for name, change := range map[string]func(*executor.Options){
@@ -120,10 +112,9 @@ func TestOptionsThatAreRight(t *testing.T) {
 			o.ExecutorID, o.Name = strings.Repeat("x", 256), strings.Repeat("x", 256)
 			o.Labels = map[string]string{strings.Repeat("x", 64): strings.Repeat("v", 256), "a.b/c-d_e": ""}
 		},
-		"loopback":            func(o *executor.Options) { o.BaseURL = "http://LOCALHOST:1" },
-		"loopback of IPv6":    func(o *executor.Options) { o.BaseURL = "http://[::1]:1" },
-		"mapped loopback":     func(o *executor.Options) { o.BaseURL = "http://[::ffff:127.0.0.1]:1" },
-		"plain text, allowed": func(o *executor.Options) { o.BaseURL, o.AllowPlainText = "http://192.0.2.1", true },
+		"loopback":         func(o *executor.Options) { o.BaseURL = "http://LOCALHOST:1" },
+		"loopback of IPv6": func(o *executor.Options) { o.BaseURL = "http://[::1]:1" },
+		"mapped loopback":  func(o *executor.Options) { o.BaseURL = "http://[::ffff:127.0.0.1]:1" },
 	} {
 		if err := executor.Run(ended, options(change)); err != nil {
 			t.Errorf("%s: %v", name, err)

@@ -10,125 +10,126 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
-// maxURLBytes is the longest URL of a rendezvous that a registry may give.
+// maxURLBytes is the maximum length of a rendezvous URL.
 const maxURLBytes = 8 << 10
 
-// askOptions are what requests need.
-type askOptions struct {
+// clientOptions are options for requests.
+type clientOptions struct {
 	timeout time.Duration
 	tls     *tls.Config
 }
 
 // registry registers one executor. It is for one goroutine.
 type registry struct {
-	asker       *asker
+	client      *client
 	url         string
-	self        http.Header // what the executor says about itself
+	headers     http.Header // headers that describe the executor
 	credentials Credentials
-	plain       bool // a rendezvous on another host may be ws://
 }
 
-// registration is the answer of a registry.
+// registration is the response of a registry.
 type registration struct {
-	executorID string // which may be another one than was asked for
+	executorID string // may differ from the requested one
 	url        *url.URL
-	epoch      int64 // 0 if the registry knows none
+	epoch      int64 // 0 if unknown
 }
 
 func newRegistry(o Options) *registry {
-	self := http.Header{"Accept": {"*/*"}, "User-Agent": {"execwire"}, "Execwire-Instance": {o.Instance}}
+	headers := http.Header{"Accept": {"*/*"}, "User-Agent": {"execwire"}, "Execwire-Instance": {uuid.NewString()}}
 	if o.Version != "" {
-		self.Set("Execwire-Version", percentEncode(o.Version))
-		self.Set("User-Agent", "execwire/"+percentEncode(o.Version))
+		headers.Set("Execwire-Version", percentEncode(o.Version))
+		headers.Set("User-Agent", "execwire/"+percentEncode(o.Version))
 	}
 	if o.Name != "" {
-		self.Set("Execwire-Name", percentEncode(o.Name))
+		headers.Set("Execwire-Name", percentEncode(o.Name))
 	}
 	if o.Streams > 0 {
-		self.Set("Execwire-Streams", strconv.Itoa(o.Streams))
+		headers.Set("Execwire-Streams", strconv.Itoa(o.Streams))
 	}
 	if len(o.Labels) > 0 {
-		self.Set("Execwire-Labels", encodeLabels(o.Labels))
+		headers.Set("Execwire-Labels", encodeLabels(o.Labels))
 	}
 	return &registry{
-		asker:       newAsker(whoRegistry, askOptions{o.Timeout, o.TLS}),
+		client:      newClient(serviceRegistry, clientOptions{o.Timeout, o.TLS}),
 		url:         o.BaseURL + "/cloud/executor/" + o.ExecutorID + "/register",
-		self:        self,
+		headers:     headers,
 		credentials: o.Credentials,
-		plain:       o.AllowPlainText,
 	}
 }
 
-// register asks once, and once more if the credentials can be renewed and were
-// refused.
+// register sends a registration, and repeats it once if the credentials were
+// rejected and can be renewed.
 func (r *registry) register(ctx context.Context) (registration, error) {
-	answer, err := r.try(ctx)
+	reg, err := r.try(ctx)
 	status, ok := errors.AsType[*StatusError](err)
-	if renewing, can := r.credentials.(renewer); ok && can && status.Who == whoRegistry && status.refused() && renewing.renew() {
-		answer, err = r.try(ctx)
+	if credentials, renewable := r.credentials.(renewer); ok && renewable && status.Service == serviceRegistry && status.rejected() && credentials.renew() {
+		reg, err = r.try(ctx)
 	}
-	return answer, err
+	return reg, err
 }
 
-// renewer are credentials of which a part can be had anew.
+// renewer is implemented by credentials that can be renewed in part.
 type renewer interface {
-	// renew drops what was refused and reports whether something else may be had.
+	// renew drops the rejected part and reports whether a new one can be
+	// obtained.
 	renew() bool
 }
 
 func (r *registry) try(ctx context.Context) (registration, error) {
-	header := r.self.Clone()
+	header := r.headers.Clone()
 	var secret string
 	if r.credentials != nil {
-		shown, err := r.credentials.Header(ctx)
+		auth, err := r.credentials.Header(ctx)
 		if err != nil {
 			return registration{}, err
 		}
-		for name, values := range shown {
+		for name, values := range auth {
 			header[http.CanonicalHeaderKey(name)] = values
 		}
-		_, secret, _ = strings.Cut(shown.Get("Authorization"), " ")
+		_, secret, _ = strings.Cut(auth.Get("Authorization"), " ")
 	}
-	members, err := r.asker.ask(ctx, http.MethodPost, r.url, header, nil, secret)
+	members, err := r.client.do(ctx, http.MethodPost, r.url, header, nil, secret)
 	if err != nil {
 		return registration{}, r.explain(err)
 	}
 	return r.parse(members)
 }
 
-// explain adds what to do about a status.
+// explain adds a fix to a StatusError.
 func (r *registry) explain(err error) error {
 	status, ok := errors.AsType[*StatusError](err)
 	if !ok {
 		return err
 	}
 	switch {
-	case status.refused() && r.credentials == nil:
+	case status.rejected() && r.credentials == nil:
 		status.Fix = "give the executor a token with --remote-token-file"
-	case status.refused():
-		status.Fix = "the credentials are " + r.credentials.String() + ": have them renewed, or ask whether they may register this executor"
+	case status.rejected():
+		status.Fix = "the credentials used are " + r.credentials.String() + ": renew them, or check whether they may register this executor"
 	case status.Status == http.StatusNotFound:
 		status.Fix = "there is no registry at the URL of --remote, or it does not know this --executor-id"
 	case status.Status/100 == 3:
-		status.Fix = "redirects are not followed with credentials: give --remote the URL that it has moved to"
+		status.Fix = "redirects are not followed with credentials: set --remote to the new URL"
 	}
 	return err
 }
 
 func (r *registry) parse(members object) (registration, error) {
-	id, ok := members.text("executor_id")
+	id, ok := members.stringMember("executor_id")
 	if !ok || textProblem(id, MaxIDBytes) != "" {
-		return registration{}, &AnswerError{Who: whoRegistry, Problem: "it has no executor_id that can be shown"}
+		return registration{}, responseError(serviceRegistry, "no valid executor_id")
 	}
-	text, ok := members.text("url")
+	text, ok := members.stringMember("url")
 	if !ok || len(text) > maxURLBytes {
-		return registration{}, &AnswerError{Who: whoRegistry, Problem: fmt.Sprintf("it has no url of at most %d bytes", maxURLBytes)}
+		return registration{}, responseError(serviceRegistry, fmt.Sprintf("no url of at most %d bytes", maxURLBytes))
 	}
-	to, problem := urlProblem(text, "wss", "ws", true, r.plain)
+	to, problem := urlProblem(text, "wss", "ws", true)
 	if problem != "" {
-		return registration{}, &AnswerError{Who: whoRegistry, Problem: "its url " + problem}
+		return registration{}, responseError(serviceRegistry, "url "+problem)
 	}
-	return registration{executorID: id, url: to, epoch: members.number("epoch")}, nil
+	return registration{executorID: id, url: to, epoch: members.intMember("epoch")}, nil
 }

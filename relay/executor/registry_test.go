@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// answer is what a registry answers, by status, body and further headers.
+// answer returns a handler with a status, body and headers.
 func answer(status int, body string, headers ...string) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i < len(headers); i += 2 {
@@ -24,14 +24,14 @@ func answer(status int, body string, headers ...string) func(int, http.ResponseW
 	}
 }
 
-// Answers that end an executor that never registered, and what it says. Those
-// that are retried are retried later too.
+// Responses that end an executor that has never registered, and the error. Those
+// that are retried then are also retried later.
 var refusals = []struct {
 	name   string
 	answer func(int, http.ResponseWriter, *http.Request)
 	text   string
 	final  bool // at the first registration
-	later  bool // and at a later one
+	later  bool // at a later registration
 }{
 	{"401", answer(401, `{"error":{"message":"bad token"}}`), "executor registry authentication error: executor registry authentication failed (401 Unauthorized): bad token", true, true},
 	{"403 without a body", answer(403, ``), "executor registry authentication failed (403 Forbidden): empty error body", true, true},
@@ -45,23 +45,23 @@ var refusals = []struct {
 	{"a huge error", answer(500, strings.Repeat("x", 2<<20)), strings.Repeat("x", 4096) + "…", false, false},
 	{"an echo", answer(500, `{"error":{"code":"t0psecret","message":"you sent Bearer t0psecret"}}`), "Error, …): you sent Bearer …", false, false},
 	{"a redirect", answer(307, ``, "Location", "/elsewhere?t0psecret"), "(307 Temporary Redirect): empty error body: redirects are not followed with credentials", true, false},
-	{"no JSON", answer(200, `welcome`), "error decoding response body of the executor registry: it is not a JSON object", true, false},
-	{"null", answer(200, `null`), "it is not a JSON object", true, false},
-	{"a huge answer", answer(200, `"`+strings.Repeat("x", 1<<20)+`"`), "it is larger than 1048576 bytes", true, false},
-	{"no id", answer(200, `{"url":"wss://h/"}`), "it has no executor_id", true, false},
-	{"a number for an id", answer(200, `{"executor_id":1,"url":"wss://h/"}`), "it has no executor_id", true, false},
-	{"an id that cannot be shown", answer(200, `{"executor_id":"\u001b[31m","url":"wss://h/"}`), "it has no executor_id", true, false},
-	{"no url", answer(200, `{"executor_id":"x"}`), "it has no url", true, false},
-	{"a url in another case", answer(200, `{"executor_id":"x","URL":"wss://h/"}`), "it has no url", true, false},
-	{"a long url", answer(200, `{"executor_id":"x","url":"wss://h/`+strings.Repeat("x", 8<<10)+`"}`), "it has no url of at most 8192 bytes", true, false},
-	{"a url that is none", answer(200, `{"executor_id":"x","url":"wss://h:t0psecret/"}`), "its url cannot be read as a URL", true, false},
-	{"https", answer(200, `{"executor_id":"x","url":"https://h/"}`), "its url is not a URL of wss:// or ws://", true, false},
-	{"no host", answer(200, `{"executor_id":"x","url":"wss:///t0psecret"}`), "its url names no host", true, false},
-	{"a user", answer(200, `{"executor_id":"x","url":"wss://u:t0psecret@h/"}`), "its url has a user or a fragment", true, false},
-	{"plain text to another host", answer(200, `{"executor_id":"x","url":"ws://192.0.2.1/?t0psecret"}`), "its url is ws:// to another host", true, false},
+	{"no JSON", answer(200, `welcome`), "error decoding response body of the executor registry: not a JSON object", true, false},
+	{"null", answer(200, `null`), "not a JSON object", true, false},
+	{"a huge answer", answer(200, `"`+strings.Repeat("x", 1<<20)+`"`), "larger than 1048576 bytes", true, false},
+	{"no id", answer(200, `{"url":"wss://h/"}`), "no valid executor_id", true, false},
+	{"a number for an id", answer(200, `{"executor_id":1,"url":"wss://h/"}`), "no valid executor_id", true, false},
+	{"an id that cannot be shown", answer(200, `{"executor_id":"\u001b[31m","url":"wss://h/"}`), "no valid executor_id", true, false},
+	{"no url", answer(200, `{"executor_id":"x"}`), "no url", true, false},
+	{"a url in another case", answer(200, `{"executor_id":"x","URL":"wss://h/"}`), "no url", true, false},
+	{"a long url", answer(200, `{"executor_id":"x","url":"wss://h/`+strings.Repeat("x", 8<<10)+`"}`), "no url of at most 8192 bytes", true, false},
+	{"a url that is none", answer(200, `{"executor_id":"x","url":"wss://h:t0psecret/"}`), "url is not a valid URL", true, false},
+	{"https", answer(200, `{"executor_id":"x","url":"https://h/"}`), "url is not a URL of wss:// or ws://", true, false},
+	{"no host", answer(200, `{"executor_id":"x","url":"wss:///t0psecret"}`), "url has no host", true, false},
+	{"a user", answer(200, `{"executor_id":"x","url":"wss://u:t0psecret@h/"}`), "url has a user or a fragment", true, false},
+	{"plain text to another host", answer(200, `{"executor_id":"x","url":"ws://192.0.2.1/?t0psecret"}`), "url is ws:// to another host", true, false},
 }
 
-func TestAnswersOfARegistryThatRefuses(t *testing.T) {
+func TestRegistry_ErrorResponses(t *testing.T) {
 	for _, tc := range refusals {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t)
@@ -71,7 +71,7 @@ func TestAnswersOfARegistryThatRefuses(t *testing.T) {
 			if tc.final {
 				err = r.wait()
 			} else {
-				err = r.next(executor.EventRetrying).Err
+				err = r.next(retrying).err
 			}
 			expectText(t, err, tc.text)
 			if registrations, _ := h.seen(); tc.final && len(registrations) != 1 {
@@ -84,8 +84,8 @@ func TestAnswersOfARegistryThatRefuses(t *testing.T) {
 	}
 }
 
-// What was right once may be right again.
-func TestAnswersOfARegistryThatRefusesLater(t *testing.T) {
+// A registration that was accepted once may be accepted again.
+func TestRegistry_ErrorAfterRegistration_IsRetried(t *testing.T) {
 	for _, tc := range refusals {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHub(t)
@@ -98,14 +98,14 @@ func TestAnswersOfARegistryThatRefusesLater(t *testing.T) {
 				tc.answer(n, w, r)
 			}
 			r := h.start(t, withToken)
-			r.next(executor.EventRegistered)
-			r.next(executor.EventRetrying)
+			r.next(registered)
+			r.next(retrying)
 			if tc.later {
 				expectText(t, r.wait(), tc.text)
 				return
 			}
-			expectText(t, r.next(executor.EventRetrying).Err, tc.text)
-			r.next(executor.EventRegistered)
+			expectText(t, r.next(retrying).err, tc.text)
+			r.next(registered)
 		})
 	}
 }
@@ -120,8 +120,8 @@ func expectText(t *testing.T, err error, want string) {
 	}
 }
 
-// A server that a redirect leads to gets nothing.
-func TestRedirectsAreNotFollowed(t *testing.T) {
+// Redirects are not followed, so that their target receives no credentials.
+func TestRegistry_Redirect_IsNotFollowed(t *testing.T) {
 	elsewhere, h := newHub(t), newHub(t)
 	h.register = func(_ int, w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusPermanentRedirect)
@@ -135,7 +135,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestARegistryIsWaitedForAsItAsks(t *testing.T) {
+func TestRegistry_RetryAfter_IsHonored(t *testing.T) {
 	for name, tc := range map[string]struct {
 		header   string
 		low, top time.Duration
@@ -150,21 +150,21 @@ func TestARegistryIsWaitedForAsItAsks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHub(t)
 			h.register = answer(http.StatusTooManyRequests, "", "Retry-After", tc.header)
-			e := h.start(t).next(executor.EventRetrying)
-			if e.Wait < tc.low || e.Wait > tc.top+1 {
-				t.Errorf("it waits %v, want %v to %v", e.Wait, tc.low, tc.top)
+			e := h.start(t).next(retrying)
+			if e.wait < tc.low || e.wait > tc.top+1 {
+				t.Errorf("it waits %v, want %v to %v", e.wait, tc.low, tc.top)
 			}
 		})
 	}
 }
 
-func TestARegistryThatDropsConnectionsIsTriedAgain(t *testing.T) {
+func TestRegistry_DroppedConnection_IsRetried(t *testing.T) {
 	h := newHub(t)
 	h.register = func(n int, w http.ResponseWriter, _ *http.Request) {
 		switch n {
 		case 1:
 			panic(http.ErrAbortHandler)
-		case 2: // in the middle of the answer
+		case 2: // in the middle of the response
 			w.Header().Set("Content-Length", "1000")
 			_, _ = w.Write([]byte(`{"executor_id":`))
 			panic(http.ErrAbortHandler)
@@ -174,11 +174,11 @@ func TestARegistryThatDropsConnectionsIsTriedAgain(t *testing.T) {
 	}
 	r := h.start(t)
 	for range 2 {
-		if e := r.next(executor.EventRetrying); !isRequestError(e.Err) {
-			t.Errorf("%v, want a RequestError", e.Err)
+		if e := r.next(retrying); !isRequestError(e.err) {
+			t.Errorf("%v, want a RequestError", e.err)
 		}
 	}
-	r.next(executor.EventRegistered)
+	r.next(registered)
 }
 
 func isRequestError(err error) bool {
@@ -186,7 +186,7 @@ func isRequestError(err error) bool {
 	return is
 }
 
-func TestARegistryThatIsSlowIsGivenUp(t *testing.T) {
+func TestRegistry_Slow_TimesOut(t *testing.T) {
 	h := newHub(t)
 	h.register = func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
@@ -197,30 +197,30 @@ func TestARegistryThatIsSlowIsGivenUp(t *testing.T) {
 	}
 	r := h.start(t, func(o *executor.Options) { o.Timeout = 20 * time.Millisecond })
 	for range 2 {
-		e := r.next(executor.EventRetrying)
-		if !isRequestError(e.Err) || !strings.Contains(e.Err.Error(), "it took longer than 20ms") {
-			t.Errorf("%v, want a RequestError about time", e.Err)
+		e := r.next(retrying)
+		if !isRequestError(e.err) || !strings.Contains(e.err.Error(), "timed out after 20ms") {
+			t.Errorf("%v, want a RequestError about time", e.err)
 		}
 	}
 }
 
-func TestARegistryThatIsNotThereIsTriedAgain(t *testing.T) {
+func TestRegistry_Unreachable_IsRetried(t *testing.T) {
 	h := newHub(t)
 	h.Close()
 	r := h.start(t)
-	if e := r.next(executor.EventRetrying); !isRequestError(e.Err) || !strings.Contains(e.Err.Error(), "refused") {
-		t.Errorf("%v, want a RequestError", e.Err)
+	if e := r.next(retrying); !isRequestError(e.err) || !strings.Contains(e.err.Error(), "refused") {
+		t.Errorf("%v, want a RequestError", e.err)
 	}
 }
 
-func TestAnotherIDInTheAnswerIsAccepted(t *testing.T) {
+func TestRegistry_OtherID_IsAccepted(t *testing.T) {
 	h := newHub(t)
 	h.register = func(_ int, w http.ResponseWriter, _ *http.Request) { h.admit(w, "other/1") }
 	r := h.start(t)
-	if e := r.next(executor.EventRegistered); e.ExecutorID != "other/1" {
-		t.Errorf("registered as %q", e.ExecutorID)
+	if e := r.next(registered); e.executorID != "other/1" {
+		t.Errorf("registered as %q", e.executorID)
 	}
-	r.next(executor.EventConnected)
+	r.next(connected)
 }
 
 func TestTLS(t *testing.T) {
@@ -230,8 +230,8 @@ func TestTLS(t *testing.T) {
 		fmt.Fprintf(w, `{"executor_id":"x","url":"wss%s/rendezvous?%s"}`, strings.TrimPrefix(h.URL, "https"), query)
 	}
 	r := h.start(t, withToken)
-	r.next(executor.EventRegistered)
-	r.next(executor.EventConnected)
+	r.next(registered)
+	r.next(connected)
 
 	err := h.start(t, withToken, func(o *executor.Options) {
 		o.TLS = &tls.Config{RootCAs: testcert.NewAuthority(t).Pool()}

@@ -10,18 +10,18 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// signInFile is the path of the file in which the reference implementation
-// keeps that somebody has signed in.
+// signInFile is the path of the file in which the reference implementation stores
+// a sign-in.
 type signInFile string
 
-// claimsMember is where an id token says which account it is for.
+// claimsMember is the claim of an id token that describes the account.
 const claimsMember = "https://api.openai.com/auth"
 
 // Header implements Credentials.
 func (f signInFile) Header(context.Context) (http.Header, error) {
 	text, err := secretfile.Secret(string(f))
 	if err != nil {
-		return nil, &CredentialsError{Problem: "the sign-in file cannot be used", Err: err}
+		return nil, &CredentialsError{Problem: "the sign-in file is unusable", Err: err}
 	}
 	var members object
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -30,26 +30,26 @@ func (f signInFile) Header(context.Context) (http.Header, error) {
 	if !signedInWithChatGPT(members) {
 		return nil, &CredentialsError{
 			Problem: "remote exec-server registration requires ChatGPT authentication; API key and Agent Identity auth are not supported",
-			Fix:     "run `codex login` anew, or name a file with a token for the registry with --remote-token-file; " + string(f) + " has another kind",
+			Fix:     "run `codex login` again, or name a file with a token for the registry with --remote-token-file; " + string(f) + " has credentials of another kind",
 		}
 	}
 	var tokens object
 	if err := json.Unmarshal(members["tokens"], &tokens); err != nil || tokens == nil {
-		return nil, f.unusable("holds no tokens")
+		return nil, f.unusable("has no tokens")
 	}
-	access, _ := tokens.text("access_token")
+	access, _ := tokens.stringMember("access_token")
 	if !isToken([]byte(access)) {
-		return nil, f.unusable("holds no access_token")
+		return nil, f.unusable("has no access_token")
 	}
 	header := bearer(access)
-	idToken, _ := tokens.text("id_token")
+	idToken, _ := tokens.stringMember("id_token")
 	claims := unverifiedClaims(idToken)
-	account, ok := tokens.text("account_id")
+	account, ok := tokens.stringMember("account_id")
 	if !ok {
-		account, _ = claims.text("chatgpt_account_id")
+		account, _ = claims.stringMember("chatgpt_account_id")
 	}
 	if err := addAccount(header, account, string(claims["chatgpt_account_is_fedramp"]) == "true"); err != nil {
-		return nil, f.unusable("holds an account_id that cannot be sent")
+		return nil, f.unusable("has an account_id that is not valid in a header")
 	}
 	return header, nil
 }
@@ -58,21 +58,22 @@ func (f signInFile) Header(context.Context) (http.Header, error) {
 func (f signInFile) String() string { return "the sign-in in " + string(f) }
 
 func (f signInFile) unusable(problem string) error {
-	return &CredentialsError{Problem: string(f) + " " + problem, Fix: "run `codex login` anew"}
+	return &CredentialsError{Problem: string(f) + " " + problem, Fix: "run `codex login` again"}
 }
 
-// signedInWithChatGPT reports whether the tokens are what counts. Files without
-// auth_mode are those of an API key if they have one.
+// signedInWithChatGPT reports whether the file's tokens apply. A file without
+// auth_mode but with an API key is for the API key.
 func signedInWithChatGPT(members object) bool {
-	if mode, ok := members.text("auth_mode"); ok {
+	if mode, ok := members.stringMember("auth_mode"); ok {
 		return strings.HasPrefix(strings.ToLower(mode), "chatgpt")
 	}
-	_, hasKey := members.text("OPENAI_API_KEY")
+	_, hasKey := members.stringMember("OPENAI_API_KEY")
 	return !hasKey
 }
 
-// unverifiedClaims reads what an id token says of the account. It is not
-// verified: the file is the user's own, and the registry judges the access token.
+// unverifiedClaims returns the account claims of an id token. They are not
+// verified: the file belongs to the user, and the registry verifies the access
+// token.
 func unverifiedClaims(idToken string) object {
 	parts := strings.Split(idToken, ".")
 	if len(parts) != 3 {
@@ -92,7 +93,7 @@ func unverifiedClaims(idToken string) object {
 	return account
 }
 
-// addAccount adds the headers that name an account, if there is one.
+// addAccount adds the headers that name the account, if there is one.
 func addAccount(header http.Header, account string, fedramp bool) error {
 	if account != "" {
 		if !isToken([]byte(account)) {

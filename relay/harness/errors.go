@@ -7,48 +7,46 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
 
-// ErrPlainExecutor is an executor that has never shown that it acknowledges what
-// it gets, as those of the reference do not, or one that is not there.
-var ErrPlainExecutor = errors.New("the executor does not speak gRPC through the relay, only JSON-RPC, or does not answer: it has to be a server of execwire")
+// ErrPlainExecutor means that the executor has not acknowledged anything: it is
+// one of the reference implementation, which does not, or it is not running.
+var ErrPlainExecutor = errors.New("the executor does not answer, or supports only JSON-RPC through the relay: it must be an execwire server")
 
-// ErrStreamLimit is a connection that there is no place for now: of one that was
-// there its place may be taken, too, for a client that has fewer.
-var ErrStreamLimit = errors.New("the executor has as many connections through the hub as it takes: try again when there are fewer, or raise relay_streams of the executor, or streams_per_connection, streams_per_principal or streams_per_executor of the hub (stream_limit)")
+// ErrStreamLimit means that a stream limit is reached. An open connection may
+// fail with it, too, when its stream is evicted for a client that has fewer.
+var ErrStreamLimit = errors.New("a stream limit of the executor or the hub is reached: try again later, or raise relay_streams of the executor, or streams_per_connection, streams_per_principal or streams_per_executor of the hub (stream_limit)")
 
-// meaning returns err of a stream in the words of this package.
-func meaning(err error) error {
+// translateError maps an error of a stream to one of this package.
+func translateError(err error) error {
 	if reset, ok := errors.AsType[*relay.ResetError](err); ok && reset.Remote && reset.Reason == relay.ReasonStreamLimit {
 		return ErrStreamLimit
 	}
 	return err
 }
 
-// OptionsError is one of [Options] that cannot be used.
+// OptionsError means that one of [Options] is invalid.
 type OptionsError struct {
 	Name    string // the field
-	Problem string // what is wrong, to be read after the name
+	Problem string // follows the name
 	Fix     string // what to do about it
 }
 
 func (e *OptionsError) Error() string { return e.Name + " " + e.Problem + ": " + e.Fix }
 
-// RefusedError is a rendezvous that answered, and did not do what it was asked
-// for.
+// RefusedError means that the rendezvous responded with an error.
 type RefusedError struct {
 	Host   string // of the rendezvous
-	Status int    // of HTTP
-	Code   string // what the rendezvous says it is, for programs; may be empty
-	Text   string // what it says about it; may be empty
+	Status int    // HTTP status
+	Code   string // error code; may be empty
+	Text   string // error message; may be empty
 }
 
-// NewRefusedError makes the error of an answer, whose body may be JSON in the
-// form {"error":{"code":…,"message":…}} or text.
+// NewRefusedError parses the response body, which may be JSON of the form
+// {"error":{"code":…,"message":…}} or text.
 func NewRefusedError(host string, status int, body string) *RefusedError {
 	e := &RefusedError{Host: host, Status: status, Text: strings.TrimSpace(body)}
 	var answer struct {
@@ -69,34 +67,12 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// TimeoutError is a rendezvous that did not answer in time.
-type TimeoutError struct {
-	After time.Duration // how long was waited
-}
-
-func (e *TimeoutError) Error() string {
-	return fmt.Sprintf("the rendezvous did not answer within %v", e.After)
-}
-
-// UnreachableError says why there was no answer of a rendezvous.
-type UnreachableError struct {
-	Host string // of the rendezvous
-	Err  error  // why; of the operating system where that says so
-}
-
-func (e *UnreachableError) Error() string {
-	return fmt.Sprintf("failed to connect to the rendezvous %s: %v", e.Host, e.Err)
-}
-
-// Unwrap returns the reason.
-func (e *UnreachableError) Unwrap() error { return e.Err }
-
-// maxText is how much of a refusal's text is repeated, in characters.
+// maxText is how many characters of a response's text an error includes.
 const maxText = 300
 
-// explain returns an error of opening a websocket without what is secret in its
-// URL.
-func explain(rawURL string, err error) error {
+// dialError converts an error of opening a websocket, and removes the secrets in
+// its URL.
+func dialError(rawURL string, err error) error {
 	host := "rendezvous"
 	if u, parseErr := url.Parse(rawURL); parseErr == nil {
 		host = u.Host
@@ -107,5 +83,5 @@ func explain(rawURL string, err error) error {
 	if inner, ok := errors.AsType[*url.Error](err); ok { // repeats the URL
 		err = inner.Err
 	}
-	return &UnreachableError{Host: host, Err: err}
+	return fmt.Errorf("failed to connect to the rendezvous %s: %w", host, err)
 }

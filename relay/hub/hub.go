@@ -1,6 +1,5 @@
-// Package hub is a hub of the relay that can be run: the rendezvous behind
-// listeners, with credentials, and executors' presence where the configuration
-// says.
+// Package hub runs a hub of the relay: the rendezvous with listeners, credentials
+// and presence as configured.
 package hub
 
 import (
@@ -26,26 +25,26 @@ type rendezvousLimits = rendezvous.Limits
 
 func duration(d config.Duration) time.Duration { return time.Duration(d) }
 
-// Options are what a hub needs beside its configuration.
+// Options are the options of a hub besides its configuration.
 type Options struct {
-	// Logger gets the hub's log. Nil discards.
+	// Logger is the hub's log. Nil discards.
 	Logger *slog.Logger
-	// OnListen is called with the URL of every listener as it begins to accept,
-	// with the port that the kernel chose. Nil calls nothing.
+	// OnListen is called with the URL of each listener when it begins to accept,
+	// with the port that the kernel chose. May be nil.
 	OnListen func(url string)
 }
 
-// Hub is a hub that has not been served, or is served. [New] makes one.
+// Hub is a hub, created by [New] and run by Serve.
 type Hub struct {
-	cfg    config.Hub
-	opts   Options
-	keeper *keeper
-	logger *slog.Logger
-	urlKey []byte // nil is a random one
+	cfg           config.Hub
+	opts          Options
+	authenticator *authenticator
+	logger        *slog.Logger
+	urlKey        []byte // nil means a random one
 }
 
-// New returns a hub. The configuration is checked first, and the files that it
-// names are read. A hub that does not serve has nothing to be closed.
+// New returns a hub. It validates the configuration and reads the files that it
+// names. A hub that is not served need not be closed.
 func New(cfg config.Hub, opts Options) (*Hub, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -58,11 +57,11 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 			return nil, err
 		}
 	}
-	keeper, err := newKeeper(cfg, opts.Logger)
+	authenticator, err := newAuthenticator(cfg, opts.Logger)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{cfg: cfg, opts: opts, keeper: keeper, logger: opts.Logger}
+	h := &Hub{cfg: cfg, opts: opts, authenticator: authenticator, logger: opts.Logger}
 	if cfg.URLKey != "" {
 		if h.urlKey, err = secretfile.Token(cfg.URLKey, auth.MinSecretBytes); err != nil {
 			return nil, fmt.Errorf("failed to read url_key_file: %w", err)
@@ -71,31 +70,31 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 	return h, nil
 }
 
-// Limits of HTTP before a connection is a websocket.
+// HTTP limits before a connection is upgraded.
 const (
 	requestTimeout     = 10 * time.Second
 	requestIdleTimeout = 60 * time.Second
 	maxRequestHeader   = 64 << 10
 )
 
-// threads are made in advance: the runtime ends a program that needs one when the system
-// has none left.
-const threads = 32
+// reservedThreads are started in advance: the Go runtime aborts the process when
+// it cannot start a thread.
+const reservedThreads = 32
 
-// keepAliveQuestions is how often the kernel asks within keepalive_timeout.
-const keepAliveQuestions = 3
+// keepAliveProbes is how many keep-alive probes the kernel sends within
+// keepalive_timeout.
+const keepAliveProbes = 3
 
-// stopTimeout bounds how long requests that are being answered may take when the
-// hub stops.
+// stopTimeout bounds how long requests in progress may take when the hub stops.
 const stopTimeout = 10 * time.Second
 
-var errStopTakesLong = errors.New("requests are still being answered")
+var errStopTakesLong = errors.New("requests are still in progress")
 
-// Serve opens the listeners and serves until ctx ends. Then both ends of what is
-// routed are told, and Serve returns nil when nothing is left. If a listener
-// cannot be opened nothing is served and the error says why. It is called once.
+// Serve opens the listeners and serves until ctx ends. Then it informs both ends
+// of all streams and returns nil when nothing is left. If a listener cannot be
+// opened, Serve returns the error without serving. It must be called once.
 func (h *Hub) Serve(ctx context.Context) error {
-	syslimit.MakeThreads(threads)
+	syslimit.MakeThreads(reservedThreads)
 	listeners, err := h.openAll(ctx)
 	if err != nil {
 		return err
@@ -111,7 +110,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		return err
 	}
 	router, err := rendezvous.New(rendezvous.Config{
-		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.keeper.authenticate, Recall: h.keeper.recall, Use: use,
+		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.authenticator.authenticate, Recall: h.authenticator.recall, Use: trackUse,
 		Node: h.cfg.Node, PublicURL: h.cfg.PublicURL, URLKey: h.urlKey, Origins: h.cfg.Origins,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
 		Logger: h.logger,
@@ -123,7 +122,8 @@ func (h *Hub) Serve(ctx context.Context) error {
 	return h.serve(ctx, listeners, router)
 }
 
-// serve serves listeners until ctx ends or one of them fails, and closes all.
+// serve serves listeners until ctx ends or one of them fails, and closes
+// everything.
 func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub) error {
 	server := h.newServer(router)
 	failed := make(chan error, len(listeners))
@@ -131,8 +131,8 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 	for _, l := range listeners {
 		tuned := wsconn.Tune(l.Listener, wsconn.Tuning{
 			KeepAliveIdle:     duration(h.cfg.KeepaliveInterval),
-			KeepAliveInterval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveQuestions, time.Second),
-			KeepAliveCount:    keepAliveQuestions,
+			KeepAliveInterval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
+			KeepAliveCount:    keepAliveProbes,
 		})
 		serving.Go(func() {
 			if err := server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
@@ -158,16 +158,16 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 	return err
 }
 
-// newServer returns a server that nobody can hold up: headers are bounded in size
-// and time. The limits do not touch a connection that has become a websocket.
+// newServer returns an HTTP server with bounds on headers in size and time. They
+// do not apply after an upgrade to a websocket.
 func (h *Hub) newServer(router http.Handler) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if _, info, err := arrival(r); err == nil {
+			if _, info, err := peerOf(r); err == nil {
 				if secure, ok := info.(listen.TLSAuthInfo); ok {
-					r.TLS = &secure.State // which the listener hides from net/http
+					r.TLS = &secure.State // hidden from net/http by the listener
 				}
 			}
 			router.ServeHTTP(w, r)

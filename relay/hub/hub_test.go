@@ -28,8 +28,8 @@ const (
 
 var errHangs = errors.New("the test hangs")
 
-// start serves a hub on a free port of loopback and returns its URL. scheme is
-// http or https.
+// start serves a hub on a free loopback port and returns its URL. scheme is http
+// or https.
 func start(t *testing.T, scheme string, change func(*config.Hub)) string {
 	t.Helper()
 	cfg := config.DefaultHub()
@@ -61,7 +61,8 @@ func start(t *testing.T, scheme string, change func(*config.Hub)) string {
 	return ""
 }
 
-// withTable sets a table in which fleet may be build-*, and agent use it.
+// withTable configures a table in which fleet may act as build-*, and agent may
+// connect to it.
 func withTable(t *testing.T, cfg *config.Hub, more string) {
 	dir := t.TempDir()
 	testcert.WriteFile(t, filepath.Join(dir, "fleet"), []byte(fleetToken))
@@ -79,14 +80,14 @@ connect_to_executors = ["build-*"]
 %[2]s`, dir, more))
 }
 
-// client trusts the authority, if there is one.
+// client returns a client that trusts the authority, if there is one.
 func client(t *testing.T, trusted *tls.Config) *http.Client {
 	transport := &http.Transport{TLSClientConfig: trusted}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: patience}
 }
 
-// ask returns an answer's status and JSON.
+// ask returns the status and JSON of the response.
 func ask(t *testing.T, c *http.Client, method, url, token string) (int, map[string]any) {
 	t.Helper()
 	r, err := http.NewRequest(method, url, nil)
@@ -125,10 +126,10 @@ func websocket(t *testing.T, url, token string, trusted *tls.Config) *wsconn.Con
 	return conn
 }
 
-// frame is what the reference sends: data of stream a.
+// frame is a data frame of stream a, as the reference implementation sends it.
 const frame = "\x08\x01\x12\x01a\x2a\x05\x18\x01\x22\x01x"
 
-// meet has an executor and a harness exchange frames.
+// meet connects an executor and a harness and exchanges frames.
 func meet(t *testing.T, url, executorToken, harnessToken string, trusted *tls.Config) {
 	t.Helper()
 	c := client(t, trusted)
@@ -153,10 +154,10 @@ func meet(t *testing.T, url, executorToken, harnessToken string, trusted *tls.Co
 	}
 }
 
-func TestOnLoopbackAnybodyMayMeet(t *testing.T) { meet(t, start(t, "http", nil), "", "any", nil) }
+func TestHub_Loopback_NeedsNoToken(t *testing.T) { meet(t, start(t, "http", nil), "", "any", nil) }
 
-// A hub with files knows its executors after a restart.
-func TestExecutorsAreKnownAfterARestart(t *testing.T) {
+// A hub with a directory knows its executors after a restart.
+func TestHub_Restart_KeepsExecutors(t *testing.T) {
 	directory := t.TempDir()
 	inFiles := func(cfg *config.Hub) { cfg.Presence, cfg.PresenceDirectory = config.PresenceNATS, directory }
 	t.Run("first", func(t *testing.T) { meet(t, start(t, "http", inFiles), "", "any", nil) })
@@ -172,7 +173,7 @@ func TestExecutorsAreKnownAfterARestart(t *testing.T) {
 	}
 }
 
-func TestWithTLSAndATableThoseWhoAreListedMeet(t *testing.T) {
+func TestHub_TLSAndTable_AcceptsListedPrincipals(t *testing.T) {
 	authority := testcert.NewAuthority(t)
 	trusted := &tls.Config{RootCAs: authority.Pool(), MinVersion: tls.VersionTLS13}
 	url := start(t, "https", func(cfg *config.Hub) {
@@ -199,8 +200,8 @@ func TestWithTLSAndATableThoseWhoAreListedMeet(t *testing.T) {
 	}
 }
 
-// Tokens cannot be guessed at leisure, not even the right one is then looked at.
-func TestFailedAttemptsAreLimited(t *testing.T) {
+// After too many failed attempts not even the right token is accepted.
+func TestHub_FailedAttempts_AreLimited(t *testing.T) {
 	url := start(t, "http", func(cfg *config.Hub) {
 		withTable(t, cfg, "")
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 3, config.Duration(time.Hour)
@@ -216,7 +217,7 @@ func TestFailedAttemptsAreLimited(t *testing.T) {
 	}
 }
 
-func TestHubsThatMustNotListenDoNot(t *testing.T) {
+func TestHub_InsecureListeners_AreRejected(t *testing.T) {
 	authority := testcert.NewAuthority(t)
 	for name, tc := range map[string]struct {
 		url    string
@@ -259,9 +260,9 @@ func TestHubsThatMustNotListenDoNot(t *testing.T) {
 	}
 }
 
-// Websockets of one principal do not keep another one out: the oldest is closed, with
-// the name of the limit. One more of the same principal is refused with it.
-func TestConnections_OfOnePrincipal_GiveWayWithTheNameOfTheLimit(t *testing.T) {
+// Websockets of one principal do not lock out another: the oldest is closed with
+// the name of the limit. One more of the same principal is rejected with it.
+func TestHub_ConnectionsOfOnePrincipal_AreEvicted(t *testing.T) {
 	const otherToken = "other-token-0123456789-0123456789-0123"
 	file := testcert.WriteFile(t, filepath.Join(t.TempDir(), "other"), []byte(otherToken))
 	url := start(t, "http", func(cfg *config.Hub) {

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous/presence"
 )
 
-// openPresence returns what keeps which executors there are.
+// openPresence opens the configured presence.
 func (h *Hub) openPresence(ctx context.Context) (rendezvous.Presence, error) {
 	if h.cfg.Presence == config.PresenceMemory {
 		return rendezvous.NewMemory(), nil
@@ -23,8 +23,8 @@ func (h *Hub) openPresence(ctx context.Context) (rendezvous.Presence, error) {
 	return presence.Open(ctx, options)
 }
 
-// clusterSecret is what nodes show each other. It is made of the secret that all
-// of them have, and does not tell it.
+// clusterSecret derives the secret of the cluster from the URL key, without
+// revealing the key.
 func (h *Hub) clusterSecret() string {
 	mac := hmac.New(sha256.New, h.urlKey)
 	mac.Write([]byte("execwire hub cluster"))

@@ -2,11 +2,11 @@ package rendezvous
 
 import "time"
 
-// clock is the time, which tests make pass themselves.
+// clock provides time, so that tests can control it.
 type clock interface {
 	now() time.Time
-	// afterFunc calls f in a goroutine of its own once d has passed, unless stop
-	// is called before.
+	// afterFunc calls f in its own goroutine after d, unless stop is called
+	// first.
 	afterFunc(d time.Duration, f func()) (stop func())
 }
 

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// fakeClock is a time that passes when a test says so. It is for one goroutine.
+// fakeClock is a clock that tests advance. It is for one goroutine.
 type fakeClock struct {
 	time   time.Time
-	timers []*fakeTimer // by when they are due, then by when they were set
+	timers []*fakeTimer // ordered by when they are due, then by when they were set
 }
 
 type fakeTimer struct {
@@ -30,7 +30,7 @@ func (c *fakeClock) afterFunc(d time.Duration, f func()) func() {
 	return func() { c.timers = slices.DeleteFunc(c.timers, func(t *fakeTimer) bool { return t == timer }) }
 }
 
-// advance lets time pass.
+// advance advances the clock and runs timers.
 func (c *fakeClock) advance(d time.Duration) {
 	end := c.time.Add(d)
 	for len(c.timers) > 0 && !c.timers[0].due.After(end) {

@@ -9,21 +9,15 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-const levelInfo = slog.LevelInfo
-
-func logID(id string) slog.Attr               { return slog.String("executor", id) }
-func logString(name, value string) slog.Attr  { return slog.String(name, value) }
-func logUint(name string, n uint64) slog.Attr { return slog.Uint64(name, n) }
-func trimHTTP(base string) string             { return strings.TrimPrefix(strings.TrimRight(base, "/"), "http") }
-
-// refusalLevel is how important a refusal is: the hub's own failures are more so
-// than what clients do wrong.
+// refusalLevel returns the log level of a refusal: failures of the hub matter
+// more than mistakes of clients.
 func refusalLevel(r *Refusal) slog.Level {
 	if r.Status >= http.StatusInternalServerError && r.Code != codeShuttingDown {
 		return slog.LevelError
@@ -31,11 +25,11 @@ func refusalLevel(r *Refusal) slog.Level {
 	return slog.LevelInfo
 }
 
-// websocket answers an executor or a harness that connects, and serves it.
+// websocket serves the websocket of an executor or a harness.
 func (h *Hub) websocket(w http.ResponseWriter, r *http.Request) {
-	id, err := idOf(r)
+	id, err := executorIDOf(r)
 	if err == nil {
-		err = notUpgrade(r)
+		err = checkUpgrade(r)
 	}
 	if err == nil {
 		switch role(r.URL.Query().Get("role")) {
@@ -44,137 +38,140 @@ func (h *Hub) websocket(w http.ResponseWriter, r *http.Request) {
 		case roleHarness:
 			err = h.serveHarness(w, r, id)
 		default:
-			err = refuse(http.StatusBadRequest, codeInvalidRole, "the URL needs role=executor or role=harness")
+			err = newRefusal(http.StatusBadRequest, codeInvalidRole, "the URL needs role=executor or role=harness")
 		}
 	}
 	if err != nil {
-		h.refused(r, id, err, w)
+		h.reject(r, id, err, w)
 	}
 }
 
-// bearer returns who shows the sig of a URL.
-func (h *Hub) bearer(r *http.Request, as role, id string) (auth.Member, ticket, error) {
-	t, err := h.signer.check(r.URL.Query().Get("sig"), as, id, h.shared.clock.now())
+// verifyTicket returns the principal that the sig of a URL was issued to.
+func (h *Hub) verifyTicket(r *http.Request, want role, id string) (auth.Member, ticket, error) {
+	t, err := h.signer.verify(r.URL.Query().Get("sig"), want, id, h.shared.clock.now())
 	if err != nil {
-		return auth.Member{}, ticket{}, refuse(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", err)
+		return auth.Member{}, ticket{}, newRefusal(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", err)
 	}
 	member, err := h.config.Recall(r, auth.Principal{Name: t.Principal})
 	return member, t, err
 }
 
-// serveExecutor serves the websocket of an executor. An error is why there is
-// none.
+// serveExecutor serves the websocket of an executor. An error is returned before
+// the websocket is accepted.
 func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) error {
-	member, t, err := h.bearer(r, roleExecutor, id)
+	member, t, err := h.verifyTicket(r, roleExecutor, id)
 	switch {
 	case err != nil:
 		return err
 	case r.URL.Query().Get("epoch") != strconv.FormatUint(t.Epoch, 10):
-		return refuse(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", errTicketInvalid)
+		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", errTicketInvalid)
 	case !member.MayActAs(id):
-		return refuse(http.StatusForbidden, codeForbidden, "principal %s may not be executor %s any more", member.Principal, id)
+		return newRefusal(http.StatusForbidden, codeForbidden, "principal %s may no longer act as executor %s", member.Principal, id)
 	}
-	leave, place, err := h.enter(member.Principal.Name, id)
+	release, ref, err := h.admit(member.Principal.Name, id)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	evicts, end := h.use(r)
+	defer release()
+	onEvict, end := h.use(r)
 	defer end()
-	l, tookOver, err := h.install(r, place, id, t.Epoch, member.Principal.Name)
+	c, tookOver, err := h.install(r, ref, id, t.Epoch, member.Principal.Name)
 	if err != nil {
 		return err
 	}
-	who := h.logger.With(logID(id), "role", string(roleExecutor), "principal", l.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
+	logger := h.logger.With("executor", id, "role", string(roleExecutor), "principal", c.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
 	if tookOver {
-		who.Info("an executor took over from one that was connected")
+		logger.Info("an executor replaced a connected one")
 	}
-	if l.carrier, err = wsconn.Accept(w, r, h.options(l.principal)); err != nil {
-		place.departExecutor(l)
-		h.see(id, t.Epoch, false)
-		return nil // it is answered, or nobody is there
+	if c.conn, err = wsconn.Accept(w, r, h.connOptions(c.principal)); err != nil {
+		ref.disconnectExecutor(c)
+		h.reportOnline(id, t.Epoch, false)
+		return nil // the response was sent, or the client is gone
 	}
-	defer evicts(l)()
-	who.Info("an executor connected", "resumable", l.resumable)
-	stop := h.keepSeen(l, id, t.Epoch)
-	err = l.serve(func(frame []byte) { place.fromExecutor(l, frame) }, func() { place.departExecutor(l) })
+	defer onEvict(c)()
+	logger.Info("an executor connected", "resumable", c.resumable)
+	stop := h.keepOnline(c, id, t.Epoch)
+	err = c.serve(func(frame []byte) { ref.handleExecutorFrame(c, frame) }, func() { ref.disconnectExecutor(c) })
 	if err == io.EOF {
-		place.executorIsDone(l)
+		ref.executorClosed(c)
 	}
 	stop()
-	h.see(id, t.Epoch, false)
-	code, reason := l.ending()
-	who.Info("an executor left", "code", code, "reason", reason, "error", errText(err))
+	h.reportOnline(id, t.Epoch, false)
+	code, reason := c.closeStatus()
+	logger.Info("an executor left", "code", code, "reason", reason, "error", errText(err))
 	return nil
 }
 
-// install makes an epoch that of the executor, and has it there before it is told
-// so: a harness may come the next moment, or when others read that it is there. One
-// at a time, so that of two the later epoch is there in the end.
-func (h *Hub) install(r *http.Request, p *place, id string, epoch uint64, principal string) (l *line, tookOver bool, err error) {
-	p.installing.Lock()
-	defer p.installing.Unlock()
-	made, err := h.claim(r, id, epoch)
+// install makes an epoch that of the executor and adds the connection to the
+// route before the websocket is accepted, because a harness may come as soon as
+// the record shows the executor. It is serialized, so that of two epochs the
+// later one remains.
+func (h *Hub) install(r *http.Request, ref *executorRoute, id string, epoch uint64, principal string) (c *peerConn, tookOver bool, err error) {
+	ref.installMu.Lock()
+	defer ref.installMu.Unlock()
+	reg, err := h.claim(r, id, epoch)
 	if err != nil {
 		return nil, false, err
 	}
-	l = newLine(principal, made.instance != "")
-	l.capacity = made.streams
-	return l, p.connectExecutor(l, made.instance), nil
+	c = newPeerConn(principal, reg.instance != "")
+	c.capacity = reg.streams
+	return c, ref.connectExecutor(c, reg.instance), nil
 }
 
-// claim makes an epoch that of the executor.
+// claim makes an epoch that of the executor in the presence.
 func (h *Hub) claim(r *http.Request, id string, epoch uint64) (registration, error) {
 	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
 	defer cancel()
-	return h.registry.connect(ctx, id, epoch, h.base(r))
+	return h.registry.connect(ctx, id, epoch, h.baseURL(r))
 }
 
-// see says whether the executor of an epoch is there, and reports whether a later
-// one is. That nobody could be told is in the log.
-func (h *Hub) see(id string, epoch uint64, online bool) (takenOver bool) {
-	// Also while the hub is closing.
+// reportOnline records whether the executor of an epoch is connected, and reports
+// whether a later one has connected. Failures are logged.
+func (h *Hub) reportOnline(id string, epoch uint64, online bool) (takenOver bool) {
+	// This must work while the hub is closing, too.
 	ctx, cancel := context.WithTimeoutCause(context.Background(), presenceTimeout, errPresenceSlow)
 	defer cancel()
-	err := h.registry.see(ctx, id, epoch, online)
+	err := h.registry.setOnline(ctx, id, epoch, online)
 	if err != nil && !errors.Is(err, errTakenOver) {
-		h.logger.Error("the presence of an executor could not be kept", "executor", id, "error", err.Error())
+		h.logger.Error("failed to store the presence of an executor", "executor", id, "error", err.Error())
 	}
 	return errors.Is(err, errTakenOver)
 }
 
-// keepSeen says every now and then that an executor is there, and closes its
-// line if another node has a later one. Calling stop ends that and waits for it.
-func (h *Hub) keepSeen(l *line, id string, epoch uint64) (stop func()) {
-	done, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(over)
+// keepOnline periodically renews the presence of an executor, and closes its
+// connection if a later one has connected to another node. stop ends that and
+// waits for it.
+func (h *Hub) keepOnline(c *peerConn, id string, epoch uint64) (stop func()) {
+	connected, left := context.WithCancelCause(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
 		ticker := time.NewTicker(h.shared.limits.PresenceInterval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ticker.C:
-				if h.see(id, epoch, true) {
-					l.supersede()
+				if h.reportOnline(id, epoch, true) {
+					c.supersede()
 					return
 				}
-			case <-done:
+			case <-connected.Done():
 				return
 			}
 		}
-	}()
+	})
 	return func() {
-		close(done)
-		<-over
+		left(nil)
+		wg.Wait()
 	}
 }
 
-// serveHarness serves the websocket of a harness. An error is why there is none.
+// serveHarness serves the websocket of a harness. An error is returned before the
+// websocket is accepted.
 func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) error {
 	var member auth.Member
 	var err error
 	if r.URL.Query().Has("sig") {
-		member, _, err = h.bearer(r, roleHarness, id)
+		member, _, err = h.verifyTicket(r, roleHarness, id)
 	} else {
 		member, err = h.config.Authenticate(r)
 	}
@@ -185,107 +182,108 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 		return err
 	}
 	resumable := isResumable(r.Header)
-	if err := h.reachable(r, id, resumable); err != nil {
+	if err := h.checkReachable(r, id, resumable); err != nil {
 		return err
 	}
-	leave, place, err := h.enter(member.Principal.Name, id)
+	release, ref, err := h.admit(member.Principal.Name, id)
 	if err != nil {
 		return err
 	}
-	defer leave()
-	evicts, end := h.use(r)
+	defer release()
+	onEvict, end := h.use(r)
 	defer end()
-	conn, err := wsconn.Accept(w, r, h.options(member.Principal.Name))
+	conn, err := wsconn.Accept(w, r, h.connOptions(member.Principal.Name))
 	if err != nil {
-		return nil // it is answered, or nobody is there
+		return nil // the response was sent, or the client is gone
 	}
-	l := newLine(member.Principal.Name, resumable)
-	l.carrier = conn
-	who := h.logger.With(logID(id), "role", string(roleHarness), "principal", l.principal, "peer", r.RemoteAddr)
-	place.connectHarness(l)
-	defer evicts(l)()
-	who.Info("a harness connected", "resumable", l.resumable)
-	err = l.serve(func(frame []byte) { place.fromHarness(l, frame) }, func() { place.departHarness(l) })
+	c := newPeerConn(member.Principal.Name, resumable)
+	c.conn = conn
+	logger := h.logger.With("executor", id, "role", string(roleHarness), "principal", c.principal, "peer", r.RemoteAddr)
+	ref.connectHarness(c)
+	defer onEvict(c)()
+	logger.Info("a harness connected", "resumable", c.resumable)
+	err = c.serve(func(frame []byte) { ref.handleHarnessFrame(c, frame) }, func() { ref.disconnectHarness(c) })
 	if err == io.EOF {
-		place.harnessIsDone(l)
+		ref.harnessClosed(c)
 	}
-	code, reason := l.ending()
-	who.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
+	code, reason := c.closeStatus()
+	logger.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
 	return nil
 }
 
-// reachable refuses a harness whose executor is not here. One that retransmits
-// may come while the executor is away for a moment.
-func (h *Hub) reachable(r *http.Request, id string, resumable bool) error {
-	if x := h.look(id); x != nil {
-		if connected, _ := x.isConnected(); connected || resumable && x.isExpected() {
+// checkReachable rejects a harness whose executor is not connected to this node.
+// A harness that retransmits may also come during the executor's grace period.
+func (h *Hub) checkReachable(r *http.Request, id string, resumable bool) error {
+	if ref := h.lookup(id); ref != nil {
+		if connected, _ := ref.isConnected(); connected || resumable && ref.isExpected() {
 			return nil
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
 	defer cancel()
-	record, err := h.find(ctx, id)
+	record, err := h.findExecutor(ctx, id)
 	switch {
 	case err != nil:
 		return err
 	case record.Node != h.config.Node:
-		return refuse(http.StatusMisdirectedRequest, codeExecutorElsewhere,
+		return newRefusal(http.StatusMisdirectedRequest, codeExecutorElsewhere,
 			"executor %s is connected to another node of this hub, %s: ask POST /cloud/executor/%s/connect for its URL", id, record.URL, id)
 	}
 	if h.isInstalled(id) {
 		return nil
 	}
-	return refuse(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected at this moment: try again", id)
+	return newRefusal(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected: try again", id)
 }
 
-// isInstalled reports whether an executor is connected, once one that is just
-// coming is.
+// isInstalled reports whether an executor is connected, after waiting for an
+// install in progress.
 func (h *Hub) isInstalled(id string) bool {
-	p := h.look(id)
-	if p == nil {
+	ref := h.lookup(id)
+	if ref == nil {
 		return false
 	}
-	p.installing.Lock()
-	defer p.installing.Unlock()
-	connected, _ := p.isConnected()
+	ref.installMu.Lock()
+	defer ref.installMu.Unlock()
+	connected, _ := ref.isConnected()
 	return connected
 }
 
-// enter gives a principal one more connection. Calling leave takes it back.
-func (h *Hub) enter(principal, id string) (leave func(), p *place, err error) {
-	if !h.sockets.add(principal, h.shared.limits.Connections) {
+// admit counts one more connection of a principal. release undoes that.
+func (h *Hub) admit(principal, id string) (release func(), ref *executorRoute, err error) {
+	if !h.connCounts.add(principal, h.shared.limits.Connections) {
 		return nil, nil, limitReached(codeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
 	}
-	if p = h.visit(id); p == nil {
-		h.sockets.remove(principal)
+	if ref = h.acquire(id); ref == nil {
+		h.connCounts.remove(principal)
 		return nil, nil, shuttingDown()
 	}
 	return func() {
-		h.drop(p, 1)
-		h.sockets.remove(principal)
+		h.release(ref, 1)
+		h.connCounts.remove(principal)
 		h.serving.Done()
-	}, p, nil
+	}, ref, nil
 }
 
-// options are those of every websocket of a principal.
-func (h *Hub) options(principal string) wsconn.Options {
+// connOptions returns the options of every websocket of a principal.
+func (h *Hub) connOptions(principal string) wsconn.Options {
 	return wsconn.Options{
-		Binary: true, Label: "relay websocket", Budget: h.incoming, Principal: principal,
+		Binary: true, Label: "relay websocket", Budget: h.receiveBudget, Principal: principal,
 		FrameBytes: h.shared.limits.FrameBytes, MessageBytes: h.shared.limits.FrameBytes,
 		PingInterval: h.config.PingInterval, DeadAfter: h.config.DeadAfter,
 	}
 }
 
-// use notes that the connection of r is in use until end is called. evicts has it closed
-// as a line when it gives way to another, also if it did so before, until stop is called.
-func (h *Hub) use(r *http.Request) (evicts func(*line) (stop func() bool), end func()) {
+// use marks the connection of r as in use until end is called. onEvict closes a
+// peerConn when the connection is evicted, including an eviction before the call,
+// until stop is called.
+func (h *Hub) use(r *http.Request) (onEvict func(*peerConn) (stop func() bool), end func()) {
 	evicted, evict := context.WithCancelCause(context.Background())
 	unused := func() {}
 	if h.config.Use != nil {
 		unused = h.config.Use(r, func(why error) { evict(why) })
 	}
-	return func(l *line) (stop func() bool) {
-			return context.AfterFunc(evicted, func() { l.evict(context.Cause(evicted)) })
+	return func(c *peerConn) (stop func() bool) {
+			return context.AfterFunc(evicted, func() { c.evict(context.Cause(evicted)) })
 		}, func() {
 			unused()
 			evict(nil)
@@ -299,19 +297,20 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// notUpgrade returns what keeps r from becoming a websocket; nil if nothing does.
-// The registration of an executor is used up before the websocket library looks.
-func notUpgrade(r *http.Request) error {
+// checkUpgrade rejects requests that are not websocket handshakes. It is called
+// first because connecting uses up an executor's registration before the
+// websocket library validates the request.
+func checkUpgrade(r *http.Request) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
 	if !hasToken(r.Header, "Connection", "upgrade") || !hasToken(r.Header, "Upgrade", "websocket") ||
 		r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 || len(r.Header.Values("Sec-WebSocket-Key")) != 1 {
-		return refuse(http.StatusBadRequest, codeNotWebsocket, "this URL is for websockets")
+		return newRefusal(http.StatusBadRequest, codeNotWebsocket, "the request is not a websocket handshake")
 	}
 	return nil
 }
 
-// hasToken reports whether a header that is a list of tokens has one, in any
-// case.
+// hasToken reports whether a header that is a list of tokens contains one,
+// ignoring case.
 func hasToken(header http.Header, name, token string) bool {
 	for _, value := range header.Values(name) {
 		for one := range strings.SplitSeq(value, ",") {

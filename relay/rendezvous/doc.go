@@ -1,14 +1,14 @@
-// Package rendezvous is the hub where executors and harnesses of the relay meet:
-// the registry that executors register at, and the rendezvous that routes frames
-// between their websockets.
+// Package rendezvous implements the hub of the relay: the registry where
+// executors register, and the rendezvous that routes frames between the
+// websockets of executors and harnesses.
 //
-// A frame is routed by its stream id, and nothing else of it is read but whether
-// it ends the stream: delivery, order and duplicates are the business of the two
-// ends. The hub says one thing itself, the end of a stream, when one of its ends
-// has departed or is too slow.
+// Frames are routed by stream id. The hub decodes nothing else except whether a
+// frame is a reset; delivery, order and deduplication are up to the two ends. The
+// only frames that the hub sends itself are resets, when an end has disconnected
+// or is too slow.
 //
-// A stream has a queue in each direction, which holds what its sender may have
-// on the way; a stream that is slow fills its own and nobody waits for it. The
-// executor's websocket is its lease: a later registration that connects takes
-// the executor over, whatever the earlier one does.
+// Each stream has a queue per direction, sized for the window of its sender. A
+// slow stream fills only its own queue. The executor's websocket is its lease:
+// when a later registration connects, it takes over, whatever the earlier one
+// does.
 package rendezvous

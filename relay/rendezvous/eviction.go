@@ -1,70 +1,67 @@
 package rendezvous
 
-import (
-	"container/list"
-	"time"
-)
+import "time"
 
-// eviction chooses the record that gives way to that of another executor. Only
-// executors that are away for [Limits.evictableAfter] give way: the one of the
-// principal with the most records, and of its own the one that is away longest,
-// first those that never connected. A principal with no more records than the
-// newcomer's gives way with what is beyond its retention.
+// eviction chooses the record that is evicted for that of another executor. Only
+// executors that have been away for [Limits.evictableAfter] are candidates. The
+// victim belongs to the principal with the most records; of that principal's it
+// is the one that is away longest, and those that never connected go first. A
+// principal with no more records than the newcomer's loses only records beyond
+// its retention.
 type eviction struct {
-	limits  Limits
-	now     time.Time
-	own     *holding // of the newcomer's principal
-	chosen  *indexed
-	soonest time.Duration // until one that is considered may give way; 0 if there is none
+	limits    Limits
+	now       time.Time
+	principal string         // the newcomer's
+	ownOnly   bool           // only its records are considered
+	counts    map[string]int // number of records by principal
+	retryIn   time.Duration  // set if there is no victim; when to try again
 }
 
-// consider has a record of h give way if h has more than the principal of the one
-// that is chosen.
-func (e *eviction) consider(h *holding) {
-	if e.chosen != nil && h.count <= e.chosen.holder.count {
-		return
-	}
-	for _, order := range []*list.List{&h.unused, &h.known} {
-		front := order.Front()
-		if front == nil {
+// choose returns the victim, or nil.
+func (e *eviction) choose(records map[string]*entry) (victim *entry) {
+	e.retryIn = maxEvictionRetry
+	for _, candidate := range records {
+		if e.ownOnly && candidate.record.Principal != e.principal {
 			continue
 		}
-		one := front.Value.(*indexed)
-		wait := e.wait(one)
-		if wait <= 0 {
-			e.chosen = one
-			return
-		}
-		if e.soonest == 0 || wait < e.soonest {
-			e.soonest = wait
+		if wait := e.wait(candidate); wait > 0 {
+			e.retryIn = min(e.retryIn, wait)
+		} else if victim == nil || e.precedes(candidate, victim) {
+			victim = candidate
 		}
 	}
+	return victim
 }
 
-// wait returns how long it takes until a record gives way, unless its executor is
-// back before.
-func (e *eviction) wait(one *indexed) time.Duration {
-	away := e.limits.evictableAfter()
-	if one.record.Connected != 0 && one.holder != e.own && one.holder.count <= e.own.count {
+// precedes reports whether a is evicted rather than b. A connected executor's
+// record changes every presence interval, so a lower revision is a longer absence.
+func (e *eviction) precedes(a, b *entry) bool {
+	if n, m := e.counts[a.record.Principal], e.counts[b.record.Principal]; n != m {
+		return n > m
+	}
+	if known := a.record.Connected != 0; known != (b.record.Connected != 0) {
+		return !known
+	}
+	return a.revision < b.revision
+}
+
+// wait returns how long it takes until a record is evictable, unless its executor
+// returns before.
+func (e *eviction) wait(candidate *entry) time.Duration {
+	away, owner := e.limits.evictableAfter(), candidate.record.Principal
+	if candidate.record.Connected != 0 && owner != e.principal && e.counts[owner] <= e.counts[e.principal] {
 		away = max(away, e.limits.ExecutorRetention)
 	}
-	return one.record.LastSeen.Add(away).Sub(e.now)
+	return candidate.record.LastSeen.Add(away).Sub(e.now)
 }
 
-// maxEvictionRetry bounds what a refused executor is told to wait: others may be
-// gone before.
+// maxEvictionRetry bounds the retry delay of a rejected executor: a record may
+// become free earlier.
 const maxEvictionRetry = time.Minute
 
-func (e *eviction) retry() time.Duration {
-	if e.soonest == 0 {
-		return maxEvictionRetry
-	}
-	return min(e.soonest, maxEvictionRetry)
-}
-
-// evictableAfter is how long an executor has to be away before its record gives
-// way. By then no URL that it was given lets it connect, and no node says that it
-// is connected.
+// evictableAfter is how long an executor must be away before its record may be
+// evicted. By then all its URLs have expired, and no node reports it as
+// connected.
 func (l Limits) evictableAfter() time.Duration {
 	return max(l.URLLifetime, presenceIntervalsUntilAbsent*l.PresenceInterval)
 }

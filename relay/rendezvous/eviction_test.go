@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// away is how long an executor has to be away before its record gives way.
+// away is how long an executor must be absent before its record may be evicted.
 const away = DefaultURLLifetime
 
-// registerAs registers an executor for a principal, which must be accepted.
+// registerAs registers an executor for a principal, which must succeed.
 func registerAs(t *testing.T, r *registry, principal, id string) uint64 {
 	t.Helper()
 	epoch, err := r.register(t.Context(), id, registration{principal: principal})
@@ -22,21 +22,21 @@ func registerAs(t *testing.T, r *registry, principal, id string) uint64 {
 	return epoch
 }
 
-// connectAs has an executor connect once for a principal, and leave unless it is to
-// stay.
+// connectAs connects an executor once for a principal, and disconnects it unless
+// it is to stay.
 func connectAs(t *testing.T, r *registry, principal, id string, stay bool) {
 	t.Helper()
 	epoch := registerAs(t, r, principal, id)
 	if _, err := r.connect(t.Context(), id, epoch, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.see(t.Context(), id, epoch, stay); err != nil {
+	if err := r.setOnline(t.Context(), id, epoch, stay); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// expectFull checks that no further executor of a principal is known, and which
-// setting is named.
+// expectFull checks that a further executor of a principal is rejected because of
+// the setting.
 func expectFull(t *testing.T, r *registry, principal, id, setting string) {
 	t.Helper()
 	_, err := r.register(t.Context(), id, registration{principal: principal})
@@ -46,7 +46,7 @@ func expectFull(t *testing.T, r *registry, principal, id, setting string) {
 	}
 }
 
-// expectKnown checks of which executors there are records, in the index as in the
+// expectKnown checks which executors have records, in the index and in the
 // presence.
 func expectKnown(t *testing.T, r *registry, want ...string) {
 	t.Helper()
@@ -65,46 +65,46 @@ func expectKnown(t *testing.T, r *registry, want ...string) {
 	}
 }
 
-func TestRegister_AtThePrincipalsShare_RefusesItAlone(t *testing.T) {
+func TestRegister_AtPrincipalLimit_RejectsOnlyThatPrincipal(t *testing.T) {
 	r, clock := newRegistry(t, "n", NewMemory(), Limits{Executors: 10, ExecutorsPerPrincipal: 2})
 	registerAs(t, r, "ann", "a1")
 	clock.advance(time.Second)
 	registerAs(t, r, "ann", "a2")
 	expectFull(t, r, "ann", "a3", "executors_per_principal")
-	registerAs(t, r, "ann", "a1") // one that is known is no further one
+	registerAs(t, r, "ann", "a1") // a1 already has a record
 	registerAs(t, r, "bob", "b1")
 	clock.advance(away)
-	registerAs(t, r, "ann", "a3") // a2 was registered before a1 was again
+	registerAs(t, r, "ann", "a3") // a2 was registered before a1 registered again
 	expectKnown(t, r, "a1", "a3", "b1")
 }
 
-func TestRegister_AtTheTotal_EvictsTheHeaviestPrincipalsLongestAway(t *testing.T) {
+func TestRegister_AtTotalLimit_EvictsLongestAbsentOfHeaviestPrincipal(t *testing.T) {
 	r, clock := newRegistry(t, "n", NewMemory(), Limits{Executors: 6})
 	for _, id := range []string{"a1", "a2", "a3"} {
 		connectAs(t, r, "ann", id, false)
 		clock.advance(time.Second)
 	}
-	registerAs(t, r, "ann", "a4") // which never connects, and goes first
+	registerAs(t, r, "ann", "a4") // never connects, and is evicted first
 	clock.advance(time.Second)
 	connectAs(t, r, "bob", "b1", false)
 	connectAs(t, r, "bob", "b2", true)
-	expectFull(t, r, "new", "n1", "executors") // nobody is away for long enough
+	expectFull(t, r, "new", "n1", "executors") // none is absent for long enough
 	clock.advance(away)
-	if err := r.see(t.Context(), "b2", 1, true); err != nil {
+	if err := r.setOnline(t.Context(), "b2", 1, true); err != nil {
 		t.Fatal(err)
 	}
 	registerAs(t, r, "new", "n1")
 	expectKnown(t, r, "a1", "a2", "a3", "b1", "b2", "n1")
 	registerAs(t, r, "new", "n2")
 	expectKnown(t, r, "a2", "a3", "b1", "b2", "n1", "n2")
-	// All have two: nobody has to give way to another's third.
+	// All principals have two, so none loses a record to another's third.
 	expectFull(t, r, "new", "n3", "executors")
-	// But ann, who is away, gives way to herself.
+	// ann, who is absent, replaces one of her own.
 	registerAs(t, r, "ann", "a5")
 	expectKnown(t, r, "a3", "a5", "b1", "b2", "n1", "n2")
 }
 
-func TestRegister_AtTheTotal_EvictsWhatIsBeyondItsRetention(t *testing.T) {
+func TestRegister_AtTotalLimit_EvictsBeyondRetention(t *testing.T) {
 	r, clock := newRegistry(t, "n", NewMemory(), Limits{Executors: 3, ExecutorRetention: time.Hour})
 	connectAs(t, r, "ann", "a1", false)
 	connectAs(t, r, "bob", "b1", true)
@@ -112,7 +112,7 @@ func TestRegister_AtTheTotal_EvictsWhatIsBeyondItsRetention(t *testing.T) {
 	clock.advance(time.Hour - time.Second)
 	seeAll := func() {
 		for _, id := range []string{"b1", "b2"} {
-			if err := r.see(t.Context(), id, 1, true); err != nil {
+			if err := r.setOnline(t.Context(), id, 1, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -125,8 +125,8 @@ func TestRegister_AtTheTotal_EvictsWhatIsBeyondItsRetention(t *testing.T) {
 	expectKnown(t, r, "b1", "b2", "b3")
 }
 
-// One that connects again while its record gives way keeps it.
-func TestRegister_EvictingARecordThatIsInUseAgain_TakesAnother(t *testing.T) {
+// A record whose executor reconnects during the eviction is kept.
+func TestRegister_EvictionOfReconnected_TakesAnother(t *testing.T) {
 	shared := NewMemory()
 	r, clock := newRegistry(t, "n", shared, Limits{Executors: 2})
 	other, _ := newRegistry(t, "other", shared, Limits{Executors: 2})
@@ -134,7 +134,8 @@ func TestRegister_EvictingARecordThatIsInUseAgain_TakesAnother(t *testing.T) {
 	clock.advance(time.Second)
 	connectAs(t, r, "ann", "a2", false)
 	clock.advance(away)
-	// The index of r does not learn of it, as if it came at the same moment.
+	// The index of r does not receive the change, as if it came at the same
+	// moment.
 	before := r.index
 	r.index = newIndex()
 	for _, record := range before.all() {
@@ -146,7 +147,7 @@ func TestRegister_EvictingARecordThatIsInUseAgain_TakesAnother(t *testing.T) {
 	expectKnown(t, r, "a1", "b1")
 }
 
-// What the nodes of a hub change, all of them count.
+// Changes by all nodes of a hub are counted.
 func TestIndex_FollowsOtherNodes(t *testing.T) {
 	shared := NewMemory()
 	limits := Limits{Executors: 2}
@@ -168,8 +169,8 @@ func TestIndex_FollowsOtherNodes(t *testing.T) {
 	}
 }
 
-// What was deleted while a watch was broken is not in the index after it.
-func TestIndex_AfterABrokenWatch_HasNoMoreThanThePresence(t *testing.T) {
+// Records deleted while a watch was broken are removed from the index.
+func TestIndex_AfterBrokenWatch_DropsDeletedRecords(t *testing.T) {
 	x := newIndex()
 	for i, id := range []string{"a", "b"} {
 		x.apply(Change{Record: Record{Executor: id}, Revision: uint64(i + 1)})
@@ -177,20 +178,21 @@ func TestIndex_AfterABrokenWatch_HasNoMoreThanThePresence(t *testing.T) {
 	x.restart()
 	x.apply(Change{Record: Record{Executor: "b"}, Revision: 2})
 	x.apply(Change{Record: Record{Executor: "c"}, Revision: 5})
-	x.current()
+	x.prune()
 	if all := x.all(); len(all) != 2 || all[0].Executor != "b" || all[1].Executor != "c" {
 		t.Errorf("the index has %+v", all)
 	}
 	x.apply(Change{Record: Record{Executor: "c"}, Revision: 7, Deleted: true})
 	x.apply(Change{Record: Record{Executor: "b", Name: "old"}, Revision: 1})
-	if all := x.all(); len(all) != 1 || all[0].Name != "" || len(x.principals) != 1 || x.principals[""].count != 1 {
+	if all := x.all(); len(all) != 1 || all[0].Name != "" || len(x.counts) != 1 || x.counts[""] != 1 {
 		t.Errorf("the index has %+v", all)
 	}
 }
 
-// One principal registers all it can and leaves. The others register as before, it
-// is refused with the setting that refuses it, and what it has left gives way.
-func TestRegister_BesideAPrincipalThatRegistersAllItCan(t *testing.T) {
+// One principal registers as many executors as it can and disconnects. Others can
+// still register, further ones of the principal are rejected with the setting,
+// and its records are evicted.
+func TestRegister_BesideFloodingPrincipal_Succeeds(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{Executors: 30, ExecutorsPerPrincipal: 20, URLLifetime: 10 * time.Millisecond, PresenceInterval: 10 * time.Millisecond}})
 	register := func(token, id string) (int, string) {
 		status, body := hub.ask(http.MethodPost, "/cloud/executor/"+id+"/register", token, nil)

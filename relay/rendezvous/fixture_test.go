@@ -17,19 +17,19 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// patience is how long a test waits for what must happen.
+// patience bounds waiting for something that must happen.
 const patience = 2 * time.Minute
 
 var errHangs = errors.New("the test hangs")
 
-// testHub is a hub that lets in whoever shows the name of a principal as a token.
+// testHub is a hub that accepts the name of a principal as its token.
 type testHub struct {
 	*Hub
-	t   *testing.T
+	t   testing.TB
 	url string
 }
 
-func startHub(t *testing.T, config Config) *testHub {
+func startHub(t testing.TB, config Config) *testHub {
 	t.Helper()
 	config.Authenticate = func(r *http.Request) (auth.Member, error) {
 		token, err := auth.ParseAuthorization(r.Header.Values("Authorization"))
@@ -60,7 +60,7 @@ func startHub(t *testing.T, config Config) *testHub {
 	return &testHub{Hub: hub, t: t, url: server.URL}
 }
 
-// ask makes a request and returns the answer's status and JSON.
+// ask makes a request and returns the status and JSON of the response.
 func (h *testHub) ask(method, path, token string, header http.Header) (int, map[string]any) {
 	h.t.Helper()
 	r, err := http.NewRequest(method, h.url+path, nil)
@@ -86,7 +86,7 @@ func (h *testHub) ask(method, path, token string, header http.Header) (int, map[
 	return response.StatusCode, body
 }
 
-// register returns the URL by which an executor connects.
+// register returns the URL for an executor to connect to.
 func (h *testHub) register(id, instance string) string {
 	h.t.Helper()
 	header := http.Header{}
@@ -107,14 +107,24 @@ func (h *testHub) registerWith(id string, header http.Header) string {
 
 // end is a test's end of a websocket.
 type end struct {
-	t    *testing.T
+	t    testing.TB
 	conn *wsconn.Conn
 	got  chan *relayv1.RelayMessageFrame
 	over chan struct{}
-	err  error // why nothing more came; once over is closed
+	err  error // why receiving ended; once over is closed
 }
 
-func dial(t *testing.T, url string, header http.Header) (*end, error) {
+func dial(t testing.TB, url string, header http.Header) (*end, error) {
+	t.Helper()
+	e, err := dialUnread(t, url, header)
+	if err == nil {
+		e.read()
+	}
+	return e, err
+}
+
+// dialUnread is dial without receiving frames.
+func dialUnread(t testing.TB, url string, header http.Header) (*end, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errHangs)
 	defer cancel()
@@ -122,27 +132,30 @@ func dial(t *testing.T, url string, header http.Header) (*end, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &end{t: t, conn: conn, got: make(chan *relayv1.RelayMessageFrame, 10_000), over: make(chan struct{})}
+	return &end{t: t, conn: conn, got: make(chan *relayv1.RelayMessageFrame, 10_000), over: make(chan struct{})}, nil
+}
+
+// read begins to receive frames.
+func (e *end) read() {
 	go func() {
 		defer close(e.over)
 		for {
-			message, err := conn.Receive()
+			message, err := e.conn.Receive()
 			if err != nil {
 				e.err = err
 				return
 			}
 			frame := new(relayv1.RelayMessageFrame)
 			if err := proto.Unmarshal(message, frame); err != nil {
-				t.Errorf("%q came: %v", message, err)
+				e.t.Errorf("%.100q came: %v", message, err)
 			}
 			e.got <- frame
 		}
 	}()
-	t.Cleanup(e.close)
-	return e, nil
+	e.t.Cleanup(e.close)
 }
 
-func mustDial(t *testing.T, url string, header http.Header) *end {
+func mustDial(t testing.TB, url string, header http.Header) *end {
 	t.Helper()
 	e, err := dial(t, url, header)
 	if err != nil {
@@ -151,7 +164,18 @@ func mustDial(t *testing.T, url string, header http.Header) *end {
 	return e
 }
 
-// executor connects as an executor; one with an instance retransmits.
+// mustDialUnread is mustDial without receiving frames.
+func mustDialUnread(t testing.TB, url string, header http.Header) *end {
+	t.Helper()
+	e, err := dialUnread(t, url, header)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// executor connects as an executor. With an instance it announces that it
+// retransmits.
 func (h *testHub) executor(id, instance string) *end {
 	h.t.Helper()
 	return mustDial(h.t, h.register(id, instance), nil)
@@ -172,13 +196,13 @@ func (e *end) close() {
 	<-e.over
 }
 
-// cut ends the connection as a network does that breaks.
+// cut ends the connection as a network failure does.
 func (e *end) cut() {
 	_ = e.conn.Close(0, "")
 	<-e.over
 }
 
-// data is a frame as the reference sends it.
+// data is a frame as the reference implementation sends it.
 func data(stream string, seq uint32, payload string) *relayv1.RelayMessageFrame {
 	return &relayv1.RelayMessageFrame{Version: 1, StreamId: stream, Body: &relayv1.RelayMessageFrame_Data{
 		Data: &relayv1.RelayData{Seq: seq, SegmentCount: 1, Payload: []byte(payload)},
@@ -198,7 +222,7 @@ func (e *end) send(frames ...*relayv1.RelayMessageFrame) {
 	}
 }
 
-// next is the next frame.
+// next returns the next frame.
 func (e *end) next() *relayv1.RelayMessageFrame {
 	e.t.Helper()
 	patient := time.NewTimer(patience)
@@ -250,8 +274,8 @@ func (e *end) expectClosed(code int, reason string) {
 	}
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, so func() bool) {
+// eventually waits until a condition holds.
+func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !so() {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Headers by which executors of ours say who they are when they register, and
-// harnesses of ours that they retransmit. Others do without.
+// Headers with which an executor describes itself when it registers, and a
+// harness announces that it retransmits. All are optional.
 const (
 	headerInstance  = "Execwire-Instance"
 	headerName      = "Execwire-Name"
@@ -20,7 +20,8 @@ const (
 	headerResumable = "Execwire-Resumable"
 )
 
-// What an executor may say of itself, in bytes, and how many labels.
+// Limits on what an executor says about itself, in bytes, and on the number of
+// labels.
 const (
 	maxInstance = 64
 	maxName     = 256
@@ -29,40 +30,31 @@ const (
 	maxLabel    = 4 << 10 // of all together
 )
 
-// registrationOf returns what an executor says of itself.
-func registrationOf(header http.Header) (made registration, err error) {
+// parseRegistration reads an executor's description of itself.
+func parseRegistration(header http.Header) (reg registration, err error) {
 	for _, field := range []struct {
-		name    string
-		most    int
-		escaped bool
-		value   *string
-	}{
-		{headerInstance, maxInstance, false, &made.instance},
-		{headerVersion, maxVersion, true, &made.version},
-		{headerName, maxName, true, &made.name},
-	} {
-		text := header.Get(field.name)
-		if field.escaped {
-			if text, err = url.PathUnescape(text); err != nil {
-				return registration{}, badHeader(field.name, "is not percent-encoded")
-			}
+		name  string
+		most  int
+		value *string
+	}{{headerInstance, maxInstance, &reg.instance}, {headerVersion, maxVersion, &reg.version}, {headerName, maxName, &reg.name}} {
+		if *field.value, err = url.PathUnescape(header.Get(field.name)); err != nil {
+			return registration{}, badHeader(field.name, "is not percent-encoded")
 		}
-		if problem := badText(text, field.most); problem != "" {
+		if problem := textProblem(*field.value, field.most); problem != "" {
 			return registration{}, badHeader(field.name, problem)
 		}
-		*field.value = text
 	}
 	if text := header.Get(headerStreams); text != "" {
-		if made.streams, err = strconv.Atoi(text); err != nil || made.streams <= 0 {
-			return registration{}, badHeader(headerStreams, "is not a number from 1")
+		if reg.streams, err = strconv.Atoi(text); err != nil || reg.streams <= 0 {
+			return registration{}, badHeader(headerStreams, "is not a positive number")
 		}
 	}
-	made.labels, err = labelsOf(header.Get(headerLabels))
-	return made, err
+	reg.labels, err = parseLabels(header.Get(headerLabels))
+	return reg, err
 }
 
-// labelsOf reads k=v, separated by commas, each percent-encoded.
-func labelsOf(text string) (map[string]string, error) {
+// parseLabels parses a comma-separated list of k=v, each percent-encoded.
+func parseLabels(text string) (map[string]string, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -77,30 +69,30 @@ func labelsOf(text string) (map[string]string, error) {
 		case !found || key == "" || err != nil || err2 != nil:
 			return nil, badHeader(headerLabels, "is not a list of key=value, percent-encoded, separated by commas")
 		case twice:
-			return nil, badHeader(headerLabels, "has a key twice")
+			return nil, badHeader(headerLabels, "has a duplicate key")
 		case len(labels) >= maxLabels || bytes > maxLabel:
 			return nil, badHeader(headerLabels, "has more than 64 labels, or more than 4096 bytes of them")
-		case badText(key, maxLabel) != "" || badText(value, maxLabel) != "":
-			return nil, badHeader(headerLabels, "has what cannot be printed")
+		case textProblem(key, maxLabel) != "" || textProblem(value, maxLabel) != "":
+			return nil, badHeader(headerLabels, "has characters that cannot be printed")
 		}
 		labels[key] = value
 	}
 	return labels, nil
 }
 
-func badText(text string, most int) string {
+func textProblem(text string, limit int) string {
 	switch {
-	case len(text) > most:
+	case len(text) > limit:
 		return "is too long"
 	case !utf8.ValidString(text), strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsGraphic(c) }):
-		return "has what cannot be printed"
+		return "has characters that cannot be printed"
 	}
 	return ""
 }
 
 func badHeader(name, problem string) error {
-	return refuse(http.StatusBadRequest, codeInvalidHeader, "the header %s %s", name, problem)
+	return newRefusal(http.StatusBadRequest, codeInvalidHeader, "the header %s %s", name, problem)
 }
 
-// isResumable reports whether a harness says that it retransmits.
+// isResumable reports whether a harness announces that it retransmits.
 func isResumable(header http.Header) bool { return header.Get(headerResumable) == "1" }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,82 +17,71 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Config is what a [Hub] needs. Only Authenticate and Recall must be set.
+// Config configures a [Hub]. Authenticate and Recall are required.
 type Config struct {
-	// Limits bound what the hub holds; zeros are the defaults.
+	// Limits are the limits of the hub; zero fields mean the defaults.
 	Limits Limits
-	// Presence keeps the records of executors, and is closed with the hub. Nil is
-	// a [Memory].
+	// Presence stores the records of executors. The hub closes it. Nil means a
+	// [Memory].
 	Presence Presence
-	// Authenticate returns who asks by r, or an *[auth.Error]. It is called
+	// Authenticate returns the caller of r, or an *[auth.Error]. It is called
 	// concurrently.
 	Authenticate func(r *http.Request) (auth.Member, error)
-	// Recall returns what a principal may do now that Authenticate returned
-	// before: one who shows a URL that was made for it. The error is an
+	// Recall returns the current permissions of a principal that Authenticate has
+	// returned before: one that shows a URL issued to it. The error is an
 	// *[auth.Error]. It is called concurrently.
 	Recall func(r *http.Request, principal auth.Principal) (auth.Member, error)
-	// Use notes that the connection of r is in use until end is called. evict gets the
-	// error, an *[auth.Error] of [auth.KindTooManyConnections], when it has to give way
-	// to another. Nil is never called.
+	// Use marks the connection of r as in use until end is called. It calls evict
+	// when the connection is to be closed to free capacity, with an *[auth.Error]
+	// of [auth.KindTooManyConnections]. May be nil.
 	Use func(r *http.Request, evict func(error)) (end func())
-	// Node names this hub among those that share a presence. Empty is the name of
-	// the machine.
+	// Node is the name of this hub among those that share a presence. Empty means
+	// the hostname.
 	Node string
-	// PublicURL is where the hub is reached, as https://HOST; empty is as each
-	// request names it, which is wrong behind a proxy that ends TLS.
+	// PublicURL is where clients reach the hub, as https://HOST. Empty means the
+	// host named by each request, which is wrong behind a proxy that terminates
+	// TLS.
 	PublicURL string
-	// URLKey signs the URLs that the hub hands out. All nodes need the same; nil is
-	// a random one, with which they end when the hub does.
+	// URLKey signs the URLs that the hub issues. All nodes need the same key. Nil
+	// means a random one, so that URLs expire with the process.
 	URLKey []byte
-	// Origins are the values of the Origin header that are let in, compared
-	// exactly. Without them whatever has the header is refused, as browsers are.
+	// Origins are the allowed values of the Origin header, compared exactly.
+	// Other requests with that header, as from browsers, are rejected.
 	Origins []string
-	// PingInterval and DeadAfter are of every websocket; see [wsconn.Options].
+	// PingInterval and DeadAfter apply to every websocket; see [wsconn.Options].
 	PingInterval, DeadAfter time.Duration
-	// Logger is told who registered, connected, took over, left and was refused.
-	// Nil is nobody.
+	// Logger logs registrations, connections and rejections. Nil discards.
 	Logger *slog.Logger
 }
 
 // Hub is the registry and the rendezvous, as an http.Handler. It may be used
 // concurrently.
 type Hub struct {
-	config   Config
-	shared   *hubwide
-	registry *registry
-	signer   signer
-	incoming *wsconn.Budget
-	sockets  *tally // of each principal
-	routes   *http.ServeMux
-	logger   *slog.Logger
+	config        Config
+	shared        *hubState
+	registry      *registry
+	signer        signer
+	receiveBudget *wsconn.Budget
+	connCounts    *counter // of each principal
+	mux           *http.ServeMux
+	logger        *slog.Logger
 
-	over context.Context // done when it is closing
-	end  context.CancelCauseFunc
+	closing context.Context // done when the hub is closing
+	stop    context.CancelCauseFunc
 
-	mu        sync.Mutex
-	exchanges map[string]*place // guarded by mu; by executor
-	closed    bool              // guarded by mu
-	serving   sync.WaitGroup    // of connections and the heart; added to with mu held and not closed
+	mu      sync.Mutex
+	routes  map[string]*executorRoute // guarded by mu; by executor
+	closed  bool                      // guarded by mu
+	serving sync.WaitGroup            // connections and maintenance; added to with mu held and not closed
 }
 
-// place is an exchange and how many connections have it.
-type place struct {
-	*exchange
-	lines      int
-	installing sync.Mutex // held from when an executor is written down until it is connected
-}
-
-// errClosing is why what a hub waits for is not waited for any more.
+// errClosing is the cause for canceling operations of a hub that shuts down.
 var errClosing = errors.New("the hub is shutting down")
 
-// New returns a hub, which has to be closed. It waits for the presence to say
-// what is there.
+// New returns a hub, which must be closed. It waits for the presence to list its
+// records.
 func New(config Config) (*Hub, error) {
-	limits, err := config.Limits.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	return newHub(config, limits, realClock{})
+	return newHub(config, config.Limits.withDefaults(), realClock{})
 }
 
 func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
@@ -103,7 +94,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	if config.Node == "" {
 		name, err := os.Hostname()
 		if err != nil {
-			return nil, fmt.Errorf("failed to name this node of the hub: %w", err)
+			return nil, fmt.Errorf("failed to get the hostname: %w", err)
 		}
 		config.Node = name
 	}
@@ -113,126 +104,119 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	}
 	h := &Hub{
 		config: config,
-		shared: &hubwide{limits: limits, clock: clock, total: newBudget(limits.TotalQueueBytes), streams: newTally(), counts: new(counts)},
+		shared: &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)},
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
 			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
-		signer: signer{key: config.URLKey}, incoming: wsconn.NewBudget(limits.TotalQueueBytes),
-		sockets: newTally(), logger: config.Logger, exchanges: make(map[string]*place),
+		signer: signer{key: config.URLKey}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
+		connCounts: newCounter(), logger: config.Logger, routes: make(map[string]*executorRoute),
 	}
-	h.incoming.Setting, h.incoming.MinRate = "queue_bytes_total", limits.MinIncomingRate
-	h.over, h.end = context.WithCancelCause(context.Background())
-	h.routes = h.newRoutes()
-	if err := h.begin(); err != nil {
-		h.end(err)
+	h.receiveBudget.Setting, h.receiveBudget.MinRate = "queue_bytes_total", limits.MinIncomingRate
+	h.closing, h.stop = context.WithCancelCause(context.Background())
+	h.mux = h.newMux()
+	if err := h.loadPresence(); err != nil {
+		h.stop(err)
 		h.serving.Wait()
 		return nil, err
 	}
-	h.serving.Go(h.beat)
+	h.serving.Go(h.maintain)
 	return h, nil
 }
 
-// begin waits until the index has what the presence has, and says of executors
-// that were connected to this node before it was started that they are not.
-func (h *Hub) begin() error {
-	ctx, cancel := context.WithTimeoutCause(h.over, presenceTimeout, errPresenceSlow)
+// loadPresence waits until the index has all records, and marks executors offline
+// that were connected to this node before it restarted.
+func (h *Hub) loadPresence() error {
+	ctx, cancel := context.WithTimeoutCause(h.closing, presenceTimeout, errPresenceSlow)
 	defer cancel()
 	complete := make(chan struct{})
 	once := sync.OnceFunc(func() { close(complete) })
-	h.serving.Go(func() { h.registry.follow(h.over, once) })
+	h.serving.Go(func() { h.registry.follow(h.closing, once) })
 	select {
 	case <-complete:
 	case <-ctx.Done():
 		return fmt.Errorf("failed to list executors: %w", context.Cause(ctx))
 	}
-	return h.registry.clean(ctx)
+	return h.registry.resetOwn(ctx)
 }
 
-// presenceTimeout bounds what is asked of the presence. It leaves time to answer
-// that it did not, within the time that servers of HTTP give for an answer.
+// presenceTimeout bounds requests to the presence. It is below the write timeout
+// of HTTP servers, so that a failure can still be reported.
 const presenceTimeout = 5 * time.Second
 
 var errPresenceSlow = errors.New("the presence of executors did not answer in time")
 
-// beat says every now and then that executors are there, and forgets what is not
-// used any more.
-func (h *Hub) beat() {
+// maintain periodically expires registrations and idle streams.
+func (h *Hub) maintain() {
 	ticker := time.NewTicker(h.shared.limits.PresenceInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			h.tidy()
-		case <-h.over.Done():
+			h.expire()
+		case <-h.closing.Done():
 			return
 		}
 	}
 }
 
-func (h *Hub) tidy() {
+func (h *Hub) expire() {
 	h.registry.expireAll()
-	for _, p := range h.places() {
-		p.forget()
-		h.drop(p, 0)
+	for _, ref := range h.allRoutes() {
+		ref.endIdleStreams()
+		h.release(ref, 0)
 	}
 }
 
-func (h *Hub) places() []*place {
+func (h *Hub) allRoutes() []*executorRoute {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	all := make([]*place, 0, len(h.exchanges))
-	for _, p := range h.exchanges {
-		all = append(all, p)
-	}
-	return all
+	return slices.Collect(maps.Values(h.routes))
 }
 
-// visit returns the exchange of an executor with a connection more, for which
-// the caller calls drop in the end, and done of serving; nil if the hub is
-// closing.
-func (h *Hub) visit(id string) *place {
+// acquire returns the route of an executor for one more connection; nil if the
+// hub is closing. The caller must call release and serving.Done.
+func (h *Hub) acquire(id string) *executorRoute {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil
 	}
-	p := h.exchanges[id]
-	if p == nil {
-		p = &place{exchange: newExchange(h.shared, id)}
-		h.exchanges[id] = p
+	ref := h.routes[id]
+	if ref == nil {
+		ref = newExecutorRoute(h.shared, id)
+		h.routes[id] = ref
 	}
-	p.lines++
+	ref.conns++
 	h.serving.Add(1)
-	return p
+	return ref
 }
 
-// drop says that p has so many connections less, and forgets it if nothing is
-// left.
-func (h *Hub) drop(p *place, lines int) {
+// release removes connections from ref, and removes the route if it is idle.
+func (h *Hub) release(ref *executorRoute, conns int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.lines -= lines; p.lines == 0 && h.exchanges[p.id] == p && p.unused() {
-		delete(h.exchanges, p.id)
+	if ref.conns -= conns; ref.conns == 0 && h.routes[ref.id] == ref && ref.idle() {
+		delete(h.routes, ref.id)
 	}
 }
 
-// look returns the exchange of an executor, or nil if there is none.
-func (h *Hub) look(id string) *place {
+// lookup returns the route of an executor, or nil.
+func (h *Hub) lookup(id string) *executorRoute {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.exchanges[id]
+	return h.routes[id]
 }
 
-// Close takes no new connections, tells the ends of streams that do not survive
-// it, closes all websockets with code 1001 and waits for their goroutines, and
-// closes the presence. Closing again waits for the same.
+// Close rejects new connections, resets the streams that do not survive it,
+// closes all websockets with code 1001, waits for their goroutines and closes the
+// presence. Further calls wait for the same.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	first := !h.closed
 	h.closed = true
 	h.mu.Unlock()
-	h.end(errClosing)
-	for _, p := range h.places() {
-		p.dismiss()
+	h.stop(errClosing)
+	for _, ref := range h.allRoutes() {
+		ref.close()
 	}
 	h.serving.Wait()
 	if !first {
@@ -241,13 +225,13 @@ func (h *Hub) Close() error {
 	return h.config.Presence.Close()
 }
 
-// Connections returns how many websockets there are.
+// Connections returns the number of websockets.
 func (h *Hub) Connections() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for _, p := range h.exchanges {
-		n += p.lines
+	for _, ref := range h.routes {
+		n += ref.conns
 	}
 	return n
 }

@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
 	"github.com/execwire/execwire/relay"
 )
 
-// What is sent and received is what OBSERVED has of the reference: nothing
-// acknowledges, and no header of ours is there.
-func TestPeersOfTheReferenceMeet(t *testing.T) {
+// The frames are those recorded from the reference implementation (OBSERVED): no
+// acknowledgements, and no headers of this project.
+func TestHub_ReferencePeers_ExchangeFrames(t *testing.T) {
 	hub := startHub(t, Config{})
 	executor := hub.executor("build-1", "")
 	harness, neighbour := hub.harness("build-1", "ann", false), hub.harness("build-1", "bob", false)
@@ -38,9 +41,9 @@ func TestPeersOfTheReferenceMeet(t *testing.T) {
 	neighbour.expectReset("c", relay.ReasonExecutorGone)
 }
 
-// An executor and a harness that retransmit find each other again on other
-// websockets, and what is plain beside them ends.
-func TestStreamsOfEndsThatRetransmitSurviveTheirWebsockets(t *testing.T) {
+// An executor and a harness that retransmit continue their stream on other
+// websockets; plain streams beside it end.
+func TestHub_ResumableStreams_SurviveReconnect(t *testing.T) {
 	hub := startHub(t, Config{})
 	const instance = "8d3f7b52-7d0e-4d2e-9d25-1f6c8b2c1a01"
 	executor := hub.executor("build-1", instance)
@@ -65,10 +68,10 @@ func TestStreamsOfEndsThatRetransmitSurviveTheirWebsockets(t *testing.T) {
 	harness.expect(data("a", 1, "4"))
 }
 
-func TestAnotherInstanceTakesOverAndEndsTheStreams(t *testing.T) {
+func TestHub_NewInstance_TakesOverAndEndsStreams(t *testing.T) {
 	hub := startHub(t, Config{})
 	first := hub.executor("build-1", "one")
-	late := hub.register("build-1", "three") // and connects after the next
+	late := hub.register("build-1", "three") // connects after the next
 	harness := hub.harness("build-1", "ann", true)
 	harness.send(data("a", 0, "1"))
 	first.expect(data("a", 0, "1"))
@@ -83,8 +86,8 @@ func TestAnotherInstanceTakesOverAndEndsTheStreams(t *testing.T) {
 	harness.expect(data("b", 0, "3"))
 }
 
-// Nobody gets into a stream that somebody else began.
-func TestAStreamBelongsToThePrincipalThatNamedIt(t *testing.T) {
+// A principal cannot join a stream of another.
+func TestHub_Stream_BelongsToItsPrincipal(t *testing.T) {
 	hub := startHub(t, Config{})
 	executor := hub.executor("build-1", "one")
 	harness, thief := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
@@ -98,12 +101,12 @@ func TestAStreamBelongsToThePrincipalThatNamedIt(t *testing.T) {
 	harness.cut()
 	thief.send(data("a", 2, "stolen"), data("b", 1, "own"))
 	executor.expect(data("b", 1, "own"))
-	if n := hub.shared.counts.dropped[dropForeign].Load(); n != 2 {
+	if n := hub.shared.stats.dropped[dropForbidden].Load(); n != 2 {
 		t.Errorf("%d frames were dropped as foreign, want 2", n)
 	}
 }
 
-func TestAHubThatIsClosedTellsItsEnds(t *testing.T) {
+func TestHub_Close_NotifiesPeers(t *testing.T) {
 	hub := startHub(t, Config{})
 	executor := hub.executor("build-1", "one")
 	harness, plain := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", false)
@@ -124,16 +127,17 @@ func TestAHubThatIsClosedTellsItsEnds(t *testing.T) {
 	}
 }
 
-// size is of the streams of build-1.
-func (h *testHub) size() int { return h.look("build-1").size() }
+// streamCount returns the number of streams of build-1.
+func (h *testHub) size() int { return h.lookup("build-1").streamCount() }
 
 func reset(stream, reason string) *relayv1.RelayMessageFrame {
 	return &relayv1.RelayMessageFrame{Version: 1, StreamId: stream,
 		Body: &relayv1.RelayMessageFrame_Reset_{Reset_: &relayv1.RelayReset{Reason: reason}}}
 }
 
-// Who opens and ends one stream after the other has room for the next.
-func TestAStreamThatAnEndHasResetIsForgotten(t *testing.T) {
+// A peer that opens and ends streams one after another does not exhaust the
+// limits.
+func TestHub_ResetByPeer_ReleasesStream(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{StreamsPerConnection: 1}})
 	executor := hub.executor("build-1", "one")
 	harness, plain := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", false)
@@ -163,8 +167,8 @@ func TestAStreamThatAnEndHasResetIsForgotten(t *testing.T) {
 	}
 }
 
-// Nobody waits for an end that has closed its websocket in the normal way.
-func TestAnEndThatIsDoneIsNotWaitedFor(t *testing.T) {
+// There is no grace period for a peer that closed its websocket normally.
+func TestHub_NormalClose_HasNoGracePeriod(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{StreamGrace: time.Hour}})
 	executor := hub.executor("build-1", "one")
 	harness, other := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
@@ -177,15 +181,14 @@ func TestAnEndThatIsDoneIsNotWaitedFor(t *testing.T) {
 	executor.close()
 	other.expectReset("b", relay.ReasonExecutorGone)
 	eventually(t, "nothing is waited for", func() bool {
-		x := hub.look("build-1")
+		x := hub.lookup("build-1")
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return len(x.parting) == 0 && len(x.streams) == 0
+		return len(x.graces) == 0 && len(x.streams) == 0
 	})
 }
 
-// slowMemory is a presence that has written down that an executor is connected,
-// and says so once somebody has read it.
+// slowMemory is a presence whose Put returns only after the record was read.
 type slowMemory struct {
 	*Memory
 	once          sync.Once
@@ -212,8 +215,8 @@ func (s *slowMemory) Put(ctx context.Context, record Record, revision uint64) (u
 	return revision, err
 }
 
-// Whoever has read that an executor is connected reaches it.
-func TestAnExecutorThatIsWrittenDownIsThere(t *testing.T) {
+// A harness that has read that an executor is connected can connect to it.
+func TestHub_RecordedExecutor_IsReachable(t *testing.T) {
 	presence := &slowMemory{Memory: NewMemory(), written: make(chan struct{}), read: make(chan struct{}, 1)}
 	hub := startHub(t, Config{Presence: presence})
 	url := hub.register("build-1", "")
@@ -228,8 +231,42 @@ func TestAnExecutorThatIsWrittenDownIsThere(t *testing.T) {
 	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
 		t.Errorf("the list is %v", body)
 	}
-	if err := hub.reachable(httptest.NewRequest(http.MethodGet, "/", nil), "build-1", false); err != nil {
+	if err := hub.checkReachable(httptest.NewRequest(http.MethodGet, "/", nil), "build-1", false); err != nil {
 		t.Errorf("a harness is refused: %v", err)
 	}
 	connecting.Wait()
+}
+
+// Frames keep their content in the queues while further frames are received and
+// the buffers of sent ones are reused.
+func TestHub_QueuedFrames_KeepTheirContent(t *testing.T) {
+	hub := startHub(t, Config{})
+	executor := mustDialUnread(t, hub.register("build-1", ""), nil)
+	const harnesses, frames = 4, 60
+	payload := func(stream string, seq uint32) string {
+		size := []int{1, 900, 3 << 10, 3900, 40 << 10, 62 << 10, 65_400, 100_000}[seq%8]
+		return strings.Repeat(string(rune('a'+(int(stream[1])+int(seq))%26)), size)
+	}
+	var sending sync.WaitGroup
+	for i := range harnesses {
+		stream := fmt.Sprintf("s%d", i)
+		harness := hub.harness("build-1", "ann", false)
+		sending.Go(func() {
+			for seq := range uint32(frames) {
+				harness.send(data(stream, seq, payload(stream, seq)))
+			}
+		})
+	}
+	eventually(t, "frames are queued", func() bool { return hub.shared.queueBudget.inUse() > 1<<20 })
+	executor.read()
+	next := map[string]uint32{}
+	for range harnesses * frames {
+		got := executor.next()
+		stream := got.GetStreamId()
+		if want := data(stream, next[stream], payload(stream, next[stream])); !proto.Equal(got, want) {
+			t.Fatalf("frame %d of %s has another content", next[stream], stream)
+		}
+		next[stream]++
+	}
+	sending.Wait()
 }

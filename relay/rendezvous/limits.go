@@ -1,7 +1,7 @@
 package rendezvous
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 )
 
@@ -28,137 +28,87 @@ const (
 	presenceIntervalsUntilAbsent = 4
 )
 
-// Limits bound what a hub holds and waits for. The zero value has the defaults.
+// Limits bound what a hub buffers and waits for. Zero fields mean the defaults.
 type Limits struct {
-	// FrameBytes is the largest frame that is routed. The websocket that sends a
-	// larger one is closed with code 1009. Peers that do not segment send whole
+	// FrameBytes is the maximum size of a routed frame. The websocket that sends
+	// a larger one is closed with code 1009. Peers that do not segment send whole
 	// messages in a frame. 0 is DefaultFrameBytes.
 	FrameBytes int64
-	// QueueBytes is what may wait for one end of a stream of which both ends
-	// retransmit: one window of theirs, and some. A frame counts as
-	// [minFrameBytes] at least. What does not fit is dropped, and once nothing
-	// has left the queue for StreamGrace the stream is reset. 0 is
-	// DefaultQueueBytes.
+	// QueueBytes bounds each queue of a stream whose ends both retransmit: one
+	// window, and some. A frame counts as at least [minFrameBytes]. Frames beyond
+	// it are dropped; the stream is reset once nothing has left the queue for
+	// StreamGrace. 0 is DefaultQueueBytes.
 	QueueBytes int64
-	// PlainQueueBytes is the same of a stream that has an end which does not
-	// retransmit, and does not wait for a window either. It is reset when
-	// something does not fit. 0 is DefaultPlainQueueBytes.
+	// PlainQueueBytes is the same for a stream with an end that does not
+	// retransmit, and has no window either. The stream is reset when a frame does
+	// not fit. 0 is DefaultPlainQueueBytes.
 	PlainQueueBytes int64
-	// ConnectionQueueBytes is what may wait for one websocket, over all its
-	// streams; TotalQueueBytes for all of the hub, of which one principal has at most
-	// as much as is free. When it is reached the longest queue of the websocket gives
-	// way, as if it were full. 64 KiB for each end of a stream do not count. 0 is
+	// ConnectionQueueBytes bounds what is queued for one websocket, over all its
+	// streams, and TotalQueueBytes for the whole hub; one principal may use at
+	// most as much as is free. At the limit the longest queue of the websocket is
+	// treated as full. 64 KiB per queue do not count. 0 is
 	// DefaultConnectionQueueBytes and DefaultTotalQueueBytes.
 	ConnectionQueueBytes, TotalQueueBytes int64
-	// MinIncomingRate is the rate in bytes per second below which a large frame that is
-	// being received may have to give way to others once such frames take
+	// MinIncomingRate is the rate in bytes per second below which a large frame
+	// that is being received may be evicted once such frames take
 	// TotalQueueBytes. 0 is DefaultMinIncomingRate.
 	MinIncomingRate int64
-	// Connections is how many websockets one principal may have, executors' and
-	// harnesses' together. Further ones are refused with 429. 0 is
+	// Connections is how many websockets one principal may have, of executors and
+	// harnesses together. Further ones are rejected with 429. 0 is
 	// DefaultConnections.
 	Connections int
-	// StreamsPerConnection is how many streams may live that one websocket of a
-	// harness has; StreamsPerPrincipal those that all websockets of its principal
-	// have, and StreamsPerExecutor those of one executor, which may announce fewer.
-	// Further ones are reset with stream_limit; at an executor those of the principal,
-	// and the websocket, with the most give way first. 0 is the default of each.
+	// StreamsPerConnection bounds the streams of one websocket of a harness,
+	// StreamsPerPrincipal those of all websockets of a principal, and
+	// StreamsPerExecutor those of one executor, which may announce fewer. Further
+	// streams are reset with stream_limit; at an executor, streams of the
+	// principal and the websocket with the most are evicted first. 0 is the
+	// default of each.
 	StreamsPerConnection, StreamsPerPrincipal, StreamsPerExecutor int
 	// Executors is how many executors the hub knows, connected or not, and
-	// ExecutorsPerPrincipal how many of them one principal has registered. At either
-	// the record of an executor that is away gives way to a further one: of the
-	// principal itself at its share, of the one with the most at the total. If none
-	// is away for long enough the registration is refused with 429. 0 is
-	// DefaultExecutors and DefaultExecutorsPerPrincipal.
+	// ExecutorsPerPrincipal how many of them one principal has registered. At
+	// either limit the record of an absent executor is evicted: one of the
+	// principal itself at its share, one of the principal with the most at the
+	// total. If none has been absent for long enough, the registration is
+	// rejected with 429. 0 is DefaultExecutors and DefaultExecutorsPerPrincipal.
 	Executors, ExecutorsPerPrincipal int
-	// StreamGrace is how long an end that retransmits may be away before its
+	// StreamGrace is how long a peer that retransmits may be absent before its
 	// streams are reset. 0 is DefaultStreamGrace.
 	StreamGrace time.Duration
-	// StreamIdle is after how long without a frame a stream is forgotten of which
-	// both ends retransmit: they say something every few seconds. 0 is
+	// StreamIdle is how long a stream whose ends both retransmit may be without a
+	// frame before it is forgotten; such ends send heartbeats. 0 is
 	// DefaultStreamIdle.
 	StreamIdle time.Duration
 	// URLLifetime is how long the URL of a registration, or of a request to
-	// connect, lets its bearer in. 0 is DefaultURLLifetime.
+	// connect, is valid. 0 is DefaultURLLifetime.
 	URLLifetime time.Duration
-	// ExecutorRetention is how long an executor that is not connected is known at
-	// least, if its principal has no more of them than one whose executor needs the
-	// place. One of a principal that has more, and one that never connected, is for
+	// ExecutorRetention is how long the record of an absent executor is kept at
+	// least, if its principal has no more records than the principal that needs
+	// the space. Otherwise, and for an executor that never connected, that is
 	// URLLifetime. 0 is DefaultExecutorRetention.
 	ExecutorRetention time.Duration
-	// PresenceInterval is how often the hub says that a connected executor is
-	// there. 0 is DefaultPresenceInterval.
+	// PresenceInterval is how often the hub renews the presence of a connected
+	// executor. 0 is DefaultPresenceInterval.
 	PresenceInterval time.Duration
 }
 
-// LimitsError is a limit outside its range.
-type LimitsError struct {
-	Name  string // the field of [Limits]
-	Value any    // what it was
-}
-
-func (e *LimitsError) Error() string {
-	return fmt.Sprintf("the limit %s of a rendezvous is %v: it must be positive, or 0 for the default", e.Name, e.Value)
-}
-
-// withDefaults returns l with its zeros replaced, or a [*LimitsError].
-func (l Limits) withDefaults() (Limits, error) {
-	for _, v := range []struct {
-		name     string
-		value    *int64
-		standard int64
-	}{
-		{"FrameBytes", &l.FrameBytes, DefaultFrameBytes},
-		{"QueueBytes", &l.QueueBytes, DefaultQueueBytes},
-		{"PlainQueueBytes", &l.PlainQueueBytes, DefaultPlainQueueBytes},
-		{"ConnectionQueueBytes", &l.ConnectionQueueBytes, DefaultConnectionQueueBytes},
-		{"TotalQueueBytes", &l.TotalQueueBytes, DefaultTotalQueueBytes},
-		{"MinIncomingRate", &l.MinIncomingRate, DefaultMinIncomingRate},
-	} {
-		if err := orDefault(v.name, v.value, v.standard); err != nil {
-			return Limits{}, err
-		}
-	}
-	for _, v := range []struct {
-		name     string
-		value    *int
-		standard int
-	}{
-		{"Connections", &l.Connections, DefaultConnections},
-		{"StreamsPerConnection", &l.StreamsPerConnection, DefaultStreamsPerConnection},
-		{"StreamsPerPrincipal", &l.StreamsPerPrincipal, DefaultStreamsPerPrincipal},
-		{"StreamsPerExecutor", &l.StreamsPerExecutor, DefaultStreamsPerExecutor},
-		{"Executors", &l.Executors, DefaultExecutors},
-		{"ExecutorsPerPrincipal", &l.ExecutorsPerPrincipal, DefaultExecutorsPerPrincipal},
-	} {
-		if err := orDefault(v.name, v.value, v.standard); err != nil {
-			return Limits{}, err
-		}
-	}
-	for _, v := range []struct {
-		name     string
-		value    *time.Duration
-		standard time.Duration
-	}{
-		{"StreamGrace", &l.StreamGrace, DefaultStreamGrace},
-		{"StreamIdle", &l.StreamIdle, DefaultStreamIdle},
-		{"URLLifetime", &l.URLLifetime, DefaultURLLifetime},
-		{"ExecutorRetention", &l.ExecutorRetention, DefaultExecutorRetention},
-		{"PresenceInterval", &l.PresenceInterval, DefaultPresenceInterval},
-	} {
-		if err := orDefault(v.name, v.value, v.standard); err != nil {
-			return Limits{}, err
-		}
-	}
-	return l, nil
-}
-
-func orDefault[T int | int64 | time.Duration](name string, value *T, standard T) error {
-	if *value < 0 {
-		return &LimitsError{Name: name, Value: *value}
-	}
-	if *value == 0 {
-		*value = standard
-	}
-	return nil
+// withDefaults returns l with zero fields replaced.
+func (l Limits) withDefaults() Limits {
+	l.FrameBytes = cmp.Or(l.FrameBytes, DefaultFrameBytes)
+	l.QueueBytes = cmp.Or(l.QueueBytes, DefaultQueueBytes)
+	l.PlainQueueBytes = cmp.Or(l.PlainQueueBytes, DefaultPlainQueueBytes)
+	l.ConnectionQueueBytes = cmp.Or(l.ConnectionQueueBytes, DefaultConnectionQueueBytes)
+	l.TotalQueueBytes = cmp.Or(l.TotalQueueBytes, DefaultTotalQueueBytes)
+	l.MinIncomingRate = cmp.Or(l.MinIncomingRate, DefaultMinIncomingRate)
+	l.Connections = cmp.Or(l.Connections, DefaultConnections)
+	l.StreamsPerConnection = cmp.Or(l.StreamsPerConnection, DefaultStreamsPerConnection)
+	l.StreamsPerPrincipal = cmp.Or(l.StreamsPerPrincipal, DefaultStreamsPerPrincipal)
+	l.StreamsPerExecutor = cmp.Or(l.StreamsPerExecutor, DefaultStreamsPerExecutor)
+	l.Executors = cmp.Or(l.Executors, DefaultExecutors)
+	l.ExecutorsPerPrincipal = cmp.Or(l.ExecutorsPerPrincipal, DefaultExecutorsPerPrincipal)
+	l.StreamGrace = cmp.Or(l.StreamGrace, DefaultStreamGrace)
+	l.StreamIdle = cmp.Or(l.StreamIdle, DefaultStreamIdle)
+	l.URLLifetime = cmp.Or(l.URLLifetime, DefaultURLLifetime)
+	l.ExecutorRetention = cmp.Or(l.ExecutorRetention, DefaultExecutorRetention)
+	l.PresenceInterval = cmp.Or(l.PresenceInterval, DefaultPresenceInterval)
+	return l
 }

@@ -12,24 +12,7 @@ import (
 	"github.com/execwire/execwire/relay"
 )
 
-func TestLimitsBelowZeroAreRefused(t *testing.T) {
-	for name, l := range map[string]Limits{
-		"FrameBytes": {FrameBytes: -1}, "QueueBytes": {QueueBytes: -1}, "PlainQueueBytes": {PlainQueueBytes: -1},
-		"ConnectionQueueBytes": {ConnectionQueueBytes: -1}, "TotalQueueBytes": {TotalQueueBytes: -1}, "Connections": {Connections: -1},
-		"StreamsPerConnection": {StreamsPerConnection: -1}, "StreamsPerPrincipal": {StreamsPerPrincipal: -1},
-		"StreamsPerExecutor": {StreamsPerExecutor: -1}, "Executors": {Executors: -1}, "ExecutorsPerPrincipal": {ExecutorsPerPrincipal: -1}, "StreamGrace": {StreamGrace: -1},
-		"StreamIdle": {StreamIdle: -1}, "URLLifetime": {URLLifetime: -1}, "ExecutorRetention": {ExecutorRetention: -1},
-		"PresenceInterval": {PresenceInterval: -1},
-	} {
-		_, err := New(Config{Limits: l})
-		var typed *LimitsError
-		if !errors.As(err, &typed) || typed.Name != name {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
-func TestAFrameBeyondTheLimitEndsItsWebsocketOnly(t *testing.T) {
+func TestHub_OversizedFrame_ClosesOnlyItsWebsocket(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{FrameBytes: 64 << 10}})
 	executor := hub.executor("build-1", "one")
 	harness, neighbour := hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
@@ -46,7 +29,7 @@ func TestAFrameBeyondTheLimitEndsItsWebsocketOnly(t *testing.T) {
 	executor.expect(data("b", 0, "x"))
 }
 
-func TestConnectionsOfAPrincipalAreLimited(t *testing.T) {
+func TestHub_ConnectionsPerPrincipal_AreLimited(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{Connections: 2}})
 	hub.executor("build-1", "one")
 	first := hub.harness("build-1", "ann", true)
@@ -64,7 +47,7 @@ func TestConnectionsOfAPrincipalAreLimited(t *testing.T) {
 	})
 }
 
-func TestStreamsAreLimited(t *testing.T) {
+func TestHub_Streams_AreLimited(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{StreamsPerConnection: 2, StreamsPerPrincipal: 3, StreamsPerExecutor: 4}})
 	executor := hub.executor("build-1", "one")
 	first, second, other := hub.harness("build-1", "ann", true), hub.harness("build-1", "ann", true), hub.harness("build-1", "bob", true)
@@ -84,8 +67,8 @@ func TestStreamsAreLimited(t *testing.T) {
 			executor.expect(data(step.stream, 0, "x"))
 		}
 	}
-	// Of the executor: one gives way of the principal and the connection with the
-	// most, the one that was used least recently.
+	// Limit of the executor: the principal and the connection with the most
+	// streams lose the one that was used least recently.
 	first.send(data("a", 1, "y"))
 	executor.expect(data("a", 1, "y"))
 	other.send(data("g", 0, "x"))
@@ -99,9 +82,9 @@ func TestStreamsAreLimited(t *testing.T) {
 	executor.expect(data("h", 0, "x"))
 }
 
-// A harness with all the streams of an executor leaves its place to others, up to
-// as many as it has itself, and the executor is never sent more than it takes.
-func TestStreams_OfOneConnection_GiveWayToOthers(t *testing.T) {
+// A harness with all the streams of an executor loses streams to others, until
+// they have as many, and the executor never exceeds its limit.
+func TestStreams_OfOneConnection_AreEvictedForOthers(t *testing.T) {
 	for _, neighbour := range []string{"ann", "bob"} {
 		t.Run(neighbour, func(t *testing.T) {
 			hub := startHub(t, Config{})
@@ -127,105 +110,103 @@ func TestStreams_OfOneConnection_GiveWayToOthers(t *testing.T) {
 	}
 }
 
-// One principal whose harnesses do not read holds a part of the hub's bytes, and
-// what another sends has room.
-func TestQueues_OfOnePrincipal_LeaveRoomToOthers(t *testing.T) {
+// A principal whose harnesses do not read cannot use up the hub's bytes.
+func TestQueues_OfOnePrincipal_LeaveSpaceForOthers(t *testing.T) {
 	large := strings.Repeat("x", 300<<10)
-	x, _, executor, _ := bare(t, Limits{TotalQueueBytes: 4 << 20, PlainQueueBytes: 1 << 20}, "")
-	connect := func(principal string) *line {
-		l := newLine(principal, false)
-		x.connectHarness(l)
-		return l
+	r, _, executor, _ := bare(t, Limits{TotalQueueBytes: 4 << 20, PlainQueueBytes: 1 << 20}, "")
+	connect := func(principal string) *peerConn {
+		c := newPeerConn(principal, false)
+		r.connectHarness(c)
+		return c
 	}
-	echo := func(l *line, id string, n int) {
-		x.fromHarness(l, encode(id, "x"))
+	echo := func(c *peerConn, id string, n int) {
+		r.handleHarnessFrame(c, encode(id, "x"))
 		drain(executor)
 		for range n {
-			x.fromExecutor(executor, encode(id, large))
+			r.handleExecutorFrame(executor, encode(id, large))
 		}
 	}
 	for i := range 100 {
 		echo(connect("heavy"), fmt.Sprint("h", i), 3)
 	}
-	held := x.total.inUse()
+	held := r.queueBudget.inUse()
 	if held > 2<<20 || held < 1<<20 {
 		t.Errorf("one principal holds %d bytes", held)
 	}
 	for i := range 3 {
-		l := connect("light")
-		echo(l, fmt.Sprint("l", i), 1)
-		if got := strings.Join(drain(l), " "); got != fmt.Sprint("l", i) {
+		c := connect("light")
+		echo(c, fmt.Sprint("l", i), 1)
+		if got := strings.Join(drain(c), " "); got != fmt.Sprint("l", i) {
 			t.Errorf("the other one gets %q", got)
 		}
 	}
-	if x.total.inUse() != held {
-		t.Errorf("%d bytes are held, not %d", x.total.inUse(), held)
+	if r.queueBudget.inUse() != held {
+		t.Errorf("%d bytes are held, not %d", r.queueBudget.inUse(), held)
 	}
 }
 
-// bare is an exchange with an executor and lines of harnesses that nobody serves.
-func bare(t *testing.T, limits Limits, instance string) (x *exchange, clock *fakeClock, executor *line, harness func(resumable bool) *line) {
+// bare returns a route with an executor, and adds harnesses, whose connections
+// nothing serves.
+func bare(t *testing.T, limits Limits, instance string) (r *executorRoute, clock *fakeClock, executor *peerConn, harness func(resumable bool) *peerConn) {
 	t.Helper()
-	limits, err := limits.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits = limits.withDefaults()
 	clock = newFakeClock()
-	x = newExchange(&hubwide{limits: limits, clock: clock, total: newBudget(limits.TotalQueueBytes), streams: newTally(), counts: new(counts)}, "x")
-	executor = newLine("fleet", instance != "")
-	x.connectExecutor(executor, instance)
-	return x, clock, executor, func(resumable bool) *line {
-		l := newLine("ann", resumable)
-		x.connectHarness(l)
-		return l
+	r = newExecutorRoute(&hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)}, "x")
+	executor = newPeerConn("fleet", instance != "")
+	r.connectExecutor(executor, instance)
+	return r, clock, executor, func(resumable bool) *peerConn {
+		c := newPeerConn("ann", resumable)
+		r.connectHarness(c)
+		return c
 	}
 }
 
-// drain takes all that waits for a line, as texts.
-func drain(l *line) (said []string) {
+// drain takes all frames queued for a connection, as text.
+func drain(c *peerConn) (frames []string) {
 	for {
-		frame, _ := l.next()
+		frame, _ := c.next()
 		if frame == nil {
-			return said
+			return frames
 		}
-		said = append(said, describe(frame))
+		frames = append(frames, describe(frame))
 	}
 }
 
-func TestStreamsTakeTurns(t *testing.T) {
-	x, _, executor, harness := bare(t, Limits{}, "one")
-	l := harness(true)
+func TestStreams_AreServedRoundRobin(t *testing.T) {
+	r, _, executor, harness := bare(t, Limits{}, "one")
+	c := harness(true)
 	for _, id := range []string{"a", "a", "a", "a", "b", "c", "b"} {
-		x.fromHarness(l, encode(id, "x"))
+		r.handleHarnessFrame(c, encode(id, "x"))
 	}
 	if got := strings.Join(drain(executor), " "); got != "a b c a b a a" {
 		t.Errorf("the order is %s", got)
 	}
 }
 
-func TestAFullQueueEndsItsStreamOnly(t *testing.T) {
-	x, _, executor, harness := bare(t, Limits{PlainQueueBytes: 4 * minFrameBytes}, "one")
-	l := harness(false)
+func TestQueue_Full_EndsOnlyItsStream(t *testing.T) {
+	r, _, executor, harness := bare(t, Limits{PlainQueueBytes: 4 * minFrameBytes}, "one")
+	c := harness(false)
 	for range 5 {
-		x.fromHarness(l, encode("a", "x"))
+		r.handleHarnessFrame(c, encode("a", "x"))
 	}
-	x.fromHarness(l, encode("b", "x"))
-	x.fromHarness(l, encode("a", "late"))
+	r.handleHarnessFrame(c, encode("b", "x"))
+	r.handleHarnessFrame(c, encode("a", "late"))
 	if got := strings.Join(drain(executor), " "); got != "b" {
 		t.Errorf("the executor gets %s: it has seen nothing of a yet", got)
 	}
-	if got := strings.Join(drain(l), " "); got != "a:slow_consumer" {
+	if got := strings.Join(drain(c), " "); got != "a:slow_consumer" {
 		t.Errorf("the harness gets %s", got)
 	}
 }
 
-// What does not fit is sent again by ends that do that, unless nothing moves.
-func TestAFullQueueOfEndsThatRetransmitEndsWhenNothingMoves(t *testing.T) {
-	x, clock, executor, harness := bare(t, Limits{QueueBytes: 2 * minFrameBytes}, "one")
-	l := harness(true)
+// Frames that do not fit are dropped if the ends retransmit, until the queue is
+// stuck.
+func TestQueue_FullAndResumable_EndsWhenStuck(t *testing.T) {
+	r, clock, executor, harness := bare(t, Limits{QueueBytes: 2 * minFrameBytes}, "one")
+	c := harness(true)
 	send := func(n int) {
 		for range n {
-			x.fromHarness(l, encode("a", "x"))
+			r.handleHarnessFrame(c, encode("a", "x"))
 		}
 	}
 	send(5)
@@ -235,107 +216,107 @@ func TestAFullQueueOfEndsThatRetransmitEndsWhenNothingMoves(t *testing.T) {
 		t.Errorf("the executor gets %s", got)
 	}
 	clock.advance(2 * time.Second)
-	send(5) // something has left since
+	send(5) // something has left the queue since
 	clock.advance(DefaultStreamGrace)
 	send(1)
 	if got := strings.Join(drain(executor), " "); got != "a:slow_consumer" {
 		t.Errorf("the executor gets %s", got)
 	}
-	if got := strings.Join(drain(l), " "); got != "a:slow_consumer" {
+	if got := strings.Join(drain(c), " "); got != "a:slow_consumer" {
 		t.Errorf("the harness gets %s", got)
 	}
-	if n := x.counts.dropped[dropFull].Load(); n != 4+4 {
+	if n := r.stats.dropped[dropFull].Load(); n != 4+4 {
 		t.Errorf("%d frames did not fit", n)
 	}
 }
 
-func TestQueuesOfAConnectionAndOfTheHubAreBounded(t *testing.T) {
-	large := strings.Repeat("x", 2*ownBytes)
-	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 7 * ownBytes}, "hub": {TotalQueueBytes: 6*ownBytes + ownBytes/2}} {
-		x, _, executor, harness := bare(t, limits, "")
-		l := harness(false)
+func TestQueues_OfConnectionAndHub_AreBounded(t *testing.T) {
+	large := strings.Repeat("x", 2*reservedBytes)
+	for name, limits := range map[string]Limits{"connection": {ConnectionQueueBytes: 7 * reservedBytes}, "hub": {TotalQueueBytes: 6*reservedBytes + reservedBytes/2}} {
+		r, _, executor, harness := bare(t, limits, "")
+		c := harness(false)
 		for _, id := range []string{"a", "b", "c", "d"} {
-			x.fromHarness(l, encode(id, large))
+			r.handleHarnessFrame(c, encode(id, large))
 		}
-		if got := strings.Join(drain(l), " "); got != "d:slow_consumer" {
+		if got := strings.Join(drain(c), " "); got != "d:slow_consumer" {
 			t.Errorf("%s: the harness gets %s", name, got)
 		}
-		if got := strings.Join(drain(executor), " "); got != "a b c" || x.total.inUse() != 0 || executor.queued != 0 {
-			t.Errorf("%s: the executor gets %s, and %d bytes are left", name, got, x.total.inUse())
+		if got := strings.Join(drain(executor), " "); got != "a b c" || r.queueBudget.inUse() != 0 || executor.queuedBytes != 0 {
+			t.Errorf("%s: the executor gets %s, and %d bytes are left", name, got, r.queueBudget.inUse())
 		}
 	}
 }
 
-// Who floods an executor that is slow is the one who loses.
-func TestTheLongestQueueGivesWay(t *testing.T) {
+// A sender that floods a slow executor loses its own stream.
+func TestQueues_AtLimit_LongestIsCleared(t *testing.T) {
 	for instance, want := range map[string]string{"": "b c", "one": "b c"} {
-		x, _, executor, harness := bare(t, Limits{ConnectionQueueBytes: 10 * minFrameBytes}, instance)
+		r, _, executor, harness := bare(t, Limits{ConnectionQueueBytes: 10 * minFrameBytes}, instance)
 		flood, quiet := harness(instance != ""), harness(instance != "")
 		for range 10 {
-			x.fromHarness(flood, encode("a", "x"))
+			r.handleHarnessFrame(flood, encode("a", "x"))
 		}
-		x.fromHarness(quiet, encode("b", "x"))
-		x.fromHarness(quiet, encode("c", "x"))
+		r.handleHarnessFrame(quiet, encode("b", "x"))
+		r.handleHarnessFrame(quiet, encode("c", "x"))
 		if got := strings.Join(drain(executor), " "); got != want {
 			t.Errorf("%q: the executor gets %s, want %s", instance, got, want)
 		}
-		told := map[string]string{"": "a:slow_consumer", "one": ""}[instance]
-		if got := strings.Join(drain(flood), " "); got != told || len(drain(quiet)) != 0 {
+		resets := map[string]string{"": "a:slow_consumer", "one": ""}[instance]
+		if got := strings.Join(drain(flood), " "); got != resets || len(drain(quiet)) != 0 {
 			t.Errorf("%q: the harness is told %q", instance, got)
 		}
-		if x.total.inUse() != 0 || executor.queued != 0 {
-			t.Errorf("%q: %d and %d bytes are left", instance, x.total.inUse(), executor.queued)
+		if r.queueBudget.inUse() != 0 || executor.queuedBytes != 0 {
+			t.Errorf("%q: %d and %d bytes are left", instance, r.queueBudget.inUse(), executor.queuedBytes)
 		}
 	}
 }
 
-// What little a stream sends has room when the hub is full.
-func TestLittleAlwaysHasRoom(t *testing.T) {
-	x, _, executor, harness := bare(t, Limits{TotalQueueBytes: 1}, "")
-	l := harness(false)
-	x.fromHarness(l, encode("a", strings.Repeat("x", ownBytes/2)))
-	x.fromHarness(l, encode("b", "x"))
-	x.fromHarness(l, encode("a", strings.Repeat("x", ownBytes)))
-	if got := strings.Join(append(drain(executor), drain(l)...), " "); got != "b a:slow_consumer" {
+// Streams with little data are not affected by a full hub.
+func TestQueues_WithinReserve_AlwaysFit(t *testing.T) {
+	r, _, executor, harness := bare(t, Limits{TotalQueueBytes: 1}, "")
+	c := harness(false)
+	r.handleHarnessFrame(c, encode("a", strings.Repeat("x", reservedBytes/2)))
+	r.handleHarnessFrame(c, encode("b", "x"))
+	r.handleHarnessFrame(c, encode("a", strings.Repeat("x", reservedBytes)))
+	if got := strings.Join(append(drain(executor), drain(c)...), " "); got != "b a:slow_consumer" {
 		t.Errorf("%s comes", got)
 	}
 }
 
-func TestAStreamThatNobodyUsesIsForgotten(t *testing.T) {
-	x, clock, _, harness := bare(t, Limits{}, "one")
-	l, plain := harness(true), harness(false)
-	x.fromHarness(l, encode("a", "x"))
-	x.fromHarness(l, encode("b", "x"))
-	x.fromHarness(plain, encode("p", "x"))
+func TestStreams_Idle_AreForgotten(t *testing.T) {
+	r, clock, _, harness := bare(t, Limits{}, "one")
+	c, plain := harness(true), harness(false)
+	r.handleHarnessFrame(c, encode("a", "x"))
+	r.handleHarnessFrame(c, encode("b", "x"))
+	r.handleHarnessFrame(plain, encode("p", "x"))
 	clock.advance(DefaultStreamIdle - time.Second)
-	x.fromHarness(l, encode("b", "x"))
-	x.forget()
-	if x.size() != 3 {
-		t.Errorf("there are %d streams", x.size())
+	r.handleHarnessFrame(c, encode("b", "x"))
+	r.endIdleStreams()
+	if r.streamCount() != 3 {
+		t.Errorf("there are %d streams", r.streamCount())
 	}
 	clock.advance(time.Second)
-	x.forget()
-	if _, there := x.streams["a"]; there || x.size() != 2 {
-		t.Errorf("there are %d streams", x.size())
+	r.endIdleStreams()
+	if _, there := r.streams["a"]; there || r.streamCount() != 2 {
+		t.Errorf("there are %d streams", r.streamCount())
 	}
 }
 
-func TestWhoDoesNotReadResetsIsClosed(t *testing.T) {
-	x, _, _, harness := bare(t, Limits{StreamsPerConnection: 1, StreamsPerExecutor: 2}, "one")
-	l := harness(true)
-	for _, id := range []string{"a", "b", "c", "d"} { // all but the first beyond the limit
-		x.fromHarness(l, encode(id, "x"))
+func TestPeerConn_UnreadResets_CloseIt(t *testing.T) {
+	r, _, _, harness := bare(t, Limits{StreamsPerConnection: 1, StreamsPerExecutor: 2}, "one")
+	c := harness(true)
+	for _, id := range []string{"a", "b", "c", "d"} { // all but the first exceed the limit
+		r.handleHarnessFrame(c, encode(id, "x"))
 	}
-	if l.over {
+	if c.isClosing {
 		t.Error("it is closed after three resets")
 	}
-	x.fromHarness(l, encode("e", "x"))
-	if code, reason := l.ending(); !l.over || code != wsconn.CodePolicy || reason != relay.ReasonSlowConsumer {
-		t.Errorf("it is closed: %v, with %d and %q", l.over, code, reason)
+	r.handleHarnessFrame(c, encode("e", "x"))
+	if code, reason := c.closeStatus(); !c.isClosing || code != wsconn.CodePolicy || reason != relay.ReasonSlowConsumer {
+		t.Errorf("it is closed: %v, with %d and %q", c.isClosing, code, reason)
 	}
 }
 
-func TestMalformedFramesAreDropped(t *testing.T) {
+func TestRoute_MalformedFrames_AreDropped(t *testing.T) {
 	hub := startHub(t, Config{})
 	executor := hub.executor("build-1", "one")
 	harness := hub.harness("build-1", "ann", false)
@@ -346,7 +327,7 @@ func TestMalformedFramesAreDropped(t *testing.T) {
 	}
 	harness.send(data("a", 0, "x"))
 	executor.expect(data("a", 0, "x"))
-	if n := hub.shared.counts.dropped[dropMalformed].Load(); n != 7 {
+	if n := hub.shared.stats.dropped[dropMalformed].Load(); n != 7 {
 		t.Errorf("%d frames were dropped as malformed, want 7", n)
 	}
 }

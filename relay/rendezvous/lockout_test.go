@@ -8,8 +8,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Frames that one principal begins and does not end do not keep those of another
-// from being received.
+// Incomplete frames of one principal do not keep frames of another from being
+// received.
 func TestUnfinishedFrames_OfAnotherPrincipal_DoNotLockOut(t *testing.T) {
 	const frame, total = 300 << 10, 2 << 20
 	h := startHub(t, Config{Limits: Limits{FrameBytes: 1 << 20, TotalQueueBytes: total}})
@@ -22,7 +22,7 @@ func TestUnfinishedFrames_OfAnotherPrincipal_DoNotLockOut(t *testing.T) {
 			_, err = w.Write(make([]byte, frame))
 		}
 		if err == nil {
-			_ = attacker.conn.Prove(t.Context()) // it has come, or the websocket is closed
+			_ = attacker.conn.Prove(t.Context()) // received, or the websocket is closed
 		}
 		attackers = append(attackers, attacker)
 	}

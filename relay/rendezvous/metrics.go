@@ -5,18 +5,18 @@ import (
 	"net/http"
 )
 
-// metrics answers with what the hub holds and has done, in the text format of
-// Prometheus, for whoever is let in.
+// metrics serves the hub's metrics in the Prometheus text format, to
+// authenticated clients.
 func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
 	if _, err := h.config.Authenticate(r); err != nil {
-		h.refused(r, "", err, w)
+		h.reject(r, "", err, w)
 		return
 	}
 	streams := 0
-	for _, p := range h.places() {
-		streams += p.size()
+	for _, ref := range h.allRoutes() {
+		streams += ref.streamCount()
 	}
-	c := h.shared.counts
+	c := h.shared.stats
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	for _, m := range []struct {
 		name, kind, help string
@@ -24,7 +24,7 @@ func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
 	}{
 		{"connections", "gauge", "Websockets of executors and harnesses.", int64(h.Connections())},
 		{"streams", "gauge", "Streams that the hub routes.", int64(streams)},
-		{"queued_bytes", "gauge", "Bytes that wait to be sent.", h.shared.total.inUse()},
+		{"queued_bytes", "gauge", "Bytes that wait to be sent.", h.shared.queueBudget.inUse()},
 		{"frames_total", "counter", "Frames that were routed.", c.frames.Load()},
 		{"frame_bytes_total", "counter", "Bytes of frames that were routed.", c.bytes.Load()},
 		{"resets_total", "counter", "Streams that the hub ended.", c.resets.Load()},

@@ -8,58 +8,52 @@ import (
 	"github.com/execwire/execwire/relay"
 )
 
-// model is what an exchange has to do, said as simply as can be: no goroutines,
-// no turns between streams, every queue a list of what must still come.
+// model specifies what a route has to do, as simply as possible: no goroutines,
+// no fairness, every queue a list of the frames to expect.
 type model struct {
 	limits   Limits
 	now      time.Time
-	executor *modelLine // nil while there is none
+	executor *modelConn // nil while not connected
 	instance string
-	vacant   time.Time // until when the instance may be back; zero: it is not away
+	graceEnd time.Time // end of the instance's grace period; zero if it is not absent
 	streams  map[string]*modelStream
 	owed     map[string]string
-	untold   map[owner]modelUntold
 }
 
-type modelLine struct {
+type modelConn struct {
 	principal string
 	resumable bool
 	number    int
-	frames    map[string][]string // what must come of each stream
-	resets    []notice            // what it must be told
+	frames    map[string][]string // expected frames of each stream
+	resets    []pendingReset      // resets to be sent
 	ended     map[string]bool
-	over      bool // it has not read what it was told for too long
+	closed    bool // it did not read its resets for too long
 }
 
 type modelStream struct {
 	principal          string
-	line               *modelLine // nil while the harness is away
-	away               time.Time  // until when that may be back
+	harness            *modelConn // nil while the harness is absent
+	graceEnd           time.Time  // end of its grace period
 	resumable, reached bool
 	used               time.Time
-	stuck              [2]time.Time // since when nothing has left while something did not fit: up, down
-}
-
-type modelUntold struct {
-	reason string
-	until  time.Time
+	stuckSince         [2]time.Time // up, down: since when nothing has left although a frame did not fit
 }
 
 func newModel(limits Limits, now time.Time) *model {
-	return &model{limits: limits, now: now, streams: map[string]*modelStream{}, owed: map[string]string{}, untold: map[owner]modelUntold{}}
+	return &model{limits: limits, now: now, streams: map[string]*modelStream{}, owed: map[string]string{}}
 }
 
-func newModelLine(principal string, resumable bool, number int) *modelLine {
-	return &modelLine{principal: principal, resumable: resumable, number: number, frames: map[string][]string{}, ended: map[string]bool{}}
+func newModelConn(principal string, resumable bool, number int) *modelConn {
+	return &modelConn{principal: principal, resumable: resumable, number: number, frames: map[string][]string{}, ended: map[string]bool{}}
 }
 
-func (m *model) tell(l *modelLine, id, reason string) {
-	l.ended[id] = true
-	l.resets = append(l.resets, notice{stream: id, reason: reason})
-	l.over = l.over || len(l.resets) > m.limits.StreamsPerExecutor+m.limits.StreamsPerConnection
+func (m *model) sendReset(c *modelConn, id, reason string) {
+	c.ended[id] = true
+	c.resets = append(c.resets, pendingReset{stream: id, reason: reason})
+	c.closed = c.closed || len(c.resets) > m.limits.StreamsPerExecutor+m.limits.StreamsPerConnection
 }
 
-func (m *model) lasting(s *modelStream) bool { return s.resumable && m.instance != "" }
+func (m *model) isResumable(s *modelStream) bool { return s.resumable && m.instance != "" }
 
 func (m *model) end(id, reason string, harness, executor bool) {
 	s := m.streams[id]
@@ -68,24 +62,22 @@ func (m *model) end(id, reason string, harness, executor bool) {
 		delete(m.executor.frames, id)
 	}
 	switch {
-	case s.line != nil:
-		delete(s.line.frames, id)
+	case s.harness != nil:
+		delete(s.harness.frames, id)
 		if harness {
-			m.tell(s.line, id, reason)
+			m.sendReset(s.harness, id, reason)
 		}
-	case harness:
-		m.untold[owner{s.principal, id}] = modelUntold{reason, s.away}
 	}
 	switch {
 	case !executor || !s.reached:
 	case m.executor != nil:
-		m.tell(m.executor, id, reason)
-	case !m.vacant.IsZero():
+		m.sendReset(m.executor, id, reason)
+	case !m.graceEnd.IsZero():
 		m.owed[id] = reason
 	}
 }
 
-// all calls f with each stream. It may end it.
+// all calls f with each stream, which f may end.
 func (m *model) all(f func(id string, s *modelStream)) {
 	for _, id := range slices.Sorted(maps.Keys(m.streams)) {
 		f(id, m.streams[id])
@@ -98,32 +90,32 @@ func (m *model) endAll() {
 
 func (m *model) endPlain() {
 	m.all(func(id string, s *modelStream) {
-		if !m.lasting(s) {
+		if !m.isResumable(s) {
 			m.end(id, relay.ReasonExecutorGone, true, true)
 		}
 	})
 }
 
-func (m *model) leave(l *modelLine) {
-	for _, n := range l.resets {
+func (m *model) detachExecutor(c *modelConn) {
+	for _, n := range c.resets {
 		m.owed[n.stream] = n.reason
 	}
-	l.resets = nil
-	clear(l.frames)
-	m.all(func(_ string, s *modelStream) { s.stuck[0] = time.Time{} })
+	c.resets = nil
+	clear(c.frames)
+	m.all(func(_ string, s *modelStream) { s.stuckSince[0] = time.Time{} })
 	m.executor = nil
 }
 
-func (m *model) connectExecutor(l *modelLine, instance string) {
+func (m *model) connectExecutor(c *modelConn, instance string) {
 	if m.executor != nil {
-		m.leave(m.executor)
+		m.detachExecutor(m.executor)
 	}
-	m.vacant = time.Time{}
-	m.executor = l
+	m.graceEnd = time.Time{}
+	m.executor = c
 	if instance != "" && instance == m.instance {
 		m.endPlain()
 		for id, reason := range m.owed {
-			m.tell(l, id, reason)
+			m.sendReset(c, id, reason)
 		}
 	} else {
 		m.endAll()
@@ -132,40 +124,35 @@ func (m *model) connectExecutor(l *modelLine, instance string) {
 	clear(m.owed)
 }
 
-func (m *model) departExecutor(l *modelLine) {
-	if m.executor != l {
+func (m *model) disconnectExecutor(c *modelConn) {
+	if m.executor != c {
 		return
 	}
-	m.leave(l)
+	m.detachExecutor(c)
 	if m.instance == "" {
 		m.endAll()
 		clear(m.owed)
 		return
 	}
-	m.vacant = m.now.Add(m.limits.StreamGrace)
+	m.graceEnd = m.now.Add(m.limits.StreamGrace)
 	m.endPlain()
 }
 
-func (m *model) departHarness(l *modelLine) {
+func (m *model) disconnectHarness(c *modelConn) {
 	until := m.now.Add(m.limits.StreamGrace)
-	if l.resumable {
-		for _, n := range l.resets {
-			m.untold[owner{l.principal, n.stream}] = modelUntold{n.reason, until}
-		}
-	}
 	m.all(func(id string, s *modelStream) {
 		switch {
-		case s.line != l:
-		case !m.lasting(s):
-			s.line = nil
+		case s.harness != c:
+		case !m.isResumable(s):
+			s.harness = nil
 			m.end(id, relay.ReasonHarnessGone, false, true)
 		default:
-			s.line, s.away, s.stuck[1] = nil, until, time.Time{}
+			s.harness, s.graceEnd, s.stuckSince[1] = nil, until, time.Time{}
 		}
 	})
 }
 
-// pass lets time pass until then.
+// pass advances the clock to then.
 func (m *model) pass(then time.Time) {
 	for {
 		next := then
@@ -174,14 +161,11 @@ func (m *model) pass(then time.Time) {
 				next = t
 			}
 		}
-		soonest(m.vacant)
+		soonest(m.graceEnd)
 		for _, s := range m.streams {
-			if s.line == nil {
-				soonest(s.away)
+			if s.harness == nil {
+				soonest(s.graceEnd)
 			}
-		}
-		for _, u := range m.untold {
-			soonest(u.until)
 		}
 		m.now = next
 		m.expire()
@@ -194,84 +178,78 @@ func (m *model) pass(then time.Time) {
 func (m *model) expire() {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(m.now) }
 	m.all(func(id string, s *modelStream) {
-		if s.line == nil && due(s.away) {
+		if s.harness == nil && due(s.graceEnd) {
 			m.end(id, relay.ReasonHarnessGone, false, true)
 		}
 	})
-	maps.DeleteFunc(m.untold, func(_ owner, u modelUntold) bool { return due(u.until) })
-	if due(m.vacant) {
-		m.vacant = time.Time{}
+	if due(m.graceEnd) {
+		m.graceEnd = time.Time{}
 		m.endAll()
 		m.instance = ""
 		clear(m.owed)
 	}
 }
 
-func (m *model) fromHarness(l *modelLine, id, payload string) {
+func (m *model) handleHarnessFrame(c *modelConn, id, payload string) {
 	s := m.streams[id]
 	switch {
 	case s == nil:
-		if s = m.begin(l, id); s == nil {
+		if s = m.beginStream(c, id); s == nil {
 			return
 		}
-	case s.principal != l.principal, s.line != nil && s.line.number > l.number:
+	case s.principal != c.principal, s.harness != nil && s.harness.number > c.number:
 		return
-	case s.line != l:
-		if s.line != nil {
-			delete(s.line.frames, id)
+	case s.harness != c:
+		if s.harness != nil {
+			delete(s.harness.frames, id)
 		}
-		s.line, s.resumable, s.stuck[1] = l, l.resumable, time.Time{}
+		s.harness, s.resumable, s.stuckSince[1] = c, c.resumable, time.Time{}
 	}
 	if s.used = m.now; m.executor != nil {
 		m.send(id, s, 0, m.executor, payload)
 	}
 }
 
-func (m *model) begin(l *modelLine, id string) *modelStream {
-	if u, ok := m.untold[owner{l.principal, id}]; ok {
-		delete(m.untold, owner{l.principal, id})
-		m.tell(l, id, u.reason)
-		return nil
-	}
+func (m *model) beginStream(c *modelConn, id string) *modelStream {
 	has, own := 0, 0
 	for _, s := range m.streams {
-		if s.line == l {
+		if s.harness == c {
 			has++
 		}
-		if s.principal == l.principal {
+		if s.principal == c.principal {
 			own++
 		}
 	}
 	switch {
-	case l.ended[id]:
+	case c.ended[id]:
 		return nil
-	case m.executor == nil && (m.vacant.IsZero() || !l.resumable):
-		m.tell(l, id, relay.ReasonExecutorGone)
+	case m.executor == nil && (m.graceEnd.IsZero() || !c.resumable):
+		m.sendReset(c, id, relay.ReasonExecutorGone)
 		return nil
-	case has >= m.limits.StreamsPerConnection, own >= m.limits.StreamsPerPrincipal, len(m.streams) >= m.limits.StreamsPerExecutor && m.yields(l) == "",
+	case has >= m.limits.StreamsPerConnection, own >= m.limits.StreamsPerPrincipal, len(m.streams) >= m.limits.StreamsPerExecutor && m.victim(c) == "",
 		m.executor != nil && len(m.executor.resets) >= m.limits.StreamsPerExecutor:
-		m.tell(l, id, relay.ReasonStreamLimit)
+		m.sendReset(c, id, relay.ReasonStreamLimit)
 		return nil
 	}
 	if len(m.streams) >= m.limits.StreamsPerExecutor {
-		m.end(m.yields(l), relay.ReasonStreamLimit, true, true)
+		m.end(m.victim(c), relay.ReasonStreamLimit, true, true)
 	}
-	s := &modelStream{principal: l.principal, line: l, resumable: l.resumable, used: m.now}
+	s := &modelStream{principal: c.principal, harness: c, resumable: c.resumable, used: m.now}
 	m.streams[id] = s
 	return s
 }
 
-// yields returns the stream that gives way to one more of l; empty is none.
-func (m *model) yields(l *modelLine) (chosen string) {
-	of, at := map[string]int{}, map[*modelLine]int{}
+// victim returns the stream that is evicted for one more of c; empty if none.
+func (m *model) victim(c *modelConn) (chosen string) {
+	of, at := map[string]int{}, map[*modelConn]int{}
 	for _, s := range m.streams {
 		of[s.principal]++
-		at[s.line]++
+		at[s.harness]++
 	}
 	at[nil] = 0
-	heaviest := l.principal
+	heaviest := c.principal
 	for _, other := range slices.Sorted(maps.Keys(of)) {
-		if of[other] > of[l.principal]+1 && (heaviest == l.principal || of[other] > of[heaviest]) {
+		if of[other] > of[c.principal]+1 && (heaviest == c.principal || of[other] > of[heaviest]) {
 			heaviest = other
 		}
 	}
@@ -281,60 +259,61 @@ func (m *model) yields(l *modelLine) (chosen string) {
 		if s.principal != heaviest {
 			return
 		}
-		most = max(most, at[s.line])
-		if c == nil || at[s.line] > at[c.line] || at[s.line] == at[c.line] && s.used.Before(c.used) {
+		most = max(most, at[s.harness])
+		if c == nil || at[s.harness] > at[c.harness] || at[s.harness] == at[c.harness] && s.used.Before(c.used) {
 			chosen = id
 		}
 	})
-	if heaviest == l.principal && most <= at[l]+1 {
+	if heaviest == c.principal && most <= at[c]+1 {
 		return ""
 	}
 	return chosen
 }
 
-func (m *model) fromExecutor(l *modelLine, id, payload string) {
+func (m *model) handleExecutorFrame(c *modelConn, id, payload string) {
 	s := m.streams[id]
-	if m.executor != l || s == nil {
+	if m.executor != c || s == nil {
 		return
 	}
-	if s.used = m.now; s.line != nil {
-		m.send(id, s, 1, s.line, payload)
+	if s.used = m.now; s.harness != nil {
+		m.send(id, s, 1, s.harness, payload)
 	}
 }
 
-// send has one frame more come of a stream on l, or not. Every frame weighs
-// minFrameBytes.
-func (m *model) send(id string, s *modelStream, way int, l *modelLine, payload string) {
+// send adds an expected frame of a stream on c, or drops it. Every frame counts
+// as minFrameBytes.
+func (m *model) send(id string, s *modelStream, direction int, c *modelConn, payload string) {
 	most := m.limits.PlainQueueBytes
-	if m.lasting(s) {
+	if m.isResumable(s) {
 		most = m.limits.QueueBytes
 	}
-	if int64(len(l.frames[id])+1)*minFrameBytes <= most {
-		l.frames[id] = append(l.frames[id], payload)
+	if int64(len(c.frames[id])+1)*minFrameBytes <= most {
+		c.frames[id] = append(c.frames[id], payload)
 		return
 	}
-	if s.stuck[way].IsZero() {
-		s.stuck[way] = m.now
+	if s.stuckSince[direction].IsZero() {
+		s.stuckSince[direction] = m.now
 	}
-	if !m.lasting(s) || m.now.Sub(s.stuck[way]) >= m.limits.StreamGrace {
+	if !m.isResumable(s) || m.now.Sub(s.stuckSince[direction]) >= m.limits.StreamGrace {
 		m.end(id, relay.ReasonSlowConsumer, true, true)
 	}
 }
 
-// came says that a frame of a stream came on l, and returns what must have come.
-func (m *model) came(l *modelLine, id string) (payload string, expected bool) {
-	left := l.frames[id]
+// received records that a frame of a stream was received on c, and returns the
+// expected one.
+func (m *model) received(c *modelConn, id string) (payload string, expected bool) {
+	left := c.frames[id]
 	if len(left) == 0 {
 		return "", false
 	}
-	if l.frames[id] = left[1:]; len(left) == 1 {
-		delete(l.frames, id)
+	if c.frames[id] = left[1:]; len(left) == 1 {
+		delete(c.frames, id)
 	}
 	if s := m.streams[id]; s != nil {
-		if l == m.executor {
-			s.stuck[0], s.reached = time.Time{}, true
+		if c == m.executor {
+			s.stuckSince[0], s.reached = time.Time{}, true
 		} else {
-			s.stuck[1] = time.Time{}
+			s.stuckSince[1] = time.Time{}
 		}
 	}
 	return left[0], true

@@ -1,44 +1,40 @@
 package rendezvous
 
-import (
-	"time"
+import "time"
 
-	"github.com/execwire/execwire/relay"
-)
-
-// minFrameBytes is what a frame counts as at least: what it takes to keep one.
+// minFrameBytes is the minimum size that a frame counts as, which covers the
+// overhead of queueing it.
 const minFrameBytes = 512
 
 func weight(frame []byte) int64 { return max(int64(len(frame)), minFrameBytes) }
 
-// ownBytes is what every queue may hold whatever others do. It does not count for
-// what the hub holds in all: who sends little does not lose because others send
-// much.
-const ownBytes = 64 << 10
+// reservedBytes is what every queue may hold without counting against shared
+// budgets, so that streams with little data are not affected by others.
+const reservedBytes = 64 << 10
 
-func beyondOwn(bytes int64) int64 { return max(bytes-ownBytes, 0) }
+func beyondReserved(bytes int64) int64 { return max(bytes-reservedBytes, 0) }
 
-// queue is what waits to be sent to one end of a stream. It is guarded by the
-// exchange's mu.
+// queue holds frames to be sent to one end of a stream, and owns them. It is
+// guarded by the route's mu.
 type queue struct {
-	frames  [][]byte
-	bytes   int64
-	waiting bool // it is among those of a line that have something
-	last    bool // the last frame that came is a reset
-	// stuck is since when frames did not fit and none has left; zero if all
-	// fitted since one left.
-	stuck time.Time
+	frames     [][]byte
+	bytes      int64
+	ready      bool // it is in the ready list of a connection
+	endsStream bool // the last frame pushed is a reset
+	// stuckSince is when a frame was first rejected since the last frame left;
+	// zero if none was.
+	stuckSince time.Time
 }
 
-// fits reports whether a frame has room. One frame always has.
-func (q *queue) fits(frame []byte, most int64) bool {
-	return len(q.frames) == 0 || q.bytes+weight(frame) <= most
+// fits reports whether a frame fits. An empty queue takes any frame.
+func (q *queue) fits(frame []byte, limit int64) bool {
+	return len(q.frames) == 0 || q.bytes+weight(frame) <= limit
 }
 
-func (q *queue) push(frame []byte) {
+func (q *queue) push(frame []byte, reset bool) {
 	q.frames = append(q.frames, frame)
 	q.bytes += weight(frame)
-	q.last = relay.IsReset(frame)
+	q.endsStream = reset
 }
 
 func (q *queue) pop() []byte {
@@ -48,6 +44,6 @@ func (q *queue) pop() []byte {
 		q.frames = nil
 	}
 	q.bytes -= weight(frame)
-	q.stuck = time.Time{}
+	q.stuckSince = time.Time{}
 	return frame
 }

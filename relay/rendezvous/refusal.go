@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// Codes of refusals, as clients are told them.
+// Error codes, as clients receive them.
 const (
 	codeUnauthorized        = "unauthorized"
 	codeForbidden           = "forbidden"
@@ -36,23 +36,23 @@ const (
 	codeNotFound            = "not_found"
 )
 
-// Refusal is why a request is refused, as its client is told: in JSON,
+// Refusal is why a request is rejected. The client receives it as JSON:
 // {"error":{"code":…,"message":…}}.
 type Refusal struct {
-	Status     int           // of HTTP
+	Status     int           // HTTP status
 	Code       string        // for programs
-	Message    string        // for people; says what to do where there is something
-	RetryAfter time.Duration // when to try again; 0 says nothing
+	Message    string        // for people, with a fix where there is one
+	RetryAfter time.Duration // 0 means no advice
 }
 
 func (r *Refusal) Error() string { return r.Message }
 
-func refuse(status int, code, format string, args ...any) *Refusal {
+func newRefusal(status int, code, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 func superseded(id string) *Refusal {
-	return refuse(http.StatusConflict, codeSuperseded,
+	return newRefusal(http.StatusConflict, codeSuperseded,
 		"the registration of executor %s was used, has expired, or a later one has connected: register again", id)
 }
 
@@ -61,28 +61,28 @@ func shuttingDown() *Refusal {
 		Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
 }
 
-// limitReached is the refusal of whatever would be beyond a limit.
-func limitReached(code, limit string, most int, retry time.Duration) *Refusal {
+// limitReached is the refusal for exceeding a limit.
+func limitReached(code, limit string, n int, retry time.Duration) *Refusal {
 	return &Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: retry,
-		Message: fmt.Sprintf("there are as many as %s allows, %d: try again when there are fewer, or raise it", limit, most)}
+		Message: fmt.Sprintf("the limit %s of %d is reached: try again later, or raise it", limit, n)}
 }
 
-// presenceRetry is when it is worth asking a presence again that is not available.
+// presenceRetry is when to retry while the presence is unavailable.
 const presenceRetry = 2 * time.Second
 
-// refusalOf returns what a client is told of err. It does not say more about
-// authentication than what kind of credential was wrong.
+// refusalOf returns what a client is told about err. About authentication it
+// reveals only which kind of credential was wrong.
 func refusalOf(err error) *Refusal {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r
 	}
 	if _, ok := errors.AsType[*UnavailableError](err); ok || errors.Is(err, errPresenceSlow) || errors.Is(err, context.DeadlineExceeded) {
 		return &Refusal{Status: http.StatusServiceUnavailable, Code: codePresenceUnavailable, RetryAfter: presenceRetry,
-			Message: "the hub cannot keep which executors there are at this moment, its log says why: try again"}
+			Message: "the hub cannot store the presence of executors: try again later, and see the hub's log"}
 	}
 	a, ok := errors.AsType[*auth.Error](err)
 	if !ok {
-		return refuse(http.StatusInternalServerError, codeInternal, "the hub failed; its log says why")
+		return newRefusal(http.StatusInternalServerError, codeInternal, "internal error: see the hub's log")
 	}
 	switch a.Kind {
 	case auth.KindTooManyAttempts:
@@ -91,17 +91,17 @@ func refusalOf(err error) *Refusal {
 	case auth.KindTooManyConnections:
 		return &Refusal{Status: http.StatusTooManyRequests, Code: codeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter}
 	case auth.KindPeerRefused:
-		return refuse(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
+		return newRefusal(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
 	case auth.KindCredentialMissing:
-		return refuse(http.StatusUnauthorized, codeUnauthorized, "missing bearer token")
+		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "missing bearer token")
 	case auth.KindTokenExpired:
-		return refuse(http.StatusUnauthorized, codeUnauthorized, "expired bearer token")
+		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "expired bearer token")
 	}
-	return refuse(http.StatusUnauthorized, codeUnauthorized, "invalid bearer token")
+	return newRefusal(http.StatusUnauthorized, codeUnauthorized, "invalid bearer token")
 }
 
-// answer writes the refusal as the whole of an answer.
-func (r *Refusal) answer(w http.ResponseWriter) {
+// write writes the refusal as the response.
+func (r *Refusal) write(w http.ResponseWriter) {
 	if r.RetryAfter > 0 {
 		w.Header().Set("Retry-After", strconv.FormatInt(int64((r.RetryAfter+time.Second-1)/time.Second), 10))
 	}
@@ -112,14 +112,14 @@ func (r *Refusal) answer(w http.ResponseWriter) {
 		} `json:"error"`
 	}
 	body.Error.Code, body.Error.Message = r.Code, r.Message
-	answerJSON(w, r.Status, body)
+	writeJSON(w, r.Status, body)
 }
 
-func answerJSON(w http.ResponseWriter, status int, body any) {
+func writeJSON(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false) // URLs have &
-	_ = encoder.Encode(body)     // whoever does not read it has gone
+	encoder.SetEscapeHTML(false) // URLs contain &
+	_ = encoder.Encode(body)     // fails only if the client is gone
 }

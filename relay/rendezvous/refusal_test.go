@@ -28,7 +28,7 @@ func expectRefused(t *testing.T, url string, header http.Header, status int, cod
 	}
 }
 
-func TestWebsocketsAreRefused(t *testing.T) {
+func TestWebsocket_InvalidRequests_AreRejected(t *testing.T) {
 	hub := startHub(t, Config{Origins: []string{"https://app.example.org"}})
 	executor := hub.executor("here", "one")
 	executorURL := hub.register("here", "one")
@@ -76,7 +76,7 @@ func TestWebsocketsAreRefused(t *testing.T) {
 	expectRefused(t, executorURL, nil, http.StatusConflict, codeSuperseded)
 }
 
-func TestRequestsAreRefused(t *testing.T) {
+func TestHTTP_InvalidRequests_AreRejected(t *testing.T) {
 	hub := startHub(t, Config{Limits: Limits{Executors: 2}})
 	hub.register("one", "")
 	hub.executor("two", "").close()
@@ -116,7 +116,7 @@ func TestRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// goneMemory is a presence that does not answer any more once it is closed.
+// goneMemory is a presence that does not respond after Close.
 type goneMemory struct {
 	*Memory
 	gone atomic.Bool
@@ -134,8 +134,9 @@ func (g *goneMemory) Get(ctx context.Context, id string) (Record, uint64, error)
 	return g.Memory.Get(ctx, id)
 }
 
-// Who comes while a hub is stopped is told to try again, and not that it failed.
-func TestAHubThatIsClosedRefuses(t *testing.T) {
+// A request during the shutdown is told to try again, rather than that the hub
+// failed.
+func TestHub_Closed_RejectsRequests(t *testing.T) {
 	hub := startHub(t, Config{Presence: &goneMemory{Memory: NewMemory()}})
 	hub.executor("build-1", "one").close()
 	if err := hub.Close(); err != nil {

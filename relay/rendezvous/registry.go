@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// registration is an executor that may connect with an epoch.
+// registration allows an executor to connect with an epoch.
 type registration struct {
 	epoch         uint64
 	principal     string
-	instance      string // empty of one that does not retransmit
-	streams       int    // how many it takes at once; 0 is not known
+	instance      string // empty if the executor does not retransmit
+	streams       int    // stream limit; 0 if unknown
 	name, version string
 	labels        map[string]string
-	until         time.Time // when it may not any more
+	until         time.Time // expiry
 }
 
-// registry gives out epochs and decides which of them is the executor. Of what
-// several nodes have to agree on it has a copy to count and to list, and decides by
-// the presence.
+// registry assigns epochs and decides which of them is the executor. Records
+// shared between nodes are decided by the presence; the index is a copy for
+// counting and listing.
 type registry struct {
 	presence Presence
 	limits   Limits
@@ -36,14 +36,14 @@ type registry struct {
 	pending map[string][]registration // guarded by mu; by executor, latest epoch last
 }
 
-// maxTries is how often a record is tried to be changed that others change, too.
+// maxTries bounds retries of conflicting changes to a record.
 const maxTries = 32
 
-var errBusy = errors.New("the executor's record is being changed too often")
+var errBusy = errors.New("too many concurrent changes of the executor's record")
 
-// change applies edit to the record of an executor and keeps the result, unless
-// edit returns an error. edit is called again if somebody else was faster.
-func (r *registry) change(ctx context.Context, id string, edit func(*Record) error) (Record, error) {
+// update applies edit to the record of an executor and stores the result, unless
+// edit returns an error. edit is called again after a conflicting change.
+func (r *registry) update(ctx context.Context, id string, edit func(*Record) error) (Record, error) {
 	for range maxTries {
 		record, revision, err := r.presence.Get(ctx, id)
 		if err != nil {
@@ -58,26 +58,26 @@ func (r *registry) change(ctx context.Context, id string, edit func(*Record) err
 			r.index.apply(Change{Record: record, Revision: revision})
 			return record, nil
 		case !errors.Is(err, ErrChanged):
-			return Record{}, fmt.Errorf("failed to keep executor %s: %w", id, err)
+			return Record{}, fmt.Errorf("failed to store executor %s: %w", id, err)
 		}
 	}
-	return Record{}, fmt.Errorf("failed to keep executor %s: %w", id, errBusy)
+	return Record{}, fmt.Errorf("failed to store executor %s: %w", id, errBusy)
 }
 
-// register gives a registration its epoch. The error is a [*Refusal] if there are
-// too many executors.
-func (r *registry) register(ctx context.Context, id string, made registration) (epoch uint64, err error) {
-	if err := r.admit(ctx, id, made.principal); err != nil {
+// register assigns an epoch to a registration. The error is a [*Refusal] if there
+// are too many executors.
+func (r *registry) register(ctx context.Context, id string, reg registration) (epoch uint64, err error) {
+	if err := r.admit(ctx, id, reg.principal); err != nil {
 		return 0, err
 	}
 	now := r.clock.now()
-	record, err := r.change(ctx, id, func(record *Record) error {
+	record, err := r.update(ctx, id, func(record *Record) error {
 		if record.Epoch++; record.Epoch == 1 {
-			record.Principal = made.principal
+			record.Principal = reg.principal
 		}
 		if !record.Online {
 			record.LastSeen, record.Node = now, r.node
-			record.Name, record.Version, record.Labels = made.name, made.version, made.labels
+			record.Name, record.Version, record.Labels = reg.name, reg.version, reg.labels
 		}
 		return nil
 	})
@@ -85,24 +85,24 @@ func (r *registry) register(ctx context.Context, id string, made registration) (
 		r.index.release(id)
 		return 0, err
 	}
-	made.epoch, made.until = record.Epoch, now.Add(r.limits.URLLifetime)
+	reg.epoch, reg.until = record.Epoch, now.Add(r.limits.URLLifetime)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(id, now)
-	waiting := append(r.pending[id], made)
-	r.pending[id] = waiting[max(0, len(waiting)-DefaultRegistrationsPerID):]
-	return made.epoch, nil
+	pending := append(r.pending[id], reg)
+	r.pending[id] = pending[max(0, len(pending)-DefaultRegistrationsPerID):]
+	return reg.epoch, nil
 }
 
-// expire forgets registrations of an executor that did not connect. mu is held.
+// expire drops expired registrations of an executor. mu is held.
 func (r *registry) expire(id string, now time.Time) {
-	kept := slices.DeleteFunc(r.pending[id], func(one registration) bool { return !now.Before(one.until) })
+	kept := slices.DeleteFunc(r.pending[id], func(reg registration) bool { return !now.Before(reg.until) })
 	if r.pending[id] = kept; len(kept) == 0 {
 		delete(r.pending, id)
 	}
 }
 
-// expireAll forgets all registrations that did not connect.
+// expireAll drops all expired registrations.
 func (r *registry) expireAll() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,8 +112,8 @@ func (r *registry) expireAll() {
 	}
 }
 
-// admit sees to it that one more executor may be known. The error is a [*Refusal]
-// if it may not.
+// admit makes space for the record of one more executor. The error is a
+// [*Refusal] if that is impossible.
 func (r *registry) admit(ctx context.Context, id, principal string) error {
 	for range maxTries {
 		evicted, err := r.index.admit(id, principal, r.limits, r.clock.now())
@@ -128,24 +128,24 @@ func (r *registry) admit(ctx context.Context, id, principal string) error {
 			return err
 		}
 	}
-	return fmt.Errorf("failed to make place for executor %s: %w", id, errBusy)
+	return fmt.Errorf("failed to make space for executor %s: %w", id, errBusy)
 }
 
-// evict deletes a record that is not in the index any more, or puts it back.
-func (r *registry) evict(ctx context.Context, one *indexed) error {
-	id := one.record.Executor
-	err := r.presence.Delete(ctx, id, one.revision)
+// evict deletes a record that was removed from the index, or puts it back.
+func (r *registry) evict(ctx context.Context, e *entry) error {
+	id := e.record.Executor
+	err := r.presence.Delete(ctx, id, e.revision)
 	switch {
 	case err == nil:
-		r.logger.Info("the record of an executor gave way to another", "executor", id, "principal", one.record.Principal, "last_seen", one.record.LastSeen)
+		r.logger.Info("evicted the record of an executor", "executor", id, "principal", e.record.Principal, "last_seen", e.record.LastSeen)
 		return nil
 	case !errors.Is(err, ErrChanged):
-		r.index.apply(Change{Record: one.record, Revision: one.revision})
-		return fmt.Errorf("failed to forget executor %s: %w", id, err)
+		r.index.apply(Change{Record: e.record, Revision: e.revision})
+		return fmt.Errorf("failed to delete executor %s: %w", id, err)
 	}
-	record, revision, lost := r.presence.Get(ctx, id)
-	if lost != nil {
-		return fmt.Errorf("failed to look up executor %s: %w", id, lost)
+	record, revision, getErr := r.presence.Get(ctx, id)
+	if getErr != nil {
+		return fmt.Errorf("failed to look up executor %s: %w", id, getErr)
 	}
 	if revision != 0 {
 		r.index.apply(Change{Record: record, Revision: revision})
@@ -153,21 +153,21 @@ func (r *registry) evict(ctx context.Context, one *indexed) error {
 	return err
 }
 
-// follow keeps the index as the presence is until ctx ends. current is called
-// whenever all records are in it.
-func (r *registry) follow(ctx context.Context, current func()) {
+// follow keeps the index in sync with the presence until ctx ends. It calls
+// caughtUp whenever the index has all records.
+func (r *registry) follow(ctx context.Context, caughtUp func()) {
 	retry := time.NewTicker(followRetry)
 	defer retry.Stop()
 	for ctx.Err() == nil {
 		r.index.restart()
 		err := r.presence.Watch(ctx, r.index.apply, func() {
-			r.index.current()
-			current()
+			r.index.prune()
+			caughtUp()
 		})
 		if ctx.Err() != nil {
 			return
 		}
-		r.logger.Warn("the presence of executors cannot be followed; it is tried again", "error", err.Error())
+		r.logger.Warn("failed to watch the presence of executors; retrying", "error", err.Error())
 		select {
 		case <-ctx.Done():
 		case <-retry.C:
@@ -175,46 +175,46 @@ func (r *registry) follow(ctx context.Context, current func()) {
 	}
 }
 
-// followRetry is the time between attempts to follow a presence.
+// followRetry is the time between attempts to watch the presence.
 const followRetry = time.Second
 
-// online reports whether an executor is connected, as far as its node said so
-// lately.
+// online reports whether an executor is connected, according to a recent report
+// of its node.
 func (r *registry) online(record Record) bool {
 	return record.Online && r.clock.now().Sub(record.LastSeen) < presenceIntervalsUntilAbsent*r.limits.PresenceInterval
 }
 
-// connect makes the registration with that epoch the executor. It can be used
-// once. The error is a [*Refusal] if it was used, has expired, or a later one has
+// connect makes the registration with that epoch the executor. It works once. The
+// error is a [*Refusal] if it was used, has expired, or a later one has
 // connected.
 func (r *registry) connect(ctx context.Context, id string, epoch uint64, url string) (registration, error) {
-	one, ok := r.take(id, epoch)
+	reg, ok := r.takePending(id, epoch)
 	if !ok {
 		return registration{}, superseded(id)
 	}
-	_, err := r.change(ctx, id, func(record *Record) error {
+	_, err := r.update(ctx, id, func(record *Record) error {
 		if record.Connected >= epoch {
 			return superseded(id)
 		}
 		record.Connected, record.Online, record.Node, record.URL = epoch, true, r.node, url
-		record.Principal, record.Name, record.Version, record.Labels = one.principal, one.name, one.version, one.labels
+		record.Principal, record.Name, record.Version, record.Labels = reg.principal, reg.name, reg.version, reg.labels
 		record.LastSeen = r.clock.now()
 		return nil
 	})
-	return one, err
+	return reg, err
 }
 
-// take takes a registration that has not connected yet.
-func (r *registry) take(id string, epoch uint64) (registration, bool) {
+// takePending removes and returns a registration that has not connected yet.
+func (r *registry) takePending(id string, epoch uint64) (registration, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(id, r.clock.now())
-	for i, one := range r.pending[id] {
-		if one.epoch == epoch {
+	for i, reg := range r.pending[id] {
+		if reg.epoch == epoch {
 			if r.pending[id] = slices.Delete(r.pending[id], i, i+1); len(r.pending[id]) == 0 {
 				delete(r.pending, id)
 			}
-			return one, true
+			return reg, true
 		}
 	}
 	return registration{}, false
@@ -223,10 +223,10 @@ func (r *registry) take(id string, epoch uint64) (registration, bool) {
 // errTakenOver means that a later registration has connected.
 var errTakenOver = errors.New("a later registration has connected")
 
-// see says that the executor of that epoch is connected, or is not any more. The
-// error is errTakenOver if it is that of a later one.
-func (r *registry) see(ctx context.Context, id string, epoch uint64, online bool) error {
-	_, err := r.change(ctx, id, func(record *Record) error {
+// setOnline records whether the executor of that epoch is connected. The error is
+// errTakenOver if a later one has connected.
+func (r *registry) setOnline(ctx context.Context, id string, epoch uint64, online bool) error {
+	_, err := r.update(ctx, id, func(record *Record) error {
 		if record.Connected != epoch {
 			return errTakenOver
 		}
@@ -236,14 +236,14 @@ func (r *registry) see(ctx context.Context, id string, epoch uint64, online bool
 	return err
 }
 
-// clean says of executors that were connected to this node before it was started
-// that they are not.
-func (r *registry) clean(ctx context.Context) error {
+// resetOwn marks executors offline that were connected to this node before it
+// restarted.
+func (r *registry) resetOwn(ctx context.Context) error {
 	for _, record := range r.index.all() {
 		if !record.Online || record.Node != r.node {
 			continue
 		}
-		if _, err := r.change(ctx, record.Executor, func(record *Record) error {
+		if _, err := r.update(ctx, record.Executor, func(record *Record) error {
 			if record.Node == r.node {
 				record.Online = false
 			}

@@ -14,10 +14,7 @@ import (
 
 func newRegistry(t *testing.T, node string, presence Presence, l Limits) (*registry, *fakeClock) {
 	t.Helper()
-	limits, err := l.withDefaults()
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := l.withDefaults()
 	clock := newFakeClock()
 	r := &registry{presence: presence, limits: limits, clock: clock, node: node, index: newIndex(), logger: slog.New(slog.DiscardHandler),
 		pending: map[string][]registration{}}
@@ -50,7 +47,7 @@ func expectRefusal(t *testing.T, err error, code string) {
 	}
 }
 
-func TestOfRegistrationsTheLatestThatConnectsCounts(t *testing.T) {
+func TestRegistry_LatestEpochToConnect_Wins(t *testing.T) {
 	r, _ := newRegistry(t, "n", NewMemory(), Limits{})
 	first, second, third := mustRegister(t, r, "x"), mustRegister(t, r, "x"), mustRegister(t, r, "x")
 	if first != 1 || second != 2 || third != 3 {
@@ -68,7 +65,7 @@ func TestOfRegistrationsTheLatestThatConnectsCounts(t *testing.T) {
 	if _, err := r.connect(t.Context(), "x", third, ""); err != nil {
 		t.Error(err)
 	}
-	if err := r.see(t.Context(), "x", second, false); !errors.Is(err, errTakenOver) {
+	if err := r.setOnline(t.Context(), "x", second, false); !errors.Is(err, errTakenOver) {
 		t.Errorf("the one that was taken over says that it left: %v", err)
 	}
 	if record, _, _ := r.presence.Get(t.Context(), "x"); !record.Online || record.Connected != third {
@@ -76,7 +73,7 @@ func TestOfRegistrationsTheLatestThatConnectsCounts(t *testing.T) {
 	}
 }
 
-func TestRegistrationsExpire(t *testing.T) {
+func TestRegistry_Registrations_Expire(t *testing.T) {
 	r, clock := newRegistry(t, "n", NewMemory(), Limits{})
 	late, soon := mustRegister(t, r, "x"), mustRegister(t, r, "y")
 	clock.advance(DefaultURLLifetime - time.Second)
@@ -97,11 +94,11 @@ func TestRegistrationsExpire(t *testing.T) {
 	}
 }
 
-func TestURLsExpireAndCannotBeChanged(t *testing.T) {
+func TestURL_ExpiresAndCannotBeForged(t *testing.T) {
 	s, now := signer{key: []byte("key")}, time.Unix(1_800_000_000, 0)
 	good := ticket{Role: roleHarness, Executor: "x", Principal: "ann", Until: now.Unix() + 1}
 	sig := s.sign(good)
-	if got, err := s.check(sig, roleHarness, "x", now); err != nil || got != good {
+	if got, err := s.verify(sig, roleHarness, "x", now); err != nil || got != good {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	payload, mac, _ := strings.Cut(sig, ".")
@@ -122,14 +119,14 @@ func TestURLsExpireAndCannotBeChanged(t *testing.T) {
 		"another key":      {signer{key: []byte("other")}.sign(good), roleHarness, "x", 0, errTicketInvalid},
 		"longer":           {sig + "A", roleHarness, "x", 0, errTicketInvalid},
 	} {
-		if got, err := s.check(tc.sig, tc.as, tc.executor, now.Add(tc.after)); !errors.Is(err, tc.want) || got != (ticket{}) {
+		if got, err := s.verify(tc.sig, tc.as, tc.executor, now.Add(tc.after)); !errors.Is(err, tc.want) || got != (ticket{}) {
 			t.Errorf("%s: %+v, %v, want %v", name, got, err, tc.want)
 		}
 	}
 }
 
-// A node that was killed said last that its executors are there.
-func TestExecutorsOfANodeThatIsGoneAreNotOnline(t *testing.T) {
+// Executors of a killed node are not online, although its last report said so.
+func TestRegistry_ExecutorsOfKilledNode_AreOffline(t *testing.T) {
 	shared := NewMemory()
 	gone, clock := newRegistry(t, "gone", shared, Limits{})
 	if _, err := gone.connect(t.Context(), "x", mustRegister(t, gone, "x"), ""); err != nil {
@@ -148,7 +145,7 @@ func TestExecutorsOfANodeThatIsGoneAreNotOnline(t *testing.T) {
 		t.Error("it is never given up")
 	}
 	again, _ := newRegistry(t, "gone", shared, Limits{})
-	if err := again.clean(t.Context()); err != nil {
+	if err := again.resetOwn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if record, _, _ := shared.Get(t.Context(), "x"); record.Online {
@@ -156,8 +153,8 @@ func TestExecutorsOfANodeThatIsGoneAreNotOnline(t *testing.T) {
 	}
 }
 
-// Two nodes give out epochs of one executor, and never the same.
-func TestEpochsAreGivenOnce(t *testing.T) {
+// Two nodes never assign the same epoch to an executor.
+func TestRegistry_Epochs_AreUnique(t *testing.T) {
 	shared := NewMemory()
 	var mu sync.Mutex
 	given := map[uint64]string{}
@@ -182,9 +179,9 @@ func TestEpochsAreGivenOnce(t *testing.T) {
 	}
 }
 
-// Nodes of a hub share who is connected where: the later executor counts, and a
+// Nodes share which executor is connected where: the later one counts, and a
 // harness is sent to its node.
-func TestNodesThatShareAPresence(t *testing.T) {
+func TestHub_NodesSharePresence(t *testing.T) {
 	shared, key := NewMemory(), []byte("the same key of all nodes of a hub")
 	limits := Limits{PresenceInterval: 20 * time.Millisecond}
 	one := startHub(t, Config{Presence: shared, Node: "one", URLKey: key, Limits: limits})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// role is which end a websocket is of.
+// role is the kind of peer that a websocket belongs to.
 type role string
 
 const (
@@ -18,21 +18,22 @@ const (
 	roleHarness  role = "harness"
 )
 
-// ticket is what the sig of a URL says: who may use it, for what, until when.
+// ticket is what the sig of a URL certifies: who may use it, for what, until
+// when.
 type ticket struct {
 	Role      role   `json:"r"`
 	Executor  string `json:"e"`
 	Epoch     uint64 `json:"n,omitempty"` // of executors
 	Principal string `json:"p"`
-	Until     int64  `json:"t"` // in Unix seconds
+	Until     int64  `json:"t"` // Unix time
 }
 
 var (
-	errTicketInvalid = errors.New("the URL's sig is not one of this hub, or belongs to another URL")
+	errTicketInvalid = errors.New("the sig is not from this hub, or belongs to another URL")
 	errTicketExpired = errors.New("the URL has expired")
 )
 
-// signer makes and checks the sig of URLs.
+// signer creates and verifies the sig of URLs.
 type signer struct{ key []byte }
 
 func (s signer) mac(payload string) []byte {
@@ -41,7 +42,7 @@ func (s signer) mac(payload string) []byte {
 	return mac.Sum(nil)
 }
 
-// sign returns the sig of a ticket.
+// sign returns the sig for a ticket.
 func (s signer) sign(t ticket) string {
 	text, err := json.Marshal(t)
 	if err != nil {
@@ -51,8 +52,9 @@ func (s signer) sign(t ticket) string {
 	return payload + "." + base64.RawURLEncoding.EncodeToString(s.mac(payload))
 }
 
-// check returns the ticket of a sig that is good now, for that role and executor.
-func (s signer) check(sig string, as role, executor string, now time.Time) (ticket, error) {
+// verify returns the ticket of a sig, if it is valid now for that role and
+// executor.
+func (s signer) verify(sig string, want role, executor string, now time.Time) (ticket, error) {
 	payload, mac, _ := strings.Cut(sig, ".")
 	given, err := base64.RawURLEncoding.Strict().DecodeString(mac)
 	if err != nil || !hmac.Equal(given, s.mac(payload)) {
@@ -60,7 +62,7 @@ func (s signer) check(sig string, as role, executor string, now time.Time) (tick
 	}
 	text, err := base64.RawURLEncoding.DecodeString(payload)
 	var t ticket
-	if err != nil || json.Unmarshal(text, &t) != nil || t.Role != as || t.Executor != executor {
+	if err != nil || json.Unmarshal(text, &t) != nil || t.Role != want || t.Executor != executor {
 		return ticket{}, errTicketInvalid
 	}
 	if now.Unix() >= t.Until {

@@ -1,11 +1,11 @@
-// Command slowtests prints what `go test` is called with to run the tests that -short or
-// the race detector skips or makes smaller, and no others: -run and a pattern, then the
-// packages. They are the tests from which testing.Short or a constant raceEnabled can be
-// reached within their package. Its argument is the root of the repository.
+// Command slowtests prints what `go test` is called with to run some tests and no others:
+// -run and a pattern, then the packages. Its arguments are the root of the repository and
+// which tests: "short" are those that -short skips, "race" those that the race detector
+// skips, or in which it skips a check. A test that -short makes smaller, or of which it
+// skips some subtests, is in neither: make test runs it small, make test-all in full.
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -20,34 +20,55 @@ import (
 	"strings"
 )
 
+// harness is the package with the helpers of the packages beside it.
+const harness = "integration/harness"
+
+// marks finds functions that a test must not run with.
+var marks = map[string]func(body ast.Node) bool{
+	"short": skipsIfShort,
+	"race":  mentionsRace,
+}
+
 func main() {
 	log.SetFlags(0)
-	var tests, packages []string
-	if len(os.Args) != 2 {
-		log.Fatal("usage: slowtests ROOT")
+	if len(os.Args) != 3 || marks[os.Args[2]] == nil {
+		log.Fatal("usage: slowtests ROOT short|race")
 	}
-	sources, err := testSources(os.DirFS(os.Args[1]))
+	root, isMarked := os.Args[1], marks[os.Args[2]]
+	sources, err := testSources(os.DirFS(root))
 	if err != nil {
 		log.Fatal(err)
 	}
+	helpers, err := marked(root, sources[harness], nil, isMarked)
+	if err != nil {
+		log.Fatal(err)
+	}
+	delete(sources, harness)
+	var tests, packages []string
 	for _, dir := range slices.Sorted(maps.Keys(sources)) {
-		calls, err := callsOf(os.Args[1], sources[dir])
+		functions, err := marked(root, sources[dir], helpers, isMarked)
 		if err != nil {
 			log.Fatal(err)
 		}
-		if slow := slowTests(calls); len(slow) > 0 {
-			tests = append(tests, slow...)
+		before := len(tests)
+		for name := range functions {
+			if strings.HasPrefix(name, "Test") && name != "TestMain" {
+				tests = append(tests, name)
+			}
+		}
+		if len(tests) > before {
 			packages = append(packages, "./"+dir)
 		}
 	}
 	if len(tests) == 0 {
-		log.Fatalf("slowtests: no test under %s calls testing.Short: is it the root of the repository?", os.Args[1])
+		log.Fatalf("slowtests: no such test under %s: is it the root of the repository?", root)
 	}
 	slices.Sort(tests)
 	fmt.Printf("-run ^(%s)$ %s\n", strings.Join(slices.Compact(tests), "|"), strings.Join(packages, " "))
 }
 
-// testSources returns the files with tests of each directory of the module.
+// testSources returns the files with tests of each directory of the module, and those of
+// the harness.
 func testSources(root fs.FS) (map[string][]string, error) {
 	sources := map[string][]string{}
 	err := fs.WalkDir(root, ".", func(file string, entry fs.DirEntry, err error) error {
@@ -57,7 +78,7 @@ func testSources(root fs.FS) (map[string][]string, error) {
 		switch name := entry.Name(); {
 		case entry.IsDir() && file != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "node_modules", "tools"}, name)):
 			return fs.SkipDir
-		case strings.HasSuffix(name, "_test.go"):
+		case strings.HasSuffix(name, "_test.go"), path.Dir(file) == harness && path.Ext(name) == ".go":
 			sources[path.Dir(file)] = append(sources[path.Dir(file)], file)
 		}
 		return nil
@@ -65,53 +86,84 @@ func testSources(root fs.FS) (map[string][]string, error) {
 	return sources, err
 }
 
-// callsOf returns for each function the names of what it calls. Methods of one name
-// count as one function, so that too many tests may be found and never too few.
-func callsOf(root string, files []string) (map[string][]string, error) {
-	calls := map[string][]string{}
+// marked returns the functions of the files that isMarked finds, those of helpers, and
+// those that call one of these, but not within a function literal, which would be a
+// subtest. Methods of one name count as one function, so that too many tests may be
+// found and never too few.
+func marked(root string, files []string, helpers map[string]bool, isMarked func(ast.Node) bool) (map[string]bool, error) {
+	bodies := map[string][]*ast.BlockStmt{}
 	for _, file := range files {
 		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.SkipObjectResolution)
 		if err != nil {
 			return nil, err
 		}
 		for _, declared := range parsed.Decls {
-			function, ok := declared.(*ast.FuncDecl)
-			if !ok {
-				continue
+			if function, ok := declared.(*ast.FuncDecl); ok && function.Body != nil {
+				bodies[function.Name.Name] = append(bodies[function.Name.Name], function.Body)
 			}
-			ast.Inspect(function, func(node ast.Node) bool {
-				switch node := node.(type) {
-				case *ast.SelectorExpr:
-					name := node.Sel.Name
-					if of, ok := node.X.(*ast.Ident); ok {
-						name = cmp.Or(map[string]string{"testing": "testing." + name}[of.Name], name)
-					}
-					calls[function.Name.Name] = append(calls[function.Name.Name], name)
-				case *ast.Ident:
-					calls[function.Name.Name] = append(calls[function.Name.Name], node.Name)
-				}
-				return true
-			})
 		}
 	}
-	return calls, nil
-}
-
-// slowTests returns the tests that reach testing.Short or raceEnabled.
-func slowTests(calls map[string][]string) (tests []string) {
-	reaches := map[string]bool{"testing.Short": true, "raceEnabled": true}
+	found := maps.Clone(helpers)
+	if found == nil {
+		found = map[string]bool{}
+	}
+	isFound := func(body *ast.BlockStmt) bool { return isMarked(body) || callsOneOf(body, found) }
 	for grew := true; grew; {
 		grew = false
-		for function, called := range calls {
-			if !reaches[function] && slices.ContainsFunc(called, func(name string) bool { return reaches[name] }) {
-				reaches[function], grew = true, true
+		for name, body := range bodies {
+			if !found[name] && slices.ContainsFunc(body, isFound) {
+				found[name], grew = true, true
 			}
 		}
 	}
-	for function := range reaches {
-		if strings.HasPrefix(function, "Test") && function != "TestMain" {
-			tests = append(tests, function)
+	return found, nil
+}
+
+// skipsIfShort reports whether a body has an if statement on testing.Short that skips.
+func skipsIfShort(body ast.Node) bool {
+	return holds(body, func(node ast.Node) bool {
+		branch, ok := node.(*ast.IfStmt)
+		return ok && callsOneOf(branch.Cond, map[string]bool{"Short": true}) &&
+			callsOneOf(branch.Body, map[string]bool{"Skip": true, "Skipf": true})
+	})
+}
+
+// mentionsRace reports whether a body uses the constant of a build with the race
+// detector, subtests included.
+func mentionsRace(body ast.Node) (found bool) {
+	ast.Inspect(body, func(node ast.Node) bool {
+		name, ok := node.(*ast.Ident)
+		found = found || ok && strings.EqualFold(name.Name, "raceEnabled")
+		return !found
+	})
+	return found
+}
+
+// callsOneOf reports whether a node calls a function or method with one of the names.
+func callsOneOf(node ast.Node, names map[string]bool) bool {
+	return holds(node, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		if !ok {
+			return false
 		}
-	}
-	return tests
+		switch function := call.Fun.(type) {
+		case *ast.Ident:
+			return names[function.Name]
+		case *ast.SelectorExpr:
+			return names[function.Sel.Name]
+		}
+		return false
+	})
+}
+
+// holds reports whether is holds for a node of the tree outside function literals.
+func holds(tree ast.Node, is func(ast.Node) bool) (found bool) {
+	ast.Inspect(tree, func(node ast.Node) bool {
+		if _, ok := node.(*ast.FuncLit); ok || found {
+			return false
+		}
+		found = node != nil && is(node)
+		return !found
+	})
+	return found
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous/presence"
 )
 
-// BenchmarkRefusedRegistration is a registration at a hub that knows as many
-// executors as it may, 10,000, none of which may be forgotten yet.
+// BenchmarkRefusedRegistration measures a registration at a hub with the maximum
+// of 10,000 executors, none of which may be evicted.
 func BenchmarkRefusedRegistration(b *testing.B) {
 	for name, o := range map[string]presence.Options{"memory": {}, "files": {Directory: b.TempDir()}} {
 		b.Run(name, func(b *testing.B) {

@@ -10,53 +10,43 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
 const (
-	// checkInterval is how often it is looked whether records can be kept.
+	// checkInterval is how often it is checked whether records can be stored.
 	checkInterval = 500 * time.Millisecond
-	// leastFree is what of the file system has to be free: the server stops keeping
-	// anything for good when a write fails.
-	leastFree = 1 << 20
-	// maxStore is what the server may keep. Without it the server takes a part of
-	// what is free when it starts, which after a full disk is nothing.
+	// minFree is the free space that the file system must have: after a failed
+	// write the server stores nothing any more.
+	minFree = 1 << 20
+	// maxStore is the store limit of the server. By default it is a part of the
+	// free space at startup, which is nothing after a full disk.
 	maxStore = 1 << 40
-	// probeKey is written to learn whether records can be. No executor has a dot in
-	// its id.
+	// probeKey is written to test the store. Executor ids contain no dot.
 	probeKey = "hub.probe"
 )
 
-// DiskFullError is a directory whose file system has no space left for records.
-type DiskFullError struct {
-	Directory string // as it was given
-	Free      uint64 // bytes that are left
-}
+var errNotChecked = errors.New("a record could not be stored; the store is being checked")
 
-func (e *DiskFullError) Error() string {
-	return fmt.Sprintf("the file system of %s has %d bytes left, and at least %d are needed: make space; nothing needs a restart", e.Directory, e.Free, leastFree)
-}
-
-var errNotChecked = errors.New("a record could not be kept, and it is being looked why")
-
-// health is whether records can be kept.
+// health tracks whether records can be stored.
 type health struct {
 	mu        sync.Mutex
-	failed    error         // guarded by mu; nil if they can
-	restarted chan struct{} // guarded by mu; closed when the store was opened again
-	nudge     chan struct{} // holds a token when a check is due at once
+	failed    error            // guarded by mu; nil if they can
+	restarted notify.Broadcast // guarded by mu; the store was reopened
+	checkNow  notify.Signal    // a check is due at once
 }
 
 func newHealth() *health {
-	return &health{restarted: make(chan struct{}), nudge: make(chan struct{}, 1)}
+	return &health{checkNow: notify.NewSignal()}
 }
 
-// get returns a channel that is closed when the store is opened again, and why
-// records cannot be kept.
+// get returns a channel that is closed when the store is reopened, and why
+// records cannot be stored.
 func (h *health) get() (restarted <-chan struct{}, failed error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.restarted, h.failed
+	return h.restarted.Wait(), h.failed
 }
 
 func (h *health) set(failed error) {
@@ -65,21 +55,17 @@ func (h *health) set(failed error) {
 	h.failed = failed
 }
 
-// doubt has nothing more written until a check has found that records are kept.
-func (h *health) doubt() {
+// suspect stops writes until a check succeeds, and requests one.
+func (h *health) suspect() {
 	h.set(errNotChecked)
-	select {
-	case h.nudge <- struct{}{}:
-	default:
-	}
+	h.checkNow.Set()
 }
 
-// restart ends what follows the store as it was.
+// restart ends watches of the store before it was reopened.
 func (h *health) restart() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	close(h.restarted)
-	h.restarted = make(chan struct{})
+	h.restarted.Notify()
 }
 
 // Ready implements [rendezvous.Presence].
@@ -90,7 +76,7 @@ func (n *NATS) Ready() error {
 	return nil
 }
 
-// write has a request made that changes records, unless they cannot be kept.
+// write runs a request that changes records, unless they cannot be stored.
 func (n *NATS) write(ctx context.Context, request func(context.Context) error) error {
 	if err := n.Ready(); err != nil {
 		return err
@@ -98,27 +84,27 @@ func (n *NATS) write(ctx context.Context, request func(context.Context) error) e
 	return n.ask(ctx, request)
 }
 
-// ask makes a request, which is answered soon or not at all.
+// ask runs a request with a timeout.
 func (n *NATS) ask(ctx context.Context, request func(context.Context) error) error {
-	within, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	askCtx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	err := request(within)
+	err := request(askCtx)
 	if err == nil || errors.Is(err, rendezvous.ErrChanged) || ctx.Err() != nil {
 		return err
 	}
-	n.health.doubt()
+	n.health.suspect()
 	return &rendezvous.UnavailableError{Err: err}
 }
 
-// guard looks every now and then whether records can be kept, and opens the store
-// again that was closed because they could not, until ctx ends.
-func (n *NATS) guard(ctx context.Context) {
+// monitor periodically checks whether records can be stored, and reopens a store
+// that failed, until ctx ends.
+func (n *NATS) monitor(ctx context.Context) {
 	ticker := time.NewTicker(checkInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-		case <-n.health.nudge:
+		case <-n.health.checkNow.C():
 		case <-ctx.Done():
 			return
 		}
@@ -130,16 +116,17 @@ func (n *NATS) guard(ctx context.Context) {
 	}
 }
 
-// check returns why records cannot be kept.
+// check returns why records cannot be stored.
 func (n *NATS) check(ctx context.Context) error {
-	if err := n.space(); err != nil {
+	if err := n.checkSpace(); err != nil {
 		return err
 	}
 	if _, failed := n.health.get(); failed == nil && n.server.JetStreamEnabled() {
 		return nil
 	}
 	if n.server.JetStreamEnabled() {
-		// In a cluster others may be why, and what is in memory would be lost.
+		// In a cluster other nodes may be the reason, and records in memory would
+		// be lost.
 		if err := n.probe(ctx); err == nil || n.config.Cluster != nil || n.config.Directory == "" {
 			return err
 		}
@@ -147,22 +134,23 @@ func (n *NATS) check(ctx context.Context) error {
 	return n.reopen(ctx)
 }
 
-// space returns an error if there is too little of it.
-func (n *NATS) space() error {
+// checkSpace returns an error if there is too little disk space.
+func (n *NATS) checkSpace() error {
 	if n.config.Directory == "" {
 		return nil // records are in memory
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(n.config.Directory, &fs); err != nil {
-		return fmt.Errorf("failed to look at %s: %w", n.config.Directory, err)
+		return fmt.Errorf("failed to stat the file system of %s: %w", n.config.Directory, err)
 	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < leastFree {
-		return &DiskFullError{Directory: n.config.Directory, Free: free}
+	if free := fs.Bavail * uint64(fs.Bsize); free < minFree {
+		return fmt.Errorf("the file system of %s has %d bytes left and needs at least %d: make space; no restart is needed",
+			n.config.Directory, free, minFree)
 	}
 	return nil
 }
 
-// probe writes something.
+// probe writes a test record.
 func (n *NATS) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
@@ -170,17 +158,17 @@ func (n *NATS) probe(ctx context.Context) error {
 	return err
 }
 
-// reopen opens the store again, in which the server keeps nothing any more after a
-// write has failed.
+// reopen reopens the store: after a failed write the server stores nothing any
+// more.
 func (n *NATS) reopen(ctx context.Context) error {
 	if err := n.server.ShutdownJetStream(); err != nil {
 		return fmt.Errorf("failed to close the store: %w", err)
 	}
 	if err := n.server.EnableJetStream(&server.JetStreamConfig{StoreDir: n.storeDirectory, MaxStore: maxStore, Strict: true}); err != nil {
-		return fmt.Errorf("failed to open the store again: %w", err)
+		return fmt.Errorf("failed to reopen the store: %w", err)
 	}
 	if _, err := tryBucket(ctx, n.stream, bucketOf(n.config)); err != nil {
-		return fmt.Errorf("failed to open the store again: %w", err)
+		return fmt.Errorf("failed to reopen the store: %w", err)
 	}
 	if err := n.probe(ctx); err != nil {
 		return err

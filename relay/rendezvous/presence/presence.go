@@ -1,6 +1,6 @@
-// Package presence keeps which executors there are in an embedded NATS server: in
-// a key-value bucket of JetStream, which several nodes of a hub share if their
-// servers are a cluster.
+// Package presence stores the presence of executors in an embedded NATS server,
+// in a key-value bucket of JetStream, which the nodes of a hub share if their
+// servers form a cluster.
 package presence
 
 import (
@@ -21,35 +21,36 @@ import (
 
 const (
 	bucket = "executors"
-	// startTimeout bounds how long the server takes to start. In a cluster it
-	// waits for as many nodes as are needed to agree.
+	// startTimeout bounds the start of the server. In a cluster it waits for a
+	// quorum.
 	startTimeout = 2 * time.Minute
-	// markerLifetime is how long it is remembered that a record was deleted.
+	// markerLifetime is how long deletions are remembered.
 	markerLifetime = time.Minute
-	// replicas is how many nodes of a cluster keep a record: NATS asks for three
-	// so that one may fail.
+	// replicas is how many nodes of a cluster store a record: three, so that one
+	// may fail.
 	replicas = 3
 )
 
-// Options say where records are kept. The zero value is in memory, at one node.
+// Options say where records are stored. The zero value stores them in memory, for
+// a single node.
 type Options struct {
-	// Node is the name of this node, unique in a cluster. Empty is that of the
-	// machine.
+	// Node is the name of this node, unique in a cluster. Empty means the
+	// hostname.
 	Node string
-	// Directory is where the server keeps its files, which nobody else may use. It
-	// is made if it is not there. Empty keeps records in memory.
+	// Directory is the server's directory, for its exclusive use. It is created
+	// if it does not exist. Empty stores records in memory.
 	Directory string
-	// Cluster joins other nodes; nil is one node.
+	// Cluster joins other nodes; nil means a single node.
 	Cluster *Cluster
 }
 
-// Cluster are the nodes of a hub that share their records.
+// Cluster describes the nodes of a hub that share their records.
 type Cluster struct {
 	// Listen is where the servers of other nodes connect, as HOST:PORT.
 	Listen string
-	// Routes are Listen of other nodes.
+	// Routes are the Listen addresses of other nodes.
 	Routes []string
-	// Secret is what nodes show each other, the same for all.
+	// Secret authenticates nodes to each other; it is the same for all.
 	Secret string
 }
 
@@ -62,24 +63,23 @@ type NATS struct {
 	stream         jetstream.JetStream
 	config         Options
 	health         *health
-	end            context.CancelCauseFunc // of the guard; nil if there is none
-	guarding       sync.WaitGroup
+	stop           context.CancelCauseFunc // stops monitor; nil if not running
+	monitoring     sync.WaitGroup
 	storeDirectory string
-	scratch        string   // removed in the end; empty if there is nothing to remove
-	lock           *os.File // of the directory, which is locked as long as this is open
+	tempDir        string   // removed by Close; empty if none
+	lock           *os.File // of the directory, locked while open
 }
 
 var _ rendezvous.Presence = (*NATS)(nil)
 
-// ErrStart means that the embedded server did not start in time.
-var ErrStart = errors.New("the embedded NATS server is not ready: in a cluster it waits for most of its nodes")
+// errStart means that the embedded server did not start in time.
+var errStart = errors.New("the embedded NATS server is not ready: in a cluster it waits for a quorum")
 
-// Open starts the server, which listens for other nodes only, and without them
-// not at all. It waits until records can be kept, or ctx ends, and at most two
-// minutes. What it returns has to be closed. The error is a [*DirectoryInUseError]
-// if another server has the directory.
+// Open starts the server, which listens only for other nodes, and not at all
+// without a cluster. It waits until records can be stored, until ctx ends, and at
+// most two minutes. The result must be closed.
 func Open(ctx context.Context, o Options) (_ *NATS, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, ErrStart)
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, errStart)
 	defer cancel()
 	n := &NATS{config: o, health: newHealth()}
 	defer func() {
@@ -95,8 +95,8 @@ func Open(ctx context.Context, o Options) (_ *NATS, err error) {
 		return nil, err
 	}
 	n.server.Start()
-	if !n.server.ReadyForConnections(untilEnd(ctx)) {
-		return nil, ErrStart
+	if !n.server.ReadyForConnections(timeLeft(ctx)) {
+		return nil, errStart
 	}
 	if n.conn, err = nats.Connect("", nats.InProcessServer(n.server), nats.UserInfo(settings.Username, settings.Password), nats.MaxReconnects(-1)); err != nil {
 		return nil, err
@@ -108,19 +108,19 @@ func Open(ctx context.Context, o Options) (_ *NATS, err error) {
 		return nil, err
 	}
 	guarding, end := context.WithCancelCause(context.Background())
-	n.end = end
-	n.guarding.Go(func() { n.guard(guarding) })
+	n.stop = end
+	n.monitoring.Go(func() { n.monitor(guarding) })
 	return n, nil
 }
 
-// untilEnd is how long ctx lives.
-func untilEnd(ctx context.Context) time.Duration {
+// timeLeft returns the time until the deadline of ctx.
+func timeLeft(ctx context.Context) time.Duration {
 	end, _ := ctx.Deadline()
 	return time.Until(end)
 }
 
 func (n *NATS) settings(o Options) (*server.Options, error) {
-	directory, err := n.claim(o.Directory)
+	directory, err := n.lockDirectory(o.Directory)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func bucketOf(o Options) jetstream.KeyValueConfig {
 	return config
 }
 
-// What is asked while a cluster has nobody to decide is not answered.
+// A cluster without a leader does not answer requests.
 const (
 	retryInterval = 250 * time.Millisecond
 	answerTimeout = 3 * time.Second
@@ -166,7 +166,7 @@ var errClosed = errors.New("the presence of executors is closed")
 
 var errNoAnswer = errors.New("no node has answered")
 
-// openBucket tries until it is there: a cluster elects who decides first.
+// openBucket retries until it succeeds: a cluster elects a leader first.
 func openBucket(ctx context.Context, stream jetstream.JetStream, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
 	retry := time.NewTicker(retryInterval)
 	defer retry.Stop()
@@ -218,27 +218,28 @@ func (n *NATS) Put(ctx context.Context, record rendezvous.Record, revision uint6
 	if err != nil {
 		return 0, err
 	}
-	var kept uint64
+	var stored uint64
 	err = n.write(ctx, func(ctx context.Context) (err error) {
 		if revision == 0 {
-			kept, err = n.bucket.Create(ctx, record.Executor, text)
+			stored, err = n.bucket.Create(ctx, record.Executor, text)
 		} else {
-			kept, err = n.bucket.Update(ctx, record.Executor, text, revision)
+			stored, err = n.bucket.Update(ctx, record.Executor, text, revision)
 		}
-		return changed(err)
+		return translateError(err)
 	})
-	return kept, err
+	return stored, err
 }
 
 // Delete implements [rendezvous.Presence].
 func (n *NATS) Delete(ctx context.Context, executor string, revision uint64) error {
 	return n.write(ctx, func(ctx context.Context) error {
-		return changed(n.bucket.Purge(ctx, executor, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerLifetime)))
+		return translateError(n.bucket.Purge(ctx, executor, jetstream.LastRevision(revision), jetstream.PurgeTTL(markerLifetime)))
 	})
 }
 
-// changed returns err as [rendezvous.ErrChanged] if that is what it means.
-func changed(err error) error {
+// translateError returns [rendezvous.ErrChanged] for a conflict, other errors
+// unchanged.
+func translateError(err error) error {
 	refused, ok := errors.AsType[*jetstream.APIError](err)
 	if errors.Is(err, jetstream.ErrKeyExists) || ok && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence ||
 		refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
@@ -248,7 +249,7 @@ func changed(err error) error {
 }
 
 // Watch implements [rendezvous.Presence].
-func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), current func()) error {
+func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), caughtUp func()) error {
 	restarted, _ := n.health.get()
 	watch, err := n.bucket.WatchAll(ctx)
 	if err != nil {
@@ -262,7 +263,7 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 			case !more:
 				return watchEnded(ctx)
 			case entry == nil:
-				current()
+				caughtUp()
 			case entry.Key() == probeKey:
 			case entry.Operation() != jetstream.KeyValuePut:
 				change(rendezvous.Change{Record: rendezvous.Record{Executor: entry.Key()}, Revision: entry.Revision(), Deleted: true})
@@ -281,8 +282,8 @@ func (n *NATS) Watch(ctx context.Context, change func(rendezvous.Change), curren
 	}
 }
 
-// watchEnded returns why a watch has ended: because of ctx, whose end ends the
-// subscription too and may be noticed second, or else because of the server.
+// watchEnded returns why a watch ended: because of ctx, whose end also ends the
+// subscription, or because of the server.
 func watchEnded(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -294,9 +295,9 @@ var errWatchEnded = errors.New("the embedded NATS server has ended the watch")
 
 // Close stops the server and waits for it.
 func (n *NATS) Close() error {
-	if n.end != nil {
-		n.end(errClosed)
-		n.guarding.Wait()
+	if n.stop != nil {
+		n.stop(errClosed)
+		n.monitoring.Wait()
 	}
 	if n.conn != nil {
 		n.conn.Close()
@@ -308,8 +309,8 @@ func (n *NATS) Close() error {
 	if n.lock != nil {
 		_ = n.lock.Close()
 	}
-	if n.scratch != "" {
-		return os.RemoveAll(n.scratch)
+	if n.tempDir != "" {
+		return os.RemoveAll(n.tempDir)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Asks an MCP server that runs on another machine for its tools, and calls one.
+"""Lists the tools of an MCP server on another machine, and calls one.
 
     mcp_client.py grpc://127.0.0.1:7420 TOOL JSON -- node mcp-server-filesystem /srv/project
 """
@@ -15,7 +15,7 @@ import execwire
 
 
 class McpSession:
-    """A conversation with a server of the Model Context Protocol by its stdin and stdout."""
+    """A session with an MCP server over its stdin and stdout."""
 
     def __init__(self, server: execwire.Client, argv: Sequence[str]) -> None:
         self._process = server.start(argv, inherit_env="all")
@@ -37,7 +37,7 @@ class McpSession:
         self._process.close()
 
     def ask(self, method: str, **params: Any) -> Any:
-        """Makes a request and returns its result."""
+        """Sends a request and returns its result."""
         self._last += 1
         self._send({"id": self._last, "method": method, "params": params})
         for line in self._lines:

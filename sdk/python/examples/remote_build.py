@@ -4,9 +4,8 @@
     remote_build.py relay+wss://hub.example.org/executor/build-1?role=harness \\
         --token-file ann.token ~/src/project ./cmd/tool ./tool
 
-The sources go there as a tar archive, the compiler's output comes back as it is
-written, and so does the program that was built. The connection may be lost as often as
-it likes meanwhile.
+The sources are uploaded as a tar archive, the output of the compiler is printed as it is
+written, and the program is downloaded. The connection may be lost any number of times.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def main() -> int:
     parser.add_argument("source", help="the directory with go.mod")
     parser.add_argument("package", help="what to build, such as ./cmd/tool")
     parser.add_argument("result", help="where to put the program")
-    parser.add_argument("--token-file", help="the file with the token to show")
+    parser.add_argument("--token-file", help="the file with the token")
     arguments = parser.parse_args()
     with execwire.connect(arguments.server, token_file=arguments.token_file) as server:
         directory = os.path.join(server.describe().temporary_directory, f"build-{os.getpid()}")
@@ -57,7 +56,7 @@ def build(server: execwire.Client, directory: str, source: str, package: str, re
     if not built.exit.ok:
         print(built.exit, file=sys.stderr)
         return built.exit.shell_code
-    # What the program is made of, some megabytes of text.
+    # The packages of the program: some megabytes of text.
     with open(result + ".json", "wb") as listed:
         command = ["go", "list", "-deps", "-json=ImportPath,GoFiles,Imports,Deps", package]
         server.run(command, cwd=directory, stdout=listed, check=True, **GO)
@@ -67,7 +66,7 @@ def build(server: execwire.Client, directory: str, source: str, package: str, re
 
 
 def pack(source: str, archive: IO[bytes]) -> None:
-    """Writes an archive of what is below a directory, and goes back to its beginning."""
+    """Writes an archive of a directory, and rewinds it."""
 
     def wanted(member: tarfile.TarInfo) -> Optional[tarfile.TarInfo]:
         return None if os.path.basename(member.name) in IGNORED else member

@@ -1,20 +1,20 @@
 """Execwire: processes and files of other machines.
 
-Nothing a process says is lost or said twice, also when the connection is.
+Output is delivered exactly once, across lost connections.
 
     import execwire
 
     with execwire.connect("grpc://127.0.0.1:7420") as server:
         print(server.run(["uname", "-a"], check=True).text)
 
-``Client`` is where to begin. The generated messages and stubs are in ``execwire.v1``.
+``Client`` is the entry point. The generated messages and stubs are in ``execwire.v1``.
 """
 
 from ._client import Client, connect, launch, relay_url
 from ._command import TerminalSize
 from ._download import Downloaded
 from ._events import Closed, Event, Exited, Gap, Output, Stream
-from ._exit import Completed, Exit, ExitCause
+from ._exit import Exit, ExitCause
 from ._metadata import FileInfo, FileType
 from ._process import Process, Terminated
 from ._upload import Uploaded
@@ -24,6 +24,7 @@ from .errors import (
     AlreadyExistsError,
     ChangedError,
     ClosedError,
+    Completed,
     ConnectError,
     CredentialError,
     Error,

@@ -6,23 +6,25 @@ import os
 import threading
 import time
 import weakref
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 import grpc
 
 from . import _terminal, errors
-from ._backoff import REPEAT_WITHIN
-from ._command import TerminalSize, duration, start_request
+from ._backoff import START_RETRY_TIMEOUT
+from ._command import Command, Terminal, duration, start_request
 from ._connect import open_transport
 from ._events import Event, EventLog
-from ._exit import Completed, Exit
+from ._exit import Exit
 from ._follow import follow
 from ._owner import Owner
 from ._process import Input, Process, Terminated, graceful, terminate
 from ._tls import TLSFiles
 from ._transport import Transport
 from ._wait import Wait, wait
+from .errors import Completed
 from .files import Files
 from .sandbox import SandboxLike
 from .v1 import (
@@ -34,16 +36,14 @@ from .v1 import (
 )
 
 if TYPE_CHECKING:
-    from ._process import Writer
-
-Terminal = Union[bool, Tuple[int, int]]
+    from ._io import Writer
 
 
 class Client:
-    """A server, whichever way it is reached.
+    """A server, over any transport.
 
-    All methods may be called by several threads. Used by ``with``, it is closed at the
-    end of the block, and processes that were started from here end with it.
+    All methods may be called by several threads. With ``with``, it is closed at the end
+    of the block, and processes that it started end with it.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """What the client was connected by."""
+        """The URL of the server."""
         return self._transport.url
 
     @property
@@ -71,12 +71,12 @@ class Client:
         return f"<execwire.Client {self.url}>"
 
     def with_sandbox(self, sandbox: SandboxLike) -> "Client":
-        """Returns a client of the same server that confines processes and calls about
-        files, unless a call names a sandbox itself. Closing it closes this one too."""
+        """Returns a client of the same server that confines processes and file calls
+        without a sandbox of their own. Closing it closes this one too."""
         return Client(self._transport, sandbox, self._shared)
 
     def describe(self) -> environment_pb2.GetEnvironmentResponse:
-        """Describes the server and its machine. It is asked once."""
+        """Describes the server and its machine. The answer is cached."""
         shared = self._shared
         with shared.describing:
             if shared.environment is None:
@@ -107,37 +107,37 @@ class Client:
     ) -> Process:
         """Starts a process and owns it. Returns when it runs.
 
-        - ``cwd``: an absolute directory of the server, by default the server's own.
-        - ``env``: laid over what ``inherit_env`` takes of the server's environment:
+        - ``cwd``: an absolute directory of the server, by default that of the server.
+        - ``env``: added to the variables of the server selected by ``inherit_env``:
           ``none``, ``core`` (PATH, HOME, LANG and the like) or ``all``.
         - ``stdin``: whether it can be written to; else the process reads end of file.
-        - ``terminal``: gives it one, of 24 rows and 80 columns or of ``(rows, columns)``.
+        - ``terminal``: gives it one, of 24 rows and 80 columns or of ``(rows,
+          columns)``.
         - ``timeout``, ``no_output_timeout``: seconds after which the server kills it.
-        - ``grace``: for how long the server keeps it when the connection is lost, in
-          seconds; None is the server's default (30 s), 0 ends it at once.
-        - ``process_id``: an id of one's own, by which the same start finds the process
-          that is there. Input is then that of the first start, from its beginning.
+        - ``grace``: how long the server keeps it after a lost connection, in seconds;
+          None is the default of the server (30 s), 0 ends it at once.
+        - ``process_id``: an id chosen by the caller, with which the same start finds the
+          existing process. Input must then be that of the first start, from its
+          beginning.
 
-        A start that was not answered is repeated for 25 seconds.
+        An unanswered start is repeated for 25 seconds.
         """
-        return self.own(
-            self.starting(
-                argv,
-                cwd=cwd,
-                env=env,
-                inherit_env=inherit_env,
-                stdin=stdin,
-                terminal=terminal,
-                timeout=timeout,
-                no_output_timeout=no_output_timeout,
-                grace=grace,
-                sandbox=sandbox,
-                labels=labels,
-                leave_descendants=leave_descendants,
-                process_id=process_id,
-                session_id=session_id,
-            )
+        command = Command(
+            argv,
+            cwd=cwd,
+            env=env,
+            inherit_env=inherit_env,
+            stdin=stdin,
+            terminal=terminal,
+            timeout=timeout,
+            no_output_timeout=no_output_timeout,
+            sandbox=sandbox,
+            labels=labels,
+            leave_descendants=leave_descendants,
+            process_id=process_id,
+            session_id=session_id,
         )
+        return self.own(self.starting(command, grace))
 
     def run(
         self,
@@ -161,15 +161,16 @@ class Client:
         process_id: str = "",
         session_id: str = "",
     ) -> Completed:
-        """Runs a process to its end, and returns what it wrote and how it ended.
+        """Runs a process to its end, and returns its output and how it ended.
 
-        How it ends is no error, unless ``check`` is given: then anything but code 0 is
-        an ExitError. ``input`` is bytes, a binary file or an iterable of bytes. ``stdout``
-        and ``stderr`` are binary files, or whatever has such a ``write``; what goes there
-        is not returned. More than ``max_output_bytes`` to be returned ends the process
-        and raises OutputLimitError. The other arguments are those of ``start``.
+        The end of the process, however it ended, is not an error unless ``check`` is
+        given: then anything but code 0 raises ExitError. ``input`` is bytes, a binary
+        file or an iterable of bytes. ``stdout`` and ``stderr`` are binary files, or
+        objects with such a ``write``; output written to them is not returned. More than
+        ``max_output_bytes`` of returned output kills the process and raises
+        OutputLimitError. The other arguments are those of ``start``.
 
-        Whatever is raised meanwhile, KeyboardInterrupt too, ends the process.
+        Any exception, including KeyboardInterrupt, kills the process.
         """
         process = self.start(
             argv,
@@ -202,14 +203,15 @@ class Client:
         inherit_env: str = "core",
         sandbox: Optional[SandboxLike] = None,
     ) -> Exit:
-        """Runs a program at this terminal, as ssh does: keys, colours and sizes are passed
-        on, and the program has a terminal of its own. Ctrl-C is for the program.
+        """Runs a program at this terminal, as ssh does: input, output and size changes are
+        forwarded, and the program has a terminal of its own. Ctrl-C is sent to the
+        program.
 
-        stdin and stdout have to be a terminal. Call it from the main thread, to have
-        changes of its size noticed.
+        stdin and stdout must be a terminal. Size changes are noticed in the main thread
+        only.
         """
         if not _terminal.is_terminal():
-            raise errors.UsageError("stdin and stdout are no terminal: use run() or start()")
+            raise errors.UsageError("stdin and stdout are not a terminal: use run() or start()")
         _terminal.flush()
         known = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
         size = _terminal.size()
@@ -222,7 +224,7 @@ class Client:
             sandbox=sandbox,
         )
         with process:
-            return _terminal.attend(process, size)
+            return _terminal.connect_terminal(process, size)
 
     def start_detached(
         self,
@@ -241,12 +243,12 @@ class Client:
         process_id: str = "",
         session_id: str = "",
     ) -> process_pb2.Process:
-        """Starts a process that nobody owns, which never waits for a reader.
+        """Starts a process without an owner, which never blocks on a reader.
 
-        The server keeps the last of its output, for ``attach``, ``follow`` and ``read``.
-        A start that was not answered is repeated for 25 seconds; raises LostError then.
+        The server retains its latest output for ``attach``, ``follow`` and ``read``. An
+        unanswered start is repeated for 25 seconds; then it raises LostError.
         """
-        request = self._start_request(
+        command = Command(
             argv,
             cwd=cwd,
             env=env,
@@ -261,11 +263,12 @@ class Client:
             process_id=process_id,
             session_id=session_id,
         )
+        request = self._start_request(command)
         sent_at = time.monotonic()
         try:
-            # The server knows a repetition by the id, as long as it has the record.
+            # The server recognizes a repetition by the id, as long as it has the record.
             answer = self._transport.repeat(
-                lambda: self._transport.processes.StartProcess(request), REPEAT_WITHIN
+                lambda: self._transport.processes.StartProcess(request), START_RETRY_TIMEOUT
             )
         except errors.UnavailableError as error:
             if error.from_server:
@@ -282,19 +285,18 @@ class Client:
         after_seq: int = 0,
         grace: Optional[float] = None,
     ) -> Process:
-        """Takes up a process that is there and owns it from now on.
+        """Takes over an existing process from its owner, if any.
 
-        Whoever owned it before is told that it was taken over. ``after_seq`` is the last
-        event that is known already; 0 asks for all that is kept.
+        ``after_seq`` is the last event already received; 0 requests everything retained.
         """
         return self.own(self.attaching(process_id, session_id, after_seq, grace))
 
     def follow(
         self, process_id: str, *, session_id: str = "", after_seq: int = 0
     ) -> Iterator[Event]:
-        """Iterates over what a process did and does, without owning it or holding it up.
+        """Iterates over the events of a process, without owning or blocking it.
 
-        Where it falls behind what the server keeps, there is a Gap.
+        Evicted output is a Gap.
         """
         return follow(self._transport, session_id, process_id, after_seq)
 
@@ -307,9 +309,10 @@ class Client:
         wait: float = 0.0,
         max_bytes: int = 1 << 20,
     ) -> List[Event]:
-        """Returns events after a cursor, as far as they are kept and fit into ``max_bytes``.
+        """Returns retained events after a cursor that fit into ``max_bytes``.
 
-        With none it waits for one, up to ``wait`` seconds or the server's longest wait.
+        If there is none, it waits for one, up to ``wait`` seconds or the longest wait of
+        the server.
         """
         request = process_service_pb2.ReadOutputRequest(
             session_id=session_id,
@@ -320,16 +323,16 @@ class Client:
         )
         answer = self._transport.repeat(lambda: self._transport.processes.ReadOutput(request))
         log = EventLog(process_id)
-        log.join(after_seq)
+        log.start_after(after_seq)
         if answer.HasField("exit"):
             log.record = answer.exit
         return log.take(answer.events)
 
     def wait_for(self, process_id: str, condition: Wait, *, session_id: str = "") -> bytes:
-        """Waits until a condition holds; see Wait. Raises TimeoutError when it does not
-        in time, and ProcessEndedError when it cannot any more.
+        """Waits until a condition holds; see Wait. Raises TimeoutError if it does not in
+        time, and ProcessEndedError if it no longer can.
 
-        Returns what matched, if the condition is a pattern.
+        Returns the match, if the condition is a pattern.
         """
         return wait(self._transport, session_id, process_id, condition)
 
@@ -342,7 +345,7 @@ class Client:
         return answer.process
 
     def processes(self, *, session_id: str = "") -> Iterator[process_pb2.Process]:
-        """Iterates over the processes of a session, closed ones included that are kept."""
+        """Iterates over the processes of a session, including retained closed ones."""
         request = process_service_pb2.ListProcessesRequest(session_id=session_id)
         while True:
             answer = self._transport.repeat(
@@ -360,77 +363,16 @@ class Client:
         seconds."""
         return terminate(self._transport, session_id, process_id, graceful(grace))
 
-    def _start_request(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Optional[str],
-        env: Optional[Mapping[str, str]],
-        inherit_env: str,
-        stdin: bool,
-        terminal: Terminal,
-        timeout: Optional[float],
-        no_output_timeout: Optional[float],
-        sandbox: Optional[SandboxLike],
-        labels: Optional[Mapping[str, str]],
-        leave_descendants: bool,
-        process_id: str,
-        session_id: str,
-    ) -> process_command_pb2.StartProcessRequest:
-        size = None
-        if terminal is not False:
-            size = TerminalSize(24, 80) if terminal is True else TerminalSize(*terminal)
-        return start_request(
-            argv,
-            cwd=self.describe().working_directory if cwd is None else cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=size,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=self._sandbox if sandbox is None else sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
+    def _start_request(self, command: Command) -> process_command_pb2.StartProcessRequest:
+        if command.cwd is None:
+            command = replace(command, cwd=self.describe().working_directory)
+        if command.sandbox is None:
+            command = replace(command, sandbox=self._sandbox)
+        return start_request(command)
 
-    def starting(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Optional[str] = None,
-        env: Optional[Mapping[str, str]] = None,
-        inherit_env: str = "core",
-        stdin: bool = True,
-        terminal: Terminal = False,
-        timeout: Optional[float] = None,
-        no_output_timeout: Optional[float] = None,
-        grace: Optional[float] = None,
-        sandbox: Optional[SandboxLike] = None,
-        labels: Optional[Mapping[str, str]] = None,
-        leave_descendants: bool = False,
-        process_id: str = "",
-        session_id: str = "",
-    ) -> Owner:
-        """Is for execwire.aio: what ``start`` begins."""
-        request = self._start_request(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
-        start = process_run_pb2.RunStart(process=request)
+    def starting(self, command: Command, grace: Optional[float]) -> Owner:
+        """For execwire.aio: prepares ``start``."""
+        start = process_run_pb2.RunStart(process=self._start_request(command))
         if grace is not None:
             start.grace.CopyFrom(duration(grace))
         return self._remember(Owner(self._transport, start=start))
@@ -438,7 +380,7 @@ class Client:
     def attaching(
         self, process_id: str, session_id: str, after_seq: int, grace: Optional[float]
     ) -> Owner:
-        """Is for execwire.aio: what ``attach`` begins."""
+        """For execwire.aio: prepares ``attach``."""
         resume = process_run_pb2.RunResume(
             session_id=session_id, process_id=process_id, after_seq=after_seq
         )
@@ -454,26 +396,26 @@ class Client:
         return owner
 
     def own(self, owner: Owner) -> Process:
-        """Is for execwire.aio: blocks until it is known whether a process runs."""
+        """For execwire.aio: blocks until it is known whether a process runs."""
         try:
             info = owner.begin()
         except BaseException as error:
-            # An interrupt must not leave a process behind that nobody knows of.
-            if not isinstance(error, errors.Error) and not owner.found:
+            # An interrupt must not leave an unknown process behind.
+            if not isinstance(error, errors.Error) and not owner.existing:
                 owner.kill()
-            owner.let_go()
+            owner.release()
             raise
         return Process(self._transport, owner, info)
 
     # --- the end
 
     def close(self) -> None:
-        """Ends all calls, which fail with ClosedError, and the connection.
+        """Closes the connection. Pending and later calls fail with ClosedError.
 
-        Processes that were started from here and not detached are ended, for which the
-        server has a few seconds; where it cannot be reached, their grace ends them.
-        Uploads are aborted. A server that ``launch`` started ends too. Closing twice is
-        no error.
+        Processes started by this client and not detached are killed within a few
+        seconds, or, if the server cannot be reached, end with their grace period.
+        Uploads are aborted. A server started by ``launch`` ends too. Closing twice is
+        not an error.
         """
         with self._shared.lock:
             self._shared.closing = True
@@ -500,22 +442,22 @@ class Client:
 
 
 class _Shared:
-    """What a client and those that were made of it for a sandbox have in common."""
+    """What a client and its derived clients share."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         # Guarded by lock.
         self.owners: "weakref.WeakSet[Owner]" = weakref.WeakSet()
         self.closing = False
-        # Held while the server is asked, for which nothing else waits.
+        # Held during the call to the server, for which nothing else waits.
         self.describing = threading.Lock()
         self.environment: Optional[environment_pb2.GetEnvironmentResponse] = None
 
 
 def _end(owner: Owner) -> None:
-    if not owner.found and not owner.ended:
+    if not owner.existing and not owner.ended:
         owner.kill()
-    owner.let_go(errors.ClosedError("the client was closed"))
+    owner.release(errors.ClosedError("the client was closed"))
 
 
 def connect(
@@ -534,20 +476,21 @@ def connect(
     ``url`` is one of
 
     - ``grpc://HOST:PORT``, ``grpcs://HOST:PORT`` with TLS, ``unix:///PATH``;
-    - ``relay+wss://HOST/executor/ID?role=harness``, an executor behind a hub, which
-      ``relay_url`` writes: reached by ``execwire forward``, started from the program that
-      ``program``, EXECWIRE_BIN or PATH names;
-    - ``local:`` or nothing, a server of one's own: see ``launch``.
+    - ``relay+wss://HOST/executor/ID?role=harness``, an executor behind a hub, see
+      ``relay_url``: reached by ``execwire forward``, with the program of ``program``,
+      EXECWIRE_BIN or PATH;
+    - ``local:`` or empty, a private server: see ``launch``.
 
-    A token, or the one in a file that nobody else may read and that is read again when
-    it changes, is shown with every call, but to a relay in connecting. It is not sent in
-    plain text to other hosts. ``ca_file`` has the authorities to trust in place of this
-    machine's, ``cert_file`` and ``key_file`` what to show, all as PEM.
+    A token is sent with every call, or to the hub of a relay when connecting. A token
+    file must be readable by the user only, and is read again when it changes. Tokens are
+    not sent in plain text to other hosts. ``ca_file`` has the CAs to use instead of
+    those of this machine, ``cert_file`` and ``key_file`` the client certificate and its
+    key, all as PEM.
 
-    A connection that is lost later is made again when it is needed. Raises ConnectError
-    after ``timeout`` seconds, UsageError and CredentialError. Nothing that listens, a
-    refusal and an answer that is not gRPC raise at once; a connection that is lost before
-    the server has answered is made again.
+    A connection lost later is re-established when needed. Raises ConnectError after
+    ``timeout`` seconds, UsageError and CredentialError. A refused connection, a
+    rejection and an answer that is not gRPC raise at once; a connection lost before the
+    server has answered is retried.
     """
     tls = TLSFiles(ca_file, cert_file, key_file)
     transport = open_transport(
@@ -557,16 +500,16 @@ def connect(
 
 
 def launch(*, program: Optional[str] = None) -> Client:
-    """Starts a server for this program alone, and connects to it.
+    """Starts a private server for this program, and connects to it.
 
-    It is the program that ``program``, EXECWIRE_BIN or PATH names, works in the current
-    directory, and ends with the client, or with this interpreter however that ends.
+    The program is that of ``program``, EXECWIRE_BIN or PATH. It runs in the current
+    directory, and ends with the client, or with this interpreter in any case.
     """
     return connect("local:", program=program)
 
 
 def relay_url(hub: str, executor_id: str) -> str:
-    """Returns what ``connect`` takes to reach an executor of the hub at ``hub``, which is
+    """Returns the URL for ``connect`` of an executor of the hub at ``hub``, which is
     https://HOST or, on loopback, http://HOST:PORT."""
     scheme, separator, rest = hub.strip().partition("://")
     if scheme not in ("http", "https") or not separator or "@" in rest or "?" in rest:
@@ -574,6 +517,6 @@ def relay_url(hub: str, executor_id: str) -> str:
             f"write the address of a hub as https://HOST, or http://HOST:PORT on this host, not {hub!r}"
         )
     if not executor_id or not all(c.isascii() and (c.isalnum() or c in "-_.~") for c in executor_id):
-        raise errors.UsageError(f"{executor_id!r} is no id of an executor: it has letters, digits, - and _")
+        raise errors.UsageError(f"{executor_id!r} is not an executor id: it has letters, digits, - and _")
     relay = {"http": "relay+ws", "https": "relay+wss"}[scheme]
     return f"{relay}://{rest.rstrip('/')}/executor/{executor_id}?role=harness"

@@ -19,7 +19,7 @@ from ._token import Authenticator, TokenFile, check_token
 from ._transport import Transport
 from .errors import ConnectError, CredentialError, UsageError
 
-_HOW_TO_WRITE = (
+_URL_SYNTAX = (
     "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, "
     "relay+wss://HOST/executor/ID?role=harness or local:"
 )
@@ -34,11 +34,11 @@ _OPTIONS: List[Tuple[str, Any]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 10_000),  # how long an attempt may take
+    ("grpc.min_reconnect_backoff_ms", 10_000),  # limits an attempt
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Nothing is said twice unless this package says so.
+    # Only this package repeats calls.
     ("grpc.enable_retries", 0),
-    # A proxy is for the web, and not for what is on this host or in its network.
+    # Proxies are for the web, not for this host or its network.
     ("grpc.enable_http_proxy", 0),
     # Clients do not share connections.
     ("grpc.use_local_subchannel_pool", 1),
@@ -62,7 +62,7 @@ def open_transport(
     target, secure, authority, helper_url = "", False, "", ""
     if parts.scheme in ("relay+ws", "relay+wss", ""):
         if token is not None:
-            raise UsageError("a relay takes its token from a file: give token_file")
+            raise UsageError("a relay requires token_file instead of token")
         if parts.scheme:
             helper = forward(url, _forward_flags(token_file, tls), program)
         else:
@@ -78,15 +78,15 @@ def open_transport(
     try:
         source = _token_source(token, token_file)
         if source is not None and authority and not secure:
-            _check_private(authority)
-        # The helper's socket is what answers for a relay and for a server of one's own.
+            _require_loopback(authority)
+        # For a relay or a private server, the socket of the helper answers.
         asked = urllib.parse.urlsplit(helper_url) if helper_url else parts
         channel = _channel(target, secure, tls)
         try:
             _wait_ready(channel, url or "local:", asked, tls, timeout)
         except BaseException:
-            # A thread of grpc looks so often whether anybody wants to know of states, and
-            # complains on stderr of a channel that is closed meanwhile.
+            # A thread of grpc polls subscriptions at this interval, and complains on
+            # stderr about a channel that is closed meanwhile.
             time.sleep(_STATES_INTERVAL)
             channel.close()
             raise
@@ -100,21 +100,21 @@ def open_transport(
 
 
 def _parse(url: str) -> urllib.parse.SplitResult:
-    shown = url.split("?")[0]  # what follows may be a signature
+    shown = url.split("?")[0]  # the query may have a signature
     if url in ("", "local:"):
         return urllib.parse.urlsplit("")
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
     except ValueError:
-        raise UsageError(f"failed to parse server URL {shown!r}: {_HOW_TO_WRITE}") from None
+        raise UsageError(f"failed to parse server URL {shown!r}: {_URL_SYNTAX}") from None
     if parts.scheme in ("ws", "wss", "stdio"):
         raise UsageError(
             f"failed to parse server URL {shown!r}: {parts.scheme} is for clients of JSON-RPC; "
             "this package speaks gRPC, by grpc://, grpcs:// or unix://"
         )
     if parts.scheme not in ("grpc", "grpcs", "unix", "relay+ws", "relay+wss"):
-        raise UsageError(f"failed to parse server URL {shown!r}: {_HOW_TO_WRITE}")
+        raise UsageError(f"failed to parse server URL {shown!r}: {_URL_SYNTAX}")
     if parts.scheme in ("grpc", "grpcs"):
         if not parts.hostname or port is None:
             raise UsageError(
@@ -155,8 +155,8 @@ def _token_source(token: Optional[str], token_file: Optional[str]) -> Optional[C
     return None
 
 
-def _check_private(host: str) -> None:
-    """Refuses a host to which a token would go where others can listen."""
+def _require_loopback(host: str) -> None:
+    """Rejects a host to which a token would be sent in plain text."""
     if host == "localhost":
         return
     try:
@@ -205,8 +205,8 @@ def _wait_ready(
 ) -> None:
     """Returns once the server has answered.
 
-    A connection that is lost before that is made again until the timeout is over. What
-    will not change by that raises at once.
+    A connection lost before that is retried until the timeout. Permanent failures raise
+    at once.
     """
     states: "queue.Queue[grpc.ChannelConnectivity]" = queue.Queue()
     deadline = time.monotonic() + timeout
@@ -234,10 +234,10 @@ def _wait_ready(
             if not failed:
                 continue
             verdict = probe(parts, tls, max(0.1, deadline - time.monotonic()))
-            # A server that is gone after it was there is being started again.
+            # A refused connection after a lost one: the server is restarting.
             if not (verdict.transient or verdict.refused and lost):
                 raise ConnectError(f"failed to reach {url}: {verdict.why}")
-            # The channel tries again by itself, and does not tell if that fails.
+            # The channel retries by itself, without reporting failures.
             lost, pause = verdict.why, backoff.next()
     finally:
         channel.unsubscribe(states.put)

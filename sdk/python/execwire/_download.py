@@ -16,18 +16,18 @@ from ._transport import Retry, Transport
 from .v1 import filesystem_transfer_pb2
 
 if TYPE_CHECKING:
-    from ._process import Writer
+    from ._io import Writer
 
 
 @dataclass(frozen=True)
 class Downloaded:
-    """What was downloaded."""
+    """The result of a download."""
 
-    #: How many bytes were written.
+    #: The number of bytes written.
     size: int
-    #: What the file was at first.
+    #: The file at the start.
     info: FileInfo
-    #: Whether it was changed while it was read, so that this may be a mixture.
+    #: Whether the file changed during the download, so that the content may be a mixture.
     changed: bool
 
 
@@ -92,11 +92,11 @@ class Download:
                     ended = True
                     self._changed = self._changed or message.end.changed
                     if message.end.sha256 != digest.digest():
-                        raise self._broken("what has arrived has another SHA-256 than what was sent")
+                        raise self._broken("the received content does not match the SHA-256 of the server")
         finally:
             call.cancel()
         if not ended or self._info is None:
-            raise self._broken("it did not say that the file is whole")
+            raise self._broken("it did not confirm that the file is complete")
         return Downloaded(self._written, self._info, self._changed)
 
     def _write(self, data: bytes) -> None:
@@ -104,8 +104,8 @@ class Download:
             raise self._broken("it sent more than it was asked for")
         try:
             write_all(self._to, data)
-        except ValueError as error:  # a closed file, which is not the channel
-            raise errors.UsageError(f"failed to write what {shown(self._path)} has: {error}") from error
+        except ValueError as error:  # a closed file, not the channel
+            raise errors.UsageError(f"failed to write the content of {shown(self._path)}: {error}") from error
         self._written += len(data)
 
     def _broken(self, how: str) -> errors.ProtocolError:

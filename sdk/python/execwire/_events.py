@@ -1,4 +1,4 @@
-"""Events of a process: every one once, in order, and nothing missing undeclared."""
+"""Events of a process: each one once, in order, and nothing missing without a gap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .v1 import process_event_pb2, process_pb2
 
 
 class Stream(enum.Enum):
-    """Where output came from."""
+    """The source of output."""
 
     STDOUT = process_event_pb2.OUTPUT_STREAM_STDOUT
     STDERR = process_event_pb2.OUTPUT_STREAM_STDERR
@@ -21,14 +21,14 @@ class Stream(enum.Enum):
 
 @dataclass(frozen=True)
 class Output:
-    """The process wrote."""
+    """Output of the process."""
 
-    #: The number of the event in its process, from 1, without gaps over all kinds.
+    #: The sequence number of the event, from 1, consecutive over all kinds.
     seq: int
     stream: Stream
-    #: How many bytes of the stream came before these.
+    #: How many bytes of the stream precede the data.
     offset: int
-    #: The bytes. Where output is cut means nothing.
+    #: The output. Boundaries between events have no meaning.
     data: bytes
 
 
@@ -42,7 +42,7 @@ class Exited:
 
 @dataclass(frozen=True)
 class Closed:
-    """Nothing more comes of the process. Always last."""
+    """No more events follow. The last event."""
 
     seq: int
     exit: Exit
@@ -50,11 +50,11 @@ class Closed:
 
 @dataclass(frozen=True)
 class Gap:
-    """Output is missing here, because it was not kept for this reader."""
+    """Output is missing: it was evicted."""
 
-    #: The seq of the event that follows.
+    #: The seq of the next event.
     first_available_seq: int
-    #: How much is missing at most, over all streams, in bytes.
+    #: An upper bound of the missing bytes over all streams.
     dropped_bytes: int
 
 
@@ -62,37 +62,37 @@ Event = Union[Output, Exited, Closed, Gap]
 
 
 class EventLog:
-    """Checks events as they come. It is for one thread."""
+    """Checks received events. It is for one thread."""
 
     def __init__(self, process_id: str) -> None:
         self.process_id = process_id
-        #: The seq of the last event that was received.
+        #: The seq of the last received event.
         self.last = 0
         self.record: Optional[process_event_pb2.ExitRecord] = None
         self.closed = False
         self.resumed = 0
         self._dropped = 0
         self._offsets: Dict[Stream, int] = {stream: 0 for stream in Stream}
-        # Streams that may go on at a higher offset than their last.
+        # Streams whose next output may have a higher offset.
         self._gap: Dict[Stream, bool] = {stream: False for stream in Stream}
-        # Streams of which what was before their first output is not known.
-        self._joined: Dict[Stream, bool] = {stream: False for stream in Stream}
+        # Streams whose first offset is unknown.
+        self._unknown_start: Dict[Stream, bool] = {stream: False for stream in Stream}
 
-    def join(self, after_seq: int) -> None:
-        """Begins after an event that somebody else has taken."""
+    def start_after(self, after_seq: int) -> None:
+        """Begins after an event that another client consumed."""
         self.last = after_seq
         if after_seq:
-            self._joined = {stream: True for stream in Stream}
+            self._unknown_start = {stream: True for stream in Stream}
 
-    def meet(self, process: process_pb2.Process) -> None:
-        """Takes what a server says of a process whose events were not all seen."""
+    def set_initial_state(self, process: process_pb2.Process) -> None:
+        """Records the state of a process when earlier events were skipped."""
         if self.record is None and process.HasField("exit"):
             self.record = process.exit
         if process.state == process_pb2.PROCESS_STATE_CLOSED and process.last_seq == self.last:
             self.closed = self.record is not None
 
     def take(self, events: Iterable[process_event_pb2.ProcessEvent]) -> List[Event]:
-        """Returns those of the events that are new."""
+        """Returns the new events."""
         new = []
         for event in events:
             taken = self._take(event)
@@ -101,7 +101,7 @@ class EventLog:
         return new
 
     def exit(self) -> Optional[Exit]:
-        """How the process ended, as far as that was told."""
+        """How the process ended, if known."""
         if self.record is None:
             return None
         return new_exit(
@@ -119,7 +119,7 @@ class EventLog:
         if kind == "gap":
             return self._skip(event)
         if event.seq <= self.last and event.seq:
-            return None  # known already
+            return None  # already received
         if event.seq != self.last + 1:
             raise ProtocolError(f"seq {event.seq} follows seq {self.last} without a gap")
         if self.closed:
@@ -145,8 +145,8 @@ class EventLog:
             stream = Stream(output.stream)
         except ValueError:
             raise ProtocolError(f"output of an unknown stream, number {output.stream}") from None
-        if self._joined[stream]:
-            self._joined[stream], self._offsets[stream] = False, output.offset
+        if self._unknown_start[stream]:
+            self._unknown_start[stream], self._offsets[stream] = False, output.offset
         expected = self._offsets[stream]
         if output.offset != expected and (not self._gap[stream] or output.offset < expected):
             raise ProtocolError(
@@ -162,7 +162,7 @@ class EventLog:
         if event.seq or self.closed:
             raise ProtocolError(f"a gap up to seq {following} after seq {self.last}")
         if following <= self.last + 1:
-            return None  # what is missing was received before
+            return None  # the missing events were received before
         self.last = following - 1
         self._gap = {stream: True for stream in Stream}
         return Gap(following, event.gap.dropped_bytes)
@@ -173,7 +173,7 @@ class EventLog:
                 stream = Stream(total.stream)
             except ValueError:
                 continue
-            if self._joined[stream]:
+            if self._unknown_start[stream]:
                 self._offsets[stream] = total.bytes
             had = self._offsets[stream]
             if total.bytes != had and (not self._gap[stream] or total.bytes < had):

@@ -1,4 +1,4 @@
-"""How processes end, and what run() returns."""
+"""How processes end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ExitCause(enum.Enum):
 
     #: By itself, or by a signal that the server did not send to end it.
     EXITED = process_event_pb2.EXIT_CAUSE_EXITED
-    #: Somebody asked the server to, or its owner did not return in time.
+    #: By a request, or because its owner did not return in time.
     TERMINATED = process_event_pb2.EXIT_CAUSE_TERMINATED
     #: It ran longer than its timeout.
     TIMEOUT = process_event_pb2.EXIT_CAUSE_TIMEOUT
@@ -23,11 +23,11 @@ class ExitCause(enum.Enum):
     LIMIT = process_event_pb2.EXIT_CAUSE_LIMIT
     #: The server shut down.
     SERVER_SHUTDOWN = process_event_pb2.EXIT_CAUSE_SERVER_SHUTDOWN
-    #: It is gone and the operating system did not say how.
+    #: It no longer exists, and the operating system reported no status.
     LOST = process_event_pb2.EXIT_CAUSE_LOST
     #: It wrote nothing for longer than its no_output_timeout.
     NO_OUTPUT = process_event_pb2.EXIT_CAUSE_NO_OUTPUT
-    #: The server is newer than this package, and knows another cause.
+    #: A cause that this package does not know, from a newer server.
     UNKNOWN = process_event_pb2.EXIT_CAUSE_UNSPECIFIED
 
     @classmethod
@@ -37,33 +37,31 @@ class ExitCause(enum.Enum):
 
 @dataclass(frozen=True)
 class Exit:
-    """How a process ended and what was received of it."""
+    """How a process ended and what was received from it."""
 
     process_id: str
-    #: What the process passed to exit; None if a signal killed it, or the operating
-    #: system did not say.
+    #: The exit code; None if a signal killed it, or it is unknown.
     code: Optional[int]
-    #: What killed the process, or None.
+    #: The signal that killed the process, or None.
     signal: Optional[int]
     cause: ExitCause
     #: How long it ran by the server's clock, in seconds.
     wall_time: float = 0.0
-    #: The processor time that it and those it waited for used, in seconds.
+    #: The processor time of the process and its waited-for children, in seconds.
     user_time: float = 0.0
     system_time: float = 0.0
-    #: The largest resident set in bytes; 0 if it was smaller than the server's own.
+    #: The maximum resident set in bytes; 0 if it was smaller than that of the server.
     max_resident_bytes: int = 0
-    #: How much it wrote, what was dropped included.
+    #: How much it wrote, including dropped bytes.
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     terminal_bytes: int = 0
-    #: Exactly how much of that was not received, because it was not kept. 0 for a
-    #: process that was owned from its start to its end.
+    #: Exactly how many of those were not received because they were evicted. 0 for a
+    #: process that was owned from start to end.
     dropped_bytes: int = 0
-    #: Whether it was confined and seems to have failed for want of what its sandbox
-    #: denies it.
+    #: Whether it was confined and apparently failed because its sandbox denied access.
     sandbox_denied: bool = False
-    #: How often the connection was lost and the process taken up again.
+    #: How often the process was resumed after a lost connection.
     resumed: int = 0
 
     @property
@@ -73,7 +71,7 @@ class Exit:
 
     @property
     def shell_code(self) -> int:
-        """What a shell would show: the code, 128+n for signal n, or 255."""
+        """The exit status of a shell: the code, 128+n for signal n, or 255."""
         if self.signal is not None:
             return 128 + self.signal
         return 255 if self.code is None else self.code
@@ -102,7 +100,7 @@ def new_exit(
     dropped_bytes: int = 0,
     resumed: int = 0,
 ) -> Exit:
-    """Returns the exit that a record tells."""
+    """Converts an exit record."""
     status = record.WhichOneof("status")
     return Exit(
         process_id=process_id,
@@ -120,27 +118,3 @@ def new_exit(
         sandbox_denied=record.sandbox_denied,
         resumed=resumed,
     )
-
-
-@dataclass(frozen=True)
-class Completed:
-    """A process that ran to its end, and what it wrote."""
-
-    exit: Exit
-    #: What it wrote to stdout, or to its terminal; empty if that went to a file.
-    stdout: bytes = b""
-    #: What it wrote to stderr; empty if that went to a file.
-    stderr: bytes = b""
-
-    @property
-    def text(self) -> str:
-        """What it wrote to stdout, as UTF-8, with U+FFFD for what is not."""
-        return self.stdout.decode("utf-8", "replace")
-
-    def check(self) -> "Completed":
-        """Returns itself, or raises ExitError if the process did not succeed."""
-        if not self.exit.ok:
-            from .errors import ExitError
-
-            raise ExitError(self)
-        return self

@@ -1,4 +1,4 @@
-"""Looking on as a process writes."""
+"""Observing the output of a process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def follow(
 ) -> Iterator[Event]:
     """Iterates over events until the process has closed. See Client.follow."""
     log = EventLog(process_id)
-    log.join(after_seq)
+    log.start_after(after_seq)
     retry, known, lost_at = Retry(transport), False, 0.0
     while True:
         failure: Optional[errors.Error] = None
@@ -30,7 +30,7 @@ def follow(
             if lost_at:
                 log.resumed, lost_at = log.resumed + 1, 0.0
             known = True
-            log.meet(described.process)
+            log.set_initial_state(described.process)
             if log.closed:
                 return
             call = transport.processes.WatchProcess(
@@ -54,7 +54,7 @@ def follow(
             return
         if failure is None:
             raise errors.ProtocolError(
-                f"the stream ended after seq {log.last} without saying that the process closed"
+                f"the stream ended after seq {log.last} without the closed event"
             )
         reason = failure.reason if isinstance(failure, errors.ExecwireError) else ""
         if known and reason in ("PROCESS_NOT_FOUND", "SESSION_NOT_FOUND"):

@@ -1,21 +1,30 @@
-"""Reading and writing all of something."""
+"""Reading and writing complete data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ._process import Writer
+    from typing import Protocol
+
+    class Writer(Protocol):
+        """A destination of output, for example a binary file."""
+
+        def write(self, data: bytes, /) -> object: ...
+
+    class Reader(Protocol):
+        """A source of input, for example a binary file."""
+
+        def read(self, size: int, /) -> bytes: ...
 
 
 def as_bytes(data: object) -> bytes:
-    """Returns input as bytes, or raises TypeError: text has to be encoded, and a number
-    is no number of zeros."""
+    """Returns input as bytes, or raises TypeError for text and numbers."""
     return data if isinstance(data, bytes) else bytes(memoryview(data))  # type: ignore[arg-type]
 
 
 def write_all(to: "Writer", data: bytes) -> None:
-    """Writes all of data, also to what takes a part at a time, as files without a buffer do."""
+    """Writes all of data, even if ``write`` accepts only a part, as unbuffered files do."""
     view = memoryview(data)
     while len(view):
         written = to.write(bytes(view) if len(view) < len(data) else data)

@@ -1,4 +1,4 @@
-"""What files are."""
+"""Metadata of files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .v1 import filesystem_metadata_pb2
 
 
 class FileType(enum.Enum):
-    """What a name in a directory stands for."""
+    """The type of a directory entry."""
 
-    #: Not known: a link that leads to nothing, or where the server may not look.
+    #: Unknown: a link to nothing, or without permission to look.
     UNKNOWN = filesystem_metadata_pb2.FILE_TYPE_UNSPECIFIED
     REGULAR = filesystem_metadata_pb2.FILE_TYPE_REGULAR
     DIRECTORY = filesystem_metadata_pb2.FILE_TYPE_DIRECTORY
@@ -31,36 +31,36 @@ class FileType(enum.Enum):
 
 @dataclass(frozen=True)
 class FileInfo:
-    """What a file is."""
+    """The description of a file."""
 
     type: FileType
     #: Whether the path itself is a symbolic link.
     is_symlink: bool
-    #: In bytes, as far as that means something for its type.
+    #: In bytes, if meaningful for the type.
     size: int
     #: The permission bits, of mode 07777.
     mode: int
     user_id: int
     group_id: int
     link_count: int
-    #: When the content was last changed, in nanoseconds since 1970.
+    #: The modification time, in nanoseconds since 1970.
     modify_time_ns: int
     access_time_ns: int
     change_time_ns: int
-    #: When it was created; None where the file system does not say.
+    #: The creation time; None if the file system does not record it.
     birth_time_ns: Optional[int]
-    #: Stays the same while the file does. Means nothing but to be compared.
+    #: Changes whenever the file changes; opaque.
     version: str
-    #: Where a link leads, as written in it; only of lstat().
+    #: The target of a link, as written in it; only of lstat().
     link_target: str = ""
-    #: The digest of the content of a regular file; only if it was asked for.
+    #: The digest of a regular file; only if requested.
     sha256: bytes = b""
 
 
 def new_info(
     m: filesystem_metadata_pb2.FileMetadata, link_target: str = "", sha256: bytes = b""
 ) -> FileInfo:
-    """Returns what a message says of a file."""
+    """Converts the message for a file."""
     return FileInfo(
         type=FileType(m.type),
         is_symlink=m.is_symlink,
@@ -80,7 +80,7 @@ def new_info(
 
 
 def timestamp(nanoseconds: int) -> timestamp_pb2.Timestamp:
-    """Returns a time in nanoseconds since 1970 as a message."""
+    """Converts nanoseconds since 1970 to a message."""
     message = timestamp_pb2.Timestamp()
     message.FromNanoseconds(nanoseconds)
     return message

@@ -1,8 +1,8 @@
-"""Owns a process across lost connections: the machinery under Process.
+"""Owns a process across lost connections; used by Process.
 
-One thread follows the process over one stream after the other. Events wait in a
-queue until somebody takes them; only then they are acknowledged, so that at most a
-window of output is here, and the process waits as it would on a pipe.
+One thread follows the process over one stream after the other. Events are queued until
+they are consumed and acknowledged only then, so that at most a window of output is
+buffered here, and the process blocks as on a pipe.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Callable, Deque, Iterator, List, Optional, Tuple
 import grpc
 
 from . import errors
-from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, REPEAT_WITHIN, Backoff, Patience
+from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, START_RETRY_TIMEOUT, Backoff, RetryLimit
 from ._events import Event, EventLog, Gap, Output
 from ._exit import Exit
 from ._stdin import BLOCK_BYTES, StdinBuffer
@@ -28,30 +28,30 @@ from .v1 import (
     process_service_pb2,
 )
 
-#: Output that is kept here when nobody but wait() takes it, in bytes.
+#: Output kept when only wait() consumes it, in bytes.
 KEPT_BYTES = 1 << 20
-# A few taken events stay unacknowledged for so long, in seconds.
+# How long a few consumed events may stay unacknowledged, in seconds.
 _ACKNOWLEDGE_IDLE = 0.05
-# How many events are acknowledged at once when the server does not say.
+# How many events are acknowledged together if the server does not announce its window.
 _ACKNOWLEDGE_EVENTS = 1024
-# How long a process that is given up may take to accept its input, in seconds.
+# How long a detached process may take to accept its input, in seconds.
 _DETACH_TIMEOUT = 1.0
-# Bounds what is done for a process that nobody follows any more, in seconds.
+# Limits the cleanup for a process that is no longer followed, in seconds.
 _END_TIMEOUT = 5.0
-_SHORT = "the input ended before what the process has taken of an earlier start"
-# What a process that takes no input is told by.
+_SHORT = "the input ended before what the process has consumed of an earlier start"
+# The reasons of a process that accepts no input.
 _NO_INPUT = (error_pb2.ERROR_REASON_STDIN_CLOSED, error_pb2.ERROR_REASON_STDIN_NOT_PIPED)
 # How late a signal may be handled, in seconds.
 _SIGNAL_DELAY = 0.5
-_EVENT_BYTES = 128  # what an event takes beside its output
+_EVENT_BYTES = 128  # memory of an event besides its output
 
 
 class _Condition(threading.Condition):
-    """A condition for which the main thread waits so that signals interrupt it.
+    """A condition whose wait can be interrupted by signals in the main thread.
 
     The interpreter handles a signal on the main thread, between two instructions. One
-    that comes right before that thread blocks, or that the kernel delivers to another
-    thread, is handled when it wakes, which without a bound may be never.
+    that arrives right before that thread blocks, or that the kernel delivers to another
+    thread, is handled when it wakes, which without a timeout may be never.
     """
 
     def wait(self, timeout: Optional[float] = None) -> bool:
@@ -68,7 +68,7 @@ class _Stream:
         self.over = False
         self.started = False
         self.detached = False
-        # What it was opened behind: what is taken later it tells again.
+        # The seq after which it was opened: later events are sent again.
         self.after = 0
 
 
@@ -84,11 +84,11 @@ class Owner:
     ) -> None:
         named = start.process if start else resume
         assert named is not None
-        # The run of the server that has the process, once it has told.
+        # The instance id of the server that has the process, once known.
         self._instance_id = ""
         self.session_id, self.process_id = named.session_id, named.process_id
-        #: Whether the process was there before.
-        self.found = start is None
+        #: Whether the process existed before.
+        self.existing = start is None
         self._transport = transport
         self._start, self._resume = start, resume
         holder = start or resume
@@ -101,9 +101,10 @@ class Owner:
         self._log = EventLog(self.process_id)
         self._queue: Deque[Event] = deque()
         self._queued = 0
-        # Output that was dropped in front of the queue because nobody took it.
+        # Output that was discarded before the queue without a consumer.
         self._dropped_bytes = 0
-        # The seq up to which events were taken, and what was since the last acknowledgement.
+        # The seq up to which events were consumed, and the amount since the last
+        # acknowledgement.
         self._taken = 0
         self._taken_bytes = self._taken_events = 0
         self._byte_limit = self._event_limit = 0
@@ -116,22 +117,22 @@ class Owner:
             piped = start.process.io.pipes.stdin == process_command_pb2.STDIN_MODE_PIPE
             self.stdin.discarded = not piped and not self.stdin.terminal
         elif resume is not None:
-            self._log.join(resume.after_seq)
+            self._log.start_after(resume.after_seq)
             self._taken = resume.after_seq
-        #: The process as it was when it was last taken up.
+        #: The process when it was last resumed.
         self.info: Optional[process_pb2.Process] = None
         self._iterating = 0
-        # What is called when something has changed, with the lock held.
+        # Called after every change, with the lock held.
         self._listeners: List[Callable[[], None]] = []
 
         self._call: Optional[grpc.Call] = None
         self._sent_at: Optional[float] = None
         self._lost_at: Optional[float] = None
         self._lost: Optional[errors.Error] = None
-        self._backoff, self._patience = Backoff(), Patience()
+        self._backoff, self._retry_limit = Backoff(), RetryLimit()
         self._detaching: Optional[float] = None
         self._closing = False
-        # Whether the thread is over, and why if that is a failure.
+        # Whether the thread has ended, and the error if it failed.
         self._over = False
         self._failure: Optional[errors.Error] = None
         self._thread = threading.Thread(
@@ -141,29 +142,30 @@ class Owner:
     # --- for callers
 
     def begin(self) -> process_pb2.Process:
-        """Starts the process, or takes it up, and blocks until it is known whether it runs."""
+        """Starts or takes over the process, and blocks until it is known whether it runs.
+        Starts or takes over the process, and blocks until it is known whether it runs."""
         self._thread.start()
         with self._cond:
             self._cond.wait_for(lambda: self.info is not None or self._over)
             if self.info is None:
-                raise self._failure or errors.ClosedError("the process was let go of")
+                raise self._failure or errors.ClosedError("the process was closed")
             return self.info
 
     def write(self, data: "bytes | memoryview", timeout: Optional[float] = None) -> int:
-        """Adds input. Returns how much of it there was room for in time."""
+        """Adds input. Returns how much was accepted before the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         at = 0
         with self._cond:
             while at < len(data):
                 self._check_input()
-                room = self.stdin.room
-                if room == 0:
+                free = self.stdin.free_space
+                if free == 0:
                     left = None if deadline is None else deadline - time.monotonic()
                     if left is not None and left <= 0:
                         break
                     self._cond.wait(left)
                     continue
-                piece = bytes(data[at : at + min(room, BLOCK_BYTES)])
+                piece = bytes(data[at : at + min(free, BLOCK_BYTES)])
                 self.stdin.add(piece)
                 at += len(piece)
                 self._changed()
@@ -173,7 +175,7 @@ class Owner:
         if self._failure is not None:
             raise self._failure
         if self._closing or self._detaching is not None:
-            raise errors.ClosedError("the process was let go of")
+            raise errors.ClosedError("the process was closed")
         if self.stdin.ended:
             raise errors.UsageError("stdin was closed before")
         if self.stdin.discarded or self._log.closed:
@@ -183,35 +185,35 @@ class Owner:
             )
 
     def close_stdin(self) -> None:
-        """Says that the input is whole. It does not block."""
+        """Ends the input. It does not block."""
         with self._cond:
             self.stdin.end()
             self._changed()
             short = self.stdin.short
         if short:
-            # The process is right, and this input of it wrong: it is left alone.
-            self.let_go(errors.UsageError(_SHORT))
+            # The process is valid, and this input wrong: the process continues.
+            self.release(errors.UsageError(_SHORT))
             raise errors.UsageError(_SHORT)
 
-    def opened(self) -> None:
-        """Says that somebody iterates over events."""
+    def add_iterator(self) -> None:
+        """Registers an iterator over events."""
         with self._cond:
             self._iterating += 1
 
-    def left(self) -> None:
-        """Says that somebody who iterated does not any more."""
+    def remove_iterator(self) -> None:
+        """Unregisters an iterator over events."""
         with self._cond:
             self._iterating -= 1
             self._changed()
 
     def next(self, timeout: Optional[float] = None) -> Optional[Event]:
-        """Returns the next event, which is not taken yet; None at the end.
+        """Returns the next event, without consuming it; None at the end.
 
-        Raises TimeoutError, and why events end before the process does.
+        Raises TimeoutError, or why events end before the process does.
         """
         with self._cond:
             if not self._cond.wait_for(lambda: self._queue or self._over, timeout):
-                raise TimeoutError(f"process {self.process_id} said nothing for {timeout} s")
+                raise TimeoutError(f"process {self.process_id} wrote nothing for {timeout} s")
             if self._queue:
                 if self._dropped_bytes:
                     return self._drop_gap()
@@ -223,31 +225,31 @@ class Owner:
             return None
 
     def take(self, event: Event) -> None:
-        """Says that an event is where it should be."""
+        """Consumes an event."""
         with self._cond:
             self._take(event)
 
     def wait(self, timeout: Optional[float] = None) -> Exit:
-        """Blocks until the process has closed. Takes what nobody iterates over."""
+        """Blocks until the process has closed. Consumes events without an iterator."""
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._cond:
             while True:
                 if not self._iterating:
-                    self._pass_over()
+                    self._discard_queued()
                 exit = self._log.exit()
                 if self._log.closed and exit is not None:
                     return exit
                 if self._failure is not None:
                     raise self._failure
                 if self._over:
-                    raise errors.ClosedError("the process was let go of")
+                    raise errors.ClosedError("the process was closed")
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(f"process {self.process_id} has not ended after {timeout} s")
                 self._cond.wait(left)
 
     def detach(self) -> None:
-        """Gives the process up, which goes on without an owner."""
+        """Detaches: the process continues without an owner."""
         with self._cond:
             if self._detaching is None:
                 self._detaching = time.monotonic() + _DETACH_TIMEOUT
@@ -256,8 +258,9 @@ class Owner:
             if self._failure is not None:
                 raise self._failure
 
-    def let_go(self, failure: Optional[errors.Error] = None) -> None:
-        """Ends what is here of the process, and waits for it. The process is not told."""
+    def release(self, failure: Optional[errors.Error] = None) -> None:
+        """Ends the local state of the process, and waits for it, without a message to the
+        server."""
         with self._cond:
             self._closing = True
             call = self._call
@@ -270,10 +273,10 @@ class Owner:
             self._thread.join()
 
     def kill(self) -> None:
-        """Ends the process by force, as far as that can be done within a few seconds.
+        """Kills the process, as far as possible within a few seconds.
 
-        A start that is not answered yet is waited for: a process that is not known
-        yet cannot be killed.
+        If the start is not yet answered, it waits for the answer: an unknown process
+        cannot be killed.
         """
         with self._cond:
             if not self._cond.wait_for(lambda: self.info is not None or self._over, _END_TIMEOUT):
@@ -286,7 +289,7 @@ class Owner:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more is to be learned of the process."""
+        """Whether nothing more can be learned about the process."""
         with self._cond:
             return self._over or self._log.closed
 
@@ -298,50 +301,50 @@ class Owner:
 
     @property
     def exit(self) -> Optional[Exit]:
-        """How the process ended, as far as that was told."""
+        """How the process ended, if known."""
         with self._cond:
             return self._log.exit()
 
     @property
     def last_seq(self) -> int:
-        """The seq up to which events were taken."""
+        """The seq up to which events were consumed."""
         with self._cond:
             return self._taken
 
     @property
     def resumed(self) -> int:
-        """How often the process was taken up again."""
+        """How often the process was resumed."""
         with self._cond:
             return self._log.resumed
 
-    # --- for those who must not block: they try, and try again when they are called
+    # --- non-blocking variants, to be called again after a change
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Has a function called whenever something has changed. It must not block."""
+        """Registers a function that is called after every change. It must not block."""
         with self._cond:
             self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
-        """Ends what listen began."""
+        """Unregisters a listener."""
         with self._cond:
             self._listeners.remove(listener)
 
     def try_next(self) -> Tuple[bool, Optional[Event]]:
-        """Is next, if that would not block now."""
+        """Like next, if that would not block."""
         with self._cond:
             if not self._queue and not self._over:
                 return False, None
             return True, self.next()
 
     def try_wait(self) -> Optional[Exit]:
-        """Is wait, if that would not block now."""
+        """Like wait, if that would not block."""
         with self._cond:
             try:
                 return self.wait(0)
             except TimeoutError:
                 return None
 
-    # --- taking, with the lock held
+    # --- consuming, with the lock held
 
     def _changed(self) -> None:
         self._cond.notify_all()
@@ -365,8 +368,8 @@ class Owner:
             self._soon = time.monotonic() + _ACKNOWLEDGE_IDLE
             self._changed()
 
-    def _pass_over(self) -> None:
-        """Takes all that is here, and keeps the end of it for who looks later."""
+    def _discard_queued(self) -> None:
+        """Consumes all queued events, and keeps the last output for later readers."""
         for event in self._queue:
             self._take(event)
         while self._queued > KEPT_BYTES:
@@ -391,29 +394,29 @@ class Owner:
             failure = self._streams()
         except errors.Error as error:
             failure = error
-        except BaseException as error:  # a mistake of this package must not hang callers
+        except BaseException as error:  # a bug of this package must not block callers
             failure = errors.Error(f"failed to follow process {self.process_id}: {error!r}")
             failure.__cause__ = error
         with self._cond:
             if failure is not None and self._failure is None:
                 self._failure = failure
             if self._closing and self._failure is None and not self._log.closed:
-                self._failure = errors.ClosedError("the process was let go of")
+                self._failure = errors.ClosedError("the process was closed")
             self._over, self._call = True, None
             self.stdin.discard()
             self._changed()
 
     def _streams(self) -> Optional[errors.Error]:
-        """Runs streams one after the other. Returns why there is no use in another one."""
+        """Runs streams one after the other. Returns the final error."""
         while True:
             failure = self._attempt()
             if failure is None or self._closing:
                 return None
-            hopeless = self._hopeless(failure)
-            if hopeless is not None:
-                if isinstance(hopeless, errors.ProtocolError) and not self.found:
+            final = self._final_error(failure)
+            if final is not None:
+                if isinstance(final, errors.ProtocolError) and not self.existing:
                     self._terminate(process_command_pb2.Termination())
-                return hopeless
+                return final
             with self._transport.reconnecting(), self._cond:
                 self._lost = failure
                 if self._lost_at is None:
@@ -425,7 +428,7 @@ class Owner:
 
     def _attempt(self) -> Optional[errors.Error]:
         """Follows the process over one stream. Returns None when it has closed."""
-        if self._repeat_is_late():
+        if self._start_retry_expired():
             return self._lost_error(self._lost)
         stream = _Stream()
         with self._cond:
@@ -450,7 +453,7 @@ class Owner:
         except errors.Error as error:
             return error
         finally:
-            # Cancelled before the requests end, whose end would be a half-close.
+            # Cancelled before the requests end, because their end would be a half-close.
             if call is not None:
                 call.cancel()
             with self._cond:
@@ -461,9 +464,9 @@ class Owner:
         if self._log.closed or stream.detached:
             return None
         if not stream.started:
-            return errors.ProtocolError("the stream ended before it said that the process runs")
+            return errors.ProtocolError("the stream ended before the start was reported")
         return errors.ProtocolError(
-            f"the stream ended after seq {self._log.last} without saying that the process closed"
+            f"the stream ended after seq {self._log.last} without the closed event"
         )
 
     def _receive(self, stream: _Stream, response: process_run_pb2.RunProcessResponse) -> None:
@@ -471,8 +474,8 @@ class Owner:
         with self._cond:
             if not stream.started:
                 if kind != "started":
-                    raise errors.ProtocolError("the first answer was not that the process runs")
-                self._regain(stream, response.started)
+                    raise errors.ProtocolError("the first message does not report the start")
+                self._set_connected(stream, response.started)
             elif kind == "events":
                 self._receive_events(response.events)
             elif kind == "stdin_accepted":
@@ -485,7 +488,7 @@ class Owner:
                     self.stdin.discard()
                     self._changed()
             elif kind == "started":
-                raise errors.ProtocolError("it said twice on one stream that the process runs")
+                raise errors.ProtocolError("it reported the start twice on one stream")
 
     def _receive_events(self, message: process_run_pb2.RunEvents) -> None:
         before = self._log.last
@@ -494,31 +497,31 @@ class Owner:
             self._queue.append(event)
             self._queued += _size(event)
         if self._log.last > before:
-            self._patience.odd = 0
+            self._retry_limit.unexpected = 0
             self._backoff.reset()
         if self._log.closed:
-            # Nothing follows: all of it is here, and need not be kept elsewhere.
+            # The last event: the server need not retain the process.
             self._due = True
         if new:
             self._changed()
 
-    def _regain(self, stream: _Stream, started: process_run_pb2.RunStarted) -> None:
+    def _set_connected(self, stream: _Stream, started: process_run_pb2.RunStarted) -> None:
         stream.started = True
         first = self.info is None
         self._instance_id = started.instance_id
-        if first and self.found:
-            self.stdin.join(started.stdin_offset, started.process.has_terminal)
+        if first and self.existing:
+            self.stdin.start_at(started.stdin_offset, started.process.has_terminal)
         elif first and started.resumed:
-            self.stdin.repeat()
+            self.stdin.set_repeated()
         self.stdin.resume(started.stdin_offset, started.stdin_window_bytes)
         self._check_short()
         self._byte_limit = started.output_window_bytes // 4
         self._event_limit = started.output_window_events // 4 or _ACKNOWLEDGE_EVENTS
         self._taken_bytes = self._taken_events = 0
-        # What was taken since is not taken again.
+        # Events consumed meanwhile are not consumed again.
         self._due, self._soon = self._taken > stream.after, None
-        if self.found:
-            self._log.meet(started.process)
+        if self.existing:
+            self._log.set_initial_state(started.process)
         self.info = started.process
         if self._lost_at is not None:
             self._lost_at, self._lost = None, None
@@ -529,7 +532,7 @@ class Owner:
         if self.stdin.short:
             raise errors.UsageError(_SHORT)
 
-    # --- what is sent; grpc's thread asks for it
+    # --- requests; the thread of grpc iterates over them
 
     def _requests(self, stream: _Stream) -> Iterator[process_run_pb2.RunProcessRequest]:
         yield self._opening(stream)
@@ -547,7 +550,8 @@ class Owner:
             yield request
 
     def _opening(self, stream: _Stream) -> process_run_pb2.RunProcessRequest:
-        """The same start until it was answered, then a resume from what was taken."""
+        """The same start until it was answered, then a resume after the last consumed
+        event."""
         with self._cond:
             stream.after = self._taken
             if self.info is None and self._start is not None:
@@ -585,42 +589,42 @@ class Owner:
         )
 
     def _idle(self, stream: _Stream) -> Optional[float]:
-        """For how long there is nothing to send unless something happens."""
+        """How long there is nothing to send without a change."""
         detaching = None if stream.detached else self._detaching
         times = [t for t in (self._soon, detaching) if t is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
-    # --- what becomes of a lost connection
+    # --- lost connections
 
-    def _hopeless(self, failure: errors.Error) -> Optional[errors.Error]:
-        """Returns what to fail with when there is no use in another stream, or None."""
+    def _final_error(self, failure: errors.Error) -> Optional[errors.Error]:
+        """Returns the final error if another stream is useless, or None."""
         if not isinstance(failure, errors.ExecwireError):
             return failure
         started = self.info is not None
         if failure.reason in ("PROCESS_NOT_FOUND", "SESSION_NOT_FOUND"):
-            if started or self.found and self._lost_at is not None:
+            if started or self.existing and self._lost_at is not None:
                 return self._lost_error(failure)
         if not started and self._lost_at is None:
             if failure.reason in ("DRAINING", "SANDBOX_NOT_STARTED"):
                 return failure
-        if not self._patience.transient(failure):
+        if not self._retry_limit.transient(failure):
             return failure
-        if self._grace_is_over() or self._repeat_is_late():
+        if self._grace_expired() or self._start_retry_expired():
             return self._lost_error(failure)
         return None
 
-    def _grace_is_over(self) -> bool:
+    def _grace_expired(self) -> bool:
         if self._grace is not None and self._grace <= 0:
             return True
         grace = ASSUMED_GRACE if self._grace is None else self._grace
         return self._lost_at is not None and time.monotonic() - self._lost_at > grace + GRACE_MARGIN
 
-    def _repeat_is_late(self) -> bool:
+    def _start_retry_expired(self) -> bool:
         return (
             self.info is None
-            and not self.found
+            and not self.existing
             and self._sent_at is not None
-            and time.monotonic() - self._sent_at > REPEAT_WITHIN
+            and time.monotonic() - self._sent_at > START_RETRY_TIMEOUT
         )
 
     def _lost_error(self, cause: Optional[errors.Error]) -> errors.LostError:
@@ -630,7 +634,7 @@ class Owner:
             kind = errors.RestartedError
         return kind(
             self.process_id,
-            self.info is not None or self.found,
+            self.info is not None or self.existing,
             self._log.exit(),
             self._log.last,
             lost,
@@ -638,12 +642,13 @@ class Owner:
         )
 
     def _terminate(self, termination: process_command_pb2.Termination) -> None:
-        """Ends the process by a call of its own. When it fails, the grace ends it."""
+        """Ends the process by a separate call. If it fails, the grace period ends the
+        process."""
         request = process_service_pb2.TerminateProcessRequest(
             session_id=self.session_id, process_id=self.process_id, termination=termination
         )
         until = time.monotonic() + _END_TIMEOUT
-        backoff, patience = Backoff(), Patience()
+        backoff, patience = Backoff(), RetryLimit()
         while True:
             try:
                 self._transport.processes.TerminateProcess(

@@ -1,6 +1,6 @@
 """Paths of the server, which need not be UTF-8.
 
-In Python they are str with surrogate escapes, as os.fsdecode makes them, or bytes.
+In Python they are str with surrogate escapes, as returned by os.fsdecode, or bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 
 def fields(path: PathLike, name: str = "path") -> Dict[str, Any]:
-    """Returns the one of the two fields that a request has for a path."""
+    """Returns the request field of a path."""
     path = os.fspath(path)
     raw = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
     try:
@@ -22,12 +22,12 @@ def fields(path: PathLike, name: str = "path") -> Dict[str, Any]:
 
 
 def text(path: str, raw: bytes) -> str:
-    """Returns the path of two fields of an answer."""
+    """Returns the path of two fields of a response."""
     return raw.decode("utf-8", "surrogateescape") if raw else path
 
 
 def shown(path: PathLike) -> str:
-    """Returns a path for people."""
+    """Returns a path for messages."""
     path = os.fspath(path)
     raw = path if isinstance(path, bytes) else path.encode("utf-8", "surrogateescape")
     return raw.decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""Finds out why a server cannot be reached, which gRPC does not tell.
+"""Finds out why a server cannot be reached, which gRPC does not report.
 
-A probe makes a connection of its own, sends what gRPC sends first, and judges the first
-bytes of the answer. No credentials are sent.
+A probe connects separately, sends the HTTP/2 preface, and examines the first bytes of
+the answer. No credentials are sent.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ._tls import TLSFiles
 _TIMEOUT = 5.0
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _EMPTY_SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-# Where a frame has its type, and the types with which a server may begin.
+# The offset of the type in a frame, and the types with which a server may begin.
 _TYPE, _SETTINGS, _GOAWAY = 3, 4, 7
 _LOST = "the connection is lost before the server has answered"
-_NOT_GRPC = "something listens there, but it does not speak gRPC"
-# What says that a connection was lost, or not accepted yet, and nothing of the server.
+_NOT_GRPC = "the server does not speak gRPC"
+# Errors of a lost connection, or of one not yet accepted.
 _LOSSES = (
     ConnectionResetError,
     ConnectionAbortedError,
@@ -36,42 +36,42 @@ _LOSSES = (
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ProbeResult:
     """Why a server could not be reached."""
 
     why: str
     #: Whether another attempt may succeed.
     transient: bool = False
-    #: Whether nothing listens there.
+    #: Whether the connection was refused.
     refused: bool = False
 
 
-def probe(parts: urllib.parse.SplitResult, tls: TLSFiles, timeout: float) -> Verdict:
-    """Asks a server, for a few seconds at most."""
+def probe(parts: urllib.parse.SplitResult, tls: TLSFiles, timeout: float) -> ProbeResult:
+    """Probes a server, for a few seconds at most."""
     deadline = time.monotonic() + min(timeout, _TIMEOUT)
     secure = parts.scheme == "grpcs"
     try:
         with _connect(parts, deadline) as plain:
             if not secure:
-                verdict = _judge(_greet(plain, deadline), parts)
+                verdict = _classify(_send_preface(plain, deadline), parts)
             else:
                 with _wrap(plain, tls, parts.hostname or "") as connection:
-                    verdict = _judge(_greet(connection, deadline), parts)
+                    verdict = _classify(_send_preface(connection, deadline), parts)
     except ssl.SSLCertVerificationError as error:
-        return Verdict(f"its certificate is not good: {error.verify_message}; ca_file names whom to trust")
+        return ProbeResult(f"its certificate is not trusted: {error.verify_message}; ca_file names the authorities to trust")
     except socket.timeout:
-        return Verdict("no answer", transient=True)
+        return ProbeResult("no answer", transient=True)
     except ConnectionRefusedError as error:
-        return Verdict(error.strerror or str(error), refused=True)
+        return ProbeResult(error.strerror or str(error), refused=True)
     except OSError as error:
         if not _is_loss(error):
-            return Verdict(error.strerror or str(error))
-        verdict = Verdict(_LOST, transient=True)
+            return ProbeResult(error.strerror or str(error))
+        verdict = ProbeResult(_LOST, transient=True)
     if verdict.transient and verdict.why == _LOST:
         if parts.scheme == "grpc" and _speaks_tls(parts, deadline):
-            return Verdict(_NOT_GRPC + ", or only with TLS (grpcs://)")
+            return ProbeResult(_NOT_GRPC + ", or only with TLS (grpcs://)")
         if secure and _speaks_plain(parts, deadline):
-            return Verdict("what listens there does not speak TLS: if it is on this host, use grpc://")
+            return ProbeResult("the server does not use TLS: if it is on this host, use grpc://")
     return verdict
 
 
@@ -94,13 +94,13 @@ def _wrap(connection: socket.socket, tls: TLSFiles, host: str) -> ssl.SSLSocket:
     context.set_alpn_protocols(["h2"])
     if tls.cert_file is not None:
         context.load_cert_chain(tls.cert_file, tls.key_file)
-    return _shake_hands(context, connection, host)
+    return _handshake(context, connection, host)
 
 
-def _shake_hands(
+def _handshake(
     context: ssl.SSLContext, connection: socket.socket, host: Optional[str]
 ) -> ssl.SSLSocket:
-    """Begins TLS. wrap_socket itself does nothing if the connection is lost already."""
+    """Starts TLS. wrap_socket itself does nothing if the connection is already lost."""
     wrapped = context.wrap_socket(connection, server_hostname=host, do_handshake_on_connect=False)
     try:
         wrapped.do_handshake()
@@ -114,14 +114,14 @@ def _is_loss(error: OSError) -> bool:
     return isinstance(error, _LOSSES) or error.errno == errno.ENOTCONN
 
 
-def _greet(connection: socket.socket, deadline: float) -> bytes:
-    """Sends what gRPC sends first, and returns the beginning of the answer."""
+def _send_preface(connection: socket.socket, deadline: float) -> bytes:
+    """Sends the HTTP/2 preface, and returns the beginning of the answer."""
     try:
         connection.sendall(_PREFACE + _EMPTY_SETTINGS)
     except OSError as error:
         if not _is_loss(error):
             raise
-        # The server may have answered and be gone.
+        # The server may have answered and closed.
     answer = b""
     while len(answer) < len(_EMPTY_SETTINGS):
         connection.settimeout(max(0.01, deadline - time.monotonic()))
@@ -137,21 +137,21 @@ def _greet(connection: socket.socket, deadline: float) -> bytes:
     return answer
 
 
-def _judge(answer: bytes, parts: urllib.parse.SplitResult) -> Verdict:
+def _classify(answer: bytes, parts: urllib.parse.SplitResult) -> ProbeResult:
     if not answer:
-        return Verdict(_LOST, transient=True)
+        return ProbeResult(_LOST, transient=True)
     if len(answer) == len(_EMPTY_SETTINGS) and answer[_TYPE] in (_SETTINGS, _GOAWAY):
-        return Verdict(_LOST, transient=True)  # it speaks HTTP/2
-    return Verdict(_NOT_GRPC + (", or only with TLS (grpcs://)" if parts.scheme == "grpc" else ""))
+        return ProbeResult(_LOST, transient=True)  # it speaks HTTP/2
+    return ProbeResult(_NOT_GRPC + (", or only with TLS (grpcs://)" if parts.scheme == "grpc" else ""))
 
 
 def _speaks_tls(parts: urllib.parse.SplitResult, deadline: float) -> bool:
-    """Whether a server that is to speak without TLS answers the beginning of a handshake."""
+    """Whether a server that should not use TLS answers a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # No certificate is judged, because nothing is sent.
+    # The certificate is not verified, because no data is sent.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        with _connect(parts, deadline) as connection, _shake_hands(context, connection, None):
+        with _connect(parts, deadline) as connection, _handshake(context, connection, None):
             return True
     except ssl.SSLError as error:
         return "ALERT" in (error.reason or "")
@@ -160,11 +160,11 @@ def _speaks_tls(parts: urllib.parse.SplitResult, deadline: float) -> bool:
 
 
 def _speaks_plain(parts: urllib.parse.SplitResult, deadline: float) -> bool:
-    """Whether a server that is to speak TLS answers what does not."""
+    """Whether a server that should use TLS answers without it."""
     try:
         with _connect(parts, deadline) as connection:
-            answer = _greet(connection, deadline)
+            answer = _send_preface(connection, deadline)
     except OSError:
         return False
-    alert = 21  # the type of the record that ends a handshake
+    alert = 21  # TLS record type alert
     return len(answer) > 0 and answer[0] != alert

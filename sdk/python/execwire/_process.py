@@ -1,4 +1,4 @@
-"""A process that runs and is owned from here."""
+"""A process owned by this client."""
 
 from __future__ import annotations
 
@@ -14,29 +14,17 @@ from typing import TYPE_CHECKING, Callable, Deque, Iterable, Iterator, Optional,
 from . import errors
 from ._command import duration
 from ._events import Event, Output, Stream
-from ._exit import Completed, Exit, new_exit
+from ._exit import Exit, new_exit
 from ._io import as_bytes, write_all
 from ._owner import Owner
 from ._stdin import BLOCK_BYTES
 from .v1 import process_command_pb2, process_pb2, process_service_pb2
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
+    from ._io import Reader, Writer
     from ._transport import Transport
 
-    class Writer(Protocol):
-        """What output can be written to: a binary file, for example."""
-
-        def write(self, data: bytes, /) -> object: ...
-
-    class Reader(Protocol):
-        """What input can be read from: a binary file, for example."""
-
-        def read(self, size: int, /) -> bytes: ...
-
-
-#: What the input of a process can be.
+#: Input of a process.
 Input = Union[bytes, "Reader", Iterable[bytes]]
 
 _TARGETS = {
@@ -48,13 +36,13 @@ _TARGETS = {
 
 @dataclass(frozen=True)
 class Terminated:
-    """How a process was ended."""
+    """The result of terminate()."""
 
-    #: Whether it had not exited when the call came.
+    #: Whether it had not exited before.
     was_running: bool
-    #: How it ended; None if that was not told.
+    #: How it ended; None if unknown.
     exit: Optional[Exit]
-    #: Whether the server made sure that no descendant is left.
+    #: Whether the server verified that no descendant is left.
     verified_empty: bool
 
 
@@ -62,14 +50,13 @@ class Process:
     """A process, its input and its output.
 
     It is owned: a lost connection is resumed while the server keeps the process, and
-    nothing is lost or told twice. What it writes waits until it is taken, by
-    ``events()``, ``lines()``, ``communicate()`` or ``wait()``; meanwhile the process
-    blocks once it has written a window (1 MiB by default), as on a pipe that nobody
-    reads, and no more than that is kept here. All methods may be called by several
-    threads.
+    nothing is lost or delivered twice. Its output is buffered until it is consumed by
+    ``events()``, ``lines()``, ``communicate()`` or ``wait()``; until then the process
+    blocks after one window (1 MiB by default), as on an unread pipe, and no more than
+    that is buffered here. All methods may be called by several threads.
 
-    Used by ``with``, a process that was started is ended at the end of the block, and
-    one that was attached to is left alone.
+    With ``with``, a started process is killed at the end of the block, and an attached
+    one continues.
     """
 
     def __init__(self, transport: "Transport", owner: Owner, info: process_pb2.Process) -> None:
@@ -78,11 +65,11 @@ class Process:
         self.id = owner.process_id
         #: The session; empty is the default session.
         self.session_id = owner.session_id
-        #: Its id in the operating system, for people to look at.
+        #: Its pid on the server, for information.
         self.pid = info.pid
         #: Whether its descriptors 0, 1 and 2 are a terminal.
         self.has_terminal = info.has_terminal
-        #: What the server says of it, as of its start.
+        #: The description of the server at its start.
         self.info = info
 
     def __repr__(self) -> str:
@@ -91,13 +78,14 @@ class Process:
     # --- output
 
     def events(self) -> Iterator[Event]:
-        """Iterates over what happens, until the process has closed.
+        """Iterates over events until the process has closed.
 
-        Every event goes to one iteration, and counts as taken when the next one is
-        asked for. Raises LostError, or why else events end before the process does.
+        Each event is delivered to one iteration, and consumed when the next one is
+        requested. Raises LostError, or another error if events end before the process
+        does.
         """
         owner = self._owner
-        owner.opened()
+        owner.add_iterator()
         try:
             while True:
                 event = owner.next()
@@ -108,23 +96,22 @@ class Process:
                 finally:
                     owner.take(event)
         finally:
-            owner.left()
+            owner.remove_iterator()
 
     def output(self, stream: Optional[Stream] = None) -> Iterator[bytes]:
-        """Iterates over output as it comes: that of one stream, or of all.
+        """Iterates over output: of one stream, or of all.
 
-        That of others is dropped, and so are gaps.
+        Output of other streams is discarded, and so are gaps.
         """
         for event in self.events():
             if isinstance(event, Output) and (stream is None or event.stream is stream):
                 yield event.data
 
     def lines(self, stderr: "Optional[Writer]" = None) -> Iterator[bytes]:
-        """Iterates over the lines of stdout, or of the terminal, with their ends.
+        """Iterates over the lines of stdout or the terminal, with their line ends.
 
-        What comes on stderr is written to ``stderr``, or dropped. Lines that were taken
-        and not asked for are kept for the next time. Raises UsageError for a line of
-        more than 64 MiB.
+        stderr is written to ``stderr``, or discarded. Consumed but undelivered lines are
+        kept for the next iteration. Raises UsageError for a line of more than 64 MiB.
         """
         lines = self._lines
         while lines.whole:
@@ -138,11 +125,11 @@ class Process:
             yield lines.whole.popleft()
 
     def wait(self, timeout: Optional[float] = None) -> Exit:
-        """Blocks until the process has closed, and says how it ended.
+        """Blocks until the process has closed, and returns how it ended.
 
-        Output that nobody iterates over is taken meanwhile, and its last 1 MiB is kept
-        for ``events()``. Raises TimeoutError after ``timeout`` seconds; the process
-        goes on.
+        Output without a consumer is consumed meanwhile, and its last 1 MiB is kept for
+        ``events()``. Raises TimeoutError after ``timeout`` seconds; the process
+        continues.
         """
         return self._owner.wait(timeout)
 
@@ -153,12 +140,11 @@ class Process:
         stdout: "Optional[Writer]" = None,
         stderr: "Optional[Writer]" = None,
         max_output_bytes: int = 256 << 20,
-    ) -> Completed:
-        """Writes the input and closes stdin, takes all output, and waits for the end.
+    ) -> errors.Completed:
+        """Writes input and closes stdin, consumes all output, and waits for the end.
 
-        Output of which there is no writer is returned; more than ``max_output_bytes``
-        of it ends the process and raises OutputLimitError. Terminals write to
-        ``stdout``.
+        Output without a writer is returned; more than ``max_output_bytes`` of it kills
+        the process and raises OutputLimitError. Terminals write to ``stdout``.
         """
         feeder = None
         if isinstance(input, str):
@@ -186,14 +172,14 @@ class Process:
         except BaseException as error:
             self.close()
             if feeder is not None and feeder.failure is not None and isinstance(error, errors.Error):
-                raise feeder.failure from None  # which is why the process was closed
+                raise feeder.failure from None  # the reason why the process was closed
             raise
         finally:
             if feeder is not None:
                 feeder.stop()
         if feeder is not None and feeder.failure is not None:
             raise feeder.failure
-        return Completed(
+        return errors.Completed(
             exit, collected[Stream.STDOUT].getvalue(), collected[Stream.STDERR].getvalue()
         )
 
@@ -202,13 +188,13 @@ class Process:
     def write(self, data: bytes) -> None:
         """Writes to the stdin of the process.
 
-        It blocks while a window of input (1 MiB by default) was not accepted. Raises
-        StdinClosedError when the process takes no more.
+        It blocks while a window of input (1 MiB by default) is unaccepted. Raises
+        StdinClosedError when the process accepts no more.
         """
         self._owner.write(as_bytes(data))
 
     def close_stdin(self) -> None:
-        """Closes stdin after what was written. It does not block.
+        """Closes stdin after everything written. It does not block.
 
         A terminal gets its end-of-file character.
         """
@@ -218,8 +204,8 @@ class Process:
 
     def signal(self, number: int, target: str = "group") -> None:
         """Sends a signal to the process ``group``, the ``process``, or the ``foreground``
-        group of its terminal. It is not sent twice: raises UnavailableError when the
-        connection was lost in the middle."""
+        group of its terminal. It is sent once: raises UnavailableError if the connection
+        is lost meanwhile."""
         if target not in _TARGETS:
             raise errors.UsageError(f"target is group, process or foreground, not {target!r}")
         request = process_service_pb2.SignalProcessRequest(
@@ -227,11 +213,11 @@ class Process:
             process_id=self.id,
             target=_TARGETS[target],
         )
-        setattr(request, "signal", int(number))  # also one without a name
+        setattr(request, "signal", int(number))  # accepts numbers without a name
         self._transport.once(lambda: self._transport.processes.SignalProcess(request))
 
     def interrupt(self) -> None:
-        """Sends SIGINT, what Ctrl-C sends."""
+        """Sends SIGINT, as Ctrl-C does."""
         self.signal(_signal.SIGINT, "foreground" if self.has_terminal else "group")
 
     def resize(self, rows: int, columns: int) -> None:
@@ -246,12 +232,12 @@ class Process:
     def terminate(self, grace: float = 5.0) -> Terminated:
         """Ends the process and all its descendants, and blocks until none is left.
 
-        They get SIGTERM, and SIGKILL after ``grace`` seconds.
+        They receive SIGTERM, and SIGKILL after ``grace`` seconds.
         """
         return self._terminate(graceful(grace))
 
     def kill(self) -> Terminated:
-        """Ends the process and all its descendants at once, by SIGKILL."""
+        """Kills the process and all its descendants with SIGKILL."""
         return self._terminate(
             process_command_pb2.Termination(force=process_command_pb2.ForcedTermination())
         )
@@ -263,44 +249,45 @@ class Process:
 
     @property
     def exit(self) -> Optional[Exit]:
-        """How the process ended, or None as long as that is not known. It never blocks."""
+        """How the process ended, or None if unknown. It never blocks."""
         return self._owner.exit
 
     @property
     def last_seq(self) -> int:
-        """The seq of the last event that was taken: where ``attach`` can go on."""
+        """The seq of the last consumed event, with which ``attach`` can continue."""
         return self._owner.last_seq
 
     @property
     def resumed(self) -> int:
-        """How often the connection was lost and the process taken up again."""
+        """How often the process was resumed after a lost connection."""
         return self._owner.resumed
 
     def detach(self) -> None:
-        """Gives the process up: it goes on without an owner, and can be attached to.
+        """Gives up ownership: the process continues without an owner, and can be attached
+        to.
 
-        Input that was written is passed on, unless the process takes longer than a
-        second to accept it.
+        Input already written is delivered, unless the process takes longer than a second
+        to accept it.
         """
         self._owner.detach()
 
     def close(self) -> None:
-        """Ends the process if it was started from here and has not ended, and lets go of it.
+        """Releases the process; one that was started here and still runs is killed.
 
-        One that was attached to is given up and goes on. Closing twice is no error.
+        An attached one continues without an owner. Closing twice is not an error.
         """
         owner = self._owner
         if not owner.ended and not self._transport.closed.is_set():
-            if owner.found:
+            if owner.existing:
                 self._try_to_detach()
             else:
                 owner.kill()
-        owner.let_go()
+        owner.release()
 
     def _try_to_detach(self) -> None:
         thread = threading.Thread(target=self._detach_quietly, daemon=True)
         thread.start()
-        thread.join(_CLOSE_TIMEOUT)  # where the server is gone, the grace ends the process
+        thread.join(_CLOSE_TIMEOUT)  # without a connection, the grace period ends the process
 
     def _detach_quietly(self) -> None:
         try:
@@ -321,7 +308,7 @@ class Process:
 
 
 def graceful(seconds: float) -> process_command_pb2.Termination:
-    """Returns a termination that asks before it kills."""
+    """Returns a termination with SIGTERM before SIGKILL."""
     return process_command_pb2.Termination(
         graceful=process_command_pb2.GracefulTermination(timeout=duration(seconds))
     )
@@ -333,7 +320,7 @@ def terminate(
     process_id: str,
     termination: process_command_pb2.Termination,
 ) -> Terminated:
-    """Ends a process, and blocks until nothing is left of it."""
+    """Ends a process, and blocks until it and its descendants are gone."""
     request = process_service_pb2.TerminateProcessRequest(
         session_id=session_id, process_id=process_id, termination=termination
     )
@@ -347,15 +334,15 @@ _CLOSE_TIMEOUT = 5.0
 
 
 class Lines:
-    """The lines of a process that were taken and not asked for yet."""
+    """Consumed but undelivered lines of a process."""
 
     def __init__(self) -> None:
-        #: Those that are whole.
+        #: Complete lines.
         self.whole: "Deque[bytes]" = collections.deque()
         self._rest = io.BytesIO()
 
     def take(self, event: Event, stderr: "Optional[Writer]") -> None:
-        """Cuts output into lines, and passes on what is for stderr."""
+        """Splits output into lines, and writes stderr."""
         if not isinstance(event, Output):
             return
         if event.stream is Stream.STDERR:
@@ -372,20 +359,20 @@ class Lines:
             raise errors.UsageError(f"a line has more than {_LINE_BYTES} bytes: use output()")
 
     def end(self) -> None:
-        """Takes what came after the last line for one."""
+        """Completes a last line without a line end."""
         if self._rest.tell():
             self.whole.append(self._rest.getvalue())
             self._rest = io.BytesIO()
 
 
 class _Feeder:
-    """Writes input beside whoever takes output."""
+    """Writes input concurrently with reading output."""
 
     def __init__(self, process: Process, input: Input) -> None:
         self._process, self._input = process, input
-        # An interpreter that ends while a thread reads sys.stdin.buffer would abort in
-        # closing sys.stdin, unless that thread holds it.
-        self._held = sys.stdin, sys.__stdin__
+        # If the interpreter ends while a thread reads sys.stdin.buffer, it aborts in
+        # closing sys.stdin, unless that thread references it.
+        self._stdin_references = sys.stdin, sys.__stdin__
         self._stopped = threading.Event()
         #: Why the input could not be read, if so.
         self.failure: Optional[BaseException] = None
@@ -402,13 +389,13 @@ class _Feeder:
         except errors.UsageError as error:
             self.failure = error
         except errors.Error:
-            return  # the process takes no more, or is lost, which events() tells
+            return  # the process accepts no more, or is lost, which events() raises
         except BaseException as error:
             self.failure = error
             self._process.close()
 
     def stop(self) -> None:
-        """Ends the feeding. A read that is going on is left alone; its result is dropped."""
+        """Ends the feeding. A pending read is not interrupted; its result is discarded."""
         self._stopped.set()
         if isinstance(self._input, (bytes, bytearray, memoryview)):
             self._thread.join()
@@ -416,10 +403,10 @@ class _Feeder:
 
 def _pieces(input: Input, stopped: Callable[[], bool]) -> Iterator[bytes]:
     if isinstance(input, (bytes, bytearray, memoryview)):
-        if len(input):  # that there is none is said also when the process is over
+        if len(input):  # a process without input raises even after its end
             yield bytes(input)
         return
-    # What there is, and not only when a buffer is full.
+    # Reads available data without filling a buffer.
     read = getattr(input, "read1", None) or getattr(input, "read", None)
     if read is None:
         yield from cast("Iterable[bytes]", input)

@@ -1,4 +1,4 @@
-"""The program ``execwire`` as a helper: servers of one's own, and the way through a relay."""
+"""The program ``execwire`` as a helper: private servers, and forwards through a relay."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import IO, List, Optional, Sequence, Set
 
 from .errors import ConnectError, UsageError
 
-#: For how long the program may take until it says where it listens, in seconds.
+#: How long the program may take until it listens, in seconds.
 START_TIMEOUT = 60.0
-# For how long it may take to end once it was told to, in seconds.
+# How long it may take to end, in seconds.
 _END_TIMEOUT = 10.0
 _TAIL_LINES = 20
-# Who closes a server of one's own does not wait for what runs there.
+# Closing a private server does not wait for its processes.
 _SETTINGS = {"EXECWIRE_SHUTDOWN_GRACE_PERIOD": "0s"}
 
 
 def find_program(program: Optional[str]) -> str:
-    """Returns the path of the program: the one that is named, or $EXECWIRE_BIN, or in PATH."""
+    """Returns the path of the program: the argument, $EXECWIRE_BIN, or from PATH."""
     found = program or os.environ.get("EXECWIRE_BIN") or shutil.which("execwire")
     if not found:
         raise UsageError(
@@ -32,16 +32,16 @@ def find_program(program: Optional[str]) -> str:
 
 
 class Helper:
-    """``execwire`` as a child that listens in a directory that nobody else can enter.
+    """``execwire`` as a child that listens in a directory that only the user can enter.
 
-    It ends with its stdin, and so with this interpreter, however that ends.
+    It ends with its stdin, and so with this interpreter in any case.
     """
 
     def __init__(self, what: str, command: Sequence[str], program: Optional[str]) -> None:
         self._directory = tempfile.mkdtemp(prefix="execwire-")
         self._stderr: List[str] = []
         self._process: Optional[subprocess.Popen[bytes]] = None
-        #: Where it listens.
+        #: The URL on which it listens.
         self.url = ""
         try:
             self._start(what, command, find_program(program))
@@ -53,7 +53,7 @@ class Helper:
         path = os.path.join(self._directory, "server.sock")
         argv = [program, *command, "--listen", f"unix://{path}", "--until-stdin-closes"]
         try:
-            # In a group of its own, so that Ctrl-C is for this program alone.
+            # In a process group of its own, so that Ctrl-C is for this program only.
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.PIPE,
@@ -88,7 +88,7 @@ class Helper:
             del self._stderr[:-_TAIL_LINES]
 
     def close(self) -> None:
-        """Ends it, and waits for that. Closing twice is no error."""
+        """Ends it, and waits until it has ended. Closing twice is not an error."""
         process, self._process = self._process, None
         _running.discard(self)
         try:
@@ -112,13 +112,13 @@ class Helper:
 
 
 def forward(server: str, flags: Sequence[str], program: Optional[str]) -> Helper:
-    """Starts a way to a server that only ``execwire`` can reach."""
-    shown = server.split("?")[0]  # what follows may be a signature
+    """Starts a forward to a server that only ``execwire`` can reach."""
+    shown = server.split("?")[0]  # the query may have a signature
     return Helper(shown, ["forward", "--server", server, *flags], program)
 
 
 def serve(program: Optional[str]) -> Helper:
-    """Starts a server for this program alone."""
+    """Starts a private server."""
     return Helper("a server of one's own", ["serve", "--log-level", "warn"], program)
 
 

@@ -1,7 +1,7 @@
 """The details of an error: google.rpc.Status as bytes.
 
-Not every machine has the package of its messages, so the few members that matter
-are read here: ErrorInfo, BadRequest, ResourceInfo and RetryInfo.
+The package of its messages is not installed everywhere, so the required parts are
+decoded here: ErrorInfo, BadRequest, ResourceInfo and RetryInfo.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PREFIX = "type.googleapis.com/google.rpc."
 
 @dataclass
 class Details:
-    """What a server said about an error."""
+    """The details of an error from a server."""
 
     reason: str = ""
     metadata: Dict[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class Details:
 
 
 def decode(status: bytes) -> Details:
-    """Reads a Status. What is malformed, or from elsewhere, is passed over."""
+    """Decodes a Status. Malformed or unknown parts are skipped."""
     details = Details()
     try:
         for number, value in _fields(status):
@@ -79,12 +79,12 @@ def _text(value: _Value) -> str:
 
 
 def _number(value: _Value) -> float:
-    """A number of RetryInfo, which is never negative."""
+    """A number of RetryInfo, never negative."""
     return float(value) if isinstance(value, int) and value < 1 << 63 else 0.0
 
 
 def _fields(data: bytes) -> Iterator[Tuple[int, _Value]]:
-    """The fields of a message: its numbers and texts; others are passed over."""
+    """The fields of a message: numbers and texts; others are skipped."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

@@ -1,4 +1,4 @@
-"""Input for a process, kept until the server has accepted it."""
+"""Input of a process, kept until the server has accepted it."""
 
 from __future__ import annotations
 
@@ -8,45 +8,44 @@ from typing import Deque, Optional, Tuple
 from .errors import ProtocolError
 from .v1 import process_run_pb2
 
-#: The most bytes of one message.
+#: The size limit of one message.
 BLOCK_BYTES = 32_700
 _END_OF_TRANSMISSION = b"\x04"
 
 
 class StdinBuffer:
-    """At most a window of input that was not accepted, so that it can be sent again.
+    """At most a window of unaccepted input, to be sent again after a lost connection.
 
-    Whoever calls a method holds the lock of the process.
+    Callers hold the lock of the process.
     """
 
     def __init__(self) -> None:
         self.terminal = False
-        #: Whether the process takes no more.
+        #: Whether the process accepts no more.
         self.discarded = False
-        #: Whether input was refused because of that: it is not known how much there was.
+        #: Whether input was rejected because of that: its length is unknown.
         self.refused = False
-        #: Whether all input is here.
+        #: Whether the input is complete.
         self.ended = False
-        # What was not accepted, oldest first: the offset of each block and its bytes.
+        # Unaccepted input, oldest first: the offset of each block and its bytes.
         self._blocks: Deque[Tuple[int, bytearray]] = deque()
         self._accepted = self._sent = self._read = self._window = 0
         self._end_sent = self._end_accepted = False
-        # Whether the process got input before: what is written up to _accepted is that
-        # input once more.
+        # Whether the process received input before: it is written again up to _accepted.
         self._repeated = False
         self._last = b"\n"
 
-    def repeat(self) -> None:
-        """Says that the input is what a start before sent already, at least a part of it."""
+    def set_repeated(self) -> None:
+        """Records that an earlier start may have sent the beginning of this input."""
         self._repeated = True
 
-    def join(self, offset: int, terminal: bool) -> None:
-        """Says that the process got input before, which is not this one."""
+    def start_at(self, offset: int, terminal: bool) -> None:
+        """Sets the offset after input that the process received from others."""
         self._accepted = self._sent = self._read = offset
         self.terminal = terminal
 
     @property
-    def room(self) -> int:
+    def free_space(self) -> int:
         """How many bytes can be added."""
         return max(0, self._window - max(0, self._read - self._accepted)) + max(
             0, self._accepted - self._read
@@ -54,41 +53,41 @@ class StdinBuffer:
 
     @property
     def drained(self) -> bool:
-        """Whether everything was accepted, and its end with it.
+        """Whether all input was accepted, including its end.
 
-        As far as the process takes input at all.
+        As far as the process accepts input.
         """
-        told = not self.ended or self.terminal or self._end_accepted
-        return self.discarded or told and self._accepted >= self._read
+        end_known = not self.ended or self.terminal or self._end_accepted
+        return self.discarded or end_known and self._accepted >= self._read
 
     @property
     def short(self) -> bool:
-        """Whether the input has ended before what was accepted of an earlier one."""
+        """Whether the input ended before the accepted end of an earlier one."""
         return self.ended and not self.refused and self._read < self._accepted
 
     def add(self, data: bytes) -> None:
-        """Adds input, for which there is room."""
+        """Adds input, at most ``free_space()`` bytes."""
         if not data or self.discarded:
             return
         self._append(data)
         self._last = data[-1:]
 
     def end(self) -> None:
-        """Says that the input is whole."""
+        """Ends the input."""
         if self.ended:
             return
         if self.terminal and not self.discarded:
-            # In the middle of a line the character only sends the line.
+            # In the middle of a line the character only submits the line.
             self._append(_END_OF_TRANSMISSION * (1 if self._last == b"\n" else 2))
         self.ended = True
 
     def discard(self) -> None:
-        """Ends the input: the process does not take any more."""
+        """Ends the input: the process accepts no more."""
         self.discarded = True
         self._blocks.clear()
 
     def resume(self, offset: int, window: int) -> None:
-        """Begins a stream: offset is what the server has accepted so far."""
+        """Begins a stream: offset is what the server has accepted."""
         if offset < self._accepted:
             raise ProtocolError(f"it has accepted {offset} bytes of stdin after {self._accepted}")
         self._check(offset)
@@ -96,7 +95,7 @@ class StdinBuffer:
         self._release(offset)
 
     def accept(self, offset: int, end: bool) -> None:
-        """Says that the server has accepted all input up to offset; with end, all there is."""
+        """Records that the server has accepted input up to offset; with end, all of it."""
         self._check(offset)
         self._sent = max(self._sent, offset)
         self._end_accepted = self._end_accepted or end

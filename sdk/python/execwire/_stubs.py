@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     class Unary(Protocol[_Q, _A]):
-        """A call with one request and one answer."""
+        """A call with one request and one response."""
 
         def __call__(self, request: _Q, timeout: Optional[float] = None) -> _A: ...
 
     class Answers(Protocol[_Q, _A]):
-        """A call with one request and a stream of answers."""
+        """A call with one request and a stream of responses."""
 
         def __call__(
             self, request: _Q, timeout: Optional[float] = None
         ) -> "grpc.CallIterator[_A]": ...
 
     class Requests(Protocol[_Q, _A]):
-        """A call with a stream of requests and one answer."""
+        """A call with a stream of requests and one response."""
 
         def __call__(self, requests: Iterator[_Q], timeout: Optional[float] = None) -> _A: ...
 
         def future(self, requests: Iterator[_Q]) -> "grpc.Future[_A]": ...
 
     class Both(Protocol[_Q, _A]):
-        """A call with streams both ways."""
+        """A call with streams in both directions."""
 
         def __call__(self, requests: Iterator[_Q]) -> "grpc.CallIterator[_A]": ...
 
 else:
 
     class Unary(Generic[_Q, _A]):
-        """See above; nothing of it is there when the program runs."""
+        """See above; at run time it has no members."""
 
     Answers = Requests = Both = Unary
 

@@ -1,4 +1,4 @@
-"""A program at this terminal."""
+"""Running a program at this terminal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ._process import Process
 
 
-# How long keys that are on their way may take when the program has ended, in seconds.
-_KEYS_TIMEOUT = 5.0
+# How long input in transit may take after the program has ended, in seconds.
+_INPUT_TIMEOUT = 5.0
 
 
 def is_terminal() -> bool:
@@ -35,35 +35,36 @@ def size() -> TerminalSize:
     return TerminalSize(rows or 24, columns or 80)
 
 
-def attend(process: "Process", started_with: TerminalSize) -> "Exit":
-    """Passes keys and output between this terminal and that of a process, to its end."""
+def connect_terminal(process: "Process", started_with: TerminalSize) -> "Exit":
+    """Forwards input and output between this terminal and that of a process, until its end.
+    Forwards input and output between this terminal and that of a process, until its end."""
     before = termios.tcgetattr(0)
     over, wake = os.pipe()
-    keys = threading.Thread(target=_pass_keys, args=(process, over, started_with), daemon=True)
+    keys = threading.Thread(target=_forward_input, args=(process, over, started_with), daemon=True)
     try:
-        with _signals_to(wake):
+        with _notify_resize(wake):
             tty.setraw(0)
             keys.start()
             for data in process.output():
                 _write(data)
             return process.wait()
     finally:
-        # First of all: what follows may be interrupted.
+        # First: what follows may be interrupted.
         termios.tcsetattr(0, termios.TCSADRAIN, before)
         os.close(wake)
         if keys.ident is not None:
-            keys.join(_KEYS_TIMEOUT)
+            keys.join(_INPUT_TIMEOUT)
         if not keys.is_alive():
             os.close(over)
 
 
 @contextlib.contextmanager
-def _signals_to(wake: int) -> Iterator[None]:
-    """Has each change of this terminal's size write to a pipe, on the main thread.
+def _notify_resize(wake: int) -> Iterator[None]:
+    """Writes to a pipe on each size change of this terminal, if called in the main thread.
 
-    The interpreter writes there as soon as the kernel delivers the signal, to any thread.
-    A handler in Python would not do: it runs on the main thread, between two of its
-    instructions, and that thread blocks until there is output.
+    The interpreter writes there as soon as the kernel delivers the signal, to any
+    thread. A handler in Python is not sufficient: it runs on the main thread, between
+    two of its instructions, and that thread blocks until there is output.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,11 +85,12 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _pass_keys(process: "Process", over: int, passed: TerminalSize) -> None:
-    """Passes keys and sizes until the end of the pipe over. The process has the size passed."""
+def _forward_input(process: "Process", over: int, passed: TerminalSize) -> None:
+    """Forwards input and sizes until the end of the pipe over. passed is the current size
+    of the process."""
     try:
         while True:
-            # Looked at first: it may have changed before anybody listened to signals.
+            # Checked first: it may have changed before signals were handled.
             if size() != passed:
                 passed = size()
                 process.resize(*passed)
@@ -103,9 +105,9 @@ def _pass_keys(process: "Process", over: int, passed: TerminalSize) -> None:
                 return
             process.write(data)
     except errors.Error:
-        return  # the process takes no more, which its output tells
+        return  # the process accepts no more, which its output reports
 
 
 def flush() -> None:
-    """Has what this program printed come before what the process does."""
+    """Flushes what this program printed before the process does."""
     sys.stdout.flush()

@@ -8,7 +8,7 @@ from typing import Optional
 
 @dataclass(frozen=True)
 class TLSFiles:
-    """Certificates, as files with PEM."""
+    """PEM files of certificates."""
 
     ca_file: Optional[str] = None
     cert_file: Optional[str] = None

@@ -1,4 +1,4 @@
-"""Tokens: who the caller is."""
+"""Tokens that authenticate the caller."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST_BYTES = 1 << 20
 
 
 def read_token(path: str) -> str:
-    """Returns the token in a file that nobody else may read."""
+    """Returns the token in a file that only the user may be able to read."""
     try:
-        # A pipe without a writer must not hold the caller up.
+        # A FIFO without a writer must not block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise CredentialError(f"{path} cannot be opened: {error.strerror}") from error
@@ -39,7 +39,7 @@ def read_token(path: str) -> str:
 
 
 def check_token(text: bytes, origin: str) -> str:
-    """Returns what can be sent as a token."""
+    """Returns the token without whitespace, if valid."""
     text = text.strip()
     if not text:
         raise CredentialError(f"{origin} holds no token")
@@ -49,7 +49,8 @@ def check_token(text: bytes, origin: str) -> str:
 
 
 class TokenFile:
-    """A token that is read again when its file changes. It may be used by several threads."""
+    """A token that is read again when its file changes. It may be used by several threads.
+    A token that is read again when its file changes. It may be used by several threads."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -58,7 +59,7 @@ class TokenFile:
         self._token = read_token(path)
 
     def __call__(self) -> str:
-        """Returns the token; the one before where the file cannot be used."""
+        """Returns the token; the previous one if the file is unusable."""
         with self._lock:
             seen = self._look()
             if seen != self._seen:
@@ -92,7 +93,7 @@ class Authenticator(
     grpc.StreamUnaryClientInterceptor,
     grpc.StreamStreamClientInterceptor,
 ):
-    """Shows a token with every call."""
+    """Sends a token with every call."""
 
     def __init__(self, token: Callable[[], str]) -> None:
         self._token = token

@@ -10,12 +10,12 @@ from typing import Callable, Iterator, List, Optional, TypeVar
 import grpc
 
 from . import _stubs, errors
-from ._backoff import LOST_FOR, Backoff, Patience
+from ._backoff import RESUME_TIMEOUT, Backoff, RetryLimit
 _Result = TypeVar("_Result")
 
 
 class Transport:
-    """A channel with the generated stubs. All of it may be used by several threads."""
+    """A channel with the generated stubs. It may be used by several threads."""
 
     def __init__(self, channel: grpc.Channel, url: str, on_close: List[Callable[[], None]]) -> None:
         self.channel = channel
@@ -26,11 +26,11 @@ class Transport:
         self.environment = _stubs.environment(channel)
         self._on_close = on_close
         self._lock = threading.Lock()
-        self._uploads: "List[Callable[[], None]]" = []  # how each is aborted
+        self._uploads: "List[Callable[[], None]]" = []  # functions that abort them
 
     @contextmanager
     def uploading(self, abort: Callable[[], None]) -> Iterator[None]:
-        """Has an upload aborted if the transport is closed meanwhile."""
+        """Aborts an upload if the transport is closed meanwhile."""
         with self._lock:
             self._uploads.append(abort)
         try:
@@ -40,9 +40,9 @@ class Transport:
                 self._uploads.remove(abort)
 
     def close(self) -> None:
-        """Ends all calls, and what belongs to the connection.
+        """Ends all calls, and releases the connection.
 
-        It blocks until the server has forgotten the uploads, for a second at most.
+        It blocks until the server has dropped the uploads, for a second at most.
         """
         if self.closed.is_set():
             return
@@ -59,8 +59,8 @@ class Transport:
 
     @contextmanager
     def reconnecting(self) -> Iterator[None]:
-        """Has gRPC connect meanwhile. Without a call nobody would look at its sockets, and
-        an attempt that has begun would stand still for seconds."""
+        """Makes gRPC connect meanwhile. Without a call it does not poll its sockets, and an
+        attempt would stall for seconds."""
         try:
             self.channel.subscribe(_ignore, try_to_connect=True)
         except ValueError:  # it was closed
@@ -72,25 +72,25 @@ class Transport:
             self.channel.unsubscribe(_ignore)
 
     def failure(self, error: BaseException) -> errors.Error:
-        """Returns the typed error for what a stub raised."""
+        """Returns the typed error for the exception of a stub."""
         if self.closed.is_set():
             return errors.ClosedError("the client was closed")
         if isinstance(error, grpc.RpcError):
             return errors.from_rpc(error)
-        if isinstance(error, ValueError):  # what cannot be encoded, or a closed channel
+        if isinstance(error, ValueError):  # an unencodable value, or a closed channel
             return errors.UsageError(str(error))
         raise error
 
     def once(self, call: Callable[[], _Result]) -> _Result:
-        """Makes a call that must not be repeated blindly."""
+        """Makes a call that is not idempotent."""
         try:
             return call()
         except (grpc.RpcError, ValueError) as error:
             raise self.failure(error) from None
 
     def repeat(self, call: Callable[[], _Result], within: Optional[float] = None) -> _Result:
-        """Makes a call that may be repeated, again and again while the connection is lost,
-        and if ``within`` says so only for as many seconds after the first time."""
+        """Makes an idempotent call, and retries it while the connection is lost; with
+        ``within`` only for that many seconds after the first attempt."""
         retry = Retry(self, within)
         while True:
             try:
@@ -101,27 +101,27 @@ class Transport:
 
 
 class Retry:
-    """Something that is gone on with while the connection is lost, for a minute and a quarter."""
+    """Retries while the connection is lost, for 75 seconds."""
 
     def __init__(self, transport: Transport, within: Optional[float] = None) -> None:
         self._transport = transport
         self._until = None if within is None else time.monotonic() + within
-        self._backoff, self._patience = Backoff(), Patience()
+        self._backoff, self._retry_limit = Backoff(), RetryLimit()
         self._lost_at: Optional[float] = None
 
     def progress(self) -> None:
-        """Notes that the connection is worth something."""
+        """Records that the connection works."""
         self._backoff.reset()
-        self._patience.odd, self._lost_at = 0, None
+        self._retry_limit.unexpected, self._lost_at = 0, None
 
     def again(self, error: errors.Error) -> None:
-        """Waits before another attempt, or raises the error."""
+        """Waits before the next attempt, or raises the error."""
         if not isinstance(error, errors.ExecwireError):
             raise error
         now = time.monotonic()
         if self._lost_at is None:
             self._lost_at = now
-        if not self._patience.transient(error) or now - self._lost_at > LOST_FOR:
+        if not self._retry_limit.transient(error) or now - self._lost_at > RESUME_TIMEOUT:
             raise error
         pause = self._backoff.next(error.retry_after)
         if self._until is not None and now + pause > self._until:

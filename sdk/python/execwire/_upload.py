@@ -19,34 +19,34 @@ from ._transport import Retry, Transport
 from .v1 import filesystem_pb2, filesystem_transfer_pb2
 
 if TYPE_CHECKING:
-    from ._process import Reader
+    from ._io import Reader
 
 _PIECE_BYTES = 64 << 10
-# A file up to this size is rather sent again than kept by the server.
+# Files up to this size are sent again instead of resumed.
 _RESUME_BYTES = 256 << 10
-# How much is sent before the server is asked what it has received, where what it has
-# not must be kept here.
+# How much is sent between requests for the received size, if unconfirmed data must be
+# buffered.
 _CONFIRM_BYTES = 8 << 20
-# How often an upload begins anew because what the server had received was of no use.
-_MOST_RESTARTS = 3
-_PIECES = 8  # that wait for the connection
-_DROP_WITHIN = 1.0  # seconds
+# Limits how often an upload starts over because the received data was unusable.
+_MAX_RESTARTS = 3
+_PIECES = 8  # limits queued requests
+_DROP_TIMEOUT = 1.0  # seconds
 
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A file that was uploaded."""
+    """The result of an upload."""
 
-    #: How many bytes it has.
+    #: The size of the file.
     size: int
-    #: Their digest, which the server has checked unless it wrote in place.
+    #: Its digest, which the server has verified unless it wrote in place.
     sha256: bytes
-    #: What the file is now; None when it was written in place.
+    #: The new file; None if it was written in place.
     info: Optional[FileInfo]
 
 
 class Upload:
-    """One upload. The source is read by the thread of the caller."""
+    """One upload. The caller's thread reads the source."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class Upload:
         if not upload_id and not in_place and self._source.size > _RESUME_BYTES:
             upload_id = str(uuid.uuid4())
         head.upload_id = upload_id
-        self._source.keeps = upload_id != ""
+        self._source.buffering = upload_id != ""
         # The digest of the first _hashed bytes.
         self._digest, self._hashed = hashlib.sha256(), 0
-        self._known = 0  # what the server has received for sure
-        self._asked = 0  # at how many sent bytes the server was last asked
-        self._complete = False  # whether the source was sent to its end
+        self._known = 0  # what the server has certainly received
+        self._asked = 0  # number of sent bytes at the last request for the received size
+        self._complete = False  # whether the whole source was sent
         self._restarts = 0
         self._offset = 0  # of the last attempt
         self._lock = threading.Lock()
@@ -92,21 +92,21 @@ class Upload:
         self._aborted = False
 
     def run(self) -> Uploaded:
-        """Uploads, and blocks until the file is in its place."""
+        """Uploads, and blocks until the file was replaced."""
         with self._transport.uploading(self.abort):
             try:
                 return self._run()
             except (errors.ExecwireError, errors.ClosedError):
                 raise
-            except BaseException:  # the source's, or an interrupt
+            except BaseException:  # of the source, or an interrupt
                 self._drop()
                 raise
 
     def abort(self) -> None:
-        """Has run fail with ClosedError, and the server forget the upload.
+        """Makes run fail with ClosedError, and the server drop the upload.
 
-        It may be called by any thread, and blocks for a second at most. A file that is
-        in its place stays.
+        It may be called by any thread, and blocks for a second at most. A file that was
+        already replaced stays.
         """
         with self._lock:
             self._aborted = True
@@ -126,7 +126,7 @@ class Upload:
             if self._offset > self._known:
                 self._known = self._offset
                 retry.progress()
-            if self._must_begin_again(failure):
+            if self._must_restart(failure):
                 continue
             retry.again(failure)
             arrived = self._arrived()
@@ -140,11 +140,11 @@ class Upload:
         if not self._source.rewind(min(self._offset, self._hashed)):
             raise errors.UnavailableError(
                 "UNAVAILABLE",
-                f"cannot go on with {shown(self._path)}: its source cannot be read from the start again",
+                f"failed to resume the upload of {shown(self._path)}: its source cannot be read from the start again",
             )
         requests = _Requests()
         with self._lock:
-            self._expect_goes_on()
+            self._check_resumable()
             try:
                 call = self._transport.files.UploadFile.future(iter(requests))
             except ValueError as error:
@@ -155,23 +155,24 @@ class Upload:
             self._send(requests)
             answer = _result(call)
         except grpc.FutureCancelledError:
-            self._expect_goes_on()
+            self._check_resumable()
             raise
         finally:
-            # Cancelled before the requests end, whose end would be a half-close.
+            # Cancelled before the requests end, because their end would be a half-close.
             call.cancel()
             requests.close()
         if not self._complete or answer.size != self._hashed:
-            raise errors.ProtocolError(f"it has taken {answer.size} bytes of {shown(self._path)} for the whole")
+            raise errors.ProtocolError(f"it completed {shown(self._path)} after {answer.size} bytes")
         info = new_info(answer.metadata) if answer.HasField("metadata") else None
         return Uploaded(answer.size, self._digest.digest(), info)
 
-    def _expect_goes_on(self) -> None:
+    def _check_resumable(self) -> None:
         if self._aborted:
             raise errors.ClosedError("the upload was aborted")
 
     def _send(self, requests: "_Requests") -> None:
-        """Sends all that follows the offset, unless the call ends, which its result tells."""
+        """Sends everything after the offset, unless the call ends, whose result has the
+        error."""
         request = filesystem_transfer_pb2.UploadFileRequest
         head = filesystem_transfer_pb2.UploadHead()
         head.CopyFrom(self._head)
@@ -199,7 +200,7 @@ class Upload:
             requests.end()
 
     def _received(self) -> int:
-        """Asks how much the server has."""
+        """Requests how much the server has."""
         request = filesystem_transfer_pb2.GetUploadRequest(upload_id=self._head.upload_id)
         try:
             answer = self._transport.files.GetUpload(request)
@@ -210,26 +211,27 @@ class Upload:
         except ValueError as error:
             raise _ChannelClosed(str(error)) from None
         if answer.complete and not self._complete:
-            # Of an earlier upload of the same id, whose answer would be taken for this one's.
+            # An earlier upload with the same id: its answer must not be mistaken for that
+            # of this one.
             self._forget()
             return 0
         return answer.received_bytes
 
     def _confirm(self, position: int) -> None:
-        """Drops what is kept here and the server has received."""
+        """Drops buffered data that the server has received."""
         if self._source.kept < _CONFIRM_BYTES or position < self._asked + _CONFIRM_BYTES:
             return
         self._asked = position
         try:
             self._source.forget(self._received())
         except (grpc.RpcError, _ChannelClosed):
-            pass  # then the stream fails too
+            pass  # the stream fails too
 
-    def _must_begin_again(self, failure: errors.Error) -> bool:
+    def _must_restart(self, failure: errors.Error) -> bool:
         reason = failure.reason if isinstance(failure, errors.ExecwireError) else ""
         if not self._offset or reason not in ("UPLOAD_NOT_FOUND", "DIGEST_MISMATCH"):
             return False
-        if self._restarts == _MOST_RESTARTS:
+        if self._restarts == _MAX_RESTARTS:
             return False
         self._restarts += 1
         self._known = self._hashed = 0
@@ -238,7 +240,7 @@ class Upload:
         return True
 
     def _arrived(self) -> Optional[Uploaded]:
-        """What the last attempt did, if only its answer was lost."""
+        """Returns the result of the last attempt, if only its answer was lost."""
         if not self._complete or self._in_place:
             return None
         request = filesystem_pb2.GetMetadataRequest(**fields(self._path), want_sha256=True)
@@ -259,17 +261,17 @@ class Upload:
         return Uploaded(info.size, answer.sha256, info)
 
     def _drop(self) -> None:
-        """Has the server forget an upload that nobody knows the name of."""
+        """Makes the server drop an upload with a generated id."""
         if not self._head.upload_id or self._named:
             return
         try:
-            self._forget(_DROP_WITHIN)
+            self._forget(_DROP_TIMEOUT)
         except (grpc.RpcError, ValueError):
             pass  # it expires
 
     def _forget(self, timeout: Optional[float] = None) -> None:
-        # One that begins anew drops what there was, and one that ends with a digest that
-        # it does not have is dropped itself.
+        # An upload that begins anew drops the earlier one, and one with a wrong digest is
+        # dropped itself.
         head = filesystem_transfer_pb2.UploadHead()
         head.CopyFrom(self._head)
         head.ClearField("if_match_sha256")
@@ -290,27 +292,27 @@ def _result(
 ) -> filesystem_transfer_pb2.UploadFileResponse:
     try:
         return call.result()
-    except ValueError as error:  # where an interceptor had made the call
+    except ValueError as error:  # with an interceptor
         raise _ChannelClosed(str(error)) from None
 
 
 class _ChannelClosed(ValueError):
-    """What grpc says of a channel that was closed."""
+    """The error of grpc for a closed channel."""
 
 
 class _Source:
-    """The content of an upload. Offsets count from where the reader stood at first."""
+    """The content of an upload. Offsets count from the initial position of the reader."""
 
     def __init__(self, source: "Reader") -> None:
         self._read = source.read
         self._file: Optional[io.IOBase] = None
-        #: How many bytes there are; a large number if that is not known.
+        #: The size in bytes; a large number if unknown.
         self.size = 1 << 63
         #: Whether rewind will be needed.
-        self.keeps = False
-        #: How many bytes are in memory for rewind.
+        self.buffering = False
+        #: How many bytes are buffered for rewind.
         self.kept = 0
-        # Pieces that were read and may be asked for again.
+        # Pieces that may be requested again.
         self._list: Deque[Tuple[int, bytes]] = deque()
         self._again: Deque[bytes] = deque()
         self._at = 0
@@ -321,7 +323,7 @@ class _Source:
             file.seek(self._start)
             self._file = file
         except (AttributeError, OSError, ValueError):
-            pass  # it cannot be sought
+            pass  # it is not seekable
 
     def next(self) -> bytes:
         """Returns the next piece; empty at the end."""
@@ -330,14 +332,14 @@ class _Source:
         piece = self._read(_PIECE_BYTES)
         if piece is None:
             raise errors.UsageError("the source of an upload must block until it has something")
-        if self._file is None and self.keeps and piece:
+        if self._file is None and self.buffering and piece:
             self._list.append((self._at, piece))
             self.kept += len(piece)
         self._at += len(piece)
         return piece
 
     def rewind(self, offset: int) -> bool:
-        """Goes back to an offset that was there before, if that can be done."""
+        """Continues at an earlier offset, if possible."""
         if self._file is not None:
             self._file.seek(self._start + offset)
             self._at = offset
@@ -354,13 +356,13 @@ class _Source:
         return True
 
     def forget(self, offset: int) -> None:
-        """Says that nothing before the offset is asked for again."""
+        """Releases everything before the offset."""
         while self._list and self._list[0][0] + len(self._list[0][1]) <= offset:
             self.kept -= len(self._list.popleft()[1])
 
 
 class _Requests:
-    """A few requests on their way to grpc's thread."""
+    """A bounded queue of requests for the thread of grpc."""
 
     def __init__(self) -> None:
         self._cond = threading.Condition()
@@ -368,7 +370,8 @@ class _Requests:
         self._ended = self._closed = False
 
     def put(self, request: filesystem_transfer_pb2.UploadFileRequest) -> bool:
-        """Adds a request, and blocks while many wait. False if the call is over."""
+        """Adds a request, and blocks while the queue is full. Returns False after the call
+        has ended."""
         with self._cond:
             self._cond.wait_for(lambda: self._closed or len(self._waiting) < _PIECES)
             if self._closed:
@@ -378,13 +381,13 @@ class _Requests:
             return True
 
     def end(self) -> None:
-        """Says that nothing follows."""
+        """Ends the requests."""
         with self._cond:
             self._ended = True
             self._cond.notify_all()
 
     def close(self) -> None:
-        """Says that the call is over."""
+        """Records that the call has ended."""
         with self._cond:
             self._closed = True
             self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Waiting for something that a process does."""
+"""Waiting for a condition of a process."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .v1 import process_pb2, process_service_pb2
 
 @dataclass(frozen=True)
 class Wait:
-    """What to wait for: one of pattern, port and idle."""
+    """A condition: one of pattern, port and idle."""
 
-    #: Output that matches, in the syntax of RE2; "$" is the end of what was written so
-    #: far, as behind a prompt.
+    #: Output that matches, in RE2 syntax; "$" is the end of the output so far, as after a
+    #: prompt.
     pattern: Optional[str] = None
-    #: The event after which output is looked at; only for a pattern.
+    #: The event after which output is searched; only for a pattern.
     after_seq: int = 0
     #: A TCP port that the process, or a descendant of it, listens on.
     port: Optional[int] = None
     #: For how many seconds it has written nothing.
     idle: Optional[float] = None
-    #: For how long to wait, in seconds; None waits until the condition cannot hold.
+    #: How long to wait, in seconds; None waits until the condition can no longer hold.
     timeout: Optional[float] = None
 
 
 def wait(transport: Transport, session_id: str, process_id: str, condition: Wait) -> bytes:
-    """Waits, for longer than the server's longest wait and across lost connections."""
+    """Waits beyond the longest wait of the server and across lost connections."""
     request = process_service_pb2.WaitProcessRequest(session_id=session_id, process_id=process_id)
     given = [c for c in (condition.pattern, condition.port, condition.idle) if c is not None]
     if len(given) != 1:
@@ -56,11 +56,12 @@ def wait(transport: Transport, session_id: str, process_id: str, condition: Wait
             return answer.match.data
         if closed:
             raise errors.ProcessEndedError(
-                "FAILED_PRECONDITION", f"process {process_id} closed before what was waited for"
+                "FAILED_PRECONDITION", f"process {process_id} closed before the condition held"
             )
         if until is not None and time.monotonic() >= until:
             raise TimeoutError(f"not within {condition.timeout:g} s: {condition}")
-        # One more look: it may have said something before it closed. Silence goes on.
+        # Check once more: the output may match since before the close. Idleness needs
+        # none.
         closed = (
             answer.process.state == process_pb2.PROCESS_STATE_CLOSED and condition.idle is None
         )

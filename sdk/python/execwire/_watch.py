@@ -18,17 +18,17 @@ from .v1 import filesystem_watch_pb2
 
 
 class ChangeKind(enum.Enum):
-    """What happened to a name."""
+    """The kind of a change."""
 
-    #: It is new, or stands for something else than before, with all below it.
+    #: It is new, or was replaced, with everything below it.
     CREATED = filesystem_watch_pb2.WATCH_CHANGE_KIND_CREATED
     #: The content of the file was written.
     MODIFIED = filesystem_watch_pb2.WATCH_CHANGE_KIND_MODIFIED
-    #: Mode, owner, times or the like were changed.
+    #: Mode, owner, times or other metadata changed.
     METADATA = filesystem_watch_pb2.WATCH_CHANGE_KIND_METADATA
-    #: It is gone, with all below it.
+    #: It was removed, with everything below it.
     REMOVED = filesystem_watch_pb2.WATCH_CHANGE_KIND_REMOVED
-    #: The server is newer than this package, and knows another kind.
+    #: A kind that this package does not know, from a newer server.
     UNKNOWN = filesystem_watch_pb2.WATCH_CHANGE_KIND_UNSPECIFIED
 
     @classmethod
@@ -38,34 +38,34 @@ class ChangeKind(enum.Enum):
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to a path."""
+    """A change of a path."""
 
-    #: Relative to the directory that is watched.
+    #: Relative to the watched directory.
     path: str
     kind: ChangeKind
-    #: What it stands for now; UNKNOWN if it is gone.
+    #: Its type now; UNKNOWN if it does not exist.
     type: FileType
 
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """Something that a watch has to tell: one of its members is set."""
+    """An event of a watch: one of its members is set."""
 
-    #: What happened, at most one change for each path.
+    #: Changes, at most one for each path.
     changes: Tuple[Change, ...] = ()
-    #: Changes were lost: everything has to be looked at again.
+    #: Changes were lost: rescan everything.
     overflow: bool = False
-    #: A directory that is not watched any more, with all below it: its path, relative
-    #: to the one that is watched, and why. None if this is about something else.
+    #: A directory that is no longer watched, with everything below it: its path, relative
+    #: to the watched directory, and the reason. None otherwise.
     lost: Optional[Tuple[str, str]] = None
 
 
 class Watch(Iterator[WatchEvent]):
-    """What happens in a directory, as it happens.
+    """Changes in a directory.
 
-    Iterating blocks until there is something to tell. What happens while nobody asks
-    is gathered by the server, which at last tells an overflow. ``close``, or the end of
-    a ``with`` block, ends the watch, also for a thread that waits for its next event.
+    Iterating blocks until there is an event. Between calls the server collects changes,
+    up to an overflow. ``close``, or the end of a ``with`` block, ends the watch, also
+    for a blocked thread.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Watch(Iterator[WatchEvent]):
         try:
             first = transport.once(lambda: next(self._call, None))
             if first is None or first.WhichOneof("event") != "started":
-                raise errors.ProtocolError(f"it did not say that {self._path} is watched")
+                raise errors.ProtocolError(f"it did not confirm the watch of {self._path}")
         except BaseException:
             self._call.cancel()
             raise
 
     def close(self) -> None:
-        """Ends the watch. Closing twice is no error."""
+        """Ends the watch. Closing twice is not an error."""
         self._closed = True
         self._call.cancel()
 

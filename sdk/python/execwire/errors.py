@@ -1,4 +1,4 @@
-"""Errors, typed by why they happened.
+"""Errors, typed by their cause.
 
 Branch on the class, or on ``reason``, never on the message.
 """
@@ -7,43 +7,41 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, List, Optional, Tuple, Type
 
 import grpc
 
+from ._exit import Exit
 from ._status import Details, decode
-
-if TYPE_CHECKING:
-    from ._exit import Completed, Exit
 
 
 class Error(Exception):
-    """What every error of this package is. Errors can be pickled."""
+    """The base class of all errors of this package. Errors can be pickled."""
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        told = None
+        os_args = None
         if isinstance(self, OSError) and self.errno is not None:
-            told = self.errno, self.strerror, self.filename
-        return _restore, (type(self), self.args, self.__dict__, told)
+            os_args = self.errno, self.strerror, self.filename
+        return _restore, (type(self), self.args, self.__dict__, os_args)
 
 
 def _restore(
-    kind: Type[Error], args: Tuple[Any, ...], members: Dict[str, Any], told: Optional[Tuple[Any, ...]]
+    kind: Type[Error], args: Tuple[Any, ...], members: Dict[str, Any], os_args: Optional[Tuple[Any, ...]]
 ) -> Error:
     error = kind.__new__(kind, *args)
     error.args = args
     error.__dict__.update(members)
-    if told is not None and isinstance(error, OSError):
-        _tell(error, *told)
+    if os_args is not None and isinstance(error, OSError):
+        _set_os_error(error, *os_args)
     return error
 
 
 class UsageError(Error, ValueError):
-    """An argument, a URL or a combination of options cannot be meant."""
+    """An argument, a URL or a combination of options is invalid."""
 
 
 class CredentialError(Error):
-    """A token or a certificate cannot be used, or must not be sent there."""
+    """A token or certificate is unusable, or must not be sent to this server."""
 
 
 class ConnectError(Error, ConnectionError):
@@ -51,34 +49,34 @@ class ConnectError(Error, ConnectionError):
 
 
 class ClosedError(Error, ConnectionError):
-    """The client was closed, or the process was let go of."""
+    """The client, or the process, was closed."""
 
 
 @dataclass(frozen=True)
 class FieldViolation:
-    """What is wrong with a field of a request."""
+    """An invalid field of a request."""
 
     field: str
     description: str
 
 
 class ExecwireError(Error):
-    """An error that a server answered with."""
+    """An error returned by a server."""
 
     #: The gRPC code, e.g. ``"NOT_FOUND"``.
     code: str
-    #: Why, e.g. ``"PROCESS_NOT_FOUND"``: a name of ErrorReason without its prefix.
-    #: Empty when the error is not from an execwire server but from what lies between.
+    #: The cause, e.g. ``"PROCESS_NOT_FOUND"``: a name of ErrorReason without its prefix.
+    #: Empty if the error comes from an intermediary instead of an execwire server.
     reason: str
     #: The text for people.
     message: str
-    #: The fields of the request that are wrong.
+    #: The invalid fields of the request.
     fields: List[FieldViolation]
-    #: The process, session or path in question, or empty.
+    #: The process, session or path concerned, or empty.
     resource: str
-    #: What the reason is documented to carry, e.g. ``limit_bytes``.
+    #: The values documented for the reason, e.g. ``limit_bytes``.
     metadata: Dict[str, str]
-    #: How long the server asks to wait, in seconds; 0 when it does not ask.
+    #: How long the server asks to wait, in seconds, or 0.
     retry_after: float
 
     def __init__(self, code: str, message: str, details: Optional[Details] = None) -> None:
@@ -92,16 +90,16 @@ class ExecwireError(Error):
         self.retry_after = details.retry_after
         super().__init__(message)
         if isinstance(self, OSError):
-            # Where the operating system said nothing, the class says which it is.
+            # Without an errno of the server, that of the class applies.
             number = getattr(errno, self.metadata.get("errno", ""), self._number)
-            _tell(self, number, message, self.resource or None)
+            _set_os_error(self, number, message, self.resource or None)
 
-    # What errno is of an error that is an OSError too.
+    # The errno of a class that is also an OSError.
     _number = 0
 
     @property
     def from_server(self) -> bool:
-        """Whether an execwire server made the error, and not what lies between."""
+        """Whether an execwire server returned the error, and not an intermediary."""
         return self.reason != ""
 
     def __str__(self) -> str:
@@ -113,12 +111,12 @@ class ExecwireError(Error):
         return f"{self.message} ({'; '.join(more)})" if more else self.message
 
 
-def _tell(error: OSError, number: int, message: str, path: Optional[str]) -> None:
+def _set_os_error(error: OSError, number: int, message: str, path: Optional[str]) -> None:
     error.errno, error.strerror, error.filename = number, message, path
 
 
 class NotFoundError(ExecwireError):
-    """What was named is not there, or is somebody else's."""
+    """It does not exist, or belongs to another principal."""
 
 
 class PathNotFoundError(NotFoundError, FileNotFoundError):
@@ -128,43 +126,43 @@ class PathNotFoundError(NotFoundError, FileNotFoundError):
 
 
 class AlreadyExistsError(ExecwireError):
-    """What was to be made is there already."""
+    """It already exists."""
 
 
 class PathExistsError(AlreadyExistsError, FileExistsError):
-    """A path exists already."""
+    """The path already exists."""
 
     _number = errno.EEXIST
 
 
 class PermissionDeniedError(ExecwireError, PermissionError):
-    """The server, or its operating system, does not allow it."""
+    """The server, or its operating system, denies permission."""
 
     _number = errno.EACCES
 
 
 class IsDirectoryError(ExecwireError, IsADirectoryError):
-    """A path is a directory, and the call is not for those."""
+    """The path is a directory, which the call does not support."""
 
     _number = errno.EISDIR
 
 
 class NotDirectoryError(ExecwireError, NotADirectoryError):
-    """A path, or what is before one of its slashes, is not a directory."""
+    """The path, or a component of it, is not a directory."""
 
     _number = errno.ENOTDIR
 
 
 class UnauthenticatedError(ExecwireError):
-    """The caller is not known to the server: no token, or a wrong one."""
+    """The server does not authenticate the caller: the token is missing or wrong."""
 
 
 class InvalidRequestError(ExecwireError, ValueError):
-    """A field of the request is malformed; ``fields`` says which."""
+    """A field of the request is invalid; see ``fields``."""
 
 
 class LimitError(ExecwireError):
-    """A limit of the server or of its machine was reached; ``metadata`` says which."""
+    """A limit of the server or its machine was reached; see ``metadata``."""
 
 
 class StartError(ExecwireError):
@@ -178,63 +176,63 @@ class ProgramNotFoundError(StartError, NotFoundError, FileNotFoundError):
 
 
 class SandboxError(StartError):
-    """The sandbox cannot be had; nothing ran, and no file was touched."""
+    """The sandbox is unavailable; nothing was run or changed."""
 
 
 class StdinClosedError(ExecwireError, BrokenPipeError):
-    """The process takes no input any more: it, or its caller, has closed it."""
+    """The process accepts no more input: it, or its caller, has closed it."""
 
     _number = errno.EPIPE
 
 
 class ProcessEndedError(ExecwireError, ProcessLookupError):
-    """The process has ended, and nothing of it is left to act on."""
+    """The process has ended, with all its descendants."""
 
     _number = errno.ESRCH
 
 
 class TakenOverError(ExecwireError):
-    """Somebody else owns the process, the session or the upload now."""
+    """Another client has taken over the process, session or upload."""
 
 
 class UnavailableError(ExecwireError, ConnectionError):
-    """The server cannot be reached, or starts nothing new; try again."""
+    """The server cannot be reached, or is shutting down; try again."""
 
 
 class UnimplementedError(ExecwireError, NotImplementedError):
-    """The server does not have what was asked for."""
+    """The server does not implement the call."""
 
 
 class ChangedError(ExecwireError):
-    """A file is not what it was taken for: its content, version or digest differs."""
+    """The content, version or digest of a file is not the expected one."""
 
 
 class ProtocolError(Error):
-    """A server broke the contract; what was received cannot be trusted to be whole."""
+    """The server violated the contract; received data may be incomplete."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(f"the server broke the contract: {problem}")
 
 
 class LostError(Error, ConnectionError):
-    """The connection was lost, and what became of the process cannot be learned."""
+    """The connection was lost and the state of the process is unknown."""
 
     #: The process.
     process_id: str
-    #: Whether the server ever said that it runs. If not, whether it ran is not known.
+    #: Whether the server confirmed that it runs. If not, it may or may not have run.
     started: bool
-    #: How it ended if that was still told, though perhaps not all of its output.
-    exit: "Optional[Exit]"
-    #: The seq of the last event that was received.
+    #: How it ended, if known, though output may be missing.
+    exit: Optional[Exit]
+    #: The seq of the last received event.
     last_seq: int
-    #: What the last attempt failed with.
+    #: The error of the last attempt.
     cause: Optional[BaseException]
 
     def __init__(
         self,
         process_id: str,
         started: bool,
-        exit: "Optional[Exit]",
+        exit: Optional[Exit],
         last_seq: int,
         lost: float,
         cause: Optional[BaseException],
@@ -245,7 +243,7 @@ class LostError(Error, ConnectionError):
         if exit is not None:
             state = "it had exited"
         elif not started:
-            state = "of which it is not known whether it ran"
+            state = "which may or may not have run"
         super().__init__(self._text(state, lost))
         self.__cause__ = cause
 
@@ -263,15 +261,16 @@ class RestartedError(LostError):
 
 
 def is_restarted(instance_id: str, error: Optional[BaseException]) -> bool:
-    """Whether an error is the answer of another run of the server than the one with the id."""
+    """Whether an error comes from another instance of the server than the one with this id.
+    Whether an error comes from another instance of the server than the one with this id."""
     answered = error.metadata.get("instance_id", "") if isinstance(error, ExecwireError) else ""
     return bool(instance_id and answered and answered != instance_id)
 
 
 class OutputLimitError(Error):
-    """A process wrote more than was to be kept of it; it was terminated."""
+    """A process wrote more than the limit; it was terminated."""
 
-    #: The bound that was passed, in bytes.
+    #: The limit, in bytes.
     limit_bytes: int
 
     def __init__(self, limit_bytes: int) -> None:
@@ -282,13 +281,35 @@ class OutputLimitError(Error):
         )
 
 
+@dataclass(frozen=True)
+class Completed:
+    """The output of a process, and how it ended."""
+
+    exit: Exit
+    #: Its stdout or terminal output; empty if that was written elsewhere.
+    stdout: bytes = b""
+    #: Its stderr; empty if that was written elsewhere.
+    stderr: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """Its stdout as text, with U+FFFD for invalid UTF-8."""
+        return self.stdout.decode("utf-8", "replace")
+
+    def check(self) -> "Completed":
+        """Returns itself, or raises ExitError if the process did not succeed."""
+        if not self.exit.ok:
+            raise ExitError(self)
+        return self
+
+
 class ExitError(Error):
-    """A process did not succeed, and success was asked for by ``check``."""
+    """A process did not succeed, with ``check``."""
 
-    #: What it wrote, and how it ended.
-    completed: "Completed"
+    #: Its output, and how it ended.
+    completed: Completed
 
-    def __init__(self, completed: "Completed") -> None:
+    def __init__(self, completed: Completed) -> None:
         self.completed = completed
         tail = completed.stderr[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
         super().__init__(str(completed.exit) + (f": {tail}" if tail else ""))
@@ -335,14 +356,14 @@ _BY_CODE: Dict[str, Type[ExecwireError]] = {
 
 
 def make(code: str, message: str, details: Optional[Details] = None) -> ExecwireError:
-    """Returns the error for what a server answered."""
+    """Returns the error for the answer of a server."""
     reason = details.reason if details else ""
     kind = _BY_REASON.get(reason, _BY_CODE.get(code, ExecwireError))
     return kind(code, message, details)
 
 
 def from_rpc(error: grpc.RpcError) -> ExecwireError:
-    """Restores the typed error from what a call of a generated stub raised."""
+    """Restores the typed error of a call of a generated stub."""
     code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
     if not isinstance(error, grpc.Call):
         return make(code, str(error))

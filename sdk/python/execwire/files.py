@@ -22,27 +22,27 @@ from .sandbox import SandboxLike, policy_of
 from .v1 import error_pb2, filesystem_pb2, filesystem_walk_pb2
 
 if TYPE_CHECKING:
-    from ._process import Reader, Writer
+    from ._io import Reader, Writer
 
 
 @dataclass(frozen=True)
 class DirectoryEntry:
-    """A name in a directory."""
+    """An entry of a directory."""
 
     name: str
     type: FileType
-    #: What a link leads to; else the type itself.
+    #: The type of the target of a link; else the type itself.
     target_type: FileType
 
 
 @dataclass(frozen=True)
 class WalkEntry:
-    """Something that is below a directory."""
+    """An entry below a directory."""
 
-    #: Relative to the directory that is walked.
+    #: Relative to the walked directory.
     path: str
     type: FileType
-    #: What it is, if metadata was asked for and could be had.
+    #: Its metadata, if requested and available.
     info: Optional[FileInfo] = None
     #: Why a directory could not be read, which does not end the walk; else None.
     error: Optional[errors.ExecwireError] = None
@@ -51,11 +51,11 @@ class WalkEntry:
 class Files:
     """Files of the server.
 
-    Paths are absolute and of the server's machine. One that is not UTF-8 is a str
-    with surrogate escapes, or bytes. Calls that may be repeated, and streams, go on
-    after a lost connection, for a minute and a quarter. Errors are of
-    ``execwire.errors``; those for missing, existing and forbidden paths are
-    FileNotFoundError, FileExistsError and PermissionError too.
+    Paths are absolute, on the server's machine. One that is not UTF-8 is a str with
+    surrogate escapes, or bytes. Idempotent calls and streams are retried for 75 seconds
+    after a lost connection. Errors are those of ``execwire.errors``; for missing,
+    existing and forbidden paths they are also FileNotFoundError, FileExistsError and
+    PermissionError.
     """
 
     def __init__(self, transport: Transport, sandbox: Optional[SandboxLike] = None) -> None:
@@ -73,7 +73,7 @@ class Files:
         return content.getvalue()
 
     def write(self, path: PathLike, data: bytes, *, mode: Optional[int] = None) -> Uploaded:
-        """Replaces the content of a file in one step, or makes the file."""
+        """Replaces the content of a file atomically, or creates it."""
         return self.upload(path, io.BytesIO(data), mode=mode)
 
     def download(
@@ -85,19 +85,19 @@ class Files:
         length: Optional[int] = None,
         if_version: str = "",
     ) -> Downloaded:
-        """Writes a file, or a part of it, to a writer, and holds it against its digest.
+        """Writes a file, or a part of it, to a writer, and verifies its digest.
 
-        Nothing is written twice. A file that was changed while the connection was lost
-        is a ChangedError.
+        Nothing is written twice. If the file changes while the connection is lost, it
+        raises ChangedError.
         """
         return Download(
             self._transport, path, to, offset, length, if_version, self._sandbox
         ).run()
 
     def download_file(self, path: PathLike, local: "os.PathLike[str] | str") -> Downloaded:
-        """Writes a file to a local one, which is put into its place when it is whole.
+        """Writes a file to a local one, which is replaced when it is complete.
 
-        It gets the permission bits of the file of the server.
+        It has the permission bits of the file on the server.
         """
         local = os.fspath(local)
         part = f"{local}.{uuid.uuid4()}.execwire-part"
@@ -127,16 +127,15 @@ class Files:
         sync: bool = False,
         upload_id: str = "",
     ) -> Uploaded:
-        """Gives a file the content of a reader, from where it stands to its end.
+        """Writes the content of a reader, from its current position, to a file.
 
-        It is put into its place when it is whole and has arrived unchanged, by its
-        SHA-256; a failure leaves what was there. ``mode`` is that of the file, which
-        else keeps that of the one it replaces. ``in_place`` writes the file that is
-        there, and nothing else goes with it. With an ``upload_id`` the same upload, begun
-        again after a crash, goes on where it was.
+        The file is replaced atomically once the content is complete and its SHA-256
+        verified; a failure leaves the previous file. Without ``mode`` it has that of the
+        replaced file. ``in_place`` writes the existing file, and excludes the other
+        options. With an ``upload_id``, the same upload resumes after a crash.
 
-        A lost connection is resumed from what the server has received: a source that
-        can be sought is read again, and of another one a few MiB are kept here.
+        A lost connection is resumed from what the server has received: a seekable source
+        is read again, otherwise a few MiB are buffered.
         """
         return self.uploading(
             path,
@@ -163,7 +162,7 @@ class Files:
         sync: bool = False,
         upload_id: str = "",
     ) -> Upload:
-        """Is for execwire.aio: an upload that is to be run."""
+        """For execwire.aio: an upload to be run."""
         return Upload(
             self._transport,
             path,
@@ -179,18 +178,18 @@ class Files:
         )
 
     def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
-        """Gives a file the content and the permission bits of a local one."""
+        """Uploads a local file with its permission bits."""
         with open(local, "rb") as source:
             return self.upload(path, source, mode=os.fstat(source.fileno()).st_mode & 0o777)
 
     # --- what there is
 
     def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
-        """Describes what a path leads to; with ``sha256`` the server reads it for that."""
+        """Describes a file, following links; with ``sha256`` the server also reads it."""
         return self._stat(path, want_sha256=sha256)
 
     def lstat(self, path: PathLike) -> FileInfo:
-        """Describes the path itself, should it be a link."""
+        """Describes a file without following a link."""
         return self._stat(path, no_follow=True)
 
     def _stat(self, path: PathLike, **more: Any) -> FileInfo:
@@ -200,7 +199,7 @@ class Files:
         return new_info(answer.metadata, target, answer.sha256)
 
     def exists(self, path: PathLike) -> bool:
-        """Whether a path leads to something."""
+        """Whether a path exists, following links."""
         try:
             self.stat(path)
         except FileNotFoundError:
@@ -208,7 +207,7 @@ class Files:
         return True
 
     def list(self, path: PathLike) -> List[DirectoryEntry]:
-        """Returns the entries of a directory, sorted by their names."""
+        """Returns the entries of a directory, sorted by name."""
         request = filesystem_pb2.ReadDirectoryRequest(**fields(path), **self._sandbox)
 
         def read() -> "List[DirectoryEntry]":
@@ -217,7 +216,7 @@ class Files:
                 for e in message.entries:
                     name = text(e.name, e.raw_name)
                     if name in ("", ".", "..") or "/" in name or "\0" in name:
-                        raise errors.ProtocolError(f"{name!r} is no name in {shown(path)}")
+                        raise errors.ProtocolError(f"{name!r} is not a valid name in {shown(path)}")
                     entries.append(
                         DirectoryEntry(name, FileType(e.type), FileType(e.target_type))
                     )
@@ -235,12 +234,11 @@ class Files:
         follow_directory_symlinks: bool = False,
         metadata: bool = False,
     ) -> Iterator[WalkEntry]:
-        """Iterates over all that is below a directory, breadth first.
+        """Iterates over everything below a directory, breadth first.
 
         A directory that cannot be read is an entry with an error. Raises LimitError at
-        the end if something was left out because of ``max_entries`` or the 250,000
-        directories that a walk reads. A lost connection ends it with UnavailableError:
-        begin anew.
+        the end if something was omitted because of ``max_entries`` or the limit of
+        250,000 directories. A lost connection raises UnavailableError: start over.
         """
         request = filesystem_walk_pb2.WalkDirectoryRequest(
             **fields(path),
@@ -279,10 +277,10 @@ class Files:
                         "RESOURCE_EXHAUSTED", f"not all of {path} was walked: a limit was reached"
                     )
                 return
-        raise errors.ProtocolError(f"it ended the walk of {path} without saying so")
+        raise errors.ProtocolError(f"it ended the walk of {path} without an end message")
 
     def realpath(self, path: PathLike) -> str:
-        """Returns the path of what a path leads to, without links."""
+        """Returns the path with all links resolved."""
         request = filesystem_pb2.CanonicalizePathRequest(**fields(path), **self._sandbox)
         answer = self._transport.repeat(lambda: self._transport.files.CanonicalizePath(request))
         return text(answer.path, answer.raw_path)
@@ -295,10 +293,10 @@ class Files:
         ignore: Sequence[str] = (),
         settle: Optional[float] = None,
     ) -> Watch:
-        """Iterates over what happens in a directory, from when it returns on.
+        """Iterates over changes in a directory, from its return on.
 
-        After a lost connection nobody can say what happened meanwhile, so it raises
-        UnavailableError: begin a new one and look at everything.
+        Changes during a lost connection are unknown, so it raises UnavailableError:
+        start a new watch and rescan.
         """
         return Watch(self._transport, path, recursive, ignore, settle, self._sandbox)
 
@@ -307,16 +305,16 @@ class Files:
     def mkdir(
         self, path: PathLike, *, parents: bool = False, mode: Optional[int] = None
     ) -> None:
-        """Makes a directory. With ``parents`` missing ones are made too, and one that is
-        there is as good."""
+        """Makes a directory. ``parents`` also makes missing parents, and accepts an
+        existing directory."""
         request = filesystem_pb2.CreateDirectoryRequest(
             **fields(path), **self._sandbox, recursive=parents, permissions=mode
         )
         self._change(parents, lambda: self._transport.files.CreateDirectory(request))
 
     def remove(self, path: PathLike, *, recursive: bool = False) -> None:
-        """Removes a file, a link or an empty directory. With ``recursive`` all that is
-        below goes too, and a path that is not there is as good."""
+        """Removes a file, a link or an empty directory. ``recursive`` also removes
+        everything below, and accepts a missing path."""
         request = filesystem_pb2.RemovePathRequest(
             **fields(path), **self._sandbox, recursive=recursive, ignore_missing=recursive
         )
@@ -329,7 +327,7 @@ class Files:
             self._transport.once(call)
 
     def rename(self, source: PathLike, destination: PathLike, *, replace: bool = True) -> None:
-        """Gives what is at one path another one, in one step."""
+        """Renames atomically."""
         request = filesystem_pb2.RenamePathRequest(
             **fields(source, "source_path"),
             **fields(destination, "destination_path"),
@@ -339,9 +337,9 @@ class Files:
         self._transport.once(lambda: self._transport.files.RenamePath(request))
 
     def copy(self, source: PathLike, destination: PathLike, *, recursive: bool = False) -> int:
-        """Copies from one path of the server to another, which is that of the copy itself.
+        """Copies within the server, to exactly the path ``destination``.
 
-        Returns how many FIFOs, sockets and devices were left out of a directory's copy.
+        Returns how many FIFOs, sockets and devices of a directory were omitted.
         """
         request = filesystem_pb2.CopyPathRequest(
             **fields(source, "source_path"),
@@ -353,7 +351,7 @@ class Files:
         return answer.omitted_special_files
 
     def symlink(self, target: PathLike, path: PathLike) -> None:
-        """Makes a link at path that leads to target."""
+        """Makes a symbolic link to target."""
         request = filesystem_pb2.CreateSymlinkRequest(
             **fields(path), **fields(target, "target"), **self._sandbox
         )

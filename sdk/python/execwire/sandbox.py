@@ -1,4 +1,4 @@
-"""What a process, or a call about files, may touch."""
+"""Access rights of a process or file call."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .v1 import sandbox_pb2
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A policy as most want it: everything may be read, as far as the server's user may.
+    """A common policy: everything is readable, as far as the server's user may.
 
-    Without arguments nothing can be written and no network be reached. Finer policies
-    are written as a ``SandboxPolicy`` of ``execwire.v1.sandbox_pb2``, which every
-    method takes in its place. What nothing on the server can enforce is refused.
+    By default there are no writes and no network. For finer policies, every method also
+    accepts a ``SandboxPolicy`` of ``execwire.v1.sandbox_pb2``. A policy that the server
+    cannot enforce is rejected.
     """
 
-    #: The absolute directories that may be written to. What is named .git, .agents or
-    #: .codex in them stays read-only.
+    #: Absolute directories that may be written to. Entries named .git, .agents or .codex in
+    #: them stay read-only.
     writable: Sequence[str] = ()
-    #: Whether /tmp may be written to, and what TMPDIR names.
+    #: Allows writes to /tmp and TMPDIR.
     temporary: bool = False
-    #: Whether the network may be reached.
+    #: Allows network access.
     network: bool = False
 
     def policy(self) -> sandbox_pb2.SandboxPolicy:
@@ -48,7 +48,7 @@ class Sandbox:
         )
 
 
-#: What methods take to confine something.
+#: A policy, as accepted by methods.
 SandboxLike = Union[Sandbox, sandbox_pb2.SandboxPolicy]
 
 

@@ -1,7 +1,7 @@
 """Runs the tests: python3 -m tests [MODULE...].
 
-Without a module all of them run, each in an interpreter of its own and a few beside
-each other, since they mostly wait.
+By default all modules run, each in an interpreter of its own and a few concurrently,
+since they mostly wait.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import time
 import unittest
 from typing import Any, List, Tuple
 
-#: From how many seconds on a test is said to be slow.
+#: A test that takes this many seconds is reported as slow.
 SLOW = 1.0
 WAITING = 3
-#: Against hanging, in seconds: of one test, and of all of a module.
+#: Limits a test, and all of a module, in seconds, against hanging.
 LONGEST_TEST = 240.0
 LONGEST = 600
 
@@ -36,7 +36,7 @@ class Result(unittest.TextTestResult):
         self._watchdog = threading.Timer(LONGEST_TEST, _end_hung, (test.id(),))
         self._watchdog.daemon = True
         self._watchdog.start()
-        # Where no thread of Python runs any more.
+        # Works even if no Python thread runs any more.
         faulthandler.dump_traceback_later(LONGEST_TEST + 10, exit=True)
 
     def stopTest(self, test: unittest.TestCase) -> None:
@@ -47,7 +47,7 @@ class Result(unittest.TextTestResult):
 
 
 def _end_hung(test: str) -> None:
-    """Shows what each thread does, and ends the tests."""
+    """Prints the stack of each thread, and ends the tests."""
     print(f"\n{test} hangs for {LONGEST_TEST:g} s", file=sys.stderr, flush=True)
     faulthandler.dump_traceback(all_threads=True)
     os._exit(1)
@@ -60,12 +60,12 @@ def run(names: List[str]) -> bool:
     for seconds, name in sorted(Result.durations, reverse=True):
         if seconds > SLOW:
             print(f"{seconds:6.1f} s  {name}", file=sys.stderr)
-    # What is skipped is not tested.
+    # Skipped tests count as failed.
     return result.wasSuccessful() and not result.skipped and result.testsRun > 0
 
 
 def run_module(name: str) -> Tuple[str, int, str]:
-    # Not by a pipe, which what a hung module started may hold open.
+    # Not a pipe, which children of a hanging module may keep open.
     with tempfile.TemporaryFile("w+") as output:
         module = subprocess.Popen(
             [sys.executable, "-X", "faulthandler", "-m", "tests", name],
@@ -75,7 +75,7 @@ def run_module(name: str) -> Tuple[str, int, str]:
         try:
             module.wait(LONGEST)
         except subprocess.TimeoutExpired:
-            module.send_signal(signal.SIGABRT)  # shows what its threads do
+            module.send_signal(signal.SIGABRT)  # prints the stacks of its threads
             module.wait()
         output.seek(0)
         return name, module.returncode, output.read()

@@ -1,4 +1,4 @@
-"""Servers, and a wire that can be cut."""
+"""Servers, and a proxy whose connections can be cut."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "python"
 PROGRAM = ROOT / "bin" / "execwire"
 HUB = ROOT / "bin" / "execwire-hub"
-#: Against hanging, on a machine that is slow.
+#: A limit against hanging, for slow machines.
 LONG = 120.0
 
-# A shell has what it runs in the background ignore SIGINT, and so would the interpreters
-# that tests interrupt.
+# A shell makes background commands ignore SIGINT, which interpreters started by tests
+# would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Program:
-    """One of our programs, which prints where it listens."""
+    """An execwire program, which prints where it listens."""
 
     def __init__(self, *argv: str, urls: int = 1) -> None:
         self._log = tempfile.TemporaryFile()
@@ -63,7 +63,7 @@ class Program:
             self.process.stdout.close()
 
     def kill_server(self) -> None:
-        """Kills a server, of which this is the guardian, and waits for both."""
+        """Kills the server of this guardian, and waits for both."""
         for child in children(self.process.pid):
             os.kill(child, signal.SIGKILL)
         self.process.wait(LONG)
@@ -77,7 +77,7 @@ class Program:
 
 
 def children(parent: int) -> List[int]:
-    """The children of a process, whichever of its threads has them: a thread may end at any time."""
+    """The children of all threads of a process: a thread may end at any time."""
     found = []
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -90,7 +90,7 @@ def children(parent: int) -> List[int]:
 
 
 def serve(*flags: str, listen: str = "grpc://127.0.0.1:0") -> Program:
-    # What a test has left need not be waited for.
+    # Processes left by a test need no grace period.
     os.environ["EXECWIRE_SHUTDOWN_GRACE_PERIOD"] = "100ms"
     return Program(
         str(PROGRAM), "serve", "--listen", listen, "--log-level", "warn", *flags
@@ -98,7 +98,7 @@ def serve(*flags: str, listen: str = "grpc://127.0.0.1:0") -> Program:
 
 
 class Wire:
-    """A TCP proxy that can be cut: all of it at once, as a network does that is gone."""
+    """A TCP proxy that can cut all connections at once, like a failed network."""
 
     def __init__(self, url: str, cut_every_bytes: Optional[int] = None) -> None:
         host, _, port = url.rpartition("://")[2].rpartition(":")
@@ -109,7 +109,7 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open = True
         self._cut_every, self._left = cut_every_bytes, cut_every_bytes or 0
-        #: How often it was cut while somebody was connected.
+        #: How often an open connection was cut.
         self.cuts = 0
         self.url = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
         self._start(self._accept)
@@ -129,7 +129,7 @@ class Wire:
             self.pass_on(near)
 
     def pass_on(self, near: socket.socket) -> None:
-        """Passes on a connection that was made, also elsewhere."""
+        """Forwards an established connection."""
         try:
             far = socket.create_connection(self._target)
         except OSError:
@@ -176,7 +176,7 @@ class Wire:
                     reset(s)
 
     def cut(self) -> None:
-        """Cuts all connections. New ones can be made."""
+        """Cuts all connections. New ones are accepted."""
         with self._lock:
             if self._pairs:
                 self.cuts += 1
@@ -185,18 +185,18 @@ class Wire:
             self._pairs = []
 
     def block(self) -> None:
-        """Cuts all connections, and refuses others until it is opened."""
+        """Cuts all connections, and rejects new ones until opened."""
         with self._lock:
             self._open = False
         self.cut()
 
     def open(self) -> None:
-        """Lets connections be made again."""
+        """Accepts connections again."""
         with self._lock:
             self._open = True
 
     def lead(self, url: str) -> None:
-        """Leads new connections elsewhere."""
+        """Forwards new connections to another URL."""
         host, _, port = url.rpartition("://")[2].rpartition(":")
         self._target = (host, int(port))
 
@@ -244,8 +244,8 @@ class TestCase(unittest.TestCase):
 
 
 def finish(argv: Sequence[str], **more: object) -> "subprocess.CompletedProcess[str]":
-    """Runs an interpreter to its end. One that hangs fails with what its threads do, if
-    it has the option ``-X faulthandler``."""
+    """Runs an interpreter to its end. If it hangs, the test fails with its stacks, given
+    ``-X faulthandler``."""
     with subprocess.Popen(
         argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more  # type: ignore[call-overload]
     ) as process:
@@ -262,7 +262,7 @@ def finish(argv: Sequence[str], **more: object) -> "subprocess.CompletedProcess[
 
 
 def ended(interpreter: "subprocess.Popen[bytes]") -> bytes:
-    """Waits for an interpreter with the option ``-X faulthandler``, and returns its stderr."""
+    """Waits for an interpreter with ``-X faulthandler``, and returns its stderr."""
     try:
         _, stderr = interpreter.communicate(timeout=LONG)
     except subprocess.TimeoutExpired:
@@ -273,7 +273,7 @@ def ended(interpreter: "subprocess.Popen[bytes]") -> bytes:
 
 
 def eventually(holds: Callable[[], bool]) -> bool:
-    """Waits until something holds that nobody tells."""
+    """Polls until a condition holds."""
     import time
 
     until = time.monotonic() + LONG
@@ -285,7 +285,7 @@ def eventually(holds: Callable[[], bool]) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there that has not ended."""
+    """Whether a process exists and has not ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return stat.read().rpartition(b")")[2].split()[0] != b"Z"
@@ -294,7 +294,7 @@ def alive(pid: int) -> bool:
 
 
 def unnamed_files(directory: str) -> List[str]:
-    """The files without a name of a directory that a process has open: what a server has of uploads."""
+    """The unnamed files of a directory that a process has open: the uploads of a server."""
     found = []
     for fd in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
         try:
@@ -307,7 +307,7 @@ def unnamed_files(directory: str) -> List[str]:
 
 
 class Endless:
-    """A source of an upload that says nothing more after a megabyte, until it is closed."""
+    """A source of an upload that blocks after one megabyte, until it is closed."""
 
     def __init__(self) -> None:
         self._pieces = 16

@@ -1,4 +1,4 @@
-"""The same for asyncio."""
+"""Tests of execwire.aio."""
 
 from __future__ import annotations
 
@@ -83,19 +83,19 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             self.assertEqual([line async for line in lines], [])
             self.assertEqual((await process.wait()).code, 0)
 
-    async def test_lines_of_a_step_that_was_cancelled_are_kept(self) -> None:
+    async def test_cancelled_lines_are_kept(self) -> None:
         script = r"printf 'one\ntwo\nthr'; read go; printf 'ee\n'"
         async with await self.client.start(["sh", "-c", script]) as process:
             lines = process.lines()
-            said = [await lines.__anext__(), await lines.__anext__()]
+            received = [await lines.__anext__(), await lines.__anext__()]
             step = asyncio.ensure_future(lines.__anext__())
             await asyncio.sleep(0)
             step.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await step
             await process.write(b"\n")
-            said += [line async for line in process.lines()]
-            self.assertEqual(said, [b"one\n", b"two\n", b"three\n"])
+            received += [line async for line in process.lines()]
+            self.assertEqual(received, [b"one\n", b"two\n", b"three\n"])
 
     async def test_events_end_with_closed(self) -> None:
         async with await self.client.start(["echo", "out"]) as process:
@@ -103,7 +103,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         self.assertIsInstance(events[0], Output)
         self.assertIsInstance(events[-1], Closed)
 
-    async def test_a_write_that_waits_for_room_holds_up_nobody(self) -> None:
+    async def test_blocked_write_does_not_block_others(self) -> None:
         data = os.urandom(4 << 20)
         async with await self.client.start(["cat"]) as process:
             writing = asyncio.ensure_future(process.write(data))
@@ -117,7 +117,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             await writing
             self.assertEqual(bytes(read), data)
 
-    async def test_cancelling_ends_what_runs(self) -> None:
+    async def test_cancelling_kills_process(self) -> None:
         pids = self.path("pids")
         running = asyncio.ensure_future(
             self.client.run(["sh", "-c", f"echo $$ >{pids}.new; mv {pids}.new {pids}; sleep 600"])
@@ -157,7 +157,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(execwire.ClosedError):
             await uploading
 
-    async def test_cancelling_a_wait_leaves_the_process(self) -> None:
+    async def test_cancelling_wait_does_not_kill_process(self) -> None:
         async with await self.client.start(["sleep", "600"]) as process:
             with self.assertRaises(asyncio.TimeoutError):
                 await asyncio.wait_for(process.wait(), 0.05)
@@ -216,7 +216,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
                     with self.assertRaises(execwire.RestartedError):
                         await process.wait()
 
-    async def test_a_lost_process_is_told(self) -> None:
+    async def test_lost_process_raises_lost_error(self) -> None:
         with Wire(server.url) as wire:
             async with await aio.connect(wire.url) as client:
                 process = await client.start(["sleep", "600"], grace=0)
@@ -228,12 +228,12 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
 
 
 class Interrupted(TestCase):
-    def test_ctrl_c_leaves_nothing_behind(self) -> None:
+    def test_ctrl_c_kills_process(self) -> None:
         pids = self.path("pids")
         program = (
             "import asyncio, sys\n"
             "from execwire import aio\n"
-            # A signal that comes right before the loop blocks is handled when it wakes.
+            # A signal that arrives right before the loop blocks is handled when it wakes.
             "async def wake():\n"
             "    while True:\n"
             "        await asyncio.sleep(0.5)\n"

@@ -1,4 +1,4 @@
-"""Every way to a server, and what is said when there is none."""
+"""Connecting over every transport, and the errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def setUpModule() -> None:
 
 
 def certificate(directory: str) -> tuple[str, str]:
-    """Makes a certificate for localhost that nobody knows."""
+    """Makes a self-signed certificate for localhost."""
     certificate, key = os.path.join(directory, "cert.pem"), os.path.join(directory, "key.pem")
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
@@ -34,7 +34,7 @@ def certificate(directory: str) -> tuple[str, str]:
     return certificate, key
 
 
-class Doors(TestCase):
+class Transports(TestCase):
     def test_tcp_and_unix(self) -> None:
         with serve() as server, execwire.connect(server.url) as client:
             self.assertEqual(client.run(["echo", "tcp"]).text, "tcp\n")
@@ -72,7 +72,7 @@ class Doors(TestCase):
                 with self.assertRaises(execwire.UnauthenticatedError) as caught:
                     client.run(["true"])
                 self.assertEqual(caught.exception.reason, "UNAUTHENTICATED")
-            with self.assertRaisesRegex(execwire.ConnectError, "certificate is not good.*ca_file"):
+            with self.assertRaisesRegex(execwire.ConnectError, "certificate is not trusted.*ca_file"):
                 execwire.connect(server.url, token_file=token)
             plain = server.url.replace("grpcs", "grpc")
             with self.assertRaisesRegex(execwire.ConnectError, "only with TLS"):
@@ -89,15 +89,15 @@ class Doors(TestCase):
                     client.files.write(self.path("far"), data)
                     self.assertEqual(client.files.read(self.path("far")), data)
             with self.assertRaises(execwire.ConnectError):
-                execwire.connect(execwire.relay_url(hub.url, "nobody"))
+                execwire.connect(execwire.relay_url(hub.url, "missing"))
 
-    def test_a_server_of_ones_own(self) -> None:
+    def test_launch(self) -> None:
         with execwire.launch() as client:
             self.assertEqual(client.describe().working_directory, os.getcwd())
             process = client.start_detached(["sleep", "600"])
         self.assertTrue(eventually(lambda: not alive(process.pid)))
 
-    def test_a_server_of_ones_own_ends_with_the_interpreter(self) -> None:
+    def test_launched_server_ends_with_interpreter(self) -> None:
         program = (
             "import execwire, os, sys\n"
             "client = execwire.launch()\n"
@@ -131,7 +131,7 @@ def is_connected(connection: socket.socket) -> bool:
 
 
 class Raw:
-    """Serves connections, one after the other, by a function that has their number."""
+    """Serves connections one at a time, with a function that gets their number."""
 
     def __init__(self, take: Callable[[int, socket.socket], object]) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -150,7 +150,7 @@ class Raw:
             try:
                 self._take(self.connections - 1, connection)
             except OSError:
-                connection.close()  # the client was faster
+                connection.close()  # the client closed first
 
     def __enter__(self) -> "Raw":
         self._thread.start()
@@ -170,7 +170,7 @@ class Executor:
             [str(PROGRAM), "serve", "--listen", "off", "--remote", hub, "--executor-id", name,
              "--log-level", "error"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            # A sign-in of codex is not for this hub.
+            # This hub must not get the credentials of codex.
             env={**os.environ, "CODEX_HOME": "/nonexistent"},
         )  # fmt: skip
 
@@ -193,7 +193,7 @@ def connect_when_there(url: str) -> execwire.Client:
             time.sleep(0.1)
 
 
-class Refused(TestCase):
+class Failures(TestCase):
     def test_urls(self) -> None:
         for url, why in {
             "127.0.0.1:7420": "write it as",
@@ -216,7 +216,7 @@ class Refused(TestCase):
             "relay+wss://hub.example.org/base/executor/build-1?role=harness",
         )
 
-    def test_nobody_is_there(self) -> None:
+    def test_connection_refused(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             url = f"grpc://127.0.0.1:{listener.getsockname()[1]}"
             with self.assertRaisesRegex(execwire.ConnectError, "no answer after 0.3 s"):
@@ -228,13 +228,13 @@ class Refused(TestCase):
         with self.assertRaisesRegex(execwire.ConnectError, "failed to start"):
             execwire.launch(program="/no/such/program")
 
-    def test_an_answer_that_is_not_grpc(self) -> None:
+    def test_not_grpc_fails_at_once(self) -> None:
         answers = {b"HTTP/1.1 400 Bad Request\r\n\r\n", b"220 mail.example.com ESMTP\r\n"}
 
         def say(s: socket.socket, answer: bytes) -> None:
             s.sendall(answer)
             s.shutdown(socket.SHUT_WR)
-            while s.recv(4096):  # a close with unread bytes is a reset, which can overtake the answer
+            while s.recv(4096):  # closing with unread bytes sends a reset, which can overtake the answer
                 pass
             s.close()
 
@@ -244,7 +244,7 @@ class Refused(TestCase):
                 with self.assertRaisesRegex(execwire.ConnectError, r"does not speak gRPC.*\(grpcs://\)$"):
                     execwire.connect(raw.url, timeout=LONG)
 
-    def test_a_reset_before_the_probe_speaks_is_no_answer(self) -> None:
+    def test_reset_before_probe_is_transient(self) -> None:
         import urllib.parse
         from unittest import mock
 
@@ -266,12 +266,12 @@ class Refused(TestCase):
                 verdict = _probe.probe(parts, TLSFiles(), LONG)
                 self.assertTrue(verdict.transient, verdict)
 
-    def test_a_server_that_ends_every_connection(self) -> None:
+    def test_every_connection_lost_fails_at_timeout(self) -> None:
         with Raw(lambda _, s: s.close()) as raw:
             with self.assertRaisesRegex(execwire.ConnectError, "is lost before.* after 0.5 s"):
                 execwire.connect(raw.url, timeout=0.5)
 
-    def test_connections_that_are_lost_before_the_answer_are_made_again(self) -> None:
+    def test_lost_before_answer_is_retried(self) -> None:
         def half_a_frame(s: socket.socket) -> None:
             s.sendall(bytes((0, 0, 6, 4, 0, 0, 0, 0, 0, 0)))
             reset(s)
@@ -289,7 +289,7 @@ class Refused(TestCase):
                             self.assertEqual(client.run(["echo", "hi"]).text, "hi\n")
                         self.assertGreater(raw.connections, 4)
 
-    def test_tokens_stay_here(self) -> None:
+    def test_tokens_are_not_sent_in_plain_text(self) -> None:
         token = self.path("token")
         with open(token, "w") as file:
             file.write("secret")
@@ -322,7 +322,7 @@ class Refused(TestCase):
         self.assertEqual(token(), "one")
         put("two", 0o600)
         self.assertEqual(token(), "two")
-        put("three", 0o666)  # cannot be used, so the one before stays
+        put("three", 0o666)  # unusable, so the previous one stays
         self.assertEqual(token(), "two")
 
 

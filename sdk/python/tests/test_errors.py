@@ -8,7 +8,7 @@ import unittest
 import execwire
 from execwire import errors
 from execwire import _status
-from execwire._backoff import Patience
+from execwire._backoff import RetryLimit
 from execwire._status import decode
 
 
@@ -36,7 +36,7 @@ STATUS = (
 
 
 class Details(unittest.TestCase):
-    def test_all_of_them_are_read(self) -> None:
+    def test_details_are_decoded(self) -> None:
         details = decode(STATUS)
         self.assertEqual(details.reason, "TOO_MANY_PROCESSES")
         self.assertEqual(details.metadata, {"limit": "100"})
@@ -46,16 +46,16 @@ class Details(unittest.TestCase):
         self.assertIsInstance(error, execwire.LimitError)
         self.assertEqual(str(error), "too many (a.b: is wrong)")
 
-    def test_what_is_cut_or_broken_is_no_failure(self) -> None:
+    def test_malformed_details_are_skipped(self) -> None:
         for end in range(len(STATUS)):
             decode(STATUS[:end])
             for byte in (0x00, 0x7F, 0xFF):
                 decode(STATUS[:end] + bytes([byte]) + STATUS[end + 1 :])
 
-    def test_reasons_of_others_are_not_taken(self) -> None:
+    def test_foreign_reasons_are_ignored(self) -> None:
         self.assertEqual(decode(STATUS.replace(b"execwire.v1", b"elsewhere.x")).reason, "")
 
-    def test_a_reason_that_is_newer_is_told_by_its_code(self) -> None:
+    def test_unknown_reason_uses_code(self) -> None:
         details = decode(STATUS.replace(b"TOO_MANY_PROCESSES", b"TOO_MANY_SOMETHING"))
         error = errors.make("NOT_FOUND", "gone", details)
         self.assertIsInstance(error, execwire.NotFoundError)
@@ -63,14 +63,14 @@ class Details(unittest.TestCase):
 
 
 class Transient(unittest.TestCase):
-    def test_an_evicted_connection_is_a_lost_one(self) -> None:
+    def test_evicted_connection_is_transient(self) -> None:
         for reason, transient in (("TOO_MANY_CONNECTIONS", True), ("TOO_MANY_PROCESSES", False)):
             error = errors.make("RESOURCE_EXHAUSTED", "full", _status.Details(reason=reason))
-            self.assertIs(Patience().transient(error), transient, reason)
+            self.assertIs(RetryLimit().transient(error), transient, reason)
 
 
 class Pickled(unittest.TestCase):
-    def test_errors_pass_between_interpreters(self) -> None:
+    def test_errors_can_be_pickled(self) -> None:
         missing = errors.make(
             "NOT_FOUND",
             "no such file",

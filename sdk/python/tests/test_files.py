@@ -60,7 +60,7 @@ class Content(TestCase):
             client.files.download_file(self.path("missing"), self.path("none"))
         self.assertEqual(sorted(os.listdir(self.directory)), ["back", "local", "remote"])
 
-    def test_uploads_replace_only_what_they_may(self) -> None:
+    def test_upload_conditions(self) -> None:
         path = self.path("f")
         client.files.upload(path, io.BytesIO(b"one"), if_missing=True)
         with self.assertRaises(FileExistsError):
@@ -76,7 +76,7 @@ class Content(TestCase):
         client.files.upload(path, io.BytesIO(b"t"), modify_time_ns=10**18)
         self.assertEqual(client.files.stat(path).modify_time_ns, 10**18)
 
-    def test_a_source_that_fails_leaves_what_was_there(self) -> None:
+    def test_failing_source_leaves_previous_file(self) -> None:
         client.files.write(self.path("f"), b"before")
 
         class Failing:
@@ -87,7 +87,7 @@ class Content(TestCase):
             client.files.upload(self.path("f"), Failing())
         self.assertEqual(client.files.read(self.path("f")), b"before")
 
-    def test_a_writer_that_fails_ends_the_download(self) -> None:
+    def test_failing_writer_ends_download(self) -> None:
         client.files.write(self.path("f"), bytes(1_000_000))
         closed = io.BytesIO()
         closed.close()
@@ -198,7 +198,7 @@ class Names(TestCase):
                 if (change.path, change.kind) == (path, kind):
                     return
 
-    def test_the_end_of_what_is_watched_is_told(self) -> None:
+    def test_removed_directory_ends_watch(self) -> None:
         client.files.mkdir(self.path("gone"))
         with client.files.watch(self.path("gone")) as watch:
             os.rmdir(self.path("gone"))

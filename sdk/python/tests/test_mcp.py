@@ -1,4 +1,4 @@
-"""An MCP server from npm, started on a server and piped through."""
+"""An MCP server from npm, run on a server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MCP_SERVER = ROOT / "examples" / "mcp" / "node_modules" / ".bin" / "mcp-server-f
 
 
 class Mcp(TestCase):
-    def test_its_tools_are_listed_and_called(self) -> None:
+    def test_list_and_call_tools(self) -> None:
         with open(self.path("note"), "w") as file:
             file.write("written on the executor\n" * 20000)
         with serve() as server, Wire(server.url) as wire:

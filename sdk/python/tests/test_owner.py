@@ -1,4 +1,4 @@
-"""The machinery under a process, against a server that is made up."""
+"""Owning a process, against a fake server."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def started() -> Response:
 
 
 class Full(process_service_pb2_grpc.ProcessServiceServicer):
-    """Has a window of two events, cuts the first stream, and goes on when both are acknowledged."""
+    """Has a window of two events, cuts the first stream, and continues when both are
+    acknowledged."""
 
     def __init__(self) -> None:
         self.cut, self.resuming, self.taken = (threading.Event() for _ in range(3))
@@ -62,7 +63,7 @@ class Full(process_service_pb2_grpc.ProcessServiceServicer):
 
 
 class Input(unittest.TestCase):
-    def test_it_is_drained_once_its_end_was_accepted(self) -> None:
+    def test_drained_includes_end(self) -> None:
         stdin = StdinBuffer()
         stdin.resume(0, 100)
         stdin.add(b"one")
@@ -75,7 +76,7 @@ class Input(unittest.TestCase):
 
 
 class Resume(unittest.TestCase):
-    def test_what_is_taken_while_the_process_is_taken_up_is_acknowledged(self) -> None:
+    def test_consumed_while_resuming_is_acknowledged(self) -> None:
         model = Full()
         pool = concurrent.futures.ThreadPoolExecutor(4)
         server = grpc.server(pool)

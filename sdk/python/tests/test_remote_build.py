@@ -1,4 +1,4 @@
-"""The example: a build on an executor behind a hub, cut again and again."""
+"""The example: a build on an executor behind a hub, with repeated cuts."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ class RemoteBuild(TestCase):
         return built, wire.cuts
 
     def _project(self) -> str:
-        """This repository, as far as the build needs it."""
+        """The part of this repository that the build needs."""
         project = self.path("project")
         os.mkdir(project)
         files = subprocess.run(
-            ["git", "ls-files", "-z", "--", "*.go", "*.bin", "go.mod", "go.sum", ":(exclude)*_test.go"],
+            ["git", "ls-files", "-z", "--", "*.go", "*.s", "go.mod", "go.sum", ":(exclude)*_test.go"],
             cwd=ROOT, capture_output=True, check=True,
         )  # fmt: skip
         for name in files.stdout.decode().split("\0"):
@@ -74,7 +74,8 @@ class RemoteBuild(TestCase):
         return project
 
     def _by_hand(self) -> "tuple[str, bytes]":
-        """What the same commands make here: the program's digest, and the list."""
+        """The result of the same commands on this machine: the program's digest, and the
+        list."""
         output = []
         for command in (
             ["build", "-trimpath", "-buildvcs=false", "-o", self.path("by-hand"), "./cmd/execwire"],

@@ -1,4 +1,4 @@
-"""Connections that are lost: nothing is lost or told twice, or it is said that it is."""
+"""Lost connections: nothing is lost or delivered twice without an error."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tearDownModule() -> None:
 
 
 MIB = 1 << 20
-#: A program that prints as many bytes as it is told, each 1000 of them different.
+#: A program that prints the given number of 16-byte lines, each different.
 PRINT = "seq -f %015.0f 1 {lines}"
 
 
@@ -65,11 +65,11 @@ class Cut(TestCase):
         self.assertGreater(completed.exit.resumed, 4)
         self.assertEqual(digest.hexdigest(), printed(lines))
 
-    def test_input_is_taken_exactly_once(self) -> None:
+    def test_input_is_delivered_exactly_once(self) -> None:
         data = os.urandom(24 * MIB)
         with Wire(server.url, cut_every_bytes=3 * MIB) as wire:
             with execwire.connect(wire.url) as client:
-                # It comes back, so both ways are cut.
+                # The data is echoed, so both directions are cut.
                 completed = client.run(["cat"], input=data)
             self.assertGreater(wire.cuts, 4)
         self.assertEqual(len(completed.stdout), len(data))
@@ -89,7 +89,7 @@ class Cut(TestCase):
                 self.assertEqual(process.wait().code, 0)
                 self.assertGreater(process.resumed, 3)
 
-    def test_a_start_while_the_wire_is_cut(self) -> None:
+    def test_start_during_cuts(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             client.describe()
             wire.block()
@@ -98,10 +98,10 @@ class Cut(TestCase):
             self.assertEqual(client.run(["echo", "here"]).text, "here\n")
             timer.join()
 
-    def test_a_detached_start_is_not_repeated_for_longer_than_it_is_known(self) -> None:
+    def test_detached_start_is_repeated_for_limited_time(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             wire.block()
-            with unittest.mock.patch("execwire._client.REPEAT_WITHIN", 0.3):
+            with unittest.mock.patch("execwire._client.START_RETRY_TIMEOUT", 0.3):
                 with self.assertRaises(execwire.LostError) as caught:
                     client.start_detached(["true"], cwd="/", process_id="late")
             self.assertFalse(caught.exception.started)
@@ -125,14 +125,14 @@ class Cut(TestCase):
             self.assertTrue(eventually(client._shared.describing.locked))
             closing = threading.Thread(target=client.close)
             closing.start()
-            # Before the asking has given up by itself.
+            # Before the request times out by itself.
             closing.join(LONG)
             self.assertTrue(client._transport.closed.is_set())
             asking.join(LONG)
             self.assertEqual(failures, [execwire.ClosedError])
 
-    def test_everything_is_read_again_by_who_took_nothing(self) -> None:
-        # Cut again and again while nobody takes: what is here stays within a window.
+    def test_unconsumed_events_are_sent_again(self) -> None:
+        # Repeated cuts without a consumer: at most one window is buffered.
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             with client.start(["sh", "-c", PRINT.format(lines=MIB)]) as process:
                 for round in range(4):
@@ -146,7 +146,7 @@ class Cut(TestCase):
                 self.assertEqual(process.wait().dropped_bytes, 0)
         self.assertEqual(digest.hexdigest(), printed(MIB))
 
-    def test_an_attached_process_goes_on_where_it_was(self) -> None:
+    def test_attached_process_continues(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             client.start_detached(["cat"], stdin=True, process_id="attached")
             with client.attach("attached") as process:
@@ -158,7 +158,7 @@ class Cut(TestCase):
                 process.close_stdin()
                 self.assertEqual(process.wait().stdout_bytes, 8)
 
-    def test_followers_go_on(self) -> None:
+    def test_followers_resume(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             with direct.start(["cat"], process_id="watched") as process:
                 events = client.follow("watched")
@@ -171,7 +171,7 @@ class Cut(TestCase):
                 process.close_stdin()
                 self.assertEqual(len(list(events)), 2)
 
-    def test_calls_are_repeated(self) -> None:
+    def test_calls_are_retried(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             for _ in range(5):
                 wire.cut()
@@ -187,7 +187,7 @@ class Files(TestCase):
         digest = hashlib.sha256(data).digest()
 
         class Unseekable:
-            """As a pipe is."""
+            """Like a pipe."""
 
             def __init__(self) -> None:
                 self.read = io.BytesIO(data).read
@@ -218,7 +218,7 @@ class Files(TestCase):
             self.assertGreater(wire.cuts, 2)
         self.assertEqual(hashlib.sha256(read).digest(), digest)
 
-    def test_a_file_that_changes_meanwhile_is_told(self) -> None:
+    def test_changed_file_raises_changed_error(self) -> None:
         path = self.path("changing")
         with open(path, "wb") as file:
             file.write(bytes(8 * MIB))
@@ -237,7 +237,7 @@ class Files(TestCase):
                 client.files.download(path, Changing())
             self.assertEqual(caught.exception.reason, "FILE_CHANGED")
 
-    def test_closing_the_client_ends_an_upload(self) -> None:
+    def test_close_aborts_upload(self) -> None:
         client = execwire.connect(server.url)
 
         class Closing(io.BytesIO):
@@ -249,13 +249,13 @@ class Files(TestCase):
         with self.assertRaises(execwire.ClosedError):
             client.files.upload(self.path("up"), Closing(bytes(2 * MIB)))
         self.assertFalse(os.path.exists(self.path("up")))
-        # With a token it is an interceptor that finds the channel closed.
+        # With a token, an interceptor finds the channel closed.
         client = execwire.connect(server.url, token="3f" * 32)
         client.close()
         with self.assertRaises(execwire.ClosedError):
             client.files.write(self.path("up"), b"late")
 
-    def test_an_upload_with_a_name_goes_on_after_a_crash(self) -> None:
+    def test_upload_id_resumes_after_crash(self) -> None:
         data = os.urandom(4 * MIB)
 
         class Crash(Exception):
@@ -278,7 +278,7 @@ class Files(TestCase):
 
 
 class Lost(TestCase):
-    def test_a_grace_of_zero_is_the_end(self) -> None:
+    def test_zero_grace_ends_process(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             with client.start(["sleep", "600"], grace=0) as process:
                 wire.cut()
@@ -308,7 +308,7 @@ class Lost(TestCase):
             )
             process.close()
 
-    def test_a_server_that_was_started_anew_knows_nothing(self) -> None:
+    def test_new_server_does_not_know_process(self) -> None:
         with serve() as first, Wire(first.url) as wire:
             with execwire.connect(wire.url) as client:
                 process = client.start(["sh", "-c", "echo one; sleep 600"])
@@ -324,7 +324,7 @@ class Lost(TestCase):
                 self.assertIn("PROCESS_NOT_FOUND", str(getattr(caught.exception.cause, "reason")))
                 process.close()
 
-    def test_closing_the_client_ends_every_call(self) -> None:
+    def test_close_ends_every_call(self) -> None:
         client = execwire.connect(server.url)
         process = client.start(["sleep", "600"])
         watch = client.files.watch(self.directory)
@@ -362,11 +362,11 @@ class Lost(TestCase):
 
 
 class Slow(TestCase):
-    def test_a_slow_consumer_paces_the_process_in_bounded_memory(self) -> None:
+    def test_slow_consumer_blocks_process(self) -> None:
         counted = self.path("counted")
         script = f"for i in $(seq 128); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
         with direct.start(["sh", "-c", script]) as process:
-            # Nobody takes anything: the process stops within its window, and pipes.
+            # Without a consumer, the process blocks after its window and pipes.
             self.assertTrue(eventually(lambda: process._owner._queued > MIB // 2))
             before = -1
             while process._owner._queued != before:
@@ -384,7 +384,7 @@ class Slow(TestCase):
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             self.assertLess(grown, 32 * 1024)  # KiB
 
-    def test_one_that_is_slow_holds_nobody_else_up(self) -> None:
+    def test_slow_consumer_does_not_block_others(self) -> None:
         with direct.start(["yes"]) as slow:
             self.assertTrue(eventually(lambda: slow._owner._queued > MIB // 2))
             self.assertEqual(len(direct.run(["head", "-c", "20000000", "/dev/zero"]).stdout), 20_000_000)

@@ -1,4 +1,4 @@
-"""Processes: what they write, what they read, and how they end."""
+"""Processes: output, input, and how they end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tearDownModule() -> None:
 
 
 class Run(TestCase):
-    def test_output_streams_and_exit_are_told_apart(self) -> None:
+    def test_streams_and_exit_code(self) -> None:
         completed = client.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
         self.assertEqual((completed.stdout, completed.stderr), (b"out\n", b"err\n"))
         self.assertEqual((completed.exit.code, completed.exit.signal), (3, None))
@@ -41,7 +41,7 @@ class Run(TestCase):
         self.assertFalse(completed.exit.ok)
         self.assertEqual(completed.exit.shell_code, 3)
 
-    def test_a_signal_is_told(self) -> None:
+    def test_killed_by_signal(self) -> None:
         exit = client.run(["sh", "-c", "kill -9 $$"]).exit
         self.assertEqual((exit.code, exit.signal, exit.shell_code), (None, 9, 137))
         self.assertIn("SIGKILL", str(exit))
@@ -63,16 +63,16 @@ class Run(TestCase):
             self.assertEqual(client.run(["cat"], input=file).stdout, data)
         self.assertEqual(client.run(["cat"]).stdout, b"")
 
-    def test_input_that_nobody_reads_is_no_error(self) -> None:
+    def test_unread_input_is_not_an_error(self) -> None:
         self.assertEqual(client.run(["true"], input=bytes(8 << 20)).exit.code, 0)
 
-    def test_an_input_that_nobody_reads_does_not_abort_the_interpreter(self) -> None:
+    def test_unread_stdin_does_not_abort_interpreter(self) -> None:
         program = (
             "import execwire, sys\n"
             "with execwire.connect(sys.argv[1]) as client:\n"
             "    print(client.run(['true'], input=sys.stdin.buffer).exit.code)\n"
         )
-        near, far = os.pipe()  # which says nothing, and does not end
+        near, far = os.pipe()  # which is silent and does not end
         try:
             ran = self.run_python(program, server.url, stdin=near)
         finally:
@@ -80,14 +80,14 @@ class Run(TestCase):
             os.close(far)
         self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "0\n", ""))
 
-    def test_input_is_no_text(self) -> None:
+    def test_text_input_is_rejected(self) -> None:
         for wrong in ("text", 5):
             with self.assertRaises((TypeError, execwire.UsageError)):
                 client.run(["cat"], input=wrong)  # type: ignore[arg-type]
             with client.start(["cat"]) as process, self.assertRaises(TypeError):
                 process.write(wrong)  # type: ignore[arg-type]
 
-    def test_an_input_that_fails_ends_the_process(self) -> None:
+    def test_failing_input_kills_process(self) -> None:
         def broken():  # type: ignore[no-untyped-def]
             yield b"one\n"
             raise OSError("the disk is gone")
@@ -96,14 +96,14 @@ class Run(TestCase):
             client.run(["cat"], input=broken(), process_id="broken-input")
         self.assertTrue(client.get("broken-input").HasField("exit"))
 
-    def test_output_goes_to_files(self) -> None:
+    def test_output_to_files(self) -> None:
         with open(self.path("out"), "wb", buffering=0) as out:
             completed = client.run(["seq", "200000"], stdout=out)
         self.assertEqual(completed.stdout, b"")
         with open(self.path("out"), "rb") as out:
             self.assertEqual(out.read(), b"".join(b"%d\n" % i for i in range(1, 200001)))
 
-    def test_a_writer_that_fails_ends_the_process(self) -> None:
+    def test_failing_writer_kills_process(self) -> None:
         class Full:
             def write(self, data: bytes) -> int:
                 raise OSError(28, "No space left on device")
@@ -112,7 +112,7 @@ class Run(TestCase):
             client.run(["yes"], stdout=Full(), process_id="full")
         self.assertTrue(client.get("full").HasField("exit"))
 
-    def test_too_much_output_ends_the_process(self) -> None:
+    def test_output_limit_kills_process(self) -> None:
         with self.assertRaisesRegex(execwire.OutputLimitError, "max_output_bytes, 1000000"):
             client.run(["yes"], max_output_bytes=1_000_000, process_id="too-much")
         self.assertTrue(client.get("too-much").HasField("exit"))
@@ -170,7 +170,7 @@ class Run(TestCase):
         with self.assertRaisesRegex(execwire.UsageError, "inherit_env"):
             client.run(["true"], inherit_env="some")
 
-    def test_a_start_with_an_id_is_found_again(self) -> None:
+    def test_start_with_id_is_repeatable(self) -> None:
         first = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
         again = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
         self.assertEqual(first.stdout, again.stdout)
@@ -179,7 +179,7 @@ class Run(TestCase):
         with self.assertRaisesRegex(execwire.UsageError, "ended before"):
             client.run(["sh", "-c", "cat; echo $$"], input=b"", process_id="again")
 
-    def test_a_shorter_input_is_noticed_after_the_process_was_followed_to_its_end(self) -> None:
+    def test_shorter_repeated_input_fails(self) -> None:
         argv = ["sh", "-c", "cat"]
         client.run(argv, input=b"x\n", process_id="shorter")
         with client.start(argv, stdin=True, process_id="shorter") as process:
@@ -190,7 +190,7 @@ class Run(TestCase):
             process.wait()
             with self.assertRaises(execwire.StdinClosedError):
                 process.write(b"x\n")
-            process.close_stdin()  # nobody knows whether it was shorter
+            process.close_stdin()  # its length is unknown
 
 
 class Handle(TestCase):
@@ -217,7 +217,7 @@ class Handle(TestCase):
             with self.assertRaises(execwire.UsageError):
                 process.write(b"more")
 
-    def test_lines_that_were_not_asked_for_are_kept(self) -> None:
+    def test_undelivered_lines_are_kept(self) -> None:
         script = r"printf 'one\ntwo\nthr'; read go; printf 'ee\nfour'"
         with client.start(["sh", "-c", script]) as process:
             self.assertEqual(next(process.lines()), b"one\n")
@@ -227,7 +227,7 @@ class Handle(TestCase):
             self.assertEqual(list(process.lines()), [b"four"])
             self.assertEqual(list(process.lines()), [])
 
-    def test_wait_takes_output_and_keeps_its_end(self) -> None:
+    def test_wait_consumes_output_and_keeps_end(self) -> None:
         with client.start(["sh", "-c", "head -c 10000000 /dev/zero; echo end"]) as process:
             exit = process.wait(LONG)
             self.assertEqual((exit.code, exit.stdout_bytes), (0, 10_000_004))
@@ -237,13 +237,13 @@ class Handle(TestCase):
             self.assertTrue(output.endswith(b"\0end\n"))
             self.assertEqual(gap.dropped_bytes + len(output), 10_000_004)
 
-    def test_wait_gives_up_after_a_while(self) -> None:
+    def test_wait_timeout(self) -> None:
         with client.start(["sleep", "600"]) as process:
             with self.assertRaises(TimeoutError):
                 process.wait(0.05)
             self.assertIsNone(process.exit)
 
-    def test_signals_and_their_refusal(self) -> None:
+    def test_signals_and_errors(self) -> None:
         script = "trap 'echo got; exit 5' USR1; echo ready; while :; do sleep 0.01; done"
         with client.start(["sh", "-c", script]) as process:
             lines = process.lines()
@@ -279,7 +279,7 @@ class Handle(TestCase):
             self.assertEqual(process.wait().cause, ExitCause.TERMINATED)
             self.assertFalse(process.kill().was_running)
 
-    def test_leaving_the_block_ends_the_process(self) -> None:
+    def test_leaving_block_kills_process(self) -> None:
         with client.start(["sleep", "600"]) as process:
             pass
         self.assertFalse(alive(process.pid))
@@ -287,7 +287,7 @@ class Handle(TestCase):
             process.write(b"x")
         process.close()
 
-    def test_input_of_a_process_without_one(self) -> None:
+    def test_write_without_stdin_fails(self) -> None:
         with client.start(["sleep", "600"], stdin=False) as process:
             self.assertTrue(_refuses(process))
         client.start_detached(["sleep", "600"], process_id="no-input")
@@ -295,7 +295,7 @@ class Handle(TestCase):
             self.assertTrue(eventually(lambda: _refuses(process)))
         client.terminate("no-input", grace=0)
 
-    def test_input_of_a_process_that_closed_it(self) -> None:
+    def test_write_to_closed_stdin_fails(self) -> None:
         with client.start(["sh", "-c", "exec <&-; sleep 600"]) as process:
             self.assertTrue(eventually(lambda: _refuses(process)))
 
@@ -304,7 +304,7 @@ class Handle(TestCase):
             completed = process.communicate(b"hello")
         self.assertEqual((completed.stdout, completed.stderr), (b"hello", b"e\n"))
 
-    def test_many_threads_write_and_none_is_lost(self) -> None:
+    def test_concurrent_writes_are_complete(self) -> None:
         with client.start(["cat"]) as process:
             def write(name: int) -> None:
                 for i in range(50):
@@ -332,8 +332,8 @@ def _refuses(process: execwire.Process) -> bool:
     return False
 
 
-class Others(TestCase):
-    """Processes that are there without being owned from here."""
+class NotOwned(TestCase):
+    """Existing processes that this client does not own."""
 
     def test_detach_and_attach(self) -> None:
         process = client.start(["cat"], process_id="detached")
@@ -352,7 +352,7 @@ class Others(TestCase):
             self.assertEqual(b"".join(process.output()), b"two\n")
             self.assertEqual(process.wait().stdout_bytes, 8)
 
-    def test_what_was_written_and_ended_before_reaches_it(self) -> None:
+    def test_detach_delivers_input(self) -> None:
         for number in range(20):
             process = client.start(["cat"], process_id=f"ended-{number}")
             process.write(b"one")
@@ -361,7 +361,7 @@ class Others(TestCase):
             with client.attach(process.id) as again:
                 self.assertEqual(b"".join(again.output()), b"one")
 
-    def test_what_was_attached_to_is_left_alone(self) -> None:
+    def test_closing_attached_process_does_not_kill(self) -> None:
         started = client.start_detached(["sleep", "600"], process_id="left")
         with client.attach("left") as process:
             self.assertEqual(process.pid, started.pid)
@@ -369,7 +369,7 @@ class Others(TestCase):
         self.assertTrue(client.terminate("left", grace=0).was_running)
         self.assertFalse(alive(started.pid))
 
-    def test_a_takeover_is_told(self) -> None:
+    def test_takeover_raises(self) -> None:
         with client.start(["cat"], process_id="taken") as first:
             with client.attach("taken") as second:
                 with self.assertRaises(execwire.TakenOverError):
@@ -378,13 +378,13 @@ class Others(TestCase):
                 second.close_stdin()
                 self.assertEqual(b"".join(second.output()), b"x")
 
-    def test_who_is_not_there(self) -> None:
+    def test_unknown_process(self) -> None:
         for call in (client.attach, client.get, lambda i: list(client.follow(i)), client.terminate):
             with self.assertRaises(execwire.NotFoundError) as caught:
-                call("nobody")
+                call("missing")
             self.assertEqual(caught.exception.reason, "PROCESS_NOT_FOUND")
 
-    def test_followers_see_everything_that_is_kept(self) -> None:
+    def test_followers_get_retained_events(self) -> None:
         client.start_detached(["sh", "-c", "echo a; echo b >&2; exit 2"], process_id="followed")
         for _ in range(2):
             events = list(client.follow("followed"))
@@ -395,7 +395,7 @@ class Others(TestCase):
         seqs = [e.seq for e in client.follow("followed", after_seq=2)]  # type: ignore[union-attr]
         self.assertEqual(seqs, list(range(3, seqs[-1] + 1)))
 
-    def test_reading_what_is_kept(self) -> None:
+    def test_read_retained_events(self) -> None:
         client.start_detached(["sh", "-c", "echo a; exit 2"], process_id="read")
         self.assertIsInstance(list(client.follow("read"))[-1], Closed)
         events = client.read("read")
@@ -407,7 +407,7 @@ class Others(TestCase):
         found = {p.process_id: dict(p.labels) for p in client.processes()}
         self.assertEqual(found["labelled"], {"job": "7"})
 
-    def test_waiting_for_what_a_process_does(self) -> None:
+    def test_wait_for_conditions(self) -> None:
         script = "echo listening on 4711; read x; echo done"
         with client.start(["sh", "-c", script]) as process:
             found = client.wait_for(process.id, execwire.Wait(pattern=r"on \d+", timeout=LONG))
@@ -424,7 +424,7 @@ class Others(TestCase):
 
 
 class Confined(TestCase):
-    def test_closing_a_client_ends_what_its_confined_one_started(self) -> None:
+    def test_close_ends_processes_of_confined_client(self) -> None:
         other = execwire.connect(server.url)
         process = other.with_sandbox(execwire.Sandbox()).start(["sleep", "600"])
         other.close()
@@ -434,7 +434,7 @@ class Confined(TestCase):
 
 
 class Interrupted(TestCase):
-    def test_ctrl_c_leaves_nothing_behind(self) -> None:
+    def test_ctrl_c_kills_process(self) -> None:
         for call in (
             "client.run(['sh', '-c', script])",
             "next(iter(client.start(['sh', '-c', script]).lines())); client.run(['sleep', '600'])",
@@ -442,7 +442,7 @@ class Interrupted(TestCase):
             with self.subTest(call):
                 self._interrupt(call)
 
-    def test_ctrl_c_counts_whichever_thread_gets_it(self) -> None:
+    def test_ctrl_c_in_any_thread(self) -> None:
         # The main thread, which waits for the process, is not interrupted.
         block = "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); "
         self._interrupt(block + "client.run(['sh', '-c', script])")

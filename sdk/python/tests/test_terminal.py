@@ -1,4 +1,4 @@
-"""A program at a terminal."""
+"""Programs at a terminal."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PROGRAM = (
     "print('ended', exit.code)\n" % sys.executable
 )
 
-#: Tells of its terminal. Its signals are bytes in a pipe, so that it notices them
-#: wherever they interrupt it; a shell that is just about to read would not.
+#: Reports on its terminal. Signals are bytes in a pipe, so that none is missed at any time;
+#: a shell that is about to read would miss one.
 INSIDE = (
     "import os, select, signal\n"
     "signals, wake = os.pipe()\n"
@@ -66,10 +66,10 @@ INSIDE = (
 
 
 class Terminal(TestCase):
-    def test_keys_output_and_sizes_are_passed(self) -> None:
+    def test_input_output_and_size_are_forwarded(self) -> None:
         self.talk()
 
-    def test_sizes_are_passed_whichever_thread_gets_the_signal(self) -> None:
+    def test_size_change_in_any_thread(self) -> None:
         # The main thread, which waits for output, is not interrupted.
         self.talk(signal.SIGWINCH)
 
@@ -78,7 +78,7 @@ class Terminal(TestCase):
             screen.until(b"30 100\r\nxterm\r\nready\r\n")
             screen.type(b"hello\r")
             screen.until(b"got hello\r\n")
-            screen.type(b"\x03")  # is for the program, and not for the interpreter
+            screen.type(b"\x03")  # for the program, not the interpreter
             screen.until(b"int\r\n")
             screen.resize(40, 120)
             screen.until(b"40 120\r\n")
@@ -87,11 +87,11 @@ class Terminal(TestCase):
 
     def test_it_needs_a_terminal(self) -> None:
         completed = self.run_python(PROGRAM, server.url, "true", stdin=subprocess.DEVNULL)
-        self.assertIn("are no terminal", completed.stderr)
+        self.assertIn("are not a terminal", completed.stderr)
 
 
 class Interpreter:
-    """An interpreter that runs PROGRAM at a terminal, seen from the other end of it."""
+    """An interpreter that runs PROGRAM at a terminal, controlled from its other end."""
 
     def __init__(self, *argv: str) -> None:
         self._near, far = pty.openpty()
@@ -125,23 +125,23 @@ class Interpreter:
         os.write(self._near, keys)
 
     def until(self, text: bytes) -> None:
-        """Reads what is on the screen up to a text."""
+        """Reads the screen up to a text."""
         deadline = time.monotonic() + LONG
         while text not in self._text:
             if not self._read(deadline):
                 seen, self._text = self._text, b""
-                self._process.send_signal(signal.SIGABRT)  # shows what its threads do
+                self._process.send_signal(signal.SIGABRT)  # prints the stacks of its threads
                 while self._read(time.monotonic() + LONG):
                     pass
                 raise AssertionError(f"no {text!r} in {seen!r}\n{self._text.decode()}")
         self._text = self._text.partition(text)[2]
 
     def _read(self, deadline: float) -> bool:
-        """Reads what there is; False at the end, and when the deadline is over."""
+        """Reads available output; returns False at the end, and after the deadline."""
         ready, _, _ = select.select([self._near], [], [], max(0, deadline - time.monotonic()))
         try:
             data = os.read(self._near, 65536) if ready else b""
-        except OSError:  # nobody is there any more
+        except OSError:  # the other end is closed
             data = b""
         self._text += data
         return len(data) > 0

@@ -1,5 +1,4 @@
-// Talks to an MCP server that runs on another machine: the official client of the protocol,
-// with a process of Execwire for its transport.
+// Calls an MCP server on another machine: the official MCP client, with an Execwire process as its transport.
 //
 //   node mcp.js grpc://127.0.0.1:7420 node /srv/mcp/node_modules/.bin/mcp-server-filesystem /srv/project
 import { Client as McpClient } from "@modelcontextprotocol/sdk/client/index.js";
@@ -8,14 +7,14 @@ import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
 import type { JSONRPCMessage } from "@modelcontextprotocol/sdk/types.js";
 import { type Client, connect, type Process, type StartOptions } from "execwire";
 
-/** The stdio of a process, as a transport of the protocol. It survives lost connections. */
+/** The stdio of a process as an MCP transport. It survives lost connections. */
 export class ProcessTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   private process: Process | undefined;
 
-  /** onStderr gets what the server says beside the protocol. */
+  /** onStderr receives the stderr of the server. */
   constructor(
     private readonly client: Client,
     private readonly argv: readonly string[],
@@ -31,7 +30,7 @@ export class ProcessTransport implements Transport {
     await this.process?.write(serializeMessage(message));
   }
 
-  /** Ends the server as its specification asks: by the end of its stdin, then by signals. */
+  /** Ends the server as the MCP specification requires: by the end of its stdin, then by signals. */
   async close(): Promise<void> {
     await this.process?.closeStdin();
     await this.process?.waitFor({ exit: true }, { waitMs: 2_000 }).catch(() => undefined);

@@ -1,5 +1,5 @@
-// Builds a project on another machine: uploads it, runs a command in it, shows what that
-// writes, downloads what it made. The connection may be cut meanwhile.
+// Builds a project on another machine: uploads it, runs a command in it, prints the output, and downloads the
+// result. The connection may be cut meanwhile.
 //
 //   node remote-build.js --server grpc://127.0.0.1:7420 --result bin/program PROJECT -- make
 //   node remote-build.js --server https://hub.example.org --executor build-1 --token-file token …
@@ -8,10 +8,10 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { type Client, connect } from "execwire";
 
-/** How many files are on their way at once. */
-const atOnce = 8;
-/** What of a project stays where it is. */
-const left = new Set([".git", ".cache", "node_modules", "bin"]);
+/** How many files are uploaded concurrently. */
+const concurrency = 8;
+/** Entries of a project that are not uploaded. */
+const excluded = new Set([".git", ".cache", "node_modules", "bin"]);
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -46,7 +46,7 @@ try {
     env,
     stdin: "closed",
     onLost: () => console.error("the connection was lost"),
-    onResumed: () => console.error("and is there again"),
+    onResumed: () => console.error("the connection was restored"),
   });
   build.stdout.pipe(process.stdout, { end: false });
   build.stderr.pipe(process.stderr, { end: false });
@@ -62,14 +62,14 @@ try {
   await client.files.remove(directory, { recursive: true, ignoreMissing: true });
 }
 
-/** Uploads all that is below a directory, and returns how many files that were. */
+/** Uploads everything below a directory, and returns the number of files. */
 async function upload(to: Client, from: string, directory: string): Promise<number> {
   const files: string[] = [];
   const directories = [""];
   for (const below of directories) {
     await to.files.mkdir(join(directory, below), { recursive: true });
     for (const entry of await readdir(join(from, below), { withFileTypes: true })) {
-      if (left.has(entry.name)) {
+      if (excluded.has(entry.name)) {
         continue;
       }
       if (entry.isDirectory()) {
@@ -87,6 +87,6 @@ async function upload(to: Client, from: string, directory: string): Promise<numb
       await to.files.upload(join(directory, name), { file }, { permissions: mode & 0o777, modifyTime: mtime });
     }
   };
-  await Promise.all(Array.from({ length: atOnce }, worker));
+  await Promise.all(Array.from({ length: concurrency }, worker));
   return files.length;
 }

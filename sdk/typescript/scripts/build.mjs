@@ -1,5 +1,5 @@
-// Builds dist/ from src/ and gen/ts of the repository. npm runs it when the package is
-// installed from its folder or packed; a package from a tarball is built already.
+// Builds dist/ from src/ and gen/ts of the repository. npm runs it when the package is installed
+// from its folder or packed; a package from a tarball is already built.
 import { execFileSync } from "node:child_process";
 import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -22,7 +22,7 @@ writeFileSync(join(root, "src/gen/v1.ts"), `// The generated messages and servic
 
 const compiler = join(root, "node_modules/.bin/tsc");
 if (!existsSync(compiler)) {
-  // npm links a folder without installing what it depends on.
+  // npm links a folder without installing its dependencies.
   run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error");
 }
 rmSync(join(root, "dist"), { recursive: true, force: true });

@@ -1,6 +1,6 @@
 // Builds the package, its tests and its examples, and runs the tests against the server in
-// EXECWIRE_BIN, which is bin/execwire of the repository unless it says otherwise.
-// Arguments are names of test files without their endings; none is all of them.
+// EXECWIRE_BIN, by default bin/execwire of the repository. Arguments are names of test files
+// without suffix; by default all run.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -20,7 +20,7 @@ for (const program of [env.EXECWIRE_BIN, env.EXECWIRE_HUB_BIN]) {
   }
 }
 
-/** Runs node, and ends with it if it fails. */
+/** Runs node, and exits if it fails. */
 function node(...args) {
   const { status } = spawnSync(process.execPath, args, { cwd: root, env, stdio: "inherit" });
   if (status !== 0) {
@@ -37,5 +37,5 @@ const files = readdirSync(join(root, "build/test"))
   .filter((name) => name.endsWith(".test.js"))
   .filter((name) => wanted.length === 0 || wanted.includes(name.replace(/\.test\.js$/, "")))
   .map((name) => join("build/test", name));
-// The timeout is a guard against hanging, not a measure.
+// The timeout only guards against hanging.
 node("--test", "--test-timeout=240000", "--test-concurrency=2", ...files);

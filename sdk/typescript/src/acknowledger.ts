@@ -1,21 +1,21 @@
-/** How long a few taken events may stay unacknowledged, so that the server can let go of them. */
+/** How long a few consumed events may stay unacknowledged, before the server can release them. */
 const idleMs = 50;
-/** How many small events are acknowledged at once when the server does not say how many it waits for. */
+/** How many small events are acknowledged together if the server does not announce its window. */
 const assumedEvents = 1024;
 
 /**
- * Decides when what was taken is acknowledged: at a quarter of either window, so that a process
- * never waits for it; at once when nothing follows; and a moment after the first otherwise.
+ * Decides when consumed events are acknowledged: at a quarter of either window, so that a process never waits
+ * for it; at once after the last event; otherwise shortly after the first.
  */
 export class Acknowledger {
   private byteLimit = 0;
   private eventLimit = assumedEvents;
-  /** What whoever takes events is done with, and was not acknowledged. */
+  /** Bytes that the caller has finished processing, not yet acknowledged. */
   private bytes = 0;
   private events = 0;
   private seq = 0;
-  /** What was taken behind that: it may not be acknowledged yet. */
-  private held: { seq: number; bytes: number }[] = [];
+  /** Events handed to the caller after those: they must not be acknowledged yet. */
+  private pending: { seq: number; bytes: number }[] = [];
   private due = false;
   private timer: NodeJS.Timeout | undefined;
 
@@ -23,26 +23,26 @@ export class Acknowledger {
   constructor(private readonly wake: () => void) {}
 
   /**
-   * Begins a stream with these windows; 0 events are unknown. What was taken and not acknowledged
-   * is told again by it, and is taken again.
+   * Begins a stream with these windows; 0 events are unknown. Unacknowledged events are sent again on it, and
+   * consumed again.
    */
   resume(windowBytes: number, windowEvents: number): void {
     this.byteLimit = windowBytes / 4;
     this.eventLimit = windowEvents > 0 ? windowEvents / 4 : assumedEvents;
     this.bytes = this.events = 0;
-    this.held = [];
+    this.pending = [];
     this.due = false;
     this.stop();
   }
 
-  /** Notes that the event of a seq was taken. Whoever took it may not be done with it. */
+  /** Records that an event was handed to the caller, which may still process it. */
   took(seq: number, bytes: number): void {
-    this.held.push({ seq, bytes });
+    this.pending.push({ seq, bytes });
   }
 
-  /** Says that whoever takes events is done with all that were taken, and whether the last is the last there is. */
+  /** Records that the caller has finished processing all events so far, and whether the last one is final. */
   done(final: boolean): void {
-    for (const { seq, bytes } of this.held.splice(0)) {
+    for (const { seq, bytes } of this.pending.splice(0)) {
       this.seq = seq;
       this.bytes += bytes;
       this.events++;

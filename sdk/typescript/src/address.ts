@@ -1,16 +1,19 @@
 import { UsageError } from "./errors.js";
 
-/** Where a server is, and how it is spoken to. */
+/** The address of a server and its protocol. */
 export type Address =
   | { readonly kind: "tcp"; readonly host: string; readonly port: number; readonly tls: boolean }
   | { readonly kind: "unix"; readonly path: string }
   | { readonly kind: "relay" }
   | { readonly kind: "local" };
 
-const howToWrite =
+/** An address that this process dials with a socket of its own. */
+export type SocketAddress = Extract<Address, { kind: "tcp" | "unix" }>;
+
+const urlSyntax =
   "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
 
-/** Reads the URL of a server. */
+/** Parses the URL of a server. */
 export function parseAddress(url: string): Address {
   if (url === "" || url === "local:") {
     return { kind: "local" };
@@ -19,7 +22,7 @@ export function parseAddress(url: string): Address {
   try {
     parsed = new URL(url);
   } catch {
-    throw bad(url, howToWrite);
+    throw bad(url, urlSyntax);
   }
   const { protocol, hostname, port, pathname } = parsed;
   switch (protocol) {
@@ -45,13 +48,13 @@ export function parseAddress(url: string): Address {
     case "ws:":
     case "wss:":
     case "stdio:":
-      throw bad(url, `this package speaks gRPC alone, and ${protocol} is for others; ${howToWrite}`);
+      throw bad(url, `this package supports only gRPC, not ${protocol}; ${urlSyntax}`);
     default:
-      throw bad(url, howToWrite);
+      throw bad(url, urlSyntax);
   }
 }
 
-/** Makes the URL of an executor that is reached through a hub, https://HOST or http://HOST. */
+/** Returns the URL of an executor behind the hub at https://HOST or http://HOST. */
 export function relayUrl(hub: string, executorId: string): string {
   let parsed: URL;
   try {
@@ -67,11 +70,11 @@ export function relayUrl(hub: string, executorId: string): string {
   return `${scheme}://${parsed.host}${prefix}/executor/${encodeURIComponent(executorId)}?role=harness`;
 }
 
-/** The URL without what may be a secret in it. */
-export function shown(url: string): string {
+/** The URL without parts that may be secret. */
+export function redact(url: string): string {
   return url.replace(/\?.*$/, "").replace(/\/\/[^/@]*@/, "//");
 }
 
 function bad(url: string, problem: string): UsageError {
-  return new UsageError(`failed to parse server URL ${JSON.stringify(shown(url))}: ${problem}`);
+  return new UsageError(`failed to parse server URL ${JSON.stringify(redact(url))}: ${problem}`);
 }

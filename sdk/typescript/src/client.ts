@@ -1,9 +1,9 @@
 import { create } from "@bufbuild/protobuf";
-import { type CommandOptions, startRequest } from "./command.js";
+import { type StartOptions, startRequest } from "./command.js";
 import type { CommunicateOptions, Input } from "./communicate.js";
-import { UsageError } from "./errors.js";
+import { ExitError, UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
-import { type Completed, ExitError } from "./exit.js";
+import type { Completed } from "./exit.js";
 import { FileSystem } from "./files.js";
 import { follow } from "./follow.js";
 import type { GetEnvironmentResponse } from "./gen/execwire/v1/environment_pb.js";
@@ -19,39 +19,26 @@ import { stdinClosed } from "./stdin.js";
 import { durationOf } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
 
-/** How a process is started to be owned. */
-export interface StartOptions extends CommandOptions {
-  /** Whether it has input: "pipe", unless it says "closed". A terminal always has. */
-  readonly stdin?: "pipe" | "closed";
-  /** How long the server keeps the process when the connection is lost, in milliseconds; 0 ends it at once. Absent is the server's, 30 s. */
-  readonly graceMs?: number;
-  /** Kills the process. */
-  readonly signal?: AbortSignal;
-  /** Called when the connection is lost, and when the process was taken up again. */
-  readonly onLost?: (error: unknown) => void;
-  readonly onResumed?: () => void;
-}
-
-/** How a command is run to its end. */
+/** Options of {@link Client.run}. */
 export interface RunCommandOptions extends Omit<StartOptions, "stdin">, CommunicateOptions {
-  /** What the process reads; absent closes its stdin. */
+  /** The stdin of the process; absent closes it. */
   readonly input?: Input;
   /** Throws an {@link ExitError} unless the process exits with code 0. */
   readonly check?: boolean;
 }
 
-/** How a process is taken up. */
+/** Options of {@link Client.attach}. */
 export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" | "onResumed"> {
   readonly sessionId?: string;
-  /** Gives the process up, which goes on. */
+  /** Detaches; the process continues. */
   readonly signal?: AbortSignal;
-  /** The seq of the last event that the caller has already. Absent begins with all that is kept. */
+  /** The seq of the last event that the caller has. Absent begins with everything retained. */
   readonly afterSeq?: number;
 }
 
 const force = create(TerminationSchema, { mode: { case: "force", value: {} } });
 
-/** What the views of one connection share. */
+/** What the clients of one connection share. */
 export interface Shared {
   readonly rpc: Rpc;
   readonly maxBufferedBytes: number;
@@ -59,8 +46,8 @@ export interface Shared {
 }
 
 /**
- * A connection to a server. {@link connect} and {@link launch} make it; its methods may be called
- * at the same time. Close it when it is not needed any more, or declare it by `await using`.
+ * A connection to a server, made by {@link connect} or {@link launch}. Its methods may be called
+ * concurrently. Close it when it is no longer needed, or declare it with `await using`.
  */
 export class Client implements AsyncDisposable {
   /** The files of the server's machine. */
@@ -71,25 +58,31 @@ export class Client implements AsyncDisposable {
     this.files = new FileSystem(shared.rpc, sandbox);
   }
 
-  /** The generated clients, for what this one does not have. Their errors are those of @connectrpc/connect. */
+  /** The generated clients, for everything else. Their errors are those of @connectrpc/connect. */
   get stubs(): Stubs {
     return this.shared.rpc.stubs;
   }
 
-  /** A view of the same connection whose processes and calls about files are confined by a policy, unless they have their own. */
+  /**
+   * Returns a client of the same connection that adds a policy to processes and file calls without a policy
+   * of their own.
+   */
   withSandbox(policy: SandboxPolicy): Client {
     return new Client(this.shared, policy);
   }
 
-  /** Describes the server and its machine. The answer is the same for the life of the server, and asked for anew. */
+  /**
+   * Describes the server and its machine. The answer does not change during the lifetime of the server, and
+   * is not cached.
+   */
   async describe(options: { signal?: AbortSignal } = {}): Promise<GetEnvironmentResponse> {
     const { rpc } = this.shared;
     return rpc.repeat((call) => rpc.stubs.environment.getEnvironment({}, call), options.signal);
   }
 
   /**
-   * Runs a command to its end and returns all that it wrote. However the process ends is no
-   * error, unless `check` asks for one. Output beyond maxOutputBytes ends the process and throws
+   * Runs a command to its end and returns its output. The end of the process, however it ended, is not an
+   * error unless `check` is set. Output beyond maxOutputBytes terminates the process and throws
    * OutputLimitError.
    */
   async run(argv: readonly string[], options: RunCommandOptions = {}): Promise<Completed> {
@@ -107,9 +100,8 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Starts a process and owns it. Resolves when it runs, and rejects when it cannot. A start
-   * whose answer was lost is repeated for 25 seconds, in which the server knows the process by
-   * its id.
+   * Starts a process and owns it. Resolves when it runs, and rejects if it cannot be started. An unanswered
+   * start is repeated for 25 seconds, while the server certainly knows the process by its id.
    */
   async start(argv: readonly string[], options: StartOptions = {}): Promise<Process> {
     options.signal?.throwIfAborted();
@@ -122,7 +114,7 @@ export class Client implements AsyncDisposable {
     return this.owned(run, false, options.signal);
   }
 
-  /** Takes up a process that is there, and owns it. Whoever owned it is replaced. */
+  /** Takes over an existing process from its owner, if any. */
   async attach(processId: string, options: AttachOptions = {}): Promise<Process> {
     if (processId === "") {
       throw new UsageError("the id of the process is empty");
@@ -133,16 +125,16 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Runs a command in a terminal that is joined with that of this program: keys go to it, what it
-   * writes is shown, and it follows the size of the window. Returns how it ended.
+   * Runs a command in a terminal connected to that of this program: input, output and changes of the window
+   * size are forwarded. Returns how it ended.
    */
   async interactive(argv: readonly string[], options: InteractiveOptions = {}): ReturnType<typeof interactive> {
-    return interactive(this, argv, options);
+    return interactive((start) => this.start(argv, start), options);
   }
 
   /**
-   * Looks on as a process writes, from its first event that is kept, until it has closed: beside
-   * its owner, and without holding it up.
+   * Observes the output of a process, from the first retained event until it has closed. It neither owns nor
+   * blocks the process.
    */
   follow(processId: string, options: { sessionId?: string; afterSeq?: number; signal?: AbortSignal } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
     return follow(this.shared.rpc, { processId, sessionId: options.sessionId ?? "" }, options.afterSeq ?? 0, options.signal);
@@ -156,7 +148,7 @@ export class Client implements AsyncDisposable {
     return response.process as Description;
   }
 
-  /** Iterates over the processes of a session, by id, closed ones included while the server remembers them. */
+  /** Iterates over the processes of a session by id, including closed ones that the server retains. */
   async *processes(options: { sessionId?: string; signal?: AbortSignal } = {}): AsyncGenerator<Description, void, undefined> {
     const { rpc } = this.shared;
     for (let pageToken = ""; ; ) {
@@ -170,16 +162,15 @@ export class Client implements AsyncDisposable {
     }
   }
 
-  /** Waits until a process exits, says something, listens on a port or falls silent. */
+  /** Waits until a process exits, writes output that matches, listens on a port or is idle. */
   waitFor(processId: string, condition: Condition, options: { sessionId?: string; waitMs?: number; signal?: AbortSignal } = {}): Promise<Waited> {
     return waitFor(this.shared.rpc, { processId, sessionId: options.sessionId ?? "" }, condition, options);
   }
 
   /**
-   * Ends the connection with all calls that go on, which throw {@link ClosedError}, and a server
-   * that was launched for it. The server drops uploads that go on, which is waited for, a second
-   * at most. Processes that this client owns are kept by their server for their grace: close or
-   * terminate them first. Closing twice is no error.
+   * Closes the connection, and a server launched for it. Pending calls throw {@link ClosedError}. The server
+   * drops uploads in progress, for which this waits at most one second. The server keeps processes of this
+   * client for their grace period: close or terminate them first. Closing twice is not an error.
    */
   async close(): Promise<void> {
     await this.shared.close();
@@ -189,14 +180,14 @@ export class Client implements AsyncDisposable {
     return this.close();
   }
 
-  private own(start: ReturnType<typeof create<typeof RunStartSchema>>, found: boolean, afterSeq: number, options: AttachOptions): Run {
+  private own(start: ReturnType<typeof create<typeof RunStartSchema>>, existing: boolean, afterSeq: number, options: AttachOptions): Run {
     const { graceMs } = options;
     if (graceMs !== undefined) {
       start.grace = durationOf("graceMs", graceMs);
     }
     return new Run(this.shared.rpc, {
       start,
-      found,
+      existing,
       afterSeq,
       maxBufferedBytes: this.shared.maxBufferedBytes,
       onLost: options.onLost,
@@ -204,13 +195,13 @@ export class Client implements AsyncDisposable {
     });
   }
 
-  private async owned(run: Run, found: boolean, signal: AbortSignal | undefined): Promise<Process> {
-    const end = (): void => void (found ? run.letGo(signal?.reason) : run.kill(force, signal?.reason));
+  private async owned(run: Run, existing: boolean, signal: AbortSignal | undefined): Promise<Process> {
+    const end = (): void => void (existing ? run.detachAndEnd(signal?.reason) : run.kill(force, signal?.reason));
     if (signal?.aborted) {
       end();
     }
     signal?.addEventListener("abort", end, { once: true });
     void run.over.then(() => signal?.removeEventListener("abort", end));
-    return new Process(this.shared.rpc, run, await run.started, found);
+    return new Process(this.shared.rpc, run, await run.started, existing);
   }
 }

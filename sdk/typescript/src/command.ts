@@ -16,37 +16,56 @@ export interface TerminalSize {
   readonly columns: number;
 }
 
-/** How a command is run, beside its arguments. All of it is optional. */
+/** Options of a command. All are optional. */
 export interface CommandOptions {
-  /** The directory to start in, absolute, on the server's machine. Absent is "/". */
+  /** The working directory, absolute, on the server's machine. Absent is "/". */
   readonly cwd?: string;
-  /** Variables to set, beside those of `inherit` or in their place. */
+  /** Variables to set, in addition to those of `inherit`, and overriding them. */
   readonly env?: Readonly<Record<string, string>>;
   /**
-   * Which variables the process has from the server: none, the core of them (PATH, HOME, LANG
-   * and the like), or all that do not look like secrets. Absent is "core".
+   * Which variables the process inherits from the server: none, core (PATH, HOME, LANG and the like), or all
+   * that do not look like secrets. Absent is "core".
    */
   readonly inherit?: "none" | "core" | "all";
-  /** Gives the process a terminal in place of pipes; true is 24 rows of 80 columns. */
+  /** Gives the process a terminal instead of pipes; true is 24 rows of 80 columns. */
   readonly terminal?: boolean | TerminalSize;
   /** How long it may run, in milliseconds; then it is killed, with cause "timeout". */
   readonly timeoutMs?: number;
-  /** How long it may be silent, in milliseconds; then it is killed, with cause "no_output". */
+  /** How long it may write nothing, in milliseconds; then it is killed, with cause "no_output". */
   readonly noOutputTimeoutMs?: number;
-  /** Limits of the operating system. */
+  /** Resource limits of the operating system. */
   readonly resourceLimits?: readonly MessageInitShape<typeof ResourceLimitSchema>[];
-  /** What is added to the server's nice value, 1 to 39. */
+  /** Added to the nice value of the server, 1 to 39. */
   readonly nice?: number;
-  /** Confines the process; absent confines nothing, or as Client.withSandbox does. */
+  /** Confines the process; absent applies the policy of Client.withSandbox, if any. */
   readonly sandbox?: SandboxPolicy;
-  /** The process's id in its session: by it the same start, repeated, finds the same process. Absent chooses one. */
+  /**
+   * The id of the process in its session: repeating the same start with it finds the same process. Absent
+   * generates one.
+   */
   readonly id?: string;
   /** The session to start in; absent is the default session. */
   readonly sessionId?: string;
-  /** What to find the process by, for the caller alone. */
+  /** Used by the caller to find the process. */
   readonly labels?: Readonly<Record<string, string>>;
-  /** Leaves descendants that outlive the process alone once it has closed. */
+  /** Does not kill descendants that outlive the process. */
   readonly leaveDescendants?: boolean;
+}
+
+/** Options of {@link Client.start}. */
+export interface StartOptions extends CommandOptions {
+  /** Whether the process has stdin: "pipe" by default. A terminal always has. */
+  readonly stdin?: "pipe" | "closed";
+  /**
+   * How long the server keeps the process after a lost connection, in milliseconds; 0 ends it at once. Absent
+   * is the default of the server, 30 s.
+   */
+  readonly graceMs?: number;
+  /** Kills the process. */
+  readonly signal?: AbortSignal;
+  /** Called when the connection is lost, and when the process was resumed. */
+  readonly onLost?: (error: unknown) => void;
+  readonly onResumed?: () => void;
 }
 
 const inherits = {
@@ -56,8 +75,8 @@ const inherits = {
 } as const;
 
 /**
- * Makes the message that starts a command. No shell is involved: for one, run ["sh", "-c", …].
- * pipeStdin gives it an input that is not closed.
+ * Builds the request to start a command. No shell is involved: for one, run ["sh", "-c", …]. pipeStdin gives
+ * it an open stdin.
  */
 export function startRequest(
   argv: readonly string[],

@@ -1,33 +1,38 @@
 import { ClosedError, OutputLimitError } from "./errors.js";
 import type { Completed, Exit } from "./exit.js";
-import type { Process } from "./process.js";
 import type { Run } from "./run.js";
+import type { ProcessIO } from "./streams.js";
 import { abortable } from "./time.js";
 
-/** How much output `run` and `communicate` gather, and as much stderr, in bytes. */
+/** How much output, and as much stderr, `run` and `communicate` collect, in bytes. */
 const defaultMaxOutputBytes = 64 << 20;
 
-/** What a process is given, and what is gathered of it. */
+/** Options of {@link Process.communicate}. */
 export interface CommunicateOptions {
-  /** The most bytes of stdout, and of stderr, that are gathered: 64 MiB unless it says otherwise. */
+  /** Limits stdout, and stderr, in bytes: 64 MiB by default. */
   readonly maxOutputBytes?: number;
-  /** Ends the wait, and the process. */
+  /** Ends the wait, and kills the process. */
   readonly signal?: AbortSignal;
 }
 
-/** Input for a process: all of it, or piece by piece. */
+/** Input of a process: complete or in pieces. */
 export type Input = string | Uint8Array | AsyncIterable<Uint8Array | string> | Iterable<Uint8Array>;
 
-/** Gives a process input, which ends, and gathers all of its output until it has closed. */
-export async function communicate(process: Process, run: Run, input: Input | undefined, options: CommunicateOptions): Promise<Completed> {
+/** What `communicate` needs of a process. */
+interface Communicable extends ProcessIO {
+  kill(reason: unknown): Promise<void>;
+}
+
+/** Writes input and closes stdin, and collects all output until the process has closed. */
+export async function communicate(process: Communicable, run: Run, input: Input | undefined, options: CommunicateOptions): Promise<Completed> {
   const limit = options.maxOutputBytes ?? defaultMaxOutputBytes;
-  const gathered = { stdout: new Gathered(limit), stderr: new Gathered(limit) };
+  const collected = { stdout: new Collector(limit), stderr: new Collector(limit) };
   const stop = new AbortController();
   const feeding = feed(process, input, stop.signal);
-  // A process may end without having read its input; what fails the input otherwise ends it.
+  // A process may end without reading its input; any other input error kills it.
   let inputFailure: { error: unknown } | undefined;
   const watched = feeding.catch(async (error: unknown) => {
-    if (!stop.signal.aborted && !run.stdin.refuses(error)) {
+    if (!stop.signal.aborted && !run.stdin.isRejection(error)) {
       inputFailure = { error };
       await process.kill(error);
     }
@@ -38,7 +43,7 @@ export async function communicate(process: Process, run: Run, input: Input | und
     options.signal?.throwIfAborted();
     for await (const event of process.events()) {
       if (event.type === "output") {
-        gathered[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
+        collected[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
       }
     }
   } catch (error) {
@@ -54,10 +59,10 @@ export async function communicate(process: Process, run: Run, input: Input | und
   if (inputFailure) {
     throw inputFailure.error;
   }
-  return completed(run.exit as Exit, gathered.stdout.whole(), gathered.stderr.whole());
+  return completed(run.exit as Exit, collected.stdout.whole(), collected.stderr.whole());
 }
 
-async function feed(process: Process, input: Input | undefined, signal: AbortSignal): Promise<void> {
+async function feed(process: ProcessIO, input: Input | undefined, signal: AbortSignal): Promise<void> {
   if (typeof input === "string" || input instanceof Uint8Array) {
     await process.write(input, { signal });
   } else if (input !== undefined) {
@@ -71,15 +76,15 @@ async function feed(process: Process, input: Input | undefined, signal: AbortSig
         await process.write(piece.value, { signal });
       }
     } catch (error) {
-      void Promise.resolve(pieces.return?.()).catch(() => undefined); // it may still be in the middle of a piece
+      void Promise.resolve(pieces.return?.()).catch(() => undefined); // it may still be producing a piece
       throw error;
     }
   }
   await process.closeStdin();
 }
 
-/** What is gathered of a stream, up to a limit. */
-class Gathered {
+/** Collects the output of a stream, up to a limit. */
+class Collector {
   private readonly pieces: Uint8Array[] = [];
   private bytes = 0;
 

@@ -1,16 +1,19 @@
 import { readFileSync, statSync } from "node:fs";
 import { CredentialError, messageOf, UsageError } from "./errors.js";
 
-/** Files for connections with TLS, as PEM. They are read again for every connection. */
+/** PEM files for TLS connections. They are read again for every connection. */
 export interface TlsFiles {
-  /** The authorities that the server's certificate has to be from. Absent means those that Node.js trusts. */
+  /** The CAs for the certificate of the server. Absent means those of Node.js. */
   readonly ca?: string;
-  /** The chain that the client shows, and its key, which nobody else may be able to read: both or neither. */
+  /**
+   * The certificate chain of the client and its private key, which only the user may be able to read: both or
+   * neither.
+   */
   readonly certificate?: string;
   readonly key?: string;
 }
 
-/** What is shown to a server. */
+/** The credentials for a server. */
 export class Credentials {
   private readonly literal: string | undefined;
   private readonly file: string | undefined;
@@ -35,8 +38,8 @@ export class Credentials {
   }
 
   /**
-   * The token to show, or undefined. A token file is read again when it changed; a version of
-   * it that cannot be used leaves the one before in use.
+   * The token, or undefined. A token file is read again when it changes; an unusable version leaves the
+   * previous token in use.
    */
   token(): string | undefined {
     if (this.file === undefined) {

@@ -2,36 +2,36 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import { ChangedError, DigestError, makeError, ProtocolError } from "./errors.js";
 import type { FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
-import { type Path, pathFields, shownPath } from "./paths.js";
+import { type Path, pathFields, displayPath } from "./paths.js";
 import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
 
-/** What part of a file is downloaded. By default it is all of it. */
+/** Options that select the part of a file to download; by default the whole file. */
 export interface DownloadOptions {
-  /** Where to begin, in bytes from the start. */
+  /** Where to begin, in bytes. */
   readonly offset?: number;
-  /** How many bytes to get at most. */
+  /** How many bytes to download at most. */
   readonly length?: number;
-  /** The version that the file has to have, of the metadata that was told before. */
+  /** The required version of the file, from earlier metadata. */
   readonly ifVersion?: string;
-  /** Called once, before the first byte, with what the file is. */
+  /** Called once, before the first byte, with the metadata of the file. */
   readonly onHead?: (metadata: FileMetadata | undefined) => void;
   readonly signal?: AbortSignal;
 }
 
-/** What a download came to: what its iteration returns. */
+/** The result of a download, returned by its iterator. */
 export interface Downloaded {
   readonly size: number;
-  /** The digest of what was downloaded. */
+  /** The digest of the downloaded content. */
   readonly sha256: Uint8Array;
-  /** What the file was at first. */
+  /** The metadata of the file at the start. */
   readonly metadata: FileMetadata | undefined;
 }
 
 /**
- * Downloads a file, or a part of it, piece by piece. A lost connection is resumed, with the same
- * version of the file; a file that is changed meanwhile throws {@link ChangedError}, and what
- * arrived otherwise than it was sent {@link DigestError}. Whoever does not read holds the download up.
+ * Downloads a file, or a part of it, in pieces. A lost connection is resumed with the same version of the
+ * file; if the file has changed it throws {@link ChangedError}, and {@link DigestError} if the received
+ * content is wrong. A slow reader blocks the download.
  */
 export async function* download(
   rpc: Rpc,
@@ -39,7 +39,7 @@ export async function* download(
   options: DownloadOptions,
   sandbox: SandboxPolicy | undefined,
 ): AsyncGenerator<Uint8Array, Downloaded, undefined> {
-  const name = shownPath(path);
+  const name = displayPath(path);
   const whole = createHash("sha256");
   const attempts = new Attempts();
   let metadata: FileMetadata | undefined;
@@ -94,7 +94,7 @@ export async function* download(
         }
       }
       if (!ended) {
-        throw new ProtocolError(`it did not say that ${name} is whole`);
+        throw new ProtocolError(`it did not confirm that ${name} is complete`);
       }
       return { size, sha256: whole.digest(), metadata };
     } catch (error) {

@@ -1,6 +1,6 @@
-import type { Exit } from "./exit.js";
+import { type Completed, describeExit, type Exit } from "./exit.js";
 
-/** What every error of this package is. An aborted call throws the reason of its signal instead. */
+/** The base class of all errors of this package. An aborted call throws the reason of its signal instead. */
 export class ClientError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -8,15 +8,15 @@ export class ClientError extends Error {
   }
 }
 
-/** An argument, a URL or a combination of options cannot be meant. */
+/** An argument, a URL or a combination of options is invalid. */
 export class UsageError extends ClientError {}
 
-/** A token or a certificate cannot be used, or must not be sent there. */
+/** A token or certificate is unusable, or must not be sent to this server. */
 export class CredentialError extends ClientError {}
 
 /** A server could not be reached. */
 export class ConnectionError extends ClientError {
-  /** What was dialed. */
+  /** The URL given to connect. */
   readonly url: string;
 
   constructor(url: string, cause: unknown) {
@@ -25,18 +25,18 @@ export class ConnectionError extends ClientError {
   }
 }
 
-/** The client was closed, or the process was let go of. */
+/** The client, or the process, was closed. */
 export class ClosedError extends ClientError {}
 
-/** What is wrong with a field of a request. */
+/** An invalid field of a request. */
 export interface FieldViolation {
   /** The path of the field, e.g. "command.direct.argv". */
   readonly field: string;
-  /** What is wrong, and what would be right. */
+  /** What is wrong and how to fix it. */
   readonly description: string;
 }
 
-/** What a server said about an error beside its code and text. */
+/** The details of an error from a server. */
 export interface ErrorDetails {
   readonly reason: string;
   readonly metadata: Readonly<Record<string, string>>;
@@ -47,22 +47,22 @@ export interface ErrorDetails {
 
 const noDetails: ErrorDetails = { reason: "", metadata: {}, fields: [], resource: "", retryAfterMs: 0 };
 
-/** An error that a server answered with. Branch on its class or its reason, never on the message. */
+/** An error returned by a server. Branch on its class or reason, never on the message. */
 export class ExecwireError extends ClientError {
   /** The gRPC code, e.g. "NOT_FOUND". */
   readonly code: string;
   /**
-   * Why, e.g. "PROCESS_NOT_FOUND": a name of ErrorReason without its prefix. Empty when the
-   * error is not from an execwire server but from what lies between.
+   * The cause, e.g. "PROCESS_NOT_FOUND": a name of ErrorReason without its prefix. Empty if the error comes
+   * from an intermediary instead of an execwire server.
    */
   readonly reason: string;
-  /** The fields of the request that are wrong. */
+  /** The invalid fields of the request. */
   readonly fields: readonly FieldViolation[];
-  /** The process, session or path in question, or empty. */
+  /** The process, session or path concerned, or empty. */
   readonly resource: string;
-  /** What the reason is documented to carry, e.g. limit_bytes. */
+  /** The values documented for the reason, e.g. limit_bytes. */
   readonly metadata: Readonly<Record<string, string>>;
-  /** How long the server asks to wait, in milliseconds; 0 when it does not ask. */
+  /** How long the server asks to wait, in milliseconds, or 0. */
   readonly retryAfterMs: number;
 
   constructor(code: string, message: string, details: ErrorDetails = noDetails, options?: ErrorOptions) {
@@ -75,54 +75,54 @@ export class ExecwireError extends ClientError {
     this.retryAfterMs = details.retryAfterMs;
   }
 
-  /** Whether an execwire server made the error, and not what lies between. */
+  /** Whether an execwire server returned the error, and not an intermediary. */
   get fromServer(): boolean {
     return this.reason !== "";
   }
 
-  /** What the operating system of the server said, e.g. "ENOENT"; empty if it said nothing. */
+  /** The errno of the server's operating system, e.g. "ENOENT", or empty. */
   get errno(): string {
     return this.metadata["errno"] ?? "";
   }
 }
 
-/** What was named is not there, or is somebody else's. */
+/** It does not exist, or belongs to another principal. */
 export class NotFoundError extends ExecwireError {}
 /** A path, or a part of it, does not exist. */
 export class PathNotFoundError extends NotFoundError {}
 /** The program was not found: no such file, or not in the PATH of the process. */
 export class ProgramNotFoundError extends NotFoundError {}
-/** What was to be made is there already. */
+/** It already exists. */
 export class AlreadyExistsError extends ExecwireError {}
-/** A path exists already. */
+/** The path already exists. */
 export class PathExistsError extends AlreadyExistsError {}
-/** The server, or its operating system, does not allow it. */
+/** The server, or its operating system, denies permission. */
 export class PermissionDeniedError extends ExecwireError {}
-/** A path is a directory, and the call is not for those. */
+/** The path is a directory, which the call does not support. */
 export class IsDirectoryError extends ExecwireError {}
-/** A path, or what is before one of its slashes, is not a directory. */
+/** The path, or a component of it, is not a directory. */
 export class NotDirectoryError extends ExecwireError {}
-/** The caller is not known to the server: no token, or a wrong one. */
+/** The server does not authenticate the caller: the token is missing or wrong. */
 export class UnauthenticatedError extends ExecwireError {}
-/** A field of the request is malformed; `fields` says which. */
+/** A field of the request is invalid; see `fields`. */
 export class InvalidRequestError extends ExecwireError {}
-/** A limit of the server or of its machine was reached; `metadata` says which. */
+/** A limit of the server or its machine was reached; see `metadata`. */
 export class LimitError extends ExecwireError {}
 /** A process could not be started. */
 export class StartError extends ExecwireError {}
-/** The sandbox cannot be had; nothing ran, and no file was touched. */
+/** The sandbox is unavailable; nothing was run or changed. */
 export class SandboxError extends StartError {}
-/** The process takes no input any more, or never did. */
+/** The process accepts no more input, or never did. */
 export class StdinClosedError extends ExecwireError {}
-/** The process has ended, and nothing of it is left to act on. */
+/** The process has ended, with all its descendants. */
 export class ProcessEndedError extends ExecwireError {}
-/** Somebody else owns the process, the session or the upload now. */
+/** Another client has taken over the process, session or upload. */
 export class TakenOverError extends ExecwireError {}
-/** The server cannot be reached, or starts nothing new; try again. */
+/** The server cannot be reached, or is shutting down; try again. */
 export class UnavailableError extends ExecwireError {}
-/** The server does not have what was asked for. */
+/** The server does not implement the call. */
 export class UnimplementedError extends ExecwireError {}
-/** A file is not what it was taken for: its content, version or digest differs. */
+/** The content, version or digest of a file is not the expected one. */
 export class ChangedError extends ExecwireError {}
 
 type ErrorClass = new (code: string, message: string, details?: ErrorDetails, options?: ErrorOptions) => ExecwireError;
@@ -163,34 +163,34 @@ const byCode: Readonly<Record<string, ErrorClass>> = {
   UNIMPLEMENTED: UnimplementedError,
 };
 
-/** Returns the error for what a server answered. */
+/** Returns the error for the answer of a server. */
 export function makeError(code: string, message: string, details?: ErrorDetails, cause?: unknown): ExecwireError {
   const kind = byReason[details?.reason ?? ""] ?? byCode[code] ?? ExecwireError;
   return new kind(code, message, details, cause === undefined ? undefined : { cause });
 }
 
-/** A server broke the contract; what was received cannot be trusted to be whole. */
+/** The server violated the contract; received data may be incomplete. */
 export class ProtocolError extends ClientError {
   constructor(problem: string) {
     super(`the server broke the contract: ${problem}`);
   }
 }
 
-/** The connection was lost, and what became of the process cannot be learned. */
+/** The connection was lost and the state of the process is unknown. */
 export class LostError extends ClientError {
   /** The process. */
   readonly processId: string;
-  /** Whether the server ever said that it runs. If not, whether it ran is not known. */
+  /** Whether the server confirmed that it runs. If not, it may or may not have run. */
   readonly started: boolean;
-  /** How it ended if that was still told, though perhaps not all of its output. */
+  /** How it ended, if known, though output may be missing. */
   readonly exit: Exit | undefined;
-  /** The seq of the last event that was received. */
+  /** The seq of the last received event. */
   readonly lastSeq: number;
-  /** For how long the connection was lost, in milliseconds. */
+  /** How long the connection was lost, in milliseconds. */
   readonly lostForMs: number;
 
   constructor(lost: { processId: string; started: boolean; exit: Exit | undefined; lastSeq: number; lostForMs: number }, cause: unknown) {
-    const state = lost.exit ? "it had exited" : lost.started ? "it was running" : "of which it is not known whether it ran";
+    const state = lost.exit ? "it had exited" : lost.started ? "it was running" : "which may or may not have run";
     super(`failed to resume process ${lost.processId}, ${state}, for ${(lost.lostForMs / 1000).toFixed(1)} s: ${messageOf(cause)}`, { cause });
     this.processId = lost.processId;
     this.started = lost.started;
@@ -208,9 +208,9 @@ export class RestartedError extends LostError {
   }
 }
 
-/** A process wrote more than was to be kept of it; it was terminated. */
+/** A process wrote more than the limit; it was terminated. */
 export class OutputLimitError extends ClientError {
-  /** The bound that was passed, in bytes. */
+  /** The limit, in bytes. */
   readonly limitBytes: number;
 
   constructor(limitBytes: number) {
@@ -219,17 +219,29 @@ export class OutputLimitError extends ClientError {
   }
 }
 
-/** What was downloaded is not what the server had sent. */
-export class DigestError extends ClientError {
-  constructor(path: string) {
-    super(`failed to download ${path}: what has arrived has another SHA-256 than what was sent: download it again`);
+/** A process did not succeed, with `check`. */
+export class ExitError extends ClientError {
+  /** Its output and how it ended. */
+  readonly completed: Completed;
+
+  constructor(completed: Completed) {
+    const tail = completed.stderrText.slice(-2048).trim();
+    super(describeExit(completed.exit) + (tail ? `: ${tail}` : ""));
+    this.completed = completed;
   }
 }
 
-/** Not all of a directory was told: it has more directories than the server reads at once. */
+/** The downloaded content has another digest than the server sent. */
+export class DigestError extends ClientError {
+  constructor(path: string) {
+    super(`failed to download ${path}: the received content does not match the SHA-256 of the server: download it again`);
+  }
+}
+
+/** The walk is incomplete: there are more directories than the server reads in one walk. */
 export class TruncatedError extends ClientError {}
 
-/** What to say of a cause in a message. */
+/** The message of a cause. */
 export function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }

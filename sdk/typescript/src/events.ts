@@ -1,45 +1,46 @@
 import { ProtocolError } from "./errors.js";
-import { type Exit, makeExit } from "./exit.js";
-import { type ExitRecord, OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
+import type { Exit, ExitCause } from "./exit.js";
+import { ExitCause as ProtoExitCause, type ExitRecord, OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
 import { type Process, ProcessState } from "./gen/execwire/v1/process_pb.js";
+import { durationMs } from "./time.js";
 
-/** Where bytes came from: one of the pipes, or the terminal that is all of them. */
+/** The source of output: a pipe, or the terminal for all output. */
 export type StreamName = "stdout" | "stderr" | "terminal";
 
-/** Bytes that a process wrote. Where they are cut means nothing. */
+/** Output of a process. Boundaries between events have no meaning. */
 export interface OutputEvent {
   readonly type: "output";
   readonly seq: number;
   readonly stream: StreamName;
-  /** How many bytes of the stream came before these. */
+  /** How many bytes of the stream precede the data. */
   readonly offset: number;
   readonly data: Uint8Array;
 }
 
-/** Output is missing here: it was dropped before it could be received. */
+/** Output is missing: it was evicted before it was received. */
 export interface GapEvent {
   readonly type: "gap";
-  /** The seq of the event that follows. */
+  /** The seq of the next event. */
   readonly firstAvailableSeq: number;
-  /** The output bytes in the gap over all streams, or an upper bound of them. */
+  /** The number of missing bytes over all streams, or an upper bound. */
   readonly droppedBytes: number;
   readonly upperBound: boolean;
 }
 
-/** The process exited. Descendants that hold a stream open may still write. */
+/** The process exited. Descendants with its streams open may still write. */
 export interface ExitedEvent {
   readonly type: "exited";
   readonly seq: number;
   readonly exit: Exit;
 }
 
-/** All streams have ended and the exit is known. Always last. */
+/** All streams have ended and the exit is known. The last event. */
 export interface ClosedEvent {
   readonly type: "closed";
   readonly seq: number;
 }
 
-/** One thing that a process did, in the order in which it did it. */
+/** An event of a process, in order. */
 export type ProcessEvent = OutputEvent | GapEvent | ExitedEvent | ClosedEvent;
 
 const names: Readonly<Record<number, StreamName>> = {
@@ -49,41 +50,41 @@ const names: Readonly<Record<number, StreamName>> = {
 };
 
 interface StreamState {
-  /** The bytes so far, dropped ones included. */
+  /** The next offset, including dropped bytes. */
   offset: number;
-  /** Whether it may go on at a higher offset than its last. */
+  /** Whether the next output may have a higher offset. */
   gap: boolean;
-  /** Whether what was before its first output is not known: it began to be read somewhere. */
-  joined: boolean;
+  /** Whether the offset of the first output is unknown, because reading began in the middle. */
+  unknownStart: boolean;
 }
 
-/** Checks the events of a process: every event once, in order, and nothing missing that is not declared. */
+/** Checks the events of a process: every event once, in order, and nothing missing without a gap. */
 export class EventTracker {
-  /** The seq of the last event that was taken. */
+  /** The seq of the last event. */
   last = 0;
   closed = false;
-  /** How often the connection was lost and the process taken up again. */
+  /** How often the process was resumed after a lost connection. */
   resumed = 0;
   private record: ExitRecord | undefined;
   private dropped = 0;
-  /** Up to where a stream tells again what was taken; undefined while none does. */
+  /** The seq up to which the stream repeats events, or undefined. */
   private again: number | undefined;
   private readonly streams: Record<StreamName, StreamState> = {
-    stdout: { offset: 0, gap: false, joined: false },
-    stderr: { offset: 0, gap: false, joined: false },
-    terminal: { offset: 0, gap: false, joined: false },
+    stdout: { offset: 0, gap: false, unknownStart: false },
+    stderr: { offset: 0, gap: false, unknownStart: false },
+    terminal: { offset: 0, gap: false, unknownStart: false },
   };
 
   constructor(private readonly processId: string, afterSeq: number) {
     this.last = afterSeq;
     if (afterSeq > 0) {
       for (const stream of Object.values(this.streams)) {
-        stream.joined = true;
+        stream.unknownStart = true;
       }
     }
   }
 
-  /** How the process ended, as far as that is known. */
+  /** How the process ended, if known. */
   get exit(): Exit | undefined {
     return (
       this.record &&
@@ -97,20 +98,20 @@ export class EventTracker {
     );
   }
 
-  /** Takes what a server says of a process whose events before a join were not seen. */
-  meet(process: Process): void {
+  /** Records the state of a process before the first event, when earlier events were skipped. */
+  setInitialState(process: Process): void {
     this.record ??= process.exit;
     if (process.state === ProcessState.CLOSED && Number(process.lastSeq) === this.last && this.record) {
       this.closed = true;
     }
   }
 
-  /** Says that a stream begins that tells all behind a seq, which may have been taken meanwhile. */
+  /** Begins a stream after a seq; later events may have been consumed meanwhile. */
   resume(afterSeq: number): void {
     this.again = afterSeq < this.last ? this.last : undefined;
   }
 
-  /** Takes one event; undefined of one that was taken before, or whose kind is not known. */
+  /** Processes one event; undefined if it was processed before or its kind is unknown. */
   take(message: Message): ProcessEvent | undefined {
     const seq = Number(message.seq);
     if (message.event.case === "gap") {
@@ -167,8 +168,8 @@ export class EventTracker {
 
   private advance(name: StreamName, offset: number, length: number): void {
     const stream = this.streams[name];
-    if (stream.joined) {
-      stream.joined = false;
+    if (stream.unknownStart) {
+      stream.unknownStart = false;
       stream.offset = offset;
     }
     if (offset !== stream.offset && (!stream.gap || offset < stream.offset)) {
@@ -181,7 +182,7 @@ export class EventTracker {
 
   private complete(name: StreamName, total: number): void {
     const stream = this.streams[name];
-    if (stream.joined) {
+    if (stream.unknownStart) {
       stream.offset = total;
     }
     if (total !== stream.offset && (!stream.gap || total < stream.offset)) {
@@ -196,7 +197,7 @@ export class EventTracker {
       if (gap.firstAvailableSeq <= this.last + 1) {
         return undefined;
       }
-      gap = { ...gap, upperBound: true }; // it counts what was taken too
+      gap = { ...gap, upperBound: true }; // it includes processed events
     }
     if (seq !== 0 || gap.firstAvailableSeq <= this.last + 1 || this.closed) {
       throw new ProtocolError(`a gap up to seq ${gap.firstAvailableSeq} after seq ${this.last}`);
@@ -207,4 +208,44 @@ export class EventTracker {
     }
     return gap;
   }
+}
+
+const causes: Readonly<Record<number, ExitCause>> = {
+  [ProtoExitCause.EXITED]: "exited",
+  [ProtoExitCause.TERMINATED]: "terminated",
+  [ProtoExitCause.TIMEOUT]: "timeout",
+  [ProtoExitCause.LIMIT]: "limit",
+  [ProtoExitCause.SERVER_SHUTDOWN]: "server_shutdown",
+  [ProtoExitCause.LOST]: "lost",
+  [ProtoExitCause.NO_OUTPUT]: "no_output",
+};
+
+/** What is counted while a process is followed. */
+interface Received {
+  stdoutBytes: number;
+  stderrBytes: number;
+  terminalBytes: number;
+  droppedBytes: number;
+  resumed: number;
+}
+
+/** Combines an exit record with what was received. */
+function makeExit(processId: string, record: ExitRecord, received: Received): Exit {
+  const code = record.status.case === "exitCode" ? record.status.value : undefined;
+  const signal = record.status.case === "signal" ? Number(record.status.value) : undefined;
+  const cause = causes[record.cause] ?? "unknown";
+  return {
+    processId,
+    code,
+    signal,
+    cause,
+    ok: code === 0 && cause === "exited",
+    shellCode: signal !== undefined ? 128 + signal : (code ?? 255),
+    wallTimeMs: durationMs(record.wallTime),
+    userTimeMs: durationMs(record.usage?.userTime),
+    systemTimeMs: durationMs(record.usage?.systemTime),
+    maxResidentBytes: Number(record.usage?.maxResidentBytes ?? 0n),
+    sandboxDenied: record.sandboxDenied,
+    ...received,
+  };
 }

@@ -7,15 +7,15 @@ import { type DownloadOptions, type Downloaded, download } from "./download.js";
 import { FileType as TypeNumber, type FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import { WatchChangeKind, WatchLostReason } from "./gen/execwire/v1/filesystem_watch_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
-import { isName, pairFields, type Path, pathFields, shownPath, targetFields } from "./paths.js";
+import { isName, pairFields, type Path, pathFields, displayPath, targetFields } from "./paths.js";
 import type { Rpc } from "./rpc.js";
 import { dateOf, durationOf } from "./time.js";
 import { type Content, upload, type Uploaded, type UploadOptions } from "./upload.js";
 
-/** What a name stands for. "unknown" of a link that leads to nothing. */
+/** The type of a file. "unknown" for a link to nothing. */
 export type FileType = "file" | "directory" | "symlink" | "fifo" | "socket" | "character_device" | "block_device" | "unknown";
 
-/** What a file is. */
+/** The description of a file. */
 export interface FileInfo {
   readonly type: FileType;
   /** Whether the path itself is a link. */
@@ -26,75 +26,75 @@ export interface FileInfo {
   readonly userId: number;
   readonly groupId: number;
   readonly modifyTime: Date | undefined;
-  /** Stays the same while the file does. */
+  /** Changes whenever the file changes. */
   readonly version: string;
-  /** Where a link leads, as written in it; only with noFollow. */
+  /** The target of a link, as written in it; only with noFollow. */
   readonly linkTarget: string;
-  /** The digest of a regular file; only if it was asked for. */
+  /** The digest of a regular file; only if requested. */
   readonly sha256: Uint8Array | undefined;
-  /** All that the server says. */
+  /** The complete metadata of the server. */
   readonly metadata: FileMetadata;
 }
 
-/** A name in a directory. */
+/** An entry of a directory. */
 export interface DirectoryEntry {
-  /** The name, with U+FFFD for what is not UTF-8 in it; then rawName has its bytes. */
+  /** The name, with U+FFFD for invalid UTF-8; rawName has its bytes then. */
   readonly name: string;
   readonly rawName: Uint8Array | undefined;
   readonly type: FileType;
-  /** The type, or that of what a link leads to. */
+  /** The type or, for a link, that of its target. */
   readonly targetType: FileType;
 }
 
-/** Something below a directory. */
+/** An entry below a directory. */
 export interface WalkEntry {
-  /** The path relative to the directory, with U+FFFD for what is not UTF-8 in it; then rawPath has its bytes. */
+  /** The path relative to the directory, with U+FFFD for invalid UTF-8; rawPath has its bytes then. */
   readonly path: string;
   readonly rawPath: Uint8Array | undefined;
   readonly type: FileType;
-  /** Its metadata and where a link leads, if that was asked for. */
+  /** Its metadata and link target, if requested. */
   readonly metadata: FileMetadata | undefined;
   readonly linkTarget: string;
 }
 
-/** What of a tree is told. */
+/** Options of {@link FileSystem.walk}. */
 export interface WalkOptions {
-  /** How deep directories are read; 0 reads the directory itself alone. */
+  /** Limits the depth; 0 reads the directory itself only. */
   readonly maxDepth?: number;
-  /** Patterns of what is neither told nor read, in the notation of .gitignore. */
+  /** Patterns of entries to skip, with everything below, in .gitignore notation. */
   readonly ignore?: readonly string[];
   readonly metadata?: boolean;
-  /** Called for directories that could not be read. Absent leaves them out in silence. */
+  /** Called for directories that could not be read. Absent ignores them. */
   readonly onFailed?: (path: string, message: string) => void;
   readonly signal?: AbortSignal;
 }
 
-/** What of a directory is watched. */
+/** Options of {@link FileSystem.watch}. */
 export interface WatchOptions {
-  /** Watches all that is below too. */
+  /** Includes everything below. */
   readonly recursive?: boolean;
   readonly ignore?: readonly string[];
-  /** For how long nothing must happen before changes are told, in milliseconds. Absent is 50. */
+  /** How long there must be no change before changes are sent, in milliseconds. Absent is 50. */
   readonly settleMs?: number;
   readonly signal?: AbortSignal;
 }
 
-/** Something that a watch has to tell. */
+/** An event of a watch. */
 export type WatchEvent =
-  /** The first: what happens after it is told. Whoever needs to know what there is lists it now. */
+  /** The first event: later changes are reported. List the directory now to know its initial content. */
   | { readonly type: "started" }
   | { readonly type: "changes"; readonly changes: readonly WatchChange[] }
-  /** Changes were lost: everything has to be looked at again. */
+  /** Changes were lost: rescan everything. */
   | { readonly type: "overflow" }
-  /** A directory, "" being the one that is watched, is not watched any more. */
+  /** A directory, "" for the watched one, is no longer watched. */
   | { readonly type: "lost"; readonly path: string; readonly reason: string; readonly message: string };
 
-/** What happened to a name. */
+/** A change of a name. */
 export interface WatchChange {
   readonly path: string;
   readonly rawPath: Uint8Array | undefined;
   readonly kind: "created" | "modified" | "metadata" | "removed";
-  /** What it stands for now; "unknown" if it is gone. */
+  /** Its type now; "unknown" if it does not exist. */
   readonly type: FileType;
 }
 
@@ -103,15 +103,15 @@ interface Signalled {
 }
 
 /**
- * The files of a server's machine. Paths are absolute; what is not UTF-8 is given as bytes.
- * Calls that may be repeated go on after a lost connection; errors are those of the server,
- * such as PathNotFoundError.
+ * The files of the server's machine. Paths are absolute; those that are not UTF-8 are given as bytes.
+ * Idempotent calls are retried after a lost connection; errors are those of the server, such as
+ * PathNotFoundError.
  */
 export class FileSystem {
   /** @internal */
   constructor(private readonly rpc: Rpc, private readonly sandbox: SandboxPolicy | undefined) {}
 
-  /** Returns the content of a file, of any size that fits into memory. */
+  /** Returns the content of a file. */
   async read(path: Path, options: DownloadOptions = {}): Promise<Uint8Array> {
     const pieces: Uint8Array[] = [];
     for await (const piece of this.download(path, options)) {
@@ -125,26 +125,26 @@ export class FileSystem {
     return new TextDecoder().decode(await this.read(path, options));
   }
 
-  /** Gives a file a content, in one step. The same as `upload`. */
+  /** Replaces the content of a file. The same as `upload`. */
   async write(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
     return this.upload(path, content, options);
   }
 
   /**
-   * Gives a file the content that is given: text, bytes, pieces, or `{ file }` of this machine. It
-   * takes the place of what was there when it is whole and has arrived unchanged; a failure
-   * leaves what was there. A lost connection is resumed from what the server has received.
+   * Writes content to a file: text, bytes, pieces, or `{ file }` of this machine. The file is replaced
+   * atomically once the content is complete and verified; a failure leaves the previous file. A lost
+   * connection is resumed from what the server has received.
    */
   upload(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
     return upload(this.rpc, path, content, options, this.sandbox);
   }
 
-  /** Iterates over the content of a file. Its last result, `done`, has the digest. */
+  /** Iterates over the content of a file. The return value has the digest. */
   download(path: Path, options: DownloadOptions = {}): AsyncGenerator<Uint8Array, Downloaded, undefined> {
     return download(this.rpc, path, options, this.sandbox);
   }
 
-  /** Downloads a file to one of this machine, which appears there when it is whole. */
+  /** Downloads a file to this machine, where it appears when it is complete. */
   async downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
     const partial = join(dirname(file), `.${basename(file)}.${crypto.randomUUID()}`);
     const to = createWriteStream(partial, { flags: "wx" });
@@ -165,20 +165,20 @@ export class FileSystem {
         }
       }
     } catch (error) {
-      await pieces.return(undefined as never).catch(() => undefined); // what failed is told
+      await pieces.return(undefined as never).catch(() => undefined); // the first error is thrown
       to.destroy();
       await rm(partial, { force: true });
       throw error;
     }
   }
 
-  /** Describes what a path leads to, or with noFollow the path itself, should it be a link; with sha256 it has the server read the file too. */
+  /** Describes a file, with noFollow without following a link; with sha256 the server also reads it. */
   async stat(path: Path, options: Signalled & { readonly noFollow?: boolean; readonly sha256?: boolean } = {}): Promise<FileInfo> {
     const request = { ...this.on(path), noFollow: options.noFollow ?? false, wantSha256: options.sha256 ?? false };
     const response = await this.rpc.repeat((call) => this.rpc.stubs.files.getMetadata(request, call), options.signal);
     const { metadata } = response;
     if (!metadata) {
-      throw new ProtocolError(`it did not say what ${shownPath(path)} is`);
+      throw new ProtocolError(`it did not describe ${displayPath(path)}`);
     }
     return {
       type: typeName(metadata.type),
@@ -195,7 +195,7 @@ export class FileSystem {
     };
   }
 
-  /** Whether a path leads to something. */
+  /** Whether a path exists, following links. */
   async exists(path: Path, options: Signalled = {}): Promise<boolean> {
     try {
       await this.stat(path, options);
@@ -215,7 +215,7 @@ export class FileSystem {
       for await (const message of this.rpc.stubs.files.readDirectory(this.on(path), call)) {
         for (const entry of message.entries) {
           if (!isName(entry.name)) {
-            throw new ProtocolError(`${JSON.stringify(entry.name)} in ${shownPath(path)} is no name`);
+            throw new ProtocolError(`${JSON.stringify(entry.name)} in ${displayPath(path)} is not a valid name`);
           }
           entries.push({ name: entry.name, rawName: rawOrNone(entry.rawName), type: typeName(entry.type), targetType: typeName(entry.targetType) });
         }
@@ -224,48 +224,53 @@ export class FileSystem {
     }, options.signal);
   }
 
-  /** Makes a directory; recursive makes missing parents too, and takes one that exists as good. */
+  /** Makes a directory; recursive also makes missing parents, and accepts an existing directory. */
   async mkdir(path: Path, options: Signalled & { readonly recursive?: boolean; readonly permissions?: number } = {}): Promise<void> {
     const { recursive = false, permissions } = options;
     const request = { ...this.on(path), recursive, ...(permissions !== undefined && { permissions }) };
     await this.rpc[recursive ? "repeat" : "call"]((call) => this.rpc.stubs.files.createDirectory(request, call), options.signal);
   }
 
-  /** Removes a file, a link or an empty directory; recursive a directory with all that is in it. With ignoreMissing one that is not there is as good. */
+  /**
+   * Removes a file, a link or an empty directory, with recursive also its content. ignoreMissing accepts a
+   * missing path.
+   */
   async remove(path: Path, options: Signalled & { readonly recursive?: boolean; readonly ignoreMissing?: boolean } = {}): Promise<void> {
     const { recursive = false, ignoreMissing = false } = options;
     const request = { ...this.on(path), recursive, ignoreMissing };
     await this.rpc[ignoreMissing ? "repeat" : "call"]((call) => this.rpc.stubs.files.removePath(request, call), options.signal);
   }
 
-  /** Gives what is at one path another one, in one step; noReplace fails if anything is there. */
+  /** Renames atomically; with noReplace it fails if the destination exists. */
   async rename(source: Path, destination: Path, options: Signalled & { readonly noReplace?: boolean } = {}): Promise<void> {
     const request = { ...pairFields(source, destination), ...this.confined, noReplace: options.noReplace ?? false };
     await this.rpc.call((call) => this.rpc.stubs.files.renamePath(request, call), options.signal);
   }
 
-  /** Copies a file, or a link as a link, on the server; recursive a directory. Returns how many special files were left out. */
+  /**
+   * Copies a file or a link within the server, with recursive a directory. Returns how many special files
+   * were omitted.
+   */
   async copy(source: Path, destination: Path, options: Signalled & { readonly recursive?: boolean } = {}): Promise<number> {
     const request = { ...pairFields(source, destination), ...this.confined, recursive: options.recursive ?? false };
     const response = await this.rpc.call((call) => this.rpc.stubs.files.copyPath(request, call), options.signal);
     return Number(response.omittedSpecialFiles);
   }
 
-  /** Makes a link that leads to a target. Nothing must be at its path. */
+  /** Makes a symbolic link to a target. The path must not exist. */
   async symlink(target: Path, path: Path, options: Signalled = {}): Promise<void> {
     await this.rpc.call((call) => this.rpc.stubs.files.createSymlink({ ...this.on(path), ...targetFields(target) }, call), options.signal);
   }
 
-  /** Returns the path of what a path leads to, without links. */
+  /** Returns the path with all symbolic links resolved. */
   async realpath(path: Path, options: Signalled = {}): Promise<Path> {
     const response = await this.rpc.repeat((call) => this.rpc.stubs.files.canonicalizePath(this.on(path), call), options.signal);
     return response.rawPath.length > 0 ? response.rawPath : response.path;
   }
 
   /**
-   * Iterates over all that is below a directory, a level after the other; links are told and not
-   * followed. Throws {@link TruncatedError} at the end if not all was told. It is not resumed
-   * after a lost connection.
+   * Iterates over everything below a directory, level by level, without following links. Throws {@link
+   * TruncatedError} at the end if it is incomplete. It is not resumed after a lost connection.
    */
   async *walk(path: Path, options: WalkOptions = {}): AsyncGenerator<WalkEntry, void, undefined> {
     const { maxDepth, ignore = [], metadata = false, onFailed } = options;
@@ -276,7 +281,7 @@ export class FileSystem {
       if (message.case === "entries") {
         for (const entry of message.value.entries) {
           if (!entry.path.split("/").every(isName)) {
-            throw new ProtocolError(`${JSON.stringify(entry.path)} is no path below ${shownPath(path)}`);
+            throw new ProtocolError(`${JSON.stringify(entry.path)} is not a path below ${displayPath(path)}`);
           }
           yield { path: entry.path, rawPath: rawOrNone(entry.rawPath), type: typeName(entry.type), metadata: entry.metadata, linkTarget: entry.linkTarget };
         }
@@ -288,7 +293,7 @@ export class FileSystem {
       }
     }
     if (!ended) {
-      throw new ProtocolError(`it ended the walk of ${shownPath(path)} without an end`);
+      throw new ProtocolError(`it ended the walk of ${displayPath(path)} without an end message`);
     }
     if (truncated) {
       throw new TruncatedError("there are more directories than the server reads at once: walk a part at a time");
@@ -296,9 +301,8 @@ export class FileSystem {
   }
 
   /**
-   * Iterates over what happens in a directory, until the loop is left or the directory is gone.
-   * After a lost connection nobody can say what happened meanwhile: it throws, and whoever goes on
-   * begins a new one and looks at everything.
+   * Iterates over changes in a directory, until the loop ends or the directory is gone. Changes during a lost
+   * connection are unknown, so it throws: start a new watch and rescan.
    */
   async *watch(path: Path, options: WatchOptions = {}): AsyncGenerator<WatchEvent, void, undefined> {
     const { recursive = false, ignore = [], settleMs } = options;
@@ -330,7 +334,7 @@ export class FileSystem {
           break;
       }
     }
-    throw new ProtocolError(`it ended the watch of ${shownPath(path)} without a reason`);
+    throw new ProtocolError(`it ended the watch of ${displayPath(path)} without a reason`);
   }
 
   private on(path: Path): { path: string; rawPath: Uint8Array; sandbox?: SandboxPolicy } {

@@ -5,9 +5,8 @@ import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
 
 /**
- * Looks on as a process writes, until it has closed. It owns nothing and holds nothing up: where
- * it falls behind what is kept, a gap event says so. A lost connection is resumed, and nothing
- * is told twice.
+ * Observes the output of a process until it has closed. It neither owns nor blocks it: evicted output is a
+ * gap event. A lost connection is resumed, and nothing is delivered twice.
  */
 export async function* follow(
   rpc: Rpc,
@@ -19,12 +18,12 @@ export async function* follow(
   const attempts = new Attempts();
   for (let started = false; ; ) {
     try {
-      // A stream says nothing before there is something to say.
+      // The server sends no response header before the first event.
       const { process } = await rpc.call((call) => rpc.stubs.processes.getProcess(named, call), signal);
       started = true;
       attempts.lostAt = undefined;
       if (process) {
-        tracker.meet(process);
+        tracker.setInitialState(process);
       }
       if (!tracker.closed) {
         yield* watch(rpc, named, tracker, attempts, signal);
@@ -64,6 +63,6 @@ async function* watch(
     }
   }
   if (!tracker.closed) {
-    throw new ProtocolError(`the stream ended after seq ${tracker.last} without saying that the process closed`);
+    throw new ProtocolError(`the stream ended after seq ${tracker.last} without the closed event`);
   }
 }

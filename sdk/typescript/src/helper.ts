@@ -6,14 +6,14 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { ConnectionError, messageOf } from "./errors.js";
 
-/** How long a helper may take to end after it was asked to. */
+/** How long a helper may take to end. */
 const endTimeoutMs = 10_000;
-/** For how long what a helper said is waited for once it has ended. */
-const lastWordsMs = 1_000;
-/** How much of what a helper says on stderr is kept, to be told when it ends early. */
+/** How long to wait for the output of a helper after it has ended. */
+const outputTimeoutMs = 1_000;
+/** How much stderr of a helper is kept for the error when it ends early. */
 const keptBytes = 4096;
 
-/** The directories of all that run. A program need not close what it connects to. */
+/** The directories of all running helpers, removed when a program exits without closing them. */
 const directories = new Set<string>();
 
 function cleanUp(): void {
@@ -22,12 +22,12 @@ function cleanUp(): void {
   }
 }
 
-/** A program of execwire that runs for a client: a local server, or a way through a relay. */
+/** An execwire process that serves a client: a local server, or a forward through a relay. */
 export class Helper {
-  /** The unix socket at which it listens. */
+  /** The unix socket on which it listens. */
   readonly socket: string;
-  private said = "";
-  /** Resolves when it has ended, with how. */
+  private stderrText = "";
+  /** Resolves when it has ended, with a description. */
   readonly ended: Promise<string>;
 
   private constructor(private readonly child: ChildProcess, private readonly directory: string) {
@@ -36,13 +36,13 @@ export class Helper {
       process.on("exit", cleanUp);
     }
     directories.add(directory);
-    child.stderr?.on("data", (text: Buffer) => (this.said = (this.said + text.toString()).slice(-keptBytes)));
+    child.stderr?.on("data", (text: Buffer) => (this.stderrText = (this.stderrText + text.toString()).slice(-keptBytes)));
     this.ended = new Promise((resolve) => {
       child.once("error", (error) => resolve(error.message));
       child.once("exit", (code, signal) => {
         const how = signal ? `it was ended by ${signal}` : `it exited with code ${code}`;
-        // It has said why by now; what it started may hold its stderr open.
-        const timer = setTimeout(() => resolve(how), lastWordsMs);
+        // Its message has arrived by now; its children may keep its stderr open.
+        const timer = setTimeout(() => resolve(how), outputTimeoutMs);
         child.once("close", () => {
           clearTimeout(timer);
           resolve(how);
@@ -52,8 +52,8 @@ export class Helper {
   }
 
   /**
-   * Starts execwire with arguments that listen at the socket, ends with its stdin, and waits
-   * until it says that it listens. What for is the URL that errors name.
+   * Starts execwire with arguments that make it listen on the socket and end with its stdin, and waits until
+   * it listens. Errors name the URL.
    */
   static async start(
     what: string,
@@ -63,13 +63,13 @@ export class Helper {
   ): Promise<Helper> {
     signal?.throwIfAborted();
     const program = binary ?? process.env["EXECWIRE_BIN"] ?? "execwire";
-    // Nobody else may enter what mkdtemp makes.
+    // mkdtemp permits only the user.
     const directory = await mkdtemp(join(tmpdir(), "execwire-"));
-    // In a group of its own: Ctrl-C is for this program alone, which may have to end processes first.
+    // In a process group of its own: Ctrl-C is for this program only, which may have to end processes first.
     const child = spawn(program, args(`unix://${join(directory, "socket")}`), {
       stdio: ["pipe", "pipe", "pipe"],
       detached: true,
-      env: { ...process.env, EXECWIRE_SHUTDOWN_GRACE_PERIOD: "0s" }, // its processes end with it, and nobody waits for them
+      env: { ...process.env, EXECWIRE_SHUTDOWN_GRACE_PERIOD: "0s" }, // its processes end with it without a grace period
     });
     child.stdin?.on("error", () => undefined);
     const helper = new Helper(child, directory);
@@ -82,7 +82,7 @@ export class Helper {
     return helper;
   }
 
-  /** Resolves when it listens; rejects when it ends before that, or the signal comes first. */
+  /** Resolves when it listens; rejects when it ends before that, or the signal aborts. */
   private async ready(signal: AbortSignal | undefined): Promise<void> {
     const lines = createInterface({ input: this.child.stdout as NodeJS.ReadableStream });
     const listening = new Promise<undefined>((resolve) => lines.once("line", () => resolve(undefined)));
@@ -92,10 +92,10 @@ export class Helper {
     const failed = await Promise.race([listening, this.ended, aborted]);
     signal?.removeEventListener("abort", abort);
     if (failed !== undefined) {
-      const why = this.said.trim();
+      const why = this.stderrText.trim();
       throw new Error(why ? `${failed}: ${why}` : failed);
     }
-    // It must not keep this process alive, nor stop because nobody reads what it says.
+    // It must neither keep this process alive nor block on unread output.
     this.child.stdout?.resume();
     for (const stream of [this.child.stdin, this.child.stdout, this.child.stderr]) {
       (stream as unknown as { unref?: () => void } | null)?.unref?.();
@@ -103,7 +103,7 @@ export class Helper {
     this.child.unref();
   }
 
-  /** Ends it, and waits until it has. */
+  /** Ends it, and waits until it has ended. */
   async close(): Promise<void> {
     this.child.ref();
     this.child.stdin?.end();

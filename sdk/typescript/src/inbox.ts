@@ -3,9 +3,12 @@ import type { Exit } from "./exit.js";
 import type { ProcessEvent as EventMessage } from "./gen/execwire/v1/process_event_pb.js";
 import { Queue } from "./queue.js";
 
-/** What was received of a process and not taken. Whoever receives waits while it is full, whoever takes while it is empty. */
+/**
+ * The received but unconsumed events of a process. The receiver waits while it is full, the consumer while it
+ * is empty.
+ */
 export class Inbox {
-  /** The seq of the last event that was received. */
+  /** The seq of the last received event. */
   lastSeq: number;
   /** Whether the closed event was received. */
   closed = false;
@@ -19,23 +22,23 @@ export class Inbox {
     this.lastSeq = afterSeq;
   }
 
-  /** Whether more waits than may. */
+  /** Whether it has more than its limit. */
   get full(): boolean {
     return this.bytes > this.maxBytes;
   }
 
-  /** How the process ended, if that was received. */
+  /** How the process ended, if received. */
   get exit(): Exit | undefined {
     if (!this.exited) {
       return undefined;
     }
-    // Not all that waits before it was looked at.
+    // The events before it were not processed.
     const peek = new EventTracker(this.processId, Number(this.exited.seq) - 1);
     peek.take(this.exited);
     return peek.exit;
   }
 
-  /** Adds what was received. */
+  /** Adds received events. */
   add(events: EventMessage[]): void {
     for (const event of events) {
       this.waiting.push(event);
@@ -48,10 +51,10 @@ export class Inbox {
       }
       this.closed ||= event.event.case === "closed";
     }
-    this.wakeTakers();
+    this.wakeConsumers();
   }
 
-  /** Takes the oldest event out, with how many bytes of output it has; undefined when there is none. */
+  /** Removes the oldest event, with its size; undefined if there is none. */
   shift(): { message: EventMessage; bytes: number } | undefined {
     const message = this.waiting.shift();
     if (!message) {
@@ -63,20 +66,20 @@ export class Inbox {
     return { message, bytes };
   }
 
-  /** Lets go of all that waits: it comes again, behind a seq. */
+  /** Drops all events: they are sent again after a seq. */
   restart(afterSeq: number): void {
     this.waiting = new Queue();
     this.bytes = 0;
     this.lastSeq = afterSeq;
   }
 
-  /** Waits until something was taken, or wakeReceivers is called. */
-  room(): Promise<void> {
+  /** Waits until an event was consumed, or wakeReceivers is called. */
+  waitForSpace(): Promise<void> {
     return new Promise((resolve) => this.receivers.push(resolve));
   }
 
-  /** Waits until there may be more to take, or the signal aborts. */
-  news(signal: AbortSignal | undefined): Promise<void> {
+  /** Waits until there may be another event, or the signal aborts. */
+  waitForEvent(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
         signal?.removeEventListener("abort", done);
@@ -88,7 +91,7 @@ export class Inbox {
     });
   }
 
-  wakeTakers(): void {
+  wakeConsumers(): void {
     for (const wake of [...this.takers]) {
       wake();
     }

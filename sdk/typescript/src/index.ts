@@ -1,18 +1,18 @@
 /**
- * Start and control processes, and work on files, of another machine through an Execwire server.
+ * Start and control processes, and access files, of another machine through an Execwire server.
  *
  * @packageDocumentation
  */
 export { relayUrl } from "./address.js";
-export { type AttachOptions, Client, type RunCommandOptions, type StartOptions } from "./client.js";
-export type { CommandOptions, TerminalSize } from "./command.js";
+export { type AttachOptions, Client, type RunCommandOptions } from "./client.js";
+export type { CommandOptions, StartOptions, TerminalSize } from "./command.js";
 export type { CommunicateOptions, Input } from "./communicate.js";
 export { connect, type ConnectOptions, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
 export * from "./errors.js";
 export type { ClosedEvent, ExitedEvent, GapEvent, OutputEvent, ProcessEvent, StreamName } from "./events.js";
-export { type Completed, describeExit, type Exit, type ExitCause, ExitError } from "./exit.js";
+export { type Completed, describeExit, type Exit, type ExitCause } from "./exit.js";
 export {
   type DirectoryEntry,
   type FileInfo,

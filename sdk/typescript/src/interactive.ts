@@ -1,16 +1,16 @@
-import type { Client, StartOptions } from "./client.js";
-import type { TerminalSize } from "./command.js";
+import type { StartOptions, TerminalSize } from "./command.js";
 import type { Exit } from "./exit.js";
+import type { Process } from "./process.js";
 
-/** A source of keys: process.stdin, or something like it. */
+/** A source of input such as process.stdin. */
 export type KeySource = NodeJS.ReadableStream & { readonly isTTY?: boolean; setRawMode?(raw: boolean): unknown };
 
-/** Where a terminal is shown: process.stdout, or something like it. */
+/** An output terminal such as process.stdout. */
 export type Screen = NodeJS.WritableStream & { readonly columns?: number; readonly rows?: number };
 
-/** How a command is run in a terminal that is joined with another one. */
+/** Options of {@link Client.interactive}. */
 export interface InteractiveOptions extends Omit<StartOptions, "terminal" | "stdin"> {
-  /** The size it starts with; absent is that of the screen. */
+  /** The initial size; absent is that of the output. */
   readonly size?: TerminalSize;
   /** Absent is process.stdin. */
   readonly input?: KeySource;
@@ -18,19 +18,19 @@ export interface InteractiveOptions extends Omit<StartOptions, "terminal" | "std
   readonly output?: Screen;
 }
 
-/** Runs a command in a terminal, until it has closed. */
-export async function interactive(client: Client, argv: readonly string[], options: InteractiveOptions): Promise<Exit> {
+/** Runs a command in a terminal until it has closed. */
+export async function interactive(spawn: (options: StartOptions) => Promise<Process>, options: InteractiveOptions): Promise<Exit> {
   const { input = process.stdin, output = process.stdout, size, ...start } = options;
   const sizeNow = (): TerminalSize => ({ rows: output.rows ?? 24, columns: output.columns ?? 80 });
   const env = { ...(process.env["TERM"] !== undefined && { TERM: process.env["TERM"] }), ...start.env };
-  await using child = await client.start(argv, { ...start, env, terminal: size ?? sizeNow() });
+  await using child = await spawn({ ...start, env, terminal: size ?? sizeNow() });
   const resized = (): void => void child.resize(sizeNow()).catch(() => undefined); // it may have ended
   const raw = input.isTTY === true && input.setRawMode !== undefined;
-  let joined = true;
-  // A process that has ended takes no keys.
+  let active = true;
+  // A process that has ended accepts no input.
   const pressed = (keys: string | Uint8Array): void => {
     input.pause();
-    child.write(keys).then(() => joined && input.resume(), () => undefined);
+    child.write(keys).then(() => active && input.resume(), () => undefined);
   };
   const ended = (): void => void child.closeStdin().catch(() => undefined);
   if (raw) {
@@ -47,7 +47,7 @@ export async function interactive(client: Client, argv: readonly string[], optio
     }
     return child.exit as Exit;
   } finally {
-    joined = false;
+    active = false;
     output.off("resize", resized);
     input.off("data", pressed);
     input.off("end", ended);

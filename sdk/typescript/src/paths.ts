@@ -1,15 +1,15 @@
 import { UsageError } from "./errors.js";
 
-/** An absolute path of the server's machine: a text, or bytes if it is not UTF-8. */
+/** An absolute path of the server's machine: text, or bytes if it is not UTF-8. */
 export type Path = string | Uint8Array;
 
-/** The two fields that a request has for a path. */
+/** The two request fields of a path. */
 export function pathFields(path: Path): { path: string; rawPath: Uint8Array } {
   const { text, raw } = split(path);
   return { path: text, rawPath: raw };
 }
 
-/** The fields of a request that has a source and a destination. */
+/** The request fields of a source and a destination. */
 export function pairFields(source: Path, destination: Path): {
   sourcePath: string;
   rawSourcePath: Uint8Array;
@@ -21,18 +21,18 @@ export function pairFields(source: Path, destination: Path): {
   return { sourcePath: from.text, rawSourcePath: from.raw, destinationPath: to.text, rawDestinationPath: to.raw };
 }
 
-/** The fields of a link's target. */
+/** The request fields of a link target. */
 export function targetFields(target: Path): { target: string; rawTarget: Uint8Array } {
   const { text, raw } = split(target);
   return { target: text, rawTarget: raw };
 }
 
-/** A path for people. */
-export function shownPath(path: Path): string {
+/** A path for messages. */
+export function displayPath(path: Path): string {
   return typeof path === "string" ? path : new TextDecoder().decode(path);
 }
 
-/** Whether a name names something in a directory, and nothing else. */
+/** Whether a name is a valid directory entry. */
 export function isName(name: string): boolean {
   return name !== "" && name !== "." && name !== ".." && !/[/\0]/.test(name);
 }

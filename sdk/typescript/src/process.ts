@@ -15,71 +15,70 @@ import { ProcessStreams } from "./streams.js";
 import { abortable, durationOf } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
 
-/** How a process is ended. */
+/** Options of {@link Process.terminate}. */
 export interface TerminateOptions {
-  /** Kills at once, in place of asking first. */
+  /** Kills at once instead of asking first. */
   readonly force?: boolean;
-  /** How long it has to end by itself after it was asked, in milliseconds; absent is 5 s. */
+  /** How long it may take to end by itself, in milliseconds; absent is 5 s. */
   readonly timeoutMs?: number;
   readonly signal?: AbortSignal;
 }
 
-/** What ending a process came to. */
+/** The result of {@link Process.terminate}. */
 export interface Terminated {
-  /** Whether the process had not exited when the call came. */
+  /** Whether the process had not exited before. */
   readonly wasRunning: boolean;
-  /** The strongest means that was used. */
+  /** The strongest method that was used. */
   readonly method: "none" | "process_group" | "descendants" | "cgroup";
-  /** Whether the server made sure that no descendant is left. */
+  /** Whether the server verified that no descendant is left. */
   readonly verifiedEmpty: boolean;
 }
 
 /**
- * A process that this client owns: its output is delivered exactly once and in order, across
- * lost connections, and its input as well.
+ * A process that this client owns: its output is delivered exactly once and in order, across lost
+ * connections, and so is its input.
  *
- * Output is taken in one of four ways: `events` (or iterating over the process), `output`,
- * the Node.js streams `stdout` and `stderr`, or `communicate`. Whoever takes it paces the
- * process, as with a pipe. Until somebody does, it waits; `wait` drops what nobody takes.
+ * Output is consumed in one of four ways: `events` (or iterating over the process), `output`, the Node.js
+ * streams `stdout` and `stderr`, or `communicate`. A slow consumer blocks the process, as with a pipe, and so
+ * does none; `wait` discards output without a consumer.
  */
 export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
-  /** The id of the process in its session: what to attach to it by. */
+  /** The id of the process in its session, for {@link Client.attach}. */
   readonly id: string;
   /** The session; empty is the default session. */
   readonly sessionId: string;
   private readonly streams: ProcessStreams;
   private taking = false;
   private waiting = 0;
-  /** Ends dropping what nobody takes; undefined while that is not done. */
+  /** Stops discarding output; undefined while output is not discarded. */
   private discarding: { readonly stop: AbortController; readonly over: Promise<void> } | undefined;
   private closing: Promise<void> | undefined;
 
   /** @internal */
-  constructor(private readonly rpc: Rpc, private readonly run: Run, readonly description: Description, private readonly found: boolean) {
+  constructor(private readonly rpc: Rpc, private readonly run: Run, readonly description: Description, private readonly existing: boolean) {
     this.id = run.processId;
     this.sessionId = run.sessionId;
     this.streams = new ProcessStreams(this);
   }
 
-  /** Its id in the operating system, for people to look at. */
+  /** Its pid on the server, for information. */
   get pid(): number {
     return this.description.pid;
   }
 
-  /** How it ended, once its `exited` event was taken; else undefined. */
+  /** How it ended, once its `exited` event was consumed; else undefined. */
   get exit(): Exit | undefined {
     return this.run.exit;
   }
 
   /**
-   * Iterates over all that the process does, from the first event that was not taken. An event
-   * is acknowledged when the next one is asked for. Leaving the loop takes the event it was
-   * left at; a later iteration goes on behind it. It throws {@link LostError} when what became
-   * of the process cannot be learned, after all that was received.
+   * Iterates over the events of the process, from the first unconsumed one. An event is acknowledged when the
+   * next one is requested. Leaving the loop consumes its last event; a later iteration continues after it. It
+   * throws {@link LostError} when the state of the process is unknown, after all received events.
    */
   async *events(options: { signal?: AbortSignal } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
     if (this.taking) {
-      throw new UsageError("somebody takes the output of the process already: take it in one way, once");
+      throw new UsageError("the output of the process already has a consumer: consume it in one way, once");
     }
     this.taking = true;
     try {
@@ -100,49 +99,56 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     return this.events();
   }
 
-  /** Iterates over what the process writes, of all its streams in their order. Throws on a gap, which only an attached process has. */
+  /**
+   * Iterates over the output of all streams in order. Throws on a gap, which only an attached process can
+   * have.
+   */
   async *output(options: { signal?: AbortSignal } = {}): AsyncGenerator<OutputEvent, void, undefined> {
     for await (const event of this.events(options)) {
       if (event.type === "output") {
         yield event;
       } else if (event.type === "gap") {
-        throw new ClosedError(`${event.droppedBytes} bytes of output are not kept any more: iterate over events to go on behind a gap`);
+        throw new ClosedError(`${event.droppedBytes} bytes of output were evicted: iterate over events to continue after a gap`);
       }
     }
   }
 
-  /** What it writes to stdout, or to its terminal, as a stream of Node.js. The other stream is dropped unless it is read too. */
+  /**
+   * Its stdout or terminal output as a Node.js stream. The other stream is discarded unless it is read too.
+   */
   get stdout(): Readable {
     return this.streams.output("stdout");
   }
 
-  /** What it writes to stderr, as a stream of Node.js. */
+  /** Its stderr as a Node.js stream. */
   get stderr(): Readable {
     return this.streams.output("stderr");
   }
 
-  /** Its input as a stream of Node.js. */
+  /** Its stdin as a Node.js stream. */
   get stdin(): Writable {
     return this.streams.input();
   }
 
   /**
-   * Writes to its input, and waits while a window of input is on the way. What was written is
-   * sent again after a lost connection, and reaches the process once. Fails with
-   * {@link StdinClosedError} when the process takes no more.
+   * Writes input, and waits while a window of input is unaccepted. It is sent again after a lost connection,
+   * and reaches the process once. Fails with {@link StdinClosedError} when the process accepts no more.
    */
   write(data: string | Uint8Array, options: { signal?: AbortSignal } = {}): Promise<void> {
     return this.run.stdin.write(typeof data === "string" ? Buffer.from(data) : data, options.signal);
   }
 
-  /** Ends its input after what was written; of a terminal by its end-of-file character. Does not wait until the process has read it. */
+  /**
+   * Ends the input after everything written; for a terminal with its end-of-file character. Does not wait
+   * until the process has read it.
+   */
   closeStdin(): Promise<void> {
     return this.run.stdin.end();
   }
 
   /**
-   * Sends a signal to its process group, to the process alone, or to the foreground group of its
-   * terminal. A signal is not repeated: one whose call was cut may have arrived or not.
+   * Sends a signal to its process group, to the process only, or to the foreground group of its terminal. It
+   * is sent once: if the answer is lost, the signal may have been delivered.
    */
   async signal(
     signal: SignalName | number,
@@ -166,7 +172,10 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     await this.rpc.repeat((call) => this.rpc.stubs.processes.resizeTerminal({ ...this.named, size: message as SizeMessage }, call), options.signal);
   }
 
-  /** Ends the process and all that it started, and waits until none is left that can be found. Its last output can still be taken. */
+  /**
+   * Ends the process and its descendants, and waits until none is left. Its remaining output can still be
+   * consumed.
+   */
   async terminate(options: TerminateOptions = {}): Promise<Terminated> {
     const response = await this.rpc.repeat(
       (call) => this.rpc.stubs.processes.terminateProcess({ ...this.named, termination: termination(options) }, call),
@@ -180,8 +189,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   }
 
   /**
-   * Waits until it has closed: it has exited, and all of its output was taken. Output that
-   * nobody takes is dropped. The signal ends the wait, not the process.
+   * Waits until it has closed: it has exited, and all output was consumed. Output without a consumer is
+   * discarded. The signal ends the wait, not the process.
    */
   async wait(options: { signal?: AbortSignal } = {}): Promise<Exit> {
     this.waiting++;
@@ -192,33 +201,33 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
       this.waiting--;
       if (this.waiting === 0 && this.discarding) {
         this.discarding.stop.abort();
-        await this.discarding.over; // whoever takes the output next may do so at once
+        await this.discarding.over; // the next consumer may begin at once
       }
     }
     return this.run.exit as Exit;
   }
 
-  /** Waits for something else than its end: that it says something, listens on a port, or falls silent. */
+  /** Waits for a condition other than its end: matching output, a listening port, or no output for a time. */
   waitFor(condition: Condition, options: { waitMs?: number; signal?: AbortSignal } = {}): Promise<Waited> {
     return waitFor(this.rpc, this.named, condition, options);
   }
 
-  /** Gives it input, which ends, and gathers all of its output until it has closed. */
+  /** Writes input and closes stdin, and collects all output until it has closed. */
   communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
     return communicate(this, this.run, input, options);
   }
 
-  /** Gives the process up: it goes on without an owner, and keeps its last output for whoever attaches. */
+  /** Gives up ownership: the process continues without an owner, and the server retains its latest output. */
   async detach(options: { signal?: AbortSignal } = {}): Promise<void> {
     await abortable(this.run.detach(), options.signal);
   }
 
   /**
-   * Ends what belongs to the handle: a process that this client started and that still runs is
-   * killed; one that it attached to is given up, and goes on. Closing twice is no error.
+   * Releases the handle: a process started by this client that still runs is killed; one that it attached to
+   * continues without an owner. Closing twice is not an error.
    */
   close(): Promise<void> {
-    this.closing ??= this.letGo();
+    this.closing ??= this.release();
     return this.closing;
   }
 
@@ -226,12 +235,12 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     return this.close();
   }
 
-  private async letGo(): Promise<void> {
-    const reason = new ClosedError("the process was let go of");
+  private async release(): Promise<void> {
+    const reason = new ClosedError("the process was closed");
     if (this.run.closed) {
       await this.run.settled();
-    } else if (this.found) {
-      await this.run.letGo(reason);
+    } else if (this.existing) {
+      await this.run.detachAndEnd(reason);
     } else {
       await this.kill(reason);
     }
@@ -239,7 +248,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     await this.run.over;
   }
 
-  /** @internal Kills the process, and fails whoever takes its output. */
+  /** @internal Kills the process, and fails its consumer. */
   async kill(reason: unknown): Promise<void> {
     await this.run.kill(termination({ force: true }), reason);
   }
@@ -248,7 +257,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     return { sessionId: this.sessionId, processId: this.id };
   }
 
-  /** Drops what nobody takes, if somebody waits. Whoever is about to take it comes first. */
+  /** Discards output if there is a waiter and no consumer. A consumer that begins now comes first. */
   private discardSoon(): void {
     if (this.waiting === 0 || this.discarding) {
       return;
@@ -262,15 +271,15 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     try {
       while (!this.taking && !this.run.closed && !signal.aborted) {
         for await (const _ of this.events({ signal })) {
-          // Nobody wants it.
+          // Discarded.
         }
       }
     } catch {
-      return; // whoever waits is told, or has given up
+      return; // the waiter gets the error, or has given up
     } finally {
       this.discarding = undefined;
       if (this.waiting > 0 && !this.run.closed && signal.aborted) {
-        this.discardSoon(); // somebody has begun to wait meanwhile
+        this.discardSoon(); // there is a new waiter
       }
     }
   }

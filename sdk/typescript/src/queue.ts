@@ -1,4 +1,4 @@
-/** A queue whose shift does not move what is left. */
+/** A queue whose shift does not move the remaining items. */
 export class Queue<T> {
   private items: (T | undefined)[] = [];
   private head = 0;
@@ -9,7 +9,7 @@ export class Queue<T> {
 
   shift(): T | undefined {
     const item = this.items[this.head];
-    this.items[this.head++] = undefined; // it is kept by whoever takes it, and not here
+    this.items[this.head++] = undefined; // release the reference
     if (this.head >= this.items.length) {
       this.items = [];
       this.head = 0;

@@ -1,17 +1,17 @@
 import { ExecwireError } from "./errors.js";
 import { pause } from "./time.js";
 
-/** How long a server keeps a process when nobody said: the documented default of its grace. */
+/** The grace period of a server if unspecified: the documented default. */
 export const assumedGraceMs = 30_000;
-/** How much later than this client the server may notice that the connection is gone. */
+/** How much later than the client the server may detect a lost connection. */
 export const graceMarginMs = 45_000;
-/** How many failures in a row are retried that something between client and server made up. */
-const oddFailures = 5;
+/** Limits consecutive retries after errors of intermediaries. */
+const maxUnexpected = 5;
 
 const firstMs = 100;
 const mostMs = 2_000;
 
-/** Paces attempts to reach somebody: waits double up to the most, cut at random to between a half and all. */
+/** Exponential backoff: waits double up to the maximum, with jitter between a half and all. */
 export class Backoff {
   private last = 0;
 
@@ -19,23 +19,23 @@ export class Backoff {
     this.last = 0;
   }
 
-  /** Waits; rejects with the reason of the signal if that comes first. */
+  /** Waits; rejects with the reason of the signal if it aborts first. */
   async wait(atLeastMs: number, signal: AbortSignal | undefined): Promise<void> {
     this.last = Math.min(Math.max(2 * this.last, firstMs), mostMs);
     await pause(Math.max(this.last / 2 + Math.random() * (this.last / 2), Math.min(atLeastMs, mostMs)), signal);
   }
 }
 
-/** What is known about attempts to reach a server. */
+/** The state of attempts to reach a server. */
 export class Attempts {
   readonly backoff = new Backoff();
-  /** Since when the connection is lost, by the clock of performance.now; undefined while it is not. */
+  /** When the connection was lost, by performance.now; undefined while connected. */
   lostAt: number | undefined;
-  private odd = 0;
+  private unexpected = 0;
 
-  /** Notes that the connection is worth something. */
+  /** Records that the connection works. */
   progress(): void {
-    this.odd = 0;
+    this.unexpected = 0;
     this.backoff.reset();
   }
 
@@ -43,7 +43,9 @@ export class Attempts {
     return this.lostAt === undefined ? 0 : performance.now() - this.lostAt;
   }
 
-  /** Whether the failure may be gone with the next attempt. A connection that gave its place to another principal is a lost one. */
+  /**
+   * Whether the next attempt may succeed. A connection evicted in favour of another principal is a lost one.
+   */
   transient(error: unknown): error is ExecwireError {
     if (!(error instanceof ExecwireError)) {
       return false;
@@ -60,12 +62,12 @@ export class Attempts {
       case "INTERNAL":
       case "ABORTED":
       case "DEADLINE_EXCEEDED":
-        return ++this.odd <= oddFailures;
+        return ++this.unexpected <= maxUnexpected;
     }
     return false;
   }
 
-  /** Waits before another attempt after the error, or throws it. */
+  /** Waits before the next attempt after the error, or throws it. */
   async again(error: unknown, withinMs: number, signal: AbortSignal | undefined): Promise<void> {
     this.lostAt ??= performance.now();
     if (!this.transient(error) || this.lostForMs() > withinMs) {

@@ -10,7 +10,7 @@ import { Attempts } from "./retry.js";
 import { fromRpc } from "./status.js";
 import { LinkedSignal } from "./time.js";
 
-/** The generated clients of a server, for what the hand-written ones do not have. */
+/** The generated clients of a server. */
 export interface Stubs {
   readonly processes: Client<typeof ProcessService>;
   readonly files: Client<typeof FileSystemService>;
@@ -26,9 +26,9 @@ export class Rpc {
   private readonly listeners = new Set<() => void>();
   private readonly uploads = new Set<Promise<unknown>>();
 
-  /** resumeForMs is for how long lost connections are resumed where no process has its own grace. */
+  /** resumeForMs is how long lost connections are resumed without a grace period of a process. */
   constructor(transport: Transport, readonly resumeForMs: number) {
-    setMaxListeners(0, this.closing.signal); // every call that goes on is one: Node.js would warn of a leak beyond ten
+    setMaxListeners(0, this.closing.signal); // every pending call listens: Node.js warns of a leak beyond ten
     this.stubs = {
       processes: createClient(ProcessService, transport),
       files: createClient(FileSystemService, transport),
@@ -38,17 +38,17 @@ export class Rpc {
     };
   }
 
-  /** Ends all calls, and refuses later ones, with ClosedError. */
+  /** Ends all calls, and rejects later ones, with ClosedError. */
   close(): void {
     this.fail(new ClosedError("the client was closed"));
   }
 
-  /** Ends all calls, and refuses later ones, for a reason. The first one stays. */
+  /** Ends all calls, and rejects later ones, with a reason. The first reason is kept. */
   fail(reason: unknown): void {
     this.closing.abort(reason);
   }
 
-  /** Has `ended` wait for an upload, which drops what the server has of it when it is interrupted. */
+  /** Makes `ended` wait for an upload, which drops its data on the server when interrupted. */
   async own<R>(upload: Promise<R>): Promise<R> {
     this.uploads.add(upload);
     try {
@@ -58,23 +58,25 @@ export class Rpc {
     }
   }
 
-  /** Resolves when all uploads that go on have ended, which `close` makes them do. */
+  /** Resolves when all uploads have ended, which `close` causes. */
   async ended(): Promise<void> {
     await Promise.allSettled(this.uploads);
   }
 
-  /** Aborts when the client is closed, or the way to the server is gone for good. */
+  /** Aborts when the client is closed, or the connection is permanently lost. */
   get lifetime(): AbortSignal {
     return this.closing.signal;
   }
 
-  /** Has something called whenever a connection is lost, until what it returns is called. */
+  /**
+   * Registers a function that is called whenever a connection is lost; the returned function unregisters it.
+   */
   onLost(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Says that a connection is lost. */
+  /** Reports that a connection is lost. */
   lost(): void {
     for (const listener of this.listeners) {
       listener();
@@ -95,7 +97,7 @@ export class Rpc {
     }
   }
 
-  /** Makes a call that may be repeated, again and again while the connection is lost. */
+  /** Makes an idempotent call, and retries it while the connection is lost. */
   async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal): Promise<R> {
     const attempts = new Attempts();
     for (;;) {
@@ -107,7 +109,7 @@ export class Rpc {
     }
   }
 
-  /** Waits before another attempt after the error, or throws it. */
+  /** Waits before the next attempt after the error, or throws it. */
   async again(attempts: Attempts, error: unknown, signal?: AbortSignal): Promise<void> {
     const linked = new LinkedSignal(this.lifetime, signal);
     try {
@@ -118,7 +120,7 @@ export class Rpc {
     }
   }
 
-  /** Streams what a server sends. The call ends when the iteration does. */
+  /** Streams messages of a server. The call ends with the iteration. */
   async *stream<R>(make: (options: CallOptions) => AsyncIterable<R>, signal?: AbortSignal): AsyncGenerator<R, void, undefined> {
     const linked = new LinkedSignal(this.lifetime, signal);
     try {

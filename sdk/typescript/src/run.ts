@@ -15,58 +15,60 @@ import {
   type RunStarted,
 } from "./gen/execwire/v1/process_run_pb.js";
 import { Inbox } from "./inbox.js";
-import { isRestarted, Link } from "./link.js";
+import { isRestarted, ConnectionState } from "./connection-state.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
 import { abortable, LinkedSignal } from "./time.js";
 
-/** What is done for a process that nobody follows any more may take so long. */
+/** Limits the cleanup for a process that is no longer followed. */
 const endTimeoutMs = 5_000;
-/** How long a process that is given up may take to accept its input. */
+/** How long a detached process may take to accept its input. */
 const detachTimeoutMs = 1_000;
 
-/** What a run is of. */
+/** Options of a run. */
 export interface RunOptions {
-  /** What to start, or, of a process that is found, what names it; and the grace. */
+  /** What to start or, for an existing process, its id; and the grace period. */
   readonly start: RunStart;
-  /** Whether the process was there before. */
-  readonly found: boolean;
+  /** Whether the process existed before. */
+  readonly existing: boolean;
   readonly afterSeq: number;
-  /** How much of the output may wait in memory for whoever takes it, in bytes. */
+  /** How much output may be buffered for its reader, in bytes. */
   readonly maxBufferedBytes: number;
   readonly onLost?: ((error: unknown) => void) | undefined;
   readonly onResumed?: (() => void) | undefined;
 }
 
 /**
- * Run owns a process: it follows it over one stream after the other until it has closed. Events
- * wait in it until they are taken, and are acknowledged then, so that whoever takes them paces
- * the process.
+ * Run owns a process: it follows it over one stream after the other until it has closed. Events are buffered
+ * until they are consumed, and acknowledged then, so that a slow reader blocks the process.
  */
 export class Run {
   readonly processId: string;
   readonly sessionId: string;
   readonly stdin: StdinBuffer;
-  /** The process, once the server has said that it runs; rejects if it never does. */
+  /** The process, once the server has confirmed that it runs; rejects if it never does. */
   readonly started: Promise<Process>;
-  /** Settles when no more events will come: it never rejects. */
+  /** Resolves when no more events follow; never rejects. */
   readonly over: Promise<void>;
-  /** Resolves when the closed event was taken; rejects when whoever takes events is told that it will not come, or the run is ended by this side. */
+  /**
+   * Resolves when the closed event was consumed; rejects when it will not come, after the consumer got the error,
+   * or the run was ended locally.
+   */
   readonly finished: Promise<void>;
-  /** Why events end before the closed one; undefined while they have not, or need not. */
+  /** Why events end before the closed event; else undefined. */
   failure: unknown;
   detached = false;
 
   private readonly tracker: EventTracker;
   private readonly inbox: Inbox;
-  private readonly link: Link;
+  private readonly state: ConnectionState;
   private readonly stopping: LinkedSignal;
   private settle!: { resolve: (process: Process) => void; reject: (error: unknown) => void };
   private finish!: { resolve: () => void; reject: (error: unknown) => void };
   private ended = false;
 
-  /** Behind which seq the stream tells what happened. */
+  /** The seq after which the stream began. */
   private resumedAt: number;
   private readonly acknowledger: Acknowledger;
   private detaching = false;
@@ -78,7 +80,7 @@ export class Run {
     this.sessionId = process?.sessionId ?? "";
     this.tracker = new EventTracker(this.processId, options.afterSeq);
     this.inbox = new Inbox(this.processId, options.afterSeq, options.maxBufferedBytes);
-    this.link = new Link(options.start, options.found, rpc.resumeForMs);
+    this.state = new ConnectionState(options.start, options.existing, rpc.resumeForMs);
     this.resumedAt = options.afterSeq;
     this.acknowledger = new Acknowledger(() => this.wake());
     this.stdin = new StdinBuffer(process?.io?.io.case === "terminal", () => this.wake());
@@ -86,31 +88,31 @@ export class Run {
     this.stopping.signal.addEventListener("abort", () => this.inbox.wakeReceivers(), { once: true });
     this.started = new Promise((resolve, reject) => (this.settle = { resolve, reject }));
     this.finished = new Promise((resolve, reject) => (this.finish = { resolve, reject }));
-    // Both are told by other calls too.
+    // Other calls report both.
     this.started.catch(() => undefined);
     this.finished.catch(() => undefined);
     this.over = this.follow();
   }
 
-  /** How the process ended, as far as events were taken. */
+  /** How the process ended, as far as events were consumed. */
   get exit(): Exit | undefined {
     return this.tracker.exit;
   }
 
-  /** Whether the closed event was taken. */
+  /** Whether the closed event was consumed. */
   get closed(): boolean {
     return this.tracker.closed;
   }
 
-  /** The seq of the last event that was taken. */
+  /** The seq of the last consumed event. */
   get lastSeq(): number {
     return this.tracker.last;
   }
 
   /**
-   * Takes the next event and acknowledges those before it; undefined behind the last. What the
-   * caller got before, it is done with. Throws why events end before the closed one, once all
-   * that were received are taken.
+   * Consumes the next event and acknowledges the previous ones, which the caller has finished processing;
+   * undefined after the last. Throws why events end before the closed event, after all received ones were
+   * consumed.
    */
   async take(signal?: AbortSignal): Promise<ReturnType<EventTracker["take"]>> {
     for (;;) {
@@ -126,7 +128,7 @@ export class Run {
           this.finish.reject(this.failure);
           throw this.failure;
         }
-        await this.inbox.news(signal);
+        await this.inbox.waitForEvent(signal);
         continue;
       }
       let event;
@@ -139,7 +141,7 @@ export class Run {
       this.acknowledger.took(Number(next.message.seq) || this.tracker.last, next.bytes); // a gap has no seq of its own
       if (this.tracker.closed) {
         this.stdin.fail(stdinClosed("the process has ended, and takes no input any more"));
-        this.acknowledger.done(true); // the server ends the stream by it
+        this.acknowledger.done(true); // it makes the server end the stream
         this.finish.resolve();
       }
       if (event) {
@@ -148,12 +150,15 @@ export class Run {
     }
   }
 
-  /** Waits for a moment until the stream of a process that has closed is over: the server ends it by the last acknowledgement. */
+  /**
+   * Waits briefly until the stream of a closed process has ended: the server ends it after the last
+   * acknowledgement.
+   */
   async settled(): Promise<void> {
     await abortable(this.over, AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
   }
 
-  /** Kills the process if it may run, and ends the run for the reason. */
+  /** Kills the process if it may run, and ends the run with the reason. */
   async kill(termination: Termination, reason: unknown): Promise<void> {
     if (!this.ended && !this.inbox.closed) {
       await this.whenStarted(endTimeoutMs);
@@ -163,7 +168,10 @@ export class Run {
     await this.over;
   }
 
-  /** Terminates the process by a call of its own; it is best effort: when it fails, the grace ends the process. */
+  /**
+   * Terminates the process by a separate call. It is best effort: if it fails, the grace period ends the
+   * process.
+   */
   async terminate(termination: Termination): Promise<void> {
     const { sessionId, processId } = this;
     await this.rpc
@@ -171,7 +179,7 @@ export class Run {
       .catch(() => undefined);
   }
 
-  /** Gives the process up once it has accepted its input, or after a moment. It goes on without an owner. */
+  /** Detaches once the process has accepted its input, or after a timeout. It continues without an owner. */
   async detach(): Promise<void> {
     await this.started;
     if (!this.ended) {
@@ -184,14 +192,14 @@ export class Run {
     }
   }
 
-  /** Gives the process up if that can be done within a while, and ends the run for the reason. */
-  async letGo(reason: unknown): Promise<void> {
+  /** Detaches if possible within a timeout, and ends the run with the reason. */
+  async detachAndEnd(reason: unknown): Promise<void> {
     await abortable(this.detach(), AbortSignal.timeout(endTimeoutMs)).catch(() => undefined);
     this.fail(reason);
     await this.over;
   }
 
-  /** Ends the run for the reason. The process is kept by its server for the grace. */
+  /** Ends the run with the reason. The server keeps the process for its grace period. */
   fail(reason: unknown): void {
     if (!this.ended) {
       this.failure ??= reason;
@@ -217,12 +225,12 @@ export class Run {
             break; // nothing more can be learned
           }
           const error = this.stopping.signal.aborted ? this.stopping.signal.reason : fromRpc(thrown);
-          await this.lose(error);
+          await this.handleLoss(error);
         }
       }
     } catch (error) {
-      // The way to the server is gone for good.
-      this.failure ??= error instanceof ConnectionError && this.link.sentAt !== undefined ? this.lostError(error) : error;
+      // The connection is permanently lost.
+      this.failure ??= error instanceof ConnectionError && this.state.sentAt !== undefined ? this.lostError(error) : error;
     }
     this.end();
   }
@@ -232,30 +240,30 @@ export class Run {
     this.stopping.dispose();
     this.acknowledger.stop();
     if (this.detached) {
-      this.failure ??= new ClosedError("the process was detached from");
+      this.failure ??= new ClosedError("the process was detached");
     }
     if (this.detached || this.stopping.signal.aborted) {
-      // Whoever took events may never ask for the next one.
+      // The consumer may never request the next event.
       this.finish.reject(this.failure ?? this.stopping.signal.reason);
     }
     this.settle.reject(this.failure ?? new ProtocolError("the run ended before the process was started"));
     this.stdin.fail(
       this.inbox.closed
         ? stdinClosed("the process has ended, and takes no input any more")
-        : (this.failure ?? new ClosedError("the process is not followed any more")),
+        : (this.failure ?? new ClosedError("the process is no longer followed")),
     );
-    this.inbox.wakeTakers();
+    this.inbox.wakeConsumers();
     this.inbox.wakeReceivers();
   }
 
-  /** Follows the process over one stream, which returns when the process has closed or is given up. */
+  /** Follows the process over one stream; returns when it has closed or was detached. */
   private async attempt(): Promise<void> {
-    if (this.link.repeatIsLate()) {
+    if (this.state.startRetryExpired()) {
       throw this.lostError(this.failure ?? new Error("the start was not answered in time"));
     }
     const linked = new LinkedSignal(this.stopping.signal);
     const stream = { over: false };
-    // Whoever waits for room does not read, and would not learn it.
+    // While it waits for space it does not read, and would not notice.
     const forget = this.rpc.onLost(() => {
       this.lossSeen = true;
       this.inbox.wakeReceivers();
@@ -278,13 +286,13 @@ export class Run {
       this.detached = true;
       return;
     }
-    throw new ProtocolError(`the stream ended after seq ${this.inbox.lastSeq} without saying that the process closed`);
+    throw new ProtocolError(`the stream ended after seq ${this.inbox.lastSeq} without the closed event`);
   }
 
-  /** What is said on one stream. It never ends by itself: that would be a half-close. */
+  /** The requests of one stream. It never ends by itself: that would be a half-close. */
   private async *requests(stream: { over: boolean }): AsyncGenerator<RunProcessRequest> {
     this.streamStarted = false;
-    this.link.sentAt ??= performance.now();
+    this.state.sentAt ??= performance.now();
     yield this.opening();
     let detachBy: number | undefined;
     while (!stream.over) {
@@ -309,15 +317,18 @@ export class Run {
   }
 
   private streamStarted = false;
-  /** Whether a connection was lost since the stream began, which may be that of the stream: all that came over it is read then, at most a window. */
+  /**
+   * Whether a connection was lost since the stream began, possibly its own: everything received over it is
+   * processed then, at most a window.
+   */
   private lossSeen = false;
-  /** The run of the server that has the process, empty while it has not told. */
+  /** The instance id of the server that has the process, empty if unknown. */
   private instanceId = "";
 
-  /** The same start until it was answered, then a resume from what was taken. */
+  /** The same start until it was answered, then a resume after the last consumed event. */
   private opening(): RunProcessRequest {
-    const { start, found } = this.options;
-    if (!this.link.started && !found) {
+    const { start, existing } = this.options;
+    if (!this.state.started && !existing) {
       return create(RunProcessRequestSchema, { message: { case: "start", value: start } });
     }
     this.resumedAt = this.tracker.last;
@@ -335,7 +346,9 @@ export class Run {
     });
   }
 
-  /** What is to be said next. An acknowledgement goes first: the server waits for it, and input may be endless. */
+  /**
+   * The next request. A due acknowledgement comes first: the server waits for it, and input may be endless.
+   */
   private next(): RunProcessRequest | undefined {
     const seq = this.acknowledger.next();
     if (seq !== undefined) {
@@ -353,20 +366,20 @@ export class Run {
 
   private async receive({ message }: RunProcessResponse): Promise<void> {
     if (!this.streamStarted && message.case !== "started") {
-      throw new ProtocolError("the first answer was not that the process runs");
+      throw new ProtocolError("the first message does not report the start");
     }
     switch (message.case) {
       case "started":
         if (this.streamStarted) {
-          throw new ProtocolError("it said twice on one stream that the process runs");
+          throw new ProtocolError("it reported the start twice on one stream");
         }
         this.begin(message.value);
         break;
       case "events":
         this.inbox.add(message.value.events);
-        this.link.attempts.progress();
+        this.state.attempts.progress();
         while (this.inbox.full && !this.lossSeen && !this.stopping.signal.aborted) {
-          await this.inbox.room();
+          await this.inbox.waitForSpace();
         }
         break;
       case "stdinAccepted":
@@ -378,39 +391,39 @@ export class Run {
     }
   }
 
-  /** Begins a stream that is answered: what was received over the last one and not taken comes again. */
+  /** Begins an answered stream: it repeats events that were received but not consumed. */
   private begin(started: RunStarted): void {
     const { process } = started;
     if (!process) {
-      throw new ProtocolError("it did not say which process runs");
+      throw new ProtocolError("it did not name the process");
     }
-    if (!this.link.started) {
-      if (this.options.found) {
-        this.stdin.join(Number(started.stdinOffset), process.hasTerminal);
+    if (!this.state.started) {
+      if (this.options.existing) {
+        this.stdin.startAt(Number(started.stdinOffset), process.hasTerminal);
       } else if (started.resumed) {
-        this.stdin.repeat();
+        this.stdin.setRepeated();
       }
     }
     this.stdin.resume(Number(started.stdinOffset), Number(started.stdinWindowBytes));
     this.inbox.restart(this.tracker.last);
     this.tracker.resume(this.resumedAt);
     this.acknowledger.resume(Number(started.outputWindowBytes), Number(started.outputWindowEvents));
-    if (this.options.found) {
-      this.tracker.meet(process);
+    if (this.options.existing) {
+      this.tracker.setInitialState(process);
       this.inbox.closed ||= this.tracker.closed;
     }
     this.streamStarted = true;
     this.lossSeen = false;
     this.instanceId = started.instanceId;
-    const first = !this.link.started;
-    if (this.link.regain()) {
+    const first = !this.state.started;
+    if (this.state.setConnected()) {
       this.tracker.resumed++;
       this.options.onResumed?.();
     }
     if (first) {
       this.settle.resolve(process);
     }
-    this.inbox.wakeTakers();
+    this.inbox.wakeConsumers();
     this.wake();
   }
 
@@ -420,24 +433,24 @@ export class Run {
     }
   }
 
-  /** Notes that the connection is lost, and waits before another attempt; throws if there is no use in one. */
-  private async lose(error: unknown): Promise<void> {
+  /** Records that the connection is lost, and waits before the next attempt; throws if it is useless. */
+  private async handleLoss(error: unknown): Promise<void> {
     if (this.stopping.signal.aborted) {
       throw this.stopping.signal.reason;
     }
     if (!(error instanceof ExecwireError)) {
       throw error;
     }
-    switch (this.link.judge(error)) {
+    switch (this.state.classify(error)) {
       case "failed":
         throw error;
       case "lost":
         throw this.lostError(error);
     }
-    if (this.link.lose()) {
+    if (this.state.setLost()) {
       this.options.onLost?.(error);
     }
-    await this.link.attempts.backoff.wait(error.retryAfterMs, this.stopping.signal);
+    await this.state.attempts.backoff.wait(error.retryAfterMs, this.stopping.signal);
   }
 
   private lostError(cause: unknown): LostError {
@@ -445,10 +458,10 @@ export class Run {
     return new kind(
       {
         processId: this.processId,
-        started: this.link.started || this.options.found,
+        started: this.state.started || this.options.existing,
         exit: this.tracker.exit ?? this.inbox.exit,
         lastSeq: this.inbox.lastSeq,
-        lostForMs: this.link.attempts.lostForMs(),
+        lostForMs: this.state.attempts.lostForMs(),
       },
       cause,
     );

@@ -7,22 +7,22 @@ import {
   SpecialPathKind,
 } from "./gen/execwire/v1/sandbox_pb.js";
 
-/** What a process, or a call about files, may touch, as most want it. */
+/** Common access rights of a process or file call. */
 export interface SandboxOptions {
   /**
-   * The absolute directories of the server that may be written to. What is named .git, .agents
-   * or .codex in them stays read-only.
+   * Absolute directories on the server that may be written to. Entries named .git, .agents or .codex in them
+   * stay read-only.
    */
   readonly writable?: readonly string[];
-  /** Lets /tmp be written to, and what TMPDIR names in the process's environment. */
+  /** Allows writes to /tmp and to TMPDIR of the process's environment. */
   readonly temporary?: boolean;
-  /** Lets the network be reached. */
+  /** Allows network access. */
   readonly network?: boolean;
 }
 
 /**
- * Makes a policy: everything may be read, as far as the server's user may; nothing else is
- * allowed but what the options say. Finer policies are made of SandboxPolicySchema.
+ * Builds a policy: everything is readable, as far as the server's user may; the options allow more. Finer
+ * policies are built with SandboxPolicySchema.
  */
 export function sandbox(options: SandboxOptions = {}): SandboxPolicy {
   const writable = options.writable ?? [];

@@ -2,13 +2,10 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { makeError, type ErrorDetails, type ExecwireError, type FieldViolation } from "./errors.js";
 
-/** The domain of every ErrorInfo that an execwire server attaches. */
+/** The domain of every ErrorInfo of an execwire server. */
 const domain = "execwire.v1";
 
-/**
- * Restores the typed error from what a call of a generated client threw. An error that no
- * call made is returned as it is.
- */
+/** Restores the typed error of a call of a generated client. Other errors are returned unchanged. */
 export function fromRpc(error: unknown): unknown {
   return error instanceof ConnectError ? fromConnect(error) : error;
 }
@@ -23,7 +20,7 @@ function fromConnect(error: ConnectError): ExecwireError {
   } satisfies ErrorDetails;
   for (const detail of error.details) {
     if (!("type" in detail)) {
-      continue; // made by this side, which makes none
+      continue; // made locally, without details
     }
     switch (detail.type) {
       case "google.rpc.ErrorInfo": {
@@ -48,7 +45,7 @@ function fromConnect(error: ConnectError): ExecwireError {
   return makeError(codeName(error.code), error.rawMessage, details, error);
 }
 
-/** NotFound → NOT_FOUND; and gRPC's spelling of the one that Connect spells otherwise. */
+/** NotFound → NOT_FOUND, with gRPC's spelling of the one code that Connect spells differently. */
 function codeName(code: Code): string {
   if (code === Code.Canceled) {
     return "CANCELLED";
@@ -56,8 +53,8 @@ function codeName(code: Code): string {
   return (Code[code] ?? "Unknown").replace(/(?<=[a-z])(?=[A-Z])/g, "_").toUpperCase();
 }
 
-// The messages of google/rpc/error_details.proto, which have been the same for
-// years, read by hand: packages that generate them are not in every registry.
+// The messages of google/rpc/error_details.proto, decoded by hand: packages that generate them are not in
+// every registry.
 
 function readErrorInfo(bytes: Uint8Array): { reason: string; domain: string; metadata: Record<string, string> } {
   const info = { reason: "", domain: "", metadata: {} as Record<string, string> };
@@ -105,7 +102,7 @@ function readRetryDelay(bytes: Uint8Array): number {
   return ms;
 }
 
-/** Reads a message, and skips what has no reader. One that is malformed has what was read before it broke. */
+/** Decodes a message, and skips fields without a reader. A malformed message is decoded up to the error. */
 function readFields(bytes: Uint8Array, fields: Record<number, (reader: BinaryReader) => unknown>): void {
   const reader = new BinaryReader(bytes);
   try {
@@ -119,6 +116,6 @@ function readFields(bytes: Uint8Array, fields: Record<number, (reader: BinaryRea
       }
     }
   } catch {
-    return; // the code and the text of the error are told nevertheless
+    return; // code and message of the error are still available
   }
 }

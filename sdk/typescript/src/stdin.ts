@@ -1,11 +1,11 @@
 import { makeError, ProtocolError, UsageError, type ClientError } from "./errors.js";
 import { abortable } from "./time.js";
 
-/** A full block and its framing fit the buffers that a server has of 32 KiB. */
+/** A full block and its framing fit a 32 KiB buffer of the server. */
 const blockBytes = 32_700;
-/** How much may be written before the server has said what it takes. */
+/** How much may be written before the server announces its window. */
 const firstWindowBytes = 64 << 10;
-/** The character by which a terminal ends its input. */
+/** The end-of-file character of a terminal. */
 const endOfTransmission = 0x04;
 
 /** A piece of input to be sent. */
@@ -16,23 +16,23 @@ export interface InputPiece {
 }
 
 /**
- * Input for a process, kept until the server has accepted it so that it can be sent again after
- * a cut: at most one window of it.
+ * Input of a process, kept until the server has accepted it, to send it again after a cut: at most one
+ * window.
  */
 export class StdinBuffer {
-  /** What was written and not accepted, oldest first. */
+  /** Written but unaccepted input, oldest first. */
   private blocks: { offset: number; data: Uint8Array }[] = [];
   // accepted ≤ sent, and sent ≤ written unless repeated.
   private accepted = 0;
   private sent = 0;
   private written = 0;
   private window = firstWindowBytes;
-  /** Whether the process got input before: what is written up to accepted is that once more, and dropped. */
+  /** Whether the process received input before: it is written again up to accepted, and dropped. */
   private repeated = false;
   private ended = false;
   private endSent = false;
   private endAccepted = false;
-  /** Why input is refused; undefined while it is not. */
+  /** Why input is rejected, or undefined. */
   private failure: unknown;
   private last = 0x0a;
   private waiting: (() => void)[] = [];
@@ -41,18 +41,18 @@ export class StdinBuffer {
   /** wake is called when there may be something to send. */
   constructor(private terminal: boolean, private readonly wake: () => void) {}
 
-  /** Says that the process got input before that the caller will write once more from its beginning. */
-  repeat(): void {
+  /** Records that the caller writes again, from its beginning, input that the process already received. */
+  setRepeated(): void {
     this.repeated = true;
   }
 
-  /** Says that the process, which may have a terminal, got so much input before, which is not written again. */
-  join(offset: number, terminal: boolean): void {
+  /** Sets the offset after input that the process received from others, and whether it has a terminal. */
+  startAt(offset: number, terminal: boolean): void {
     this.accepted = this.sent = this.written = offset;
     this.terminal = terminal;
   }
 
-  /** Begins a stream: offset is what the server has accepted so far. */
+  /** Begins a stream: offset is what the server has accepted. */
   resume(offset: number, window: number): void {
     if (offset < this.accepted || (offset > this.written && !this.repeated)) {
       throw new ProtocolError(`it has accepted ${offset} bytes of stdin, of which ${this.accepted} to ${this.written} are possible`);
@@ -64,7 +64,10 @@ export class StdinBuffer {
     this.release(offset);
   }
 
-  /** Takes what the server has accepted, which can be more than this stream has sent; endOfFile is whether the end was, too. */
+  /**
+   * Records what the server has accepted, which can be more than this stream has sent; endOfFile includes the
+   * end.
+   */
   accept(offset: number, endOfFile: boolean): void {
     if (offset > this.written && !this.repeated) {
       throw new ProtocolError(`it accepted ${offset} bytes of stdin when ${this.written} were written`);
@@ -80,21 +83,21 @@ export class StdinBuffer {
     }
   }
 
-  /** Writes, and waits while a window is full. Writes are applied in the order of their calls. */
+  /** Writes, and waits while the window is full. Writes are applied in the order of their calls. */
   write(data: Uint8Array, signal?: AbortSignal): Promise<void> {
     const turn = this.queue.then(() => this.append(data, signal));
     this.queue = turn.catch(() => undefined);
     return turn;
   }
 
-  /** Ends the input after what was written. Ending it twice is no error. */
+  /** Ends the input after everything written. Ending it twice is not an error. */
   end(): Promise<void> {
     const turn = this.queue.then(() => {
       if (this.ended || this.failure !== undefined) {
         return;
       }
       if (this.terminal) {
-        // In the middle of a line the character only sends the line; a second one ends the input.
+        // In the middle of a line the character only submits the line; a second one ends the input.
         this.push(Uint8Array.from(this.last === 0x0a ? [endOfTransmission] : [endOfTransmission, endOfTransmission]));
       }
       this.ended = true;
@@ -105,7 +108,7 @@ export class StdinBuffer {
     return turn;
   }
 
-  /** Refuses input from now on, and lets go of what was written. The first reason stays. */
+  /** Rejects input from now on, and drops what was written. The first reason is kept. */
   fail(reason: unknown): void {
     this.failure ??= reason;
     this.blocks = [];
@@ -113,18 +116,18 @@ export class StdinBuffer {
     this.wake();
   }
 
-  /** Whether the error is the reason for which input is refused. */
-  refuses(error: unknown): boolean {
+  /** Whether the error is the reason why input is rejected. */
+  isRejection(error: unknown): boolean {
     return this.failure !== undefined && this.failure === error;
   }
 
-  /** Whether everything that was written was accepted, and its end with it, as far as the process takes input at all. */
+  /** Whether all input was accepted, including its end, as far as the process accepts input. */
   get drained(): boolean {
-    const told = !this.ended || this.terminal || this.endAccepted;
-    return this.failure !== undefined || (told && this.accepted >= this.written);
+    const endKnown = !this.ended || this.terminal || this.endAccepted;
+    return this.failure !== undefined || (endKnown && this.accepted >= this.written);
   }
 
-  /** The next piece to send, or undefined when there is none or no window for it. */
+  /** The next piece to send, or undefined if there is none or no window. */
   next(): InputPiece | undefined {
     if (this.failure !== undefined) {
       return undefined;
@@ -158,18 +161,18 @@ export class StdinBuffer {
         throw this.failure;
       }
       if (this.ended) {
-        throw new UsageError("the input of the process was closed: nothing can be written behind its end");
+        throw new UsageError("the input of the process was closed: nothing can be written after its end");
       }
       if (from === data.length) {
         return;
       }
-      const room = this.window - Math.max(0, this.written - this.accepted);
-      if (room <= 0) {
+      const free = this.window - Math.max(0, this.written - this.accepted);
+      if (free <= 0) {
         await abortable(new Promise<void>((resolve) => this.waiting.push(resolve)), signal);
         continue;
       }
-      const length = Math.min(room, blockBytes, data.length - from);
-      // The caller may use its memory again; slice of a Buffer would not copy.
+      const length = Math.min(free, blockBytes, data.length - from);
+      // The caller may reuse its memory; slice of a Buffer would not copy.
       this.push(new Uint8Array(data.subarray(from, from + length)));
       from += length;
     }
@@ -206,13 +209,13 @@ export class StdinBuffer {
   private checkShort(offset: number): void {
     if (this.ended && offset > this.written) {
       throw new UsageError(
-        `the input ended after ${this.written} bytes, before the ${offset} that the process has taken from an earlier run`,
+        `the input ended after ${this.written} bytes, before the ${offset} that the process has consumed from an earlier run`,
       );
     }
   }
 }
 
-/** What a write fails with when the process takes no input any more. */
+/** The error of a write when the process accepts no more input. */
 export function stdinClosed(message: string): ClientError {
   return makeError("FAILED_PRECONDITION", message, {
     reason: "STDIN_CLOSED",

@@ -1,17 +1,24 @@
 import { Readable, Writable } from "node:stream";
 import { ClosedError } from "./errors.js";
-import type { Process } from "./process.js";
+import type { ProcessEvent } from "./events.js";
 
-/** The streams of a process as those of Node.js, made when they are first asked for. */
+/** The input and output of a process. */
+export interface ProcessIO {
+  events(): AsyncIterable<ProcessEvent>;
+  write(data: string | Uint8Array, options?: { signal?: AbortSignal }): Promise<void>;
+  closeStdin(): Promise<void>;
+}
+
+/** The stdio of a process as Node.js streams, created on first use. */
 export class ProcessStreams {
   private stdout: Readable | undefined;
   private stderr: Readable | undefined;
   private stdin: Writable | undefined;
-  /** Who is full, and how to go on when it is not any more. */
+  /** The full stream, and how to resume it. */
   private full: { name: "stdout" | "stderr"; resume: () => void } | undefined;
   private pumping = false;
 
-  constructor(private readonly process: Process) {}
+  constructor(private readonly process: ProcessIO) {}
 
   output(name: "stdout" | "stderr"): Readable {
     const existing = this[name];
@@ -28,7 +35,7 @@ export class ProcessStreams {
     this[name] = stream;
     if (!this.pumping) {
       this.pumping = true;
-      // Whoever reads both asks for both before the first byte.
+      // A reader of both requests both before the first byte.
       setImmediate(() => void this.pump());
     }
     return stream;
@@ -83,7 +90,10 @@ export class ProcessStreams {
   }
 }
 
-/** Ends a stream that cannot go on. That its process was closed by this side is an error for those alone who listen for errors: it would end the program otherwise. */
+/**
+ * Ends a stream with an error. A local close is an error only for streams with an error listener: otherwise
+ * it would end the program.
+ */
 function end(stream: Readable | Writable, error: unknown): void {
   stream.destroy(error instanceof ClosedError && stream.listenerCount("error") === 0 ? undefined : (error as Error));
 }

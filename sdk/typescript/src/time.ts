@@ -2,12 +2,12 @@ import { create } from "@bufbuild/protobuf";
 import { type Duration, DurationSchema, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { UsageError } from "./errors.js";
 
-/** Milliseconds of a duration; 0 of none. */
+/** The milliseconds of a duration; 0 if undefined. */
 export function durationMs(duration: Duration | undefined): number {
   return duration ? Number(duration.seconds) * 1000 + duration.nanos / 1e6 : 0;
 }
 
-/** A duration of so many milliseconds. */
+/** The duration of a number of milliseconds. */
 export function durationOf(name: string, ms: number): Duration {
   if (!Number.isFinite(ms) || ms < 0) {
     throw new UsageError(`${name} is ${ms}: give milliseconds, 0 or more`);
@@ -16,12 +16,12 @@ export function durationOf(name: string, ms: number): Duration {
   return create(DurationSchema, { seconds: nanos / 1_000_000_000n, nanos: Number(nanos % 1_000_000_000n) });
 }
 
-/** A date of a timestamp, in milliseconds; undefined of none. */
+/** The date of a timestamp, in milliseconds; undefined if undefined. */
 export function dateOf(time: Timestamp | undefined): Date | undefined {
   return time && new Date(Number(time.seconds) * 1000 + Math.floor(time.nanos / 1e6));
 }
 
-/** Resolves after a while; rejects with the reason of the signal if that comes first. */
+/** Resolves after a time; rejects with the reason of the signal if it aborts first. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
@@ -40,7 +40,7 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** A signal that aborts with the first of several, for as long as it is not disposed of. */
+/** A signal that aborts with the first of several, until it is disposed of. */
 export class LinkedSignal {
   private readonly controller = new AbortController();
   private readonly unlink: (() => void)[] = [];
@@ -76,7 +76,7 @@ export class LinkedSignal {
   }
 }
 
-/** Settles as the promise does, or rejects with the reason of the signal if that comes first. */
+/** Settles as the promise does, or rejects with the reason of the signal if it aborts first. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) {
     return promise;

@@ -3,47 +3,44 @@ import * as net from "node:net";
 import * as tls from "node:tls";
 import { Code, ConnectError, type Interceptor, type Transport } from "@connectrpc/connect";
 import { createGrpcTransport, type GrpcTransportOptions, Http2SessionManager } from "@connectrpc/connect-node";
-import type { Address } from "./address.js";
+import type { SocketAddress } from "./address.js";
 import type { Credentials } from "./credentials.js";
 import { CredentialError, messageOf } from "./errors.js";
 import { notGrpc, probe } from "./probe.js";
 
-/** A peer that is silent this long is asked whether it is there, and has pingTimeoutMs to answer. */
+/** Keepalive: a silent peer is pinged after this interval, and must answer within pingTimeoutMs. */
 export const pingIntervalMs = 30_000;
 export const pingTimeoutMs = 10_000;
-/** How long an attempt to connect may take. */
+/** Limits an attempt to connect. */
 const connectTimeoutMs = 10_000;
 /**
- * What one stream may have on the way to a reader that does not read, and all of a connection:
- * so many stalled streams that the connection itself stalls are not to be expected.
+ * Flow-control windows of a stream and of a connection: so large that stalled streams are unlikely to stall
+ * the connection.
  */
 const streamWindowBytes = 1 << 20;
 const connectionWindowBytes = 64 << 20;
-/** What a session of Node.js may hold, in megabytes: more than its windows. */
+/** The memory limit of a Node.js session, in megabytes: larger than its windows. */
 const sessionMegabytes = 128;
 const maxMessageBytes = 16 << 20;
 
-/** What a socket says that was lost, or that the server had no room for yet. */
+/** Error codes of a lost connection, or of a full accept queue. */
 const losses = ["ECONNRESET", "ECONNABORTED", "EPIPE", "EAGAIN"];
 
-/** The end of a connection that the server closed in order. */
+/** The server closed the connection in order. */
 class ClosedByPeer extends Error {}
-
-/** An address that is dialed by sockets of this process. */
-export type SocketAddress = Extract<Address, { kind: "tcp" | "unix" }>;
 
 type SessionManager = NonNullable<GrpcTransportOptions["sessionManager"]>;
 
-/** The HTTP/2 connection to a server, which is made again when it is needed after it was lost. */
+/** The HTTP/2 connection to a server, re-established when needed after a loss. */
 export class Connection implements SessionManager {
   readonly authority: string;
   readonly transport: Transport;
   private readonly manager: Http2SessionManager;
-  /** The open streams of each socket, and of the session that was made over it. */
+  /** The open streams of each socket, and of its session. */
   private readonly sockets = new Map<net.Socket, Set<ClientHttp2Stream>>();
   private readonly sessions = new WeakMap<object, Set<ClientHttp2Stream>>();
   private newest: Set<ClientHttp2Stream> | undefined;
-  /** Called when a connection is lost, after its streams were told. */
+  /** Called when a connection is lost, after its streams have ended. */
   onLost: (() => void) | undefined;
   private lastError: unknown;
   private closed = false;
@@ -84,7 +81,7 @@ export class Connection implements SessionManager {
     if (session && this.newest) {
       if (!this.sessions.has(session)) {
         this.sessions.set(session, this.newest);
-        session.on("error", () => undefined); // its streams are told, and nobody else asks
+        session.on("error", () => undefined); // its streams report the error
         session.setLocalWindowSize(connectionWindowBytes);
       }
       const open = this.sessions.get(session);
@@ -99,24 +96,24 @@ export class Connection implements SessionManager {
     this.manager.notifyResponseByteRead(stream);
   }
 
-  /** Whether the last connection was lost, or not made in time: the server may answer the next. */
+  /** Whether the last connection was lost, or not established in time: the next may succeed. */
   get wasLost(): boolean {
     const { lastError } = this;
     const code = lastError instanceof Error ? ((lastError as NodeJS.ErrnoException).code ?? "") : "";
     return lastError instanceof ClosedByPeer || lastError instanceof ConnectError || losses.includes(code);
   }
 
-  /** Asks the server why the last connection was lost; undefined if another may not be. */
+  /** Finds out why the last connection was lost; undefined if the next may succeed. */
   probe(): Promise<string | undefined> {
     return probe(this.address, this.credentials);
   }
 
-  /** Whether nobody listens at the address, at the last attempt. */
+  /** Whether the last connection was refused. */
   get wasRefused(): boolean {
     return (this.lastError as NodeJS.ErrnoException | undefined)?.code === "ECONNREFUSED";
   }
 
-  /** Why a first call failed: what the socket said, where it said something. */
+  /** Why a first call failed: the error of the socket, if there is one. */
   explain(error: unknown): unknown {
     const { lastError } = this;
     if (lastError instanceof CredentialError) {
@@ -127,7 +124,7 @@ export class Connection implements SessionManager {
     }
     const code = (lastError as NodeJS.ErrnoException).code ?? "";
     if (/CERT|ISSUER|SIGNED|ALTNAME/.test(code)) {
-      return new Error(`${lastError.message}: name the authority that signed the server's certificate, if it is to be trusted, and reach the server by a name that it has`, { cause: lastError });
+      return new Error(`${lastError.message}: add the authority that signed the server's certificate to tls.ca, and connect by a name in the certificate`, { cause: lastError });
     }
     if (code === "EPROTO" || /SSL/.test(code)) {
       return new Error(`${lastError.message}: execwire needs TLS 1.3 at both ends, and a certificate that the server accepts`, { cause: lastError });
@@ -142,7 +139,7 @@ export class Connection implements SessionManager {
     return new Error(`${messageOf(cause)}: ${notGrpc(this.address)}`, { cause });
   }
 
-  /** Ends the connection, with all that goes on over it. Nothing of it keeps the process alive then. */
+  /** Closes the connection and ends its calls. It does not keep the process alive. */
   close(): void {
     this.closed = true;
     this.manager.abort(new ConnectError("the connection was closed", Code.Canceled));
@@ -170,8 +167,8 @@ export class Connection implements SessionManager {
     const open = new Set<ClientHttp2Stream>();
     this.sockets.set(socket, open);
     this.newest = open;
-    // Node.js ends the streams of a lost connection by codes that a server could have
-    // sent too. Whoever resumes has to know which it was, so this comes before it.
+    // Node.js ends the streams of a lost connection with codes that a server could have sent too. To resume,
+    // the cause must be known, so this listener runs first.
     const lose = (cause: unknown): void => {
       this.lastError = cause;
       clearTimeout(timer);
@@ -220,8 +217,8 @@ export class Connection implements SessionManager {
   }
 }
 
-/** Refuses at once what would send a token in plain text to another host. */
-export function checkPrivate(address: SocketAddress, credentials: Credentials): void {
+/** Throws if a token would be sent in plain text to another host. */
+export function requireLoopback(address: SocketAddress, credentials: Credentials): void {
   if (address.kind === "tcp" && !address.tls && credentials.hasToken && net.isIP(address.host) !== 0 && !isLoopback(address.host)) {
     throw plainText();
   }

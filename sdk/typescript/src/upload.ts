@@ -5,55 +5,55 @@ import { ClientError, ExecwireError, messageOf, ProtocolError } from "./errors.j
 import type { FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import { type UploadFileRequestSchema, type UploadHeadSchema, UploadMode } from "./gen/execwire/v1/filesystem_transfer_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
-import { type Path, pathFields, shownPath } from "./paths.js";
+import { type Path, pathFields, displayPath } from "./paths.js";
 import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
 import { abortable } from "./time.js";
 
-/** What a file is to have: all of it, pieces of it, or a file of this machine. */
+/** The content of a file: complete, in pieces, or a file of this machine. */
 export type Content = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array> | { readonly file: string };
 
-/** How a file is uploaded. By default it takes the place of what is there in one step, when it is whole. */
+/** Options of {@link FileSystem.upload}. By default an existing file is replaced atomically. */
 export interface UploadOptions {
-  /** The permission bits of the file. Absent keeps those of the file that is replaced. */
+  /** The permission bits. Absent keeps those of the replaced file. */
   readonly permissions?: number;
-  /** The time of the last change that the file gets. */
+  /** The modification time of the file. */
   readonly modifyTime?: Date;
-  /** The SHA-256 that the file has to have now, else it fails with CONTENT_NOT_MATCHED. */
+  /** The SHA-256 that the existing file must have; otherwise the upload fails with CONTENT_NOT_MATCHED. */
   readonly ifMatchSha256?: Uint8Array;
-  /** Fails with PATH_ALREADY_EXISTS if anything is there. */
+  /** Fails with PATH_ALREADY_EXISTS if the path exists. */
   readonly ifMissing?: boolean;
-  /** Has content and name on the disk first. */
+  /** Writes content and name to disk before it resolves. */
   readonly sync?: boolean;
-  /** Called after each piece with how many bytes were sent; after a lost connection that can be less than before. */
+  /** Called after each piece with the number of bytes sent; it can decrease after a lost connection. */
   readonly onProgress?: (sentBytes: number) => void;
   readonly signal?: AbortSignal;
 }
 
-/** A file that was uploaded. */
+/** The result of an upload. */
 export interface Uploaded {
   readonly size: number;
-  /** The digest of its content, which the server has checked. */
+  /** The digest of the content, verified by the server. */
   readonly sha256: Uint8Array;
-  /** What the file is now. */
+  /** The metadata of the new file. */
   readonly metadata: FileMetadata | undefined;
 }
 
-/** What was to be uploaded could not be read. */
+/** The content to upload could not be read. */
 export class ReadError extends ClientError {}
 
-/** A little less than 32 KiB, of which gRPC has buffers. */
+/** Slightly less than 32 KiB, a buffer size of gRPC. */
 const pieceBytes = 32_700;
-/** How much is sent before the server is asked what it has, where what it has not is kept. */
+/** How much is sent between requests for the received size, if unconfirmed data must be buffered. */
 const confirmBytes = 8 << 20;
 /** How long the server has to drop an upload. */
-const dropWithinMs = 1_000;
-/** How often an upload begins again because the server lost what it had, or had it of something else. */
-const mostRestarts = 3;
+const dropTimeoutMs = 1_000;
+/** Limits how often an upload starts over because the server lost its data or has different content. */
+const maxRestarts = 3;
 
 /**
- * Uploads a file. A lost connection is resumed, from what the server has received. When it is
- * interrupted, the server drops that before this rejects, or has not answered for a second.
+ * Uploads a file. A lost connection is resumed from what the server has received. On an interruption, the
+ * server drops the data before this rejects, or has not answered for one second.
  */
 export function upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded> {
   return rpc.own(uploadOrDrop(new Upload(rpc, path, content, options, sandbox)));
@@ -83,10 +83,10 @@ class Upload {
   private asked = 0;
   private complete = false;
   private restarts = 0;
-  /** Whether the server may have something of it. */
+  /** Whether the server may have data of it. */
   private begun = false;
-  /** What failed at this side, which no other attempt mends. */
-  private ownFailure: { readonly error: unknown } | undefined;
+  /** A local failure, for which retries are useless. */
+  private localFailure: { readonly error: unknown } | undefined;
 
   constructor(
     private readonly rpc: Rpc,
@@ -96,28 +96,27 @@ class Upload {
     private readonly sandbox: SandboxPolicy | undefined,
   ) {
     this.source = new Source(content);
-    this.name = shownPath(path);
+    this.name = displayPath(path);
   }
 
   stop(): void {
     this.source.stop();
   }
 
-  /** Whether this side ended it: its caller, its client or its content. */
+  /** Whether it was ended locally: by its caller, its client or its content. */
   get interrupted(): boolean {
-    return this.options.signal?.aborted || this.rpc.lifetime.aborted || this.ownFailure !== undefined;
+    return this.options.signal?.aborted || this.rpc.lifetime.aborted || this.localFailure !== undefined;
   }
 
   /**
-   * Has the server drop what no other call goes on with: it would keep it until upload_retention
-   * is over. The client may be closed. If the server does not answer in time, this gives up.
+   * Makes the server drop data that no other call resumes: otherwise it keeps it for upload_retention. The
+   * client may be closed. It gives up if the server does not answer in time.
    */
   async drop(): Promise<void> {
     if (!this.begun) {
       return;
     }
-    // A stream that begins anew drops what there was, and one that ends with a digest
-    // that it does not have is dropped itself.
+    // An upload that begins anew drops the earlier one, and one with a wrong digest is dropped itself.
     const head = { ...pathFields(this.path), mode: UploadMode.REPLACE, uploadId: this.id, ...(this.sandbox && { sandbox: this.sandbox }) };
     async function* requests(): AsyncGenerator<MessageInitShape<typeof UploadFileRequestSchema>> {
       yield { message: { case: "head", value: head } };
@@ -125,12 +124,12 @@ class Upload {
     }
     // Not AbortSignal.timeout: the process must not end before close has resolved.
     const over = new AbortController();
-    const timer = setTimeout(() => over.abort(new ClientError(`failed to drop the upload of ${this.name} in time`)), dropWithinMs);
+    const timer = setTimeout(() => over.abort(new ClientError(`failed to drop the upload of ${this.name} in time`)), dropTimeoutMs);
     try {
       const { signal } = over;
       await abortable(this.rpc.stubs.files.uploadFile(requests(), { signal }), signal);
     } catch {
-      return; // the server refuses the digest, or drops what it has when its retention is over
+      return; // the server rejects the digest, or drops the data after its retention
     } finally {
       clearTimeout(timer);
     }
@@ -143,15 +142,15 @@ class Upload {
         offset = first ? 0 : await this.received();
         return await this.attempt(offset);
       } catch (error) {
-        if (this.ownFailure) {
-          throw this.ownFailure.error;
+        if (this.localFailure) {
+          throw this.localFailure.error;
         }
         if (offset > this.known) {
           this.known = offset;
           this.attempts.progress();
           this.attempts.lostAt = undefined;
         }
-        if (this.beginsAgain(error, offset)) {
+        if (this.mustRestart(error, offset)) {
           continue;
         }
         await this.rpc.again(this.attempts, error, this.options.signal);
@@ -159,11 +158,11 @@ class Upload {
     }
   }
 
-  /** Whether what the server had received is gone, or was of another content. */
-  private beginsAgain(error: unknown, offset: number): boolean {
+  /** Whether the received data is gone, or of different content. */
+  private mustRestart(error: unknown, offset: number): boolean {
     const reason = error instanceof ExecwireError ? error.reason : "";
     const useless = reason === "UPLOAD_NOT_FOUND" || reason === "DIGEST_MISMATCH";
-    if (offset === 0 || !useless || this.restarts === mostRestarts) {
+    if (offset === 0 || !useless || this.restarts === maxRestarts) {
       return false;
     }
     this.restarts++;
@@ -187,7 +186,7 @@ class Upload {
 
   private async attempt(offset: number): Promise<Uploaded> {
     if (!(await this.source.rewind(Math.min(offset, this.hashed)))) {
-      throw new ClientError(`failed to go on with the upload of ${this.name}: the server has lost what it had, and the content cannot be read from its start again`);
+      throw new ClientError(`failed to resume the upload of ${this.name}: the server has lost the received data, and the content cannot be read from its start again`);
     }
     const response = await this.rpc.call((call) => {
       this.begun = true;
@@ -196,7 +195,7 @@ class Upload {
     const size = Number(response.size);
     const sha256 = this.hash.copy().digest();
     if (!this.complete || size !== this.hashed || !sha256.equals(response.sha256)) {
-      throw new ProtocolError(`it has taken ${size} bytes for the whole of ${this.name}`);
+      throw new ProtocolError(`it completed ${this.name} after ${size} bytes`);
     }
     return { size, sha256, metadata: response.metadata };
   }
@@ -217,7 +216,7 @@ class Upload {
         yield { message: { case: "data", value: piece.subarray(Math.max(0, offset - position)) } };
       }
       position = end;
-      this.tell(position);
+      this.reportProgress(position);
       await this.confirm(position);
     }
     this.complete = true;
@@ -228,22 +227,22 @@ class Upload {
     try {
       return await this.source.next();
     } catch (cause) {
-      const error = new ReadError(`failed to read what ${this.name} is to have: ${messageOf(cause)}`, { cause });
-      this.ownFailure = { error };
+      const error = new ReadError(`failed to read the content for ${this.name}: ${messageOf(cause)}`, { cause });
+      this.localFailure = { error };
       throw error;
     }
   }
 
-  private tell(position: number): void {
+  private reportProgress(position: number): void {
     try {
       this.options.onProgress?.(position);
     } catch (error) {
-      this.ownFailure = { error };
+      this.localFailure = { error };
       throw error;
     }
   }
 
-  /** Lets go of what is kept and the server has. If it cannot be asked, the stream fails too. */
+  /** Drops buffered content that the server has. If the request fails, the stream fails too. */
   private async confirm(position: number): Promise<void> {
     if (this.source.keptBytes < confirmBytes || position < this.asked + confirmBytes) {
       return;
@@ -271,16 +270,16 @@ class Upload {
   }
 }
 
-/** Content in pieces. What can be read once only is kept until it is forgotten. */
+/** Content in pieces. If it can be read only once, it is buffered until it is forgotten. */
 class Source {
   private readonly reopen: ((from: number) => AsyncIterator<Uint8Array> | Iterator<Uint8Array>) | undefined;
   private iterator: AsyncIterator<Uint8Array> | Iterator<Uint8Array> | undefined;
-  /** What was read beyond a piece. */
+  /** Read beyond the current piece. */
   private rest: Uint8Array = new Uint8Array();
   private kept: Uint8Array[] = [];
   private keptFrom = 0;
   keptBytes = 0;
-  /** How many of what is kept are to be had again. */
+  /** How many buffered pieces are to be returned again. */
   private replay = 0;
 
   constructor(content: Content) {
@@ -295,7 +294,7 @@ class Source {
     }
   }
 
-  /** Goes back to an offset; false if what is there is not kept. */
+  /** Continues at an earlier offset; false if that is not buffered. */
   async rewind(offset: number): Promise<boolean> {
     if (this.reopen) {
       this.stop();
@@ -317,7 +316,7 @@ class Source {
     return true;
   }
 
-  /** Lets go of whole pieces before an offset. */
+  /** Drops whole pieces before an offset. */
   forget(offset: number): void {
     for (let first = this.kept[0]; first && this.keptFrom + first.length <= offset; first = this.kept[0]) {
       this.kept.shift();
@@ -341,7 +340,7 @@ class Source {
     let piece = this.rest.subarray(0, pieceBytes);
     this.rest = this.rest.subarray(pieceBytes);
     if (!this.reopen) {
-      piece = new Uint8Array(piece); // whoever gave it may use its memory again
+      piece = new Uint8Array(piece); // the source may reuse its memory
       this.kept.push(piece);
       this.keptBytes += piece.length;
     }
@@ -349,11 +348,11 @@ class Source {
   }
 
   stop(): void {
-    void Promise.resolve(this.iterator?.return?.()).catch(() => undefined); // there is nobody left to tell
+    void Promise.resolve(this.iterator?.return?.()).catch(() => undefined); // there is no caller left
   }
 }
 
-/** Opens a file when it is first asked for a piece: until then nobody could be told that it failed, and nobody would close it. */
+/** Opens the file for the first piece: before that there is no one to report an error to, or to close it. */
 async function* readFile(file: string, start: number): AsyncGenerator<Uint8Array> {
   yield* createReadStream(file, { start, highWaterMark: 8 * pieceBytes }) as AsyncIterable<Uint8Array>;
 }

@@ -8,30 +8,30 @@ import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
 import { durationOf } from "./time.js";
 
-/** What to wait for. */
+/** A condition to wait for. */
 export type Condition =
   /** Its exit is known. */
   | { readonly exit: true }
-  /** Its log has ended. */
+  /** All its output has ended. */
   | { readonly closed: true }
-  /** Its output matches a regular expression in RE2 syntax, from a cursor on. */
+  /** Its output matches a regular expression in RE2 syntax, after a cursor. */
   | { readonly pattern: string; readonly stream?: StreamName; readonly afterSeq?: number }
-  /** It, or a descendant of it, listens on a TCP port. */
+  /** It, or a descendant, listens on a TCP port. */
   | { readonly port: number }
-  /** It has been silent for so long. */
+  /** It has written nothing for this long. */
   | { readonly idleMs: number };
 
-/** What waiting came to. */
+/** The result of a wait. */
 export interface Waited {
-  /** Whether the condition holds. False means that the wait was over first, or that it cannot come true any more. */
+  /** Whether the condition holds. False if the wait expired first, or it can no longer hold. */
   readonly satisfied: boolean;
-  /** The process when the answer was made. */
+  /** The process at the time of the answer. */
   readonly process: Description | undefined;
-  /** What matched a pattern. */
+  /** The match of a pattern. */
   readonly match: { readonly offset: number; readonly data: Uint8Array; readonly seq: number } | undefined;
 }
 
-/** Waits across lost connections, for longer than the server's longest wait. Absent waitMs has no end. */
+/** Waits beyond the longest wait of the server and across lost connections. Absent waitMs has no limit. */
 export async function waitFor(
   rpc: Rpc,
   named: { sessionId: string; processId: string },
@@ -60,7 +60,7 @@ export async function waitFor(
           match: match && { offset: Number(match.offset), data: match.data, seq: Number(match.seq) },
         };
       }
-      // One more look: it may have said something before it closed. Silence goes on.
+      // Check once more: the output may match since before the close. Idleness needs none.
       closed = response.process?.state === ProcessState.CLOSED && !("idleMs" in condition);
     } catch (error) {
       await rpc.again(attempts, error, options.signal);

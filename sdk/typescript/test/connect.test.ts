@@ -11,7 +11,7 @@ async function says(c: Client): Promise<string> {
   return (await c.run(["echo", "hello"])).stdoutText;
 }
 
-test("a server of TCP and one of a unix socket are reached", async (t) => {
+test("connect: TCP and unix sockets", async (t) => {
   const tcp = await serve(t, { listen: "grpc://127.0.0.1:0" });
   assert.match(tcp.url, /^grpc:\/\/127\.0\.0\.1:\d+$/);
   assert.equal(await says(await dial(t, tcp.url)), "hello\n");
@@ -19,7 +19,7 @@ test("a server of TCP and one of a unix socket are reached", async (t) => {
   assert.equal(await says(await dial(t, unix.url)), "hello\n");
 });
 
-test("a server of one's own is launched, and ends with its client", async () => {
+test("launch: the server ends with its client", async () => {
   for (const open of [() => launch({ binary }), () => connect("local:", { binary }), () => connect("", { binary })]) {
     const c = await open();
     const { stdoutText } = await c.run(["sh", "-c", "echo $PPID"]);
@@ -30,7 +30,7 @@ test("a server of one's own is launched, and ends with its client", async () => 
   await assert.rejects(launch({ binary, args: ["--no-such-flag"] }), /no-such-flag/);
 });
 
-test("URLs that cannot be meant are refused with what would be right", async () => {
+test("connect: invalid URLs are rejected with a fix", async () => {
   for (const [url, fix] of [
     ["http://localhost:80", /write it as/],
     ["grpc://localhost", /HOST:PORT/],
@@ -45,7 +45,7 @@ test("URLs that cannot be meant are refused with what would be right", async () 
   assert.equal(relayUrl("https://hub.example.org:7430/", "build 1"), "relay+wss://hub.example.org:7430/executor/build%201?role=harness");
 });
 
-test("what does not answer is told with the reason", async (t) => {
+test("connect: unreachable servers are reported with the cause", async (t) => {
   await assert.rejects(connect("unix:///no/such/socket"), (error: unknown) => error instanceof ConnectionError && /ENOENT/.test(error.message));
   const silent = net.createServer((socket) => socket.on("data", () => socket.end("HTTP/1.1 400 Bad Request\r\n\r\n")).on("error", () => undefined));
   const path = join(directory(t), "socket");
@@ -59,7 +59,7 @@ test("what does not answer is told with the reason", async (t) => {
   await assert.rejects(connect(`unix://${other}`, { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
 });
 
-/** Serves connections by a function that has their number, and resolves with the URL. */
+/** Serves connections with a function that gets their number, and resolves with the URL. */
 async function raw(t: TestContext, take: (n: number, socket: net.Socket) => void): Promise<string> {
   let connections = 0;
   const server = net.createServer((socket) => {
@@ -71,7 +71,7 @@ async function raw(t: TestContext, take: (n: number, socket: net.Socket) => void
   return `grpc://127.0.0.1:${(server.address() as net.AddressInfo).port}`;
 }
 
-test("connections that are lost before the answer are made again", async (t) => {
+test("connect: connections lost before the answer are retried", async (t) => {
   const { url } = await serve(t, { listen: "grpc://127.0.0.1:0" });
   const ends: Record<string, (socket: net.Socket) => void> = {
     reset: (socket) => socket.resetAndDestroy(),
@@ -96,7 +96,7 @@ test("connections that are lost before the answer are made again", async (t) => 
   }
 });
 
-test("an answer that is not gRPC is told at once, and a server that ends every connection at the timeout", async (t) => {
+test("connect: an answer that is not gRPC fails at once, lost connections at the timeout", async (t) => {
   for (const answer of ["HTTP/1.1 400 Bad Request\r\n\r\n", "220 mail.example.com ESMTP\r\n"]) {
     const url = await raw(t, (_, socket) => {
       socket.end(answer);
@@ -110,7 +110,7 @@ test("an answer that is not gRPC is told at once, and a server that ends every c
   await assert.rejects(connect(mute, { timeoutMs: 500 }), (error: unknown) => error instanceof ConnectionError && /no answer after 0\.5 s$/.test(error.message));
 });
 
-/** A certificate that signs itself, good for this host by its address. */
+/** A self-signed certificate for the address of this host. */
 function certificate(t: TestContext): { certificate: string; key: string } {
   const dir = directory(t);
   const goroot = execFileSync("go", ["env", "GOROOT"], { encoding: "utf8" }).trim();
@@ -122,7 +122,7 @@ function certificate(t: TestContext): { certificate: string; key: string } {
   return { certificate: join(dir, "cert.pem"), key: join(dir, "key.pem") };
 }
 
-test("TLS trusts what it is told to, and tokens are shown", async (t) => {
+test("connect: TLS files and tokens", async (t) => {
   const dir = directory(t);
   const files = certificate(t);
   const tokenFile = secret(join(dir, "token"), "correct-horse-battery-staple-0123456789\n");
@@ -146,7 +146,7 @@ test("TLS trusts what it is told to, and tokens are shown", async (t) => {
   await assert.rejects(connect(url, { tokenFile }), (error: unknown) => error instanceof ConnectionError && /authority/.test(error.message));
   await assert.rejects(connect(url.replace("grpcs:", "grpc:"), {}), ConnectionError);
 
-  // A file that changes is read again; one that cannot be used leaves the token before in use.
+  // A file that changes is read again; an unusable version leaves the previous token in use.
   const changing = secret(join(dir, "changing"), readFileSync(tokenFile, "utf8"));
   const c = await dial(t, url, { tls, tokenFile: changing });
   rmSync(changing);
@@ -155,7 +155,7 @@ test("TLS trusts what it is told to, and tokens are shown", async (t) => {
   await assert.rejects(c.run(["true"]), UnauthenticatedError);
 });
 
-test("secrets are not sent in plain text, nor read from files that others may read", async (t) => {
+test("connect: secrets are not sent in plain text, nor read from public files", async (t) => {
   const dir = directory(t);
   const open = join(dir, "open");
   writeFileSync(open, "token", { mode: 0o644 });
@@ -167,9 +167,9 @@ test("secrets are not sent in plain text, nor read from files that others may re
   await assert.rejects(connect("grpcs://127.0.0.1:1", { tls: { certificate: "a" } }), UsageError);
 });
 
-test("an executor behind a hub is reached by its id", async (t) => {
-  const { said } = await Program.start(t, hubBinary, ["--listen", "http://127.0.0.1:0"], 1);
-  const hub = said[0] as string;
+test("connect: an executor behind a hub", async (t) => {
+  const { output } = await Program.start(t, hubBinary, ["--listen", "http://127.0.0.1:0"], 1);
+  const hub = output[0] as string;
   await Program.start(t, binary, ["serve", "--until-stdin-closes", "--remote", hub, "--executor-id", "build-1"], 0);
   await registered(hub, "build-1");
   const c = await dial(t, hub, { executor: "build-1", binary });

@@ -1,5 +1,5 @@
-// What callers do at the edges: memory that is used again, waits that are given up, streams
-// that nobody reads, and programs that end with a process at hand.
+// Edge cases of callers: reused memory, cancelled waits, unread streams, and programs that exit with an open
+// process.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -16,7 +16,7 @@ import { FileSystem } from "#dist/files.js";
 import { Rpc } from "#dist/rpc.js";
 import { after, binary, client, dial, directory, Program, Proxy, serve } from "./fixture.js";
 
-test("memory that was written is the caller's to use again", async (t) => {
+test("written memory can be reused", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const c = await dial(t, proxy.url);
@@ -47,7 +47,7 @@ test("memory that was written is the caller's to use again", async (t) => {
   assert.equal(createHash("sha256").update(readFileSync(file)).digest("hex"), digest);
 });
 
-test("a wait that is given up takes nothing", async (t) => {
+test("an aborted wait consumes nothing", async (t) => {
   const c = await client(t);
   await using p = await c.start(["sh", "-c", "read x; echo said"]);
   for (let i = 0; i < 3; i++) {
@@ -63,7 +63,7 @@ test("a wait that is given up takes nothing", async (t) => {
   assert.equal((await p.communicate()).stdoutText, "said\n");
 });
 
-test("closing ends a wait for a process whose output somebody has stopped to take", async (t) => {
+test("closing ends a wait for a process with an abandoned reader", async (t) => {
   const c = await client(t);
   const p = await c.start(["cat", "/dev/zero"]);
   await p.output().next();
@@ -77,17 +77,17 @@ test("closing ends a wait for a process whose output somebody has stopped to tak
   await Promise.all([waited, alsoWaited]);
 });
 
-test("closing ends the streams of a process without an error that nobody listens for", async (t) => {
+test("closing ends streams without an unhandled error", async (t) => {
   const c = await client(t);
-  const p = await c.start(["sh", "-c", "echo said; exec sleep 1000"]);
+  const p = await c.start(["sh", "-c", "echo output; exec sleep 1000"]);
   await new Promise((resolve) => p.stdout.once("data", resolve));
   const closed = [p.stdout, p.stdin].map((stream) => new Promise((resolve) => stream.once("close", resolve)));
-  p.stdin.write(new Uint8Array(3_000_000)); // more than anybody takes
+  p.stdin.write(new Uint8Array(3_000_000)); // more than is consumed
   await c.close();
   await Promise.all(closed);
 });
 
-test("a lost connection is made again while nobody takes what waits in memory", async (t) => {
+test("a lost connection is resumed while buffered events are unconsumed", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   let resume: () => void = () => undefined;
@@ -96,14 +96,14 @@ test("a lost connection is made again while nobody takes what waits in memory", 
   const bytes = 3_000_000;
   await using p = await c.start(["head", "-c", `${bytes}`, "/dev/zero"], { onResumed: () => resume() });
   while ((await c.getProcess(p.id)).lastSeq < 10n) {
-    await tick(); // until it has said more than may wait
+    await tick(); // until it has written more than the limit
   }
   proxy.cut();
   await resumed;
   assert.equal((await p.communicate()).stdout.length, bytes);
 });
 
-test("a start that was aborted before it starts nothing", async (t) => {
+test("an already aborted start starts nothing", async (t) => {
   const c = await client(t);
   const reason = new Error("not wanted");
   await assert.rejects(c.start(["sleep", "1000"], { signal: AbortSignal.abort(reason) }), reason);
@@ -112,7 +112,7 @@ test("a start that was aborted before it starts nothing", async (t) => {
   }
 });
 
-test("a file that cannot be read fails its upload, however late it is asked for", async () => {
+test("an unreadable file fails its upload, even late", async () => {
   const transport = createRouterTransport(({ service }) =>
     service(FileSystemService, {
       uploadFile: async (requests) => {
@@ -128,7 +128,7 @@ test("a file that cannot be read fails its upload, however late it is asked for"
   await assert.rejects(files.upload("/to", { file: "/no/such/file" }), ReadError);
 });
 
-test("a download that cannot be kept ends its stream", async (t) => {
+test("a failing local file ends its download", async (t) => {
   const c = await client(t);
   const dir = directory(t);
   const large = join(dir, "large");
@@ -139,7 +139,7 @@ test("a download that cannot be kept ends its stream", async (t) => {
   await until(() => !openFiles(Number(stdoutText)).includes(large));
 });
 
-test("a helper that ends fails at once all that goes on, and what comes later", async (t) => {
+test("the end of a helper fails pending and later calls", async (t) => {
   const c = await launch({ binary, resumeForMs: 1e9 });
   after(t, () => c.close());
   await using p = await c.start(["sh", "-c", "echo $PPID; cat"], { graceMs: 3_600_000 });
@@ -156,7 +156,7 @@ test("a helper that ends fails at once all that goes on, and what comes later", 
   await assert.rejects(c.files.stat("/"), ConnectionError);
 });
 
-test("a client is closed at once whatever runs on its own server, and its processes end", async (t) => {
+test("closing a launched client ends its processes at once", async (t) => {
   const script = `
     import { launch } from "execwire";
     const c = await launch({ binary: ${JSON.stringify(binary)} });
@@ -164,13 +164,13 @@ test("a client is closed at once whatever runs on its own server, and its proces
     for await (const { data } of p.output()) { process.stdout.write(data); break; }
     await c.close();
     console.log("closed");`;
-  const { program, said } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script], 2);
-  assert.equal(said[1], "closed");
+  const { program, output } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script], 2);
+  assert.equal(output[1], "closed");
   assert.equal(await program.exited(), 0);
-  assert.ok(!runs(Number(said[0])));
+  assert.ok(!runs(Number(output[0])));
 });
 
-test("a program that is killed leaves neither its server nor the processes of it", async (t) => {
+test("a killed program leaves neither its server nor processes", async (t) => {
   const script = `
     import { launch } from "execwire";
     const c = await launch({ binary: ${JSON.stringify(binary)} });

@@ -132,7 +132,7 @@ test("large files go up and down exactly while the connection is cut", async (t)
   assert.ok(readFileSync(join(dir, "down")).equals(content));
 });
 
-test("a download that is not whole leaves nothing", async (t) => {
+test("an incomplete download leaves no file", async (t) => {
   const { files } = await client(t);
   const dir = directory(t);
   const big = join(dir, "big");
@@ -153,7 +153,7 @@ test("a download that is not whole leaves nothing", async (t) => {
   assert.deepEqual(readdirSync(dir), ["big"]);
 });
 
-test("what cannot be read is not uploaded, and nothing is left of it", async (t) => {
+test("unreadable content leaves no upload", async (t) => {
   const { files } = await client(t);
   const dir = directory(t);
   async function* broken(): AsyncGenerator<Uint8Array> {
@@ -165,13 +165,13 @@ test("what cannot be read is not uploaded, and nothing is left of it", async (t)
   assert.deepEqual(readdirSync(dir), []);
 });
 
-/** Content that begins and has no end until the test is over. */
+/** Content that does not end until the test does. */
 async function* endless(): AsyncGenerator<Uint8Array> {
   yield pattern(1_000_000);
   await new Promise(() => undefined);
 }
 
-/** Starts uploads to a directory, and waits until the server holds all of them. */
+/** Starts uploads to a directory, and waits until the server has data of each. */
 async function held(program: Program, dir: string, files: Client["files"], signal?: AbortSignal): Promise<Promise<unknown>[]> {
   const uploads = Array.from({ length: 4 }, (_, i) => files.upload(join(dir, `${i}`), endless(), signal && { signal }).then(() => "uploaded", (error: unknown) => error));
   await until(() => program.partialFiles(dir) === uploads.length);
@@ -263,7 +263,7 @@ test("200 files are written at once", async (t) => {
   assert.deepEqual(warnings, []);
 });
 
-test("a file that changes while it is downloaded is told", async (t) => {
+test("a file that changes during a download throws ChangedError", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const { files } = await dial(t, proxy.url);
@@ -281,7 +281,7 @@ test("a file that changes while it is downloaded is told", async (t) => {
   }, ChangedError);
 });
 
-test("a stalled download holds up no other call", async (t) => {
+test("a stalled download does not block other calls", async (t) => {
   const { files } = await client(t);
   const big = join(directory(t), "big");
   writeFileSync(big, "");
@@ -302,7 +302,7 @@ test("a stalled download holds up no other call", async (t) => {
   }
 });
 
-test("a watch tells what happens, from its start on", async (t) => {
+test("a watch reports changes after its start", async (t) => {
   const { files }: Client = await client(t);
   const dir = directory(t);
   mkdirSync(join(dir, "before"));

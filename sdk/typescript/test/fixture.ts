@@ -12,7 +12,7 @@ export const hubBinary = process.env["EXECWIRE_HUB_BIN"] as string;
 
 const cleanups = new WeakMap<TestContext, (() => unknown)[]>();
 
-/** Has something done after the test, the last first: clients are closed before their servers. */
+/** Registers a cleanup, executed in reverse order: clients are closed before their servers. */
 export function after(t: TestContext, cleanup: () => unknown): void {
   const known = cleanups.get(t);
   if (known) {
@@ -35,37 +35,37 @@ export function directory(t: TestContext): string {
   return path;
 }
 
-/** A file that nobody else may read. */
+/** A file that only the user may read. */
 export function secret(path: string, content: string): string {
   writeFileSync(path, content);
   chmodSync(path, 0o600);
   return path;
 }
 
-/** A program that says on stdout, one line each, where it listens. It ends after the test. */
+/** A program that prints on stdout, one line each, where it listens. It is ended after the test. */
 export class Program {
   private readonly ended: Promise<number | null>;
   private constructor(private readonly child: ChildProcess) {
     this.ended = new Promise((resolve) => child.once("close", (code) => resolve(code)));
   }
 
-  /** Waits until it ends by itself, and returns its exit code. */
+  /** Waits until it exits by itself, and returns its exit code. */
   exited(): Promise<number | null> {
     return this.ended;
   }
 
   /** Starts it and waits for its first lines. */
-  static async start(t: TestContext, program: string, args: string[], lines: number): Promise<{ program: Program; said: string[] }> {
+  static async start(t: TestContext, program: string, args: string[], lines: number): Promise<{ program: Program; output: string[] }> {
     const child = spawn(program, args, { stdio: ["pipe", "pipe", "pipe"] });
     const started = new Program(child);
     after(t, () => started.stop());
     let log = "";
     child.stderr.on("data", (text: Buffer) => (log += text.toString()));
-    const said: string[] = [];
+    const output: string[] = [];
     await new Promise<void>((resolve, reject) => {
       createInterface({ input: child.stdout }).on("line", (line) => {
-        said.push(line);
-        if (said.length === lines) {
+        output.push(line);
+        if (output.length === lines) {
           resolve();
         }
       });
@@ -75,23 +75,23 @@ export class Program {
         resolve();
       }
     });
-    return { program: started, said };
+    return { program: started, output };
   }
 
-  /** Kills the server of which this is the guardian, and waits for both. */
+  /** Kills the server of this guardian, and waits for both. */
   async killServer(): Promise<void> {
     this.signalServer("SIGKILL");
     await this.ended;
   }
 
-  /** Sends a signal to the server of which this is the guardian. */
+  /** Sends a signal to the server of this guardian. */
   signalServer(signal: NodeJS.Signals): void {
     for (const server of children(this.child.pid as number)) {
       process.kill(server, signal);
     }
   }
 
-  /** Counts the files without a name below a directory that the server has open: one of each upload that it holds. */
+  /** Counts the unnamed files below a directory that the server has open: one for each upload. */
   partialFiles(dir: string): number {
     const files = new Set<string>(); // one may be open more than once
     for (const server of children(this.child.pid as number)) {
@@ -112,7 +112,7 @@ export class Program {
   }
 }
 
-/** The children of a process, whichever of its threads has them: a thread may end at any time. */
+/** The children of all threads of a process: a thread may end at any time. */
 function children(parent: number): number[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name))
@@ -130,7 +130,7 @@ function parentOf(pid: number): number {
   }
 }
 
-/** Where a link leads; "" if it is gone. */
+/** The target of a link; "" if it is gone. */
 function linkTarget(path: string): string {
   try {
     return readlinkSync(path);
@@ -149,17 +149,17 @@ export async function until(condition: () => boolean): Promise<void> {
 /** Starts a server and returns its URL. */
 export async function serve(t: TestContext, options: { listen?: string; args?: string[] } = {}): Promise<{ url: string; program: Program }> {
   const listen = options.listen ?? `unix://${join(directory(t), "socket")}`;
-  const { program, said } = await Program.start(t, binary, ["serve", "--until-stdin-closes", "--listen", listen, ...(options.args ?? [])], 1);
-  return { url: said[0] as string, program };
+  const { program, output } = await Program.start(t, binary, ["serve", "--until-stdin-closes", "--listen", listen, ...(options.args ?? [])], 1);
+  return { url: output[0] as string, program };
 }
 
-/** Connects to a server of the test's own. */
+/** Connects to a new server. */
 export async function client(t: TestContext, options: ConnectOptions = {}): Promise<Client> {
   const { url } = await serve(t);
   return dial(t, url, options);
 }
 
-/** Connects, until the test is over. */
+/** Connects for the duration of the test. */
 export async function dial(t: TestContext, url: string, options: ConnectOptions = {}): Promise<Client> {
   const made = await connect(url, options);
   after(t, () => made.close());
@@ -169,20 +169,20 @@ export async function dial(t: TestContext, url: string, options: ConnectOptions 
 /** Waits until an executor is connected to a hub. */
 export async function registered(hub: string, id: string): Promise<void> {
   for (;;) {
-    const told = execFileSync(binary, ["executors", "--hub", hub], { encoding: "utf8" });
-    if (told.split("\n").some((line) => line.startsWith(`${id}\tconnected`))) {
+    const listed = execFileSync(binary, ["executors", "--hub", hub], { encoding: "utf8" });
+    if (listed.split("\n").some((line) => line.startsWith(`${id}\tconnected`))) {
       return;
     }
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
 
-/** A way to a server that can be cut. */
+/** A proxy to a server whose connections can be cut. */
 export class Proxy {
   readonly url: string;
   cuts = 0;
   private readonly open = new Set<net.Socket>();
-  /** How many bytes from the server are let through before the next cut. */
+  /** How many bytes of the server are forwarded before the next cut. */
   private budget = Infinity;
   private nextBudget: (() => number) | undefined;
   private refusing = false;
@@ -196,7 +196,7 @@ export class Proxy {
     const target = new URL(url);
     const to = target.protocol === "unix:" ? { path: target.pathname } : { host: target.hostname, port: Number(target.port) };
     const server = net.createServer();
-    // A hub is reached by TCP alone.
+    // A hub listens on TCP only.
     const listen = target.protocol === "http:" ? { port: 0, host: "127.0.0.1" } : { path: join(directory(t), "proxy") };
     await new Promise<void>((resolve) => server.listen(listen, resolve));
     const address = server.address();
@@ -208,13 +208,13 @@ export class Proxy {
     return proxy;
   }
 
-  /** Cuts whenever so many bytes have come from the server. */
+  /** Cuts whenever this many bytes were received from the server. */
   cutEvery(bytes: () => number): void {
     this.nextBudget = bytes;
     this.budget = bytes();
   }
 
-  /** Cuts every connection there is. */
+  /** Cuts all connections. */
   cut(): void {
     if (this.open.size > 0) {
       this.cuts++;
@@ -224,13 +224,13 @@ export class Proxy {
     }
   }
 
-  /** Cuts, and lets nobody through any more. */
+  /** Cuts all connections, and rejects new ones. */
   refuse(): void {
     this.refusing = true;
     this.cut();
   }
 
-  /** Lets connections through again. */
+  /** Accepts connections again. */
   admit(): void {
     this.refusing = false;
   }
@@ -253,7 +253,7 @@ export class Proxy {
     upstream.on("data", (data: Buffer) => {
       this.budget -= data.length;
       if (this.budget < 0 && this.nextBudget) {
-        // A part of what came arrives, in the middle of a frame perhaps.
+        // A part is delivered, possibly ending within a frame.
         socket.write(data.subarray(0, data.length / 2));
         this.budget = this.nextBudget();
         this.cut();
@@ -267,7 +267,7 @@ export class Proxy {
   }
 }
 
-/** Bytes that are different everywhere, and the same every time. */
+/** Reproducible bytes without repetition. */
 export function pattern(bytes: number): Buffer {
   const data = Buffer.allocUnsafe(bytes);
   let state = 0x2545f491;

@@ -45,7 +45,7 @@ test("an MCP server on an executor answers over a connection that is cut", async
   await closed;
 });
 
-test("the example of MCP says what it found", async (t) => {
+test("the MCP example prints its result", async (t) => {
   const { url } = await serve(t);
   const example = join(import.meta.dirname, "../examples/mcp.js");
   const { status, stdout, stderr } = spawnSync(process.execPath, [example, url, process.execPath, program, directory(t)], { encoding: "utf8" });

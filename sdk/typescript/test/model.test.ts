@@ -1,5 +1,4 @@
-// The layer against a server that is made up: one that breaks streams wherever it hurts, and
-// ones that break the contract.
+// Tests against fake servers: one that breaks streams at random, and ones that violate the contract.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
@@ -18,7 +17,7 @@ type Handler = (requests: AsyncIterable<RunProcessRequest>) => AsyncIterable<Res
 function owner(handler: Handler): Run {
   const transport = createRouterTransport(({ service }) => service(ProcessService, { runProcess: handler }));
   const start = create(RunStartSchema, { process: { processId: "x", io: { io: { case: "pipes", value: {} } } } });
-  return new Run(new Rpc(transport, 60_000), { start, found: false, afterSeq: 0, maxBufferedBytes: 1 << 20 });
+  return new Run(new Rpc(transport, 60_000), { start, existing: false, afterSeq: 0, maxBufferedBytes: 1 << 20 });
 }
 
 async function events(run: Run, pauses: (below: number) => number = () => 0): Promise<ProcessEvent[]> {
@@ -26,7 +25,7 @@ async function events(run: Run, pauses: (below: number) => number = () => 0): Pr
   for (let event = await run.take(); event; event = await run.take()) {
     all.push(event);
     for (let ticks = pauses(4); ticks > 0; ticks--) {
-      await new Promise((resolve) => setImmediate(resolve)); // more comes meanwhile
+      await new Promise((resolve) => setImmediate(resolve)); // more arrives meanwhile
     }
   }
   return all;
@@ -47,7 +46,7 @@ const closed = (seq: number, bytes: number): EventMessage =>
   create(ProcessEventSchema, { seq: BigInt(seq), event: { case: "closed", value: { totals: [{ stream: OutputStream.STDOUT, bytes: BigInt(bytes) }] } } });
 const told = (...list: EventMessage[]): Response => ({ message: { case: "events", value: { events: list } } });
 
-/** Numbers that look random, the same for the same seed. */
+/** A reproducible random number generator. */
 function random(seed: number): (below: number) => number {
   let state = seed * 2654435761 + 1;
   return (below) => {
@@ -56,11 +55,11 @@ function random(seed: number): (below: number) => number {
   };
 }
 
-/** A process that writes what is in its log, reads its input, and ends when it has read all of it. */
+/** A process that writes its log, reads its input, and ends when it has read all of it. */
 class Model {
   readonly log: EventMessage[] = [];
   readonly received: number[] = [];
-  /** What the client did that it must not. */
+  /** Violations of the contract by the client. */
   readonly violations: string[] = [];
   written = 0;
   cuts: number;
@@ -89,7 +88,7 @@ class Model {
     const mine = ++this.stream;
     const iterator = requests[Symbol.asyncIterator]();
     const first = (await iterator.next()).value as RunProcessRequest;
-    this.breaks(); // it was seen, and not answered
+    this.breaks(); // received, but not answered
     const after = first.message.case === "resume" ? Number(first.message.value.afterSeq) : 0;
     this.acknowledged = Math.max(this.acknowledged, after);
     yield started(this.received.length, this.window);
@@ -135,20 +134,20 @@ class Model {
   private take({ message }: RunProcessRequest, sent: number): void {
     this.breaks();
     if (message.case === "acknowledge") {
-      this.hold(Number(message.value.seq) <= sent, `acknowledged ${message.value.seq} when ${sent} were said`);
+      this.require(Number(message.value.seq) <= sent, `acknowledged ${message.value.seq} when ${sent} were sent`);
       this.acknowledged = Math.max(this.acknowledged, Number(message.value.seq));
     } else if (message.case === "stdin") {
       const { offset, data, endOfFile } = message.value;
       const skip = this.received.length - Number(offset);
-      this.hold(skip >= 0, `a hole in the input: ${offset} after ${this.received.length}`);
-      this.hold(Number(offset) + data.length <= this.received.length + 1000, "more than a window of input");
+      this.require(skip >= 0, `a hole in the input: ${offset} after ${this.received.length}`);
+      this.require(Number(offset) + data.length <= this.received.length + 1000, "more than a window of input");
       this.received.push(...data.subarray(skip));
       this.ended ||= endOfFile;
-      this.breaks(); // accepted, and never said so
+      this.breaks(); // accepted, but not confirmed
     }
   }
 
-  private hold(rule: boolean, broken: string): void {
+  private require(rule: boolean, broken: string): void {
     if (!rule) {
       this.violations.push(broken);
     }
@@ -203,7 +202,7 @@ test("input is drained once its end was accepted", async () => {
   assert.equal(stdin.drained, true);
 });
 
-test("an event is acknowledged that was in work while those before it were", async () => {
+test("an event processed during an acknowledgement is acknowledged later", async () => {
   const data = Buffer.from("abc");
   const heard: bigint[] = [];
   let hearFirst = (): void => undefined;
@@ -222,12 +221,12 @@ test("an event is acknowledged that was in work while those before it were", asy
   });
   await run.take();
   await run.take();
-  await heardFirst; // the second event is in work
+  await heardFirst; // the second event is being processed
   assert.deepEqual((await events(run)).map(({ type }) => type), ["exited", "closed"]);
   assert.deepEqual(heard, [1n, 2n]);
 });
 
-test("a gap that is taken while the process is taken up is not told twice", async () => {
+test("a gap consumed while resuming is not delivered twice", async () => {
   for (const [again, wanted] of [
     [5, ["gap 5", "5", "exited", "closed"]],
     [9, ["gap 5", "gap 9, at most", "9", "exited", "closed"]],
@@ -246,28 +245,28 @@ test("a gap that is taken while the process is taken up is not told twice", asyn
       const { message } = value as RunProcessRequest;
       assert.equal(message.case === "resume" && message.value.afterSeq, 0n);
       taken();
-      await new Promise((resolve) => setImmediate(resolve)); // it is taken before the answer comes
+      await new Promise((resolve) => setImmediate(resolve)); // it is consumed before the answer arrives
       yield started(0, 100);
       yield told(gap(again), output(again, again, Buffer.from("abc")), exited(again + 1), closed(again + 2, again + 3));
     });
     await whenTaken;
-    const said = (await events(run)).map((e) =>
+    const delivered = (await events(run)).map((e) =>
       e.type === "gap" ? `gap ${e.firstAvailableSeq}${e.upperBound ? ", at most" : ""}` : e.type === "output" ? `${e.seq}` : e.type,
     );
-    assert.deepEqual(said, wanted);
+    assert.deepEqual(delivered, wanted);
   }
 });
 
-test("a server that breaks the contract is not believed", async () => {
+test("protocol violations throw ProtocolError", async () => {
   const data = Buffer.from("abc");
   for (const [problem, responses] of [
     [/seq 3 follows seq 1/, [started(0, 100), told(output(1, 0, data), output(3, 3, data))]],
     [/goes on at offset 5/, [started(0, 100), told(output(1, 0, data), output(2, 5, data))]],
     [/without an exit record/, [started(0, 100), told(closed(1, 0))]],
     [/3 bytes of stdout were sent and 9/, [started(0, 100), told(output(1, 0, data), exited(2), closed(3, 9))]],
-    [/without saying that the process closed/, [started(0, 100), told(output(1, 0, data), exited(2))]],
+    [/without the closed event/, [started(0, 100), told(output(1, 0, data), exited(2))]],
     [/twice/, [started(0, 100), started(0, 100)]],
-    [/first answer/, [told(output(1, 0, data))]],
+    [/first message/, [told(output(1, 0, data))]],
     [/accepted 7 bytes of stdin/, [started(7, 100)]],
   ] as const) {
     let streams = 0;

@@ -10,7 +10,7 @@ const root = join(import.meta.dirname, "../..");
 const compiler = join(root, "node_modules/.bin/tsc");
 const dependencies = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
 
-/** A folder elsewhere in which the package was installed from its tarball, as were those that it needs. */
+/** A folder with the package and its dependencies installed from tarballs. */
 let app = "";
 let directory = "";
 
@@ -21,7 +21,7 @@ before(() => {
     const told = execFileSync("npm", args, { cwd: folder, encoding: "utf8" });
     return join(directory, (JSON.parse(told) as { filename: string }[])[0]?.filename as string);
   };
-  // No registry is asked for what the lock file has brought already.
+  // Uses the packages installed from the lock file, without a registry.
   const tarballs = [root, ...dependencies.map((name) => join(root, "node_modules", name))].map(pack);
   app = join(directory, "app");
   mkdirSync(app);
@@ -36,15 +36,15 @@ function compile(file: string): ReturnType<typeof spawnSync> {
   return spawnSync(compiler, ["--strict", "--module", "nodenext", "--target", "es2022", "--lib", "es2022,dom,esnext.disposable", ...types, file], { cwd: app, encoding: "utf8" });
 }
 
-/** What stands between two marks of the README, without the fences. */
+/** The text between two marks of the README, without the fences, with a directory of this run in place of /tmp. */
 function quoted(mark: string): string {
   const readme = readFileSync(join(root, "README.md"), "utf8");
   const [, block] = new RegExp(`<!-- ${mark}: begin -->\n\`\`\`\\w+\n([^]*?)\`\`\`\n<!-- ${mark}: end -->`).exec(readme) ?? [];
   assert.ok(block, `README.md has no ${mark}`);
-  return block;
+  return block.replaceAll("/tmp/", `${directory}/`);
 }
 
-test("the quick start of the README runs with the package from its tarball, and says what it says there", () => {
+test("the quick start of the README prints the documented output with the packed package", () => {
   writeFileSync(join(app, "quick.ts"), quoted("quick start"));
   const compiled = compile("quick.ts");
   assert.equal(compiled.status, 0, String(compiled.stdout));
@@ -53,7 +53,7 @@ test("the quick start of the README runs with the package from its tarball, and 
   assert.equal(ran.stdout, quoted("quick start output"));
 });
 
-test("the program in the README of the project runs with it, and says what it says there", () => {
+test("the program in the README of the project prints the documented output", () => {
   const readme = readFileSync(join(root, "../../README.md"), "utf8");
   const [, program] = /```ts\n([^]*?)```/.exec(readme) ?? [];
   assert.ok(program, "README.md has no program in TypeScript");
@@ -67,7 +67,7 @@ test("the program in the README of the project runs with it, and says what it sa
   assert.equal(ran.stdout, "hello\nexit code 3\n");
 });
 
-test("the package has its types, what was generated, and no tests", () => {
+test("the package has types and generated code, and no tests", () => {
   const own = readdirSync(join(app, "node_modules/execwire"));
   assert.deepEqual(own.sort(), ["LICENSE", "README.md", "dist", "package.json", "src"]);
   const consumer = `

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { ClosedError, type ProcessEvent, StdinClosedError, UsageError } from "execwire";
 import { client, directory, pattern, text } from "./fixture.js";
 
-test("events tell all that a process does, in order", async (t) => {
+test("events are complete and in order", async (t) => {
   const c = await client(t);
   await using p = await c.start(["sh", "-c", "echo one; read x; echo got $x >&2"]);
   const events: ProcessEvent[] = [];
@@ -24,7 +24,7 @@ test("events tell all that a process does, in order", async (t) => {
   assert.equal(p.exit?.stderrBytes, 8);
 });
 
-test("a loop that is left goes on behind the event it was left at", async (t) => {
+test("a later loop continues after the last consumed event", async (t) => {
   const c = await client(t);
   await using p = await c.start(["sh", "-c", "echo one; read x; echo two"]);
   for await (const { data } of p.output()) {
@@ -39,7 +39,7 @@ test("a loop that is left goes on behind the event it was left at", async (t) =>
   assert.equal(rest, "two\n");
 });
 
-test("output is taken in one way, once", async (t) => {
+test("output has one consumer", async (t) => {
   const c = await client(t);
   await using p = await c.start(["sleep", "1000"]);
   const first = p.events().next();
@@ -48,7 +48,7 @@ test("output is taken in one way, once", async (t) => {
   assert.equal((await first).done, false);
 });
 
-test("wait drops what nobody takes, and not what somebody does", async (t) => {
+test("wait discards output only without a consumer", async (t) => {
   const c = await client(t);
   await using flood = await c.start(["head", "-c", "20000000", "/dev/zero"]);
   assert.equal((await flood.wait()).stdoutBytes, 20_000_000);
@@ -62,26 +62,26 @@ test("wait drops what nobody takes, and not what somebody does", async (t) => {
   assert.equal((await waited).code, 0);
 });
 
-test("a process that nobody reads waits, and loses nothing", async (t) => {
+test("an unread process blocks and loses nothing", async (t) => {
   const c = await client(t);
   const done = join(directory(t), "done");
   const bytes = 32 << 20;
   await using p = await c.start(["sh", "-c", `head -c ${bytes} /dev/zero; touch ${done}`]);
-  // What it may write ahead is bounded, so that its last seq comes to a stand.
+  // Its output is limited by the window, so its last seq stops increasing.
   let last = -1n;
   for (let still = 0; still < 20; ) {
     const { lastSeq } = await c.getProcess(p.id);
     still = lastSeq === last && lastSeq > 0n ? still + 1 : 0;
     last = lastSeq;
   }
-  assert.ok(!existsSync(done), "it wrote all of it although nobody had taken anything");
-  assert.ok(Number(last) * 32_700 < bytes / 2, `${last} events were said`);
+  assert.ok(!existsSync(done), "it wrote everything although nothing was read");
+  assert.ok(Number(last) * 32_700 < bytes / 2, `${last} events were received`);
   const { exit, stdout } = await p.communicate();
   assert.deepEqual([exit.code, stdout.length, exit.droppedBytes], [0, bytes, 0]);
   assert.ok(existsSync(done));
 });
 
-test("what waits in memory is bounded by maxBufferedBytes where the window of the server is larger", async (t) => {
+test("maxBufferedBytes limits buffered output below the window", async (t) => {
   const c = await client(t, { maxBufferedBytes: 100_000 });
   const bytes = 8 << 20;
   await using p = await c.start(["head", "-c", `${bytes}`, "/dev/zero"]);
@@ -89,7 +89,7 @@ test("what waits in memory is bounded by maxBufferedBytes where the window of th
   assert.equal((await p.communicate()).stdout.length, bytes);
 });
 
-test("a slow reader of one process does not hold up another", async (t) => {
+test("a slow reader does not block other processes", async (t) => {
   const c = await client(t);
   await using slow = await c.start(["cat", "/dev/zero"]);
   const reading = slow.output();
@@ -100,7 +100,7 @@ test("a slow reader of one process does not hold up another", async (t) => {
   await reading.return();
 });
 
-test("stdin fails with a type once the process takes none", async (t) => {
+test("stdin fails with StdinClosedError", async (t) => {
   const c = await client(t);
   await using closed = await c.start(["true"], { stdin: "closed" });
   await assert.rejects(closed.write("a"), StdinClosedError);
@@ -157,7 +157,7 @@ test("the input of a terminal ends by its end-of-file character", async (t) => {
   assert.equal((await p.wait()).code, 0);
 });
 
-test("interactive joins a terminal with streams", async (t) => {
+test("interactive connects a terminal to streams", async (t) => {
   const c = await client(t);
   const [keys, screen] = [new PassThrough(), new PassThrough()];
   const shown = textOf(screen);
@@ -170,12 +170,12 @@ test("interactive joins a terminal with streams", async (t) => {
   const exit = await ended;
   screen.end();
   assert.equal(exit.code, 4);
-  const said = await shown;
-  assert.match(said, /size 7 9/);
-  assert.match(said, /hello you/);
+  const output = await shown;
+  assert.match(output, /size 7 9/);
+  assert.match(output, /hello you/);
 });
 
-test("the streams of Node.js carry a process exactly", async (t) => {
+test("the Node.js streams deliver exactly", async (t) => {
   const c = await client(t);
   const input = pattern(3_000_000);
   await using p = await c.start(["sh", "-c", "tee /dev/stderr"]);
@@ -185,10 +185,10 @@ test("the streams of Node.js carry a process exactly", async (t) => {
   assert.ok((await err).equals(input));
   assert.equal((await p.wait()).code, 0);
   await using one = await c.start(["sh", "-c", "head -c 5000000 /dev/zero >&2; echo done"]);
-  assert.equal(text(await gather(one.stdout)), "done\n", "a stream that nobody asked for is dropped");
+  assert.equal(text(await gather(one.stdout)), "done\n", "a stream that was not requested is dropped");
 });
 
-test("a process that is detached from is attached to again", async (t) => {
+test("detach and attach", async (t) => {
   const c = await client(t);
   const p = await c.start(["sh", "-c", "echo before; read x; echo after $x"]);
   for await (const { data } of p.output()) {
@@ -209,7 +209,7 @@ test("a process that is detached from is attached to again", async (t) => {
   assert.equal((await (await c.attach(p.id)).communicate()).stdoutText, "before\nafter that\n", "closed, and all of it is kept");
 });
 
-test("what was written and ended before a process is given up reaches it", async (t) => {
+test("detach delivers input and its end", async (t) => {
   const c = await client(t);
   const one = async (): Promise<string> => {
     const p = await c.start(["cat"]);
@@ -222,7 +222,7 @@ test("what was written and ended before a process is given up reaches it", async
   assert.deepEqual(await Promise.all(Array.from({ length: 32 }, one)), Array(32).fill("one"));
 });
 
-test("closing ends what was started and gives up what was found", async (t) => {
+test("closing kills a started process and detaches from an attached one", async (t) => {
   const c = await client(t);
   const started = await c.start(["sleep", "1000"]);
   await started.close();
@@ -236,7 +236,7 @@ test("closing ends what was started and gives up what was found", async (t) => {
   assert.deepEqual([exit, owned], [undefined, false]);
 });
 
-test("a follower that comes late gets all that is kept, and a gap for the rest", async (t) => {
+test("a late follower gets retained events and a gap for the rest", async (t) => {
   const c = await client(t);
   const p = await c.start(["sh", "-c", "head -c 5000000 /dev/zero; echo; echo end"]);
   await p.wait();

@@ -11,7 +11,7 @@ const example = join(import.meta.dirname, "../examples/remote-build.js");
 const goEnvironment = ["GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN", "GONOSUMDB", "GOSUMDB"];
 
 test("a project is built on an executor behind a hub while the connections are cut", async (t) => {
-  // What the hub of this repository is made of.
+  // The sources of the hub of this repository.
   const project = directory(t);
   const ownPackages = '{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}';
   const run = (program: string, ...args: string[]): string[] =>
@@ -29,9 +29,9 @@ test("a project is built on an executor behind a hub while the connections are c
   const here = join(directory(t), "hub");
   execFileSync("go", [...build.slice(1, -2), here, "./cmd/execwire-hub"], { cwd: project, env: { ...process.env, CGO_ENABLED: "0" } });
 
-  // Client, proxy, forward, proxy, hub, executor: both connections on the way are cut.
-  const { said } = await Program.start(t, hubBinary, ["--listen", "http://127.0.0.1:0"], 1);
-  const hub = said[0] as string;
+  // Client, proxy, forward, proxy, hub, executor: both connections are cut.
+  const { output } = await Program.start(t, hubBinary, ["--listen", "http://127.0.0.1:0"], 1);
+  const hub = output[0] as string;
   await Program.start(t, binary, ["serve", "--until-stdin-closes", "--remote", hub, "--executor-id", "build-1"], 0);
   await registered(hub, "build-1");
   const toHub = await Proxy.start(t, hub);
@@ -40,7 +40,7 @@ test("a project is built on an executor behind a hub while the connections are c
   const toForward = await Proxy.start(t, listen);
 
   const result = directory(t);
-  // It says what it got, builds, and says what it made.
+  // Prints its input, builds, and prints the digest of the result.
   const script = `xargs cat <list && ${build.join(" ")} && sha256sum hub`;
   const env = goEnvironment.flatMap((name) => (process.env[name] === undefined ? [] : ["--env", `${name}=${process.env[name]}`]));
   writeFileSync(join(project, "list"), `${sources.join("\n")}\n`);
@@ -55,7 +55,7 @@ test("a project is built on an executor behind a hub while the connections are c
   child.stdout.on("data", (data: Buffer) => out.push(data));
   child.stderr.on("data", (data: Buffer) => (log += data.toString()));
   const cutting = setInterval(() => (toForward.cuts <= toHub.cuts ? toForward : toHub).cut(), 1000);
-  // What it says is cut too, however fast it says it. More than a message comes through each time.
+  // The output is also cut. More than a message is delivered each time.
   let cuts = 0;
   toForward.cutEvery(() => (cuts++ < 8 ? 400_000 : 6_000_000));
   const code = await ended;

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { ClosedError, connect, ExecwireError, type Exit, LostError, type Process, RestartedError, UnavailableError } from "execwire";
 import { dial, directory, pattern, Program, Proxy, serve } from "./fixture.js";
 
-/** Says its seed's bytes, the same every time, as `pattern` does not: the server makes these itself. */
+/** Reproducible output that, unlike `pattern`, the server generates. */
 const flood = (bytes: number): string[] => ["sh", "-c", `yes 'all work and no play makes jack a dull boy' | head -c ${bytes}`];
 
 function floodDigest(bytes: number): string {
@@ -69,13 +69,13 @@ test("input reaches the process exactly once while the connection is cut", async
   assert.equal(exit?.resumed, resumed);
 });
 
-test("a quiet process is kept however often the connection is cut", async (t) => {
+test("an idle process survives repeated cuts", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const c = await dial(t, proxy.url);
   let resumed: () => void = () => undefined;
   await using p = await c.start(["sh", "-c", "read x; echo got $x"], { onResumed: () => resumed() });
-  // More often than failures are retried that somebody between could have made up.
+  // More often than errors of intermediaries are retried.
   for (let i = 0; i < 7; i++) {
     const again = new Promise<void>((resolve) => (resumed = resolve));
     proxy.cut();
@@ -93,19 +93,19 @@ test("a start whose answer is lost starts one process", async (t) => {
   for (let i = 0; i < 5; i++) {
     proxy.cutEvery(() => Infinity);
     let cuts = 0;
-    // The first bytes that the server says after this are cut, and those after.
+    // The first bytes of the server after this are cut, and those after.
     proxy.cutEvery(() => (cuts++ < 2 ? 10 : Infinity));
     assert.equal((await c.run(["sh", "-c", `echo ${i} >> ${file}; echo said`])).stdoutText, "said\n");
   }
   assert.equal(readFileSync(file, "utf8"), "0\n1\n2\n3\n4\n");
 });
 
-test("a process that is gone for good is told as lost, after what was received", async (t) => {
+test("a lost process throws LostError after the received events", async (t) => {
   const { url, program } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const c = await dial(t, proxy.url, { resumeForMs: 300 });
-  await using p = await c.start(["sh", "-c", "echo said; sleep 1000"]);
-  assert.ok((await p.waitFor({ pattern: "said" })).satisfied);
+  await using p = await c.start(["sh", "-c", "echo output; sleep 1000"]);
+  assert.ok((await p.waitFor({ pattern: "output" })).satisfied);
   const events = p.events();
   assert.equal((await events.next()).value?.type, "output");
   const waited = assert.rejects(p.wait(), LostError);
@@ -139,7 +139,7 @@ test("a restarted server is reported, whatever the grace", async (t) => {
   await waited;
 });
 
-test("without a grace a cut is the end", async (t) => {
+test("without a grace period a cut is final", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const c = await dial(t, proxy.url);
@@ -149,7 +149,7 @@ test("without a grace a cut is the end", async (t) => {
   await waited;
 });
 
-test("a server that was started again does not know the process", async (t) => {
+test("a restarted server does not know the process", async (t) => {
   const path = join(directory(t), "socket");
   const listen = `unix://${path}`;
   const first = await serve(t, { listen });
@@ -160,11 +160,11 @@ test("a server that was started again does not know the process", async (t) => {
   const follower = c.follow(other.id);
   const ended = assert.rejects(async () => {
     for await (const _ of follower) {
-      // It says nothing.
+      // No output.
     }
   }, (error: unknown) => error instanceof LostError || error instanceof ExecwireError);
   const waited = assert.rejects(p.wait(), LostError);
-  proxy.refuse(); // or it would say that it shuts down
+  proxy.refuse(); // otherwise it would report its shutdown
   await first.program.stop();
   await serve(t, { listen });
   proxy.admit();
@@ -172,7 +172,7 @@ test("a server that was started again does not know the process", async (t) => {
   await ended;
 });
 
-test("whoever is replaced as the owner is told so", async (t) => {
+test("a replaced owner gets TakenOverError", async (t) => {
   const { url } = await serve(t);
   const [a, b] = [await dial(t, url), await dial(t, url)];
   await using first = await a.start(["cat"]);
@@ -183,20 +183,20 @@ test("whoever is replaced as the owner is told so", async (t) => {
   assert.equal((await second.communicate()).stdoutText, "still there");
 });
 
-test("followers and waits go on over cuts, and tell nothing twice", async (t) => {
+test("followers and waits resume after cuts without duplicates", async (t) => {
   const { url } = await serve(t);
   const proxy = await Proxy.start(t, url);
   const [owner, c] = [await dial(t, url), await dial(t, proxy.url)];
   await using p = await owner.start(["cat"], { id: "followed" });
   const owned = gather(p);
   const lines = (async () => {
-    let said = "";
+    let output = "";
     for await (const event of c.follow("followed")) {
       if (event.type === "output") {
-        said += Buffer.from(event.data).toString();
+        output += Buffer.from(event.data).toString();
       }
     }
-    return said;
+    return output;
   })();
   const exited = c.waitFor("followed", { exit: true });
   let written = "";
@@ -212,7 +212,7 @@ test("followers and waits go on over cuts, and tell nothing twice", async (t) =>
   await owned;
 });
 
-test("closing the client fails all that goes on", async (t) => {
+test("closing the client fails pending calls", async (t) => {
   const { url } = await serve(t);
   const c = await connect(url);
   const p = await c.start(["sleep", "1000"]);
@@ -230,7 +230,7 @@ test("closing the client fails all that goes on", async (t) => {
   await assert.rejects(c.files.stat("/"), ClosedError);
 });
 
-test("a program ends by itself when its client is closed, and when it is idle", async (t) => {
+test("a program exits when its client is closed or idle", async (t) => {
   const { url } = await serve(t);
   const script = (last: string): string => `
     import { connect } from "execwire";
@@ -239,8 +239,8 @@ test("a program ends by itself when its client is closed, and when it is idle", 
     process.stdout.write(stdoutText);
     ${last}`;
   for (const last of ["await c.close();", ""]) {
-    const { program, said } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script(last)], 1);
-    assert.deepEqual(said, ["hello"]);
+    const { program, output } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script(last)], 1);
+    assert.deepEqual(output, ["hello"]);
     assert.equal(await program.exited(), 0);
   }
 });

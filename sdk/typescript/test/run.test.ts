@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { ExecwireError, ExitError, InvalidRequestError, OutputLimitError, ProgramNotFoundError, sandbox, StartError, UsageError } from "execwire";
 import { client, directory } from "./fixture.js";
 
-test("run returns all that a process wrote and how it ended", async (t) => {
+test("run returns output and exit", async (t) => {
   const c = await client(t);
   const { exit, stdoutText, stderrText } = await c.run(["sh", "-c", "echo out; echo err >&2; exit 3"]);
   assert.deepEqual([stdoutText, stderrText, exit.code, exit.signal, exit.cause, exit.ok], ["out\n", "err\n", 3, undefined, "exited", false]);
@@ -13,7 +13,7 @@ test("run returns all that a process wrote and how it ended", async (t) => {
   assert.deepEqual([killed.exit.code, killed.exit.signal, killed.exit.shellCode], [undefined, 9, 137]);
 });
 
-test("run gives a process its input, directory and environment", async (t) => {
+test("run passes input, directory and environment", async (t) => {
   const c = await client(t);
   const dir = directory(t);
   const told = await c.run(["sh", "-c", 'pwd; echo "$GREETING"; cat'], { cwd: dir, env: { GREETING: "hello" }, input: "from here\n" });
@@ -28,7 +28,7 @@ test("run gives a process its input, directory and environment", async (t) => {
   assert.equal(bare.stdoutText, "A=1\n");
 });
 
-test("a process that does not read its input ends all the same", async (t) => {
+test("unread input is not an error", async (t) => {
   const c = await client(t);
   async function* endless(): AsyncGenerator<Uint8Array> {
     for (;;) {
@@ -43,7 +43,7 @@ test("a process that does not read its input ends all the same", async (t) => {
   assert.equal((await c.run(["true"], { input: silent() })).exit.code, 0);
 });
 
-test("what cannot be read for a process ends it", async (t) => {
+test("a failing input kills the process", async (t) => {
   const c = await client(t);
   const broken = new Error("the disk is gone");
   async function* failing(): AsyncGenerator<string> {
@@ -53,7 +53,7 @@ test("what cannot be read for a process ends it", async (t) => {
   await assert.rejects(c.run(["cat"], { input: failing() }), broken);
 });
 
-test("check throws what the process wrote and how it ended", async (t) => {
+test("check throws ExitError with the output", async (t) => {
   const c = await client(t);
   await assert.rejects(c.run(["sh", "-c", "echo reason >&2; exit 7"], { check: true }), (error: unknown) => {
     assert.ok(error instanceof ExitError);
@@ -85,13 +85,13 @@ test("errors are typed by their reason", async (t) => {
   await assert.rejects(c.run("ls -l" as unknown as string[]), /as an array/);
 });
 
-test("limits end a process and say so", async (t) => {
+test("exceeded limits are the exit cause", async (t) => {
   const c = await client(t);
   assert.equal((await c.run(["sleep", "1000"], { timeoutMs: 100 })).exit.cause, "timeout");
   assert.equal((await c.run(["sleep", "1000"], { noOutputTimeoutMs: 100 })).exit.cause, "no_output");
 });
 
-test("output beyond the limit ends the process", async (t) => {
+test("output beyond the limit kills the process", async (t) => {
   const c = await client(t);
   const id = "too-much";
   await assert.rejects(c.run(["cat", "/dev/zero"], { maxOutputBytes: 100_000, id }), (error: unknown) => {
@@ -125,7 +125,7 @@ test("an aborted run kills its process and throws the reason", async (t) => {
   assert.equal(cause, "terminated");
 });
 
-test("a sandbox confines processes and calls about files", async (t) => {
+test("a sandbox confines processes and file calls", async (t) => {
   const c = await client(t);
   const [open, closed] = [directory(t), directory(t)];
   const confined = c.withSandbox(sandbox({ writable: [open] }));
@@ -136,7 +136,7 @@ test("a sandbox confines processes and calls about files", async (t) => {
   assert.deepEqual((await c.files.list(closed)).length, 0);
 });
 
-test("describe tells what machine it is", async (t) => {
+test("describe returns the machine", async (t) => {
   const c = await client(t);
   const environment = await c.describe();
   assert.equal(environment.operatingSystem, "linux");

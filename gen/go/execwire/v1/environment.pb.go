@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Feature is a part of the contract that came after the first release of it.
+// Feature is a part of the contract that a server may not support.
 type Feature int32
 
 const (
@@ -36,16 +36,15 @@ const (
 	Feature_FEATURE_LEASED_SESSIONS Feature = 3
 	// WaitProcess on a pattern, a port or silence.
 	Feature_FEATURE_WAIT_CONDITIONS Feature = 4
-	// TerminateProcess reaches every descendant and verifies it.
+	// TerminateProcess kills every descendant and verifies that.
 	Feature_FEATURE_KILL_TREE Feature = 5
 	// FileSystemService: read, write, list, copy, remove.
 	Feature_FEATURE_FILES Feature = 6
-	// HttpService: requests over HTTP.
+	// HttpService: HTTP requests.
 	Feature_FEATURE_HTTP Feature = 7
 	// no_symlinks of the requests of FileSystemService.
 	Feature_FEATURE_NO_SYMLINKS Feature = 8
-	// Managed sandboxes of processes and of calls of FileSystemService: listed if
-	// a backend works.
+	// Managed sandboxes of processes and file calls: listed if a backend works.
 	Feature_FEATURE_SANDBOX Feature = 9
 )
 
@@ -104,7 +103,7 @@ func (Feature) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_environment_proto_rawDescGZIP(), []int{0}
 }
 
-// GetEnvironmentRequest asks for the description; it has no parameters.
+// GetEnvironmentRequest has no parameters.
 type GetEnvironmentRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -156,8 +155,8 @@ type GetEnvironmentResponse struct {
 	HostName string `protobuf:"bytes,5,opt,name=host_name,json=hostName,proto3" json:"host_name,omitempty"`
 	// The login shell of the server's user, an absolute path.
 	Shell string `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
-	// The server's own working directory. It is not a default: every start names
-	// its own directory.
+	// The server's own working directory. It is not a default: every start specifies its
+	// own directory.
 	WorkingDirectory string `protobuf:"bytes,7,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The home directory of the server's user; empty when it has none.
 	HomeDirectory string `protobuf:"bytes,8,opt,name=home_directory,json=homeDirectory,proto3" json:"home_directory,omitempty"`
@@ -165,37 +164,33 @@ type GetEnvironmentResponse struct {
 	TemporaryDirectory string `protobuf:"bytes,9,opt,name=temporary_directory,json=temporaryDirectory,proto3" json:"temporary_directory,omitempty"`
 	// The number of processors the server may use.
 	CpuCount uint32 `protobuf:"varint,10,opt,name=cpu_count,json=cpuCount,proto3" json:"cpu_count,omitempty"`
-	// The limits that calls meet.
+	// The limits of the server.
 	Limits *ServerLimits `protobuf:"bytes,11,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Features of the contract that this server has an engine for. What is not
-	// listed answers UNIMPLEMENTED.
+	// Features of the contract that this server supports. Others are UNIMPLEMENTED.
 	Features []Feature `protobuf:"varint,12,rep,packed,name=features,proto3,enum=execwire.v1.Feature" json:"features,omitempty"`
-	// Sandbox backends that were tried and work here. Empty means that every
-	// request with a managed sandbox is refused.
+	// Sandbox backends that were tried and work here. Empty: every request with a managed
+	// sandbox fails.
 	SandboxBackends []SandboxBackend `protobuf:"varint,13,rep,packed,name=sandbox_backends,json=sandboxBackends,proto3,enum=execwire.v1.SandboxBackend" json:"sandbox_backends,omitempty"`
-	// The strongest means of ending a process and its descendants that works
-	// here.
+	// The strongest method of killing a process and its descendants that works here.
 	KillMethod KillMethod `protobuf:"varint,14,opt,name=kill_method,json=killMethod,proto3,enum=execwire.v1.KillMethod" json:"kill_method,omitempty"`
-	// Whether a guardian ends all processes should the server be killed.
+	// Whether a guardian kills all processes if the server is killed.
 	Guarded bool `protobuf:"varint,15,opt,name=guarded,proto3" json:"guarded,omitempty"`
-	// Whether direct commands are started. If not, they answer
-	// COMMAND_FORM_DISABLED.
+	// Whether direct commands are allowed. If not, they fail with COMMAND_FORM_DISABLED.
 	DirectCommands bool `protobuf:"varint,16,opt,name=direct_commands,json=directCommands,proto3" json:"direct_commands,omitempty"`
-	// Whether prepared commands are started. If not, they answer
+	// Whether prepared commands are allowed. If not, they fail with
 	// COMMAND_FORM_DISABLED.
 	PreparedCommands bool `protobuf:"varint,17,opt,name=prepared_commands,json=preparedCommands,proto3" json:"prepared_commands,omitempty"`
-	// What was found out about every sandbox backend when the server tried them,
-	// the strongest first.
+	// The result of the trial of every sandbox backend, the strongest first.
 	Sandboxes []*SandboxStatus `protobuf:"bytes,18,rep,name=sandboxes,proto3" json:"sandboxes,omitempty"`
-	// What confines every process and every call of FileSystemService, whatever
-	// the request says: a request narrows it and never widens it. Absent leaves it
-	// to the requests.
+	// The policy that confines every process and every call of FileSystemService. A
+	// request can restrict it further, and never relax it. Absent: requests decide.
 	RequiredSandbox *SandboxPolicy `protobuf:"bytes,19,opt,name=required_sandbox,json=requiredSandbox,proto3" json:"required_sandbox,omitempty"`
 	// Whether processes of every user of the server's host are accepted on loopback
 	// without a token (loopback_users = any).
 	LoopbackAnyUser bool `protobuf:"varint,20,opt,name=loopback_any_user,json=loopbackAnyUser,proto3" json:"loopback_any_user,omitempty"`
-	// Which run of the server this is: chosen at random when it begins, so that a server
-	// that was restarted has another one. Its processes and sessions are of this run.
+	// Identifies this run of the server: chosen at random at the start, so that a
+	// restarted server has a different one. Its processes and sessions belong to this
+	// run.
 	InstanceId    string `protobuf:"bytes,21,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -378,34 +373,33 @@ func (x *GetEnvironmentResponse) GetInstanceId() string {
 	return ""
 }
 
-// ServerLimits are the bounds that a caller can meet. Every one can be set in
-// the server's configuration.
+// ServerLimits are the limits that a caller can reach. Each is a setting of the server.
 type ServerLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Output kept per process over all its streams, in bytes.
+	// Retained output per process, over all its streams, in bytes.
 	RetainedOutputBytes uint64 `protobuf:"varint,1,opt,name=retained_output_bytes,json=retainedOutputBytes,proto3" json:"retained_output_bytes,omitempty"`
-	// Events kept per process.
+	// Retained events per process.
 	RetainedEvents uint64 `protobuf:"varint,2,opt,name=retained_events,json=retainedEvents,proto3" json:"retained_events,omitempty"`
-	// Output that the owner of a process may leave unacknowledged, in bytes;
-	// after that the process blocks on its pipe.
+	// The output window: bytes that may be unacknowledged before the process blocks on
+	// its pipe.
 	WindowBytes uint64 `protobuf:"varint,3,opt,name=window_bytes,json=windowBytes,proto3" json:"window_bytes,omitempty"`
-	// Head and tail kept per stream for SnapshotOutput, in bytes each.
+	// Size of head and tail of SnapshotOutput per stream, in bytes each.
 	SnapshotBytes uint64 `protobuf:"varint,4,opt,name=snapshot_bytes,json=snapshotBytes,proto3" json:"snapshot_bytes,omitempty"`
 	// The largest single write to a process's stdin, in bytes.
 	StdinWriteBytes uint64 `protobuf:"varint,5,opt,name=stdin_write_bytes,json=stdinWriteBytes,proto3" json:"stdin_write_bytes,omitempty"`
 	// Bytes queued for a process's stdin before writers wait.
 	StdinQueueBytes uint64 `protobuf:"varint,6,opt,name=stdin_queue_bytes,json=stdinQueueBytes,proto3" json:"stdin_queue_bytes,omitempty"`
-	// The largest message the server takes, in bytes.
+	// The largest message that the server accepts, in bytes.
 	MessageBytes uint64 `protobuf:"varint,7,opt,name=message_bytes,json=messageBytes,proto3" json:"message_bytes,omitempty"`
 	// Readers that may watch one process at once.
 	ReadersPerProcess uint64 `protobuf:"varint,8,opt,name=readers_per_process,json=readersPerProcess,proto3" json:"readers_per_process,omitempty"`
-	// How long a process that lost its owner is kept, by default.
+	// The default grace period of a process that lost its owner.
 	DefaultGrace *durationpb.Duration `protobuf:"bytes,9,opt,name=default_grace,json=defaultGrace,proto3" json:"default_grace,omitempty"`
-	// The longest grace a caller may ask for.
+	// The longest grace period that a caller may request.
 	MaxGrace *durationpb.Duration `protobuf:"bytes,10,opt,name=max_grace,json=maxGrace,proto3" json:"max_grace,omitempty"`
 	// How long the record of a closed process is kept once its exit was seen.
 	ClosedProcessRetention *durationpb.Duration `protobuf:"bytes,11,opt,name=closed_process_retention,json=closedProcessRetention,proto3" json:"closed_process_retention,omitempty"`
-	// How long processes may go on after the server was told to stop.
+	// How long processes may continue after the server began to shut down.
 	ShutdownGrace *durationpb.Duration `protobuf:"bytes,12,opt,name=shutdown_grace,json=shutdownGrace,proto3" json:"shutdown_grace,omitempty"`
 	// The longest wait of ReadOutput and WaitProcess; longer waits are cut to it.
 	MaxWait *durationpb.Duration `protobuf:"bytes,13,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
@@ -413,12 +407,9 @@ type ServerLimits struct {
 	ProcessesPerSession uint64 `protobuf:"varint,14,opt,name=processes_per_session,json=processesPerSession,proto3" json:"processes_per_session,omitempty"`
 	// Sessions of one principal, its default session not counted.
 	SessionsPerPrincipal uint64 `protobuf:"varint,15,opt,name=sessions_per_principal,json=sessionsPerPrincipal,proto3" json:"sessions_per_principal,omitempty"`
-	// Output that the server could have to keep, of all sessions together, in
-	// bytes: a process that has not closed counts as much as is kept of it at
-	// most, and a closed one what is kept.
+	// Retained output of all sessions together, in bytes. A process that has not closed
+	// counts with the most that it may retain, a closed one with what it retains.
 	RetainedOutputBytesTotal uint64 `protobuf:"varint,16,opt,name=retained_output_bytes_total,json=retainedOutputBytesTotal,proto3" json:"retained_output_bytes_total,omitempty"`
-	// Output that is spooled for one session while nobody is attached, in bytes.
-	SpoolBytes uint64 `protobuf:"varint,17,opt,name=spool_bytes,json=spoolBytes,proto3" json:"spool_bytes,omitempty"`
 	// Calls that one connection may have open at once.
 	StreamsPerConnection uint64 `protobuf:"varint,18,opt,name=streams_per_connection,json=streamsPerConnection,proto3" json:"streams_per_connection,omitempty"`
 	// The largest metadata of a call, in bytes.
@@ -427,24 +418,24 @@ type ServerLimits struct {
 	SessionsTotal uint64 `protobuf:"varint,20,opt,name=sessions_total,json=sessionsTotal,proto3" json:"sessions_total,omitempty"`
 	// The largest file that ReadFile returns, in bytes.
 	ReadFileBytes uint64 `protobuf:"varint,21,opt,name=read_file_bytes,json=readFileBytes,proto3" json:"read_file_bytes,omitempty"`
-	// Requests over HTTP that one principal may have under way at once.
+	// Concurrent HTTP requests of one principal.
 	HttpRequestsPerPrincipal uint64 `protobuf:"varint,22,opt,name=http_requests_per_principal,json=httpRequestsPerPrincipal,proto3" json:"http_requests_per_principal,omitempty"`
-	// The largest head of a response over HTTP, in bytes.
+	// The largest head of an HTTP response, in bytes.
 	HttpHeadBytes uint64 `protobuf:"varint,23,opt,name=http_head_bytes,json=httpHeadBytes,proto3" json:"http_head_bytes,omitempty"`
 	// Handles of open files of one session.
 	FileHandlesPerSession uint64 `protobuf:"varint,30,opt,name=file_handles_per_session,json=fileHandlesPerSession,proto3" json:"file_handles_per_session,omitempty"`
 	// How long a handle of a default session stays open without being used.
 	FileHandleIdleTime *durationpb.Duration `protobuf:"bytes,31,opt,name=file_handle_idle_time,json=fileHandleIdleTime,proto3" json:"file_handle_idle_time,omitempty"`
-	// Uploads with an id that one principal may send at once. Those whose stream has
-	// ended do not count: the oldest of them give way.
+	// Concurrent uploads with an id of one principal. Interrupted ones do not count: the
+	// oldest of them is dropped.
 	UploadsPerPrincipal uint64 `protobuf:"varint,32,opt,name=uploads_per_principal,json=uploadsPerPrincipal,proto3" json:"uploads_per_principal,omitempty"`
-	// How long an upload is kept that no stream goes on with.
+	// How long an interrupted upload is kept.
 	UploadRetention *durationpb.Duration `protobuf:"bytes,33,opt,name=upload_retention,json=uploadRetention,proto3" json:"upload_retention,omitempty"`
 	// Directories that one principal may watch at once.
 	WatchesPerPrincipal uint64 `protobuf:"varint,40,opt,name=watches_per_principal,json=watchesPerPrincipal,proto3" json:"watches_per_principal,omitempty"`
-	// Directories that one recursive watch reaches.
+	// Directories that one recursive watch may include.
 	WatchedDirectoriesPerWatch uint64 `protobuf:"varint,41,opt,name=watched_directories_per_watch,json=watchedDirectoriesPerWatch,proto3" json:"watched_directories_per_watch,omitempty"`
-	// Changes that may wait for the client of one watch, in bytes.
+	// Unsent changes of one watch, in bytes.
 	WatchPendingBytes uint64 `protobuf:"varint,42,opt,name=watch_pending_bytes,json=watchPendingBytes,proto3" json:"watch_pending_bytes,omitempty"`
 	// Paths that one principal may await at once.
 	AwaitedPathsPerPrincipal uint64 `protobuf:"varint,43,opt,name=awaited_paths_per_principal,json=awaitedPathsPerPrincipal,proto3" json:"awaited_paths_per_principal,omitempty"`
@@ -599,13 +590,6 @@ func (x *ServerLimits) GetRetainedOutputBytesTotal() uint64 {
 	return 0
 }
 
-func (x *ServerLimits) GetSpoolBytes() uint64 {
-	if x != nil {
-		return x.SpoolBytes
-	}
-	return 0
-}
-
 func (x *ServerLimits) GetStreamsPerConnection() uint64 {
 	if x != nil {
 		return x.StreamsPerConnection
@@ -748,7 +732,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
 	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\x12\x1f\n" +
 	"\vinstance_id\x18\x15 \x01(\tR\n" +
-	"instanceId\"\x8a\x0e\n" +
+	"instanceId\"\xfc\r\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -766,9 +750,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\bmax_wait\x18\r \x01(\v2\x19.google.protobuf.DurationR\amaxWait\x122\n" +
 	"\x15processes_per_session\x18\x0e \x01(\x04R\x13processesPerSession\x124\n" +
 	"\x16sessions_per_principal\x18\x0f \x01(\x04R\x14sessionsPerPrincipal\x12=\n" +
-	"\x1bretained_output_bytes_total\x18\x10 \x01(\x04R\x18retainedOutputBytesTotal\x12\x1f\n" +
-	"\vspool_bytes\x18\x11 \x01(\x04R\n" +
-	"spoolBytes\x124\n" +
+	"\x1bretained_output_bytes_total\x18\x10 \x01(\x04R\x18retainedOutputBytesTotal\x124\n" +
 	"\x16streams_per_connection\x18\x12 \x01(\x04R\x14streamsPerConnection\x12*\n" +
 	"\x11header_list_bytes\x18\x13 \x01(\x04R\x0fheaderListBytes\x12%\n" +
 	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal\x12&\n" +
@@ -784,7 +766,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
 	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal\x12S\n" +
 	"\x18unseen_process_retention\x182 \x01(\v2\x19.google.protobuf.DurationR\x16unseenProcessRetention\x12C\n" +
-	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipal*\xf5\x01\n" +
+	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipalJ\x04\b\x11\x10\x12R\vspool_bytes*\xf5\x01\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +

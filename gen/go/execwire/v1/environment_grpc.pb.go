@@ -26,14 +26,13 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// EnvironmentService tells what machine and what server a client is talking
-// to, so that it can choose paths, shells and features without trying.
+// EnvironmentService describes the machine and the server, so that a client can choose
+// paths, shells and features.
 type EnvironmentServiceClient interface {
-	// GetEnvironment describes the server and its machine. The first call waits
-	// until the server has tried out what sandboxes work here, commonly a few tens
-	// of milliseconds; later ones never block. It may be called by anybody who has
-	// the permission for it, and its answer is the same for every caller and for
-	// the life of the server.
+	// GetEnvironment describes the server and its machine. The first call waits until the
+	// server has tried which sandboxes work here, commonly a few tens of milliseconds;
+	// later ones never block. The answer is the same for every caller and for the life of
+	// the server.
 	GetEnvironment(ctx context.Context, in *GetEnvironmentRequest, opts ...grpc.CallOption) (*GetEnvironmentResponse, error)
 }
 
@@ -59,14 +58,13 @@ func (c *environmentServiceClient) GetEnvironment(ctx context.Context, in *GetEn
 // All implementations must embed UnimplementedEnvironmentServiceServer
 // for forward compatibility.
 //
-// EnvironmentService tells what machine and what server a client is talking
-// to, so that it can choose paths, shells and features without trying.
+// EnvironmentService describes the machine and the server, so that a client can choose
+// paths, shells and features.
 type EnvironmentServiceServer interface {
-	// GetEnvironment describes the server and its machine. The first call waits
-	// until the server has tried out what sandboxes work here, commonly a few tens
-	// of milliseconds; later ones never block. It may be called by anybody who has
-	// the permission for it, and its answer is the same for every caller and for
-	// the life of the server.
+	// GetEnvironment describes the server and its machine. The first call waits until the
+	// server has tried which sandboxes work here, commonly a few tens of milliseconds;
+	// later ones never block. The answer is the same for every caller and for the life of
+	// the server.
 	GetEnvironment(context.Context, *GetEnvironmentRequest) (*GetEnvironmentResponse, error)
 	mustEmbedUnimplementedEnvironmentServiceServer()
 }

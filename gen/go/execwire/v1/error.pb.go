@@ -22,45 +22,44 @@ const (
 )
 
 // ErrorReason names why a call failed. Every error of every service is a
-// google.rpc.Status with one google.rpc.ErrorInfo whose domain is
-// "execwire.v1" and whose reason is the name of one of these values without
-// the prefix "ERROR_REASON_", e.g. "PROCESS_NOT_FOUND". Clients branch on the
-// reason, never on the message; the message is for people. Where they fit,
-// google.rpc.BadRequest (which field, what is wrong, how to fix it),
-// ResourceInfo (which process or session), QuotaFailure (which limit, its
-// value) and RetryInfo are attached too. Where the operating system refused
-// something, metadata "errno" is what it said, e.g. "ENOENT". Only what gRPC itself refuses before it
-// hands the call on has no ErrorInfo: a unary request that cannot be decoded, or
-// a message of more than twice the size the server takes.
+// google.rpc.Status with one google.rpc.ErrorInfo whose domain is "execwire.v1" and
+// whose reason is the name of one of these values without the prefix "ERROR_REASON_",
+// e.g. "PROCESS_NOT_FOUND". Clients branch on the reason, never on the message; the
+// message is for people. Where they fit, google.rpc.BadRequest (which field, what is
+// wrong, how to fix it), ResourceInfo (which process or session), QuotaFailure (which
+// limit, its value) and RetryInfo are attached too. Where the operating system returned
+// an error, metadata "errno" is its name, e.g. "ENOENT". Only errors of gRPC itself,
+// before the call is dispatched, have no ErrorInfo: a unary request that cannot be
+// decoded, or a message of more than twice the size that the server accepts.
 type ErrorReason int32
 
 const (
-	// Never sent. A client that reads it met a reason newer than itself.
+	// Never sent. A client reads it for a reason that it does not know.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// A field of the request is malformed; BadRequest names it. INVALID_ARGUMENT.
 	ErrorReason_ERROR_REASON_INVALID_FIELD ErrorReason = 1
-	// The feature is part of the contract, but this build has no engine for it;
-	// ErrorInfo metadata "feature" names it. UNIMPLEMENTED.
+	// The feature is part of the contract, but this server does not support it; ErrorInfo
+	// metadata "feature" names it. UNIMPLEMENTED.
 	ErrorReason_ERROR_REASON_NOT_IMPLEMENTED ErrorReason = 2
-	// The server failed in a way it did not foresee; its log says more. INTERNAL.
+	// An unexpected failure of the server; its log has the details. INTERNAL.
 	ErrorReason_ERROR_REASON_INTERNAL ErrorReason = 3
-	// The caller is not known to the server. UNAUTHENTICATED.
+	// The caller is not authenticated. UNAUTHENTICATED.
 	ErrorReason_ERROR_REASON_UNAUTHENTICATED ErrorReason = 4
 	// The server is shutting down and starts nothing new; existing processes can
 	// be used until they end. UNAVAILABLE, with RetryInfo.
 	ErrorReason_ERROR_REASON_DRAINING ErrorReason = 5
-	// A message is larger than the server takes; metadata "limit_bytes" says how
-	// much it takes. RESOURCE_EXHAUSTED.
+	// A message is larger than the server accepts; metadata "limit_bytes" is the limit.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE ErrorReason = 6
-	// The caller went away. CANCELLED.
+	// The caller cancelled the call or disconnected. CANCELLED.
 	ErrorReason_ERROR_REASON_CALL_CANCELLED ErrorReason = 7
 	// The caller's deadline passed. DEADLINE_EXCEEDED.
 	ErrorReason_ERROR_REASON_DEADLINE_EXCEEDED ErrorReason = 8
-	// The call broke the rules of gRPC itself, e.g. by a message in the middle of
-	// a stream that cannot be decoded. The code says more.
+	// The call violated the gRPC protocol, e.g. by a message in a stream that cannot be
+	// decoded. See the code.
 	ErrorReason_ERROR_REASON_BROKEN_CALL ErrorReason = 9
-	// The caller is known, and the table of principals does not let it make this
-	// call; metadata "permission" names what it lacks. PERMISSION_DENIED.
+	// The caller lacks a permission for this call; metadata "permission" names it.
+	// PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED ErrorReason = 10
 	// Too many attempts from this address failed to authenticate; more are
 	// refused for a while. RESOURCE_EXHAUSTED, with RetryInfo.
@@ -68,34 +67,28 @@ const (
 	// The caller may not act on behalf of the principal it named.
 	// PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_ON_BEHALF_OF_REFUSED ErrorReason = 12
-	// The caller showed no token and no certificate, and its process is not
-	// accepted without one: on loopback it belongs to another user, or its user
-	// cannot be found. The text names the user and the setting.
-	// PERMISSION_DENIED.
+	// The caller sent no token and no certificate, and its process is not accepted
+	// without one: on loopback it belongs to another user, or its user cannot be found.
+	// The text names the user and the setting. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_PEER_REFUSED ErrorReason = 13
-	// The session does not exist, or belongs to another principal, which is the
-	// same to the caller. NOT_FOUND. The metadata have "instance_id", as in
-	// GetEnvironment: another one than before means that the server was restarted.
+	// The session does not exist, or belongs to another principal. NOT_FOUND. The
+	// metadata have "instance_id", as in GetEnvironment: another one than before means
+	// that the server was restarted.
 	ErrorReason_ERROR_REASON_SESSION_NOT_FOUND ErrorReason = 20
-	// The session is attached elsewhere, and its client answers.
-	// FAILED_PRECONDITION.
+	// Another client is attached to the session, and answers. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SESSION_ATTACHED ErrorReason = 21
 	// Another attachment took the session over, because this one did not answer;
 	// it has ended and should not attach again by itself. ABORTED.
 	ErrorReason_ERROR_REASON_SESSION_TAKEN_OVER ErrorReason = 22
-	// The session ended: by CloseSession, or because nobody attached within its
-	// grace. ABORTED.
+	// The session ended: by CloseSession, or because no client attached within the grace
+	// period. ABORTED.
 	ErrorReason_ERROR_REASON_SESSION_CLOSED ErrorReason = 23
-	// The principal, or all principals together, have as many sessions as they may
-	// have; metadata "limit" says how many, and QuotaFailure which. Close one.
+	// The principal, or all principals together, have reached their limit of sessions;
+	// metadata "limit" is its value, and QuotaFailure names it. Close one.
 	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_SESSIONS ErrorReason = 24
-	// The session was granted to the caller for less than this call.
-	// PERMISSION_DENIED.
+	// The caller's access to the session does not include this call. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_SESSION_ACCESS_DENIED ErrorReason = 25
-	// The server cannot spool: it has no room or no directory for it.
-	// FAILED_PRECONDITION.
-	ErrorReason_ERROR_REASON_SPOOL_UNAVAILABLE ErrorReason = 26
 	// The process does not exist in the session: it never did, or its record was
 	// removed after it closed. NOT_FOUND. The metadata have "instance_id", as with
 	// SESSION_NOT_FOUND.
@@ -103,29 +96,23 @@ const (
 	// The process id is taken by a process of another start.
 	// ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS ErrorReason = 31
-	// The process has exited and nothing of its group is left to act on.
-	// FAILED_PRECONDITION.
+	// The process has exited, and no process of its group is left. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_PROCESS_EXITED ErrorReason = 32
 	// Another stream took over the ownership of the process; this one has ended
 	// and should not be resumed. ABORTED.
 	ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER ErrorReason = 33
-	// Too many readers watch the process at once; metadata "limit" says how many
-	// may. RESOURCE_EXHAUSTED.
+	// Too many readers watch the process; metadata "limit" is the limit.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_READERS ErrorReason = 34
 	// A cursor or acknowledgement names a seq the process has not reached.
 	// OUT_OF_RANGE.
 	ErrorReason_ERROR_REASON_SEQ_NOT_REACHED ErrorReason = 35
-	// A lossless watch was asked for while somebody else paces the process.
-	// FAILED_PRECONDITION.
-	ErrorReason_ERROR_REASON_PROCESS_OWNED ErrorReason = 36
-	// The session has as many running processes as it may have; metadata "limit"
-	// says how many, and QuotaFailure which limit it is: the server's
-	// processes_per_session, or the max_processes of the attachment.
-	// RESOURCE_EXHAUSTED.
+	// The session has reached its limit of running processes; metadata "limit" is its
+	// value, and QuotaFailure names it: the server's processes_per_session, or the
+	// max_processes of the attachment. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES ErrorReason = 37
-	// The output that the server could have to keep, of all sessions together,
-	// has reached its bound; metadata "limit_bytes" says how much it is.
-	// RESOURCE_EXHAUSTED.
+	// The retained output of all sessions together has reached its limit; metadata
+	// "limit_bytes" is its value. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL ErrorReason = 38
 	// The program was not found: no such file, or not in the child's PATH.
 	// NOT_FOUND.
@@ -146,22 +133,21 @@ const (
 	// The machine is out of processes, memory, descriptors or terminals.
 	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_SYSTEM_LIMIT ErrorReason = 45
-	// No backend of this server can enforce the sandbox policy, so nothing was
-	// done: the process was not started, the file not touched.
-	// FAILED_PRECONDITION.
+	// No backend of this server can enforce the sandbox policy. The process was not
+	// started, the file not accessed. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE ErrorReason = 46
-	// The server starts no commands of this form; metadata "form" is direct or
-	// prepared, and "setting" what lets it start them. PERMISSION_DENIED.
+	// The server does not allow this form of command; metadata "form" is direct or
+	// prepared, and "setting" names the setting that allows it. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED ErrorReason = 47
-	// A place of the sandbox policy is reached through a symbolic link that the
-	// confined program could replace, so that what is granted could become another
-	// place; ResourceInfo names the path. Nothing was done. FAILED_PRECONDITION.
+	// A place of the sandbox policy is reached through a symbolic link that the confined
+	// program could replace, so that the grant could apply to another place; ResourceInfo
+	// names the path. Nothing was done. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SANDBOX_PATH_UNSAFE ErrorReason = 48
-	// The sandbox could be enforced here, but setting it up failed; the message
-	// says with what. Nothing was done, and nothing ran unconfined. UNAVAILABLE.
+	// The sandbox is supported, but its setup failed; the message has the cause. Nothing
+	// was done, and nothing ran unconfined. UNAVAILABLE.
 	ErrorReason_ERROR_REASON_SANDBOX_NOT_STARTED ErrorReason = 49
-	// The process's stdin was never open: it was started without a pipe and
-	// without a terminal. FAILED_PRECONDITION.
+	// The process was started without a stdin pipe and without a terminal.
+	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_STDIN_NOT_PIPED ErrorReason = 50
 	// The process's stdin is closed: by CloseStdin, by the process, or by its
 	// exit. FAILED_PRECONDITION.
@@ -169,40 +155,37 @@ const (
 	// A terminal has no half-close: write its end-of-file character (0x04)
 	// instead. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL ErrorReason = 52
-	// One write is larger than the server takes; metadata "limit_bytes" says how
-	// much it takes. Split it. RESOURCE_EXHAUSTED.
+	// One write is larger than the server accepts; metadata "limit_bytes" is the limit.
+	// Split it. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_WRITE_TOO_LARGE ErrorReason = 53
 	// The process has no terminal to resize. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_NOT_A_TERMINAL ErrorReason = 54
 	// Stdin bytes of a RunProcess stream do not follow what was accepted, or
 	// exceed the window the server announced. OUT_OF_RANGE.
 	ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID ErrorReason = 55
-	// A message came at a place of the stream where it has no meaning, e.g. a
-	// second start. FAILED_PRECONDITION.
+	// A message is not allowed at this point of the stream, e.g. a second start.
+	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE ErrorReason = 56
-	// More input waits for room in the process's stdin than the server keeps;
-	// metadata "limit_bytes" says how much that is. Write again when the process
-	// has read some. RESOURCE_EXHAUSTED.
+	// The queue of input for the process is full; metadata "limit_bytes" is its size.
+	// Write again when the process has read some. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL ErrorReason = 57
 	// The path, or a part of it, does not exist. NOT_FOUND.
 	ErrorReason_ERROR_REASON_PATH_NOT_FOUND ErrorReason = 60
 	// The path exists already. ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS ErrorReason = 61
-	// The path, or what is before one of its slashes, is not a directory.
-	// FAILED_PRECONDITION.
+	// The path, or a component before a slash, is not a directory. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_NOT_A_DIRECTORY ErrorReason = 62
-	// The path is a directory, and the call is not for those. FAILED_PRECONDITION.
+	// The path is a directory, which the call does not support. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_IS_A_DIRECTORY ErrorReason = 63
-	// The directory has something in it. FAILED_PRECONDITION.
+	// The directory is not empty. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY ErrorReason = 64
-	// The path is a FIFO, a socket or a device, and the call is not for those.
+	// The path is a FIFO, a socket or a device, which the call does not support.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_NOT_A_REGULAR_FILE ErrorReason = 65
-	// The file is larger than one message of the server carries; metadata
-	// "limit_bytes" says how much that is. Use DownloadFile. RESOURCE_EXHAUSTED.
+	// The file is too large for one message; metadata "limit_bytes" is the limit. Use
+	// DownloadFile. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_FILE_TOO_LARGE ErrorReason = 66
-	// The path goes through too many links; they may form a circle.
-	// FAILED_PRECONDITION.
+	// The path goes through too many links; they may form a loop. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SYMLINK_LOOP ErrorReason = 67
 	// The file system is read-only. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM ErrorReason = 68
@@ -211,99 +194,95 @@ const (
 	ErrorReason_ERROR_REASON_NO_SPACE ErrorReason = 69
 	// A directory cannot be copied to itself or below itself. INVALID_ARGUMENT.
 	ErrorReason_ERROR_REASON_COPY_INTO_ITSELF ErrorReason = 70
-	// The file system refused in another way; metadata "errno" says how.
-	// FAILED_PRECONDITION.
+	// Another error of the file system; metadata "errno" names it. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED ErrorReason = 71
-	// Directories are nested deeper than the server copies; metadata "limit" says
-	// how deep that is. Copy a part at a time. FAILED_PRECONDITION.
+	// Directories are nested too deeply to be copied; metadata "limit" is the limit. Copy
+	// parts of the tree. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_TREE_TOO_DEEP ErrorReason = 72
-	// A part of the path is a symbolic link, and none was to be followed. Use the path
-	// without links, as CanonicalizePath returns it. FAILED_PRECONDITION.
+	// A component of the path is a symbolic link, and no_symlinks was set. Use the path
+	// that CanonicalizePath returns. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_SYMLINK_REFUSED ErrorReason = 73
 	// The two paths are not on one file system, or not below one mount. Copy and
 	// remove instead. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CROSS_DEVICE ErrorReason = 74
-	// What was received of a file has not the SHA-256 that was announced. It was
-	// dropped, and what was there stays. FAILED_PRECONDITION.
+	// The received content does not have the announced SHA-256. It was dropped; the old
+	// file is unchanged. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_DIGEST_MISMATCH ErrorReason = 75
-	// The file has not the content that the call was to replace; it stays as it is.
+	// The file does not have the content that the call expected; it is unchanged.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED ErrorReason = 76
-	// The upload is not there: it was dropped, or never began, or was completed long
-	// ago. Begin it anew. NOT_FOUND.
+	// The upload does not exist: it was dropped, never began, or was completed long ago.
+	// Start it again. NOT_FOUND.
 	ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND ErrorReason = 77
-	// An upload cannot go on from an offset that it has not reached; metadata
-	// "received_bytes" says from where it can at most. OUT_OF_RANGE.
+	// The offset is beyond what the upload has received; metadata "received_bytes" is the
+	// largest valid offset. OUT_OF_RANGE.
 	ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID ErrorReason = 78
-	// The file is not the version that was asked for, or was changed while it was
-	// read. ABORTED.
+	// The file does not have the requested version, or changed while it was read.
+	// ABORTED.
 	ErrorReason_ERROR_REASON_FILE_CHANGED ErrorReason = 79
-	// Requests over HTTP are switched off on this server. UNIMPLEMENTED.
+	// HTTP requests are disabled on this server. UNIMPLEMENTED.
 	ErrorReason_ERROR_REASON_HTTP_DISABLED ErrorReason = 80
 	// The request, or a redirect of it, leads to an address that must not be reached
 	// from the server; metadata "address" and "url" name it. PERMISSION_DENIED.
 	ErrorReason_ERROR_REASON_HTTP_ADDRESS_REFUSED ErrorReason = 81
-	// No response came: the server elsewhere cannot be reached, does not speak HTTP,
-	// has a certificate that is not good, or leads on too often. Metadata "url" is
-	// where, "cause" why. FAILED_PRECONDITION.
+	// There is no response: the remote server is unreachable, does not speak HTTP, has an
+	// invalid certificate, or redirects too often. Metadata "url" is the URL, "cause" the
+	// cause. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_HTTP_FAILED ErrorReason = 82
-	// The body of the response broke off; metadata "cause" says how.
+	// The body of the response is incomplete; metadata "cause" has the cause.
 	// FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_HTTP_BODY_FAILED ErrorReason = 83
-	// The timeout of the request was over before its response was whole.
+	// The timeout of the request was over before its response was complete.
 	// DEADLINE_EXCEEDED.
 	ErrorReason_ERROR_REASON_HTTP_TIMED_OUT ErrorReason = 84
-	// The head of the response is larger than the server takes; metadata
-	// "limit_bytes" says how much it takes. RESOURCE_EXHAUSTED.
+	// The head of the response is too large; metadata "limit_bytes" is the limit.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_HTTP_HEAD_TOO_LARGE ErrorReason = 85
-	// The principal has as many requests over HTTP under way as it may have;
-	// metadata "limit" says how many. RESOURCE_EXHAUSTED.
+	// The principal has reached its limit of concurrent HTTP requests; metadata "limit"
+	// is its value. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS ErrorReason = 86
-	// No such handle in the session: it was never opened, or is closed, or a read
-	// failed. Open the file again. NOT_FOUND.
+	// The session has no such handle: it was never opened, was closed, or a read failed.
+	// Open the file again. NOT_FOUND.
 	ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND ErrorReason = 90
-	// The id of the handle is taken: choose another, or close it first.
+	// The id of the handle is taken. Choose another one, or close it first.
 	// ALREADY_EXISTS.
 	ErrorReason_ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS ErrorReason = 91
-	// The session has as many handles as it may; metadata "limit" says how many.
-	// Close one. RESOURCE_EXHAUSTED.
+	// The session has reached its limit of handles; metadata "limit" is its value. Close
+	// one. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES ErrorReason = 92
-	// The principal sends as many uploads at once as it may; metadata "limit" says how
-	// many, and RetryInfo when to try again. RESOURCE_EXHAUSTED.
+	// The principal has reached its limit of concurrent uploads; metadata "limit" is its
+	// value. Has RetryInfo. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_UPLOADS ErrorReason = 93
-	// What was to be removed, renamed or replaced has something mounted on it, or in
-	// it, whose content is not touched. A file that is mounted, as containers have
-	// some in /etc, can be written in place. FAILED_PRECONDITION.
+	// The path to remove, rename or replace is a mount point, or contains one. The
+	// mounted content is unchanged. A file that is a mount point, as in /etc of
+	// containers, can be written in place. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_MOUNT_POINT ErrorReason = 96
-	// Another stream goes on with the upload; this one has ended and should not be
-	// resumed. ABORTED.
+	// Another stream took the upload over; this one has ended and should not be resumed.
+	// ABORTED.
 	ErrorReason_ERROR_REASON_UPLOAD_TAKEN_OVER ErrorReason = 97
-	// The principal watches as many directories, or awaits as many paths, as it
-	// may; metadata "limit" says how many, and QuotaFailure which limit it is. End
-	// some. RESOURCE_EXHAUSTED.
+	// The principal has reached its limit of watched directories or awaited paths;
+	// metadata "limit" is its value, and QuotaFailure names it. End some.
+	// RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_WATCHES ErrorReason = 94
-	// A directory cannot be watched: the server's user has no more inotify watches
-	// or instances, of which the message names the sysctl to raise, or there are
-	// more directories below it than one watch reaches; then metadata "limit" says
-	// how many that are. RESOURCE_EXHAUSTED.
+	// A directory cannot be watched. Either the server's user has no more inotify watches
+	// or instances, and the message names the sysctl to raise; or there are more
+	// directories below it than one watch may include, and metadata "limit" is that
+	// limit. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE ErrorReason = 95
-	// The sandbox policy comes to more places than can be enforced, or its globs
-	// to more directory entries than are looked at; metadata "limit" says how many.
-	// INVALID_ARGUMENT.
+	// The sandbox policy resolves to too many places, or its globs to too many directory
+	// entries; metadata "limit" is the limit. INVALID_ARGUMENT.
 	ErrorReason_ERROR_REASON_SANDBOX_TOO_LARGE ErrorReason = 98
-	// As many helpers for sandboxed calls about files are in use as the principal, or
-	// the server, may have; metadata "limit" says how many, and "setting" what
-	// bounds them. Retry when calls have ended, or ask with policies that were used
-	// before. RESOURCE_EXHAUSTED.
+	// The principal or the server has reached its limit of workers for sandboxed file
+	// calls; metadata "limit" is its value, and "setting" its name. Retry when calls have
+	// ended, or use the policy of an existing worker. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS ErrorReason = 99
-	// The helper that made a sandboxed call about files ended in the middle of it;
-	// handles of files that it had open are gone. What the call has done stays.
-	// UNAVAILABLE; try again.
+	// The worker of a sandboxed file call ended during the call; its file handles are
+	// closed. Effects of the call remain. UNAVAILABLE; try again.
 	ErrorReason_ERROR_REASON_FILE_HELPER_ENDED ErrorReason = 100
-	// The connection has no place at its listener, or lost it to one of a principal
-	// that has fewer: there are as many as connections_per_listener allows; metadata
-	// "limit" says how many, and "setting" is its name. Details have a RetryInfo. A
-	// call that ends with this may have had an effect. RESOURCE_EXHAUSTED.
+	// The listener has reached its limit of connections, and this one got no slot or lost
+	// it to a principal with fewer connections; metadata "limit" is the limit, and
+	// "setting" its name (connections_per_listener). Details have a RetryInfo. A call
+	// that ends with this may have had an effect. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS ErrorReason = 101
 )
 
@@ -330,14 +309,12 @@ var (
 		23:  "ERROR_REASON_SESSION_CLOSED",
 		24:  "ERROR_REASON_TOO_MANY_SESSIONS",
 		25:  "ERROR_REASON_SESSION_ACCESS_DENIED",
-		26:  "ERROR_REASON_SPOOL_UNAVAILABLE",
 		30:  "ERROR_REASON_PROCESS_NOT_FOUND",
 		31:  "ERROR_REASON_PROCESS_ALREADY_EXISTS",
 		32:  "ERROR_REASON_PROCESS_EXITED",
 		33:  "ERROR_REASON_PROCESS_TAKEN_OVER",
 		34:  "ERROR_REASON_TOO_MANY_READERS",
 		35:  "ERROR_REASON_SEQ_NOT_REACHED",
-		36:  "ERROR_REASON_PROCESS_OWNED",
 		37:  "ERROR_REASON_TOO_MANY_PROCESSES",
 		38:  "ERROR_REASON_RETAINED_OUTPUT_FULL",
 		40:  "ERROR_REASON_PROGRAM_NOT_FOUND",
@@ -419,14 +396,12 @@ var (
 		"ERROR_REASON_SESSION_CLOSED":             23,
 		"ERROR_REASON_TOO_MANY_SESSIONS":          24,
 		"ERROR_REASON_SESSION_ACCESS_DENIED":      25,
-		"ERROR_REASON_SPOOL_UNAVAILABLE":          26,
 		"ERROR_REASON_PROCESS_NOT_FOUND":          30,
 		"ERROR_REASON_PROCESS_ALREADY_EXISTS":     31,
 		"ERROR_REASON_PROCESS_EXITED":             32,
 		"ERROR_REASON_PROCESS_TAKEN_OVER":         33,
 		"ERROR_REASON_TOO_MANY_READERS":           34,
 		"ERROR_REASON_SEQ_NOT_REACHED":            35,
-		"ERROR_REASON_PROCESS_OWNED":              36,
 		"ERROR_REASON_TOO_MANY_PROCESSES":         37,
 		"ERROR_REASON_RETAINED_OUTPUT_FULL":       38,
 		"ERROR_REASON_PROGRAM_NOT_FOUND":          40,
@@ -520,7 +495,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9e\x18\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa2\x18\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -543,14 +518,12 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1bERROR_REASON_SESSION_CLOSED\x10\x17\x12\"\n" +
 	"\x1eERROR_REASON_TOO_MANY_SESSIONS\x10\x18\x12&\n" +
 	"\"ERROR_REASON_SESSION_ACCESS_DENIED\x10\x19\x12\"\n" +
-	"\x1eERROR_REASON_SPOOL_UNAVAILABLE\x10\x1a\x12\"\n" +
 	"\x1eERROR_REASON_PROCESS_NOT_FOUND\x10\x1e\x12'\n" +
 	"#ERROR_REASON_PROCESS_ALREADY_EXISTS\x10\x1f\x12\x1f\n" +
 	"\x1bERROR_REASON_PROCESS_EXITED\x10 \x12#\n" +
 	"\x1fERROR_REASON_PROCESS_TAKEN_OVER\x10!\x12!\n" +
 	"\x1dERROR_REASON_TOO_MANY_READERS\x10\"\x12 \n" +
-	"\x1cERROR_REASON_SEQ_NOT_REACHED\x10#\x12\x1e\n" +
-	"\x1aERROR_REASON_PROCESS_OWNED\x10$\x12#\n" +
+	"\x1cERROR_REASON_SEQ_NOT_REACHED\x10#\x12#\n" +
 	"\x1fERROR_REASON_TOO_MANY_PROCESSES\x10%\x12%\n" +
 	"!ERROR_REASON_RETAINED_OUTPUT_FULL\x10&\x12\"\n" +
 	"\x1eERROR_REASON_PROGRAM_NOT_FOUND\x10(\x12'\n" +
@@ -609,7 +582,7 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_SANDBOX_TOO_LARGE\x10b\x12&\n" +
 	"\"ERROR_REASON_TOO_MANY_FILE_HELPERS\x10c\x12\"\n" +
 	"\x1eERROR_REASON_FILE_HELPER_ENDED\x10d\x12%\n" +
-	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10eB\xa6\x01\n" +
+	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10e\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

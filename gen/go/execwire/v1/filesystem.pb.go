@@ -21,17 +21,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ReadFileRequest asks for a whole file.
+// ReadFileRequest selects a file.
 type ReadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file, an absolute path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,4,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -95,12 +95,12 @@ func (x *ReadFileRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// ReadFileResponse is a file.
+// ReadFileResponse is the content of a file.
 type ReadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its content.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Its metadata, from when it was opened.
+	// Its metadata when it was opened.
 	Metadata      *FileMetadata `protobuf:"bytes,2,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -150,19 +150,19 @@ func (x *ReadFileResponse) GetMetadata() *FileMetadata {
 	return nil
 }
 
-// WriteFileRequest gives a file its content.
+// WriteFileRequest sets the content of a file.
 type WriteFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file, an absolute path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	// The whole content. Empty makes the file empty.
 	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,5,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -233,7 +233,7 @@ func (x *WriteFileRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// WriteFileResponse says that the file was written.
+// WriteFileResponse is sent when the file was written.
 type WriteFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -270,25 +270,24 @@ func (*WriteFileResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{3}
 }
 
-// CreateDirectoryRequest asks for a directory.
+// CreateDirectoryRequest describes a directory to create.
 type CreateDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The directory, an absolute path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The directory, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether missing parents are made too, and a directory that exists, or a link
-	// to one, is as good. If not, a path that exists is PATH_ALREADY_EXISTS and a
-	// missing parent PATH_NOT_FOUND.
+	// Also create missing parents, and accept an existing directory or a link to one.
+	// Otherwise an existing path is PATH_ALREADY_EXISTS and a missing parent
+	// PATH_NOT_FOUND.
 	Recursive bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	// The permission bits of the directory, of mode 07777, if it is made; its parents
-	// have what they have without. Absent means 0777 without the bits of the server's
-	// umask.
+	// The permission bits 07777 of the directory, if it is created; its parents are not
+	// affected. Absent: 0777 & ~umask of the server.
 	Permissions *uint32 `protobuf:"varint,5,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -366,7 +365,7 @@ func (x *CreateDirectoryRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// CreateDirectoryResponse says that the directory is there.
+// CreateDirectoryResponse is sent when the directory exists.
 type CreateDirectoryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -403,22 +402,21 @@ func (*CreateDirectoryResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{5}
 }
 
-// GetMetadataRequest asks what a path leads to.
+// GetMetadataRequest selects a path.
 type GetMetadataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The path, if it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether to describe the path itself, should it be a link, and not what it
-	// leads to.
+	// Do not follow a link at the end of the path, but describe the link.
 	NoFollow bool `protobuf:"varint,4,opt,name=no_follow,json=noFollow,proto3" json:"no_follow,omitempty"`
-	// Whether to read a regular file, and say its SHA-256.
+	// Also read a regular file and return its SHA-256.
 	WantSha256 bool `protobuf:"varint,5,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
-	// Whether no link is followed, nor described: a path with one in it, also at its
-	// end, is SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -496,18 +494,17 @@ func (x *GetMetadataRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// GetMetadataResponse is what a path leads to.
+// GetMetadataResponse describes a file.
 type GetMetadataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The metadata.
 	Metadata *FileMetadata `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Where the path leads, as written in it, if it is a link and no_follow was
-	// asked for.
+	// The target of the link, if the path is a link and no_follow is set.
 	LinkTarget string `protobuf:"bytes,2,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
-	// Where the path leads, if that is not UTF-8.
+	// The target, if it is not UTF-8.
 	RawLinkTarget []byte `protobuf:"bytes,3,opt,name=raw_link_target,json=rawLinkTarget,proto3" json:"raw_link_target,omitempty"`
-	// The SHA-256 of the content of a regular file, 32 bytes, if it was asked for.
-	// The metadata is from when it was read. Empty of anything else.
+	// The SHA-256 of the content of a regular file, 32 bytes, if requested. The metadata
+	// is from the time of reading. Empty for other file types.
 	Sha256        []byte `protobuf:"bytes,4,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -571,17 +568,17 @@ func (x *GetMetadataResponse) GetSha256() []byte {
 	return nil
 }
 
-// ReadDirectoryRequest asks for the entries of a directory.
+// ReadDirectoryRequest selects a directory.
 type ReadDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The directory, an absolute path. Links are followed.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The directory, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,4,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -698,10 +695,9 @@ type DirectoryEntry struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The name, if it is not UTF-8; else empty.
 	RawName []byte `protobuf:"bytes,2,opt,name=raw_name,json=rawName,proto3" json:"raw_name,omitempty"`
-	// What the name stands for.
+	// The type.
 	Type FileType `protobuf:"varint,3,opt,name=type,proto3,enum=execwire.v1.FileType" json:"type,omitempty"`
-	// What the name leads to: the type, or that of the target of a link.
-	// Unspecified if it leads to nothing.
+	// The type, following links. Unspecified for a dangling link.
 	TargetType    FileType `protobuf:"varint,4,opt,name=target_type,json=targetType,proto3,enum=execwire.v1.FileType" json:"target_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -765,22 +761,22 @@ func (x *DirectoryEntry) GetTargetType() FileType {
 	return FileType_FILE_TYPE_UNSPECIFIED
 }
 
-// RemovePathRequest asks that a path be gone.
+// RemovePathRequest selects a path to remove.
 type RemovePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The path, if it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether a directory is removed with all that is in it. If not, only an empty
-	// one is; another is DIRECTORY_NOT_EMPTY.
+	// Remove a directory with everything in it. Otherwise a directory that is not empty
+	// is DIRECTORY_NOT_EMPTY.
 	Recursive bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	// Whether a path that is not there is as good. If not, it is PATH_NOT_FOUND.
+	// Accept a path that does not exist. Otherwise it is PATH_NOT_FOUND.
 	IgnoreMissing bool `protobuf:"varint,5,opt,name=ignore_missing,json=ignoreMissing,proto3" json:"ignore_missing,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,6,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -858,7 +854,7 @@ func (x *RemovePathRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// RemovePathResponse says that the path is gone.
+// RemovePathResponse is sent when the path does not exist any more.
 type RemovePathResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -895,22 +891,22 @@ func (*RemovePathResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
 }
 
-// CopyPathRequest asks for a copy.
+// CopyPathRequest describes a copy.
 type CopyPathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is copied, an absolute path. A link is copied itself.
+	// The source, an absolute path. A link is copied as a link.
 	SourcePath string `protobuf:"bytes,1,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
-	// What is copied, if its path is not UTF-8.
+	// The source, if its path is not UTF-8.
 	RawSourcePath []byte `protobuf:"bytes,2,opt,name=raw_source_path,json=rawSourcePath,proto3" json:"raw_source_path,omitempty"`
-	// What the copy is called, an absolute path: the path of the copy itself, not
-	// of a directory to put it into.
+	// The destination, an absolute path: the path of the copy itself, not of its
+	// directory.
 	DestinationPath string `protobuf:"bytes,3,opt,name=destination_path,json=destinationPath,proto3" json:"destination_path,omitempty"`
-	// What the copy is called, if that is not UTF-8.
+	// The destination, if it is not UTF-8.
 	RawDestinationPath []byte `protobuf:"bytes,4,opt,name=raw_destination_path,json=rawDestinationPath,proto3" json:"raw_destination_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,5,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether a directory is copied, with all that is in it. If not, it is
-	// IS_A_DIRECTORY without errno.
+	// Copy a directory with everything in it. Otherwise a directory is IS_A_DIRECTORY
+	// without errno.
 	Recursive     bool `protobuf:"varint,6,opt,name=recursive,proto3" json:"recursive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -988,11 +984,10 @@ func (x *CopyPathRequest) GetRecursive() bool {
 	return false
 }
 
-// CopyPathResponse says that the copy is there.
+// CopyPathResponse is sent when the copy is complete.
 type CopyPathResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many FIFOs, sockets and devices were left out of the copy of a
-	// directory.
+	// The number of FIFOs, sockets and devices that were skipped.
 	OmittedSpecialFiles uint64 `protobuf:"varint,1,opt,name=omitted_special_files,json=omittedSpecialFiles,proto3" json:"omitted_special_files,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -1035,23 +1030,21 @@ func (x *CopyPathResponse) GetOmittedSpecialFiles() uint64 {
 	return 0
 }
 
-// RenamePathRequest asks for another path.
+// RenamePathRequest describes a rename.
 type RenamePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is renamed, an absolute path.
+	// The source, an absolute path.
 	SourcePath string `protobuf:"bytes,1,opt,name=source_path,json=sourcePath,proto3" json:"source_path,omitempty"`
-	// What is renamed, if its path is not UTF-8.
+	// The source, if its path is not UTF-8.
 	RawSourcePath []byte `protobuf:"bytes,2,opt,name=raw_source_path,json=rawSourcePath,proto3" json:"raw_source_path,omitempty"`
-	// What it is called then, an absolute path: its own, not that of a directory to
-	// put it into.
+	// The destination, an absolute path: the new path itself, not its directory.
 	DestinationPath string `protobuf:"bytes,3,opt,name=destination_path,json=destinationPath,proto3" json:"destination_path,omitempty"`
-	// What it is called then, if that is not UTF-8.
+	// The destination, if it is not UTF-8.
 	RawDestinationPath []byte `protobuf:"bytes,4,opt,name=raw_destination_path,json=rawDestinationPath,proto3" json:"raw_destination_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,5,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether there must be nothing at the destination; else it is
-	// PATH_ALREADY_EXISTS. A file system that cannot promise that is
-	// FILE_SYSTEM_FAILED with EINVAL.
+	// Fail with PATH_ALREADY_EXISTS if the destination exists. On a file system that
+	// cannot guarantee that, the call is FILE_SYSTEM_FAILED with EINVAL.
 	NoReplace     bool `protobuf:"varint,6,opt,name=no_replace,json=noReplace,proto3" json:"no_replace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1129,7 +1122,7 @@ func (x *RenamePathRequest) GetNoReplace() bool {
 	return false
 }
 
-// RenamePathResponse says that it has the other path.
+// RenamePathResponse is sent when the path was renamed.
 type RenamePathResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1166,20 +1159,19 @@ func (*RenamePathResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
 }
 
-// CreateSymlinkRequest asks for a symbolic link.
+// CreateSymlinkRequest describes a symbolic link.
 type CreateSymlinkRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The link, an absolute path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The link, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Where it leads, exactly as it is to be written into it: absolute, or relative
-	// to the directory of the link. It may not contain a NUL.
+	// The target, stored exactly as given: absolute, or relative to the directory of the
+	// link. NUL is refused.
 	Target string `protobuf:"bytes,4,opt,name=target,proto3" json:"target,omitempty"`
-	// Where it leads, if that is not UTF-8. One of the two is set, both is
-	// INVALID_FIELD.
+	// The target, if it is not UTF-8. Setting both is INVALID_FIELD.
 	RawTarget     []byte `protobuf:"bytes,5,opt,name=raw_target,json=rawTarget,proto3" json:"raw_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1250,7 +1242,7 @@ func (x *CreateSymlinkRequest) GetRawTarget() []byte {
 	return nil
 }
 
-// CreateSymlinkResponse says that the link is there.
+// CreateSymlinkResponse is sent when the link was created.
 type CreateSymlinkResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1287,14 +1279,14 @@ func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
 }
 
-// CanonicalizePathRequest asks for the path without links.
+// CanonicalizePathRequest selects a path.
 type CanonicalizePathRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path, absolute. It must exist.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The path, if it is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox       *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -21,18 +21,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OpenMode says what a file is opened for.
+// OpenMode is the mode of a handle.
 type OpenMode int32
 
 const (
 	// Malformed.
 	OpenMode_OPEN_MODE_UNSPECIFIED OpenMode = 0
-	// To be read.
+	// For reading.
 	OpenMode_OPEN_MODE_READ OpenMode = 1
-	// To be written, anew: an existing file is truncated at once and keeps its mode,
-	// its owner and its other names; a new one has mode 0666 without the bits of the
-	// server's umask. Parents are not made. Beside the permission "read_files" the
-	// caller needs "write_files".
+	// For writing new content: an existing file is truncated at once and keeps its mode,
+	// owner and hard links; a new one has mode 0666 & ~umask of the server. Parent
+	// directories are not created. The caller needs the permission "write_files" in
+	// addition to "read_files".
 	OpenMode_OPEN_MODE_REPLACE OpenMode = 2
 )
 
@@ -77,24 +77,23 @@ func (OpenMode) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_handle_proto_rawDescGZIP(), []int{0}
 }
 
-// OpenFileRequest asks for a handle of a file.
+// OpenFileRequest describes a handle to open.
 type OpenFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file, an absolute path. Links are followed.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the opening. Absent confines nothing.
+	// The sandbox of the opening. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// The session that the handle is to belong to. Empty is the caller's default
-	// session.
+	// The session of the handle; empty is the default session.
 	SessionId string `protobuf:"bytes,4,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The handle's id, chosen by the caller, of 1 to 128 bytes.
 	HandleId string `protobuf:"bytes,5,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
-	// What the file is opened for. Unspecified is malformed.
+	// The mode. Required.
 	Mode OpenMode `protobuf:"varint,6,opt,name=mode,proto3,enum=execwire.v1.OpenMode" json:"mode,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,7,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -179,10 +178,10 @@ func (x *OpenFileRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// OpenFileResponse says that the file is open.
+// OpenFileResponse is sent when the file is open.
 type OpenFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The metadata of the file, from when it was opened.
+	// The metadata of the file when it was opened.
 	Metadata      *FileMetadata `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -225,17 +224,17 @@ func (x *OpenFileResponse) GetMetadata() *FileMetadata {
 	return nil
 }
 
-// ReadBlockRequest asks for a part of an open file.
+// ReadBlockRequest selects a part of an open file.
 type ReadBlockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session that the handle belongs to. Empty is the caller's default session.
+	// The session of the handle; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The handle.
 	HandleId string `protobuf:"bytes,2,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
-	// Where the part begins, in bytes from the start of the file. At or after its
-	// end there is nothing. More than 2^63-1 is INVALID_FIELD.
+	// The offset of the part in bytes. At or beyond the end of the file there is no data.
+	// More than 2^63-1 is INVALID_FIELD.
 	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes are wanted, 1 to 1,048,576.
+	// The length of the part in bytes, 1 to 1,048,576.
 	Length        uint32 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -302,9 +301,9 @@ func (x *ReadBlockRequest) GetLength() uint32 {
 // ReadBlockResponse is a part of a file.
 type ReadBlockResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The bytes. Fewer than were asked for only where the file ends.
+	// The bytes. Fewer than requested only at the end of the file.
 	Data []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
-	// Whether there were fewer than asked for, because the file ends there.
+	// Whether there were fewer than requested, because the file ends there.
 	Eof           bool `protobuf:"varint,2,opt,name=eof,proto3" json:"eof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -354,16 +353,15 @@ func (x *ReadBlockResponse) GetEof() bool {
 	return false
 }
 
-// WriteBlockRequest gives a part of an open file its content.
+// WriteBlockRequest sets the content of a part of an open file.
 type WriteBlockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session that the handle belongs to. Empty is the caller's default session.
+	// The session of the handle; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The handle.
 	HandleId string `protobuf:"bytes,2,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
-	// Where the part begins, in bytes from the start of the file. What is between
-	// the end of the file and there becomes zeros. More than 2^63-1 is
-	// INVALID_FIELD.
+	// The offset of the part in bytes. A gap after the end of the file is filled with
+	// zeros. More than 2^63-1 is INVALID_FIELD.
 	Offset uint64 `protobuf:"varint,3,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes, 1 to 1,048,576.
 	Data          []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
@@ -429,7 +427,7 @@ func (x *WriteBlockRequest) GetData() []byte {
 	return nil
 }
 
-// WriteBlockResponse says that the bytes were written.
+// WriteBlockResponse is sent when the bytes were written.
 type WriteBlockResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -466,10 +464,10 @@ func (*WriteBlockResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_handle_proto_rawDescGZIP(), []int{5}
 }
 
-// CloseFileRequest gives a handle back.
+// CloseFileRequest selects a handle.
 type CloseFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session that the handle belongs to. Empty is the caller's default session.
+	// The session of the handle; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The handle.
 	HandleId      string `protobuf:"bytes,2,opt,name=handle_id,json=handleId,proto3" json:"handle_id,omitempty"`
@@ -521,7 +519,7 @@ func (x *CloseFileRequest) GetHandleId() string {
 	return ""
 }
 
-// CloseFileResponse says that there is no such handle any more.
+// CloseFileResponse is sent when the handle does not exist any more.
 type CloseFileResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

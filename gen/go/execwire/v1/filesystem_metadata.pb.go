@@ -99,12 +99,12 @@ func (FileType) EnumDescriptor() ([]byte, []int) {
 // FileMetadata describes a file of any type.
 type FileMetadata struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is. Never a link, unless the path itself was asked for.
+	// The type. Never a link, unless no_follow was set.
 	Type FileType `protobuf:"varint,1,opt,name=type,proto3,enum=execwire.v1.FileType" json:"type,omitempty"`
 	// Whether the path itself is a symbolic link.
 	IsSymlink bool `protobuf:"varint,2,opt,name=is_symlink,json=isSymlink,proto3" json:"is_symlink,omitempty"`
-	// Its size in bytes, as far as that means something for its type. Many files
-	// of /proc have content and size 0.
+	// Its size in bytes, if its type has one. Many files of /proc have content and size
+	// 0.
 	Size uint64 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`
 	// The permission bits with set-user-ID, set-group-ID and sticky: mode 07777.
 	Mode uint32 `protobuf:"varint,4,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -112,20 +112,20 @@ type FileMetadata struct {
 	UserId uint32 `protobuf:"varint,5,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
 	// The number of its group.
 	GroupId uint32 `protobuf:"varint,6,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// How many names it has.
+	// The number of its hard links.
 	LinkCount uint64 `protobuf:"varint,7,opt,name=link_count,json=linkCount,proto3" json:"link_count,omitempty"`
-	// When its content was last changed, in nanoseconds as far as its file system
-	// keeps them, as are the other times.
+	// When its content was last changed, with the resolution of its file system, as the
+	// other times.
 	ModifyTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=modify_time,json=modifyTime,proto3" json:"modify_time,omitempty"`
-	// When it was last read, as far as that is recorded.
+	// When it was last read, if that is recorded.
 	AccessTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=access_time,json=accessTime,proto3" json:"access_time,omitempty"`
 	// When its content or metadata was last changed.
 	ChangeTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=change_time,json=changeTime,proto3" json:"change_time,omitempty"`
-	// When it was created; absent where the file system does not say.
+	// When it was created; absent if the file system does not record it.
 	BirthTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=birth_time,json=birthTime,proto3" json:"birth_time,omitempty"`
-	// A text that stays the same while neither the content nor the metadata of the
-	// file changes, as far as the system can tell: two changes within the same
-	// milliseconds can look like one. It means nothing but to be compared.
+	// An opaque text that stays the same while neither the content nor the metadata of
+	// the file changes, as far as the system can tell: two changes within the same
+	// milliseconds can look like one.
 	Version       string `protobuf:"bytes,12,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

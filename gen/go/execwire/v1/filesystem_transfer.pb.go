@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// UploadMode says how an uploaded file is written.
+// UploadMode is the mode of an upload.
 type UploadMode int32
 
 const (
@@ -30,8 +30,8 @@ const (
 	UploadMode_UPLOAD_MODE_UNSPECIFIED UploadMode = 0
 	// Truncated and written in place, as by WriteFile.
 	UploadMode_UPLOAD_MODE_IN_PLACE UploadMode = 1
-	// Written beside, and put in the place of the path when it is whole. Nobody
-	// sees a part of it, and a failure leaves what was there.
+	// Written to an unnamed file and renamed into place when complete. No partial content
+	// is visible, and a failure leaves the old file.
 	UploadMode_UPLOAD_MODE_REPLACE UploadMode = 2
 )
 
@@ -83,21 +83,21 @@ type DownloadFileRequest struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Where to begin, in bytes from the start. At or after the end there is no
-	// data. More than 2^63-1 is INVALID_FIELD.
+	// The offset of the first byte. At or beyond the end there is no data. More than
+	// 2^63-1 is INVALID_FIELD.
 	Offset uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
-	// How many bytes to send at most. Absent means up to the end; 0 sends the head
-	// alone, and the end if one is wanted.
+	// The number of bytes to send at most. Absent: up to the end. 0: only the head, and
+	// the end if requested.
 	Length *uint64 `protobuf:"varint,5,opt,name=length,proto3,oneof" json:"length,omitempty"`
-	// Whether an end follows the data, with its digest.
+	// Send an end after the data, with its digest.
 	WantSha256 bool `protobuf:"varint,6,opt,name=want_sha256,json=wantSha256,proto3" json:"want_sha256,omitempty"`
-	// The version that the file has to have, from the metadata of an earlier call;
-	// another one is FILE_CHANGED. Empty takes any. At most 256 bytes.
+	// The expected version, from the metadata of an earlier call; a different one is
+	// FILE_CHANGED. Empty: any. At most 256 bytes.
 	IfVersion string `protobuf:"bytes,7,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
 	NoSymlinks    bool `protobuf:"varint,8,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -192,7 +192,7 @@ func (x *DownloadFileRequest) GetNoSymlinks() bool {
 // DownloadFileResponse is a part of a file that is downloaded.
 type DownloadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is.
+	// The part.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -273,17 +273,17 @@ type isDownloadFileResponse_Message interface {
 }
 
 type DownloadFileResponse_Head struct {
-	// What the file is; first and only first.
+	// The metadata; the first message, exactly once.
 	Head *DownloadHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
 }
 
 type DownloadFileResponse_Data struct {
-	// The bytes that follow those of the message before. Never empty.
+	// The next bytes. Never empty.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
 type DownloadFileResponse_End struct {
-	// The end of the data; last, and only if want_sha256 asked for it.
+	// The end of the data; the last message, only with want_sha256.
 	End *DownloadEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
 
@@ -293,11 +293,11 @@ func (*DownloadFileResponse_Data) isDownloadFileResponse_Message() {}
 
 func (*DownloadFileResponse_End) isDownloadFileResponse_Message() {}
 
-// DownloadHead is the beginning of a download.
+// DownloadHead is the first message of a download.
 type DownloadHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The metadata of the file, from when it was opened. The data can be more or
-	// less than the size, if the file changes or is one of /proc.
+	// The metadata of the file when it was opened. The data can be more or less than the
+	// size if the file changes or is in /proc.
 	Metadata      *FileMetadata `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -340,13 +340,13 @@ func (x *DownloadHead) GetMetadata() *FileMetadata {
 	return nil
 }
 
-// DownloadEnd is the end of a download.
+// DownloadEnd is the last message of a download.
 type DownloadEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The SHA-256 of the data that was sent, 32 bytes.
 	Sha256 []byte `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// Whether the file was changed while it was read, so that the data may be a
-	// mixture: its version is not that of the head any more.
+	// Whether the file changed while it was read, so that the data may be a mixture: its
+	// version differs from that of the head.
 	Changed       bool `protobuf:"varint,2,opt,name=changed,proto3" json:"changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -399,7 +399,7 @@ func (x *DownloadEnd) GetChanged() bool {
 // UploadFileRequest is a part of a file that is uploaded.
 type UploadFileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is. Unset is malformed.
+	// The part. Required.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -480,17 +480,17 @@ type isUploadFileRequest_Message interface {
 }
 
 type UploadFileRequest_Head struct {
-	// Which file it is; first and only first.
+	// Which file it is; the first message, exactly once.
 	Head *UploadHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
 }
 
 type UploadFileRequest_Data struct {
-	// The bytes that follow those of the message before. Empty changes nothing.
+	// The next bytes. May be empty.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
 type UploadFileRequest_End struct {
-	// The end of the file; nothing follows it. A stream that is over without one is
+	// The end of the file; the last message. A stream that ends without it is
 	// UNEXPECTED_MESSAGE.
 	End *UploadEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
@@ -501,49 +501,46 @@ func (*UploadFileRequest_Data) isUploadFileRequest_Message() {}
 
 func (*UploadFileRequest_End) isUploadFileRequest_Message() {}
 
-// UploadHead is the beginning of an upload.
+// UploadHead is the first message of an upload.
 type UploadHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file, an absolute path.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The file, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// How the file is written. Unspecified is malformed. What follows here is for
-	// UPLOAD_MODE_REPLACE alone; in place it is INVALID_FIELD.
+	// The mode. Required. The following fields up to sync are for UPLOAD_MODE_REPLACE
+	// only; in place they are INVALID_FIELD.
 	Mode UploadMode `protobuf:"varint,4,opt,name=mode,proto3,enum=execwire.v1.UploadMode" json:"mode,omitempty"`
-	// A name for the upload, chosen by the client, e.g. at random, at most 128
-	// bytes: what was received is then kept if the stream is cut, and a later
-	// stream with the same id can go on. Ids of different principals have nothing
-	// to do with each other. Empty keeps nothing.
+	// The id of the upload, chosen by the client, e.g. at random, at most 128 bytes.
+	// Received data is then kept if the stream is lost, and a later stream with the same
+	// id can continue. Ids of different principals are independent. Empty: nothing is
+	// kept.
 	UploadId string `protobuf:"bytes,5,opt,name=upload_id,json=uploadId,proto3" json:"upload_id,omitempty"`
-	// Where in the file the data that follows begins, in bytes. 0 begins anew, and
-	// drops what the upload received before. Else the upload has to be there, or it
-	// is UPLOAD_NOT_FOUND, for the same path, or it is INVALID_FIELD. What it
-	// received beyond the offset is not written again; an offset beyond what it
-	// received is UPLOAD_OFFSET_INVALID.
+	// The offset in the file of the data that follows. 0 starts again and drops what the
+	// upload received before. Otherwise the upload must exist (UPLOAD_NOT_FOUND) and have
+	// the same path (INVALID_FIELD). Data that it received beyond the offset is not
+	// written again; an offset beyond the received data is UPLOAD_OFFSET_INVALID.
 	Offset uint64 `protobuf:"varint,6,opt,name=offset,proto3" json:"offset,omitempty"`
-	// The SHA-256 that the content of the file has to have, 32 bytes. A file with
-	// another one, or none, is CONTENT_NOT_MATCHED, at the beginning or at the end,
-	// and stays as it is. Of several uploads that match the same content one is
-	// accepted; others that write the file are not kept from it between the last
-	// look and the replacement. Empty matches everything.
+	// The expected SHA-256 of the existing content, 32 bytes. A file with different
+	// content, or a missing file, is CONTENT_NOT_MATCHED, at the beginning or at the end,
+	// and is unchanged. Of several uploads that match the same content, one is accepted.
+	// Other writers of the file are not excluded between the last check and the
+	// replacement. Empty: no check.
 	IfMatchSha256 []byte `protobuf:"bytes,7,opt,name=if_match_sha256,json=ifMatchSha256,proto3" json:"if_match_sha256,omitempty"`
-	// Whether there must be nothing yet; else it is PATH_ALREADY_EXISTS, at the
-	// beginning or at the end, and what is there stays. Not together with
-	// if_match_sha256.
+	// Fail with PATH_ALREADY_EXISTS if the file exists, at the beginning or at the end.
+	// Not together with if_match_sha256.
 	IfMissing bool `protobuf:"varint,8,opt,name=if_missing,json=ifMissing,proto3" json:"if_missing,omitempty"`
-	// The permission bits of the file, of mode 07777. Absent means those of the
-	// file that is replaced, or 0666 without the bits of the server's umask.
+	// The permission bits 07777 of the file. Absent: those of the replaced file, or 0666
+	// & ~umask of the server.
 	Permissions *uint32 `protobuf:"varint,9,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
-	// The time of the last change that the file gets. Absent means that of the last
-	// byte.
+	// The modification time of the file. Absent: the time of the last write.
 	ModifyTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=modify_time,json=modifyTime,proto3" json:"modify_time,omitempty"`
-	// Whether the content and the name are on the disk before the answer.
+	// Sync content and name to disk before the answer.
 	Sync bool `protobuf:"varint,11,opt,name=sync,proto3" json:"sync,omitempty"`
-	// Whether no link is followed: a path with one in it, also at its end, is
-	// SYMLINK_REFUSED. For both modes.
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included. In both modes.
 	NoSymlinks    bool `protobuf:"varint,12,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -663,14 +660,14 @@ func (x *UploadHead) GetNoSymlinks() bool {
 	return false
 }
 
-// UploadEnd says that a file is whole, and what it has to be. The end of a stream
-// alone does not say so: it can also be that of a client that was interrupted, and
-// gRPC may repeat a part of a stream with the half-close that followed it.
+// UploadEnd says that the content is complete. A half-close alone does not: the client
+// may have been interrupted, and gRPC may replay a part of a stream with the half-close
+// that followed it.
 type UploadEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The SHA-256 of the whole file, 32 bytes, also of one that was uploaded in
-	// several streams. Another one is DIGEST_MISMATCH: the upload is dropped, and
-	// what was there stays. Empty checks nothing. For UPLOAD_MODE_REPLACE alone.
+	// The SHA-256 of the whole file, 32 bytes, over all streams of the upload. A
+	// different one is DIGEST_MISMATCH: the upload is dropped, and the old file stays.
+	// Empty: no check. Only for UPLOAD_MODE_REPLACE.
 	Sha256        []byte `protobuf:"bytes,1,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -713,15 +710,14 @@ func (x *UploadEnd) GetSha256() []byte {
 	return nil
 }
 
-// UploadFileResponse says that the file was written.
+// UploadFileResponse is sent when the file was written.
 type UploadFileResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many bytes the file has from the upload, those of earlier streams
-	// counted.
+	// The number of bytes of the upload, those of earlier streams included.
 	Size uint64 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
 	// Their SHA-256, 32 bytes. Empty in place.
 	Sha256 []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
-	// What the file is now. Absent in place.
+	// The metadata of the new file. Absent in place.
 	Metadata      *FileMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -778,10 +774,10 @@ func (x *UploadFileResponse) GetMetadata() *FileMetadata {
 	return nil
 }
 
-// GetUploadRequest asks what was received of an upload.
+// GetUploadRequest selects an upload.
 type GetUploadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The upload, as its head named it. Empty is INVALID_FIELD.
+	// The upload_id of the upload. Required.
 	UploadId      string `protobuf:"bytes,1,opt,name=upload_id,json=uploadId,proto3" json:"upload_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -824,20 +820,19 @@ func (x *GetUploadRequest) GetUploadId() string {
 	return ""
 }
 
-// GetUploadResponse says what was received of an upload.
+// GetUploadResponse describes an upload.
 type GetUploadResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The path that it is for, with U+FFFD for what is not UTF-8 in it.
+	// The path of the file, with U+FFFD for what is not UTF-8 in it.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The path, if it is not UTF-8; else empty.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// How many bytes were received. While a stream of the upload goes on there can
-	// be more at once.
+	// The number of bytes received. It may grow while a stream of the upload is active.
 	ReceivedBytes uint64 `protobuf:"varint,3,opt,name=received_bytes,json=receivedBytes,proto3" json:"received_bytes,omitempty"`
-	// When it is forgotten if no stream goes on with it. Absent while one does.
+	// When it is dropped if no stream continues it. Absent while a stream is active.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Whether it is complete: the file was put in its place. A stream that goes on
-	// with it changes nothing, and gets the answer that the one before got.
+	// Whether it is complete: the file was renamed into place. A stream that continues it
+	// changes nothing, and gets the same answer again.
 	Complete      bool `protobuf:"varint,5,opt,name=complete,proto3" json:"complete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

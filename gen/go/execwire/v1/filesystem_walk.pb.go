@@ -21,15 +21,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WalkLimit is what bounds a walk.
+// WalkLimit is a limit of a walk.
 type WalkLimit int32
 
 const (
 	// None was reached.
 	WalkLimit_WALK_LIMIT_UNSPECIFIED WalkLimit = 0
-	// max_directories: directories are missing, with all that is below them.
+	// max_directories: directories are missing, with everything below them.
 	WalkLimit_WALK_LIMIT_DIRECTORIES WalkLimit = 1
-	// max_entries: what comes after the last entry is missing.
+	// max_entries: everything after the last entry is missing.
 	WalkLimit_WALK_LIMIT_ENTRIES WalkLimit = 2
 )
 
@@ -74,40 +74,39 @@ func (WalkLimit) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_walk_proto_rawDescGZIP(), []int{0}
 }
 
-// WalkDirectoryRequest asks for all that is below a directory.
+// WalkDirectoryRequest selects a directory tree.
 type WalkDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The directory, an absolute path. Links are followed.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The directory, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// How deep directories are read: 0 reads the directory itself alone. Absent is
-	// no bound. What is deeper is left out without being called truncated.
+	// The depth of the walk: 0 reads only the top directory. Absent: no limit. Skipping
+	// deeper directories does not set truncated.
 	MaxDepth *uint32 `protobuf:"varint,4,opt,name=max_depth,json=maxDepth,proto3,oneof" json:"max_depth,omitempty"`
-	// How many directories are read, the first one counted; at most 250,000, which
-	// is the default. More is INVALID_FIELD.
+	// The number of directories to read, the top one included; at most 250,000, which is
+	// the default. More is INVALID_FIELD.
 	MaxDirectories *uint32 `protobuf:"varint,5,opt,name=max_directories,json=maxDirectories,proto3,oneof" json:"max_directories,omitempty"`
-	// How many entries are told. Absent is no bound.
+	// The number of entries to report. Absent: no limit.
 	MaxEntries *uint64 `protobuf:"varint,6,opt,name=max_entries,json=maxEntries,proto3,oneof" json:"max_entries,omitempty"`
-	// Whether links to directories are followed, also to what is elsewhere. Every
-	// directory is read once, by whatever names it is reached.
+	// Follow links to directories, also outside the tree. Every directory is read once,
+	// even if several names lead to it.
 	FollowDirectorySymlinks bool `protobuf:"varint,7,opt,name=follow_directory_symlinks,json=followDirectorySymlinks,proto3" json:"follow_directory_symlinks,omitempty"`
-	// Whether directories whose names begin with a dot are told, but not read.
+	// Report directories whose names begin with a dot, but do not read them.
 	SkipHiddenDirectories bool `protobuf:"varint,8,opt,name=skip_hidden_directories,json=skipHiddenDirectories,proto3" json:"skip_hidden_directories,omitempty"`
-	// Patterns of what is neither told nor read, in the notation of .gitignore: "*"
-	// and "?" match no slash, "**" any directories, "[a-z]" a character. A pattern
-	// with a slash before its end is of paths below the directory, any other of
-	// names; one with a slash at its end leaves directories only. There is no
-	// negation. At most 100, each of at most 1,000 bytes; a malformed one is
+	// Patterns of entries that are neither reported nor read, in the notation of
+	// .gitignore: "*" and "?" match no slash, "**" any directories, "[a-z]" a character.
+	// A pattern with a slash before its end matches paths relative to the directory, any
+	// other matches names; one with a slash at its end matches only directories. Negation
+	// is not supported. At most 100, each of at most 1,000 bytes; a malformed one is
 	// INVALID_FIELD.
 	Ignore []string `protobuf:"bytes,9,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	// Whether entries have their metadata, and links where they lead, for which each
-	// has to be looked at.
+	// Add metadata to entries and targets to links. This needs a system call per entry.
 	WantMetadata bool `protobuf:"varint,10,opt,name=want_metadata,json=wantMetadata,proto3" json:"want_metadata,omitempty"`
-	// Whether the path of the directory may have no links in it: one, also at its
-	// end, is SYMLINK_REFUSED. Links below it are what the members above say.
+	// Fail with SYMLINK_REFUSED if any component of the path of the directory is a
+	// symbolic link, the last one included. It does not affect links below the directory.
 	NoSymlinks    bool `protobuf:"varint,11,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -220,10 +219,10 @@ func (x *WalkDirectoryRequest) GetNoSymlinks() bool {
 	return false
 }
 
-// WalkDirectoryResponse is a part of what is below a directory.
+// WalkDirectoryResponse is a part of a walk.
 type WalkDirectoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is.
+	// The part.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -304,17 +303,17 @@ type isWalkDirectoryResponse_Message interface {
 }
 
 type WalkDirectoryResponse_Entries struct {
-	// Entries that were found.
+	// Entries.
 	Entries *WalkEntries `protobuf:"bytes,1,opt,name=entries,proto3,oneof"`
 }
 
 type WalkDirectoryResponse_Error struct {
-	// A directory that could not be read, which does not end the walk.
+	// A directory that could not be read. The walk continues.
 	Error *WalkError `protobuf:"bytes,2,opt,name=error,proto3,oneof"`
 }
 
 type WalkDirectoryResponse_End struct {
-	// The end; last and only last.
+	// The end; the last message, exactly once.
 	End *WalkEnd `protobuf:"bytes,3,opt,name=end,proto3,oneof"`
 }
 
@@ -370,7 +369,7 @@ func (x *WalkEntries) GetEntries() []*WalkEntry {
 	return nil
 }
 
-// WalkEntry is something that is below a directory.
+// WalkEntry is one entry of a directory tree.
 type WalkEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its path, relative to the directory that is walked, with U+FFFD for what is not
@@ -378,16 +377,16 @@ type WalkEntry struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// Its path, if that is not UTF-8; else empty.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What it is.
+	// The type, without following links.
 	Type FileType `protobuf:"varint,3,opt,name=type,proto3,enum=execwire.v1.FileType" json:"type,omitempty"`
-	// What it leads to: the type, or that of the target of a link, if links are
-	// followed. Unspecified if they are not, or it leads to nothing.
+	// The type, following links, if links are followed. Unspecified if they are not, or
+	// for a dangling link.
 	TargetType FileType `protobuf:"varint,4,opt,name=target_type,json=targetType,proto3,enum=execwire.v1.FileType" json:"target_type,omitempty"`
-	// Its own metadata, if that was asked for and could be had.
+	// Its own metadata, if requested and available.
 	Metadata *FileMetadata `protobuf:"bytes,5,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Where it leads, as written in it, if it is a link and metadata was asked for.
+	// The target, if it is a link and metadata was requested.
 	LinkTarget string `protobuf:"bytes,6,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
-	// Where it leads, if that is not UTF-8.
+	// The target, if it is not UTF-8.
 	RawLinkTarget []byte `protobuf:"bytes,7,opt,name=raw_link_target,json=rawLinkTarget,proto3" json:"raw_link_target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -472,7 +471,7 @@ func (x *WalkEntry) GetRawLinkTarget() []byte {
 	return nil
 }
 
-// WalkError says why a directory could not be read, or not to its end.
+// WalkError reports a directory that could not be read completely.
 type WalkError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The path of the directory, as in WalkEntry; empty for the directory that is
@@ -480,12 +479,11 @@ type WalkError struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The path, if it is not UTF-8; else empty.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// Why.
+	// The reason.
 	Reason ErrorReason `protobuf:"varint,3,opt,name=reason,proto3,enum=execwire.v1.ErrorReason" json:"reason,omitempty"`
-	// The symbolic name of what the kernel said, e.g. "EACCES"; empty if it said
-	// nothing.
+	// The name of the kernel's error, e.g. "EACCES"; empty if there is none.
 	Errno string `protobuf:"bytes,4,opt,name=errno,proto3" json:"errno,omitempty"`
-	// Why, in words.
+	// The reason in words.
 	Message       string `protobuf:"bytes,5,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -559,9 +557,9 @@ func (x *WalkError) GetMessage() string {
 // WalkEnd is the end of a walk.
 type WalkEnd struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether something was left out because a limit was reached.
+	// Whether entries are missing because a limit was reached.
 	Truncated bool `protobuf:"varint,1,opt,name=truncated,proto3" json:"truncated,omitempty"`
-	// Which limit that was.
+	// That limit.
 	Limit         WalkLimit `protobuf:"varint,2,opt,name=limit,proto3,enum=execwire.v1.WalkLimit" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,26 +22,24 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// WatchChangeKind is what happened to a name.
+// WatchChangeKind is the kind of a change.
 type WatchChangeKind int32
 
 const (
 	// Never sent.
 	WatchChangeKind_WATCH_CHANGE_KIND_UNSPECIFIED WatchChangeKind = 0
-	// The name is new, or stands for something else than before: what was known of
-	// it, and of all below it, does not hold any more. What is in a directory that
-	// is new is told in the same way, if the watch is recursive. It can be told
-	// more than once.
+	// The path is new, or is a different file than before: discard what is known of it
+	// and of everything below. If the watch is recursive, the content of a new directory
+	// is reported in the same way. It may be reported more than once.
 	WatchChangeKind_WATCH_CHANGE_KIND_CREATED WatchChangeKind = 1
-	// The content of the file was written. Of a name that is not known it means
-	// nothing.
+	// The content of the file was written. Ignore it for an unknown path.
 	WatchChangeKind_WATCH_CHANGE_KIND_MODIFIED WatchChangeKind = 2
-	// Mode, owner, times or the like were changed, and the content was not. Of a
-	// name that is not known it means nothing.
+	// Mode, owner, times or similar were changed, and the content was not. Ignore it for
+	// an unknown path.
 	WatchChangeKind_WATCH_CHANGE_KIND_METADATA WatchChangeKind = 3
-	// The name is gone, and all below it, of which nothing need be told. What has
-	// moved is removed in one place and created in the other. It is told too if the
-	// name came only after the changes before: somebody can have listed it.
+	// The path does not exist any more, nor anything below it, which is not reported
+	// separately. A move is a removal and a creation. It is also reported for a path that
+	// was created after the previous changes, because the client may have listed it.
 	WatchChangeKind_WATCH_CHANGE_KIND_REMOVED WatchChangeKind = 4
 )
 
@@ -90,7 +88,7 @@ func (WatchChangeKind) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_watch_proto_rawDescGZIP(), []int{0}
 }
 
-// WatchLostReason is why a directory is not watched any more.
+// WatchLostReason is the reason for which a directory is not watched any more.
 type WatchLostReason int32
 
 const (
@@ -98,12 +96,12 @@ const (
 	WatchLostReason_WATCH_LOST_REASON_UNSPECIFIED WatchLostReason = 0
 	// It was removed.
 	WatchLostReason_WATCH_LOST_REASON_REMOVED WatchLostReason = 1
-	// Its path leads elsewhere now, or nowhere.
+	// Its path now leads to another directory, or to none.
 	WatchLostReason_WATCH_LOST_REASON_MOVED WatchLostReason = 2
 	// Its file system was unmounted.
 	WatchLostReason_WATCH_LOST_REASON_UNMOUNTED WatchLostReason = 3
-	// There are no more inotify watches or descriptors, or the watch reaches
-	// watched_directories_per_watch directories already. The message says which.
+	// There are no more inotify watches or descriptors, or the watch already includes
+	// watched_directories_per_watch directories. The message says which.
 	WatchLostReason_WATCH_LOST_REASON_NO_WATCHES WatchLostReason = 4
 	// The server's user may not read it.
 	WatchLostReason_WATCH_LOST_REASON_NOT_ALLOWED WatchLostReason = 5
@@ -156,7 +154,7 @@ func (WatchLostReason) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_watch_proto_rawDescGZIP(), []int{1}
 }
 
-// WatchDirectoryRequest asks for what happens in a directory.
+// WatchDirectoryRequest selects a directory to watch.
 type WatchDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The directory, an absolute path. Links in it are followed; those below it are
@@ -164,24 +162,22 @@ type WatchDirectoryRequest struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The directory, if its path is not UTF-8.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Whether the directories below it are watched too, and those that come. If not,
-	// what happens in them is not told.
+	// Also watch the directories below it, new ones included.
 	Recursive bool `protobuf:"varint,4,opt,name=recursive,proto3" json:"recursive,omitempty"`
-	// Patterns of paths, relative to the directory, of which nothing is told, with
-	// all below: at most 100, of 1 to 1,000 bytes, in the notation of .gitignore.
-	// "*" stands for any characters but a slash, "?" for one, "[a-z]" for one of
-	// those and "[!a-z]" for one that is none of them; a backslash has the character
-	// that follows stand for itself. "**" as a part of its own stands for any
-	// directories, also none, and at the end for all that is below. A pattern with a
-	// slash before its end is of paths from the top on, any other of names at any
-	// depth; a slash at the end leaves directories only. One that begins with "!" is
-	// INVALID_FIELD, as there is no negation.
+	// Patterns of paths, relative to the directory, that are not reported, with
+	// everything below: at most 100, of 1 to 1,000 bytes, in the notation of .gitignore.
+	// "*" stands for any characters but a slash, "?" for one, "[a-z]" for one of those
+	// and "[!a-z]" for one that is none of them; a backslash escapes the next character.
+	// "**" as a component matches any number of directories, also none, and at the end
+	// everything below. A pattern with a slash before its end matches paths from the top,
+	// any other matches names at any depth; one with a slash at its end matches only
+	// directories. A pattern that begins with "!" is INVALID_FIELD: negation is not
+	// supported.
 	Ignore []string `protobuf:"bytes,5,rep,name=ignore,proto3" json:"ignore,omitempty"`
-	// For how long nothing must happen before changes are told, 0 s to 10 s. Absent
-	// means 50 ms; 0 tells changes at once. Changes that go on draw it out to ten
-	// times as long, at most 10 s.
+	// How long there must be no change before changes are sent, 0 s to 10 s. Absent: 50
+	// ms. 0: at once. Continuous changes are sent after ten times as long, at most 10 s.
 	Settle        *durationpb.Duration `protobuf:"bytes,6,opt,name=settle,proto3" json:"settle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -259,10 +255,10 @@ func (x *WatchDirectoryRequest) GetSettle() *durationpb.Duration {
 	return nil
 }
 
-// WatchDirectoryResponse is something that a watch has to tell.
+// WatchDirectoryResponse is a message of a watch.
 type WatchDirectoryResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The message.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -353,12 +349,12 @@ type isWatchDirectoryResponse_Event interface {
 }
 
 type WatchDirectoryResponse_Started struct {
-	// The watch has begun; first and only first.
+	// The watch is active; the first message, exactly once.
 	Started *WatchStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
 type WatchDirectoryResponse_Changes struct {
-	// Something happened.
+	// Changes.
 	Changes *WatchChanges `protobuf:"bytes,2,opt,name=changes,proto3,oneof"`
 }
 
@@ -368,7 +364,7 @@ type WatchDirectoryResponse_Overflow struct {
 }
 
 type WatchDirectoryResponse_Lost struct {
-	// Something is not watched any more.
+	// A directory is not watched any more.
 	Lost *WatchLost `protobuf:"bytes,4,opt,name=lost,proto3,oneof"`
 }
 
@@ -380,8 +376,7 @@ func (*WatchDirectoryResponse_Overflow) isWatchDirectoryResponse_Event() {}
 
 func (*WatchDirectoryResponse_Lost) isWatchDirectoryResponse_Event() {}
 
-// WatchStarted says that all that happens from now on is told. Whoever needs to
-// know what there is lists it after this.
+// WatchStarted says that all changes from now on are reported. List the tree after it.
 type WatchStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -418,9 +413,8 @@ func (*WatchStarted) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_watch_proto_rawDescGZIP(), []int{2}
 }
 
-// WatchChanges are what happened since those before. Taken into a picture of the
-// tree in their order, they make it what the tree is now, at the latest with those
-// that follow.
+// WatchChanges are the changes since the previous message. Applied in order to a copy
+// of the tree they make it current, at the latest together with the following messages.
 type WatchChanges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The changes, at most one for each path. Never empty.
@@ -466,18 +460,17 @@ func (x *WatchChanges) GetChanges() []*WatchChange {
 	return nil
 }
 
-// WatchChange is what happened to a name.
+// WatchChange is a change of one path.
 type WatchChange struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it happened, relative to the directory, with U+FFFD for what is not
-	// UTF-8 in it.
+	// The path, relative to the directory, with U+FFFD for what is not UTF-8 in it.
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
-	// Where it happened, if that is not UTF-8; else empty.
+	// The path, if it is not UTF-8; else empty.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// What happened.
+	// The kind of change.
 	Kind WatchChangeKind `protobuf:"varint,3,opt,name=kind,proto3,enum=execwire.v1.WatchChangeKind" json:"kind,omitempty"`
-	// What the name stands for, itself and not where it leads, when this was told.
-	// Unspecified if it is gone.
+	// The type when this was sent, without following links. Unspecified if the path does
+	// not exist.
 	Type          FileType `protobuf:"varint,4,opt,name=type,proto3,enum=execwire.v1.FileType" json:"type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -541,8 +534,7 @@ func (x *WatchChange) GetType() FileType {
 	return FileType_FILE_TYPE_UNSPECIFIED
 }
 
-// WatchOverflow says that more happened than there was room for: everything has to
-// be looked at again. What happened after that follows.
+// WatchOverflow says that changes were lost: list the tree again. Later changes follow.
 type WatchOverflow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -579,7 +571,7 @@ func (*WatchOverflow) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_watch_proto_rawDescGZIP(), []int{5}
 }
 
-// WatchLost says that a directory, with all below it, is not watched any more.
+// WatchLost says that a directory and everything below it is not watched any more.
 type WatchLost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The directory, relative to the one that is watched, with U+FFFD for what is
@@ -588,9 +580,9 @@ type WatchLost struct {
 	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	// The directory, if that is not UTF-8; else empty.
 	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
-	// Why.
+	// The reason.
 	Reason WatchLostReason `protobuf:"varint,3,opt,name=reason,proto3,enum=execwire.v1.WatchLostReason" json:"reason,omitempty"`
-	// Why, for people, and how to mend it.
+	// The reason in words, and how to fix it.
 	Message       string `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -654,15 +646,14 @@ func (x *WatchLost) GetMessage() string {
 	return ""
 }
 
-// AwaitPathsRequest asks to be told when paths come or go: at least one path, and
-// at most 1,000.
+// AwaitPathsRequest selects the paths to wait for: at least one, at most 1,000.
 type AwaitPathsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The paths of which one is to come: to lead to something, links followed.
+	// Paths to wait for until one exists, following links.
 	Missing []*AwaitedPath `protobuf:"bytes,1,rep,name=missing,proto3" json:"missing,omitempty"`
-	// The paths of which one is to go.
+	// Paths to wait for until one does not exist.
 	Present []*AwaitedPath `protobuf:"bytes,2,rep,name=present,proto3" json:"present,omitempty"`
-	// What confines the call. Absent confines nothing.
+	// The sandbox of the call. Absent: none.
 	Sandbox       *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -774,10 +765,10 @@ func (x *AwaitedPath) GetRawPath() []byte {
 	return nil
 }
 
-// AwaitPathsResponse is what a wait has to tell.
+// AwaitPathsResponse is a message of a wait.
 type AwaitPathsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is.
+	// The message.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -848,12 +839,12 @@ type isAwaitPathsResponse_Event interface {
 }
 
 type AwaitPathsResponse_Started struct {
-	// The wait has begun; first and only first.
+	// The wait is active; the first message, exactly once.
 	Started *AwaitStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
 type AwaitPathsResponse_Awaited struct {
-	// What was waited for has happened; last.
+	// The condition is true; the last message.
 	Awaited *PathAwaited `protobuf:"bytes,2,opt,name=awaited,proto3,oneof"`
 }
 
@@ -861,7 +852,7 @@ func (*AwaitPathsResponse_Started) isAwaitPathsResponse_Event() {}
 
 func (*AwaitPathsResponse_Awaited) isAwaitPathsResponse_Event() {}
 
-// AwaitStarted says that what is waited for is not missed from now on.
+// AwaitStarted says that no change is missed from now on.
 type AwaitStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -898,13 +889,12 @@ func (*AwaitStarted) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_filesystem_watch_proto_rawDescGZIP(), []int{10}
 }
 
-// PathAwaited says which path came or went.
+// PathAwaited is the path that appeared or disappeared.
 type PathAwaited struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where it is among the paths of the request: its place in missing, or the
-	// number of those and its place in present. From 0.
+	// Its index in the request, from 0: missing paths first, then present ones.
 	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	// Whether it leads to something now.
+	// Whether it exists now.
 	Exists        bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

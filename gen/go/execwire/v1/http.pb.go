@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RedirectPolicy says what becomes of responses that lead elsewhere.
+// RedirectPolicy says what to do with redirects.
 type RedirectPolicy int32
 
 const (
@@ -77,25 +77,25 @@ func (RedirectPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_http_proto_rawDescGZIP(), []int{0}
 }
 
-// FetchRequest is a request to be made.
+// FetchRequest is an HTTP request.
 type FetchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The method, a token such as GET, sent as it is. CONNECT is malformed.
+	// The method, a token such as GET, sent as it is. CONNECT is refused.
 	Method string `protobuf:"bytes,1,opt,name=method,proto3" json:"method,omitempty"`
 	// The URL: absolute, of http or https. A fragment is not sent. A user and a
 	// password in it become basic authentication, unless a header has that.
 	Url string `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	// The headers, sent in this order and with their names in lower case. "accept"
-	// and "host" are added if they are not there, and "content-length" where there
-	// is a body; nothing else is. "transfer-encoding" is malformed, and so is a
-	// "content-length" that is not that of the body.
+	// The headers, sent in this order and with their names in lower case. "accept" and
+	// "host" are added if they are missing, and "content-length" if there is a body;
+	// nothing else is. "transfer-encoding" is refused, and so is a "content-length" that
+	// differs from the length of the body.
 	Headers []*HttpHeader `protobuf:"bytes,3,rep,name=headers,proto3" json:"headers,omitempty"`
-	// The body, sent whole. Empty is none. Bounded by message_bytes.
+	// The body. Empty: none. At most message_bytes.
 	Body []byte `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
-	// How long everything may take up to the end of the response's body. Absent is
-	// no bound but the caller's deadline; 0 is over at once.
+	// The timeout for everything, up to the end of the response's body. Absent: the
+	// caller's deadline. 0 fails at once.
 	Timeout *durationpb.Duration `protobuf:"bytes,5,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// What becomes of a response that leads elsewhere. Unspecified follows it.
+	// What to do with a redirect. Unspecified: follow it.
 	RedirectPolicy RedirectPolicy `protobuf:"varint,6,opt,name=redirect_policy,json=redirectPolicy,proto3,enum=execwire.v1.RedirectPolicy" json:"redirect_policy,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -173,7 +173,7 @@ func (x *FetchRequest) GetRedirectPolicy() RedirectPolicy {
 	return RedirectPolicy_REDIRECT_POLICY_UNSPECIFIED
 }
 
-// HttpHeader is one line of the head of a request or response.
+// HttpHeader is one header of a request or response.
 type HttpHeader struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its name; in responses in lower case.
@@ -240,7 +240,7 @@ func (x *HttpHeader) GetRawValue() []byte {
 // FetchResponse is a part of a response.
 type FetchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What part it is.
+	// The part.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -311,14 +311,13 @@ type isFetchResponse_Message interface {
 }
 
 type FetchResponse_Head struct {
-	// The head; first and only first.
+	// The head; the first message, exactly once.
 	Head *HttpHead `protobuf:"bytes,1,opt,name=head,proto3,oneof"`
 }
 
 type FetchResponse_Data struct {
-	// The bytes of the body that follow those of the message before, as they came:
-	// compressed, if they were. Never empty, at most 64 KiB. The body is whole
-	// when the call ends with OK.
+	// The next bytes of the body, as received: not decompressed. Never empty, at most
+	// 64 KiB. The body is complete when the call ends with OK.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3,oneof"`
 }
 
@@ -326,15 +325,15 @@ func (*FetchResponse_Head) isFetchResponse_Message() {}
 
 func (*FetchResponse_Data) isFetchResponse_Message() {}
 
-// HttpHead is the beginning of a response.
+// HttpHead is the head of a response.
 type HttpHead struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status code.
 	Status uint32 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`
-	// The headers in their order, repeated ones as often as they came.
+	// The headers, in the order received; repeated headers are repeated.
 	Headers []*HttpHeader `protobuf:"bytes,2,rep,name=headers,proto3" json:"headers,omitempty"`
-	// Where the response came from, without user and password: after redirects
-	// another URL than that of the request.
+	// The URL of the response, without user and password. It differs from that of the
+	// request after redirects.
 	Url           string `protobuf:"bytes,3,opt,name=url,proto3" json:"url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

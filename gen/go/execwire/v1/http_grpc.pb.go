@@ -26,22 +26,21 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// HttpService makes requests over HTTP from where the server is: for callers that
-// can reach the server and not what it can reach.
+// HttpService makes HTTP requests from the server, for callers that can reach the
+// server and not its network.
 //
 // Requests go directly, over HTTP/1.1, each on a connection of its own. No proxy,
-// no cookie, no cache and no credential of the server's environment has part in
-// them. Addresses are judged right before they are connected to, whatever name or
-// redirect led there: link-local ones, metadata services of clouds, those that
-// stand for this host or for many, in every spelling, and the server's own
-// listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are not.
+// cookie, cache or credential of the server is used. Addresses are checked right before
+// each connect, also after redirects. Link-local addresses, metadata services of
+// clouds, unspecified, multicast and broadcast addresses, in every notation, and the
+// server's own listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are
+// allowed.
 type HttpServiceClient interface {
 	// Fetch makes a request and streams the response: its head, then its body as it
-	// comes. It waits for the head, then for more of the body, for as long as the
-	// timeout and the caller's deadline let it. A caller that does not read holds
-	// back the server that sends, and nothing else. The end of the call closes the
-	// connection. A response with a status of failure is a response. It is not to be
-	// repeated blindly: the request may have had its effect.
+	// arrives. It waits for the head and for the body until the timeout or the caller's
+	// deadline. A caller that does not read slows the remote server down, and nothing
+	// else. The end of the call closes the connection. A response with an error status is
+	// a response. The call is not idempotent: the request may have had an effect.
 	//
 	// Fails with INVALID_FIELD, HTTP_DISABLED, TOO_MANY_HTTP_REQUESTS,
 	// HTTP_ADDRESS_REFUSED, HTTP_FAILED, HTTP_HEAD_TOO_LARGE, and at any time with
@@ -80,22 +79,21 @@ type HttpService_FetchClient = grpc.ServerStreamingClient[FetchResponse]
 // All implementations must embed UnimplementedHttpServiceServer
 // for forward compatibility.
 //
-// HttpService makes requests over HTTP from where the server is: for callers that
-// can reach the server and not what it can reach.
+// HttpService makes HTTP requests from the server, for callers that can reach the
+// server and not its network.
 //
 // Requests go directly, over HTTP/1.1, each on a connection of its own. No proxy,
-// no cookie, no cache and no credential of the server's environment has part in
-// them. Addresses are judged right before they are connected to, whatever name or
-// redirect led there: link-local ones, metadata services of clouds, those that
-// stand for this host or for many, in every spelling, and the server's own
-// listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are not.
+// cookie, cache or credential of the server is used. Addresses are checked right before
+// each connect, also after redirects. Link-local addresses, metadata services of
+// clouds, unspecified, multicast and broadcast addresses, in every notation, and the
+// server's own listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are
+// allowed.
 type HttpServiceServer interface {
 	// Fetch makes a request and streams the response: its head, then its body as it
-	// comes. It waits for the head, then for more of the body, for as long as the
-	// timeout and the caller's deadline let it. A caller that does not read holds
-	// back the server that sends, and nothing else. The end of the call closes the
-	// connection. A response with a status of failure is a response. It is not to be
-	// repeated blindly: the request may have had its effect.
+	// arrives. It waits for the head and for the body until the timeout or the caller's
+	// deadline. A caller that does not read slows the remote server down, and nothing
+	// else. The end of the call closes the connection. A response with an error status is
+	// a response. The call is not idempotent: the request may have had an effect.
 	//
 	// Fails with INVALID_FIELD, HTTP_DISABLED, TOO_MANY_HTTP_REQUESTS,
 	// HTTP_ADDRESS_REFUSED, HTTP_FAILED, HTTP_HEAD_TOO_LARGE, and at any time with

@@ -22,8 +22,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ProcessState is where a process is in its life: starting → running → exited
-// → closed → removed. A removed process does not exist.
+// ProcessState is the state of a process: starting → running → exited → closed →
+// removed. A removed process does not exist.
 type ProcessState int32
 
 const (
@@ -31,9 +31,9 @@ const (
 	ProcessState_PROCESS_STATE_UNSPECIFIED ProcessState = 0
 	// It is being started.
 	ProcessState_PROCESS_STATE_STARTING ProcessState = 1
-	// It runs.
+	// The program was executed.
 	ProcessState_PROCESS_STATE_RUNNING ProcessState = 2
-	// It has exited; output of it or of its descendants may still come.
+	// It has exited; output of it or of its descendants may still follow.
 	ProcessState_PROCESS_STATE_EXITED ProcessState = 3
 	// Its log has ended.
 	ProcessState_PROCESS_STATE_CLOSED ProcessState = 4
@@ -91,12 +91,12 @@ type Process struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// Its id in the session.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// Where it is in its life.
+	// Its state.
 	State ProcessState `protobuf:"varint,3,opt,name=state,proto3,enum=execwire.v1.ProcessState" json:"state,omitempty"`
-	// Its id in the operating system, for people to look at. It may be used
-	// again once the process has exited.
+	// Its process id in the operating system, for information. It may be reused once the
+	// process has exited.
 	Pid int32 `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
-	// What was asked to run: its arguments, as given.
+	// The arguments of the start, as given.
 	Argv []string `protobuf:"bytes,5,rep,name=argv,proto3" json:"argv,omitempty"`
 	// The working directory it was started in.
 	WorkingDirectory string `protobuf:"bytes,6,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
@@ -106,19 +106,18 @@ type Process struct {
 	TerminalSize *TerminalSize `protobuf:"bytes,8,opt,name=terminal_size,json=terminalSize,proto3" json:"terminal_size,omitempty"`
 	// When it was started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// How it ended. Absent until that is known, which can be before the exited
-	// event when a slow owner has not yet taken the output before it.
+	// How it ended. Absent until that is known. It can be known before the exited event,
+	// which waits for a slow owner to read the output before it.
 	Exit *ExitRecord `protobuf:"bytes,10,opt,name=exit,proto3" json:"exit,omitempty"`
 	// The seq of its last event.
 	LastSeq uint64 `protobuf:"varint,11,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The lowest seq that a reader starting now would get without a gap.
 	FirstAvailableSeq uint64 `protobuf:"varint,12,opt,name=first_available_seq,json=firstAvailableSeq,proto3" json:"first_available_seq,omitempty"`
-	// Whether somebody owns it at the moment: by RunProcess, or by being attached
-	// to its session.
+	// Whether it has an owner now: a RunProcess stream, or an attachment of its session.
 	Owned bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
 	// The labels it was started with.
 	Labels map[string]string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// What confines it. Absent means that nothing does.
+	// Its sandbox. Absent: none.
 	Sandbox       *SandboxReport `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

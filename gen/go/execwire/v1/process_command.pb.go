@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// EnvironmentInherit says what a child takes over from the server.
+// EnvironmentInherit says what a child inherits from the server.
 type EnvironmentInherit int32
 
 const (
@@ -139,8 +139,7 @@ type LimitedResource int32
 const (
 	// Refused.
 	LimitedResource_LIMITED_RESOURCE_UNSPECIFIED LimitedResource = 0
-	// Processor time, in seconds. A process that is killed for it has cause
-	// EXIT_CAUSE_LIMIT.
+	// CPU time, in seconds. A process that is killed for it has cause EXIT_CAUSE_LIMIT.
 	LimitedResource_LIMITED_RESOURCE_CPU_SECONDS LimitedResource = 1
 	// The largest file it may write, in bytes. A process that is killed for it
 	// has cause EXIT_CAUSE_LIMIT.
@@ -216,11 +215,11 @@ func (LimitedResource) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{2}
 }
 
-// SignalTarget says who of a process's group gets a signal.
+// SignalTarget selects the processes that get a signal.
 type SignalTarget int32
 
 const (
-	// The whole process group.
+	// The same as GROUP.
 	SignalTarget_SIGNAL_TARGET_UNSPECIFIED SignalTarget = 0
 	// The whole process group that the process leads.
 	SignalTarget_SIGNAL_TARGET_GROUP SignalTarget = 1
@@ -273,46 +272,43 @@ func (SignalTarget) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_command_proto_rawDescGZIP(), []int{3}
 }
 
-// StartProcessRequest says what to run and how.
+// StartProcessRequest describes a process to start.
 type StartProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session to start in; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The id of the process in its session: at most 1024 bytes, chosen by the
-	// caller, taken until the record of the process is removed. Empty lets the
-	// server choose, which makes the call unsafe to retry. A retry finds the
-	// process only while its record is there: until closed_process_retention after
-	// its close, or longer when it is owned or its exit was not seen.
+	// The id of the process in its session: at most 1024 bytes, chosen by the caller,
+	// taken until the record of the process is removed. Empty lets the server choose,
+	// which makes the call unsafe to retry. A retry finds the process only while its
+	// record exists: until closed_process_retention after its close, or longer if it is
+	// owned or its exit was not seen.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// What to run.
 	Command *ProcessCommand `protobuf:"bytes,3,opt,name=command,proto3" json:"command,omitempty"`
-	// How its descriptors 0, 1 and 2 are connected. Absent is pipes with a closed
-	// stdin.
+	// How its descriptors 0, 1 and 2 are connected. Absent: pipes with a closed stdin.
 	Io *ProcessIo `protobuf:"bytes,4,opt,name=io,proto3" json:"io,omitempty"`
-	// What it may use. Absent limits nothing.
+	// Resource limits. Absent: none.
 	Limits *ProcessLimits `protobuf:"bytes,5,opt,name=limits,proto3" json:"limits,omitempty"`
-	// Leaves descendants that outlive the process alone once it has closed, such
-	// as a daemon that it started. They end with the server. Otherwise whatever is
-	// left of the process is killed when it closes. TerminateProcess ends
-	// descendants in either case.
+	// Keeps descendants running after the process has closed, such as a daemon that it
+	// started. They end with the server. Otherwise all descendants are killed when the
+	// process closes. TerminateProcess kills descendants in either case.
 	LeaveDescendants bool `protobuf:"varint,6,opt,name=leave_descendants,json=leaveDescendants,proto3" json:"leave_descendants,omitempty"`
-	// Refuses an id that is taken with PROCESS_ALREADY_EXISTS also when the same
-	// request took it, for callers to whom a repeated start is a mistake. A call
-	// that failed without an answer cannot be retried then.
+	// Fails with PROCESS_ALREADY_EXISTS if the id is taken, even by the same request, for
+	// callers to which a repeated start is an error. A call without an answer then cannot
+	// be retried.
 	MustBeNew bool `protobuf:"varint,7,opt,name=must_be_new,json=mustBeNew,proto3" json:"must_be_new,omitempty"`
-	// What the caller wants to find with the process again, for itself: at most 16
-	// entries, with names of 1 to 64 bytes and values of at most 256. They mean
-	// nothing to the server, and the process does not see them.
+	// Data of the caller, returned with the process: at most 16 entries, with names of 1
+	// to 64 bytes and values of at most 256 bytes. The server does not interpret them,
+	// and the process does not get them.
 	Labels map[string]string `protobuf:"bytes,8,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Tells this start of the process from other ones under the same id: at most 128
-	// bytes, chosen by the caller for each start and repeated with its retries only. It
-	// is part of the content by which a repeated request is known, so that an equal
-	// command with another start_id is refused with PROCESS_ALREADY_EXISTS. Empty tells
-	// equal commands not apart.
+	// Distinguishes this start from others with the same process id: at most 128 bytes,
+	// chosen by the caller for each start and repeated only with its retries. It is part
+	// of the content that is compared, so an equal command with another start_id fails
+	// with PROCESS_ALREADY_EXISTS. Empty: equal commands are not distinguished.
 	StartId string `protobuf:"bytes,9,opt,name=start_id,json=startId,proto3" json:"start_id,omitempty"`
-	// Takes the id also if a process has it that has closed and has no owner: its record
-	// is removed, whether its exit was seen or not. A retry finds the process that its own
-	// request has started nevertheless.
+	// Replaces a process with the same id if it has closed and has no owner: its record
+	// is removed, whether its exit was seen or not. A retry still finds the process that
+	// its own request has started.
 	ReplaceClosed bool `protobuf:"varint,10,opt,name=replace_closed,json=replaceClosed,proto3" json:"replace_closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -421,7 +417,7 @@ func (x *StartProcessRequest) GetReplaceClosed() bool {
 // ProcessCommand says what to run.
 type ProcessCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which form of command this is. Required.
+	// The form of the command. Required.
 	//
 	// Types that are valid to be assigned to Command:
 	//
@@ -492,12 +488,12 @@ type isProcessCommand_Command interface {
 }
 
 type ProcessCommand_Direct struct {
-	// A command for the server to resolve and to apply policy to.
+	// A command that the server resolves and applies policies to.
 	Direct *DirectCommand `protobuf:"bytes,1,opt,name=direct,proto3,oneof"`
 }
 
 type ProcessCommand_Prepared struct {
-	// A spawn that the caller has resolved; executed exactly.
+	// A command that the caller has resolved; executed exactly.
 	Prepared *PreparedCommand `protobuf:"bytes,2,opt,name=prepared,proto3,oneof"`
 }
 
@@ -512,19 +508,18 @@ type DirectCommand struct {
 	// slash is looked up in the PATH of the child's environment; one with a
 	// slash is taken relative to the working directory. No shell is involved.
 	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
-	// What the program sees as its own name, in place of argv[0]. Absent
-	// changes nothing; empty is allowed.
+	// The argv[0] that the program gets. Absent: argv[0]. May be empty.
 	Arg0 *string `protobuf:"bytes,2,opt,name=arg0,proto3,oneof" json:"arg0,omitempty"`
 	// The directory to start in, absolute. Required.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
-	// The child's environment. Without an environment policy this is all of it.
-	// The child gets each entry as NAME=value; a name may be empty and may have a
-	// "=", although few programs find such a variable. NUL is refused.
+	// The child's environment. Without an environment policy this is the whole
+	// environment. The child gets each entry as NAME=value. A name may be empty or
+	// contain "=", although few programs can read such a variable. NUL is refused.
 	Env map[string]string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Builds the environment from the server's own; env then overrides it.
-	// Absent takes nothing from the server.
+	// Builds the environment from the server's own; env then overrides it. Absent:
+	// nothing of the server's environment.
 	EnvironmentPolicy *EnvironmentPolicy `protobuf:"bytes,5,opt,name=environment_policy,json=environmentPolicy,proto3" json:"environment_policy,omitempty"`
-	// What the process may touch. Absent confines nothing.
+	// The sandbox. Absent: none.
 	Sandbox       *SandboxPolicy `protobuf:"bytes,6,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -602,13 +597,13 @@ func (x *DirectCommand) GetSandbox() *SandboxPolicy {
 	return nil
 }
 
-// PreparedCommand is a spawn executed exactly as it is given: no lookup, no
-// policy but the sandbox that the server may require of all processes.
+// PreparedCommand is executed exactly as given: no lookup, and no policy except the
+// sandbox that the server may require for all processes.
 type PreparedCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The file to execute, absolute. Required.
 	Executable string `protobuf:"bytes,1,opt,name=executable,proto3" json:"executable,omitempty"`
-	// The arguments as the program sees them, its own name first. At least one.
+	// The arguments, argv[0] included. At least one.
 	Argv []string `protobuf:"bytes,2,rep,name=argv,proto3" json:"argv,omitempty"`
 	// The directory to start in, absolute. Required.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
@@ -676,12 +671,12 @@ func (x *PreparedCommand) GetEnv() map[string]string {
 	return nil
 }
 
-// EnvironmentPolicy builds a child's environment from the server's. Its steps
-// are taken in the order of its members; patterns match whole names, ignore
-// case, and know "*" and "?"; a list has at most 256 of them.
+// EnvironmentPolicy builds a child's environment from the server's. Its fields are
+// applied in order. Patterns match whole names, ignore case, and support "*" and "?". A
+// list has at most 256 patterns.
 type EnvironmentPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to begin with. Unspecified is core.
+	// The initial environment. Unspecified: core.
 	Inherit EnvironmentInherit `protobuf:"varint,1,opt,name=inherit,proto3,enum=execwire.v1.EnvironmentInherit" json:"inherit,omitempty"`
 	// Keeps names that look like secrets (*KEY*, *SECRET*, *TOKEN*), which are
 	// otherwise dropped.
@@ -690,8 +685,8 @@ type EnvironmentPolicy struct {
 	Exclude []string `protobuf:"bytes,3,rep,name=exclude,proto3" json:"exclude,omitempty"`
 	// Names to set.
 	Set map[string]string `protobuf:"bytes,4,rep,name=set,proto3" json:"set,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// If not empty, only names that match one of these patterns are kept, of
-	// those set too.
+	// If not empty, only names that match one of these patterns are kept. This includes
+	// names in set.
 	IncludeOnly   []string `protobuf:"bytes,5,rep,name=include_only,json=includeOnly,proto3" json:"include_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -762,10 +757,10 @@ func (x *EnvironmentPolicy) GetIncludeOnly() []string {
 	return nil
 }
 
-// ProcessIo says how descriptors 0, 1 and 2 of a process are connected.
+// ProcessIo describes descriptors 0, 1 and 2 of a process.
 type ProcessIo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Unset is pipes with a closed stdin.
+	// Unset: pipes with a closed stdin.
 	//
 	// Types that are valid to be assigned to Io:
 	//
@@ -836,12 +831,12 @@ type isProcessIo_Io interface {
 }
 
 type ProcessIo_Pipes struct {
-	// Pipes: stdout and stderr apart.
+	// Pipes: separate stdout and stderr.
 	Pipes *PipeIo `protobuf:"bytes,1,opt,name=pipes,proto3,oneof"`
 }
 
 type ProcessIo_Terminal struct {
-	// A terminal: one stream, which the process controls.
+	// A terminal: one stream; it is the controlling terminal of the process.
 	Terminal *TerminalIo `protobuf:"bytes,2,opt,name=terminal,proto3,oneof"`
 }
 
@@ -895,11 +890,10 @@ func (x *PipeIo) GetStdin() StdinMode {
 	return StdinMode_STDIN_MODE_UNSPECIFIED
 }
 
-// TerminalIo gives a process a terminal of its own, as its controlling
-// terminal.
+// TerminalIo gives a process a new controlling terminal.
 type TerminalIo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The size it starts with. Absent is 24 rows of 80 columns.
+	// The initial size. Absent: 24 rows of 80 columns.
 	Size          *TerminalSize `protobuf:"bytes,1,opt,name=size,proto3" json:"size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -997,26 +991,26 @@ func (x *TerminalSize) GetColumns() uint32 {
 	return 0
 }
 
-// ProcessLimits bounds what a process may use.
+// ProcessLimits limits the resources of a process.
 type ProcessLimits struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long it may run; then it and its descendants are killed, with cause
-	// EXIT_CAUSE_TIMEOUT. Absent is no limit; 0 or less is refused.
+	// EXIT_CAUSE_TIMEOUT. Absent: no limit. 0 or less is refused.
 	Timeout *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// How long it may be without output on all its streams; then it and its
-	// descendants are killed, with cause EXIT_CAUSE_NO_OUTPUT. Time in which it
-	// cannot write because its owner does not read does not count. Absent is no
-	// limit; 0 or less is refused.
+	// How long it may be without output on all its streams; then it and its descendants
+	// are killed, with cause EXIT_CAUSE_NO_OUTPUT. Time in which it is blocked by a slow
+	// owner does not count. Absent: no limit. 0 or less is refused.
 	NoOutputTimeout *durationpb.Duration `protobuf:"bytes,2,opt,name=no_output_timeout,json=noOutputTimeout,proto3" json:"no_output_timeout,omitempty"`
 	// Limits of the operating system, each resource at most once, set before the
 	// program is executed and inherited by descendants. A limit above the server's
 	// own needs privileges.
 	ResourceLimits []*ResourceLimit `protobuf:"bytes,3,rep,name=resource_limits,json=resourceLimits,proto3" json:"resource_limits,omitempty"`
-	// What is added to the server's own nice value: 1 to 39 for less processor
-	// time, below 0 with privileges for more. Absent or 0 changes nothing.
+	// Added to the server's own nice value: 1 to 39 for less CPU time; below 0, with
+	// privileges, for more. Absent or 0: unchanged.
 	Nice *int32 `protobuf:"varint,4,opt,name=nice,proto3,oneof" json:"nice,omitempty"`
-	// Output kept of this process in place of the server's
-	// retained_output_bytes_per_process, which it can only lower. Absent is the server's; less than 64 KiB is refused.
+	// Retained output of this process. It can only lower the server's
+	// retained_output_bytes_per_process. Absent: the server's. Less than 64 KiB is
+	// refused.
 	RetainedOutputBytes *uint64 `protobuf:"varint,5,opt,name=retained_output_bytes,json=retainedOutputBytes,proto3,oneof" json:"retained_output_bytes,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -1092,11 +1086,11 @@ type ResourceLimit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Which resource. Required.
 	Resource LimitedResource `protobuf:"varint,1,opt,name=resource,proto3,enum=execwire.v1.LimitedResource" json:"resource,omitempty"`
-	// The limit that is enforced, in the unit of the resource;
-	// 18446744073709551615 is no limit.
+	// The limit that is enforced, in the unit of the resource; 18446744073709551615: no
+	// limit.
 	Soft uint64 `protobuf:"varint,2,opt,name=soft,proto3" json:"soft,omitempty"`
-	// How far the process may raise it by itself. Absent is the same as soft;
-	// less is refused.
+	// The hard limit, to which the process may raise the soft limit. Absent: the same as
+	// soft. Less than soft is refused.
 	Hard          *uint64 `protobuf:"varint,3,opt,name=hard,proto3,oneof" json:"hard,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1153,10 +1147,10 @@ func (x *ResourceLimit) GetHard() uint64 {
 	return 0
 }
 
-// Termination says how to end a process.
+// Termination is the mode of ending a process.
 type Termination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which way. Unset is graceful with the default timeout.
+	// The mode. Unset: graceful with the default timeout.
 	//
 	// Types that are valid to be assigned to Mode:
 	//
@@ -1227,7 +1221,7 @@ type isTermination_Mode interface {
 }
 
 type Termination_Graceful struct {
-	// SIGTERM first, SIGKILL after a while.
+	// SIGTERM, then SIGKILL after a timeout.
 	Graceful *GracefulTermination `protobuf:"bytes,1,opt,name=graceful,proto3,oneof"`
 }
 
@@ -1240,10 +1234,10 @@ func (*Termination_Graceful) isTermination_Mode() {}
 
 func (*Termination_Force) isTermination_Mode() {}
 
-// GracefulTermination asks before it kills.
+// GracefulTermination sends SIGTERM before SIGKILL.
 type GracefulTermination struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long to wait before SIGKILL. Absent is 5 s; 0 kills at once.
+	// How long to wait before SIGKILL. Absent: 5 s. 0: kill at once.
 	Timeout       *durationpb.Duration `protobuf:"bytes,1,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1286,7 +1280,7 @@ func (x *GracefulTermination) GetTimeout() *durationpb.Duration {
 	return nil
 }
 
-// ForcedTermination kills at once.
+// ForcedTermination sends SIGKILL at once.
 type ForcedTermination struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields

@@ -23,7 +23,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// OutputStream says where bytes came from.
+// OutputStream is the origin of output.
 type OutputStream int32
 
 const (
@@ -80,7 +80,7 @@ func (OutputStream) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{0}
 }
 
-// ExitCause says why a process ended.
+// ExitCause is the cause of the end of a process.
 type ExitCause int32
 
 const (
@@ -88,16 +88,15 @@ const (
 	ExitCause_EXIT_CAUSE_UNSPECIFIED ExitCause = 0
 	// By itself, or by a signal this server did not send to end it.
 	ExitCause_EXIT_CAUSE_EXITED ExitCause = 1
-	// Somebody asked this server to terminate it, or its owner did not return in
-	// time.
+	// By a request to this server, or because its owner did not resume in time.
 	ExitCause_EXIT_CAUSE_TERMINATED ExitCause = 2
 	// It ran longer than the timeout of its limits.
 	ExitCause_EXIT_CAUSE_TIMEOUT ExitCause = 3
-	// It exceeded another of its limits, such as processor time or file size.
+	// It exceeded another limit, such as CPU time or file size.
 	ExitCause_EXIT_CAUSE_LIMIT ExitCause = 4
 	// The server shut down.
 	ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN ExitCause = 5
-	// It is gone and the operating system did not say how.
+	// It has disappeared, and the operating system reported no status.
 	ExitCause_EXIT_CAUSE_LOST ExitCause = 6
 	// It wrote nothing for longer than the no_output_timeout of its limits.
 	ExitCause_EXIT_CAUSE_NO_OUTPUT ExitCause = 7
@@ -207,7 +206,7 @@ const (
 	Signal_SIGNAL_TTOU Signal = 22
 	// Urgent data on a socket.
 	Signal_SIGNAL_URG Signal = 23
-	// Processor time limit.
+	// CPU time limit.
 	Signal_SIGNAL_XCPU Signal = 24
 	// File size limit.
 	Signal_SIGNAL_XFSZ Signal = 25
@@ -324,14 +323,13 @@ func (Signal) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_event_proto_rawDescGZIP(), []int{2}
 }
 
-// ProcessEvent is one thing that a process did, in the order of its log.
+// ProcessEvent is one event in the log of a process.
 type ProcessEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The event's number in its process: from 1, without gaps over all kinds. 0
-	// for a gap, which is not an event of the process but a statement about the
-	// reader.
+	// The event's number in its process: from 1, without gaps over all kinds. 0 for a
+	// gap, which is not an event of the process but concerns one reader.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What happened. A reader skips kinds it does not know.
+	// The event. A reader ignores kinds it does not know.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -434,13 +432,13 @@ type ProcessEvent_Output struct {
 }
 
 type ProcessEvent_Exited struct {
-	// The process exited. Everything that was readable at that moment came
-	// before it; descendants that hold a stream open may still write after it.
+	// The process exited. Everything that was readable at that moment precedes it;
+	// descendants that keep a stream open may still write after it.
 	Exited *ProcessExited `protobuf:"bytes,3,opt,name=exited,proto3,oneof"`
 }
 
 type ProcessEvent_Closed struct {
-	// All streams are at their end and the exit is known. Always last.
+	// All streams are at end of file and the exit is known. Always the last event.
 	Closed *ProcessClosed `protobuf:"bytes,4,opt,name=closed,proto3,oneof"`
 }
 
@@ -457,12 +455,12 @@ func (*ProcessEvent_Closed) isProcessEvent_Event() {}
 
 func (*ProcessEvent_Gap) isProcessEvent_Event() {}
 
-// ProcessOutput is bytes that a process wrote. Where they are cut is fixed
-// when they are read from the process, the same for every reader, and means
-// nothing.
+// ProcessOutput is bytes that a process wrote. The boundaries between events are fixed
+// when the bytes are read from the process. They are the same for every reader, and
+// have no meaning.
 type ProcessOutput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Where they came from.
+	// The stream.
 	Stream OutputStream `protobuf:"varint,1,opt,name=stream,proto3,enum=execwire.v1.OutputStream" json:"stream,omitempty"`
 	// How many bytes of the stream came before these.
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
@@ -523,18 +521,18 @@ func (x *ProcessOutput) GetData() []byte {
 	return nil
 }
 
-// OutputGap says that the reader missed output because it fell behind what is
-// retained. It stands where the missing events would.
+// OutputGap reports output that the reader missed because it was evicted. It takes the
+// place of the missing events.
 type OutputGap struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The seq of the event that follows the gap.
 	FirstAvailableSeq uint64 `protobuf:"varint,1,opt,name=first_available_seq,json=firstAvailableSeq,proto3" json:"first_available_seq,omitempty"`
 	// The output bytes in the gap, over all streams.
 	DroppedBytes uint64 `protobuf:"varint,2,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
-	// Whether dropped_bytes is only an upper bound. It is exact for a reader that
-	// fell behind, for one that starts at 0, and for an owner that resumes from
-	// what it acknowledged. One that starts at another seq whose surroundings
-	// are gone learns the exact loss of each stream from the next offset.
+	// Whether dropped_bytes is only an upper bound. It is exact for a reader that fell
+	// behind, for one that starts at 0, and for an owner that resumes from what it
+	// acknowledged. A reader that starts inside the gap gets the exact loss of each
+	// stream from the next offset.
 	UpperBound    bool `protobuf:"varint,3,opt,name=upper_bound,json=upperBound,proto3" json:"upper_bound,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -683,7 +681,7 @@ func (x *ProcessClosed) GetTotals() []*StreamTotal {
 	return nil
 }
 
-// StreamTotal is how much came out of a stream.
+// StreamTotal is the number of bytes of a stream.
 type StreamTotal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -738,7 +736,7 @@ func (x *StreamTotal) GetBytes() uint64 {
 	return 0
 }
 
-// ExitRecord says how a process ended.
+// ExitRecord describes the end of a process.
 type ExitRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status the operating system reported. Unset only when the cause is
@@ -751,19 +749,18 @@ type ExitRecord struct {
 	Status isExitRecord_Status `protobuf_oneof:"status"`
 	// Why it ended.
 	Cause ExitCause `protobuf:"varint,3,opt,name=cause,proto3,enum=execwire.v1.ExitCause" json:"cause,omitempty"`
-	// When the server saw it end.
+	// When the server reaped it.
 	ExitTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=exit_time,json=exitTime,proto3" json:"exit_time,omitempty"`
 	// The time from start to end.
 	WallTime *durationpb.Duration `protobuf:"bytes,5,opt,name=wall_time,json=wallTime,proto3" json:"wall_time,omitempty"`
 	// What the process, and the descendants it waited for, used.
 	Usage *ResourceUsage `protobuf:"bytes,6,opt,name=usage,proto3" json:"usage,omitempty"`
-	// Whether a confined process seems to have failed for want of what its sandbox
-	// denied: it did not succeed, and what is retained of its output says so
-	// (permission denied, operation not permitted, read-only file system, seccomp,
-	// sandbox, landlock, failed to write file, in any case of letters), or it was
-	// ended by SIGSYS. It is a guess, for those who would ask for more, and made when
-	// the event exited is there: an answer that overtakes that event, as those of
-	// TerminateProcess and WaitProcess may, has false.
+	// Whether a confined process seems to have failed because of its sandbox: it did not
+	// succeed, and its retained output contains a typical message (permission denied,
+	// operation not permitted, read-only file system, seccomp, sandbox, landlock, failed
+	// to write file, ignoring case), or it was killed by SIGSYS. It is a heuristic, for
+	// clients that may request more access. It is computed when the exited event is
+	// appended: an answer before that, as of TerminateProcess and WaitProcess, has false.
 	SandboxDenied bool `protobuf:"varint,7,opt,name=sandbox_denied,json=sandboxDenied,proto3" json:"sandbox_denied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -877,15 +874,15 @@ func (*ExitRecord_ExitCode) isExitRecord_Status() {}
 
 func (*ExitRecord_Signal) isExitRecord_Status() {}
 
-// ResourceUsage is what the operating system charged.
+// ResourceUsage is the usage reported by the operating system.
 type ResourceUsage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Processor time in user mode.
+	// CPU time in user mode.
 	UserTime *durationpb.Duration `protobuf:"bytes,1,opt,name=user_time,json=userTime,proto3" json:"user_time,omitempty"`
-	// Processor time in the kernel.
+	// CPU time in the kernel.
 	SystemTime *durationpb.Duration `protobuf:"bytes,2,opt,name=system_time,json=systemTime,proto3" json:"system_time,omitempty"`
-	// The largest resident set, in bytes. 0 when it was smaller than the
-	// server's own, which the operating system counts in.
+	// The largest resident set, in bytes. 0 if it was smaller than the server's own,
+	// which the operating system includes.
 	MaxResidentBytes uint64 `protobuf:"varint,3,opt,name=max_resident_bytes,json=maxResidentBytes,proto3" json:"max_resident_bytes,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -22,10 +22,10 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RunProcessRequest is what the owner of a process says.
+// RunProcessRequest is a message of the owner of a process.
 type RunProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is said. Unset is malformed.
+	// The message. Required.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -156,12 +156,12 @@ type isRunProcessRequest_Message interface {
 }
 
 type RunProcessRequest_Start struct {
-	// Starts the process; first and only first.
+	// Starts the process; the first message, exactly once.
 	Start *RunStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
 }
 
 type RunProcessRequest_Resume struct {
-	// Takes up a process that is already there; first and only first.
+	// Resumes an existing process; the first message, exactly once.
 	Resume *RunResume `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
 }
 
@@ -181,18 +181,18 @@ type RunProcessRequest_Signal struct {
 }
 
 type RunProcessRequest_Terminate struct {
-	// The end of the process is wanted. The stream goes on until the closed
-	// event.
+	// Terminates the process. The stream continues until the closed event.
 	Terminate *Termination `protobuf:"bytes,6,opt,name=terminate,proto3,oneof"`
 }
 
 type RunProcessRequest_Acknowledge struct {
-	// What was taken.
+	// Acknowledges events.
 	Acknowledge *RunAcknowledge `protobuf:"bytes,7,opt,name=acknowledge,proto3,oneof"`
 }
 
 type RunProcessRequest_Detach struct {
-	// The stream ends with OK, the process goes on without an owner.
+	// Gives up ownership: the stream ends with OK, and the process continues without an
+	// owner.
 	Detach *RunDetach `protobuf:"bytes,8,opt,name=detach,proto3,oneof"`
 }
 
@@ -212,14 +212,15 @@ func (*RunProcessRequest_Acknowledge) isRunProcessRequest_Message() {}
 
 func (*RunProcessRequest_Detach) isRunProcessRequest_Message() {}
 
-// RunStart starts a process to own.
+// RunStart starts a process that the stream owns.
 type RunStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What to run. The same request repeated, by process id and content, resumes
-	// the process that is already there from its first event.
+	// What to run. The same request repeated, by process id and content, resumes the
+	// existing process from its first event.
 	Process *StartProcessRequest `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
-	// How long the process is kept when the stream breaks. Absent is the server's
-	// default_grace; more than its max_grace is refused; 0 terminates at once.
+	// The grace period: how long the process is kept after the stream was lost. Absent:
+	// the server's default_grace. More than its max_grace is refused. 0: terminate at
+	// once.
 	Grace         *durationpb.Duration `protobuf:"bytes,2,opt,name=grace,proto3" json:"grace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -269,7 +270,7 @@ func (x *RunStart) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// RunResume takes up a process where a broken stream left it.
+// RunResume resumes a process after a lost stream.
 type RunResume struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
@@ -280,9 +281,9 @@ type RunResume struct {
 	AfterSeq uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	// As in RunStart.
 	Grace *durationpb.Duration `protobuf:"bytes,4,opt,name=grace,proto3" json:"grace,omitempty"`
-	// The instance_id of the server that has told of the process, if known. Another run
-	// of the server has another one, and answers PROCESS_NOT_FOUND: what it has under the
-	// same id is another process.
+	// The instance_id of the server that reported the process, if known. Another run of
+	// the server has a different one and answers PROCESS_NOT_FOUND, because its process
+	// with the same id is a different one.
 	InstanceId    string `protobuf:"bytes,5,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -353,12 +354,12 @@ func (x *RunResume) GetInstanceId() string {
 	return ""
 }
 
-// RunStdin is input for the process. It can be sent again after a resume: what
-// the server has accepted already is skipped.
+// RunStdin is input for the process. It can be sent again after a resume: the server
+// skips what it has already accepted.
 type RunStdin struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many bytes of input came before these, since the start of the process.
-	// It must not be beyond what the server has accepted and the owner has sent.
+	// How many bytes of input came before these, since the start of the process. It must
+	// not be greater than the number of bytes that the owner has sent.
 	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes.
 	Data []byte `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
@@ -424,7 +425,7 @@ type RunSignal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The signal, 1 to 64.
 	Signal Signal `protobuf:"varint,1,opt,name=signal,proto3,enum=execwire.v1.Signal" json:"signal,omitempty"`
-	// Who gets it.
+	// The target.
 	Target        SignalTarget `protobuf:"varint,2,opt,name=target,proto3,enum=execwire.v1.SignalTarget" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -474,12 +475,12 @@ func (x *RunSignal) GetTarget() SignalTarget {
 	return SignalTarget_SIGNAL_TARGET_UNSPECIFIED
 }
 
-// RunAcknowledge says that everything up to a seq was taken and need not be
-// kept for this owner.
+// RunAcknowledge acknowledges all events up to a seq: they need not be retained for
+// this owner.
 type RunAcknowledge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last seq that was taken. A lower one than before changes nothing; one
-	// that the process has not reached ends the stream with SEQ_NOT_REACHED.
+	// The last acknowledged seq. A lower one than before changes nothing; one that the
+	// process has not reached ends the stream with SEQ_NOT_REACHED.
 	Seq           uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -559,10 +560,10 @@ func (*RunDetach) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_process_run_proto_rawDescGZIP(), []int{6}
 }
 
-// RunProcessResponse is what the owner of a process is told.
+// RunProcessResponse is a message to the owner of a process.
 type RunProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is told. A client skips kinds it does not know.
+	// The message. A client ignores kinds it does not know.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -653,7 +654,7 @@ type isRunProcessResponse_Message interface {
 }
 
 type RunProcessResponse_Started struct {
-	// The process runs and is owned; first and only first.
+	// The process runs, and the stream owns it; the first message, exactly once.
 	Started *RunStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
 }
 
@@ -668,7 +669,7 @@ type RunProcessResponse_StdinAccepted struct {
 }
 
 type RunProcessResponse_Rejected struct {
-	// Something that the owner asked for was not done. The stream goes on.
+	// A request of the owner failed. The stream continues.
 	Rejected *RunRejected `protobuf:"bytes,4,opt,name=rejected,proto3,oneof"`
 }
 
@@ -680,25 +681,25 @@ func (*RunProcessResponse_StdinAccepted) isRunProcessResponse_Message() {}
 
 func (*RunProcessResponse_Rejected) isRunProcessResponse_Message() {}
 
-// RunStarted says that the caller owns the process.
+// RunStarted is sent when the caller owns the process.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
 	Process *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
-	// Whether the process was already there.
+	// Whether the process existed before.
 	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	// How much input was accepted so far: what to send next.
+	// The number of input bytes accepted so far: the offset to send next.
 	StdinOffset uint64 `protobuf:"varint,3,opt,name=stdin_offset,json=stdinOffset,proto3" json:"stdin_offset,omitempty"`
-	// How much input may be sent beyond what was accepted. More ends the stream
+	// How many input bytes may be sent beyond what was accepted. More ends the stream
 	// with STDIN_OFFSET_INVALID.
 	StdinWindowBytes uint64 `protobuf:"varint,4,opt,name=stdin_window_bytes,json=stdinWindowBytes,proto3" json:"stdin_window_bytes,omitempty"`
-	// How much output may be unacknowledged before the process blocks. A quarter
-	// of it is kept for each stream to have a turn, so that one stream alone
-	// blocks a little earlier.
+	// How many output bytes may be unacknowledged before the process blocks. A quarter is
+	// reserved so that each stream gets its turn; one stream alone therefore blocks a
+	// little earlier.
 	OutputWindowBytes uint64 `protobuf:"varint,5,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
-	// How many events may be unacknowledged before the process blocks, shared
-	// between its streams in the same way. A process that writes byte by byte uses
-	// this window up first: acknowledge at a quarter of either, or after a moment.
+	// How many events may be unacknowledged before the process blocks, shared between its
+	// streams in the same way. A process that writes single bytes fills this window
+	// first. Acknowledge at a quarter of either window, or after a moment.
 	OutputWindowEvents uint64 `protobuf:"varint,6,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
 	// Which run of the server this is, as in GetEnvironment.
 	InstanceId    string `protobuf:"bytes,7,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
@@ -831,16 +832,16 @@ func (x *RunEvents) GetEvents() []*ProcessEvent {
 	return nil
 }
 
-// RunStdinAccepted says that input was queued for the process and need not be
-// kept by the sender.
+// RunStdinAccepted is sent when input was queued for the process. The sender need not
+// keep it.
 type RunStdinAccepted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How much input was accepted since the start of the process. After a resume
-	// it can be more than this stream has sent: what the stream before it sent may
-	// have been on its way.
+	// The number of input bytes accepted since the start of the process. After a resume
+	// it can exceed what this stream has sent: input of the previous stream may have been
+	// in flight.
 	Offset uint64 `protobuf:"varint,1,opt,name=offset,proto3" json:"offset,omitempty"`
-	// Whether the end of the input was, too. An owner that gives the process up
-	// before it was told so may leave it waiting for more.
+	// Whether the end of the input was accepted, too. If an owner detaches before that,
+	// the process may wait for more input.
 	EndOfFile     bool `protobuf:"varint,2,opt,name=end_of_file,json=endOfFile,proto3" json:"end_of_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -890,12 +891,12 @@ func (x *RunStdinAccepted) GetEndOfFile() bool {
 	return false
 }
 
-// RunRejected says what was not done, and why.
+// RunRejected reports a request that failed.
 type RunRejected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why.
+	// The reason.
 	Reason ErrorReason `protobuf:"varint,1,opt,name=reason,proto3,enum=execwire.v1.ErrorReason" json:"reason,omitempty"`
-	// The same for people.
+	// The reason in words.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,18 +22,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// KillMethod is a means of ending a process and what belongs to it.
+// KillMethod is a method of killing a process and its descendants.
 type KillMethod int32
 
 const (
 	// Nothing was left to end.
 	KillMethod_KILL_METHOD_UNSPECIFIED KillMethod = 0
-	// Signals to its process group and to no others: no descendant was outside
-	// of it, or none could be found.
+	// Signals to its process group only: no descendant was outside of it, or none could
+	// be found.
 	KillMethod_KILL_METHOD_PROCESS_GROUP KillMethod = 1
-	// Its process group, then every descendant that can be found, until none is.
+	// Its process group, then every descendant, until none can be found.
 	KillMethod_KILL_METHOD_DESCENDANTS KillMethod = 2
-	// The kernel killed its control group: nothing escapes.
+	// The kernel killed its control group; no descendant can escape.
 	KillMethod_KILL_METHOD_CGROUP KillMethod = 3
 )
 
@@ -80,7 +80,7 @@ func (KillMethod) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{0}
 }
 
-// StartProcessResponse says that the process runs.
+// StartProcessResponse is sent when the program was executed.
 type StartProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
@@ -126,7 +126,7 @@ func (x *StartProcessResponse) GetProcess() *Process {
 	return nil
 }
 
-// WatchProcessRequest names the process to watch and where to begin.
+// WatchProcessRequest selects the process and the first event.
 type WatchProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
@@ -135,13 +135,7 @@ type WatchProcessRequest struct {
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// The seq of the last event the caller has. Beyond the last event of the
 	// process is SEQ_NOT_REACHED.
-	AfterSeq uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
-	// Makes the stream's own flow control hold the process back instead of
-	// leaving a gap, as an owner does, for as long as the stream is connected.
-	// What was sent counts as taken: a cut loses what was in flight beyond what
-	// is retained. Refused with PROCESS_OWNED while somebody owns the process;
-	// ended with PROCESS_TAKEN_OVER when somebody comes to own it.
-	Lossless      bool `protobuf:"varint,4,opt,name=lossless,proto3" json:"lossless,omitempty"`
+	AfterSeq      uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -195,13 +189,6 @@ func (x *WatchProcessRequest) GetAfterSeq() uint64 {
 		return x.AfterSeq
 	}
 	return 0
-}
-
-func (x *WatchProcessRequest) GetLossless() bool {
-	if x != nil {
-		return x.Lossless
-	}
-	return false
 }
 
 // WatchProcessResponse carries events in seq order.
@@ -335,21 +322,21 @@ func (x *ReadOutputRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
-// ReadOutputResponse carries what there was.
+// ReadOutputResponse has the events that were available.
 type ReadOutputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The events, in seq order; empty when the wait was over first.
 	Events []*ProcessEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// The cursor to go on with: the seq of the last event returned, or after_seq
-	// of the request when there was none.
+	// The next cursor: the seq of the last event returned, or after_seq of the request if
+	// there was none.
 	NextAfterSeq uint64 `protobuf:"varint,2,opt,name=next_after_seq,json=nextAfterSeq,proto3" json:"next_after_seq,omitempty"`
 	// The seq of the process's last event when the answer was made. Equal to
 	// next_after_seq means that the answer is complete.
 	LastSeq uint64 `protobuf:"varint,3,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// How the process ended, if it is known.
+	// How the process ended, if known.
 	Exit *ExitRecord `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"`
-	// Whether the log has ended: with next_after_seq equal to last_seq there is
-	// nothing more to read, ever.
+	// Whether the log has ended: if next_after_seq equals last_seq, there will be no more
+	// events.
 	Closed        bool `protobuf:"varint,5,opt,name=closed,proto3" json:"closed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -420,7 +407,7 @@ func (x *ReadOutputResponse) GetClosed() bool {
 	return false
 }
 
-// SnapshotOutputRequest names the process.
+// SnapshotOutputRequest selects the process.
 type SnapshotOutputRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
@@ -475,14 +462,13 @@ func (x *SnapshotOutputRequest) GetProcessId() string {
 	return ""
 }
 
-// SnapshotOutputResponse shows each stream at its ends.
+// SnapshotOutputResponse has the ends of each stream.
 type SnapshotOutputResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The streams that the process has, in the order of their numbers.
 	Streams []*StreamSnapshot `protobuf:"bytes,1,rep,name=streams,proto3" json:"streams,omitempty"`
-	// The seq of the process's last event just after the snapshot was made: going
-	// on from here may repeat nothing that the snapshot shows, and may miss what
-	// came in between.
+	// The seq of the process's last event just after the snapshot was made. Reading on
+	// from it repeats nothing of the snapshot, and may miss output between the two.
 	LastSeq uint64 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The process when the snapshot was made.
 	Process       *Process `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
@@ -550,8 +536,7 @@ type StreamSnapshot struct {
 	Head []byte `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`
 	// Its last bytes; they do not overlap the head.
 	Tail []byte `protobuf:"bytes,3,opt,name=tail,proto3" json:"tail,omitempty"`
-	// The bytes between head and tail. 0 means that head and tail together are
-	// all there is.
+	// The bytes between head and tail. 0: head and tail are the whole stream.
 	OmittedBytes uint64 `protobuf:"varint,4,opt,name=omitted_bytes,json=omittedBytes,proto3" json:"omitted_bytes,omitempty"`
 	// All bytes of the stream so far.
 	TotalBytes    uint64 `protobuf:"varint,5,opt,name=total_bytes,json=totalBytes,proto3" json:"total_bytes,omitempty"`
@@ -633,9 +618,9 @@ type WriteStdinRequest struct {
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// The input; at most the server's stdin_write_bytes. Empty does nothing.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// Makes the write safe to retry: a write with an id that the process has
-	// already seen is accepted and not applied again. The last 4096 ids of a
-	// process are remembered. Empty, or at most 128 bytes.
+	// Makes the write idempotent: a write with an id that the process has already
+	// received is accepted and not applied again. The last 4096 ids of a process are
+	// remembered. At most 128 bytes; empty: not idempotent.
 	WriteId       string `protobuf:"bytes,4,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -699,7 +684,7 @@ func (x *WriteStdinRequest) GetWriteId() string {
 	return ""
 }
 
-// WriteStdinResponse says that the input was queued.
+// WriteStdinResponse is sent when the input was queued.
 type WriteStdinResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -736,7 +721,7 @@ func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{9}
 }
 
-// CloseStdinRequest names the process.
+// CloseStdinRequest selects the process.
 type CloseStdinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
@@ -791,7 +776,7 @@ func (x *CloseStdinRequest) GetProcessId() string {
 	return ""
 }
 
-// CloseStdinResponse says that stdin will end.
+// CloseStdinResponse is sent when the close was queued.
 type CloseStdinResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -892,7 +877,7 @@ func (x *ResizeTerminalRequest) GetSize() *TerminalSize {
 	return nil
 }
 
-// ResizeTerminalResponse says that the size was set.
+// ResizeTerminalResponse is sent when the size was set.
 type ResizeTerminalResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -938,7 +923,7 @@ type SignalProcessRequest struct {
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// The signal, 1 to 64. Required.
 	Signal Signal `protobuf:"varint,3,opt,name=signal,proto3,enum=execwire.v1.Signal" json:"signal,omitempty"`
-	// Who gets it.
+	// The target.
 	Target        SignalTarget `protobuf:"varint,4,opt,name=target,proto3,enum=execwire.v1.SignalTarget" json:"target,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1002,7 +987,7 @@ func (x *SignalProcessRequest) GetTarget() SignalTarget {
 	return SignalTarget_SIGNAL_TARGET_UNSPECIFIED
 }
 
-// SignalProcessResponse says that the signal was sent.
+// SignalProcessResponse is sent when the signal was sent.
 type SignalProcessResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1046,7 +1031,7 @@ type TerminateProcessRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The process. Required.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// How. Absent is graceful with the default timeout.
+	// The mode. Absent: graceful with the default timeout.
 	Termination   *Termination `protobuf:"bytes,3,opt,name=termination,proto3" json:"termination,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1103,17 +1088,17 @@ func (x *TerminateProcessRequest) GetTermination() *Termination {
 	return nil
 }
 
-// TerminateProcessResponse says what was done.
+// TerminateProcessResponse has the result.
 type TerminateProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the process had not exited when the call came.
 	WasRunning bool `protobuf:"varint,1,opt,name=was_running,json=wasRunning,proto3" json:"was_running,omitempty"`
 	// How the process ended.
 	Exit *ExitRecord `protobuf:"bytes,2,opt,name=exit,proto3" json:"exit,omitempty"`
-	// The strongest means that was used.
+	// The strongest method that was used.
 	Method KillMethod `protobuf:"varint,3,opt,name=method,proto3,enum=execwire.v1.KillMethod" json:"method,omitempty"`
-	// Whether the server made sure that no descendant is left. False is not a
-	// guess in either direction: nobody looked, or nobody could.
+	// Whether the server verified that no descendant is left. False: it did not or could
+	// not verify.
 	VerifiedEmpty bool `protobuf:"varint,4,opt,name=verified_empty,json=verifiedEmpty,proto3" json:"verified_empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1177,14 +1162,14 @@ func (x *TerminateProcessResponse) GetVerifiedEmpty() bool {
 	return false
 }
 
-// WaitProcessRequest says what to wait for.
+// WaitProcessRequest selects the process and the condition.
 type WaitProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The process. Required.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// The condition. Unset waits for the exit.
+	// The condition. Unset: the exit.
 	//
 	// Types that are valid to be assigned to Condition:
 	//
@@ -1194,8 +1179,8 @@ type WaitProcessRequest struct {
 	//	*WaitProcessRequest_Port
 	//	*WaitProcessRequest_Idle
 	Condition isWaitProcessRequest_Condition `protobuf_oneof:"condition"`
-	// How long to wait. Absent or more than the server's max_wait means
-	// max_wait; 0 only looks.
+	// How long to wait. Absent or more than the server's max_wait means max_wait; 0 only
+	// checks.
 	Wait          *durationpb.Duration `protobuf:"bytes,8,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1329,7 +1314,7 @@ type WaitProcessRequest_Port struct {
 }
 
 type WaitProcessRequest_Idle struct {
-	// The process has been silent.
+	// The process has written nothing for a while.
 	Idle *WaitForIdle `protobuf:"bytes,7,opt,name=idle,proto3,oneof"`
 }
 
@@ -1417,19 +1402,18 @@ func (*WaitForClosed) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
 }
 
-// WaitForPattern waits until output matches a regular expression. It looks at
-// all output after a cursor, retained or to come, as an observer: where output
-// is missing it begins anew behind the gap. When the process closes without a
-// match the wait is over.
+// WaitForPattern waits until output matches a regular expression. It searches all
+// output after a cursor, retained and new, as an observer: after a gap the search
+// restarts. If the process closes without a match, the wait is over.
 type WaitForPattern struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The expression, in RE2 syntax, at most 1 KiB, matched against the bytes of
-	// one stream. A match that is longer than 16 KiB may be missed. "$" without
-	// "(?m)" is the end of what was written so far, as behind a prompt.
+	// The expression, in RE2 syntax, at most 1 KiB, matched against the bytes of one
+	// stream. A match that is longer than 16 KiB may be missed. "$" without "(?m)" is the
+	// end of what was written so far, as after a prompt.
 	RegularExpression string `protobuf:"bytes,1,opt,name=regular_expression,json=regularExpression,proto3" json:"regular_expression,omitempty"`
-	// The stream to look at; unspecified looks at every stream by itself.
+	// The stream to search; unspecified: every stream separately.
 	Stream OutputStream `protobuf:"varint,2,opt,name=stream,proto3,enum=execwire.v1.OutputStream" json:"stream,omitempty"`
-	// Where to begin looking.
+	// The cursor to search from.
 	AfterSeq      uint64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1486,9 +1470,8 @@ func (x *WaitForPattern) GetAfterSeq() uint64 {
 	return 0
 }
 
-// WaitForPort waits until a TCP port is listened on by the process or a
-// descendant of it, on any address. When the process closes first the wait is
-// over.
+// WaitForPort waits until a TCP port is listened on by the process or a descendant of
+// it, on any address. If the process closes first, the wait is over.
 type WaitForPort struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The port, 1 to 65535.
@@ -1534,12 +1517,11 @@ func (x *WaitForPort) GetPort() uint32 {
 	return 0
 }
 
-// WaitForIdle waits until the process has written nothing for a while, counted
-// from its last output, or from its start. A process that has exited goes on
-// being silent.
+// WaitForIdle waits until the process has written nothing for a while, counted from its
+// last output, or from its start. An exited process counts as silent.
 type WaitForIdle struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How long it must have been silent. Required, more than 0.
+	// The required time of silence. Required, more than 0.
 	Silence       *durationpb.Duration `protobuf:"bytes,1,opt,name=silence,proto3" json:"silence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1582,14 +1564,14 @@ func (x *WaitForIdle) GetSilence() *durationpb.Duration {
 	return nil
 }
 
-// WaitProcessResponse says whether the condition holds.
+// WaitProcessResponse has the result of the wait.
 type WaitProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether the condition holds. False means that the wait was over first.
+	// Whether the condition is true. False: the wait was over first.
 	Satisfied bool `protobuf:"varint,1,opt,name=satisfied,proto3" json:"satisfied,omitempty"`
 	// The process when the answer was made.
 	Process *Process `protobuf:"bytes,2,opt,name=process,proto3" json:"process,omitempty"`
-	// What matched, when the condition was a pattern and holds.
+	// The match, if the condition was a pattern and is true.
 	Match         *PatternMatch `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1646,7 +1628,7 @@ func (x *WaitProcessResponse) GetMatch() *PatternMatch {
 	return nil
 }
 
-// PatternMatch says where a pattern matched.
+// PatternMatch is a match of a pattern.
 type PatternMatch struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream.
@@ -1655,7 +1637,7 @@ type PatternMatch struct {
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes that matched.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
-	// The seq of the event that completed the match: a cursor to go on from.
+	// The seq of the event that completed the match: the cursor to continue from.
 	Seq           uint64 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1719,7 +1701,7 @@ func (x *PatternMatch) GetSeq() uint64 {
 	return 0
 }
 
-// GetProcessRequest names the process.
+// GetProcessRequest selects the process.
 type GetProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
@@ -1779,8 +1761,8 @@ type GetProcessResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
 	Process *Process `protobuf:"bytes,1,opt,name=process,proto3" json:"process,omitempty"`
-	// The run of the server that answers, as in GetEnvironmentResponse. Servers that
-	// are older leave it empty.
+	// The run of the server that answers, as in GetEnvironmentResponse. Empty from older
+	// servers.
 	InstanceId    string `protobuf:"bytes,2,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1830,14 +1812,14 @@ func (x *GetProcessResponse) GetInstanceId() string {
 	return ""
 }
 
-// ListProcessesRequest names the session.
+// ListProcessesRequest selects the session.
 type ListProcessesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; empty is the default session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The most processes to return; 0 means 100, more than 1000 means 1000.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where to go on: the next_page_token of the answer before. Empty starts.
+	// The next_page_token of the previous page. Empty: the first page.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1899,7 +1881,7 @@ type ListProcessesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The processes, by id.
 	Processes []*Process `protobuf:"bytes,1,rep,name=processes,proto3" json:"processes,omitempty"`
-	// Where to go on; empty means that this was the last page.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1955,14 +1937,13 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\n" +
 	"!execwire/v1/process_service.proto\x12\vexecwire.v1\x1a\x19execwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1dexecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\"F\n" +
 	"\x14StartProcessResponse\x12.\n" +
-	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"\x8c\x01\n" +
+	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"\x80\x01\n" +
 	"\x13WatchProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x1b\n" +
-	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeq\x12\x1a\n" +
-	"\blossless\x18\x04 \x01(\bR\blossless\"I\n" +
+	"\tafter_seq\x18\x03 \x01(\x04R\bafterSeqJ\x04\b\x04\x10\x05R\blossless\"I\n" +
 	"\x14WatchProcessResponse\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"\xcd\x01\n" +
 	"\x11ReadOutputRequest\x12\x1d\n" +

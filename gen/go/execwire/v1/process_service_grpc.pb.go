@@ -40,70 +40,67 @@ const (
 //
 // ProcessService starts processes and controls them.
 //
-// Every call may be made concurrently with every other. A process is named by
-// its session (empty: the default session of the calling principal) and its
-// process id. An id that the caller cannot see answers NOT_FOUND.
+// All calls may be made concurrently. A process is identified by its session (empty:
+// the default session of the calling principal) and its process id. An id that the
+// caller may not access is NOT_FOUND.
 //
-// Cursors: everywhere, after_seq is the seq of the last event the caller has;
-// 0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
-// never hold a process up: one that falls behind what is retained gets an
-// OutputGap. The owner (RunProcess) paces the process and loses nothing.
+// Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+// for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+// process: one that falls behind the retained output gets an OutputGap. The owner
+// (RunProcess, AttachSession) paces the process and loses nothing.
 type ProcessServiceClient interface {
-	// StartProcess starts a process and returns when it runs, or when it is
-	// known that it cannot. A start that fails leaves nothing behind and its id
-	// free. The same request repeated, by process id and content, returns the
-	// process that is already there, so that it can be retried; a different
-	// request for a taken id is PROCESS_ALREADY_EXISTS. The process has no owner:
-	// it runs on when the caller goes away, its oldest output is dropped beyond
-	// what is retained, and it never blocks on a reader.
+	// StartProcess starts a process and returns when the program was executed, or the
+	// start has failed. A failed start leaves nothing behind, and its id is free. The
+	// same request repeated, by process id and content, returns the existing process, so
+	// that it can be retried; a different request for a taken id is
+	// PROCESS_ALREADY_EXISTS. The process has no owner: it continues when the caller
+	// disconnects, its oldest output is evicted beyond what is retained, and it never
+	// blocks on a reader.
 	StartProcess(ctx context.Context, in *StartProcessRequest, opts ...grpc.CallOption) (*StartProcessResponse, error)
-	// RunProcess starts a process, or resumes one, and owns it: what `ssh host
-	// command` is. Input, resizes, signals and acknowledgements go in, events
-	// come out, and the stream ends with OK after the closed event. At most one
-	// window of output is unacknowledged; beyond it the process blocks on its
-	// pipe. A stream that breaks loses nothing: within the grace it can be
-	// resumed from the last seq and stdin offset; after the grace the process is
-	// terminated. A resume replaces the stream that was there before, which ends
-	// with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
-	// that half-closes says that no input and no acknowledgement will come: stdin
-	// ends, and from then on what was sent counts as taken.
+	// RunProcess starts or resumes a process and owns it, like `ssh host command`. The
+	// client sends input, resizes, signals and acknowledgements; the server sends events.
+	// The stream ends with OK after the closed event. At most one window of output is
+	// unacknowledged; then the process blocks on its pipe, so a client must acknowledge
+	// to receive more than a window. A lost stream loses nothing: within the grace period
+	// it can be resumed from the last seq and stdin offset; after it the process is
+	// terminated. A resume replaces an existing stream, which ends with
+	// PROCESS_TAKEN_OVER. The first request must be start or resume. A client that
+	// half-closes sends no more input or acknowledgements: stdin is closed, and
+	// everything sent counts as acknowledged.
 	RunProcess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunProcessRequest, RunProcessResponse], error)
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
 	WatchProcess(ctx context.Context, in *WatchProcessRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProcessResponse], error)
-	// ReadOutput returns events after a cursor. Without a wait it never blocks;
-	// with one it blocks until there is an event, or the wait is over.
+	// ReadOutput returns events after a cursor. Without a wait it never blocks; with one
+	// it blocks until there is an event or the wait is over.
 	ReadOutput(ctx context.Context, in *ReadOutputRequest, opts ...grpc.CallOption) (*ReadOutputResponse, error)
-	// SnapshotOutput returns the head and the tail of each stream and says how
-	// much between them is left out. It never blocks and consumes nothing.
+	// SnapshotOutput returns the first and the last bytes of each stream, and the number
+	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(ctx context.Context, in *SnapshotOutputRequest, opts ...grpc.CallOption) (*SnapshotOutputResponse, error)
-	// WriteStdin queues bytes for a process's stdin: all of them or none. It
-	// blocks while the queue is full, which delays other writers of the same
-	// process and nobody else. Writes are applied in the order in which they were
-	// queued.
+	// WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
+	// the queue is full, which delays only other writers of the same process. Writes are
+	// applied in the order in which they were queued.
 	WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error)
-	// CloseStdin closes a process's stdin after what is queued: the process then
-	// reads end of file. It does not block. Closing twice is no error.
+	// CloseStdin closes a process's stdin after what is queued: the process then reads
+	// end of file. It does not block. It is idempotent.
 	CloseStdin(ctx context.Context, in *CloseStdinRequest, opts ...grpc.CallOption) (*CloseStdinResponse, error)
 	// ResizeTerminal sets the size of a process's terminal, which sends it
 	// SIGWINCH. It does not block.
 	ResizeTerminal(ctx context.Context, in *ResizeTerminalRequest, opts ...grpc.CallOption) (*ResizeTerminalResponse, error)
 	// SignalProcess sends a signal. It does not wait for an effect.
 	SignalProcess(ctx context.Context, in *SignalProcessRequest, opts ...grpc.CallOption) (*SignalProcessResponse, error)
-	// TerminateProcess ends a process and all its descendants, and blocks until
-	// none is left that can be found. The answer says by what means, and whether
-	// it is certain that nothing is left. Of a process that has exited it ends the
-	// descendants that are still there.
+	// TerminateProcess ends a process and all its descendants, and blocks until no
+	// descendant can be found. The answer has the method, and whether it is certain that
+	// none is left. If the process has exited it ends the remaining descendants.
 	TerminateProcess(ctx context.Context, in *TerminateProcessRequest, opts ...grpc.CallOption) (*TerminateProcessResponse, error)
-	// WaitProcess blocks until a condition holds or the wait is over. It does not
-	// read output, so a slow owner does not delay it: it returns as soon as the
-	// exit is known.
+	// WaitProcess blocks until a condition is true or the wait is over. It does not read
+	// output, so a slow owner does not delay it: it returns as soon as the exit is known.
 	WaitProcess(ctx context.Context, in *WaitProcessRequest, opts ...grpc.CallOption) (*WaitProcessResponse, error)
 	// GetProcess describes one process. It never blocks.
 	GetProcess(ctx context.Context, in *GetProcessRequest, opts ...grpc.CallOption) (*GetProcessResponse, error)
-	// ListProcesses lists the processes of a session, closed ones included until
-	// their records are removed. A page ends early rather than exceed 1 MiB by more
-	// than one process. It never blocks.
+	// ListProcesses lists the processes of a session, closed ones included until their
+	// records are removed. A page may have fewer processes than requested, so that it
+	// does not exceed 1 MiB by more than one process. It never blocks.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (*ListProcessesResponse, error)
 }
 
@@ -263,70 +260,67 @@ func (c *processServiceClient) ListProcesses(ctx context.Context, in *ListProces
 //
 // ProcessService starts processes and controls them.
 //
-// Every call may be made concurrently with every other. A process is named by
-// its session (empty: the default session of the calling principal) and its
-// process id. An id that the caller cannot see answers NOT_FOUND.
+// All calls may be made concurrently. A process is identified by its session (empty:
+// the default session of the calling principal) and its process id. An id that the
+// caller may not access is NOT_FOUND.
 //
-// Cursors: everywhere, after_seq is the seq of the last event the caller has;
-// 0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
-// never hold a process up: one that falls behind what is retained gets an
-// OutputGap. The owner (RunProcess) paces the process and loses nothing.
+// Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+// for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+// process: one that falls behind the retained output gets an OutputGap. The owner
+// (RunProcess, AttachSession) paces the process and loses nothing.
 type ProcessServiceServer interface {
-	// StartProcess starts a process and returns when it runs, or when it is
-	// known that it cannot. A start that fails leaves nothing behind and its id
-	// free. The same request repeated, by process id and content, returns the
-	// process that is already there, so that it can be retried; a different
-	// request for a taken id is PROCESS_ALREADY_EXISTS. The process has no owner:
-	// it runs on when the caller goes away, its oldest output is dropped beyond
-	// what is retained, and it never blocks on a reader.
+	// StartProcess starts a process and returns when the program was executed, or the
+	// start has failed. A failed start leaves nothing behind, and its id is free. The
+	// same request repeated, by process id and content, returns the existing process, so
+	// that it can be retried; a different request for a taken id is
+	// PROCESS_ALREADY_EXISTS. The process has no owner: it continues when the caller
+	// disconnects, its oldest output is evicted beyond what is retained, and it never
+	// blocks on a reader.
 	StartProcess(context.Context, *StartProcessRequest) (*StartProcessResponse, error)
-	// RunProcess starts a process, or resumes one, and owns it: what `ssh host
-	// command` is. Input, resizes, signals and acknowledgements go in, events
-	// come out, and the stream ends with OK after the closed event. At most one
-	// window of output is unacknowledged; beyond it the process blocks on its
-	// pipe. A stream that breaks loses nothing: within the grace it can be
-	// resumed from the last seq and stdin offset; after the grace the process is
-	// terminated. A resume replaces the stream that was there before, which ends
-	// with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
-	// that half-closes says that no input and no acknowledgement will come: stdin
-	// ends, and from then on what was sent counts as taken.
+	// RunProcess starts or resumes a process and owns it, like `ssh host command`. The
+	// client sends input, resizes, signals and acknowledgements; the server sends events.
+	// The stream ends with OK after the closed event. At most one window of output is
+	// unacknowledged; then the process blocks on its pipe, so a client must acknowledge
+	// to receive more than a window. A lost stream loses nothing: within the grace period
+	// it can be resumed from the last seq and stdin offset; after it the process is
+	// terminated. A resume replaces an existing stream, which ends with
+	// PROCESS_TAKEN_OVER. The first request must be start or resume. A client that
+	// half-closes sends no more input or acknowledgements: stdin is closed, and
+	// everything sent counts as acknowledged.
 	RunProcess(grpc.BidiStreamingServer[RunProcessRequest, RunProcessResponse]) error
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
 	WatchProcess(*WatchProcessRequest, grpc.ServerStreamingServer[WatchProcessResponse]) error
-	// ReadOutput returns events after a cursor. Without a wait it never blocks;
-	// with one it blocks until there is an event, or the wait is over.
+	// ReadOutput returns events after a cursor. Without a wait it never blocks; with one
+	// it blocks until there is an event or the wait is over.
 	ReadOutput(context.Context, *ReadOutputRequest) (*ReadOutputResponse, error)
-	// SnapshotOutput returns the head and the tail of each stream and says how
-	// much between them is left out. It never blocks and consumes nothing.
+	// SnapshotOutput returns the first and the last bytes of each stream, and the number
+	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(context.Context, *SnapshotOutputRequest) (*SnapshotOutputResponse, error)
-	// WriteStdin queues bytes for a process's stdin: all of them or none. It
-	// blocks while the queue is full, which delays other writers of the same
-	// process and nobody else. Writes are applied in the order in which they were
-	// queued.
+	// WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
+	// the queue is full, which delays only other writers of the same process. Writes are
+	// applied in the order in which they were queued.
 	WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error)
-	// CloseStdin closes a process's stdin after what is queued: the process then
-	// reads end of file. It does not block. Closing twice is no error.
+	// CloseStdin closes a process's stdin after what is queued: the process then reads
+	// end of file. It does not block. It is idempotent.
 	CloseStdin(context.Context, *CloseStdinRequest) (*CloseStdinResponse, error)
 	// ResizeTerminal sets the size of a process's terminal, which sends it
 	// SIGWINCH. It does not block.
 	ResizeTerminal(context.Context, *ResizeTerminalRequest) (*ResizeTerminalResponse, error)
 	// SignalProcess sends a signal. It does not wait for an effect.
 	SignalProcess(context.Context, *SignalProcessRequest) (*SignalProcessResponse, error)
-	// TerminateProcess ends a process and all its descendants, and blocks until
-	// none is left that can be found. The answer says by what means, and whether
-	// it is certain that nothing is left. Of a process that has exited it ends the
-	// descendants that are still there.
+	// TerminateProcess ends a process and all its descendants, and blocks until no
+	// descendant can be found. The answer has the method, and whether it is certain that
+	// none is left. If the process has exited it ends the remaining descendants.
 	TerminateProcess(context.Context, *TerminateProcessRequest) (*TerminateProcessResponse, error)
-	// WaitProcess blocks until a condition holds or the wait is over. It does not
-	// read output, so a slow owner does not delay it: it returns as soon as the
-	// exit is known.
+	// WaitProcess blocks until a condition is true or the wait is over. It does not read
+	// output, so a slow owner does not delay it: it returns as soon as the exit is known.
 	WaitProcess(context.Context, *WaitProcessRequest) (*WaitProcessResponse, error)
 	// GetProcess describes one process. It never blocks.
 	GetProcess(context.Context, *GetProcessRequest) (*GetProcessResponse, error)
-	// ListProcesses lists the processes of a session, closed ones included until
-	// their records are removed. A page ends early rather than exceed 1 MiB by more
-	// than one process. It never blocks.
+	// ListProcesses lists the processes of a session, closed ones included until their
+	// records are removed. A page may have fewer processes than requested, so that it
+	// does not exceed 1 MiB by more than one process. It never blocks.
 	ListProcesses(context.Context, *ListProcessesRequest) (*ListProcessesResponse, error)
 	mustEmbedUnimplementedProcessServiceServer()
 }

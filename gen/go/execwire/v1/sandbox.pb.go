@@ -29,7 +29,7 @@ const (
 	SpecialPathKind_SPECIAL_PATH_KIND_UNSPECIFIED SpecialPathKind = 0
 	// The root of the file system.
 	SpecialPathKind_SPECIAL_PATH_KIND_ROOT SpecialPathKind = 1
-	// What programs need to run at all: /usr, /bin, /lib, /etc and the like.
+	// What programs need to run: /usr, /bin, /lib, /etc and similar.
 	SpecialPathKind_SPECIAL_PATH_KIND_MINIMAL SpecialPathKind = 2
 	// Every workspace root of the policy.
 	SpecialPathKind_SPECIAL_PATH_KIND_PROJECT_ROOTS SpecialPathKind = 3
@@ -143,13 +143,13 @@ func (SandboxAccess) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{1}
 }
 
-// MissingPathBehavior says what an entry does whose place does not exist.
+// MissingPathBehavior is the effect of an entry whose place does not exist.
 type MissingPathBehavior int32
 
 const (
-	// Protect the place: it cannot come into being inside the sandbox.
+	// Protect the place: it cannot be created inside the sandbox.
 	MissingPathBehavior_MISSING_PATH_BEHAVIOR_UNSPECIFIED MissingPathBehavior = 0
-	// Leave the entry out.
+	// Ignore the entry.
 	MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP MissingPathBehavior = 1
 )
 
@@ -192,7 +192,7 @@ func (MissingPathBehavior) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
-// NetworkAccess says whether a process reaches the network.
+// NetworkAccess is the access of a process to the network.
 type NetworkAccess int32
 
 const (
@@ -300,12 +300,12 @@ func (SandboxBackend) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{4}
 }
 
-// SandboxPolicy says what a process, or a call of FileSystemService, may touch.
-// It is enforced by the kernel or the call is refused (SANDBOX_UNAVAILABLE): a
-// policy is never weakened in silence. Absent means the same as disabled.
+// SandboxPolicy restricts what a process or a call of FileSystemService may access. The
+// kernel enforces it, or the call fails (SANDBOX_UNAVAILABLE): a policy is never
+// weakened silently. Absent means the same as disabled.
 type SandboxPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which kind of policy this is. Unset is malformed.
+	// The kind of policy. Required.
 	//
 	// Types that are valid to be assigned to Policy:
 	//
@@ -409,9 +409,9 @@ func (*SandboxPolicy_External) isSandboxPolicy_Policy() {}
 // ManagedSandbox is a policy the server enforces.
 type ManagedSandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What of the file system is visible and writable. Absent is malformed.
+	// The access to the file system. Required.
 	FileSystem *FileSystemPolicy `protobuf:"bytes,1,opt,name=file_system,json=fileSystem,proto3" json:"file_system,omitempty"`
-	// Whether the process reaches the network. Unspecified means restricted.
+	// The access to the network. Unspecified: restricted.
 	Network NetworkAccess `protobuf:"varint,2,opt,name=network,proto3,enum=execwire.v1.NetworkAccess" json:"network,omitempty"`
 	// Absolute directories that the special path "project roots" stands for.
 	WorkspaceRoots []string `protobuf:"bytes,3,rep,name=workspace_roots,json=workspaceRoots,proto3" json:"workspace_roots,omitempty"`
@@ -507,10 +507,10 @@ func (*DisabledSandbox) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_sandbox_proto_rawDescGZIP(), []int{2}
 }
 
-// ExternalSandbox says that somebody else confines the process.
+// ExternalSandbox says that the caller confines the process by other means.
 type ExternalSandbox struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the outer confinement does about the network, for the record.
+	// The network access of the outer confinement, for information.
 	Network       NetworkAccess `protobuf:"varint,1,opt,name=network,proto3,enum=execwire.v1.NetworkAccess" json:"network,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -553,10 +553,10 @@ func (x *ExternalSandbox) GetNetwork() NetworkAccess {
 	return NetworkAccess_NETWORK_ACCESS_UNSPECIFIED
 }
 
-// FileSystemPolicy is the file system half of a managed sandbox.
+// FileSystemPolicy is the access of a managed sandbox to the file system.
 type FileSystemPolicy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which kind of policy this is. Unset is malformed.
+	// The kind of policy. Required.
 	//
 	// Types that are valid to be assigned to Policy:
 	//
@@ -640,9 +640,9 @@ func (*FileSystemPolicy_Restricted) isFileSystemPolicy_Policy() {}
 
 func (*FileSystemPolicy_Unrestricted) isFileSystemPolicy_Policy() {}
 
-// RestrictedFileSystem grants access by path. The most specific path wins; of
-// equal paths none wins over write, and write over read. What no entry covers
-// is not accessible.
+// RestrictedFileSystem grants access by path. The most specific path wins; for equal
+// paths none wins over write, and write over read. A path without an entry is not
+// accessible.
 type RestrictedFileSystem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The grants, in no particular order. Empty grants nothing.
@@ -738,7 +738,7 @@ func (*UnrestrictedFileSystem) Descriptor() ([]byte, []int) {
 // SandboxEntry grants or denies access to one place and all below it.
 type SandboxEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The place. Unset is malformed.
+	// The place. Required.
 	//
 	// Types that are valid to be assigned to Place:
 	//
@@ -746,9 +746,9 @@ type SandboxEntry struct {
 	//	*SandboxEntry_Glob
 	//	*SandboxEntry_Special
 	Place isSandboxEntry_Place `protobuf_oneof:"place"`
-	// What is granted. Unspecified is malformed.
+	// What is granted. Required.
 	Access SandboxAccess `protobuf:"varint,4,opt,name=access,proto3,enum=execwire.v1.SandboxAccess" json:"access,omitempty"`
-	// What to do when the place does not exist.
+	// What the entry does if the place does not exist.
 	MissingPathBehavior MissingPathBehavior `protobuf:"varint,5,opt,name=missing_path_behavior,json=missingPathBehavior,proto3,enum=execwire.v1.MissingPathBehavior" json:"missing_path_behavior,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -857,10 +857,10 @@ func (*SandboxEntry_Glob) isSandboxEntry_Place() {}
 
 func (*SandboxEntry_Special) isSandboxEntry_Place() {}
 
-// SpecialPath names a place that differs from machine to machine.
+// SpecialPath is a place that differs between machines.
 type SpecialPath struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Which place. Unspecified is malformed.
+	// Which place. Required.
 	Kind SpecialPathKind `protobuf:"varint,1,opt,name=kind,proto3,enum=execwire.v1.SpecialPathKind" json:"kind,omitempty"`
 	// A relative path below the place; empty means the place itself. Only for
 	// project roots.
@@ -913,13 +913,13 @@ func (x *SpecialPath) GetSubPath() string {
 	return ""
 }
 
-// SandboxStatus is what was found out about a backend.
+// SandboxStatus is the result of the trial of a backend.
 type SandboxStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The backend.
 	Backend SandboxBackend `protobuf:"varint,1,opt,name=backend,proto3,enum=execwire.v1.SandboxBackend" json:"backend,omitempty"`
-	// Whether a program that it confined could do what it had to, and nothing of
-	// what it must not.
+	// Whether a confined trial program could do what it must, and nothing that it must
+	// not.
 	Works bool `protobuf:"varint,2,opt,name=works,proto3" json:"works,omitempty"`
 	// Why it does not work, and what to do about it; empty when it does.
 	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
@@ -987,17 +987,17 @@ func (x *SandboxStatus) GetProgram() string {
 	return ""
 }
 
-// SandboxReport says what is enforced on a process.
+// SandboxReport is the confinement of a process.
 type SandboxReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What enforces it.
+	// The backend.
 	Backend SandboxBackend `protobuf:"varint,1,opt,name=backend,proto3,enum=execwire.v1.SandboxBackend" json:"backend,omitempty"`
-	// Whether the network is reached.
+	// The access to the network.
 	Network NetworkAccess `protobuf:"varint,2,opt,name=network,proto3,enum=execwire.v1.NetworkAccess" json:"network,omitempty"`
 	// Whether access to files is restricted.
 	RestrictsFiles bool `protobuf:"varint,3,opt,name=restricts_files,json=restrictsFiles,proto3" json:"restricts_files,omitempty"`
-	// Whether processes outside of the sandbox are hidden. If not they are seen, but
-	// not touched.
+	// Whether processes outside of the sandbox are hidden. If not, they are visible but
+	// out of reach.
 	HidesProcesses bool `protobuf:"varint,4,opt,name=hides_processes,json=hidesProcesses,proto3" json:"hides_processes,omitempty"`
 	// Whether mode, owner, times and extended attributes of files cannot be changed
 	// anywhere, also in writable places.

@@ -29,10 +29,10 @@ type SessionAccess int32
 const (
 	// Nothing: the session does not exist for it.
 	SessionAccess_SESSION_ACCESS_UNSPECIFIED SessionAccess = 0
-	// Look: get, list, watch, read, snapshot and wait for processes.
+	// Read: get, list, watch, read, snapshot and wait for processes.
 	SessionAccess_SESSION_ACCESS_VIEW SessionAccess = 1
-	// Also write, resize, signal and terminate. Starting and owning processes
-	// stays with the session's own principal.
+	// Also write, resize, signal and terminate. Only the session's own principal starts
+	// and owns processes.
 	SessionAccess_SESSION_ACCESS_WRITE SessionAccess = 2
 )
 
@@ -77,22 +77,18 @@ func (SessionAccess) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_session_proto_rawDescGZIP(), []int{0}
 }
 
-// WhenDetached says what happens to the output of a session's processes while
-// nobody is attached.
+// WhenDetached is the policy for the output of a session's processes while no client is
+// attached.
 type WhenDetached int32
 
 const (
 	// Block.
 	WhenDetached_WHEN_DETACHED_UNSPECIFIED WhenDetached = 0
-	// A process whose window is used up blocks on its pipe until the owner
-	// returns: nothing is lost.
+	// A process whose window is full blocks on its pipe until a client attaches. Nothing
+	// is lost.
 	WhenDetached_WHEN_DETACHED_BLOCK WhenDetached = 1
-	// The oldest output goes and the process never blocks; the owner gets a gap.
+	// The oldest output is evicted and the process never blocks; the client gets a gap.
 	WhenDetached_WHEN_DETACHED_DISCARD_OLDEST WhenDetached = 2
-	// Output that does not fit into the window goes to a file, up to the server's
-	// spool_bytes for the session; beyond that the processes block. Nothing is
-	// lost. The file has no name and is gone with the session.
-	WhenDetached_WHEN_DETACHED_SPOOL WhenDetached = 3
 )
 
 // Enum value maps for WhenDetached.
@@ -101,13 +97,11 @@ var (
 		0: "WHEN_DETACHED_UNSPECIFIED",
 		1: "WHEN_DETACHED_BLOCK",
 		2: "WHEN_DETACHED_DISCARD_OLDEST",
-		3: "WHEN_DETACHED_SPOOL",
 	}
 	WhenDetached_value = map[string]int32{
 		"WHEN_DETACHED_UNSPECIFIED":    0,
 		"WHEN_DETACHED_BLOCK":          1,
 		"WHEN_DETACHED_DISCARD_OLDEST": 2,
-		"WHEN_DETACHED_SPOOL":          3,
 	}
 )
 
@@ -138,10 +132,10 @@ func (WhenDetached) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_session_proto_rawDescGZIP(), []int{1}
 }
 
-// AttachSessionRequest is what an attached client says.
+// AttachSessionRequest is a message of an attached client.
 type AttachSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is said. Unset is malformed.
+	// The message. Required.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -232,17 +226,17 @@ type isAttachSessionRequest_Message interface {
 }
 
 type AttachSessionRequest_Attach struct {
-	// The lease; first and only first.
+	// The lease; the first message, exactly once.
 	Attach *SessionAttach `protobuf:"bytes,1,opt,name=attach,proto3,oneof"`
 }
 
 type AttachSessionRequest_Acknowledge struct {
-	// What was taken.
+	// Acknowledges events.
 	Acknowledge *SessionAcknowledge `protobuf:"bytes,2,opt,name=acknowledge,proto3,oneof"`
 }
 
 type AttachSessionRequest_Detach struct {
-	// The end of the attachment. The grace begins; processes go on.
+	// Ends the attachment. The grace period begins; processes continue.
 	Detach *SessionDetach `protobuf:"bytes,3,opt,name=detach,proto3,oneof"`
 }
 
@@ -259,26 +253,24 @@ func (*AttachSessionRequest_Detach) isAttachSessionRequest_Message() {}
 
 func (*AttachSessionRequest_Pong) isAttachSessionRequest_Message() {}
 
-// SessionAttach asks for the lease of a session.
+// SessionAttach requests the lease of a session.
 type SessionAttach struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session; empty asks for a new one.
+	// The session; empty creates a new one.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// What the client has already taken of each process, by process id; counts
-	// as acknowledged. A process that is not listed is sent from what was last
-	// acknowledged. A process that does not exist any more is ignored; a seq that
-	// a process has not reached is SEQ_NOT_REACHED. At most 10,000.
+	// The cursor of each process, by process id; counts as acknowledged. A process that
+	// is not listed is sent from its last acknowledgement. A process that no longer
+	// exists is ignored; a seq that a process has not reached is SEQ_NOT_REACHED. At most
+	// 10,000 entries.
 	AfterSeq map[string]uint64 `protobuf:"bytes,2,rep,name=after_seq,json=afterSeq,proto3" json:"after_seq,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	// How long the session is kept after the connection was lost. Absent means
-	// the server's default, or what an attachment before asked for; more than the
-	// server's maximum is refused; 0 ends the session at once.
+	// The grace period: how long the session is kept after the connection was lost.
+	// Absent: that of an earlier attachment, else the server's default. More than the
+	// server's maximum is refused. 0: end the session at once.
 	Grace *durationpb.Duration `protobuf:"bytes,3,opt,name=grace,proto3,oneof" json:"grace,omitempty"`
-	// What happens to output while nobody is attached. Unspecified leaves it as an
-	// attachment before had it.
+	// The policy for output while no client is attached. Unspecified: unchanged.
 	WhenDetached WhenDetached `protobuf:"varint,4,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
-	// How many processes of the session may run while it is attached like this,
-	// and after that: it lowers the server's processes_per_session. Absent or 0
-	// lowers nothing.
+	// The limit of running processes of the session, from now on. It can only lower the
+	// server's processes_per_session. Absent or 0: the server's.
 	MaxProcesses  uint32 `protobuf:"varint,5,opt,name=max_processes,json=maxProcesses,proto3" json:"max_processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -349,13 +341,13 @@ func (x *SessionAttach) GetMaxProcesses() uint32 {
 	return 0
 }
 
-// SessionAcknowledge says that everything up to a seq was taken.
+// SessionAcknowledge acknowledges all events of a process up to a seq.
 type SessionAcknowledge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The process. One that this attachment does not own changes nothing.
+	// The process. Ignored if this attachment does not own it.
 	ProcessId string `protobuf:"bytes,1,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// The last seq that was taken. A lower one than before changes nothing; one
-	// that the process has not reached ends the stream with SEQ_NOT_REACHED.
+	// The last acknowledged seq. A lower one than before changes nothing; one that the
+	// process has not reached ends the stream with SEQ_NOT_REACHED.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -405,7 +397,7 @@ func (x *SessionAcknowledge) GetSeq() uint64 {
 	return 0
 }
 
-// SessionDetach ends the attachment without ending the session.
+// SessionDetach ends the attachment, not the session.
 type SessionDetach struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -445,7 +437,7 @@ func (*SessionDetach) Descriptor() ([]byte, []int) {
 // SessionPong answers a ping.
 type SessionPong struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// That of the ping.
+	// The nonce of the ping.
 	Nonce         uint64 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,10 +480,10 @@ func (x *SessionPong) GetNonce() uint64 {
 	return 0
 }
 
-// AttachSessionResponse is what an attached client is told.
+// AttachSessionResponse is a message to an attached client.
 type AttachSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is told.
+	// The message.
 	//
 	// Types that are valid to be assigned to Message:
 	//
@@ -582,7 +574,7 @@ type isAttachSessionResponse_Message interface {
 }
 
 type AttachSessionResponse_Attached struct {
-	// The lease was granted; first and only first.
+	// The lease was granted; the first message, exactly once.
 	Attached *SessionAttached `protobuf:"bytes,1,opt,name=attached,proto3,oneof"`
 }
 
@@ -592,7 +584,7 @@ type AttachSessionResponse_Events struct {
 }
 
 type AttachSessionResponse_Ping struct {
-	// Whether the client is there; answer at once. Everything else that it says
+	// Asks whether the client is alive; answer at once. Any other message of the client
 	// is an answer, too.
 	Ping *SessionPing `protobuf:"bytes,3,opt,name=ping,proto3,oneof"`
 }
@@ -610,17 +602,17 @@ func (*AttachSessionResponse_Ping) isAttachSessionResponse_Message() {}
 
 func (*AttachSessionResponse_Released) isAttachSessionResponse_Message() {}
 
-// SessionAttached says that the caller now holds the lease.
+// SessionAttached is sent when the caller holds the lease.
 type SessionAttached struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	Session *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
-	// Whether the session was there before.
+	// Whether the session existed before.
 	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
-	// How much output of each process may be unacknowledged before it blocks, as
-	// in RunStarted.
+	// How many output bytes of each process may be unacknowledged before it blocks, as in
+	// RunStarted.
 	OutputWindowBytes uint64 `protobuf:"varint,3,opt,name=output_window_bytes,json=outputWindowBytes,proto3" json:"output_window_bytes,omitempty"`
-	// How many events of each process may be, as in RunStarted.
+	// How many events of each process may be unacknowledged, as in RunStarted.
 	OutputWindowEvents uint64 `protobuf:"varint,4,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
 	// Which run of the server this is, as in GetEnvironment.
 	InstanceId    string `protobuf:"bytes,5,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
@@ -693,10 +685,10 @@ func (x *SessionAttached) GetInstanceId() string {
 	return ""
 }
 
-// SessionPing asks whether the client is there.
+// SessionPing asks whether the client is alive.
 type SessionPing struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// To be repeated in the answer.
+	// The number to repeat in the answer.
 	Nonce         uint64 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -739,8 +731,8 @@ func (x *SessionPing) GetNonce() uint64 {
 	return 0
 }
 
-// SessionProcessReleased says that a RunProcess stream owns a process now: its
-// events come no more in this feed, until that stream gives it up.
+// SessionProcessReleased is sent when a RunProcess stream owns a process: its events
+// are not in this feed until that stream gives it up.
 type SessionProcessReleased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The process.
@@ -846,22 +838,21 @@ type Session struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Whether somebody is attached.
+	// Whether a client is attached.
 	Attached bool `protobuf:"varint,2,opt,name=attached,proto3" json:"attached,omitempty"`
-	// When it was made.
+	// When it was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ends unless somebody attaches. Absent while attached.
+	// When it ends if no client attaches. Absent while attached.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
 	// The number of its processes, closed ones included.
 	ProcessCount uint32 `protobuf:"varint,5,opt,name=process_count,json=processCount,proto3" json:"process_count,omitempty"`
 	// The principal that it belongs to.
 	Principal string `protobuf:"bytes,6,opt,name=principal,proto3" json:"principal,omitempty"`
-	// How long it is kept after the attachment was lost.
+	// The grace period after the attachment was lost.
 	Grace *durationpb.Duration `protobuf:"bytes,7,opt,name=grace,proto3" json:"grace,omitempty"`
-	// What happens to output while nobody is attached.
+	// The policy for output while no client is attached.
 	WhenDetached WhenDetached `protobuf:"varint,8,opt,name=when_detached,json=whenDetached,proto3,enum=execwire.v1.WhenDetached" json:"when_detached,omitempty"`
-	// What other principals may do in it, by name. Only for its own principal to
-	// see.
+	// What other principals may do in it, by name. Only visible to its own principal.
 	Grants        map[string]SessionAccess `protobuf:"bytes,9,rep,name=grants,proto3" json:"grants,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value,enum=execwire.v1.SessionAccess"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -960,12 +951,12 @@ func (x *Session) GetGrants() map[string]SessionAccess {
 	return nil
 }
 
-// ListSessionsRequest asks for the caller's sessions.
+// ListSessionsRequest selects a page of the caller's sessions.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The most sessions to return; 0 means 100, more than 1000 means 1000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// Where to go on: the next_page_token of the answer before. Empty starts.
+	// The next_page_token of the previous page. Empty: the first page.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1020,7 +1011,7 @@ type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The sessions, by id.
 	Sessions []*Session `protobuf:"bytes,1,rep,name=sessions,proto3" json:"sessions,omitempty"`
-	// Where to go on; empty means that this was the last page.
+	// The token of the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1070,7 +1061,7 @@ func (x *ListSessionsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// CloseSessionRequest names the session to end.
+// CloseSessionRequest selects the session.
 type CloseSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session; "default" is the default session. Required.
@@ -1116,7 +1107,7 @@ func (x *CloseSessionRequest) GetSessionId() string {
 	return ""
 }
 
-// CloseSessionResponse says that nothing of the session is left.
+// CloseSessionResponse is sent when nothing of the session is left.
 type CloseSessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1153,7 +1144,7 @@ func (*CloseSessionResponse) Descriptor() ([]byte, []int) {
 	return file_execwire_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
-// GrantSessionRequest says who may do what.
+// GrantSessionRequest sets the access of a principal.
 type GrantSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session. Required; the default session cannot be granted.
@@ -1161,7 +1152,7 @@ type GrantSessionRequest struct {
 	// The other principal's name. Required; at most 256 bytes. A session has
 	// grants for at most 100 principals.
 	Principal string `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"`
-	// What it may do from now on; unspecified takes back what it could.
+	// The access from now on; unspecified revokes it.
 	Access        SessionAccess `protobuf:"varint,3,opt,name=access,proto3,enum=execwire.v1.SessionAccess" json:"access,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1218,7 +1209,7 @@ func (x *GrantSessionRequest) GetAccess() SessionAccess {
 	return SessionAccess_SESSION_ACCESS_UNSPECIFIED
 }
 
-// GrantSessionResponse says that it is so.
+// GrantSessionResponse is sent when the access was set.
 type GrantSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -1352,12 +1343,11 @@ const file_execwire_v1_session_proto_rawDesc = "" +
 	"\rSessionAccess\x12\x1e\n" +
 	"\x1aSESSION_ACCESS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13SESSION_ACCESS_VIEW\x10\x01\x12\x18\n" +
-	"\x14SESSION_ACCESS_WRITE\x10\x02*\x81\x01\n" +
+	"\x14SESSION_ACCESS_WRITE\x10\x02*\x83\x01\n" +
 	"\fWhenDetached\x12\x1d\n" +
 	"\x19WHEN_DETACHED_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13WHEN_DETACHED_BLOCK\x10\x01\x12 \n" +
-	"\x1cWHEN_DETACHED_DISCARD_OLDEST\x10\x02\x12\x17\n" +
-	"\x13WHEN_DETACHED_SPOOL\x10\x032\xeb\x02\n" +
+	"\x1cWHEN_DETACHED_DISCARD_OLDEST\x10\x02\"\x04\b\x03\x10\x03*\x13WHEN_DETACHED_SPOOL2\xeb\x02\n" +
 	"\x0eSessionService\x12Z\n" +
 	"\rAttachSession\x12!.execwire.v1.AttachSessionRequest\x1a\".execwire.v1.AttachSessionResponse(\x010\x01\x12S\n" +
 	"\fListSessions\x12 .execwire.v1.ListSessionsRequest\x1a!.execwire.v1.ListSessionsResponse\x12S\n" +

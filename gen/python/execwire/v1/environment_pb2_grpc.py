@@ -6,8 +6,8 @@ from execwire.v1 import environment_pb2 as execwire_dot_v1_dot_environment__pb2
 
 
 class EnvironmentServiceStub(object):
-    """EnvironmentService tells what machine and what server a client is talking
-    to, so that it can choose paths, shells and features without trying.
+    """EnvironmentService describes the machine and the server, so that a client can choose
+    paths, shells and features.
     """
 
     def __init__(self, channel):
@@ -24,16 +24,15 @@ class EnvironmentServiceStub(object):
 
 
 class EnvironmentServiceServicer(object):
-    """EnvironmentService tells what machine and what server a client is talking
-    to, so that it can choose paths, shells and features without trying.
+    """EnvironmentService describes the machine and the server, so that a client can choose
+    paths, shells and features.
     """
 
     def GetEnvironment(self, request, context):
-        """GetEnvironment describes the server and its machine. The first call waits
-        until the server has tried out what sandboxes work here, commonly a few tens
-        of milliseconds; later ones never block. It may be called by anybody who has
-        the permission for it, and its answer is the same for every caller and for
-        the life of the server.
+        """GetEnvironment describes the server and its machine. The first call waits until the
+        server has tried which sandboxes work here, commonly a few tens of milliseconds;
+        later ones never block. The answer is the same for every caller and for the life of
+        the server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -55,8 +54,8 @@ def add_EnvironmentServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class EnvironmentService(object):
-    """EnvironmentService tells what machine and what server a client is talking
-    to, so that it can choose paths, shells and features without trying.
+    """EnvironmentService describes the machine and the server, so that a client can choose
+    paths, shells and features.
     """
 
     @staticmethod

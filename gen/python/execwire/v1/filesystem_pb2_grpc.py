@@ -10,25 +10,23 @@ from execwire.v1 import filesystem_watch_pb2 as execwire_dot_v1_dot_filesystem__
 
 
 class FileSystemServiceStub(object):
-    """FileSystemService works on the files of the server's machine, as the server's
-    user. It belongs to no session, and keeps nothing between calls but the handles
-    of open files and what was received of uploads that have a name.
+    """FileSystemService works on the files of the server's machine, as the server's user.
+    Calls belong to no session. Only handles of open files and uploads with an id are
+    kept between calls.
 
-    Paths are absolute. They are cleaned by lexical rules before they are used:
-    ".." goes back to what was written before it, and a slash at the end means
-    nothing. A path that is not UTF-8 goes into the raw_ field beside its own; one
-    of the two is set, both is INVALID_FIELD. Neither may contain a NUL.
+    Paths are absolute. They are cleaned lexically before use: ".." removes the component
+    before it, and a trailing slash is ignored. A path that is not UTF-8 is sent in the
+    raw_ field beside its own; setting both is INVALID_FIELD. NUL is refused.
 
-    Every request may carry a sandbox policy, which confines the call as it would
-    confine a process that the caller starts. A server that cannot enforce it
-    refuses with SANDBOX_UNAVAILABLE. Absent confines nothing, as do a policy that
-    is disabled or external, and a file system that is unrestricted.
+    Every request may have a sandbox policy, which confines the call as it would confine
+    a process. If the server cannot enforce it, the call fails with SANDBOX_UNAVAILABLE.
+    Absent, disabled and external policies, and an unrestricted file system, confine
+    nothing.
 
-    Failures of the operating system have the reasons from PATH_NOT_FOUND on in
-    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT; metadata "errno" is the
-    symbolic name of what the kernel said, e.g. "ENOENT", where it said something,
-    and ResourceInfo names the path. No call waits for another process: special
-    files, such as FIFOs, are refused or left out instead of waited for.
+    Errors of the operating system have the reasons from PATH_NOT_FOUND on in
+    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT. Metadata "errno" is the name of the
+    kernel's error, e.g. "ENOENT", if there is one, and ResourceInfo names the path. No
+    call waits for another process: special files, such as FIFOs, are refused or skipped.
     """
 
     def __init__(self, channel):
@@ -140,116 +138,108 @@ class FileSystemServiceStub(object):
 
 
 class FileSystemServiceServicer(object):
-    """FileSystemService works on the files of the server's machine, as the server's
-    user. It belongs to no session, and keeps nothing between calls but the handles
-    of open files and what was received of uploads that have a name.
+    """FileSystemService works on the files of the server's machine, as the server's user.
+    Calls belong to no session. Only handles of open files and uploads with an id are
+    kept between calls.
 
-    Paths are absolute. They are cleaned by lexical rules before they are used:
-    ".." goes back to what was written before it, and a slash at the end means
-    nothing. A path that is not UTF-8 goes into the raw_ field beside its own; one
-    of the two is set, both is INVALID_FIELD. Neither may contain a NUL.
+    Paths are absolute. They are cleaned lexically before use: ".." removes the component
+    before it, and a trailing slash is ignored. A path that is not UTF-8 is sent in the
+    raw_ field beside its own; setting both is INVALID_FIELD. NUL is refused.
 
-    Every request may carry a sandbox policy, which confines the call as it would
-    confine a process that the caller starts. A server that cannot enforce it
-    refuses with SANDBOX_UNAVAILABLE. Absent confines nothing, as do a policy that
-    is disabled or external, and a file system that is unrestricted.
+    Every request may have a sandbox policy, which confines the call as it would confine
+    a process. If the server cannot enforce it, the call fails with SANDBOX_UNAVAILABLE.
+    Absent, disabled and external policies, and an unrestricted file system, confine
+    nothing.
 
-    Failures of the operating system have the reasons from PATH_NOT_FOUND on in
-    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT; metadata "errno" is the
-    symbolic name of what the kernel said, e.g. "ENOENT", where it said something,
-    and ResourceInfo names the path. No call waits for another process: special
-    files, such as FIFOs, are refused or left out instead of waited for.
+    Errors of the operating system have the reasons from PATH_NOT_FOUND on in
+    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT. Metadata "errno" is the name of the
+    kernel's error, e.g. "ENOENT", if there is one, and ResourceInfo names the path. No
+    call waits for another process: special files, such as FIFOs, are refused or skipped.
     """
 
     def ReadFile(self, request, context):
-        """ReadFile returns a whole regular file, following links. A file larger than
-        the server's read_file_bytes is FILE_TOO_LARGE: use DownloadFile. What is not
-        a regular file is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It may be repeated.
+        """ReadFile returns a whole regular file, following links. A file larger than the
+        server's read_file_bytes is FILE_TOO_LARGE: use DownloadFile. Any other file type
+        is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DownloadFile(self, request, context):
-        """DownloadFile streams a regular file, or a part of it, following links: first
-        one head, then the data in order, in pieces of at most 64 KiB. The
-        stream ends where the file ended when its end was reached, also if it grew or
-        shrank meanwhile. A client that stops reading holds up its own stream only.
-        There is no limit on the size. What is not a regular file is refused as by
-        ReadFile. It may be repeated.
+        """DownloadFile streams a regular file, or a part of it, following links: first a
+        head, then the data in order, in pieces of at most 64 KiB. The stream ends at the
+        end of the file, even if the file grew or shrank meanwhile. A client that stops
+        reading blocks only its own stream. There is no size limit. Other file types fail
+        as for ReadFile. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteFile(self, request, context):
-        """WriteFile makes a file have exactly the given content. A new file has mode
-        0666 without the bits of the server's umask; an existing one is truncated and
-        written in place, so that it keeps its mode, its owner and its other names.
-        Links are followed, also one to a file that does not exist yet. Parents are
-        not made. A directory is IS_A_DIRECTORY; a FIFO or socket is
-        NOT_A_REGULAR_FILE; a device is written to. A failure in the middle leaves the
-        file with a part of the content. It may be repeated. The content fits into a
-        message: for more use UploadFile.
+        """WriteFile sets the content of a file. A new file has mode 0666 & ~umask of the
+        server; an existing one is truncated and written in place, so that it keeps its
+        mode, owner and hard links. Links are followed, also to a file that does not exist
+        yet. Parent directories are not created. A directory is IS_A_DIRECTORY; a FIFO or
+        socket is NOT_A_REGULAR_FILE; a device is written to. A failure during the call
+        leaves partial content. It is idempotent. The content must fit into a message; use
+        UploadFile for more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadFile(self, request_iterator, context):
-        """UploadFile writes a file with the content in pieces: first one head, then the
-        data in order, then an end. There is no limit on the size.
+        """UploadFile streams the content of a file: first a head, then the data in order,
+        then an end. There is no size limit.
 
-        In place it is WriteFile: it writes as it receives, and answers when the last
-        piece was written. Cancelled, cut, or over without an end, it leaves what was
-        written until then.
+        In place it behaves like WriteFile: it writes as it receives, and answers when the
+        last piece was written. A stream that is cancelled, lost, or ends without an end
+        message leaves what was written so far.
 
-        To replace, it writes a file without a name in the directory of the path,
-        which then takes the place of what is there in one step. Links are followed,
-        also one to a file that does not exist yet, so that a link stays a link. A
-        directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner, the
-        group and the access control list of a file that is replaced are kept where the
-        server may; a group that it may not give has its permissions cut to those of
-        others. The other names of the file and its other extended attributes are not
-        kept. Where the file system knows no files without a
-        name, it has a hidden one, which begins with ".execwire-", until the end. A
-        failure of any kind leaves what was there.
+        To replace, it writes an unnamed file in the directory of the path, and renames it
+        into place when it is complete. Links are followed, also to a file that does not
+        exist yet, so that a link stays a link. A directory is IS_A_DIRECTORY, a special
+        file NOT_A_REGULAR_FILE. The new file gets the owner, group and access control list
+        of the old one where the server may set them; for a group that it may not set, the
+        permissions of others apply. Other hard links and other extended attributes are not
+        kept. On a file system without unnamed files a hidden name is used, which begins
+        with ".execwire-". A failure of any kind leaves the old file unchanged.
 
-        Cancelled, cut, or over without an end, a stream whose head has no upload_id
-        leaves nothing. What was received of one that has is kept for ten minutes,
-        unless the server is configured otherwise, or stops: GetUpload says how much it
-        is, and the next stream goes on from there. Two streams of one id at a time are
-        one that goes on and one that may not have noticed its end: the later one takes
-        the upload over, and the earlier one is UPLOAD_TAKEN_OVER. More than the
-        server's uploads_per_principal are TOO_MANY_UPLOADS.
+        A stream without an upload_id that is cancelled, lost, or ends without an end
+        message leaves nothing. With an upload_id, the received data is kept for
+        upload_retention (ten minutes by default), unless the server stops: GetUpload
+        returns its size, and the next stream continues from there. A second stream with
+        the same id takes the upload over, and the first ends with UPLOAD_TAKEN_OVER. More
+        than the server's uploads_per_principal are TOO_MANY_UPLOADS.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetUpload(self, request, context):
-        """GetUpload says what was received of an upload that has an id. One that is
-        complete is remembered as long as one that is cut, so that its answer can be
-        had again, but for the oldest where there are many. One that was dropped, or
-        never was, is UPLOAD_NOT_FOUND. It may be repeated.
+        """GetUpload describes an upload with an id. A complete upload is remembered as long
+        as an interrupted one, so that its answer can be repeated; the oldest are dropped
+        if there are many. An unknown upload is UPLOAD_NOT_FOUND. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateDirectory(self, request, context):
-        """CreateDirectory makes a directory, of mode 0777 without the bits of the
-        server's umask unless other permissions are asked for. It may be repeated if recursive.
+        """CreateDirectory creates a directory, with mode 0777 & ~umask of the server unless
+        permissions are given. It is idempotent if recursive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMetadata(self, request, context):
-        """GetMetadata describes what a path leads to. A link to nothing is
-        PATH_NOT_FOUND, and links in a circle are SYMLINK_LOOP, unless the path
-        itself was asked for. With want_sha256 it reads the whole file, and one that is
-        changed meanwhile is FILE_CHANGED. It may be repeated.
+        """GetMetadata describes a file, following links. A dangling link is PATH_NOT_FOUND,
+        and a loop of links SYMLINK_LOOP, unless no_follow is set. With want_sha256 it
+        reads the whole file, and fails with FILE_CHANGED if the file changes meanwhile. It
+        is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -257,161 +247,152 @@ class FileSystemServiceServicer(object):
 
     def ReadDirectory(self, request, context):
         """ReadDirectory streams the entries of a directory without "." and "..", in no
-        particular order, at most 1,000 in a message. Entries that come or go
-        meanwhile may be there or not. An empty directory has no messages. It may be
-        repeated.
+        particular order, at most 1,000 per message. Entries that are created or removed
+        meanwhile may be missing or included. An empty directory has no messages. It is
+        idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemovePath(self, request, context):
-        """RemovePath removes a file, a link, which is never followed, or a directory.
-        The root of the file system is refused, and so is, as MOUNT_POINT, what
-        something is mounted on, whose content is not touched, also when a tree comes
-        to it. A failure or cancellation in the middle leaves what was not removed
-        until then. It may be repeated if ignore_missing.
+        """RemovePath removes a file, a link (which is never followed) or a directory. The
+        root of the file system is refused. A mount point is refused with MOUNT_POINT, also
+        inside a tree, and its content is unchanged. A failure or cancellation leaves what
+        was not yet removed. It is idempotent if ignore_missing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CopyPath(self, request, context):
-        """CopyPath copies a file, a link as a link, or a directory.
+        """CopyPath copies a file, a link (as a link), or a directory.
 
-        The content of a file goes to exactly the destination, which is written as by
-        WriteFile and gets the permission bits of the source, of mode 0777; a
-        destination that is the source itself, by whatever name, stays as it is. A
-        link is not written over what exists: PATH_ALREADY_EXISTS.
+        The destination of a file is the path of the copy itself. It is written as by
+        WriteFile and gets the permission bits 0777 of the source. If it is the source
+        itself, by any name, it is unchanged. A link does not replace an existing path:
+        PATH_ALREADY_EXISTS.
 
-        A directory is made with its parents, as by CreateDirectory, or merged into
-        one that exists, with the files of the same names overwritten; one that is
-        not a directory is PATH_ALREADY_EXISTS. Links inside are copied as links;
-        FIFOs, sockets and devices inside are left out. Into itself or below is
-        COPY_INTO_ITSELF. Directories nested deeper than 200 are TREE_TOO_DEEP.
+        A directory is created with its parents, or merged into an existing one; files with
+        the same names are overwritten. A destination that is not a directory is
+        PATH_ALREADY_EXISTS. Links inside are copied as links; FIFOs, sockets and devices
+        are skipped. A copy into itself or below is COPY_INTO_ITSELF. Directories nested
+        deeper than 200 are TREE_TOO_DEEP.
 
-        Holes in files are holes in the copies. Modification times are those of the
-        copying. A failure or cancellation in the
-        middle leaves what was copied until then. It may be repeated, unless links
-        are copied.
+        Holes in files are preserved. Modification times are not. A failure or cancellation
+        leaves what was copied so far. It is idempotent, unless links are copied.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RenamePath(self, request, context):
-        """RenamePath gives what is at one path another one, in one step: a file, a link,
-        which is not followed, or a directory with all that is in it. A file or a link
-        takes the place of another one, a directory that of an empty one, unless
-        no_replace. Two names of one file stay as they are. Across file systems, and
-        mounts, it is CROSS_DEVICE: copy and remove instead. What something is mounted
-        on keeps its name: MOUNT_POINT. A directory does not go
-        into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
+        """RenamePath atomically renames a file, a link (which is not followed) or a
+        directory. Unless no_replace is set, a file or link replaces another one, and a
+        directory an empty one. If both paths are hard links of one file, nothing changes.
+        Across file systems or mounts it fails with CROSS_DEVICE: copy and remove instead.
+        A mount point is MOUNT_POINT. Renaming a directory into itself is
+        FILE_SYSTEM_FAILED with EINVAL. It is not idempotent: repeated, it is
+        PATH_NOT_FOUND.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSymlink(self, request, context):
-        """CreateSymlink makes a symbolic link. What is at its path stays:
-        PATH_ALREADY_EXISTS. What it leads to need not be there.
+        """CreateSymlink creates a symbolic link. An existing path is PATH_ALREADY_EXISTS. The
+        target need not exist.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CanonicalizePath(self, request, context):
-        """CanonicalizePath returns the path of what a path leads to, without links. It
-        may be repeated.
+        """CanonicalizePath resolves all links of a path. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenFile(self, request, context):
-        """OpenFile opens a regular file and keeps it open under an id, until CloseFile,
-        or until the session of the handle ends; in the default session, which has no
-        lease, also when nothing was read from it or written to it for the server's
-        file_handle_idle_time. The file stays the one that was opened, whatever becomes
-        of the path. What is not a regular file is IS_A_DIRECTORY or
-        NOT_A_REGULAR_FILE, without having been opened. An id that is taken is
-        FILE_HANDLE_ALREADY_EXISTS; more handles of a session than the server's
-        file_handles_per_session are TOO_MANY_FILE_HANDLES.
+        """OpenFile opens a regular file as a handle with an id. The handle exists until
+        CloseFile or the end of its session; in the default session, which does not end,
+        also until it was not used for the server's file_handle_idle_time. It refers to the
+        file that was opened, whatever happens to the path. Other file types are
+        IS_A_DIRECTORY or NOT_A_REGULAR_FILE, and are not opened. A taken id is
+        FILE_HANDLE_ALREADY_EXISTS; more handles than the server's file_handles_per_session
+        are TOO_MANY_FILE_HANDLES.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadBlock(self, request, context):
-        """ReadBlock reads a part of a file that is open to be read. Another one is
-        FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
-        the same time. When the operating system fails to read, the handle is closed.
-        No such handle is FILE_HANDLE_NOT_FOUND. It may be repeated.
+        """ReadBlock reads a part of a file that is open for reading; otherwise it is
+        FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle run concurrently. If a
+        read fails, the handle is closed. An unknown handle is FILE_HANDLE_NOT_FOUND. It is
+        idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteBlock(self, request, context):
-        """WriteBlock writes a part of a file that is open to be written. Another one is
-        FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
-        the same time; who wants an order waits for answers. A failure can leave a part
-        of the bytes written, and the handle open. No such handle is
-        FILE_HANDLE_NOT_FOUND. It may be repeated.
+        """WriteBlock writes a part of a file that is open for writing; otherwise it is
+        FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle run concurrently; a client
+        that needs an order waits for the answers. A failure can leave a part written, and
+        leaves the handle open. An unknown handle is FILE_HANDLE_NOT_FOUND. It is
+        idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseFile(self, request, context):
-        """CloseFile closes a handle. Calls on it that are being carried out are not
-        waited for, and come to their end. No such handle is as good. It may be
-        repeated.
+        """CloseFile closes a handle. It does not wait for running calls on it, which
+        complete. An unknown handle is no error. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WalkDirectory(self, request, context):
-        """WalkDirectory streams what is below a directory: breadth first, the names of
-        each directory sorted by their bytes. Links are told and not followed, unless
-        that is asked for; mount points are walked. A directory that cannot be read, or
-        has become a link since it was found, is an error in the stream; one that the
-        walk cannot begin with ends the call, NOT_A_DIRECTORY without errno if it is
-        something else. The last message is the end. A client that stops reading holds
-        up its own stream only. What changes meanwhile may be there or not. It may be
-        repeated.
+        """WalkDirectory streams the entries of a directory tree: breadth first, the names of
+        each directory sorted by their bytes. Links are reported and not followed, unless
+        requested; mount points are walked. A directory that cannot be read, or has become
+        a link meanwhile, is an error in the stream. If the top directory cannot be read
+        the call fails, with NOT_A_DIRECTORY without errno if it is another file type. The
+        last message is the end. A client that stops reading blocks only its own stream.
+        Entries that change meanwhile may be missing or included. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchDirectory(self, request, context):
-        """WatchDirectory tells what happens in a directory, until the call is cancelled
-        or the directory is lost: removed, moved, replaced or unmounted. First comes
-        started, and nothing that happens after that is missed: changes come when they
-        have settled, at most one for each path. A client that stops reading holds up
-        nobody; what there is no room for, watch_pending_bytes, is told as an overflow.
-        Directories that cannot be watched are told as lost, those that are there at
-        the beginning too, unless there are too many: then, as when the system has no
-        more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
-        most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
-        is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
-        what other machines do on a file system that is shared with them. When the
-        server stops the call ends with DRAINING. It may be repeated.
+        """WatchDirectory streams the changes in a directory, until the call is cancelled or
+        the directory is lost: removed, moved, replaced or unmounted. The first message is
+        started; no change after that is missed. Changes are sent when they have settled,
+        at most one per path. A client that stops reading blocks nothing: changes beyond
+        watch_pending_bytes are reported as an overflow. Directories that cannot be watched
+        are reported as lost, also those that exist at the beginning. If there are too many
+        directories, or the system has no more watches, the call fails with
+        WATCH_UNAVAILABLE. More than watches_per_principal watches of a principal are
+        TOO_MANY_WATCHES. Any other file type is NOT_A_DIRECTORY. Mounts over a directory
+        below, and changes by other machines on a shared file system, are not reported.
+        When the server shuts down the call ends with DRAINING. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AwaitPaths(self, request, context):
-        """AwaitPaths waits until one of the paths that are missing exists, or one of
-        those that are present does not any more. First comes started, then, when it
-        happens, which may be at once, which path it is, and the call ends. What came
-        and has gone again may be missed. A principal awaits at most
-        awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
-        no more to watch with, it fails with WATCH_UNAVAILABLE, and when the server
-        stops with DRAINING. It may be repeated.
+        """AwaitPaths waits until one of the missing paths exists, or one of the present paths
+        does not exist any more. The first message is started. The second names the path,
+        and the call ends. A path that appears and disappears quickly may be missed. More
+        than awaited_paths_per_principal are TOO_MANY_WATCHES. If the system has no more
+        watches it fails with WATCH_UNAVAILABLE, and when the server shuts down with
+        DRAINING. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -528,25 +509,23 @@ def add_FileSystemServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class FileSystemService(object):
-    """FileSystemService works on the files of the server's machine, as the server's
-    user. It belongs to no session, and keeps nothing between calls but the handles
-    of open files and what was received of uploads that have a name.
+    """FileSystemService works on the files of the server's machine, as the server's user.
+    Calls belong to no session. Only handles of open files and uploads with an id are
+    kept between calls.
 
-    Paths are absolute. They are cleaned by lexical rules before they are used:
-    ".." goes back to what was written before it, and a slash at the end means
-    nothing. A path that is not UTF-8 goes into the raw_ field beside its own; one
-    of the two is set, both is INVALID_FIELD. Neither may contain a NUL.
+    Paths are absolute. They are cleaned lexically before use: ".." removes the component
+    before it, and a trailing slash is ignored. A path that is not UTF-8 is sent in the
+    raw_ field beside its own; setting both is INVALID_FIELD. NUL is refused.
 
-    Every request may carry a sandbox policy, which confines the call as it would
-    confine a process that the caller starts. A server that cannot enforce it
-    refuses with SANDBOX_UNAVAILABLE. Absent confines nothing, as do a policy that
-    is disabled or external, and a file system that is unrestricted.
+    Every request may have a sandbox policy, which confines the call as it would confine
+    a process. If the server cannot enforce it, the call fails with SANDBOX_UNAVAILABLE.
+    Absent, disabled and external policies, and an unrestricted file system, confine
+    nothing.
 
-    Failures of the operating system have the reasons from PATH_NOT_FOUND on in
-    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT; metadata "errno" is the
-    symbolic name of what the kernel said, e.g. "ENOENT", where it said something,
-    and ResourceInfo names the path. No call waits for another process: special
-    files, such as FIFOs, are refused or left out instead of waited for.
+    Errors of the operating system have the reasons from PATH_NOT_FOUND on in
+    ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT. Metadata "errno" is the name of the
+    kernel's error, e.g. "ENOENT", if there is one, and ResourceInfo names the path. No
+    call waits for another process: special files, such as FIFOs, are refused or skipped.
     """
 
     @staticmethod

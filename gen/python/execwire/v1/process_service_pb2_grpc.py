@@ -10,14 +10,14 @@ from execwire.v1 import process_service_pb2 as execwire_dot_v1_dot_process__serv
 class ProcessServiceStub(object):
     """ProcessService starts processes and controls them.
 
-    Every call may be made concurrently with every other. A process is named by
-    its session (empty: the default session of the calling principal) and its
-    process id. An id that the caller cannot see answers NOT_FOUND.
+    All calls may be made concurrently. A process is identified by its session (empty:
+    the default session of the calling principal) and its process id. An id that the
+    caller may not access is NOT_FOUND.
 
-    Cursors: everywhere, after_seq is the seq of the last event the caller has;
-    0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
-    never hold a process up: one that falls behind what is retained gets an
-    OutputGap. The owner (RunProcess) paces the process and loses nothing.
+    Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+    for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+    process: one that falls behind the retained output gets an OutputGap. The owner
+    (RunProcess, AttachSession) paces the process and loses nothing.
     """
 
     def __init__(self, channel):
@@ -96,40 +96,40 @@ class ProcessServiceStub(object):
 class ProcessServiceServicer(object):
     """ProcessService starts processes and controls them.
 
-    Every call may be made concurrently with every other. A process is named by
-    its session (empty: the default session of the calling principal) and its
-    process id. An id that the caller cannot see answers NOT_FOUND.
+    All calls may be made concurrently. A process is identified by its session (empty:
+    the default session of the calling principal) and its process id. An id that the
+    caller may not access is NOT_FOUND.
 
-    Cursors: everywhere, after_seq is the seq of the last event the caller has;
-    0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
-    never hold a process up: one that falls behind what is retained gets an
-    OutputGap. The owner (RunProcess) paces the process and loses nothing.
+    Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+    for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+    process: one that falls behind the retained output gets an OutputGap. The owner
+    (RunProcess, AttachSession) paces the process and loses nothing.
     """
 
     def StartProcess(self, request, context):
-        """StartProcess starts a process and returns when it runs, or when it is
-        known that it cannot. A start that fails leaves nothing behind and its id
-        free. The same request repeated, by process id and content, returns the
-        process that is already there, so that it can be retried; a different
-        request for a taken id is PROCESS_ALREADY_EXISTS. The process has no owner:
-        it runs on when the caller goes away, its oldest output is dropped beyond
-        what is retained, and it never blocks on a reader.
+        """StartProcess starts a process and returns when the program was executed, or the
+        start has failed. A failed start leaves nothing behind, and its id is free. The
+        same request repeated, by process id and content, returns the existing process, so
+        that it can be retried; a different request for a taken id is
+        PROCESS_ALREADY_EXISTS. The process has no owner: it continues when the caller
+        disconnects, its oldest output is evicted beyond what is retained, and it never
+        blocks on a reader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunProcess(self, request_iterator, context):
-        """RunProcess starts a process, or resumes one, and owns it: what `ssh host
-        command` is. Input, resizes, signals and acknowledgements go in, events
-        come out, and the stream ends with OK after the closed event. At most one
-        window of output is unacknowledged; beyond it the process blocks on its
-        pipe. A stream that breaks loses nothing: within the grace it can be
-        resumed from the last seq and stdin offset; after the grace the process is
-        terminated. A resume replaces the stream that was there before, which ends
-        with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
-        that half-closes says that no input and no acknowledgement will come: stdin
-        ends, and from then on what was sent counts as taken.
+        """RunProcess starts or resumes a process and owns it, like `ssh host command`. The
+        client sends input, resizes, signals and acknowledgements; the server sends events.
+        The stream ends with OK after the closed event. At most one window of output is
+        unacknowledged; then the process blocks on its pipe, so a client must acknowledge
+        to receive more than a window. A lost stream loses nothing: within the grace period
+        it can be resumed from the last seq and stdin offset; after it the process is
+        terminated. A resume replaces an existing stream, which ends with
+        PROCESS_TAKEN_OVER. The first request must be start or resume. A client that
+        half-closes sends no more input or acknowledgements: stdin is closed, and
+        everything sent counts as acknowledged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,34 +144,33 @@ class ProcessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ReadOutput(self, request, context):
-        """ReadOutput returns events after a cursor. Without a wait it never blocks;
-        with one it blocks until there is an event, or the wait is over.
+        """ReadOutput returns events after a cursor. Without a wait it never blocks; with one
+        it blocks until there is an event or the wait is over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SnapshotOutput(self, request, context):
-        """SnapshotOutput returns the head and the tail of each stream and says how
-        much between them is left out. It never blocks and consumes nothing.
+        """SnapshotOutput returns the first and the last bytes of each stream, and the number
+        of bytes between them. It never blocks and consumes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WriteStdin(self, request, context):
-        """WriteStdin queues bytes for a process's stdin: all of them or none. It
-        blocks while the queue is full, which delays other writers of the same
-        process and nobody else. Writes are applied in the order in which they were
-        queued.
+        """WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
+        the queue is full, which delays only other writers of the same process. Writes are
+        applied in the order in which they were queued.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseStdin(self, request, context):
-        """CloseStdin closes a process's stdin after what is queued: the process then
-        reads end of file. It does not block. Closing twice is no error.
+        """CloseStdin closes a process's stdin after what is queued: the process then reads
+        end of file. It does not block. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -193,19 +192,17 @@ class ProcessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def TerminateProcess(self, request, context):
-        """TerminateProcess ends a process and all its descendants, and blocks until
-        none is left that can be found. The answer says by what means, and whether
-        it is certain that nothing is left. Of a process that has exited it ends the
-        descendants that are still there.
+        """TerminateProcess ends a process and all its descendants, and blocks until no
+        descendant can be found. The answer has the method, and whether it is certain that
+        none is left. If the process has exited it ends the remaining descendants.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WaitProcess(self, request, context):
-        """WaitProcess blocks until a condition holds or the wait is over. It does not
-        read output, so a slow owner does not delay it: it returns as soon as the
-        exit is known.
+        """WaitProcess blocks until a condition is true or the wait is over. It does not read
+        output, so a slow owner does not delay it: it returns as soon as the exit is known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -219,9 +216,9 @@ class ProcessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListProcesses(self, request, context):
-        """ListProcesses lists the processes of a session, closed ones included until
-        their records are removed. A page ends early rather than exceed 1 MiB by more
-        than one process. It never blocks.
+        """ListProcesses lists the processes of a session, closed ones included until their
+        records are removed. A page may have fewer processes than requested, so that it
+        does not exceed 1 MiB by more than one process. It never blocks.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -305,14 +302,14 @@ def add_ProcessServiceServicer_to_server(servicer, server):
 class ProcessService(object):
     """ProcessService starts processes and controls them.
 
-    Every call may be made concurrently with every other. A process is named by
-    its session (empty: the default session of the calling principal) and its
-    process id. An id that the caller cannot see answers NOT_FOUND.
+    All calls may be made concurrently. A process is identified by its session (empty:
+    the default session of the calling principal) and its process id. An id that the
+    caller may not access is NOT_FOUND.
 
-    Cursors: everywhere, after_seq is the seq of the last event the caller has;
-    0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
-    never hold a process up: one that falls behind what is retained gets an
-    OutputGap. The owner (RunProcess) paces the process and loses nothing.
+    Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+    for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+    process: one that falls behind the retained output gets an OutputGap. The owner
+    (RunProcess, AttachSession) paces the process and loses nothing.
     """
 
     @staticmethod

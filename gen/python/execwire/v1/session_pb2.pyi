@@ -13,7 +13,6 @@ SESSION_ACCESS_VIEW: SessionAccess
 SESSION_ACCESS_WRITE: SessionAccess
 WHEN_DETACHED_BLOCK: WhenDetached
 WHEN_DETACHED_DISCARD_OLDEST: WhenDetached
-WHEN_DETACHED_SPOOL: WhenDetached
 WHEN_DETACHED_UNSPECIFIED: WhenDetached
 
 class AttachSessionRequest(_message.Message):

@@ -6,14 +6,14 @@ from execwire.v1 import session_pb2 as execwire_dot_v1_dot_session__pb2
 
 
 class SessionServiceStub(object):
-    """SessionService holds sessions: who owns which processes, and what happens to
-    them when the owner's connection is lost. A session belongs to a principal;
-    another principal's session does not exist for the caller. Callers that name
-    no session use their principal's default session, which has no lease and
-    needs nothing of this service.
+    """SessionService manages sessions. A session owns processes and decides what happens to
+    them when the connection is lost. It belongs to a principal; for other principals it
+    does not exist. A caller that names no session uses the default session of its
+    principal, which has no lease and does not need this service.
 
-    A leased session is attached, or in its grace, or over. When nobody attaches
-    within the grace it ends: its processes are terminated and it is gone.
+    A leased session is attached, detached, or closed. When it is detached the grace
+    period runs. If no client attaches within it, the session is closed and its processes
+    are terminated.
     """
 
     def __init__(self, channel):
@@ -45,26 +45,26 @@ class SessionServiceStub(object):
 
 
 class SessionServiceServicer(object):
-    """SessionService holds sessions: who owns which processes, and what happens to
-    them when the owner's connection is lost. A session belongs to a principal;
-    another principal's session does not exist for the caller. Callers that name
-    no session use their principal's default session, which has no lease and
-    needs nothing of this service.
+    """SessionService manages sessions. A session owns processes and decides what happens to
+    them when the connection is lost. It belongs to a principal; for other principals it
+    does not exist. A caller that names no session uses the default session of its
+    principal, which has no lease and does not need this service.
 
-    A leased session is attached, or in its grace, or over. When nobody attaches
-    within the grace it ends: its processes are terminated and it is gone.
+    A leased session is attached, detached, or closed. When it is detached the grace
+    period runs. If no client attaches within it, the session is closed and its processes
+    are terminated.
     """
 
     def AttachSession(self, request_iterator, context):
-        """AttachSession leases a session and receives the events of all its
-        processes in one fair feed: an exhausted window of one process stops no
-        other. The attachment owns every process of the session that no RunProcess
-        stream owns, and paces it: at most one window of each is unacknowledged. The
-        first request must be attach. The stream lives until detach, CloseSession,
-        the loss of the connection or the end of the server. A client that
-        half-closes has lost the connection. One attachment at a time: a second
-        attempt has the server ping the incumbent at once, is refused with
-        SESSION_ATTACHED if that answers, and takes over if it does not within 2 s.
+        """AttachSession takes the lease of a session and sends the events of all its
+        processes in one fair feed: a full window of one process blocks no other. The
+        attachment owns every process of the session that no RunProcess stream owns, and
+        paces it: at most one window of each process is unacknowledged. The first request
+        must be attach. The stream ends by detach, CloseSession, the loss of the connection
+        or the end of the server. A half-close counts as a lost connection. There is one
+        attachment at a time. When a second client attaches, the server pings the first: if
+        it answers, the second fails with SESSION_ATTACHED; if it does not answer within 2
+        s, the second takes over.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -79,19 +79,19 @@ class SessionServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def CloseSession(self, request, context):
-        """CloseSession terminates the session's processes, descendants included, and
-        removes it. It returns when nothing of it is left; if the caller goes away
-        first it is done nevertheless. Closing the default session ends what runs in
-        it; it comes back empty when it is next used.
+        """CloseSession terminates the session's processes, descendants included, and removes
+        it. It returns when nothing of the session is left. It continues if the caller
+        disconnects. Closing the default session terminates its processes; the session
+        exists again, empty, when it is next used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GrantSession(self, request, context):
-        """GrantSession lets another principal use a leased session, or no longer. Only
-        the session's own principal may. It never blocks. What the other principal
-        has open already goes on.
+        """GrantSession gives another principal access to a leased session, or revokes it.
+        Only the session's own principal may call it. It never blocks. Revoking ends no
+        call that is open.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -128,14 +128,14 @@ def add_SessionServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class SessionService(object):
-    """SessionService holds sessions: who owns which processes, and what happens to
-    them when the owner's connection is lost. A session belongs to a principal;
-    another principal's session does not exist for the caller. Callers that name
-    no session use their principal's default session, which has no lease and
-    needs nothing of this service.
+    """SessionService manages sessions. A session owns processes and decides what happens to
+    them when the connection is lost. It belongs to a principal; for other principals it
+    does not exist. A caller that names no session uses the default session of its
+    principal, which has no lease and does not need this service.
 
-    A leased session is attached, or in its grace, or over. When nobody attaches
-    within the grace it ends: its processes are terminated and it is gone.
+    A leased session is attached, detached, or closed. When it is detached the grace
+    period runs. If no client attaches within it, the session is closed and its processes
+    are terminated.
     """
 
     @staticmethod

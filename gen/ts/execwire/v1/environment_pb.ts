@@ -16,10 +16,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/environment.proto.
  */
 export const file_execwire_v1_environment: GenFile = /*@__PURE__*/
-  fileDesc("Ch1leGVjd2lyZS92MS9lbnZpcm9ubWVudC5wcm90bxILZXhlY3dpcmUudjEiFwoVR2V0RW52aXJvbm1lbnRSZXF1ZXN0Io8FChZHZXRFbnZpcm9ubWVudFJlc3BvbnNlEhYKDnNlcnZlcl92ZXJzaW9uGAEgASgJEhgKEG9wZXJhdGluZ19zeXN0ZW0YAiABKAkSFAoMYXJjaGl0ZWN0dXJlGAMgASgJEhYKDmtlcm5lbF9yZWxlYXNlGAQgASgJEhEKCWhvc3RfbmFtZRgFIAEoCRINCgVzaGVsbBgGIAEoCRIZChF3b3JraW5nX2RpcmVjdG9yeRgHIAEoCRIWCg5ob21lX2RpcmVjdG9yeRgIIAEoCRIbChN0ZW1wb3JhcnlfZGlyZWN0b3J5GAkgASgJEhEKCWNwdV9jb3VudBgKIAEoDRIpCgZsaW1pdHMYCyABKAsyGS5leGVjd2lyZS52MS5TZXJ2ZXJMaW1pdHMSJgoIZmVhdHVyZXMYDCADKA4yFC5leGVjd2lyZS52MS5GZWF0dXJlEjUKEHNhbmRib3hfYmFja2VuZHMYDSADKA4yGy5leGVjd2lyZS52MS5TYW5kYm94QmFja2VuZBIsCgtraWxsX21ldGhvZBgOIAEoDjIXLmV4ZWN3aXJlLnYxLktpbGxNZXRob2QSDwoHZ3VhcmRlZBgPIAEoCBIXCg9kaXJlY3RfY29tbWFuZHMYECABKAgSGQoRcHJlcGFyZWRfY29tbWFuZHMYESABKAgSLQoJc2FuZGJveGVzGBIgAygLMhouZXhlY3dpcmUudjEuU2FuZGJveFN0YXR1cxI0ChByZXF1aXJlZF9zYW5kYm94GBMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIZChFsb29wYmFja19hbnlfdXNlchgUIAEoCBITCgtpbnN0YW5jZV9pZBgVIAEoCSKbCQoMU2VydmVyTGltaXRzEh0KFXJldGFpbmVkX291dHB1dF9ieXRlcxgBIAEoBBIXCg9yZXRhaW5lZF9ldmVudHMYAiABKAQSFAoMd2luZG93X2J5dGVzGAMgASgEEhYKDnNuYXBzaG90X2J5dGVzGAQgASgEEhkKEXN0ZGluX3dyaXRlX2J5dGVzGAUgASgEEhkKEXN0ZGluX3F1ZXVlX2J5dGVzGAYgASgEEhUKDW1lc3NhZ2VfYnl0ZXMYByABKAQSGwoTcmVhZGVyc19wZXJfcHJvY2VzcxgIIAEoBBIwCg1kZWZhdWx0X2dyYWNlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCW1heF9ncmFjZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI7ChhjbG9zZWRfcHJvY2Vzc19yZXRlbnRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOc2h1dGRvd25fZ3JhY2UYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbWF4X3dhaXQYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoVcHJvY2Vzc2VzX3Blcl9zZXNzaW9uGA4gASgEEh4KFnNlc3Npb25zX3Blcl9wcmluY2lwYWwYDyABKAQSIwobcmV0YWluZWRfb3V0cHV0X2J5dGVzX3RvdGFsGBAgASgEEhMKC3Nwb29sX2J5dGVzGBEgASgEEh4KFnN0cmVhbXNfcGVyX2Nvbm5lY3Rpb24YEiABKAQSGQoRaGVhZGVyX2xpc3RfYnl0ZXMYEyABKAQSFgoOc2Vzc2lvbnNfdG90YWwYFCABKAQSFwoPcmVhZF9maWxlX2J5dGVzGBUgASgEEiMKG2h0dHBfcmVxdWVzdHNfcGVyX3ByaW5jaXBhbBgWIAEoBBIXCg9odHRwX2hlYWRfYnl0ZXMYFyABKAQSIAoYZmlsZV9oYW5kbGVzX3Blcl9zZXNzaW9uGB4gASgEEjgKFWZpbGVfaGFuZGxlX2lkbGVfdGltZRgfIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIdChV1cGxvYWRzX3Blcl9wcmluY2lwYWwYICABKAQSMwoQdXBsb2FkX3JldGVudGlvbhghIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIdChV3YXRjaGVzX3Blcl9wcmluY2lwYWwYKCABKAQSJQodd2F0Y2hlZF9kaXJlY3Rvcmllc19wZXJfd2F0Y2gYKSABKAQSGwoTd2F0Y2hfcGVuZGluZ19ieXRlcxgqIAEoBBIjChthd2FpdGVkX3BhdGhzX3Blcl9wcmluY2lwYWwYKyABKAQSOwoYdW5zZWVuX3Byb2Nlc3NfcmV0ZW50aW9uGDIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKHnVuc2Vlbl9wcm9jZXNzZXNfcGVyX3ByaW5jaXBhbBgzIAEoBCr1AQoHRmVhdHVyZRIXChNGRUFUVVJFX1VOU1BFQ0lGSUVEEAASFQoRRkVBVFVSRV9QUk9DRVNTRVMQARIWChJGRUFUVVJFX1JVTl9SRVNVTUUQAhIbChdGRUFUVVJFX0xFQVNFRF9TRVNTSU9OUxADEhsKF0ZFQVRVUkVfV0FJVF9DT05ESVRJT05TEAQSFQoRRkVBVFVSRV9LSUxMX1RSRUUQBRIRCg1GRUFUVVJFX0ZJTEVTEAYSEAoMRkVBVFVSRV9IVFRQEAcSFwoTRkVBVFVSRV9OT19TWU1MSU5LUxAIEhMKD0ZFQVRVUkVfU0FOREJPWBAJMm8KEkVudmlyb25tZW50U2VydmljZRJZCg5HZXRFbnZpcm9ubWVudBIiLmV4ZWN3aXJlLnYxLkdldEVudmlyb25tZW50UmVxdWVzdBojLmV4ZWN3aXJlLnYxLkdldEVudmlyb25tZW50UmVzcG9uc2VCrAEKD2NvbS5leGVjd2lyZS52MUIQRW52aXJvbm1lbnRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process_service, file_execwire_v1_sandbox, file_google_protobuf_duration]);
+  fileDesc("Ch1leGVjd2lyZS92MS9lbnZpcm9ubWVudC5wcm90bxILZXhlY3dpcmUudjEiFwoVR2V0RW52aXJvbm1lbnRSZXF1ZXN0Io8FChZHZXRFbnZpcm9ubWVudFJlc3BvbnNlEhYKDnNlcnZlcl92ZXJzaW9uGAEgASgJEhgKEG9wZXJhdGluZ19zeXN0ZW0YAiABKAkSFAoMYXJjaGl0ZWN0dXJlGAMgASgJEhYKDmtlcm5lbF9yZWxlYXNlGAQgASgJEhEKCWhvc3RfbmFtZRgFIAEoCRINCgVzaGVsbBgGIAEoCRIZChF3b3JraW5nX2RpcmVjdG9yeRgHIAEoCRIWCg5ob21lX2RpcmVjdG9yeRgIIAEoCRIbChN0ZW1wb3JhcnlfZGlyZWN0b3J5GAkgASgJEhEKCWNwdV9jb3VudBgKIAEoDRIpCgZsaW1pdHMYCyABKAsyGS5leGVjd2lyZS52MS5TZXJ2ZXJMaW1pdHMSJgoIZmVhdHVyZXMYDCADKA4yFC5leGVjd2lyZS52MS5GZWF0dXJlEjUKEHNhbmRib3hfYmFja2VuZHMYDSADKA4yGy5leGVjd2lyZS52MS5TYW5kYm94QmFja2VuZBIsCgtraWxsX21ldGhvZBgOIAEoDjIXLmV4ZWN3aXJlLnYxLktpbGxNZXRob2QSDwoHZ3VhcmRlZBgPIAEoCBIXCg9kaXJlY3RfY29tbWFuZHMYECABKAgSGQoRcHJlcGFyZWRfY29tbWFuZHMYESABKAgSLQoJc2FuZGJveGVzGBIgAygLMhouZXhlY3dpcmUudjEuU2FuZGJveFN0YXR1cxI0ChByZXF1aXJlZF9zYW5kYm94GBMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIZChFsb29wYmFja19hbnlfdXNlchgUIAEoCBITCgtpbnN0YW5jZV9pZBgVIAEoCSKZCQoMU2VydmVyTGltaXRzEh0KFXJldGFpbmVkX291dHB1dF9ieXRlcxgBIAEoBBIXCg9yZXRhaW5lZF9ldmVudHMYAiABKAQSFAoMd2luZG93X2J5dGVzGAMgASgEEhYKDnNuYXBzaG90X2J5dGVzGAQgASgEEhkKEXN0ZGluX3dyaXRlX2J5dGVzGAUgASgEEhkKEXN0ZGluX3F1ZXVlX2J5dGVzGAYgASgEEhUKDW1lc3NhZ2VfYnl0ZXMYByABKAQSGwoTcmVhZGVyc19wZXJfcHJvY2VzcxgIIAEoBBIwCg1kZWZhdWx0X2dyYWNlGAkgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiwKCW1heF9ncmFjZRgKIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI7ChhjbG9zZWRfcHJvY2Vzc19yZXRlbnRpb24YCyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SMQoOc2h1dGRvd25fZ3JhY2UYDCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKwoIbWF4X3dhaXQYDSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SHQoVcHJvY2Vzc2VzX3Blcl9zZXNzaW9uGA4gASgEEh4KFnNlc3Npb25zX3Blcl9wcmluY2lwYWwYDyABKAQSIwobcmV0YWluZWRfb3V0cHV0X2J5dGVzX3RvdGFsGBAgASgEEh4KFnN0cmVhbXNfcGVyX2Nvbm5lY3Rpb24YEiABKAQSGQoRaGVhZGVyX2xpc3RfYnl0ZXMYEyABKAQSFgoOc2Vzc2lvbnNfdG90YWwYFCABKAQSFwoPcmVhZF9maWxlX2J5dGVzGBUgASgEEiMKG2h0dHBfcmVxdWVzdHNfcGVyX3ByaW5jaXBhbBgWIAEoBBIXCg9odHRwX2hlYWRfYnl0ZXMYFyABKAQSIAoYZmlsZV9oYW5kbGVzX3Blcl9zZXNzaW9uGB4gASgEEjgKFWZpbGVfaGFuZGxlX2lkbGVfdGltZRgfIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIdChV1cGxvYWRzX3Blcl9wcmluY2lwYWwYICABKAQSMwoQdXBsb2FkX3JldGVudGlvbhghIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIdChV3YXRjaGVzX3Blcl9wcmluY2lwYWwYKCABKAQSJQodd2F0Y2hlZF9kaXJlY3Rvcmllc19wZXJfd2F0Y2gYKSABKAQSGwoTd2F0Y2hfcGVuZGluZ19ieXRlcxgqIAEoBBIjChthd2FpdGVkX3BhdGhzX3Blcl9wcmluY2lwYWwYKyABKAQSOwoYdW5zZWVuX3Byb2Nlc3NfcmV0ZW50aW9uGDIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEiYKHnVuc2Vlbl9wcm9jZXNzZXNfcGVyX3ByaW5jaXBhbBgzIAEoBEoECBEQElILc3Bvb2xfYnl0ZXMq9QEKB0ZlYXR1cmUSFwoTRkVBVFVSRV9VTlNQRUNJRklFRBAAEhUKEUZFQVRVUkVfUFJPQ0VTU0VTEAESFgoSRkVBVFVSRV9SVU5fUkVTVU1FEAISGwoXRkVBVFVSRV9MRUFTRURfU0VTU0lPTlMQAxIbChdGRUFUVVJFX1dBSVRfQ09ORElUSU9OUxAEEhUKEUZFQVRVUkVfS0lMTF9UUkVFEAUSEQoNRkVBVFVSRV9GSUxFUxAGEhAKDEZFQVRVUkVfSFRUUBAHEhcKE0ZFQVRVUkVfTk9fU1lNTElOS1MQCBITCg9GRUFUVVJFX1NBTkRCT1gQCTJvChJFbnZpcm9ubWVudFNlcnZpY2USWQoOR2V0RW52aXJvbm1lbnQSIi5leGVjd2lyZS52MS5HZXRFbnZpcm9ubWVudFJlcXVlc3QaIy5leGVjd2lyZS52MS5HZXRFbnZpcm9ubWVudFJlc3BvbnNlQqwBCg9jb20uZXhlY3dpcmUudjFCEEVudmlyb25tZW50UHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process_service, file_execwire_v1_sandbox, file_google_protobuf_duration]);
 
 /**
- * GetEnvironmentRequest asks for the description; it has no parameters.
+ * GetEnvironmentRequest has no parameters.
  *
  * @generated from message execwire.v1.GetEnvironmentRequest
  */
@@ -82,8 +82,8 @@ export type GetEnvironmentResponse = Message<"execwire.v1.GetEnvironmentResponse
   shell: string;
 
   /**
-   * The server's own working directory. It is not a default: every start names
-   * its own directory.
+   * The server's own working directory. It is not a default: every start specifies its
+   * own directory.
    *
    * @generated from field: string working_directory = 7;
    */
@@ -111,53 +111,50 @@ export type GetEnvironmentResponse = Message<"execwire.v1.GetEnvironmentResponse
   cpuCount: number;
 
   /**
-   * The limits that calls meet.
+   * The limits of the server.
    *
    * @generated from field: execwire.v1.ServerLimits limits = 11;
    */
   limits?: ServerLimits | undefined;
 
   /**
-   * Features of the contract that this server has an engine for. What is not
-   * listed answers UNIMPLEMENTED.
+   * Features of the contract that this server supports. Others are UNIMPLEMENTED.
    *
    * @generated from field: repeated execwire.v1.Feature features = 12;
    */
   features: Feature[];
 
   /**
-   * Sandbox backends that were tried and work here. Empty means that every
-   * request with a managed sandbox is refused.
+   * Sandbox backends that were tried and work here. Empty: every request with a managed
+   * sandbox fails.
    *
    * @generated from field: repeated execwire.v1.SandboxBackend sandbox_backends = 13;
    */
   sandboxBackends: SandboxBackend[];
 
   /**
-   * The strongest means of ending a process and its descendants that works
-   * here.
+   * The strongest method of killing a process and its descendants that works here.
    *
    * @generated from field: execwire.v1.KillMethod kill_method = 14;
    */
   killMethod: KillMethod;
 
   /**
-   * Whether a guardian ends all processes should the server be killed.
+   * Whether a guardian kills all processes if the server is killed.
    *
    * @generated from field: bool guarded = 15;
    */
   guarded: boolean;
 
   /**
-   * Whether direct commands are started. If not, they answer
-   * COMMAND_FORM_DISABLED.
+   * Whether direct commands are allowed. If not, they fail with COMMAND_FORM_DISABLED.
    *
    * @generated from field: bool direct_commands = 16;
    */
   directCommands: boolean;
 
   /**
-   * Whether prepared commands are started. If not, they answer
+   * Whether prepared commands are allowed. If not, they fail with
    * COMMAND_FORM_DISABLED.
    *
    * @generated from field: bool prepared_commands = 17;
@@ -165,17 +162,15 @@ export type GetEnvironmentResponse = Message<"execwire.v1.GetEnvironmentResponse
   preparedCommands: boolean;
 
   /**
-   * What was found out about every sandbox backend when the server tried them,
-   * the strongest first.
+   * The result of the trial of every sandbox backend, the strongest first.
    *
    * @generated from field: repeated execwire.v1.SandboxStatus sandboxes = 18;
    */
   sandboxes: SandboxStatus[];
 
   /**
-   * What confines every process and every call of FileSystemService, whatever
-   * the request says: a request narrows it and never widens it. Absent leaves it
-   * to the requests.
+   * The policy that confines every process and every call of FileSystemService. A
+   * request can restrict it further, and never relax it. Absent: requests decide.
    *
    * @generated from field: execwire.v1.SandboxPolicy required_sandbox = 19;
    */
@@ -190,8 +185,9 @@ export type GetEnvironmentResponse = Message<"execwire.v1.GetEnvironmentResponse
   loopbackAnyUser: boolean;
 
   /**
-   * Which run of the server this is: chosen at random when it begins, so that a server
-   * that was restarted has another one. Its processes and sessions are of this run.
+   * Identifies this run of the server: chosen at random at the start, so that a
+   * restarted server has a different one. Its processes and sessions belong to this
+   * run.
    *
    * @generated from field: string instance_id = 21;
    */
@@ -206,36 +202,35 @@ export const GetEnvironmentResponseSchema: GenMessage<GetEnvironmentResponse> = 
   messageDesc(file_execwire_v1_environment, 1);
 
 /**
- * ServerLimits are the bounds that a caller can meet. Every one can be set in
- * the server's configuration.
+ * ServerLimits are the limits that a caller can reach. Each is a setting of the server.
  *
  * @generated from message execwire.v1.ServerLimits
  */
 export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   /**
-   * Output kept per process over all its streams, in bytes.
+   * Retained output per process, over all its streams, in bytes.
    *
    * @generated from field: uint64 retained_output_bytes = 1;
    */
   retainedOutputBytes: bigint;
 
   /**
-   * Events kept per process.
+   * Retained events per process.
    *
    * @generated from field: uint64 retained_events = 2;
    */
   retainedEvents: bigint;
 
   /**
-   * Output that the owner of a process may leave unacknowledged, in bytes;
-   * after that the process blocks on its pipe.
+   * The output window: bytes that may be unacknowledged before the process blocks on
+   * its pipe.
    *
    * @generated from field: uint64 window_bytes = 3;
    */
   windowBytes: bigint;
 
   /**
-   * Head and tail kept per stream for SnapshotOutput, in bytes each.
+   * Size of head and tail of SnapshotOutput per stream, in bytes each.
    *
    * @generated from field: uint64 snapshot_bytes = 4;
    */
@@ -256,7 +251,7 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   stdinQueueBytes: bigint;
 
   /**
-   * The largest message the server takes, in bytes.
+   * The largest message that the server accepts, in bytes.
    *
    * @generated from field: uint64 message_bytes = 7;
    */
@@ -270,14 +265,14 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   readersPerProcess: bigint;
 
   /**
-   * How long a process that lost its owner is kept, by default.
+   * The default grace period of a process that lost its owner.
    *
    * @generated from field: google.protobuf.Duration default_grace = 9;
    */
   defaultGrace?: Duration | undefined;
 
   /**
-   * The longest grace a caller may ask for.
+   * The longest grace period that a caller may request.
    *
    * @generated from field: google.protobuf.Duration max_grace = 10;
    */
@@ -291,7 +286,7 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   closedProcessRetention?: Duration | undefined;
 
   /**
-   * How long processes may go on after the server was told to stop.
+   * How long processes may continue after the server began to shut down.
    *
    * @generated from field: google.protobuf.Duration shutdown_grace = 12;
    */
@@ -319,20 +314,12 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   sessionsPerPrincipal: bigint;
 
   /**
-   * Output that the server could have to keep, of all sessions together, in
-   * bytes: a process that has not closed counts as much as is kept of it at
-   * most, and a closed one what is kept.
+   * Retained output of all sessions together, in bytes. A process that has not closed
+   * counts with the most that it may retain, a closed one with what it retains.
    *
    * @generated from field: uint64 retained_output_bytes_total = 16;
    */
   retainedOutputBytesTotal: bigint;
-
-  /**
-   * Output that is spooled for one session while nobody is attached, in bytes.
-   *
-   * @generated from field: uint64 spool_bytes = 17;
-   */
-  spoolBytes: bigint;
 
   /**
    * Calls that one connection may have open at once.
@@ -363,14 +350,14 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   readFileBytes: bigint;
 
   /**
-   * Requests over HTTP that one principal may have under way at once.
+   * Concurrent HTTP requests of one principal.
    *
    * @generated from field: uint64 http_requests_per_principal = 22;
    */
   httpRequestsPerPrincipal: bigint;
 
   /**
-   * The largest head of a response over HTTP, in bytes.
+   * The largest head of an HTTP response, in bytes.
    *
    * @generated from field: uint64 http_head_bytes = 23;
    */
@@ -391,15 +378,15 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   fileHandleIdleTime?: Duration | undefined;
 
   /**
-   * Uploads with an id that one principal may send at once. Those whose stream has
-   * ended do not count: the oldest of them give way.
+   * Concurrent uploads with an id of one principal. Interrupted ones do not count: the
+   * oldest of them is dropped.
    *
    * @generated from field: uint64 uploads_per_principal = 32;
    */
   uploadsPerPrincipal: bigint;
 
   /**
-   * How long an upload is kept that no stream goes on with.
+   * How long an interrupted upload is kept.
    *
    * @generated from field: google.protobuf.Duration upload_retention = 33;
    */
@@ -413,14 +400,14 @@ export type ServerLimits = Message<"execwire.v1.ServerLimits"> & {
   watchesPerPrincipal: bigint;
 
   /**
-   * Directories that one recursive watch reaches.
+   * Directories that one recursive watch may include.
    *
    * @generated from field: uint64 watched_directories_per_watch = 41;
    */
   watchedDirectoriesPerWatch: bigint;
 
   /**
-   * Changes that may wait for the client of one watch, in bytes.
+   * Unsent changes of one watch, in bytes.
    *
    * @generated from field: uint64 watch_pending_bytes = 42;
    */
@@ -457,7 +444,7 @@ export const ServerLimitsSchema: GenMessage<ServerLimits> = /*@__PURE__*/
   messageDesc(file_execwire_v1_environment, 2);
 
 /**
- * Feature is a part of the contract that came after the first release of it.
+ * Feature is a part of the contract that a server may not support.
  *
  * @generated from enum execwire.v1.Feature
  */
@@ -498,7 +485,7 @@ export enum Feature {
   WAIT_CONDITIONS = 4,
 
   /**
-   * TerminateProcess reaches every descendant and verifies it.
+   * TerminateProcess kills every descendant and verifies that.
    *
    * @generated from enum value: FEATURE_KILL_TREE = 5;
    */
@@ -512,7 +499,7 @@ export enum Feature {
   FILES = 6,
 
   /**
-   * HttpService: requests over HTTP.
+   * HttpService: HTTP requests.
    *
    * @generated from enum value: FEATURE_HTTP = 7;
    */
@@ -526,8 +513,7 @@ export enum Feature {
   NO_SYMLINKS = 8,
 
   /**
-   * Managed sandboxes of processes and of calls of FileSystemService: listed if
-   * a backend works.
+   * Managed sandboxes of processes and file calls: listed if a backend works.
    *
    * @generated from enum value: FEATURE_SANDBOX = 9;
    */
@@ -541,18 +527,17 @@ export const FeatureSchema: GenEnum<Feature> = /*@__PURE__*/
   enumDesc(file_execwire_v1_environment, 0);
 
 /**
- * EnvironmentService tells what machine and what server a client is talking
- * to, so that it can choose paths, shells and features without trying.
+ * EnvironmentService describes the machine and the server, so that a client can choose
+ * paths, shells and features.
  *
  * @generated from service execwire.v1.EnvironmentService
  */
 export const EnvironmentService: GenService<{
   /**
-   * GetEnvironment describes the server and its machine. The first call waits
-   * until the server has tried out what sandboxes work here, commonly a few tens
-   * of milliseconds; later ones never block. It may be called by anybody who has
-   * the permission for it, and its answer is the same for every caller and for
-   * the life of the server.
+   * GetEnvironment describes the server and its machine. The first call waits until the
+   * server has tried which sandboxes work here, commonly a few tens of milliseconds;
+   * later ones never block. The answer is the same for every caller and for the life of
+   * the server.
    *
    * @generated from rpc execwire.v1.EnvironmentService.GetEnvironment
    */

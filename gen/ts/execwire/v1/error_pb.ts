@@ -9,26 +9,25 @@ import { enumDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
  * Describes the file execwire/v1/error.proto.
  */
 export const file_execwire_v1_error: GenFile = /*@__PURE__*/
-  fileDesc("ChdleGVjd2lyZS92MS9lcnJvci5wcm90bxILZXhlY3dpcmUudjEqnhgKC0Vycm9yUmVhc29uEhwKGEVSUk9SX1JFQVNPTl9VTlNQRUNJRklFRBAAEh4KGkVSUk9SX1JFQVNPTl9JTlZBTElEX0ZJRUxEEAESIAocRVJST1JfUkVBU09OX05PVF9JTVBMRU1FTlRFRBACEhkKFUVSUk9SX1JFQVNPTl9JTlRFUk5BTBADEiAKHEVSUk9SX1JFQVNPTl9VTkFVVEhFTlRJQ0FURUQQBBIZChVFUlJPUl9SRUFTT05fRFJBSU5JTkcQBRIiCh5FUlJPUl9SRUFTT05fTUVTU0FHRV9UT09fTEFSR0UQBhIfChtFUlJPUl9SRUFTT05fQ0FMTF9DQU5DRUxMRUQQBxIiCh5FUlJPUl9SRUFTT05fREVBRExJTkVfRVhDRUVERUQQCBIcChhFUlJPUl9SRUFTT05fQlJPS0VOX0NBTEwQCRIhCh1FUlJPUl9SRUFTT05fQ0FMTF9OT1RfQUxMT1dFRBAKEikKJUVSUk9SX1JFQVNPTl9UT09fTUFOWV9GQUlMRURfQVRURU1QVFMQCxIlCiFFUlJPUl9SRUFTT05fT05fQkVIQUxGX09GX1JFRlVTRUQQDBIdChlFUlJPUl9SRUFTT05fUEVFUl9SRUZVU0VEEA0SIgoeRVJST1JfUkVBU09OX1NFU1NJT05fTk9UX0ZPVU5EEBQSIQodRVJST1JfUkVBU09OX1NFU1NJT05fQVRUQUNIRUQQFRIjCh9FUlJPUl9SRUFTT05fU0VTU0lPTl9UQUtFTl9PVkVSEBYSHwobRVJST1JfUkVBU09OX1NFU1NJT05fQ0xPU0VEEBcSIgoeRVJST1JfUkVBU09OX1RPT19NQU5ZX1NFU1NJT05TEBgSJgoiRVJST1JfUkVBU09OX1NFU1NJT05fQUNDRVNTX0RFTklFRBAZEiIKHkVSUk9SX1JFQVNPTl9TUE9PTF9VTkFWQUlMQUJMRRAaEiIKHkVSUk9SX1JFQVNPTl9QUk9DRVNTX05PVF9GT1VORBAeEicKI0VSUk9SX1JFQVNPTl9QUk9DRVNTX0FMUkVBRFlfRVhJU1RTEB8SHwobRVJST1JfUkVBU09OX1BST0NFU1NfRVhJVEVEECASIwofRVJST1JfUkVBU09OX1BST0NFU1NfVEFLRU5fT1ZFUhAhEiEKHUVSUk9SX1JFQVNPTl9UT09fTUFOWV9SRUFERVJTECISIAocRVJST1JfUkVBU09OX1NFUV9OT1RfUkVBQ0hFRBAjEh4KGkVSUk9SX1JFQVNPTl9QUk9DRVNTX09XTkVEECQSIwofRVJST1JfUkVBU09OX1RPT19NQU5ZX1BST0NFU1NFUxAlEiUKIUVSUk9SX1JFQVNPTl9SRVRBSU5FRF9PVVRQVVRfRlVMTBAmEiIKHkVSUk9SX1JFQVNPTl9QUk9HUkFNX05PVF9GT1VORBAoEicKI0VSUk9SX1JFQVNPTl9QUk9HUkFNX05PVF9FWEVDVVRBQkxFECkSJgoiRVJST1JfUkVBU09OX0JBRF9XT1JLSU5HX0RJUkVDVE9SWRAqEiIKHkVSUk9SX1JFQVNPTl9QRVJNSVNTSU9OX0RFTklFRBArEicKI0VSUk9SX1JFQVNPTl9BUkdVTUVOVF9MSVNUX1RPT19MT05HECwSHQoZRVJST1JfUkVBU09OX1NZU1RFTV9MSU1JVBAtEiQKIEVSUk9SX1JFQVNPTl9TQU5EQk9YX1VOQVZBSUxBQkxFEC4SJgoiRVJST1JfUkVBU09OX0NPTU1BTkRfRk9STV9ESVNBQkxFRBAvEiQKIEVSUk9SX1JFQVNPTl9TQU5EQk9YX1BBVEhfVU5TQUZFEDASJAogRVJST1JfUkVBU09OX1NBTkRCT1hfTk9UX1NUQVJURUQQMRIgChxFUlJPUl9SRUFTT05fU1RESU5fTk9UX1BJUEVEEDISHQoZRVJST1JfUkVBU09OX1NURElOX0NMT1NFRBAzEiIKHkVSUk9SX1JFQVNPTl9TVERJTl9JU19URVJNSU5BTBA0EiAKHEVSUk9SX1JFQVNPTl9XUklURV9UT09fTEFSR0UQNRIfChtFUlJPUl9SRUFTT05fTk9UX0FfVEVSTUlOQUwQNhIlCiFFUlJPUl9SRUFTT05fU1RESU5fT0ZGU0VUX0lOVkFMSUQQNxIjCh9FUlJPUl9SRUFTT05fVU5FWFBFQ1RFRF9NRVNTQUdFEDgSIQodRVJST1JfUkVBU09OX1NURElOX1FVRVVFX0ZVTEwQORIfChtFUlJPUl9SRUFTT05fUEFUSF9OT1RfRk9VTkQQPBIkCiBFUlJPUl9SRUFTT05fUEFUSF9BTFJFQURZX0VYSVNUUxA9EiAKHEVSUk9SX1JFQVNPTl9OT1RfQV9ESVJFQ1RPUlkQPhIfChtFUlJPUl9SRUFTT05fSVNfQV9ESVJFQ1RPUlkQPxIkCiBFUlJPUl9SRUFTT05fRElSRUNUT1JZX05PVF9FTVBUWRBAEiMKH0VSUk9SX1JFQVNPTl9OT1RfQV9SRUdVTEFSX0ZJTEUQQRIfChtFUlJPUl9SRUFTT05fRklMRV9UT09fTEFSR0UQQhIdChlFUlJPUl9SRUFTT05fU1lNTElOS19MT09QEEMSJgoiRVJST1JfUkVBU09OX1JFQURfT05MWV9GSUxFX1NZU1RFTRBEEhkKFUVSUk9SX1JFQVNPTl9OT19TUEFDRRBFEiEKHUVSUk9SX1JFQVNPTl9DT1BZX0lOVE9fSVRTRUxGEEYSIwofRVJST1JfUkVBU09OX0ZJTEVfU1lTVEVNX0ZBSUxFRBBHEh4KGkVSUk9SX1JFQVNPTl9UUkVFX1RPT19ERUVQEEgSIAocRVJST1JfUkVBU09OX1NZTUxJTktfUkVGVVNFRBBJEh0KGUVSUk9SX1JFQVNPTl9DUk9TU19ERVZJQ0UQShIgChxFUlJPUl9SRUFTT05fRElHRVNUX01JU01BVENIEEsSJAogRVJST1JfUkVBU09OX0NPTlRFTlRfTk9UX01BVENIRUQQTBIhCh1FUlJPUl9SRUFTT05fVVBMT0FEX05PVF9GT1VORBBNEiYKIkVSUk9SX1JFQVNPTl9VUExPQURfT0ZGU0VUX0lOVkFMSUQQThIdChlFUlJPUl9SRUFTT05fRklMRV9DSEFOR0VEEE8SHgoaRVJST1JfUkVBU09OX0hUVFBfRElTQUJMRUQQUBIlCiFFUlJPUl9SRUFTT05fSFRUUF9BRERSRVNTX1JFRlVTRUQQURIcChhFUlJPUl9SRUFTT05fSFRUUF9GQUlMRUQQUhIhCh1FUlJPUl9SRUFTT05fSFRUUF9CT0RZX0ZBSUxFRBBTEh8KG0VSUk9SX1JFQVNPTl9IVFRQX1RJTUVEX09VVBBUEiQKIEVSUk9SX1JFQVNPTl9IVFRQX0hFQURfVE9PX0xBUkdFEFUSJwojRVJST1JfUkVBU09OX1RPT19NQU5ZX0hUVFBfUkVRVUVTVFMQVhImCiJFUlJPUl9SRUFTT05fRklMRV9IQU5ETEVfTk9UX0ZPVU5EEFoSKwonRVJST1JfUkVBU09OX0ZJTEVfSEFORExFX0FMUkVBRFlfRVhJU1RTEFsSJgoiRVJST1JfUkVBU09OX1RPT19NQU5ZX0ZJTEVfSEFORExFUxBcEiEKHUVSUk9SX1JFQVNPTl9UT09fTUFOWV9VUExPQURTEF0SHAoYRVJST1JfUkVBU09OX01PVU5UX1BPSU5UEGASIgoeRVJST1JfUkVBU09OX1VQTE9BRF9UQUtFTl9PVkVSEGESIQodRVJST1JfUkVBU09OX1RPT19NQU5ZX1dBVENIRVMQXhIiCh5FUlJPUl9SRUFTT05fV0FUQ0hfVU5BVkFJTEFCTEUQXxIiCh5FUlJPUl9SRUFTT05fU0FOREJPWF9UT09fTEFSR0UQYhImCiJFUlJPUl9SRUFTT05fVE9PX01BTllfRklMRV9IRUxQRVJTEGMSIgoeRVJST1JfUkVBU09OX0ZJTEVfSEVMUEVSX0VOREVEEGQSJQohRVJST1JfUkVBU09OX1RPT19NQU5ZX0NPTk5FQ1RJT05TEGVCpgEKD2NvbS5leGVjd2lyZS52MUIKRXJyb3JQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM");
+  fileDesc("ChdleGVjd2lyZS92MS9lcnJvci5wcm90bxILZXhlY3dpcmUudjEqohgKC0Vycm9yUmVhc29uEhwKGEVSUk9SX1JFQVNPTl9VTlNQRUNJRklFRBAAEh4KGkVSUk9SX1JFQVNPTl9JTlZBTElEX0ZJRUxEEAESIAocRVJST1JfUkVBU09OX05PVF9JTVBMRU1FTlRFRBACEhkKFUVSUk9SX1JFQVNPTl9JTlRFUk5BTBADEiAKHEVSUk9SX1JFQVNPTl9VTkFVVEhFTlRJQ0FURUQQBBIZChVFUlJPUl9SRUFTT05fRFJBSU5JTkcQBRIiCh5FUlJPUl9SRUFTT05fTUVTU0FHRV9UT09fTEFSR0UQBhIfChtFUlJPUl9SRUFTT05fQ0FMTF9DQU5DRUxMRUQQBxIiCh5FUlJPUl9SRUFTT05fREVBRExJTkVfRVhDRUVERUQQCBIcChhFUlJPUl9SRUFTT05fQlJPS0VOX0NBTEwQCRIhCh1FUlJPUl9SRUFTT05fQ0FMTF9OT1RfQUxMT1dFRBAKEikKJUVSUk9SX1JFQVNPTl9UT09fTUFOWV9GQUlMRURfQVRURU1QVFMQCxIlCiFFUlJPUl9SRUFTT05fT05fQkVIQUxGX09GX1JFRlVTRUQQDBIdChlFUlJPUl9SRUFTT05fUEVFUl9SRUZVU0VEEA0SIgoeRVJST1JfUkVBU09OX1NFU1NJT05fTk9UX0ZPVU5EEBQSIQodRVJST1JfUkVBU09OX1NFU1NJT05fQVRUQUNIRUQQFRIjCh9FUlJPUl9SRUFTT05fU0VTU0lPTl9UQUtFTl9PVkVSEBYSHwobRVJST1JfUkVBU09OX1NFU1NJT05fQ0xPU0VEEBcSIgoeRVJST1JfUkVBU09OX1RPT19NQU5ZX1NFU1NJT05TEBgSJgoiRVJST1JfUkVBU09OX1NFU1NJT05fQUNDRVNTX0RFTklFRBAZEiIKHkVSUk9SX1JFQVNPTl9QUk9DRVNTX05PVF9GT1VORBAeEicKI0VSUk9SX1JFQVNPTl9QUk9DRVNTX0FMUkVBRFlfRVhJU1RTEB8SHwobRVJST1JfUkVBU09OX1BST0NFU1NfRVhJVEVEECASIwofRVJST1JfUkVBU09OX1BST0NFU1NfVEFLRU5fT1ZFUhAhEiEKHUVSUk9SX1JFQVNPTl9UT09fTUFOWV9SRUFERVJTECISIAocRVJST1JfUkVBU09OX1NFUV9OT1RfUkVBQ0hFRBAjEiMKH0VSUk9SX1JFQVNPTl9UT09fTUFOWV9QUk9DRVNTRVMQJRIlCiFFUlJPUl9SRUFTT05fUkVUQUlORURfT1VUUFVUX0ZVTEwQJhIiCh5FUlJPUl9SRUFTT05fUFJPR1JBTV9OT1RfRk9VTkQQKBInCiNFUlJPUl9SRUFTT05fUFJPR1JBTV9OT1RfRVhFQ1VUQUJMRRApEiYKIkVSUk9SX1JFQVNPTl9CQURfV09SS0lOR19ESVJFQ1RPUlkQKhIiCh5FUlJPUl9SRUFTT05fUEVSTUlTU0lPTl9ERU5JRUQQKxInCiNFUlJPUl9SRUFTT05fQVJHVU1FTlRfTElTVF9UT09fTE9ORxAsEh0KGUVSUk9SX1JFQVNPTl9TWVNURU1fTElNSVQQLRIkCiBFUlJPUl9SRUFTT05fU0FOREJPWF9VTkFWQUlMQUJMRRAuEiYKIkVSUk9SX1JFQVNPTl9DT01NQU5EX0ZPUk1fRElTQUJMRUQQLxIkCiBFUlJPUl9SRUFTT05fU0FOREJPWF9QQVRIX1VOU0FGRRAwEiQKIEVSUk9SX1JFQVNPTl9TQU5EQk9YX05PVF9TVEFSVEVEEDESIAocRVJST1JfUkVBU09OX1NURElOX05PVF9QSVBFRBAyEh0KGUVSUk9SX1JFQVNPTl9TVERJTl9DTE9TRUQQMxIiCh5FUlJPUl9SRUFTT05fU1RESU5fSVNfVEVSTUlOQUwQNBIgChxFUlJPUl9SRUFTT05fV1JJVEVfVE9PX0xBUkdFEDUSHwobRVJST1JfUkVBU09OX05PVF9BX1RFUk1JTkFMEDYSJQohRVJST1JfUkVBU09OX1NURElOX09GRlNFVF9JTlZBTElEEDcSIwofRVJST1JfUkVBU09OX1VORVhQRUNURURfTUVTU0FHRRA4EiEKHUVSUk9SX1JFQVNPTl9TVERJTl9RVUVVRV9GVUxMEDkSHwobRVJST1JfUkVBU09OX1BBVEhfTk9UX0ZPVU5EEDwSJAogRVJST1JfUkVBU09OX1BBVEhfQUxSRUFEWV9FWElTVFMQPRIgChxFUlJPUl9SRUFTT05fTk9UX0FfRElSRUNUT1JZED4SHwobRVJST1JfUkVBU09OX0lTX0FfRElSRUNUT1JZED8SJAogRVJST1JfUkVBU09OX0RJUkVDVE9SWV9OT1RfRU1QVFkQQBIjCh9FUlJPUl9SRUFTT05fTk9UX0FfUkVHVUxBUl9GSUxFEEESHwobRVJST1JfUkVBU09OX0ZJTEVfVE9PX0xBUkdFEEISHQoZRVJST1JfUkVBU09OX1NZTUxJTktfTE9PUBBDEiYKIkVSUk9SX1JFQVNPTl9SRUFEX09OTFlfRklMRV9TWVNURU0QRBIZChVFUlJPUl9SRUFTT05fTk9fU1BBQ0UQRRIhCh1FUlJPUl9SRUFTT05fQ09QWV9JTlRPX0lUU0VMRhBGEiMKH0VSUk9SX1JFQVNPTl9GSUxFX1NZU1RFTV9GQUlMRUQQRxIeChpFUlJPUl9SRUFTT05fVFJFRV9UT09fREVFUBBIEiAKHEVSUk9SX1JFQVNPTl9TWU1MSU5LX1JFRlVTRUQQSRIdChlFUlJPUl9SRUFTT05fQ1JPU1NfREVWSUNFEEoSIAocRVJST1JfUkVBU09OX0RJR0VTVF9NSVNNQVRDSBBLEiQKIEVSUk9SX1JFQVNPTl9DT05URU5UX05PVF9NQVRDSEVEEEwSIQodRVJST1JfUkVBU09OX1VQTE9BRF9OT1RfRk9VTkQQTRImCiJFUlJPUl9SRUFTT05fVVBMT0FEX09GRlNFVF9JTlZBTElEEE4SHQoZRVJST1JfUkVBU09OX0ZJTEVfQ0hBTkdFRBBPEh4KGkVSUk9SX1JFQVNPTl9IVFRQX0RJU0FCTEVEEFASJQohRVJST1JfUkVBU09OX0hUVFBfQUREUkVTU19SRUZVU0VEEFESHAoYRVJST1JfUkVBU09OX0hUVFBfRkFJTEVEEFISIQodRVJST1JfUkVBU09OX0hUVFBfQk9EWV9GQUlMRUQQUxIfChtFUlJPUl9SRUFTT05fSFRUUF9USU1FRF9PVVQQVBIkCiBFUlJPUl9SRUFTT05fSFRUUF9IRUFEX1RPT19MQVJHRRBVEicKI0VSUk9SX1JFQVNPTl9UT09fTUFOWV9IVFRQX1JFUVVFU1RTEFYSJgoiRVJST1JfUkVBU09OX0ZJTEVfSEFORExFX05PVF9GT1VORBBaEisKJ0VSUk9SX1JFQVNPTl9GSUxFX0hBTkRMRV9BTFJFQURZX0VYSVNUUxBbEiYKIkVSUk9SX1JFQVNPTl9UT09fTUFOWV9GSUxFX0hBTkRMRVMQXBIhCh1FUlJPUl9SRUFTT05fVE9PX01BTllfVVBMT0FEUxBdEhwKGEVSUk9SX1JFQVNPTl9NT1VOVF9QT0lOVBBgEiIKHkVSUk9SX1JFQVNPTl9VUExPQURfVEFLRU5fT1ZFUhBhEiEKHUVSUk9SX1JFQVNPTl9UT09fTUFOWV9XQVRDSEVTEF4SIgoeRVJST1JfUkVBU09OX1dBVENIX1VOQVZBSUxBQkxFEF8SIgoeRVJST1JfUkVBU09OX1NBTkRCT1hfVE9PX0xBUkdFEGISJgoiRVJST1JfUkVBU09OX1RPT19NQU5ZX0ZJTEVfSEVMUEVSUxBjEiIKHkVSUk9SX1JFQVNPTl9GSUxFX0hFTFBFUl9FTkRFRBBkEiUKIUVSUk9SX1JFQVNPTl9UT09fTUFOWV9DT05ORUNUSU9OUxBlIgQIGhAaIgQIJBAkKh5FUlJPUl9SRUFTT05fU1BPT0xfVU5BVkFJTEFCTEUqGkVSUk9SX1JFQVNPTl9QUk9DRVNTX09XTkVEQqYBCg9jb20uZXhlY3dpcmUudjFCCkVycm9yUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z");
 
 /**
  * ErrorReason names why a call failed. Every error of every service is a
- * google.rpc.Status with one google.rpc.ErrorInfo whose domain is
- * "execwire.v1" and whose reason is the name of one of these values without
- * the prefix "ERROR_REASON_", e.g. "PROCESS_NOT_FOUND". Clients branch on the
- * reason, never on the message; the message is for people. Where they fit,
- * google.rpc.BadRequest (which field, what is wrong, how to fix it),
- * ResourceInfo (which process or session), QuotaFailure (which limit, its
- * value) and RetryInfo are attached too. Where the operating system refused
- * something, metadata "errno" is what it said, e.g. "ENOENT". Only what gRPC itself refuses before it
- * hands the call on has no ErrorInfo: a unary request that cannot be decoded, or
- * a message of more than twice the size the server takes.
+ * google.rpc.Status with one google.rpc.ErrorInfo whose domain is "execwire.v1" and
+ * whose reason is the name of one of these values without the prefix "ERROR_REASON_",
+ * e.g. "PROCESS_NOT_FOUND". Clients branch on the reason, never on the message; the
+ * message is for people. Where they fit, google.rpc.BadRequest (which field, what is
+ * wrong, how to fix it), ResourceInfo (which process or session), QuotaFailure (which
+ * limit, its value) and RetryInfo are attached too. Where the operating system returned
+ * an error, metadata "errno" is its name, e.g. "ENOENT". Only errors of gRPC itself,
+ * before the call is dispatched, have no ErrorInfo: a unary request that cannot be
+ * decoded, or a message of more than twice the size that the server accepts.
  *
  * @generated from enum execwire.v1.ErrorReason
  */
 export enum ErrorReason {
   /**
-   * Never sent. A client that reads it met a reason newer than itself.
+   * Never sent. A client reads it for a reason that it does not know.
    *
    * @generated from enum value: ERROR_REASON_UNSPECIFIED = 0;
    */
@@ -42,22 +41,22 @@ export enum ErrorReason {
   INVALID_FIELD = 1,
 
   /**
-   * The feature is part of the contract, but this build has no engine for it;
-   * ErrorInfo metadata "feature" names it. UNIMPLEMENTED.
+   * The feature is part of the contract, but this server does not support it; ErrorInfo
+   * metadata "feature" names it. UNIMPLEMENTED.
    *
    * @generated from enum value: ERROR_REASON_NOT_IMPLEMENTED = 2;
    */
   NOT_IMPLEMENTED = 2,
 
   /**
-   * The server failed in a way it did not foresee; its log says more. INTERNAL.
+   * An unexpected failure of the server; its log has the details. INTERNAL.
    *
    * @generated from enum value: ERROR_REASON_INTERNAL = 3;
    */
   INTERNAL = 3,
 
   /**
-   * The caller is not known to the server. UNAUTHENTICATED.
+   * The caller is not authenticated. UNAUTHENTICATED.
    *
    * @generated from enum value: ERROR_REASON_UNAUTHENTICATED = 4;
    */
@@ -72,15 +71,15 @@ export enum ErrorReason {
   DRAINING = 5,
 
   /**
-   * A message is larger than the server takes; metadata "limit_bytes" says how
-   * much it takes. RESOURCE_EXHAUSTED.
+   * A message is larger than the server accepts; metadata "limit_bytes" is the limit.
+   * RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_MESSAGE_TOO_LARGE = 6;
    */
   MESSAGE_TOO_LARGE = 6,
 
   /**
-   * The caller went away. CANCELLED.
+   * The caller cancelled the call or disconnected. CANCELLED.
    *
    * @generated from enum value: ERROR_REASON_CALL_CANCELLED = 7;
    */
@@ -94,16 +93,16 @@ export enum ErrorReason {
   DEADLINE_EXCEEDED = 8,
 
   /**
-   * The call broke the rules of gRPC itself, e.g. by a message in the middle of
-   * a stream that cannot be decoded. The code says more.
+   * The call violated the gRPC protocol, e.g. by a message in a stream that cannot be
+   * decoded. See the code.
    *
    * @generated from enum value: ERROR_REASON_BROKEN_CALL = 9;
    */
   BROKEN_CALL = 9,
 
   /**
-   * The caller is known, and the table of principals does not let it make this
-   * call; metadata "permission" names what it lacks. PERMISSION_DENIED.
+   * The caller lacks a permission for this call; metadata "permission" names it.
+   * PERMISSION_DENIED.
    *
    * @generated from enum value: ERROR_REASON_CALL_NOT_ALLOWED = 10;
    */
@@ -126,27 +125,25 @@ export enum ErrorReason {
   ON_BEHALF_OF_REFUSED = 12,
 
   /**
-   * The caller showed no token and no certificate, and its process is not
-   * accepted without one: on loopback it belongs to another user, or its user
-   * cannot be found. The text names the user and the setting.
-   * PERMISSION_DENIED.
+   * The caller sent no token and no certificate, and its process is not accepted
+   * without one: on loopback it belongs to another user, or its user cannot be found.
+   * The text names the user and the setting. PERMISSION_DENIED.
    *
    * @generated from enum value: ERROR_REASON_PEER_REFUSED = 13;
    */
   PEER_REFUSED = 13,
 
   /**
-   * The session does not exist, or belongs to another principal, which is the
-   * same to the caller. NOT_FOUND. The metadata have "instance_id", as in
-   * GetEnvironment: another one than before means that the server was restarted.
+   * The session does not exist, or belongs to another principal. NOT_FOUND. The
+   * metadata have "instance_id", as in GetEnvironment: another one than before means
+   * that the server was restarted.
    *
    * @generated from enum value: ERROR_REASON_SESSION_NOT_FOUND = 20;
    */
   SESSION_NOT_FOUND = 20,
 
   /**
-   * The session is attached elsewhere, and its client answers.
-   * FAILED_PRECONDITION.
+   * Another client is attached to the session, and answers. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_SESSION_ATTACHED = 21;
    */
@@ -161,16 +158,16 @@ export enum ErrorReason {
   SESSION_TAKEN_OVER = 22,
 
   /**
-   * The session ended: by CloseSession, or because nobody attached within its
-   * grace. ABORTED.
+   * The session ended: by CloseSession, or because no client attached within the grace
+   * period. ABORTED.
    *
    * @generated from enum value: ERROR_REASON_SESSION_CLOSED = 23;
    */
   SESSION_CLOSED = 23,
 
   /**
-   * The principal, or all principals together, have as many sessions as they may
-   * have; metadata "limit" says how many, and QuotaFailure which. Close one.
+   * The principal, or all principals together, have reached their limit of sessions;
+   * metadata "limit" is its value, and QuotaFailure names it. Close one.
    * RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_SESSIONS = 24;
@@ -178,20 +175,11 @@ export enum ErrorReason {
   TOO_MANY_SESSIONS = 24,
 
   /**
-   * The session was granted to the caller for less than this call.
-   * PERMISSION_DENIED.
+   * The caller's access to the session does not include this call. PERMISSION_DENIED.
    *
    * @generated from enum value: ERROR_REASON_SESSION_ACCESS_DENIED = 25;
    */
   SESSION_ACCESS_DENIED = 25,
-
-  /**
-   * The server cannot spool: it has no room or no directory for it.
-   * FAILED_PRECONDITION.
-   *
-   * @generated from enum value: ERROR_REASON_SPOOL_UNAVAILABLE = 26;
-   */
-  SPOOL_UNAVAILABLE = 26,
 
   /**
    * The process does not exist in the session: it never did, or its record was
@@ -211,8 +199,7 @@ export enum ErrorReason {
   PROCESS_ALREADY_EXISTS = 31,
 
   /**
-   * The process has exited and nothing of its group is left to act on.
-   * FAILED_PRECONDITION.
+   * The process has exited, and no process of its group is left. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_PROCESS_EXITED = 32;
    */
@@ -227,8 +214,8 @@ export enum ErrorReason {
   PROCESS_TAKEN_OVER = 33,
 
   /**
-   * Too many readers watch the process at once; metadata "limit" says how many
-   * may. RESOURCE_EXHAUSTED.
+   * Too many readers watch the process; metadata "limit" is the limit.
+   * RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_READERS = 34;
    */
@@ -243,27 +230,17 @@ export enum ErrorReason {
   SEQ_NOT_REACHED = 35,
 
   /**
-   * A lossless watch was asked for while somebody else paces the process.
-   * FAILED_PRECONDITION.
-   *
-   * @generated from enum value: ERROR_REASON_PROCESS_OWNED = 36;
-   */
-  PROCESS_OWNED = 36,
-
-  /**
-   * The session has as many running processes as it may have; metadata "limit"
-   * says how many, and QuotaFailure which limit it is: the server's
-   * processes_per_session, or the max_processes of the attachment.
-   * RESOURCE_EXHAUSTED.
+   * The session has reached its limit of running processes; metadata "limit" is its
+   * value, and QuotaFailure names it: the server's processes_per_session, or the
+   * max_processes of the attachment. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_PROCESSES = 37;
    */
   TOO_MANY_PROCESSES = 37,
 
   /**
-   * The output that the server could have to keep, of all sessions together,
-   * has reached its bound; metadata "limit_bytes" says how much it is.
-   * RESOURCE_EXHAUSTED.
+   * The retained output of all sessions together has reached its limit; metadata
+   * "limit_bytes" is its value. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_RETAINED_OUTPUT_FULL = 38;
    */
@@ -319,42 +296,41 @@ export enum ErrorReason {
   SYSTEM_LIMIT = 45,
 
   /**
-   * No backend of this server can enforce the sandbox policy, so nothing was
-   * done: the process was not started, the file not touched.
-   * FAILED_PRECONDITION.
+   * No backend of this server can enforce the sandbox policy. The process was not
+   * started, the file not accessed. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_SANDBOX_UNAVAILABLE = 46;
    */
   SANDBOX_UNAVAILABLE = 46,
 
   /**
-   * The server starts no commands of this form; metadata "form" is direct or
-   * prepared, and "setting" what lets it start them. PERMISSION_DENIED.
+   * The server does not allow this form of command; metadata "form" is direct or
+   * prepared, and "setting" names the setting that allows it. PERMISSION_DENIED.
    *
    * @generated from enum value: ERROR_REASON_COMMAND_FORM_DISABLED = 47;
    */
   COMMAND_FORM_DISABLED = 47,
 
   /**
-   * A place of the sandbox policy is reached through a symbolic link that the
-   * confined program could replace, so that what is granted could become another
-   * place; ResourceInfo names the path. Nothing was done. FAILED_PRECONDITION.
+   * A place of the sandbox policy is reached through a symbolic link that the confined
+   * program could replace, so that the grant could apply to another place; ResourceInfo
+   * names the path. Nothing was done. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_SANDBOX_PATH_UNSAFE = 48;
    */
   SANDBOX_PATH_UNSAFE = 48,
 
   /**
-   * The sandbox could be enforced here, but setting it up failed; the message
-   * says with what. Nothing was done, and nothing ran unconfined. UNAVAILABLE.
+   * The sandbox is supported, but its setup failed; the message has the cause. Nothing
+   * was done, and nothing ran unconfined. UNAVAILABLE.
    *
    * @generated from enum value: ERROR_REASON_SANDBOX_NOT_STARTED = 49;
    */
   SANDBOX_NOT_STARTED = 49,
 
   /**
-   * The process's stdin was never open: it was started without a pipe and
-   * without a terminal. FAILED_PRECONDITION.
+   * The process was started without a stdin pipe and without a terminal.
+   * FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_STDIN_NOT_PIPED = 50;
    */
@@ -377,8 +353,8 @@ export enum ErrorReason {
   STDIN_IS_TERMINAL = 52,
 
   /**
-   * One write is larger than the server takes; metadata "limit_bytes" says how
-   * much it takes. Split it. RESOURCE_EXHAUSTED.
+   * One write is larger than the server accepts; metadata "limit_bytes" is the limit.
+   * Split it. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_WRITE_TOO_LARGE = 53;
    */
@@ -400,17 +376,16 @@ export enum ErrorReason {
   STDIN_OFFSET_INVALID = 55,
 
   /**
-   * A message came at a place of the stream where it has no meaning, e.g. a
-   * second start. FAILED_PRECONDITION.
+   * A message is not allowed at this point of the stream, e.g. a second start.
+   * FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_UNEXPECTED_MESSAGE = 56;
    */
   UNEXPECTED_MESSAGE = 56,
 
   /**
-   * More input waits for room in the process's stdin than the server keeps;
-   * metadata "limit_bytes" says how much that is. Write again when the process
-   * has read some. RESOURCE_EXHAUSTED.
+   * The queue of input for the process is full; metadata "limit_bytes" is its size.
+   * Write again when the process has read some. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_STDIN_QUEUE_FULL = 57;
    */
@@ -431,29 +406,28 @@ export enum ErrorReason {
   PATH_ALREADY_EXISTS = 61,
 
   /**
-   * The path, or what is before one of its slashes, is not a directory.
-   * FAILED_PRECONDITION.
+   * The path, or a component before a slash, is not a directory. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_NOT_A_DIRECTORY = 62;
    */
   NOT_A_DIRECTORY = 62,
 
   /**
-   * The path is a directory, and the call is not for those. FAILED_PRECONDITION.
+   * The path is a directory, which the call does not support. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_IS_A_DIRECTORY = 63;
    */
   IS_A_DIRECTORY = 63,
 
   /**
-   * The directory has something in it. FAILED_PRECONDITION.
+   * The directory is not empty. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_DIRECTORY_NOT_EMPTY = 64;
    */
   DIRECTORY_NOT_EMPTY = 64,
 
   /**
-   * The path is a FIFO, a socket or a device, and the call is not for those.
+   * The path is a FIFO, a socket or a device, which the call does not support.
    * FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_NOT_A_REGULAR_FILE = 65;
@@ -461,16 +435,15 @@ export enum ErrorReason {
   NOT_A_REGULAR_FILE = 65,
 
   /**
-   * The file is larger than one message of the server carries; metadata
-   * "limit_bytes" says how much that is. Use DownloadFile. RESOURCE_EXHAUSTED.
+   * The file is too large for one message; metadata "limit_bytes" is the limit. Use
+   * DownloadFile. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_FILE_TOO_LARGE = 66;
    */
   FILE_TOO_LARGE = 66,
 
   /**
-   * The path goes through too many links; they may form a circle.
-   * FAILED_PRECONDITION.
+   * The path goes through too many links; they may form a loop. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_SYMLINK_LOOP = 67;
    */
@@ -499,24 +472,23 @@ export enum ErrorReason {
   COPY_INTO_ITSELF = 70,
 
   /**
-   * The file system refused in another way; metadata "errno" says how.
-   * FAILED_PRECONDITION.
+   * Another error of the file system; metadata "errno" names it. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_FILE_SYSTEM_FAILED = 71;
    */
   FILE_SYSTEM_FAILED = 71,
 
   /**
-   * Directories are nested deeper than the server copies; metadata "limit" says
-   * how deep that is. Copy a part at a time. FAILED_PRECONDITION.
+   * Directories are nested too deeply to be copied; metadata "limit" is the limit. Copy
+   * parts of the tree. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_TREE_TOO_DEEP = 72;
    */
   TREE_TOO_DEEP = 72,
 
   /**
-   * A part of the path is a symbolic link, and none was to be followed. Use the path
-   * without links, as CanonicalizePath returns it. FAILED_PRECONDITION.
+   * A component of the path is a symbolic link, and no_symlinks was set. Use the path
+   * that CanonicalizePath returns. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_SYMLINK_REFUSED = 73;
    */
@@ -531,15 +503,15 @@ export enum ErrorReason {
   CROSS_DEVICE = 74,
 
   /**
-   * What was received of a file has not the SHA-256 that was announced. It was
-   * dropped, and what was there stays. FAILED_PRECONDITION.
+   * The received content does not have the announced SHA-256. It was dropped; the old
+   * file is unchanged. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_DIGEST_MISMATCH = 75;
    */
   DIGEST_MISMATCH = 75,
 
   /**
-   * The file has not the content that the call was to replace; it stays as it is.
+   * The file does not have the content that the call expected; it is unchanged.
    * FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_CONTENT_NOT_MATCHED = 76;
@@ -547,31 +519,31 @@ export enum ErrorReason {
   CONTENT_NOT_MATCHED = 76,
 
   /**
-   * The upload is not there: it was dropped, or never began, or was completed long
-   * ago. Begin it anew. NOT_FOUND.
+   * The upload does not exist: it was dropped, never began, or was completed long ago.
+   * Start it again. NOT_FOUND.
    *
    * @generated from enum value: ERROR_REASON_UPLOAD_NOT_FOUND = 77;
    */
   UPLOAD_NOT_FOUND = 77,
 
   /**
-   * An upload cannot go on from an offset that it has not reached; metadata
-   * "received_bytes" says from where it can at most. OUT_OF_RANGE.
+   * The offset is beyond what the upload has received; metadata "received_bytes" is the
+   * largest valid offset. OUT_OF_RANGE.
    *
    * @generated from enum value: ERROR_REASON_UPLOAD_OFFSET_INVALID = 78;
    */
   UPLOAD_OFFSET_INVALID = 78,
 
   /**
-   * The file is not the version that was asked for, or was changed while it was
-   * read. ABORTED.
+   * The file does not have the requested version, or changed while it was read.
+   * ABORTED.
    *
    * @generated from enum value: ERROR_REASON_FILE_CHANGED = 79;
    */
   FILE_CHANGED = 79,
 
   /**
-   * Requests over HTTP are switched off on this server. UNIMPLEMENTED.
+   * HTTP requests are disabled on this server. UNIMPLEMENTED.
    *
    * @generated from enum value: ERROR_REASON_HTTP_DISABLED = 80;
    */
@@ -586,16 +558,16 @@ export enum ErrorReason {
   HTTP_ADDRESS_REFUSED = 81,
 
   /**
-   * No response came: the server elsewhere cannot be reached, does not speak HTTP,
-   * has a certificate that is not good, or leads on too often. Metadata "url" is
-   * where, "cause" why. FAILED_PRECONDITION.
+   * There is no response: the remote server is unreachable, does not speak HTTP, has an
+   * invalid certificate, or redirects too often. Metadata "url" is the URL, "cause" the
+   * cause. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_HTTP_FAILED = 82;
    */
   HTTP_FAILED = 82,
 
   /**
-   * The body of the response broke off; metadata "cause" says how.
+   * The body of the response is incomplete; metadata "cause" has the cause.
    * FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_HTTP_BODY_FAILED = 83;
@@ -603,7 +575,7 @@ export enum ErrorReason {
   HTTP_BODY_FAILED = 83,
 
   /**
-   * The timeout of the request was over before its response was whole.
+   * The timeout of the request was over before its response was complete.
    * DEADLINE_EXCEEDED.
    *
    * @generated from enum value: ERROR_REASON_HTTP_TIMED_OUT = 84;
@@ -611,31 +583,31 @@ export enum ErrorReason {
   HTTP_TIMED_OUT = 84,
 
   /**
-   * The head of the response is larger than the server takes; metadata
-   * "limit_bytes" says how much it takes. RESOURCE_EXHAUSTED.
+   * The head of the response is too large; metadata "limit_bytes" is the limit.
+   * RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_HTTP_HEAD_TOO_LARGE = 85;
    */
   HTTP_HEAD_TOO_LARGE = 85,
 
   /**
-   * The principal has as many requests over HTTP under way as it may have;
-   * metadata "limit" says how many. RESOURCE_EXHAUSTED.
+   * The principal has reached its limit of concurrent HTTP requests; metadata "limit"
+   * is its value. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_HTTP_REQUESTS = 86;
    */
   TOO_MANY_HTTP_REQUESTS = 86,
 
   /**
-   * No such handle in the session: it was never opened, or is closed, or a read
-   * failed. Open the file again. NOT_FOUND.
+   * The session has no such handle: it was never opened, was closed, or a read failed.
+   * Open the file again. NOT_FOUND.
    *
    * @generated from enum value: ERROR_REASON_FILE_HANDLE_NOT_FOUND = 90;
    */
   FILE_HANDLE_NOT_FOUND = 90,
 
   /**
-   * The id of the handle is taken: choose another, or close it first.
+   * The id of the handle is taken. Choose another one, or close it first.
    * ALREADY_EXISTS.
    *
    * @generated from enum value: ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS = 91;
@@ -643,90 +615,87 @@ export enum ErrorReason {
   FILE_HANDLE_ALREADY_EXISTS = 91,
 
   /**
-   * The session has as many handles as it may; metadata "limit" says how many.
-   * Close one. RESOURCE_EXHAUSTED.
+   * The session has reached its limit of handles; metadata "limit" is its value. Close
+   * one. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_FILE_HANDLES = 92;
    */
   TOO_MANY_FILE_HANDLES = 92,
 
   /**
-   * The principal sends as many uploads at once as it may; metadata "limit" says how
-   * many, and RetryInfo when to try again. RESOURCE_EXHAUSTED.
+   * The principal has reached its limit of concurrent uploads; metadata "limit" is its
+   * value. Has RetryInfo. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_UPLOADS = 93;
    */
   TOO_MANY_UPLOADS = 93,
 
   /**
-   * What was to be removed, renamed or replaced has something mounted on it, or in
-   * it, whose content is not touched. A file that is mounted, as containers have
-   * some in /etc, can be written in place. FAILED_PRECONDITION.
+   * The path to remove, rename or replace is a mount point, or contains one. The
+   * mounted content is unchanged. A file that is a mount point, as in /etc of
+   * containers, can be written in place. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_MOUNT_POINT = 96;
    */
   MOUNT_POINT = 96,
 
   /**
-   * Another stream goes on with the upload; this one has ended and should not be
-   * resumed. ABORTED.
+   * Another stream took the upload over; this one has ended and should not be resumed.
+   * ABORTED.
    *
    * @generated from enum value: ERROR_REASON_UPLOAD_TAKEN_OVER = 97;
    */
   UPLOAD_TAKEN_OVER = 97,
 
   /**
-   * The principal watches as many directories, or awaits as many paths, as it
-   * may; metadata "limit" says how many, and QuotaFailure which limit it is. End
-   * some. RESOURCE_EXHAUSTED.
+   * The principal has reached its limit of watched directories or awaited paths;
+   * metadata "limit" is its value, and QuotaFailure names it. End some.
+   * RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_WATCHES = 94;
    */
   TOO_MANY_WATCHES = 94,
 
   /**
-   * A directory cannot be watched: the server's user has no more inotify watches
-   * or instances, of which the message names the sysctl to raise, or there are
-   * more directories below it than one watch reaches; then metadata "limit" says
-   * how many that are. RESOURCE_EXHAUSTED.
+   * A directory cannot be watched. Either the server's user has no more inotify watches
+   * or instances, and the message names the sysctl to raise; or there are more
+   * directories below it than one watch may include, and metadata "limit" is that
+   * limit. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_WATCH_UNAVAILABLE = 95;
    */
   WATCH_UNAVAILABLE = 95,
 
   /**
-   * The sandbox policy comes to more places than can be enforced, or its globs
-   * to more directory entries than are looked at; metadata "limit" says how many.
-   * INVALID_ARGUMENT.
+   * The sandbox policy resolves to too many places, or its globs to too many directory
+   * entries; metadata "limit" is the limit. INVALID_ARGUMENT.
    *
    * @generated from enum value: ERROR_REASON_SANDBOX_TOO_LARGE = 98;
    */
   SANDBOX_TOO_LARGE = 98,
 
   /**
-   * As many helpers for sandboxed calls about files are in use as the principal, or
-   * the server, may have; metadata "limit" says how many, and "setting" what
-   * bounds them. Retry when calls have ended, or ask with policies that were used
-   * before. RESOURCE_EXHAUSTED.
+   * The principal or the server has reached its limit of workers for sandboxed file
+   * calls; metadata "limit" is its value, and "setting" its name. Retry when calls have
+   * ended, or use the policy of an existing worker. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_FILE_HELPERS = 99;
    */
   TOO_MANY_FILE_HELPERS = 99,
 
   /**
-   * The helper that made a sandboxed call about files ended in the middle of it;
-   * handles of files that it had open are gone. What the call has done stays.
-   * UNAVAILABLE; try again.
+   * The worker of a sandboxed file call ended during the call; its file handles are
+   * closed. Effects of the call remain. UNAVAILABLE; try again.
    *
    * @generated from enum value: ERROR_REASON_FILE_HELPER_ENDED = 100;
    */
   FILE_HELPER_ENDED = 100,
 
   /**
-   * The connection has no place at its listener, or lost it to one of a principal
-   * that has fewer: there are as many as connections_per_listener allows; metadata
-   * "limit" says how many, and "setting" is its name. Details have a RetryInfo. A
-   * call that ends with this may have had an effect. RESOURCE_EXHAUSTED.
+   * The listener has reached its limit of connections, and this one got no slot or lost
+   * it to a principal with fewer connections; metadata "limit" is the limit, and
+   * "setting" its name (connections_per_listener). Details have a RetryInfo. A call
+   * that ends with this may have had an effect. RESOURCE_EXHAUSTED.
    *
    * @generated from enum value: ERROR_REASON_TOO_MANY_CONNECTIONS = 101;
    */

@@ -17,7 +17,7 @@ export const file_execwire_v1_filesystem_handle: GenFile = /*@__PURE__*/
   fileDesc("CiNleGVjd2lyZS92MS9maWxlc3lzdGVtX2hhbmRsZS5wcm90bxILZXhlY3dpcmUudjEivwEKD09wZW5GaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhIKCnNlc3Npb25faWQYBCABKAkSEQoJaGFuZGxlX2lkGAUgASgJEiMKBG1vZGUYBiABKA4yFS5leGVjd2lyZS52MS5PcGVuTW9kZRITCgtub19zeW1saW5rcxgHIAEoCCI/ChBPcGVuRmlsZVJlc3BvbnNlEisKCG1ldGFkYXRhGAEgASgLMhkuZXhlY3dpcmUudjEuRmlsZU1ldGFkYXRhIlkKEFJlYWRCbG9ja1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCgloYW5kbGVfaWQYAiABKAkSDgoGb2Zmc2V0GAMgASgEEg4KBmxlbmd0aBgEIAEoDSIuChFSZWFkQmxvY2tSZXNwb25zZRIMCgRkYXRhGAEgASgMEgsKA2VvZhgCIAEoCCJYChFXcml0ZUJsb2NrUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCWhhbmRsZV9pZBgCIAEoCRIOCgZvZmZzZXQYAyABKAQSDAoEZGF0YRgEIAEoDCIUChJXcml0ZUJsb2NrUmVzcG9uc2UiOQoQQ2xvc2VGaWxlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhEKCWhhbmRsZV9pZBgCIAEoCSITChFDbG9zZUZpbGVSZXNwb25zZSpQCghPcGVuTW9kZRIZChVPUEVOX01PREVfVU5TUEVDSUZJRUQQABISCg5PUEVOX01PREVfUkVBRBABEhUKEU9QRU5fTU9ERV9SRVBMQUNFEAJCsQEKD2NvbS5leGVjd2lyZS52MUIVRmlsZXN5c3RlbUhhbmRsZVByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_filesystem_metadata, file_execwire_v1_sandbox]);
 
 /**
- * OpenFileRequest asks for a handle of a file.
+ * OpenFileRequest describes a handle to open.
  *
  * @generated from message execwire.v1.OpenFileRequest
  */
@@ -37,15 +37,14 @@ export type OpenFileRequest = Message<"execwire.v1.OpenFileRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the opening. Absent confines nothing.
+   * The sandbox of the opening. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * The session that the handle is to belong to. Empty is the caller's default
-   * session.
+   * The session of the handle; empty is the default session.
    *
    * @generated from field: string session_id = 4;
    */
@@ -59,15 +58,15 @@ export type OpenFileRequest = Message<"execwire.v1.OpenFileRequest"> & {
   handleId: string;
 
   /**
-   * What the file is opened for. Unspecified is malformed.
+   * The mode. Required.
    *
    * @generated from field: execwire.v1.OpenMode mode = 6;
    */
   mode: OpenMode;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 7;
    */
@@ -82,13 +81,13 @@ export const OpenFileRequestSchema: GenMessage<OpenFileRequest> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_handle, 0);
 
 /**
- * OpenFileResponse says that the file is open.
+ * OpenFileResponse is sent when the file is open.
  *
  * @generated from message execwire.v1.OpenFileResponse
  */
 export type OpenFileResponse = Message<"execwire.v1.OpenFileResponse"> & {
   /**
-   * The metadata of the file, from when it was opened.
+   * The metadata of the file when it was opened.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 1;
    */
@@ -103,13 +102,13 @@ export const OpenFileResponseSchema: GenMessage<OpenFileResponse> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem_handle, 1);
 
 /**
- * ReadBlockRequest asks for a part of an open file.
+ * ReadBlockRequest selects a part of an open file.
  *
  * @generated from message execwire.v1.ReadBlockRequest
  */
 export type ReadBlockRequest = Message<"execwire.v1.ReadBlockRequest"> & {
   /**
-   * The session that the handle belongs to. Empty is the caller's default session.
+   * The session of the handle; empty is the default session.
    *
    * @generated from field: string session_id = 1;
    */
@@ -123,15 +122,15 @@ export type ReadBlockRequest = Message<"execwire.v1.ReadBlockRequest"> & {
   handleId: string;
 
   /**
-   * Where the part begins, in bytes from the start of the file. At or after its
-   * end there is nothing. More than 2^63-1 is INVALID_FIELD.
+   * The offset of the part in bytes. At or beyond the end of the file there is no data.
+   * More than 2^63-1 is INVALID_FIELD.
    *
    * @generated from field: uint64 offset = 3;
    */
   offset: bigint;
 
   /**
-   * How many bytes are wanted, 1 to 1,048,576.
+   * The length of the part in bytes, 1 to 1,048,576.
    *
    * @generated from field: uint32 length = 4;
    */
@@ -152,14 +151,14 @@ export const ReadBlockRequestSchema: GenMessage<ReadBlockRequest> = /*@__PURE__*
  */
 export type ReadBlockResponse = Message<"execwire.v1.ReadBlockResponse"> & {
   /**
-   * The bytes. Fewer than were asked for only where the file ends.
+   * The bytes. Fewer than requested only at the end of the file.
    *
    * @generated from field: bytes data = 1;
    */
   data: Uint8Array;
 
   /**
-   * Whether there were fewer than asked for, because the file ends there.
+   * Whether there were fewer than requested, because the file ends there.
    *
    * @generated from field: bool eof = 2;
    */
@@ -174,13 +173,13 @@ export const ReadBlockResponseSchema: GenMessage<ReadBlockResponse> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem_handle, 3);
 
 /**
- * WriteBlockRequest gives a part of an open file its content.
+ * WriteBlockRequest sets the content of a part of an open file.
  *
  * @generated from message execwire.v1.WriteBlockRequest
  */
 export type WriteBlockRequest = Message<"execwire.v1.WriteBlockRequest"> & {
   /**
-   * The session that the handle belongs to. Empty is the caller's default session.
+   * The session of the handle; empty is the default session.
    *
    * @generated from field: string session_id = 1;
    */
@@ -194,9 +193,8 @@ export type WriteBlockRequest = Message<"execwire.v1.WriteBlockRequest"> & {
   handleId: string;
 
   /**
-   * Where the part begins, in bytes from the start of the file. What is between
-   * the end of the file and there becomes zeros. More than 2^63-1 is
-   * INVALID_FIELD.
+   * The offset of the part in bytes. A gap after the end of the file is filled with
+   * zeros. More than 2^63-1 is INVALID_FIELD.
    *
    * @generated from field: uint64 offset = 3;
    */
@@ -218,7 +216,7 @@ export const WriteBlockRequestSchema: GenMessage<WriteBlockRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem_handle, 4);
 
 /**
- * WriteBlockResponse says that the bytes were written.
+ * WriteBlockResponse is sent when the bytes were written.
  *
  * @generated from message execwire.v1.WriteBlockResponse
  */
@@ -233,13 +231,13 @@ export const WriteBlockResponseSchema: GenMessage<WriteBlockResponse> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem_handle, 5);
 
 /**
- * CloseFileRequest gives a handle back.
+ * CloseFileRequest selects a handle.
  *
  * @generated from message execwire.v1.CloseFileRequest
  */
 export type CloseFileRequest = Message<"execwire.v1.CloseFileRequest"> & {
   /**
-   * The session that the handle belongs to. Empty is the caller's default session.
+   * The session of the handle; empty is the default session.
    *
    * @generated from field: string session_id = 1;
    */
@@ -261,7 +259,7 @@ export const CloseFileRequestSchema: GenMessage<CloseFileRequest> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem_handle, 6);
 
 /**
- * CloseFileResponse says that there is no such handle any more.
+ * CloseFileResponse is sent when the handle does not exist any more.
  *
  * @generated from message execwire.v1.CloseFileResponse
  */
@@ -276,7 +274,7 @@ export const CloseFileResponseSchema: GenMessage<CloseFileResponse> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem_handle, 7);
 
 /**
- * OpenMode says what a file is opened for.
+ * OpenMode is the mode of a handle.
  *
  * @generated from enum execwire.v1.OpenMode
  */
@@ -289,17 +287,17 @@ export enum OpenMode {
   UNSPECIFIED = 0,
 
   /**
-   * To be read.
+   * For reading.
    *
    * @generated from enum value: OPEN_MODE_READ = 1;
    */
   READ = 1,
 
   /**
-   * To be written, anew: an existing file is truncated at once and keeps its mode,
-   * its owner and its other names; a new one has mode 0666 without the bits of the
-   * server's umask. Parents are not made. Beside the permission "read_files" the
-   * caller needs "write_files".
+   * For writing new content: an existing file is truncated at once and keeps its mode,
+   * owner and hard links; a new one has mode 0666 & ~umask of the server. Parent
+   * directories are not created. The caller needs the permission "write_files" in
+   * addition to "read_files".
    *
    * @generated from enum value: OPEN_MODE_REPLACE = 2;
    */

@@ -21,7 +21,7 @@ export const file_execwire_v1_filesystem_metadata: GenFile = /*@__PURE__*/
  */
 export type FileMetadata = Message<"execwire.v1.FileMetadata"> & {
   /**
-   * What it is. Never a link, unless the path itself was asked for.
+   * The type. Never a link, unless no_follow was set.
    *
    * @generated from field: execwire.v1.FileType type = 1;
    */
@@ -35,8 +35,8 @@ export type FileMetadata = Message<"execwire.v1.FileMetadata"> & {
   isSymlink: boolean;
 
   /**
-   * Its size in bytes, as far as that means something for its type. Many files
-   * of /proc have content and size 0.
+   * Its size in bytes, if its type has one. Many files of /proc have content and size
+   * 0.
    *
    * @generated from field: uint64 size = 3;
    */
@@ -64,22 +64,22 @@ export type FileMetadata = Message<"execwire.v1.FileMetadata"> & {
   groupId: number;
 
   /**
-   * How many names it has.
+   * The number of its hard links.
    *
    * @generated from field: uint64 link_count = 7;
    */
   linkCount: bigint;
 
   /**
-   * When its content was last changed, in nanoseconds as far as its file system
-   * keeps them, as are the other times.
+   * When its content was last changed, with the resolution of its file system, as the
+   * other times.
    *
    * @generated from field: google.protobuf.Timestamp modify_time = 8;
    */
   modifyTime?: Timestamp | undefined;
 
   /**
-   * When it was last read, as far as that is recorded.
+   * When it was last read, if that is recorded.
    *
    * @generated from field: google.protobuf.Timestamp access_time = 9;
    */
@@ -93,16 +93,16 @@ export type FileMetadata = Message<"execwire.v1.FileMetadata"> & {
   changeTime?: Timestamp | undefined;
 
   /**
-   * When it was created; absent where the file system does not say.
+   * When it was created; absent if the file system does not record it.
    *
    * @generated from field: google.protobuf.Timestamp birth_time = 11;
    */
   birthTime?: Timestamp | undefined;
 
   /**
-   * A text that stays the same while neither the content nor the metadata of the
-   * file changes, as far as the system can tell: two changes within the same
-   * milliseconds can look like one. It means nothing but to be compared.
+   * An opaque text that stays the same while neither the content nor the metadata of
+   * the file changes, as far as the system can tell: two changes within the same
+   * milliseconds can look like one.
    *
    * @generated from field: string version = 12;
    */

@@ -25,7 +25,7 @@ export const file_execwire_v1_filesystem: GenFile = /*@__PURE__*/
   fileDesc("ChxleGVjd2lyZS92MS9maWxlc3lzdGVtLnByb3RvEgtleGVjd2lyZS52MSJzCg9SZWFkRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRITCgtub19zeW1saW5rcxgEIAEoCCJNChBSZWFkRmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwSKwoIbWV0YWRhdGEYAiABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGEiggEKEFdyaXRlRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIMCgRkYXRhGAQgASgMEhMKC25vX3N5bWxpbmtzGAUgASgIIhMKEVdyaXRlRmlsZVJlc3BvbnNlIrcBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEhgKC3Blcm1pc3Npb25zGAUgASgNSACIAQESEwoLbm9fc3ltbGlua3MYBiABKAhCDgoMX3Blcm1pc3Npb25zIhkKF0NyZWF0ZURpcmVjdG9yeVJlc3BvbnNlIp4BChJHZXRNZXRhZGF0YVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIRCglub19mb2xsb3cYBCABKAgSEwoLd2FudF9zaGEyNTYYBSABKAgSEwoLbm9fc3ltbGlua3MYBiABKAgigAEKE0dldE1ldGFkYXRhUmVzcG9uc2USKwoIbWV0YWRhdGEYASABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGESEwoLbGlua190YXJnZXQYAiABKAkSFwoPcmF3X2xpbmtfdGFyZ2V0GAMgASgMEg4KBnNoYTI1NhgEIAEoDCJ4ChRSZWFkRGlyZWN0b3J5UmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhMKC25vX3N5bWxpbmtzGAQgASgIIkUKFVJlYWREaXJlY3RvcnlSZXNwb25zZRIsCgdlbnRyaWVzGAEgAygLMhsuZXhlY3dpcmUudjEuRGlyZWN0b3J5RW50cnkigQEKDkRpcmVjdG9yeUVudHJ5EgwKBG5hbWUYASABKAkSEAoIcmF3X25hbWUYAiABKAwSIwoEdHlwZRgDIAEoDjIVLmV4ZWN3aXJlLnYxLkZpbGVUeXBlEioKC3RhcmdldF90eXBlGAQgASgOMhUuZXhlY3dpcmUudjEuRmlsZVR5cGUioAEKEVJlbW92ZVBhdGhSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEhYKDmlnbm9yZV9taXNzaW5nGAUgASgIEhMKC25vX3N5bWxpbmtzGAYgASgIIhQKElJlbW92ZVBhdGhSZXNwb25zZSK3AQoPQ29weVBhdGhSZXF1ZXN0EhMKC3NvdXJjZV9wYXRoGAEgASgJEhcKD3Jhd19zb3VyY2VfcGF0aBgCIAEoDBIYChBkZXN0aW5hdGlvbl9wYXRoGAMgASgJEhwKFHJhd19kZXN0aW5hdGlvbl9wYXRoGAQgASgMEisKB3NhbmRib3gYBSABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhEKCXJlY3Vyc2l2ZRgGIAEoCCIxChBDb3B5UGF0aFJlc3BvbnNlEh0KFW9taXR0ZWRfc3BlY2lhbF9maWxlcxgBIAEoBCK6AQoRUmVuYW1lUGF0aFJlcXVlc3QSEwoLc291cmNlX3BhdGgYASABKAkSFwoPcmF3X3NvdXJjZV9wYXRoGAIgASgMEhgKEGRlc3RpbmF0aW9uX3BhdGgYAyABKAkSHAoUcmF3X2Rlc3RpbmF0aW9uX3BhdGgYBCABKAwSKwoHc2FuZGJveBgFIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEgoKbm9fcmVwbGFjZRgGIAEoCCIUChJSZW5hbWVQYXRoUmVzcG9uc2UihwEKFENyZWF0ZVN5bWxpbmtSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSDgoGdGFyZ2V0GAQgASgJEhIKCnJhd190YXJnZXQYBSABKAwiFwoVQ3JlYXRlU3ltbGlua1Jlc3BvbnNlImYKF0Nhbm9uaWNhbGl6ZVBhdGhSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kiOgoYQ2Fub25pY2FsaXplUGF0aFJlc3BvbnNlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwy/gwKEUZpbGVTeXN0ZW1TZXJ2aWNlEkcKCFJlYWRGaWxlEhwuZXhlY3dpcmUudjEuUmVhZEZpbGVSZXF1ZXN0Gh0uZXhlY3dpcmUudjEuUmVhZEZpbGVSZXNwb25zZRJVCgxEb3dubG9hZEZpbGUSIC5leGVjd2lyZS52MS5Eb3dubG9hZEZpbGVSZXF1ZXN0GiEuZXhlY3dpcmUudjEuRG93bmxvYWRGaWxlUmVzcG9uc2UwARJKCglXcml0ZUZpbGUSHS5leGVjd2lyZS52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4uZXhlY3dpcmUudjEuV3JpdGVGaWxlUmVzcG9uc2USTwoKVXBsb2FkRmlsZRIeLmV4ZWN3aXJlLnYxLlVwbG9hZEZpbGVSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuVXBsb2FkRmlsZVJlc3BvbnNlKAESSgoJR2V0VXBsb2FkEh0uZXhlY3dpcmUudjEuR2V0VXBsb2FkUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLkdldFVwbG9hZFJlc3BvbnNlElwKD0NyZWF0ZURpcmVjdG9yeRIjLmV4ZWN3aXJlLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaJC5leGVjd2lyZS52MS5DcmVhdGVEaXJlY3RvcnlSZXNwb25zZRJQCgtHZXRNZXRhZGF0YRIfLmV4ZWN3aXJlLnYxLkdldE1ldGFkYXRhUmVxdWVzdBogLmV4ZWN3aXJlLnYxLkdldE1ldGFkYXRhUmVzcG9uc2USWAoNUmVhZERpcmVjdG9yeRIhLmV4ZWN3aXJlLnYxLlJlYWREaXJlY3RvcnlSZXF1ZXN0GiIuZXhlY3dpcmUudjEuUmVhZERpcmVjdG9yeVJlc3BvbnNlMAESTQoKUmVtb3ZlUGF0aBIeLmV4ZWN3aXJlLnYxLlJlbW92ZVBhdGhSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUmVtb3ZlUGF0aFJlc3BvbnNlEkcKCENvcHlQYXRoEhwuZXhlY3dpcmUudjEuQ29weVBhdGhSZXF1ZXN0Gh0uZXhlY3dpcmUudjEuQ29weVBhdGhSZXNwb25zZRJNCgpSZW5hbWVQYXRoEh4uZXhlY3dpcmUudjEuUmVuYW1lUGF0aFJlcXVlc3QaHy5leGVjd2lyZS52MS5SZW5hbWVQYXRoUmVzcG9uc2USVgoNQ3JlYXRlU3ltbGluaxIhLmV4ZWN3aXJlLnYxLkNyZWF0ZVN5bWxpbmtSZXF1ZXN0GiIuZXhlY3dpcmUudjEuQ3JlYXRlU3ltbGlua1Jlc3BvbnNlEl8KEENhbm9uaWNhbGl6ZVBhdGgSJC5leGVjd2lyZS52MS5DYW5vbmljYWxpemVQYXRoUmVxdWVzdBolLmV4ZWN3aXJlLnYxLkNhbm9uaWNhbGl6ZVBhdGhSZXNwb25zZRJHCghPcGVuRmlsZRIcLmV4ZWN3aXJlLnYxLk9wZW5GaWxlUmVxdWVzdBodLmV4ZWN3aXJlLnYxLk9wZW5GaWxlUmVzcG9uc2USSgoJUmVhZEJsb2NrEh0uZXhlY3dpcmUudjEuUmVhZEJsb2NrUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLlJlYWRCbG9ja1Jlc3BvbnNlEk0KCldyaXRlQmxvY2sSHi5leGVjd2lyZS52MS5Xcml0ZUJsb2NrUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlQmxvY2tSZXNwb25zZRJKCglDbG9zZUZpbGUSHS5leGVjd2lyZS52MS5DbG9zZUZpbGVSZXF1ZXN0Gh4uZXhlY3dpcmUudjEuQ2xvc2VGaWxlUmVzcG9uc2USWAoNV2Fsa0RpcmVjdG9yeRIhLmV4ZWN3aXJlLnYxLldhbGtEaXJlY3RvcnlSZXF1ZXN0GiIuZXhlY3dpcmUudjEuV2Fsa0RpcmVjdG9yeVJlc3BvbnNlMAESWwoOV2F0Y2hEaXJlY3RvcnkSIi5leGVjd2lyZS52MS5XYXRjaERpcmVjdG9yeVJlcXVlc3QaIy5leGVjd2lyZS52MS5XYXRjaERpcmVjdG9yeVJlc3BvbnNlMAESTwoKQXdhaXRQYXRocxIeLmV4ZWN3aXJlLnYxLkF3YWl0UGF0aHNSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuQXdhaXRQYXRoc1Jlc3BvbnNlMAFCqwEKD2NvbS5leGVjd2lyZS52MUIPRmlsZXN5c3RlbVByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_filesystem_handle, file_execwire_v1_filesystem_metadata, file_execwire_v1_filesystem_transfer, file_execwire_v1_filesystem_walk, file_execwire_v1_filesystem_watch, file_execwire_v1_sandbox]);
 
 /**
- * ReadFileRequest asks for a whole file.
+ * ReadFileRequest selects a file.
  *
  * @generated from message execwire.v1.ReadFileRequest
  */
@@ -45,15 +45,15 @@ export type ReadFileRequest = Message<"execwire.v1.ReadFileRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 4;
    */
@@ -68,7 +68,7 @@ export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem, 0);
 
 /**
- * ReadFileResponse is a file.
+ * ReadFileResponse is the content of a file.
  *
  * @generated from message execwire.v1.ReadFileResponse
  */
@@ -81,7 +81,7 @@ export type ReadFileResponse = Message<"execwire.v1.ReadFileResponse"> & {
   data: Uint8Array;
 
   /**
-   * Its metadata, from when it was opened.
+   * Its metadata when it was opened.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 2;
    */
@@ -96,7 +96,7 @@ export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem, 1);
 
 /**
- * WriteFileRequest gives a file its content.
+ * WriteFileRequest sets the content of a file.
  *
  * @generated from message execwire.v1.WriteFileRequest
  */
@@ -116,7 +116,7 @@ export type WriteFileRequest = Message<"execwire.v1.WriteFileRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
@@ -130,8 +130,8 @@ export type WriteFileRequest = Message<"execwire.v1.WriteFileRequest"> & {
   data: Uint8Array;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 5;
    */
@@ -146,7 +146,7 @@ export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem, 2);
 
 /**
- * WriteFileResponse says that the file was written.
+ * WriteFileResponse is sent when the file was written.
  *
  * @generated from message execwire.v1.WriteFileResponse
  */
@@ -161,7 +161,7 @@ export const WriteFileResponseSchema: GenMessage<WriteFileResponse> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem, 3);
 
 /**
- * CreateDirectoryRequest asks for a directory.
+ * CreateDirectoryRequest describes a directory to create.
  *
  * @generated from message execwire.v1.CreateDirectoryRequest
  */
@@ -181,33 +181,32 @@ export type CreateDirectoryRequest = Message<"execwire.v1.CreateDirectoryRequest
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether missing parents are made too, and a directory that exists, or a link
-   * to one, is as good. If not, a path that exists is PATH_ALREADY_EXISTS and a
-   * missing parent PATH_NOT_FOUND.
+   * Also create missing parents, and accept an existing directory or a link to one.
+   * Otherwise an existing path is PATH_ALREADY_EXISTS and a missing parent
+   * PATH_NOT_FOUND.
    *
    * @generated from field: bool recursive = 4;
    */
   recursive: boolean;
 
   /**
-   * The permission bits of the directory, of mode 07777, if it is made; its parents
-   * have what they have without. Absent means 0777 without the bits of the server's
-   * umask.
+   * The permission bits 07777 of the directory, if it is created; its parents are not
+   * affected. Absent: 0777 & ~umask of the server.
    *
    * @generated from field: optional uint32 permissions = 5;
    */
   permissions?: number | undefined;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 6;
    */
@@ -222,7 +221,7 @@ export const CreateDirectoryRequestSchema: GenMessage<CreateDirectoryRequest> = 
   messageDesc(file_execwire_v1_filesystem, 4);
 
 /**
- * CreateDirectoryResponse says that the directory is there.
+ * CreateDirectoryResponse is sent when the directory exists.
  *
  * @generated from message execwire.v1.CreateDirectoryResponse
  */
@@ -237,7 +236,7 @@ export const CreateDirectoryResponseSchema: GenMessage<CreateDirectoryResponse> 
   messageDesc(file_execwire_v1_filesystem, 5);
 
 /**
- * GetMetadataRequest asks what a path leads to.
+ * GetMetadataRequest selects a path.
  *
  * @generated from message execwire.v1.GetMetadataRequest
  */
@@ -257,30 +256,29 @@ export type GetMetadataRequest = Message<"execwire.v1.GetMetadataRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether to describe the path itself, should it be a link, and not what it
-   * leads to.
+   * Do not follow a link at the end of the path, but describe the link.
    *
    * @generated from field: bool no_follow = 4;
    */
   noFollow: boolean;
 
   /**
-   * Whether to read a regular file, and say its SHA-256.
+   * Also read a regular file and return its SHA-256.
    *
    * @generated from field: bool want_sha256 = 5;
    */
   wantSha256: boolean;
 
   /**
-   * Whether no link is followed, nor described: a path with one in it, also at its
-   * end, is SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 6;
    */
@@ -295,36 +293,35 @@ export const GetMetadataRequestSchema: GenMessage<GetMetadataRequest> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem, 6);
 
 /**
- * GetMetadataResponse is what a path leads to.
+ * GetMetadataResponse describes a file.
  *
  * @generated from message execwire.v1.GetMetadataResponse
  */
 export type GetMetadataResponse = Message<"execwire.v1.GetMetadataResponse"> & {
   /**
-   * What it is.
+   * The metadata.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 1;
    */
   metadata?: FileMetadata | undefined;
 
   /**
-   * Where the path leads, as written in it, if it is a link and no_follow was
-   * asked for.
+   * The target of the link, if the path is a link and no_follow is set.
    *
    * @generated from field: string link_target = 2;
    */
   linkTarget: string;
 
   /**
-   * Where the path leads, if that is not UTF-8.
+   * The target, if it is not UTF-8.
    *
    * @generated from field: bytes raw_link_target = 3;
    */
   rawLinkTarget: Uint8Array;
 
   /**
-   * The SHA-256 of the content of a regular file, 32 bytes, if it was asked for.
-   * The metadata is from when it was read. Empty of anything else.
+   * The SHA-256 of the content of a regular file, 32 bytes, if requested. The metadata
+   * is from the time of reading. Empty for other file types.
    *
    * @generated from field: bytes sha256 = 4;
    */
@@ -339,7 +336,7 @@ export const GetMetadataResponseSchema: GenMessage<GetMetadataResponse> = /*@__P
   messageDesc(file_execwire_v1_filesystem, 7);
 
 /**
- * ReadDirectoryRequest asks for the entries of a directory.
+ * ReadDirectoryRequest selects a directory.
  *
  * @generated from message execwire.v1.ReadDirectoryRequest
  */
@@ -359,15 +356,15 @@ export type ReadDirectoryRequest = Message<"execwire.v1.ReadDirectoryRequest"> &
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 4;
    */
@@ -423,15 +420,14 @@ export type DirectoryEntry = Message<"execwire.v1.DirectoryEntry"> & {
   rawName: Uint8Array;
 
   /**
-   * What the name stands for.
+   * The type.
    *
    * @generated from field: execwire.v1.FileType type = 3;
    */
   type: FileType;
 
   /**
-   * What the name leads to: the type, or that of the target of a link.
-   * Unspecified if it leads to nothing.
+   * The type, following links. Unspecified for a dangling link.
    *
    * @generated from field: execwire.v1.FileType target_type = 4;
    */
@@ -446,7 +442,7 @@ export const DirectoryEntrySchema: GenMessage<DirectoryEntry> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem, 10);
 
 /**
- * RemovePathRequest asks that a path be gone.
+ * RemovePathRequest selects a path to remove.
  *
  * @generated from message execwire.v1.RemovePathRequest
  */
@@ -466,30 +462,30 @@ export type RemovePathRequest = Message<"execwire.v1.RemovePathRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether a directory is removed with all that is in it. If not, only an empty
-   * one is; another is DIRECTORY_NOT_EMPTY.
+   * Remove a directory with everything in it. Otherwise a directory that is not empty
+   * is DIRECTORY_NOT_EMPTY.
    *
    * @generated from field: bool recursive = 4;
    */
   recursive: boolean;
 
   /**
-   * Whether a path that is not there is as good. If not, it is PATH_NOT_FOUND.
+   * Accept a path that does not exist. Otherwise it is PATH_NOT_FOUND.
    *
    * @generated from field: bool ignore_missing = 5;
    */
   ignoreMissing: boolean;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 6;
    */
@@ -504,7 +500,7 @@ export const RemovePathRequestSchema: GenMessage<RemovePathRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem, 11);
 
 /**
- * RemovePathResponse says that the path is gone.
+ * RemovePathResponse is sent when the path does not exist any more.
  *
  * @generated from message execwire.v1.RemovePathResponse
  */
@@ -519,50 +515,50 @@ export const RemovePathResponseSchema: GenMessage<RemovePathResponse> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem, 12);
 
 /**
- * CopyPathRequest asks for a copy.
+ * CopyPathRequest describes a copy.
  *
  * @generated from message execwire.v1.CopyPathRequest
  */
 export type CopyPathRequest = Message<"execwire.v1.CopyPathRequest"> & {
   /**
-   * What is copied, an absolute path. A link is copied itself.
+   * The source, an absolute path. A link is copied as a link.
    *
    * @generated from field: string source_path = 1;
    */
   sourcePath: string;
 
   /**
-   * What is copied, if its path is not UTF-8.
+   * The source, if its path is not UTF-8.
    *
    * @generated from field: bytes raw_source_path = 2;
    */
   rawSourcePath: Uint8Array;
 
   /**
-   * What the copy is called, an absolute path: the path of the copy itself, not
-   * of a directory to put it into.
+   * The destination, an absolute path: the path of the copy itself, not of its
+   * directory.
    *
    * @generated from field: string destination_path = 3;
    */
   destinationPath: string;
 
   /**
-   * What the copy is called, if that is not UTF-8.
+   * The destination, if it is not UTF-8.
    *
    * @generated from field: bytes raw_destination_path = 4;
    */
   rawDestinationPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 5;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether a directory is copied, with all that is in it. If not, it is
-   * IS_A_DIRECTORY without errno.
+   * Copy a directory with everything in it. Otherwise a directory is IS_A_DIRECTORY
+   * without errno.
    *
    * @generated from field: bool recursive = 6;
    */
@@ -577,14 +573,13 @@ export const CopyPathRequestSchema: GenMessage<CopyPathRequest> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem, 13);
 
 /**
- * CopyPathResponse says that the copy is there.
+ * CopyPathResponse is sent when the copy is complete.
  *
  * @generated from message execwire.v1.CopyPathResponse
  */
 export type CopyPathResponse = Message<"execwire.v1.CopyPathResponse"> & {
   /**
-   * How many FIFOs, sockets and devices were left out of the copy of a
-   * directory.
+   * The number of FIFOs, sockets and devices that were skipped.
    *
    * @generated from field: uint64 omitted_special_files = 1;
    */
@@ -599,51 +594,49 @@ export const CopyPathResponseSchema: GenMessage<CopyPathResponse> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem, 14);
 
 /**
- * RenamePathRequest asks for another path.
+ * RenamePathRequest describes a rename.
  *
  * @generated from message execwire.v1.RenamePathRequest
  */
 export type RenamePathRequest = Message<"execwire.v1.RenamePathRequest"> & {
   /**
-   * What is renamed, an absolute path.
+   * The source, an absolute path.
    *
    * @generated from field: string source_path = 1;
    */
   sourcePath: string;
 
   /**
-   * What is renamed, if its path is not UTF-8.
+   * The source, if its path is not UTF-8.
    *
    * @generated from field: bytes raw_source_path = 2;
    */
   rawSourcePath: Uint8Array;
 
   /**
-   * What it is called then, an absolute path: its own, not that of a directory to
-   * put it into.
+   * The destination, an absolute path: the new path itself, not its directory.
    *
    * @generated from field: string destination_path = 3;
    */
   destinationPath: string;
 
   /**
-   * What it is called then, if that is not UTF-8.
+   * The destination, if it is not UTF-8.
    *
    * @generated from field: bytes raw_destination_path = 4;
    */
   rawDestinationPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 5;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether there must be nothing at the destination; else it is
-   * PATH_ALREADY_EXISTS. A file system that cannot promise that is
-   * FILE_SYSTEM_FAILED with EINVAL.
+   * Fail with PATH_ALREADY_EXISTS if the destination exists. On a file system that
+   * cannot guarantee that, the call is FILE_SYSTEM_FAILED with EINVAL.
    *
    * @generated from field: bool no_replace = 6;
    */
@@ -658,7 +651,7 @@ export const RenamePathRequestSchema: GenMessage<RenamePathRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem, 15);
 
 /**
- * RenamePathResponse says that it has the other path.
+ * RenamePathResponse is sent when the path was renamed.
  *
  * @generated from message execwire.v1.RenamePathResponse
  */
@@ -673,7 +666,7 @@ export const RenamePathResponseSchema: GenMessage<RenamePathResponse> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem, 16);
 
 /**
- * CreateSymlinkRequest asks for a symbolic link.
+ * CreateSymlinkRequest describes a symbolic link.
  *
  * @generated from message execwire.v1.CreateSymlinkRequest
  */
@@ -693,23 +686,22 @@ export type CreateSymlinkRequest = Message<"execwire.v1.CreateSymlinkRequest"> &
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Where it leads, exactly as it is to be written into it: absolute, or relative
-   * to the directory of the link. It may not contain a NUL.
+   * The target, stored exactly as given: absolute, or relative to the directory of the
+   * link. NUL is refused.
    *
    * @generated from field: string target = 4;
    */
   target: string;
 
   /**
-   * Where it leads, if that is not UTF-8. One of the two is set, both is
-   * INVALID_FIELD.
+   * The target, if it is not UTF-8. Setting both is INVALID_FIELD.
    *
    * @generated from field: bytes raw_target = 5;
    */
@@ -724,7 +716,7 @@ export const CreateSymlinkRequestSchema: GenMessage<CreateSymlinkRequest> = /*@_
   messageDesc(file_execwire_v1_filesystem, 17);
 
 /**
- * CreateSymlinkResponse says that the link is there.
+ * CreateSymlinkResponse is sent when the link was created.
  *
  * @generated from message execwire.v1.CreateSymlinkResponse
  */
@@ -739,7 +731,7 @@ export const CreateSymlinkResponseSchema: GenMessage<CreateSymlinkResponse> = /*
   messageDesc(file_execwire_v1_filesystem, 18);
 
 /**
- * CanonicalizePathRequest asks for the path without links.
+ * CanonicalizePathRequest selects a path.
  *
  * @generated from message execwire.v1.CanonicalizePathRequest
  */
@@ -759,7 +751,7 @@ export type CanonicalizePathRequest = Message<"execwire.v1.CanonicalizePathReque
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
@@ -802,33 +794,31 @@ export const CanonicalizePathResponseSchema: GenMessage<CanonicalizePathResponse
   messageDesc(file_execwire_v1_filesystem, 20);
 
 /**
- * FileSystemService works on the files of the server's machine, as the server's
- * user. It belongs to no session, and keeps nothing between calls but the handles
- * of open files and what was received of uploads that have a name.
+ * FileSystemService works on the files of the server's machine, as the server's user.
+ * Calls belong to no session. Only handles of open files and uploads with an id are
+ * kept between calls.
  *
- * Paths are absolute. They are cleaned by lexical rules before they are used:
- * ".." goes back to what was written before it, and a slash at the end means
- * nothing. A path that is not UTF-8 goes into the raw_ field beside its own; one
- * of the two is set, both is INVALID_FIELD. Neither may contain a NUL.
+ * Paths are absolute. They are cleaned lexically before use: ".." removes the component
+ * before it, and a trailing slash is ignored. A path that is not UTF-8 is sent in the
+ * raw_ field beside its own; setting both is INVALID_FIELD. NUL is refused.
  *
- * Every request may carry a sandbox policy, which confines the call as it would
- * confine a process that the caller starts. A server that cannot enforce it
- * refuses with SANDBOX_UNAVAILABLE. Absent confines nothing, as do a policy that
- * is disabled or external, and a file system that is unrestricted.
+ * Every request may have a sandbox policy, which confines the call as it would confine
+ * a process. If the server cannot enforce it, the call fails with SANDBOX_UNAVAILABLE.
+ * Absent, disabled and external policies, and an unrestricted file system, confine
+ * nothing.
  *
- * Failures of the operating system have the reasons from PATH_NOT_FOUND on in
- * ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT; metadata "errno" is the
- * symbolic name of what the kernel said, e.g. "ENOENT", where it said something,
- * and ResourceInfo names the path. No call waits for another process: special
- * files, such as FIFOs, are refused or left out instead of waited for.
+ * Errors of the operating system have the reasons from PATH_NOT_FOUND on in
+ * ErrorReason, PERMISSION_DENIED, or SYSTEM_LIMIT. Metadata "errno" is the name of the
+ * kernel's error, e.g. "ENOENT", if there is one, and ResourceInfo names the path. No
+ * call waits for another process: special files, such as FIFOs, are refused or skipped.
  *
  * @generated from service execwire.v1.FileSystemService
  */
 export const FileSystemService: GenService<{
   /**
-   * ReadFile returns a whole regular file, following links. A file larger than
-   * the server's read_file_bytes is FILE_TOO_LARGE: use DownloadFile. What is not
-   * a regular file is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It may be repeated.
+   * ReadFile returns a whole regular file, following links. A file larger than the
+   * server's read_file_bytes is FILE_TOO_LARGE: use DownloadFile. Any other file type
+   * is IS_A_DIRECTORY or NOT_A_REGULAR_FILE. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.ReadFile
    */
@@ -838,12 +828,11 @@ export const FileSystemService: GenService<{
     output: typeof ReadFileResponseSchema;
   },
   /**
-   * DownloadFile streams a regular file, or a part of it, following links: first
-   * one head, then the data in order, in pieces of at most 64 KiB. The
-   * stream ends where the file ended when its end was reached, also if it grew or
-   * shrank meanwhile. A client that stops reading holds up its own stream only.
-   * There is no limit on the size. What is not a regular file is refused as by
-   * ReadFile. It may be repeated.
+   * DownloadFile streams a regular file, or a part of it, following links: first a
+   * head, then the data in order, in pieces of at most 64 KiB. The stream ends at the
+   * end of the file, even if the file grew or shrank meanwhile. A client that stops
+   * reading blocks only its own stream. There is no size limit. Other file types fail
+   * as for ReadFile. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.DownloadFile
    */
@@ -853,14 +842,13 @@ export const FileSystemService: GenService<{
     output: typeof DownloadFileResponseSchema;
   },
   /**
-   * WriteFile makes a file have exactly the given content. A new file has mode
-   * 0666 without the bits of the server's umask; an existing one is truncated and
-   * written in place, so that it keeps its mode, its owner and its other names.
-   * Links are followed, also one to a file that does not exist yet. Parents are
-   * not made. A directory is IS_A_DIRECTORY; a FIFO or socket is
-   * NOT_A_REGULAR_FILE; a device is written to. A failure in the middle leaves the
-   * file with a part of the content. It may be repeated. The content fits into a
-   * message: for more use UploadFile.
+   * WriteFile sets the content of a file. A new file has mode 0666 & ~umask of the
+   * server; an existing one is truncated and written in place, so that it keeps its
+   * mode, owner and hard links. Links are followed, also to a file that does not exist
+   * yet. Parent directories are not created. A directory is IS_A_DIRECTORY; a FIFO or
+   * socket is NOT_A_REGULAR_FILE; a device is written to. A failure during the call
+   * leaves partial content. It is idempotent. The content must fit into a message; use
+   * UploadFile for more.
    *
    * @generated from rpc execwire.v1.FileSystemService.WriteFile
    */
@@ -870,31 +858,28 @@ export const FileSystemService: GenService<{
     output: typeof WriteFileResponseSchema;
   },
   /**
-   * UploadFile writes a file with the content in pieces: first one head, then the
-   * data in order, then an end. There is no limit on the size.
+   * UploadFile streams the content of a file: first a head, then the data in order,
+   * then an end. There is no size limit.
    *
-   * In place it is WriteFile: it writes as it receives, and answers when the last
-   * piece was written. Cancelled, cut, or over without an end, it leaves what was
-   * written until then.
+   * In place it behaves like WriteFile: it writes as it receives, and answers when the
+   * last piece was written. A stream that is cancelled, lost, or ends without an end
+   * message leaves what was written so far.
    *
-   * To replace, it writes a file without a name in the directory of the path,
-   * which then takes the place of what is there in one step. Links are followed,
-   * also one to a file that does not exist yet, so that a link stays a link. A
-   * directory is IS_A_DIRECTORY, a special file NOT_A_REGULAR_FILE. The owner, the
-   * group and the access control list of a file that is replaced are kept where the
-   * server may; a group that it may not give has its permissions cut to those of
-   * others. The other names of the file and its other extended attributes are not
-   * kept. Where the file system knows no files without a
-   * name, it has a hidden one, which begins with ".execwire-", until the end. A
-   * failure of any kind leaves what was there.
+   * To replace, it writes an unnamed file in the directory of the path, and renames it
+   * into place when it is complete. Links are followed, also to a file that does not
+   * exist yet, so that a link stays a link. A directory is IS_A_DIRECTORY, a special
+   * file NOT_A_REGULAR_FILE. The new file gets the owner, group and access control list
+   * of the old one where the server may set them; for a group that it may not set, the
+   * permissions of others apply. Other hard links and other extended attributes are not
+   * kept. On a file system without unnamed files a hidden name is used, which begins
+   * with ".execwire-". A failure of any kind leaves the old file unchanged.
    *
-   * Cancelled, cut, or over without an end, a stream whose head has no upload_id
-   * leaves nothing. What was received of one that has is kept for ten minutes,
-   * unless the server is configured otherwise, or stops: GetUpload says how much it
-   * is, and the next stream goes on from there. Two streams of one id at a time are
-   * one that goes on and one that may not have noticed its end: the later one takes
-   * the upload over, and the earlier one is UPLOAD_TAKEN_OVER. More than the
-   * server's uploads_per_principal are TOO_MANY_UPLOADS.
+   * A stream without an upload_id that is cancelled, lost, or ends without an end
+   * message leaves nothing. With an upload_id, the received data is kept for
+   * upload_retention (ten minutes by default), unless the server stops: GetUpload
+   * returns its size, and the next stream continues from there. A second stream with
+   * the same id takes the upload over, and the first ends with UPLOAD_TAKEN_OVER. More
+   * than the server's uploads_per_principal are TOO_MANY_UPLOADS.
    *
    * @generated from rpc execwire.v1.FileSystemService.UploadFile
    */
@@ -904,10 +889,9 @@ export const FileSystemService: GenService<{
     output: typeof UploadFileResponseSchema;
   },
   /**
-   * GetUpload says what was received of an upload that has an id. One that is
-   * complete is remembered as long as one that is cut, so that its answer can be
-   * had again, but for the oldest where there are many. One that was dropped, or
-   * never was, is UPLOAD_NOT_FOUND. It may be repeated.
+   * GetUpload describes an upload with an id. A complete upload is remembered as long
+   * as an interrupted one, so that its answer can be repeated; the oldest are dropped
+   * if there are many. An unknown upload is UPLOAD_NOT_FOUND. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.GetUpload
    */
@@ -917,8 +901,8 @@ export const FileSystemService: GenService<{
     output: typeof GetUploadResponseSchema;
   },
   /**
-   * CreateDirectory makes a directory, of mode 0777 without the bits of the
-   * server's umask unless other permissions are asked for. It may be repeated if recursive.
+   * CreateDirectory creates a directory, with mode 0777 & ~umask of the server unless
+   * permissions are given. It is idempotent if recursive.
    *
    * @generated from rpc execwire.v1.FileSystemService.CreateDirectory
    */
@@ -928,10 +912,10 @@ export const FileSystemService: GenService<{
     output: typeof CreateDirectoryResponseSchema;
   },
   /**
-   * GetMetadata describes what a path leads to. A link to nothing is
-   * PATH_NOT_FOUND, and links in a circle are SYMLINK_LOOP, unless the path
-   * itself was asked for. With want_sha256 it reads the whole file, and one that is
-   * changed meanwhile is FILE_CHANGED. It may be repeated.
+   * GetMetadata describes a file, following links. A dangling link is PATH_NOT_FOUND,
+   * and a loop of links SYMLINK_LOOP, unless no_follow is set. With want_sha256 it
+   * reads the whole file, and fails with FILE_CHANGED if the file changes meanwhile. It
+   * is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.GetMetadata
    */
@@ -942,9 +926,9 @@ export const FileSystemService: GenService<{
   },
   /**
    * ReadDirectory streams the entries of a directory without "." and "..", in no
-   * particular order, at most 1,000 in a message. Entries that come or go
-   * meanwhile may be there or not. An empty directory has no messages. It may be
-   * repeated.
+   * particular order, at most 1,000 per message. Entries that are created or removed
+   * meanwhile may be missing or included. An empty directory has no messages. It is
+   * idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.ReadDirectory
    */
@@ -954,11 +938,10 @@ export const FileSystemService: GenService<{
     output: typeof ReadDirectoryResponseSchema;
   },
   /**
-   * RemovePath removes a file, a link, which is never followed, or a directory.
-   * The root of the file system is refused, and so is, as MOUNT_POINT, what
-   * something is mounted on, whose content is not touched, also when a tree comes
-   * to it. A failure or cancellation in the middle leaves what was not removed
-   * until then. It may be repeated if ignore_missing.
+   * RemovePath removes a file, a link (which is never followed) or a directory. The
+   * root of the file system is refused. A mount point is refused with MOUNT_POINT, also
+   * inside a tree, and its content is unchanged. A failure or cancellation leaves what
+   * was not yet removed. It is idempotent if ignore_missing.
    *
    * @generated from rpc execwire.v1.FileSystemService.RemovePath
    */
@@ -968,23 +951,21 @@ export const FileSystemService: GenService<{
     output: typeof RemovePathResponseSchema;
   },
   /**
-   * CopyPath copies a file, a link as a link, or a directory.
+   * CopyPath copies a file, a link (as a link), or a directory.
    *
-   * The content of a file goes to exactly the destination, which is written as by
-   * WriteFile and gets the permission bits of the source, of mode 0777; a
-   * destination that is the source itself, by whatever name, stays as it is. A
-   * link is not written over what exists: PATH_ALREADY_EXISTS.
+   * The destination of a file is the path of the copy itself. It is written as by
+   * WriteFile and gets the permission bits 0777 of the source. If it is the source
+   * itself, by any name, it is unchanged. A link does not replace an existing path:
+   * PATH_ALREADY_EXISTS.
    *
-   * A directory is made with its parents, as by CreateDirectory, or merged into
-   * one that exists, with the files of the same names overwritten; one that is
-   * not a directory is PATH_ALREADY_EXISTS. Links inside are copied as links;
-   * FIFOs, sockets and devices inside are left out. Into itself or below is
-   * COPY_INTO_ITSELF. Directories nested deeper than 200 are TREE_TOO_DEEP.
+   * A directory is created with its parents, or merged into an existing one; files with
+   * the same names are overwritten. A destination that is not a directory is
+   * PATH_ALREADY_EXISTS. Links inside are copied as links; FIFOs, sockets and devices
+   * are skipped. A copy into itself or below is COPY_INTO_ITSELF. Directories nested
+   * deeper than 200 are TREE_TOO_DEEP.
    *
-   * Holes in files are holes in the copies. Modification times are those of the
-   * copying. A failure or cancellation in the
-   * middle leaves what was copied until then. It may be repeated, unless links
-   * are copied.
+   * Holes in files are preserved. Modification times are not. A failure or cancellation
+   * leaves what was copied so far. It is idempotent, unless links are copied.
    *
    * @generated from rpc execwire.v1.FileSystemService.CopyPath
    */
@@ -994,13 +975,13 @@ export const FileSystemService: GenService<{
     output: typeof CopyPathResponseSchema;
   },
   /**
-   * RenamePath gives what is at one path another one, in one step: a file, a link,
-   * which is not followed, or a directory with all that is in it. A file or a link
-   * takes the place of another one, a directory that of an empty one, unless
-   * no_replace. Two names of one file stay as they are. Across file systems, and
-   * mounts, it is CROSS_DEVICE: copy and remove instead. What something is mounted
-   * on keeps its name: MOUNT_POINT. A directory does not go
-   * into itself: FILE_SYSTEM_FAILED with EINVAL. Repeated, it is PATH_NOT_FOUND.
+   * RenamePath atomically renames a file, a link (which is not followed) or a
+   * directory. Unless no_replace is set, a file or link replaces another one, and a
+   * directory an empty one. If both paths are hard links of one file, nothing changes.
+   * Across file systems or mounts it fails with CROSS_DEVICE: copy and remove instead.
+   * A mount point is MOUNT_POINT. Renaming a directory into itself is
+   * FILE_SYSTEM_FAILED with EINVAL. It is not idempotent: repeated, it is
+   * PATH_NOT_FOUND.
    *
    * @generated from rpc execwire.v1.FileSystemService.RenamePath
    */
@@ -1010,8 +991,8 @@ export const FileSystemService: GenService<{
     output: typeof RenamePathResponseSchema;
   },
   /**
-   * CreateSymlink makes a symbolic link. What is at its path stays:
-   * PATH_ALREADY_EXISTS. What it leads to need not be there.
+   * CreateSymlink creates a symbolic link. An existing path is PATH_ALREADY_EXISTS. The
+   * target need not exist.
    *
    * @generated from rpc execwire.v1.FileSystemService.CreateSymlink
    */
@@ -1021,8 +1002,7 @@ export const FileSystemService: GenService<{
     output: typeof CreateSymlinkResponseSchema;
   },
   /**
-   * CanonicalizePath returns the path of what a path leads to, without links. It
-   * may be repeated.
+   * CanonicalizePath resolves all links of a path. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.CanonicalizePath
    */
@@ -1032,14 +1012,13 @@ export const FileSystemService: GenService<{
     output: typeof CanonicalizePathResponseSchema;
   },
   /**
-   * OpenFile opens a regular file and keeps it open under an id, until CloseFile,
-   * or until the session of the handle ends; in the default session, which has no
-   * lease, also when nothing was read from it or written to it for the server's
-   * file_handle_idle_time. The file stays the one that was opened, whatever becomes
-   * of the path. What is not a regular file is IS_A_DIRECTORY or
-   * NOT_A_REGULAR_FILE, without having been opened. An id that is taken is
-   * FILE_HANDLE_ALREADY_EXISTS; more handles of a session than the server's
-   * file_handles_per_session are TOO_MANY_FILE_HANDLES.
+   * OpenFile opens a regular file as a handle with an id. The handle exists until
+   * CloseFile or the end of its session; in the default session, which does not end,
+   * also until it was not used for the server's file_handle_idle_time. It refers to the
+   * file that was opened, whatever happens to the path. Other file types are
+   * IS_A_DIRECTORY or NOT_A_REGULAR_FILE, and are not opened. A taken id is
+   * FILE_HANDLE_ALREADY_EXISTS; more handles than the server's file_handles_per_session
+   * are TOO_MANY_FILE_HANDLES.
    *
    * @generated from rpc execwire.v1.FileSystemService.OpenFile
    */
@@ -1049,10 +1028,10 @@ export const FileSystemService: GenService<{
     output: typeof OpenFileResponseSchema;
   },
   /**
-   * ReadBlock reads a part of a file that is open to be read. Another one is
-   * FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
-   * the same time. When the operating system fails to read, the handle is closed.
-   * No such handle is FILE_HANDLE_NOT_FOUND. It may be repeated.
+   * ReadBlock reads a part of a file that is open for reading; otherwise it is
+   * FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle run concurrently. If a
+   * read fails, the handle is closed. An unknown handle is FILE_HANDLE_NOT_FOUND. It is
+   * idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.ReadBlock
    */
@@ -1062,11 +1041,11 @@ export const FileSystemService: GenService<{
     output: typeof ReadBlockResponseSchema;
   },
   /**
-   * WriteBlock writes a part of a file that is open to be written. Another one is
-   * FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle are carried out at
-   * the same time; who wants an order waits for answers. A failure can leave a part
-   * of the bytes written, and the handle open. No such handle is
-   * FILE_HANDLE_NOT_FOUND. It may be repeated.
+   * WriteBlock writes a part of a file that is open for writing; otherwise it is
+   * FILE_SYSTEM_FAILED with errno EBADF. Calls on one handle run concurrently; a client
+   * that needs an order waits for the answers. A failure can leave a part written, and
+   * leaves the handle open. An unknown handle is FILE_HANDLE_NOT_FOUND. It is
+   * idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.WriteBlock
    */
@@ -1076,9 +1055,8 @@ export const FileSystemService: GenService<{
     output: typeof WriteBlockResponseSchema;
   },
   /**
-   * CloseFile closes a handle. Calls on it that are being carried out are not
-   * waited for, and come to their end. No such handle is as good. It may be
-   * repeated.
+   * CloseFile closes a handle. It does not wait for running calls on it, which
+   * complete. An unknown handle is no error. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.CloseFile
    */
@@ -1088,14 +1066,13 @@ export const FileSystemService: GenService<{
     output: typeof CloseFileResponseSchema;
   },
   /**
-   * WalkDirectory streams what is below a directory: breadth first, the names of
-   * each directory sorted by their bytes. Links are told and not followed, unless
-   * that is asked for; mount points are walked. A directory that cannot be read, or
-   * has become a link since it was found, is an error in the stream; one that the
-   * walk cannot begin with ends the call, NOT_A_DIRECTORY without errno if it is
-   * something else. The last message is the end. A client that stops reading holds
-   * up its own stream only. What changes meanwhile may be there or not. It may be
-   * repeated.
+   * WalkDirectory streams the entries of a directory tree: breadth first, the names of
+   * each directory sorted by their bytes. Links are reported and not followed, unless
+   * requested; mount points are walked. A directory that cannot be read, or has become
+   * a link meanwhile, is an error in the stream. If the top directory cannot be read
+   * the call fails, with NOT_A_DIRECTORY without errno if it is another file type. The
+   * last message is the end. A client that stops reading blocks only its own stream.
+   * Entries that change meanwhile may be missing or included. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.WalkDirectory
    */
@@ -1105,18 +1082,17 @@ export const FileSystemService: GenService<{
     output: typeof WalkDirectoryResponseSchema;
   },
   /**
-   * WatchDirectory tells what happens in a directory, until the call is cancelled
-   * or the directory is lost: removed, moved, replaced or unmounted. First comes
-   * started, and nothing that happens after that is missed: changes come when they
-   * have settled, at most one for each path. A client that stops reading holds up
-   * nobody; what there is no room for, watch_pending_bytes, is told as an overflow.
-   * Directories that cannot be watched are told as lost, those that are there at
-   * the beginning too, unless there are too many: then, as when the system has no
-   * more to watch with, the call fails with WATCH_UNAVAILABLE. A principal has at
-   * most watches_per_principal; more are TOO_MANY_WATCHES. What is not a directory
-   * is NOT_A_DIRECTORY. What is mounted over a directory below is not told, nor
-   * what other machines do on a file system that is shared with them. When the
-   * server stops the call ends with DRAINING. It may be repeated.
+   * WatchDirectory streams the changes in a directory, until the call is cancelled or
+   * the directory is lost: removed, moved, replaced or unmounted. The first message is
+   * started; no change after that is missed. Changes are sent when they have settled,
+   * at most one per path. A client that stops reading blocks nothing: changes beyond
+   * watch_pending_bytes are reported as an overflow. Directories that cannot be watched
+   * are reported as lost, also those that exist at the beginning. If there are too many
+   * directories, or the system has no more watches, the call fails with
+   * WATCH_UNAVAILABLE. More than watches_per_principal watches of a principal are
+   * TOO_MANY_WATCHES. Any other file type is NOT_A_DIRECTORY. Mounts over a directory
+   * below, and changes by other machines on a shared file system, are not reported.
+   * When the server shuts down the call ends with DRAINING. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.WatchDirectory
    */
@@ -1126,13 +1102,12 @@ export const FileSystemService: GenService<{
     output: typeof WatchDirectoryResponseSchema;
   },
   /**
-   * AwaitPaths waits until one of the paths that are missing exists, or one of
-   * those that are present does not any more. First comes started, then, when it
-   * happens, which may be at once, which path it is, and the call ends. What came
-   * and has gone again may be missed. A principal awaits at most
-   * awaited_paths_per_principal; more are TOO_MANY_WATCHES. Where the system has
-   * no more to watch with, it fails with WATCH_UNAVAILABLE, and when the server
-   * stops with DRAINING. It may be repeated.
+   * AwaitPaths waits until one of the missing paths exists, or one of the present paths
+   * does not exist any more. The first message is started. The second names the path,
+   * and the call ends. A path that appears and disappears quickly may be missed. More
+   * than awaited_paths_per_principal are TOO_MANY_WATCHES. If the system has no more
+   * watches it fails with WATCH_UNAVAILABLE, and when the server shuts down with
+   * DRAINING. It is idempotent.
    *
    * @generated from rpc execwire.v1.FileSystemService.AwaitPaths
    */

@@ -39,46 +39,46 @@ export type DownloadFileRequest = Message<"execwire.v1.DownloadFileRequest"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Where to begin, in bytes from the start. At or after the end there is no
-   * data. More than 2^63-1 is INVALID_FIELD.
+   * The offset of the first byte. At or beyond the end there is no data. More than
+   * 2^63-1 is INVALID_FIELD.
    *
    * @generated from field: uint64 offset = 4;
    */
   offset: bigint;
 
   /**
-   * How many bytes to send at most. Absent means up to the end; 0 sends the head
-   * alone, and the end if one is wanted.
+   * The number of bytes to send at most. Absent: up to the end. 0: only the head, and
+   * the end if requested.
    *
    * @generated from field: optional uint64 length = 5;
    */
   length?: bigint | undefined;
 
   /**
-   * Whether an end follows the data, with its digest.
+   * Send an end after the data, with its digest.
    *
    * @generated from field: bool want_sha256 = 6;
    */
   wantSha256: boolean;
 
   /**
-   * The version that the file has to have, from the metadata of an earlier call;
-   * another one is FILE_CHANGED. Empty takes any. At most 256 bytes.
+   * The expected version, from the metadata of an earlier call; a different one is
+   * FILE_CHANGED. Empty: any. At most 256 bytes.
    *
    * @generated from field: string if_version = 7;
    */
   ifVersion: string;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
    *
    * @generated from field: bool no_symlinks = 8;
    */
@@ -99,13 +99,13 @@ export const DownloadFileRequestSchema: GenMessage<DownloadFileRequest> = /*@__P
  */
 export type DownloadFileResponse = Message<"execwire.v1.DownloadFileResponse"> & {
   /**
-   * What part it is.
+   * The part.
    *
    * @generated from oneof execwire.v1.DownloadFileResponse.message
    */
   message: {
     /**
-     * What the file is; first and only first.
+     * The metadata; the first message, exactly once.
      *
      * @generated from field: execwire.v1.DownloadHead head = 1;
      */
@@ -113,7 +113,7 @@ export type DownloadFileResponse = Message<"execwire.v1.DownloadFileResponse"> &
     case: "head";
   } | {
     /**
-     * The bytes that follow those of the message before. Never empty.
+     * The next bytes. Never empty.
      *
      * @generated from field: bytes data = 2;
      */
@@ -121,7 +121,7 @@ export type DownloadFileResponse = Message<"execwire.v1.DownloadFileResponse"> &
     case: "data";
   } | {
     /**
-     * The end of the data; last, and only if want_sha256 asked for it.
+     * The end of the data; the last message, only with want_sha256.
      *
      * @generated from field: execwire.v1.DownloadEnd end = 3;
      */
@@ -138,14 +138,14 @@ export const DownloadFileResponseSchema: GenMessage<DownloadFileResponse> = /*@_
   messageDesc(file_execwire_v1_filesystem_transfer, 1);
 
 /**
- * DownloadHead is the beginning of a download.
+ * DownloadHead is the first message of a download.
  *
  * @generated from message execwire.v1.DownloadHead
  */
 export type DownloadHead = Message<"execwire.v1.DownloadHead"> & {
   /**
-   * The metadata of the file, from when it was opened. The data can be more or
-   * less than the size, if the file changes or is one of /proc.
+   * The metadata of the file when it was opened. The data can be more or less than the
+   * size if the file changes or is in /proc.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 1;
    */
@@ -160,7 +160,7 @@ export const DownloadHeadSchema: GenMessage<DownloadHead> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_transfer, 2);
 
 /**
- * DownloadEnd is the end of a download.
+ * DownloadEnd is the last message of a download.
  *
  * @generated from message execwire.v1.DownloadEnd
  */
@@ -173,8 +173,8 @@ export type DownloadEnd = Message<"execwire.v1.DownloadEnd"> & {
   sha256: Uint8Array;
 
   /**
-   * Whether the file was changed while it was read, so that the data may be a
-   * mixture: its version is not that of the head any more.
+   * Whether the file changed while it was read, so that the data may be a mixture: its
+   * version differs from that of the head.
    *
    * @generated from field: bool changed = 2;
    */
@@ -195,13 +195,13 @@ export const DownloadEndSchema: GenMessage<DownloadEnd> = /*@__PURE__*/
  */
 export type UploadFileRequest = Message<"execwire.v1.UploadFileRequest"> & {
   /**
-   * What part it is. Unset is malformed.
+   * The part. Required.
    *
    * @generated from oneof execwire.v1.UploadFileRequest.message
    */
   message: {
     /**
-     * Which file it is; first and only first.
+     * Which file it is; the first message, exactly once.
      *
      * @generated from field: execwire.v1.UploadHead head = 1;
      */
@@ -209,7 +209,7 @@ export type UploadFileRequest = Message<"execwire.v1.UploadFileRequest"> & {
     case: "head";
   } | {
     /**
-     * The bytes that follow those of the message before. Empty changes nothing.
+     * The next bytes. May be empty.
      *
      * @generated from field: bytes data = 2;
      */
@@ -217,7 +217,7 @@ export type UploadFileRequest = Message<"execwire.v1.UploadFileRequest"> & {
     case: "data";
   } | {
     /**
-     * The end of the file; nothing follows it. A stream that is over without one is
+     * The end of the file; the last message. A stream that ends without it is
      * UNEXPECTED_MESSAGE.
      *
      * @generated from field: execwire.v1.UploadEnd end = 3;
@@ -235,7 +235,7 @@ export const UploadFileRequestSchema: GenMessage<UploadFileRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem_transfer, 4);
 
 /**
- * UploadHead is the beginning of an upload.
+ * UploadHead is the first message of an upload.
  *
  * @generated from message execwire.v1.UploadHead
  */
@@ -255,87 +255,84 @@ export type UploadHead = Message<"execwire.v1.UploadHead"> & {
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * How the file is written. Unspecified is malformed. What follows here is for
-   * UPLOAD_MODE_REPLACE alone; in place it is INVALID_FIELD.
+   * The mode. Required. The following fields up to sync are for UPLOAD_MODE_REPLACE
+   * only; in place they are INVALID_FIELD.
    *
    * @generated from field: execwire.v1.UploadMode mode = 4;
    */
   mode: UploadMode;
 
   /**
-   * A name for the upload, chosen by the client, e.g. at random, at most 128
-   * bytes: what was received is then kept if the stream is cut, and a later
-   * stream with the same id can go on. Ids of different principals have nothing
-   * to do with each other. Empty keeps nothing.
+   * The id of the upload, chosen by the client, e.g. at random, at most 128 bytes.
+   * Received data is then kept if the stream is lost, and a later stream with the same
+   * id can continue. Ids of different principals are independent. Empty: nothing is
+   * kept.
    *
    * @generated from field: string upload_id = 5;
    */
   uploadId: string;
 
   /**
-   * Where in the file the data that follows begins, in bytes. 0 begins anew, and
-   * drops what the upload received before. Else the upload has to be there, or it
-   * is UPLOAD_NOT_FOUND, for the same path, or it is INVALID_FIELD. What it
-   * received beyond the offset is not written again; an offset beyond what it
-   * received is UPLOAD_OFFSET_INVALID.
+   * The offset in the file of the data that follows. 0 starts again and drops what the
+   * upload received before. Otherwise the upload must exist (UPLOAD_NOT_FOUND) and have
+   * the same path (INVALID_FIELD). Data that it received beyond the offset is not
+   * written again; an offset beyond the received data is UPLOAD_OFFSET_INVALID.
    *
    * @generated from field: uint64 offset = 6;
    */
   offset: bigint;
 
   /**
-   * The SHA-256 that the content of the file has to have, 32 bytes. A file with
-   * another one, or none, is CONTENT_NOT_MATCHED, at the beginning or at the end,
-   * and stays as it is. Of several uploads that match the same content one is
-   * accepted; others that write the file are not kept from it between the last
-   * look and the replacement. Empty matches everything.
+   * The expected SHA-256 of the existing content, 32 bytes. A file with different
+   * content, or a missing file, is CONTENT_NOT_MATCHED, at the beginning or at the end,
+   * and is unchanged. Of several uploads that match the same content, one is accepted.
+   * Other writers of the file are not excluded between the last check and the
+   * replacement. Empty: no check.
    *
    * @generated from field: bytes if_match_sha256 = 7;
    */
   ifMatchSha256: Uint8Array;
 
   /**
-   * Whether there must be nothing yet; else it is PATH_ALREADY_EXISTS, at the
-   * beginning or at the end, and what is there stays. Not together with
-   * if_match_sha256.
+   * Fail with PATH_ALREADY_EXISTS if the file exists, at the beginning or at the end.
+   * Not together with if_match_sha256.
    *
    * @generated from field: bool if_missing = 8;
    */
   ifMissing: boolean;
 
   /**
-   * The permission bits of the file, of mode 07777. Absent means those of the
-   * file that is replaced, or 0666 without the bits of the server's umask.
+   * The permission bits 07777 of the file. Absent: those of the replaced file, or 0666
+   * & ~umask of the server.
    *
    * @generated from field: optional uint32 permissions = 9;
    */
   permissions?: number | undefined;
 
   /**
-   * The time of the last change that the file gets. Absent means that of the last
-   * byte.
+   * The modification time of the file. Absent: the time of the last write.
    *
    * @generated from field: google.protobuf.Timestamp modify_time = 10;
    */
   modifyTime?: Timestamp | undefined;
 
   /**
-   * Whether the content and the name are on the disk before the answer.
+   * Sync content and name to disk before the answer.
    *
    * @generated from field: bool sync = 11;
    */
   sync: boolean;
 
   /**
-   * Whether no link is followed: a path with one in it, also at its end, is
-   * SYMLINK_REFUSED. For both modes.
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included. In both modes.
    *
    * @generated from field: bool no_symlinks = 12;
    */
@@ -350,17 +347,17 @@ export const UploadHeadSchema: GenMessage<UploadHead> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_transfer, 5);
 
 /**
- * UploadEnd says that a file is whole, and what it has to be. The end of a stream
- * alone does not say so: it can also be that of a client that was interrupted, and
- * gRPC may repeat a part of a stream with the half-close that followed it.
+ * UploadEnd says that the content is complete. A half-close alone does not: the client
+ * may have been interrupted, and gRPC may replay a part of a stream with the half-close
+ * that followed it.
  *
  * @generated from message execwire.v1.UploadEnd
  */
 export type UploadEnd = Message<"execwire.v1.UploadEnd"> & {
   /**
-   * The SHA-256 of the whole file, 32 bytes, also of one that was uploaded in
-   * several streams. Another one is DIGEST_MISMATCH: the upload is dropped, and
-   * what was there stays. Empty checks nothing. For UPLOAD_MODE_REPLACE alone.
+   * The SHA-256 of the whole file, 32 bytes, over all streams of the upload. A
+   * different one is DIGEST_MISMATCH: the upload is dropped, and the old file stays.
+   * Empty: no check. Only for UPLOAD_MODE_REPLACE.
    *
    * @generated from field: bytes sha256 = 1;
    */
@@ -375,14 +372,13 @@ export const UploadEndSchema: GenMessage<UploadEnd> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_transfer, 6);
 
 /**
- * UploadFileResponse says that the file was written.
+ * UploadFileResponse is sent when the file was written.
  *
  * @generated from message execwire.v1.UploadFileResponse
  */
 export type UploadFileResponse = Message<"execwire.v1.UploadFileResponse"> & {
   /**
-   * How many bytes the file has from the upload, those of earlier streams
-   * counted.
+   * The number of bytes of the upload, those of earlier streams included.
    *
    * @generated from field: uint64 size = 1;
    */
@@ -396,7 +392,7 @@ export type UploadFileResponse = Message<"execwire.v1.UploadFileResponse"> & {
   sha256: Uint8Array;
 
   /**
-   * What the file is now. Absent in place.
+   * The metadata of the new file. Absent in place.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 3;
    */
@@ -411,13 +407,13 @@ export const UploadFileResponseSchema: GenMessage<UploadFileResponse> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem_transfer, 7);
 
 /**
- * GetUploadRequest asks what was received of an upload.
+ * GetUploadRequest selects an upload.
  *
  * @generated from message execwire.v1.GetUploadRequest
  */
 export type GetUploadRequest = Message<"execwire.v1.GetUploadRequest"> & {
   /**
-   * The upload, as its head named it. Empty is INVALID_FIELD.
+   * The upload_id of the upload. Required.
    *
    * @generated from field: string upload_id = 1;
    */
@@ -432,13 +428,13 @@ export const GetUploadRequestSchema: GenMessage<GetUploadRequest> = /*@__PURE__*
   messageDesc(file_execwire_v1_filesystem_transfer, 8);
 
 /**
- * GetUploadResponse says what was received of an upload.
+ * GetUploadResponse describes an upload.
  *
  * @generated from message execwire.v1.GetUploadResponse
  */
 export type GetUploadResponse = Message<"execwire.v1.GetUploadResponse"> & {
   /**
-   * The path that it is for, with U+FFFD for what is not UTF-8 in it.
+   * The path of the file, with U+FFFD for what is not UTF-8 in it.
    *
    * @generated from field: string path = 1;
    */
@@ -452,23 +448,22 @@ export type GetUploadResponse = Message<"execwire.v1.GetUploadResponse"> & {
   rawPath: Uint8Array;
 
   /**
-   * How many bytes were received. While a stream of the upload goes on there can
-   * be more at once.
+   * The number of bytes received. It may grow while a stream of the upload is active.
    *
    * @generated from field: uint64 received_bytes = 3;
    */
   receivedBytes: bigint;
 
   /**
-   * When it is forgotten if no stream goes on with it. Absent while one does.
+   * When it is dropped if no stream continues it. Absent while a stream is active.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 4;
    */
   expireTime?: Timestamp | undefined;
 
   /**
-   * Whether it is complete: the file was put in its place. A stream that goes on
-   * with it changes nothing, and gets the answer that the one before got.
+   * Whether it is complete: the file was renamed into place. A stream that continues it
+   * changes nothing, and gets the same answer again.
    *
    * @generated from field: bool complete = 5;
    */
@@ -483,7 +478,7 @@ export const GetUploadResponseSchema: GenMessage<GetUploadResponse> = /*@__PURE_
   messageDesc(file_execwire_v1_filesystem_transfer, 9);
 
 /**
- * UploadMode says how an uploaded file is written.
+ * UploadMode is the mode of an upload.
  *
  * @generated from enum execwire.v1.UploadMode
  */
@@ -503,8 +498,8 @@ export enum UploadMode {
   IN_PLACE = 1,
 
   /**
-   * Written beside, and put in the place of the path when it is whole. Nobody
-   * sees a part of it, and a failure leaves what was there.
+   * Written to an unnamed file and renamed into place when complete. No partial content
+   * is visible, and a failure leaves the old file.
    *
    * @generated from enum value: UPLOAD_MODE_REPLACE = 2;
    */

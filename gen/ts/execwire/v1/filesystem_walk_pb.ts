@@ -19,7 +19,7 @@ export const file_execwire_v1_filesystem_walk: GenFile = /*@__PURE__*/
   fileDesc("CiFleGVjd2lyZS92MS9maWxlc3lzdGVtX3dhbGsucHJvdG8SC2V4ZWN3aXJlLnYxIuUCChRXYWxrRGlyZWN0b3J5UmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhYKCW1heF9kZXB0aBgEIAEoDUgAiAEBEhwKD21heF9kaXJlY3RvcmllcxgFIAEoDUgBiAEBEhgKC21heF9lbnRyaWVzGAYgASgESAKIAQESIQoZZm9sbG93X2RpcmVjdG9yeV9zeW1saW5rcxgHIAEoCBIfChdza2lwX2hpZGRlbl9kaXJlY3RvcmllcxgIIAEoCBIOCgZpZ25vcmUYCSADKAkSFQoNd2FudF9tZXRhZGF0YRgKIAEoCBITCgtub19zeW1saW5rcxgLIAEoCEIMCgpfbWF4X2RlcHRoQhIKEF9tYXhfZGlyZWN0b3JpZXNCDgoMX21heF9lbnRyaWVzIp0BChVXYWxrRGlyZWN0b3J5UmVzcG9uc2USKwoHZW50cmllcxgBIAEoCzIYLmV4ZWN3aXJlLnYxLldhbGtFbnRyaWVzSAASJwoFZXJyb3IYAiABKAsyFi5leGVjd2lyZS52MS5XYWxrRXJyb3JIABIjCgNlbmQYAyABKAsyFC5leGVjd2lyZS52MS5XYWxrRW5kSABCCQoHbWVzc2FnZSI2CgtXYWxrRW50cmllcxInCgdlbnRyaWVzGAEgAygLMhYuZXhlY3dpcmUudjEuV2Fsa0VudHJ5ItcBCglXYWxrRW50cnkSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIjCgR0eXBlGAMgASgOMhUuZXhlY3dpcmUudjEuRmlsZVR5cGUSKgoLdGFyZ2V0X3R5cGUYBCABKA4yFS5leGVjd2lyZS52MS5GaWxlVHlwZRIrCghtZXRhZGF0YRgFIAEoCzIZLmV4ZWN3aXJlLnYxLkZpbGVNZXRhZGF0YRITCgtsaW5rX3RhcmdldBgGIAEoCRIXCg9yYXdfbGlua190YXJnZXQYByABKAwidQoJV2Fsa0Vycm9yEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKAoGcmVhc29uGAMgASgOMhguZXhlY3dpcmUudjEuRXJyb3JSZWFzb24SDQoFZXJybm8YBCABKAkSDwoHbWVzc2FnZRgFIAEoCSJDCgdXYWxrRW5kEhEKCXRydW5jYXRlZBgBIAEoCBIlCgVsaW1pdBgCIAEoDjIWLmV4ZWN3aXJlLnYxLldhbGtMaW1pdCpbCglXYWxrTGltaXQSGgoWV0FMS19MSU1JVF9VTlNQRUNJRklFRBAAEhoKFldBTEtfTElNSVRfRElSRUNUT1JJRVMQARIWChJXQUxLX0xJTUlUX0VOVFJJRVMQAkKvAQoPY29tLmV4ZWN3aXJlLnYxQhNGaWxlc3lzdGVtV2Fsa1Byb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_error, file_execwire_v1_filesystem_metadata, file_execwire_v1_sandbox]);
 
 /**
- * WalkDirectoryRequest asks for all that is below a directory.
+ * WalkDirectoryRequest selects a directory tree.
  *
  * @generated from message execwire.v1.WalkDirectoryRequest
  */
@@ -39,56 +39,56 @@ export type WalkDirectoryRequest = Message<"execwire.v1.WalkDirectoryRequest"> &
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * How deep directories are read: 0 reads the directory itself alone. Absent is
-   * no bound. What is deeper is left out without being called truncated.
+   * The depth of the walk: 0 reads only the top directory. Absent: no limit. Skipping
+   * deeper directories does not set truncated.
    *
    * @generated from field: optional uint32 max_depth = 4;
    */
   maxDepth?: number | undefined;
 
   /**
-   * How many directories are read, the first one counted; at most 250,000, which
-   * is the default. More is INVALID_FIELD.
+   * The number of directories to read, the top one included; at most 250,000, which is
+   * the default. More is INVALID_FIELD.
    *
    * @generated from field: optional uint32 max_directories = 5;
    */
   maxDirectories?: number | undefined;
 
   /**
-   * How many entries are told. Absent is no bound.
+   * The number of entries to report. Absent: no limit.
    *
    * @generated from field: optional uint64 max_entries = 6;
    */
   maxEntries?: bigint | undefined;
 
   /**
-   * Whether links to directories are followed, also to what is elsewhere. Every
-   * directory is read once, by whatever names it is reached.
+   * Follow links to directories, also outside the tree. Every directory is read once,
+   * even if several names lead to it.
    *
    * @generated from field: bool follow_directory_symlinks = 7;
    */
   followDirectorySymlinks: boolean;
 
   /**
-   * Whether directories whose names begin with a dot are told, but not read.
+   * Report directories whose names begin with a dot, but do not read them.
    *
    * @generated from field: bool skip_hidden_directories = 8;
    */
   skipHiddenDirectories: boolean;
 
   /**
-   * Patterns of what is neither told nor read, in the notation of .gitignore: "*"
-   * and "?" match no slash, "**" any directories, "[a-z]" a character. A pattern
-   * with a slash before its end is of paths below the directory, any other of
-   * names; one with a slash at its end leaves directories only. There is no
-   * negation. At most 100, each of at most 1,000 bytes; a malformed one is
+   * Patterns of entries that are neither reported nor read, in the notation of
+   * .gitignore: "*" and "?" match no slash, "**" any directories, "[a-z]" a character.
+   * A pattern with a slash before its end matches paths relative to the directory, any
+   * other matches names; one with a slash at its end matches only directories. Negation
+   * is not supported. At most 100, each of at most 1,000 bytes; a malformed one is
    * INVALID_FIELD.
    *
    * @generated from field: repeated string ignore = 9;
@@ -96,16 +96,15 @@ export type WalkDirectoryRequest = Message<"execwire.v1.WalkDirectoryRequest"> &
   ignore: string[];
 
   /**
-   * Whether entries have their metadata, and links where they lead, for which each
-   * has to be looked at.
+   * Add metadata to entries and targets to links. This needs a system call per entry.
    *
    * @generated from field: bool want_metadata = 10;
    */
   wantMetadata: boolean;
 
   /**
-   * Whether the path of the directory may have no links in it: one, also at its
-   * end, is SYMLINK_REFUSED. Links below it are what the members above say.
+   * Fail with SYMLINK_REFUSED if any component of the path of the directory is a
+   * symbolic link, the last one included. It does not affect links below the directory.
    *
    * @generated from field: bool no_symlinks = 11;
    */
@@ -120,19 +119,19 @@ export const WalkDirectoryRequestSchema: GenMessage<WalkDirectoryRequest> = /*@_
   messageDesc(file_execwire_v1_filesystem_walk, 0);
 
 /**
- * WalkDirectoryResponse is a part of what is below a directory.
+ * WalkDirectoryResponse is a part of a walk.
  *
  * @generated from message execwire.v1.WalkDirectoryResponse
  */
 export type WalkDirectoryResponse = Message<"execwire.v1.WalkDirectoryResponse"> & {
   /**
-   * What part it is.
+   * The part.
    *
    * @generated from oneof execwire.v1.WalkDirectoryResponse.message
    */
   message: {
     /**
-     * Entries that were found.
+     * Entries.
      *
      * @generated from field: execwire.v1.WalkEntries entries = 1;
      */
@@ -140,7 +139,7 @@ export type WalkDirectoryResponse = Message<"execwire.v1.WalkDirectoryResponse">
     case: "entries";
   } | {
     /**
-     * A directory that could not be read, which does not end the walk.
+     * A directory that could not be read. The walk continues.
      *
      * @generated from field: execwire.v1.WalkError error = 2;
      */
@@ -148,7 +147,7 @@ export type WalkDirectoryResponse = Message<"execwire.v1.WalkDirectoryResponse">
     case: "error";
   } | {
     /**
-     * The end; last and only last.
+     * The end; the last message, exactly once.
      *
      * @generated from field: execwire.v1.WalkEnd end = 3;
      */
@@ -186,7 +185,7 @@ export const WalkEntriesSchema: GenMessage<WalkEntries> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_walk, 2);
 
 /**
- * WalkEntry is something that is below a directory.
+ * WalkEntry is one entry of a directory tree.
  *
  * @generated from message execwire.v1.WalkEntry
  */
@@ -207,36 +206,36 @@ export type WalkEntry = Message<"execwire.v1.WalkEntry"> & {
   rawPath: Uint8Array;
 
   /**
-   * What it is.
+   * The type, without following links.
    *
    * @generated from field: execwire.v1.FileType type = 3;
    */
   type: FileType;
 
   /**
-   * What it leads to: the type, or that of the target of a link, if links are
-   * followed. Unspecified if they are not, or it leads to nothing.
+   * The type, following links, if links are followed. Unspecified if they are not, or
+   * for a dangling link.
    *
    * @generated from field: execwire.v1.FileType target_type = 4;
    */
   targetType: FileType;
 
   /**
-   * Its own metadata, if that was asked for and could be had.
+   * Its own metadata, if requested and available.
    *
    * @generated from field: execwire.v1.FileMetadata metadata = 5;
    */
   metadata?: FileMetadata | undefined;
 
   /**
-   * Where it leads, as written in it, if it is a link and metadata was asked for.
+   * The target, if it is a link and metadata was requested.
    *
    * @generated from field: string link_target = 6;
    */
   linkTarget: string;
 
   /**
-   * Where it leads, if that is not UTF-8.
+   * The target, if it is not UTF-8.
    *
    * @generated from field: bytes raw_link_target = 7;
    */
@@ -251,7 +250,7 @@ export const WalkEntrySchema: GenMessage<WalkEntry> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_walk, 3);
 
 /**
- * WalkError says why a directory could not be read, or not to its end.
+ * WalkError reports a directory that could not be read completely.
  *
  * @generated from message execwire.v1.WalkError
  */
@@ -272,22 +271,21 @@ export type WalkError = Message<"execwire.v1.WalkError"> & {
   rawPath: Uint8Array;
 
   /**
-   * Why.
+   * The reason.
    *
    * @generated from field: execwire.v1.ErrorReason reason = 3;
    */
   reason: ErrorReason;
 
   /**
-   * The symbolic name of what the kernel said, e.g. "EACCES"; empty if it said
-   * nothing.
+   * The name of the kernel's error, e.g. "EACCES"; empty if there is none.
    *
    * @generated from field: string errno = 4;
    */
   errno: string;
 
   /**
-   * Why, in words.
+   * The reason in words.
    *
    * @generated from field: string message = 5;
    */
@@ -308,14 +306,14 @@ export const WalkErrorSchema: GenMessage<WalkError> = /*@__PURE__*/
  */
 export type WalkEnd = Message<"execwire.v1.WalkEnd"> & {
   /**
-   * Whether something was left out because a limit was reached.
+   * Whether entries are missing because a limit was reached.
    *
    * @generated from field: bool truncated = 1;
    */
   truncated: boolean;
 
   /**
-   * Which limit that was.
+   * That limit.
    *
    * @generated from field: execwire.v1.WalkLimit limit = 2;
    */
@@ -330,7 +328,7 @@ export const WalkEndSchema: GenMessage<WalkEnd> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_walk, 5);
 
 /**
- * WalkLimit is what bounds a walk.
+ * WalkLimit is a limit of a walk.
  *
  * @generated from enum execwire.v1.WalkLimit
  */
@@ -343,14 +341,14 @@ export enum WalkLimit {
   UNSPECIFIED = 0,
 
   /**
-   * max_directories: directories are missing, with all that is below them.
+   * max_directories: directories are missing, with everything below them.
    *
    * @generated from enum value: WALK_LIMIT_DIRECTORIES = 1;
    */
   DIRECTORIES = 1,
 
   /**
-   * max_entries: what comes after the last entry is missing.
+   * max_entries: everything after the last entry is missing.
    *
    * @generated from enum value: WALK_LIMIT_ENTRIES = 2;
    */

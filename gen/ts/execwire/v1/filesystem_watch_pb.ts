@@ -19,7 +19,7 @@ export const file_execwire_v1_filesystem_watch: GenFile = /*@__PURE__*/
   fileDesc("CiJleGVjd2lyZS92MS9maWxlc3lzdGVtX3dhdGNoLnByb3RvEgtleGVjd2lyZS52MSKyAQoVV2F0Y2hEaXJlY3RvcnlSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEg4KBmlnbm9yZRgFIAMoCRIpCgZzZXR0bGUYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1QEKFldhdGNoRGlyZWN0b3J5UmVzcG9uc2USLAoHc3RhcnRlZBgBIAEoCzIZLmV4ZWN3aXJlLnYxLldhdGNoU3RhcnRlZEgAEiwKB2NoYW5nZXMYAiABKAsyGS5leGVjd2lyZS52MS5XYXRjaENoYW5nZXNIABIuCghvdmVyZmxvdxgDIAEoCzIaLmV4ZWN3aXJlLnYxLldhdGNoT3ZlcmZsb3dIABImCgRsb3N0GAQgASgLMhYuZXhlY3dpcmUudjEuV2F0Y2hMb3N0SABCBwoFZXZlbnQiDgoMV2F0Y2hTdGFydGVkIjkKDFdhdGNoQ2hhbmdlcxIpCgdjaGFuZ2VzGAEgAygLMhguZXhlY3dpcmUudjEuV2F0Y2hDaGFuZ2UifgoLV2F0Y2hDaGFuZ2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIqCgRraW5kGAMgASgOMhwuZXhlY3dpcmUudjEuV2F0Y2hDaGFuZ2VLaW5kEiMKBHR5cGUYBCABKA4yFS5leGVjd2lyZS52MS5GaWxlVHlwZSIPCg1XYXRjaE92ZXJmbG93ImoKCVdhdGNoTG9zdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEiwKBnJlYXNvbhgDIAEoDjIcLmV4ZWN3aXJlLnYxLldhdGNoTG9zdFJlYXNvbhIPCgdtZXNzYWdlGAQgASgJIpYBChFBd2FpdFBhdGhzUmVxdWVzdBIpCgdtaXNzaW5nGAEgAygLMhguZXhlY3dpcmUudjEuQXdhaXRlZFBhdGgSKQoHcHJlc2VudBgCIAMoCzIYLmV4ZWN3aXJlLnYxLkF3YWl0ZWRQYXRoEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5Ii0KC0F3YWl0ZWRQYXRoEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwieAoSQXdhaXRQYXRoc1Jlc3BvbnNlEiwKB3N0YXJ0ZWQYASABKAsyGS5leGVjd2lyZS52MS5Bd2FpdFN0YXJ0ZWRIABIrCgdhd2FpdGVkGAIgASgLMhguZXhlY3dpcmUudjEuUGF0aEF3YWl0ZWRIAEIHCgVldmVudCIOCgxBd2FpdFN0YXJ0ZWQiLAoLUGF0aEF3YWl0ZWQSDQoFaW5kZXgYASABKA0SDgoGZXhpc3RzGAIgASgIKrIBCg9XYXRjaENoYW5nZUtpbmQSIQodV0FUQ0hfQ0hBTkdFX0tJTkRfVU5TUEVDSUZJRUQQABIdChlXQVRDSF9DSEFOR0VfS0lORF9DUkVBVEVEEAESHgoaV0FUQ0hfQ0hBTkdFX0tJTkRfTU9ESUZJRUQQAhIeChpXQVRDSF9DSEFOR0VfS0lORF9NRVRBREFUQRADEh0KGVdBVENIX0NIQU5HRV9LSU5EX1JFTU9WRUQQBCrWAQoPV2F0Y2hMb3N0UmVhc29uEiEKHVdBVENIX0xPU1RfUkVBU09OX1VOU1BFQ0lGSUVEEAASHQoZV0FUQ0hfTE9TVF9SRUFTT05fUkVNT1ZFRBABEhsKF1dBVENIX0xPU1RfUkVBU09OX01PVkVEEAISHwobV0FUQ0hfTE9TVF9SRUFTT05fVU5NT1VOVEVEEAMSIAocV0FUQ0hfTE9TVF9SRUFTT05fTk9fV0FUQ0hFUxAEEiEKHVdBVENIX0xPU1RfUkVBU09OX05PVF9BTExPV0VEEAVCsAEKD2NvbS5leGVjd2lyZS52MUIURmlsZXN5c3RlbVdhdGNoUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_filesystem_metadata, file_execwire_v1_sandbox, file_google_protobuf_duration]);
 
 /**
- * WatchDirectoryRequest asks for what happens in a directory.
+ * WatchDirectoryRequest selects a directory to watch.
  *
  * @generated from message execwire.v1.WatchDirectoryRequest
  */
@@ -40,39 +40,37 @@ export type WatchDirectoryRequest = Message<"execwire.v1.WatchDirectoryRequest">
   rawPath: Uint8Array;
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
   sandbox?: SandboxPolicy | undefined;
 
   /**
-   * Whether the directories below it are watched too, and those that come. If not,
-   * what happens in them is not told.
+   * Also watch the directories below it, new ones included.
    *
    * @generated from field: bool recursive = 4;
    */
   recursive: boolean;
 
   /**
-   * Patterns of paths, relative to the directory, of which nothing is told, with
-   * all below: at most 100, of 1 to 1,000 bytes, in the notation of .gitignore.
-   * "*" stands for any characters but a slash, "?" for one, "[a-z]" for one of
-   * those and "[!a-z]" for one that is none of them; a backslash has the character
-   * that follows stand for itself. "**" as a part of its own stands for any
-   * directories, also none, and at the end for all that is below. A pattern with a
-   * slash before its end is of paths from the top on, any other of names at any
-   * depth; a slash at the end leaves directories only. One that begins with "!" is
-   * INVALID_FIELD, as there is no negation.
+   * Patterns of paths, relative to the directory, that are not reported, with
+   * everything below: at most 100, of 1 to 1,000 bytes, in the notation of .gitignore.
+   * "*" stands for any characters but a slash, "?" for one, "[a-z]" for one of those
+   * and "[!a-z]" for one that is none of them; a backslash escapes the next character.
+   * "**" as a component matches any number of directories, also none, and at the end
+   * everything below. A pattern with a slash before its end matches paths from the top,
+   * any other matches names at any depth; one with a slash at its end matches only
+   * directories. A pattern that begins with "!" is INVALID_FIELD: negation is not
+   * supported.
    *
    * @generated from field: repeated string ignore = 5;
    */
   ignore: string[];
 
   /**
-   * For how long nothing must happen before changes are told, 0 s to 10 s. Absent
-   * means 50 ms; 0 tells changes at once. Changes that go on draw it out to ten
-   * times as long, at most 10 s.
+   * How long there must be no change before changes are sent, 0 s to 10 s. Absent: 50
+   * ms. 0: at once. Continuous changes are sent after ten times as long, at most 10 s.
    *
    * @generated from field: google.protobuf.Duration settle = 6;
    */
@@ -87,19 +85,19 @@ export const WatchDirectoryRequestSchema: GenMessage<WatchDirectoryRequest> = /*
   messageDesc(file_execwire_v1_filesystem_watch, 0);
 
 /**
- * WatchDirectoryResponse is something that a watch has to tell.
+ * WatchDirectoryResponse is a message of a watch.
  *
  * @generated from message execwire.v1.WatchDirectoryResponse
  */
 export type WatchDirectoryResponse = Message<"execwire.v1.WatchDirectoryResponse"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof execwire.v1.WatchDirectoryResponse.event
    */
   event: {
     /**
-     * The watch has begun; first and only first.
+     * The watch is active; the first message, exactly once.
      *
      * @generated from field: execwire.v1.WatchStarted started = 1;
      */
@@ -107,7 +105,7 @@ export type WatchDirectoryResponse = Message<"execwire.v1.WatchDirectoryResponse
     case: "started";
   } | {
     /**
-     * Something happened.
+     * Changes.
      *
      * @generated from field: execwire.v1.WatchChanges changes = 2;
      */
@@ -123,7 +121,7 @@ export type WatchDirectoryResponse = Message<"execwire.v1.WatchDirectoryResponse
     case: "overflow";
   } | {
     /**
-     * Something is not watched any more.
+     * A directory is not watched any more.
      *
      * @generated from field: execwire.v1.WatchLost lost = 4;
      */
@@ -140,8 +138,7 @@ export const WatchDirectoryResponseSchema: GenMessage<WatchDirectoryResponse> = 
   messageDesc(file_execwire_v1_filesystem_watch, 1);
 
 /**
- * WatchStarted says that all that happens from now on is told. Whoever needs to
- * know what there is lists it after this.
+ * WatchStarted says that all changes from now on are reported. List the tree after it.
  *
  * @generated from message execwire.v1.WatchStarted
  */
@@ -156,9 +153,8 @@ export const WatchStartedSchema: GenMessage<WatchStarted> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 2);
 
 /**
- * WatchChanges are what happened since those before. Taken into a picture of the
- * tree in their order, they make it what the tree is now, at the latest with those
- * that follow.
+ * WatchChanges are the changes since the previous message. Applied in order to a copy
+ * of the tree they make it current, at the latest together with the following messages.
  *
  * @generated from message execwire.v1.WatchChanges
  */
@@ -179,36 +175,35 @@ export const WatchChangesSchema: GenMessage<WatchChanges> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 3);
 
 /**
- * WatchChange is what happened to a name.
+ * WatchChange is a change of one path.
  *
  * @generated from message execwire.v1.WatchChange
  */
 export type WatchChange = Message<"execwire.v1.WatchChange"> & {
   /**
-   * Where it happened, relative to the directory, with U+FFFD for what is not
-   * UTF-8 in it.
+   * The path, relative to the directory, with U+FFFD for what is not UTF-8 in it.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * Where it happened, if that is not UTF-8; else empty.
+   * The path, if it is not UTF-8; else empty.
    *
    * @generated from field: bytes raw_path = 2;
    */
   rawPath: Uint8Array;
 
   /**
-   * What happened.
+   * The kind of change.
    *
    * @generated from field: execwire.v1.WatchChangeKind kind = 3;
    */
   kind: WatchChangeKind;
 
   /**
-   * What the name stands for, itself and not where it leads, when this was told.
-   * Unspecified if it is gone.
+   * The type when this was sent, without following links. Unspecified if the path does
+   * not exist.
    *
    * @generated from field: execwire.v1.FileType type = 4;
    */
@@ -223,8 +218,7 @@ export const WatchChangeSchema: GenMessage<WatchChange> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 4);
 
 /**
- * WatchOverflow says that more happened than there was room for: everything has to
- * be looked at again. What happened after that follows.
+ * WatchOverflow says that changes were lost: list the tree again. Later changes follow.
  *
  * @generated from message execwire.v1.WatchOverflow
  */
@@ -239,7 +233,7 @@ export const WatchOverflowSchema: GenMessage<WatchOverflow> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 5);
 
 /**
- * WatchLost says that a directory, with all below it, is not watched any more.
+ * WatchLost says that a directory and everything below it is not watched any more.
  *
  * @generated from message execwire.v1.WatchLost
  */
@@ -261,14 +255,14 @@ export type WatchLost = Message<"execwire.v1.WatchLost"> & {
   rawPath: Uint8Array;
 
   /**
-   * Why.
+   * The reason.
    *
    * @generated from field: execwire.v1.WatchLostReason reason = 3;
    */
   reason: WatchLostReason;
 
   /**
-   * Why, for people, and how to mend it.
+   * The reason in words, and how to fix it.
    *
    * @generated from field: string message = 4;
    */
@@ -283,28 +277,27 @@ export const WatchLostSchema: GenMessage<WatchLost> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 6);
 
 /**
- * AwaitPathsRequest asks to be told when paths come or go: at least one path, and
- * at most 1,000.
+ * AwaitPathsRequest selects the paths to wait for: at least one, at most 1,000.
  *
  * @generated from message execwire.v1.AwaitPathsRequest
  */
 export type AwaitPathsRequest = Message<"execwire.v1.AwaitPathsRequest"> & {
   /**
-   * The paths of which one is to come: to lead to something, links followed.
+   * Paths to wait for until one exists, following links.
    *
    * @generated from field: repeated execwire.v1.AwaitedPath missing = 1;
    */
   missing: AwaitedPath[];
 
   /**
-   * The paths of which one is to go.
+   * Paths to wait for until one does not exist.
    *
    * @generated from field: repeated execwire.v1.AwaitedPath present = 2;
    */
   present: AwaitedPath[];
 
   /**
-   * What confines the call. Absent confines nothing.
+   * The sandbox of the call. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
    */
@@ -347,19 +340,19 @@ export const AwaitedPathSchema: GenMessage<AwaitedPath> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 8);
 
 /**
- * AwaitPathsResponse is what a wait has to tell.
+ * AwaitPathsResponse is a message of a wait.
  *
  * @generated from message execwire.v1.AwaitPathsResponse
  */
 export type AwaitPathsResponse = Message<"execwire.v1.AwaitPathsResponse"> & {
   /**
-   * What it is.
+   * The message.
    *
    * @generated from oneof execwire.v1.AwaitPathsResponse.event
    */
   event: {
     /**
-     * The wait has begun; first and only first.
+     * The wait is active; the first message, exactly once.
      *
      * @generated from field: execwire.v1.AwaitStarted started = 1;
      */
@@ -367,7 +360,7 @@ export type AwaitPathsResponse = Message<"execwire.v1.AwaitPathsResponse"> & {
     case: "started";
   } | {
     /**
-     * What was waited for has happened; last.
+     * The condition is true; the last message.
      *
      * @generated from field: execwire.v1.PathAwaited awaited = 2;
      */
@@ -384,7 +377,7 @@ export const AwaitPathsResponseSchema: GenMessage<AwaitPathsResponse> = /*@__PUR
   messageDesc(file_execwire_v1_filesystem_watch, 9);
 
 /**
- * AwaitStarted says that what is waited for is not missed from now on.
+ * AwaitStarted says that no change is missed from now on.
  *
  * @generated from message execwire.v1.AwaitStarted
  */
@@ -399,21 +392,20 @@ export const AwaitStartedSchema: GenMessage<AwaitStarted> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 10);
 
 /**
- * PathAwaited says which path came or went.
+ * PathAwaited is the path that appeared or disappeared.
  *
  * @generated from message execwire.v1.PathAwaited
  */
 export type PathAwaited = Message<"execwire.v1.PathAwaited"> & {
   /**
-   * Where it is among the paths of the request: its place in missing, or the
-   * number of those and its place in present. From 0.
+   * Its index in the request, from 0: missing paths first, then present ones.
    *
    * @generated from field: uint32 index = 1;
    */
   index: number;
 
   /**
-   * Whether it leads to something now.
+   * Whether it exists now.
    *
    * @generated from field: bool exists = 2;
    */
@@ -428,7 +420,7 @@ export const PathAwaitedSchema: GenMessage<PathAwaited> = /*@__PURE__*/
   messageDesc(file_execwire_v1_filesystem_watch, 11);
 
 /**
- * WatchChangeKind is what happened to a name.
+ * WatchChangeKind is the kind of a change.
  *
  * @generated from enum execwire.v1.WatchChangeKind
  */
@@ -441,35 +433,33 @@ export enum WatchChangeKind {
   UNSPECIFIED = 0,
 
   /**
-   * The name is new, or stands for something else than before: what was known of
-   * it, and of all below it, does not hold any more. What is in a directory that
-   * is new is told in the same way, if the watch is recursive. It can be told
-   * more than once.
+   * The path is new, or is a different file than before: discard what is known of it
+   * and of everything below. If the watch is recursive, the content of a new directory
+   * is reported in the same way. It may be reported more than once.
    *
    * @generated from enum value: WATCH_CHANGE_KIND_CREATED = 1;
    */
   CREATED = 1,
 
   /**
-   * The content of the file was written. Of a name that is not known it means
-   * nothing.
+   * The content of the file was written. Ignore it for an unknown path.
    *
    * @generated from enum value: WATCH_CHANGE_KIND_MODIFIED = 2;
    */
   MODIFIED = 2,
 
   /**
-   * Mode, owner, times or the like were changed, and the content was not. Of a
-   * name that is not known it means nothing.
+   * Mode, owner, times or similar were changed, and the content was not. Ignore it for
+   * an unknown path.
    *
    * @generated from enum value: WATCH_CHANGE_KIND_METADATA = 3;
    */
   METADATA = 3,
 
   /**
-   * The name is gone, and all below it, of which nothing need be told. What has
-   * moved is removed in one place and created in the other. It is told too if the
-   * name came only after the changes before: somebody can have listed it.
+   * The path does not exist any more, nor anything below it, which is not reported
+   * separately. A move is a removal and a creation. It is also reported for a path that
+   * was created after the previous changes, because the client may have listed it.
    *
    * @generated from enum value: WATCH_CHANGE_KIND_REMOVED = 4;
    */
@@ -483,7 +473,7 @@ export const WatchChangeKindSchema: GenEnum<WatchChangeKind> = /*@__PURE__*/
   enumDesc(file_execwire_v1_filesystem_watch, 0);
 
 /**
- * WatchLostReason is why a directory is not watched any more.
+ * WatchLostReason is the reason for which a directory is not watched any more.
  *
  * @generated from enum execwire.v1.WatchLostReason
  */
@@ -503,7 +493,7 @@ export enum WatchLostReason {
   REMOVED = 1,
 
   /**
-   * Its path leads elsewhere now, or nowhere.
+   * Its path now leads to another directory, or to none.
    *
    * @generated from enum value: WATCH_LOST_REASON_MOVED = 2;
    */
@@ -517,8 +507,8 @@ export enum WatchLostReason {
   UNMOUNTED = 3,
 
   /**
-   * There are no more inotify watches or descriptors, or the watch reaches
-   * watched_directories_per_watch directories already. The message says which.
+   * There are no more inotify watches or descriptors, or the watch already includes
+   * watched_directories_per_watch directories. The message says which.
    *
    * @generated from enum value: WATCH_LOST_REASON_NO_WATCHES = 4;
    */

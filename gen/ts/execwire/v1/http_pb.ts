@@ -15,13 +15,13 @@ export const file_execwire_v1_http: GenFile = /*@__PURE__*/
   fileDesc("ChZleGVjd2lyZS92MS9odHRwLnByb3RvEgtleGVjd2lyZS52MSLFAQoMRmV0Y2hSZXF1ZXN0Eg4KBm1ldGhvZBgBIAEoCRILCgN1cmwYAiABKAkSKAoHaGVhZGVycxgDIAMoCzIXLmV4ZWN3aXJlLnYxLkh0dHBIZWFkZXISDAoEYm9keRgEIAEoDBIqCgd0aW1lb3V0GAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjQKD3JlZGlyZWN0X3BvbGljeRgGIAEoDjIbLmV4ZWN3aXJlLnYxLlJlZGlyZWN0UG9saWN5IjwKCkh0dHBIZWFkZXISDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoCRIRCglyYXdfdmFsdWUYAyABKAwiUQoNRmV0Y2hSZXNwb25zZRIlCgRoZWFkGAEgASgLMhUuZXhlY3dpcmUudjEuSHR0cEhlYWRIABIOCgRkYXRhGAIgASgMSABCCQoHbWVzc2FnZSJRCghIdHRwSGVhZBIOCgZzdGF0dXMYASABKA0SKAoHaGVhZGVycxgCIAMoCzIXLmV4ZWN3aXJlLnYxLkh0dHBIZWFkZXISCwoDdXJsGAMgASgJKmcKDlJlZGlyZWN0UG9saWN5Eh8KG1JFRElSRUNUX1BPTElDWV9VTlNQRUNJRklFRBAAEhoKFlJFRElSRUNUX1BPTElDWV9GT0xMT1cQARIYChRSRURJUkVDVF9QT0xJQ1lfU1RPUBACMk8KC0h0dHBTZXJ2aWNlEkAKBUZldGNoEhkuZXhlY3dpcmUudjEuRmV0Y2hSZXF1ZXN0GhouZXhlY3dpcmUudjEuRmV0Y2hSZXNwb25zZTABQqUBCg9jb20uZXhlY3dpcmUudjFCCUh0dHBQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration]);
 
 /**
- * FetchRequest is a request to be made.
+ * FetchRequest is an HTTP request.
  *
  * @generated from message execwire.v1.FetchRequest
  */
 export type FetchRequest = Message<"execwire.v1.FetchRequest"> & {
   /**
-   * The method, a token such as GET, sent as it is. CONNECT is malformed.
+   * The method, a token such as GET, sent as it is. CONNECT is refused.
    *
    * @generated from field: string method = 1;
    */
@@ -36,32 +36,32 @@ export type FetchRequest = Message<"execwire.v1.FetchRequest"> & {
   url: string;
 
   /**
-   * The headers, sent in this order and with their names in lower case. "accept"
-   * and "host" are added if they are not there, and "content-length" where there
-   * is a body; nothing else is. "transfer-encoding" is malformed, and so is a
-   * "content-length" that is not that of the body.
+   * The headers, sent in this order and with their names in lower case. "accept" and
+   * "host" are added if they are missing, and "content-length" if there is a body;
+   * nothing else is. "transfer-encoding" is refused, and so is a "content-length" that
+   * differs from the length of the body.
    *
    * @generated from field: repeated execwire.v1.HttpHeader headers = 3;
    */
   headers: HttpHeader[];
 
   /**
-   * The body, sent whole. Empty is none. Bounded by message_bytes.
+   * The body. Empty: none. At most message_bytes.
    *
    * @generated from field: bytes body = 4;
    */
   body: Uint8Array;
 
   /**
-   * How long everything may take up to the end of the response's body. Absent is
-   * no bound but the caller's deadline; 0 is over at once.
+   * The timeout for everything, up to the end of the response's body. Absent: the
+   * caller's deadline. 0 fails at once.
    *
    * @generated from field: google.protobuf.Duration timeout = 5;
    */
   timeout?: Duration | undefined;
 
   /**
-   * What becomes of a response that leads elsewhere. Unspecified follows it.
+   * What to do with a redirect. Unspecified: follow it.
    *
    * @generated from field: execwire.v1.RedirectPolicy redirect_policy = 6;
    */
@@ -76,7 +76,7 @@ export const FetchRequestSchema: GenMessage<FetchRequest> = /*@__PURE__*/
   messageDesc(file_execwire_v1_http, 0);
 
 /**
- * HttpHeader is one line of the head of a request or response.
+ * HttpHeader is one header of a request or response.
  *
  * @generated from message execwire.v1.HttpHeader
  */
@@ -117,13 +117,13 @@ export const HttpHeaderSchema: GenMessage<HttpHeader> = /*@__PURE__*/
  */
 export type FetchResponse = Message<"execwire.v1.FetchResponse"> & {
   /**
-   * What part it is.
+   * The part.
    *
    * @generated from oneof execwire.v1.FetchResponse.message
    */
   message: {
     /**
-     * The head; first and only first.
+     * The head; the first message, exactly once.
      *
      * @generated from field: execwire.v1.HttpHead head = 1;
      */
@@ -131,9 +131,8 @@ export type FetchResponse = Message<"execwire.v1.FetchResponse"> & {
     case: "head";
   } | {
     /**
-     * The bytes of the body that follow those of the message before, as they came:
-     * compressed, if they were. Never empty, at most 64 KiB. The body is whole
-     * when the call ends with OK.
+     * The next bytes of the body, as received: not decompressed. Never empty, at most
+     * 64 KiB. The body is complete when the call ends with OK.
      *
      * @generated from field: bytes data = 2;
      */
@@ -150,7 +149,7 @@ export const FetchResponseSchema: GenMessage<FetchResponse> = /*@__PURE__*/
   messageDesc(file_execwire_v1_http, 2);
 
 /**
- * HttpHead is the beginning of a response.
+ * HttpHead is the head of a response.
  *
  * @generated from message execwire.v1.HttpHead
  */
@@ -163,15 +162,15 @@ export type HttpHead = Message<"execwire.v1.HttpHead"> & {
   status: number;
 
   /**
-   * The headers in their order, repeated ones as often as they came.
+   * The headers, in the order received; repeated headers are repeated.
    *
    * @generated from field: repeated execwire.v1.HttpHeader headers = 2;
    */
   headers: HttpHeader[];
 
   /**
-   * Where the response came from, without user and password: after redirects
-   * another URL than that of the request.
+   * The URL of the response, without user and password. It differs from that of the
+   * request after redirects.
    *
    * @generated from field: string url = 3;
    */
@@ -186,7 +185,7 @@ export const HttpHeadSchema: GenMessage<HttpHead> = /*@__PURE__*/
   messageDesc(file_execwire_v1_http, 3);
 
 /**
- * RedirectPolicy says what becomes of responses that lead elsewhere.
+ * RedirectPolicy says what to do with redirects.
  *
  * @generated from enum execwire.v1.RedirectPolicy
  */
@@ -222,26 +221,25 @@ export const RedirectPolicySchema: GenEnum<RedirectPolicy> = /*@__PURE__*/
   enumDesc(file_execwire_v1_http, 0);
 
 /**
- * HttpService makes requests over HTTP from where the server is: for callers that
- * can reach the server and not what it can reach.
+ * HttpService makes HTTP requests from the server, for callers that can reach the
+ * server and not its network.
  *
  * Requests go directly, over HTTP/1.1, each on a connection of its own. No proxy,
- * no cookie, no cache and no credential of the server's environment has part in
- * them. Addresses are judged right before they are connected to, whatever name or
- * redirect led there: link-local ones, metadata services of clouds, those that
- * stand for this host or for many, in every spelling, and the server's own
- * listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are not.
+ * cookie, cache or credential of the server is used. Addresses are checked right before
+ * each connect, also after redirects. Link-local addresses, metadata services of
+ * clouds, unspecified, multicast and broadcast addresses, in every notation, and the
+ * server's own listeners are HTTP_ADDRESS_REFUSED. Loopback and private networks are
+ * allowed.
  *
  * @generated from service execwire.v1.HttpService
  */
 export const HttpService: GenService<{
   /**
    * Fetch makes a request and streams the response: its head, then its body as it
-   * comes. It waits for the head, then for more of the body, for as long as the
-   * timeout and the caller's deadline let it. A caller that does not read holds
-   * back the server that sends, and nothing else. The end of the call closes the
-   * connection. A response with a status of failure is a response. It is not to be
-   * repeated blindly: the request may have had its effect.
+   * arrives. It waits for the head and for the body until the timeout or the caller's
+   * deadline. A caller that does not read slows the remote server down, and nothing
+   * else. The end of the call closes the connection. A response with an error status is
+   * a response. The call is not idempotent: the request may have had an effect.
    *
    * Fails with INVALID_FIELD, HTTP_DISABLED, TOO_MANY_HTTP_REQUESTS,
    * HTTP_ADDRESS_REFUSED, HTTP_FAILED, HTTP_HEAD_TOO_LARGE, and at any time with

@@ -17,7 +17,7 @@ export const file_execwire_v1_process_command: GenFile = /*@__PURE__*/
   fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX2NvbW1hbmQucHJvdG8SC2V4ZWN3aXJlLnYxIoIDChNTdGFydFByb2Nlc3NSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIsCgdjb21tYW5kGAMgASgLMhsuZXhlY3dpcmUudjEuUHJvY2Vzc0NvbW1hbmQSIgoCaW8YBCABKAsyFi5leGVjd2lyZS52MS5Qcm9jZXNzSW8SKgoGbGltaXRzGAUgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0xpbWl0cxIZChFsZWF2ZV9kZXNjZW5kYW50cxgGIAEoCBITCgttdXN0X2JlX25ldxgHIAEoCBI8CgZsYWJlbHMYCCADKAsyLC5leGVjd2lyZS52MS5TdGFydFByb2Nlc3NSZXF1ZXN0LkxhYmVsc0VudHJ5EhAKCHN0YXJ0X2lkGAkgASgJEhYKDnJlcGxhY2VfY2xvc2VkGAogASgIGi0KC0xhYmVsc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiewoOUHJvY2Vzc0NvbW1hbmQSLAoGZGlyZWN0GAEgASgLMhouZXhlY3dpcmUudjEuRGlyZWN0Q29tbWFuZEgAEjAKCHByZXBhcmVkGAIgASgLMhwuZXhlY3dpcmUudjEuUHJlcGFyZWRDb21tYW5kSABCCQoHY29tbWFuZCKbAgoNRGlyZWN0Q29tbWFuZBIMCgRhcmd2GAEgAygJEhEKBGFyZzAYAiABKAlIAIgBARIZChF3b3JraW5nX2RpcmVjdG9yeRgDIAEoCRIwCgNlbnYYBCADKAsyIy5leGVjd2lyZS52MS5EaXJlY3RDb21tYW5kLkVudkVudHJ5EjoKEmVudmlyb25tZW50X3BvbGljeRgFIAEoCzIeLmV4ZWN3aXJlLnYxLkVudmlyb25tZW50UG9saWN5EisKB3NhbmRib3gYBiABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5GioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCBwoFX2FyZzAirgEKD1ByZXBhcmVkQ29tbWFuZBISCgpleGVjdXRhYmxlGAEgASgJEgwKBGFyZ3YYAiADKAkSGQoRd29ya2luZ19kaXJlY3RvcnkYAyABKAkSMgoDZW52GAQgAygLMiUuZXhlY3dpcmUudjEuUHJlcGFyZWRDb21tYW5kLkVudkVudHJ5GioKCEVudkVudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi7wEKEUVudmlyb25tZW50UG9saWN5EjAKB2luaGVyaXQYASABKA4yHy5leGVjd2lyZS52MS5FbnZpcm9ubWVudEluaGVyaXQSHwoXaWdub3JlX2RlZmF1bHRfZXhjbHVkZXMYAiABKAgSDwoHZXhjbHVkZRgDIAMoCRI0CgNzZXQYBCADKAsyJy5leGVjd2lyZS52MS5FbnZpcm9ubWVudFBvbGljeS5TZXRFbnRyeRIUCgxpbmNsdWRlX29ubHkYBSADKAkaKgoIU2V0RW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJkCglQcm9jZXNzSW8SJAoFcGlwZXMYASABKAsyEy5leGVjd2lyZS52MS5QaXBlSW9IABIrCgh0ZXJtaW5hbBgCIAEoCzIXLmV4ZWN3aXJlLnYxLlRlcm1pbmFsSW9IAEIECgJpbyIvCgZQaXBlSW8SJQoFc3RkaW4YASABKA4yFi5leGVjd2lyZS52MS5TdGRpbk1vZGUiNQoKVGVybWluYWxJbxInCgRzaXplGAEgASgLMhkuZXhlY3dpcmUudjEuVGVybWluYWxTaXplIi0KDFRlcm1pbmFsU2l6ZRIMCgRyb3dzGAEgASgNEg8KB2NvbHVtbnMYAiABKA0igAIKDVByb2Nlc3NMaW1pdHMSKgoHdGltZW91dBgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhI0ChFub19vdXRwdXRfdGltZW91dBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIzCg9yZXNvdXJjZV9saW1pdHMYAyADKAsyGi5leGVjd2lyZS52MS5SZXNvdXJjZUxpbWl0EhEKBG5pY2UYBCABKAVIAIgBARIiChVyZXRhaW5lZF9vdXRwdXRfYnl0ZXMYBSABKARIAYgBAUIHCgVfbmljZUIYChZfcmV0YWluZWRfb3V0cHV0X2J5dGVzImkKDVJlc291cmNlTGltaXQSLgoIcmVzb3VyY2UYASABKA4yHC5leGVjd2lyZS52MS5MaW1pdGVkUmVzb3VyY2USDAoEc29mdBgCIAEoBBIRCgRoYXJkGAMgASgESACIAQFCBwoFX2hhcmQifAoLVGVybWluYXRpb24SNAoIZ3JhY2VmdWwYASABKAsyIC5leGVjd2lyZS52MS5HcmFjZWZ1bFRlcm1pbmF0aW9uSAASLwoFZm9yY2UYAiABKAsyHi5leGVjd2lyZS52MS5Gb3JjZWRUZXJtaW5hdGlvbkgAQgYKBG1vZGUiQQoTR3JhY2VmdWxUZXJtaW5hdGlvbhIqCgd0aW1lb3V0GAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIhMKEUZvcmNlZFRlcm1pbmF0aW9uKpIBChJFbnZpcm9ubWVudEluaGVyaXQSIwofRU5WSVJPTk1FTlRfSU5IRVJJVF9VTlNQRUNJRklFRBAAEhwKGEVOVklST05NRU5UX0lOSEVSSVRfTk9ORRABEhwKGEVOVklST05NRU5UX0lOSEVSSVRfQ09SRRACEhsKF0VOVklST05NRU5UX0lOSEVSSVRfQUxMEAMqUwoJU3RkaW5Nb2RlEhoKFlNURElOX01PREVfVU5TUEVDSUZJRUQQABIVChFTVERJTl9NT0RFX0NMT1NFRBABEhMKD1NURElOX01PREVfUElQRRACKu0CCg9MaW1pdGVkUmVzb3VyY2USIAocTElNSVRFRF9SRVNPVVJDRV9VTlNQRUNJRklFRBAAEiAKHExJTUlURURfUkVTT1VSQ0VfQ1BVX1NFQ09ORFMQARIfChtMSU1JVEVEX1JFU09VUkNFX0ZJTEVfQllURVMQAhIfChtMSU1JVEVEX1JFU09VUkNFX0RBVEFfQllURVMQAxIgChxMSU1JVEVEX1JFU09VUkNFX1NUQUNLX0JZVEVTEAQSHwobTElNSVRFRF9SRVNPVVJDRV9DT1JFX0JZVEVTEAUSIwofTElNSVRFRF9SRVNPVVJDRV9VU0VSX1BST0NFU1NFUxAGEh8KG0xJTUlURURfUkVTT1VSQ0VfT1BFTl9GSUxFUxAHEiEKHUxJTUlURURfUkVTT1VSQ0VfTE9DS0VEX0JZVEVTEAgSKAokTElNSVRFRF9SRVNPVVJDRV9BRERSRVNTX1NQQUNFX0JZVEVTEAkqfwoMU2lnbmFsVGFyZ2V0Eh0KGVNJR05BTF9UQVJHRVRfVU5TUEVDSUZJRUQQABIXChNTSUdOQUxfVEFSR0VUX0dST1VQEAESGQoVU0lHTkFMX1RBUkdFVF9QUk9DRVNTEAISHAoYU0lHTkFMX1RBUkdFVF9GT1JFR1JPVU5EEANCrwEKD2NvbS5leGVjd2lyZS52MUITUHJvY2Vzc0NvbW1hbmRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_sandbox, file_google_protobuf_duration]);
 
 /**
- * StartProcessRequest says what to run and how.
+ * StartProcessRequest describes a process to start.
  *
  * @generated from message execwire.v1.StartProcessRequest
  */
@@ -30,11 +30,11 @@ export type StartProcessRequest = Message<"execwire.v1.StartProcessRequest"> & {
   sessionId: string;
 
   /**
-   * The id of the process in its session: at most 1024 bytes, chosen by the
-   * caller, taken until the record of the process is removed. Empty lets the
-   * server choose, which makes the call unsafe to retry. A retry finds the
-   * process only while its record is there: until closed_process_retention after
-   * its close, or longer when it is owned or its exit was not seen.
+   * The id of the process in its session: at most 1024 bytes, chosen by the caller,
+   * taken until the record of the process is removed. Empty lets the server choose,
+   * which makes the call unsafe to retry. A retry finds the process only while its
+   * record exists: until closed_process_retention after its close, or longer if it is
+   * owned or its exit was not seen.
    *
    * @generated from field: string process_id = 2;
    */
@@ -48,63 +48,60 @@ export type StartProcessRequest = Message<"execwire.v1.StartProcessRequest"> & {
   command?: ProcessCommand | undefined;
 
   /**
-   * How its descriptors 0, 1 and 2 are connected. Absent is pipes with a closed
-   * stdin.
+   * How its descriptors 0, 1 and 2 are connected. Absent: pipes with a closed stdin.
    *
    * @generated from field: execwire.v1.ProcessIo io = 4;
    */
   io?: ProcessIo | undefined;
 
   /**
-   * What it may use. Absent limits nothing.
+   * Resource limits. Absent: none.
    *
    * @generated from field: execwire.v1.ProcessLimits limits = 5;
    */
   limits?: ProcessLimits | undefined;
 
   /**
-   * Leaves descendants that outlive the process alone once it has closed, such
-   * as a daemon that it started. They end with the server. Otherwise whatever is
-   * left of the process is killed when it closes. TerminateProcess ends
-   * descendants in either case.
+   * Keeps descendants running after the process has closed, such as a daemon that it
+   * started. They end with the server. Otherwise all descendants are killed when the
+   * process closes. TerminateProcess kills descendants in either case.
    *
    * @generated from field: bool leave_descendants = 6;
    */
   leaveDescendants: boolean;
 
   /**
-   * Refuses an id that is taken with PROCESS_ALREADY_EXISTS also when the same
-   * request took it, for callers to whom a repeated start is a mistake. A call
-   * that failed without an answer cannot be retried then.
+   * Fails with PROCESS_ALREADY_EXISTS if the id is taken, even by the same request, for
+   * callers to which a repeated start is an error. A call without an answer then cannot
+   * be retried.
    *
    * @generated from field: bool must_be_new = 7;
    */
   mustBeNew: boolean;
 
   /**
-   * What the caller wants to find with the process again, for itself: at most 16
-   * entries, with names of 1 to 64 bytes and values of at most 256. They mean
-   * nothing to the server, and the process does not see them.
+   * Data of the caller, returned with the process: at most 16 entries, with names of 1
+   * to 64 bytes and values of at most 256 bytes. The server does not interpret them,
+   * and the process does not get them.
    *
    * @generated from field: map<string, string> labels = 8;
    */
   labels: { [key: string]: string };
 
   /**
-   * Tells this start of the process from other ones under the same id: at most 128
-   * bytes, chosen by the caller for each start and repeated with its retries only. It
-   * is part of the content by which a repeated request is known, so that an equal
-   * command with another start_id is refused with PROCESS_ALREADY_EXISTS. Empty tells
-   * equal commands not apart.
+   * Distinguishes this start from others with the same process id: at most 128 bytes,
+   * chosen by the caller for each start and repeated only with its retries. It is part
+   * of the content that is compared, so an equal command with another start_id fails
+   * with PROCESS_ALREADY_EXISTS. Empty: equal commands are not distinguished.
    *
    * @generated from field: string start_id = 9;
    */
   startId: string;
 
   /**
-   * Takes the id also if a process has it that has closed and has no owner: its record
-   * is removed, whether its exit was seen or not. A retry finds the process that its own
-   * request has started nevertheless.
+   * Replaces a process with the same id if it has closed and has no owner: its record
+   * is removed, whether its exit was seen or not. A retry still finds the process that
+   * its own request has started.
    *
    * @generated from field: bool replace_closed = 10;
    */
@@ -125,13 +122,13 @@ export const StartProcessRequestSchema: GenMessage<StartProcessRequest> = /*@__P
  */
 export type ProcessCommand = Message<"execwire.v1.ProcessCommand"> & {
   /**
-   * Which form of command this is. Required.
+   * The form of the command. Required.
    *
    * @generated from oneof execwire.v1.ProcessCommand.command
    */
   command: {
     /**
-     * A command for the server to resolve and to apply policy to.
+     * A command that the server resolves and applies policies to.
      *
      * @generated from field: execwire.v1.DirectCommand direct = 1;
      */
@@ -139,7 +136,7 @@ export type ProcessCommand = Message<"execwire.v1.ProcessCommand"> & {
     case: "direct";
   } | {
     /**
-     * A spawn that the caller has resolved; executed exactly.
+     * A command that the caller has resolved; executed exactly.
      *
      * @generated from field: execwire.v1.PreparedCommand prepared = 2;
      */
@@ -171,8 +168,7 @@ export type DirectCommand = Message<"execwire.v1.DirectCommand"> & {
   argv: string[];
 
   /**
-   * What the program sees as its own name, in place of argv[0]. Absent
-   * changes nothing; empty is allowed.
+   * The argv[0] that the program gets. Absent: argv[0]. May be empty.
    *
    * @generated from field: optional string arg0 = 2;
    */
@@ -186,24 +182,24 @@ export type DirectCommand = Message<"execwire.v1.DirectCommand"> & {
   workingDirectory: string;
 
   /**
-   * The child's environment. Without an environment policy this is all of it.
-   * The child gets each entry as NAME=value; a name may be empty and may have a
-   * "=", although few programs find such a variable. NUL is refused.
+   * The child's environment. Without an environment policy this is the whole
+   * environment. The child gets each entry as NAME=value. A name may be empty or
+   * contain "=", although few programs can read such a variable. NUL is refused.
    *
    * @generated from field: map<string, string> env = 4;
    */
   env: { [key: string]: string };
 
   /**
-   * Builds the environment from the server's own; env then overrides it.
-   * Absent takes nothing from the server.
+   * Builds the environment from the server's own; env then overrides it. Absent:
+   * nothing of the server's environment.
    *
    * @generated from field: execwire.v1.EnvironmentPolicy environment_policy = 5;
    */
   environmentPolicy?: EnvironmentPolicy | undefined;
 
   /**
-   * What the process may touch. Absent confines nothing.
+   * The sandbox. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxPolicy sandbox = 6;
    */
@@ -218,8 +214,8 @@ export const DirectCommandSchema: GenMessage<DirectCommand> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 2);
 
 /**
- * PreparedCommand is a spawn executed exactly as it is given: no lookup, no
- * policy but the sandbox that the server may require of all processes.
+ * PreparedCommand is executed exactly as given: no lookup, and no policy except the
+ * sandbox that the server may require for all processes.
  *
  * @generated from message execwire.v1.PreparedCommand
  */
@@ -232,7 +228,7 @@ export type PreparedCommand = Message<"execwire.v1.PreparedCommand"> & {
   executable: string;
 
   /**
-   * The arguments as the program sees them, its own name first. At least one.
+   * The arguments, argv[0] included. At least one.
    *
    * @generated from field: repeated string argv = 2;
    */
@@ -261,15 +257,15 @@ export const PreparedCommandSchema: GenMessage<PreparedCommand> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 3);
 
 /**
- * EnvironmentPolicy builds a child's environment from the server's. Its steps
- * are taken in the order of its members; patterns match whole names, ignore
- * case, and know "*" and "?"; a list has at most 256 of them.
+ * EnvironmentPolicy builds a child's environment from the server's. Its fields are
+ * applied in order. Patterns match whole names, ignore case, and support "*" and "?". A
+ * list has at most 256 patterns.
  *
  * @generated from message execwire.v1.EnvironmentPolicy
  */
 export type EnvironmentPolicy = Message<"execwire.v1.EnvironmentPolicy"> & {
   /**
-   * What to begin with. Unspecified is core.
+   * The initial environment. Unspecified: core.
    *
    * @generated from field: execwire.v1.EnvironmentInherit inherit = 1;
    */
@@ -298,8 +294,8 @@ export type EnvironmentPolicy = Message<"execwire.v1.EnvironmentPolicy"> & {
   set: { [key: string]: string };
 
   /**
-   * If not empty, only names that match one of these patterns are kept, of
-   * those set too.
+   * If not empty, only names that match one of these patterns are kept. This includes
+   * names in set.
    *
    * @generated from field: repeated string include_only = 5;
    */
@@ -314,19 +310,19 @@ export const EnvironmentPolicySchema: GenMessage<EnvironmentPolicy> = /*@__PURE_
   messageDesc(file_execwire_v1_process_command, 4);
 
 /**
- * ProcessIo says how descriptors 0, 1 and 2 of a process are connected.
+ * ProcessIo describes descriptors 0, 1 and 2 of a process.
  *
  * @generated from message execwire.v1.ProcessIo
  */
 export type ProcessIo = Message<"execwire.v1.ProcessIo"> & {
   /**
-   * Unset is pipes with a closed stdin.
+   * Unset: pipes with a closed stdin.
    *
    * @generated from oneof execwire.v1.ProcessIo.io
    */
   io: {
     /**
-     * Pipes: stdout and stderr apart.
+     * Pipes: separate stdout and stderr.
      *
      * @generated from field: execwire.v1.PipeIo pipes = 1;
      */
@@ -334,7 +330,7 @@ export type ProcessIo = Message<"execwire.v1.ProcessIo"> & {
     case: "pipes";
   } | {
     /**
-     * A terminal: one stream, which the process controls.
+     * A terminal: one stream; it is the controlling terminal of the process.
      *
      * @generated from field: execwire.v1.TerminalIo terminal = 2;
      */
@@ -372,14 +368,13 @@ export const PipeIoSchema: GenMessage<PipeIo> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 6);
 
 /**
- * TerminalIo gives a process a terminal of its own, as its controlling
- * terminal.
+ * TerminalIo gives a process a new controlling terminal.
  *
  * @generated from message execwire.v1.TerminalIo
  */
 export type TerminalIo = Message<"execwire.v1.TerminalIo"> & {
   /**
-   * The size it starts with. Absent is 24 rows of 80 columns.
+   * The initial size. Absent: 24 rows of 80 columns.
    *
    * @generated from field: execwire.v1.TerminalSize size = 1;
    */
@@ -422,24 +417,23 @@ export const TerminalSizeSchema: GenMessage<TerminalSize> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 8);
 
 /**
- * ProcessLimits bounds what a process may use.
+ * ProcessLimits limits the resources of a process.
  *
  * @generated from message execwire.v1.ProcessLimits
  */
 export type ProcessLimits = Message<"execwire.v1.ProcessLimits"> & {
   /**
    * How long it may run; then it and its descendants are killed, with cause
-   * EXIT_CAUSE_TIMEOUT. Absent is no limit; 0 or less is refused.
+   * EXIT_CAUSE_TIMEOUT. Absent: no limit. 0 or less is refused.
    *
    * @generated from field: google.protobuf.Duration timeout = 1;
    */
   timeout?: Duration | undefined;
 
   /**
-   * How long it may be without output on all its streams; then it and its
-   * descendants are killed, with cause EXIT_CAUSE_NO_OUTPUT. Time in which it
-   * cannot write because its owner does not read does not count. Absent is no
-   * limit; 0 or less is refused.
+   * How long it may be without output on all its streams; then it and its descendants
+   * are killed, with cause EXIT_CAUSE_NO_OUTPUT. Time in which it is blocked by a slow
+   * owner does not count. Absent: no limit. 0 or less is refused.
    *
    * @generated from field: google.protobuf.Duration no_output_timeout = 2;
    */
@@ -455,16 +449,17 @@ export type ProcessLimits = Message<"execwire.v1.ProcessLimits"> & {
   resourceLimits: ResourceLimit[];
 
   /**
-   * What is added to the server's own nice value: 1 to 39 for less processor
-   * time, below 0 with privileges for more. Absent or 0 changes nothing.
+   * Added to the server's own nice value: 1 to 39 for less CPU time; below 0, with
+   * privileges, for more. Absent or 0: unchanged.
    *
    * @generated from field: optional int32 nice = 4;
    */
   nice?: number | undefined;
 
   /**
-   * Output kept of this process in place of the server's
-   * retained_output_bytes_per_process, which it can only lower. Absent is the server's; less than 64 KiB is refused.
+   * Retained output of this process. It can only lower the server's
+   * retained_output_bytes_per_process. Absent: the server's. Less than 64 KiB is
+   * refused.
    *
    * @generated from field: optional uint64 retained_output_bytes = 5;
    */
@@ -492,16 +487,16 @@ export type ResourceLimit = Message<"execwire.v1.ResourceLimit"> & {
   resource: LimitedResource;
 
   /**
-   * The limit that is enforced, in the unit of the resource;
-   * 18446744073709551615 is no limit.
+   * The limit that is enforced, in the unit of the resource; 18446744073709551615: no
+   * limit.
    *
    * @generated from field: uint64 soft = 2;
    */
   soft: bigint;
 
   /**
-   * How far the process may raise it by itself. Absent is the same as soft;
-   * less is refused.
+   * The hard limit, to which the process may raise the soft limit. Absent: the same as
+   * soft. Less than soft is refused.
    *
    * @generated from field: optional uint64 hard = 3;
    */
@@ -516,19 +511,19 @@ export const ResourceLimitSchema: GenMessage<ResourceLimit> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 10);
 
 /**
- * Termination says how to end a process.
+ * Termination is the mode of ending a process.
  *
  * @generated from message execwire.v1.Termination
  */
 export type Termination = Message<"execwire.v1.Termination"> & {
   /**
-   * Which way. Unset is graceful with the default timeout.
+   * The mode. Unset: graceful with the default timeout.
    *
    * @generated from oneof execwire.v1.Termination.mode
    */
   mode: {
     /**
-     * SIGTERM first, SIGKILL after a while.
+     * SIGTERM, then SIGKILL after a timeout.
      *
      * @generated from field: execwire.v1.GracefulTermination graceful = 1;
      */
@@ -553,13 +548,13 @@ export const TerminationSchema: GenMessage<Termination> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_command, 11);
 
 /**
- * GracefulTermination asks before it kills.
+ * GracefulTermination sends SIGTERM before SIGKILL.
  *
  * @generated from message execwire.v1.GracefulTermination
  */
 export type GracefulTermination = Message<"execwire.v1.GracefulTermination"> & {
   /**
-   * How long to wait before SIGKILL. Absent is 5 s; 0 kills at once.
+   * How long to wait before SIGKILL. Absent: 5 s. 0: kill at once.
    *
    * @generated from field: google.protobuf.Duration timeout = 1;
    */
@@ -574,7 +569,7 @@ export const GracefulTerminationSchema: GenMessage<GracefulTermination> = /*@__P
   messageDesc(file_execwire_v1_process_command, 12);
 
 /**
- * ForcedTermination kills at once.
+ * ForcedTermination sends SIGKILL at once.
  *
  * @generated from message execwire.v1.ForcedTermination
  */
@@ -589,7 +584,7 @@ export const ForcedTerminationSchema: GenMessage<ForcedTermination> = /*@__PURE_
   messageDesc(file_execwire_v1_process_command, 13);
 
 /**
- * EnvironmentInherit says what a child takes over from the server.
+ * EnvironmentInherit says what a child inherits from the server.
  *
  * @generated from enum execwire.v1.EnvironmentInherit
  */
@@ -678,8 +673,7 @@ export enum LimitedResource {
   UNSPECIFIED = 0,
 
   /**
-   * Processor time, in seconds. A process that is killed for it has cause
-   * EXIT_CAUSE_LIMIT.
+   * CPU time, in seconds. A process that is killed for it has cause EXIT_CAUSE_LIMIT.
    *
    * @generated from enum value: LIMITED_RESOURCE_CPU_SECONDS = 1;
    */
@@ -750,13 +744,13 @@ export const LimitedResourceSchema: GenEnum<LimitedResource> = /*@__PURE__*/
   enumDesc(file_execwire_v1_process_command, 2);
 
 /**
- * SignalTarget says who of a process's group gets a signal.
+ * SignalTarget selects the processes that get a signal.
  *
  * @generated from enum execwire.v1.SignalTarget
  */
 export enum SignalTarget {
   /**
-   * The whole process group.
+   * The same as GROUP.
    *
    * @generated from enum value: SIGNAL_TARGET_UNSPECIFIED = 0;
    */

@@ -15,22 +15,21 @@ export const file_execwire_v1_process_event: GenFile = /*@__PURE__*/
   fileDesc("Ch9leGVjd2lyZS92MS9wcm9jZXNzX2V2ZW50LnByb3RvEgtleGVjd2lyZS52MSLVAQoMUHJvY2Vzc0V2ZW50EgsKA3NlcRgBIAEoBBIsCgZvdXRwdXQYAiABKAsyGi5leGVjd2lyZS52MS5Qcm9jZXNzT3V0cHV0SAASLAoGZXhpdGVkGAMgASgLMhouZXhlY3dpcmUudjEuUHJvY2Vzc0V4aXRlZEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NDbG9zZWRIABIlCgNnYXAYBSABKAsyFi5leGVjd2lyZS52MS5PdXRwdXRHYXBIAEIHCgVldmVudCJYCg1Qcm9jZXNzT3V0cHV0EikKBnN0cmVhbRgBIAEoDjIZLmV4ZWN3aXJlLnYxLk91dHB1dFN0cmVhbRIOCgZvZmZzZXQYAiABKAQSDAoEZGF0YRgDIAEoDCJUCglPdXRwdXRHYXASGwoTZmlyc3RfYXZhaWxhYmxlX3NlcRgBIAEoBBIVCg1kcm9wcGVkX2J5dGVzGAIgASgEEhMKC3VwcGVyX2JvdW5kGAMgASgIIjYKDVByb2Nlc3NFeGl0ZWQSJQoEZXhpdBgBIAEoCzIXLmV4ZWN3aXJlLnYxLkV4aXRSZWNvcmQiOQoNUHJvY2Vzc0Nsb3NlZBIoCgZ0b3RhbHMYASADKAsyGC5leGVjd2lyZS52MS5TdHJlYW1Ub3RhbCJHCgtTdHJlYW1Ub3RhbBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDQoFYnl0ZXMYAiABKAQimQIKCkV4aXRSZWNvcmQSEwoJZXhpdF9jb2RlGAEgASgFSAASJQoGc2lnbmFsGAIgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsSAASJQoFY2F1c2UYAyABKA4yFi5leGVjd2lyZS52MS5FeGl0Q2F1c2USLQoJZXhpdF90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCgl3YWxsX3RpbWUYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SKQoFdXNhZ2UYBiABKAsyGi5leGVjd2lyZS52MS5SZXNvdXJjZVVzYWdlEhYKDnNhbmRib3hfZGVuaWVkGAcgASgIQggKBnN0YXR1cyKJAQoNUmVzb3VyY2VVc2FnZRIsCgl1c2VyX3RpbWUYASABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SLgoLc3lzdGVtX3RpbWUYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SGgoSbWF4X3Jlc2lkZW50X2J5dGVzGAMgASgEKn0KDE91dHB1dFN0cmVhbRIdChlPVVRQVVRfU1RSRUFNX1VOU1BFQ0lGSUVEEAASGAoUT1VUUFVUX1NUUkVBTV9TVERPVVQQARIYChRPVVRQVVRfU1RSRUFNX1NUREVSUhACEhoKFk9VVFBVVF9TVFJFQU1fVEVSTUlOQUwQAyrWAQoJRXhpdENhdXNlEhoKFkVYSVRfQ0FVU0VfVU5TUEVDSUZJRUQQABIVChFFWElUX0NBVVNFX0VYSVRFRBABEhkKFUVYSVRfQ0FVU0VfVEVSTUlOQVRFRBACEhYKEkVYSVRfQ0FVU0VfVElNRU9VVBADEhQKEEVYSVRfQ0FVU0VfTElNSVQQBBIeChpFWElUX0NBVVNFX1NFUlZFUl9TSFVURE9XThAFEhMKD0VYSVRfQ0FVU0VfTE9TVBAGEhgKFEVYSVRfQ0FVU0VfTk9fT1VUUFVUEAcqqgQKBlNpZ25hbBIWChJTSUdOQUxfVU5TUEVDSUZJRUQQABIOCgpTSUdOQUxfSFVQEAESDgoKU0lHTkFMX0lOVBACEg8KC1NJR05BTF9RVUlUEAMSDgoKU0lHTkFMX0lMTBAEEg8KC1NJR05BTF9UUkFQEAUSDwoLU0lHTkFMX0FCUlQQBhIOCgpTSUdOQUxfQlVTEAcSDgoKU0lHTkFMX0ZQRRAIEg8KC1NJR05BTF9LSUxMEAkSDwoLU0lHTkFMX1VTUjEQChIPCgtTSUdOQUxfU0VHVhALEg8KC1NJR05BTF9VU1IyEAwSDwoLU0lHTkFMX1BJUEUQDRIPCgtTSUdOQUxfQUxSTRAOEg8KC1NJR05BTF9URVJNEA8SEQoNU0lHTkFMX1NUS0ZMVBAQEg8KC1NJR05BTF9DSExEEBESDwoLU0lHTkFMX0NPTlQQEhIPCgtTSUdOQUxfU1RPUBATEg8KC1NJR05BTF9UU1RQEBQSDwoLU0lHTkFMX1RUSU4QFRIPCgtTSUdOQUxfVFRPVRAWEg4KClNJR05BTF9VUkcQFxIPCgtTSUdOQUxfWENQVRAYEg8KC1NJR05BTF9YRlNaEBkSEQoNU0lHTkFMX1ZUQUxSTRAaEg8KC1NJR05BTF9QUk9GEBsSEAoMU0lHTkFMX1dJTkNIEBwSDQoJU0lHTkFMX0lPEB0SDgoKU0lHTkFMX1BXUhAeEg4KClNJR05BTF9TWVMQH0KtAQoPY29tLmV4ZWN3aXJlLnYxQhFQcm9jZXNzRXZlbnRQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * ProcessEvent is one thing that a process did, in the order of its log.
+ * ProcessEvent is one event in the log of a process.
  *
  * @generated from message execwire.v1.ProcessEvent
  */
 export type ProcessEvent = Message<"execwire.v1.ProcessEvent"> & {
   /**
-   * The event's number in its process: from 1, without gaps over all kinds. 0
-   * for a gap, which is not an event of the process but a statement about the
-   * reader.
+   * The event's number in its process: from 1, without gaps over all kinds. 0 for a
+   * gap, which is not an event of the process but concerns one reader.
    *
    * @generated from field: uint64 seq = 1;
    */
   seq: bigint;
 
   /**
-   * What happened. A reader skips kinds it does not know.
+   * The event. A reader ignores kinds it does not know.
    *
    * @generated from oneof execwire.v1.ProcessEvent.event
    */
@@ -44,8 +43,8 @@ export type ProcessEvent = Message<"execwire.v1.ProcessEvent"> & {
     case: "output";
   } | {
     /**
-     * The process exited. Everything that was readable at that moment came
-     * before it; descendants that hold a stream open may still write after it.
+     * The process exited. Everything that was readable at that moment precedes it;
+     * descendants that keep a stream open may still write after it.
      *
      * @generated from field: execwire.v1.ProcessExited exited = 3;
      */
@@ -53,7 +52,7 @@ export type ProcessEvent = Message<"execwire.v1.ProcessEvent"> & {
     case: "exited";
   } | {
     /**
-     * All streams are at their end and the exit is known. Always last.
+     * All streams are at end of file and the exit is known. Always the last event.
      *
      * @generated from field: execwire.v1.ProcessClosed closed = 4;
      */
@@ -78,15 +77,15 @@ export const ProcessEventSchema: GenMessage<ProcessEvent> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 0);
 
 /**
- * ProcessOutput is bytes that a process wrote. Where they are cut is fixed
- * when they are read from the process, the same for every reader, and means
- * nothing.
+ * ProcessOutput is bytes that a process wrote. The boundaries between events are fixed
+ * when the bytes are read from the process. They are the same for every reader, and
+ * have no meaning.
  *
  * @generated from message execwire.v1.ProcessOutput
  */
 export type ProcessOutput = Message<"execwire.v1.ProcessOutput"> & {
   /**
-   * Where they came from.
+   * The stream.
    *
    * @generated from field: execwire.v1.OutputStream stream = 1;
    */
@@ -115,8 +114,8 @@ export const ProcessOutputSchema: GenMessage<ProcessOutput> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 1);
 
 /**
- * OutputGap says that the reader missed output because it fell behind what is
- * retained. It stands where the missing events would.
+ * OutputGap reports output that the reader missed because it was evicted. It takes the
+ * place of the missing events.
  *
  * @generated from message execwire.v1.OutputGap
  */
@@ -136,10 +135,10 @@ export type OutputGap = Message<"execwire.v1.OutputGap"> & {
   droppedBytes: bigint;
 
   /**
-   * Whether dropped_bytes is only an upper bound. It is exact for a reader that
-   * fell behind, for one that starts at 0, and for an owner that resumes from
-   * what it acknowledged. One that starts at another seq whose surroundings
-   * are gone learns the exact loss of each stream from the next offset.
+   * Whether dropped_bytes is only an upper bound. It is exact for a reader that fell
+   * behind, for one that starts at 0, and for an owner that resumes from what it
+   * acknowledged. A reader that starts inside the gap gets the exact loss of each
+   * stream from the next offset.
    *
    * @generated from field: bool upper_bound = 3;
    */
@@ -196,7 +195,7 @@ export const ProcessClosedSchema: GenMessage<ProcessClosed> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 4);
 
 /**
- * StreamTotal is how much came out of a stream.
+ * StreamTotal is the number of bytes of a stream.
  *
  * @generated from message execwire.v1.StreamTotal
  */
@@ -224,7 +223,7 @@ export const StreamTotalSchema: GenMessage<StreamTotal> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 5);
 
 /**
- * ExitRecord says how a process ended.
+ * ExitRecord describes the end of a process.
  *
  * @generated from message execwire.v1.ExitRecord
  */
@@ -261,7 +260,7 @@ export type ExitRecord = Message<"execwire.v1.ExitRecord"> & {
   cause: ExitCause;
 
   /**
-   * When the server saw it end.
+   * When the server reaped it.
    *
    * @generated from field: google.protobuf.Timestamp exit_time = 4;
    */
@@ -282,13 +281,12 @@ export type ExitRecord = Message<"execwire.v1.ExitRecord"> & {
   usage?: ResourceUsage | undefined;
 
   /**
-   * Whether a confined process seems to have failed for want of what its sandbox
-   * denied: it did not succeed, and what is retained of its output says so
-   * (permission denied, operation not permitted, read-only file system, seccomp,
-   * sandbox, landlock, failed to write file, in any case of letters), or it was
-   * ended by SIGSYS. It is a guess, for those who would ask for more, and made when
-   * the event exited is there: an answer that overtakes that event, as those of
-   * TerminateProcess and WaitProcess may, has false.
+   * Whether a confined process seems to have failed because of its sandbox: it did not
+   * succeed, and its retained output contains a typical message (permission denied,
+   * operation not permitted, read-only file system, seccomp, sandbox, landlock, failed
+   * to write file, ignoring case), or it was killed by SIGSYS. It is a heuristic, for
+   * clients that may request more access. It is computed when the exited event is
+   * appended: an answer before that, as of TerminateProcess and WaitProcess, has false.
    *
    * @generated from field: bool sandbox_denied = 7;
    */
@@ -303,28 +301,28 @@ export const ExitRecordSchema: GenMessage<ExitRecord> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 6);
 
 /**
- * ResourceUsage is what the operating system charged.
+ * ResourceUsage is the usage reported by the operating system.
  *
  * @generated from message execwire.v1.ResourceUsage
  */
 export type ResourceUsage = Message<"execwire.v1.ResourceUsage"> & {
   /**
-   * Processor time in user mode.
+   * CPU time in user mode.
    *
    * @generated from field: google.protobuf.Duration user_time = 1;
    */
   userTime?: Duration | undefined;
 
   /**
-   * Processor time in the kernel.
+   * CPU time in the kernel.
    *
    * @generated from field: google.protobuf.Duration system_time = 2;
    */
   systemTime?: Duration | undefined;
 
   /**
-   * The largest resident set, in bytes. 0 when it was smaller than the
-   * server's own, which the operating system counts in.
+   * The largest resident set, in bytes. 0 if it was smaller than the server's own,
+   * which the operating system includes.
    *
    * @generated from field: uint64 max_resident_bytes = 3;
    */
@@ -339,7 +337,7 @@ export const ResourceUsageSchema: GenMessage<ResourceUsage> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_event, 7);
 
 /**
- * OutputStream says where bytes came from.
+ * OutputStream is the origin of output.
  *
  * @generated from enum execwire.v1.OutputStream
  */
@@ -380,7 +378,7 @@ export const OutputStreamSchema: GenEnum<OutputStream> = /*@__PURE__*/
   enumDesc(file_execwire_v1_process_event, 0);
 
 /**
- * ExitCause says why a process ended.
+ * ExitCause is the cause of the end of a process.
  *
  * @generated from enum execwire.v1.ExitCause
  */
@@ -400,8 +398,7 @@ export enum ExitCause {
   EXITED = 1,
 
   /**
-   * Somebody asked this server to terminate it, or its owner did not return in
-   * time.
+   * By a request to this server, or because its owner did not resume in time.
    *
    * @generated from enum value: EXIT_CAUSE_TERMINATED = 2;
    */
@@ -415,7 +412,7 @@ export enum ExitCause {
   TIMEOUT = 3,
 
   /**
-   * It exceeded another of its limits, such as processor time or file size.
+   * It exceeded another limit, such as CPU time or file size.
    *
    * @generated from enum value: EXIT_CAUSE_LIMIT = 4;
    */
@@ -429,7 +426,7 @@ export enum ExitCause {
   SERVER_SHUTDOWN = 5,
 
   /**
-   * It is gone and the operating system did not say how.
+   * It has disappeared, and the operating system reported no status.
    *
    * @generated from enum value: EXIT_CAUSE_LOST = 6;
    */
@@ -625,7 +622,7 @@ export enum Signal {
   URG = 23,
 
   /**
-   * Processor time limit.
+   * CPU time limit.
    *
    * @generated from enum value: SIGNAL_XCPU = 24;
    */

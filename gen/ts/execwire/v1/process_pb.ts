@@ -41,22 +41,22 @@ export type Process = Message<"execwire.v1.Process"> & {
   processId: string;
 
   /**
-   * Where it is in its life.
+   * Its state.
    *
    * @generated from field: execwire.v1.ProcessState state = 3;
    */
   state: ProcessState;
 
   /**
-   * Its id in the operating system, for people to look at. It may be used
-   * again once the process has exited.
+   * Its process id in the operating system, for information. It may be reused once the
+   * process has exited.
    *
    * @generated from field: int32 pid = 4;
    */
   pid: number;
 
   /**
-   * What was asked to run: its arguments, as given.
+   * The arguments of the start, as given.
    *
    * @generated from field: repeated string argv = 5;
    */
@@ -91,8 +91,8 @@ export type Process = Message<"execwire.v1.Process"> & {
   startTime?: Timestamp | undefined;
 
   /**
-   * How it ended. Absent until that is known, which can be before the exited
-   * event when a slow owner has not yet taken the output before it.
+   * How it ended. Absent until that is known. It can be known before the exited event,
+   * which waits for a slow owner to read the output before it.
    *
    * @generated from field: execwire.v1.ExitRecord exit = 10;
    */
@@ -113,8 +113,7 @@ export type Process = Message<"execwire.v1.Process"> & {
   firstAvailableSeq: bigint;
 
   /**
-   * Whether somebody owns it at the moment: by RunProcess, or by being attached
-   * to its session.
+   * Whether it has an owner now: a RunProcess stream, or an attachment of its session.
    *
    * @generated from field: bool owned = 13;
    */
@@ -128,7 +127,7 @@ export type Process = Message<"execwire.v1.Process"> & {
   labels: { [key: string]: string };
 
   /**
-   * What confines it. Absent means that nothing does.
+   * Its sandbox. Absent: none.
    *
    * @generated from field: execwire.v1.SandboxReport sandbox = 15;
    */
@@ -143,8 +142,8 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process, 0);
 
 /**
- * ProcessState is where a process is in its life: starting → running → exited
- * → closed → removed. A removed process does not exist.
+ * ProcessState is the state of a process: starting → running → exited → closed →
+ * removed. A removed process does not exist.
  *
  * @generated from enum execwire.v1.ProcessState
  */
@@ -164,14 +163,14 @@ export enum ProcessState {
   STARTING = 1,
 
   /**
-   * It runs.
+   * The program was executed.
    *
    * @generated from enum value: PROCESS_STATE_RUNNING = 2;
    */
   RUNNING = 2,
 
   /**
-   * It has exited; output of it or of its descendants may still come.
+   * It has exited; output of it or of its descendants may still follow.
    *
    * @generated from enum value: PROCESS_STATE_EXITED = 3;
    */

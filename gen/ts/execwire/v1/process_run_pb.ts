@@ -23,19 +23,19 @@ export const file_execwire_v1_process_run: GenFile = /*@__PURE__*/
   fileDesc("Ch1leGVjd2lyZS92MS9wcm9jZXNzX3J1bi5wcm90bxILZXhlY3dpcmUudjEi/AIKEVJ1blByb2Nlc3NSZXF1ZXN0EiYKBXN0YXJ0GAEgASgLMhUuZXhlY3dpcmUudjEuUnVuU3RhcnRIABIoCgZyZXN1bWUYAiABKAsyFi5leGVjd2lyZS52MS5SdW5SZXN1bWVIABImCgVzdGRpbhgDIAEoCzIVLmV4ZWN3aXJlLnYxLlJ1blN0ZGluSAASKwoGcmVzaXplGAQgASgLMhkuZXhlY3dpcmUudjEuVGVybWluYWxTaXplSAASKAoGc2lnbmFsGAUgASgLMhYuZXhlY3dpcmUudjEuUnVuU2lnbmFsSAASLQoJdGVybWluYXRlGAYgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb25IABIyCgthY2tub3dsZWRnZRgHIAEoCzIbLmV4ZWN3aXJlLnYxLlJ1bkFja25vd2xlZGdlSAASKAoGZGV0YWNoGAggASgLMhYuZXhlY3dpcmUudjEuUnVuRGV0YWNoSABCCQoHbWVzc2FnZSJnCghSdW5TdGFydBIxCgdwcm9jZXNzGAEgASgLMiAuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVxdWVzdBIoCgVncmFjZRgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiKFAQoJUnVuUmVzdW1lEhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIRCglhZnRlcl9zZXEYAyABKAQSKAoFZ3JhY2UYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SEwoLaW5zdGFuY2VfaWQYBSABKAkiPQoIUnVuU3RkaW4SDgoGb2Zmc2V0GAEgASgEEgwKBGRhdGEYAiABKAwSEwoLZW5kX29mX2ZpbGUYAyABKAgiWwoJUnVuU2lnbmFsEiMKBnNpZ25hbBgBIAEoDjITLmV4ZWN3aXJlLnYxLlNpZ25hbBIpCgZ0YXJnZXQYAiABKA4yGS5leGVjd2lyZS52MS5TaWduYWxUYXJnZXQiHQoOUnVuQWNrbm93bGVkZ2USCwoDc2VxGAEgASgEIgsKCVJ1bkRldGFjaCLcAQoSUnVuUHJvY2Vzc1Jlc3BvbnNlEioKB3N0YXJ0ZWQYASABKAsyFy5leGVjd2lyZS52MS5SdW5TdGFydGVkSAASKAoGZXZlbnRzGAIgASgLMhYuZXhlY3dpcmUudjEuUnVuRXZlbnRzSAASNwoOc3RkaW5fYWNjZXB0ZWQYAyABKAsyHS5leGVjd2lyZS52MS5SdW5TdGRpbkFjY2VwdGVkSAASLAoIcmVqZWN0ZWQYBCABKAsyGC5leGVjd2lyZS52MS5SdW5SZWplY3RlZEgAQgkKB21lc3NhZ2UixgEKClJ1blN0YXJ0ZWQSJQoHcHJvY2VzcxgBIAEoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSDwoHcmVzdW1lZBgCIAEoCBIUCgxzdGRpbl9vZmZzZXQYAyABKAQSGgoSc3RkaW5fd2luZG93X2J5dGVzGAQgASgEEhsKE291dHB1dF93aW5kb3dfYnl0ZXMYBSABKAQSHAoUb3V0cHV0X3dpbmRvd19ldmVudHMYBiABKAQSEwoLaW5zdGFuY2VfaWQYByABKAkiNgoJUnVuRXZlbnRzEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudCI3ChBSdW5TdGRpbkFjY2VwdGVkEg4KBm9mZnNldBgBIAEoBBITCgtlbmRfb2ZfZmlsZRgCIAEoCCJICgtSdW5SZWplY3RlZBIoCgZyZWFzb24YASABKA4yGC5leGVjd2lyZS52MS5FcnJvclJlYXNvbhIPCgdtZXNzYWdlGAIgASgJQqsBCg9jb20uZXhlY3dpcmUudjFCD1Byb2Nlc3NSdW5Qcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_error, file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_google_protobuf_duration]);
 
 /**
- * RunProcessRequest is what the owner of a process says.
+ * RunProcessRequest is a message of the owner of a process.
  *
  * @generated from message execwire.v1.RunProcessRequest
  */
 export type RunProcessRequest = Message<"execwire.v1.RunProcessRequest"> & {
   /**
-   * What is said. Unset is malformed.
+   * The message. Required.
    *
    * @generated from oneof execwire.v1.RunProcessRequest.message
    */
   message: {
     /**
-     * Starts the process; first and only first.
+     * Starts the process; the first message, exactly once.
      *
      * @generated from field: execwire.v1.RunStart start = 1;
      */
@@ -43,7 +43,7 @@ export type RunProcessRequest = Message<"execwire.v1.RunProcessRequest"> & {
     case: "start";
   } | {
     /**
-     * Takes up a process that is already there; first and only first.
+     * Resumes an existing process; the first message, exactly once.
      *
      * @generated from field: execwire.v1.RunResume resume = 2;
      */
@@ -75,8 +75,7 @@ export type RunProcessRequest = Message<"execwire.v1.RunProcessRequest"> & {
     case: "signal";
   } | {
     /**
-     * The end of the process is wanted. The stream goes on until the closed
-     * event.
+     * Terminates the process. The stream continues until the closed event.
      *
      * @generated from field: execwire.v1.Termination terminate = 6;
      */
@@ -84,7 +83,7 @@ export type RunProcessRequest = Message<"execwire.v1.RunProcessRequest"> & {
     case: "terminate";
   } | {
     /**
-     * What was taken.
+     * Acknowledges events.
      *
      * @generated from field: execwire.v1.RunAcknowledge acknowledge = 7;
      */
@@ -92,7 +91,8 @@ export type RunProcessRequest = Message<"execwire.v1.RunProcessRequest"> & {
     case: "acknowledge";
   } | {
     /**
-     * The stream ends with OK, the process goes on without an owner.
+     * Gives up ownership: the stream ends with OK, and the process continues without an
+     * owner.
      *
      * @generated from field: execwire.v1.RunDetach detach = 8;
      */
@@ -109,22 +109,23 @@ export const RunProcessRequestSchema: GenMessage<RunProcessRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_process_run, 0);
 
 /**
- * RunStart starts a process to own.
+ * RunStart starts a process that the stream owns.
  *
  * @generated from message execwire.v1.RunStart
  */
 export type RunStart = Message<"execwire.v1.RunStart"> & {
   /**
-   * What to run. The same request repeated, by process id and content, resumes
-   * the process that is already there from its first event.
+   * What to run. The same request repeated, by process id and content, resumes the
+   * existing process from its first event.
    *
    * @generated from field: execwire.v1.StartProcessRequest process = 1;
    */
   process?: StartProcessRequest | undefined;
 
   /**
-   * How long the process is kept when the stream breaks. Absent is the server's
-   * default_grace; more than its max_grace is refused; 0 terminates at once.
+   * The grace period: how long the process is kept after the stream was lost. Absent:
+   * the server's default_grace. More than its max_grace is refused. 0: terminate at
+   * once.
    *
    * @generated from field: google.protobuf.Duration grace = 2;
    */
@@ -139,7 +140,7 @@ export const RunStartSchema: GenMessage<RunStart> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_run, 1);
 
 /**
- * RunResume takes up a process where a broken stream left it.
+ * RunResume resumes a process after a lost stream.
  *
  * @generated from message execwire.v1.RunResume
  */
@@ -173,9 +174,9 @@ export type RunResume = Message<"execwire.v1.RunResume"> & {
   grace?: Duration | undefined;
 
   /**
-   * The instance_id of the server that has told of the process, if known. Another run
-   * of the server has another one, and answers PROCESS_NOT_FOUND: what it has under the
-   * same id is another process.
+   * The instance_id of the server that reported the process, if known. Another run of
+   * the server has a different one and answers PROCESS_NOT_FOUND, because its process
+   * with the same id is a different one.
    *
    * @generated from field: string instance_id = 5;
    */
@@ -190,15 +191,15 @@ export const RunResumeSchema: GenMessage<RunResume> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_run, 2);
 
 /**
- * RunStdin is input for the process. It can be sent again after a resume: what
- * the server has accepted already is skipped.
+ * RunStdin is input for the process. It can be sent again after a resume: the server
+ * skips what it has already accepted.
  *
  * @generated from message execwire.v1.RunStdin
  */
 export type RunStdin = Message<"execwire.v1.RunStdin"> & {
   /**
-   * How many bytes of input came before these, since the start of the process.
-   * It must not be beyond what the server has accepted and the owner has sent.
+   * How many bytes of input came before these, since the start of the process. It must
+   * not be greater than the number of bytes that the owner has sent.
    *
    * @generated from field: uint64 offset = 1;
    */
@@ -240,7 +241,7 @@ export type RunSignal = Message<"execwire.v1.RunSignal"> & {
   signal: Signal;
 
   /**
-   * Who gets it.
+   * The target.
    *
    * @generated from field: execwire.v1.SignalTarget target = 2;
    */
@@ -255,15 +256,15 @@ export const RunSignalSchema: GenMessage<RunSignal> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_run, 4);
 
 /**
- * RunAcknowledge says that everything up to a seq was taken and need not be
- * kept for this owner.
+ * RunAcknowledge acknowledges all events up to a seq: they need not be retained for
+ * this owner.
  *
  * @generated from message execwire.v1.RunAcknowledge
  */
 export type RunAcknowledge = Message<"execwire.v1.RunAcknowledge"> & {
   /**
-   * The last seq that was taken. A lower one than before changes nothing; one
-   * that the process has not reached ends the stream with SEQ_NOT_REACHED.
+   * The last acknowledged seq. A lower one than before changes nothing; one that the
+   * process has not reached ends the stream with SEQ_NOT_REACHED.
    *
    * @generated from field: uint64 seq = 1;
    */
@@ -293,19 +294,19 @@ export const RunDetachSchema: GenMessage<RunDetach> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_run, 6);
 
 /**
- * RunProcessResponse is what the owner of a process is told.
+ * RunProcessResponse is a message to the owner of a process.
  *
  * @generated from message execwire.v1.RunProcessResponse
  */
 export type RunProcessResponse = Message<"execwire.v1.RunProcessResponse"> & {
   /**
-   * What is told. A client skips kinds it does not know.
+   * The message. A client ignores kinds it does not know.
    *
    * @generated from oneof execwire.v1.RunProcessResponse.message
    */
   message: {
     /**
-     * The process runs and is owned; first and only first.
+     * The process runs, and the stream owns it; the first message, exactly once.
      *
      * @generated from field: execwire.v1.RunStarted started = 1;
      */
@@ -329,7 +330,7 @@ export type RunProcessResponse = Message<"execwire.v1.RunProcessResponse"> & {
     case: "stdinAccepted";
   } | {
     /**
-     * Something that the owner asked for was not done. The stream goes on.
+     * A request of the owner failed. The stream continues.
      *
      * @generated from field: execwire.v1.RunRejected rejected = 4;
      */
@@ -346,7 +347,7 @@ export const RunProcessResponseSchema: GenMessage<RunProcessResponse> = /*@__PUR
   messageDesc(file_execwire_v1_process_run, 7);
 
 /**
- * RunStarted says that the caller owns the process.
+ * RunStarted is sent when the caller owns the process.
  *
  * @generated from message execwire.v1.RunStarted
  */
@@ -359,21 +360,21 @@ export type RunStarted = Message<"execwire.v1.RunStarted"> & {
   process?: Process | undefined;
 
   /**
-   * Whether the process was already there.
+   * Whether the process existed before.
    *
    * @generated from field: bool resumed = 2;
    */
   resumed: boolean;
 
   /**
-   * How much input was accepted so far: what to send next.
+   * The number of input bytes accepted so far: the offset to send next.
    *
    * @generated from field: uint64 stdin_offset = 3;
    */
   stdinOffset: bigint;
 
   /**
-   * How much input may be sent beyond what was accepted. More ends the stream
+   * How many input bytes may be sent beyond what was accepted. More ends the stream
    * with STDIN_OFFSET_INVALID.
    *
    * @generated from field: uint64 stdin_window_bytes = 4;
@@ -381,18 +382,18 @@ export type RunStarted = Message<"execwire.v1.RunStarted"> & {
   stdinWindowBytes: bigint;
 
   /**
-   * How much output may be unacknowledged before the process blocks. A quarter
-   * of it is kept for each stream to have a turn, so that one stream alone
-   * blocks a little earlier.
+   * How many output bytes may be unacknowledged before the process blocks. A quarter is
+   * reserved so that each stream gets its turn; one stream alone therefore blocks a
+   * little earlier.
    *
    * @generated from field: uint64 output_window_bytes = 5;
    */
   outputWindowBytes: bigint;
 
   /**
-   * How many events may be unacknowledged before the process blocks, shared
-   * between its streams in the same way. A process that writes byte by byte uses
-   * this window up first: acknowledge at a quarter of either, or after a moment.
+   * How many events may be unacknowledged before the process blocks, shared between its
+   * streams in the same way. A process that writes single bytes fills this window
+   * first. Acknowledge at a quarter of either window, or after a moment.
    *
    * @generated from field: uint64 output_window_events = 6;
    */
@@ -435,24 +436,24 @@ export const RunEventsSchema: GenMessage<RunEvents> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_run, 9);
 
 /**
- * RunStdinAccepted says that input was queued for the process and need not be
- * kept by the sender.
+ * RunStdinAccepted is sent when input was queued for the process. The sender need not
+ * keep it.
  *
  * @generated from message execwire.v1.RunStdinAccepted
  */
 export type RunStdinAccepted = Message<"execwire.v1.RunStdinAccepted"> & {
   /**
-   * How much input was accepted since the start of the process. After a resume
-   * it can be more than this stream has sent: what the stream before it sent may
-   * have been on its way.
+   * The number of input bytes accepted since the start of the process. After a resume
+   * it can exceed what this stream has sent: input of the previous stream may have been
+   * in flight.
    *
    * @generated from field: uint64 offset = 1;
    */
   offset: bigint;
 
   /**
-   * Whether the end of the input was, too. An owner that gives the process up
-   * before it was told so may leave it waiting for more.
+   * Whether the end of the input was accepted, too. If an owner detaches before that,
+   * the process may wait for more input.
    *
    * @generated from field: bool end_of_file = 2;
    */
@@ -467,20 +468,20 @@ export const RunStdinAcceptedSchema: GenMessage<RunStdinAccepted> = /*@__PURE__*
   messageDesc(file_execwire_v1_process_run, 10);
 
 /**
- * RunRejected says what was not done, and why.
+ * RunRejected reports a request that failed.
  *
  * @generated from message execwire.v1.RunRejected
  */
 export type RunRejected = Message<"execwire.v1.RunRejected"> & {
   /**
-   * Why.
+   * The reason.
    *
    * @generated from field: execwire.v1.ErrorReason reason = 1;
    */
   reason: ErrorReason;
 
   /**
-   * The same for people.
+   * The reason in words.
    *
    * @generated from field: string message = 2;
    */

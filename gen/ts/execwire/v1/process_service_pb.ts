@@ -20,10 +20,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process_service.proto.
  */
 export const file_execwire_v1_process_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzImIKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBBIQCghsb3NzbGVzcxgEIAEoCCJBChRXYXRjaFByb2Nlc3NSZXNwb25zZRIpCgZldmVudHMYASADKAsyGS5leGVjd2lyZS52MS5Qcm9jZXNzRXZlbnQinQEKEVJlYWRPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIRCglhZnRlcl9zZXEYAyABKAQSFgoJbWF4X2J5dGVzGAQgASgNSACIAQESJwoEd2FpdBgFIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbkIMCgpfbWF4X2J5dGVzIqABChJSZWFkT3V0cHV0UmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50EhYKDm5leHRfYWZ0ZXJfc2VxGAIgASgEEhAKCGxhc3Rfc2VxGAMgASgEEiUKBGV4aXQYBCABKAsyFy5leGVjd2lyZS52MS5FeGl0UmVjb3JkEg4KBmNsb3NlZBgFIAEoCCI/ChVTbmFwc2hvdE91dHB1dFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJIn8KFlNuYXBzaG90T3V0cHV0UmVzcG9uc2USLAoHc3RyZWFtcxgBIAMoCzIbLmV4ZWN3aXJlLnYxLlN0cmVhbVNuYXBzaG90EhAKCGxhc3Rfc2VxGAIgASgEEiUKB3Byb2Nlc3MYAyABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzIoMBCg5TdHJlYW1TbmFwc2hvdBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDAoEaGVhZBgCIAEoDBIMCgR0YWlsGAMgASgMEhUKDW9taXR0ZWRfYnl0ZXMYBCABKAQSEwoLdG90YWxfYnl0ZXMYBSABKAQiWwoRV3JpdGVTdGRpblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEgwKBGRhdGEYAyABKAwSEAoId3JpdGVfaWQYBCABKAkiFAoSV3JpdGVTdGRpblJlc3BvbnNlIjsKEUNsb3NlU3RkaW5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSIUChJDbG9zZVN0ZGluUmVzcG9uc2UiaAoVUmVzaXplVGVybWluYWxSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRInCgRzaXplGAMgASgLMhkuZXhlY3dpcmUudjEuVGVybWluYWxTaXplIhgKFlJlc2l6ZVRlcm1pbmFsUmVzcG9uc2UijgEKFFNpZ25hbFByb2Nlc3NSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIjCgZzaWduYWwYAyABKA4yEy5leGVjd2lyZS52MS5TaWduYWwSKQoGdGFyZ2V0GAQgASgOMhkuZXhlY3dpcmUudjEuU2lnbmFsVGFyZ2V0IhcKFVNpZ25hbFByb2Nlc3NSZXNwb25zZSJwChdUZXJtaW5hdGVQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSLQoLdGVybWluYXRpb24YAyABKAsyGC5leGVjd2lyZS52MS5UZXJtaW5hdGlvbiKXAQoYVGVybWluYXRlUHJvY2Vzc1Jlc3BvbnNlEhMKC3dhc19ydW5uaW5nGAEgASgIEiUKBGV4aXQYAiABKAsyFy5leGVjd2lyZS52MS5FeGl0UmVjb3JkEicKBm1ldGhvZBgDIAEoDjIXLmV4ZWN3aXJlLnYxLktpbGxNZXRob2QSFgoOdmVyaWZpZWRfZW1wdHkYBCABKAgizgIKEldhaXRQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSKAoEZXhpdBgDIAEoCzIYLmV4ZWN3aXJlLnYxLldhaXRGb3JFeGl0SAASLAoGY2xvc2VkGAQgASgLMhouZXhlY3dpcmUudjEuV2FpdEZvckNsb3NlZEgAEi4KB3BhdHRlcm4YBSABKAsyGy5leGVjd2lyZS52MS5XYWl0Rm9yUGF0dGVybkgAEigKBHBvcnQYBiABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yUG9ydEgAEigKBGlkbGUYByABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9ySWRsZUgAEicKBHdhaXQYCCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CCwoJY29uZGl0aW9uIg0KC1dhaXRGb3JFeGl0Ig8KDVdhaXRGb3JDbG9zZWQiagoOV2FpdEZvclBhdHRlcm4SGgoScmVndWxhcl9leHByZXNzaW9uGAEgASgJEikKBnN0cmVhbRgCIAEoDjIZLmV4ZWN3aXJlLnYxLk91dHB1dFN0cmVhbRIRCglhZnRlcl9zZXEYAyABKAQiGwoLV2FpdEZvclBvcnQSDAoEcG9ydBgBIAEoDSI5CgtXYWl0Rm9ySWRsZRIqCgdzaWxlbmNlGAEgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uInkKE1dhaXRQcm9jZXNzUmVzcG9uc2USEQoJc2F0aXNmaWVkGAEgASgIEiUKB3Byb2Nlc3MYAiABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzEigKBW1hdGNoGAMgASgLMhkuZXhlY3dpcmUudjEuUGF0dGVybk1hdGNoImQKDFBhdHRlcm5NYXRjaBIpCgZzdHJlYW0YASABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SDgoGb2Zmc2V0GAIgASgEEgwKBGRhdGEYAyABKAwSCwoDc2VxGAQgASgEIjsKEUdldFByb2Nlc3NSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJQChJHZXRQcm9jZXNzUmVzcG9uc2USJQoHcHJvY2VzcxgBIAEoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSEwoLaW5zdGFuY2VfaWQYAiABKAkiUQoUTGlzdFByb2Nlc3Nlc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKAUSEgoKcGFnZV90b2tlbhgDIAEoCSJZChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USJwoJcHJvY2Vzc2VzGAEgAygLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqfQoKS2lsbE1ldGhvZBIbChdLSUxMX01FVEhPRF9VTlNQRUNJRklFRBAAEh0KGUtJTExfTUVUSE9EX1BST0NFU1NfR1JPVVAQARIbChdLSUxMX01FVEhPRF9ERVNDRU5EQU5UUxACEhYKEktJTExfTUVUSE9EX0NHUk9VUBADMuQICg5Qcm9jZXNzU2VydmljZRJTCgxTdGFydFByb2Nlc3MSIC5leGVjd2lyZS52MS5TdGFydFByb2Nlc3NSZXF1ZXN0GiEuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVzcG9uc2USUQoKUnVuUHJvY2VzcxIeLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUnVuUHJvY2Vzc1Jlc3BvbnNlKAEwARJVCgxXYXRjaFByb2Nlc3MSIC5leGVjd2lyZS52MS5XYXRjaFByb2Nlc3NSZXF1ZXN0GiEuZXhlY3dpcmUudjEuV2F0Y2hQcm9jZXNzUmVzcG9uc2UwARJNCgpSZWFkT3V0cHV0Eh4uZXhlY3dpcmUudjEuUmVhZE91dHB1dFJlcXVlc3QaHy5leGVjd2lyZS52MS5SZWFkT3V0cHV0UmVzcG9uc2USWQoOU25hcHNob3RPdXRwdXQSIi5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlcXVlc3QaIy5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlc3BvbnNlEk0KCldyaXRlU3RkaW4SHi5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlU3RkaW5SZXNwb25zZRJNCgpDbG9zZVN0ZGluEh4uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5DbG9zZVN0ZGluUmVzcG9uc2USWQoOUmVzaXplVGVybWluYWwSIi5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlcXVlc3QaIy5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlc3BvbnNlElYKDVNpZ25hbFByb2Nlc3MSIS5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZRJfChBUZXJtaW5hdGVQcm9jZXNzEiQuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QaJS5leGVjd2lyZS52MS5UZXJtaW5hdGVQcm9jZXNzUmVzcG9uc2USUAoLV2FpdFByb2Nlc3MSHy5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1JlcXVlc3QaIC5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1Jlc3BvbnNlEk0KCkdldFByb2Nlc3MSHi5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkdldFByb2Nlc3NSZXNwb25zZRJWCg1MaXN0UHJvY2Vzc2VzEiEuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIi5leGVjd2lyZS52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2VCrwEKD2NvbS5leGVjd2lyZS52MUITUHJvY2Vzc1NlcnZpY2VQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
+  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzImAKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBEoECAQQBVIIbG9zc2xlc3MiQQoUV2F0Y2hQcm9jZXNzUmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50Ip0BChFSZWFkT3V0cHV0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEQoJYWZ0ZXJfc2VxGAMgASgEEhYKCW1heF9ieXRlcxgEIAEoDUgAiAEBEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDAoKX21heF9ieXRlcyKgAQoSUmVhZE91dHB1dFJlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudBIWCg5uZXh0X2FmdGVyX3NlcRgCIAEoBBIQCghsYXN0X3NlcRgDIAEoBBIlCgRleGl0GAQgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBIOCgZjbG9zZWQYBSABKAgiPwoVU25hcHNob3RPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJ/ChZTbmFwc2hvdE91dHB1dFJlc3BvbnNlEiwKB3N0cmVhbXMYASADKAsyGy5leGVjd2lyZS52MS5TdHJlYW1TbmFwc2hvdBIQCghsYXN0X3NlcRgCIAEoBBIlCgdwcm9jZXNzGAMgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcyKDAQoOU3RyZWFtU25hcHNob3QSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEgwKBGhlYWQYAiABKAwSDAoEdGFpbBgDIAEoDBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhMKC3RvdGFsX2J5dGVzGAUgASgEIlsKEVdyaXRlU3RkaW5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRkYXRhGAMgASgMEhAKCHdyaXRlX2lkGAQgASgJIhQKEldyaXRlU3RkaW5SZXNwb25zZSI7ChFDbG9zZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiFAoSQ2xvc2VTdGRpblJlc3BvbnNlImgKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSJwoEc2l6ZRgDIAEoCzIZLmV4ZWN3aXJlLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIo4BChRTaWduYWxQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSIwoGc2lnbmFsGAMgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsEikKBnRhcmdldBgEIAEoDjIZLmV4ZWN3aXJlLnYxLlNpZ25hbFRhcmdldCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UicAoXVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEi0KC3Rlcm1pbmF0aW9uGAMgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb24ilwEKGFRlcm1pbmF0ZVByb2Nlc3NSZXNwb25zZRITCgt3YXNfcnVubmluZxgBIAEoCBIlCgRleGl0GAIgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBInCgZtZXRob2QYAyABKA4yFy5leGVjd2lyZS52MS5LaWxsTWV0aG9kEhYKDnZlcmlmaWVkX2VtcHR5GAQgASgIIs4CChJXYWl0UHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBGV4aXQYAyABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yRXhpdEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLldhaXRGb3JDbG9zZWRIABIuCgdwYXR0ZXJuGAUgASgLMhsuZXhlY3dpcmUudjEuV2FpdEZvclBhdHRlcm5IABIoCgRwb3J0GAYgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvclBvcnRIABIoCgRpZGxlGAcgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvcklkbGVIABInCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgsKCWNvbmRpdGlvbiINCgtXYWl0Rm9yRXhpdCIPCg1XYWl0Rm9yQ2xvc2VkImoKDldhaXRGb3JQYXR0ZXJuEhoKEnJlZ3VsYXJfZXhwcmVzc2lvbhgBIAEoCRIpCgZzdHJlYW0YAiABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SEQoJYWZ0ZXJfc2VxGAMgASgEIhsKC1dhaXRGb3JQb3J0EgwKBHBvcnQYASABKA0iOQoLV2FpdEZvcklkbGUSKgoHc2lsZW5jZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ5ChNXYWl0UHJvY2Vzc1Jlc3BvbnNlEhEKCXNhdGlzZmllZBgBIAEoCBIlCgdwcm9jZXNzGAIgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIoCgVtYXRjaBgDIAEoCzIZLmV4ZWN3aXJlLnYxLlBhdHRlcm5NYXRjaCJkCgxQYXR0ZXJuTWF0Y2gSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEgsKA3NlcRgEIAEoBCI7ChFHZXRQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiUAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzEhMKC2luc3RhbmNlX2lkGAIgASgJIlEKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiWQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEicKCXByb2Nlc3NlcxgBIAMoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKn0KCktpbGxNZXRob2QSGwoXS0lMTF9NRVRIT0RfVU5TUEVDSUZJRUQQABIdChlLSUxMX01FVEhPRF9QUk9DRVNTX0dST1VQEAESGwoXS0lMTF9NRVRIT0RfREVTQ0VOREFOVFMQAhIWChJLSUxMX01FVEhPRF9DR1JPVVAQAzLkCAoOUHJvY2Vzc1NlcnZpY2USUwoMU3RhcnRQcm9jZXNzEiAuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLlN0YXJ0UHJvY2Vzc1Jlc3BvbnNlElEKClJ1blByb2Nlc3MSHi5leGVjd2lyZS52MS5SdW5Qcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXNwb25zZSgBMAESVQoMV2F0Y2hQcm9jZXNzEiAuZXhlY3dpcmUudjEuV2F0Y2hQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLldhdGNoUHJvY2Vzc1Jlc3BvbnNlMAESTQoKUmVhZE91dHB1dBIeLmV4ZWN3aXJlLnYxLlJlYWRPdXRwdXRSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUmVhZE91dHB1dFJlc3BvbnNlElkKDlNuYXBzaG90T3V0cHV0EiIuZXhlY3dpcmUudjEuU25hcHNob3RPdXRwdXRSZXF1ZXN0GiMuZXhlY3dpcmUudjEuU25hcHNob3RPdXRwdXRSZXNwb25zZRJNCgpXcml0ZVN0ZGluEh4uZXhlY3dpcmUudjEuV3JpdGVTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVzcG9uc2USTQoKQ2xvc2VTdGRpbhIeLmV4ZWN3aXJlLnYxLkNsb3NlU3RkaW5SZXF1ZXN0Gh8uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlc3BvbnNlElkKDlJlc2l6ZVRlcm1pbmFsEiIuZXhlY3dpcmUudjEuUmVzaXplVGVybWluYWxSZXF1ZXN0GiMuZXhlY3dpcmUudjEuUmVzaXplVGVybWluYWxSZXNwb25zZRJWCg1TaWduYWxQcm9jZXNzEiEuZXhlY3dpcmUudjEuU2lnbmFsUHJvY2Vzc1JlcXVlc3QaIi5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVzcG9uc2USXwoQVGVybWluYXRlUHJvY2VzcxIkLmV4ZWN3aXJlLnYxLlRlcm1pbmF0ZVByb2Nlc3NSZXF1ZXN0GiUuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1Jlc3BvbnNlElAKC1dhaXRQcm9jZXNzEh8uZXhlY3dpcmUudjEuV2FpdFByb2Nlc3NSZXF1ZXN0GiAuZXhlY3dpcmUudjEuV2FpdFByb2Nlc3NSZXNwb25zZRJNCgpHZXRQcm9jZXNzEh4uZXhlY3dpcmUudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHy5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVzcG9uc2USVgoNTGlzdFByb2Nlc3NlcxIhLmV4ZWN3aXJlLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiIuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlQq8BCg9jb20uZXhlY3dpcmUudjFCE1Byb2Nlc3NTZXJ2aWNlUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
 
 /**
- * StartProcessResponse says that the process runs.
+ * StartProcessResponse is sent when the program was executed.
  *
  * @generated from message execwire.v1.StartProcessResponse
  */
@@ -44,7 +44,7 @@ export const StartProcessResponseSchema: GenMessage<StartProcessResponse> = /*@_
   messageDesc(file_execwire_v1_process_service, 0);
 
 /**
- * WatchProcessRequest names the process to watch and where to begin.
+ * WatchProcessRequest selects the process and the first event.
  *
  * @generated from message execwire.v1.WatchProcessRequest
  */
@@ -70,17 +70,6 @@ export type WatchProcessRequest = Message<"execwire.v1.WatchProcessRequest"> & {
    * @generated from field: uint64 after_seq = 3;
    */
   afterSeq: bigint;
-
-  /**
-   * Makes the stream's own flow control hold the process back instead of
-   * leaving a gap, as an owner does, for as long as the stream is connected.
-   * What was sent counts as taken: a cut loses what was in flight beyond what
-   * is retained. Refused with PROCESS_OWNED while somebody owns the process;
-   * ended with PROCESS_TAKEN_OVER when somebody comes to own it.
-   *
-   * @generated from field: bool lossless = 4;
-   */
-  lossless: boolean;
 };
 
 /**
@@ -164,7 +153,7 @@ export const ReadOutputRequestSchema: GenMessage<ReadOutputRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_process_service, 3);
 
 /**
- * ReadOutputResponse carries what there was.
+ * ReadOutputResponse has the events that were available.
  *
  * @generated from message execwire.v1.ReadOutputResponse
  */
@@ -177,8 +166,8 @@ export type ReadOutputResponse = Message<"execwire.v1.ReadOutputResponse"> & {
   events: ProcessEvent[];
 
   /**
-   * The cursor to go on with: the seq of the last event returned, or after_seq
-   * of the request when there was none.
+   * The next cursor: the seq of the last event returned, or after_seq of the request if
+   * there was none.
    *
    * @generated from field: uint64 next_after_seq = 2;
    */
@@ -193,15 +182,15 @@ export type ReadOutputResponse = Message<"execwire.v1.ReadOutputResponse"> & {
   lastSeq: bigint;
 
   /**
-   * How the process ended, if it is known.
+   * How the process ended, if known.
    *
    * @generated from field: execwire.v1.ExitRecord exit = 4;
    */
   exit?: ExitRecord | undefined;
 
   /**
-   * Whether the log has ended: with next_after_seq equal to last_seq there is
-   * nothing more to read, ever.
+   * Whether the log has ended: if next_after_seq equals last_seq, there will be no more
+   * events.
    *
    * @generated from field: bool closed = 5;
    */
@@ -216,7 +205,7 @@ export const ReadOutputResponseSchema: GenMessage<ReadOutputResponse> = /*@__PUR
   messageDesc(file_execwire_v1_process_service, 4);
 
 /**
- * SnapshotOutputRequest names the process.
+ * SnapshotOutputRequest selects the process.
  *
  * @generated from message execwire.v1.SnapshotOutputRequest
  */
@@ -244,7 +233,7 @@ export const SnapshotOutputRequestSchema: GenMessage<SnapshotOutputRequest> = /*
   messageDesc(file_execwire_v1_process_service, 5);
 
 /**
- * SnapshotOutputResponse shows each stream at its ends.
+ * SnapshotOutputResponse has the ends of each stream.
  *
  * @generated from message execwire.v1.SnapshotOutputResponse
  */
@@ -257,9 +246,8 @@ export type SnapshotOutputResponse = Message<"execwire.v1.SnapshotOutputResponse
   streams: StreamSnapshot[];
 
   /**
-   * The seq of the process's last event just after the snapshot was made: going
-   * on from here may repeat nothing that the snapshot shows, and may miss what
-   * came in between.
+   * The seq of the process's last event just after the snapshot was made. Reading on
+   * from it repeats nothing of the snapshot, and may miss output between the two.
    *
    * @generated from field: uint64 last_seq = 2;
    */
@@ -308,8 +296,7 @@ export type StreamSnapshot = Message<"execwire.v1.StreamSnapshot"> & {
   tail: Uint8Array;
 
   /**
-   * The bytes between head and tail. 0 means that head and tail together are
-   * all there is.
+   * The bytes between head and tail. 0: head and tail are the whole stream.
    *
    * @generated from field: uint64 omitted_bytes = 4;
    */
@@ -358,9 +345,9 @@ export type WriteStdinRequest = Message<"execwire.v1.WriteStdinRequest"> & {
   data: Uint8Array;
 
   /**
-   * Makes the write safe to retry: a write with an id that the process has
-   * already seen is accepted and not applied again. The last 4096 ids of a
-   * process are remembered. Empty, or at most 128 bytes.
+   * Makes the write idempotent: a write with an id that the process has already
+   * received is accepted and not applied again. The last 4096 ids of a process are
+   * remembered. At most 128 bytes; empty: not idempotent.
    *
    * @generated from field: string write_id = 4;
    */
@@ -375,7 +362,7 @@ export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_process_service, 8);
 
 /**
- * WriteStdinResponse says that the input was queued.
+ * WriteStdinResponse is sent when the input was queued.
  *
  * @generated from message execwire.v1.WriteStdinResponse
  */
@@ -390,7 +377,7 @@ export const WriteStdinResponseSchema: GenMessage<WriteStdinResponse> = /*@__PUR
   messageDesc(file_execwire_v1_process_service, 9);
 
 /**
- * CloseStdinRequest names the process.
+ * CloseStdinRequest selects the process.
  *
  * @generated from message execwire.v1.CloseStdinRequest
  */
@@ -418,7 +405,7 @@ export const CloseStdinRequestSchema: GenMessage<CloseStdinRequest> = /*@__PURE_
   messageDesc(file_execwire_v1_process_service, 10);
 
 /**
- * CloseStdinResponse says that stdin will end.
+ * CloseStdinResponse is sent when the close was queued.
  *
  * @generated from message execwire.v1.CloseStdinResponse
  */
@@ -468,7 +455,7 @@ export const ResizeTerminalRequestSchema: GenMessage<ResizeTerminalRequest> = /*
   messageDesc(file_execwire_v1_process_service, 12);
 
 /**
- * ResizeTerminalResponse says that the size was set.
+ * ResizeTerminalResponse is sent when the size was set.
  *
  * @generated from message execwire.v1.ResizeTerminalResponse
  */
@@ -510,7 +497,7 @@ export type SignalProcessRequest = Message<"execwire.v1.SignalProcessRequest"> &
   signal: Signal;
 
   /**
-   * Who gets it.
+   * The target.
    *
    * @generated from field: execwire.v1.SignalTarget target = 4;
    */
@@ -525,7 +512,7 @@ export const SignalProcessRequestSchema: GenMessage<SignalProcessRequest> = /*@_
   messageDesc(file_execwire_v1_process_service, 14);
 
 /**
- * SignalProcessResponse says that the signal was sent.
+ * SignalProcessResponse is sent when the signal was sent.
  *
  * @generated from message execwire.v1.SignalProcessResponse
  */
@@ -560,7 +547,7 @@ export type TerminateProcessRequest = Message<"execwire.v1.TerminateProcessReque
   processId: string;
 
   /**
-   * How. Absent is graceful with the default timeout.
+   * The mode. Absent: graceful with the default timeout.
    *
    * @generated from field: execwire.v1.Termination termination = 3;
    */
@@ -575,7 +562,7 @@ export const TerminateProcessRequestSchema: GenMessage<TerminateProcessRequest> 
   messageDesc(file_execwire_v1_process_service, 16);
 
 /**
- * TerminateProcessResponse says what was done.
+ * TerminateProcessResponse has the result.
  *
  * @generated from message execwire.v1.TerminateProcessResponse
  */
@@ -595,15 +582,15 @@ export type TerminateProcessResponse = Message<"execwire.v1.TerminateProcessResp
   exit?: ExitRecord | undefined;
 
   /**
-   * The strongest means that was used.
+   * The strongest method that was used.
    *
    * @generated from field: execwire.v1.KillMethod method = 3;
    */
   method: KillMethod;
 
   /**
-   * Whether the server made sure that no descendant is left. False is not a
-   * guess in either direction: nobody looked, or nobody could.
+   * Whether the server verified that no descendant is left. False: it did not or could
+   * not verify.
    *
    * @generated from field: bool verified_empty = 4;
    */
@@ -618,7 +605,7 @@ export const TerminateProcessResponseSchema: GenMessage<TerminateProcessResponse
   messageDesc(file_execwire_v1_process_service, 17);
 
 /**
- * WaitProcessRequest says what to wait for.
+ * WaitProcessRequest selects the process and the condition.
  *
  * @generated from message execwire.v1.WaitProcessRequest
  */
@@ -638,7 +625,7 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
   processId: string;
 
   /**
-   * The condition. Unset waits for the exit.
+   * The condition. Unset: the exit.
    *
    * @generated from oneof execwire.v1.WaitProcessRequest.condition
    */
@@ -676,7 +663,7 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
     case: "port";
   } | {
     /**
-     * The process has been silent.
+     * The process has written nothing for a while.
      *
      * @generated from field: execwire.v1.WaitForIdle idle = 7;
      */
@@ -685,8 +672,8 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * How long to wait. Absent or more than the server's max_wait means
-   * max_wait; 0 only looks.
+   * How long to wait. Absent or more than the server's max_wait means max_wait; 0 only
+   * checks.
    *
    * @generated from field: google.protobuf.Duration wait = 8;
    */
@@ -731,32 +718,31 @@ export const WaitForClosedSchema: GenMessage<WaitForClosed> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 20);
 
 /**
- * WaitForPattern waits until output matches a regular expression. It looks at
- * all output after a cursor, retained or to come, as an observer: where output
- * is missing it begins anew behind the gap. When the process closes without a
- * match the wait is over.
+ * WaitForPattern waits until output matches a regular expression. It searches all
+ * output after a cursor, retained and new, as an observer: after a gap the search
+ * restarts. If the process closes without a match, the wait is over.
  *
  * @generated from message execwire.v1.WaitForPattern
  */
 export type WaitForPattern = Message<"execwire.v1.WaitForPattern"> & {
   /**
-   * The expression, in RE2 syntax, at most 1 KiB, matched against the bytes of
-   * one stream. A match that is longer than 16 KiB may be missed. "$" without
-   * "(?m)" is the end of what was written so far, as behind a prompt.
+   * The expression, in RE2 syntax, at most 1 KiB, matched against the bytes of one
+   * stream. A match that is longer than 16 KiB may be missed. "$" without "(?m)" is the
+   * end of what was written so far, as after a prompt.
    *
    * @generated from field: string regular_expression = 1;
    */
   regularExpression: string;
 
   /**
-   * The stream to look at; unspecified looks at every stream by itself.
+   * The stream to search; unspecified: every stream separately.
    *
    * @generated from field: execwire.v1.OutputStream stream = 2;
    */
   stream: OutputStream;
 
   /**
-   * Where to begin looking.
+   * The cursor to search from.
    *
    * @generated from field: uint64 after_seq = 3;
    */
@@ -771,9 +757,8 @@ export const WaitForPatternSchema: GenMessage<WaitForPattern> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 21);
 
 /**
- * WaitForPort waits until a TCP port is listened on by the process or a
- * descendant of it, on any address. When the process closes first the wait is
- * over.
+ * WaitForPort waits until a TCP port is listened on by the process or a descendant of
+ * it, on any address. If the process closes first, the wait is over.
  *
  * @generated from message execwire.v1.WaitForPort
  */
@@ -794,15 +779,14 @@ export const WaitForPortSchema: GenMessage<WaitForPort> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 22);
 
 /**
- * WaitForIdle waits until the process has written nothing for a while, counted
- * from its last output, or from its start. A process that has exited goes on
- * being silent.
+ * WaitForIdle waits until the process has written nothing for a while, counted from its
+ * last output, or from its start. An exited process counts as silent.
  *
  * @generated from message execwire.v1.WaitForIdle
  */
 export type WaitForIdle = Message<"execwire.v1.WaitForIdle"> & {
   /**
-   * How long it must have been silent. Required, more than 0.
+   * The required time of silence. Required, more than 0.
    *
    * @generated from field: google.protobuf.Duration silence = 1;
    */
@@ -817,13 +801,13 @@ export const WaitForIdleSchema: GenMessage<WaitForIdle> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 23);
 
 /**
- * WaitProcessResponse says whether the condition holds.
+ * WaitProcessResponse has the result of the wait.
  *
  * @generated from message execwire.v1.WaitProcessResponse
  */
 export type WaitProcessResponse = Message<"execwire.v1.WaitProcessResponse"> & {
   /**
-   * Whether the condition holds. False means that the wait was over first.
+   * Whether the condition is true. False: the wait was over first.
    *
    * @generated from field: bool satisfied = 1;
    */
@@ -837,7 +821,7 @@ export type WaitProcessResponse = Message<"execwire.v1.WaitProcessResponse"> & {
   process?: Process | undefined;
 
   /**
-   * What matched, when the condition was a pattern and holds.
+   * The match, if the condition was a pattern and is true.
    *
    * @generated from field: execwire.v1.PatternMatch match = 3;
    */
@@ -852,7 +836,7 @@ export const WaitProcessResponseSchema: GenMessage<WaitProcessResponse> = /*@__P
   messageDesc(file_execwire_v1_process_service, 24);
 
 /**
- * PatternMatch says where a pattern matched.
+ * PatternMatch is a match of a pattern.
  *
  * @generated from message execwire.v1.PatternMatch
  */
@@ -879,7 +863,7 @@ export type PatternMatch = Message<"execwire.v1.PatternMatch"> & {
   data: Uint8Array;
 
   /**
-   * The seq of the event that completed the match: a cursor to go on from.
+   * The seq of the event that completed the match: the cursor to continue from.
    *
    * @generated from field: uint64 seq = 4;
    */
@@ -894,7 +878,7 @@ export const PatternMatchSchema: GenMessage<PatternMatch> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 25);
 
 /**
- * GetProcessRequest names the process.
+ * GetProcessRequest selects the process.
  *
  * @generated from message execwire.v1.GetProcessRequest
  */
@@ -935,8 +919,8 @@ export type GetProcessResponse = Message<"execwire.v1.GetProcessResponse"> & {
   process?: Process | undefined;
 
   /**
-   * The run of the server that answers, as in GetEnvironmentResponse. Servers that
-   * are older leave it empty.
+   * The run of the server that answers, as in GetEnvironmentResponse. Empty from older
+   * servers.
    *
    * @generated from field: string instance_id = 2;
    */
@@ -951,7 +935,7 @@ export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PUR
   messageDesc(file_execwire_v1_process_service, 27);
 
 /**
- * ListProcessesRequest names the session.
+ * ListProcessesRequest selects the session.
  *
  * @generated from message execwire.v1.ListProcessesRequest
  */
@@ -971,7 +955,7 @@ export type ListProcessesRequest = Message<"execwire.v1.ListProcessesRequest"> &
   pageSize: number;
 
   /**
-   * Where to go on: the next_page_token of the answer before. Empty starts.
+   * The next_page_token of the previous page. Empty: the first page.
    *
    * @generated from field: string page_token = 3;
    */
@@ -999,7 +983,7 @@ export type ListProcessesResponse = Message<"execwire.v1.ListProcessesResponse">
   processes: Process[];
 
   /**
-   * Where to go on; empty means that this was the last page.
+   * The token of the next page; empty on the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -1014,7 +998,7 @@ export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*
   messageDesc(file_execwire_v1_process_service, 29);
 
 /**
- * KillMethod is a means of ending a process and what belongs to it.
+ * KillMethod is a method of killing a process and its descendants.
  *
  * @generated from enum execwire.v1.KillMethod
  */
@@ -1027,22 +1011,22 @@ export enum KillMethod {
   UNSPECIFIED = 0,
 
   /**
-   * Signals to its process group and to no others: no descendant was outside
-   * of it, or none could be found.
+   * Signals to its process group only: no descendant was outside of it, or none could
+   * be found.
    *
    * @generated from enum value: KILL_METHOD_PROCESS_GROUP = 1;
    */
   PROCESS_GROUP = 1,
 
   /**
-   * Its process group, then every descendant that can be found, until none is.
+   * Its process group, then every descendant, until none can be found.
    *
    * @generated from enum value: KILL_METHOD_DESCENDANTS = 2;
    */
   DESCENDANTS = 2,
 
   /**
-   * The kernel killed its control group: nothing escapes.
+   * The kernel killed its control group; no descendant can escape.
    *
    * @generated from enum value: KILL_METHOD_CGROUP = 3;
    */
@@ -1058,26 +1042,26 @@ export const KillMethodSchema: GenEnum<KillMethod> = /*@__PURE__*/
 /**
  * ProcessService starts processes and controls them.
  *
- * Every call may be made concurrently with every other. A process is named by
- * its session (empty: the default session of the calling principal) and its
- * process id. An id that the caller cannot see answers NOT_FOUND.
+ * All calls may be made concurrently. A process is identified by its session (empty:
+ * the default session of the calling principal) and its process id. An id that the
+ * caller may not access is NOT_FOUND.
  *
- * Cursors: everywhere, after_seq is the seq of the last event the caller has;
- * 0 asks for everything that is retained. Observers (WatchProcess, ReadOutput)
- * never hold a process up: one that falls behind what is retained gets an
- * OutputGap. The owner (RunProcess) paces the process and loses nothing.
+ * Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
+ * for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
+ * process: one that falls behind the retained output gets an OutputGap. The owner
+ * (RunProcess, AttachSession) paces the process and loses nothing.
  *
  * @generated from service execwire.v1.ProcessService
  */
 export const ProcessService: GenService<{
   /**
-   * StartProcess starts a process and returns when it runs, or when it is
-   * known that it cannot. A start that fails leaves nothing behind and its id
-   * free. The same request repeated, by process id and content, returns the
-   * process that is already there, so that it can be retried; a different
-   * request for a taken id is PROCESS_ALREADY_EXISTS. The process has no owner:
-   * it runs on when the caller goes away, its oldest output is dropped beyond
-   * what is retained, and it never blocks on a reader.
+   * StartProcess starts a process and returns when the program was executed, or the
+   * start has failed. A failed start leaves nothing behind, and its id is free. The
+   * same request repeated, by process id and content, returns the existing process, so
+   * that it can be retried; a different request for a taken id is
+   * PROCESS_ALREADY_EXISTS. The process has no owner: it continues when the caller
+   * disconnects, its oldest output is evicted beyond what is retained, and it never
+   * blocks on a reader.
    *
    * @generated from rpc execwire.v1.ProcessService.StartProcess
    */
@@ -1087,16 +1071,16 @@ export const ProcessService: GenService<{
     output: typeof StartProcessResponseSchema;
   },
   /**
-   * RunProcess starts a process, or resumes one, and owns it: what `ssh host
-   * command` is. Input, resizes, signals and acknowledgements go in, events
-   * come out, and the stream ends with OK after the closed event. At most one
-   * window of output is unacknowledged; beyond it the process blocks on its
-   * pipe. A stream that breaks loses nothing: within the grace it can be
-   * resumed from the last seq and stdin offset; after the grace the process is
-   * terminated. A resume replaces the stream that was there before, which ends
-   * with PROCESS_TAKEN_OVER. The first request must be start or resume. A client
-   * that half-closes says that no input and no acknowledgement will come: stdin
-   * ends, and from then on what was sent counts as taken.
+   * RunProcess starts or resumes a process and owns it, like `ssh host command`. The
+   * client sends input, resizes, signals and acknowledgements; the server sends events.
+   * The stream ends with OK after the closed event. At most one window of output is
+   * unacknowledged; then the process blocks on its pipe, so a client must acknowledge
+   * to receive more than a window. A lost stream loses nothing: within the grace period
+   * it can be resumed from the last seq and stdin offset; after it the process is
+   * terminated. A resume replaces an existing stream, which ends with
+   * PROCESS_TAKEN_OVER. The first request must be start or resume. A client that
+   * half-closes sends no more input or acknowledgements: stdin is closed, and
+   * everything sent counts as acknowledged.
    *
    * @generated from rpc execwire.v1.ProcessService.RunProcess
    */
@@ -1117,8 +1101,8 @@ export const ProcessService: GenService<{
     output: typeof WatchProcessResponseSchema;
   },
   /**
-   * ReadOutput returns events after a cursor. Without a wait it never blocks;
-   * with one it blocks until there is an event, or the wait is over.
+   * ReadOutput returns events after a cursor. Without a wait it never blocks; with one
+   * it blocks until there is an event or the wait is over.
    *
    * @generated from rpc execwire.v1.ProcessService.ReadOutput
    */
@@ -1128,8 +1112,8 @@ export const ProcessService: GenService<{
     output: typeof ReadOutputResponseSchema;
   },
   /**
-   * SnapshotOutput returns the head and the tail of each stream and says how
-   * much between them is left out. It never blocks and consumes nothing.
+   * SnapshotOutput returns the first and the last bytes of each stream, and the number
+   * of bytes between them. It never blocks and consumes nothing.
    *
    * @generated from rpc execwire.v1.ProcessService.SnapshotOutput
    */
@@ -1139,10 +1123,9 @@ export const ProcessService: GenService<{
     output: typeof SnapshotOutputResponseSchema;
   },
   /**
-   * WriteStdin queues bytes for a process's stdin: all of them or none. It
-   * blocks while the queue is full, which delays other writers of the same
-   * process and nobody else. Writes are applied in the order in which they were
-   * queued.
+   * WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
+   * the queue is full, which delays only other writers of the same process. Writes are
+   * applied in the order in which they were queued.
    *
    * @generated from rpc execwire.v1.ProcessService.WriteStdin
    */
@@ -1152,8 +1135,8 @@ export const ProcessService: GenService<{
     output: typeof WriteStdinResponseSchema;
   },
   /**
-   * CloseStdin closes a process's stdin after what is queued: the process then
-   * reads end of file. It does not block. Closing twice is no error.
+   * CloseStdin closes a process's stdin after what is queued: the process then reads
+   * end of file. It does not block. It is idempotent.
    *
    * @generated from rpc execwire.v1.ProcessService.CloseStdin
    */
@@ -1184,10 +1167,9 @@ export const ProcessService: GenService<{
     output: typeof SignalProcessResponseSchema;
   },
   /**
-   * TerminateProcess ends a process and all its descendants, and blocks until
-   * none is left that can be found. The answer says by what means, and whether
-   * it is certain that nothing is left. Of a process that has exited it ends the
-   * descendants that are still there.
+   * TerminateProcess ends a process and all its descendants, and blocks until no
+   * descendant can be found. The answer has the method, and whether it is certain that
+   * none is left. If the process has exited it ends the remaining descendants.
    *
    * @generated from rpc execwire.v1.ProcessService.TerminateProcess
    */
@@ -1197,9 +1179,8 @@ export const ProcessService: GenService<{
     output: typeof TerminateProcessResponseSchema;
   },
   /**
-   * WaitProcess blocks until a condition holds or the wait is over. It does not
-   * read output, so a slow owner does not delay it: it returns as soon as the
-   * exit is known.
+   * WaitProcess blocks until a condition is true or the wait is over. It does not read
+   * output, so a slow owner does not delay it: it returns as soon as the exit is known.
    *
    * @generated from rpc execwire.v1.ProcessService.WaitProcess
    */
@@ -1219,9 +1200,9 @@ export const ProcessService: GenService<{
     output: typeof GetProcessResponseSchema;
   },
   /**
-   * ListProcesses lists the processes of a session, closed ones included until
-   * their records are removed. A page ends early rather than exceed 1 MiB by more
-   * than one process. It never blocks.
+   * ListProcesses lists the processes of a session, closed ones included until their
+   * records are removed. A page may have fewer processes than requested, so that it
+   * does not exceed 1 MiB by more than one process. It never blocks.
    *
    * @generated from rpc execwire.v1.ProcessService.ListProcesses
    */

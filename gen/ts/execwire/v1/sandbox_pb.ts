@@ -13,15 +13,15 @@ export const file_execwire_v1_sandbox: GenFile = /*@__PURE__*/
   fileDesc("ChlleGVjd2lyZS92MS9zYW5kYm94LnByb3RvEgtleGVjd2lyZS52MSKtAQoNU2FuZGJveFBvbGljeRIuCgdtYW5hZ2VkGAEgASgLMhsuZXhlY3dpcmUudjEuTWFuYWdlZFNhbmRib3hIABIwCghkaXNhYmxlZBgCIAEoCzIcLmV4ZWN3aXJlLnYxLkRpc2FibGVkU2FuZGJveEgAEjAKCGV4dGVybmFsGAMgASgLMhwuZXhlY3dpcmUudjEuRXh0ZXJuYWxTYW5kYm94SABCCAoGcG9saWN5IooBCg5NYW5hZ2VkU2FuZGJveBIyCgtmaWxlX3N5c3RlbRgBIAEoCzIdLmV4ZWN3aXJlLnYxLkZpbGVTeXN0ZW1Qb2xpY3kSKwoHbmV0d29yaxgCIAEoDjIaLmV4ZWN3aXJlLnYxLk5ldHdvcmtBY2Nlc3MSFwoPd29ya3NwYWNlX3Jvb3RzGAMgAygJIhEKD0Rpc2FibGVkU2FuZGJveCI+Cg9FeHRlcm5hbFNhbmRib3gSKwoHbmV0d29yaxgBIAEoDjIaLmV4ZWN3aXJlLnYxLk5ldHdvcmtBY2Nlc3MikgEKEEZpbGVTeXN0ZW1Qb2xpY3kSNwoKcmVzdHJpY3RlZBgBIAEoCzIhLmV4ZWN3aXJlLnYxLlJlc3RyaWN0ZWRGaWxlU3lzdGVtSAASOwoMdW5yZXN0cmljdGVkGAIgASgLMiMuZXhlY3dpcmUudjEuVW5yZXN0cmljdGVkRmlsZVN5c3RlbUgAQggKBnBvbGljeSJ8ChRSZXN0cmljdGVkRmlsZVN5c3RlbRIqCgdlbnRyaWVzGAEgAygLMhkuZXhlY3dpcmUudjEuU2FuZGJveEVudHJ5EiAKE2dsb2Jfc2Nhbl9tYXhfZGVwdGgYAiABKA1IAIgBAUIWChRfZ2xvYl9zY2FuX21heF9kZXB0aCIYChZVbnJlc3RyaWN0ZWRGaWxlU3lzdGVtItEBCgxTYW5kYm94RW50cnkSDgoEcGF0aBgBIAEoCUgAEg4KBGdsb2IYAiABKAlIABIrCgdzcGVjaWFsGAMgASgLMhguZXhlY3dpcmUudjEuU3BlY2lhbFBhdGhIABIqCgZhY2Nlc3MYBCABKA4yGi5leGVjd2lyZS52MS5TYW5kYm94QWNjZXNzEj8KFW1pc3NpbmdfcGF0aF9iZWhhdmlvchgFIAEoDjIgLmV4ZWN3aXJlLnYxLk1pc3NpbmdQYXRoQmVoYXZpb3JCBwoFcGxhY2UiSwoLU3BlY2lhbFBhdGgSKgoEa2luZBgBIAEoDjIcLmV4ZWN3aXJlLnYxLlNwZWNpYWxQYXRoS2luZBIQCghzdWJfcGF0aBgCIAEoCSJuCg1TYW5kYm94U3RhdHVzEiwKB2JhY2tlbmQYASABKA4yGy5leGVjd2lyZS52MS5TYW5kYm94QmFja2VuZBINCgV3b3JrcxgCIAEoCBIPCgdwcm9ibGVtGAMgASgJEg8KB3Byb2dyYW0YBCABKAki2AEKDVNhbmRib3hSZXBvcnQSLAoHYmFja2VuZBgBIAEoDjIbLmV4ZWN3aXJlLnYxLlNhbmRib3hCYWNrZW5kEisKB25ldHdvcmsYAiABKA4yGi5leGVjd2lyZS52MS5OZXR3b3JrQWNjZXNzEhcKD3Jlc3RyaWN0c19maWxlcxgDIAEoCBIXCg9oaWRlc19wcm9jZXNzZXMYBCABKAgSGAoQZnJlZXplc19tZXRhZGF0YRgFIAEoCBIgChhyZXBvcnRzX3NpZ25hbHNfYXNfY29kZXMYBiABKAgq0wEKD1NwZWNpYWxQYXRoS2luZBIhCh1TUEVDSUFMX1BBVEhfS0lORF9VTlNQRUNJRklFRBAAEhoKFlNQRUNJQUxfUEFUSF9LSU5EX1JPT1QQARIdChlTUEVDSUFMX1BBVEhfS0lORF9NSU5JTUFMEAISIwofU1BFQ0lBTF9QQVRIX0tJTkRfUFJPSkVDVF9ST09UUxADEhwKGFNQRUNJQUxfUEFUSF9LSU5EX1RNUERJUhAEEh8KG1NQRUNJQUxfUEFUSF9LSU5EX1NMQVNIX1RNUBAFKnsKDVNhbmRib3hBY2Nlc3MSHgoaU0FOREJPWF9BQ0NFU1NfVU5TUEVDSUZJRUQQABIXChNTQU5EQk9YX0FDQ0VTU19OT05FEAESFwoTU0FOREJPWF9BQ0NFU1NfUkVBRBACEhgKFFNBTkRCT1hfQUNDRVNTX1dSSVRFEAMqXAoTTWlzc2luZ1BhdGhCZWhhdmlvchIlCiFNSVNTSU5HX1BBVEhfQkVIQVZJT1JfVU5TUEVDSUZJRUQQABIeChpNSVNTSU5HX1BBVEhfQkVIQVZJT1JfU0tJUBABKmoKDU5ldHdvcmtBY2Nlc3MSHgoaTkVUV09SS19BQ0NFU1NfVU5TUEVDSUZJRUQQABIdChlORVRXT1JLX0FDQ0VTU19SRVNUUklDVEVEEAESGgoWTkVUV09SS19BQ0NFU1NfRU5BQkxFRBACKm8KDlNhbmRib3hCYWNrZW5kEh8KG1NBTkRCT1hfQkFDS0VORF9VTlNQRUNJRklFRBAAEh4KGlNBTkRCT1hfQkFDS0VORF9CVUJCTEVXUkFQEAESHAoYU0FOREJPWF9CQUNLRU5EX0xBTkRMT0NLEAJCqAEKD2NvbS5leGVjd2lyZS52MUIMU2FuZGJveFByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw");
 
 /**
- * SandboxPolicy says what a process, or a call of FileSystemService, may touch.
- * It is enforced by the kernel or the call is refused (SANDBOX_UNAVAILABLE): a
- * policy is never weakened in silence. Absent means the same as disabled.
+ * SandboxPolicy restricts what a process or a call of FileSystemService may access. The
+ * kernel enforces it, or the call fails (SANDBOX_UNAVAILABLE): a policy is never
+ * weakened silently. Absent means the same as disabled.
  *
  * @generated from message execwire.v1.SandboxPolicy
  */
 export type SandboxPolicy = Message<"execwire.v1.SandboxPolicy"> & {
   /**
-   * Which kind of policy this is. Unset is malformed.
+   * The kind of policy. Required.
    *
    * @generated from oneof execwire.v1.SandboxPolicy.policy
    */
@@ -66,14 +66,14 @@ export const SandboxPolicySchema: GenMessage<SandboxPolicy> = /*@__PURE__*/
  */
 export type ManagedSandbox = Message<"execwire.v1.ManagedSandbox"> & {
   /**
-   * What of the file system is visible and writable. Absent is malformed.
+   * The access to the file system. Required.
    *
    * @generated from field: execwire.v1.FileSystemPolicy file_system = 1;
    */
   fileSystem?: FileSystemPolicy | undefined;
 
   /**
-   * Whether the process reaches the network. Unspecified means restricted.
+   * The access to the network. Unspecified: restricted.
    *
    * @generated from field: execwire.v1.NetworkAccess network = 2;
    */
@@ -110,13 +110,13 @@ export const DisabledSandboxSchema: GenMessage<DisabledSandbox> = /*@__PURE__*/
   messageDesc(file_execwire_v1_sandbox, 2);
 
 /**
- * ExternalSandbox says that somebody else confines the process.
+ * ExternalSandbox says that the caller confines the process by other means.
  *
  * @generated from message execwire.v1.ExternalSandbox
  */
 export type ExternalSandbox = Message<"execwire.v1.ExternalSandbox"> & {
   /**
-   * What the outer confinement does about the network, for the record.
+   * The network access of the outer confinement, for information.
    *
    * @generated from field: execwire.v1.NetworkAccess network = 1;
    */
@@ -131,13 +131,13 @@ export const ExternalSandboxSchema: GenMessage<ExternalSandbox> = /*@__PURE__*/
   messageDesc(file_execwire_v1_sandbox, 3);
 
 /**
- * FileSystemPolicy is the file system half of a managed sandbox.
+ * FileSystemPolicy is the access of a managed sandbox to the file system.
  *
  * @generated from message execwire.v1.FileSystemPolicy
  */
 export type FileSystemPolicy = Message<"execwire.v1.FileSystemPolicy"> & {
   /**
-   * Which kind of policy this is. Unset is malformed.
+   * The kind of policy. Required.
    *
    * @generated from oneof execwire.v1.FileSystemPolicy.policy
    */
@@ -168,9 +168,9 @@ export const FileSystemPolicySchema: GenMessage<FileSystemPolicy> = /*@__PURE__*
   messageDesc(file_execwire_v1_sandbox, 4);
 
 /**
- * RestrictedFileSystem grants access by path. The most specific path wins; of
- * equal paths none wins over write, and write over read. What no entry covers
- * is not accessible.
+ * RestrictedFileSystem grants access by path. The most specific path wins; for equal
+ * paths none wins over write, and write over read. A path without an entry is not
+ * accessible.
  *
  * @generated from message execwire.v1.RestrictedFileSystem
  */
@@ -220,7 +220,7 @@ export const UnrestrictedFileSystemSchema: GenMessage<UnrestrictedFileSystem> = 
  */
 export type SandboxEntry = Message<"execwire.v1.SandboxEntry"> & {
   /**
-   * The place. Unset is malformed.
+   * The place. Required.
    *
    * @generated from oneof execwire.v1.SandboxEntry.place
    */
@@ -251,14 +251,14 @@ export type SandboxEntry = Message<"execwire.v1.SandboxEntry"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * What is granted. Unspecified is malformed.
+   * What is granted. Required.
    *
    * @generated from field: execwire.v1.SandboxAccess access = 4;
    */
   access: SandboxAccess;
 
   /**
-   * What to do when the place does not exist.
+   * What the entry does if the place does not exist.
    *
    * @generated from field: execwire.v1.MissingPathBehavior missing_path_behavior = 5;
    */
@@ -273,13 +273,13 @@ export const SandboxEntrySchema: GenMessage<SandboxEntry> = /*@__PURE__*/
   messageDesc(file_execwire_v1_sandbox, 7);
 
 /**
- * SpecialPath names a place that differs from machine to machine.
+ * SpecialPath is a place that differs between machines.
  *
  * @generated from message execwire.v1.SpecialPath
  */
 export type SpecialPath = Message<"execwire.v1.SpecialPath"> & {
   /**
-   * Which place. Unspecified is malformed.
+   * Which place. Required.
    *
    * @generated from field: execwire.v1.SpecialPathKind kind = 1;
    */
@@ -302,7 +302,7 @@ export const SpecialPathSchema: GenMessage<SpecialPath> = /*@__PURE__*/
   messageDesc(file_execwire_v1_sandbox, 8);
 
 /**
- * SandboxStatus is what was found out about a backend.
+ * SandboxStatus is the result of the trial of a backend.
  *
  * @generated from message execwire.v1.SandboxStatus
  */
@@ -315,8 +315,8 @@ export type SandboxStatus = Message<"execwire.v1.SandboxStatus"> & {
   backend: SandboxBackend;
 
   /**
-   * Whether a program that it confined could do what it had to, and nothing of
-   * what it must not.
+   * Whether a confined trial program could do what it must, and nothing that it must
+   * not.
    *
    * @generated from field: bool works = 2;
    */
@@ -345,20 +345,20 @@ export const SandboxStatusSchema: GenMessage<SandboxStatus> = /*@__PURE__*/
   messageDesc(file_execwire_v1_sandbox, 9);
 
 /**
- * SandboxReport says what is enforced on a process.
+ * SandboxReport is the confinement of a process.
  *
  * @generated from message execwire.v1.SandboxReport
  */
 export type SandboxReport = Message<"execwire.v1.SandboxReport"> & {
   /**
-   * What enforces it.
+   * The backend.
    *
    * @generated from field: execwire.v1.SandboxBackend backend = 1;
    */
   backend: SandboxBackend;
 
   /**
-   * Whether the network is reached.
+   * The access to the network.
    *
    * @generated from field: execwire.v1.NetworkAccess network = 2;
    */
@@ -372,8 +372,8 @@ export type SandboxReport = Message<"execwire.v1.SandboxReport"> & {
   restrictsFiles: boolean;
 
   /**
-   * Whether processes outside of the sandbox are hidden. If not they are seen, but
-   * not touched.
+   * Whether processes outside of the sandbox are hidden. If not, they are visible but
+   * out of reach.
    *
    * @generated from field: bool hides_processes = 4;
    */
@@ -423,7 +423,7 @@ export enum SpecialPathKind {
   ROOT = 1,
 
   /**
-   * What programs need to run at all: /usr, /bin, /lib, /etc and the like.
+   * What programs need to run: /usr, /bin, /lib, /etc and similar.
    *
    * @generated from enum value: SPECIAL_PATH_KIND_MINIMAL = 2;
    */
@@ -499,20 +499,20 @@ export const SandboxAccessSchema: GenEnum<SandboxAccess> = /*@__PURE__*/
   enumDesc(file_execwire_v1_sandbox, 1);
 
 /**
- * MissingPathBehavior says what an entry does whose place does not exist.
+ * MissingPathBehavior is the effect of an entry whose place does not exist.
  *
  * @generated from enum execwire.v1.MissingPathBehavior
  */
 export enum MissingPathBehavior {
   /**
-   * Protect the place: it cannot come into being inside the sandbox.
+   * Protect the place: it cannot be created inside the sandbox.
    *
    * @generated from enum value: MISSING_PATH_BEHAVIOR_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * Leave the entry out.
+   * Ignore the entry.
    *
    * @generated from enum value: MISSING_PATH_BEHAVIOR_SKIP = 1;
    */
@@ -526,7 +526,7 @@ export const MissingPathBehaviorSchema: GenEnum<MissingPathBehavior> = /*@__PURE
   enumDesc(file_execwire_v1_sandbox, 2);
 
 /**
- * NetworkAccess says whether a process reaches the network.
+ * NetworkAccess is the access of a process to the network.
  *
  * @generated from enum execwire.v1.NetworkAccess
  */

@@ -14,22 +14,22 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/session.proto.
  */
 export const file_execwire_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("ChlleGVjd2lyZS92MS9zZXNzaW9uLnByb3RvEgtleGVjd2lyZS52MSLfAQoUQXR0YWNoU2Vzc2lvblJlcXVlc3QSLAoGYXR0YWNoGAEgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkF0dGFjaEgAEjYKC2Fja25vd2xlZGdlGAIgASgLMh8uZXhlY3dpcmUudjEuU2Vzc2lvbkFja25vd2xlZGdlSAASLAoGZGV0YWNoGAMgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkRldGFjaEgAEigKBHBvbmcYBCABKAsyGC5leGVjd2lyZS52MS5TZXNzaW9uUG9uZ0gAQgkKB21lc3NhZ2UikwIKDVNlc3Npb25BdHRhY2gSEgoKc2Vzc2lvbl9pZBgBIAEoCRI7CglhZnRlcl9zZXEYAiADKAsyKC5leGVjd2lyZS52MS5TZXNzaW9uQXR0YWNoLkFmdGVyU2VxRW50cnkSLQoFZ3JhY2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25IAIgBARIwCg13aGVuX2RldGFjaGVkGAQgASgOMhkuZXhlY3dpcmUudjEuV2hlbkRldGFjaGVkEhUKDW1heF9wcm9jZXNzZXMYBSABKA0aLwoNQWZ0ZXJTZXFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAQ6AjgBQggKBl9ncmFjZSI1ChJTZXNzaW9uQWNrbm93bGVkZ2USEgoKcHJvY2Vzc19pZBgBIAEoCRILCgNzZXEYAiABKAQiDwoNU2Vzc2lvbkRldGFjaCIcCgtTZXNzaW9uUG9uZxINCgVub25jZRgBIAEoBCLlAQoVQXR0YWNoU2Vzc2lvblJlc3BvbnNlEjAKCGF0dGFjaGVkGAEgASgLMhwuZXhlY3dpcmUudjEuU2Vzc2lvbkF0dGFjaGVkSAASLAoGZXZlbnRzGAIgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkV2ZW50c0gAEigKBHBpbmcYAyABKAsyGC5leGVjd2lyZS52MS5TZXNzaW9uUGluZ0gAEjcKCHJlbGVhc2VkGAQgASgLMiMuZXhlY3dpcmUudjEuU2Vzc2lvblByb2Nlc3NSZWxlYXNlZEgAQgkKB21lc3NhZ2UimQEKD1Nlc3Npb25BdHRhY2hlZBIlCgdzZXNzaW9uGAEgASgLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbhIPCgdyZXN1bWVkGAIgASgIEhsKE291dHB1dF93aW5kb3dfYnl0ZXMYAyABKAQSHAoUb3V0cHV0X3dpbmRvd19ldmVudHMYBCABKAQSEwoLaW5zdGFuY2VfaWQYBSABKAkiHAoLU2Vzc2lvblBpbmcSDQoFbm9uY2UYASABKAQiLAoWU2Vzc2lvblByb2Nlc3NSZWxlYXNlZBISCgpwcm9jZXNzX2lkGAEgASgJIk4KDVNlc3Npb25FdmVudHMSEgoKcHJvY2Vzc19pZBgBIAEoCRIpCgZldmVudHMYAiADKAsyGS5leGVjd2lyZS52MS5Qcm9jZXNzRXZlbnQilAMKB1Nlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCghhdHRhY2hlZBgCIAEoCBIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXByb2Nlc3NfY291bnQYBSABKA0SEQoJcHJpbmNpcGFsGAYgASgJEigKBWdyYWNlGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXdoZW5fZGV0YWNoZWQYCCABKA4yGS5leGVjd2lyZS52MS5XaGVuRGV0YWNoZWQSMAoGZ3JhbnRzGAkgAygLMiAuZXhlY3dpcmUudjEuU2Vzc2lvbi5HcmFudHNFbnRyeRpJCgtHcmFudHNFbnRyeRILCgNrZXkYASABKAkSKQoFdmFsdWUYAiABKA4yGi5leGVjd2lyZS52MS5TZXNzaW9uQWNjZXNzOgI4ASI8ChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlcKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiYKCHNlc3Npb25zGAEgAygLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKQoTQ2xvc2VTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIhYKFENsb3NlU2Vzc2lvblJlc3BvbnNlImgKE0dyYW50U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCglwcmluY2lwYWwYAiABKAkSKgoGYWNjZXNzGAMgASgOMhouZXhlY3dpcmUudjEuU2Vzc2lvbkFjY2VzcyI9ChRHcmFudFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbipiCg1TZXNzaW9uQWNjZXNzEh4KGlNFU1NJT05fQUNDRVNTX1VOU1BFQ0lGSUVEEAASFwoTU0VTU0lPTl9BQ0NFU1NfVklFVxABEhgKFFNFU1NJT05fQUNDRVNTX1dSSVRFEAIqgQEKDFdoZW5EZXRhY2hlZBIdChlXSEVOX0RFVEFDSEVEX1VOU1BFQ0lGSUVEEAASFwoTV0hFTl9ERVRBQ0hFRF9CTE9DSxABEiAKHFdIRU5fREVUQUNIRURfRElTQ0FSRF9PTERFU1QQAhIXChNXSEVOX0RFVEFDSEVEX1NQT09MEAMy6wIKDlNlc3Npb25TZXJ2aWNlEloKDUF0dGFjaFNlc3Npb24SIS5leGVjd2lyZS52MS5BdHRhY2hTZXNzaW9uUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLkF0dGFjaFNlc3Npb25SZXNwb25zZSgBMAESUwoMTGlzdFNlc3Npb25zEiAuZXhlY3dpcmUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBohLmV4ZWN3aXJlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlElMKDENsb3NlU2Vzc2lvbhIgLmV4ZWN3aXJlLnYxLkNsb3NlU2Vzc2lvblJlcXVlc3QaIS5leGVjd2lyZS52MS5DbG9zZVNlc3Npb25SZXNwb25zZRJTCgxHcmFudFNlc3Npb24SIC5leGVjd2lyZS52MS5HcmFudFNlc3Npb25SZXF1ZXN0GiEuZXhlY3dpcmUudjEuR3JhbnRTZXNzaW9uUmVzcG9uc2VCqAEKD2NvbS5leGVjd2lyZS52MUIMU2Vzc2lvblByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_process_event, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("ChlleGVjd2lyZS92MS9zZXNzaW9uLnByb3RvEgtleGVjd2lyZS52MSLfAQoUQXR0YWNoU2Vzc2lvblJlcXVlc3QSLAoGYXR0YWNoGAEgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkF0dGFjaEgAEjYKC2Fja25vd2xlZGdlGAIgASgLMh8uZXhlY3dpcmUudjEuU2Vzc2lvbkFja25vd2xlZGdlSAASLAoGZGV0YWNoGAMgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkRldGFjaEgAEigKBHBvbmcYBCABKAsyGC5leGVjd2lyZS52MS5TZXNzaW9uUG9uZ0gAQgkKB21lc3NhZ2UikwIKDVNlc3Npb25BdHRhY2gSEgoKc2Vzc2lvbl9pZBgBIAEoCRI7CglhZnRlcl9zZXEYAiADKAsyKC5leGVjd2lyZS52MS5TZXNzaW9uQXR0YWNoLkFmdGVyU2VxRW50cnkSLQoFZ3JhY2UYAyABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25IAIgBARIwCg13aGVuX2RldGFjaGVkGAQgASgOMhkuZXhlY3dpcmUudjEuV2hlbkRldGFjaGVkEhUKDW1heF9wcm9jZXNzZXMYBSABKA0aLwoNQWZ0ZXJTZXFFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAQ6AjgBQggKBl9ncmFjZSI1ChJTZXNzaW9uQWNrbm93bGVkZ2USEgoKcHJvY2Vzc19pZBgBIAEoCRILCgNzZXEYAiABKAQiDwoNU2Vzc2lvbkRldGFjaCIcCgtTZXNzaW9uUG9uZxINCgVub25jZRgBIAEoBCLlAQoVQXR0YWNoU2Vzc2lvblJlc3BvbnNlEjAKCGF0dGFjaGVkGAEgASgLMhwuZXhlY3dpcmUudjEuU2Vzc2lvbkF0dGFjaGVkSAASLAoGZXZlbnRzGAIgASgLMhouZXhlY3dpcmUudjEuU2Vzc2lvbkV2ZW50c0gAEigKBHBpbmcYAyABKAsyGC5leGVjd2lyZS52MS5TZXNzaW9uUGluZ0gAEjcKCHJlbGVhc2VkGAQgASgLMiMuZXhlY3dpcmUudjEuU2Vzc2lvblByb2Nlc3NSZWxlYXNlZEgAQgkKB21lc3NhZ2UimQEKD1Nlc3Npb25BdHRhY2hlZBIlCgdzZXNzaW9uGAEgASgLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbhIPCgdyZXN1bWVkGAIgASgIEhsKE291dHB1dF93aW5kb3dfYnl0ZXMYAyABKAQSHAoUb3V0cHV0X3dpbmRvd19ldmVudHMYBCABKAQSEwoLaW5zdGFuY2VfaWQYBSABKAkiHAoLU2Vzc2lvblBpbmcSDQoFbm9uY2UYASABKAQiLAoWU2Vzc2lvblByb2Nlc3NSZWxlYXNlZBISCgpwcm9jZXNzX2lkGAEgASgJIk4KDVNlc3Npb25FdmVudHMSEgoKcHJvY2Vzc19pZBgBIAEoCRIpCgZldmVudHMYAiADKAsyGS5leGVjd2lyZS52MS5Qcm9jZXNzRXZlbnQilAMKB1Nlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRIQCghhdHRhY2hlZBgCIAEoCBIvCgtjcmVhdGVfdGltZRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZXhwaXJlX3RpbWUYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDXByb2Nlc3NfY291bnQYBSABKA0SEQoJcHJpbmNpcGFsGAYgASgJEigKBWdyYWNlGAcgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEjAKDXdoZW5fZGV0YWNoZWQYCCABKA4yGS5leGVjd2lyZS52MS5XaGVuRGV0YWNoZWQSMAoGZ3JhbnRzGAkgAygLMiAuZXhlY3dpcmUudjEuU2Vzc2lvbi5HcmFudHNFbnRyeRpJCgtHcmFudHNFbnRyeRILCgNrZXkYASABKAkSKQoFdmFsdWUYAiABKA4yGi5leGVjd2lyZS52MS5TZXNzaW9uQWNjZXNzOgI4ASI8ChNMaXN0U2Vzc2lvbnNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJIlcKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiYKCHNlc3Npb25zGAEgAygLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiKQoTQ2xvc2VTZXNzaW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJIhYKFENsb3NlU2Vzc2lvblJlc3BvbnNlImgKE0dyYW50U2Vzc2lvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIRCglwcmluY2lwYWwYAiABKAkSKgoGYWNjZXNzGAMgASgOMhouZXhlY3dpcmUudjEuU2Vzc2lvbkFjY2VzcyI9ChRHcmFudFNlc3Npb25SZXNwb25zZRIlCgdzZXNzaW9uGAEgASgLMhQuZXhlY3dpcmUudjEuU2Vzc2lvbipiCg1TZXNzaW9uQWNjZXNzEh4KGlNFU1NJT05fQUNDRVNTX1VOU1BFQ0lGSUVEEAASFwoTU0VTU0lPTl9BQ0NFU1NfVklFVxABEhgKFFNFU1NJT05fQUNDRVNTX1dSSVRFEAIqgwEKDFdoZW5EZXRhY2hlZBIdChlXSEVOX0RFVEFDSEVEX1VOU1BFQ0lGSUVEEAASFwoTV0hFTl9ERVRBQ0hFRF9CTE9DSxABEiAKHFdIRU5fREVUQUNIRURfRElTQ0FSRF9PTERFU1QQAiIECAMQAyoTV0hFTl9ERVRBQ0hFRF9TUE9PTDLrAgoOU2Vzc2lvblNlcnZpY2USWgoNQXR0YWNoU2Vzc2lvbhIhLmV4ZWN3aXJlLnYxLkF0dGFjaFNlc3Npb25SZXF1ZXN0GiIuZXhlY3dpcmUudjEuQXR0YWNoU2Vzc2lvblJlc3BvbnNlKAEwARJTCgxMaXN0U2Vzc2lvbnMSIC5leGVjd2lyZS52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GiEuZXhlY3dpcmUudjEuTGlzdFNlc3Npb25zUmVzcG9uc2USUwoMQ2xvc2VTZXNzaW9uEiAuZXhlY3dpcmUudjEuQ2xvc2VTZXNzaW9uUmVxdWVzdBohLmV4ZWN3aXJlLnYxLkNsb3NlU2Vzc2lvblJlc3BvbnNlElMKDEdyYW50U2Vzc2lvbhIgLmV4ZWN3aXJlLnYxLkdyYW50U2Vzc2lvblJlcXVlc3QaIS5leGVjd2lyZS52MS5HcmFudFNlc3Npb25SZXNwb25zZUKoAQoPY29tLmV4ZWN3aXJlLnYxQgxTZXNzaW9uUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process_event, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
- * AttachSessionRequest is what an attached client says.
+ * AttachSessionRequest is a message of an attached client.
  *
  * @generated from message execwire.v1.AttachSessionRequest
  */
 export type AttachSessionRequest = Message<"execwire.v1.AttachSessionRequest"> & {
   /**
-   * What is said. Unset is malformed.
+   * The message. Required.
    *
    * @generated from oneof execwire.v1.AttachSessionRequest.message
    */
   message: {
     /**
-     * The lease; first and only first.
+     * The lease; the first message, exactly once.
      *
      * @generated from field: execwire.v1.SessionAttach attach = 1;
      */
@@ -37,7 +37,7 @@ export type AttachSessionRequest = Message<"execwire.v1.AttachSessionRequest"> &
     case: "attach";
   } | {
     /**
-     * What was taken.
+     * Acknowledges events.
      *
      * @generated from field: execwire.v1.SessionAcknowledge acknowledge = 2;
      */
@@ -45,7 +45,7 @@ export type AttachSessionRequest = Message<"execwire.v1.AttachSessionRequest"> &
     case: "acknowledge";
   } | {
     /**
-     * The end of the attachment. The grace begins; processes go on.
+     * Ends the attachment. The grace period begins; processes continue.
      *
      * @generated from field: execwire.v1.SessionDetach detach = 3;
      */
@@ -70,49 +70,47 @@ export const AttachSessionRequestSchema: GenMessage<AttachSessionRequest> = /*@_
   messageDesc(file_execwire_v1_session, 0);
 
 /**
- * SessionAttach asks for the lease of a session.
+ * SessionAttach requests the lease of a session.
  *
  * @generated from message execwire.v1.SessionAttach
  */
 export type SessionAttach = Message<"execwire.v1.SessionAttach"> & {
   /**
-   * The session; empty asks for a new one.
+   * The session; empty creates a new one.
    *
    * @generated from field: string session_id = 1;
    */
   sessionId: string;
 
   /**
-   * What the client has already taken of each process, by process id; counts
-   * as acknowledged. A process that is not listed is sent from what was last
-   * acknowledged. A process that does not exist any more is ignored; a seq that
-   * a process has not reached is SEQ_NOT_REACHED. At most 10,000.
+   * The cursor of each process, by process id; counts as acknowledged. A process that
+   * is not listed is sent from its last acknowledgement. A process that no longer
+   * exists is ignored; a seq that a process has not reached is SEQ_NOT_REACHED. At most
+   * 10,000 entries.
    *
    * @generated from field: map<string, uint64> after_seq = 2;
    */
   afterSeq: { [key: string]: bigint };
 
   /**
-   * How long the session is kept after the connection was lost. Absent means
-   * the server's default, or what an attachment before asked for; more than the
-   * server's maximum is refused; 0 ends the session at once.
+   * The grace period: how long the session is kept after the connection was lost.
+   * Absent: that of an earlier attachment, else the server's default. More than the
+   * server's maximum is refused. 0: end the session at once.
    *
    * @generated from field: optional google.protobuf.Duration grace = 3;
    */
   grace?: Duration | undefined;
 
   /**
-   * What happens to output while nobody is attached. Unspecified leaves it as an
-   * attachment before had it.
+   * The policy for output while no client is attached. Unspecified: unchanged.
    *
    * @generated from field: execwire.v1.WhenDetached when_detached = 4;
    */
   whenDetached: WhenDetached;
 
   /**
-   * How many processes of the session may run while it is attached like this,
-   * and after that: it lowers the server's processes_per_session. Absent or 0
-   * lowers nothing.
+   * The limit of running processes of the session, from now on. It can only lower the
+   * server's processes_per_session. Absent or 0: the server's.
    *
    * @generated from field: uint32 max_processes = 5;
    */
@@ -127,21 +125,21 @@ export const SessionAttachSchema: GenMessage<SessionAttach> = /*@__PURE__*/
   messageDesc(file_execwire_v1_session, 1);
 
 /**
- * SessionAcknowledge says that everything up to a seq was taken.
+ * SessionAcknowledge acknowledges all events of a process up to a seq.
  *
  * @generated from message execwire.v1.SessionAcknowledge
  */
 export type SessionAcknowledge = Message<"execwire.v1.SessionAcknowledge"> & {
   /**
-   * The process. One that this attachment does not own changes nothing.
+   * The process. Ignored if this attachment does not own it.
    *
    * @generated from field: string process_id = 1;
    */
   processId: string;
 
   /**
-   * The last seq that was taken. A lower one than before changes nothing; one
-   * that the process has not reached ends the stream with SEQ_NOT_REACHED.
+   * The last acknowledged seq. A lower one than before changes nothing; one that the
+   * process has not reached ends the stream with SEQ_NOT_REACHED.
    *
    * @generated from field: uint64 seq = 2;
    */
@@ -156,7 +154,7 @@ export const SessionAcknowledgeSchema: GenMessage<SessionAcknowledge> = /*@__PUR
   messageDesc(file_execwire_v1_session, 2);
 
 /**
- * SessionDetach ends the attachment without ending the session.
+ * SessionDetach ends the attachment, not the session.
  *
  * @generated from message execwire.v1.SessionDetach
  */
@@ -177,7 +175,7 @@ export const SessionDetachSchema: GenMessage<SessionDetach> = /*@__PURE__*/
  */
 export type SessionPong = Message<"execwire.v1.SessionPong"> & {
   /**
-   * That of the ping.
+   * The nonce of the ping.
    *
    * @generated from field: uint64 nonce = 1;
    */
@@ -192,19 +190,19 @@ export const SessionPongSchema: GenMessage<SessionPong> = /*@__PURE__*/
   messageDesc(file_execwire_v1_session, 4);
 
 /**
- * AttachSessionResponse is what an attached client is told.
+ * AttachSessionResponse is a message to an attached client.
  *
  * @generated from message execwire.v1.AttachSessionResponse
  */
 export type AttachSessionResponse = Message<"execwire.v1.AttachSessionResponse"> & {
   /**
-   * What is told.
+   * The message.
    *
    * @generated from oneof execwire.v1.AttachSessionResponse.message
    */
   message: {
     /**
-     * The lease was granted; first and only first.
+     * The lease was granted; the first message, exactly once.
      *
      * @generated from field: execwire.v1.SessionAttached attached = 1;
      */
@@ -220,7 +218,7 @@ export type AttachSessionResponse = Message<"execwire.v1.AttachSessionResponse">
     case: "events";
   } | {
     /**
-     * Whether the client is there; answer at once. Everything else that it says
+     * Asks whether the client is alive; answer at once. Any other message of the client
      * is an answer, too.
      *
      * @generated from field: execwire.v1.SessionPing ping = 3;
@@ -246,7 +244,7 @@ export const AttachSessionResponseSchema: GenMessage<AttachSessionResponse> = /*
   messageDesc(file_execwire_v1_session, 5);
 
 /**
- * SessionAttached says that the caller now holds the lease.
+ * SessionAttached is sent when the caller holds the lease.
  *
  * @generated from message execwire.v1.SessionAttached
  */
@@ -259,22 +257,22 @@ export type SessionAttached = Message<"execwire.v1.SessionAttached"> & {
   session?: Session | undefined;
 
   /**
-   * Whether the session was there before.
+   * Whether the session existed before.
    *
    * @generated from field: bool resumed = 2;
    */
   resumed: boolean;
 
   /**
-   * How much output of each process may be unacknowledged before it blocks, as
-   * in RunStarted.
+   * How many output bytes of each process may be unacknowledged before it blocks, as in
+   * RunStarted.
    *
    * @generated from field: uint64 output_window_bytes = 3;
    */
   outputWindowBytes: bigint;
 
   /**
-   * How many events of each process may be, as in RunStarted.
+   * How many events of each process may be unacknowledged, as in RunStarted.
    *
    * @generated from field: uint64 output_window_events = 4;
    */
@@ -296,13 +294,13 @@ export const SessionAttachedSchema: GenMessage<SessionAttached> = /*@__PURE__*/
   messageDesc(file_execwire_v1_session, 6);
 
 /**
- * SessionPing asks whether the client is there.
+ * SessionPing asks whether the client is alive.
  *
  * @generated from message execwire.v1.SessionPing
  */
 export type SessionPing = Message<"execwire.v1.SessionPing"> & {
   /**
-   * To be repeated in the answer.
+   * The number to repeat in the answer.
    *
    * @generated from field: uint64 nonce = 1;
    */
@@ -317,8 +315,8 @@ export const SessionPingSchema: GenMessage<SessionPing> = /*@__PURE__*/
   messageDesc(file_execwire_v1_session, 7);
 
 /**
- * SessionProcessReleased says that a RunProcess stream owns a process now: its
- * events come no more in this feed, until that stream gives it up.
+ * SessionProcessReleased is sent when a RunProcess stream owns a process: its events
+ * are not in this feed until that stream gives it up.
  *
  * @generated from message execwire.v1.SessionProcessReleased
  */
@@ -380,21 +378,21 @@ export type Session = Message<"execwire.v1.Session"> & {
   sessionId: string;
 
   /**
-   * Whether somebody is attached.
+   * Whether a client is attached.
    *
    * @generated from field: bool attached = 2;
    */
   attached: boolean;
 
   /**
-   * When it was made.
+   * When it was created.
    *
    * @generated from field: google.protobuf.Timestamp create_time = 3;
    */
   createTime?: Timestamp | undefined;
 
   /**
-   * When it ends unless somebody attaches. Absent while attached.
+   * When it ends if no client attaches. Absent while attached.
    *
    * @generated from field: google.protobuf.Timestamp expire_time = 4;
    */
@@ -415,22 +413,21 @@ export type Session = Message<"execwire.v1.Session"> & {
   principal: string;
 
   /**
-   * How long it is kept after the attachment was lost.
+   * The grace period after the attachment was lost.
    *
    * @generated from field: google.protobuf.Duration grace = 7;
    */
   grace?: Duration | undefined;
 
   /**
-   * What happens to output while nobody is attached.
+   * The policy for output while no client is attached.
    *
    * @generated from field: execwire.v1.WhenDetached when_detached = 8;
    */
   whenDetached: WhenDetached;
 
   /**
-   * What other principals may do in it, by name. Only for its own principal to
-   * see.
+   * What other principals may do in it, by name. Only visible to its own principal.
    *
    * @generated from field: map<string, execwire.v1.SessionAccess> grants = 9;
    */
@@ -445,7 +442,7 @@ export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
   messageDesc(file_execwire_v1_session, 10);
 
 /**
- * ListSessionsRequest asks for the caller's sessions.
+ * ListSessionsRequest selects a page of the caller's sessions.
  *
  * @generated from message execwire.v1.ListSessionsRequest
  */
@@ -458,7 +455,7 @@ export type ListSessionsRequest = Message<"execwire.v1.ListSessionsRequest"> & {
   pageSize: number;
 
   /**
-   * Where to go on: the next_page_token of the answer before. Empty starts.
+   * The next_page_token of the previous page. Empty: the first page.
    *
    * @generated from field: string page_token = 2;
    */
@@ -486,7 +483,7 @@ export type ListSessionsResponse = Message<"execwire.v1.ListSessionsResponse"> &
   sessions: Session[];
 
   /**
-   * Where to go on; empty means that this was the last page.
+   * The token of the next page; empty on the last one.
    *
    * @generated from field: string next_page_token = 2;
    */
@@ -501,7 +498,7 @@ export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@_
   messageDesc(file_execwire_v1_session, 12);
 
 /**
- * CloseSessionRequest names the session to end.
+ * CloseSessionRequest selects the session.
  *
  * @generated from message execwire.v1.CloseSessionRequest
  */
@@ -522,7 +519,7 @@ export const CloseSessionRequestSchema: GenMessage<CloseSessionRequest> = /*@__P
   messageDesc(file_execwire_v1_session, 13);
 
 /**
- * CloseSessionResponse says that nothing of the session is left.
+ * CloseSessionResponse is sent when nothing of the session is left.
  *
  * @generated from message execwire.v1.CloseSessionResponse
  */
@@ -537,7 +534,7 @@ export const CloseSessionResponseSchema: GenMessage<CloseSessionResponse> = /*@_
   messageDesc(file_execwire_v1_session, 14);
 
 /**
- * GrantSessionRequest says who may do what.
+ * GrantSessionRequest sets the access of a principal.
  *
  * @generated from message execwire.v1.GrantSessionRequest
  */
@@ -558,7 +555,7 @@ export type GrantSessionRequest = Message<"execwire.v1.GrantSessionRequest"> & {
   principal: string;
 
   /**
-   * What it may do from now on; unspecified takes back what it could.
+   * The access from now on; unspecified revokes it.
    *
    * @generated from field: execwire.v1.SessionAccess access = 3;
    */
@@ -573,7 +570,7 @@ export const GrantSessionRequestSchema: GenMessage<GrantSessionRequest> = /*@__P
   messageDesc(file_execwire_v1_session, 15);
 
 /**
- * GrantSessionResponse says that it is so.
+ * GrantSessionResponse is sent when the access was set.
  *
  * @generated from message execwire.v1.GrantSessionResponse
  */
@@ -607,15 +604,15 @@ export enum SessionAccess {
   UNSPECIFIED = 0,
 
   /**
-   * Look: get, list, watch, read, snapshot and wait for processes.
+   * Read: get, list, watch, read, snapshot and wait for processes.
    *
    * @generated from enum value: SESSION_ACCESS_VIEW = 1;
    */
   VIEW = 1,
 
   /**
-   * Also write, resize, signal and terminate. Starting and owning processes
-   * stays with the session's own principal.
+   * Also write, resize, signal and terminate. Only the session's own principal starts
+   * and owns processes.
    *
    * @generated from enum value: SESSION_ACCESS_WRITE = 2;
    */
@@ -629,8 +626,8 @@ export const SessionAccessSchema: GenEnum<SessionAccess> = /*@__PURE__*/
   enumDesc(file_execwire_v1_session, 0);
 
 /**
- * WhenDetached says what happens to the output of a session's processes while
- * nobody is attached.
+ * WhenDetached is the policy for the output of a session's processes while no client is
+ * attached.
  *
  * @generated from enum execwire.v1.WhenDetached
  */
@@ -643,28 +640,19 @@ export enum WhenDetached {
   UNSPECIFIED = 0,
 
   /**
-   * A process whose window is used up blocks on its pipe until the owner
-   * returns: nothing is lost.
+   * A process whose window is full blocks on its pipe until a client attaches. Nothing
+   * is lost.
    *
    * @generated from enum value: WHEN_DETACHED_BLOCK = 1;
    */
   BLOCK = 1,
 
   /**
-   * The oldest output goes and the process never blocks; the owner gets a gap.
+   * The oldest output is evicted and the process never blocks; the client gets a gap.
    *
    * @generated from enum value: WHEN_DETACHED_DISCARD_OLDEST = 2;
    */
   DISCARD_OLDEST = 2,
-
-  /**
-   * Output that does not fit into the window goes to a file, up to the server's
-   * spool_bytes for the session; beyond that the processes block. Nothing is
-   * lost. The file has no name and is gone with the session.
-   *
-   * @generated from enum value: WHEN_DETACHED_SPOOL = 3;
-   */
-  SPOOL = 3,
 }
 
 /**
@@ -674,28 +662,28 @@ export const WhenDetachedSchema: GenEnum<WhenDetached> = /*@__PURE__*/
   enumDesc(file_execwire_v1_session, 1);
 
 /**
- * SessionService holds sessions: who owns which processes, and what happens to
- * them when the owner's connection is lost. A session belongs to a principal;
- * another principal's session does not exist for the caller. Callers that name
- * no session use their principal's default session, which has no lease and
- * needs nothing of this service.
+ * SessionService manages sessions. A session owns processes and decides what happens to
+ * them when the connection is lost. It belongs to a principal; for other principals it
+ * does not exist. A caller that names no session uses the default session of its
+ * principal, which has no lease and does not need this service.
  *
- * A leased session is attached, or in its grace, or over. When nobody attaches
- * within the grace it ends: its processes are terminated and it is gone.
+ * A leased session is attached, detached, or closed. When it is detached the grace
+ * period runs. If no client attaches within it, the session is closed and its processes
+ * are terminated.
  *
  * @generated from service execwire.v1.SessionService
  */
 export const SessionService: GenService<{
   /**
-   * AttachSession leases a session and receives the events of all its
-   * processes in one fair feed: an exhausted window of one process stops no
-   * other. The attachment owns every process of the session that no RunProcess
-   * stream owns, and paces it: at most one window of each is unacknowledged. The
-   * first request must be attach. The stream lives until detach, CloseSession,
-   * the loss of the connection or the end of the server. A client that
-   * half-closes has lost the connection. One attachment at a time: a second
-   * attempt has the server ping the incumbent at once, is refused with
-   * SESSION_ATTACHED if that answers, and takes over if it does not within 2 s.
+   * AttachSession takes the lease of a session and sends the events of all its
+   * processes in one fair feed: a full window of one process blocks no other. The
+   * attachment owns every process of the session that no RunProcess stream owns, and
+   * paces it: at most one window of each process is unacknowledged. The first request
+   * must be attach. The stream ends by detach, CloseSession, the loss of the connection
+   * or the end of the server. A half-close counts as a lost connection. There is one
+   * attachment at a time. When a second client attaches, the server pings the first: if
+   * it answers, the second fails with SESSION_ATTACHED; if it does not answer within 2
+   * s, the second takes over.
    *
    * @generated from rpc execwire.v1.SessionService.AttachSession
    */
@@ -716,10 +704,10 @@ export const SessionService: GenService<{
     output: typeof ListSessionsResponseSchema;
   },
   /**
-   * CloseSession terminates the session's processes, descendants included, and
-   * removes it. It returns when nothing of it is left; if the caller goes away
-   * first it is done nevertheless. Closing the default session ends what runs in
-   * it; it comes back empty when it is next used.
+   * CloseSession terminates the session's processes, descendants included, and removes
+   * it. It returns when nothing of the session is left. It continues if the caller
+   * disconnects. Closing the default session terminates its processes; the session
+   * exists again, empty, when it is next used.
    *
    * @generated from rpc execwire.v1.SessionService.CloseSession
    */
@@ -729,9 +717,9 @@ export const SessionService: GenService<{
     output: typeof CloseSessionResponseSchema;
   },
   /**
-   * GrantSession lets another principal use a leased session, or no longer. Only
-   * the session's own principal may. It never blocks. What the other principal
-   * has open already goes on.
+   * GrantSession gives another principal access to a leased session, or revokes it.
+   * Only the session's own principal may call it. It never blocks. Revoking ends no
+   * call that is open.
    *
    * @generated from rpc execwire.v1.SessionService.GrantSession
    */

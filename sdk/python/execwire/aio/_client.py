@@ -22,9 +22,10 @@ from typing import (
 
 from .. import _client as sync
 from .. import errors
-from .._exit import Completed
+from .._command import Command, Terminal
 from .._owner import Owner
 from .._path import PathLike
+from ..errors import Completed
 from ..files import DirectoryEntry, WalkEntry
 from ..files import Files as SyncFiles
 from ..sandbox import SandboxLike
@@ -37,16 +38,16 @@ from ._process import Process
 from ._thread import in_thread
 
 if TYPE_CHECKING:
-    from .._process import Reader, Writer
+    from .._io import Reader, Writer
 
-_BATCH = 1000  # entries of a walk that are fetched at once
+_BATCH = 1000  # entries of a walk fetched together
 
 
 class Files:
     """Files of the server: execwire.Files for asyncio.
 
-    A task that is cancelled stops waiting; what the server was asked for it may do. An
-    upload is aborted, and leaves what was there.
+    A cancelled task stops waiting; the server may still execute its call. An upload is
+    aborted, and leaves the previous file.
     """
 
     def __init__(self, files: SyncFiles) -> None:
@@ -57,7 +58,7 @@ class Files:
         return await in_thread(lambda: self._files.read(path))
 
     async def write(self, path: PathLike, data: bytes, *, mode: Optional[int] = None) -> Uploaded:
-        """Replaces the content of a file in one step, or makes the file."""
+        """Replaces the content of a file atomically, or creates it."""
         return await self.upload(path, io.BytesIO(data), mode=mode)
 
     async def download(
@@ -77,7 +78,7 @@ class Files:
         )
 
     async def download_file(self, path: PathLike, local: "os.PathLike[str] | str") -> Downloaded:
-        """Writes a file to a local one, which is put into its place when it is whole."""
+        """Writes a file to a local one, which is replaced when it is complete."""
         return await in_thread(lambda: self._files.download_file(path, local))
 
     async def upload(
@@ -93,7 +94,7 @@ class Files:
         sync: bool = False,
         upload_id: str = "",
     ) -> Uploaded:
-        """Gives a file the content of a reader, which is called in another thread."""
+        """Writes the content of a reader, which is called in another thread, to a file."""
         upload = self._files.uploading(
             path,
             source,
@@ -108,28 +109,28 @@ class Files:
         return await in_thread(upload.run, upload.abort)
 
     async def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
-        """Gives a file the content and the permission bits of a local one."""
+        """Uploads a local file with its permission bits."""
         with await in_thread(lambda: open(local, "rb")) as source:
             return await self.upload(path, source, mode=os.fstat(source.fileno()).st_mode & 0o777)
 
     async def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
-        """Describes what a path leads to."""
+        """Describes a file, following links."""
         return await in_thread(lambda: self._files.stat(path, sha256=sha256))
 
     async def lstat(self, path: PathLike) -> FileInfo:
-        """Describes the path itself, should it be a link."""
+        """Describes a file without following a link."""
         return await in_thread(lambda: self._files.lstat(path))
 
     async def realpath(self, path: PathLike) -> str:
-        """Returns the path of what a path leads to, without links."""
+        """Returns the path with all links resolved."""
         return await in_thread(lambda: self._files.realpath(path))
 
     async def exists(self, path: PathLike) -> bool:
-        """Whether a path leads to something."""
+        """Whether a path exists, following links."""
         return await in_thread(lambda: self._files.exists(path))
 
     async def list(self, path: PathLike) -> "List[DirectoryEntry]":
-        """Returns the entries of a directory, sorted by their names."""
+        """Returns the entries of a directory, sorted by name."""
         return await in_thread(lambda: self._files.list(path))
 
     async def walk(
@@ -142,7 +143,7 @@ class Files:
         follow_directory_symlinks: bool = False,
         metadata: bool = False,
     ) -> AsyncIterator[WalkEntry]:
-        """Iterates over all that is below a directory, breadth first."""
+        """Iterates over everything below a directory, breadth first."""
         entries = self._files.walk(
             path,
             max_depth=max_depth,
@@ -168,8 +169,8 @@ class Files:
         ignore: Sequence[str] = (),
         settle: Optional[float] = None,
     ) -> AsyncIterator[WatchEvent]:
-        """Iterates over what happens in a directory. The first event is empty: the watch
-        has begun."""
+        """Iterates over changes in a directory. The first event is empty: the watch has
+        begun."""
         watch = await in_thread(
             lambda: self._files.watch(path, recursive=recursive, ignore=ignore, settle=settle),
             drop=Watch.close,
@@ -197,17 +198,17 @@ class Files:
     async def rename(
         self, source: PathLike, destination: PathLike, *, replace: bool = True
     ) -> None:
-        """Gives what is at one path another one, in one step."""
+        """Renames atomically."""
         await in_thread(lambda: self._files.rename(source, destination, replace=replace))
 
     async def copy(
         self, source: PathLike, destination: PathLike, *, recursive: bool = False
     ) -> int:
-        """Copies from one path of the server to another."""
+        """Copies within the server."""
         return await in_thread(lambda: self._files.copy(source, destination, recursive=recursive))
 
     async def symlink(self, target: PathLike, path: PathLike) -> None:
-        """Makes a link at path that leads to target."""
+        """Makes a symbolic link to target."""
         await in_thread(lambda: self._files.symlink(target, path))
 
 
@@ -215,7 +216,7 @@ def _batch(entries: "Iterator[WalkEntry]") -> "Tuple[List[WalkEntry], Optional[e
     batch: List[WalkEntry] = []
     try:
         batch.extend(itertools.islice(entries, _BATCH))
-    except errors.Error as error:  # after entries, which come first
+    except errors.Error as error:  # after the entries before it
         return batch, error
     return batch, None
 
@@ -229,8 +230,7 @@ class Client:
         self.files = Files(client.files)
 
     def with_sandbox(self, sandbox: SandboxLike) -> "Client":
-        """Returns a client of the same server that confines processes and calls about
-        files."""
+        """Returns a client of the same server that confines processes and file calls."""
         return Client(self._client.with_sandbox(sandbox))
 
     async def describe(self) -> environment_pb2.GetEnvironmentResponse:
@@ -245,7 +245,7 @@ class Client:
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         stdin: bool = True,
-        terminal: sync.Terminal = False,
+        terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
         grace: Optional[float] = None,
@@ -257,26 +257,24 @@ class Client:
     ) -> Process:
         """Starts a process and owns it; the options are those of execwire.Client.start.
 
-        A task that is cancelled before it runs leaves nothing behind.
+        If the task is cancelled, no process is left behind.
         """
-        return await self._own(
-            lambda: self._client.starting(
-                argv,
-                cwd=cwd,
-                env=env,
-                inherit_env=inherit_env,
-                stdin=stdin,
-                terminal=terminal,
-                timeout=timeout,
-                no_output_timeout=no_output_timeout,
-                grace=grace,
-                sandbox=sandbox,
-                labels=labels,
-                leave_descendants=leave_descendants,
-                process_id=process_id,
-                session_id=session_id,
-            )
+        command = Command(
+            argv,
+            cwd=cwd,
+            env=env,
+            inherit_env=inherit_env,
+            stdin=stdin,
+            terminal=terminal,
+            timeout=timeout,
+            no_output_timeout=no_output_timeout,
+            sandbox=sandbox,
+            labels=labels,
+            leave_descendants=leave_descendants,
+            process_id=process_id,
+            session_id=session_id,
         )
+        return await self._own(lambda: self._client.starting(command, grace))
 
     async def run(
         self,
@@ -288,7 +286,7 @@ class Client:
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
-        terminal: sync.Terminal = False,
+        terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
         grace: Optional[float] = None,
@@ -300,7 +298,7 @@ class Client:
     ) -> Completed:
         """Runs a process to its end; the options are those of execwire.Client.run.
 
-        A task that is cancelled ends the process.
+        If the task is cancelled, the process is killed.
         """
         started = await self.start(
             argv,
@@ -330,7 +328,7 @@ class Client:
         after_seq: int = 0,
         grace: Optional[float] = None,
     ) -> Process:
-        """Takes up a process that is there and owns it from now on."""
+        """Takes over an existing process."""
         return await self._own(
             lambda: self._client.attaching(process_id, session_id, after_seq, grace)
         )
@@ -339,15 +337,16 @@ class Client:
         owner = await in_thread(make)
 
         def undo() -> None:
-            if not owner.found:
+            if not owner.existing:
                 owner.kill()
-            owner.let_go()
+            owner.release()
 
         process = await in_thread(lambda: self._client.own(owner), undo)
         return Process(process, owner)
 
     async def close(self) -> None:
-        """Ends all calls, processes that were started from here, and the connection."""
+        """Ends all calls, kills processes started by this client, and closes the
+        connection."""
         await in_thread(self._client.close)
 
     async def __aenter__(self) -> "Client":
@@ -392,5 +391,5 @@ async def connect(
 
 
 async def launch(*, program: Optional[str] = None) -> Client:
-    """Starts a server for this program alone, and connects to it."""
+    """Starts a private server for this program, and connects to it."""
     return await connect("local:", program=program)

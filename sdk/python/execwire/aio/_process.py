@@ -1,28 +1,32 @@
-"""A process that is owned from here, for asyncio."""
+"""A process owned by this client, for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 from types import TracebackType
-from typing import AsyncIterator, Optional, Type
+from typing import TYPE_CHECKING, AsyncIterator, Optional, Type
 
 from .. import _process as sync
 from .. import errors
 from .._events import Event, Output, Stream
-from .._exit import Completed, Exit
+from .._exit import Exit
 from .._io import as_bytes
 from .._owner import Owner
 from .._process import Terminated
+from ..errors import Completed
 from ._thread import Change, in_thread
+
+if TYPE_CHECKING:
+    from .._io import Writer
 
 
 class Process:
     """A process, its input and its output: execwire.Process for asyncio.
 
-    What it writes waits until it is taken, and so does the process. Used by ``async
-    with``, a process that was started is ended at the end of the block. A task that is
-    cancelled leaves the process as it is.
+    Its output is buffered until it is consumed; until then the process blocks. With
+    ``async with``, a started process is killed at the end of the block. Cancelling a
+    task does not affect the process.
     """
 
     def __init__(self, process: sync.Process, owner: Owner) -> None:
@@ -35,13 +39,14 @@ class Process:
         return f"<execwire.aio.Process {self.id} pid={self.pid}>"
 
     async def events(self) -> AsyncIterator[Event]:
-        """Iterates over what happens, until the process has closed.
+        """Iterates over events until the process has closed.
 
-        Every event goes to one iteration, and counts as taken when the next one is
-        asked for. Raises LostError, or why else events end before the process does.
+        Each event is delivered to one iteration, and consumed when the next one is
+        requested. Raises LostError, or another error if events end before the process
+        does.
         """
         owner, change = self._owner, Change()
-        owner.opened()
+        owner.add_iterator()
         owner.listen(change)
         try:
             while True:
@@ -58,19 +63,19 @@ class Process:
                     owner.take(event)
         finally:
             owner.unlisten(change)
-            owner.left()
+            owner.remove_iterator()
 
     async def output(self, stream: Optional[Stream] = None) -> AsyncIterator[bytes]:
-        """Iterates over output as it comes: that of one stream, or of all."""
+        """Iterates over output: of one stream, or of all."""
         async for event in self.events():
             if isinstance(event, Output) and (stream is None or event.stream is stream):
                 yield event.data
 
-    async def lines(self, stderr: "Optional[sync.Writer]" = None) -> AsyncIterator[bytes]:
-        """Iterates over the lines of stdout, or of the terminal, with their ends.
+    async def lines(self, stderr: "Optional[Writer]" = None) -> AsyncIterator[bytes]:
+        """Iterates over the lines of stdout or the terminal, with their line ends.
 
-        What comes on stderr is written to ``stderr``, or dropped. Lines that were taken
-        and not asked for, also because a step was cancelled, are kept for the next time.
+        stderr is written to ``stderr``, or discarded. Consumed but undelivered lines,
+        also after a cancellation, are kept for the next iteration.
         """
         lines = self._lines
         while lines.whole:
@@ -84,8 +89,8 @@ class Process:
             yield lines.whole.popleft()
 
     async def wait(self) -> Exit:
-        """Blocks until the process has closed, and says how it ended. Output that nobody
-        iterates over is taken meanwhile."""
+        """Blocks until the process has closed, and returns how it ended. Output without a
+        consumer is consumed meanwhile."""
         change = Change()
         self._owner.listen(change)
         try:
@@ -99,8 +104,8 @@ class Process:
             self._owner.unlisten(change)
 
     async def write(self, data: bytes) -> None:
-        """Writes to the stdin of the process, and blocks while a window of input was not
-        accepted. A task that is cancelled may have written a part."""
+        """Writes to the stdin of the process, and blocks while a window of input is
+        unaccepted. A cancelled task may have written a part."""
         left = memoryview(as_bytes(data))
         change = Change()
         self._owner.listen(change)
@@ -117,7 +122,7 @@ class Process:
     async def communicate(
         self, input: Optional[bytes] = None, *, max_output_bytes: int = 256 << 20
     ) -> Completed:
-        """Writes the input and closes stdin, takes all output, and waits for the end."""
+        """Writes input and closes stdin, consumes all output, and waits for the end."""
         feeder = asyncio.ensure_future(self._feed(as_bytes(input or b"")))
         collected = {Stream.STDOUT: io.BytesIO(), Stream.STDERR: io.BytesIO()}
         kept = 0
@@ -149,11 +154,11 @@ class Process:
         except errors.UsageError as error:
             return error
         except errors.Error:
-            pass  # the process takes no more, or is lost, which events() tells
+            pass  # the process accepts no more, or is lost, which events() raises
         return None
 
     def close_stdin(self) -> None:
-        """Closes stdin after what was written. It does not block."""
+        """Closes stdin after everything written. It does not block."""
         self._owner.close_stdin()
 
     async def signal(self, number: int, target: str = "group") -> None:
@@ -165,29 +170,30 @@ class Process:
         await in_thread(lambda: self._process.resize(rows, columns))
 
     async def terminate(self, grace: float = 5.0) -> Terminated:
-        """Ends the process and all its descendants: SIGTERM, and SIGKILL after a while."""
+        """Ends the process and all its descendants: SIGTERM, and SIGKILL after ``grace``
+        seconds."""
         return await in_thread(lambda: self._process.terminate(grace))
 
     async def kill(self) -> Terminated:
-        """Ends the process and all its descendants at once."""
+        """Kills the process and all its descendants."""
         return await in_thread(self._process.kill)
 
     async def detach(self) -> None:
-        """Gives the process up: it goes on without an owner."""
+        """Gives up ownership: the process continues without an owner."""
         await in_thread(self._owner.detach)
 
     async def close(self) -> None:
-        """Ends the process if it was started from here and has not ended."""
+        """Kills the process if it was started here and has not ended."""
         await in_thread(self._process.close)
 
     @property
     def exit(self) -> Optional[Exit]:
-        """How the process ended, or None as long as that is not known."""
+        """How the process ended, or None if unknown."""
         return self._owner.exit
 
     @property
     def resumed(self) -> int:
-        """How often the connection was lost and the process taken up again."""
+        """How often the process was resumed after a lost connection."""
         return self._owner.resumed
 
     async def __aenter__(self) -> "Process":

@@ -1,4 +1,4 @@
-"""Calls that block, beside the loop."""
+"""Blocking calls in threads beside the event loop."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ async def in_thread(
 ) -> _Result:
     """Makes a call in a thread of its own.
 
-    When the task is cancelled the call goes on, and its result is given to ``drop`` in
-    that thread; ``undo`` is called in a thread at once, and waited for.
+    If the task is cancelled, the call continues, and its result is passed to ``drop`` in
+    that thread; ``undo`` is called in another thread at once, and waited for.
     """
     loop = asyncio.get_running_loop()
     future: "asyncio.Future[_Result]" = loop.create_future()
-    # Set once it is known whether somebody has the result.
+    # Set once it is known whether the task has received the result.
     decided, taken = threading.Event(), cast(List[bool], [])
 
     def settle(result: Optional[_Result], error: Optional[BaseException]) -> None:
@@ -41,7 +41,7 @@ async def in_thread(
         try:
             loop.call_soon_threadsafe(settle, result, error)
         except RuntimeError:
-            decided.set()  # the loop is over, and nobody waits
+            decided.set()  # the loop has ended
         if drop is not None and error is None:
             decided.wait()
             if not taken:
@@ -61,21 +61,21 @@ async def in_thread(
 
 
 class Change:
-    """Wakes a task when another thread says that something has changed."""
+    """Wakes a task after a change in another thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._event = asyncio.Event()
 
     def __call__(self) -> None:
-        """Says so. It does not block."""
+        """Reports a change. It does not block."""
         try:
             self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
-            pass  # the loop is over, and nobody waits
+            pass  # the loop has ended
 
     def forget(self) -> None:
-        """Is called before looking, so that no change is missed after it."""
+        """Called before checking the state, so that no later change is missed."""
         self._event.clear()
 
     async def wait(self) -> None:

@@ -1,0 +1,188 @@
+package architecture
+
+import (
+	"go/ast"
+	"slices"
+	"strings"
+)
+
+// Generated packages.
+const (
+	genExecwire = "gen/go/execwire/v1"
+	genRelay    = "gen/go/codex/exec_server/relay/v1"
+)
+
+// domain is plain Go: it can be tested, and embedded, without any protocol.
+var domain = []string{"internal/eventlog", "internal/process", "internal/session", "internal/fsops", "internal/sandbox", "internal/httpclient"}
+
+// relayEnd is what each of the three ends of the relay needs.
+var relayEnd = []string{"relay", "internal/wsconn", genRelay, "internal/auth"}
+
+// packageRule says what a package is for and what it may import.
+type packageRule struct {
+	purpose  string   // printed with a finding
+	imports  []string // packages its non-test files may import
+	all      bool     // its non-test files may import every package but cmd
+	testOnly bool     // it has no non-test files
+	support  bool     // it exists for tests: only _test.go files and other support packages import it
+}
+
+// packages has every package of the repository. Add a new package with the least it needs.
+var packages = map[string]packageRule{
+	"internal/eventlog":          {purpose: "what a process wrote: sequence numbers, cursors, gaps"},
+	"internal/process":           {purpose: "starts, signals and reaps users' processes", imports: []string{"internal/cgroup", "internal/eventlog", "internal/notify", "internal/procfs", "internal/sandbox"}},
+	"internal/procfs":            {purpose: "reads /proc: which processes there are, and where they come from"},
+	"internal/cgroup":            {purpose: "a pool of control groups for processes", imports: []string{"internal/procfs"}},
+	"internal/guardian":          {purpose: "runs a server below a parent that kills what it leaves", imports: []string{"internal/cgroup", "internal/procfs"}},
+	"internal/session":           {purpose: "ownership, attachment, resume, quotas", imports: []string{"internal/process", "internal/eventlog", "internal/notify"}},
+	"internal/fsops":             {purpose: "opens users' paths", imports: []string{"internal/notify", "internal/sandbox"}},
+	"internal/sandbox":           {purpose: "describes, applies and reports confinement", imports: []string{"internal/sandbox/innerexec"}},
+	"internal/sandbox/innerexec": {purpose: "executes a program as the last step inside bubblewrap; initialized before other packages, so it imports nothing"},
+	"internal/auth":              {purpose: "credential to principal; knows no RPC", imports: []string{"internal/secretfile", "internal/sockdiag"}},
+	"internal/secretfile":        {purpose: "reads and reloads files with secrets, and checks their permissions"},
+	"internal/sockdiag":          {purpose: "finds the owner of the peer of a TCP connection on loopback"},
+	"internal/inproc":            {purpose: "the in-process gRPC channel"},
+	"internal/backoff":           {purpose: "delays between retries"},
+	"internal/notify":            {purpose: "wakes goroutines that wait for a change"},
+	"internal/httpclient":        {purpose: "outgoing HTTP with its address rules"},
+	"internal/config":            {purpose: "every setting with name, default and unit"},
+	"internal/syslimit":          {purpose: "the system's limits of memory and processes; reserve threads"},
+	"internal/flags":             {purpose: "flags that commands share", imports: []string{"internal/config", "internal/observe"}},
+	"internal/observe":           {purpose: "logs, metrics, traces, audit"},
+	"internal/tracecontext":      {purpose: "parses the trace context of a call"},
+	"internal/jsonrpc":           {purpose: "envelope, ids, error objects; knows no method"},
+	"internal/wsconn":            {purpose: "the only importer of the websocket library"},
+	"internal/listen":            {purpose: "opens listeners and identifies peers", imports: []string{"internal/auth", "internal/backoff", "internal/secretfile"}},
+	"server": {purpose: "gRPC services over the domain; holds no process state",
+		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/notify", "internal/tracecontext", "server/fileworker"})},
+	"server/fileworker": {purpose: "runs the worker processes that make confined file calls", imports: []string{"internal/sandbox"}},
+	"gateway": {purpose: "connections of JSON-RPC clients: sessions, processes, environment; onto the generated gRPC client",
+		imports: []string{genExecwire, "gateway/call", "gateway/files", "gateway/httpcalls", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/jsonrpc", "internal/notify", "internal/wsconn", "internal/auth", "internal/tracecontext"}},
+	"gateway/files": {purpose: "JSON-RPC calls about files",
+		imports: []string{genExecwire, "gateway/call", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/jsonrpc"}},
+	"gateway/httpcalls": {purpose: "http/request of JSON-RPC",
+		imports: []string{genExecwire, "gateway/call", "gateway/param", "gateway/rpcerror", "internal/jsonrpc", "internal/wsconn"}},
+	"gateway/call":              {purpose: "order, results and limits of JSON-RPC calls of all subjects", imports: []string{"internal/jsonrpc"}},
+	"gateway/rpcerror":          {purpose: "errors of the gRPC server as JSON-RPC errors", imports: []string{genExecwire, "internal/jsonrpc"}},
+	"gateway/wsserver":          {purpose: "HTTP server that upgrades to websockets", imports: []string{"internal/jsonrpc", "internal/wsconn", "internal/auth"}},
+	"gateway/param":             {purpose: "members of JSON-RPC parameters that several methods have in common", imports: []string{"internal/jsonrpc"}},
+	"gateway/sandboxjson":       {purpose: "JSON shapes of sandbox policies", imports: []string{genExecwire, "gateway/param", "internal/jsonrpc"}},
+	"relay":                     {purpose: "reliable ordered streams over frames; never parses payloads", imports: []string{genRelay, "internal/notify"}},
+	"relay/executor":            {purpose: "the executor's end", imports: append([]string{"internal/secretfile", "internal/backoff"}, relayEnd...)},
+	"relay/harness":             {purpose: "the harness's end", imports: append([]string{"internal/backoff", "internal/notify"}, relayEnd...)},
+	"relay/rendezvous":          {purpose: "registry and rendezvous", imports: append([]string{"internal/notify"}, relayEnd...)},
+	"relay/rendezvous/presence": {purpose: "executors' presence in embedded NATS", imports: []string{"internal/notify", "relay/rendezvous"}},
+	"relay/hub": {purpose: "embeddable wiring of a hub: listeners, credentials, presence",
+		imports: []string{"relay/rendezvous", "relay/rendezvous/presence", "internal/auth", "internal/config", "internal/listen", "internal/secretfile", "internal/syslimit", "internal/wsconn"}},
+	"client": {purpose: "the Go SDK",
+		imports: []string{genExecwire, genRelay, "internal/jsonrpc", "internal/backoff", "internal/notify", "internal/wsconn", "internal/secretfile", "relay", "relay/harness", "client/execserver", "client/internal/transfer"}},
+	"client/internal/transfer": {purpose: "copies trees of files between two machines", imports: []string{genExecwire}},
+	"client/execserver": {purpose: "client of JSON-RPC exec servers",
+		imports: []string{genExecwire, "internal/jsonrpc", "internal/backoff", "internal/inproc", "internal/notify", "internal/wsconn"}},
+	"daemon":       {purpose: "embeddable wiring", all: true},
+	"cmd/execwire": {purpose: "flags and output", all: true},
+	"cmd/execwire/internal/terminal": {purpose: "connects the command's terminal and signals to a process",
+		imports: []string{"client", genExecwire}},
+	"cmd/execwire-hub": {purpose: "the hub's own binary, so that NATS stays out of the daemon",
+		imports: []string{"relay/hub", "internal/config", "internal/flags", "internal/observe"}},
+	"examples/embed":          {purpose: "example: a program that embeds a server", imports: []string{"daemon", "client"}},
+	"examples/hello":          {purpose: "example: the shortest program that uses the SDK", imports: []string{"daemon", "client"}},
+	"examples/remote-build":   {purpose: "example: build a project on a remote machine", imports: []string{"daemon", "client", genExecwire}},
+	"integration/harness":     {purpose: "servers, clients and checks that the packages of integration share", all: true, support: true},
+	"integration/bench":       {purpose: "measures against the budgets of docs/perf.md", testOnly: true},
+	"integration/cli":         {purpose: "end-to-end tests of the commands", testOnly: true},
+	"integration/conformance": {purpose: "transcripts and documented examples of JSON-RPC", testOnly: true},
+	"integration/documents":   {purpose: "runs the examples of the documents and of examples/", testOnly: true},
+	"integration/files":       {purpose: "end-to-end tests of file operations", testOnly: true},
+	"integration/gateway":     {purpose: "end-to-end tests of the JSON-RPC gateway", testOnly: true},
+	"integration/hostile":     {purpose: "attacks of hostile clients", testOnly: true},
+	"integration/operations":  {purpose: "end-to-end tests of running a server", testOnly: true},
+	"integration/process":     {purpose: "end-to-end tests of processes", testOnly: true},
+	"integration/relay":       {purpose: "end-to-end tests of executors behind a hub", testOnly: true},
+	"integration/session":     {purpose: "end-to-end tests of sessions", testOnly: true},
+	"integration/transports":  {purpose: "every client operation over every transport", testOnly: true},
+	"architecture":            {purpose: "tests the rules of the code base", testOnly: true},
+	"internal/leakcheck":      {purpose: "fails tests that leak goroutines, processes or files", support: true},
+	"internal/testcert":       {purpose: "authorities and certificates for tests", support: true},
+	"internal/testproc":       {purpose: "hostile and helpful child processes for tests", support: true},
+}
+
+// never repeats what the table implies for the borders that matter most, so
+// that widening a line of the table cannot open one of them by accident.
+var never = []struct {
+	from, to []string
+	tests    bool // holds for test files too
+	why      string
+}{
+	{from: domain, to: []string{"gen", "server", "gateway", "relay", "client", "daemon"}, tests: true,
+		why: "domain packages know no protocol"},
+	{from: []string{"gateway"}, to: append([]string{"server"}, domain...),
+		why: "a gateway must be able to run on another host, in front of a remote server"},
+	{from: []string{"gateway"}, to: []string{"relay", genRelay},
+		why: "gateway and relay meet in daemon, as message streams"},
+	{from: []string{"relay"}, to: []string{"gateway", "server", genExecwire},
+		why: "the relay never parses payloads; gateway and relay meet in daemon"},
+	{from: []string{"server"}, to: []string{"gateway", "relay"},
+		why: "the server does not know its protocols' translators"},
+}
+
+// checkLayering applies the table and the never list to every import of ours.
+func checkLayering(t *tree) []string {
+	var found []string
+	for _, file := range t.files {
+		here, known := packages[file.dir]
+		switch {
+		case !known:
+			found = append(found, t.at(file.syntax.Package,
+				"package %s is not in the table: add it to architecture/layering_test.go with what it may import", file.dir))
+			continue
+		case here.testOnly && !file.test:
+			found = append(found, t.at(file.syntax.Package, "%s (%s) has test files only", file.dir, here.purpose))
+		}
+		for _, spec := range file.syntax.Imports {
+			if to, ours := ourPackage(importPath(spec)); ours {
+				found = append(found, checkImport(t, file, spec, to)...)
+			}
+		}
+	}
+	return found
+}
+
+func checkImport(t *tree, file *sourceFile, spec *ast.ImportSpec, to string) []string {
+	var found []string
+	if why := refused(file, to); why != "" {
+		found = append(found, t.at(spec.Pos(), "%s may not import %s: %s", file.dir, to, why))
+	}
+	for _, border := range never {
+		if (border.tests || !file.test) && withinAny(file.dir, border.from) && withinAny(to, border.to) {
+			found = append(found, t.at(spec.Pos(), "%s must never import %s: %s", file.dir, to, border.why))
+		}
+	}
+	return found
+}
+
+// refused says why the table does not let file import package to; empty when
+// it does. Test files may use every package but cmd: what they need for a test
+// does not shape the package.
+func refused(file *sourceFile, to string) string {
+	here := packages[file.dir]
+	switch {
+	case within(to, "cmd") && !within(file.dir, strings.Split(to, "/internal/")[0]):
+		return "only a command imports its packages"
+	case file.dir == to, file.test, here.support && packages[to].support:
+		return ""
+	case packages[to].support:
+		return "\"" + packages[to].purpose + "\" is for _test.go files"
+	case packages[to].testOnly:
+		return "it has test files only"
+	case here.all, slices.Contains(here.imports, to):
+		return ""
+	case len(here.imports) == 0:
+		return "the package is \"" + here.purpose + "\" and imports nothing of ours"
+	}
+	return "the package is \"" + here.purpose + "\" and imports only " + strings.Join(here.imports, ", ")
+}
+
+func withinAny(name string, dirs []string) bool {
+	return slices.ContainsFunc(dirs, func(dir string) bool { return within(name, dir) })
+}

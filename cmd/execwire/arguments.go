@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Checks of command lines, before a command runs. Combine them by [cobra.MatchAll].
+
+// unlimited is the number of arguments of a command that accepts any.
+const unlimited = math.MaxInt
+
+// noArguments rejects arguments with the error of an invalid flag.
+func noArguments(command *cobra.Command, arguments []string) error {
+	return atMost(command, arguments, 0)
+}
+
+func atMost(command *cobra.Command, arguments []string, most int) error {
+	if len(arguments) > most {
+		return usageError(command, fmt.Errorf("unexpected argument %q", arguments[most]))
+	}
+	return nil
+}
+
+// ids requires at least one id and at most most.
+func ids(what string, most int) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) == 0 || arguments[0] == "" {
+			return usageError(command, fmt.Errorf("name a %s: give its id", what))
+		}
+		return atMost(command, arguments, most)
+	}
+}
+
+// paths requires at least least paths and at most most.
+func paths(least, most int) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if err := atMost(command, arguments, most); err != nil {
+			return err
+		}
+		if len(arguments) < least {
+			return usageError(command, errors.New("name a path"))
+		}
+		if slices.Contains(arguments, "") {
+			return usageError(command, errors.New("a path is empty"))
+		}
+		return nil
+	}
+}
+
+// sourcesAndDest requires sources and a destination.
+func sourcesAndDest(verb string) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if len(arguments) == 1 {
+			return usageError(command, fmt.Errorf("name where to %s %q to", verb, arguments[0]))
+		}
+		return paths(2, unlimited)(command, arguments)
+	}
+}
+
+// exclusive rejects more than one of these flags.
+func exclusive(names ...string) cobra.PositionalArgs {
+	return func(command *cobra.Command, _ []string) error {
+		var given []string
+		for _, name := range names {
+			if command.Flags().Changed(name) {
+				given = append(given, "--"+name)
+			}
+		}
+		if len(given) > 1 {
+			return usageError(command, fmt.Errorf("%s exclude each other", strings.Join(given, " and ")))
+		}
+		return nil
+	}
+}
+
+// nonNegative rejects flags with a negative number.
+func nonNegative(names ...string) cobra.PositionalArgs {
+	return func(command *cobra.Command, _ []string) error {
+		for _, name := range names {
+			if text := command.Flags().Lookup(name).Value.String(); strings.HasPrefix(text, "-") {
+				return usageError(command, fmt.Errorf("--%s is %s: it cannot be negative", name, text))
+			}
+		}
+		return nil
+	}
+}
+
+// positive rejects flags with a duration that is not more than 0.
+func positive(names ...string) cobra.PositionalArgs {
+	return func(command *cobra.Command, _ []string) error {
+		for _, name := range names {
+			if d, _ := command.Flags().GetDuration(name); d <= 0 && command.Flags().Changed(name) {
+				return usageError(command, fmt.Errorf("--%s is %v: it has to be more than 0", name, d))
+			}
+		}
+		return nil
+	}
+}

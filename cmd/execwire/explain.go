@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/client/execserver"
+	"github.com/execwire/execwire/daemon"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/relay/harness"
+)
+
+// reasonHints are the hints of a command by the reasons of errors.
+type reasonHints map[execwirev1.ErrorReason]string
+
+// explain adds a hint to an error of a server, or for a file: that of hints, else the one
+// of any command. Explained errors are unchanged.
+func explain(err error, hints reasonHints) *exitError {
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit
+	}
+	err = client.FromRPC(err)
+	var refused *refusedFile
+	if errors.As(err, &refused) {
+		return &exitError{code: codeFailed, err: err, hint: refused.hint}
+	}
+	return &exitError{code: codeFailed, err: err, hint: cmp.Or(hints[client.Reason(err)], reasonHint(err))}
+}
+
+// reasonHint returns the hint for a reason that any command may get; empty for others.
+func reasonHint(err error) string {
+	var typed *client.Error
+	if !errors.As(err, &typed) {
+		return ""
+	}
+	switch typed.Reason {
+	case execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
+		return "list what is there with: execwire ps -a"
+	case execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
+		return "list what is there with: execwire sessions"
+	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
+		return "use a token with --token-file, or a certificate with --tls-cert and --tls-key"
+	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
+		return "use a token of the server with --token-file, or run this as the server's user"
+	case execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
+		return fmt.Sprintf("add %q to what the server's principals_file allows", typed.Metadata["permission"])
+	case execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED:
+		return fmt.Sprintf("start the server with %s%s=on, or name another one with --server",
+			config.EnvironmentPrefix, strings.ToUpper(typed.Metadata["setting"]))
+	case execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FAILED_ATTEMPTS:
+		return fmt.Sprintf("try again in %v, with a valid token or certificate", typed.RetryAfter.Round(time.Millisecond))
+	}
+	return ""
+}
+
+// refusedFile is the error for a file that a command rejects.
+type refusedFile struct {
+	path, why, hint string
+}
+
+func (e *refusedFile) Error() string { return printable(e.path) + ": " + e.why }
+
+// explainDial explains why no server or hub was reached, with a hint.
+func explainDial(err error) error {
+	var dial *client.DialError
+	isDial := errors.As(err, &dial)
+	if isDial {
+		err = dial.Err
+	}
+	if hint, ok := relayHint(err); ok || !isDial {
+		return &exitError{code: codeFailed, err: err, hint: hint}
+	}
+	if locked, ok := errors.AsType[*client.TLSError](err); ok {
+		hint := locked.Fix
+		if errors.As(locked, new(x509.UnknownAuthorityError)) {
+			hint += ": --tls-ca FILE"
+		}
+		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %w", dial.URL, locked.Err), hint: hint}
+	}
+	failed := func(why, hint string) error {
+		return &exitError{code: codeFailed, err: fmt.Errorf("cannot reach %s: %s", dial.URL, why), hint: hint}
+	}
+	const commandHint = "name a command that serves the protocol on stdio: --server 'stdio:execwire serve --listen stdio'"
+	if _, ok := errors.AsType[*execserver.NoServerError](err); ok {
+		return failed(err.Error(), commandHint)
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return failed(err.Error(), "") // a server answered
+	}
+	if strings.HasPrefix(dial.URL, "relay+") || strings.HasPrefix(dial.URL, "http") {
+		return failed(errno.Error(), "start a hub with: execwire-hub")
+	}
+	if strings.HasPrefix(dial.URL, launchScheme+":") {
+		return failed(errno.Error(), "name a command that is in PATH, or give its path: --server 'stdio:execwire serve --listen stdio'")
+	}
+	hint := "start a server with: execwire serve"
+	if dial.URL != daemon.DefaultListenURL {
+		hint += " --listen " + dial.URL
+	}
+	return failed(errno.Error(), hint)
+}
+
+// relayHint returns a hint for a rejection by a rendezvous or an executor; false for
+// other errors.
+func relayHint(err error) (hint string, ok bool) {
+	if errors.Is(err, harness.ErrPlainExecutor) {
+		return "start it with: execwire serve --remote", true
+	}
+	if errors.Is(err, harness.ErrStreamLimit) {
+		return "", true
+	}
+	refused, ok := errors.AsType[*harness.RefusedError](err)
+	if !ok {
+		return "", false
+	}
+	switch refused.Status {
+	case http.StatusUnauthorized:
+		return "use a token of the hub with --token-file", true
+	case http.StatusForbidden:
+		return "allow it in the hub's table of principals, or use another token with --token-file", true
+	case http.StatusNotFound:
+		return "list connected executors with: execwire executors", true
+	}
+	return "", true
+}

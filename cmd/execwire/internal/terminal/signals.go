@@ -1,0 +1,269 @@
+package terminal
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+const (
+	// interruptWindow is the window in which repeated SIGINTs escalate.
+	interruptWindow = 3 * time.Second
+	// repeatInterval is the minimum time between SIGTERMs that escalate: timeout(1) sends
+	// one to its command and one to the command's process group.
+	repeatInterval = 500 * time.Millisecond
+	// descendantsGrace is how long descendants may take to end, before they are killed,
+	// after a process that received a terminating signal has exited.
+	descendantsGrace = 2 * time.Second
+)
+
+// signalForwarder forwards the signals of this program to the process. Its loop uses the
+// fields that follow exited.
+type signalForwarder struct {
+	how    Options
+	keys   *keyboard
+	target execwirev1.SignalTarget
+	abort  context.CancelCauseFunc
+	// lost is whether the connection is currently lost.
+	lost atomic.Bool
+
+	resize    chan *execwirev1.TerminalSize
+	signals   chan *execwirev1.RunSignal
+	terminate chan *execwirev1.Termination
+
+	got    chan os.Signal
+	over   chan struct{} // closed when the loop has ended
+	exited chan struct{} // closed when the process has exited
+
+	// balances are how many more signals of a number this program has received than the
+	// guardian.
+	balances map[syscall.Signal]int
+	// interrupts are the times of recent SIGINTs, terms those of all SIGTERMs that count.
+	interrupts, terms []time.Time
+	hungUp            bool // whether Hangup is closed
+	// hasExited is whether the process has exited, and ending whether to terminate its
+	// descendants then.
+	hasExited, ending bool
+	// killed is the signal whose repetition killed the process, or 0.
+	killed syscall.Signal
+}
+
+func newSignalForwarder(how Options, keys *keyboard, giveUp context.CancelCauseFunc) *signalForwarder {
+	s := &signalForwarder{
+		how:       how,
+		keys:      keys,
+		target:    execwirev1.SignalTarget_SIGNAL_TARGET_GROUP,
+		abort:     giveUp,
+		resize:    make(chan *execwirev1.TerminalSize, 2),
+		signals:   make(chan *execwirev1.RunSignal, 16),
+		terminate: make(chan *execwirev1.Termination, 1),
+		got:       make(chan os.Signal, 16),
+		over:      make(chan struct{}),
+		exited:    make(chan struct{}),
+		ending:    how.NoWaitDescendants,
+		balances:  map[syscall.Signal]int{},
+	}
+	if how.Terminal {
+		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
+	}
+	return s
+}
+
+// begin intercepts the signals; end restores them, and returns the signal whose
+// repetition killed the process, or 0.
+func (s *signalForwarder) begin() {
+	// The terminal may have been resized while this program was stopped (SIGCONT). SIGPIPE
+	// is handled, not ignored, because processes would inherit that: a write to a pipe
+	// without a reader is then an error instead of the end.
+	list := Unignored(syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGPIPE)
+	signal.Notify(s.got, list...)
+	go s.loop()
+}
+
+func (s *signalForwarder) end() (killed syscall.Signal) {
+	signal.Stop(s.got)
+	close(s.got)
+	<-s.over
+	return s.killed
+}
+
+func (s *signalForwarder) loop() {
+	defer close(s.over)
+	exited := s.exited
+	for {
+		select {
+		case <-exited:
+			exited = nil
+			s.hasExited = true
+			s.endDescendants()
+		case sig, open := <-s.got:
+			if !open {
+				return
+			}
+			if sig := sig.(syscall.Signal); s.isSeparate(sig, 1) {
+				s.handle(sig)
+			}
+		case sig := <-s.how.GuardianSignals:
+			if s.isSeparate(sig, -1) {
+				s.handle(sig)
+			}
+		}
+	}
+}
+
+// isSeparate reports whether a signal received by this program (1) or its guardian (-1)
+// is not a duplicate of one received by the other: a signal to the process group
+// reaches both.
+func (s *signalForwarder) isSeparate(sig syscall.Signal, receiver int) bool {
+	s.balances[sig] += receiver
+	return s.balances[sig]*receiver > 0
+}
+
+func (s *signalForwarder) handle(sig syscall.Signal) {
+	switch sig {
+	case syscall.SIGPIPE:
+	case syscall.SIGWINCH, syscall.SIGCONT:
+		s.resized()
+	case syscall.SIGINT:
+		s.interrupt()
+	case syscall.SIGTERM:
+		s.term()
+	case syscall.SIGHUP:
+		s.hangUp()
+	default:
+		s.forwardTerminating(sig)
+	}
+}
+
+// redraw makes a full-screen program redraw itself after an attach, by changing the
+// size of its terminal. It is called before begin.
+func (s *signalForwarder) redraw() {
+	size := Size(s.how.Out, s.how.In, s.how.Err)
+	if size == nil {
+		return
+	}
+	other := proto.CloneOf(size)
+	if other.Rows--; other.Rows == 0 {
+		other.Rows = 2
+	}
+	s.resize <- other
+	s.resize <- size
+}
+
+// resized sends the new size, replacing one that was not yet sent.
+func (s *signalForwarder) resized() {
+	size := Size(s.how.Out, s.how.In, s.how.Err)
+	if size == nil || s.target != execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND {
+		return
+	}
+	replacePending(s.resize, size)
+}
+
+// replacePending sends a value, replacing one that was not yet received. Only one
+// goroutine sends.
+func replacePending[T any](c chan T, value T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- value
+}
+
+// hangUp handles the end of this program's terminal.
+func (s *signalForwarder) hangUp() {
+	switch {
+	case s.how.Hangup == nil:
+		s.forwardTerminating(syscall.SIGHUP)
+	case !s.hungUp:
+		s.hungUp = true
+		close(s.how.Hangup)
+	}
+}
+
+// forward forwards a signal. While the connection is lost it cannot be delivered, so it
+// applies to this program.
+func (s *signalForwarder) forward(sig syscall.Signal) {
+	if s.lost.Load() {
+		s.abort(ErrInterrupted)
+		return
+	}
+	select {
+	case s.signals <- &execwirev1.RunSignal{Signal: execwirev1.Signal(sig), Target: s.target}:
+	default: // more than is plausible
+	}
+}
+
+// forwardTerminating forwards a terminating signal. Once the process has exited, its
+// descendants are terminated: they may be in other process groups, which the signal
+// does not reach, and keep the output open.
+func (s *signalForwarder) forwardTerminating(sig syscall.Signal) {
+	s.forward(sig)
+	s.ending = true
+	s.endDescendants()
+}
+
+// endDescendants terminates the descendants of an exited process, if requested.
+func (s *signalForwarder) endDescendants() {
+	if s.hasExited && s.ending && s.killed == 0 {
+		replacePending(s.terminate, &execwirev1.Termination{Mode: &execwirev1.Termination_Graceful{
+			Graceful: &execwirev1.GracefulTermination{Timeout: durationpb.New(descendantsGrace)}}})
+	}
+}
+
+// interrupt forwards SIGINT; the third kills, the fourth gives up, and another
+// terminates this program in any state.
+func (s *signalForwarder) interrupt() {
+	now := time.Now()
+	s.interrupts = slices.DeleteFunc(s.interrupts, func(at time.Time) bool { return now.Sub(at) > interruptWindow })
+	s.interrupts = append(s.interrupts, now)
+	s.escalate(syscall.SIGINT, len(s.interrupts)-3)
+}
+
+// term forwards SIGTERM; the second kills, the third gives up, and another terminates
+// this program. One that immediately follows another is a duplicate.
+func (s *signalForwarder) term() {
+	now := time.Now()
+	if n := len(s.terms); n > 0 && now.Sub(s.terms[n-1]) < repeatInterval {
+		return
+	}
+	s.terms = append(s.terms, now)
+	s.escalate(syscall.SIGTERM, len(s.terms)-2)
+}
+
+// escalate handles a signal that was repeated: from step 0 on it kills the process with
+// all its descendants, then gives up, then terminates this program. Before, it forwards
+// the signal.
+func (s *signalForwarder) escalate(sig syscall.Signal, step int) {
+	switch {
+	case step < 0:
+		s.forwardTerminating(sig)
+	case step == 0:
+		s.killed = sig
+		replacePending(s.terminate, &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}})
+	case step == 1:
+		s.abort(ErrInterrupted)
+	default:
+		s.keys.restore()
+		os.Exit(128 + int(sig))
+	}
+}
+
+// Unignored returns signals, and SIGINT and SIGHUP unless nohup or & of a shell made this
+// program ignore them.
+func Unignored(list ...os.Signal) []os.Signal {
+	for _, sig := range []os.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if !signal.Ignored(sig) {
+			list = append(list, sig)
+		}
+	}
+	return list
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+func TestAlignColumns(t *testing.T) {
+	rows := [][]string{{"ID", "EXIT", "COMMAND"}, {"a", "SIGKILL", "sleep 1"}, {"é-long", "-", strings.Repeat("x", 30)}}
+	want := []string{
+		"ID      EXIT     COMMAND",
+		"a       SIGKILL  sleep 1",
+		"é-long  -        " + strings.Repeat("x", 30),
+	}
+	if got := alignColumns(rows, 0); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	want[2] = "é-long  -        xxx…"
+	if got := alignColumns(rows, 21); got[2] != want[2] || len([]rune(got[0])) != 21 {
+		t.Errorf("cut to %q", got)
+	}
+}
+
+// Command lines must affect neither a terminal nor the shell they are pasted into.
+func TestCommandLine_QuotesForShell(t *testing.T) {
+	for want, argv := range map[string][]string{
+		`make -j2 CC=gcc`:       {"make", "-j2", "CC=gcc"},
+		`sh -c 'echo "$HOME"'`:  {"sh", "-c", `echo "$HOME"`},
+		`echo 'it'\''s' ''`:     {"echo", "it's", ""},
+		`echo $'\x1b]0;evil\a'`: {"echo", "\x1b]0;evil\a"},
+		`echo $'a\n"\'b'`:       {"echo", "a\n\"'b"},
+		`echo 'é ü'`:            {"echo", "é ü"},
+	} {
+		if got := commandLine(argv); got != want {
+			t.Errorf("%q is shown as %s, want %s", argv, got, want)
+		}
+	}
+	if got := printable("a\x1b[2J"); got != `"a\x1b[2J"` {
+		t.Errorf("an id is shown as %s", got)
+	}
+}
+
+func TestExitWord(t *testing.T) {
+	code := func(n int32, cause execwirev1.ExitCause) *execwirev1.ExitRecord {
+		return &execwirev1.ExitRecord{Status: &execwirev1.ExitRecord_ExitCode{ExitCode: n}, Cause: cause}
+	}
+	killed := func(n execwirev1.Signal, cause execwirev1.ExitCause) *execwirev1.ExitRecord {
+		return &execwirev1.ExitRecord{Status: &execwirev1.ExitRecord_Signal{Signal: n}, Cause: cause}
+	}
+	const byItself = execwirev1.ExitCause_EXIT_CAUSE_EXITED
+	for want, exit := range map[string]*execwirev1.ExitRecord{
+		"-":                 nil,
+		"0":                 code(0, byItself),
+		"SIGSEGV":           killed(11, byItself),
+		"40":                killed(40, byItself),
+		"SIGKILL (timeout)": killed(9, execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT),
+		"3 (terminated)":    code(3, execwirev1.ExitCause_EXIT_CAUSE_TERMINATED),
+		"lost":              {Cause: execwirev1.ExitCause_EXIT_CAUSE_LOST},
+	} {
+		if got := exitWord(exit); got != want {
+			t.Errorf("%v is %q, want %q", exit, got, want)
+		}
+	}
+}
+
+func TestAge(t *testing.T) {
+	for want, since := range map[string]time.Duration{
+		"0s": -time.Second, "59s": 59900 * time.Millisecond, "1m": time.Minute, "2h": 2*time.Hour + 59*time.Minute,
+		"47h": 47 * time.Hour, "2d": 50 * time.Hour,
+	} {
+		if got := age(since); got != want {
+			t.Errorf("%v is %q, want %q", since, got, want)
+		}
+	}
+}
+
+func TestParseSignal(t *testing.T) {
+	for name, want := range map[string]execwirev1.Signal{
+		"TERM": 15, "sigterm": 15, "SIGUSR1": execwirev1.Signal(unix.SIGUSR1), "9": 9, "64": 64,
+		"": 0, "0": 0, "65": 0, "-1": 0, "NONE": 0,
+	} {
+		if got, err := parseSignal(name); got != want || (err != nil) != (want == 0) {
+			t.Errorf("%q is %v, %v", name, got, err)
+		}
+	}
+}
+
+func TestParseKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"ctrl-p,ctrl-q": "\x10\x11", "Ctrl-A,d": "\x01d", "": "", "ctrl-@,ctrl-]": "\x00\x1d", "D": "D",
+	} {
+		if got, err := parseKeys(text); string(got) != want || err != nil {
+			t.Errorf("%q is %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"ctrl-", "ctrl-pp", "ctrl-1", "ab", "a,", ","} {
+		if got, err := parseKeys(text); err == nil {
+			t.Errorf("%q is %q", text, got)
+		}
+	}
+}
+
+func TestLogTail_KeepsLastBytes(t *testing.T) {
+	output := func(seq, offset uint64, data string) *execwirev1.ProcessEvent {
+		return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Output{
+			Output: &execwirev1.ProcessOutput{Offset: offset, Data: []byte(data)}}}
+	}
+	first := output(1, 0, "hello ")
+	tail := logTail{limit: 8}
+	_ = tail.add(first)
+	_ = tail.add(output(2, 6, "world"))
+	_ = tail.add(&execwirev1.ProcessEvent{Seq: 3, Event: &execwirev1.ProcessEvent_Closed{}})
+	if len(tail.events) != 3 || string(tail.events[0].GetOutput().GetData()) != "lo " || tail.events[0].GetOutput().GetOffset() != 3 {
+		t.Errorf("kept %v", tail.events)
+	}
+	if string(first.GetOutput().GetData()) != "hello " {
+		t.Error("what was added was changed")
+	}
+	nothing := logTail{}
+	_ = nothing.add(output(1, 0, "x"))
+	if len(nothing.events) != 0 {
+		t.Errorf("kept %v of nothing", nothing.events)
+	}
+}

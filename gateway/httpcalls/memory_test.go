@@ -1,0 +1,56 @@
+package httpcalls
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/wsconn"
+)
+
+// cutBody is a response whose body comes in pieces of one size.
+type cutBody struct {
+	grpc.ClientStream
+	left, size int
+}
+
+func (p *cutBody) Recv() (*execwirev1.FetchResponse, error) {
+	if p.left == 0 {
+		return nil, io.EOF
+	}
+	p.left--
+	return &execwirev1.FetchResponse{Message: &execwirev1.FetchResponse_Data{Data: make([]byte, p.size)}}, nil
+}
+
+// However a server elsewhere cuts a body, it takes about its bytes.
+func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
+	const size = 256 << 10
+	for _, of := range []int{1, 7, 1 << 10, largePiece - 1, largePiece, largePiece + 1, 64 << 10} {
+		service := New(nil, nil, Config{Buffered: 2 * size, Share: new(wsconn.Share)})
+		response := &response{slot: &slot{service: service}, stream: &cutBody{left: size / of, size: of}}
+		if failed := response.readBody(4 * size); failed != nil {
+			t.Fatal(failed)
+		}
+		came, takes := 0, 0
+		for _, piece := range response.body {
+			came += len(piece)
+			takes += cap(piece) + 24 // and the slice
+		}
+		if want := size / of * of; came != want || response.size != want || takes > 2*want {
+			t.Errorf("%d bytes in pieces of %d became %d, and take %d", want, of, came, takes)
+		}
+	}
+}
+
+// The refusal of a body names the setting and says when to retry.
+func TestResponseTooLarge_NamesTheSettingAndWhenToRetry(t *testing.T) {
+	const setting = "http_buffered_bytes_per_connection"
+	refused := responseTooLarge(7)
+	data := refused.Data.(map[string]any)
+	if data["setting"] != setting || !strings.Contains(refused.Message, setting) || data["retryAfterMs"] != int64(1000) {
+		t.Errorf("%+v", refused)
+	}
+}

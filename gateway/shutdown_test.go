@@ -1,0 +1,129 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// forever is a wait that no test waits for.
+const forever = time.Duration(1 << 60)
+
+// askSlowly asks for a write that takes so long, and returns its id.
+func (cl *client) askSlowly(s *scriptedCore, processID string, takes time.Duration) string {
+	cl.t.Helper()
+	s.mu.Lock()
+	s.takes[processID] = takes
+	s.mu.Unlock()
+	return cl.ask("process/write", writeOf(processID, "x"))
+}
+
+// TestRequestsUnderWayDelayANormalEndOnlySoLong has one that never ends.
+func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
+	halves := func(p *pipe, _ *Config) { p.halves = true }
+	for name, test := range map[string]struct {
+		change func(*pipe, *Config)
+		waits  []time.Duration
+		then   func(*client)
+		want   time.Duration // about how long the end takes
+		left   int           // requests that get no answer
+	}{
+		"a websocket":           {func(*pipe, *Config) {}, []time.Duration{time.Second, forever}, func(*client) {}, answerTimeout, 1},
+		"who reads on":          {halves, []time.Duration{0, 30 * time.Second, 80 * time.Second, 100 * time.Second}, func(*client) {}, 100 * time.Second, 0},
+		"who reads on for ever": {halves, []time.Duration{30 * time.Second, forever}, func(*client) {}, 30*time.Second + stalledAnswerTimeout, 1},
+		"who reads on and goes": {halves, []time.Duration{forever}, func(cl *client) {
+			time.Sleep(5 * time.Second)
+			cl.cut()
+		}, 10 * time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				cl, _ := core.attach("", test.change)
+				var ids []string
+				for i, wait := range test.waits {
+					ids = append(ids, cl.askSlowly(s, fmt.Sprint(i), wait))
+				}
+				synctest.Wait()
+				begun := time.Now()
+				close(cl.pipe.finished)
+				time.Sleep(test.want / 2) // what the test waits for is less than its patience
+				test.then(cl)
+				if err := cl.ended(); err != nil {
+					t.Errorf("Serve returned %v", err)
+				}
+				if took := time.Since(begun); took < test.want || took > test.want+2*stallCheckInterval {
+					t.Errorf("it took %v, want %v", took, test.want)
+				}
+				if !s.finished {
+					t.Error("the session was not ended")
+				}
+				for _, id := range ids[:len(ids)-test.left] {
+					cl.reply(id)
+				}
+			})
+		})
+	}
+}
+
+// TestALongPollIsAnsweredWhenItsClientLeaves has nothing happen that it waits
+// for: the server must not be kept by it.
+func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
+	for name, change := range map[string]func(*pipe, *Config){
+		"a websocket":     func(*pipe, *Config) {},
+		"standard output": func(p *pipe, _ *Config) { p.halves = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, core := newScriptedCore(t)
+				s.last["said"] = 2
+				cl, _ := core.attach("", change)
+				polls := map[string]string{
+					cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000}):                   `"nextSeq":1,`,
+					cl.ask("process/read", map[string]any{"processId": "said", "afterSeq": 2, "waitMs": 3_600_000}): `"nextSeq":3,`,
+				}
+				synctest.Wait()
+				begun := time.Now()
+				close(cl.pipe.finished)
+				for id, part := range polls {
+					if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), part) {
+						t.Errorf("a long poll is answered with %s, want %s", f.raw, part)
+					}
+				}
+				if err := cl.ended(); err != nil {
+					t.Errorf("Serve returned %v", err)
+				}
+				if took := time.Since(begun); took > stallCheckInterval {
+					t.Errorf("it took %v", took)
+				}
+				if !s.finished {
+					t.Error("the session was not ended")
+				}
+			})
+		})
+	}
+}
+
+// TestAWaitIsAnsweredWhenItsClientLeaves has nothing happen that is waited for.
+func TestAWaitIsAnsweredWhenItsClientLeaves(t *testing.T) {
+	cl, _ := newCore(t).attach("", func(p *pipe, _ *Config) { p.halves = true })
+	cl.start("p", "exec sleep 1000")
+	limited := cl.ask("process/wait", waitFor("p", "timeoutMs", 3_600_000))
+	unlimited := cl.ask("process/wait", waitFor("p"))
+	ahead := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 99, "waitMs": 3_600_000})
+	cl.must("environment/status", nil)
+	close(cl.pipe.finished)
+	for _, id := range []string{limited, unlimited} {
+		if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), `"timedOut":true`) {
+			t.Errorf("a wait is answered with %s", f.raw)
+		}
+	}
+	if f := cl.reply(ahead); f.Error != nil || !strings.Contains(string(f.Result), `"nextSeq":1,"exited":false`) {
+		t.Errorf("a read ahead of the process is answered with %s", f.raw)
+	}
+	if err := cl.ended(); err != nil {
+		t.Errorf("Serve returned %v", err)
+	}
+}

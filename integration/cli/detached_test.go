@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"github.com/execwire/execwire/integration/harness"
+	"strings"
+	"testing"
+)
+
+// untilClosed waits until ps shows that the processes have closed, which is not to see
+// how they ended.
+func awaitSessionClosed(c *harness.Command, t testing.TB, d harness.Transport, ids ...string) {
+	t.Helper()
+	harness.Eventually(t, strings.Join(ids, ", ")+" have closed", func() bool {
+		closed := map[string]bool{}
+		for _, p := range objects[listed](t, harness.Run(t, nil, c.Remotely(d, "ps", "-a", "--json")...).Stdout) {
+			closed[p.ID] = p.State == "closed"
+		}
+		for _, id := range ids {
+			if !closed[id] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// untilRemoved waits until the record of a process is gone.
+func untilRemoved(c *harness.Command, t testing.TB, d harness.Transport, id string) {
+	t.Helper()
+	harness.Eventually(t, "the record of "+id+" is removed", func() bool {
+		return !strings.Contains(harness.Run(t, nil, c.Remotely(d, "ps", "-a", "-q")...).Stdout, id+"\n")
+	})
+}
+
+// The result of a detached process waits for the one who asks for it, also after
+// records whose exit was seen are gone.
+func TestDetachedRun_Result_IsKeptUntilRead(t *testing.T) {
+	harness.Waits(t)
+	server := harness.Serve(t, "EXECWIRE_CLOSED_PROCESS_RETENTION=1ms")
+	for _, id := range []string{"printed", "awaited", "taken"} {
+		detach(server, t, harness.UnixTransport, id, harness.Shell("echo said; exit 3"))
+	}
+	awaitSessionClosed(server, t, harness.UnixTransport, "printed", "awaited", "taken")
+	if seen := harness.Run(t, nil, server.Through(harness.UnixTransport, append([]string{"--id", "seen", "--"}, harness.Shell("exit 4")...)...)...); seen.Code != 4 {
+		t.Fatalf("run: %+v", seen)
+	}
+	untilRemoved(server, t, harness.UnixTransport, "seen")
+
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Stdout: "said\n"}, "logs", "printed")
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Code: 3}, "wait", "awaited")
+	server.ExpectCommand(t, harness.UnixTransport, harness.Result{Code: 3, Stdout: "said\n"}, "attach", "taken")
+	for _, id := range []string{"printed", "awaited", "taken"} {
+		untilRemoved(server, t, harness.UnixTransport, id)
+	}
+}
+
+// A second run under one id is another run: it is refused while there is a record of the
+// first, or takes its place, and never prints what the first has written.
+func TestRun_ExistingID_IsRejectedOrReplaced(t *testing.T) {
+	harness.Waits(t)
+	server := harness.Serve(t)
+	again := func(flags ...string) harness.Result {
+		t.Helper()
+		return harness.Run(t, nil, server.Through(harness.UnixTransport, append(append([]string{"--id", "build"}, flags...), append([]string{"--"}, harness.Shell("echo said")...)...)...)...)
+	}
+	said := harness.Result{Stdout: "said\n"}
+	if got := again(); got != said {
+		t.Fatalf("the first run: %+v", got)
+	}
+	refused := func(got harness.Result, progress string) {
+		t.Helper()
+		if got.Code != 125 || got.Stdout != "" || !strings.Contains(got.Stderr, `process "build" already exists, by another start: `+progress) ||
+			!strings.Contains(got.Stderr, "execwire logs build") || !strings.Contains(got.Stderr, "--replace") {
+			t.Errorf("a run under a taken id: %+v", got)
+		}
+	}
+	refused(again(), "it has ended")
+	refused(again("--detach"), "it has ended")
+	if got := again("--replace"); got != said {
+		t.Errorf("run --replace: %+v", got)
+	}
+	if got := again("--replace", "--detach"); got != (harness.Result{Stdout: "build\n"}) {
+		t.Errorf("run --replace --detach: %+v", got)
+	}
+	awaitSessionClosed(server, t, harness.UnixTransport, "build")
+	if got := again("--replace"); got != said { // an unread result is replaced, too
+		t.Errorf("run --replace after a detached process: %+v", got)
+	}
+	detach(server, t, harness.UnixTransport, "lives", []string{"sleep", "1000"})
+	got := harness.Run(t, nil, server.Through(harness.UnixTransport, "--id", "lives", "--replace", "--", "true")...)
+	if got.Code != 125 || !strings.Contains(got.Stderr, "it runs") || !strings.Contains(got.Stderr, "execwire kill lives") {
+		t.Errorf("run --replace of a process that runs: %+v", got)
+	}
+	if got := harness.Run(t, nil, server.Through(harness.UnixTransport, "--replace", "--", "true")...); got.Code != 2 || !strings.Contains(got.Stderr, "--id") {
+		t.Errorf("run --replace without --id: %+v", got)
+	}
+}

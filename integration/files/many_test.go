@@ -1,0 +1,300 @@
+package files
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// manyEntries is twice what one answer of JSON-RPC may have.
+const manyEntries = 100_000
+
+// manyNames is a directory of so many files, whose names are long.
+func manyNames(t *testing.T) (dir string, names []string) {
+	t.Helper()
+	dir = filepath.Join(harness.ShortDir(t), "many")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range manyEntries {
+		names = append(names, fmt.Sprintf("%s/%0150d", dir, i))
+		if err := os.WriteFile(names[i], nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir, names
+}
+
+// A directory of 100,000 entries is listed whole, in memory that does not depend
+// on how many there are or on who reads; it is refused, and not cut short, where
+// one answer would have to have them all; and it is removed.
+func TestFiles_DirectoryOfManyEntries(t *testing.T) {
+	harness.Slow(t)
+	server := harness.Serve(t)
+	dir, names := manyNames(t)
+	files := fileService(server, t)
+	before := server.ResidentBytes(t, "VmRSS")
+	var stuck []execwirev1.FileSystemService_ReadDirectoryClient
+	for range 12 {
+		stream, err := files.ReadDirectory(harness.Context(t), &execwirev1.ReadDirectoryRequest{Path: dir})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stream.Recv(); err != nil {
+			t.Fatal(err)
+		}
+		stuck = append(stuck, stream)
+	}
+	seen := map[string]bool{}
+	stream, err := files.ReadDirectory(harness.Context(t), &execwirev1.ReadDirectoryRequest{Path: dir})
+	for err == nil {
+		var m *execwirev1.ReadDirectoryResponse
+		m, err = stream.Recv()
+		for _, e := range m.GetEntries() {
+			seen[e.GetName()] = true
+		}
+	}
+	if err != io.EOF || len(seen) != manyEntries {
+		t.Errorf("ReadDirectory tells %d of %d entries: %v", len(seen), manyEntries, err)
+	}
+	// 12 whole listings are 180 MiB.
+	grown := server.ResidentBytes(t, "VmHWM") - before
+	if t.Logf("the server took %d MiB for unread listings", grown>>20); grown > 100<<20 {
+		t.Error("that is too much")
+	}
+	for _, stream := range stuck { // what was stuck goes on
+		for err = nil; err == nil; {
+			_, err = stream.Recv()
+		}
+		if err != io.EOF {
+			t.Error(err)
+		}
+	}
+	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")
+	if refused := c.Refused("fs/readDirectory", harness.RPCParams{"path": dir}, -32005); !strings.Contains(refused.Message, "50000") {
+		t.Errorf("too many entries are refused with %+v", refused)
+	}
+	for _, name := range names[:manyEntries/2] {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var listed struct{ Entries []struct{ FileName string } }
+	if c.Result("fs/readDirectory", harness.RPCParams{"path": dir}, &listed); len(listed.Entries) != manyEntries/2 {
+		t.Errorf("fs/readDirectory tells %d of as many entries as it may", len(listed.Entries))
+	}
+	c.Result("fs/remove", harness.RPCParams{"path": dir}, nil)
+	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+		t.Errorf("the directory is there after it was removed: %v", err)
+	}
+}
+
+// deepTree makes a directory with so many levels of directories in it that no path
+// can name the last one.
+func deepTree(t *testing.T, levels int) (dir string) {
+	t.Helper()
+	dir = filepath.Join(harness.ShortDir(t), "deep")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	at, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	for range levels {
+		if err == nil {
+			err = unix.Mkdirat(at, "d", 0o755)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		below, openErr := unix.Openat(at, "d", unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		_ = unix.Close(at)
+		at, err = below, openErr
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = unix.Close(at)
+	return dir
+}
+
+// A tree that is deeper than any path is long is walked, and removed, and its copy
+// refused.
+func TestFiles_DeepTree(t *testing.T) {
+	harness.Slow(t)
+	s := harness.NewServer(t, nil)
+	files := execwirev1.NewFileSystemServiceClient(s.Core(t))
+	c := harness.WebsocketClient(t, s.Address(harness.WebsocketTransport)).Initialize("")
+	for _, remove := range []func(dir string){
+		func(dir string) {
+			if _, err := files.RemovePath(harness.Context(t), &execwirev1.RemovePathRequest{Path: dir, Recursive: true}); err != nil {
+				t.Error(err)
+			}
+		},
+		func(dir string) { c.Result("fs/remove", harness.RPCParams{"path": dir}, nil) },
+	} {
+		dir := deepTree(t, 4_000)
+		_, err := files.CopyPath(harness.Context(t), &execwirev1.CopyPathRequest{SourcePath: dir, DestinationPath: dir + "-copy", Recursive: true})
+		if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP {
+			t.Errorf("the copy of a deep tree: %v", err)
+		}
+		c.Refused("fs/copy", harness.RPCParams{"sourcePath": dir, "destinationPath": dir + "-copy", "recursive": true}, -32005)
+		walked := 0
+		walk, err := files.WalkDirectory(harness.Context(t), &execwirev1.WalkDirectoryRequest{Path: dir, MaxEntries: proto.Uint64(3000)})
+		for err == nil {
+			var m *execwirev1.WalkDirectoryResponse
+			m, err = walk.Recv()
+			walked += len(m.GetEntries().GetEntries())
+		}
+		if err != io.EOF || walked == 0 || walked > 3000 {
+			t.Errorf("the walk through a deep tree has %d entries: %v", walked, err)
+		}
+		remove(dir)
+		if _, err := os.Lstat(dir); !os.IsNotExist(err) {
+			t.Errorf("the deep tree is there after it was removed: %v", err)
+		}
+	}
+}
+
+// A file of 1 TiB that takes no room is not read as a whole, can be read in
+// parts, and takes no room when it is copied.
+func TestFiles_SparseFile(t *testing.T) {
+	const size = 1 << 40
+	s := harness.NewServer(t, nil)
+	files := execwirev1.NewFileSystemServiceClient(s.Core(t))
+	c := harness.WebsocketClient(t, s.Address(harness.WebsocketTransport)).Initialize("")
+	dir := harness.ShortDir(t)
+	path := filepath.Join(dir, "sparse")
+	if err := os.WriteFile(path, []byte("begin"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, size-3); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err == nil {
+		_, err = f.WriteString("end")
+		_ = f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = files.ReadFile(harness.Context(t), &execwirev1.ReadFileRequest{Path: path})
+	if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE {
+		t.Errorf("reading it whole: %v", err)
+	}
+	c.Refused("fs/readFile", harness.RPCParams{"path": path}, -32600)
+	if _, err := files.CopyPath(harness.Context(t), &execwirev1.CopyPathRequest{SourcePath: path, DestinationPath: path + "1"}); err != nil {
+		t.Error(err)
+	}
+	c.Result("fs/copy", harness.RPCParams{"sourcePath": path, "destinationPath": path + "2", "recursive": false}, nil)
+	for _, copied := range []string{path, path + "1", path + "2"} {
+		for _, part := range []struct {
+			offset uint64
+			want   string
+		}{{0, "begin\x00"}, {size / 2, "\x00\x00"}, {size - 4, "\x00end"}, {size, ""}} {
+			if got := partOf(t, files, copied, part.offset, 6); !strings.HasPrefix(got, part.want) || len(got) > 6 {
+				t.Errorf("%s has %q at %d, want %q", copied, got, part.offset, part.want)
+			}
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(copied, &st); err != nil || st.Size != size || st.Blocks > 1<<10 {
+			t.Errorf("%s has %d bytes in %d blocks: %v", copied, st.Size, st.Blocks, err)
+		}
+	}
+}
+
+// largestFile is what fs/readFile returns at most.
+const largestFile = 512 << 20
+
+// The largest file is read whole by one request, and one byte more is refused.
+func TestReadFile_JSONRPC_LargestFile(t *testing.T) {
+	harness.Slow(t)
+	server := harness.Serve(t)
+	path := filepath.Join(harness.ShortDir(t), "f")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	pattern := testproc.StdoutPattern
+	for at := int64(0); at < largestFile; at += 32 << 20 { // the rest are holes
+		piece := make([]byte, 1<<20+1)
+		pattern.Fill(piece, uint64(at))
+		if _, err := f.WriteAt(piece[:min(int64(len(piece)), largestFile-at)], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Truncate(largestFile); err != nil {
+		t.Fatal(err)
+	}
+	want, got := sha256.New(), sha256.New()
+	if _, err := io.Copy(want, f); err != nil {
+		t.Fatal(err)
+	}
+	c := harness.DialRPCUnread(t, server.URLs[harness.WebsocketTransport])
+	before := server.ResidentBytes(t, "VmRSS")
+	text, decoded := io.Pipe()
+	digested := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(got, base64.NewDecoder(base64.StdEncoding, text))
+		digested <- errors.Join(err, text.Close())
+	}()
+	c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"fs/readFile","params":{"path":%q}}`, path))
+	const begin, end = `{"id":1,"result":{"dataBase64":"`, `"}}`
+	left := int64(base64.StdEncoding.EncodedLen(largestFile))
+	skip := len(begin)
+	var rest []byte
+	err = c.Pieces(func(piece []byte) {
+		skipped := min(skip, len(piece))
+		skip, piece = skip-skipped, piece[skipped:]
+		n := min(int64(len(piece)), left)
+		_, _ = decoded.Write(piece[:n]) // an error is that of the reader, who tells it
+		left, rest = left-n, append(rest, piece[n:]...)
+	})
+	if closeErr := errors.Join(decoded.Close(), <-digested); err != nil || closeErr != nil || left != 0 || string(rest) != end {
+		t.Fatalf("%d signs are missing, and the answer ends with %.100q: %v, %v", left, rest, err, closeErr)
+	}
+	if !bytes.Equal(want.Sum(nil), got.Sum(nil)) {
+		t.Error("the file came otherwise")
+	}
+	if grown := server.ResidentBytes(t, "VmHWM") - before; grown > 64<<20 {
+		t.Errorf("the server took %d MiB for it", grown>>20)
+	}
+	if err := f.Truncate(largestFile + 1); err != nil {
+		t.Fatal(err)
+	}
+	c.Send(harness.OpText, fmt.Appendf(nil, `{"id":2,"method":"fs/readFile","params":{"path":%q}}`, path))
+	if m, err := c.Next(); err != nil || !bytes.Contains(m, []byte("file is too large to read: limit is 536870912 bytes")) {
+		t.Errorf("a file that is larger by a byte is answered %.200s: %v", m, err)
+	}
+}
+
+// partOf downloads a part of a file.
+func partOf(t *testing.T, files fileClient, path string, offset, length uint64) string {
+	t.Helper()
+	stream, err := files.DownloadFile(harness.Context(t), &execwirev1.DownloadFileRequest{Path: path, Offset: offset, Length: proto.Uint64(length)})
+	var got []byte
+	for err == nil {
+		var m *execwirev1.DownloadFileResponse
+		m, err = stream.Recv()
+		got = append(got, m.GetData()...)
+	}
+	if err != io.EOF {
+		t.Fatal(err)
+	}
+	return string(got)
+}

@@ -1,0 +1,108 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// rpcFollower takes what a process says as clients of the reference do: from
+// notifications, and after a resume from process/read, which goes on after the
+// last number it has. It wants every number once and every byte in place.
+type rpcFollower struct {
+	id      string
+	streams map[string]*testproc.Verifier
+	// last is the last number of which everything before was taken.
+	last    uint64
+	waiting map[uint64]harness.RPCEvent // after a hole
+	exit    *int
+	closed  bool
+}
+
+// followFlood follows the program flood.
+func followFlood(id string) *rpcFollower {
+	return &rpcFollower{id: id, waiting: map[uint64]harness.RPCEvent{}, streams: map[string]*testproc.Verifier{
+		"stdout": testproc.StdoutPattern.NewVerifier(), "stderr": testproc.StderrPattern.NewVerifier()}}
+}
+
+// take takes a notification.
+func (f *rpcFollower) take(e harness.RPCEvent) error {
+	f.note(e)
+	return f.advance()
+}
+
+// note keeps what was not taken yet: what was read may be told again.
+func (f *rpcFollower) note(e harness.RPCEvent) {
+	if e.Seq > f.last {
+		f.waiting[e.Seq] = e
+	}
+}
+
+// advance takes what is next as long as there is no hole.
+func (f *rpcFollower) advance() error {
+	for {
+		next, there := f.waiting[f.last+1]
+		if !there {
+			return nil
+		}
+		delete(f.waiting, f.last+1)
+		f.last++
+		if err := f.apply(next); err != nil {
+			return err
+		}
+	}
+}
+
+func (f *rpcFollower) apply(e harness.RPCEvent) error {
+	switch {
+	case f.closed:
+		return fmt.Errorf("%s says %s after it closed", f.id, e.Method)
+	case e.Method == "process/exited":
+		f.exit = &e.ExitCode
+	case e.Method == "process/closed":
+		f.closed = true
+	default:
+		if _, err := f.streams[e.Stream].Write(e.Chunk); err != nil {
+			return fmt.Errorf("%s of %s: %w", e.Stream, f.id, err)
+		}
+	}
+	return nil
+}
+
+// takeRead takes the whole answer to process/read after a number; notifications
+// may have come meanwhile. Its numbers have no hole but for the ends, which it
+// tells without numbers.
+func (f *rpcFollower) takeRead(after uint64, read harness.RPCRead) error {
+	missing := map[uint64]bool{}
+	for seq := after + 1; seq < read.NextSeq; seq++ {
+		missing[seq] = true
+	}
+	for _, chunk := range read.Chunks {
+		if !missing[chunk.Seq] {
+			return fmt.Errorf("read after %d, %s says number %d before %d", after, f.id, chunk.Seq, read.NextSeq)
+		}
+		delete(missing, chunk.Seq)
+		f.note(chunk)
+	}
+	for seq := range missing {
+		if seq <= f.last || f.waiting[seq].Method != "" {
+			delete(missing, seq) // an end that was told
+		}
+	}
+	holes := slices.Sorted(maps.Keys(missing))
+	if read.Closed && len(holes) > 0 {
+		f.note(harness.RPCEvent{Method: "process/closed", Seq: holes[len(holes)-1]})
+		holes = holes[:len(holes)-1]
+	}
+	if read.Exited && len(holes) > 0 {
+		f.note(harness.RPCEvent{Method: "process/exited", Seq: holes[0], ExitCode: *read.ExitCode})
+		holes = holes[1:]
+	}
+	if len(holes) > 0 {
+		return fmt.Errorf("read after %d, the numbers %d of %s are missing before %d", after, holes, f.id, read.NextSeq)
+	}
+	return f.advance()
+}

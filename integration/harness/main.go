@@ -1,0 +1,152 @@
+// Package harness has what the packages of integration share: servers in the test
+// and in processes of their own, clients of gRPC and JSON-RPC, a proxy that cuts
+// connections, and checks of output that is complete and in order. Only test files
+// import it.
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// StepTimeout limits a step of a test, so that a test does not hang.
+const StepTimeout = 2 * time.Minute
+
+// Execwire is the path of the command that was built for the tests.
+var Execwire string
+
+// Main runs the tests of a package; each package calls it from its TestMain. It
+// starts the helper programs that tests run as themselves, builds the command, and
+// reports what the tests left behind.
+func Main(m *testing.M) {
+	daemon.Main()
+	testproc.Main()
+	leakcheck.Main(withCommand{m})
+}
+
+// withCommand builds the command before the tests and removes it after them.
+type withCommand struct{ *testing.M }
+
+// Run implements leakcheck.Runner.
+func (w withCommand) Run() int {
+	dir, err := os.MkdirTemp("", "bin-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	Execwire = filepath.Join(dir, "execwire")
+	if err := Build(Execwire, "./cmd/execwire"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return w.M.Run()
+}
+
+// Build builds a command of this tree. The result is kept in .cache, where the Go
+// command sees whether it is up to date: linking takes seconds, and every package of
+// integration needs the command.
+func Build(binary, command string) error {
+	cached := filepath.Join("../../.cache/test", variant, filepath.Base(command))
+	if err := os.MkdirAll(filepath.Dir(cached), 0o755); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Dir(cached)+"/lock", os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
+	out, err := filepath.Abs(cached)
+	if err != nil {
+		return err
+	}
+	build := exec.Command(buildCommand[0], slices.Concat(buildCommand[1:], []string{"-o", out, command})...)
+	build.Dir = "../.."
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to build %s: %w\n%s", command, err, output)
+	}
+	// Not by this process: a child that another test starts meanwhile would inherit the
+	// open file, and the command could not be executed (ETXTBSY).
+	if output, err := exec.Command("cp", cached, binary).CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to copy %s: %w\n%s", command, err, output)
+	}
+	return nil
+}
+
+// HubCommand returns the path of the hub's command, and builds it first if needed.
+var HubCommand = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(filepath.Dir(Execwire), "execwire-hub")
+	return binary, Build(binary, "./cmd/execwire-hub")
+})
+
+// ErrTimeout is the cause of a context that ends a test that hangs.
+var ErrTimeout = errors.New("the test took too long")
+
+// testTimeout limits a whole test, StepTimeout each step. It is shorter than the
+// timeout of go test, so that the test can report where it hangs.
+const testTimeout = 5 * time.Minute
+
+// Context returns a context that ends with the test, or when it takes too long.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, ErrTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// ContextWithoutTest is Context for helper programs.
+func ContextWithoutTest() (context.Context, context.CancelCauseFunc) {
+	deadline, stop := context.WithTimeoutCause(context.Background(), StepTimeout, ErrTimeout)
+	ctx, cancel := context.WithCancelCause(deadline)
+	return ctx, func(cause error) { cancel(cause); stop() }
+}
+
+// Eventually polls until holds does. what completes "waited in vain until".
+func Eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(StepTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// Waits marks a test that mostly waits, for cuts, pauses and deadlines. Such tests run
+// in parallel, after all others. They may not count anything over the whole process,
+// nor depend on free processors.
+func Waits(t *testing.T) { t.Parallel() }
+
+// Soak reports whether make soak runs the tests, in which sizes are those of the worst
+// case, however long that takes.
+func Soak() bool { return os.Getenv("EXECWIRE_SOAK") != "" }
+
+// WithoutRace skips a test in a build with the race detector, except in a soak. It is for
+// tests that put a load on a server, which the race detector multiplies.
+func WithoutRace(t testing.TB) {
+	if RaceEnabled && !Soak() {
+		t.Skip("runs without the race detector in make test-slow, with it in make soak")
+	}
+}
+
+// Slow skips a test in short runs.
+func Slow(t testing.TB) {
+	if testing.Short() {
+		t.Skip("slow: runs in make test-all")
+	}
+}

@@ -1,0 +1,91 @@
+package harness
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ClockTick is the unit of the CPU times in /proc, the same on every Linux that
+// Go runs on.
+const ClockTick = 10 * time.Millisecond
+
+// ProcStat reads the state of a process in /proc.
+type ProcStat struct {
+	Tb  testing.TB
+	Pid int
+}
+
+// CPU returns the user and system time of all threads, also ended ones, without
+// children, in steps of ClockTick.
+func (p ProcStat) CPU() time.Duration {
+	p.Tb.Helper()
+	stat := p.read("stat")
+	// The name, in parentheses, may contain anything; 11 fields lie between it
+	// and the times.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	var ticks int64
+	for _, field := range fields[11:13] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			p.Tb.Fatalf("failed to parse the CPU times of process %d: %v", p.Pid, err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * ClockTick
+}
+
+// Resident returns the resident memory in bytes.
+func (p ProcStat) Resident() int64 {
+	p.Tb.Helper()
+	return p.Memory("Rss")
+}
+
+// Peak returns the largest resident memory so far, in bytes.
+func (p ProcStat) Peak() int64 {
+	p.Tb.Helper()
+	for line := range strings.Lines(string(p.read("status"))) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	p.Tb.Fatalf("the kernel does not say how much memory process %d used", p.Pid)
+	return 0
+}
+
+// Memory returns a figure of /proc/PID/status, in bytes.
+func (p ProcStat) Memory(figure string) int64 {
+	p.Tb.Helper()
+	for line := range strings.Lines(string(p.read("smaps_rollup"))) {
+		var kib int64
+		if n, _ := fmt.Sscanf(line, figure+": %d kB", &kib); n == 1 {
+			return kib << 10
+		}
+	}
+	p.Tb.Fatalf("the kernel does not say how much memory process %d uses", p.Pid)
+	return 0
+}
+
+// Descriptors returns the number of open descriptors.
+func (p ProcStat) Descriptors() int {
+	p.Tb.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Pid))
+	if err != nil {
+		p.Tb.Fatal(err)
+	}
+	return len(entries)
+}
+
+func (p ProcStat) read(name string) []byte {
+	p.Tb.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.Pid, name))
+	if err != nil {
+		p.Tb.Fatal(err)
+	}
+	return data
+}

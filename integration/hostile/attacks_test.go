@@ -1,0 +1,326 @@
+package hostile
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/config"
+)
+
+// attack is something that a client may do to a server. One wave of it ends by
+// itself; attackers may leave connections to be dropped at its end.
+type attack struct {
+	name string
+	// settings are those of the server, in the form NAME=value.
+	settings []string
+	// most is by how many MiB the server's memory may grow in a soak, garbage
+	// included, and by half of that in a smaller run; 0 is usualGrowth.
+	most int64
+	// slow leaves it out of a short run.
+	slow bool
+	wave func(a *assault)
+}
+
+// environment is that of a server which forgets the sessions of the attack soon.
+//
+// Garbage is collected sooner than it is otherwise, because how much of it there is at
+// the peak differs from run to run by more than what an attack costs.
+func (one attack) environment() []string {
+	return append([]string{"EXECWIRE_DEFAULT_GRACE=1s", "GOGC=25"}, one.settings...)
+}
+
+// usualGrowth is two to three times what most attacks were seen to cost at all
+// scales: what a server keeps without a bound is far more than it.
+const usualGrowth = 240
+
+// bound is by how many MiB the server's memory may grow.
+func (one attack) bound(scale int) int64 {
+	most := one.most
+	if most == 0 {
+		most = usualGrowth
+	}
+	if scale < soakScale {
+		most /= 2
+	}
+	return most
+}
+
+// attacks are all there are, by what they are done with.
+func attacks() []attack {
+	var all []attack
+	for _, some := range [][]attack{handshakeAttacks, frameAttacks, messageAttacks, floodAttacks, readingAttacks, sessionAttacks} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+// assault is a wave of an attack on a server. Its methods may be called by any
+// goroutine.
+type assault struct {
+	testing.TB
+	address string      // of the websocket listener
+	header  http.Header // of upgrades; nil adds nothing
+	scale   int         // how much of everything, in tenths of a soak
+	before  int         // waves that were before this one
+	did     *tally      // what succeeded; nil counts nothing
+	end     time.Time   // when nothing is awaited any more; zero is patience
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu; dropped at the end of the wave
+}
+
+// Scales of attacks.
+const (
+	smallScale = 1
+	benchScale = 3 // at which a neighbour gets enough done to be measured
+	soakScale  = 10
+)
+
+// testScale is that of a test: small in a short run, and whole in a soak.
+func testScale() int {
+	switch {
+	case testing.Short():
+		return smallScale
+	case harness.Soak():
+		return soakScale
+	}
+	return 2
+}
+
+// times is n in a soak and less otherwise.
+func (a *assault) times(n int) int { return max(1, n*a.scale/soakScale) }
+
+// begin runs one wave.
+func (a *assault) begin(wave func(*assault)) {
+	defer a.dropAll()
+	wave(a)
+}
+
+// owns has a connection dropped at the end of the wave.
+func (a *assault) owns(conn net.Conn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.conns = append(a.conns, conn)
+}
+
+func (a *assault) dropAll() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, conn := range a.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+	a.conns = nil
+}
+
+// together runs one step n times at once, and waits for all.
+func (a *assault) together(n int, step func(i int)) {
+	var running sync.WaitGroup
+	for i := range n {
+		running.Go(func() { step(i) })
+	}
+	running.Wait()
+}
+
+// await is eventually for any goroutine.
+func (a *assault) await(what string, holds func() bool) {
+	deadline := time.Now().Add(harness.StepTimeout)
+	if !a.end.IsZero() && a.end.Before(deadline) {
+		deadline = a.end
+	}
+	for ; !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			a.Errorf("waited in vain until %s", what)
+			return
+		}
+	}
+}
+
+// connect opens a connection that says nothing.
+func (a *assault) connect() (net.Conn, bool) {
+	conn, err := net.Dial("tcp", a.address)
+	if err != nil {
+		a.Errorf("failed to connect: %v", err)
+		return nil, false
+	}
+	a.owns(conn)
+	return conn, true
+}
+
+// raider opens a websocket.
+func (a *assault) raider() (*raider, bool) {
+	link, err := harness.Upgrade(a.address, a.header)
+	if err != nil {
+		a.Errorf("failed to open a websocket: %v", err)
+		return nil, false
+	}
+	a.owns(link.Conn)
+	return &raider{WebsocketConn: link}, true
+}
+
+// settled opens a websocket and a session.
+func (a *assault) settled() (*raider, bool) {
+	r, ok := a.raider()
+	if ok {
+		if err := r.hello(""); err != nil {
+			a.Errorf("failed to open a session: %v", err)
+			return nil, false
+		}
+	}
+	return r, ok
+}
+
+// raider is a client that reads on demand. It is for one goroutine.
+type raider struct {
+	*harness.WebsocketConn
+	session string
+}
+
+// hello shakes hands; resume is a session to take up again, or empty.
+func (r *raider) hello(resume string) error {
+	params := harness.RPCParams{"clientName": "raider"}
+	if resume != "" {
+		params["resumeSessionId"] = resume
+	}
+	answer, err := r.ask(0, "initialize", params)
+	if err != nil {
+		return err
+	}
+	_, session, _ := strings.Cut(string(answer.Result), `"sessionId":"`)
+	r.session, _, _ = strings.Cut(session, `"`)
+	return r.Send([]byte(`{"method":"initialized"}`))
+}
+
+// ask sends a request and reads until it is answered. A refusal is an error.
+func (r *raider) ask(id int, method string, params any) (harness.RPCFrame, error) {
+	if err := r.Send([]byte(harness.RequestText(id, method, params))); err != nil {
+		return harness.RPCFrame{}, err
+	}
+	return r.reply(id)
+}
+
+// reply reads until a request is answered. A refusal is an error.
+func (r *raider) reply(id int) (harness.RPCFrame, error) {
+	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
+	for {
+		frame, err := r.Receive()
+		if err == nil && frame.Kind == "text" {
+			err = frame.Parse()
+		}
+		switch {
+		case err != nil:
+			return frame, fmt.Errorf("%w before request %d was answered", err, id)
+		case frame.Kind != "text" || frame.Method != "" || string(frame.ID) != fmt.Sprint(id):
+		case frame.Error != nil:
+			return frame, frame.Error
+		default:
+			return frame, nil
+		}
+	}
+}
+
+// ended reads until the connection has ended, and returns the code of the close,
+// 0 if there was none.
+func (r *raider) ended() (code int, err error) {
+	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
+	for {
+		frame, err := r.Receive()
+		if timeout, ok := err.(net.Error); ok && timeout.Timeout() {
+			return code, err
+		}
+		if err != nil {
+			return code, nil
+		}
+		if frame.Kind == "close" && len(frame.Data) >= 2 {
+			code = int(frame.Data[0])<<8 | int(frame.Data[1])
+		}
+	}
+}
+
+// answers reads n answers and counts those that are refusals, by code.
+func (r *raider) answers(n int) (refused map[int]int, err error) {
+	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
+	refused = map[int]int{}
+	for n > 0 {
+		frame, err := r.Receive()
+		if err != nil {
+			return refused, fmt.Errorf("%w with %d answers to come", err, n)
+		}
+		if frame.Kind != "text" {
+			continue
+		}
+		if err := frame.Parse(); err != nil {
+			return refused, err
+		}
+		if frame.Method != "" {
+			continue
+		}
+		n--
+		if frame.Error != nil {
+			refused[frame.Error.Code]++
+		}
+	}
+	return refused, nil
+}
+
+// TestHostileClients_DoNotAffectOthers attacks a server in a process of its own
+// in every way while a neighbour works on it, all of whose answers are right.
+// Its memory stays bounded meanwhile. Then nothing is left of the attack.
+func TestHostileClients_DoNotAffectOthers(t *testing.T) {
+	harness.WithoutRace(t)
+	for _, one := range attacks() {
+		t.Run(one.name, func(t *testing.T) {
+			if one.slow {
+				harness.Slow(t)
+			}
+			server := harness.Serve(t, one.environment()...)
+			pid := server.ServerPID(t)
+			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))
+			neighbour.work(3)
+			kernel := harness.ProcStat{Tb: t, Pid: pid}
+			before, memory := kernel.Descriptors(), server.ResidentBytes(t, "VmRSS")
+			rounds := neighbour.workDuring(one, testScale())
+			grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20
+			t.Logf("%d rounds of the neighbour; resident memory grew by up to %d MiB", rounds, grown)
+			if most := one.bound(testScale()); grown > most && !harness.RaceEnabled {
+				t.Errorf("resident memory grew by up to %d MiB, want at most %d", grown, most)
+			}
+			harness.Eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.Descriptors() <= before })
+			harness.Eventually(t, "the processes of the attack are gone", func() bool { return len(harness.Descendants(pid)) == 0 })
+			neighbour.work(3)
+		})
+	}
+}
+
+// keptWorkers is how many goroutines a server keeps for the next calls.
+const keptWorkers = 16
+
+// TestHostileClients_LeakNoGoroutine is the same with a server in this program.
+func TestHostileClients_LeakNoGoroutine(t *testing.T) {
+	harness.Slow(t)
+	for _, one := range attacks() {
+		t.Run(one.name, func(t *testing.T) {
+			server := harness.NewServer(t, func(cfg *config.Config) {
+				read, err := config.Load("", one.environment(), func(read *config.Config) { read.Listen = cfg.Listen })
+				if err != nil {
+					t.Fatal(err)
+				}
+				*cfg = read
+			})
+			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))
+			neighbour.work(3)
+			before := runtime.NumGoroutine()
+			neighbour.workDuring(one, smallScale)
+			harness.Eventually(t, "the goroutines of the attack have ended", func() bool { return runtime.NumGoroutine() <= before+keptWorkers })
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package operations
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testcert"
+)
+
+// backends are what confines, each with control groups and without.
+func backends(t *testing.T, f func(t *testing.T, settings ...string)) {
+	for _, backend := range []string{"bubblewrap", "landlock"} {
+		for _, cgroup := range []string{"auto", "off"} {
+			t.Run(backend+"/cgroup_"+cgroup, func(t *testing.T) {
+				f(t, "EXECWIRE_SANDBOX_BACKENDS="+backend, "EXECWIRE_CGROUP="+cgroup)
+			})
+		}
+	}
+}
+
+// nested is a command line that runs argv on the server by a process of the server.
+func nested(c *harness.Command, outer, inner harness.Transport, flags []string, argv ...string) []string {
+	args := append(append([]string{"run", "--server", c.URLs[outer]}, flags...), "--", harness.Execwire)
+	return append(append(args, c.Through(inner, "--")...), argv...)
+}
+
+// A confined process with the network cannot have its own server start another one
+// that is not confined.
+func TestConfined_ProcessesAreRefusedByTheirOwnServer(t *testing.T) {
+	harness.Slow(t)
+	confined := []string{"--sandbox", "read-only", "--network"}
+	backends(t, func(t *testing.T, settings ...string) {
+		server := harness.Serve(t, settings...)
+		for _, d := range []harness.Transport{harness.TCPTransport, harness.WebsocketTransport, harness.UnixTransport} {
+			got := harness.Run(t, nil, nested(server, harness.UnixTransport, d, confined, "echo", "escaped")...)
+			if got.Code == 0 || got.Stdout != "" || !strings.Contains(got.Stderr, "a confined process is not accepted without a token") {
+				t.Errorf("by %s: %+v", d, got)
+			}
+		}
+		// Those that are not confined are accepted as before.
+		for _, d := range []harness.Transport{harness.TCPTransport, harness.WebsocketTransport, harness.UnixTransport} {
+			if got := harness.Run(t, nil, server.Through(d, "--", "echo", "outside")...); got != (harness.Result{Stdout: "outside\n"}) {
+				t.Errorf("from outside by %s: %+v", d, got)
+			}
+			if got := harness.Run(t, nil, nested(server, harness.UnixTransport, d, nil, "echo", "inside")...); got != (harness.Result{Stdout: "inside\n"}) {
+				t.Errorf("from a process that is not confined by %s: %+v", d, got)
+			}
+		}
+	})
+}
+
+// What a confined process leaves in the background is confined, too.
+func TestConfined_DescendantsAreRefusedByTheirOwnServer(t *testing.T) {
+	harness.Slow(t)
+	confined := []string{"--sandbox", "read-only", "--network"}
+	for _, backend := range []string{"bubblewrap", "landlock"} {
+		server := harness.Serve(t, "EXECWIRE_SANDBOX_BACKENDS="+backend, "EXECWIRE_CGROUP=off")
+		for _, d := range []harness.Transport{harness.TCPTransport, harness.UnixTransport} {
+			// The shell, which cat waits in, is no ancestor of what it leaves.
+			script := fmt.Sprintf(`(setsid sh -c 'exec "$0" run --server %s -- echo escaped' "$0" &) | cat`, server.URLs[d])
+			got := harness.Run(t, nil, append(server.Through(harness.UnixTransport, append(confined, "--")...), "sh", "-c", script, harness.Execwire)...)
+			if strings.Contains(got.Stdout, "escaped") || !strings.Contains(got.Stderr, "a confined process is not accepted without a token") {
+				t.Errorf("%s by %s: %+v", backend, d, got)
+			}
+		}
+	}
+}
+
+// A table of principals that lists the user, or loopback, changes nothing for a
+// confined process; a token does.
+func TestConfined_ProcessesNeedATokenOfTheTable(t *testing.T) {
+	harness.Slow(t)
+	dir := harness.ShortDir(t)
+	token := testcert.WriteFile(t, filepath.Join(dir, "token"), []byte(strings.Repeat("token-", 8)))
+	table := testcert.WriteFile(t, filepath.Join(dir, "principals.toml"), fmt.Appendf(nil, `
+[[principal]]
+name = "user"
+unix_users = ["%d"]
+allow = ["all"]
+
+[[principal]]
+name = "local"
+loopback = true
+allow = ["all"]
+
+[[principal]]
+name = "bearer"
+token_file = %q
+allow = ["all"]
+`, os.Getuid(), token))
+	confined := []string{"--sandbox", "read-only", "--network"}
+	backends(t, func(t *testing.T, settings ...string) {
+		server := harness.Serve(t, append(settings, "EXECWIRE_PRINCIPALS_FILE="+table)...)
+		for _, d := range []harness.Transport{harness.TCPTransport, harness.WebsocketTransport, harness.UnixTransport} {
+			got := harness.Run(t, nil, nested(server, harness.UnixTransport, d, confined, "echo", "escaped")...)
+			if got.Code == 0 || got.Stdout != "" || !strings.Contains(got.Stderr, "a confined process is not accepted without a token") {
+				t.Errorf("by %s: %+v", d, got)
+			}
+			args := append(server.Through(harness.UnixTransport, append(confined, "--")...), harness.Execwire)
+			if got := harness.Run(t, nil, append(args, server.Through(d, "--token-file", token, "--", "echo", "ran")...)...); got != (harness.Result{Stdout: "ran\n"}) {
+				t.Errorf("with a token by %s: %+v", d, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,51 @@
+package operations
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/execwire/execwire/integration/harness"
+)
+
+// alive tells whether it is, and not a zombie.
+func stillAlive(b harness.ProcessIdentity) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(b.Pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	k, ok := harness.ParseStat(stat)
+	return ok && k.ProcessIdentity == b && !k.Dead
+}
+
+// cgroupOf is the directory that a server made for the cgroup of this process of
+// its, without the part that is the process's; "" if it made none.
+func cgroupOf(t testing.TB, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, path, found := strings.Cut(string(text), "0::")
+	before, after, ours := strings.Cut(path, "/execwire-")
+	if !found || !ours {
+		return ""
+	}
+	name, _, _ := strings.Cut(strings.TrimSpace(after), "/")
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if fields := strings.Fields(line); len(fields) > 2 && fields[2] == "cgroup2" {
+			dir := filepath.Join(fields[1], before, "execwire-"+name)
+			if _, err := os.Stat(dir); err == nil {
+				return dir
+			}
+		}
+	}
+	t.Fatalf("there is no directory of the cgroup %s", path)
+	return ""
+}

@@ -1,0 +1,99 @@
+package operations
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/integration/harness"
+)
+
+// SIGHUP ends none of our programs that serve, and no process.
+func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
+	harness.Waits(t)
+	server := harness.Serve(t)
+	gateway := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--upstream", server.URLs[harness.UnixTransport])
+	gateway.Listen(t, 1)
+	forward := harness.NewCommand("forward", "--listen", "grpc://127.0.0.1:0", "--server", server.URLs[harness.UnixTransport])
+	forward.Listen(t, 1)
+	hub := harness.NewHub(t, nil)
+	before := start(server, t, harness.Shell("exec sleep 1000")).GetProcessId()
+	for _, tc := range []struct {
+		name string
+		c    *harness.Command
+		pid  int
+	}{
+		{"the server", server, server.ServerPID(t)},
+		{"its guardian", server, server.Process.Pid},
+		{"the gateway", gateway, gateway.Process.Pid},
+		{"the forward", forward, forward.Process.Pid},
+		{"the hub", hub, hub.Process.Pid},
+	} {
+		logged := func() int { return strings.Count(tc.c.Errors.String(), "SIGHUP is ignored") }
+		was := logged()
+		if err := unix.Kill(tc.pid, unix.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, tc.name+" has logged the signal", func() bool { return logged() > was })
+	}
+	for _, args := range [][]string{
+		gateway.Through(harness.WebsocketTransport, "--", "echo", "served"), forward.Through(harness.TCPTransport, "--", "echo", "served"),
+	} {
+		if got := harness.Run(t, nil, args...); got != (harness.Result{Stdout: "served\n"}) {
+			t.Errorf("%q: %+v", args, got)
+		}
+	}
+	if hub.ProcessState != nil {
+		t.Error("the hub has ended")
+	}
+	described, err := harness.Remote(t, server, harness.UnixTransport).GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{ProcessId: before})
+	if err != nil || described.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
+		t.Errorf("the process of before is %v, %v", described, err)
+	}
+}
+
+// A server of stdio ignores it, too: its client ends it by closing stdin.
+func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
+	harness.Waits(t)
+	c := harness.NewCommand("serve", "--listen", "stdio")
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Launch(t)
+	if _, err := fmt.Fprintln(in, `{"id":1,"method":"initialize","params":{"clientName":"me"}}`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(output).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(c.ServerPID(t), unix.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, "the signal is logged", func() bool { return strings.Contains(c.Errors.String(), "SIGHUP is ignored") })
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := c.Await(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+}
+
+// What nohup has the server ignore, a process does not.
+func TestProcess_OfAServerUnderNohup_HeedsSIGHUP(t *testing.T) {
+	c := harness.Prepare(exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, harness.Execwire, "serve", "--listen", "grpc://127.0.0.1:0"))
+	c.Listen(t, 1)
+	got := harness.Run(t, nil, c.Through(harness.TCPTransport, "--", "sh", "-c", "kill -HUP $$; echo survived")...)
+	if got != (harness.Result{Code: 128 + 1}) {
+		t.Errorf("a process that hangs up itself ended with %+v", got)
+	}
+}

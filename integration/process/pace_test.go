@@ -1,0 +1,76 @@
+package process
+
+import (
+	"fmt"
+	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+// An observer that stalls gets a gap with exactly what it misses. The owner, at the
+// same time, misses nothing and is not held up.
+func TestObserver_Stalled_GetsAGapAndTheOwnerEverything(t *testing.T) {
+	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+		p := s.Run(harness.Shell(`read line; exec "$@"`), harness.WithStdin, harness.AppendArgs(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes))))
+		observer := s.Watch(p.ID, 0)
+		p.Write("go\n")
+		observer.Step() // and no more for now
+		p.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, harness.FloodBytes)
+		p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
+		if p.Dropped != 0 {
+			s.Errorf("the owner lost %d bytes", p.Dropped)
+		}
+
+		observer.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
+		received := uint64(len(observer.Output[harness.StdoutOf]))
+		if observer.Dropped == 0 || received+observer.Dropped != harness.FloodBytes {
+			s.Errorf("the observer got %d bytes and was told of %d more, of %d", received, observer.Dropped, harness.FloodBytes)
+		}
+	})
+}
+
+// An owner that stalls holds up its own process and nothing else on the same
+// connection; not even the end of that process.
+func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
+	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+		stalled := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))
+		neighbour := s.Run(harness.Program("flood", "-bytes", "1000000"))
+		neighbour.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, 1_000_000)
+		neighbour.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
+		if state := s.Get(stalled.ID).GetState(); state != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
+			s.Fatalf("a process whose output nobody took is %v, want running", state)
+		}
+
+		response := s.Terminate(stalled.ID, harness.Forced)
+		s.ExpectEnd(response.GetExit(), 0, harness.Sigkill, harness.Terminated)
+		stalled.ExpectEnd(s, 0, harness.Sigkill, harness.Terminated)
+		got := stalled.Output[harness.StdoutOf]
+		if verifier := testproc.StdoutPattern.NewVerifier(); !harness.Matches(verifier, got) || stalled.Dropped != 0 {
+			s.Errorf("of %d bytes %d are right, %d were dropped", len(got), verifier.Offset(), stalled.Dropped)
+		}
+		if len(got) >= harness.FloodBytes {
+			s.Errorf("the process wrote all its %d bytes though nobody took them", len(got))
+		}
+	})
+}
+
+// An owner that takes and does not acknowledge gets one window.
+func TestOwner_Window_BoundsUnacknowledgedOutput(t *testing.T) {
+	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+		p := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))
+		p.Silent = true
+		window := p.Started.GetOutputWindowBytes()
+		for uint64(len(p.Output[harness.StdoutOf])) < window/2 {
+			p.Step()
+		}
+		s.ExpectRunning(p.ID)
+		if got := uint64(len(p.Output[harness.StdoutOf])); got > window {
+			s.Errorf("%d bytes came unacknowledged, the window is %d", got, window)
+		}
+		p.Silent = false
+		p.Acknowledge(p.Last)
+		p.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, harness.FloodBytes)
+	})
+}

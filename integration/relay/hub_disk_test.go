@@ -1,0 +1,219 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testproc"
+)
+
+func init() { testproc.Register("with-small-disk", withSmallDisk) }
+
+// smallDisk is the size of the file system of withSmallDisk.
+const smallDisk = 8 << 20
+
+// withSmallDisk DIR COMMAND... mounts a small file system on DIR, which no other process
+// sees, and executes the command.
+func withSmallDisk(args []string) int {
+	runtime.LockOSThread() // the mounts are of the thread that executes
+	for _, step := range []func() error{
+		func() error { return unix.Unshare(unix.CLONE_NEWNS) },
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		func() error { return unix.Mount("none", args[0], "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)) },
+		func() error { return unix.Exec(args[1], args[1:], os.Environ()) },
+	} {
+		if err := step(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return 0
+}
+
+// diskHub is a hub that keeps its presence on a small disk.
+type diskHub struct {
+	*harness.Command
+	t    *testing.T
+	url  string
+	fill string // a file there, as this process sees it
+}
+
+func newDiskHub(t *testing.T, settings ...string) *diskHub {
+	t.Helper()
+	binary, err := harness.HubCommand()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	argv := testproc.Argv("with-small-disk", dir, binary, "--listen", "http://127.0.0.1:0", "--presence-directory", dir+"/presence")
+	h := &diskHub{Command: harness.Prepare(exec.Command(argv[0], argv[1:]...)), t: t}
+	h.Env = append(h.Env, settings...)
+	h.Listen(t, 1)
+	h.url = "http://" + harness.AddressOf(h.URLs[harness.HubTransport])
+	h.fill = filepath.Join("/proc", strconv.Itoa(h.Process.Pid), "root", dir, "fill")
+	return h
+}
+
+// ask returns the status of an answer, whether it says when to retry, and its body.
+func (h *diskHub) ask(method, path string) (status int, retry bool, body string) {
+	h.t.Helper()
+	request, err := http.NewRequestWithContext(harness.Context(h.t), method, h.url+path, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		h.t.Fatalf("%s %s is not answered: %v", method, path, err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header.Get("Retry-After") != "", string(text)
+}
+
+func (h *diskHub) register(id string) (status int, retry bool, body string) {
+	return h.ask(http.MethodPost, "/cloud/executor/"+id+"/register")
+}
+
+// fillDisk leaves nothing free.
+func (h *diskHub) fillDisk() {
+	h.t.Helper()
+	f, err := os.Create(h.fill)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer f.Close()
+	block := bytes.Repeat([]byte("x"), 4096)
+	for err == nil {
+		_, err = f.Write(block)
+	}
+	if !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		h.t.Fatal(err)
+	}
+}
+
+// expectUnavailable waits until the hub answers that it keeps nothing, and checks
+// that every registration until then is answered.
+func (h *diskHub) expectUnavailable() {
+	h.t.Helper()
+	n := 0
+	harness.Eventually(h.t, "registrations are refused", func() bool {
+		n++
+		status, retry, body := h.register(fmt.Sprint("full-", n))
+		if status == http.StatusOK {
+			return false
+		}
+		if status != http.StatusServiceUnavailable || !retry || !strings.Contains(body, "presence_unavailable") {
+			h.t.Fatalf("a registration is answered %d, %v, %s", status, retry, body)
+		}
+		return true
+	})
+	harness.Eventually(h.t, "the hub is not ready", func() bool {
+		status, retry, _ := h.ask(http.MethodGet, "/readyz")
+		return status == http.StatusServiceUnavailable && retry
+	})
+}
+
+// A hub whose disk is full says so, refuses what it cannot keep, and goes on when
+// there is space.
+func TestHub_WithAFullDisk_RefusesAndRecovers(t *testing.T) {
+	harness.Slow(t)
+	harness.Waits(t) // a server that cannot write answers nothing for three seconds
+	h := newDiskHub(t)
+	for round := range 2 {
+		if status, _, body := h.register(fmt.Sprint("before-", round)); status != http.StatusOK {
+			t.Fatalf("a registration is answered %d, %s", status, body)
+		}
+		h.fillDisk()
+		h.expectUnavailable()
+		if status, _, body := h.ask(http.MethodGet, "/v1/executors"); status != http.StatusOK || !strings.Contains(body, fmt.Sprint("before-", round)) {
+			t.Errorf("the list is answered %d, %s", status, body)
+		}
+		if err := os.Remove(h.fill); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "the hub is ready", func() bool {
+			status, _, _ := h.ask(http.MethodGet, "/readyz")
+			return status == http.StatusOK
+		})
+		if status, _, body := h.register(fmt.Sprint("after-", round)); status != http.StatusOK {
+			t.Errorf("after round %d a registration is answered %d, %s", round, status, body)
+		}
+	}
+	for _, id := range []string{"before-0", "after-0", "before-1", "after-1"} {
+		if status, _, body := h.register(id); status != http.StatusOK || !strings.Contains(body, `"epoch":2`) {
+			t.Errorf("%s is registered again with %d, %s: its record is lost", id, status, body)
+		}
+	}
+	if code := h.Stopped(t); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+}
+
+// A full disk does not keep a hub from ending.
+func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
+	harness.Slow(t)
+	harness.Waits(t)
+	h := newDiskHub(t)
+	h.register("one")
+	h.fillDisk()
+	h.expectUnavailable()
+	if code := h.Stopped(t); code != 0 {
+		t.Errorf("it ends with %d", code)
+	}
+}
+
+// Executors that are connected stay reachable while the disk is full, for clients that
+// are connected and for new ones.
+func TestHub_WithAFullDisk_KeepsExecutorsReachable(t *testing.T) {
+	harness.Slow(t)
+	harness.Waits(t)
+	h := newDiskHub(t, "EXECWIRE_HUB_PRESENCE_INTERVAL=1s")
+	f := &harness.Fleet{Hub: h.Command, Executor: harness.NewCommand("serve", "--remote", h.url, "--executor-id", harness.ExecutorID)}
+	f.Near = harness.NewProxy(t, "tcp", harness.AddressOf(h.URLs[harness.HubTransport]))
+	f.Executor.Launch(t)
+	f.AwaitExecutor(t)
+	before := harness.NewCommand(append(f.Through("-i", "--"), "cat")...)
+	input, err := before.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout harness.LockedBuffer
+	before.Stdout = &stdout
+	before.Launch(t)
+	pass := func(line string) {
+		t.Helper()
+		if _, err := io.WriteString(input, line); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "the line is back", func() bool { return strings.HasSuffix(stdout.String(), line) })
+	}
+	pass("with space\n")
+
+	h.fillDisk()
+	h.expectUnavailable()
+	pass("without\n")
+	if got := harness.Run(t, nil, append(f.Through("--"), "echo", "reached")...); got != (harness.Result{Stdout: "reached\n"}) {
+		t.Errorf("a new client: %+v", got)
+	}
+	if err := input.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if code := before.Await(t); code != 0 || stdout.String() != "with space\nwithout\n" {
+		t.Errorf("the client that was connected ended with %d and %q", code, stdout.String())
+	}
+}

@@ -1,0 +1,86 @@
+package process
+
+import (
+	"testing"
+	"time"
+
+	"github.com/execwire/execwire/internal/procfs"
+)
+
+// A start that hangs delays no kill, and its child is not killed by one.
+func TestTerminate_HangingStart_IsNotDelayed(t *testing.T) {
+	s := killSetup{adopt: true}.supervisor(t)
+	begun := tracker.beginFork()
+	defer tracker.endFork(begun)
+	time.Sleep(2 * procfs.Tick) // later forks may belong to the start
+	began := time.Now()
+	const kills = 5
+	for range kills {
+		h := newHostileTree(t, "session", "child")
+		terminate(t, h.startReady(s), Termination{})
+		h.wantAllDead("after the termination")
+	}
+	if elapsed := time.Since(began); elapsed > kills*time.Second {
+		t.Errorf("%d kills took %v", kills, elapsed)
+	}
+}
+
+// Processes that were only stopped so far are killed when the job gives up.
+func TestKillJob_GivesUp_KillsStoppedProcesses(t *testing.T) {
+	h := newHostileTree(t, "session", "daemon")
+	s := killSetup{adopt: true}.supervisor(t)
+	p := h.startReady(s)
+	job := &killJob{process: p, forced: true, sentTerm: map[procfs.ID]bool{}}
+	snap := snapshot{forced: true, now: time.Now()}
+	for _, member := range h.alive() {
+		stat, err := procfs.ReadStat(member.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		snap.members = append(snap.members, stat)
+	}
+	if _, done := job.step(snap); done || len(job.pidfds.fds) != len(snap.members) {
+		t.Fatalf("after the first step: done %v, pidfds %v", done, job.pidfds.fds)
+	}
+	snap.now = snap.now.Add(2 * killTimeout)
+	if _, done := job.step(snap); !done || job.result.empty || job.result.verified {
+		t.Errorf("it gives up: %v, with %+v", done, job.result)
+	}
+	poll(t, "the end of the stopped processes", func() bool { return len(h.alive()) == 0 })
+}
+
+func TestKillJob_Verified(t *testing.T) {
+	p := start(t, shell("exit 0"))
+	waitClosed(t, p)
+	began := time.Now()
+	for name, test := range map[string]struct {
+		scene          snapshot
+		later          time.Duration
+		done, verified bool
+	}{
+		"empty":                    {scene: snapshot{orphansSeen: true, forced: true}, done: true, verified: true},
+		"orphans not visible":      {scene: snapshot{forced: true, maybeUnseen: true}, done: true},
+		"maybe unseen":             {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}},
+		"maybe unseen for long":    {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true}, later: uncertaintyTimeout, done: true},
+		"unseen to be killed":      {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}},
+		"unseen for long":          {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: uncertaintyTimeout},
+		"unseen until killTimeout": {scene: snapshot{orphansSeen: true, forced: true, maybeUnseen: true, mustKillUnseen: true}, later: 2 * killTimeout, done: true},
+		"unseen while graceful":    {scene: snapshot{orphansSeen: true, maybeUnseen: true, mustKillUnseen: true}},
+		"leader ended now":         {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}},
+		"leader ended for long":    {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: uncertaintyTimeout},
+		"leader until killTimeout": {scene: snapshot{orphansSeen: true, forced: true, wasAlive: true}, later: 2 * killTimeout, done: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &killJob{process: p, sentTerm: map[procfs.ID]bool{}}
+			test.scene.now = began
+			_, done := job.step(test.scene)
+			if test.later > 0 {
+				test.scene.now = began.Add(test.later)
+				_, done = job.step(test.scene)
+			}
+			if done != test.done || job.result.verified != test.verified || done != job.result.empty {
+				t.Errorf("done: %v, %+v", done, job.result)
+			}
+		})
+	}
+}

@@ -1,0 +1,283 @@
+package process
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/execwire/execwire/internal/cgroup"
+	"github.com/execwire/execwire/internal/notify"
+	"github.com/execwire/execwire/internal/procfs"
+)
+
+// processTracker finds the descendants of all processes of this program, runs their kill jobs and
+// reaps adopted orphans. There is one for the whole program, not one for each Supervisor, because
+// children, SIGCHLD and the subreaper attribute belong to the program. Its goroutine exists only
+// while there is something to kill or to adopt.
+type processTracker struct {
+	mu            sync.Mutex
+	pendingForks  map[*pendingFork]struct{}
+	leaders       map[int]bool                   // children that a Process reaps; until they are reaped
+	scanLeaders   map[int]bool                   // leaders since the scan under way began; nil: no scan
+	roots         map[*trackedRoot]*Process      // nil value: the Process was forgotten
+	leftRunning   map[*trackedRoot]*cgroup.Group // processes closed with LeaveDescendants; nil value: no cgroup
+	jobs          map[*killJob]struct{}
+	scansBegun    uint64
+	orphanCheckAt time.Time // when to look for orphans next; zero: nothing has changed
+	waiters       []orphanWaiter
+	adopters      int             // supervisors with AdoptOrphans
+	childSignals  chan os.Signal  // SIGCHLD; nil: no adopters
+	wasSubreaper  bool            // this program was a subreaper before
+	stopped       chan struct{}   // closed at the end of the goroutine; nil: it does not run
+	idleWaiters   []chan struct{} // closed when the goroutine finds more work
+	wake          notify.Signal
+
+	// Used by the goroutine only.
+	lastScan   *attribution // result of the previous scan
+	lastScanAt time.Time
+	scanCost   time.Duration // duration of the previous scan
+	unownedJob *killJob      // kills unowned orphans; nil: there are none
+}
+
+// tracker is a package variable, because a second one in the program would reap the children of the
+// first and take them for orphans. So no caller can construct one.
+var tracker = &processTracker{
+	pendingForks: map[*pendingFork]struct{}{},
+	leaders:      map[int]bool{},
+	roots:        map[*trackedRoot]*Process{},
+	leftRunning:  map[*trackedRoot]*cgroup.Group{},
+	jobs:         map[*killJob]struct{}{},
+	wake:         notify.NewSignal(),
+}
+
+// pendingFork is a start under way. Its child may exist already and not be registered yet.
+type pendingFork struct {
+	done      chan struct{}
+	startedAt time.Time
+	tick      uint64 // a time before the fork
+}
+
+// beginFork has to be called before a fork, and endFork when the child is registered or gone.
+func (t *processTracker) beginFork() *pendingFork {
+	fork := &pendingFork{done: make(chan struct{}), startedAt: time.Now(), tick: max(1, procfs.BootTicks())}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.pendingForks[fork] = struct{}{}
+	return fork
+}
+
+func (t *processTracker) endFork(fork *pendingFork) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.pendingForks, fork)
+	close(fork.done)
+}
+
+// register adds the leader of a process.
+func (t *processTracker) register(p *Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leaders[p.leader.pid] = true
+	if t.scanLeaders != nil {
+		t.scanLeaders[p.leader.pid] = true
+	}
+	t.roots[p.root] = p
+}
+
+// markReaped has to be called just before the leader is reaped, which frees its PID.
+func (t *processTracker) markReaped(p *Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.leaders, p.leader.pid)
+	p.root.reaped = true
+}
+
+// markSessionEmpty records that no process is left in the session of a reaped leader.
+func (t *processTracker) markSessionEmpty(p *Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.root.sessionEmpty = true
+}
+
+// forget removes a process. Its root stays until no orphan can belong to it.
+func (t *processTracker) forget(p *Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.leftRunning, p.root)
+	if t.adopters == 0 {
+		delete(t.roots, p.root)
+		if len(t.leftRunning) > 0 {
+			t.scheduleOrphanCheck(t.orphanCheckDelay())
+		}
+		return
+	}
+	p.root.ending = true
+	p.root.forgottenAtScan = t.scansBegun + 1
+	t.roots[p.root] = nil
+	t.scheduleOrphanCheck(t.orphanCheckDelay())
+}
+
+// leaveRunning records that a process has closed whose descendants keep running. The tracker
+// releases the process when none is left.
+func (t *processTracker) leaveRunning(p *Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.leftRunning[p.root] = p.cgroup
+	t.scheduleOrphanCheck(t.orphanCheckDelay())
+}
+
+// beginKillJob begins a kill job for a process that has none. Called with p.mu held.
+func (t *processTracker) beginKillJob(p *Process, job *killJob) {
+	job.process, job.cgroup = p, p.cgroup
+	job.done = make(chan struct{})
+	job.sentTerm = map[procfs.ID]bool{}
+	job.nextStep = pastDeadline
+	p.killJob, p.killed = job, true
+	p.supervisor.addRunning(true)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.jobs[job] = struct{}{}
+	if job.forced {
+		job.force()
+	}
+	t.wakeUp()
+}
+
+// shortenDeadline moves the deadline of a job forward; if forced, to now.
+func (t *processTracker) shortenDeadline(job *killJob, deadline time.Time, forced bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case job.forced:
+		return
+	case forced:
+		job.force()
+	case deadline.Before(job.deadline):
+		job.deadline = deadline
+	}
+	t.wakeUp()
+}
+
+// stepNow makes a job take its next step now.
+func (t *processTracker) stepNow(job *killJob) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	job.nextStep = pastDeadline
+	t.wakeUp()
+}
+
+// wakeUp makes the goroutine look for work, and starts it if necessary. Called with mu held.
+func (t *processTracker) wakeUp() {
+	if t.stopped == nil {
+		t.stopped = make(chan struct{})
+		go t.run(t.stopped)
+	}
+	t.wake.Set()
+}
+
+// scheduleOrphanCheck schedules an orphan check, so that many exits cause one scan. Called with mu
+// held.
+func (t *processTracker) scheduleOrphanCheck(delay time.Duration) {
+	if at := time.Now().Add(delay); t.orphanCheckAt.IsZero() || at.Before(t.orphanCheckAt) {
+		t.orphanCheckAt = at
+		t.wakeUp()
+	}
+}
+
+// isIdle reports whether the goroutine may end. Called with mu held.
+func (t *processTracker) isIdle() bool {
+	return len(t.jobs) == 0 && t.orphanCheckAt.IsZero() && t.unownedJob == nil && t.adopters == 0 && len(t.waiters) == 0
+}
+
+// scan lists and attributes all processes. With orphansSeen every orphan is part of the result,
+// which is not certain if orphans are not adopted or /proc hides processes.
+func (t *processTracker) scan() (result *attribution, orphansSeen bool, scanNumber uint64, err error) {
+	t.mu.Lock()
+	startedAt := time.Now()
+	t.scansBegun++
+	scanNumber = t.scansBegun
+	t.orphanCheckAt = time.Time{} // later changes need another scan
+	t.scanLeaders = maps.Clone(t.leaders)
+	adopts := t.adopters > 0
+	t.mu.Unlock()
+	procs, err := procfs.List()
+	var forking uint64
+	if adopts {
+		forking = t.waitForForks()
+	}
+	orphansSeen = adopts && slices.ContainsFunc(procs, func(p procfs.Stat) bool { return p.PID == initPID })
+
+	t.mu.Lock()
+	s := processScan{
+		procs: procs, self: os.Getpid(), session: ownSession(), adopts: adopts, leaders: t.scanLeaders, forking: forking,
+		cgroups: map[*trackedRoot][]int{}, previous: t.lastScan, sessionsFresh: time.Since(t.lastScanAt) < sessionReuseTime, evidence: procfs.ReadEvidence,
+	}
+	t.scanLeaders = nil
+	for root := range t.roots {
+		s.roots = append(s.roots, rootState{trackedRoot: root, reaped: root.reaped, sessionEmpty: root.sessionEmpty, ending: root.ending, forgotten: root.forgottenAtScan != 0})
+	}
+	cgroups := t.cgroupsToRead()
+	t.mu.Unlock()
+	if err != nil {
+		return nil, false, scanNumber, err
+	}
+	for root, c := range cgroups {
+		s.cgroups[root] = c.Members()
+	}
+	result = s.attribute()
+	t.lastScan, t.lastScanAt = result, time.Now()
+	empty := s.emptySessions()
+	t.mu.Lock()
+	for _, root := range empty {
+		root.sessionEmpty = true
+	}
+	t.scanCost = t.lastScanAt.Sub(startedAt)
+	t.mu.Unlock()
+	return result, orphansSeen, scanNumber, nil
+}
+
+// sessionReuseTime is the age up to which a scan's session IDs are still valid. It is much shorter
+// than the time in which PIDs wrap around.
+const sessionReuseTime = 100 * time.Millisecond
+
+// cgroupsToRead returns the control groups whose members a scan needs. Called with mu held.
+func (t *processTracker) cgroupsToRead() map[*trackedRoot]*cgroup.Group {
+	groups := map[*trackedRoot]*cgroup.Group{}
+	for job := range t.jobs {
+		if job.cgroup != nil {
+			groups[job.process.root] = job.cgroup
+		}
+	}
+	for root, c := range t.leftRunning {
+		if c != nil {
+			groups[root] = c
+		}
+	}
+	return groups
+}
+
+// forkTimeout bounds how long a scan waits for a start, which may hang on a file system.
+const forkTimeout = 50 * time.Millisecond
+
+// waitForForks waits for the pending forks. It returns a tick before the forks that did not finish
+// in time, or 0 if all finished.
+func (t *processTracker) waitForForks() (earliest uint64) {
+	t.mu.Lock()
+	forks := slices.Collect(maps.Keys(t.pendingForks))
+	t.mu.Unlock()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for _, fork := range forks {
+		timer.Reset(time.Until(fork.startedAt.Add(forkTimeout)))
+		select {
+		case <-fork.done:
+		case <-timer.C:
+			if earliest == 0 || fork.tick < earliest {
+				earliest = fork.tick
+			}
+		}
+	}
+	return earliest
+}

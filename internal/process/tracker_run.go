@@ -1,0 +1,181 @@
+package process
+
+import (
+	"os"
+	"time"
+)
+
+// run works until the tracker is idle.
+func (t *processTracker) run(stopped chan struct{}) {
+	defer close(stopped)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		t.runDue()
+		childSignals, next, idle := t.nextWakeUp()
+		if idle {
+			return
+		}
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-timer.C:
+		case <-t.wake.C():
+		case <-childSignals:
+			t.mu.Lock()
+			t.scheduleOrphanCheck(t.orphanCheckDelay())
+			t.mu.Unlock()
+		}
+	}
+}
+
+// runDue scans once and takes the steps that are due.
+func (t *processTracker) runDue() {
+	t.mu.Lock()
+	now := time.Now()
+	due := t.dueJobs(now)
+	checkOrphans := t.orphanCheckDue(now)
+	t.mu.Unlock()
+	if len(due) == 0 && !checkOrphans {
+		return
+	}
+	wasAlive := make([]bool, len(due))
+	for i, job := range due {
+		wasAlive[i] = !job.process.leader.isDead()
+	}
+	attributed, orphansSeen, scanNumber, err := t.scan()
+	if err != nil {
+		t.stepWithoutScan(due, isResourceExhausted(err))
+		return
+	}
+	for i, job := range due {
+		t.stepJob(job, attributed, orphansSeen, wasAlive[i])
+	}
+	t.checkOrphans(attributed, orphansSeen, scanNumber)
+}
+
+// dueJobs forces the jobs whose deadline has passed, and returns those whose next step is due.
+// Called with mu held.
+func (t *processTracker) dueJobs(now time.Time) (due []*killJob) {
+	for job := range t.jobs {
+		if !job.forced && !now.Before(job.deadline) {
+			job.force()
+		}
+		if !job.nextStep.IsZero() && !now.Before(job.nextStep) {
+			due = append(due, job)
+		}
+	}
+	return due
+}
+
+// orphanCheckDue reports whether orphans have to be checked now. Called with mu held.
+func (t *processTracker) orphanCheckDue(now time.Time) bool {
+	return !t.orphanCheckAt.IsZero() && !now.Before(t.orphanCheckAt) || t.unownedJob != nil && !now.Before(t.unownedJob.nextStep)
+}
+
+// nextWakeUp returns what the goroutine has to wait for: SIGCHLD, unless a check is scheduled
+// already, and a time, unless it is zero. If idle is set the goroutine must end: the next wakeUp
+// starts a new one.
+func (t *processTracker) nextWakeUp() (childSignals <-chan os.Signal, next time.Time, idle bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.isIdle() {
+		t.stopped = nil
+		t.lastScan, t.idleWaiters = nil, nil
+		return nil, next, true
+	}
+	for _, ch := range t.idleWaiters {
+		close(ch)
+	}
+	t.idleWaiters = nil
+	consider := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	for job := range t.jobs {
+		consider(job.nextStep)
+		if !job.forced {
+			consider(job.deadline)
+		}
+	}
+	consider(t.orphanCheckAt)
+	if t.unownedJob != nil {
+		consider(t.unownedJob.nextStep)
+	}
+	if t.orphanCheckAt.IsZero() {
+		childSignals = t.childSignals
+	}
+	return childSignals, next, false
+}
+
+// stepJob takes a step of a job. With wasAlive the leader had not ended when the scan began.
+func (t *processTracker) stepJob(job *killJob, attributed *attribution, orphansSeen, wasAlive bool) {
+	snap := snapshot{orphansSeen: orphansSeen, wasAlive: wasAlive, now: time.Now()}
+	snap.members, snap.ambiguous = attributed.membersOf(job.process.root)
+	snap.maybeUnseen, snap.mustKillUnseen = attributed.unseenOf(job.process.root)
+	t.mu.Lock()
+	snap.forced = job.forced
+	job.nextStep = time.Time{} // an earlier step may be requested from now on
+	t.mu.Unlock()
+	wait, done := job.step(snap)
+	if done {
+		t.completeJob(job)
+		return
+	}
+	_, exited := job.process.Exit()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A graceful job waits for the exit of a running leader, which triggers the next step.
+	if job.nextStep.IsZero() && (snap.forced || exited) {
+		if !snap.forced {
+			wait = max(wait, gracefulPollShare*t.scanCost)
+		}
+		job.nextStep = time.Now().Add(wait)
+	}
+}
+
+func (t *processTracker) completeJob(job *killJob) {
+	t.mu.Lock()
+	delete(t.jobs, job)
+	t.mu.Unlock()
+	job.process.killJobDone(job)
+}
+
+// stepWithoutScan takes the steps that are possible when the processes cannot be listed. With
+// temporary the cause may pass, such as EMFILE.
+func (t *processTracker) stepWithoutScan(due []*killJob, temporary bool) {
+	now := time.Now()
+	for _, job := range due {
+		t.mu.Lock()
+		forced := job.forced
+		job.nextStep = time.Time{}
+		t.mu.Unlock()
+		wait, done := job.stepWithoutScan(forced, temporary, now)
+		if done {
+			t.completeJob(job)
+			continue
+		}
+		t.mu.Lock()
+		if job.nextStep.IsZero() {
+			job.nextStep = now.Add(wait)
+		}
+		t.mu.Unlock()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.orphanCheckAt = time.Time{}
+	if t.unownedJob != nil {
+		t.unownedJob.nextStep = now.Add(minOrphanCheckDelay)
+	}
+	if temporary {
+		t.scheduleOrphanCheck(t.orphanCheckDelay())
+	}
+	for _, waiter := range t.waiters {
+		close(waiter.done)
+	}
+	t.waiters = nil
+}

@@ -1,0 +1,74 @@
+package procfs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestParseStat(t *testing.T) {
+	rest := " S 1 42 40 34816 42 4194304 130 0 0 0 0 0 0 0 20 0 1 0 123456 2500000 200 18446744073709551615 0 0 0"
+	want := Stat{PID: 43, PPID: 1, Group: 42, Session: 40, Start: 123456}
+	for _, name := range []string{"sh", "", "(sd-pam)", "a) R 7 7 7", "a\nb) S 2", ")", "((", " ) ) "} {
+		if got, ok := ParseStat([]byte("43 (" + name + ")" + rest + "\n")); !ok || got != want {
+			t.Errorf("%q: %+v, %v", name, got, ok)
+		}
+	}
+	dead := want
+	dead.Dead = true
+	threads := " Z 1 42 40 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 "
+	for text, want := range map[string]Stat{
+		"43 (x)" + threads + "1 0 123456 0": dead,
+		"43 (x)" + threads + "2 0 123456 0": want, // its first thread has ended, and another one has not
+	} {
+		if got, ok := ParseStat([]byte(text)); !ok || got != want {
+			t.Errorf("%q: %+v, %v", text, got, ok)
+		}
+	}
+	for _, text := range []string{"", "43", "43 (x", "43 x)", ") 43 (", "43 (x) S 1 2 3", "x (x)" + rest, "43 (x) S x" + rest[4:]} {
+		if got, ok := ParseStat([]byte(text)); ok {
+			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+func FuzzParseStat(f *testing.F) {
+	f.Add("a) b", 43)
+	f.Fuzz(func(t *testing.T, name string, pid int) {
+		text := fmt.Sprintf("%d (%s) S 1 42 40 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 1 0 123456 0", pid, name)
+		if p, ok := ParseStat([]byte(text)); !ok || p.PID != pid || p.Session != 40 || p.Start != 123456 {
+			t.Errorf("%q: %+v, %v", text, p, ok)
+		}
+	})
+}
+
+func TestParseFileID(t *testing.T) {
+	for target, want := range map[string]FileID{
+		"pipe:[123]": {Number: 123}, "/dev/pts/7": {Terminal: true, Number: 7},
+		"": {}, "pipe:[]": {}, "pipe:[1": {}, "/dev/pts/": {}, "/dev/pts/ptmx": {}, "/dev/null": {}, "socket:[5]": {}, "123": {},
+	} {
+		got, ok := parseFileID(target)
+		if ok != (want != FileID{}) || ok && got != want {
+			t.Errorf("%q: %+v, %v", target, got, ok)
+		}
+	}
+}
+
+func TestCheckProcMount(t *testing.T) {
+	if err := CheckMount("/proc"); err != nil {
+		t.Error(err)
+	}
+	dir := t.TempDir()
+	if err := CheckMount(dir); err == nil {
+		t.Error("an empty directory was accepted as /proc")
+	}
+	if err := os.Symlink(strconv.Itoa(os.Getpid()+1), filepath.Join(dir, "self")); err != nil {
+		t.Fatal(err)
+	}
+	if err := CheckMount(dir); err == nil || !strings.Contains(err.Error(), "another PID namespace") {
+		t.Errorf("%v", err)
+	}
+}

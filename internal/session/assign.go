@@ -1,0 +1,147 @@
+package session
+
+import (
+	"errors"
+
+	"github.com/execwire/execwire/internal/eventlog"
+)
+
+// assignOwner gives a process without a stream to the attachment of its session. If
+// there is none, the session's policy decides whether its output is held. The end of
+// the process is kept in any case. s.mu is held.
+func (s *Session) assignOwner(p *Process) {
+	switch {
+	case s.lease == nil || s.over || p.allAcknowledged():
+		p.releaseOwner(currentOwner{}, false)
+	case s.feed == nil && s.whenDetached == WhenDetachedDiscardOldest:
+		p.releaseOwner(currentOwner{state: sessionDetached}, false)
+	case s.feed == nil || s.addToFeed(p, nil) != nil:
+		p.releaseOwner(currentOwner{state: sessionDetached}, true)
+	}
+	s.settle(p)
+}
+
+// addToFeed adds a process to the feed of the attachment, from the last acknowledged
+// event or after afterSeq. s.mu is held.
+func (s *Session) addToFeed(p *Process, afterSeq *uint64) error {
+	c, err := newCursor(p.Log(), afterSeq)
+	if err != nil {
+		return err
+	}
+	p.setOwner(currentOwner{state: attachmentOwned})
+	p.owner.item = s.feed.add(p, c)
+	return nil
+}
+
+// allAcknowledged reports whether the process has closed and all its events were
+// acknowledged. session.mu is held.
+func (p *Process) allAcknowledged() bool {
+	stats := p.Log().Stats()
+	return stats.Closed && stats.Acknowledged >= stats.LastSeq
+}
+
+// settle updates a closed process after it has closed, was acknowledged or has
+// changed its owner: when all is acknowledged it is released, and the retention of
+// its record starts. s.mu is held.
+func (s *Session) settle(p *Process) {
+	if !p.closed {
+		return
+	}
+	if (p.owner.state == attachmentOwned || p.owner.state == sessionDetached) && p.allAcknowledged() {
+		p.releaseOwner(currentOwner{}, false)
+	}
+	if p.owner.state != unowned {
+		return
+	}
+	if !p.wasAtRest {
+		p.wasAtRest = true
+		s.registry.countAtRest()
+	}
+	if s.processes[p.id] == p {
+		s.retain(p)
+	}
+	s.changed = true
+}
+
+// attachOptions is the part of a request to attach that the lease does not use.
+type attachOptions struct {
+	afterSeq     map[string]uint64
+	whenDetached WhenDetached
+	maxProcesses int
+}
+
+// checkCursors rejects cursors beyond the last event of a process. It is called under
+// the lease's lock, just before the attachment is granted.
+func (s *Session) checkCursors(a *attachOptions) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, seq := range a.afterSeq {
+		if p := s.processes[id]; p != nil && p.assigned {
+			if err := p.checkReached(seq); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// onAttached gives the new holder every process that no stream owns.
+func (s *Session) onAttached(now, before *holder) {
+	s.lock()
+	defer s.unlock()
+	if before != nil {
+		before.feed.fail(&Error{Kind: SessionTakenOver, Subject: s.id})
+	}
+	if now.request.whenDetached != WhenDetachedUnchanged {
+		s.whenDetached = now.request.whenDetached
+	}
+	s.maxProcesses = now.request.maxProcesses
+	s.feed = now.feed
+	for _, p := range s.processes {
+		if !p.assigned {
+			continue
+		}
+		if p.owner.stream != nil || p.owner.state == inGrace {
+			s.feed.addRelease(p.id)
+			continue
+		}
+		var afterSeq *uint64
+		if seq, ok := now.request.afterSeq[p.id]; ok {
+			afterSeq = &seq
+		}
+		s.resume(p, afterSeq)
+	}
+	now.request.afterSeq = nil // may be large, and the attachment is long-lived
+}
+
+// resume gives a process to a new attachment, unless the client has all of it. s.mu
+// is held.
+func (s *Session) resume(p *Process, afterSeq *uint64) {
+	if p.allAcknowledged() && (afterSeq == nil || *afterSeq >= p.Log().Stats().LastSeq) {
+		s.settle(p)
+		return
+	}
+	// This only fails when too many replaced owners were not released, and the
+	// attachments before this one were.
+	if err := s.addToFeed(p, afterSeq); err == nil {
+		s.settle(p)
+	}
+}
+
+// onDetached applies the session's policy to the processes.
+func (s *Session) onDetached(before *holder) {
+	s.lock()
+	defer s.unlock()
+	before.feed.fail(ErrDetached)
+	s.feed = nil
+	for _, p := range s.processes {
+		if p.assigned && p.owner.state == attachmentOwned {
+			s.assignOwner(p)
+		}
+	}
+}
+
+// isOwnershipLost reports errors of a cursor that does not own its log any more.
+func isOwnershipLost(err error) bool {
+	return errors.Is(err, eventlog.ErrReplaced) || errors.Is(err, eventlog.ErrFreed) || errors.Is(err, eventlog.ErrClosed)
+}

@@ -1,0 +1,272 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/execwire/execwire/internal/auth"
+)
+
+// newMux returns the HTTP routes.
+func (h *Hub) newMux() *http.ServeMux {
+	mux := http.NewServeMux()
+	for _, kind := range []string{"executor", "environment"} {
+		mux.HandleFunc("POST /cloud/"+kind+"/{id}/register", h.jsonHandler(h.register(kind)))
+		mux.HandleFunc("POST /cloud/"+kind+"/{id}/connect", h.jsonHandler(h.connect(kind)))
+	}
+	mux.HandleFunc("GET /executor/{id}", h.websocket)
+	mux.HandleFunc("GET /v1/executors", h.jsonHandler(h.list))
+	mux.HandleFunc("GET /metrics", h.metrics)
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if h.closing.Err() != nil {
+			shuttingDown().write(w)
+		} else if err := h.config.Presence.Ready(); err != nil {
+			refusalOf(err).write(w)
+		}
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		newRefusal(http.StatusNotFound, codeNotFound, "the hub has no route %s %.200q", r.Method, r.URL.Path).write(w)
+	})
+	return mux
+}
+
+// ServeHTTP implements http.Handler. For a websocket it returns when that has
+// ended.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(h.config.Origins, origins[0]) {
+		h.reject(r, "", newRefusal(http.StatusForbidden, codeOriginRefused, "requests with an Origin header are rejected, unless allowed_origins lists the origin"), w)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
+
+// jsonHandler returns a handler that responds with the returned value as JSON, or
+// with the error.
+func (h *Hub) jsonHandler(handle func(r *http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
+		defer cancel()
+		defer context.AfterFunc(h.closing, cancel)()
+		body, err := handle(r.WithContext(ctx))
+		if err != nil {
+			h.reject(r, r.PathValue("id"), err, w)
+			return
+		}
+		writeJSON(w, http.StatusOK, body)
+	}
+}
+
+// reject responds with an error and logs it.
+func (h *Hub) reject(r *http.Request, id string, err error, w http.ResponseWriter) {
+	refusal := refusalOf(err)
+	if (refusal.Code == codeInternal || refusal.Code == codePresenceUnavailable) && h.closing.Err() != nil {
+		refusal = shuttingDown() // the request was cut short by the shutdown
+	}
+	h.logger.Log(r.Context(), refusalLevel(refusal), "a request was refused", "executor", id, "peer", r.RemoteAddr,
+		"path", r.URL.Path, "code", refusal.Code, "error", err.Error())
+	refusal.write(w)
+}
+
+var executorID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,256}$`)
+
+// executorIDOf returns the executor that a request refers to.
+func executorIDOf(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if !executorID.MatchString(id) {
+		return "", newRefusal(http.StatusBadRequest, codeInvalidExecutorID,
+			"executor id %.300q must have 1 to 256 ASCII letters, digits, - and _", id)
+	}
+	return id, nil
+}
+
+// maxBody bounds how much of a request body is read.
+const maxBody = 64 << 10
+
+// register handles the registration of an executor.
+func (h *Hub) register(kind string) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		id, err := executorIDOf(r)
+		if err != nil {
+			return nil, err
+		}
+		member, err := h.config.Authenticate(r)
+		if err != nil {
+			return nil, err
+		}
+		if !member.MayActAs(id) {
+			return nil, newRefusal(http.StatusForbidden, codeForbidden,
+				"principal %s may not act as executor %s: no pattern of act_as_executors in the table of principals matches", member.Principal, id)
+		}
+		if err := checkProfile(r); err != nil {
+			return nil, err
+		}
+		reg, err := parseRegistration(r.Header)
+		if err != nil {
+			return nil, err
+		}
+		reg.principal = member.Principal.Name
+		epoch, err := h.registry.register(r.Context(), id, reg)
+		if err != nil {
+			return nil, err
+		}
+		h.logger.Info("an executor registered", "executor", id, "principal", reg.principal, "peer", r.RemoteAddr, "epoch", epoch)
+		sig := h.signer.sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
+		return map[string]any{
+			kind + "_id": id, "epoch": epoch,
+			"url": websocketURL(h.baseURL(r), id, url.Values{"role": {string(roleExecutor)}, "epoch": {strconv.FormatUint(epoch, 10)}, "sig": {sig}}),
+		}, nil
+	}
+}
+
+// checkProfile rejects executors that ask for a security profile, since the hub
+// knows none.
+func checkProfile(r *http.Request) error {
+	text, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil || len(text) == 0 {
+		return err
+	}
+	var body struct {
+		Profile string `json:"security_profile"`
+	}
+	if json.Unmarshal(text, &body) == nil && body.Profile != "" {
+		return newRefusal(http.StatusUnprocessableEntity, codeUnsupportedProfile,
+			"security_profile %.100q is not supported: register for the plain relay, without a body", body.Profile)
+	}
+	return nil
+}
+
+// connect handles a harness's request for a URL.
+func (h *Hub) connect(kind string) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		id, err := executorIDOf(r)
+		if err != nil {
+			return nil, err
+		}
+		member, err := h.config.Authenticate(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := mayConnect(member, id); err != nil {
+			return nil, err
+		}
+		record, err := h.findExecutor(r.Context(), id)
+		if err != nil {
+			if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == codeExecutorOffline {
+				return nil, newRefusal(http.StatusConflict, codeEnvironmentOffline, "%s", refusal.Message)
+			}
+			return nil, err
+		}
+		base := h.baseURL(r)
+		if record.Node != h.config.Node && record.URL != "" {
+			base = record.URL
+		}
+		sig := h.signer.sign(ticket{Role: roleHarness, Executor: id, Principal: member.Principal.Name, Until: h.urlExpiry()})
+		return map[string]any{
+			kind + "_id": id,
+			"url":        websocketURL(base, id, url.Values{"role": {string(roleHarness)}, "sig": {sig}}),
+		}, nil
+	}
+}
+
+func mayConnect(member auth.Member, id string) error {
+	if member.MayConnectTo(id) {
+		return nil
+	}
+	return newRefusal(http.StatusForbidden, codeForbidden,
+		"principal %s may not connect to executor %s: no pattern of connect_to_executors in the table of principals matches", member.Principal, id)
+}
+
+// findExecutor returns the record of an executor that is connected, or may
+// reconnect.
+func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
+	record, revision, err := h.config.Presence.Get(ctx, id)
+	if ref := h.lookup(id); err != nil && ref != nil {
+		if connected, _ := ref.isConnected(); connected {
+			return Record{Executor: id, Node: h.config.Node}, nil
+		}
+	}
+	switch {
+	case err != nil:
+		return Record{}, err
+	case revision == 0 || record.Connected == 0:
+		return Record{}, newRefusal(http.StatusNotFound, codeExecutorNotFound,
+			"executor %s is unknown: start it with execwire serve --remote and --executor-id %s", id, id)
+	case h.registry.online(record):
+		return record, nil
+	}
+	if ref := h.lookup(id); ref != nil && ref.isExpected() {
+		record.Node = h.config.Node
+		return record, nil
+	}
+	return Record{}, newRefusal(http.StatusNotFound, codeExecutorOffline,
+		"executor %s is not connected; it was last seen at %s", id, record.LastSeen.UTC().Format(time.RFC3339))
+}
+
+// urlExpiry is when URLs issued now expire.
+func (h *Hub) urlExpiry() int64 { return h.shared.clock.now().Add(h.shared.limits.URLLifetime).Unix() }
+
+// baseURL is the URL of the hub as the client of r knows it.
+func (h *Hub) baseURL(r *http.Request) string {
+	switch {
+	case h.config.PublicURL != "":
+		return h.config.PublicURL
+	case r.TLS != nil:
+		return "https://" + r.Host
+	}
+	return "http://" + r.Host
+}
+
+// websocketURL returns the URL of an executor. base is an http or https URL.
+func websocketURL(base, id string, query url.Values) string {
+	return "ws" + strings.TrimPrefix(strings.TrimRight(base, "/"), "http") + "/executor/" + url.PathEscape(id) + "?" + query.Encode()
+}
+
+// executorInfo is an executor in a list.
+type executorInfo struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"name"`
+	Labels    map[string]string `json:"labels"`
+	Version   string            `json:"version"`
+	Connected bool              `json:"connected"`
+	LastSeen  *time.Time        `json:"last_seen,omitempty"`
+	Epoch     uint64            `json:"epoch"`
+	Streams   int               `json:"streams"`
+}
+
+// list lists the executors that the caller may act as or connect to.
+func (h *Hub) list(r *http.Request) (any, error) {
+	member, err := h.config.Authenticate(r)
+	if err != nil {
+		return nil, err
+	}
+	list := []executorInfo{}
+	for _, record := range h.registry.index.all() {
+		if !member.MayActAs(record.Executor) && !member.MayConnectTo(record.Executor) {
+			continue
+		}
+		info := executorInfo{ID: record.Executor, Name: record.Name, Labels: record.Labels, Version: record.Version,
+			Connected: h.registry.online(record), Epoch: record.Connected}
+		if info.Labels == nil {
+			info.Labels = map[string]string{}
+		}
+		if !record.LastSeen.IsZero() {
+			seen := record.LastSeen.UTC()
+			info.LastSeen = &seen
+		}
+		if ref := h.lookup(record.Executor); ref != nil {
+			info.Streams = ref.streamCount()
+		}
+		list = append(list, info)
+	}
+	return map[string]any{"executors": list}, nil
+}

@@ -1,0 +1,272 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/notify"
+	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay"
+)
+
+// frameConn sends and receives frames. *wsconn.Conn in binary mode is one.
+type frameConn interface {
+	ReceiveOwned() ([]byte, error) // nil is a message that is not binary
+	Send(frame []byte) error       // does not retain the frame
+	Close(code int, reason string) error
+}
+
+// CodeSuperseded is the close code for the websocket of an executor that was
+// replaced by a later registration.
+const CodeSuperseded = 4001
+
+const reasonSuperseded = "superseded"
+
+// maxEndedIDs is how many streams that the hub ended a peerConn remembers.
+const maxEndedIDs = 1024
+
+// peerConn is the websocket of an executor or a harness, with its send queues.
+type peerConn struct {
+	conn      frameConn // set before serve
+	route     *executorRoute
+	principal string
+	resumable bool   // its peer retransmits, so that streams survive the connection
+	capacity  int    // of an executor: its stream limit; 0 if unknown
+	number    uint64 // later connections have higher numbers
+
+	wake    notify.Signal // there may be something to send
+	closing chan struct{} // closed when the connection is to be closed
+
+	// Guarded by route.mu.
+	resets      []pendingReset       // sent before everything else
+	ready       []*sendQueue         // queues with frames, served round-robin
+	queuedBytes int64                // bytes in the queues of ready
+	streams     map[*stream]struct{} // of a harness
+	endedIDs    map[string]struct{}  // ids of streams that the hub ended
+	endedOrder  []string             // the same, oldest first
+	isClosing   bool                 // it is to be closed, with code and reason
+	failed      bool                 // nothing more can be received or sent
+	peerEnded   bool                 // that is why it is closed
+	grace       *gracePeriod         // of its peer, once disconnected; nil if nothing waits for its return
+	code        int
+	reason      string
+}
+
+// pendingReset is a reset to be sent.
+type pendingReset struct{ stream, reason string }
+
+// sendQueue is the queue of a stream in one direction.
+type sendQueue struct {
+	queue
+	stream *stream
+}
+
+// queuedBeside returns the bytes queued on c that count against the principal's
+// budget. Queues to an executor belong to several principals and do not count.
+func (q *sendQueue) queuedBeside(c *peerConn) int64 {
+	if q == q.stream.up {
+		return 0
+	}
+	return c.queuedBytes
+}
+
+func newPeerConn(principal string, resumable bool) *peerConn {
+	return &peerConn{
+		principal: principal, resumable: resumable,
+		wake: notify.NewSignal(), closing: make(chan struct{}),
+		streams: make(map[*stream]struct{}), endedIDs: make(map[string]struct{}),
+	}
+}
+
+// serve passes received frames to receive and sends queued ones, until the
+// websocket ends or startClose is called. It calls disconnect before it closes
+// the websocket, and returns when no goroutine is left: with the receive error if
+// the peer ended the connection, or nil if the hub did.
+func (c *peerConn) serve(receive func(frame []byte), disconnect func()) error {
+	var received error
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			frame, err := c.conn.ReceiveOwned()
+			if err != nil {
+				received = err
+				c.fail(closeStatusFor(err))
+				return
+			}
+			receive(frame)
+		}
+	})
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		c.writeLoop()
+	}()
+	<-c.closing
+	disconnect()
+	c.drain(written)
+	code, reason := c.closeStatus()
+	_ = c.conn.Close(code, reason)
+	<-written
+	reading.Wait()
+	if !c.endedByPeer() {
+		return nil
+	}
+	return received
+}
+
+// closeStatusFor returns the close code and reason for a receive error.
+func closeStatusFor(err error) (code int, reason string) {
+	if tooLarge, ok := errors.AsType[*wsconn.TooLargeError](err); ok {
+		return wsconn.CodeTooLarge, tooLarge.Error()
+	}
+	if overBudget, ok := errors.AsType[*wsconn.BudgetError](err); ok {
+		return codeTryAgainLater, overBudget.Reason()
+	}
+	return wsconn.CodeNormal, ""
+}
+
+// codeTryAgainLater is registered for RFC 6455.
+const codeTryAgainLater = 1013
+
+// drainTimeout bounds how long a closing connection waits for its last resets to
+// be sent.
+const drainTimeout = 2 * time.Second
+
+func (c *peerConn) drain(written <-chan struct{}) {
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+	}
+}
+
+// writeLoop sends queued frames until the connection is closed.
+func (c *peerConn) writeLoop() {
+	for {
+		frame, more := c.next()
+		switch {
+		case !more:
+			return
+		case frame == nil:
+			<-c.wake.C()
+		case c.conn.Send(frame) != nil:
+			c.fail(wsconn.CodeNormal, "")
+			return
+		default:
+			wsconn.Recycle(frame)
+		}
+	}
+}
+
+// next returns the next frame to send, which the caller owns: resets first, then
+// round-robin among the streams. It is nil if there is none now; more is false if
+// there will be none.
+func (c *peerConn) next() (frame []byte, more bool) {
+	r := c.route
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.failed {
+		return nil, false
+	}
+	if len(c.resets) > 0 {
+		reset := c.resets[0]
+		c.resets = c.resets[1:]
+		return resetFrame(reset.stream, reset.reason), true
+	}
+	if c.isClosing {
+		return nil, false
+	}
+	if len(c.ready) == 0 {
+		c.ready = nil
+		return nil, true
+	}
+	q := c.ready[0]
+	c.ready[0] = nil
+	c.ready = c.ready[1:]
+	before := beyondReserved(q.bytes)
+	frame = q.pop()
+	if q == q.stream.up {
+		q.stream.sentToExecutor = true
+	}
+	c.queuedBytes -= weight(frame)
+	r.queueBudget.release(q.stream.principal, before-beyondReserved(q.bytes))
+	if q.ready = len(q.frames) > 0; q.ready {
+		c.ready = append(c.ready, q)
+	} else if q.endsStream {
+		r.endStream(q.stream, "", false, false)
+	}
+	return frame, true
+}
+
+// sendReset queues a reset. If the connection of an executor ends before it is sent,
+// detachExecutor keeps it for the executor's return. mu is held.
+func (c *peerConn) sendReset(id, reason string) {
+	if _, known := c.endedIDs[id]; !known {
+		c.endedIDs[id] = struct{}{}
+		if c.endedOrder = append(c.endedOrder, id); len(c.endedOrder) > maxEndedIDs {
+			delete(c.endedIDs, c.endedOrder[0])
+			c.endedOrder = c.endedOrder[1:]
+		}
+	}
+	c.resets = append(c.resets, pendingReset{stream: id, reason: reason})
+	if len(c.resets) > c.route.limits.StreamsPerExecutor+c.route.limits.StreamsPerConnection {
+		c.startClose(wsconn.CodePolicy, relay.ReasonSlowConsumer)
+	}
+	c.wake.Set()
+}
+
+// startClose closes the connection with code and reason after the queued resets
+// are sent. Only the first call counts. mu is held.
+func (c *peerConn) startClose(code int, reason string) {
+	if c.isClosing {
+		return
+	}
+	c.isClosing, c.code, c.reason = true, code, reason
+	close(c.closing)
+	c.wake.Set()
+}
+
+// fail records that nothing more can be received or sent.
+func (c *peerConn) fail(code int, reason string) {
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	c.failed = true
+	c.peerEnded = c.peerEnded || !c.isClosing
+	c.startClose(code, reason)
+	c.wake.Set()
+}
+
+// endedByPeer reports whether the peer, or a failure, ended the connection.
+func (c *peerConn) endedByPeer() bool {
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	return c.peerEnded
+}
+
+func (c *peerConn) closeStatus() (code int, reason string) {
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	return c.code, c.reason
+}
+
+// supersede closes the connection of an executor that has connected elsewhere.
+func (c *peerConn) supersede() {
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	c.startClose(CodeSuperseded, reasonSuperseded)
+}
+
+// evict closes the connection to free capacity for another one.
+func (c *peerConn) evict(why error) {
+	reason := "try again later"
+	if full, ok := errors.AsType[*auth.Error](why); ok {
+		reason = fmt.Sprintf("%s is reached: try again in %v", full.Setting, full.RetryAfter)
+	}
+	c.route.mu.Lock()
+	defer c.route.mu.Unlock()
+	c.startClose(codeTryAgainLater, reason)
+}

@@ -1,0 +1,142 @@
+package rendezvous
+
+import "github.com/execwire/execwire/relay"
+
+// connectHarness adds a connection of a harness.
+func (r *executorRoute) connectHarness(c *peerConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.add(c)
+	r.harnesses[c] = struct{}{}
+	r.closeIfShutDown(c)
+}
+
+// disconnectHarness removes a connection. Streams whose ends both retransmit wait
+// for the principal to continue them on another connection.
+func (r *executorRoute) disconnectHarness(c *peerConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.harnesses, c)
+	if r.closed {
+		return
+	}
+	var grace *gracePeriod
+	for s := range c.streams {
+		if !r.isResumable(s) {
+			r.endStream(s, relay.ReasonHarnessGone, false, true)
+			continue
+		}
+		if grace == nil {
+			grace = r.startGrace(r.expireHarness)
+		}
+		r.clearQueue(s.down, c)
+		s.harness, s.grace = nil, grace
+	}
+	clear(c.streams)
+	c.grace = grace
+}
+
+// harnessClosed ends the grace period of c, which has disconnected, because the
+// harness closed it for good.
+func (r *executorRoute) harnessClosed(c *peerConn) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, waiting := r.graces[c.grace]; waiting {
+		r.stopGrace(c.grace)
+		r.expireHarness(c.grace)
+	}
+}
+
+// expireHarness ends the streams of a harness that has not returned. mu is held.
+func (r *executorRoute) expireHarness(grace *gracePeriod) {
+	for _, s := range r.streams {
+		if s.grace == grace {
+			r.endStream(s, relay.ReasonHarnessGone, false, true)
+		}
+	}
+}
+
+// handleHarnessFrame routes a frame received on c, which it owns from then on.
+func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
+	header, err := relay.ParseHeader(frame)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.countDrop(dropMalformed)
+		return
+	case c.isClosing:
+		r.countDrop(dropStale)
+		return
+	}
+	s := r.streams[header.Stream]
+	if s == nil {
+		s = r.beginStream(c, header.Stream)
+	} else if !r.adoptStream(s, c) {
+		s = nil
+	}
+	switch {
+	case s == nil:
+	case s.orphaned && s.isEnding():
+		r.countDrop(dropEnded)
+	case s.orphaned: // its reset was queued on another connection
+		r.endStream(s, relay.ReasonExecutorGone, true, false)
+	case r.executor == nil:
+		s.lastUsed = r.clock.now()
+		r.countDrop(dropOffline)
+	default:
+		s.lastUsed = r.clock.now()
+		r.enqueue(s, s.up, r.executor, frame, header.Reset)
+	}
+}
+
+// beginStream creates the stream for a first frame on c. If it may not, it sends
+// a reset and returns nil. mu is held.
+func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
+	if _, ended := c.endedIDs[id]; ended {
+		r.countDrop(dropEnded)
+		return nil
+	}
+	switch reachable := r.executor != nil || r.executorGrace != nil && c.resumable; {
+	case !reachable:
+		c.sendReset(id, relay.ReasonExecutorGone)
+		return nil
+	case len(c.streams) >= r.limits.StreamsPerConnection,
+		r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor,
+		len(r.streams) >= r.capacity && !r.canEvict(c),
+		!r.hubState.streamCounts.add(c.principal, r.limits.StreamsPerPrincipal):
+		c.sendReset(id, relay.ReasonStreamLimit)
+		return nil
+	}
+	if len(r.streams) >= r.capacity {
+		r.evictStream(c)
+	}
+	s := &stream{id: id, principal: c.principal, harness: c, resumable: c.resumable, lastUsed: r.clock.now()}
+	r.streamsOf[s.principal]++
+	s.up, s.down = &sendQueue{stream: s}, &sendQueue{stream: s}
+	r.streams[id] = s
+	c.streams[s] = struct{}{}
+	return s
+}
+
+// adoptStream moves s to c, if c is a later connection of the same principal. mu
+// is held.
+func (r *executorRoute) adoptStream(s *stream, c *peerConn) bool {
+	switch {
+	case s.principal != c.principal:
+		r.countDrop(dropForbidden)
+		return false
+	case s.harness == c:
+		return true
+	case s.harness != nil && s.harness.number > c.number:
+		r.countDrop(dropStale)
+		return false
+	}
+	if s.harness != nil {
+		r.clearQueue(s.down, s.harness)
+		delete(s.harness.streams, s)
+	}
+	s.harness, s.grace, s.resumable = c, nil, c.resumable
+	c.streams[s] = struct{}{}
+	return true
+}

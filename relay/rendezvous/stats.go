@@ -1,0 +1,29 @@
+package rendezvous
+
+import "sync/atomic"
+
+// dropReason is why a frame was not routed.
+type dropReason int
+
+const (
+	dropMalformed dropReason = iota // it has no valid stream id
+	dropForbidden                   // its stream belongs to another principal
+	dropStale                       // its stream has moved to a later websocket
+	dropUnknown                     // the executor sent it for an unknown stream
+	dropEnded                       // the hub has reset its stream, which the sender may not know yet
+	dropOffline                     // the other end is disconnected; the sender will retransmit
+	dropFull                        // the queue is full; the sender will retransmit
+	numDropReasons
+)
+
+var dropNames = [...]string{
+	dropMalformed: "malformed", dropForbidden: "forbidden", dropStale: "stale", dropUnknown: "unknown_stream",
+	dropEnded: "ended_stream", dropOffline: "offline", dropFull: "full",
+}
+
+// stats counts events since the hub started. It may be used concurrently.
+type stats struct {
+	frames, bytes atomic.Int64 // routed
+	resets        atomic.Int64 // streams that the hub ended
+	dropped       [numDropReasons]atomic.Int64
+}

@@ -1,0 +1,421 @@
+package fileworker_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/server/fileworker"
+)
+
+// workerVerb makes this program a worker of tests, and muteVerb one that never answers.
+const (
+	workerVerb = "fileworker-test-worker"
+	muteVerb   = "fileworker-test-mute"
+)
+
+// hang is how long a test waits for what must happen.
+const hang = 2 * time.Minute
+
+func init() { testproc.Register("fileworker-server", serveUntilKilled) }
+
+func TestMain(m *testing.M) {
+	testproc.Main()
+	sandbox.Main()
+	if len(os.Args) == 2 && (os.Args[1] == workerVerb || os.Args[1] == muteVerb) {
+		descriptors, rpc, err := sandbox.WorkerConns()
+		if err != nil {
+			unix.Exit(1)
+		}
+		for os.Args[1] == muteVerb {
+			if n, err := rpc.Read(make([]byte, 1024)); n == 0 && err != nil {
+				unix.Exit(0)
+			}
+		}
+		fileworker.Serve(descriptors, rpc, 1<<20, write, func(r grpc.ServiceRegistrar) { register(r, rpc) })
+		unix.Exit(0)
+	}
+	leakcheck.Main(m)
+}
+
+// register registers methods that do what their names say.
+func register(r grpc.ServiceRegistrar, rpc net.Conn) {
+	var mu sync.Mutex
+	hanging := 0
+	change := func(by int) int {
+		mu.Lock()
+		defer mu.Unlock()
+		hanging += by
+		return hanging
+	}
+	desc := &grpc.ServiceDesc{ServiceName: "test", HandlerType: (*any)(nil)}
+	for name, do := range map[string]func(ctx context.Context) (int, error){
+		"pid": func(context.Context) (int, error) { return os.Getpid(), nil },
+		"hang": func(ctx context.Context) (int, error) {
+			change(1)
+			defer change(-1)
+			<-ctx.Done()
+			return 0, ctx.Err()
+		},
+		"hanging": func(context.Context) (int, error) { return change(0), nil },
+		"loud": func(context.Context) (int, error) {
+			_, err := os.Stderr.Write(bytes.Repeat([]byte("much "), 1<<20))
+			return 0, err
+		},
+		"garbage": func(context.Context) (int, error) { return writeGarbage(rpc) },
+	} {
+		desc.Methods = append(desc.Methods, grpc.MethodDesc{MethodName: name,
+			Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
+				if err := decode(new(emptypb.Empty)); err != nil {
+					return nil, err
+				}
+				n, err := do(ctx)
+				return wrapperspb.Int64(int64(n)), err
+			}})
+	}
+	r.RegisterService(desc, new(any))
+}
+
+// writeGarbage writes what no protocol has, and blocks.
+func writeGarbage(conn net.Conn) (int, error) {
+	if _, err := conn.Write(bytes.Repeat([]byte("nonsense "), 1<<10)); err != nil {
+		return 0, err
+	}
+	select {}
+}
+
+// fixture is a pool, and what starts workers for it.
+type fixture struct {
+	*fileworker.Pool
+	t       *testing.T
+	ctx     context.Context
+	confine *sandbox.Confinement
+}
+
+// whole is a policy by which everything can be read.
+var whole = sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
+
+func newFixture(t *testing.T, options fileworker.Options) *fixture {
+	t.Helper()
+	sandboxes := sandbox.New(sandbox.Options{Without: []sandbox.Backend{sandbox.Bubblewrap}})
+	t.Cleanup(sandboxes.Close)
+	plan, err := whole.Resolve(t.Context(), sandbox.ResolveOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	confine, err := sandboxes.Confine(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	t.Cleanup(cancel)
+	options.MessageBytes = 1 << 20
+	f := &fixture{Pool: fileworker.NewPool(options), t: t, ctx: ctx, confine: confine}
+	t.Cleanup(f.Close)
+	return f
+}
+
+// starts returns what starts this program with a verb.
+func (f *fixture) starts(verb string) fileworker.Start {
+	return func(ctx context.Context) (*sandbox.Worker, error) {
+		return f.confine.StartWorker(ctx, []string{"worker", verb}, []string{testproc.NoRaceExitDelay})
+	}
+}
+
+func (f *fixture) newSet() *fileworker.Set { return f.NewSet("somebody", func() {}) }
+
+// use returns a lease of a worker that works.
+func (f *fixture) use(set *fileworker.Set, key string) *fileworker.Lease {
+	f.t.Helper()
+	lease, err := set.Use(f.ctx, key, f.starts(workerVerb))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(lease.Release)
+	return lease
+}
+
+func call(ctx context.Context, lease *fileworker.Lease, method string) (int, error) {
+	answer := new(wrapperspb.Int64Value)
+	err := lease.Conn().Invoke(ctx, "/test/"+method, new(emptypb.Empty), answer)
+	return int(answer.GetValue()), err
+}
+
+func (f *fixture) answer(lease *fileworker.Lease, method string) int {
+	f.t.Helper()
+	n, err := call(f.ctx, lease, method)
+	if err != nil {
+		f.t.Fatal(method, err)
+	}
+	return n
+}
+
+func TestWorkerThatDoesNotComeUpIsEnded(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, StartTimeout: 100 * time.Millisecond})
+	set, mute := f.newSet(), (*sandbox.Worker)(nil)
+	_, err := set.Use(f.ctx, "key", func(ctx context.Context) (_ *sandbox.Worker, err error) {
+		mute, err = f.starts(muteVerb)(context.WithoutCancel(ctx))
+		return mute, err
+	})
+	if refused, is := errors.AsType[*sandbox.Error](err); !is || refused.Kind != sandbox.NotStarted {
+		t.Errorf("it fails with %v", err)
+	}
+	select {
+	case <-mute.Done():
+	default:
+		t.Error("it goes on")
+	}
+	if !set.IsEmpty() {
+		t.Error("it is kept")
+	}
+}
+
+// A worker that breaks the protocol, and keeps running, is killed and replaced.
+func TestWorkerThatSpeaksSomethingElseIsReplaced(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
+	set := f.newSet()
+	lease := f.use(set, "key")
+	first := f.answer(lease, "pid")
+	if _, err := call(f.ctx, lease, "garbage"); status.Code(err) == codes.OK || f.ctx.Err() != nil {
+		t.Errorf("the call is answered with %v", err)
+	}
+	select {
+	case <-lease.Ended():
+	case <-f.ctx.Done():
+		t.Fatal("it is still of use")
+	}
+	if again := f.answer(f.use(set, "key"), "pid"); again == first {
+		t.Error("it is used again")
+	}
+	if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+func TestWorkerMaySayMuch(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
+	f.answer(f.use(f.newSet(), "key"), "loud")
+}
+
+func TestCancelledCallsEndInTheWorker(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
+	lease := f.use(f.newSet(), "key")
+	ctx, cancel := context.WithCancel(f.ctx)
+	var calls sync.WaitGroup
+	for range 50 {
+		calls.Go(func() {
+			if _, err := call(ctx, lease, "hang"); status.Code(err) != codes.Canceled {
+				t.Error(err)
+			}
+		})
+	}
+	for f.answer(lease, "hanging") < 50 {
+	}
+	cancel()
+	calls.Wait()
+	for f.answer(lease, "hanging") > 0 {
+	}
+}
+
+// stop stops a process, and waits until all its threads are.
+func (f *fixture) stop(pid int) {
+	f.t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		f.t.Fatal(err)
+	}
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		f.t.Fatal(threads, err)
+	}
+	for _, thread := range threads {
+		for {
+			text, err := os.ReadFile(thread)
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			if bytes.Contains(text, []byte(") T ")) {
+				break
+			}
+		}
+	}
+}
+
+// One that is stopped harms nobody who does not use it, and ends with the rest.
+func TestStoppedWorkerHoldsNobodyElseUp(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 2, Total: 2, Idle: time.Minute})
+	set := f.newSet()
+	stopped, other := f.use(set, "stopped"), f.use(set, "other")
+	f.receive(stopped, "its", fileworker.Unfinished, time.Minute)
+	f.receive(other, "other's", fileworker.Unfinished, time.Minute)
+	pid := f.answer(stopped, "pid")
+	f.stop(pid)
+	ctx, cancel := context.WithCancel(f.ctx)
+	answered := make(chan error)
+	go func() {
+		_, err := call(ctx, stopped, "pid")
+		answered <- err
+	}()
+	for range 100 {
+		f.answer(other, "pid")
+	}
+	having := set.Pinned("other's")
+	if len(having) != 1 {
+		t.Fatal(having)
+	}
+	f.answer(having[0], "pid")
+	having[0].Release()
+	cancel()
+	if err := <-answered; status.Code(err) != codes.Canceled {
+		t.Error(err)
+	}
+	f.Close()
+	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
+
+// However fast callers come with other keys, and give up, there are no more processes than there may be: those too count
+// that are about to end.
+func TestWorkersThatGiveWayCount(t *testing.T) {
+	f := newFixture(t, fileworker.Options{PerPrincipal: 2, Total: 3, Idle: time.Minute})
+	var mu sync.Mutex
+	var begun []*sandbox.Worker
+	starting := 0
+	start := func(ctx context.Context) (*sandbox.Worker, error) {
+		mu.Lock()
+		starting++
+		begun = slices.DeleteFunc(begun, func(h *sandbox.Worker) bool {
+			select {
+			case <-h.Done():
+				return true
+			default:
+				return false
+			}
+		})
+		if n := len(begun) + starting; n > 3 {
+			t.Errorf("there are %d", n)
+		}
+		mu.Unlock()
+		h, err := f.starts(workerVerb)(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		starting--
+		if h != nil {
+			begun = append(begun, h)
+		}
+		return h, err
+	}
+	var callers sync.WaitGroup
+	for i := range 4 {
+		callers.Go(func() {
+			set := f.newSet()
+			for j := range 8 {
+				ctx, cancel := context.WithCancel(f.ctx)
+				if j%2 == 0 {
+					cancel()
+				}
+				lease, err := set.Use(ctx, fmt.Sprint(i, j), start)
+				limit := (*fileworker.LimitError)(nil)
+				if err != nil && !errors.As(err, &limit) && !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				if lease != nil {
+					lease.Release()
+				}
+				cancel()
+			}
+		})
+	}
+	callers.Wait()
+}
+
+// serveUntilKilled BACKEND has a worker that is confined without a backend, with a call in flight, and says so.
+func serveUntilKilled(args []string) int {
+	without := sandbox.Bubblewrap
+	if args[0] == sandbox.Landlock.String() {
+		without = sandbox.Landlock
+	}
+	ctx := context.Background()
+	sandboxes := sandbox.New(sandbox.Options{Without: []sandbox.Backend{without}})
+	plan, err := whole.Resolve(ctx, sandbox.ResolveOptions{})
+	if err != nil {
+		return 1
+	}
+	confine, err := sandboxes.Confine(plan)
+	if err != nil {
+		return 1
+	}
+	pool := fileworker.NewPool(fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, MessageBytes: 1 << 20})
+	lease, err := pool.NewSet("somebody", func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Worker, error) {
+		return confine.StartWorker(ctx, []string{"worker", workerVerb}, []string{testproc.NoRaceExitDelay})
+	})
+	if err != nil {
+		return 1
+	}
+	go call(ctx, lease, "hang")
+	for n := 0; n == 0; {
+		if n, err = call(ctx, lease, "hanging"); err != nil {
+			return 1
+		}
+	}
+	fmt.Println("there it is")
+	select {}
+}
+
+// A server that is killed takes its workers along. They are adopted by this program then, which sees them end.
+func TestWorkersEndWithAServerThatIsKilled(t *testing.T) {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+	for _, without := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
+		argv := testproc.Argv("fileworker-server", without.String())
+		command := exec.Command(argv[0], argv[1:]...)
+		said, err := command.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(said).ReadString('\n')
+		if err != nil {
+			t.Error(line, err)
+		}
+		if err := command.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		_ = command.Wait()
+		adopted := 0
+		for {
+			if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
+				break
+			} else if err == nil {
+				adopted++
+			}
+		}
+		if adopted == 0 {
+			t.Error("it had no worker")
+		}
+	}
+}
