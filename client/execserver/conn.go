@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -39,8 +40,8 @@ type Options struct {
 // session, and with it all processes that were started over it.
 type Conn struct {
 	options   Options
-	channel   *inproc.Channel // runs the handlers of the calls
-	calls     chan struct{}   // has an element per call in progress
+	channel   *inproc.Channel     // runs the handlers of the calls
+	calls     *semaphore.Weighted // for the calls in progress
 	processes processTable
 
 	// ctx ends when the connection is permanently lost, with ErrClosed or a *LostError as
@@ -61,7 +62,7 @@ var _ grpc.ClientConnInterface = (*Conn)(nil)
 // attempt has failed, or ctx is done.
 func Dial(ctx context.Context, options Options) (*Conn, error) {
 	options.ClientName = cmp.Or(options.ClientName, "execwire")
-	c := &Conn{options: options, channel: inproc.New(), calls: make(chan struct{}, maxCalls)}
+	c := &Conn{options: options, channel: inproc.New(), calls: semaphore.NewWeighted(maxCalls)}
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	execwirev1.RegisterProcessServiceServer(c.channel, &processService{conn: c})
 	execwirev1.RegisterFileSystemServiceServer(c.channel, &fileService{conn: c})
@@ -194,14 +195,10 @@ func (c *Conn) fail(err error) {
 // are in progress. It returns at the latest when ctx is done; the server may process the
 // request nevertheless. Errors are gRPC statuses.
 func (c *Conn) call(ctx context.Context, l *link, method string, params, result any) error {
-	select {
-	case c.calls <- struct{}{}:
-		defer func() { <-c.calls }()
-	case <-ctx.Done():
+	if c.calls.Acquire(ctx, 1) != nil {
 		return contextStatus(ctx)
-	case <-l.lost():
-		return l.status()
 	}
+	defer c.calls.Release(1)
 	return c.control(ctx, l, method, params, result)
 }
 

@@ -193,28 +193,30 @@ func TestReadResult_LostEvents_BecomeAGap(t *testing.T) {
 	}
 	code := new(int64)
 	for name, test := range map[string]struct {
-		results []readResult
-		after   uint64
-		want    string
+		results     []readResult
+		after       uint64
+		exitIsFirst bool
+		want        string
 	}{
-		"all":                  {[]readResult{{Chunks: []wireChunk{chunk(1)}, NextSeq: 2}, {NextSeq: 2}}, 0, "1 output"},
-		"a beginning":          {[]readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10}}, 2, "gap, 2 output"},
-		"an exit":              {[]readResult{{NextSeq: 2, Exited: true, ExitCode: code}}, 0, "1 exited"},
-		"an exit and a close":  {[]readResult{{NextSeq: 3, Exited: true, Closed: true, ExitCode: code}}, 0, "1 exited, 2 closed"},
-		"an exit that is gone": {[]readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}}, 2, "gap, 2 exited, 3 output"},
-		"an exit behind a gap": {[]readResult{{Chunks: []wireChunk{chunk(7), chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}}, 2, "gap, 2 output, 3 exited, 4 output"},
-		"all but the end":      {[]readResult{{NextSeq: 9, Exited: true, Closed: true, ExitCode: code}}, 2, "gap, 2 exited, 3 closed"},
-		"nothing":              {[]readResult{{NextSeq: 3}}, 2, ""},
+		"all":                  {results: []readResult{{Chunks: []wireChunk{chunk(1)}, NextSeq: 2}, {NextSeq: 2}}, want: "1 output"},
+		"a beginning":          {results: []readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10}}, after: 2, want: "gap, 2 output"},
+		"an exit":              {results: []readResult{{NextSeq: 2, Exited: true, ExitCode: code}}, want: "1 exited"},
+		"an exit and a close":  {results: []readResult{{NextSeq: 3, Exited: true, Closed: true, ExitCode: code}}, want: "1 exited, 2 closed"},
+		"an exit before all":   {results: []readResult{{Chunks: []wireChunk{chunk(4)}, NextSeq: 5, Exited: true, ExitCode: code}, {NextSeq: 5, Exited: true, ExitCode: code}}, after: 2, exitIsFirst: true, want: "1 exited, 2 output"},
+		"an exit that is gone": {results: []readResult{{Chunks: []wireChunk{chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}, {NextSeq: 10, Exited: true, ExitCode: code}}, after: 2, want: "gap, 2 output, 3 exited"},
+		"an exit behind a gap": {results: []readResult{{Chunks: []wireChunk{chunk(7), chunk(9)}, NextSeq: 10, Exited: true, ExitCode: code}}, after: 2, want: "gap, 2 output, 3 exited, 4 output"},
+		"all but the end":      {results: []readResult{{NextSeq: 9, Exited: true, Closed: true, ExitCode: code}}, after: 2, want: "gap, 2 exited, 3 closed"},
+		"nothing":              {results: []readResult{{NextSeq: 3}}, after: 2},
 	} {
 		p := &process{conn: &Conn{}, id: "p"}
 		p.incoming.received = test.after
 		for _, r := range test.results {
-			if err := p.addRead(&r, p.incoming.received, 0); err != nil {
+			if err := p.addRead(&r, p.incoming.received, 0, test.exitIsFirst); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		var got []string
-		for _, event := range p.log.next(&cursor{}) {
+		for _, event := range p.log.next(new(uint64)) {
 			if got = append(got, kindOf(event)); event.GetGap() == nil {
 				got[len(got)-1] = fmt.Sprint(event.GetSeq(), " ", kindOf(event))
 			}
@@ -234,11 +236,11 @@ func TestReadResult_SmallChunks_AreKept(t *testing.T) {
 		result.Chunks = append(result.Chunks, wireChunk{Seq: seq + 1, Stream: "stdout", Chunk: jsonrpc.Base64("12345678")})
 	}
 	p := &process{conn: &Conn{}, id: "p"}
-	if err := p.addRead(&result, 0, 0); err != nil {
+	if err := p.addRead(&result, 0, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	got := 0
-	for at := (cursor{}); at.after < p.log.last; {
+	for at := uint64(0); at < p.log.last; {
 		for _, event := range p.log.next(&at) {
 			got += len(event.GetOutput().GetData())
 			if event.GetGap() != nil {
@@ -294,7 +296,7 @@ func TestNotify_LinkLostWhilePaused_EvictsNothing(t *testing.T) {
 	}
 	c := &Conn{}
 	p := c.processes.add(&process{conn: c, id: "p"})
-	if err := p.addRead(&result, 0, 0); err != nil {
+	if err := p.addRead(&result, 0, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	l := &link{conn: c}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -120,8 +121,8 @@ type process struct {
 	id          string
 	request     []byte // the encoded request that started it
 	hasTerminal bool
-	hasStdin    bool       // a pipe
-	starting    sync.Mutex // held during a start
+	hasStdin    bool                // a pipe
+	starting    *semaphore.Weighted // acquired during a start
 
 	mu        sync.Mutex
 	changed   notify.Broadcast    // guarded by mu; of what follows

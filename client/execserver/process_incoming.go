@@ -34,7 +34,12 @@ type incoming struct {
 	early     []arrival // beyond the next seq, sorted
 	bytes     int       // the cost of early
 	recovery  *link     // the link over which missing events are being read
-	lagging   bool      // the owner is too slow and cannot pause the link
+	lagging   bool      // the owner is too slow and cannot pause the link: events are read later
+}
+
+// hasExit reports whether the exit is among the early events.
+func (in *incoming) hasExit() bool {
+	return slices.ContainsFunc(in.early, func(a arrival) bool { return a.event.GetExited() != nil })
 }
 
 // arrival is an event with the server's seq.
@@ -84,7 +89,7 @@ func (c *Conn) notify(l *link, method string, raw []byte) error {
 		}
 		arrived.event = exitedEvent(p.exitOf(params.ExitCode, params.SandboxDenied))
 	}
-	if p.awaitWindow(l) {
+	if p.pauseLink(l) {
 		p.arrive(l, arrived)
 	}
 	return nil
@@ -134,15 +139,15 @@ func (p *process) exitOf(code *int64, denied *bool) *execwirev1.ExitRecord {
 	return record
 }
 
-// awaitWindow blocks while the owner, who may be about to resume, has a window of events
-// to acknowledge: the protocol has no acknowledgements, so the link is not read from. If
-// other requests or owners need the link, the pause is short, and the owner may then lose
-// the oldest events. It returns false if the link was lost meanwhile: what is missing is
-// read over the next one.
-func (p *process) awaitWindow(l *link) bool {
+// pauseLink blocks while the owner, who may be about to resume, has a window of events to
+// acknowledge: the protocol has no acknowledgements, so the link is not read from. If
+// other requests or owners need the link, the pause is short; further events are then
+// dropped and read later, as far as the server still has them. It returns false if the
+// link was lost meanwhile: what is missing is read over the next one.
+func (p *process) pauseLink(l *link) bool {
 	for {
 		p.mu.Lock()
-		isFull := p.log.bytes >= windowBytes && !p.incoming.lagging
+		isFull := p.log.isFull() && !p.incoming.lagging
 		changed := p.changed.Wait()
 		p.mu.Unlock()
 		if !isFull {
@@ -171,7 +176,8 @@ func (p *process) acknowledge(number uint64) {
 	p.changed.Notify()
 }
 
-// arrive adds an event to the log when those before it are there.
+// arrive adds an event to the log when those before it are there and the owner has
+// acknowledged enough. The others are read later.
 func (p *process) arrive(l *link, arrived arrival) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,11 +185,11 @@ func (p *process) arrive(l *link, arrived arrival) {
 	in.announced = max(in.announced, arrived.seq)
 	switch {
 	case arrived.seq <= in.received: // it was read
+	case p.log.isFull(), in.bytes >= windowBytes: // it is read later
 	case arrived.seq == in.received+1:
 		in.received = arrived.seq
 		p.append(arrived.event)
-		p.log.limit() // not while events are read: readMissing reads no more than a window
-	case in.bytes < windowBytes: // the others are read later
+	default:
 		at, known := slices.BinarySearchFunc(in.early, arrived.seq, func(a arrival, seq uint64) int { return cmp.Compare(a.seq, seq) })
 		if !known {
 			in.early = slices.Insert(in.early, at, arrived)

@@ -6,8 +6,6 @@ const (
 	// windowBytes is how much of a process may wait in this program for its owner before
 	// the link is paused.
 	windowBytes = 1 << 20
-	// retainedBytes is how much of a process is kept, if the link cannot be paused.
-	retainedBytes = 2 * windowBytes
 	// eventCost is what an event counts besides its output.
 	eventCost = 256
 	// batchBytes limits the output in one message of a stream.
@@ -17,7 +15,8 @@ const (
 // streamCount is the number of output streams plus one for the unspecified.
 const streamCount = int(execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL) + 1
 
-// eventLog keeps the last events of a process. It numbers them itself, without holes:
+// eventLog keeps the events of a process that its owner has not acknowledged. It numbers
+// them itself, without holes:
 // servers do not report the seq of every event. A gap, which has no seq, takes a number
 // like any other event.
 type eventLog struct {
@@ -62,12 +61,8 @@ func (l *eventLog) append(event *execwirev1.ProcessEvent) {
 	l.bytes += costOf(event)
 }
 
-// limit evicts the oldest events beyond retainedBytes.
-func (l *eventLog) limit() {
-	for l.bytes > retainedBytes && len(l.events) > 1 {
-		l.evict(l.evicted + 1)
-	}
-}
+// isFull reports whether a window of events is not acknowledged.
+func (l *eventLog) isFull() bool { return l.bytes >= windowBytes }
 
 func (l *eventLog) totals() (totals []*execwirev1.StreamTotal) {
 	for stream, bytes := range l.offsets {
@@ -78,7 +73,7 @@ func (l *eventLog) totals() (totals []*execwirev1.StreamTotal) {
 	return totals
 }
 
-// evict drops the events up to a number.
+// evict drops the events up to a number, which were acknowledged.
 func (l *eventLog) evict(to uint64) {
 	for l.evicted < min(to, l.last) {
 		l.bytes -= costOf(l.events[0])
@@ -89,51 +84,32 @@ func (l *eventLog) evict(to uint64) {
 	}
 }
 
-// cursor is the position of a reader of a log.
-type cursor struct {
-	after uint64 // the number of the last event read
-	bytes uint64 // of output up to there; 0 if that is not known
-}
+// isEnd reports whether a number is that of the close.
+func (l *eventLog) isEnd(number uint64) bool { return l.closed && number == l.last }
 
-// cursorAfter returns a cursor for the events after a number.
-func (l *eventLog) cursorAfter(number uint64) cursor {
-	if number < l.evicted {
-		return cursor{after: number}
-	}
-	c := cursor{number, l.dropped}
-	for _, event := range l.events[:number-l.evicted] {
-		c.bytes += uint64(len(event.GetOutput().GetData()))
-	}
-	return c
-}
-
-// isEnd reports whether the cursor is after the close.
-func (l *eventLog) isEnd(c cursor) bool { return l.closed && c.after == l.last }
-
-// next returns the next events, with a gap in place of evicted ones, and moves the
-// cursor. The exit is never lost.
-func (l *eventLog) next(c *cursor) (batch []*execwirev1.ProcessEvent) {
-	if c.after < l.evicted {
+// next returns the next events after a number, and moves that. Those that an earlier
+// owner acknowledged are replaced by a gap, except the exit.
+func (l *eventLog) next(after *uint64) (batch []*execwirev1.ProcessEvent) {
+	if *after < l.evicted {
 		end := l.evicted
-		hasExit := c.after < l.exitAt && l.exitAt <= l.evicted
+		hasExit := *after < l.exitAt && l.exitAt <= l.evicted
 		if hasExit {
 			end--
 		}
-		if c.after < end {
-			batch = append(batch, gapEvent(end+1, l.dropped-c.bytes))
+		if *after < end {
+			batch = append(batch, gapEvent(end+1, l.dropped))
 		}
 		if hasExit {
 			exited := exitedEvent(l.exit)
 			exited.Seq = l.evicted
 			batch = append(batch, exited)
 		}
-		*c = cursor{after: l.evicted, bytes: l.dropped}
+		*after = l.evicted
 	}
-	for cost := 0; c.after < l.last && cost < batchBytes; c.after++ {
-		event := l.events[c.after-l.evicted]
+	for cost := 0; *after < l.last && cost < batchBytes; *after++ {
+		event := l.events[*after-l.evicted]
 		batch = append(batch, event)
 		cost += costOf(event)
-		c.bytes += uint64(len(event.GetOutput().GetData()))
 	}
 	return batch
 }

@@ -26,22 +26,22 @@ type wireChunk struct {
 	Chunk  jsonrpc.Base64 `param:"chunk"`
 }
 
-// readMissing reads events until there are no more. It reports whether the process is
-// still known.
+// readMissing reads events until there are no more, and waits while the owner has a
+// window of them to acknowledge. It reports whether the process is still known.
 func (p *process) readMissing(l *link) bool {
 	for {
-		if !p.awaitWindow(l) {
+		if p.await(l.over, l, func() bool { return !p.log.isFull() }) != nil {
 			return false
 		}
 		p.mu.Lock()
 		after, announced := p.incoming.received, p.incoming.announced
 		p.mu.Unlock()
-		var result readResult
-		if err := p.conn.call(l.over, l, "process/read", readParams{p.id, after, readBytes}, &result); err != nil {
+		result, exitIsFirst, err := p.read(l, after)
+		if err != nil {
 			p.fail(l, err)
 			return false
 		}
-		if err := p.addRead(&result, after, announced); err != nil {
+		if err := p.addRead(&result, after, announced, exitIsFirst); err != nil {
 			p.conn.lose(l, err)
 			return false
 		}
@@ -49,6 +49,44 @@ func (p *process) readMissing(l *link) bool {
 			return true
 		}
 	}
+}
+
+// read reads the events after a seq. One event that is missing before the first chunk of
+// a process that has exited is the exit or lost output. The chunks that follow show which
+// it is, so they are read too, up to a window; exitIsFirst reports the result.
+func (p *process) read(l *link, after uint64) (result readResult, exitIsFirst bool, err error) {
+	read := func(after uint64, into *readResult) error {
+		return p.conn.call(l.over, l, "process/read", readParams{p.id, after, readBytes}, into)
+	}
+	err = read(after, &result)
+	if err != nil || !result.Exited || len(result.Chunks) == 0 || result.Chunks[0].Seq != after+2 {
+		return result, false, err
+	}
+	for bytes := 0; bytes < windowBytes && !hasHole(result.Chunks); {
+		last := result.Chunks[len(result.Chunks)-1].Seq
+		var next readResult
+		if err := read(last, &next); err != nil {
+			return result, false, err
+		}
+		if len(next.Chunks) == 0 {
+			return result, next.NextSeq == last+1 || next.Closed && next.NextSeq == last+2, nil
+		}
+		result.Chunks = append(result.Chunks, next.Chunks...)
+		for _, chunk := range next.Chunks {
+			bytes += len(chunk.Chunk) + eventCost
+		}
+	}
+	return result, false, nil
+}
+
+// hasHole reports whether an event is missing between two chunks.
+func hasHole(chunks []wireChunk) bool {
+	for i := 1; i < len(chunks); i++ {
+		if chunks[i].Seq != chunks[i-1].Seq+1 {
+			return true
+		}
+	}
+	return false
 }
 
 // fail records that the server has no more events, unless the link was lost.
@@ -62,9 +100,10 @@ func (p *process) fail(l *link, err error) {
 }
 
 // addRead adds the events of an answer for those after a seq. Servers report no seq of
-// the exit and of the close: they are among those that no chunk has. So are those of
-// lost output, which precede the first chunk.
-func (p *process) addRead(r *readResult, after, announced uint64) error {
+// the exit and of the close. What is missing before the first chunk is lost output, and
+// perhaps the exit; what is missing between two chunks is the exit. One that is found
+// nowhere else follows all output.
+func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bool) error {
 	var exit *execwirev1.ExitRecord
 	if r.Exited {
 		exit = p.exitOf(r.ExitCode, r.SandboxDenied)
@@ -72,8 +111,7 @@ func (p *process) addRead(r *readResult, after, announced uint64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in := &p.incoming
-	exitBefore := lastHole(r.Chunks, in.received)
-	for _, chunk := range r.Chunks {
+	for i, chunk := range r.Chunks {
 		stream, err := p.streamOf(chunk.Stream)
 		if err != nil {
 			return err
@@ -85,7 +123,7 @@ func (p *process) addRead(r *readResult, after, announced uint64) error {
 			continue
 		}
 		missing := chunk.Seq - in.received - 1
-		if missing > 0 && exit != nil && p.log.exit == nil && chunk.Seq == exitBefore {
+		if missing > 0 && (i > 0 || exitIsFirst) && exit != nil && p.log.exit == nil && !in.hasExit() {
 			p.addLost(missing - 1)
 			p.append(exitedEvent(exit))
 		} else {
@@ -107,18 +145,6 @@ func (p *process) addRead(r *readResult, after, announced uint64) error {
 		p.addEnd(end, exit, r.Closed)
 	}
 	return nil
-}
-
-// lastHole returns the seq of the chunk after the last hole, where the exit is; 0 if
-// there is no hole.
-func lastHole(chunks []wireChunk, after uint64) (seq uint64) {
-	for _, chunk := range chunks {
-		if chunk.Seq > after+1 {
-			seq = chunk.Seq
-		}
-		after = max(after, chunk.Seq)
-	}
-	return seq
 }
 
 // addEnd adds what follows the last output, up to a seq: lost output, the exit if it was

@@ -27,7 +27,7 @@ type run struct {
 	end context.CancelCauseFunc
 
 	// Guarded by process.mu.
-	cursor      cursor
+	sent        uint64                           // the number of the last event sent
 	stdinOffset uint64                           // that was reported as accepted
 	stdinEnded  bool                             // that was reported
 	rejections  []*execwirev1.RunProcessResponse // to be sent
@@ -102,7 +102,7 @@ func (p *process) checkReached(number uint64) error {
 func (r *run) own(p *process, after uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r.process, r.cursor, r.stdinOffset = p, p.log.cursorAfter(after), p.stdin.queued()
+	r.process, r.sent, r.stdinOffset = p, after, p.stdin.queued()
 	p.owner = r
 	p.owners++
 	p.acknowledge(after)
@@ -198,14 +198,14 @@ func (r *run) next() (responses []*execwirev1.RunProcessResponse, closed bool, e
 		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
 			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: r.stdinOffset, EndOfFile: r.stdinEnded}}})
 	}
-	if events := p.log.next(&r.cursor); len(events) > 0 {
+	if events := p.log.next(&r.sent); len(events) > 0 {
 		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
 			Events: &execwirev1.RunEvents{Events: events}}})
 	}
 	if err = p.failed; err == nil {
 		err = p.stdin.failed
 	}
-	return responses, p.log.isEnd(r.cursor), err
+	return responses, p.log.isEnd(r.sent), err
 }
 
 // receive handles requests until the stream ends.
@@ -214,7 +214,7 @@ func (r *run) receive() {
 		request, err := r.stream.Recv()
 		switch {
 		case errors.Is(err, io.EOF):
-			r.process.endStdin()
+			r.process.stdin.end()
 			return
 		case err == nil:
 			err = r.handle(request)

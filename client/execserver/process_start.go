@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -39,13 +40,16 @@ func (s *processService) start(ctx context.Context, l *link, r *execwirev1.Start
 	}
 	params.ProcessID = cmp.Or(r.GetProcessId(), uuid.NewString())
 	created := &process{conn: s.conn, id: params.ProcessID, request: encoded,
-		hasTerminal: params.Tty, hasStdin: params.PipeStdin, stdin: stdin{nonce: uuid.NewString()}}
+		hasTerminal: params.Tty, hasStdin: params.PipeStdin, starting: semaphore.NewWeighted(1)}
+	created.stdin = stdin{process: created, nonce: uuid.NewString()}
 	p := s.conn.processes.add(created)
 	if p != created && (!bytes.Equal(p.request, encoded) || r.GetMustBeNew()) {
 		return false, failure(execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS, "process %s already exists", p.id)
 	}
-	p.starting.Lock()
-	defer p.starting.Unlock()
+	if p.starting.Acquire(ctx, 1) != nil {
+		return false, contextStatus(ctx)
+	}
+	defer p.starting.Release(1)
 	owner.own(p, 0)
 	if p.isStarted() {
 		return true, nil

@@ -1,7 +1,6 @@
 package execserver
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -22,7 +21,9 @@ const (
 // stdin is the input of a process. It outlives streams: what an owner has sent is written
 // also if the stream or the link is lost.
 type stdin struct {
-	nonce       string // makes the ids of writes unique; never changes
+	process *process // whose mutex guards what follows the nonce
+	nonce   string   // makes the ids of writes unique
+
 	data        []byte // sent by owners and not accepted
 	accepted    uint64 // how many bytes the server has accepted
 	ended       bool   // nothing follows data
@@ -56,24 +57,24 @@ func (r *run) takeStdin(m *execwirev1.RunStdin) error {
 		s.data = append(s.data, m.GetData()[queued-m.GetOffset():]...)
 	}
 	s.ended = s.ended || m.GetEndOfFile()
-	p.startWriting()
+	s.startWriting()
 	return nil
 }
 
-// endStdin ends the input of a process with a pipe: its owner sends no more.
-func (p *process) endStdin() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.stdin.ended = p.stdin.ended || p.hasStdin
-	p.startWriting()
+// end ends the input of a process with a pipe: its owner sends no more.
+func (s *stdin) end() {
+	s.process.mu.Lock()
+	defer s.process.mu.Unlock()
+	s.ended = s.ended || s.process.hasStdin
+	s.startWriting()
 }
 
 // startWriting starts the goroutine that writes the input, if there is any. The caller
-// holds mu.
-func (p *process) startWriting() {
-	if s := &p.stdin; !s.writing && s.hasWork() {
+// holds the mutex of the process.
+func (s *stdin) startWriting() {
+	if !s.writing && s.hasWork() {
 		s.writing = true
-		p.conn.tasks.Go(p.writeStdin)
+		s.process.conn.tasks.Go(s.writeAll)
 	}
 }
 
@@ -81,19 +82,19 @@ func (s *stdin) hasWork() bool {
 	return !s.rejected && (len(s.data) > 0 || s.ended && !s.endAccepted)
 }
 
-// writeStdin writes input until there is none.
-func (p *process) writeStdin() {
+// writeAll writes input until there is none.
+func (s *stdin) writeAll() {
+	p := s.process
 	for {
 		p.mu.Lock()
-		s := &p.stdin
 		piece, offset := s.data[:min(len(s.data), stdinPiece)], s.accepted
 		if s.writing = s.hasWork() && p.conn.ctx.Err() == nil; !s.writing {
 			p.mu.Unlock()
 			return
 		}
 		p.mu.Unlock()
-		if err := p.write(piece, offset); err != nil {
-			p.stopStdin(err)
+		if err := s.write(piece, offset); err != nil {
+			s.stop(err)
 			continue
 		}
 		p.mu.Lock()
@@ -104,8 +105,9 @@ func (p *process) writeStdin() {
 	}
 }
 
-// stopStdin records that the server accepts no more input because of err.
-func (p *process) stopStdin(err error) {
+// stop records that the server accepts no more input because of err.
+func (s *stdin) stop(err error) {
+	p := s.process
 	if reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED {
 		err = p.awaitSilentEnd()
 	} else if !isUnanswered(err) {
@@ -114,7 +116,7 @@ func (p *process) stopStdin(err error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stdin.rejected, p.stdin.failed, p.stdin.data = true, err, nil
+	s.rejected, s.failed, s.data = true, err, nil
 	p.changed.Notify()
 }
 
@@ -149,20 +151,21 @@ var errWriteLost = failure(execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVA
 
 // write writes a piece of input, or its end if that is empty, and repeats it over other
 // links until it is answered.
-func (p *process) write(piece []byte, offset uint64) error {
+func (s *stdin) write(piece []byte, offset uint64) error {
+	p := s.process
 	var wait backoff.Backoff
 	for isRepeated := false; ; {
 		l, err := p.conn.current(p.conn.ctx)
 		switch {
 		case err != nil:
 		case len(piece) == 0:
-			err = p.closeStdin(l)
+			err = s.close(l)
 		case isRepeated && l.peer.environment == nil:
 			return errWriteLost
 		default:
 			isRepeated = true
-			id := fmt.Sprintf("%s-%d", p.stdin.nonce, offset)
-			err = p.ask(p.conn.ctx, l, "process/write", writeParams{p.id, piece, id})
+			id := fmt.Sprintf("%s-%d", s.nonce, offset)
+			err = s.ask(l, "process/write", writeParams{p.id, piece, id})
 		}
 		if !isUnanswered(err) || !wait.Wait(p.conn.ctx, 0) {
 			return err
@@ -176,8 +179,9 @@ type writeParams struct {
 	WriteID   string `json:"writeId"`
 }
 
-// closeStdin closes the input.
-func (p *process) closeStdin(l *link) error {
+// close closes the input.
+func (s *stdin) close(l *link) error {
+	p := s.process
 	switch {
 	case p.hasTerminal:
 		return failure(execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL,
@@ -185,15 +189,16 @@ func (p *process) closeStdin(l *link) error {
 	case !l.peer.extended:
 		return unsupportedRequest("the end of a process's input")
 	}
-	return p.ask(p.conn.ctx, l, "process/closeStdin", processParams{p.id})
+	return s.ask(l, "process/closeStdin", processParams{p.id})
 }
 
 // ask makes a request about the input, whose result is a status.
-func (p *process) ask(ctx context.Context, l *link, method string, params any) error {
+func (s *stdin) ask(l *link, method string, params any) error {
+	p := s.process
 	var result struct {
 		Status string `param:"status"`
 	}
-	err := p.conn.call(ctx, l, method, params, &result)
+	err := p.conn.call(p.conn.ctx, l, method, params, &result)
 	switch {
 	case err != nil || result.Status == "accepted":
 		return err

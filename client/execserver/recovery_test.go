@@ -1,0 +1,167 @@
+package execserver
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/jsonrpc"
+)
+
+// dialScripted connects to a server that answers as a test says.
+func dialScripted(t *testing.T, answer func(id int64, method string) []string) *Conn {
+	t.Helper()
+	requests := func(id int64, method string) []string {
+		if method == "initialized" {
+			return nil
+		}
+		return answer(id, method)
+	}
+	return dial(t, "", func(o *Options) {
+		o.Open = func(context.Context) (jsonrpc.Transport, error) { return newScripted(requests), nil }
+	})
+}
+
+// TestReadMissing_ExitFollowsItsOutput has servers that have lost the beginning of what is
+// read, or not, and report of the exit only that there is one.
+func TestReadMissing_ExitFollowsItsOutput(t *testing.T) {
+	answer := func(next int, closed bool, seqs ...int) string {
+		var chunks []string
+		for _, seq := range seqs {
+			chunks = append(chunks, fmt.Sprintf(`{"seq":%d,"stream":"stdout","chunk":"aGkK"}`, seq))
+		}
+		return fmt.Sprintf(`{"chunks":[%s],"nextSeq":%d,"exited":true,"exitCode":3,"closed":%t}`, strings.Join(chunks, ","), next, closed)
+	}
+	for name, test := range map[string]struct {
+		answers []string // the last one is repeated
+		want    string
+	}{
+		"much is lost, and the exit is last": {
+			[]string{answer(6, true, 5), answer(8, true, 6, 7), answer(10, true)}, "gap, output, output, output, exited, closed"},
+		"one event is lost, and the exit is last": {
+			[]string{answer(3, true, 2), answer(5, true, 3, 4), answer(7, true)}, "gap, output, output, output, exited, closed"},
+		"one event is lost, and nothing is closed": {
+			[]string{answer(3, false, 2), answer(4, false)}, "gap, output, exited"},
+		"one event is lost, and the exit is between": {
+			[]string{answer(3, true, 2), answer(6, true, 3, 5), answer(7, true)}, "gap, output, output, exited, output, closed"},
+		"the exit is between two answers": {
+			[]string{answer(3, true, 2), answer(5, true, 4), answer(6, true)}, "gap, output, exited, output, closed"},
+		"the exit is first": {
+			[]string{answer(3, true, 2), answer(5, true, 3, 4), answer(6, true)}, "exited, output, output, output, closed"},
+		"the exit is first, and nothing is closed": {
+			[]string{answer(3, false, 2), answer(3, false)}, "exited, output"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers := test.answers
+			conn := dialScripted(t, func(id int64, _ string) []string {
+				result := answers[0]
+				answers = answers[min(1, len(answers)-1):]
+				return []string{fmt.Sprintf(`{"id":%d,"result":%s}`, id, result)}
+			})
+			p := conn.processes.add(&process{conn: conn, id: "p"})
+			if !p.readMissing(conn.lastLink()) {
+				t.Fatal("the process is unknown")
+			}
+			var got []string
+			for _, event := range p.log.next(new(uint64)) {
+				got = append(got, kindOf(event))
+			}
+			if text := strings.Join(got, ", "); text != test.want {
+				t.Errorf("%s, want %s", text, test.want)
+			}
+		})
+	}
+}
+
+// TestArrive_OwnerLagsBehind_NothingIsEvicted has an answer of more than two windows that
+// the owner has not seen when the link is needed by others.
+func TestArrive_OwnerLagsBehind_NothingIsEvicted(t *testing.T) {
+	const chunks = readBytes / 8
+	result := readResult{NextSeq: chunks + 1}
+	for seq := range uint64(chunks) {
+		result.Chunks = append(result.Chunks, wireChunk{Seq: seq + 1, Stream: "stdout", Chunk: jsonrpc.Base64("12345678")})
+	}
+	c := &Conn{}
+	p := c.processes.add(&process{conn: c, id: "p"})
+	if err := p.addRead(&result, 0, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	p.incoming.lagging = true
+	l := &link{conn: c}
+	l.over, l.end = context.WithCancelCause(t.Context())
+	l.end(nil) // nothing is read
+	p.arrive(l, arrival{chunks + 1, outputEvent(execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, []byte("x"))})
+	c.tasks.Wait()
+	if p.log.evicted > 0 || p.log.last != chunks || p.incoming.announced != chunks+1 {
+		t.Errorf("%d events of %d were evicted, and %d are announced", p.log.evicted, p.log.last, p.incoming.announced)
+	}
+}
+
+// TestRecovery_OwnerTakesNothing_IsBounded has a server that sends notifications and
+// answers without end, of a process whose owner takes nothing. Another process needs the
+// link.
+func TestRecovery_OwnerTakesNothing_IsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 16 << 20
+		chunk := base64.StdEncoding.EncodeToString(make([]byte, maxChunkBytes))
+		var sent atomic.Int64 // bytes of answers
+		conn := dialScripted(t, func(id int64, _ string) []string {
+			if sent.Add(maxChunkBytes) > most {
+				return nil
+			}
+			seq := sent.Load() / maxChunkBytes
+			return []string{fmt.Sprintf(`{"id":%d,"result":{"chunks":[{"seq":%d,"stream":"stdout","chunk":"%s"}],"nextSeq":%d,"exited":false,"closed":false}}`, id, seq, chunk, seq+1)}
+		})
+		l := conn.lastLink()
+		conn.processes.add(&process{conn: conn, id: "q", owner: &run{}})
+		p := conn.processes.add(&process{conn: conn, id: "p", started: true, owner: &run{}})
+		p.startRecovery(l)
+		for seq := range most / maxChunkBytes {
+			params := fmt.Sprintf(`{"processId":"p","seq":%d,"stream":"stdout","chunk":"%s"}`, seq+2, chunk)
+			if err := conn.notify(l, "process/output", []byte(params)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		const bound = 2*windowBytes + 2*(maxChunkBytes+eventCost)
+		if p.log.bytes+p.incoming.bytes > bound || p.log.evicted > 0 {
+			t.Errorf("%d bytes wait for the owner and %d for earlier events; %d events were evicted", p.log.bytes, p.incoming.bytes, p.log.evicted)
+		}
+	})
+}
+
+// TestStart_RepeatedMeanwhile_EndsWithItsContext repeats a start that the server does not
+// answer.
+func TestStart_RepeatedMeanwhile_EndsWithItsContext(t *testing.T) {
+	asked := make(chan struct{}, 2)
+	conn := dialScripted(t, func(int64, string) []string {
+		asked <- struct{}{}
+		return nil
+	})
+	first, err := execwirev1.NewProcessServiceClient(conn).RunProcess(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: &execwirev1.RunStart{Process: script("p", "true")}}}
+	if err := first.Send(request); err != nil {
+		t.Fatal(err)
+	}
+	<-asked
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	service := &processService{conn: conn}
+	_, err = service.start(ctx, conn.lastLink(), script("p", "true"), &run{})
+	if status.Code(err) != codes.Canceled || len(asked) > 0 {
+		t.Errorf("the repeated start ends with %v, and %d more requests", err, len(asked))
+	}
+}
