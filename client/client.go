@@ -50,8 +50,8 @@
 // # Memory
 //
 // Memory is bounded: a Process receives at most the window of the server ahead of its
-// readers, keeps [DefaultKeepBytes] for late ones, and collects at most [MaxOutputBytes]. Run
-// keeps no output.
+// readers, and fails beyond [MaxUntakenBytes]; it keeps [DefaultKeepBytes] for late
+// readers, and collects at most [MaxOutputBytes]. Run keeps no output.
 //
 // Everything else that the server offers is available through the generated stubs, see
 // [Client.Processes], [Client.Sessions] and [Client.Files]; [FromRPC] restores the

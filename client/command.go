@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -135,12 +136,15 @@ func (e *OutputSizeError) Error() string {
 func (c *Client) Output(ctx context.Context, command Command) ([]byte, error) {
 	var stdout limitedBuffer
 	var stderr tailBuffer
-	exit, err := c.Run(ctx, RunOptions{Process: command.Request(), Stdout: &stdout, Stderr: &stderr})
+	var missing uint64
+	exit, err := c.Run(ctx, RunOptions{Process: command.Request(), Stdout: &stdout, Stderr: &stderr,
+		OnGap: func(gap *execwirev1.OutputGap) { missing += gap.GetDroppedBytes() }})
 	if err == nil && exit.ShellCode() != 0 {
 		err = &ExitError{Exit: exit, Stderr: stderr.bytes()}
 	}
-	if err == nil && exit.DroppedBytes > 0 {
-		err = &MissingOutputError{DroppedBytes: exit.DroppedBytes}
+	// Over the exec-server protocol the offsets of output after a gap are not known.
+	if missing = cmp.Or(exit.DroppedBytes, missing); err == nil && missing > 0 {
+		err = &MissingOutputError{DroppedBytes: missing}
 	}
 	return stdout.Bytes(), err
 }
@@ -148,7 +152,7 @@ func (c *Client) Output(ctx context.Context, command Command) ([]byte, error) {
 // MissingOutputError reports that output which was to be collected completely has a
 // gap: some of it was evicted.
 type MissingOutputError struct {
-	// DroppedBytes is how much is missing.
+	// DroppedBytes is how much is missing, at most.
 	DroppedBytes uint64
 }
 

@@ -79,6 +79,16 @@ func TestOutput_MissingOutput_Fails(t *testing.T) {
 	}
 }
 
+// Without offsets, as over the exec-server protocol, only the gap reports what is missing.
+func TestOutput_MissingOutputWithoutOffsets_Fails(t *testing.T) {
+	_, c := newFake(t, sends(nil, started(0), events(gap(2, 5), stdout(2, 0, "out"), exited(3, 0), closed(4, 3))))
+	got, err := c.Output(t.Context(), Command{Argv: []string{"x"}})
+	var missing *MissingOutputError
+	if !errors.As(err, &missing) || missing.DroppedBytes != 5 || string(got) != "out" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
 func TestOutput_BeyondLimit_TerminatesCommand(t *testing.T) {
 	var g limitedBuffer
 	piece := make([]byte, MaxOutputBytes/2)

@@ -213,6 +213,20 @@ func protocolErrorf(format string, args ...any) *ProtocolError {
 	return &ProtocolError{Problem: fmt.Sprintf(format, args...)}
 }
 
+// UntakenError reports that a server ignores its window: it has sent more of a process
+// than is kept in memory for readers that have not consumed it. A process from Start was
+// terminated.
+type UntakenError struct {
+	// ProcessID is the process.
+	ProcessID string
+	// LimitBytes is the limit: [MaxUntakenBytes], or more for a larger window.
+	LimitBytes int
+}
+
+func (e *UntakenError) Error() string {
+	return fmt.Sprintf("the server ignores its window: of process %s more than the %d bytes are unread that are kept in memory", e.ProcessID, e.LimitBytes)
+}
+
 // OutputError reports that output of the process could not be written. The process was
 // terminated.
 type OutputError struct {

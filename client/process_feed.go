@@ -14,9 +14,24 @@ const (
 	// DefaultKeepBytes is how much of what all readers have consumed a Process keeps
 	// for later readers: 1 MiB.
 	DefaultKeepBytes = 1 << 20
+	// MaxUntakenBytes is how much of a process a server may send ahead of the readers of
+	// a Process or a Session, plus 256 bytes for each event: 16 MiB, or its window if
+	// that is larger, up to 1 GiB. More fails with an [*UntakenError].
+	MaxUntakenBytes = 16 << 20
+	// maxWindowBytes is the largest window, with its events, that a server may use.
+	maxWindowBytes = 1 << 30
+	// untakenSlack is what a server may send beyond a large window: the rest of a message
+	// that was acknowledged in part, the exit, the close and gaps.
+	untakenSlack = 1 << 20
 	// eventBytes is the memory of an event besides its output.
 	eventBytes = 256
 )
+
+// untakenLimit returns how much a server with these windows may send ahead of a reader.
+func untakenLimit(windowBytes, windowEvents uint64) int {
+	window := min(windowBytes, maxWindowBytes) + eventBytes*min(windowEvents, maxWindowBytes)
+	return max(MaxUntakenBytes, int(min(window+untakenSlack, maxWindowBytes)))
+}
 
 // processFeed has the received events of a process and the positions of its readers.
 // Events not consumed by all readers are retained; of the others, the newest are kept.
@@ -28,8 +43,9 @@ type processFeed struct {
 
 	mu    sync.Mutex
 	items []feedItem // guarded by mu; retained or kept, oldest first
-	// taken is how many of the items were consumed, and kept their size; guarded by mu.
-	taken, kept int
+	// taken is how many of the items were consumed, kept their size, and untaken that of
+	// the others, which must not exceed limit; guarded by mu.
+	taken, kept, untaken, limit int
 	// Events begin after start, items after before, and both end at last. dropped is
 	// the number of bytes from start to before, an upper bound if inexact; guarded by
 	// mu.
@@ -66,17 +82,19 @@ func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed 
 		keep = 0
 	}
 	return &processFeed{
-		keep: keep, acks: acks,
+		keep: keep, acks: acks, limit: MaxUntakenBytes,
 		readers: map[*feedReader]struct{}{}, start: afterSeq, before: afterSeq, last: afterSeq,
 	}
 }
 
-// add appends an event; after is the seq after which to continue. The window of the
-// server bounds what is not consumed.
-func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) {
+// add appends an event; after is the seq after which to continue. It returns false if
+// the server ignores its window, which bounds what is not consumed.
+func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.items = append(f.items, feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())})
+	item := feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())}
+	f.items = append(f.items, item)
+	f.untaken += item.size
 	f.last = after
 	if event.GetClosed() != nil {
 		// Everything was received, and the server need not retain it.
@@ -84,6 +102,7 @@ func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) {
 	}
 	f.advance()
 	f.changed.Notify()
+	return f.untaken <= f.limit
 }
 
 // end records that no more events follow.
@@ -108,11 +127,12 @@ func (f *processFeed) takenSeq() uint64 {
 	return f.items[f.taken-1].after
 }
 
-// resumed asks for an acknowledgement again: a new stream may have replaced one that
-// was about to carry it.
-func (f *processFeed) resumed() {
+// resume begins a stream with these windows. It asks for an acknowledgement again: the
+// previous stream may have been about to carry it.
+func (f *processFeed) resume(windowBytes, windowEvents uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.limit = untakenLimit(windowBytes, windowEvents)
 	if taken := f.takenSeq(); taken > f.start {
 		f.acks.taken(taken, 0, 0, true)
 	}
@@ -235,6 +255,7 @@ func (f *processFeed) setTaken(seq uint64) {
 		item := f.items[f.taken]
 		f.taken++
 		f.kept += item.size
+		f.untaken -= item.size
 		bytes += len(item.event.GetOutput().GetData())
 		n++
 	}

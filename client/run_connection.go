@@ -98,10 +98,8 @@ func (r *run) cleanUp(err error) error {
 
 // isLocalError reports whether err has a local reason, or is a protocol error.
 func isLocalError(err error) bool {
-	var input *InputError
-	var output *OutputError
-	var protocol *ProtocolError
-	return errors.As(err, &input) || errors.As(err, &output) || errors.As(err, &protocol)
+	return errors.As(err, new(*InputError)) || errors.As(err, new(*OutputError)) ||
+		errors.As(err, new(*ProtocolError)) || errors.As(err, new(*UntakenError))
 }
 
 // kill ends the process by force. If the start is not yet answered, it waits for the

@@ -11,6 +11,9 @@ import (
 const (
 	// stdinBlockBytes makes a full block and its framing fit a 32 KiB buffer.
 	stdinBlockBytes = 32_700
+	// maxStdinWindow limits how much input is kept until it is accepted, whatever window
+	// the server has.
+	maxStdinWindow = 16 << 20
 	// stdinReadBytes is the minimum free space of a block for a Read.
 	stdinReadBytes = 4096
 )
@@ -113,7 +116,7 @@ func (p *stdinPump) resume(offset, window uint64) error {
 	if err := p.checkLongEnough(offset); err != nil {
 		return err
 	}
-	p.sent, p.window, p.endSent = offset, window, false
+	p.sent, p.window, p.endSent = offset, min(window, maxStdinWindow), false
 	p.release(offset)
 	if p.input.Reader != nil {
 		p.started.Do(func() { go p.pump() })

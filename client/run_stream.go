@@ -35,7 +35,7 @@ func (r *run) attempt(ctx context.Context) error {
 	}
 	r.acks.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
 	if r.feed != nil {
-		r.feed.resumed()
+		r.feed.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
 	}
 	if r.existing {
 		r.events.setInitialState(started.GetProcess())
@@ -148,8 +148,8 @@ func (r *run) take(events []*execwirev1.ProcessEvent) error {
 			return err
 		}
 		bytes += n
-		if r.feed != nil && r.events.last != last {
-			r.feed.add(event, r.events.last)
+		if r.feed != nil && r.events.last != last && !r.feed.add(event, r.events.last) {
+			return &UntakenError{ProcessID: r.start.GetProcess().GetProcessId(), LimitBytes: r.feed.limit}
 		}
 	}
 	if taken := r.events.last - before; taken > 0 {

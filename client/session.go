@@ -133,7 +133,8 @@ func (s *Session) Info() *execwirev1.Session {
 // could not reconnect in time; a [*ProtocolError].
 //
 // A Session receives whether or not Next is called, so that it always answers pings: it
-// buffers at most one window of each process.
+// buffers at most one window of each process. A server that sends more than
+// [MaxUntakenBytes] of one ends it with an [*UntakenError].
 func (s *Session) Next(ctx context.Context) (SessionEvents, error) { return s.feed.next(ctx) }
 
 // Events ranges over the results of Next until the Session has ended. It ends with an

@@ -28,6 +28,7 @@ type sessionFeed struct {
 	err       error                       // guarded by mu; why no more follows
 	timer     ackTimer                    // guarded by mu, except for its signal
 	limits    consumption                 // guarded by mu; of each process
+	untaken   int                         // guarded by mu; the limit of what is not consumed of each process
 	dirty     map[string]*sessionPosition // guarded by mu; consumed and not acknowledged
 }
 
@@ -41,6 +42,7 @@ type sessionPosition struct {
 	// consumed when the stream began; 0 is none.
 	repeated uint64
 	batches  []sessionBatch
+	untaken  int // the size of the batches
 	consumption
 }
 
@@ -50,9 +52,11 @@ type sessionBatch struct {
 	consumption
 }
 
+func (b sessionBatch) size() int { return b.bytes + eventBytes*b.events }
+
 func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
 	f := &sessionFeed{
-		ready: notify.NewSignal(), timer: ackTimer{due: notify.NewSignal()},
+		ready: notify.NewSignal(), timer: ackTimer{due: notify.NewSignal()}, untaken: MaxUntakenBytes,
 		processes: map[string]*sessionPosition{}, dirty: map[string]*sessionPosition{},
 	}
 	for id, seq := range afterSeq {
@@ -67,7 +71,7 @@ func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
 func (f *sessionFeed) resume(bytes, events uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.limits = limitsOf(bytes, events)
+	f.limits, f.untaken = limitsOf(bytes, events), untakenLimit(bytes, events)
 	f.timer.reset()
 	if len(f.dirty) > 0 {
 		f.timer.set(false)
@@ -75,7 +79,7 @@ func (f *sessionFeed) resume(bytes, events uint64) {
 }
 
 // add appends events of a process. Events already received are skipped; an undeclared
-// hole is an error.
+// hole is an error, and so is more than the window.
 func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -102,6 +106,9 @@ func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	}
 	batch.last = p.received
 	p.batches = append(p.batches, batch)
+	if p.untaken += batch.size(); p.untaken > f.untaken {
+		return &UntakenError{ProcessID: id, LimitBytes: f.untaken}
+	}
 	f.queue = append(f.queue, SessionEvents{ProcessID: id, Events: fresh})
 	f.ready.Set()
 	return nil
@@ -213,6 +220,7 @@ func (f *sessionFeed) taken(id string, seq uint64) {
 	f.dirty[id] = p
 	for len(p.batches) > 0 && p.batches[0].last <= seq {
 		p.bytes, p.events = p.bytes+p.batches[0].bytes, p.events+p.batches[0].events
+		p.untaken -= p.batches[0].size()
 		p.batches = p.batches[1:]
 	}
 	final := p.closed && seq == p.received

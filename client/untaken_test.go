@@ -1,0 +1,84 @@
+package client
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+)
+
+// ignoredWindow is what a server sends that ignores its window.
+const ignoredWindow = 2 * MaxUntakenBytes
+
+// untakenEvents returns the event with a seq, of 256 KiB of output.
+func untakenEvent(seq uint64) *execwirev1.ProcessEvent {
+	data := strings.Repeat("x", 256<<10)
+	return stdout(seq, (seq-1)*uint64(len(data)), data)
+}
+
+func expectUntaken(t *testing.T, err error) {
+	t.Helper()
+	var untaken *UntakenError
+	if !errors.As(err, &untaken) || untaken.ProcessID != "p" || untaken.LimitBytes != MaxUntakenBytes {
+		t.Errorf("the end is %v", err)
+	}
+}
+
+func TestProcess_ServerIgnoresWindow_Fails(t *testing.T) {
+	fake, c := newFake(t, func(stream serverStream) error {
+		_, err := stream.Recv()
+		for _, m := range []*execwirev1.RunProcessResponse{started(0)} {
+			err = firstError(err, stream.Send(m))
+		}
+		for seq := uint64(1); seq <= ignoredWindow>>18 && err == nil; seq++ {
+			err = stream.Send(events(untakenEvent(seq)))
+		}
+		<-stream.Context().Done()
+		return err
+	})
+	process, err := c.Start(t.Context(), StartOptions{Process: direct("x")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-process.over
+	_, err = process.Wait(t.Context())
+	expectUntaken(t, err)
+	if len(fake.terminations()) != 1 {
+		t.Errorf("%d terminations", len(fake.terminations()))
+	}
+}
+
+func TestSession_ServerIgnoresWindow_Ends(t *testing.T) {
+	_, c := newFakeSessions(t, granted(func(a *fakeAttachment) error {
+		var err error
+		for seq := uint64(1); seq <= ignoredWindow>>18 && err == nil; seq++ {
+			err = a.events("p", untakenEvent(seq))
+		}
+		<-a.stream.Context().Done()
+		return err
+	}))
+	s, err := c.AttachSession(t.Context(), SessionOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.over
+	expectUntaken(t, s.Detach(t.Context()))
+}
+
+func TestUntakenLimit(t *testing.T) {
+	for _, test := range []struct {
+		bytes, events uint64
+		limit         int
+	}{
+		{1 << 20, 50_000, MaxUntakenBytes}, // the defaults of a server
+		{0, 0, MaxUntakenBytes},
+		{64 << 20, 1000, 64<<20 + 1000*eventBytes + untakenSlack},
+		{1 << 62, 0, maxWindowBytes},
+		{0, 1 << 62, maxWindowBytes},
+	} {
+		if got := untakenLimit(test.bytes, test.events); got != test.limit {
+			t.Errorf("windows of %d bytes and %d events: %d, want %d", test.bytes, test.events, got, test.limit)
+		}
+	}
+}
