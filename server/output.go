@@ -63,18 +63,6 @@ func forward(ctx context.Context, p *session.Process, c cursor, send func([]*exe
 	}
 }
 
-// observeFreed continues after a seq as an observer, once the server has ended the
-// ownership because it shuts down. The end is still sent, and evicted output is a
-// gap.
-func observeFreed(ctx context.Context, p *session.Process, afterSeq uint64, send func([]*execwirev1.ProcessEvent) error) error {
-	reader, err := p.Log().NewReader(afterSeq)
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	return forward(ctx, p, reader, send)
-}
-
 // WatchProcess implements the RPC.
 func (s *processService) WatchProcess(req *execwirev1.WatchProcessRequest, stream grpc.ServerStreamingServer[execwirev1.WatchProcessResponse]) error {
 	p, err := s.server.find(stream.Context(), req.GetSessionId(), req.GetProcessId())

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -156,9 +155,6 @@ func (r *run) serve() error {
 	var writing sync.WaitGroup
 	writing.Go(r.writeInput)
 	err := forward(r.ctx, r.process, r.owner, r.sendEvents)
-	if errors.Is(err, eventlog.ErrFreed) {
-		err = observeFreed(r.ctx, r.process, r.lastSent.Load(), r.sendUnacknowledged)
-	}
 	taken := err == nil && r.awaitAcknowledgement()
 	r.cancel(errRunEnded)
 	writing.Wait()
@@ -224,23 +220,18 @@ func (r *run) release(err error) {
 	r.owner.Lost()
 }
 
-// sendUnacknowledged sends events without acknowledging them.
-func (r *run) sendUnacknowledged(events []*execwirev1.ProcessEvent) error {
-	err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
-		Events: &execwirev1.RunEvents{Events: events}}})
-	if seq := lastSeq(events); err == nil && seq != 0 {
-		r.lastSent.Store(seq)
-	}
-	return err
-}
-
 func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
-	if err := r.sendUnacknowledged(events); err != nil {
+	if err := r.outbox.send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+		Events: &execwirev1.RunEvents{Events: events}}}); err != nil {
 		return err
+	}
+	last := lastSeq(events)
+	if last != 0 {
+		r.lastSent.Store(last)
 	}
 	select {
 	case <-r.clientDone:
-		return r.owner.Acknowledge(lastSeq(events))
+		return r.owner.Acknowledge(last)
 	default:
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/eventlog"
 )
 
 // receive handles the client's messages until the stream ends. It only blocks on the
@@ -39,10 +38,8 @@ func (r *run) halfClosed() {
 	_ = r.acknowledge(r.lastSent.Load())
 }
 
-// acknowledge acknowledges events. If the server has ended the ownership it does
-// nothing.
 func (r *run) acknowledge(seq uint64) error {
-	if err := r.owner.Acknowledge(seq); err != nil && !errors.Is(err, eventlog.ErrFreed) {
+	if err := r.owner.Acknowledge(seq); err != nil {
 		return err
 	}
 	r.acknowledged.Set()

@@ -100,8 +100,6 @@ var (
 	ErrFutureSeq = errors.New("seq is beyond the last event")
 	// ErrReplaced is returned to an owner after another one took over.
 	ErrReplaced = errors.New("ownership of the event log was taken over")
-	// ErrFreed is returned to an owner after Log.Free ended its ownership.
-	ErrFreed = errors.New("ownership of the event log was ended")
 	// ErrClosed is returned by a cursor after its Close or Release.
 	ErrClosed = errors.New("event log cursor is closed")
 )

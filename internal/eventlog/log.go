@@ -23,16 +23,10 @@ type Log struct {
 	blocks        blocks
 	batchBytes    int // event slices of cursors
 
-	// Ownership and window, guarded by mu. Unacknowledged output is counted only
-	// while paced.
-	owner          *Owner
-	held           bool
-	acked          position // end of what was acknowledged; kept after the owner was released
-	unackedBytes   int
-	unackedEvents  int
-	reservedBytes  int // in the buffers of writers
-	reservedEvents int
-	openWriters    int
+	// Ownership and window, guarded by mu. The log is owned if there is an owner and
+	// the window is paced, held if only the latter, and was freed if only the former.
+	owner  *Owner
+	window window
 
 	// Cursors and waiters, guarded by mu.
 	observers int
@@ -44,9 +38,9 @@ type Log struct {
 // New returns an empty log. It allocates no blocks: a process without output costs a
 // few hundred bytes.
 func New(limits Limits) *Log {
-	l := &Log{limits: limits.WithDefaults(), held: limits.Held}
+	l := &Log{limits: limits.WithDefaults()}
+	l.window = window{limits: &l.limits, paced: limits.Held, acked: position{next: 1}}
 	l.records.first, l.records.end = 1, 1
-	l.acked.next = 1
 	return l
 }
 
@@ -114,7 +108,7 @@ func (l *Log) appendOutput(s *stream, b *block, start, n int) {
 	l.retainedBytes += n
 	l.outputs++
 	s.retainEnds(&l.blocks, b, start, n, l.limits.SnapshotBytes)
-	if l.paced() {
-		l.countUnacked(s, n, 1)
+	if l.window.paced {
+		l.window.countUnacked(s, n, 1)
 	}
 }

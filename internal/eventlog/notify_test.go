@@ -52,7 +52,6 @@ func TestNotifyTellsOnceForEverythingThatEndsAWait(t *testing.T) {
 		"output":      func(l *Log, _ *Owner) { l.Append(Stdout, []byte("x")) },
 		"exit":        func(l *Log, _ *Owner) { l.AppendExited() },
 		"replacement": func(l *Log, _ *Owner) { _, _ = l.Own(0) },
-		"Free":        func(l *Log, _ *Owner) { l.Free() },
 		"Release":     func(_ *Log, o *Owner) { o.Release(true) },
 	} {
 		t.Run(name, func(t *testing.T) {

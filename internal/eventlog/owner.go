@@ -27,7 +27,7 @@ func (l *Log) Own(afterSeq uint64) (*Owner, error) {
 func (l *Log) OwnAcknowledged() (*Owner, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.own(l.acked.next - 1)
+	return l.own(l.window.acked.next - 1)
 }
 
 func (l *Log) own(afterSeq uint64) (*Owner, error) {
@@ -42,15 +42,13 @@ func (l *Log) own(afterSeq uint64) (*Owner, error) {
 	}
 	l.owners++
 	l.owner = &Owner{log: l, reader: l.cursor(afterSeq, true)}
-	l.held = false
 	l.startWindow(l.owner.reader.pos)
 	l.settle()
 	return l.owner, nil
 }
 
-// Next is like Reader.Next. It does not acknowledge earlier batches. When the
-// ownership ended otherwise than by Release, it returns ErrReplaced or ErrFreed, even
-// if there are events.
+// Next is like Reader.Next. It does not acknowledge earlier batches. After a
+// replacement it returns ErrReplaced, even if there are events.
 func (o *Owner) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	return o.reader.Next(ctx, maxBytes)
 }
@@ -65,8 +63,8 @@ func (o *Owner) Notify(ready func()) { o.reader.Notify(ready) }
 
 // Acknowledge acknowledges all events up to and including seq, whether Next returned
 // them or not. It ignores a lower seq than before. It returns ErrFutureSeq when no
-// event has that seq yet. After the ownership has ended, it changes nothing and
-// returns ErrReplaced, ErrFreed or ErrClosed.
+// event has that seq yet. After the ownership has ended, it changes nothing; after a
+// replacement it returns ErrReplaced, and after Release ErrClosed.
 func (o *Owner) Acknowledge(seq uint64) error {
 	l := o.log
 	l.mu.Lock()
@@ -77,7 +75,7 @@ func (o *Owner) Acknowledge(seq uint64) error {
 	if seq > l.lastSeq() {
 		return errFuture(seq, l.lastSeq())
 	}
-	if seq >= l.acked.next {
+	if l.window.paced && seq >= l.window.acked.next {
 		l.acknowledge(l.after(seq))
 		l.settle()
 	}
@@ -88,7 +86,7 @@ func (o *Owner) Acknowledge(seq uint64) error {
 // hold, unacknowledged events are kept and writers block at the end of the window,
 // until Own or Free. Without, the log is free: the oldest output is evicted and
 // writers never block. After a replacement or an earlier call, it changes nothing in
-// the log.
+// the log, and after Free hold has no effect.
 func (o *Owner) Release(hold bool) {
 	l := o.log
 	l.mu.Lock()
@@ -96,7 +94,6 @@ func (o *Owner) Release(hold bool) {
 	if l.owner == o {
 		o.reader.failed = ErrClosed
 		l.owner = nil
-		l.held = hold
 		if !hold {
 			l.stopWindow()
 		}
@@ -105,16 +102,12 @@ func (o *Owner) Release(hold bool) {
 	l.settle()
 }
 
-// Free ends a hold or an ownership, whose Next then returns ErrFreed: the oldest
-// output is evicted and writers never block. Otherwise it does nothing.
+// Free ends a hold or an ownership: the oldest output is evicted and writers never
+// block. The cursor of the owner continues like that of an observer, until another
+// owner replaces it. Otherwise Free does nothing.
 func (l *Log) Free() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.owner != nil {
-		l.owner.reader.failed = ErrFreed
-		l.owner = nil
-	}
-	l.held = false
 	l.stopWindow()
 	l.settle()
 }

@@ -177,15 +177,46 @@ func TestReplacedOwner(t *testing.T) {
 func TestFreeEndsOwnership(t *testing.T) {
 	l := New(tight)
 	o := must[*Owner](t)(l.Own(0))
+	w := l.Writer(Stdout)
+	write(t, w, "first")
 	l.Free()
-	if _, err := o.Next(testContext(t), 0); err != ErrFreed {
-		t.Errorf("Next: %v, want ErrFreed", err)
+	if s := l.Stats(); s.Owned || s.Held || s.UnacknowledgedBytes != 0 {
+		t.Errorf("after Free: %+v", s)
 	}
-	if err := o.Acknowledge(0); err != ErrFreed {
-		t.Errorf("Acknowledge: %v, want ErrFreed", err)
+	if b := tryNext(t, o, 0); b.Gap != nil || text(b) != "o(first)" {
+		t.Errorf("read %+v %s", b.Gap, text(b))
 	}
-	if n := flood(l.Writer(Stdout), 1000); n != 1000 {
-		t.Errorf("said %d bytes, want no window", n)
+	if err := o.Acknowledge(1); err != nil || l.Stats().Acknowledged != 0 {
+		t.Errorf("Acknowledge: %v, %+v", err, l.Stats())
+	}
+	if n := flood(w, 1000); n != 1000 {
+		t.Errorf("wrote %d bytes, want no window", n)
+	}
+	b := tryNext(t, o, 1)
+	if b.Gap == nil || b.Gap.Inexact {
+		t.Fatalf("gap %+v", b.Gap)
+	}
+	rest, _ := drain(t, o)
+	if total := b.Gap.DroppedBytes + uint64(len(b.Events[0].Data)+rest); total != 1000 {
+		t.Errorf("%d of 1000 bytes were read or are in the gap", total)
+	}
+	o.Release(true)
+	if l.Stats().Held {
+		t.Error("Release holds a log that was freed")
+	}
+}
+
+func TestFreedOwnerIsReplaced(t *testing.T) {
+	l := New(tight)
+	freed := must[*Owner](t)(l.Own(0))
+	l.Free()
+	must[*Owner](t)(l.Own(0))
+	l.Append(Stdout, []byte("x"))
+	if _, _, err := freed.TryNext(0); err != ErrReplaced {
+		t.Errorf("TryNext: %v, want ErrReplaced", err)
+	}
+	if err := freed.Acknowledge(1); err != ErrReplaced || l.Stats().Acknowledged != 0 {
+		t.Errorf("Acknowledge: %v, %+v", err, l.Stats())
 	}
 }
 

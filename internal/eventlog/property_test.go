@@ -20,6 +20,7 @@ type machine struct {
 	ownerView *modelCursor
 	acked     uint64
 	held      bool
+	freed     bool // the owner was freed
 	replaced  []*Owner
 	observers []*observer
 
@@ -84,7 +85,7 @@ func rarely(t *rapid.T, of int) {
 	}
 }
 
-func (m *machine) paced() bool  { return m.owner != nil || m.held }
+func (m *machine) paced() bool  { return m.owner != nil && !m.freed || m.held }
 func (m *machine) closed() bool { return m.model.seqOf(Closed) != 0 }
 
 func (m *machine) anyWriter(t *rapid.T) Stream {
@@ -145,8 +146,8 @@ func (m *machine) entitled(id Stream) bool {
 			continue
 		}
 		if s.writer == nil && s.unackedEvents > 0 ||
-			s.unackedBytes+s.reservedBytes > m.log.share(limits.WindowBytes) ||
-			s.unackedEvents+s.reservedEvents > m.log.share(limits.RetainedEvents) {
+			s.unackedBytes+s.reservedBytes > m.log.window.share(limits.WindowBytes) ||
+			s.unackedEvents+s.reservedEvents > m.log.window.share(limits.RetainedEvents) {
 			return false
 		}
 	}
@@ -249,7 +250,7 @@ func (m *machine) own(t *rapid.T) {
 		m.replaced = append(m.replaced, m.owner)
 	}
 	first := m.log.Stats().FirstRetainedSeq
-	m.owner, m.held, m.acked = o, false, after
+	m.owner, m.held, m.freed, m.acked = o, false, false, after
 	m.ownerView = &modelCursor{
 		log: &m.model, cursor: o, next: after + 1, fresh: true, paces: true, mayMiss: max(first, after+1),
 	}
@@ -281,6 +282,9 @@ func (m *machine) ownAck(t *rapid.T) {
 	if err := m.owner.Acknowledge(seq); err != nil {
 		t.Fatal(err)
 	}
+	if m.freed {
+		return
+	}
 	m.acked = max(m.acked, seq)
 	m.ownerView.mayMiss = max(m.ownerView.mayMiss, m.acked+1)
 	m.excess = min(m.excess, max(0, m.unacked()-m.limits.WindowBytes))
@@ -293,19 +297,16 @@ func (m *machine) release(t *rapid.T) {
 	rarely(t, 4)
 	m.held = rapid.Bool().Draw(t, "hold")
 	m.owner.Release(m.held)
-	m.owner = nil
+	m.held = m.held && !m.freed
+	m.owner, m.freed = nil, false
 	m.unpaced()
 }
 
 func (m *machine) free(t *rapid.T) {
 	rarely(t, 10)
 	m.log.Free()
-	if m.owner != nil {
-		if _, _, err := m.owner.TryNext(0); err != ErrFreed {
-			t.Fatalf("freed owner: %v", err)
-		}
-	}
-	m.owner, m.held = nil, false
+	m.held, m.freed = false, m.owner != nil
+	m.ownerView.paces = false // it reads on like an observer
 	m.unpaced()
 }
 

@@ -12,7 +12,7 @@ func (l *Log) settle() {
 // events that a window protects. At least one output event stays, because none is
 // larger than a quarter of the limit.
 func (l *Log) evict() {
-	for l.overBudget() && !l.protected(l.records.first) {
+	for l.overBudget() && !l.window.protects(l.records.first) {
 		r := l.records.pop()
 		if r.kind != Output {
 			l.evictedExit = r // never the closed event, which is last
@@ -53,9 +53,9 @@ func (l *Log) after(afterSeq uint64) position {
 		p.before = l.records.at(p.next).before
 	case p.next == l.exitedSeq:
 		p.before = l.evictedExit.before
-	case p.next >= l.acked.next:
-		p.before = l.acked.before
-		p.inexact = l.acked.inexact || p.next > l.acked.next
+	case p.next >= l.window.acked.next:
+		p.before = l.window.acked.before
+		p.inexact = l.window.acked.inexact || p.next > l.window.acked.next
 	default:
 		p.inexact = p.next > 1
 	}

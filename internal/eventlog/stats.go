@@ -39,12 +39,12 @@ func (l *Log) Stats() Stats {
 		HeldBytes:            l.blocks.held + l.records.bytes() + l.batchBytes,
 		Exited:               l.exitedSeq != 0,
 		Closed:               l.closedSeq != 0,
-		Owned:                l.owner != nil,
-		Held:                 l.held,
-		Acknowledged:         l.acked.next - 1,
-		UnacknowledgedBytes:  l.unackedBytes,
-		ReservedBytes:        l.reservedBytes,
-		UnacknowledgedEvents: l.unackedEvents,
+		Owned:                l.owner != nil && l.window.paced,
+		Held:                 l.owner == nil && l.window.paced,
+		Acknowledged:         l.window.acked.next - 1,
+		UnacknowledgedBytes:  l.window.unackedBytes,
+		ReservedBytes:        l.window.reservedBytes,
+		UnacknowledgedEvents: l.window.unackedEvents,
 		Readers:              l.observers + l.owners,
 	}
 	for i, s := range l.streams {

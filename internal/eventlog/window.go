@@ -1,82 +1,97 @@
 package eventlog
 
-// paced reports whether a window applies: the log has an owner, or is held for the
-// next one.
-func (l *Log) paced() bool { return l.owner != nil || l.held }
+// window bounds the output that is unacknowledged or that writers may be reading.
+// Guarded by Log.mu.
+type window struct {
+	limits *Limits // of the log
+	// paced is set while the window applies: the log has an owner, or is held for the
+	// next one. Unacknowledged output is only counted then.
+	paced bool
+	acked position // end of what was acknowledged; kept after the owner was released
 
-// protected reports whether an event must not be evicted.
-func (l *Log) protected(seq uint64) bool { return l.paced() && seq >= l.acked.next }
+	unackedBytes   int
+	unackedEvents  int
+	reservedBytes  int // in the buffers of writers
+	reservedEvents int
+	openWriters    int
+}
+
+// protects reports whether an event must not be evicted.
+func (w *window) protects(seq uint64) bool { return w.paced && seq >= w.acked.next }
 
 // space is what the stream's writer may still use: bytes, and the events they may
 // become.
-func (l *Log) space(s *stream) (bytes, events int) {
+func (w *window) space(s *stream) (bytes, events int) {
 	const plenty = 1 << 30
-	if !l.paced() {
+	if !w.paced {
 		return plenty, plenty
 	}
-	window, most := l.limits.WindowBytes, l.limits.RetainedEvents
-	bytes = min(window-l.unackedBytes-l.reservedBytes,
-		l.share(window)-s.unackedBytes-s.reservedBytes)
-	events = min(most-l.unackedEvents-l.reservedEvents,
-		l.share(most)-s.unackedEvents-s.reservedEvents)
+	most, mostEvents := w.limits.WindowBytes, w.limits.RetainedEvents
+	bytes = min(most-w.unackedBytes-w.reservedBytes,
+		w.share(most)-s.unackedBytes-s.reservedBytes)
+	events = min(mostEvents-w.unackedEvents-w.reservedEvents,
+		w.share(mostEvents)-s.unackedEvents-s.reservedEvents)
 	return bytes, events
 }
 
-func (l *Log) hasSpace(s *stream) bool {
-	bytes, events := l.space(s)
-	return bytes >= l.limits.minSpace() && events > 0
+func (w *window) hasSpace(s *stream) bool {
+	bytes, events := w.space(s)
+	return bytes >= w.limits.minSpace() && events > 0
 }
 
 // share is the part of a limit that one stream may use. With several writers it is so
 // small that a quarter of the limit remains for any stream that has nothing
 // unacknowledged, whatever the others do.
-func (l *Log) share(limit int) int {
-	if l.openWriters <= 1 {
+func (w *window) share(limit int) int {
+	if w.openWriters <= 1 {
 		return limit
 	}
-	return (limit - limit/4) / (l.openWriters - 1)
+	return (limit - limit/4) / (w.openWriters - 1)
 }
 
-func (l *Log) reserve(s *stream, bytes, events int) {
+func (w *window) reserve(s *stream, bytes, events int) {
 	s.reservedBytes += bytes
 	s.reservedEvents += events
-	l.reservedBytes += bytes
-	l.reservedEvents += events
+	w.reservedBytes += bytes
+	w.reservedEvents += events
 }
 
-func (l *Log) countUnacked(s *stream, bytes, events int) {
+func (w *window) countUnacked(s *stream, bytes, events int) {
 	s.unackedBytes += bytes
 	s.unackedEvents += events
-	l.unackedBytes += bytes
-	l.unackedEvents += events
+	w.unackedBytes += bytes
+	w.unackedEvents += events
 }
 
 // startWindow makes p the end of what was acknowledged. It visits every event after
 // p, so it is for taking over and not for acknowledging.
 func (l *Log) startWindow(p position) {
 	l.stopWindow()
-	l.acked = p
-	for seq := max(p.next, l.records.first); seq < l.records.end; seq++ {
-		if r := l.records.at(seq); r.kind == Output {
-			l.countUnacked(l.streams[r.stream], int(r.n), 1)
-		}
-	}
+	l.window.paced, l.window.acked = true, p
+	l.countFrom(p.next, l.records.end, 1)
 }
 
 func (l *Log) stopWindow() {
+	l.window.paced = false
 	for _, s := range l.streams {
 		if s != nil {
-			l.countUnacked(s, -s.unackedBytes, -s.unackedEvents)
+			l.window.countUnacked(s, -s.unackedBytes, -s.unackedEvents)
 		}
 	}
 }
 
 // acknowledge moves the window's start forward to p.
 func (l *Log) acknowledge(p position) {
-	for seq := max(l.acked.next, l.records.first); seq < p.next; seq++ {
+	l.countFrom(l.window.acked.next, p.next, -1)
+	l.window.acked = p
+}
+
+// countFrom adds the retained output with from <= seq < end to what is
+// unacknowledged, or with a sign of -1 subtracts it.
+func (l *Log) countFrom(from, end uint64, sign int) {
+	for seq := max(from, l.records.first); seq < end; seq++ {
 		if r := l.records.at(seq); r.kind == Output {
-			l.countUnacked(l.streams[r.stream], -int(r.n), -1)
+			l.window.countUnacked(l.streams[r.stream], sign*int(r.n), sign)
 		}
 	}
-	l.acked = p
 }

@@ -21,8 +21,8 @@ func (l *Log) Writer(id Stream) *Writer {
 	s := l.stream(id)
 	if s.writer == nil {
 		s.writer = &Writer{log: l, stream: s}
-		s.writer.waiter.ready = func() bool { return l.hasSpace(s) }
-		l.openWriters++
+		s.writer.waiter.ready = func() bool { return l.window.hasSpace(s) }
+		l.window.openWriters++
 	}
 	return s.writer
 }
@@ -42,16 +42,16 @@ func (w *Writer) Buffer() []byte {
 	if l.closedSeq != 0 || w.closed {
 		panic("eventlog: buffer for " + s.id.String() + " after its end")
 	}
-	l.reserve(s, -s.reservedBytes, -s.reservedEvents)
-	if !l.hasSpace(s) {
+	l.window.reserve(s, -s.reservedBytes, -s.reservedEvents)
+	if !l.window.hasSpace(s) {
 		l.settle()
 		return nil
 	}
 	b := s.currentBlock(&l.blocks, l.limits.largestBlock())
-	bytes, events := l.space(s)
+	bytes, events := l.window.space(s)
 	chunk := l.limits.chunkBytes()
 	n := min(b.free(), bytes, min(events, 2)*chunk, l.limits.WindowBytes/4)
-	l.reserve(s, n, (n+chunk-1)/chunk)
+	l.window.reserve(s, n, (n+chunk-1)/chunk)
 	return b.buf[b.used : b.used+n : b.used+n]
 }
 
@@ -66,7 +66,7 @@ func (w *Writer) Commit(n int) {
 	if n < 0 || n > size {
 		panic("eventlog: commit of more than the buffer of " + s.id.String())
 	}
-	l.reserve(s, -size, -s.reservedEvents)
+	l.window.reserve(s, -size, -s.reservedEvents)
 	if n > 0 && l.closedSeq != 0 {
 		panic("eventlog: appended after closed")
 	}
@@ -90,7 +90,7 @@ func (w *Writer) WaitSpace(ctx context.Context) error {
 	l := w.log
 	for {
 		l.mu.Lock()
-		if l.hasSpace(w.stream) {
+		if l.window.hasSpace(w.stream) {
 			l.mu.Unlock()
 			return nil
 		}
@@ -113,7 +113,7 @@ func (w *Writer) Close() {
 		return
 	}
 	w.closed = true
-	l.openWriters--
-	l.reserve(w.stream, -w.stream.reservedBytes, -w.stream.reservedEvents)
+	l.window.openWriters--
+	l.window.reserve(w.stream, -w.stream.reservedBytes, -w.stream.reservedEvents)
 	l.settle()
 }

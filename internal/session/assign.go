@@ -24,12 +24,18 @@ func (s *Session) assignOwner(p *Process) {
 // addToFeed adds a process to the feed of the attachment, from the last acknowledged
 // event or after afterSeq. s.mu is held.
 func (s *Session) addToFeed(p *Process, afterSeq *uint64) error {
-	c, err := newCursor(p.Log(), afterSeq)
+	var log *eventlog.Owner
+	var err error
+	if afterSeq != nil {
+		log, err = p.Log().Own(*afterSeq)
+	} else {
+		log, err = p.Log().OwnAcknowledged()
+	}
 	if err != nil {
 		return err
 	}
 	p.setOwner(currentOwner{state: attachmentOwned})
-	p.owner.item = s.feed.add(p, c)
+	p.owner.item = s.feed.add(p, log)
 	return nil
 }
 
@@ -141,7 +147,7 @@ func (s *Session) onDetached(before *holder) {
 	}
 }
 
-// isOwnershipLost reports errors of a cursor that does not own its log any more.
+// isOwnershipLost reports errors of an owner that does not own its log any more.
 func isOwnershipLost(err error) bool {
-	return errors.Is(err, eventlog.ErrReplaced) || errors.Is(err, eventlog.ErrFreed) || errors.Is(err, eventlog.ErrClosed)
+	return errors.Is(err, eventlog.ErrReplaced) || errors.Is(err, eventlog.ErrClosed)
 }

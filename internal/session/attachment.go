@@ -120,7 +120,7 @@ func (a *Attachment) Acknowledge(processID string, seq uint64) error {
 	if it == nil {
 		return nil
 	}
-	if err := it.cursor.owner.Acknowledge(seq); err != nil {
+	if err := it.log.Acknowledge(seq); err != nil {
 		if isOwnershipLost(err) {
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/notify"
 )
 
@@ -25,9 +26,9 @@ type feed struct {
 // item is a process in a feed, or a release.
 type item struct {
 	feed    *feed
-	id      string   // of the process
-	process *Process // nil: a release
-	cursor  *cursor  // nil for a release
+	id      string          // of the process
+	process *Process        // nil: a release
+	log     *eventlog.Owner // nil for a release
 
 	// Guarded by feed.mu.
 	element *list.Element // in the queue; nil: not queued
@@ -43,13 +44,13 @@ func newFeed() *feed {
 }
 
 // add adds a process to the feed. An earlier item of the process was removed before.
-func (f *feed) add(p *Process, c *cursor) *item {
-	it := &item{feed: f, id: p.id, process: p, cursor: c}
+func (f *feed) add(p *Process, log *eventlog.Owner) *item {
+	it := &item{feed: f, id: p.id, process: p, log: log}
 	f.mu.Lock()
 	f.items[p.id] = it
 	f.unread++
 	f.mu.Unlock()
-	c.notify(it.ready)
+	log.Notify(it.ready)
 	return it
 }
 
@@ -157,20 +158,20 @@ func (f *feed) next(ctx context.Context, maxBytes int) (Delivery, error) {
 		case released:
 			return Delivery{Released: it.id}, nil
 		}
-		batch, ok, err := it.cursor.tryNext(maxBytes)
+		batch, ok, err := it.log.TryNext(maxBytes)
 		if err != nil {
 			f.stop(it, err)
 			continue
 		}
-		it.cursor.notify(it.ready) // requeues it behind the others if there is more
+		it.log.Notify(it.ready) // requeues it behind the others if there is more
 		if ok {
 			return Delivery{Process: it.process, Batch: batch}, nil
 		}
 	}
 }
 
-// stop is called when an item yields nothing more: its log is read to the end, is
-// freed and has too many readers, or has another owner.
+// stop is called when an item yields nothing more: its log is read to the end or has
+// another owner.
 func (f *feed) stop(it *item, err error) {
 	if isOwnershipLost(err) {
 		return // remove has marked it as read

@@ -15,11 +15,11 @@ func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
 		log := eventlog.New(eventlog.Limits{})
 		w := log.Writer(eventlog.Stdout)
 		w.Commit(copy(w.Buffer(), "x"))
-		c, err := newCursor(log, nil)
+		owner, err := log.OwnAcknowledged()
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.add(&Process{id: fmt.Sprint(i)}, c).remove(false)
+		f.add(&Process{id: fmt.Sprint(i)}, owner).remove(false)
 	}
 	if n := f.queue.Len(); n != 0 || len(f.items) != 0 {
 		t.Errorf("%d places are queued, %d processes known", n, len(f.items))

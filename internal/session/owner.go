@@ -120,7 +120,7 @@ func (p *Process) setOwner(next currentOwner) {
 	}
 	if before.item != nil {
 		before.item.remove(next.stream != nil)
-		before.item.cursor.owner.Release(false)
+		before.item.log.Release(false)
 	}
 }
 
@@ -131,7 +131,7 @@ func (p *Process) releaseOwner(next currentOwner, hold bool) {
 	case p.owner.stream != nil:
 		p.owner.stream.log.Release(hold)
 	case p.owner.item != nil:
-		p.owner.item.cursor.owner.Release(hold)
+		p.owner.item.log.Release(hold)
 	}
 	if !hold {
 		p.Log().Free()

@@ -14,9 +14,9 @@
 // # Parts
 //
 // The lease records which client is attached and for how long, and knows no
-// processes. A feed is the queue of processes that have events for the attachment. A
-// cursor reads one process for a feed. The budget bounds the memory of all processes
-// together. docs/locking.md has the locks.
+// processes. A feed is the queue of processes that have events for the attachment.
+// The budget bounds the memory of all processes together. docs/locking.md has the
+// locks.
 package session
 
 import (
