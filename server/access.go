@@ -34,7 +34,7 @@ func (s *Server) open(ctx context.Context, sessionID string) (*session.Session, 
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.Sessions.OpenFor(principal, sessionID, accessFor(ctx))
+	return s.cfg.Sessions.Open(principal, sessionID, accessFor(ctx))
 }
 
 // find returns a process if the caller has the access that the RPC needs.

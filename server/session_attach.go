@@ -185,9 +185,5 @@ func (a *attachment) handle(m *execwirev1.AttachSessionRequest) error {
 // grace.
 func (a *attachment) release(err error) {
 	a.cancel(err)
-	if errors.Is(err, errDetached) {
-		a.lease.Detach()
-		return
-	}
 	a.lease.Lost()
 }

@@ -249,7 +249,7 @@ func TestASessionThatIsClosingIsThereUntilItIsClosed(t *testing.T) {
 	f := newFixture(t)
 	a := f.attach(&execwirev1.SessionAttach{})
 	id := a.attached.GetSession().GetSessionId()
-	held, err := f.sessions.Open(auth.InProcess.Name, id)
+	held, err := f.sessions.Open(auth.InProcess.Name, id, session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

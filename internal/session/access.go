@@ -46,13 +46,13 @@ type Info struct {
 	Grants map[string]Access
 }
 
-// OpenFor returns the session with that id if the principal has that access to it:
-// its own, as [Registry.Open] does, or one that was granted to it. Kind
-// [SessionNotFound] without a grant, [SessionAccessDenied] with too little access. It
-// never blocks.
-func (r *Registry) OpenFor(principal, id string, access Access) (*Session, error) {
+// Open returns the session with that id if the principal has that access to it: its
+// own, or one that was granted to it. An empty id is the principal's default session,
+// which always exists and costs nothing while it is empty. Kind [SessionNotFound]
+// without a grant, [SessionAccessDenied] with too little access. It never blocks.
+func (r *Registry) Open(principal, id string, access Access) (*Session, error) {
 	if id == "" || id == DefaultID {
-		return r.Open(principal, id)
+		return r.defaultSession(principal), nil
 	}
 	s, granted := r.find(principal, id)
 	switch {
@@ -122,25 +122,25 @@ func (r *Registry) Sessions(principal, after string, limit int) (list []Info, mo
 }
 
 // Grant sets the access of another principal to a leased session of the principal;
-// AccessNone removes it. Kinds [SessionNotFound], [DefaultSession], [TooManyGrants].
-// It never blocks.
+// AccessNone removes it. Kinds [DefaultSession], [TooManyGrants] and those of
+// [Registry.Open]. It never blocks.
 func (r *Registry) Grant(principal, id, to string, access Access) (Info, error) {
 	if id == "" || id == DefaultID {
 		return Info{}, &Error{Kind: DefaultSession, Subject: DefaultID}
 	}
-	s, err := r.Open(principal, id)
+	s, err := r.Open(principal, id, AccessOwner)
 	if err != nil {
 		return Info{}, err
 	}
-	if err := s.grant(to, access); err != nil {
+	if err := r.grant(s, to, access); err != nil {
 		return Info{}, err
 	}
 	return s.Info(principal), nil
 }
 
-func (s *Session) grant(to string, access Access) error {
-	s.registry.mu.Lock()
-	defer s.registry.mu.Unlock()
+func (r *Registry) grant(s *Session, to string, access Access) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch _, has := s.grants[to]; {
 	case access == AccessNone:
 		delete(s.grants, to)

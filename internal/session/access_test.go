@@ -17,7 +17,7 @@ func TestGrants(t *testing.T) {
 	may := func(principal string, most session.Access) {
 		t.Helper()
 		for _, access := range all {
-			s, err := f.registry.OpenFor(principal, c.id, access)
+			s, err := f.registry.Open(principal, c.id, access)
 			switch {
 			case access <= most:
 				if err != nil || s.ID() != c.id {
@@ -46,9 +46,9 @@ func TestGrants(t *testing.T) {
 	if list, _ := f.registry.Sessions("friend", "", 10); list[0].Grants != nil || list[0].Principal != "tester" {
 		t.Errorf("a friend sees %+v", list[0])
 	}
-	_, err := f.registry.Open("friend", c.id)
-	wantKind(t, err, session.SessionNotFound)
-	_, err = f.registry.Grant("friend", c.id, "other", session.AccessView)
+	_, err := f.registry.Grant("friend", c.id, "other", session.AccessView)
+	wantKind(t, err, session.SessionAccessDenied)
+	_, err = f.registry.Grant("other", c.id, "other", session.AccessView)
 	wantKind(t, err, session.SessionNotFound)
 	_, err = f.registry.Attach(f.ctx, "friend", session.AttachRequest{SessionID: c.id})
 	wantKind(t, err, session.SessionAccessDenied)
@@ -92,7 +92,7 @@ func TestDefaultSessionHasNoLease(t *testing.T) {
 		t.Errorf("the default session is listed: %v", list)
 	}
 	f.start(t, "p", "/bin/cat")
-	mine, err := f.registry.OpenFor("tester", session.DefaultID, session.AccessOwner)
+	mine, err := f.registry.Open("tester", session.DefaultID, session.AccessOwner)
 	if err != nil || mine != f.Session {
 		t.Errorf("the default session is %v, %v", mine, err)
 	}
@@ -123,14 +123,14 @@ func TestSessionsAreDescribedAndListedInPages(t *testing.T) {
 	c := clients[0]
 	c.start("p", spec("/bin/cat"))
 	before := time.Now()
-	c.a.Detach()
+	c.a.Lost()
 	info := c.a.Session().Info("tester")
 	if info.Attached || info.Grace != time.Minute || info.Processes != 1 || info.WhenDetached != session.WhenDetachedBlock ||
 		info.Principal != "tester" || info.Expires.Before(before.Add(time.Minute)) || info.Created.After(before) {
 		t.Errorf("the session is described as %+v", info)
 	}
 	c.attach(session.AttachRequest{Grace: within(2 * time.Minute), WhenDetached: session.WhenDetachedDiscardOldest})
-	c.a.Detach()
+	c.a.Lost()
 	c.attach(session.AttachRequest{}) // which leaves both
 	info = c.a.Session().Info("tester")
 	if !info.Attached || !info.Expires.IsZero() || info.Grace != 2*time.Minute || info.WhenDetached != session.WhenDetachedDiscardOldest {

@@ -8,22 +8,23 @@ import (
 
 // assignOwner gives a process without a stream to the attachment of its session. If
 // there is none, the session's policy decides whether its output is held. The end of
-// the process is kept in any case. s.mu is held.
-func (s *Session) assignOwner(p *Process) {
+// the process is kept in any case. session.mu is held.
+func (p *Process) assignOwner() {
+	s := p.session
 	switch {
 	case s.lease == nil || s.over || p.allAcknowledged():
 		p.releaseOwner(currentOwner{}, false)
 	case s.feed == nil && s.whenDetached == WhenDetachedDiscardOldest:
 		p.releaseOwner(currentOwner{state: sessionDetached}, false)
-	case s.feed == nil || s.addToFeed(p, nil) != nil:
+	case s.feed == nil || p.addToFeed(nil) != nil:
 		p.releaseOwner(currentOwner{state: sessionDetached}, true)
 	}
-	s.settle(p)
+	p.settle()
 }
 
 // addToFeed adds a process to the feed of the attachment, from the last acknowledged
-// event or after afterSeq. s.mu is held.
-func (s *Session) addToFeed(p *Process, afterSeq *uint64) error {
+// event or after afterSeq. session.mu is held.
+func (p *Process) addToFeed(afterSeq *uint64) error {
 	var log *eventlog.Owner
 	var err error
 	if afterSeq != nil {
@@ -35,7 +36,7 @@ func (s *Session) addToFeed(p *Process, afterSeq *uint64) error {
 		return err
 	}
 	p.setOwner(currentOwner{state: attachmentOwned})
-	p.owner.item = s.feed.add(p, log)
+	p.owner.item = p.session.feed.add(p, log)
 	return nil
 }
 
@@ -48,8 +49,8 @@ func (p *Process) allAcknowledged() bool {
 
 // settle updates a closed process after it has closed, was acknowledged or has
 // changed its owner: when all is acknowledged it is released, and the retention of
-// its record starts. s.mu is held.
-func (s *Session) settle(p *Process) {
+// its record starts. session.mu is held.
+func (p *Process) settle() {
 	if !p.closed {
 		return
 	}
@@ -61,27 +62,20 @@ func (s *Session) settle(p *Process) {
 	}
 	if !p.wasAtRest {
 		p.wasAtRest = true
-		s.registry.countAtRest()
+		p.session.registry.countAtRest()
 	}
-	if s.processes[p.id] == p {
-		s.retain(p)
+	if p.session.processes[p.id] == p {
+		p.retain()
 	}
-	s.changed = true
-}
-
-// attachOptions is the part of a request to attach that the lease does not use.
-type attachOptions struct {
-	afterSeq     map[string]uint64
-	whenDetached WhenDetached
-	maxProcesses int
+	p.session.changed = true
 }
 
 // checkCursors rejects cursors beyond the last event of a process. It is called under
 // the lease's lock, just before the attachment is granted.
-func (s *Session) checkCursors(a *attachOptions) error {
+func (s *Session) checkCursors(afterSeq map[string]uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, seq := range a.afterSeq {
+	for id, seq := range afterSeq {
 		if p := s.processes[id]; p != nil && p.assigned {
 			if err := p.checkReached(seq); err != nil {
 				return err
@@ -98,10 +92,10 @@ func (s *Session) onAttached(now, before *holder) {
 	if before != nil {
 		before.feed.fail(&Error{Kind: SessionTakenOver, Subject: s.id})
 	}
-	if now.request.whenDetached != WhenDetachedUnchanged {
-		s.whenDetached = now.request.whenDetached
+	if now.whenDetached != WhenDetachedUnchanged {
+		s.whenDetached = now.whenDetached
 	}
-	s.maxProcesses = now.request.maxProcesses
+	s.maxProcesses = now.maxProcesses
 	s.feed = now.feed
 	for _, p := range s.processes {
 		if !p.assigned {
@@ -112,25 +106,25 @@ func (s *Session) onAttached(now, before *holder) {
 			continue
 		}
 		var afterSeq *uint64
-		if seq, ok := now.request.afterSeq[p.id]; ok {
+		if seq, ok := now.afterSeq[p.id]; ok {
 			afterSeq = &seq
 		}
-		s.resume(p, afterSeq)
+		p.resume(afterSeq)
 	}
-	now.request.afterSeq = nil // may be large, and the attachment is long-lived
+	now.afterSeq = nil // may be large, and the attachment is long-lived
 }
 
-// resume gives a process to a new attachment, unless the client has all of it. s.mu
-// is held.
-func (s *Session) resume(p *Process, afterSeq *uint64) {
+// resume gives a process to a new attachment, unless the client has all of it.
+// session.mu is held.
+func (p *Process) resume(afterSeq *uint64) {
 	if p.allAcknowledged() && (afterSeq == nil || *afterSeq >= p.Log().Stats().LastSeq) {
-		s.settle(p)
+		p.settle()
 		return
 	}
 	// This only fails when too many replaced owners were not released, and the
 	// attachments before this one were.
-	if err := s.addToFeed(p, afterSeq); err == nil {
-		s.settle(p)
+	if err := p.addToFeed(afterSeq); err == nil {
+		p.settle()
 	}
 }
 
@@ -142,7 +136,7 @@ func (s *Session) onDetached(before *holder) {
 	s.feed = nil
 	for _, p := range s.processes {
 		if p.assigned && p.owner.state == attachmentOwned {
-			s.assignOwner(p)
+			p.assignOwner()
 		}
 	}
 }

@@ -56,39 +56,33 @@ func TestDetachedPolicies(t *testing.T) {
 		"block":   {policy: session.WhenDetachedBlock, waits: true},
 		"discard": {policy: session.WhenDetachedDiscardOldest, gap: true},
 	} {
-		for _, way := range []string{"lost", "detached"} {
-			t.Run(name+" "+way, func(t *testing.T) {
-				f := newFixture(t, session.Config{ClosedRetention: time.Hour})
-				c := f.newClient(t, session.AttachRequest{WhenDetached: tt.policy, Grace: within(time.Hour)})
-				c.pattern("p")
-				p := c.start("p", small(flood(size)))
-				c.take(func() bool { return c.of("p").seq > 0 })
-				if way == "lost" {
-					c.a.Lost()
-				} else {
-					c.a.Detach()
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, session.Config{ClosedRetention: time.Hour})
+			c := f.newClient(t, session.AttachRequest{WhenDetached: tt.policy, Grace: within(time.Hour)})
+			c.pattern("p")
+			p := c.start("p", small(flood(size)))
+			c.take(func() bool { return c.of("p").seq > 0 })
+			c.a.Lost()
+			if _, err := c.a.Next(f.ctx, 0); !errors.Is(err, session.ErrDetached) {
+				t.Errorf("a lost attachment reads %v", err)
+			}
+			if tt.waits {
+				until(t, f, "the window is used up", func() bool { return p.Log().Stats().UnacknowledgedBytes >= 40<<10 })
+			} else {
+				<-p.Closed()
+			}
+			c.attach(session.AttachRequest{AfterSeq: c.cursors()})
+			defer func() { c.a.Lost() }()
+			c.takeAll("p")
+			s := c.of("p")
+			if tt.gap {
+				if total := s.offset[eventlog.Stdout]; s.dropped == 0 || total != size {
+					t.Errorf("%d bytes are declared missing, the end is at %d", s.dropped, total)
 				}
-				if _, err := c.a.Next(f.ctx, 0); !errors.Is(err, session.ErrDetached) {
-					t.Errorf("a lost attachment reads %v", err)
-				}
-				if tt.waits {
-					until(t, f, "the window is used up", func() bool { return p.Log().Stats().UnacknowledgedBytes >= 40<<10 })
-				} else {
-					<-p.Closed()
-				}
-				c.attach(session.AttachRequest{AfterSeq: c.cursors()})
-				defer func() { c.a.Lost() }()
-				c.takeAll("p")
-				s := c.of("p")
-				if tt.gap {
-					if total := s.offset[eventlog.Stdout]; s.dropped == 0 || total != size {
-						t.Errorf("%d bytes are declared missing, the end is at %d", s.dropped, total)
-					}
-				} else if s.dropped != 0 || s.out.Offset() != size {
-					t.Errorf("%d bytes are missing, %d arrived", s.dropped, s.out.Offset())
-				}
-			})
-		}
+			} else if s.dropped != 0 || s.out.Offset() != size {
+				t.Errorf("%d bytes are missing, %d arrived", s.dropped, s.out.Offset())
+			}
+		})
 	}
 }
 
@@ -211,7 +205,7 @@ func TestDefaultSessionComesBackEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-p.Closed()
-	again, err := f.registry.Open("tester", session.DefaultID)
+	again, err := f.registry.Open("tester", session.DefaultID, session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

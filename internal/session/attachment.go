@@ -13,8 +13,7 @@ import (
 // PingTimeout is how long an attached client has to answer a ping.
 const PingTimeout = 2 * time.Second
 
-// ErrDetached is what [Attachment.Next] returns after [Attachment.Lost] or
-// [Attachment.Detach].
+// ErrDetached is what [Attachment.Next] returns after [Attachment.Lost].
 var ErrDetached = errors.New("the attachment was given up")
 
 // WhenDetached is the policy for output while no client is attached.
@@ -55,7 +54,7 @@ type AttachRequest struct {
 
 // Attachment is the lease of a session: it owns all processes of the session that no
 // stream owns. Next is for one goroutine, all other methods for any. It must be ended
-// with Lost or Detach, also after Next has failed.
+// with Lost, also after Next has failed.
 type Attachment struct {
 	session *Session
 	holder  *holder
@@ -91,7 +90,7 @@ func (a *Attachment) Resumed() bool { return a.resumed }
 //
 // It fails with kind [SessionTakenOver] or [SessionClosed] when that happened, with
 // [Draining] after the registry was closed and the ends of all processes were
-// delivered, with [ErrDetached] after Lost or Detach, and with the cause of ctx.
+// delivered, with [ErrDetached] after Lost, and with the cause of ctx.
 func (a *Attachment) Next(ctx context.Context, maxBytes int) (Delivery, error) {
 	return a.feed.next(ctx, maxBytes)
 }
@@ -99,14 +98,10 @@ func (a *Attachment) Next(ctx context.Context, maxBytes int) (Delivery, error) {
 // Alive reports that the client has sent a message, which answers a ping.
 func (a *Attachment) Alive() { a.session.lease.alive(a.holder) }
 
-// Lost ends the attachment because the connection was lost. The session is kept for
-// its grace. After a takeover or an earlier call it changes nothing.
-func (a *Attachment) Lost() { a.leave() }
-
-// Detach ends the attachment at the client's request, with the same effect as Lost.
-func (a *Attachment) Detach() { a.leave() }
-
-func (a *Attachment) leave() {
+// Lost ends the attachment, because the connection was lost or because the client
+// detaches. The session is kept for its grace. After a takeover or an earlier call it
+// changes nothing.
+func (a *Attachment) Lost() {
 	a.session.lease.leave(a.holder)
 	a.feed.fail(ErrDetached)
 }
@@ -130,7 +125,7 @@ func (a *Attachment) Acknowledge(processID string, seq uint64) error {
 	case <-it.process.Closed():
 		a.session.lock()
 		if it.process.owner.item == it {
-			a.session.settle(it.process)
+			it.process.settle()
 		}
 		a.session.unlock()
 	default:
@@ -156,7 +151,11 @@ func (r *Registry) Attach(ctx context.Context, principal string, req AttachReque
 	if err != nil {
 		return nil, err
 	}
-	h := s.newHolder(&req)
+	h := &holder{
+		ping: req.Ping, grace: req.Grace, feed: newFeed(),
+		afterSeq: req.AfterSeq, whenDetached: req.WhenDetached, maxProcesses: req.MaxProcesses,
+	}
+	h.check = func() error { return s.checkCursors(h.afterSeq) }
 	if err := s.lease.attach(ctx, h); err != nil {
 		if req.SessionID == "" {
 			s.lease.close() // no client knows it
@@ -169,7 +168,7 @@ func (r *Registry) Attach(ctx context.Context, principal string, req AttachReque
 // toAttach finds the session or creates one.
 func (r *Registry) toAttach(principal, id string) (*Session, error) {
 	if id != "" {
-		return r.OpenFor(principal, id, AccessOwner)
+		return r.Open(principal, id, AccessOwner)
 	}
 	s := r.makeSession(uuid.NewString(), principal)
 	s.lease = &lease{sessionID: s.id, grace: r.cfg.DefaultGrace,
@@ -188,12 +187,4 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 	r.leased[s.id] = s
 	r.counts[principal]++
 	return s, nil
-}
-
-// newHolder returns a holder for the client that attaches.
-func (s *Session) newHolder(req *AttachRequest) *holder {
-	a := &attachOptions{afterSeq: req.AfterSeq, whenDetached: req.WhenDetached, maxProcesses: req.MaxProcesses}
-	h := &holder{ping: req.Ping, grace: req.Grace, feed: newFeed(), request: a}
-	h.check = func() error { return s.checkCursors(a) }
-	return h
 }

@@ -197,6 +197,17 @@ func (b *budget) markAtRest(p *Process, seen bool) {
 	b.addEvictable(s, p.charge.bytes)
 }
 
+// oldestUnseen returns the record at rest that was not seen for longest, of the
+// principal of a process, if the principal has more than most of them, or nil.
+func (b *budget) oldestUnseen(p *Process, most int) *Process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.shares[p.charge.owner]; s != nil && s.unseen.Len() > most {
+		return s.unseen.Front().Value.(*Process)
+	}
+	return nil
+}
+
 // markInUse makes it unevictable.
 func (b *budget) markInUse(p *Process) {
 	b.mu.Lock()
@@ -224,28 +235,7 @@ func (r *Registry) reserveOutput(p *Process, bytes int64) error {
 		return &Error{Kind: RetainedOutputFull, Limit: r.cfg.RetainedTotal}
 	}
 	for _, v := range victims {
-		v.process.session.evictVictim(v)
+		v.process.evict(v.bytes)
 	}
 	return nil
-}
-
-// evictVictim removes the record of a victim, or charges it again if it is in use.
-func (s *Session) evictVictim(v eviction) {
-	s.lock()
-	defer s.unlock()
-	p := v.process
-	if p.isAtRest() {
-		s.remove(p)
-	} else if s.processes[p.id] == p { // its record was not removed since
-		s.registry.budget.resize(p, v.bytes)
-	}
-}
-
-// removeIfAtRest removes the record of a process that is still at rest.
-func (s *Session) removeIfAtRest(p *Process) {
-	s.lock()
-	defer s.unlock()
-	if p.isAtRest() {
-		s.remove(p)
-	}
 }

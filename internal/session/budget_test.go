@@ -84,7 +84,7 @@ func TestEviction_RemovedVictim_IsNotChargedAgain(t *testing.T) {
 	p.owner.state = streamOwned
 	r.budget.markInUse(p)
 	s.forgetAll()
-	s.evictVictim(victims[0])
+	p.evict(victims[0].bytes)
 	if charged := r.Charged(); charged != 60 {
 		t.Errorf("%d bytes are charged, want those of one process", charged)
 	}

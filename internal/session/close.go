@@ -60,10 +60,10 @@ func (s *Session) end(before *holder) {
 		return
 	}
 	s.over = true
-	s.registry.endDefault(s)
 	s.reading = s.closing && before != nil
 	closing := s.closing
 	all := s.releaseAll()
+	s.registry.endDefault(s)
 	s.unlock()
 	if closing || !s.registry.background(func() { s.terminate(all) }) {
 		s.closeResources()
@@ -85,21 +85,21 @@ func (s *Session) releaseAll() []*Process {
 	s.feed = nil
 	for _, p := range all {
 		if p.assigned {
-			s.releaseProcess(p)
+			p.release()
 		}
 	}
 	return all
 }
 
-// releaseProcess frees the log of a process so that it can end. A stream that owns it
-// still receives the end. s.mu is held.
-func (s *Session) releaseProcess(p *Process) {
+// release frees the log of a process whose session is over, so that it can end. A
+// stream that owns it still receives the end. session.mu is held.
+func (p *Process) release() {
 	if p.owner.stream != nil {
 		p.Log().Free()
 		return
 	}
 	p.releaseOwner(currentOwner{}, false)
-	s.settle(p)
+	p.settle()
 }
 
 // terminate ends all resources and processes, including those being started, and then

@@ -14,7 +14,7 @@ import (
 func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 	f := newFixture(t, session.Config{}) // records go at once
 	for i := range 1000 {
-		s, err := f.registry.Open(fmt.Sprint("user", i), "")
+		s, err := f.registry.Open(fmt.Sprint("user", i), "", session.AccessOwner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -22,7 +22,7 @@ func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 			t.Fatalf("%v", list)
 		}
 	}
-	s, err := f.registry.Open("failing", "")
+	s, err := f.registry.Open("failing", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 // Two calls may have found the session empty; what they start is in one.
 func TestDefaultSession_OpenedTwiceEmpty_IsOne(t *testing.T) {
 	f := newFixture(t, session.Config{})
-	other, err := f.registry.Open("tester", "")
+	other, err := f.registry.Open("tester", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestDefaultSessionIsClosedByManyAtOnce(t *testing.T) {
 // opened is the default session of the moment.
 func opened(t *testing.T, f *fixture) *session.Session {
 	t.Helper()
-	s, err := f.registry.Open("tester", "")
+	s, err := f.registry.Open("tester", "", session.AccessOwner)
 	if err != nil {
 		t.Error(err)
 	}

@@ -33,7 +33,7 @@ func TestAttachmentKeepsNoCursors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.holder.request.afterSeq != nil {
+	if a.holder.afterSeq != nil {
 		t.Error("an attachment keeps what it was asked for")
 	}
 	a.Lost()

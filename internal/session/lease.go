@@ -48,9 +48,11 @@ type holder struct {
 	// session. An error rejects it without any effect. Nil accepts.
 	check func() error
 
-	// The lease does not use these.
-	feed    *feed
-	request *attachOptions
+	// The lease does not use these; see [AttachRequest].
+	feed         *feed
+	afterSeq     map[string]uint64
+	whenDetached WhenDetached
+	maxProcesses int
 }
 
 // challenge is a ping of the holder that other clients wait for.

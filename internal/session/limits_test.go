@@ -32,7 +32,7 @@ func TestProcessesPerSessionAreBounded(t *testing.T) {
 	if _, created, err := f.Start(f.ctx, "q", session.Digest{1}, spec("/bin/cat")); err != nil || created {
 		t.Errorf("a start that is repeated counts again: %v", err)
 	}
-	other, err := f.registry.Open("other", "")
+	other, err := f.registry.Open("other", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestRetainedTotalIsBounded(t *testing.T) {
 
 func TestRetainedTotal_Full_EvictsOldestClosedRecords(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 4 * charged, ClosedRetention: time.Hour})
-	other, err := f.registry.Open("other", "")
+	other, err := f.registry.Open("other", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestRefusedStartRemovesNothing(t *testing.T) {
 	f.registry.Drained(old)
 	f.start(t, "p", "/bin/cat")
 	for _, kind := range []session.Kind{session.TooManyProcesses, session.Draining} {
-		s, err := f.registry.Open(map[session.Kind]string{session.TooManyProcesses: "tester", session.Draining: "other"}[kind], "")
+		s, err := f.registry.Open(map[session.Kind]string{session.TooManyProcesses: "tester", session.Draining: "other"}[kind], "", session.AccessOwner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestRetainedTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
 			break
 		}
 	}
-	neighbour, err := f.registry.Open("neighbour", "")
+	neighbour, err := f.registry.Open("neighbour", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,6 @@ func (p *Process) setOwner(next currentOwner) {
 	before := p.owner
 	p.owner = next
 	p.session.registry.budget.markInUse(p)
-	p.session.unseen.remove(p)
 	if before.graceTimer != nil {
 		before.graceTimer.Stop()
 	}
@@ -195,7 +194,7 @@ func (o *Ownership) Detach() {
 // detach is Detach with session.mu held.
 func (o *Ownership) detach() {
 	if p := o.process; p.owner.stream == o {
-		p.session.assignOwner(p)
+		p.assignOwner()
 		return
 	}
 	o.log.Release(false)
@@ -210,7 +209,7 @@ func (p *Process) graceExpired(timer **time.Timer) {
 	if p.owner.graceTimer != *timer {
 		return
 	}
-	p.session.assignOwner(p)
+	p.assignOwner()
 	if p.closed {
 		return
 	}

@@ -142,11 +142,7 @@ func (o *owners) attach() {
 }
 
 func (o *owners) detach() {
-	if o.random.IntN(2) == 0 {
-		o.a.Lost()
-	} else {
-		o.a.Detach()
-	}
+	o.a.Lost()
 	o.old, o.a = append(o.old, o.a), nil
 	for _, p := range o.all {
 		p.due = false

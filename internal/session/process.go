@@ -1,7 +1,6 @@
 package session
 
 import (
-	"container/list"
 	"time"
 
 	"github.com/execwire/execwire/internal/process"
@@ -22,13 +21,12 @@ type Process struct {
 
 	// Guarded by session.mu.
 	owner     currentOwner
-	assigned  bool          // it was started and assignOwner or own was called
-	closed    bool          // the log is closed and watchClosed has noticed
-	wasAtRest bool          // the registry has counted it as at rest
-	seen      bool          // the session's principal has received its exit record
-	restAt    time.Time     // when it last came to rest
-	unseen    *list.Element // in session.unseen
-	expiry    *time.Timer   // removes the record
+	assigned  bool        // it was started and assignOwner or own was called
+	closed    bool        // the log is closed and watchClosed has noticed
+	wasAtRest bool        // the registry has counted it as at rest
+	seen      bool        // the session's principal has received its exit record
+	restAt    time.Time   // when it last came to rest
+	expiry    *time.Timer // removes the record
 }
 
 // ID returns the id of the process in its session.
@@ -70,7 +68,7 @@ func (p *Process) markClosed() {
 	if s.processes[p.id] == p {
 		s.registry.budget.resize(p, held)
 	}
-	s.settle(p)
+	p.settle()
 }
 
 // progress describes the process for an error message. session.mu is held.
@@ -83,7 +81,3 @@ func (p *Process) progress() string {
 	}
 	return "it has ended"
 }
-
-// isAtRest reports whether the process has closed and has no owner. session.mu is
-// held.
-func (p *Process) isAtRest() bool { return p.closed && p.owner.state == unowned }

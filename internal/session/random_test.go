@@ -52,7 +52,7 @@ func TestAttachment_CutAtRandom_LosesAndRepeatsNothing(t *testing.T) {
 			t.Errorf("%s: %d bytes arrived, %d are missing", id, got.out.Offset(), got.dropped)
 		}
 	}
-	c.a.Detach()
+	c.a.Lost()
 }
 
 func allClosed(c *client, ids []string) bool {

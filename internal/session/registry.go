@@ -114,23 +114,14 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 	}
 }
 
-// Open returns the principal's own session with that id. An empty id is the default
-// session, which always exists and costs nothing while it is empty. Kind
-// [SessionNotFound]. It never blocks.
-func (r *Registry) Open(principal, id string) (*Session, error) {
-	if id != "" && id != DefaultID {
-		s, access := r.find(principal, id)
-		if access != AccessOwner || s.lease.terms().over {
-			return nil, &Error{Kind: SessionNotFound, Subject: id}
-		}
-		return s, nil
-	}
+// defaultSession returns the principal's default session. It never blocks.
+func (r *Registry) defaultSession(principal string) *Session {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if s := r.defaults[principal]; s != nil {
-		return s, nil
+		return s
 	}
-	return r.makeSession(DefaultID, principal), nil
+	return r.makeSession(DefaultID, principal)
 }
 
 // makeSession returns an empty session without a lease.
@@ -226,15 +217,6 @@ type superseded struct{ by *Session }
 
 func (*superseded) Error() string { return "another default session has begun" }
 
-// supersededBy refers to the principal's next default session. s.mu is held.
-func (r *Registry) supersededBy(s *Session) error {
-	next, err := r.Open(s.principal, DefaultID)
-	if err != nil {
-		return err
-	}
-	return &superseded{by: next}
-}
-
 // startError returns why no process can be started in s, or nil. s.mu is held.
 func (r *Registry) startError(s *Session) error {
 	r.mu.Lock()
@@ -252,16 +234,31 @@ func (r *Registry) startErrorLocked(s *Session) error {
 	return nil
 }
 
-// countStart counts a process of s that is about to start, and the goroutine that
-// will watch it. It makes s the default session of its principal. s.mu is held.
-func (r *Registry) countStart(s *Session) error {
+// makeDefault makes a session without a lease the default session of its principal, or
+// returns why nothing can be started in it. s.mu is held.
+func (r *Registry) makeDefault(s *Session) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.makeDefaultLocked(s)
+}
+
+func (r *Registry) makeDefaultLocked(s *Session) error {
 	if err := r.startErrorLocked(s); err != nil {
 		return err
 	}
 	if s.lease == nil {
 		r.defaults[s.principal] = s
+	}
+	return nil
+}
+
+// countStart counts a process of s that is about to start, and the goroutine that
+// will watch it. It makes s the default session of its principal. s.mu is held.
+func (r *Registry) countStart(s *Session) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.makeDefaultLocked(s); err != nil {
+		return err
 	}
 	r.running++
 	r.active++

@@ -37,7 +37,9 @@ func NewResourceKind[T Resource](create func(s *Session, emptied func()) T) *Res
 // resource is a resource of a session.
 type resource struct {
 	Resource
-	users int // guarded by session.mu; calls of Add under way
+	session *Session
+	key     *resourceKey
+	users   int // guarded by session.mu; calls of Add under way
 }
 
 // Find returns the resource of a session, if it has one. It never blocks.
@@ -65,30 +67,27 @@ func (k *ResourceKind[T]) Add(s *Session, add func(T) error) error {
 			return err
 		}
 		err = add(r.Resource.(T))
-		if s.releaseResource(k.key, r) && err != nil {
+		if r.release() && err != nil {
 			return &Error{Kind: SessionClosed, Subject: s.id}
 		}
 		return err
 	}
 }
 
-// acquire returns the resource, which is not removed until releaseResource.
+// acquire returns the resource, which is not removed until it is released.
 func (k *ResourceKind[T]) acquire(s *Session) (*resource, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.over && s.lease == nil:
-		return nil, s.registry.supersededBy(s)
-	case s.over:
-		return nil, &Error{Kind: SessionClosed, Subject: s.id}
+	if err := s.overError(); err != nil {
+		return nil, err
 	}
 	if err := s.registry.makeDefault(s); err != nil {
 		return nil, err
 	}
 	r := s.resources[k.key]
 	if r == nil {
-		r = &resource{}
-		r.Resource = k.create(s, func() { s.removeIfEmpty(k.key, r) })
+		r = &resource{session: s, key: k.key}
+		r.Resource = k.create(s, r.removeIfEmpty)
 		if s.resources == nil {
 			s.resources = make(map[*resourceKey]*resource)
 		}
@@ -98,24 +97,25 @@ func (k *ResourceKind[T]) acquire(s *Session) (*resource, error) {
 	return r, nil
 }
 
-// releaseResource reports whether the session has ended since acquire.
-func (s *Session) releaseResource(key *resourceKey, r *resource) (over bool) {
-	s.mu.Lock()
+// release reports whether the session has ended since acquire.
+func (r *resource) release() (over bool) {
+	r.session.mu.Lock()
 	r.users--
-	over = s.over
-	s.mu.Unlock()
-	s.removeIfEmpty(key, r)
+	over = r.session.over
+	r.session.mu.Unlock()
+	r.removeIfEmpty()
 	return over
 }
 
 // removeIfEmpty removes a resource that is empty and that no Add is using.
-func (s *Session) removeIfEmpty(key *resourceKey, r *resource) {
+func (r *resource) removeIfEmpty() {
+	s := r.session
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.resources[key] != r || r.users > 0 || !r.IsEmpty() {
+	if s.resources[r.key] != r || r.users > 0 || !r.IsEmpty() {
 		return
 	}
-	delete(s.resources, key)
+	delete(s.resources, r.key)
 	s.removeDefaultIfEmpty()
 }
 
@@ -138,18 +138,4 @@ func (s *Session) removeDefaultIfEmpty() {
 	if len(s.processes) == 0 && len(s.resources) == 0 {
 		s.registry.removeDefault(s)
 	}
-}
-
-// makeDefault makes s the default session of its principal, if there is none yet. s.mu
-// is held.
-func (r *Registry) makeDefault(s *Session) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.startErrorLocked(s); err != nil {
-		return err
-	}
-	if s.lease == nil {
-		r.defaults[s.principal] = s
-	}
-	return nil
 }

@@ -65,7 +65,7 @@ func put(t *testing.T, s *session.Session) *box {
 func TestResource_KeepsItsDefaultSession(t *testing.T) {
 	hasBox := func(s *session.Session) bool { _, ok := boxes.Find(s); return ok }
 	f := newFixture(t, session.Config{})
-	other, err := f.registry.Open("tester", "")
+	other, err := f.registry.Open("tester", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,6 @@ type Session struct {
 	closing   bool                // guarded by mu; over because the registry closes
 	reading   bool                // guarded by mu; over, but an attachment still reads
 	changed   bool                // guarded by mu; unlock calls Config.OnChange
-	unseen    unseenList          // guarded by mu
 
 	resources map[*resourceKey]*resource // guarded by mu; nil: none yet
 
@@ -158,14 +157,23 @@ func (s *Session) claimedLocked(id string, digest Digest) (*Process, error) {
 	return p, nil
 }
 
+// overError returns an error if the session is over: *superseded for a default
+// session, which the principal's next one follows. s.mu is held.
+func (s *Session) overError() error {
+	switch {
+	case !s.over:
+		return nil
+	case s.lease == nil:
+		return &superseded{by: s.registry.defaultSession(s.principal)}
+	}
+	return &Error{Kind: SessionClosed, Subject: s.id}
+}
+
 // startError returns why no process can be started, or nil. *superseded means that
 // another session has to start it. s.mu is held.
 func (s *Session) startError() error {
-	if s.over && s.lease == nil {
-		return s.registry.supersededBy(s)
-	}
-	if s.over {
-		return &Error{Kind: SessionClosed, Subject: s.id}
+	if err := s.overError(); err != nil {
+		return err
 	}
 	if most := s.registry.cfg.ProcessesPerSession; s.isFull(most) {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
@@ -202,7 +210,7 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	defer close(p.started) // before the record can be found
 	s.changed = true
 	if err != nil {
-		s.remove(p)
+		p.remove()
 		s.running--
 		s.registry.countClosed()
 		s.registry.countAtRest()
@@ -213,7 +221,7 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	p.assigned = true
 	var o *Ownership
 	if grace == nil || s.over {
-		s.assignOwner(p)
+		p.assignOwner()
 	} else if o, err = p.own(context.WithoutCancel(ctx), 0, *grace); err == nil && ctx.Err() != nil {
 		o.startGrace()
 		o, err = nil, context.Cause(ctx)
@@ -251,37 +259,6 @@ func (s *Session) Processes(after string, limit int) (list []*Process, more bool
 	return list, false
 }
 
-// remove removes the record of the process, if it is still there. s.mu is held.
-func (s *Session) remove(p *Process) {
-	if s.processes[p.id] != p {
-		return
-	}
-	delete(s.processes, p.id)
-	s.unseen.remove(p)
-	if p.expiry != nil {
-		p.expiry.Stop()
-	}
-	if p.owner.graceTimer != nil {
-		p.owner.graceTimer.Stop()
-	}
-	s.registry.budget.resize(p, 0)
-	s.changed = true
-	s.removeDefaultIfEmpty()
-}
-
-// expire removes the record after the given time, unless the process has an owner by
-// then. It replaces an earlier expiry. s.mu is held.
-func (s *Session) expire(p *Process, after time.Duration) {
-	if after <= 0 {
-		s.remove(p)
-		return
-	}
-	if p.expiry != nil {
-		p.expiry.Stop()
-	}
-	p.expiry = time.AfterFunc(after, func() { s.removeIfAtRest(p) })
-}
-
 // RemoveClosed removes the record of a closed process that has no owner and another
 // digest. Otherwise it changes nothing. It does not block.
 func (s *Session) RemoveClosed(id string, digest Digest) {
@@ -290,7 +267,7 @@ func (s *Session) RemoveClosed(id string, digest Digest) {
 		return
 	}
 	p.markClosed() // watchClosed may not have noticed yet
-	s.removeIfAtRest(p)
+	p.removeIfAtRest()
 }
 
 // forgetAll removes all records and stops their timers.
@@ -298,6 +275,6 @@ func (s *Session) forgetAll() {
 	s.lock()
 	defer s.unlock()
 	for _, p := range s.processes {
-		s.remove(p)
+		p.remove()
 	}
 }

@@ -45,7 +45,7 @@ func newFixture(t *testing.T, cfg session.Config) *fixture {
 		}
 		cancel()
 	})
-	s, err := registry.Open("tester", "")
+	s, err := registry.Open("tester", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
 func TestCloseWhileStartsAreRetried(t *testing.T) {
 	for range 300 {
 		registry := session.NewRegistry(process.NewSupervisor(process.Config{}), session.Config{})
-		s, err := registry.Open("tester", "")
+		s, err := registry.Open("tester", "", session.AccessOwner)
 		if err != nil {
 			t.Fatal(err)
 		}

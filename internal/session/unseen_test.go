@@ -89,7 +89,7 @@ func TestUnseen_OnlyThePrincipalItselfCounts(t *testing.T) {
 
 func TestUnseen_OldestBeyondTheLimitAreKeptAsIfSeen(t *testing.T) {
 	f := newFixture(t, unseenConfig(3))
-	other, err := f.registry.Open("other", "")
+	other, err := f.registry.Open("other", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,104 @@
+package session
+
+import "time"
+
+// Seen records that a caller has received the exit record of the process, which
+// starts the retention of a closed process whose exit was seen. Only the session's
+// own principal counts. An owner does not call it: its acknowledgement counts. It
+// does not block.
+func (p *Process) Seen(principal string) {
+	s := p.session
+	if principal != s.principal {
+		return
+	}
+	s.lock()
+	defer s.unlock()
+	if !p.seen {
+		p.seen = true
+		p.settle()
+	}
+}
+
+// retain starts the retention of the record of a process at rest. session.mu is held.
+//
+// Only a default session has records that were not seen: a leased one keeps a process
+// until its end was acknowledged. So they are all in one session, and its lock is
+// enough to remove the oldest of a principal. What a session that is over still has
+// is removed soon, and counts as seen.
+func (p *Process) retain() {
+	cfg, budget := &p.session.registry.cfg, p.session.registry.budget
+	p.seen = p.seen || p.allAcknowledged()
+	p.restAt = time.Now()
+	if p.seen || p.session.over || cfg.UnseenRetention <= cfg.ClosedRetention {
+		budget.markAtRest(p, true)
+		p.expire(cfg.ClosedRetention)
+		return
+	}
+	budget.markAtRest(p, false)
+	p.expire(cfg.UnseenRetention)
+	for {
+		oldest := budget.oldestUnseen(p, cfg.UnseenPerPrincipal)
+		if oldest == nil {
+			return
+		}
+		budget.markAtRest(oldest, true)
+		oldest.expire(cfg.ClosedRetention - time.Since(oldest.restAt))
+	}
+}
+
+// expire removes the record after the given time, unless the process has an owner by
+// then. It replaces an earlier expiry. session.mu is held.
+func (p *Process) expire(after time.Duration) {
+	if after <= 0 {
+		p.remove()
+		return
+	}
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	p.expiry = time.AfterFunc(after, p.removeIfAtRest)
+}
+
+// isAtRest reports whether the process has closed and has no owner. session.mu is
+// held.
+func (p *Process) isAtRest() bool { return p.closed && p.owner.state == unowned }
+
+// removeIfAtRest removes the record of a process that is still at rest.
+func (p *Process) removeIfAtRest() {
+	p.session.lock()
+	defer p.session.unlock()
+	if p.isAtRest() {
+		p.remove()
+	}
+}
+
+// evict removes the record of a victim of the budget, or charges it again if it is in
+// use.
+func (p *Process) evict(bytes int64) {
+	s := p.session
+	s.lock()
+	defer s.unlock()
+	if p.isAtRest() {
+		p.remove()
+	} else if s.processes[p.id] == p { // its record was not removed since
+		s.registry.budget.resize(p, bytes)
+	}
+}
+
+// remove removes the record of the process, if it is still there. session.mu is held.
+func (p *Process) remove() {
+	s := p.session
+	if s.processes[p.id] != p {
+		return
+	}
+	delete(s.processes, p.id)
+	if p.expiry != nil {
+		p.expiry.Stop()
+	}
+	if p.owner.graceTimer != nil {
+		p.owner.graceTimer.Stop()
+	}
+	s.registry.budget.resize(p, 0)
+	s.changed = true
+	s.removeDefaultIfEmpty()
+}
