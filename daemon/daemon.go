@@ -16,7 +16,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
@@ -199,38 +201,44 @@ func sessionConfig(cfg config.Config, opts Options) session.Config {
 // limits is the configuration of the server's limits.
 func limits(cfg config.Config) server.Limits {
 	return server.Limits{
-		RetainedOutput:  int(cfg.RetainedOutput),
-		RetainedEvents:  int(cfg.RetainedEvents),
-		Window:          int(cfg.Window),
-		Snapshot:        int(cfg.Snapshot),
-		Readers:         int(cfg.Readers),
-		StdinWrite:      int(cfg.StdinWrite),
-		StdinQueue:      int(cfg.StdinQueue),
-		Message:         int(cfg.Message),
-		ReadFile:        int(cfg.ReadFile),
-		UploadRetention: time.Duration(cfg.UploadRetention),
-		Uploads:         int(cfg.Uploads), AbandonedUploads: int(cfg.AbandonedUploads),
-		DefaultGrace:    time.Duration(cfg.DefaultGrace),
-		MaxGrace:        time.Duration(cfg.MaxGrace),
-		ClosedRetention: time.Duration(cfg.ClosedRetention),
-		UnseenRetention: time.Duration(cfg.UnseenRetention),
-		UnseenProcesses: int(cfg.UnseenProcesses),
-		ShutdownGrace:   time.Duration(cfg.ShutdownGrace),
-		MaxWait:         time.Duration(cfg.MaxWait),
-		Processes:       int(cfg.Processes),
-		Sessions:        int(cfg.Sessions),
-		SessionsTotal:   int(cfg.SessionsTotal),
-		RetainedTotal:   int(cfg.RetainedTotal),
-		Streams:         int(cfg.Streams),
-		HeaderList:      int(cfg.HeaderList),
-		HTTPRequests:    int(cfg.HTTPRequests),
-		HTTPHead:        int(cfg.HTTPHead),
-		FileHandles:     int(cfg.FileHandles),
-		Watches:         int(cfg.Watches), AwaitedPaths: int(cfg.AwaitedPaths),
-		WatchedDirectories: int(cfg.WatchedDirectories), WatchPending: int(cfg.WatchPending),
-		FileHandleIdle: time.Duration(cfg.FileHandleIdleTime),
-		FileHelpers:    int(cfg.FileHelpers), FileHelpersTotal: int(cfg.FileHelpersTotal),
-		FileHelperIdle: time.Duration(cfg.FileHelperIdleTime),
+		ServerLimits: &execwirev1.ServerLimits{
+			RetainedOutputBytes:         uint64(cfg.RetainedOutput),
+			RetainedEvents:              uint64(cfg.RetainedEvents),
+			WindowBytes:                 uint64(cfg.Window),
+			SnapshotBytes:               uint64(cfg.Snapshot),
+			ReadersPerProcess:           uint64(cfg.Readers),
+			StdinWriteBytes:             uint64(cfg.StdinWrite),
+			StdinQueueBytes:             uint64(cfg.StdinQueue),
+			MessageBytes:                uint64(cfg.Message),
+			ReadFileBytes:               uint64(cfg.ReadFile),
+			UploadRetention:             durationpb.New(time.Duration(cfg.UploadRetention)),
+			UploadsPerPrincipal:         uint64(cfg.Uploads),
+			DefaultGrace:                durationpb.New(time.Duration(cfg.DefaultGrace)),
+			MaxGrace:                    durationpb.New(time.Duration(cfg.MaxGrace)),
+			ClosedProcessRetention:      durationpb.New(time.Duration(cfg.ClosedRetention)),
+			UnseenProcessRetention:      durationpb.New(time.Duration(cfg.UnseenRetention)),
+			UnseenProcessesPerPrincipal: uint64(cfg.UnseenProcesses),
+			ShutdownGrace:               durationpb.New(time.Duration(cfg.ShutdownGrace)),
+			MaxWait:                     durationpb.New(time.Duration(cfg.MaxWait)),
+			ProcessesPerSession:         uint64(cfg.Processes),
+			SessionsPerPrincipal:        uint64(cfg.Sessions),
+			SessionsTotal:               uint64(cfg.SessionsTotal),
+			RetainedOutputBytesTotal:    uint64(cfg.RetainedTotal),
+			StreamsPerConnection:        uint64(cfg.Streams),
+			HeaderListBytes:             uint64(cfg.HeaderList),
+			HttpRequestsPerPrincipal:    uint64(cfg.HTTPRequests),
+			HttpHeadBytes:               uint64(cfg.HTTPHead),
+			FileHandlesPerSession:       uint64(cfg.FileHandles),
+			WatchesPerPrincipal:         uint64(cfg.Watches),
+			AwaitedPathsPerPrincipal:    uint64(cfg.AwaitedPaths),
+			WatchedDirectoriesPerWatch:  uint64(cfg.WatchedDirectories),
+			WatchPendingBytes:           uint64(cfg.WatchPending),
+			FileHandleIdleTime:          durationpb.New(time.Duration(cfg.FileHandleIdleTime)),
+		},
+		AbandonedUploads: int(cfg.AbandonedUploads),
+		FileHelpers:      int(cfg.FileHelpers),
+		FileHelpersTotal: int(cfg.FileHelpersTotal),
+		FileHelperIdle:   time.Duration(cfg.FileHelperIdleTime),
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
@@ -45,9 +47,11 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	t.Helper()
 	set := coreSettings{
 		limits: server.Limits{
-			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
-			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
-			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
+			ServerLimits: &execwirev1.ServerLimits{
+				RetainedOutputBytes: 1 << 20, RetainedEvents: 50_000, SnapshotBytes: 64 << 10, ReadersPerProcess: 64,
+				StdinWriteBytes: 1 << 20, StdinQueueBytes: 1 << 20, MessageBytes: 4 << 20, MaxWait: durationpb.New(time.Minute),
+				WatchesPerPrincipal: 1000, AwaitedPathsPerPrincipal: 10_000, WatchedDirectoriesPerWatch: 10_000, WatchPendingBytes: 1 << 20,
+			},
 			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		http:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
@@ -56,7 +60,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	for _, f := range change {
 		f(&set)
 	}
-	supervisor := coreprocess.NewSupervisor(coreprocess.Config{StdinQueueBytes: set.limits.StdinQueue, MaxWriteBytes: set.limits.StdinWrite})
+	supervisor := coreprocess.NewSupervisor(coreprocess.Config{StdinQueueBytes: int(set.limits.StdinQueueBytes), MaxWriteBytes: int(set.limits.StdinWriteBytes)})
 	sessions := coresession.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,

@@ -18,7 +18,7 @@ import (
 )
 
 // withSmallFiles has a core read files of up to 1 MiB in one message.
-func withSmallFiles(s *coreSettings) { s.limits.ReadFile = 1 << 20 }
+func withSmallFiles(s *coreSettings) { s.limits.ReadFileBytes = 1 << 20 }
 
 // question is a request on files and its answer, both literally, with T for the
 // directory of the test, which is a path in the one dialect and a URI in the
@@ -284,7 +284,7 @@ func TestFilesOfEverySizeThereAndBack(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	core := newCore(t, func(s *coreSettings) { s.limits.ReadFile = 64 << 10 })
+	core := newCore(t, func(s *coreSettings) { s.limits.ReadFileBytes = 64 << 10 })
 	cl, _ := core.attach("")
 	path := filepath.Join(t.TempDir(), "f")
 	for _, size := range []int{0, 1, 2, 3, 64 << 10, 64<<10 + 1, 64<<10 + 2, 3 * 32_700, 3*32_700 + 1, 3*32_700 + 2, files.WholeWrite, files.WholeWrite + 1, files.WholeWrite + files.PieceWrite, files.WholeWrite + files.PieceWrite + 1} {

@@ -18,7 +18,7 @@ func limited(bytes int) func(*pipe, *Config) {
 func TestAnswersFitIntoWhatTheTransportSends(t *testing.T) {
 	const limit = 4 << 20
 	content := (limit - aroundContent) / 4 * 3
-	whole := func(s *coreSettings) { s.limits.ReadFile = limit }
+	whole := func(s *coreSettings) { s.limits.ReadFileBytes = limit }
 	for _, reads := range []func(*coreSettings){whole, withSmallFiles} { // in one message of the core, and streamed
 		cl, _ := newCore(t, reads).attach("", limited(limit))
 		path := filepath.Join(t.TempDir(), "f")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -72,7 +73,7 @@ func (c *core) waitHeld(sessionID, processID string) uint64 {
 // TestAnAnswerThatDoesNotComeHoldsOneProcessOnly has one whose events are held back for an
 // answer that does not come.
 func TestAnAnswerThatDoesNotComeHoldsOneProcessOnly(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 }).attach("")
 	cl.start("stuck", "echo ready; exec sleep 1000", "pipeStdin", true)
 	for range 100 {
 		cl.ask("process/write", writeOf("stuck", strings.Repeat("x", 4096)))
@@ -217,7 +218,7 @@ func TestWhatWasProvenIsAcknowledged(t *testing.T) {
 }
 
 func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = 10 * time.Millisecond }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = durationpb.New(10 * time.Millisecond) }).attach("")
 	cl.start("p", "echo one; read line; echo two; read line; exit 9", "pipeStdin", true)
 	cl.event("p", "process/output")
 	if a := cl.readOutput("p", "afterSeq", nil, "maxBytes", nil, "waitMs", nil); a.text() != "one\n" || a.NextSeq != 2 || a.Exited || a.ExitCode != nil {
@@ -290,7 +291,7 @@ func TestReadIsCutBetweenChunks(t *testing.T) {
 // TestReadReturnsAllThatIsRetained has more retained than one answer of the core
 // can have.
 func TestReadReturnsAllThatIsRetained(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 8 << 20 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 8 << 20 }).attach("")
 	const bytes = 5 << 20
 	cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))
 	cl.output("p", 1)
@@ -308,7 +309,7 @@ func TestReadReturnsAllThatIsRetained(t *testing.T) {
 
 // TestAGapIsToldWhereOutputWasDropped reads what is not retained any more.
 func TestAGapIsToldWhereOutputWasDropped(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 64 << 10 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 64 << 10 }).attach("")
 	cl.start("p", "head -c 1000000 /dev/zero")
 	cl.output("p", 1)
 	a := cl.readOutput("p")

@@ -52,7 +52,7 @@ func TestASnapshotHasBothStreams(t *testing.T) {
 // A snapshot has the ends of what was said, also where the middle is gone, and
 // takes nothing away.
 func TestASnapshotSaysWhatIsOmitted(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.Snapshot = 1 << 10 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.SnapshotBytes = 1 << 10 }).attach("")
 	cl.start("p", "printf begin; head -c 100000 /dev/zero; printf end; printf short >&2")
 	text, _ := cl.output("p", 1)
 	a := cl.snapshot("p")

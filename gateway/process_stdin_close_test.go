@@ -19,7 +19,7 @@ func statusOf(cl *client, f frame) string {
 // The end of input comes after the writes that were sent before it, and before
 // those sent after it.
 func TestCloseStdinFollowsTheWritesBefore(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	start := cl.ask("process/start", startOf("p", "wc -c", "pipeStdin", true))
 	var writes []string
 	for range 100 {

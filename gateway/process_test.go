@@ -235,7 +235,7 @@ func saidIn(frames []frame, id string) (text string) {
 
 // TestABigWriteIsAppliedOnce repeats a write that the core takes in pieces only.
 func TestABigWriteIsAppliedOnce(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinWrite = 1000 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinWriteBytes = 1000 }).attach("")
 	cl.start("p", "head -c 10001 | wc -c; cat", "pipeStdin", true)
 	chunk := strings.Repeat("x", 10_000)
 	write := map[string]any{"processId": "p", "chunk": base64.StdEncoding.EncodeToString([]byte(chunk)), "writeId": "w"}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -149,7 +151,7 @@ func TestWaitsForSilence(t *testing.T) {
 
 // A wait is as long as the client wants, however short those of the core are.
 func TestAWaitOutlastsTheCores(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = 5 * time.Millisecond }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = durationpb.New(5 * time.Millisecond) }).attach("")
 	cl.start("p", "read line; echo said; exit 4", "pipeStdin", true)
 	var asks []string
 	for _, until := range []map[string]any{{"exit": true}, {"closed": true}, {"pattern": "sa.d"}} {

@@ -129,7 +129,7 @@ func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
 // TestNothingWaitsForSomethingElse has a long poll, a stuck write and a request
 // that waits for it on one connection.
 func TestNothingWaitsForSomethingElse(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	cl.start("deaf", "echo ready; exec sleep 1000", "pipeStdin", true)
 	cl.event("deaf", "process/output")
 	cl.start("other", "exec cat", "pipeStdin", true)
@@ -157,7 +157,7 @@ func TestNothingWaitsForSomethingElse(t *testing.T) {
 // TestAStuckWriteHoldsOutputBackOnlyBriefly has a process that speaks and does
 // not read.
 func TestAStuckWriteHoldsOutputBackOnlyBriefly(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 4096 }).attach("")
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	cl.start("p", "while :; do echo tick; sleep 0.01; done", "pipeStdin", true)
 	for range 30 {
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 4096)))
@@ -228,7 +228,7 @@ func TestAnAnswerGivesThePermitBack(t *testing.T) {
 }
 
 func TestBytesOfRequestsAreBounded(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
+	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
 	cl.start("p", "exec sleep 1000", "pipeStdin", true)
 	for range 6 { // some of them wait for room
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 100_000)))
@@ -243,7 +243,7 @@ func TestBytesOfRequestsAreBounded(t *testing.T) {
 // What requests take is bounded over all connections, and who sends little does
 // not notice.
 func TestBytesOfAllConnectionsAreBounded(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 })
+	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 })
 	budget := wsconn.NewBudget(250_000)
 	share := func(_ *pipe, c *Config) { c.Budget = budget }
 	one, _ := core.attach("", share)
@@ -275,7 +275,7 @@ func TestBytesOfAllConnectionsAreBounded(t *testing.T) {
 // TestALostConnectionGivesItsShareBack breaks one off whose requests are never
 // answered.
 func TestALostConnectionGivesItsShareBack(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueue = 1000 })
+	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 })
 	budget := wsconn.NewBudget(250_000)
 	share := func(_ *pipe, c *Config) { c.Budget = budget }
 	large := strings.Repeat("x", 150_000) // and the second does not fit beside it

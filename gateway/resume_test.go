@@ -155,7 +155,7 @@ func TestExactBytesAcrossCuts(t *testing.T) {
 		t.Skip("slow: runs in make test-all")
 	}
 	const lines = 800_000
-	core := newCore(t, func(s *coreSettings) { s.limits.RetainedOutput = 128 << 10 })
+	core := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 128 << 10 })
 	cl, id := core.attach("")
 	cl.start("p", fmt.Sprintf("seq 1 %d", lines))
 	var said strings.Builder

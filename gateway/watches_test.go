@@ -215,7 +215,7 @@ func TestWatchMissing(t *testing.T) {
 // A client that does not read is told that it missed something, and nothing is
 // kept for it without bound.
 func TestAClientThatDoesNotReadMissesChanges(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.WatchPending = 8 << 10 })
+	core := newCore(t, func(s *coreSettings) { s.limits.WatchPendingBytes = 8 << 10 })
 	cl, _ := core.attach("")
 	dir := t.TempDir()
 	cl.must("fs/watch", watchOf(1, dir, "settleMs", 0))

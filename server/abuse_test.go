@@ -76,7 +76,7 @@ func TestRunAnnouncesTheWindowOfEvents(t *testing.T) {
 }
 
 func TestRunTakesPiecesLargerThanOneWrite(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.limits.StdinWrite = 4 << 10; s.limits.StdinQueue = 64 << 10 })
+	f := newFixture(t, func(s *settings) { s.limits.StdinWriteBytes = 4 << 10; s.limits.StdinQueueBytes = 64 << 10 })
 	o := f.run(withStdin(command("p", "cat")))
 	want := strings.Repeat("0123456789", 5000)
 	o.write(0, want, true)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -45,7 +44,7 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 		HomeDirectory:      homeDirectory,
 		TemporaryDirectory: os.TempDir(),
 		CpuCount:           uint32(runtime.GOMAXPROCS(0)),
-		Limits:             s.server.cfg.Limits.toMessage(),
+		Limits:             s.server.cfg.Limits.ServerLimits,
 		KillMethod:         killMethods[s.server.cfg.KillMethod],
 		Guarded:            s.server.cfg.Guarded,
 		DirectCommands:     !s.server.cfg.NoDirect,
@@ -77,55 +76,6 @@ func (s *environmentService) features(sandboxed bool) []execwirev1.Feature {
 		features = append(features, execwirev1.Feature_FEATURE_SANDBOX)
 	}
 	return features
-}
-
-func (l Limits) toMessage() *execwirev1.ServerLimits {
-	return &execwirev1.ServerLimits{
-		RetainedOutputBytes:    uint64(l.RetainedOutput),
-		RetainedEvents:         uint64(l.RetainedEvents),
-		WindowBytes:            uint64(l.window()),
-		SnapshotBytes:          uint64(l.Snapshot),
-		StdinWriteBytes:        uint64(l.StdinWrite),
-		StdinQueueBytes:        uint64(l.StdinQueue),
-		MessageBytes:           uint64(l.Message),
-		ReadFileBytes:          uint64(l.ReadFile),
-		ReadersPerProcess:      uint64(l.Readers),
-		DefaultGrace:           durationpb.New(l.DefaultGrace),
-		MaxGrace:               durationpb.New(l.MaxGrace),
-		ClosedProcessRetention: durationpb.New(l.ClosedRetention),
-		UnseenProcessRetention: durationpb.New(l.UnseenRetention),
-		ShutdownGrace:          durationpb.New(l.ShutdownGrace),
-		MaxWait:                durationpb.New(l.MaxWait),
-
-		ProcessesPerSession:      uint64(l.Processes),
-		SessionsPerPrincipal:     uint64(l.Sessions),
-		SessionsTotal:            uint64(l.SessionsTotal),
-		RetainedOutputBytesTotal: uint64(l.RetainedTotal),
-
-		UnseenProcessesPerPrincipal: uint64(l.UnseenProcesses),
-
-		StreamsPerConnection:     uint64(l.Streams),
-		HeaderListBytes:          uint64(l.HeaderList),
-		HttpRequestsPerPrincipal: uint64(l.HTTPRequests),
-		HttpHeadBytes:            uint64(l.HTTPHead),
-		FileHandlesPerSession:    uint64(l.FileHandles),
-		FileHandleIdleTime:       durationpb.New(l.FileHandleIdle),
-		UploadsPerPrincipal:      uint64(l.Uploads),
-		UploadRetention:          durationpb.New(l.UploadRetention),
-
-		WatchesPerPrincipal:        uint64(l.Watches),
-		WatchedDirectoriesPerWatch: uint64(l.WatchedDirectories),
-		WatchPendingBytes:          uint64(l.WatchPending),
-		AwaitedPathsPerPrincipal:   uint64(l.AwaitedPaths),
-	}
-}
-
-// window returns the output window with its default applied.
-func (l Limits) window() int {
-	if l.Window == 0 || l.Window > l.RetainedOutput {
-		return l.RetainedOutput
-	}
-	return l.Window
 }
 
 func kernelRelease() string {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
@@ -30,7 +31,7 @@ var lasting = []string{"WRITE_TOO_LARGE", "FILE_TOO_LARGE", "MESSAGE_TOO_LARGE",
 // Every error about a limit names it, in the text, the metadata and QuotaFailure, and
 // says when to retry unless the same request is refused again.
 func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
-	s := New(Config{Limits: Limits{Readers: 3, StdinWrite: 5, Message: 1}})
+	s := New(Config{Limits: Limits{ServerLimits: &execwirev1.ServerLimits{ReadersPerProcess: 3, StdinWriteBytes: 5, MessageBytes: 1}}})
 	failures := []error{eventlog.ErrTooManyReaders}
 	for _, kind := range process.Kinds() {
 		failures = append(failures, &process.Error{Kind: kind, Err: syscall.EAGAIN})

@@ -109,7 +109,7 @@ func TestEveryKindOfHTTPIsTranslated(t *testing.T) {
 }
 
 func TestOtherErrorsAreTranslated(t *testing.T) {
-	s := New(Config{Limits: Limits{Readers: 3}})
+	s := New(Config{Limits: Limits{ServerLimits: &execwirev1.ServerLimits{ReadersPerProcess: 3}}})
 	tests := []struct {
 		err    error
 		code   codes.Code

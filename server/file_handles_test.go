@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
@@ -119,7 +120,7 @@ func TestMalformedRequestsForHandles(t *testing.T) {
 }
 
 func TestHandlesAreBoundedPerSession(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.limits.FileHandles = 3 })
+	f := newFixture(t, func(s *settings) { s.limits.FileHandlesPerSession = 3 })
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
 	a := f.attach(&execwirev1.SessionAttach{})
@@ -173,7 +174,7 @@ func TestHandlesEndWithTheirSession(t *testing.T) {
 
 // A default session never ends, so that what is open in it must.
 func TestUnusedHandleOfADefaultSessionCloses(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.limits.FileHandleIdle = time.Millisecond })
+	f := newFixture(t, func(s *settings) { s.limits.FileHandleIdleTime = durationpb.New(time.Millisecond) })
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
 	a := f.attach(&execwirev1.SessionAttach{})

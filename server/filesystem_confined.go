@@ -57,7 +57,7 @@ func (s *confinedFiles) worker(ctx context.Context, sessionID, field string, pol
 		return nil, err
 	}
 	start := func(ctx context.Context) (*sandbox.Worker, error) {
-		return confinement.StartWorker(ctx, s.server.workerArguments(), s.server.workerEnvironment())
+		return confinement.StartWorker(ctx, s.server.cfg.Limits.workerArguments(), s.workerEnvironment())
 	}
 	var lease *fileworker.Lease
 	err = s.server.workerSets.Add(owner, func(set *fileworker.Set) (err error) {
@@ -81,9 +81,9 @@ func fromWorkerStart(field, sessionID string, err error) error {
 }
 
 // workerEnvironment returns the environment of workers, without secrets.
-func (s *Server) workerEnvironment() []string {
+func (s *confinedFiles) workerEnvironment() []string {
 	var environment []string
-	for _, entry := range s.cfg.Environ {
+	for _, entry := range s.server.cfg.Environ {
 		name, _, _ := strings.Cut(entry, "=")
 		if slices.Contains([]string{"PATH", "TMPDIR", "TMP", "TEMP", "LANG"}, name) || strings.HasPrefix(name, "LC_") {
 			environment = append(environment, entry)

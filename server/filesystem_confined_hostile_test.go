@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/sandbox"
@@ -106,7 +107,7 @@ func TestConfinedFileCallsAfterLinks(t *testing.T) {
 func TestIdleConfinedHandlesAreClosed(t *testing.T) {
 	_, work, outside := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
-		s.limits.FileHelpers, s.limits.FileHandleIdle = 1, 10*time.Millisecond
+		s.limits.FileHelpers, s.limits.FileHandleIdleTime = 1, durationpb.New(10*time.Millisecond)
 	})
 	open := &execwirev1.OpenFileRequest{HandleId: "h", Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: policyOf(work)}
 	if _, err := f.files.OpenFile(f.ctx, open); err != nil {

@@ -30,7 +30,7 @@ func expectSame(t *testing.T, what string, got, want error) {
 // What a principal watches and awaits counts, whichever worker does it, or none.
 func TestWatchesInWorkersCountForTheirPrincipal(t *testing.T) {
 	_, work, _ := workplace(t)
-	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Watches, s.limits.AwaitedPaths = 3, 3 })
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.WatchesPerPrincipal, s.limits.AwaitedPathsPerPrincipal = 3, 3 })
 	policies := []*execwirev1.SandboxPolicy{policyOf(work), policyOf("+" + work), nil}
 	watch := func(p *execwirev1.SandboxPolicy) *execwirev1.WatchDirectoryRequest {
 		return &execwirev1.WatchDirectoryRequest{Path: work, Sandbox: p}
@@ -71,7 +71,7 @@ func TestWatchesInWorkersCountForTheirPrincipal(t *testing.T) {
 // their streams have ended, whatever is kept of them.
 func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 	_, work, _ := workplace(t)
-	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.Uploads = 3 })
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.UploadsPerPrincipal = 3 })
 	head := func(id string, offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadFileRequest {
 		return replaceHead(work+"/"+id, func(h *execwirev1.UploadHead) { h.UploadId, h.Offset, h.Sandbox = id, offset, p })
 	}
@@ -140,7 +140,7 @@ func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 func TestAbandonedUploadsInWorkers_DoNotLockOut(t *testing.T) {
 	dir, _, _ := workplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
-		s.limits.Uploads, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
+		s.limits.UploadsPerPrincipal, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
 	})
 	for i := range 6 {
 		work := fmt.Sprint(dir, "/", i)

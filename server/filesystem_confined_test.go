@@ -461,7 +461,7 @@ func TestKilledFileWorker(t *testing.T) {
 // Handles that workers have are those of the session like any other.
 func TestConfinedHandles(t *testing.T) {
 	_, work, _ := workplace(t)
-	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHandles = 2 })
+	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHandlesPerSession = 2 })
 	open := func(id string, p *execwirev1.SandboxPolicy) error {
 		_, err := f.files.OpenFile(f.ctx, &execwirev1.OpenFileRequest{HandleId: id, Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: p})
 		return err

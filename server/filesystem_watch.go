@@ -23,7 +23,7 @@ const (
 
 // WatchDirectory implements the RPC.
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx, leave := s.server.withWatches(stream.Context())
+	ctx, leave := s.withWatches(stream.Context())
 	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {
@@ -60,9 +60,9 @@ func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest
 
 // withWatches returns a context that ends with the call, or when the server ends its
 // watches.
-func (s *Server) withWatches(call context.Context) (ctx context.Context, leave func()) {
+func (s *fileSystemService) withWatches(call context.Context) (ctx context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(call)
-	stop := context.AfterFunc(s.watchContext, func() { cancel(context.Cause(s.watchContext)) })
+	stop := context.AfterFunc(s.server.watchContext, func() { cancel(context.Cause(s.server.watchContext)) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -141,7 +141,7 @@ func toLost(l fsops.Lost) *execwirev1.WatchLost {
 
 // AwaitPaths implements the RPC.
 func (s *fileSystemService) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx, leave := s.server.withWatches(stream.Context())
+	ctx, leave := s.withWatches(stream.Context())
 	defer leave()
 	owner, err := caller(ctx)
 	if err != nil {

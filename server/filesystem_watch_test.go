@@ -153,7 +153,7 @@ func TestAwaitPaths(t *testing.T) {
 
 func TestWatchesAreBounded(t *testing.T) {
 	f, dir := newFixture(t, func(s *settings) {
-		s.limits.Watches, s.limits.AwaitedPaths, s.limits.WatchedDirectories = 1, 2, 2
+		s.limits.WatchesPerPrincipal, s.limits.AwaitedPathsPerPrincipal, s.limits.WatchedDirectoriesPerWatch = 1, 2, 2
 	}), t.TempDir()
 	if err := os.MkdirAll(dir+"/a/b/c", 0o755); err != nil {
 		t.Fatal(err)

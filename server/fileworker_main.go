@@ -14,6 +14,7 @@ import (
 	"github.com/grpc-ecosystem/go-grpc-middleware/v2/interceptors/recovery"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
@@ -41,14 +42,14 @@ const (
 
 // workerMessageBytes is the largest message to or from a worker.
 func (l Limits) workerMessageBytes() int {
-	return max(2*l.Message, l.ReadFile, 4<<20) + workerMessageOverhead
+	return int(max(2*l.GetMessageBytes(), l.GetReadFileBytes(), 4<<20)) + workerMessageOverhead
 }
 
 // workerArguments returns the command line of workers.
-func (s *Server) workerArguments() []string {
-	limits := s.cfg.Limits
-	limits.FileHandles, limits.FileHandleIdle = 0, 0 // the server enforces these
-	text, err := json.Marshal(limits)
+func (l Limits) workerArguments() []string {
+	l.ServerLimits = proto.CloneOf(l.ServerLimits)
+	l.FileHandlesPerSession, l.FileHandleIdleTime = 0, nil // the server enforces these
+	text, err := json.Marshal(l)
 	if err != nil {
 		text = nil // no worker accepts it
 	}

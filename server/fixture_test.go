@@ -66,11 +66,14 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	t.Helper()
 	set := settings{
 		limits: server.Limits{
-			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
-			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute, ReadFile: 1 << 20,
-			UploadRetention: 10 * time.Minute, Uploads: 4, AbandonedUploads: 4,
-			FileHelpers: 4, FileHelpersTotal: 8, FileHelperIdle: time.Minute,
-			Watches: 10, AwaitedPaths: 2000, WatchedDirectories: 1000, WatchPending: 1 << 20,
+			ServerLimits: &execwirev1.ServerLimits{
+				RetainedOutputBytes: 1 << 20, RetainedEvents: 50_000, SnapshotBytes: 64 << 10, ReadersPerProcess: 64,
+				StdinWriteBytes: 1 << 20, StdinQueueBytes: 1 << 20, MessageBytes: 4 << 20, MaxWait: durationpb.New(time.Minute), ReadFileBytes: 1 << 20,
+				UploadRetention: durationpb.New(10 * time.Minute), UploadsPerPrincipal: 4,
+				WatchesPerPrincipal: 10, AwaitedPathsPerPrincipal: 2000, WatchedDirectoriesPerWatch: 1000, WatchPendingBytes: 1 << 20,
+			},
+			AbandonedUploads: 4,
+			FileHelpers:      4, FileHelpersTotal: 8, FileHelperIdle: time.Minute,
 		},
 		sessions:  session.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 		principal: func() auth.Principal { return auth.InProcess },
@@ -79,7 +82,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	for _, f := range change {
 		f(&set)
 	}
-	set.process.StdinQueueBytes, set.process.MaxWriteBytes = set.limits.StdinQueue, set.limits.StdinWrite
+	set.process.StdinQueueBytes, set.process.MaxWriteBytes = int(set.limits.StdinQueueBytes), int(set.limits.StdinWriteBytes)
 	supervisor := process.NewSupervisor(set.process)
 	sessions := session.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{

@@ -40,8 +40,8 @@ type inputQueue struct {
 	wake notify.Signal // there is something new
 }
 
-func newInputQueue(window int) *inputQueue {
-	return &inputQueue{window: uint64(window), wake: notify.NewSignal()}
+func newInputQueue(window uint64) *inputQueue {
+	return &inputQueue{window: window, wake: notify.NewSignal()}
 }
 
 // begin sets the offset at which the client continues. It is called first.

@@ -65,7 +65,7 @@ func TestLateWatcherGetsAnExactGap(t *testing.T) {
 }
 
 func TestTooManyReadersAreRefusedWithTheLimit(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.limits.Readers = 2 })
+	f := newFixture(t, func(s *settings) { s.limits.ReadersPerProcess = 2 })
 	f.start(shell("p", "echo x; exec sleep 1000"))
 	for range 2 {
 		stream, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{ProcessId: "p"})
@@ -132,7 +132,7 @@ func TestReadOutputWaits(t *testing.T) {
 }
 
 func TestSnapshotShowsBothEndsOfEachStream(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.limits.Snapshot = 4 << 10 })
+	f := newFixture(t, func(s *settings) { s.limits.SnapshotBytes = 4 << 10 })
 	const size = 3 << 20
 	f.start(shell("p", fmt.Sprintf("echo alone >&2; printf begin; head -c %d /dev/zero; printf end", size)))
 	f.waitClosed("p")

@@ -19,7 +19,7 @@ var _ execwirev1.ProcessServiceServer = (*processService)(nil)
 
 // StartProcess implements the RPC.
 func (s *processService) StartProcess(ctx context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
-	p, _, err := s.server.start(ctx, req)
+	p, _, err := s.start(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (s *processService) openRun(stream runStream, first *execwirev1.RunProcessR
 	switch m := first.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Start:
 		const prefix = "start.process."
-		start, err := s.server.prepare(stream.Context(), prefix, m.Start.GetProcess())
+		start, err := s.prepare(stream.Context(), prefix, m.Start.GetProcess())
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +117,7 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
-		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.StdinQueue),
+		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.GetStdinQueueBytes()),
 		ctx: ctx, cancel: cancel, clientDone: make(chan struct{}), acknowledged: notify.NewSignal(),
 		terminations: semaphore.NewWeighted(maxTerminations),
 	}
@@ -138,7 +138,7 @@ func (r *run) started(resumed bool) *execwirev1.RunProcessResponse {
 		Process:            toProcess(r.process),
 		Resumed:            resumed,
 		StdinOffset:        offset,
-		StdinWindowBytes:   uint64(r.server.cfg.Limits.StdinQueue),
+		StdinWindowBytes:   r.server.cfg.Limits.GetStdinQueueBytes(),
 		OutputWindowBytes:  uint64(output.WindowBytes),
 		OutputWindowEvents: uint64(output.RetainedEvents),
 		InstanceId:         r.server.instance,

@@ -126,7 +126,7 @@ func (r *run) writeInput() {
 
 // writePiece writes a piece of input in writes of the allowed size.
 func (r *run) writePiece(in input) (accepted uint64, err error) {
-	for most := r.server.cfg.Limits.StdinWrite; len(in.data) > most; {
+	for most := int(r.server.cfg.Limits.GetStdinWriteBytes()); len(in.data) > most; {
 		if _, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data[:most:most], false); err != nil {
 			return 0, err
 		}

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
@@ -26,49 +28,21 @@ import (
 	"github.com/execwire/execwire/server/fileworker"
 )
 
-// Limits are limits that the server enforces or reports to clients. Package config
-// has the defaults; zero means zero.
+// Limits are limits of clients. Package config has the defaults; zero means zero.
 type Limits struct {
-	// RetainedOutput, RetainedEvents, Window, Snapshot and Readers bound the
-	// event log of each process; see eventlog.Limits.
-	RetainedOutput, RetainedEvents, Window, Snapshot, Readers int
-	// StdinWrite and StdinQueue are in bytes; see process.Config.
-	StdinWrite, StdinQueue int
-	// Message is the largest accepted message, in bytes.
-	Message int
-	// ReadFile is the largest file that ReadFile returns, in bytes.
-	ReadFile int
-	// UploadRetention is how long an interrupted upload is kept, and AbandonedUploads
-	// how many of them each principal may have: the oldest is evicted. Uploads is how
-	// many uploads a principal may send at once.
-	UploadRetention           time.Duration
-	Uploads, AbandonedUploads int
-	// DefaultGrace, MaxGrace, ClosedRetention and UnseenRetention are reported only;
-	// the session registry enforces them.
-	DefaultGrace, MaxGrace, ClosedRetention, UnseenRetention time.Duration
-	// ShutdownGrace is reported only.
-	ShutdownGrace time.Duration
-	// Processes, Sessions, SessionsTotal, RetainedTotal and UnseenProcesses
-	// are reported only; the session registry enforces them.
-	Processes, Sessions, SessionsTotal, RetainedTotal, UnseenProcesses int
-	// Streams and HeaderList are reported only; the transport enforces them.
-	Streams, HeaderList int
-	// HTTPRequests and HTTPHead are reported only; package httpclient enforces them.
-	HTTPRequests, HTTPHead int
-	// FileHandles is how many file handles a session may have; 0 is no limit.
-	// FileHandleIdle is how long an unused handle of a default session stays open.
-	FileHandles    int
-	FileHandleIdle time.Duration
-	// Watches, AwaitedPaths, WatchedDirectories and WatchPending limit watches; see
-	// fsops.WatcherOptions.
-	Watches, AwaitedPaths, WatchedDirectories, WatchPending int
+	// ServerLimits is what clients are told. The server enforces those of messages,
+	// files, watches and waits, and passes those of output to the event log; see
+	// eventlog.Limits. The others are enforced by package session, process or
+	// httpclient, or by the transport. A window of 0 is the retained output.
+	*execwirev1.ServerLimits
+	// AbandonedUploads is how many interrupted uploads each principal may have: the
+	// oldest is evicted.
+	AbandonedUploads int
 	// FileHelpers is how many workers for confined file calls a principal may have,
 	// FileHelpersTotal how many all principals together may have, and FileHelperIdle
 	// how long an unused one stays.
 	FileHelpers, FileHelpersTotal int
 	FileHelperIdle                time.Duration
-	// MaxWait is the longest wait of ReadOutput and WaitProcess.
-	MaxWait time.Duration
 }
 
 // Config is the configuration of a server.
@@ -139,19 +113,27 @@ func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	uploads := fsops.NewUploads(cfg.Limits.UploadRetention, cfg.Limits.Uploads, cfg.Limits.AbandonedUploads)
-	watching, endWatch := context.WithCancelCause(context.Background())
-	workers := fileworker.NewPool(fileworker.Options{
-		PerPrincipal: cfg.Limits.FileHelpers, Total: cfg.Limits.FileHelpersTotal, Idle: cfg.Limits.FileHelperIdle, Complete: cfg.Limits.AbandonedUploads,
-		MessageBytes: cfg.Limits.workerMessageBytes(), Logger: cfg.Logger,
-	})
-	s := &Server{cfg: cfg, instance: uuid.NewString(), uploads: uploads, workers: workers, watchContext: watching, cancelWatches: endWatch, watcher: fsops.NewWatcher(fsops.WatcherOptions{
-		Watches: cfg.Limits.Watches, AwaitedPaths: cfg.Limits.AwaitedPaths,
-		Directories: cfg.Limits.WatchedDirectories, PendingBytes: cfg.Limits.WatchPending,
-	})}
+	limits := &cfg.Limits
+	limits.ServerLimits = proto.CloneOf(cmp.Or(limits.ServerLimits, &execwirev1.ServerLimits{}))
+	if window, retained := limits.GetWindowBytes(), limits.GetRetainedOutputBytes(); window == 0 || window > retained {
+		limits.WindowBytes = retained
+	}
+	s := &Server{
+		cfg: cfg, instance: uuid.NewString(),
+		uploads: fsops.NewUploads(limits.GetUploadRetention().AsDuration(), int(limits.GetUploadsPerPrincipal()), limits.AbandonedUploads),
+		watcher: fsops.NewWatcher(fsops.WatcherOptions{
+			Watches: int(limits.GetWatchesPerPrincipal()), AwaitedPaths: int(limits.GetAwaitedPathsPerPrincipal()),
+			Directories: int(limits.GetWatchedDirectoriesPerWatch()), PendingBytes: int(limits.GetWatchPendingBytes()),
+		}),
+		workers: fileworker.NewPool(fileworker.Options{
+			PerPrincipal: limits.FileHelpers, Total: limits.FileHelpersTotal, Idle: limits.FileHelperIdle, Complete: limits.AbandonedUploads,
+			MessageBytes: limits.workerMessageBytes(), Logger: cfg.Logger,
+		}),
+	}
+	s.watchContext, s.cancelWatches = context.WithCancelCause(context.Background())
 	s.handles = session.NewResourceKind(s.newHandles)
 	s.workerSets = session.NewResourceKind(func(of *session.Session, emptied func()) *fileworker.Set {
-		return workers.NewSet(of.Principal(), emptied)
+		return s.workers.NewSet(of.Principal(), emptied)
 	})
 	if cfg.KeepWatcher {
 		reserve := 0

@@ -87,8 +87,8 @@ func (a *attachment) attached(principal string) *execwirev1.AttachSessionRespons
 	return &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Attached{Attached: &execwirev1.SessionAttached{
 		Session:            toSession(a.lease.Session().Info(principal)),
 		Resumed:            a.lease.Resumed(),
-		OutputWindowBytes:  uint64(a.server.cfg.Limits.window()),
-		OutputWindowEvents: uint64(a.server.cfg.Limits.RetainedEvents),
+		OutputWindowBytes:  a.server.cfg.Limits.GetWindowBytes(),
+		OutputWindowEvents: a.server.cfg.Limits.GetRetainedEvents(),
 		InstanceId:         a.server.instance,
 	}}}
 }

@@ -30,7 +30,7 @@ type preparedStart struct {
 }
 
 // start starts the process, or finds the one that an equal request started.
-func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
+func (s *processService) start(ctx context.Context, req *execwirev1.StartProcessRequest) (p *session.Process, created bool, err error) {
 	start, err := s.prepare(ctx, "", req)
 	if err != nil {
 		return nil, false, err
@@ -41,8 +41,8 @@ func (s *Server) start(ctx context.Context, req *execwirev1.StartProcessRequest)
 
 // prepare translates a request to start a process. prefix is where the request is in
 // its message, for errors.
-func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (preparedStart, error) {
-	sess, err := s.open(ctx, req.GetSessionId())
+func (s *processService) prepare(ctx context.Context, prefix string, req *execwirev1.StartProcessRequest) (preparedStart, error) {
+	sess, err := s.server.open(ctx, req.GetSessionId())
 	if err != nil {
 		return preparedStart{}, err
 	}
@@ -71,11 +71,11 @@ func (s *Server) prepare(ctx context.Context, prefix string, req *execwirev1.Sta
 }
 
 // checkForm rejects a disabled form of command.
-func (s *Server) checkForm(command *execwirev1.ProcessCommand) error {
+func (s *processService) checkForm(command *execwirev1.ProcessCommand) error {
 	switch {
-	case command.GetDirect() != nil && s.cfg.NoDirect:
+	case command.GetDirect() != nil && s.server.cfg.NoDirect:
 		return formDisabled("direct", "allow_direct_exec")
-	case command.GetPrepared() != nil && s.cfg.NoPrepared:
+	case command.GetPrepared() != nil && s.server.cfg.NoPrepared:
 		return formDisabled("prepared", "allow_prepared_exec")
 	}
 	return nil
@@ -130,14 +130,14 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 }
 
 // toSpec translates a validated request, except for its sandbox.
-func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
+func (s *processService) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
 	spec := process.Spec{
 		Output: eventlog.Limits{
-			RetainedBytes:  s.cfg.Limits.RetainedOutput,
-			RetainedEvents: s.cfg.Limits.RetainedEvents,
-			WindowBytes:    s.cfg.Limits.Window,
-			SnapshotBytes:  s.cfg.Limits.Snapshot,
-			MaxReaders:     s.cfg.Limits.Readers,
+			RetainedBytes:  int(s.server.cfg.Limits.GetRetainedOutputBytes()),
+			RetainedEvents: int(s.server.cfg.Limits.GetRetainedEvents()),
+			WindowBytes:    int(s.server.cfg.Limits.GetWindowBytes()),
+			SnapshotBytes:  int(s.server.cfg.Limits.GetSnapshotBytes()),
+			MaxReaders:     int(s.server.cfg.Limits.GetReadersPerProcess()),
 		},
 		LeaveDescendants: req.GetLeaveDescendants(),
 		Labels:           req.GetLabels(),
@@ -160,7 +160,7 @@ func (s *Server) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, erro
 	return spec, nil
 }
 
-func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand) (process.Spec, error) {
+func (s *processService) directSpec(spec process.Spec, direct *execwirev1.DirectCommand) (process.Spec, error) {
 	policy := toPolicy(direct.GetEnvironmentPolicy())
 	if err := policy.Validate(); err != nil {
 		return spec, err
@@ -168,19 +168,19 @@ func (s *Server) directSpec(spec process.Spec, direct *execwirev1.DirectCommand)
 	spec.Argv = direct.GetArgv()
 	spec.Arg0 = direct.Arg0
 	spec.Cwd = direct.GetWorkingDirectory()
-	spec.Env = policy.Build(s.cfg.Environ, direct.GetEnv())
+	spec.Env = policy.Build(s.server.cfg.Environ, direct.GetEnv())
 	return spec, nil
 }
 
 // sandboxOf returns the confinement of a command: its policy, which only direct
 // commands have, and the required one. Nil is unconfined.
-func (s *Server) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
+func (s *processService) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
 	field := prefix + "command.direct.sandbox"
-	plan, err := s.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(env)})
+	plan, err := s.server.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(env)})
 	if err != nil || plan == nil {
 		return nil, err
 	}
-	return s.confine(field, plan)
+	return s.server.confine(field, plan)
 }
 
 // temporaryDirectory returns TMPDIR of an environment; the first entry counts.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/gateway"
 	"github.com/execwire/execwire/gateway/wsserver"
@@ -47,11 +48,14 @@ func newGateway(t testing.TB) *gatewayServer {
 		Sessions: sessions,
 		HTTP:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
 		Limits: server.Limits{
-			RetainedOutput: 1 << 20, RetainedEvents: 50_000, Snapshot: 64 << 10, Readers: 64,
-			StdinWrite: 1 << 20, StdinQueue: 1 << 20, Message: 4 << 20, MaxWait: time.Minute,
-			Watches: 1000, AwaitedPaths: 10_000, WatchedDirectories: 10_000, WatchPending: 1 << 20,
-			ReadFile: 1 << 20, FileHandles: 100, FileHandleIdle: time.Minute, Uploads: 100, AbandonedUploads: 100, UploadRetention: time.Minute,
-			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
+			ServerLimits: &execwirev1.ServerLimits{
+				RetainedOutputBytes: 1 << 20, RetainedEvents: 50_000, SnapshotBytes: 64 << 10, ReadersPerProcess: 64,
+				StdinWriteBytes: 1 << 20, StdinQueueBytes: 1 << 20, MessageBytes: 4 << 20, MaxWait: durationpb.New(time.Minute),
+				WatchesPerPrincipal: 1000, AwaitedPathsPerPrincipal: 10_000, WatchedDirectoriesPerWatch: 10_000, WatchPendingBytes: 1 << 20,
+				ReadFileBytes: 1 << 20, FileHandlesPerSession: 100, FileHandleIdleTime: durationpb.New(time.Minute), UploadsPerPrincipal: 100, UploadRetention: durationpb.New(time.Minute),
+			},
+			AbandonedUploads: 100,
+			FileHelpers:      8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",
