@@ -22,6 +22,8 @@ func (p *Process) Sandbox() (report sandbox.Report, confined bool) {
 func (s *Spec) classifySandboxError(program string, err error) error {
 	var sandboxErr *sandbox.Error
 	switch errors.As(err, &sandboxErr); {
+	case KindOf(err) != 0:
+		return err
 	case sandboxErr == nil && isResourceExhausted(err):
 		return startError(ResourceLimit, "", err)
 	case sandboxErr == nil && errors.Is(err, unix.E2BIG):

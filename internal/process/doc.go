@@ -55,12 +55,6 @@
 // None of this works once this program itself is killed. Package guardian runs it below a parent
 // process that kills what is left in that case.
 //
-// # Limits
-//
-// A process with resource limits or a nice value is traced by the thread that forks it. The kernel
-// stops it after the exec; the limits are then set from outside, and the process is detached
-// before it runs its first instruction.
-//
 // # Locks
 //
 // The lock order is stream.mu, then Process.mu, then one of: a lock of the event log,

@@ -50,10 +50,7 @@ type childInfo struct {
 	}
 }
 
-const (
-	cldExited  = 1 // CLD_EXITED; other ends have a signal
-	cldTrapped = 4 // CLD_TRAPPED: stopped for its tracer
-)
+const cldExited = 1 // CLD_EXITED; other ends have a signal
 
 // waitChild asks for the end of a child without blocking. With keepZombie it is not reaped.
 func waitChild(pidfd uintptr, keepZombie bool, usage *unix.Rusage) (info childInfo, dead bool, err error) {

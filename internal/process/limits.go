@@ -1,7 +1,6 @@
 package process
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -55,29 +54,21 @@ type Limit struct {
 // MaxNice is the largest change of a nice value: the width of its range.
 const MaxNice = 39
 
-// needsPtrace reports whether the child has to stop after its exec, so that limits can be set
-// before its first instruction.
-func (s *Spec) needsPtrace() bool {
-	if s.Nice != 0 || !s.limitsSetInSandbox() {
-		return s.Nice != 0 || len(s.ResourceLimits) > 0
-	}
-	return slices.ContainsFunc(s.ResourceLimits, func(limit Limit) bool {
+// limits returns the limits of the child. None of its processes may exceed userProcesses, unless
+// that is 0.
+func (s *Spec) limits(userProcesses uint64) (limits []sandbox.Limit) {
+	all := s.ResourceLimits
+	if userProcesses > 0 && !slices.ContainsFunc(all, func(l Limit) bool { return l.Resource == ResourceUserProcesses }) {
 		var own unix.Rlimit
-		err := unix.Prlimit(0, rlimits[limit.Resource], nil, &own)
-		return err != nil || limit.Hard > own.Max
-	})
-}
-
-// limitsSetInSandbox reports whether the child is not the program but sets up its sandbox. The limits
-// do not apply to the setup: they are set inside the sandbox, before the program is executed. Only
-// hard limits above those of this process are set from outside, because that needs privileges.
-func (s *Spec) limitsSetInSandbox() bool { return s.Sandbox != nil && s.Sandbox.Report().ExitByCode }
-
-// sandboxLimits returns the limits to set inside the sandbox.
-func (s *Spec) sandboxLimits() []sandbox.Limit {
-	limits := make([]sandbox.Limit, len(s.ResourceLimits))
-	for i, limit := range s.ResourceLimits {
-		limits[i] = sandbox.Limit{Resource: rlimits[limit.Resource], Soft: limit.Soft, Hard: limit.Hard}
+		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err == nil {
+			all = append(slices.Clip(all), Limit{Resource: ResourceUserProcesses, Soft: own.Cur, Hard: own.Max})
+		}
+	}
+	for _, l := range all {
+		if l.Resource == ResourceUserProcesses && userProcesses > 0 {
+			l.Soft, l.Hard = min(l.Soft, userProcesses), min(l.Hard, userProcesses)
+		}
+		limits = append(limits, sandbox.Limit{Resource: rlimits[l.Resource], Soft: l.Soft, Hard: l.Hard})
 	}
 	return limits
 }
@@ -107,104 +98,28 @@ func (s *Spec) validateLimits() error {
 	return nil
 }
 
-// applyLimits sets the limits of a child that is traced by this thread and stops after its exec,
-// together with extra, and detaches. If that fails the child is killed, and the caller has to reap
-// it.
-func (s *Spec) applyLimits(pid int, extra childLimits) error {
-	alive, err := waitStop(pid)
-	if err == nil && alive {
-		if err = s.setLimits(pid); err == nil {
-			extra.apply(pid)
-		}
-	}
-	if err != nil {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-	if alive {
-		_ = unix.PtraceDetach(pid)
-	}
-	return err
-}
-
-// unblockSIGTRAP lets the child of the calling thread stop after its exec although it blocks all
-// other signals, until restore is called.
-func unblockSIGTRAP() (restore func(), err error) {
-	var trap, previous unix.Sigset_t
-	trap.Val[0] = 1 << (unix.SIGTRAP - 1)
-	if err := unix.PthreadSigmask(unix.SIG_UNBLOCK, &trap, &previous); err != nil {
-		return nil, startError(Internal, "", fmt.Errorf("could not prepare for its limits: %w", err))
-	}
-	return func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &previous, nil) }, nil
-}
-
-// waitStop waits until a traced child stops. It returns false if the child was killed, and does not
-// reap it.
-func waitStop(pid int) (alive bool, err error) {
-	var raw unix.Siginfo
-	if err := waitID(unix.P_PID, pid, &raw, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		return false, startError(Internal, "", fmt.Errorf("could not wait until it stops for its limits: %w", err))
-	}
-	return raw.Code == cldTrapped, nil
-}
-
-func (s *Spec) setLimits(pid int) error {
+// limitError returns the typed error for a limit that cannot be set.
+func (s *Spec) limitError(failed *sandbox.LimitError) *Error {
+	field, remedy := "nice", "less than 0 needs privileges; ask for 0 or more"
 	for i, limit := range s.ResourceLimits {
-		set := limit.set
-		if s.limitsSetInSandbox() {
-			set = limit.raise
-		}
-		if err := set(pid); err != nil && !errors.Is(err, unix.ESRCH) {
-			return limitError(fmt.Sprintf("resource_limits[%d]", i), err, limit.remedy())
+		if rlimits[limit.Resource] == failed.Resource {
+			field, remedy = fmt.Sprintf("resource_limits[%d]", i), limit.remedy()
 		}
 	}
-	if s.Nice == 0 {
-		return nil
+	kind := Internal
+	if isAnyOf(failed.Err, unix.EPERM, unix.EACCES) {
+		kind = PermissionDenied
 	}
-	if err := addNice(pid, s.Nice); err != nil && !errors.Is(err, unix.ESRCH) {
-		return limitError("nice", err, "less than 0 needs privileges; ask for 0 or more")
-	}
-	return nil
-}
-
-func (l Limit) set(pid int) error {
-	return unix.Prlimit(pid, rlimits[l.Resource], &unix.Rlimit{Cur: l.Soft, Max: l.Hard}, nil)
-}
-
-// raise raises the hard limit of a process if it is lower, and keeps the soft limit.
-func (l Limit) raise(pid int) error {
-	var current unix.Rlimit
-	if err := unix.Prlimit(pid, rlimits[l.Resource], nil, &current); err != nil || l.Hard <= current.Max {
-		return err
-	}
-	return unix.Prlimit(pid, rlimits[l.Resource], &unix.Rlimit{Cur: current.Cur, Max: l.Hard}, nil)
+	return &Error{Kind: kind, Field: field, Err: fmt.Errorf("cannot be set: %w; %s", failed.Err, remedy), operation: "start process"}
 }
 
 // remedy returns what the caller can ask for instead.
 func (l Limit) remedy() string {
 	var own unix.Rlimit
-	if err := unix.Prlimit(0, rlimits[l.Resource], nil, &own); err != nil || own.Max == NoLimit {
+	if err := unix.Getrlimit(rlimits[l.Resource], &own); err != nil || own.Max == NoLimit {
 		return "ask for less, which is more than the system allows"
 	}
 	return fmt.Sprintf("more than %d, the server's own hard limit, needs privileges; ask for no more", own.Max)
-}
-
-// addNice adds to the inherited nice value.
-func addNice(pid, add int) error {
-	reversed, err := unix.Getpriority(unix.PRIO_PROCESS, pid)
-	if err != nil {
-		return err
-	}
-	const lowest, highest = -20, 19
-	nice := 20 - reversed // the system call returns 40 to 1 for -20 to 19
-	return unix.Setpriority(unix.PRIO_PROCESS, pid, min(highest, max(lowest, nice+add)))
-}
-
-func limitError(field string, err error, remedy string) *Error {
-	kind := Internal
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		kind = PermissionDenied
-	}
-	return &Error{Kind: kind, Field: field, Err: fmt.Errorf("cannot be set: %w; %s", err, remedy), operation: "start process"}
 }
 
 // isExceededLimit reports whether a process was killed because it exceeded a limit. It must not be

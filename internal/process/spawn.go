@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -31,7 +30,7 @@ const textBusyRetries = 5
 // spawn forks and executes. If it fails there can still be a child, from a sandbox that did not
 // execute the program; it has to be killed with its descendants.
 func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio *childIO) (child, error) {
-	prog := spec.program(program, cio)
+	prog := s.program(spec, program, cio)
 	group := s.config.Cgroups.Get()
 	for {
 		s.noteNetworkAccess(spec, group)
@@ -59,13 +58,16 @@ func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio 
 }
 
 // program returns the program to execute without a sandbox.
-func (s *Spec) program(path string, cio *childIO) sandbox.Program {
-	p := sandbox.Program{Path: path, Argv: s.argv(), Env: s.Env, Dir: s.Cwd, Files: cio.childFDs[:], Terminal: -1}
+func (s *Supervisor) program(spec *Spec, path string, cio *childIO) sandbox.Program {
+	p := sandbox.Program{
+		Path: path, Argv: spec.argv(), Env: spec.Env, Dir: spec.Cwd, Files: cio.childFDs[:], Terminal: -1,
+		Limits: spec.limits(s.config.UserProcesses), Nice: spec.Nice, OOMScore: s.oomScore, ResetSignals: s.ignoredSignals,
+	}
 	if cio.terminal != nil {
 		p.Terminal = 0
 	}
-	if s.Sandbox != nil {
-		p.Path = s.absolutePath(path)
+	if spec.Sandbox != nil {
+		p.Path = spec.absolutePath(path)
 	}
 	return p
 }
@@ -74,17 +76,14 @@ func (s *Spec) program(path string, cio *childIO) sandbox.Program {
 // The end of ctx aborts the start only if it is confined.
 func (s *Supervisor) startProgram(ctx context.Context, spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, err error) {
 	if spec.Sandbox == nil {
-		return s.forkExec(spec, prog, group)
-	}
-	if spec.limitsSetInSandbox() {
-		prog.Limits = spec.sandboxLimits()
+		return forkExec(spec, prog, group)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosing()) })()
 	unwatch := func() {}
 	release, err := spec.Sandbox.Start(ctx, prog, func(wrapped sandbox.Program) (err error) {
-		if c, err = s.forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
+		if c, err = forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
 			unwatch = c.watchEnd(func() { cancel(errWrapperEnded()) })
 		}
 		return err
@@ -131,22 +130,16 @@ func (c child) watchEnd(ended func()) (stop func()) {
 // cannot take processes, or is not supported by an old kernel. Some of these may also be errors of
 // exec.
 func isCgroupForkError(err error) bool {
-	if sandbox.KindOf(err) != 0 {
-		return false // it failed before the fork
+	if sandbox.KindOf(err) != 0 || KindOf(err) != 0 {
+		return false // it failed before the exec
 	}
 	return isAnyOf(err, unix.ENODEV, unix.EBUSY, unix.EOPNOTSUPP, unix.EACCES, unix.EINVAL, unix.E2BIG)
 }
 
 // forkExec starts the child in a control group, unless that is nil.
-func (s *Supervisor) forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, err error) {
-	pidfd, stops := -1, spec.needsPtrace()
-	attr := syscall.SysProcAttr{
-		Setsid: true, Setctty: prog.Terminal >= 0, Ctty: max(prog.Terminal, 0), PidFD: &pidfd, Ptrace: stops,
-	}
-	if stops {
-		runtime.LockOSThread() // the forking thread is the tracer
-		defer runtime.UnlockOSThread()
-	}
+func forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, err error) {
+	pidfd := -1
+	attr := syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}
 	if group != nil {
 		fd, err := group.Open()
 		if err != nil {
@@ -155,28 +148,15 @@ func (s *Supervisor) forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Gr
 		defer unix.Close(fd)
 		attr.UseCgroupFD, attr.CgroupFD = true, fd
 	}
-	restore := func() {}
-	switch {
-	case !prog.KeepMask:
-		restore = s.inherited.clearMask()
-	case stops:
-		if restore, err = unblockSIGTRAP(); err != nil {
-			return child{}, err
-		}
-	}
 	pid, err := prog.ForkExec(attr)
-	restore()
-	if err != nil {
+	var limit *sandbox.LimitError
+	switch {
+	case errors.As(err, &limit):
+		return child{}, spec.limitError(limit)
+	case err != nil:
 		return child{}, err
-	}
-	if pidfd < 0 {
+	case pidfd < 0:
 		return child{}, killChild(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
-	}
-	if !stops {
-		s.childLimits.apply(pid)
-	} else if err := spec.applyLimits(pid, s.childLimits); err != nil {
-		_ = unix.Close(pidfd)
-		return child{}, killChild(pid, err)
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {

@@ -35,8 +35,7 @@ type Spec struct {
 	// CauseNoOutput. Time in which output is blocked by the owner's window does not count. 0: none.
 	NoOutputTimeout time.Duration
 	// ResourceLimits apply before the first instruction of the program. At most one for each
-	// resource. A start with limits or Nice uses ptrace(2) until Start returns; unless this process
-	// is privileged, set-user-id programs then run without additional privileges.
+	// resource.
 	ResourceLimits []Limit
 	// Nice is added to the nice value of this process, from -MaxNice to MaxNice. The sum is clamped
 	// to -20 and 19. 0 changes nothing.

@@ -8,8 +8,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,9 +35,8 @@ type Config struct {
 	// processes, are reaped, and may be killed: set it only if the rest of the program starts no
 	// such children.
 	AdoptOrphans bool
-	// UserProcesses is the RLIMIT_NPROC of processes, so that this program can create more processes than its children.
-	// It is set right after the fork, also for descendants that were forked by then. Default 0:
-	// that of this program.
+	// UserProcesses is the most that RLIMIT_NPROC of processes may be, so that this program can
+	// create more processes than they can. Default 0: they have the limit of this program.
 	UserProcesses uint64
 	// OOMScoreAdjust is added to the oom_score_adj of this program for processes, up to 1000, so
 	// that the OOM killer prefers them. Default 0.
@@ -54,13 +56,39 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// maxOOMScore is the highest value of oom_score_adj.
+const maxOOMScore = 1000
+
+func (c Config) oomScore() string {
+	if c.OOMScoreAdjust <= 0 {
+		return ""
+	}
+	own := 0
+	if text, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
+		own, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+	}
+	return strconv.Itoa(min(own+c.OOMScoreAdjust, maxOOMScore))
+}
+
+// ignoredSignals lists the signals that this program ignores. Its children would ignore them, too.
+func ignoredSignals() (ignored []syscall.Signal) {
+	status, _ := procfs.Status(os.Getpid())
+	mask, _ := strconv.ParseUint(status["SigIgn"], 16, 64)
+	for n := range 64 {
+		if mask&(1<<n) != 0 {
+			ignored = append(ignored, syscall.Signal(n+1))
+		}
+	}
+	return ignored
+}
+
 // Supervisor starts processes and owns their goroutines. All methods may be called concurrently.
 type Supervisor struct {
-	config        Config
-	inherited     inherited
-	childLimits   childLimits
-	adoptsOrphans bool
-	releaseOnce   func() // release, once
+	config         Config
+	oomScore       string           // oom_score_adj of processes; "": that of this program
+	ignoredSignals []syscall.Signal // ignored by this program; processes have their default dispositions
+	adoptsOrphans  bool
+	releaseOnce    func() // release, once
 
 	signalGroupsByPID bool // see the package comment
 	ctx               context.Context
@@ -80,14 +108,14 @@ type Supervisor struct {
 	idle      chan struct{} // closed when closing and there are none
 }
 
-// NewSupervisor prepares this process to have children until Close: it sets close-on-exec on all
-// descriptors above 2, and handles signals that it was started to ignore. It starts no goroutine,
-// unless it adopts orphans.
+// NewSupervisor returns a supervisor. It sets close-on-exec on all descriptors of this program above
+// 2. It starts no goroutine, unless it adopts orphans.
 func NewSupervisor(config Config) *Supervisor {
+	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	s := &Supervisor{
 		config:            config.withDefaults(),
-		inherited:         resetInherited(),
-		childLimits:       newChildLimits(config),
+		oomScore:          config.oomScore(),
+		ignoredSignals:    ignoredSignals(),
 		signalGroupsByPID: !pidfdSignalsGroups(),
 		processes:         make(map[*Process]struct{}),
 		idle:              make(chan struct{}),
@@ -114,7 +142,6 @@ func (s *Supervisor) release() {
 	if err := s.config.Cgroups.Close(); err != nil {
 		s.config.Logger.Warn("failed to remove control groups", "error", err)
 	}
-	s.inherited.restore()
 }
 
 // pidfdSignalsGroups reports whether the kernel can signal process groups through pidfds.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/sandbox/innerexec"
+	"github.com/execwire/execwire/internal/sandbox/openfiles"
 )
 
 // bubblewrap enforces a plan with the program bwrap.
@@ -159,13 +160,12 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 		a.files = append(a.files, p.Image)
 		path = ownDescriptor(len(a.files) - 1)
 	}
-	environment, err := innerEnvironment(p)
-	if err != nil {
-		return Program{}, err
-	}
+	// All signals are blocked: otherwise those that the program handles would kill bwrap.
+	// Package innerexec unblocks them.
 	wrapped := Program{
 		Path: b.program, Argv: append([]string{"bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(innerexec.SelfFD), path}, p.Argv...),
-		Env: environment, Dir: "/", Terminal: -1, KeepMask: true, calls: &v.childCalls,
+		Env: innerEnvironment(p), Dir: "/", Terminal: -1, Limits: raisedLimits(p.Limits), Nice: p.Nice, OOMScore: p.OOMScore,
+		ResetSignals: p.ResetSignals, blockSignals: true, calls: &v.childCalls,
 	}
 	if p.Terminal >= 0 {
 		wrapped.Terminal = innerexec.StreamsFD + p.Terminal
@@ -177,14 +177,11 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 // contains the program's environment, with a number and a dot before each entry. So
 // these have no effect on bwrap, which runs outside (think of LD_PRELOAD), and
 // duplicates are preserved.
-func innerEnvironment(p Program) ([]string, error) {
+func innerEnvironment(p Program) []string {
 	all := slices.Clone(p.Limits)
 	if !slices.ContainsFunc(all, func(l Limit) bool { return l.Resource == unix.RLIMIT_NOFILE }) {
-		limit, _, err := openFilesLimit()
-		if err != nil {
-			return nil, failed(NotStarted, "", "the limit of open files is not known", err)
-		}
-		all = append(all, Limit{Resource: unix.RLIMIT_NOFILE, Soft: limit.Cur, Hard: limit.Max})
+		limit, _ := openfiles.Children()
+		all = append(all, Limit{Resource: unix.RLIMIT_NOFILE, Soft: limit.Soft, Hard: limit.Hard})
 	}
 	limits := make([]string, len(all))
 	for i, limit := range all {
@@ -195,7 +192,20 @@ func innerEnvironment(p Program) ([]string, error) {
 	for i, entry := range p.Env {
 		entries = append(entries, strconv.Itoa(i)+"."+entry)
 	}
-	return entries, nil
+	return entries
+}
+
+// raisedLimits returns the limits of bwrap. Those of the program are set inside, because
+// they do not apply to the setup of the sandbox. Only hard limits above those of this
+// process have to be raised outside, because that needs privileges.
+func raisedLimits(limits []Limit) (raised []Limit) {
+	for _, limit := range limits {
+		var own unix.Rlimit
+		if err := unix.Prlimit(0, limit.Resource, nil, &own); err == nil && limit.Hard > own.Max {
+			raised = append(raised, Limit{Resource: limit.Resource, Soft: own.Cur, Hard: limit.Hard})
+		}
+	}
+	return raised
 }
 
 // addChildCalls adds the calls that the child makes before it executes bwrap, and the

@@ -12,28 +12,24 @@ import (
 // [Program.ForkExec]. The child exits if one fails. The zero value is empty.
 type childCalls struct {
 	calls      []childCall
-	path       string // path in the error of the following calls
-	doing      string // error text of the following calls
-	execFailed func(errno syscall.Errno) error
+	fail       func(errno syscall.Errno) error // returns the error of the following calls; nil: the errno
+	execFailed func(errno syscall.Errno) error // returns the error of execve; nil: the errno
 }
 
 // childCall is a system call or a comparison.
 type childCall struct {
 	number   uintptr
-	args     [maxArgs]uintptr
-	results  [maxArgs]int // 1 + the index of the call that returns the argument; 0: see args
-	optional bool         // may fail
-	compare  *uint64      // not nil: no call, but fail unless the word is want
+	args     [maxArgs]argument
+	optional bool    // may fail
+	compare  *uint64 // not nil: no call, but fail unless the word is want
 	want     uint64
-	data     [maxArgs]*uint64 // keeps the memory of args alive
-
-	path, doing string
+	fail     func(errno syscall.Errno) error // see childCalls
 }
 
 // argument is an argument of a system call.
 type argument struct {
 	value  uintptr
-	data   *uint64 // memory that value points to; nil: value is a number
+	data   *uint64 // memory that value points to, kept alive; nil: value is a number
 	result int     // 1 + the index of the call that returns it; 0: see value
 }
 
@@ -50,7 +46,9 @@ func literal(n int) argument { return argument{value: uintptr(n)} }
 var cwdFD = literal(unix.AT_FDCWD)
 
 // describe sets the path and the text of errors of the following calls.
-func (p *childCalls) describe(path, doing string) { p.path, p.doing = path, doing }
+func (p *childCalls) describe(path, doing string) {
+	p.fail = func(errno syscall.Errno) error { return failed(NotStarted, path, doing, errno) }
+}
 
 // text returns a NUL-terminated string as argument.
 func (p *childCalls) text(s string) argument { return p.point(append([]byte(s), 0)) }
@@ -75,25 +73,38 @@ func (p *childCalls) buffer(size int) argument {
 
 // call adds a system call. Its result can be an argument of later calls.
 func (p *childCalls) call(number uintptr, args ...argument) argument {
-	c := childCall{number: number, path: p.path, doing: p.doing}
-	for i, arg := range args {
-		c.args[i], c.data[i], c.results[i] = arg.value, arg.data, arg.result
-	}
+	c := childCall{number: number, fail: p.fail}
+	copy(c.args[:], args)
 	p.calls = append(p.calls, c)
 	return argument{result: len(p.calls)}
 }
 
 // callOptional adds a system call that may fail.
-func (p *childCalls) callOptional(number uintptr, args ...argument) {
-	p.call(number, args...)
+func (p *childCalls) callOptional(number uintptr, args ...argument) argument {
+	result := p.call(number, args...)
 	p.calls[len(p.calls)-1].optional = true
+	return result
+}
+
+// addAll adds the calls of another list.
+func (p *childCalls) addAll(more *childCalls) {
+	before := len(p.calls)
+	for _, c := range more.calls {
+		for i := range c.args {
+			if c.args[i].result > 0 {
+				c.args[i].result += before
+			}
+		}
+		p.calls = append(p.calls, c)
+	}
+	p.execFailed = more.execFailed
 }
 
 // require makes the child fail with ESTALE unless the word at an offset in a buffer has
 // the given value.
 func (p *childCalls) require(at argument, offset int, word uint64) {
 	compare := (*uint64)(unsafe.Add(unsafe.Pointer(at.data), offset))
-	p.calls = append(p.calls, childCall{compare: compare, want: word, path: p.path, doing: p.doing})
+	p.calls = append(p.calls, childCall{compare: compare, want: word, fail: p.fail})
 }
 
 // ownDescriptor returns the path of a descriptor in the process that uses it.

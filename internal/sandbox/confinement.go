@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -54,22 +53,39 @@ type Program struct {
 	Files []int
 	// Terminal is the index in Files of the controlling terminal, or -1.
 	Terminal int
-	// Limits are the resource limits, set right before execve. They are only used if
-	// [Report.ExitByCode] is set; otherwise the forked process becomes the program,
-	// and the caller of ForkExec can set its limits.
+	// Limits are the resource limits, at most one for each resource, set right before
+	// execve.
 	Limits []Limit
-	// KeepMask is set by Start: the caller of ForkExec must not change the signal mask
-	// of the thread.
-	KeepMask bool
+	// Nice is added to the nice value of this process. The sum is clamped to -20 and 19.
+	Nice int
+	// OOMScore is the oom_score_adj, if the system permits it. Empty: that of this process.
+	OOMScore string
+	// ResetSignals are signals that this process ignores, and the program must not.
+	ResetSignals []syscall.Signal
 
-	calls *childCalls // calls that ForkExec makes between fork and execve; nil: none
+	blockSignals bool        // the program starts with all signals blocked; otherwise with none
+	calls        *childCalls // further calls between fork and execve; nil: none
 }
 
-// Limit is a resource limit. It must not exceed that of the server.
+// Limit is a resource limit.
 type Limit struct {
 	Resource   int // RLIMIT_*
 	Soft, Hard uint64
 }
+
+// ResourceNice stands for the nice value in a [LimitError].
+const ResourceNice = -1
+
+// LimitError is the error of [Program.ForkExec] if a limit or the nice value cannot be
+// set.
+type LimitError struct {
+	Resource int // RLIMIT_* or ResourceNice
+	Err      error
+}
+
+func (e *LimitError) Error() string { return "sandbox: a limit cannot be set: " + e.Err.Error() }
+
+func (e *LimitError) Unwrap() error { return e.Err }
 
 // Report describes what a sandbox enforces.
 type Report struct {
@@ -112,10 +128,9 @@ type enforcer interface {
 func (c *Confinement) Report() Report { return c.enforce.report() }
 
 // Start starts a program in the sandbox. It calls spawn at most once, with the program
-// to fork. spawn must call [Program.ForkExec] before it returns, on the goroutine and
-// thread on which it was called, which may differ from those of the caller. Start
-// blocks until the program was executed inside the sandbox, which takes a few
-// milliseconds, or until ctx ends.
+// to fork. spawn must call [Program.ForkExec] before it returns. Start blocks until the
+// program was executed inside the sandbox, which takes a few milliseconds, or until ctx
+// ends.
 //
 // On success, the caller calls release when the program and its descendants have ended.
 // If spawn fails, the error is that of spawn. Start can also fail after spawn has
@@ -143,43 +158,11 @@ func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn fun
 	if err != nil {
 		return err
 	}
-	if wrapped.KeepMask {
-		restore, err := blockSignals()
-		if err != nil {
-			return failed(NotStarted, "", "signals cannot be blocked", err)
-		}
-		err = spawn(wrapped)
-		restore()
-		if err != nil {
-			return err
-		}
-	} else if err := spawn(wrapped); err != nil {
+	if err := spawn(wrapped); err != nil || l.status == nil {
 		return err
-	}
-	if l.status == nil {
-		return nil
 	}
 	l.closeChild()
 	return l.await(ctx, p.Path)
-}
-
-// blockSignals blocks all signals of the current thread, which bubblewrap then
-// inherits: otherwise signals that the program handles would kill it. Package innerexec
-// unblocks them.
-func blockSignals() (restore func(), err error) {
-	var all, old unix.Sigset_t
-	for i := range all.Val {
-		all.Val[i] = ^all.Val[i]
-	}
-	runtime.LockOSThread()
-	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &all, &old); err != nil {
-		runtime.UnlockOSThread()
-		return nil, err
-	}
-	return func() {
-		_ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
-		runtime.UnlockOSThread()
-	}, nil
 }
 
 // launch has the resources of one start.
@@ -249,8 +232,7 @@ func (l *launch) await(ctx context.Context, path string) error {
 		}
 		status, err = append(status, rest...), nil // the program was executed before ctx ended
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return failed(NotStarted, "", "the report of the sandbox cannot be read", err)
 	}
 	ready := 0

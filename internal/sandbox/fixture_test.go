@@ -184,7 +184,7 @@ const promptExit = "GORACE=atexit_sleep_ms=0"
 // launchProgram starts a program in a session of its own, confined if there is a plan.
 func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, release func(), err error) {
 	spawn := func(p Program) (err error) {
-		pid, err = p.ForkExec(syscall.SysProcAttr{Setsid: true, Setctty: p.Terminal >= 0, Ctty: max(p.Terminal, 0)})
+		pid, err = p.ForkExec(syscall.SysProcAttr{Setsid: true})
 		return err
 	}
 	if sandboxes == nil {

@@ -2,52 +2,95 @@ package sandbox
 
 import (
 	"errors"
+	"math"
 	"runtime"
+	"sync"
 	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox/openfiles"
 )
 
-// ForkExec forks and executes the program like [syscall.ForkExec]. In between the child
-// makes the system calls that confine it. Of attr, only Setsid, Setpgid, Pgid, Setctty,
-// Ctty, Ptrace, PidFD, UseCgroupFD and CgroupFD are used.
+// ForkExec forks and executes the program. In between the child makes the system calls
+// that set up its session, files, signals and limits, and those that confine it. Of
+// attr, only Setsid, Setpgid, PidFD, UseCgroupFD and CgroupFD are used. With Setsid the
+// terminal of the program becomes its controlling terminal.
 //
 // The calls have to be made in the child, not by a thread of this process that then
 // forks: Landlock lets the tasks of a domain trace each other, so the program could
 // read the memory of this process as long as that thread exists; and only a process
 // with a single thread can enter a user namespace.
 //
-// If a call fails, the error is an [Error] of kind NotStarted. If execve fails, the
-// backend determines the error.
+// If a call of the sandbox fails, the error is an [Error] of kind NotStarted, if a limit
+// cannot be set a [LimitError], and otherwise the errno. If execve fails, the backend
+// determines the error; without a sandbox it is the errno.
 func (p Program) ForkExec(attr syscall.SysProcAttr) (pid int, err error) {
-	if p.calls == nil {
-		files := make([]uintptr, len(p.Files))
-		for i, fd := range p.Files {
-			files[i] = uintptr(fd)
-		}
-		return syscall.ForkExec(p.Path, p.Argv, &syscall.ProcAttr{Dir: p.Dir, Env: p.Env, Files: files, Sys: &attr})
-	}
 	c, err := newForkChild(&p, &attr)
 	if err != nil {
 		return 0, err
 	}
-	syscall.ForkLock.Lock()
+	forks.begin()
 	child, errno := c.fork()
 	runtimeAfterFork()
-	syscall.ForkLock.Unlock()
-	runtime.KeepAlive(p.calls)
+	forks.end()
+	runtime.KeepAlive(c)
 	if errno != 0 {
 		return 0, errno
 	}
 	if c.errno != 0 {
 		c.reap(int(child))
-		return 0, c.failure(p.calls)
+		return 0, c.failure()
 	}
 	if attr.PidFD != nil {
 		*attr.PidFD = int(c.pidfd)
 	}
 	return int(child), nil
+}
+
+// forks is shared by all forks of this program.
+var forks = newForkLock()
+
+// forkLock holds syscall.ForkLock while there are forks under way. Like those of package
+// syscall they run concurrently.
+type forkLock struct {
+	mu       sync.Mutex
+	released sync.Cond
+	underWay int // guarded by mu, like the following
+	begun    int // since ForkLock was locked
+}
+
+// maxForkBatch is how many forks begin before ForkLock is unlocked for others.
+const maxForkBatch = 64
+
+func newForkLock() *forkLock {
+	l := &forkLock{}
+	l.released.L = &l.mu
+	return l
+}
+
+func (l *forkLock) begin() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.underWay > 0 && l.begun >= maxForkBatch {
+		l.released.Wait()
+	}
+	if l.underWay == 0 {
+		syscall.ForkLock.Lock()
+		l.begun = 0
+	}
+	l.underWay++
+	l.begun++
+}
+
+func (l *forkLock) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.underWay--; l.underWay == 0 {
+		syscall.ForkLock.Unlock()
+		l.released.Broadcast()
+	}
 }
 
 // forkChild is what the child uses between fork and execve. It is shared with the
@@ -56,20 +99,14 @@ type forkChild struct {
 	flags     uintptr
 	args      cloneArgs // of clone3
 	cgroup    bool      // use clone3
-	path, dir *byte
+	path      *byte
 	argv, env []*byte
-	files     []int
-	nextFD    int // no descriptor is used from here on
-	openFiles *unix.Rlimit
 
-	session, group, terminal, traced bool
-	groupID, terminalFD              int
-
-	calls   []childCall
+	childCalls
 	results []uintptr
 
 	pidfd int32
-	step  int // index of the failed call; len(calls): execve; -1: before the calls
+	step  int // index of the failed call; len(calls): execve
 	errno syscall.Errno
 }
 
@@ -79,30 +116,24 @@ type cloneArgs struct {
 }
 
 func newForkChild(p *Program, attr *syscall.SysProcAttr) (*forkChild, error) {
-	c := &forkChild{
-		session: attr.Setsid, group: attr.Setpgid, groupID: attr.Pgid, terminal: attr.Setctty, terminalFD: attr.Ctty, traced: attr.Ptrace,
-		flags: unix.CLONE_VFORK | unix.CLONE_VM, calls: p.calls.calls, results: make([]uintptr, len(p.calls.calls)),
-		files: append([]int(nil), p.Files...), pidfd: -1,
-	}
-	var errs [4]error
+	c := &forkChild{flags: unix.CLONE_VFORK | unix.CLONE_VM, pidfd: -1}
+	var errs [3]error
 	c.path, errs[0] = syscall.BytePtrFromString(p.Path)
-	c.dir, errs[1] = syscall.BytePtrFromString(p.Dir)
-	c.argv, errs[2] = syscall.SlicePtrFromStrings(p.Argv)
-	c.env, errs[3] = syscall.SlicePtrFromStrings(p.Env)
-	if err := errors.Join(errs[:]...); err != nil {
+	c.argv, errs[1] = syscall.SlicePtrFromStrings(p.Argv)
+	c.env, errs[2] = syscall.SlicePtrFromStrings(p.Env)
+	if err := errors.Join(errs[:]...); err != nil || hasNUL(p.Dir) {
 		return nil, syscall.EINVAL
 	}
-	c.nextFD = len(c.files)
-	for _, fd := range c.files {
-		c.nextFD = max(c.nextFD, fd+1)
+	further := p.calls
+	if further == nil {
+		further = &childCalls{}
 	}
-	limit, raised, err := openFilesLimit()
-	if err != nil {
-		return nil, failed(NotStarted, "", "the limit of open files is not known", err)
+	c.calls = make([]childCall, 0, usualCalls+len(further.calls))
+	if err := c.setUp(p, attr); err != nil {
+		return nil, err
 	}
-	if raised {
-		c.openFiles = &limit
-	}
+	c.addAll(further)
+	c.results = make([]uintptr, len(c.calls))
 	if attr.PidFD != nil {
 		c.flags |= unix.CLONE_PIDFD
 	}
@@ -117,6 +148,106 @@ func newForkChild(p *Program, attr *syscall.SysProcAttr) (*forkChild, error) {
 	}
 	c.flags |= uintptr(unix.SIGCHLD)
 	return c, nil
+}
+
+// usualCalls is how many calls of setUp there usually are.
+const usualCalls = 16
+
+// setUp adds the calls that every child makes. Limits are last, because they apply to
+// other calls, too.
+func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
+	if attr.Setsid {
+		p.call(unix.SYS_SETSID)
+	}
+	if attr.Setpgid {
+		p.call(unix.SYS_SETPGID, literal(0), literal(0))
+	}
+	p.call(unix.SYS_CHDIR, p.text(program.Dir))
+	p.placeFiles(program.Files)
+	if attr.Setsid && program.Terminal >= 0 {
+		p.call(unix.SYS_IOCTL, literal(program.Terminal), literal(unix.TIOCSCTTY), literal(1))
+	}
+	p.resetSignals(program)
+	if program.OOMScore != "" {
+		score := p.callOptional(unix.SYS_OPENAT, cwdFD, p.text("/proc/self/oom_score_adj"), literal(unix.O_WRONLY|unix.O_CLOEXEC), literal(0))
+		p.callOptional(unix.SYS_WRITE, score, p.text(program.OOMScore), literal(len(program.OOMScore)))
+		p.callOptional(unix.SYS_CLOSE, score)
+	}
+	return p.setLimits(program)
+}
+
+// placeFiles makes files the descriptors from 0 on.
+func (p *childCalls) placeFiles(files []int) {
+	files = append([]int(nil), files...)
+	next := len(files) // no descriptor is used from here on
+	for _, fd := range files {
+		next = max(next, fd+1)
+	}
+	for i, fd := range files {
+		if fd < i { // it would be overwritten
+			p.call(unix.SYS_DUP3, literal(fd), literal(next), literal(unix.O_CLOEXEC))
+			files[i] = next
+			next++
+		}
+	}
+	for i, fd := range files {
+		if fd == i {
+			p.call(unix.SYS_FCNTL, literal(i), literal(unix.F_SETFD), literal(0))
+		} else {
+			p.call(unix.SYS_DUP3, literal(fd), literal(i), literal(0))
+		}
+	}
+}
+
+// signalSetBytes is the size of a set of signals.
+const signalSetBytes = 8
+
+// resetSignals sets the dispositions and the mask of signals. Package runtime has reset
+// those that this process handles.
+func (p *childCalls) resetSignals(program *Program) {
+	if len(program.ResetSignals) > 0 {
+		action := p.words(0, 0, 0, 0) // struct sigaction: SIG_DFL, without flags or mask
+		for _, sig := range program.ResetSignals {
+			p.callOptional(unix.SYS_RT_SIGACTION, literal(int(sig)), action, literal(0), literal(signalSetBytes))
+		}
+	}
+	mask := p.words(0)
+	if program.blockSignals {
+		mask = p.words(math.MaxUint64)
+	}
+	p.call(unix.SYS_RT_SIGPROCMASK, literal(unix.SIG_SETMASK), mask, literal(0), literal(signalSetBytes))
+}
+
+// setLimits sets the nice value and the limits, and restores the limit of open files.
+func (p *childCalls) setLimits(program *Program) error {
+	if program.Nice != 0 {
+		reversed, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+		if err != nil {
+			return &LimitError{Resource: ResourceNice, Err: err}
+		}
+		const lowest, highest = -20, 19
+		nice := 20 - reversed // the system call returns 40 to 1 for -20 to 19
+		p.fail = func(errno syscall.Errno) error { return &LimitError{Resource: ResourceNice, Err: errno} }
+		p.call(unix.SYS_SETPRIORITY, literal(unix.PRIO_PROCESS), literal(0), literal(min(highest, max(lowest, nice+program.Nice))))
+	}
+	openFiles := false
+	for _, limit := range program.Limits {
+		openFiles = openFiles || limit.Resource == unix.RLIMIT_NOFILE
+		p.fail = func(errno syscall.Errno) error { return &LimitError{Resource: limit.Resource, Err: errno} }
+		p.setLimit(limit)
+	}
+	p.fail = nil
+	if openFiles {
+		return nil
+	}
+	if limit, differs := openfiles.Children(); differs {
+		p.setLimit(Limit{Resource: unix.RLIMIT_NOFILE, Soft: limit.Soft, Hard: limit.Hard})
+	}
+	return nil
+}
+
+func (p *childCalls) setLimit(limit Limit) {
+	p.call(unix.SYS_PRLIMIT64, literal(0), literal(limit.Resource), p.words(limit.Soft, limit.Hard), literal(0))
 }
 
 // Hooks of package runtime around a fork, which it keeps for callers other than package
@@ -145,7 +276,7 @@ func vforkSyscall(trap, a1, a2, a3 uintptr) (r1 uintptr, err syscall.Errno)
 //go:nocheckptr
 func (c *forkChild) fork() (pid uintptr, errno syscall.Errno) {
 	var (
-		i, j   int
+		i      int
 		call   *childCall
 		args   [maxArgs]uintptr
 		result uintptr
@@ -161,56 +292,7 @@ func (c *forkChild) fork() (pid uintptr, errno syscall.Errno) {
 	}
 
 	// Only the child gets here.
-	c.step = -1
 	runtimeAfterForkInChild()
-	if c.session {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	if c.group {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_SETPGID, 0, uintptr(c.groupID), 0); errno != 0 {
-			goto failed
-		}
-	}
-	if _, _, errno = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(c.dir)), 0, 0); errno != 0 {
-		goto failed
-	}
-	// Move descriptors that would be overwritten out of the way.
-	for i = 0; i < len(c.files); i++ {
-		if c.files[i] < i {
-			if _, _, errno = syscall.RawSyscall(unix.SYS_DUP3, uintptr(c.files[i]), uintptr(c.nextFD), unix.O_CLOEXEC); errno != 0 {
-				goto failed
-			}
-			c.files[i] = c.nextFD
-			c.nextFD++
-		}
-	}
-	for i = 0; i < len(c.files); i++ {
-		if c.files[i] == i {
-			_, _, errno = syscall.RawSyscall(unix.SYS_FCNTL, uintptr(i), unix.F_SETFD, 0)
-		} else {
-			_, _, errno = syscall.RawSyscall(unix.SYS_DUP3, uintptr(c.files[i]), uintptr(i), 0)
-		}
-		if errno != 0 {
-			goto failed
-		}
-	}
-	if c.terminal {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_IOCTL, uintptr(c.terminalFD), unix.TIOCSCTTY, 1); errno != 0 {
-			goto failed
-		}
-	}
-	if c.openFiles != nil {
-		if _, _, errno = syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, uintptr(unsafe.Pointer(c.openFiles)), 0, 0, 0); errno != 0 {
-			goto failed
-		}
-	}
-	if c.traced {
-		if _, _, errno = syscall.RawSyscall(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0); errno != 0 {
-			goto failed
-		}
-	}
 	for c.step = 0; c.step < len(c.calls); c.step++ {
 		call = &c.calls[c.step]
 		if call.compare != nil {
@@ -220,10 +302,10 @@ func (c *forkChild) fork() (pid uintptr, errno syscall.Errno) {
 			}
 			continue
 		}
-		for j = 0; j < maxArgs; j++ {
-			args[j] = call.args[j]
-			if call.results[j] != 0 {
-				args[j] = c.results[call.results[j]-1]
+		for i = 0; i < maxArgs; i++ {
+			args[i] = call.args[i].value
+			if call.args[i].result != 0 {
+				args[i] = c.results[call.args[i].result-1]
 			}
 		}
 		result, _, errno = syscall.RawSyscall6(call.number, args[0], args[1], args[2], args[3], args[4], args[5])
@@ -254,14 +336,13 @@ func (c *forkChild) reap(pid int) {
 }
 
 // failure returns the error of a child that did not execute the program.
-func (c *forkChild) failure(calls *childCalls) error {
-	switch {
-	case c.step < 0:
-		return c.errno
-	case c.step == len(c.calls):
-		return calls.execFailed(c.errno)
-	default:
-		call := &c.calls[c.step]
-		return failed(NotStarted, call.path, call.doing, c.errno)
+func (c *forkChild) failure() error {
+	fail := c.execFailed
+	if c.step < len(c.calls) {
+		fail = c.calls[c.step].fail
 	}
+	if fail == nil {
+		return c.errno
+	}
+	return fail(c.errno)
 }
