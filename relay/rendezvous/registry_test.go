@@ -183,7 +183,7 @@ func TestRegistry_Epochs_AreUnique(t *testing.T) {
 // harness is sent to its node.
 func TestHub_NodesSharePresence(t *testing.T) {
 	shared, key := NewMemory(), []byte("the same key of all nodes of a hub")
-	limits := Limits{PresenceInterval: 20 * time.Millisecond}
+	limits := Limits{PresenceInterval: 500 * time.Millisecond}
 	one := startHub(t, Config{Presence: shared, Node: "one", URLKey: key, Limits: limits})
 	two := startHub(t, Config{Presence: shared, Node: "two", URLKey: key, Limits: limits})
 	first := one.executor("build-1", "a")
