@@ -93,7 +93,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	stop := h.keepOnline(c, id, t.Epoch)
 	err = c.serve(func(frame []byte) { ref.handleExecutorFrame(c, frame) }, func() { ref.disconnectExecutor(c) })
 	if err == io.EOF {
-		ref.executorClosed(c)
+		ref.peerClosed(c)
 	}
 	stop()
 	h.reportOnline(id, t.Epoch, false)
@@ -204,7 +204,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	logger.Info("a harness connected", "resumable", c.resumable)
 	err = c.serve(func(frame []byte) { ref.handleHarnessFrame(c, frame) }, func() { ref.disconnectHarness(c) })
 	if err == io.EOF {
-		ref.harnessClosed(c)
+		ref.peerClosed(c)
 	}
 	code, reason := c.closeStatus()
 	logger.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
@@ -215,7 +215,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 // A harness that retransmits may also come during the executor's grace period.
 func (h *Hub) checkReachable(r *http.Request, id string, resumable bool) error {
 	if ref := h.lookup(id); ref != nil {
-		if connected, _ := ref.isConnected(); connected || resumable && ref.isExpected() {
+		if ref.isConnected() || resumable && ref.isExpected() {
 			return nil
 		}
 	}
@@ -244,8 +244,7 @@ func (h *Hub) isInstalled(id string) bool {
 	}
 	ref.installMu.Lock()
 	defer ref.installMu.Unlock()
-	connected, _ := ref.isConnected()
-	return connected
+	return ref.isConnected()
 }
 
 // admit counts one more connection of a principal. release undoes that.

@@ -190,10 +190,8 @@ func mayConnect(member auth.Member, id string) error {
 // reconnect.
 func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
 	record, revision, err := h.config.Presence.Get(ctx, id)
-	if ref := h.lookup(id); err != nil && ref != nil {
-		if connected, _ := ref.isConnected(); connected {
-			return Record{Executor: id, Node: h.config.Node}, nil
-		}
+	if ref := h.lookup(id); err != nil && ref != nil && ref.isConnected() {
+		return Record{Executor: id, Node: h.config.Node}, nil
 	}
 	switch {
 	case err != nil:

@@ -184,7 +184,7 @@ func TestHub_NormalClose_HasNoGracePeriod(t *testing.T) {
 		x := hub.lookup("build-1")
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		return len(x.graces) == 0 && len(x.streams) == 0
+		return x.executorGrace == nil && len(x.streams) == 0
 	})
 }
 

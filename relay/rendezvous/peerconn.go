@@ -58,21 +58,6 @@ type peerConn struct {
 // pendingReset is a reset to be sent.
 type pendingReset struct{ stream, reason string }
 
-// sendQueue is the queue of a stream in one direction.
-type sendQueue struct {
-	queue
-	stream *stream
-}
-
-// queuedBeside returns the bytes queued on c that count against the principal's
-// budget. Queues to an executor belong to several principals and do not count.
-func (q *sendQueue) queuedBeside(c *peerConn) int64 {
-	if q == q.stream.up {
-		return 0
-	}
-	return c.queuedBytes
-}
-
 func newPeerConn(principal string, resumable bool) *peerConn {
 	return &peerConn{
 		principal: principal, resumable: resumable,
@@ -194,10 +179,14 @@ func (c *peerConn) next() (frame []byte, more bool) {
 	}
 	c.queuedBytes -= weight(frame)
 	r.queueBudget.release(q.stream.principal, before-beyondReserved(q.bytes))
-	if q.ready = len(q.frames) > 0; q.ready {
+	switch {
+	case len(q.frames) > 0:
 		c.ready = append(c.ready, q)
-	} else if q.endsStream {
+	case q.endsStream:
+		q.conn = nil
 		r.endStream(q.stream, "", false, false)
+	default:
+		q.conn = nil
 	}
 	return frame, true
 }

@@ -17,25 +17,20 @@ func (r *executorRoute) connectExecutor(c *peerConn, instance string) (tookOver 
 		r.detachExecutor(before)
 		before.startClose(CodeSuperseded, reasonSuperseded)
 	}
-	if r.executorGrace != nil {
-		r.stopGrace(r.executorGrace)
-		r.executorGrace = nil
-	}
+	r.executorGrace.cancel()
+	r.executorGrace = nil
 	r.executor = c
 	if r.capacity = r.limits.StreamsPerExecutor; c.capacity > 0 {
 		r.capacity = min(r.capacity, c.capacity)
 	}
+	r.endExecutorStreams(same)
 	if same {
-		r.endPlainStreams()
 		for id, reason := range r.executorResets {
 			c.sendReset(id, reason)
 		}
-	} else {
-		r.endAllStreams()
 	}
 	clear(r.executorResets)
 	r.instance = instance
-	r.closeIfShutDown(c)
 	return before != nil
 }
 
@@ -43,7 +38,7 @@ func (r *executorRoute) connectExecutor(c *peerConn, instance string) (tookOver 
 // keeps its unsent resets. mu is held.
 func (r *executorRoute) detachExecutor(c *peerConn) {
 	for _, s := range r.streams {
-		r.clearQueue(s.up, c)
+		s.up.clear()
 	}
 	for _, reset := range c.resets {
 		r.executorResets[reset.stream] = reset.reason
@@ -51,32 +46,20 @@ func (r *executorRoute) detachExecutor(c *peerConn) {
 	c.resets = nil
 }
 
-// endPlainStreams ends the streams that do not survive the executor's connection.
-// mu is held.
-func (r *executorRoute) endPlainStreams() {
+// endExecutorStreams ends the streams of an executor whose connection has ended.
+// If the executor may continue, those whose ends both retransmit survive, and it
+// receives resets for the others. If its own reset is queued, the harness receives
+// that, and no executor receives anything of the stream any more. mu is held.
+func (r *executorRoute) endExecutorStreams(mayContinue bool) {
 	for _, s := range r.streams {
-		if !r.isResumable(s) {
-			r.endForExecutor(s, true)
+		switch {
+		case mayContinue && r.isResumable(s):
+		case s.isEnding():
+			s.orphaned, s.sentToExecutor = true, false
+		default:
+			r.endStream(s, relay.ReasonExecutorGone, true, mayContinue)
 		}
 	}
-}
-
-// endAllStreams ends all streams, because the executor is gone. mu is held.
-func (r *executorRoute) endAllStreams() {
-	for _, s := range r.streams {
-		r.endForExecutor(s, false)
-	}
-}
-
-// endForExecutor ends a stream because its executor is gone. If the executor's own
-// reset is queued, the harness receives that, and no executor receives anything of
-// the stream any more. mu is held.
-func (r *executorRoute) endForExecutor(s *stream, resetExecutor bool) {
-	if s.isEnding() {
-		s.orphaned, s.sentToExecutor = true, false
-		return
-	}
-	r.endStream(s, relay.ReasonExecutorGone, true, resetExecutor)
 }
 
 // disconnectExecutor removes the connection c.
@@ -89,33 +72,22 @@ func (r *executorRoute) disconnectExecutor(c *peerConn) {
 	r.executor = nil
 	r.detachExecutor(c)
 	if r.instance == "" {
-		r.endAllStreams()
+		r.endExecutorStreams(false)
 		clear(r.executorResets)
 		return
 	}
 	r.executorGrace = r.startGrace(r.expireExecutor)
 	c.grace = r.executorGrace
-	r.endPlainStreams()
+	r.endExecutorStreams(true)
 }
 
 // expireExecutor ends the streams of an instance that has not returned. mu is
 // held.
 func (r *executorRoute) expireExecutor(*gracePeriod) {
 	r.executorGrace = nil
-	r.endAllStreams()
+	r.endExecutorStreams(false)
 	r.instance = ""
 	clear(r.executorResets)
-}
-
-// executorClosed ends the grace period of c, which has disconnected, because the
-// executor closed it for good.
-func (r *executorRoute) executorClosed(c *peerConn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.executorGrace != nil && r.executorGrace == c.grace {
-		r.stopGrace(r.executorGrace)
-		r.expireExecutor(nil)
-	}
 }
 
 // handleExecutorFrame routes a frame received on c, which it owns from then on.
@@ -126,21 +98,19 @@ func (r *executorRoute) handleExecutorFrame(c *peerConn, frame []byte) {
 	s := r.streams[header.Stream]
 	switch {
 	case err != nil:
-		r.countDrop(dropMalformed)
+		r.stats.drop(dropMalformed)
 	case r.executor != c || c.isClosing:
-		r.countDrop(dropStale)
+		r.stats.drop(dropStale)
 	case s == nil || s.orphaned:
-		r.countDrop(dropUnknown)
+		r.stats.drop(dropUnknown)
 	case s.harness == nil:
 		s.lastUsed = r.clock.now()
-		r.countDrop(dropOffline)
+		r.stats.drop(dropOffline)
 	default:
 		s.lastUsed = r.clock.now()
-		r.enqueue(s, s.down, s.harness, frame, header.Reset)
+		s.harness.enqueue(s.down, frame, header.Reset)
 	}
 }
-
-func (r *executorRoute) countDrop(reason dropReason) { r.stats.dropped[reason].Add(1) }
 
 // isExpected reports whether the executor is connected or within its grace
 // period.
@@ -150,10 +120,9 @@ func (r *executorRoute) isExpected() bool {
 	return r.executor != nil || r.executorGrace != nil
 }
 
-// isConnected reports whether the executor is connected, and its number of
-// streams.
-func (r *executorRoute) isConnected() (connected bool, streams int) {
+// isConnected reports whether the executor is connected.
+func (r *executorRoute) isConnected() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.executor != nil, len(r.streams)
+	return r.executor != nil
 }

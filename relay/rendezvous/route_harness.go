@@ -8,7 +8,6 @@ func (r *executorRoute) connectHarness(c *peerConn) {
 	defer r.mu.Unlock()
 	r.add(c)
 	r.harnesses[c] = struct{}{}
-	r.closeIfShutDown(c)
 }
 
 // disconnectHarness removes a connection. Streams whose ends both retransmit wait
@@ -29,22 +28,11 @@ func (r *executorRoute) disconnectHarness(c *peerConn) {
 		if grace == nil {
 			grace = r.startGrace(r.expireHarness)
 		}
-		r.clearQueue(s.down, c)
+		s.down.clear()
 		s.harness, s.grace = nil, grace
 	}
 	clear(c.streams)
 	c.grace = grace
-}
-
-// harnessClosed ends the grace period of c, which has disconnected, because the
-// harness closed it for good.
-func (r *executorRoute) harnessClosed(c *peerConn) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, waiting := r.graces[c.grace]; waiting {
-		r.stopGrace(c.grace)
-		r.expireHarness(c.grace)
-	}
 }
 
 // expireHarness ends the streams of a harness that has not returned. mu is held.
@@ -63,10 +51,10 @@ func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
 	defer r.mu.Unlock()
 	switch {
 	case err != nil:
-		r.countDrop(dropMalformed)
+		r.stats.drop(dropMalformed)
 		return
 	case c.isClosing:
-		r.countDrop(dropStale)
+		r.stats.drop(dropStale)
 		return
 	}
 	s := r.streams[header.Stream]
@@ -78,15 +66,15 @@ func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
 	switch {
 	case s == nil:
 	case s.orphaned && s.isEnding():
-		r.countDrop(dropEnded)
+		r.stats.drop(dropEnded)
 	case s.orphaned: // its reset was queued on another connection
 		r.endStream(s, relay.ReasonExecutorGone, true, false)
 	case r.executor == nil:
 		s.lastUsed = r.clock.now()
-		r.countDrop(dropOffline)
+		r.stats.drop(dropOffline)
 	default:
 		s.lastUsed = r.clock.now()
-		r.enqueue(s, s.up, r.executor, frame, header.Reset)
+		r.executor.enqueue(s.up, frame, header.Reset)
 	}
 }
 
@@ -94,8 +82,13 @@ func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
 // a reset and returns nil. mu is held.
 func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 	if _, ended := c.endedIDs[id]; ended {
-		r.countDrop(dropEnded)
+		r.stats.drop(dropEnded)
 		return nil
+	}
+	var evicted *stream
+	full := len(r.streams) >= r.capacity
+	if full {
+		evicted = r.evictable(c)
 	}
 	switch reachable := r.executor != nil || r.executorGrace != nil && c.resumable; {
 	case !reachable:
@@ -103,13 +96,13 @@ func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 		return nil
 	case len(c.streams) >= r.limits.StreamsPerConnection,
 		r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor,
-		len(r.streams) >= r.capacity && !r.canEvict(c),
+		full && evicted == nil,
 		!r.hubState.streamCounts.add(c.principal, r.limits.StreamsPerPrincipal):
 		c.sendReset(id, relay.ReasonStreamLimit)
 		return nil
 	}
-	if len(r.streams) >= r.capacity {
-		r.evictStream(c)
+	if full {
+		r.endStream(evicted, relay.ReasonStreamLimit, true, true)
 	}
 	s := &stream{id: id, principal: c.principal, harness: c, resumable: c.resumable, lastUsed: r.clock.now()}
 	r.streamsOf[s.principal]++
@@ -124,16 +117,16 @@ func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 func (r *executorRoute) adoptStream(s *stream, c *peerConn) bool {
 	switch {
 	case s.principal != c.principal:
-		r.countDrop(dropForbidden)
+		r.stats.drop(dropForbidden)
 		return false
 	case s.harness == c:
 		return true
 	case s.harness != nil && s.harness.number > c.number:
-		r.countDrop(dropStale)
+		r.stats.drop(dropStale)
 		return false
 	}
 	if s.harness != nil {
-		r.clearQueue(s.down, s.harness)
+		s.down.clear()
 		delete(s.harness.streams, s)
 	}
 	s.harness, s.grace, s.resumable = c, nil, c.resumable

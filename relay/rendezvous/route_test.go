@@ -234,7 +234,7 @@ func TestRoute_ExecutorResetsAndDisconnects_HarnessReceivesThat(t *testing.T) {
 		r.route.handleExecutorFrame(executor, encode("ended", "last"))
 		r.route.handleExecutorFrame(executor, resetFrame("ended", relay.ReasonGoingAway))
 		r.route.disconnectExecutor(executor)
-		r.route.executorClosed(executor)
+		r.route.peerClosed(executor)
 		var got []string
 		for frame, _ := harness.next(); frame != nil; frame, _ = harness.next() {
 			got = append(got, describe(frame))
@@ -266,7 +266,7 @@ func TestRoute_ExecutorResetsAndIsReplaced_StreamEndsAndIsNotContinued(t *testin
 			r.route.handleExecutorFrame(executor, resetFrame(id, relay.ReasonGoingAway))
 		}
 		r.route.disconnectExecutor(executor)
-		r.route.executorClosed(executor)
+		r.route.peerClosed(executor)
 		replacement := newPeerConn("fleet", next != "")
 		if next != "none" {
 			r.route.connectExecutor(replacement, next)

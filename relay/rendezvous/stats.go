@@ -27,3 +27,6 @@ type stats struct {
 	resets        atomic.Int64 // streams that the hub ended
 	dropped       [numDropReasons]atomic.Int64
 }
+
+// drop counts a frame that was not routed.
+func (s *stats) drop(reason dropReason) { s.dropped[reason].Add(1) }
