@@ -57,6 +57,9 @@ func appendReset(b []byte, stream string, ack, bits uint32, reason string) []byt
 	return protowire.AppendString(protowire.AppendTag(b, fieldReason, protowire.BytesType), reason)
 }
 
+// ResetFrame returns a reset by an end that does not acknowledge.
+func ResetFrame(stream, reason string) []byte { return appendReset(nil, stream, 0, 0, reason) }
+
 // appendData appends a data frame up to its payload, which has size bytes.
 func appendData(b []byte, stream string, ack, bits, seq, index, count uint32, size int) []byte {
 	b = appendBody(appendEnvelope(b, stream, ack, bits), bodyData,

@@ -4,13 +4,14 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -68,14 +69,14 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	case !member.MayActAs(id):
 		return newRefusal(http.StatusForbidden, codeForbidden, "principal %s may no longer act as executor %s", member.Principal, id)
 	}
-	release, ref, err := h.admit(member.Principal.Name, id)
+	release, route, err := h.admit(member.Principal.Name, id)
 	if err != nil {
 		return err
 	}
 	defer release()
 	onEvict, end := h.use(r)
 	defer end()
-	c, tookOver, err := h.install(r, ref, id, t.Epoch, member.Principal.Name)
+	c, tookOver, err := h.install(r, route, id, t.Epoch, member.Principal.Name)
 	if err != nil {
 		return err
 	}
@@ -84,21 +85,17 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 		logger.Info("an executor replaced a connected one")
 	}
 	if c.conn, err = wsconn.Accept(w, r, h.connOptions(c.principal)); err != nil {
-		ref.disconnectExecutor(c)
+		route.disconnectExecutor(c)
 		h.reportOnline(id, t.Epoch, false)
 		return nil // the response was sent, or the client is gone
 	}
 	defer onEvict(c)()
 	logger.Info("an executor connected", "resumable", c.resumable)
 	stop := h.keepOnline(c, id, t.Epoch)
-	err = c.serve(func(frame []byte) { ref.handleExecutorFrame(c, frame) }, func() { ref.disconnectExecutor(c) })
-	if err == io.EOF {
-		ref.peerClosed(c)
-	}
+	err = c.serve(route.handleExecutorFrame, route.disconnectExecutor)
 	stop()
 	h.reportOnline(id, t.Epoch, false)
-	code, reason := c.closeStatus()
-	logger.Info("an executor left", "code", code, "reason", reason, "error", errText(err))
+	logger.Info("an executor left", c.endAttrs(err)...)
 	return nil
 }
 
@@ -106,23 +103,18 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 // route before the websocket is accepted, because a harness may come as soon as
 // the record shows the executor. It is serialized, so that of two epochs the
 // later one remains.
-func (h *Hub) install(r *http.Request, ref *executorRoute, id string, epoch uint64, principal string) (c *peerConn, tookOver bool, err error) {
-	ref.installMu.Lock()
-	defer ref.installMu.Unlock()
-	reg, err := h.claim(r, id, epoch)
+func (h *Hub) install(r *http.Request, route *executorRoute, id string, epoch uint64, principal string) (c *peerConn, tookOver bool, err error) {
+	route.installMu.Lock()
+	defer route.installMu.Unlock()
+	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
+	defer cancel()
+	reg, err := h.registry.connect(ctx, id, epoch, h.baseURL(r))
 	if err != nil {
 		return nil, false, err
 	}
 	c = newPeerConn(principal, reg.instance != "")
 	c.capacity = reg.streams
-	return c, ref.connectExecutor(c, reg.instance), nil
-}
-
-// claim makes an epoch that of the executor in the presence.
-func (h *Hub) claim(r *http.Request, id string, epoch uint64) (registration, error) {
-	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
-	defer cancel()
-	return h.registry.connect(ctx, id, epoch, h.baseURL(r))
+	return c, route.connectExecutor(c, reg.instance), nil
 }
 
 // reportOnline records whether the executor of an epoch is connected, and reports
@@ -151,7 +143,7 @@ func (h *Hub) keepOnline(c *peerConn, id string, epoch uint64) (stop func()) {
 			select {
 			case <-ticker.C:
 				if h.reportOnline(id, epoch, true) {
-					c.supersede()
+					c.close(CodeSuperseded, reasonSuperseded)
 					return
 				}
 			case <-connected.Done():
@@ -185,7 +177,7 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	if err := h.checkReachable(r, id, resumable); err != nil {
 		return err
 	}
-	release, ref, err := h.admit(member.Principal.Name, id)
+	release, route, err := h.admit(member.Principal.Name, id)
 	if err != nil {
 		return err
 	}
@@ -199,23 +191,19 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	c := newPeerConn(member.Principal.Name, resumable)
 	c.conn = conn
 	logger := h.logger.With("executor", id, "role", string(roleHarness), "principal", c.principal, "peer", r.RemoteAddr)
-	ref.connectHarness(c)
+	route.connectHarness(c)
 	defer onEvict(c)()
 	logger.Info("a harness connected", "resumable", c.resumable)
-	err = c.serve(func(frame []byte) { ref.handleHarnessFrame(c, frame) }, func() { ref.disconnectHarness(c) })
-	if err == io.EOF {
-		ref.peerClosed(c)
-	}
-	code, reason := c.closeStatus()
-	logger.Info("a harness left", "code", code, "reason", reason, "error", errText(err))
+	err = c.serve(route.handleHarnessFrame, route.disconnectHarness)
+	logger.Info("a harness left", c.endAttrs(err)...)
 	return nil
 }
 
 // checkReachable rejects a harness whose executor is not connected to this node.
 // A harness that retransmits may also come during the executor's grace period.
 func (h *Hub) checkReachable(r *http.Request, id string, resumable bool) error {
-	if ref := h.lookup(id); ref != nil {
-		if ref.isConnected() || resumable && ref.isExpected() {
+	if route := h.routes.lookup(id); route != nil {
+		if route.isConnected() || resumable && route.isExpected() {
 			return nil
 		}
 	}
@@ -238,29 +226,29 @@ func (h *Hub) checkReachable(r *http.Request, id string, resumable bool) error {
 // isInstalled reports whether an executor is connected, after waiting for an
 // install in progress.
 func (h *Hub) isInstalled(id string) bool {
-	ref := h.lookup(id)
-	if ref == nil {
+	route := h.routes.lookup(id)
+	if route == nil {
 		return false
 	}
-	ref.installMu.Lock()
-	defer ref.installMu.Unlock()
-	return ref.isConnected()
+	route.installMu.Lock()
+	defer route.installMu.Unlock()
+	return route.isConnected()
 }
 
 // admit counts one more connection of a principal. release undoes that.
-func (h *Hub) admit(principal, id string) (release func(), ref *executorRoute, err error) {
+func (h *Hub) admit(principal, id string) (release func(), route *executorRoute, err error) {
 	if !h.connCounts.add(principal, h.shared.limits.Connections) {
 		return nil, nil, limitReached(codeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
 	}
-	if ref = h.acquire(id); ref == nil {
+	if route = h.routes.acquire(id); route == nil {
 		h.connCounts.remove(principal)
 		return nil, nil, shuttingDown()
 	}
 	return func() {
-		h.release(ref, 1)
+		h.routes.release(route, 1)
 		h.connCounts.remove(principal)
-		h.serving.Done()
-	}, ref, nil
+		h.routes.serving.Done()
+	}, route, nil
 }
 
 // connOptions returns the options of every websocket of a principal.
@@ -289,34 +277,14 @@ func (h *Hub) use(r *http.Request) (onEvict func(*peerConn) (stop func() bool), 
 		}
 }
 
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 // checkUpgrade rejects requests that are not websocket handshakes. It is called
 // first because connecting uses up an executor's registration before the
 // websocket library validates the request.
 func checkUpgrade(r *http.Request) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(r.Header.Get("Sec-WebSocket-Key")))
-	if !hasToken(r.Header, "Connection", "upgrade") || !hasToken(r.Header, "Upgrade", "websocket") ||
+	if !httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") || !httpguts.HeaderValuesContainsToken(r.Header["Upgrade"], "websocket") ||
 		r.Header.Get("Sec-WebSocket-Version") != "13" || err != nil || len(key) != 16 || len(r.Header.Values("Sec-WebSocket-Key")) != 1 {
 		return newRefusal(http.StatusBadRequest, codeNotWebsocket, "the request is not a websocket handshake")
 	}
 	return nil
-}
-
-// hasToken reports whether a header that is a list of tokens contains one,
-// ignoring case.
-func hasToken(header http.Header, name, token string) bool {
-	for _, value := range header.Values(name) {
-		for one := range strings.SplitSeq(value, ",") {
-			if strings.EqualFold(strings.TrimSpace(one), token) {
-				return true
-			}
-		}
-	}
-	return false
 }

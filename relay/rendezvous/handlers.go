@@ -20,8 +20,8 @@ import (
 func (h *Hub) newMux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, kind := range []string{"executor", "environment"} {
-		mux.HandleFunc("POST /cloud/"+kind+"/{id}/register", h.jsonHandler(h.register(kind)))
-		mux.HandleFunc("POST /cloud/"+kind+"/{id}/connect", h.jsonHandler(h.connect(kind)))
+		mux.HandleFunc("POST /cloud/"+kind+"/{id}/register", h.executorHandler(kind, h.register))
+		mux.HandleFunc("POST /cloud/"+kind+"/{id}/connect", h.executorHandler(kind, h.connect))
 	}
 	mux.HandleFunc("GET /executor/{id}", h.websocket)
 	mux.HandleFunc("GET /v1/executors", h.jsonHandler(h.list))
@@ -66,6 +66,27 @@ func (h *Hub) jsonHandler(handle func(r *http.Request) (any, error)) http.Handle
 	}
 }
 
+// executorHandler is jsonHandler for an authenticated request about an executor. The
+// response also has the id, as the member KIND_id.
+func (h *Hub) executorHandler(kind string, handle func(r *http.Request, id string, caller auth.Member) (map[string]any, error)) http.HandlerFunc {
+	return h.jsonHandler(func(r *http.Request) (any, error) {
+		id, err := executorIDOf(r)
+		if err != nil {
+			return nil, err
+		}
+		caller, err := h.config.Authenticate(r)
+		if err != nil {
+			return nil, err
+		}
+		response, err := handle(r, id, caller)
+		if err != nil {
+			return nil, err
+		}
+		response[kind+"_id"] = id
+		return response, nil
+	})
+}
+
 // reject responds with an error and logs it.
 func (h *Hub) reject(r *http.Request, id string, err error, w http.ResponseWriter) {
 	refusal := refusalOf(err)
@@ -93,39 +114,27 @@ func executorIDOf(r *http.Request) (string, error) {
 const maxBody = 64 << 10
 
 // register handles the registration of an executor.
-func (h *Hub) register(kind string) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		id, err := executorIDOf(r)
-		if err != nil {
-			return nil, err
-		}
-		member, err := h.config.Authenticate(r)
-		if err != nil {
-			return nil, err
-		}
-		if !member.MayActAs(id) {
-			return nil, newRefusal(http.StatusForbidden, codeForbidden,
-				"principal %s may not act as executor %s: no pattern of act_as_executors in the table of principals matches", member.Principal, id)
-		}
-		if err := checkProfile(r); err != nil {
-			return nil, err
-		}
-		reg, err := parseRegistration(r.Header)
-		if err != nil {
-			return nil, err
-		}
-		reg.principal = member.Principal.Name
-		epoch, err := h.registry.register(r.Context(), id, reg)
-		if err != nil {
-			return nil, err
-		}
-		h.logger.Info("an executor registered", "executor", id, "principal", reg.principal, "peer", r.RemoteAddr, "epoch", epoch)
-		sig := h.signer.sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
-		return map[string]any{
-			kind + "_id": id, "epoch": epoch,
-			"url": websocketURL(h.baseURL(r), id, url.Values{"role": {string(roleExecutor)}, "epoch": {strconv.FormatUint(epoch, 10)}, "sig": {sig}}),
-		}, nil
+func (h *Hub) register(r *http.Request, id string, caller auth.Member) (map[string]any, error) {
+	if !caller.MayActAs(id) {
+		return nil, newRefusal(http.StatusForbidden, codeForbidden,
+			"principal %s may not act as executor %s: no pattern of act_as_executors in the table of principals matches", caller.Principal, id)
 	}
+	if err := checkProfile(r); err != nil {
+		return nil, err
+	}
+	reg, err := parseRegistration(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	reg.principal = caller.Principal.Name
+	epoch, err := h.registry.register(r.Context(), id, reg)
+	if err != nil {
+		return nil, err
+	}
+	h.logger.Info("an executor registered", "executor", id, "principal", reg.principal, "peer", r.RemoteAddr, "epoch", epoch)
+	sig := h.signer.sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
+	query := url.Values{"role": {string(roleExecutor)}, "epoch": {strconv.FormatUint(epoch, 10)}, "sig": {sig}}
+	return map[string]any{"epoch": epoch, "url": websocketURL(h.baseURL(r), id, query)}, nil
 }
 
 // checkProfile rejects executors that ask for a security profile, since the hub
@@ -146,36 +155,23 @@ func checkProfile(r *http.Request) error {
 }
 
 // connect handles a harness's request for a URL.
-func (h *Hub) connect(kind string) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		id, err := executorIDOf(r)
-		if err != nil {
-			return nil, err
-		}
-		member, err := h.config.Authenticate(r)
-		if err != nil {
-			return nil, err
-		}
-		if err := mayConnect(member, id); err != nil {
-			return nil, err
-		}
-		record, err := h.findExecutor(r.Context(), id)
-		if err != nil {
-			if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == codeExecutorOffline {
-				return nil, newRefusal(http.StatusConflict, codeEnvironmentOffline, "%s", refusal.Message)
-			}
-			return nil, err
-		}
-		base := h.baseURL(r)
-		if record.Node != h.config.Node && record.URL != "" {
-			base = record.URL
-		}
-		sig := h.signer.sign(ticket{Role: roleHarness, Executor: id, Principal: member.Principal.Name, Until: h.urlExpiry()})
-		return map[string]any{
-			kind + "_id": id,
-			"url":        websocketURL(base, id, url.Values{"role": {string(roleHarness)}, "sig": {sig}}),
-		}, nil
+func (h *Hub) connect(r *http.Request, id string, caller auth.Member) (map[string]any, error) {
+	if err := mayConnect(caller, id); err != nil {
+		return nil, err
 	}
+	record, err := h.findExecutor(r.Context(), id)
+	if err != nil {
+		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == codeExecutorOffline {
+			return nil, newRefusal(http.StatusConflict, codeEnvironmentOffline, "%s", refusal.Message)
+		}
+		return nil, err
+	}
+	base := h.baseURL(r)
+	if record.Node != h.config.Node && record.URL != "" {
+		base = record.URL
+	}
+	sig := h.signer.sign(ticket{Role: roleHarness, Executor: id, Principal: caller.Principal.Name, Until: h.urlExpiry()})
+	return map[string]any{"url": websocketURL(base, id, url.Values{"role": {string(roleHarness)}, "sig": {sig}})}, nil
 }
 
 func mayConnect(member auth.Member, id string) error {
@@ -190,7 +186,7 @@ func mayConnect(member auth.Member, id string) error {
 // reconnect.
 func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
 	record, revision, err := h.config.Presence.Get(ctx, id)
-	if ref := h.lookup(id); err != nil && ref != nil && ref.isConnected() {
+	if route := h.routes.lookup(id); err != nil && route != nil && route.isConnected() {
 		return Record{Executor: id, Node: h.config.Node}, nil
 	}
 	switch {
@@ -202,7 +198,7 @@ func (h *Hub) findExecutor(ctx context.Context, id string) (Record, error) {
 	case h.registry.online(record):
 		return record, nil
 	}
-	if ref := h.lookup(id); ref != nil && ref.isExpected() {
+	if route := h.routes.lookup(id); route != nil && route.isExpected() {
 		record.Node = h.config.Node
 		return record, nil
 	}
@@ -261,8 +257,8 @@ func (h *Hub) list(r *http.Request) (any, error) {
 			seen := record.LastSeen.UTC()
 			info.LastSeen = &seen
 		}
-		if ref := h.lookup(record.Executor); ref != nil {
-			info.Streams = ref.streamCount()
+		if route := h.routes.lookup(record.Executor); route != nil {
+			info.Streams = route.streamCount()
 		}
 		list = append(list, info)
 	}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -59,6 +57,7 @@ type Config struct {
 type Hub struct {
 	config        Config
 	shared        *hubState
+	routes        *routeTable
 	registry      *registry
 	signer        signer
 	receiveBudget *wsconn.Budget
@@ -66,13 +65,9 @@ type Hub struct {
 	mux           *http.ServeMux
 	logger        *slog.Logger
 
-	closing context.Context // done when the hub is closing
-	stop    context.CancelCauseFunc
-
-	mu      sync.Mutex
-	routes  map[string]*executorRoute // guarded by mu; by executor
-	closed  bool                      // guarded by mu
-	serving sync.WaitGroup            // connections and maintenance; added to with mu held and not closed
+	closing     context.Context // done when the hub is closing
+	stop        context.CancelCauseFunc
+	maintenance sync.WaitGroup
 }
 
 // errClosing is the cause for canceling operations of a hub that shuts down.
@@ -102,23 +97,23 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		config.URLKey = make([]byte, 32)
 		_, _ = rand.Read(config.URLKey) // never fails
 	}
+	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)}
 	h := &Hub{
-		config: config,
-		shared: &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)},
+		config: config, shared: shared, routes: newRouteTable(shared),
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
 			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
 		signer: signer{key: config.URLKey}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
-		connCounts: newCounter(), logger: config.Logger, routes: make(map[string]*executorRoute),
+		connCounts: newCounter(), logger: config.Logger,
 	}
 	h.receiveBudget.Setting, h.receiveBudget.MinRate = "queue_bytes_total", limits.MinIncomingRate
 	h.closing, h.stop = context.WithCancelCause(context.Background())
 	h.mux = h.newMux()
 	if err := h.loadPresence(); err != nil {
 		h.stop(err)
-		h.serving.Wait()
+		h.maintenance.Wait()
 		return nil, err
 	}
-	h.serving.Go(h.maintain)
+	h.maintenance.Go(h.maintain)
 	return h, nil
 }
 
@@ -129,7 +124,7 @@ func (h *Hub) loadPresence() error {
 	defer cancel()
 	complete := make(chan struct{})
 	once := sync.OnceFunc(func() { close(complete) })
-	h.serving.Go(func() { h.registry.follow(h.closing, once) })
+	h.maintenance.Go(func() { h.registry.follow(h.closing, once) })
 	select {
 	case <-complete:
 	case <-ctx.Done():
@@ -160,65 +155,20 @@ func (h *Hub) maintain() {
 
 func (h *Hub) expire() {
 	h.registry.expireAll()
-	for _, ref := range h.allRoutes() {
-		ref.endIdleStreams()
-		h.release(ref, 0)
+	for _, route := range h.routes.all() {
+		route.endIdleStreams()
+		h.routes.release(route, 0)
 	}
-}
-
-func (h *Hub) allRoutes() []*executorRoute {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return slices.Collect(maps.Values(h.routes))
-}
-
-// acquire returns the route of an executor for one more connection; nil if the
-// hub is closing. The caller must call release and serving.Done.
-func (h *Hub) acquire(id string) *executorRoute {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return nil
-	}
-	ref := h.routes[id]
-	if ref == nil {
-		ref = newExecutorRoute(h.shared, id)
-		h.routes[id] = ref
-	}
-	ref.conns++
-	h.serving.Add(1)
-	return ref
-}
-
-// release removes connections from ref, and removes the route if it is idle.
-func (h *Hub) release(ref *executorRoute, conns int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ref.conns -= conns; ref.conns == 0 && h.routes[ref.id] == ref && ref.idle() {
-		delete(h.routes, ref.id)
-	}
-}
-
-// lookup returns the route of an executor, or nil.
-func (h *Hub) lookup(id string) *executorRoute {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.routes[id]
 }
 
 // Close rejects new connections, resets the streams that do not survive it,
 // closes all websockets with code 1001, waits for their goroutines and closes the
 // presence. Further calls wait for the same.
 func (h *Hub) Close() error {
-	h.mu.Lock()
-	first := !h.closed
-	h.closed = true
-	h.mu.Unlock()
 	h.stop(errClosing)
-	for _, ref := range h.allRoutes() {
-		ref.close()
-	}
-	h.serving.Wait()
+	first := h.routes.close()
+	h.routes.serving.Wait()
+	h.maintenance.Wait()
 	if !first {
 		return nil
 	}
@@ -226,12 +176,4 @@ func (h *Hub) Close() error {
 }
 
 // Connections returns the number of websockets.
-func (h *Hub) Connections() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	n := 0
-	for _, ref := range h.routes {
-		n += ref.conns
-	}
-	return n
-}
+func (h *Hub) Connections() int { return h.routes.connections() }

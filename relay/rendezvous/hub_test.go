@@ -128,7 +128,7 @@ func TestHub_Close_NotifiesPeers(t *testing.T) {
 }
 
 // streamCount returns the number of streams of build-1.
-func (h *testHub) size() int { return h.lookup("build-1").streamCount() }
+func (h *testHub) size() int { return h.routes.lookup("build-1").streamCount() }
 
 func reset(stream, reason string) *relayv1.RelayMessageFrame {
 	return &relayv1.RelayMessageFrame{Version: 1, StreamId: stream,
@@ -181,7 +181,7 @@ func TestHub_NormalClose_HasNoGracePeriod(t *testing.T) {
 	executor.close()
 	other.expectReset("b", relay.ReasonExecutorGone)
 	eventually(t, "nothing is waited for", func() bool {
-		x := hub.lookup("build-1")
+		x := hub.routes.lookup("build-1")
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		return x.executorGrace == nil && len(x.streams) == 0

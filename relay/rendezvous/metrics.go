@@ -13,8 +13,8 @@ func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	streams := 0
-	for _, ref := range h.allRoutes() {
-		streams += ref.streamCount()
+	for _, route := range h.routes.all() {
+		streams += route.streamCount()
 	}
 	c := h.shared.stats
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

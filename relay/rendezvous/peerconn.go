@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -69,8 +70,9 @@ func newPeerConn(principal string, resumable bool) *peerConn {
 // serve passes received frames to receive and sends queued ones, until the
 // websocket ends or startClose is called. It calls disconnect before it closes
 // the websocket, and returns when no goroutine is left: with the receive error if
-// the peer ended the connection, or nil if the hub did.
-func (c *peerConn) serve(receive func(frame []byte), disconnect func()) error {
+// the peer ended the connection, or nil if the hub did. There is no grace period
+// for a peer that closed the websocket for good.
+func (c *peerConn) serve(receive func(c *peerConn, frame []byte), disconnect func(*peerConn)) error {
 	var received error
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -81,7 +83,7 @@ func (c *peerConn) serve(receive func(frame []byte), disconnect func()) error {
 				c.fail(closeStatusFor(err))
 				return
 			}
-			receive(frame)
+			receive(c, frame)
 		}
 	})
 	written := make(chan struct{})
@@ -90,14 +92,22 @@ func (c *peerConn) serve(receive func(frame []byte), disconnect func()) error {
 		c.writeLoop()
 	}()
 	<-c.closing
-	disconnect()
-	c.drain(written)
+	disconnect(c)
+	timer := time.NewTimer(drainTimeout)
+	defer timer.Stop()
+	select {
+	case <-written:
+	case <-timer.C:
+	}
 	code, reason := c.closeStatus()
 	_ = c.conn.Close(code, reason)
 	<-written
 	reading.Wait()
 	if !c.endedByPeer() {
 		return nil
+	}
+	if received == io.EOF {
+		c.route.peerClosed(c)
 	}
 	return received
 }
@@ -119,15 +129,6 @@ const codeTryAgainLater = 1013
 // drainTimeout bounds how long a closing connection waits for its last resets to
 // be sent.
 const drainTimeout = 2 * time.Second
-
-func (c *peerConn) drain(written <-chan struct{}) {
-	timer := time.NewTimer(drainTimeout)
-	defer timer.Stop()
-	select {
-	case <-written:
-	case <-timer.C:
-	}
-}
 
 // writeLoop sends queued frames until the connection is closed.
 func (c *peerConn) writeLoop() {
@@ -160,7 +161,7 @@ func (c *peerConn) next() (frame []byte, more bool) {
 	if len(c.resets) > 0 {
 		reset := c.resets[0]
 		c.resets = c.resets[1:]
-		return resetFrame(reset.stream, reset.reason), true
+		return relay.ResetFrame(reset.stream, reset.reason), true
 	}
 	if c.isClosing {
 		return nil, false
@@ -242,11 +243,22 @@ func (c *peerConn) closeStatus() (code int, reason string) {
 	return c.code, c.reason
 }
 
-// supersede closes the connection of an executor that has connected elsewhere.
-func (c *peerConn) supersede() {
+// endAttrs describes the end of the connection for the log. err is the result of
+// serve.
+func (c *peerConn) endAttrs(err error) []any {
+	code, reason := c.closeStatus()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	return []any{"code", code, "reason", reason, "error", text}
+}
+
+// close is startClose for callers that do not hold the route's mu.
+func (c *peerConn) close(code int, reason string) {
 	c.route.mu.Lock()
 	defer c.route.mu.Unlock()
-	c.startClose(CodeSuperseded, reasonSuperseded)
+	c.startClose(code, reason)
 }
 
 // evict closes the connection to free capacity for another one.
@@ -255,7 +267,5 @@ func (c *peerConn) evict(why error) {
 	if full, ok := errors.AsType[*auth.Error](why); ok {
 		reason = fmt.Sprintf("%s is reached: try again in %v", full.Setting, full.RetryAfter)
 	}
-	c.route.mu.Lock()
-	defer c.route.mu.Unlock()
-	c.startClose(codeTryAgainLater, reason)
+	c.close(codeTryAgainLater, reason)
 }

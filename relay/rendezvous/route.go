@@ -23,7 +23,7 @@ type executorRoute struct {
 	*hubState
 	id string // of the executor
 
-	conns     int        // guarded by Hub.mu; connections that use the route
+	conns     int        // guarded by routeTable.mu; connections that use the route
 	installMu sync.Mutex // held while an executor connects, from the change of its record
 
 	mu       sync.Mutex

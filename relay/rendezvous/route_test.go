@@ -232,7 +232,7 @@ func TestRoute_ExecutorResetsAndDisconnects_HarnessReceivesThat(t *testing.T) {
 		r.route.handleHarnessFrame(harness, encode("ended", "1"))
 		r.route.handleHarnessFrame(harness, encode("open", "1"))
 		r.route.handleExecutorFrame(executor, encode("ended", "last"))
-		r.route.handleExecutorFrame(executor, resetFrame("ended", relay.ReasonGoingAway))
+		r.route.handleExecutorFrame(executor, relay.ResetFrame("ended", relay.ReasonGoingAway))
 		r.route.disconnectExecutor(executor)
 		r.route.peerClosed(executor)
 		var got []string
@@ -263,7 +263,7 @@ func TestRoute_ExecutorResetsAndIsReplaced_StreamEndsAndIsNotContinued(t *testin
 		for frame, _ := executor.next(); frame != nil; frame, _ = executor.next() {
 		}
 		for _, id := range []string{"kept", "moved"} {
-			r.route.handleExecutorFrame(executor, resetFrame(id, relay.ReasonGoingAway))
+			r.route.handleExecutorFrame(executor, relay.ResetFrame(id, relay.ReasonGoingAway))
 		}
 		r.route.disconnectExecutor(executor)
 		r.route.peerClosed(executor)
