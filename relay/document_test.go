@@ -133,7 +133,7 @@ func (e *example) runEvent(what, value string) {
 		e.one = e.table.begin("s", e.now)
 		e.table.update(e.one)
 	case "send":
-		e.one.push(newSegment("s", []byte(unquote(e.t, value)), 0, 1))
+		e.one.send.push(newSegment("s", []byte(unquote(e.t, value)), 0, 1))
 	case "receive":
 		if got := e.one.pop(); string(got) != unquote(e.t, value) {
 			e.t.Errorf("it receives %q, not %s", got, value)

@@ -117,9 +117,7 @@ func (e *Endpoint) Accept(ctx context.Context) (*Stream, error) {
 			return nil, context.Cause(ctx)
 		}
 		if len(e.accepted) > 0 {
-			s := e.accepted[0]
-			e.accepted[0] = nil
-			e.accepted = e.accepted[1:]
+			s := popFront(&e.accepted)
 			if s.state.flow.ended != nil && len(s.state.receive.queue) == 0 {
 				e.table.reportEnd(s.state)
 				continue

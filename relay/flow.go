@@ -26,16 +26,14 @@ const (
 type flow struct {
 	id     string
 	config *Config
-	pool   *pool
 
-	peer         peerKind
-	receivedAny  bool      // a frame of the peer was received
-	outOfOrder   bool      // the plain peer's numbers are not consecutive and are ignored
-	missingSince time.Time // when the peer first failed to acknowledge a segment that was dropped here; or zero
-	send         sender
-	receive      receiver
-	rtt          rttEstimator
-	ended        *ResetError // nil while the stream is open
+	peer        peerKind
+	receivedAny bool // a frame of the peer was received
+	outOfOrder  bool // the plain peer's numbers are not consecutive and are ignored
+	send        sender
+	receive     receiver
+	rtt         rttEstimator
+	ended       *ResetError // nil while the stream is open
 
 	attached    bool // there is a carrier
 	carrierLost bool // a carrier was lost while the peer was undetermined
@@ -44,8 +42,9 @@ type flow struct {
 	resume, heartbeat, ackNow bool
 	unacked                   int // segments accepted since the last acknowledgement
 
-	// Deadlines; zero means none.
-	ackAt, retryAt, probeAt, probeEnd, silenceEnd, finishEnd time.Time
+	// Deadlines; zero means none. At missingEnd the peer must have acknowledged a
+	// segment that was dropped here.
+	ackAt, retryAt, probeAt, probeEnd, silenceEnd, finishEnd, missingEnd time.Time
 
 	probes    uint      // probes sent over this carrier
 	lastSent  time.Time // when the last frame was sent
@@ -54,8 +53,8 @@ type flow struct {
 
 // newFlow returns a new stream.
 func newFlow(id string, c *Config, p *pool, now time.Time) *flow {
-	f := &flow{id: id, config: c, pool: p, lastSent: now}
-	f.send.first, f.receive.next = c.first, c.first
+	f := &flow{id: id, config: c, lastSent: now, receive: receiver{config: c, pool: p, next: c.first}}
+	f.send.first = c.first
 	f.silenceEnd = now.Add(c.SilenceTimeout)
 	if c.Role == Executor {
 		f.probeEnd = now.Add(c.ProbeTimeout)
@@ -70,7 +69,7 @@ func (f *flow) end(reason string, remote bool) {
 	}
 	f.ended = &ResetError{Reason: reason, Remote: remote}
 	f.send = sender{}
-	f.receive.clear(!remote, f.pool)
+	f.receive.clear(!remote)
 	f.resume, f.heartbeat, f.ackNow, f.finishing = false, false, false, false
 }
 
@@ -135,19 +134,12 @@ func (f *flow) makeSpace(size int) bool {
 	return true
 }
 
-// push queues a segment to be sent.
-func (f *flow) push(seg segment) { f.send.push(seg) }
-
 // pop returns the oldest received message; nil if there is none.
 func (f *flow) pop() []byte {
-	if len(f.receive.queue) == 0 {
-		return nil
+	message := f.receive.pop()
+	if message != nil && f.peer == reliable && f.ended == nil {
+		f.drainReceived()
 	}
-	message, moved, reason := f.receive.pop(f.peer == reliable && f.ended == nil, f.config, f.pool)
-	if reason != "" {
-		f.end(reason, false)
-	}
-	f.ackNow = f.ackNow || moved
 	return message
 }
 
@@ -176,7 +168,7 @@ func (f *flow) deadline() time.Time {
 		return time.Time{}
 	}
 	var soonest time.Time
-	for _, due := range []time.Time{f.ackAt, f.retryAt, f.probeAt, f.probeEnd, f.silenceDeadline(), f.finishEnd, f.heartbeatDeadline(), f.missingDeadline()} {
+	for _, due := range []time.Time{f.ackAt, f.retryAt, f.probeAt, f.probeEnd, f.silenceDeadline(), f.finishEnd, f.heartbeatDeadline(), f.missingEnd} {
 		if !due.IsZero() && (soonest.IsZero() || due.Before(soonest)) {
 			soonest = due
 		}
@@ -204,15 +196,6 @@ func (f *flow) heartbeatDeadline() time.Time {
 	return f.lastSent.Add(f.config.HeartbeatInterval)
 }
 
-// missingDeadline returns when a peer must have acknowledged a segment that was
-// dropped here.
-func (f *flow) missingDeadline() time.Time {
-	if f.missingSince.IsZero() {
-		return time.Time{}
-	}
-	return f.missingSince.Add(f.config.ProbeTimeout)
-}
-
 // fire processes the deadlines that have passed.
 func (f *flow) fire(now time.Time) {
 	if f.ended != nil {
@@ -226,7 +209,7 @@ func (f *flow) fire(now time.Time) {
 	case due(f.finishEnd):
 		f.end(ReasonMessageCut, false)
 		return
-	case due(f.missingDeadline()):
+	case due(f.missingEnd):
 		f.end(ReasonProtocolError, false)
 		return
 	}

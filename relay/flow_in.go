@@ -53,12 +53,12 @@ func (f *flow) markReliable(now time.Time, in *frame) {
 		return
 	}
 	if f.send.dropped && distance(f.send.first-1, ack) < 0 {
-		if f.missingSince.IsZero() {
-			f.missingSince = now
+		if f.missingEnd.IsZero() {
+			f.missingEnd = now.Add(f.config.ProbeTimeout)
 		}
 		return
 	}
-	f.missingSince = time.Time{}
+	f.missingEnd = time.Time{}
 	f.peer = reliable
 	f.probeEnd, f.probeAt, f.resume = time.Time{}, time.Time{}, false
 	if f.carrierLost {
@@ -121,12 +121,12 @@ func (f *flow) handleData(now time.Time, in *frame) error {
 	if f.peer != reliable {
 		return f.handlePlainData(in)
 	}
-	result, reason := f.receive.accept(in, f.config, f.pool)
+	accepted, reason := f.receive.accept(in)
 	if reason != "" {
 		f.end(reason, false)
 		return nil
 	}
-	if result != accepted {
+	if !accepted {
 		f.ackNow = true
 		return nil
 	}
@@ -155,7 +155,7 @@ func (f *flow) handlePlainData(in *frame) error {
 	if f.ended != nil {
 		return nil
 	}
-	if reason := f.receive.acceptPlain(in.payload, f.config, f.pool); reason != "" {
+	if reason := f.receive.acceptPlain(in.payload); reason != "" {
 		f.end(reason, false)
 	}
 	return nil
@@ -165,7 +165,7 @@ func (f *flow) handlePlainData(in *frame) error {
 // as there is space now.
 func (f *flow) drainReceived() {
 	before := f.receive.next
-	if reason := f.receive.drain(f.config, f.pool); reason != "" {
+	if reason := f.receive.drain(); reason != "" {
 		f.end(reason, false)
 		return
 	}

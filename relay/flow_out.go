@@ -2,18 +2,13 @@ package relay
 
 import "time"
 
-// urgent reports whether there is a control frame to send.
+// urgent reports whether there is a control frame to send: also for an
+// acknowledgement that is due if no data frame would carry it.
 func (f *flow) urgent() bool {
 	if f.ended != nil || !f.attached {
 		return false
 	}
-	return f.resume || f.heartbeat || f.needsAckFrame()
-}
-
-// needsAckFrame reports whether an acknowledgement is due and no data frame would
-// carry it.
-func (f *flow) needsAckFrame() bool {
-	return f.ackNow && f.peer == reliable && !f.send.pending()
+	return f.resume || f.heartbeat || f.ackNow && f.peer == reliable && !f.send.pending()
 }
 
 // ready reports whether there is a segment to send. After a lost carrier a peer

@@ -41,11 +41,11 @@ func FuzzReassembly(f *testing.F) {
 	f.Fuzz(func(t *testing.T, script []byte) {
 		c := Config{SegmentBytes: 8, WindowBytes: 64, MessageBytes: 100, QueueBytes: 150, LargeBytes: 50}.withDefaults()
 		p := pool{limit: c.LargeBytes}
-		r := receiver{next: noSegment - 2}
+		r := receiver{config: &c, pool: &p, next: noSegment - 2}
 		for ; len(script) >= 4; script = script[4:] {
 			if script[0] == 255 {
-				if len(r.queue) > 0 {
-					if _, _, reason := r.pop(true, &c, &p); reason != "" {
+				if r.pop() != nil {
+					if reason := r.drain(); reason != "" {
 						return
 					}
 				}
@@ -53,19 +53,19 @@ func FuzzReassembly(f *testing.F) {
 			}
 			before := r.next
 			in := frame{seq: noSegment - 2 + uint32(script[0]), index: uint32(script[1]), count: uint32(script[2]), payload: make([]byte, 1+int(script[3]))}
-			result, reason := r.accept(&in, &c, &p)
+			accepted, reason := r.accept(&in)
 			if reason != "" {
 				return
 			}
-			if (result == accepted) != (r.next != before) {
-				t.Fatalf("the verdict is %d, and the next number went from %d to %d", result, before, r.next)
+			if accepted != (r.next != before) {
+				t.Fatalf("accepted is %t, and the next number went from %d to %d", accepted, before, r.next)
 			}
 			if r.heldBytes > c.WindowBytes || len(r.partial) > c.MessageBytes || p.used > p.limit || p.used != r.fromPool ||
 				r.queuedBytes > c.QueueBytes+c.MessageBytes+messageOverhead {
 				t.Fatalf("beyond its bounds: %d held, %d put together, %d of the pool, %d queued", r.heldBytes, len(r.partial), p.used, r.queuedBytes)
 			}
 		}
-		r.clear(true, &p)
+		r.clear(true)
 		if p.used != 0 {
 			t.Fatalf("%d bytes of the pool are not given back", p.used)
 		}

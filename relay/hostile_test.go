@@ -30,7 +30,7 @@ func TestTable_RequestFlood_DataIsSent(t *testing.T) {
 		deliver(t, table, dataFrame(id, noSegment, 0, 0, 0, 1, "hello"))
 	}
 	other := table.streams["other"]
-	other.push(newSegment("other", []byte("data"), 0, 1))
+	other.send.push(newSegment("other", []byte("data"), 0, 1))
 	table.update(other)
 	for i := range 100 {
 		deliver(t, table, appendEmpty(nil, "flood", noSegment, 0, bodyHeartbeat))
@@ -141,7 +141,7 @@ func TestTable_AnnouncedSegments_UseNoMemory(t *testing.T) {
 	}
 	st := table.streams["long"]
 	for range DefaultWindowFrames {
-		st.push(newSegment("long", make([]byte, 1000), 0, 1))
+		st.send.push(newSegment("long", make([]byte, 1000), 0, 1))
 		table.update(st)
 	}
 	sent := 0

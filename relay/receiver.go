@@ -8,6 +8,9 @@ type heldSegment struct {
 
 // receiver holds what a stream has received until the application takes it.
 type receiver struct {
+	config *Config
+	pool   *pool
+
 	next      uint32        // number of the next segment to process
 	held      []heldSegment // indexed by number modulo 32; nil while empty
 	bits      uint32        // bit i: segment next+i is held
@@ -35,66 +38,46 @@ func (p *pool) resize(old *int, size int) bool {
 	return true
 }
 
-// acceptResult is the outcome for a received segment.
-type acceptResult int
-
-const (
-	accepted  acceptResult = iota // it is in the queue, or in the message being assembled
-	held                          // it waits for earlier segments, or for queue space
-	duplicate                     // it was received before
-	rejected                      // there is no space for it; it has to be retransmitted
-)
-
-// accept processes a numbered segment, whose payload it retains. A reason means that the stream must end.
-func (r *receiver) accept(f *frame, c *Config, p *pool) (result acceptResult, reason string) {
+// accept processes a numbered segment, whose payload it retains, and reports
+// whether it is in the queue or in the message being assembled. Otherwise it was
+// received before, waits for earlier segments or queue space, or has to be
+// retransmitted for lack of space. A reason means that the stream must end.
+func (r *receiver) accept(f *frame) (accepted bool, reason string) {
 	at := distance(r.next, f.seq)
+	seg := heldSegment{f.payload, f.index, f.count}
 	switch {
-	case at < 0:
-		return duplicate, ""
-	case at >= ackedBits:
-		return rejected, ""
-	case r.bits&(1<<at) != 0:
-		return duplicate, ""
+	case at < 0, at >= ackedBits, r.bits&(1<<at) != 0:
+		return false, ""
 	case at == 0:
-		ok, reason := r.reserve(len(f.payload), f.count, c, p)
+		accepted, reason = r.process(seg)
 		if reason != "" {
-			return rejected, reason
+			return false, reason
 		}
-		if ok {
-			if reason := r.assemble(heldSegment{f.payload, f.index, f.count}, c); reason != "" {
-				return rejected, reason
-			}
-			r.advance()
-			return accepted, r.drain(c, p)
+		if accepted {
+			return true, r.drain()
 		}
 	}
-	if r.heldBytes+len(f.payload) > c.WindowBytes {
-		return rejected, ""
+	if r.heldBytes+len(seg.payload) > r.config.WindowBytes {
+		return false, ""
 	}
 	if r.held == nil {
 		r.held = make([]heldSegment, ackedBits)
 	}
-	r.held[f.seq%ackedBits] = heldSegment{f.payload, f.index, f.count}
+	r.held[f.seq%ackedBits] = seg
 	r.bits |= 1 << at
-	r.heldBytes += len(f.payload)
-	return held, ""
+	r.heldBytes += len(seg.payload)
+	return false, ""
 }
 
 // drain processes held segments as far as there is queue space.
-func (r *receiver) drain(c *Config, p *pool) (reason string) {
+func (r *receiver) drain() (reason string) {
 	for r.bits&1 != 0 {
 		slot := &r.held[r.next%ackedBits]
-		ok, reason := r.reserve(len(slot.payload), slot.count, c, p)
-		if reason != "" || !ok {
+		if processed, reason := r.process(*slot); !processed {
 			return reason
 		}
-		seg := *slot
+		r.heldBytes -= len(slot.payload)
 		*slot = heldSegment{}
-		r.heldBytes -= len(seg.payload)
-		if reason := r.assemble(seg, c); reason != "" {
-			return reason
-		}
-		r.advance()
 	}
 	if r.bits == 0 {
 		r.held = nil
@@ -102,41 +85,47 @@ func (r *receiver) drain(c *Config, p *pool) (reason string) {
 	return ""
 }
 
-// advance moves past the segment that was processed.
-func (r *receiver) advance() {
+// process adds the next segment to its message, if there is space for it.
+func (r *receiver) process(seg heldSegment) (processed bool, reason string) {
+	if ok, reason := r.reserve(len(seg.payload)); !ok {
+		return false, reason
+	}
+	if reason := r.assemble(seg); reason != "" {
+		return false, reason
+	}
 	r.next++
 	r.bits >>= 1
+	return true, ""
 }
 
 // reserve reports whether there is space for the next segment, of size bytes. A
 // message in progress cannot wait: without space for it the stream must end.
-func (r *receiver) reserve(size int, count uint32, c *Config, p *pool) (bool, string) {
+func (r *receiver) reserve(size int) (ok bool, reason string) {
 	begun := r.count != 0
-	if !begun && r.queuedBytes >= c.QueueBytes {
+	if !begun && r.queuedBytes >= r.config.QueueBytes {
 		return false, ""
 	}
-	if !p.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(r.partial)+size-c.QueueBytes)) {
-		if begun {
-			return false, ReasonReceiveOverflow
-		}
-		return false, ""
+	ok = r.pool.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(r.partial)+size-r.config.QueueBytes))
+	if !ok && begun {
+		return false, ReasonReceiveOverflow
 	}
-	return true, ""
+	return ok, ""
 }
 
 // assemble adds a segment to its message.
-func (r *receiver) assemble(seg heldSegment, c *Config) (reason string) {
+func (r *receiver) assemble(seg heldSegment) (reason string) {
+	limit := r.config.MessageBytes
 	if seg.index != r.index || r.count != 0 && seg.count != r.count {
 		return ReasonProtocolError
 	}
-	if len(r.partial)+len(seg.payload) > c.MessageBytes || int64(seg.count) > int64(c.MessageBytes) {
+	if len(r.partial)+len(seg.payload) > limit || int64(seg.count) > int64(limit) {
 		return ReasonMessageTooLarge
 	}
 	if seg.count == 1 {
 		r.enqueue(seg.payload)
 		return ""
 	}
-	r.partial = extend(r.partial, seg.payload, int(min(int64(seg.count)*int64(len(seg.payload)), int64(c.MessageBytes))))
+	r.partial = extend(r.partial, seg.payload, int(min(int64(seg.count)*int64(len(seg.payload)), int64(limit))))
 	r.index, r.count = r.index+1, seg.count
 	if r.index == r.count {
 		r.enqueue(r.partial)
@@ -163,41 +152,34 @@ func (r *receiver) enqueue(message []byte) {
 
 // acceptPlain accepts a message of a peer that does not acknowledge, whatever its
 // number.
-func (r *receiver) acceptPlain(payload []byte, c *Config, p *pool) (reason string) {
+func (r *receiver) acceptPlain(payload []byte) (reason string) {
 	switch {
-	case len(payload) > c.MessageBytes:
+	case len(payload) > r.config.MessageBytes:
 		return ReasonMessageTooLarge
-	case r.queuedBytes >= c.PlainQueueBytes, !p.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(payload)-c.QueueBytes)):
+	case r.queuedBytes >= r.config.PlainQueueBytes, !r.pool.resize(&r.fromPool, max(r.fromPool, r.queuedBytes+len(payload)-r.config.QueueBytes)):
 		return ReasonReceiveOverflow
 	}
 	r.enqueue(payload)
 	return ""
 }
 
-// pop returns the oldest message. numbered tells whether the peer acknowledges;
-// then moved reports whether held segments were processed in its place.
-func (r *receiver) pop(numbered bool, c *Config, p *pool) (message []byte, moved bool, reason string) {
-	message = r.queue[0]
-	r.queue[0] = nil
-	if r.queue = r.queue[1:]; len(r.queue) == 0 {
-		r.queue = nil
+// pop returns the oldest message; nil if there is none.
+func (r *receiver) pop() []byte {
+	if len(r.queue) == 0 {
+		return nil
 	}
+	message := popFront(&r.queue)
 	r.queuedBytes -= len(message) + messageOverhead
-	p.resize(&r.fromPool, min(r.fromPool, max(0, r.queuedBytes+len(r.partial)-c.QueueBytes)))
-	if !numbered {
-		return message, false, ""
-	}
-	before := r.next
-	reason = r.drain(c, p)
-	return message, r.next != before, reason
+	r.pool.resize(&r.fromPool, min(r.fromPool, max(0, r.queuedBytes+len(r.partial)-r.config.QueueBytes)))
+	return message
 }
 
 // clear discards incomplete messages, and optionally the queue.
-func (r *receiver) clear(queue bool, p *pool) {
+func (r *receiver) clear(queue bool) {
 	r.held, r.bits, r.heldBytes = nil, 0, 0
 	r.partial, r.index, r.count = nil, 0, 0
 	if queue {
 		r.queue, r.queuedBytes = nil, 0
-		p.resize(&r.fromPool, 0)
+		r.pool.resize(&r.fromPool, 0)
 	}
 }

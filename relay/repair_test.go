@@ -42,7 +42,7 @@ func sends(t *testing.T, table *table, now time.Time, want ...frame) {
 func TestSender_OvertakenSegment_IsRetransmitted(t *testing.T) {
 	table, one := flowing(t, Config{})
 	for i := range 5 {
-		one.push(newSegment("s", fmt.Append(nil, i), 0, 1))
+		one.send.push(newSegment("s", fmt.Append(nil, i), 0, 1))
 		table.update(one)
 		sends(t, table, begin, frame{body: bodyData, ack: noSegment, bits: 1, seq: uint32(i)})
 	}
@@ -99,7 +99,7 @@ func TestSender_ReliableAfterCut_Retransmits(t *testing.T) {
 	table := newTable(c)
 	table.attach(begin)
 	one := table.begin("s", begin)
-	one.push(newSegment("s", []byte("hello"), 0, 1))
+	one.send.push(newSegment("s", []byte("hello"), 0, 1))
 	table.update(one)
 	sends(t, table, begin, frame{body: bodyResume, ack: noSegment}, frame{body: bodyData, ack: noSegment})
 	table.detach()
@@ -123,7 +123,7 @@ func TestSender_LateReliablePeer_GetsGracePeriod(t *testing.T) {
 			if !one.makeSpace(1) {
 				t.Fatal("a peer that does not acknowledge makes its sender wait")
 			}
-			one.push(newSegment("s", fmt.Append(nil, i), 0, 1))
+			one.send.push(newSegment("s", fmt.Append(nil, i), 0, 1))
 			table.update(one)
 			sends(t, table, begin, frame{body: bodyData, ack: noSegment, bits: 1, seq: uint32(i)})
 		}
@@ -181,7 +181,7 @@ func TestReceiver_LargeBytes_AreBounded(t *testing.T) {
 // round-trip samples.
 func TestSender_RetryTimer_BacksOff(t *testing.T) {
 	table, one := flowing(t, Config{SilenceTimeout: time.Hour, HeartbeatInterval: time.Minute})
-	one.push(newSegment("s", []byte("0"), 0, 1))
+	one.send.push(newSegment("s", []byte("0"), 0, 1))
 	table.update(one)
 	data := frame{body: bodyData, ack: noSegment, bits: 1}
 	now := begin
@@ -201,7 +201,7 @@ func TestSender_RetryTimer_BacksOff(t *testing.T) {
 	if one.rtt.measured || one.rtt.timeout() != initialTimeout {
 		t.Errorf("a segment that was sent often was measured: %+v", one.rtt)
 	}
-	one.push(newSegment("s", []byte("1"), 0, 1))
+	one.send.push(newSegment("s", []byte("1"), 0, 1))
 	table.update(one)
 	data.seq = 1
 	sends(t, table, now, data)

@@ -44,10 +44,7 @@ func (a *replyQueue) next() (reply, bool) {
 	if len(a.queue) == 0 {
 		return reply{}, false
 	}
-	r := a.queue[0]
-	if a.queue = a.queue[1:]; len(a.queue) == 0 {
-		a.queue = nil
-	}
+	r := popFront(&a.queue)
 	delete(a.pending, r.id)
 	return r, true
 }
@@ -55,13 +52,10 @@ func (a *replyQueue) next() (reply, bool) {
 // dropAcks discards the acknowledgements. Peers ask for them again on the next
 // carrier.
 func (a *replyQueue) dropAcks() {
-	kept := a.queue[:0]
-	for _, r := range a.queue {
-		if r.reason != "" {
-			kept = append(kept, r)
-		} else {
+	a.queue = slices.DeleteFunc(a.queue, func(r reply) bool {
+		if r.reason == "" {
 			delete(a.pending, r.id)
 		}
-	}
-	a.queue = kept
+		return r.reason == ""
+	})
 }

@@ -1,6 +1,9 @@
 package relay
 
-import "time"
+import (
+	mathbits "math/bits"
+	"time"
+)
 
 // reorderThreshold is how many segments sent later must have arrived before a
 // segment counts as lost.
@@ -54,7 +57,7 @@ func (s *sender) dropOldest() bool {
 
 // pop removes the oldest segment.
 func (s *sender) pop() {
-	oldest := &s.queue[0]
+	oldest := popFront(&s.queue)
 	if oldest.lost {
 		s.lost--
 	}
@@ -62,12 +65,7 @@ func (s *sender) pop() {
 		s.unsent--
 	}
 	s.bytes -= oldest.size()
-	*oldest = segment{}
-	s.queue = s.queue[1:]
 	s.first++
-	if len(s.queue) == 0 {
-		s.queue = nil
-	}
 }
 
 func (s *sender) push(seg segment) {
@@ -77,11 +75,7 @@ func (s *sender) push(seg segment) {
 
 // validAck reports whether an acknowledgement covers only what was sent.
 func (s *sender) validAck(ack, bits uint32) bool {
-	length := 0
-	for b := bits; b != 0; b >>= 1 {
-		length++
-	}
-	return distance(s.next()-1, ack)+length <= 0
+	return distance(s.next()-1, ack)+mathbits.Len32(bits) <= 0
 }
 
 // acknowledge processes an acknowledgement, which must be valid. It returns

@@ -85,7 +85,7 @@ func (o *ownParty) send(t *talk) {
 		if !t.state.makeSpace(t.segments[0].size()) {
 			return
 		}
-		t.state.push(t.segments[0])
+		t.state.send.push(t.segments[0])
 		t.segments = t.segments[1:]
 		o.update(t.state)
 	}

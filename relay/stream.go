@@ -112,7 +112,7 @@ func (s *Stream) push(ctx context.Context, seg segment) error {
 		case s.state.finishing:
 			return ErrClosed
 		case s.state.makeSpace(seg.size()):
-			s.state.push(seg)
+			s.state.send.push(seg)
 			e.update(s.state)
 			return nil
 		case ctx.Err() != nil:

@@ -29,31 +29,25 @@ type table struct {
 
 	attached    bool
 	replies     replyQueue
-	urgentQueue streamQueue // streams with control frames to send
-	dataQueue   streamQueue // streams with data to send
-	urgentFirst bool        // the next control frame comes from urgentQueue rather than from replies
-	controlRun  int         // control frames sent since the last data frame
+	urgentQueue []*streamState // streams with control frames to send
+	dataQueue   []*streamState // streams with data to send
+	urgentFirst bool           // the next control frame comes from urgentQueue rather than from replies
+	controlRun  int            // control frames sent since the last data frame
 	timers      timers
 
 	opened  func(*streamState) // a peer began a stream
 	changed func(*streamState) // a stream ended, or an operation on it may proceed
 }
 
-// streamQueue is a FIFO of streams.
-type streamQueue struct{ queue []*streamState }
-
-func (r *streamQueue) push(st *streamState) { r.queue = append(r.queue, st) }
-
-func (r *streamQueue) pop() *streamState {
-	if len(r.queue) == 0 {
-		return nil
+// popFront removes and returns the first element of a queue, which is not empty.
+func popFront[T any](queue *[]T) T {
+	var zero T
+	first := (*queue)[0]
+	(*queue)[0] = zero
+	if *queue = (*queue)[1:]; len(*queue) == 0 {
+		*queue = nil
 	}
-	st := r.queue[0]
-	r.queue[0] = nil
-	if r.queue = r.queue[1:]; len(r.queue) == 0 {
-		r.queue = nil
-	}
-	return st
+	return first
 }
 
 // newTable returns an empty table. The defaults of c are already filled in.
@@ -94,11 +88,11 @@ func (t *table) update(st *streamState) {
 	} else {
 		if !st.urgentQueued && st.urgent() {
 			st.urgentQueued = true
-			t.urgentQueue.push(st)
+			t.urgentQueue = append(t.urgentQueue, st)
 		}
 		if !st.dataQueued && st.ready() {
 			st.dataQueued = true
-			t.dataQueue.push(st)
+			t.dataQueue = append(t.dataQueue, st)
 		}
 	}
 	t.timers.update(st)
@@ -123,7 +117,7 @@ func (t *table) reportEnd(st *streamState) {
 	if st.flow.ended != nil && !st.endReported {
 		st.endReported = true
 		t.count--
-		st.receive.clear(true, &t.pool)
+		st.receive.clear(true)
 	}
 }
 
@@ -284,7 +278,8 @@ func (t *table) nextReply(_ time.Time, b []byte) []byte {
 
 // nextUrgent returns the next control frame of a stream, built in b, or nil.
 func (t *table) nextUrgent(now time.Time, b []byte) []byte {
-	for st := t.urgentQueue.pop(); st != nil; st = t.urgentQueue.pop() {
+	for len(t.urgentQueue) > 0 {
+		st := popFront(&t.urgentQueue)
 		if st.urgentQueued = false; st.urgent() {
 			b = st.control(now, b)
 			t.update(st)
@@ -296,7 +291,8 @@ func (t *table) nextUrgent(now time.Time, b []byte) []byte {
 
 // data returns the next segment, round-robin among the streams, or nil.
 func (t *table) data(now time.Time) []byte {
-	for st := t.dataQueue.pop(); st != nil; st = t.dataQueue.pop() {
+	for len(t.dataQueue) > 0 {
+		st := popFront(&t.dataQueue)
 		if st.dataQueued = false; st.ready() {
 			b := st.segment(now)
 			t.update(st)
@@ -308,7 +304,7 @@ func (t *table) data(now time.Time) []byte {
 
 // pending reports whether next may return a frame.
 func (t *table) pending() bool {
-	return t.attached && len(t.replies.queue)+len(t.urgentQueue.queue)+len(t.dataQueue.queue) > 0
+	return t.attached && len(t.replies.queue)+len(t.urgentQueue)+len(t.dataQueue) > 0
 }
 
 // deadline returns when fireTimers has work to do; zero means never.
