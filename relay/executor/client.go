@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,12 +33,12 @@ type client struct {
 	http    *http.Client
 }
 
-func newClient(who string, o clientOptions) *client {
-	return &client{service: who, timeout: o.timeout, http: &http.Client{
+func newClient(service string, timeout time.Duration, config *tls.Config) *client {
+	return &client{service: service, timeout: timeout, http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
-			TLSClientConfig:        o.tls.Clone(),
+			TLSClientConfig:        config.Clone(),
 			DisableKeepAlives:      true, // requests are minutes apart
 			DisableCompression:     true,
 			MaxResponseHeaderBytes: maxHeaderBytes,
@@ -49,7 +50,7 @@ func newClient(who string, o clientOptions) *client {
 // removed from the error, which is a *StatusError, a *RequestError or about the
 // response.
 func (c *client) do(ctx context.Context, method, to string, header http.Header, body []byte, secrets ...string) (object, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, &timeoutError{c.timeout})
+	ctx, stop := context.WithTimeoutCause(ctx, c.timeout, timedOut(c.timeout))
 	defer stop()
 	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
 	if err != nil {

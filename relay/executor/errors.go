@@ -164,13 +164,7 @@ func (e *SupersededError) Error() string {
 		e.ExecutorID, e.Reason)
 }
 
-// timeoutError means that a timeout has expired.
-type timeoutError struct{ after time.Duration }
-
-func (e *timeoutError) Error() string { return fmt.Sprintf("timed out after %v", e.after) }
-
-// Timeout returns true, as for timeouts of package net.
-func (e *timeoutError) Timeout() bool { return true }
+func timedOut(after time.Duration) error { return fmt.Errorf("timed out after %v", after) }
 
 // Final reports whether retrying after err is pointless. Before the first
 // registration an error means a wrong configuration, unless it is a transient

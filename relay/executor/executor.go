@@ -145,7 +145,7 @@ func (e *executor) runOnce(ctx context.Context) error {
 }
 
 func (e *executor) connect(ctx context.Context, url string) (*wsconn.Conn, error) {
-	ctx, stop := context.WithTimeoutCause(ctx, e.options.Timeout, &timeoutError{e.options.Timeout})
+	ctx, stop := context.WithTimeoutCause(ctx, e.options.Timeout, timedOut(e.options.Timeout))
 	defer stop()
 	conn, err := wsconn.Dial(ctx, url, wsconn.DialOptions{Options: e.options.Websocket, TLS: e.options.TLS})
 	if err != nil && ctx.Err() != nil {

@@ -35,10 +35,11 @@ var (
 // once, a task, which is registered once, and an assertion for each registration.
 // It is for one goroutine.
 type identity struct {
-	token string
-	keys  *authority
-	tasks *authority
-	now   func() time.Time
+	token   string
+	client  *client
+	keysURL string // base URL for the keys of signed tokens
+	taskURL string // base URL for tasks
+	now     func() time.Time
 
 	agent   *agent // set once the token is verified
 	task    string // set once a task is registered
@@ -54,12 +55,6 @@ type agent struct {
 	expires   time.Time
 }
 
-// authority is one of the services for agent identities.
-type authority struct {
-	client *client
-	base   string
-}
-
 func newIdentity(getenv func(string) string) (*identity, error) {
 	token := strings.TrimSpace(getenv(AccessTokenVariable))
 	if token == "" {
@@ -69,24 +64,25 @@ func newIdentity(getenv func(string) string) (*identity, error) {
 	if !isToken([]byte(token)) || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
 		return nil, &CredentialsError{Problem: "invalid agent identity JWT format", Fix: AccessTokenVariable + " must be a single signed token", permanent: true}
 	}
-	keys, err := newAuthority(KeysVariable, getenv(KeysVariable), defaultKeysURL)
+	keys, err := authorityURL(KeysVariable, getenv(KeysVariable), defaultKeysURL)
 	if err != nil {
 		return nil, err
 	}
 	// Setting one of the two URLs sets both.
-	tasks, err := newAuthority(TasksVariable, getenv(TasksVariable), cmp.Or(strings.TrimRight(strings.TrimSpace(getenv(KeysVariable)), "/"), defaultTasksURL))
+	tasks, err := authorityURL(TasksVariable, getenv(TasksVariable), cmp.Or(strings.TrimRight(strings.TrimSpace(getenv(KeysVariable)), "/"), defaultTasksURL))
 	if err != nil {
 		return nil, err
 	}
-	return &identity{token: token, keys: keys, tasks: tasks, now: time.Now}, nil
+	return &identity{token: token, client: newClient(serviceAuthority, DefaultTimeout, nil), keysURL: keys, taskURL: tasks, now: time.Now}, nil
 }
 
-func newAuthority(variable, base, standard string) (*authority, error) {
-	base = cmp.Or(strings.TrimRight(strings.TrimSpace(base), "/"), standard)
+// authorityURL returns the base URL in a variable, or the standard one.
+func authorityURL(variable, value, standard string) (string, error) {
+	base := cmp.Or(strings.TrimRight(strings.TrimSpace(value), "/"), standard)
 	if _, problem := urlProblem(base, "https", "http", false); problem != "" {
-		return nil, &CredentialsError{Problem: variable + " " + problem, Fix: "write it as https://HOST[:PORT][/PATH], or http:// on loopback", permanent: true}
+		return "", &CredentialsError{Problem: variable + " " + problem, Fix: "write it as https://HOST[:PORT][/PATH], or http:// on loopback", permanent: true}
 	}
-	return &authority{client: newClient(serviceAuthority, clientOptions{timeout: DefaultTimeout}), base: base}, nil
+	return base, nil
 }
 
 // String implements Credentials.
@@ -130,10 +126,10 @@ func (i *identity) renew() bool {
 // claims.
 func (i *identity) verify(ctx context.Context) (*agent, error) {
 	path := "/agent-identities/jwks"
-	if strings.Contains(i.keys.base, "/backend-api") {
+	if strings.Contains(i.keysURL, "/backend-api") {
 		path = "/wham" + path
 	}
-	set, err := i.keys.client.do(ctx, http.MethodGet, i.keys.base+path, http.Header{"Accept": {"application/json"}}, nil)
+	set, err := i.client.do(ctx, http.MethodGet, i.keysURL+path, http.Header{"Accept": {"application/json"}}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ func (i *identity) registerTask(ctx context.Context) (string, error) {
 		Signature string `json:"signature"`
 	}{now, signature})
 	header := http.Header{"Accept": {"application/json"}, "Content-Type": {"application/json"}}
-	to := i.tasks.base + "/v1/agent/" + i.agent.runtimeID + "/task/register"
-	members, err := i.tasks.client.do(ctx, http.MethodPost, to, header, body, signature)
+	to := i.taskURL + "/v1/agent/" + i.agent.runtimeID + "/task/register"
+	members, err := i.client.do(ctx, http.MethodPost, to, header, body, signature)
 	if err != nil {
 		return "", err
 	}

@@ -2,26 +2,18 @@ package executor
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 )
 
 // maxURLBytes is the maximum length of a rendezvous URL.
 const maxURLBytes = 8 << 10
-
-// clientOptions are options for requests.
-type clientOptions struct {
-	timeout time.Duration
-	tls     *tls.Config
-}
 
 // registry registers one executor. It is for one goroutine.
 type registry struct {
@@ -54,7 +46,7 @@ func newRegistry(o Options) *registry {
 		headers.Set("Execwire-Labels", encodeLabels(o.Labels))
 	}
 	return &registry{
-		client:      newClient(serviceRegistry, clientOptions{o.Timeout, o.TLS}),
+		client:      newClient(serviceRegistry, o.Timeout, o.TLS),
 		url:         o.BaseURL + "/cloud/executor/" + o.ExecutorID + "/register",
 		headers:     headers,
 		credentials: o.Credentials,

@@ -171,12 +171,6 @@ func (h *Harness) setState(online bool, failed error) {
 	h.changed.Notify()
 }
 
-// awaitOnline blocks until there is a websocket, and fails if an attempt to open
-// one fails meanwhile.
-func (h *Harness) awaitOnline(ctx context.Context) error {
-	return h.await(ctx, func() bool { return h.online })
-}
-
 // await blocks until condition holds, which it evaluates with mu held, and fails
 // if an attempt to open a websocket fails meanwhile.
 func (h *Harness) await(ctx context.Context, condition func() bool) error {
@@ -201,7 +195,7 @@ func (h *Harness) await(ctx context.Context, condition func() bool) error {
 
 // Open opens a stream of messages. It blocks until there is a websocket.
 func (h *Harness) Open(ctx context.Context) (*relay.Stream, error) {
-	if err := h.awaitOnline(ctx); err != nil {
+	if err := h.await(ctx, func() bool { return h.online }); err != nil {
 		return nil, err
 	}
 	return h.endpoint.Open("")

@@ -21,8 +21,6 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
-type rendezvousLimits = rendezvous.Limits
-
 func duration(d config.Duration) time.Duration { return time.Duration(d) }
 
 // Options are the options of a hub besides its configuration.
@@ -99,14 +97,9 @@ func (h *Hub) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	closeAll := func() {
-		for _, l := range listeners {
-			_ = l.Close()
-		}
-	}
 	presence, err := h.openPresence(ctx)
 	if err != nil {
-		closeAll()
+		closeAll(listeners)
 		return err
 	}
 	router, err := rendezvous.New(rendezvous.Config{
@@ -116,7 +109,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		Logger: h.logger,
 	})
 	if err != nil {
-		closeAll()
+		closeAll(listeners)
 		return errors.Join(err, presence.Close())
 	}
 	return h.serve(ctx, listeners, router)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/relay/rendezvous"
 )
 
 // unauthenticatedBytes bounds what a connection may send before a request is
@@ -23,6 +24,12 @@ const (
 type listener struct {
 	net.Listener
 	url string
+}
+
+func closeAll(listeners []listener) {
+	for _, l := range listeners {
+		_ = l.Close()
+	}
 }
 
 // openAll opens all listeners or none. The error is a [*listen.Error] or about
@@ -45,9 +52,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 	for _, raw := range h.cfg.Listen {
 		one, err := h.open(ctx, raw, &opts)
 		if err != nil {
-			for _, l := range opened {
-				_ = l.Close()
-			}
+			closeAll(opened)
 			return nil, err
 		}
 		opened = append(opened, one)
@@ -126,8 +131,8 @@ func (h *Hub) loadTLS() (*listen.TLS, error) {
 }
 
 // limitsOf returns the limits of the rendezvous.
-func limitsOf(cfg config.Hub) rendezvousLimits {
-	return rendezvousLimits{
+func limitsOf(cfg config.Hub) rendezvous.Limits {
+	return rendezvous.Limits{
 		FrameBytes: int64(cfg.Frame), QueueBytes: int64(cfg.Queue), PlainQueueBytes: int64(cfg.PlainQueue),
 		ConnectionQueueBytes: int64(cfg.ConnectionQueue), TotalQueueBytes: int64(cfg.TotalQueue), MinIncomingRate: int64(cfg.IncomingRate),
 		Connections: int(cfg.PrincipalConnections), StreamsPerConnection: int(cfg.ConnectionStreams),
