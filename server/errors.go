@@ -228,7 +228,6 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		processErr *process.Error
 		sessionErr *session.Error
 		fileErr    *fsops.Error
-		handleErr  *fsops.HandleError
 		httpErr    *httpclient.Error
 		authErr    *auth.Error
 	)
@@ -239,8 +238,6 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return s.fromSession(sessionErr)
 	case errors.As(err, &fileErr):
 		return fromFiles(fileErr)
-	case errors.As(err, &handleErr):
-		return fromHandles(handleErr)
 	case errors.As(err, &httpErr):
 		return fromHTTP(httpErr)
 	case errors.As(err, &authErr): // of an evicted connection

@@ -42,10 +42,17 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.TooManyWatches:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},
 	fsops.TooManyAwaitedPaths: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES},
 	fsops.WatchUnavailable:    {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WATCH_UNAVAILABLE},
+	fsops.HandleNotFound:      {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND},
+	fsops.HandleExists:        {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS},
+	fsops.TooManyHandles:      {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES},
 }
 
 func fromFiles(err *fsops.Error) error {
-	f := translate(fileErrors, err.Kind).failure(err.Error()).resource("path", err.Path, err.Error())
+	resource, name := "path", err.Path
+	if err.Handle != "" {
+		resource, name = "file handle", err.Handle
+	}
+	f := translate(fileErrors, err.Kind).failure(err.Error()).resource(resource, name, err.Error())
 	f.setErrno(err.Errno)
 	limit := strconv.FormatInt(err.Limit, 10)
 	switch err.Kind {
@@ -58,21 +65,6 @@ func fromFiles(err *fsops.Error) error {
 	}
 	if q, ok := quotaOfFile(err); ok {
 		f.limit(q, err.Limit)
-	}
-	return f.status()
-}
-
-// handleErrors translates the kinds of handle errors; a test proves it complete.
-var handleErrors = map[fsops.HandleKind]translation{
-	fsops.HandleNotFound: {codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND},
-	fsops.HandleExists:   {codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_ALREADY_EXISTS},
-	fsops.TooManyHandles: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HANDLES},
-}
-
-func fromHandles(err *fsops.HandleError) error {
-	f := translate(handleErrors, err.Kind).failure(err.Error()).resource("file handle", err.ID, err.Error())
-	if q, ok := handleQuotas[err.Kind]; ok {
-		f.limit(q, int64(err.Limit))
 	}
 	return f.status()
 }

@@ -43,9 +43,6 @@ func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
 		failures = append(failures, &fsops.Error{Kind: kind, Limit: 7, Errno: syscall.ENOSPC, Err: errors.New("cause")})
 	}
 	failures = append(failures, &fsops.Error{Kind: fsops.WatchUnavailable, Errno: syscall.EMFILE, Err: errors.New("cause")})
-	for _, kind := range fsops.HandleKinds() {
-		failures = append(failures, &fsops.HandleError{Kind: kind, Limit: 7})
-	}
 	for _, kind := range httpclient.Kinds() {
 		failures = append(failures, &httpclient.Error{Kind: kind, Limit: 7})
 	}

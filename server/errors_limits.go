@@ -86,14 +86,10 @@ var fileQuotas = map[fsops.Kind]quota{
 	fsops.TooManyUploads:      {setting: "uploads_per_principal", unit: "uploads"},
 	fsops.TooManyWatches:      {setting: "watches_per_principal", unit: "watches"},
 	fsops.TooManyAwaitedPaths: {setting: "awaited_paths_per_principal", unit: "paths"},
+	fsops.TooManyHandles:      {setting: "file_handles_per_session", unit: "handles"},
 	fsops.WatchUnavailable:    {setting: "watched_directories_per_watch", unit: "directories", permanent: true},
 	fsops.NoSpace:             {}, // of the system
 	fsops.Exhausted:           {}, // of the system
-}
-
-// handleQuotas are the limits of kinds of handle errors.
-var handleQuotas = map[fsops.HandleKind]quota{
-	fsops.TooManyHandles: {setting: "file_handles_per_session", unit: "handles"},
 }
 
 // httpQuotas are the limits of kinds of package httpclient.

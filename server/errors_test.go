@@ -54,17 +54,6 @@ func TestEveryKindIsTranslated(t *testing.T) {
 		}
 		infoOf(t, err)
 	}
-	for _, kind := range fsops.HandleKinds() {
-		if _, ok := handleErrors[kind]; !ok {
-			t.Errorf("kind %v of errors about handles has no translation", kind)
-			continue
-		}
-		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &fsops.HandleError{Kind: kind}))
-		if code := status.Code(err); code != handleErrors[kind].code {
-			t.Errorf("%v: code %v", kind, code)
-		}
-		infoOf(t, err)
-	}
 	for _, kind := range session.Kinds() {
 		if _, ok := sessionErrors[kind]; !ok {
 			t.Errorf("session kind %v has no translation", kind)

@@ -88,7 +88,7 @@ func dropLostHandle(handles *fsops.Handles, handleID string, err error) error {
 	switch reason := reasonOf(err); {
 	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND):
 		_ = handles.CloseFile(handleID)
-		return &fsops.HandleError{Kind: fsops.HandleNotFound, ID: handleID}
+		return fsops.HandleNotFoundError(handleID)
 	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HELPER_ENDED):
 		_ = handles.CloseFile(handleID)
 	}

@@ -43,6 +43,9 @@ const (
 	TooManyWatches                      // the owner watches Error.Limit directories
 	TooManyAwaitedPaths                 // the owner awaits Error.Limit paths
 	WatchUnavailable                    // the system has no more to watch with, or one watch exceeds Error.Limit directories
+	HandleNotFound                      // no file is open under the handle's id
+	HandleExists                        // the id of the handle is in use
+	TooManyHandles                      // Error.Limit handles are open
 	Exhausted                           // out of descriptors or memory: may pass
 )
 
@@ -77,6 +80,9 @@ var kindNames = map[Kind]string{
 	TooManyWatches:      "too many watches",
 	TooManyAwaitedPaths: "too many awaited paths",
 	WatchUnavailable:    "watch unavailable",
+	HandleNotFound:      "handle not found",
+	HandleExists:        "handle exists",
+	TooManyHandles:      "too many handles",
 	Exhausted:           "exhausted",
 }
 
@@ -123,11 +129,14 @@ type Error struct {
 	// Path is the path in question, which is the one that was given or one below
 	// it.
 	Path string
+	// Handle is the id of the handle in question; then Path is empty.
+	Handle string
 	// Errno is the system error, or 0 if there was none.
 	Errno syscall.Errno
 	// Limit is what was exceeded: bytes of TooLarge and UploadOffsetInvalid,
 	// directories of TreeTooDeep and, unless 0, WatchUnavailable, uploads of
-	// TooManyUploads, watches of TooManyWatches, paths of TooManyAwaitedPaths.
+	// TooManyUploads, watches of TooManyWatches, paths of TooManyAwaitedPaths,
+	// handles of TooManyHandles.
 	Limit int64
 	// Err is what is wrong, and how to fix it.
 	Err error
@@ -135,7 +144,12 @@ type Error struct {
 	verb string
 }
 
-func (e *Error) Error() string { return "failed to " + e.verb + " " + e.Path + ": " + e.Err.Error() }
+func (e *Error) Error() string {
+	if e.verb == "" { // about a handle
+		return e.Err.Error()
+	}
+	return "failed to " + e.verb + " " + e.Path + ": " + e.Err.Error()
+}
 
 func (e *Error) Unwrap() error { return e.Err }
 

@@ -1,7 +1,7 @@
 package fsops
 
 import (
-	"strconv"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -18,8 +18,7 @@ type HandleLimits struct {
 }
 
 // Handles is a table of open files, by ids that callers choose. All methods may be called
-// concurrently, also for one handle. An error about a handle is a *[HandleError], one about its
-// file an *[Error]. The table must be closed, unless it is empty.
+// concurrently, also for one handle. The table must be closed, unless it is empty.
 type Handles struct {
 	limits  HandleLimits
 	emptied func()
@@ -76,7 +75,7 @@ func (t *Handles) Open(id, path string, mode OpenMode, options ...PathOption) (M
 	}
 	if !t.opened(h, fd) {
 		fd.release()
-		return Metadata{}, &HandleError{Kind: HandleNotFound, ID: id}
+		return Metadata{}, HandleNotFoundError(id)
 	}
 	return m, nil
 }
@@ -87,11 +86,12 @@ func (t *Handles) reserve(h *handle) error {
 	defer t.mu.Unlock()
 	switch {
 	case t.closed:
-		return &HandleError{Kind: HandleNotFound, ID: h.id}
+		return HandleNotFoundError(h.id)
 	case t.byID[h.id] != nil:
-		return &HandleError{Kind: HandleExists, ID: h.id}
+		return &Error{Kind: HandleExists, Handle: h.id, Err: fmt.Errorf("file handle %q already exists: choose another id, or close it first", h.id)}
 	case t.limits.Handles > 0 && len(t.byID) >= t.limits.Handles:
-		return &HandleError{Kind: TooManyHandles, ID: h.id, Limit: t.limits.Handles}
+		return &Error{Kind: TooManyHandles, Handle: h.id, Limit: int64(t.limits.Handles),
+			Err: fmt.Errorf("%d file handles are open, and no more may be: close one", t.limits.Handles)}
 	}
 	t.byID[h.id] = h
 	return nil
@@ -189,7 +189,7 @@ func (t *Handles) use(id string) (*handle, error) {
 	defer t.mu.Unlock()
 	h := t.byID[id]
 	if h == nil || !h.isOpen || h.external != nil {
-		return nil, &HandleError{Kind: HandleNotFound, ID: id}
+		return nil, HandleNotFoundError(id)
 	}
 	h.users++
 	return h, nil
@@ -253,36 +253,7 @@ func (t *Handles) expire(h *handle) {
 	}
 }
 
-// HandleKind classifies errors about handles.
-type HandleKind uint8
-
-// The kinds. There is no zero kind.
-const (
-	HandleNotFound HandleKind = iota + 1 // nothing is open under the id
-	HandleExists                         // the id is taken
-	TooManyHandles                       // HandleError.Limit are open
-)
-
-// HandleKinds returns every kind, so that a table that maps them can be checked
-// for completeness.
-func HandleKinds() []HandleKind { return []HandleKind{HandleNotFound, HandleExists, TooManyHandles} }
-
-// HandleError is an error about a handle.
-type HandleError struct {
-	// Kind is the class of the error.
-	Kind HandleKind
-	// ID is the handle's.
-	ID string
-	// Limit is how many may be open, of TooManyHandles.
-	Limit int
-}
-
-func (e *HandleError) Error() string {
-	switch e.Kind {
-	case HandleExists:
-		return "file handle " + strconv.Quote(e.ID) + " already exists: choose another id, or close it first"
-	case TooManyHandles:
-		return strconv.Itoa(e.Limit) + " file handles are open, and no more may be: close one"
-	}
-	return "file handle " + strconv.Quote(e.ID) + " does not exist: open the file again"
+// HandleNotFoundError returns the error for a handle that is not open.
+func HandleNotFoundError(id string) *Error {
+	return &Error{Kind: HandleNotFound, Handle: id, Err: fmt.Errorf("file handle %q does not exist: open the file again", id)}
 }

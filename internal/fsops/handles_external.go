@@ -22,7 +22,7 @@ func (t *Handles) OpenExternal(id string, file ExternalFile, open func() error) 
 	}
 	if !t.opened(h, 0) {
 		file.Close()
-		return &HandleError{Kind: HandleNotFound, ID: id}
+		return HandleNotFoundError(id)
 	}
 	return nil
 }

@@ -32,9 +32,9 @@ func openHandle(t *testing.T, handles *fsops.Handles, id, path string, mode fsop
 	}
 }
 
-func wantHandleError(t *testing.T, what string, err error, kind fsops.HandleKind) {
+func wantHandleError(t *testing.T, what string, err error, kind fsops.Kind) {
 	t.Helper()
-	var typed *fsops.HandleError
+	var typed *fsops.Error
 	if !errors.As(err, &typed) || typed.Kind != kind || typed.Error() == "" {
 		t.Errorf("%s: %v, want kind %v", what, err, kind)
 	}
