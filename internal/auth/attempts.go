@@ -2,7 +2,6 @@ package auth
 
 import (
 	"container/list"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -107,11 +106,10 @@ func (a *Attempts) Failed(addr netip.Addr) {
 // IsFailedAttempt reports whether an authentication error is due to wrong
 // credentials, rather than missing ones or missing permissions.
 func IsFailedAttempt(err error) bool {
-	typed, ok := errors.AsType[*Error](err)
-	return ok && slices.Contains([]Kind{
+	return slices.Contains([]Kind{
 		KindHeaderInvalid, KindTokenInvalid, KindTokenExpired, KindTokenNotYetValid, KindIssuerMismatch,
 		KindAudienceMismatch, KindNotListed, KindCredentialsDisagree, KindCertificateExpired,
-	}, typed.Kind)
+	}, errorKind(err))
 }
 
 func (a *Attempts) forget(element *list.Element) {

@@ -1,10 +1,6 @@
 package auth
 
-import (
-	"fmt"
-	"path"
-	"slices"
-)
+import "fmt"
 
 // maxImpersonatedNameBytes bounds the names of impersonated principals, so that
 // both names and the slash fit into the 256 bytes of a grant.
@@ -20,11 +16,7 @@ func checkImpersonation(self Caller, allowed []string, name string) error {
 	if len(name) > maxImpersonatedNameBytes {
 		return newError(KindOnBehalfOfRefused, subject, "the name has more than %d bytes", maxImpersonatedNameBytes)
 	}
-	matches := func(pattern string) bool {
-		ok, err := path.Match(pattern, name)
-		return ok && err == nil
-	}
-	if !slices.ContainsFunc(allowed, matches) {
+	if !matchesAny(allowed, name) {
 		return newError(KindOnBehalfOfRefused, subject, "%q matches no pattern of on_behalf_of", name)
 	}
 	return nil

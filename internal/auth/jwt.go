@@ -96,20 +96,13 @@ func (j *JWT) key(token *jwt.Token) (any, error) {
 // jwtKind maps an error of the library. A token with a wrong signature is invalid
 // whatever its claims are.
 func jwtKind(err error) Kind {
-	for _, known := range []struct {
-		err  error
-		kind Kind
-	}{
-		{jwt.ErrTokenMalformed, KindTokenInvalid},
-		{jwt.ErrTokenUnverifiable, KindTokenInvalid},
-		{jwt.ErrTokenSignatureInvalid, KindTokenInvalid},
-		{jwt.ErrTokenRequiredClaimMissing, KindTokenInvalid},
-		{jwt.ErrTokenExpired, KindTokenExpired},
-		{jwt.ErrTokenNotValidYet, KindTokenNotYetValid},
-	} {
-		if errors.Is(err, known.err) {
-			return known.kind
-		}
+	switch {
+	case errors.Is(err, jwt.ErrTokenSignatureInvalid), errors.Is(err, jwt.ErrTokenRequiredClaimMissing):
+		return KindTokenInvalid
+	case errors.Is(err, jwt.ErrTokenExpired):
+		return KindTokenExpired
+	case errors.Is(err, jwt.ErrTokenNotValidYet):
+		return KindTokenNotYetValid
 	}
 	return KindTokenInvalid
 }

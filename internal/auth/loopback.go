@@ -83,15 +83,11 @@ func ParseLoopbackUsers(list []string) (LoopbackUsers, error) {
 		case LoopbackAny:
 			users.any = true
 		default:
-			text, err := lookupUID(name)
+			uid, err := lookupUID(name)
 			if err != nil {
 				return LoopbackUsers{}, fmt.Errorf("has %q: %w", name, err)
 			}
-			uid, err := strconv.ParseUint(text, 10, 32)
-			if err != nil {
-				return LoopbackUsers{}, fmt.Errorf("has %q: %w", name, err)
-			}
-			users.uids = append(users.uids, uint32(uid))
+			users.uids = append(users.uids, uid)
 		}
 	}
 	if users.any && len(list) > 1 {

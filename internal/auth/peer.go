@@ -35,43 +35,38 @@ func (p Peer) Principal() Principal {
 // UnixPeer asks the kernel which process connected conn; nothing is sent to the
 // peer. The error is an *[Error] of kind [KindPeerUnknown].
 func UnixPeer(conn *net.UnixConn) (Peer, error) {
-	cred, err := peerCredentials(conn)
+	var cred *unix.Ucred
+	err := control(conn, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
 	if err != nil {
 		return Peer{}, &Error{Kind: KindPeerUnknown, Subject: "peer of the unix socket", Err: err}
 	}
 	return Peer{UID: cred.Uid, GID: cred.Gid, PID: cred.Pid}, nil
 }
 
-func peerCredentials(conn *net.UnixConn) (*unix.Ucred, error) {
+// control calls do with the descriptor of a connection, unless it is closed.
+func control(conn *net.UnixConn, do func(fd int) error) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	})
-	if err != nil {
-		return nil, err
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
 	}
-	return cred, credErr
+	return failed
 }
 
 // PeerEnded reports whether the process that connected conn has ended, so that
 // its PID may have been reused. It is always false before Linux 6.5.
 func PeerEnded(conn *net.UnixConn) bool {
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		return true
-	}
-	ended := true
-	err = raw.Control(func(fd uintptr) { ended = peerEnded(int(fd)) })
-	return err != nil || ended
-}
-
-func peerEnded(fd int) bool {
-	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	pidfd := -1
+	err := control(conn, func(fd int) (err error) {
+		pidfd, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		return err
+	})
 	if err != nil {
 		return !errors.Is(err, unix.ENOPROTOOPT)
 	}

@@ -140,7 +140,7 @@ func (r *tableReader) read() error {
 	if err != nil {
 		return &TableError{File: r.file, Problem: "not a valid table of principals", Err: err}
 	}
-	if err := r.checkKeys(meta.Keys()); err != nil {
+	if err := r.checkKeys(meta); err != nil {
 		return err
 	}
 	if err := r.readJWT(doc.JWT); err != nil {
@@ -152,6 +152,21 @@ func (r *tableReader) read() error {
 	for i, p := range doc.Principals {
 		if err := r.readPrincipal(i, p); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// checkKeys rejects keys that are not exactly those of the table. The TOML
+// decoder ignores case, and of two spellings of a key it takes either.
+func (r *tableReader) checkKeys(meta toml.MetaData) error {
+	if unknown := meta.Undecoded(); len(unknown) > 0 {
+		return &TableError{File: r.file, Problem: "unknown key " + unknown[0].String(), Fix: "docs/security.md lists them"}
+	}
+	for _, key := range meta.Keys() {
+		// Upper case first: the lower-case letter ſ also stands for s.
+		if right := strings.ToLower(strings.ToUpper(key.String())); right != key.String() {
+			return &TableError{File: r.file, Problem: "unknown key " + key.String(), Fix: "write " + right}
 		}
 	}
 	return nil

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 )
 
 // Authenticate returns the caller with credentials c. If several are given, each
@@ -63,7 +62,7 @@ func (t *Table) findEntry(c Credentials) (int, error) {
 	case len(c.Certificates) > 0:
 		return 0, newError(KindNotListed, "bearer of a certificate", "no principal has %v", certificateSelectors(c.Certificates[0]))
 	case c.Peer != nil:
-		return t.findPeer(selector{byUser, strconv.FormatUint(uint64(c.Peer.UID), 10)}, "peer of the unix socket", c.PeerRefused)
+		return t.findPeer(userSelector(c.Peer.UID), "peer of the unix socket", c.PeerRefused)
 	case c.Loopback:
 		return t.findPeer(selector{byLoopback, "true"}, "caller on loopback", c.PeerRefused)
 	}
@@ -120,11 +119,10 @@ func (t *Table) findSigned(token string) (int, error) {
 
 // errorKind returns the kind of an *[Error]; 0 for other errors.
 func errorKind(err error) Kind {
-	var typed *Error
-	if !errors.As(err, &typed) {
-		return 0
+	if typed, ok := errors.AsType[*Error](err); ok {
+		return typed.Kind
 	}
-	return typed.Kind
+	return 0
 }
 
 // findCertificate returns the entry that has cert, or -1. A certificate may

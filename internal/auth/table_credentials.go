@@ -38,7 +38,7 @@ func (r *tableReader) readCredentials(p principalTable) error {
 		if err != nil {
 			return r.entryError(p.Name, "write the name of a user of this machine, or a number", "unix_users has %q: %v", name, err)
 		}
-		if err := r.add(p.Name, selector{byUser, uid}); err != nil {
+		if err := r.add(p.Name, userSelector(uid)); err != nil {
 			return err
 		}
 	}
@@ -105,11 +105,16 @@ func (r *tableReader) readToken(p principalTable) error {
 
 // secret reads the secret file that key refers to.
 func (r *tableReader) secret(entry, key, path string) ([]byte, error) {
+	return r.readFile(entry, key, path, func(path string) ([]byte, error) { return secretfile.Token(path, MinSecretBytes) })
+}
+
+// readFile reads the file that key refers to.
+func (r *tableReader) readFile(entry, key, path string, read func(path string) ([]byte, error)) ([]byte, error) {
 	if !filepath.IsAbs(path) {
 		return nil, r.entryError(entry, "write an absolute path", "%s %q is not an absolute path", key, path)
 	}
 	r.files = append(r.files, path)
-	text, err := secretfile.Token(path, MinSecretBytes)
+	text, err := read(path)
 	if err != nil {
 		return nil, &TableError{File: r.file, Entry: entry, Problem: key, Err: err}
 	}
@@ -137,16 +142,23 @@ func certificateSelector(text string) (value, problem string) {
 	return "", "has no kind that is known"
 }
 
-// lookupUID returns the uid of a user, in decimal.
-func lookupUID(name string) (string, error) {
-	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
-		return strconv.FormatUint(uid, 10), nil
+// lookupUID returns the uid of a user, who is named or given by number.
+func lookupUID(name string) (uint32, error) {
+	uid, err := strconv.ParseUint(name, 10, 32)
+	if err == nil {
+		return uint32(uid), nil
 	}
 	u, err := user.Lookup(name)
 	if err != nil {
-		return "", errors.New("there is no such user")
+		return 0, errors.New("there is no such user")
 	}
-	return u.Uid, nil
+	uid, err = strconv.ParseUint(u.Uid, 10, 32)
+	return uint32(uid), err
+}
+
+// userSelector selects callers on a unix socket by their user.
+func userSelector(uid uint32) selector {
+	return selector{byUser, strconv.FormatUint(uint64(uid), 10)}
 }
 
 // defaultClockSkew is the default of max_clock_skew.
@@ -187,13 +199,9 @@ func (r *tableReader) readJWT(t *jwtTable) error {
 
 // publicKey reads an Ed25519 key in PEM.
 func (r *tableReader) publicKey(path string) (ed25519.PublicKey, error) {
-	if !filepath.IsAbs(path) {
-		return nil, r.entryError("jwt", "write an absolute path", "eddsa_public_key_file %q is not an absolute path", path)
-	}
-	r.files = append(r.files, path)
-	text, err := secretfile.Public(path)
+	text, err := r.readFile("jwt", "eddsa_public_key_file", path, secretfile.Public)
 	if err != nil {
-		return nil, &TableError{File: r.file, Entry: "jwt", Problem: "eddsa_public_key_file", Err: err}
+		return nil, err
 	}
 	if block, _ := pem.Decode(text); block != nil {
 		key, err := x509.ParsePKIXPublicKey(block.Bytes)

@@ -61,6 +61,8 @@ func TestReadTable_Invalid_Fails(t *testing.T) {
 		"Allow alone":      {"[[principal]]\nname='a'\nAllow=['all']", "", []string{"principal.Allow", "write principal.allow"}},
 		"PRINCIPAL":        {"[[PRINCIPAL]]\nname='a'\nallow=['all']", "", []string{"PRINCIPAL", "write principal"}},
 		"later principal":  {"[[principal]]\nname='a'\nallow=['all']\n[[principal]]\nName='b'\nallow=['all']", "", []string{"principal.Name", "write principal.name"}},
+		"long s":           {"[[principal]]\nname='a'\nallow=['all']\n\"jwt_\u017fubjects\"=['x']\n[jwt]\nissuer='x'", "", []string{"unknown key", "write principal"}},
+		"Kelvin sign":      {"[[principal]]\nname='a'\nallow=['all']\n\"to\u212aen_sha256\"='x'", "", []string{"unknown key", "write principal"}},
 		"Issuer":           {"[[principal]]\nname='a'\nallow=['all']\n[jwt]\nIssuer='x'", "", []string{"jwt.Issuer", "write jwt.issuer"}},
 		"key in a key":     {"[[principal]]\nname='a'\nallow=['all']\nloopback={x=true}", "", []string{"loopback"}},
 		"unknown table":    {"[[principals]]\nname='a'", "", []string{"principals"}},
