@@ -27,9 +27,9 @@ var errListenerClosed = errors.New("the listener is closed")
 // connection that was accepted but could not be returned is lost.
 type retryingListener struct {
 	net.Listener
-	failed  func(error) // called with the error, at most once per acceptReportInterval
-	close   func() error
+	failed  func(error)     // called with the error, at most once per acceptReportInterval
 	closing context.Context // ends with the first Close
+	end     context.CancelCauseFunc
 
 	mu         sync.Mutex
 	lastReport time.Time // guarded by mu
@@ -42,10 +42,7 @@ func retryAccepts(inner net.Listener, failed func(error)) net.Listener {
 		failed = func(error) {}
 	}
 	open, end := context.WithCancelCause(context.Background())
-	return &retryingListener{Listener: inner, failed: failed, closing: open, close: sync.OnceValue(func() error {
-		end(errListenerClosed)
-		return inner.Close()
-	})}
+	return &retryingListener{Listener: inner, failed: failed, closing: open, end: end}
 }
 
 // Accept waits for the next connection. Its only error is [net.ErrClosed], after
@@ -68,9 +65,11 @@ func (l *retryingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and ends a pause of Accept. Further calls return the
-// same result.
-func (l *retryingListener) Close() error { return l.close() }
+// Close closes the listener and ends a pause of Accept.
+func (l *retryingListener) Close() error {
+	l.end(errListenerClosed)
+	return l.Listener.Close()
+}
 
 // report calls failed with err and its fix, rate-limited.
 func (l *retryingListener) report(err error) {

@@ -41,9 +41,6 @@ type PeerAuthInfo struct {
 	Admission
 }
 
-// Principal returns the caller's user.
-func (p PeerAuthInfo) Principal() auth.Principal { return p.Peer.Principal() }
-
 // AuthType returns "unix".
 func (PeerAuthInfo) AuthType() string { return "unix" }
 
@@ -56,9 +53,6 @@ type LoopbackAuthInfo struct {
 
 // AuthType returns "loopback".
 func (LoopbackAuthInfo) AuthType() string { return "loopback" }
-
-// Principal returns [auth.Loopback].
-func (LoopbackAuthInfo) Principal() auth.Principal { return auth.Loopback }
 
 // PeerCredentials returns gRPC server credentials for the listeners of this
 // package. On a grpcs listener they perform the TLS handshake, which gives the
@@ -86,9 +80,12 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 		}
 		return secure, info, err
 	}
-	info, err := authInfoOf(conn)
+	info, err := AuthInfoOf(conn)
 	if err != nil {
 		return nil, nil, err
+	}
+	if _, ok := info.(RemoteAuthInfo); ok {
+		return nil, nil, fmt.Errorf("failed to identify the peer %v: it is on another host, and the listener has no TLS", conn.RemoteAddr())
 	}
 	return conn, info, nil
 }
@@ -99,35 +96,6 @@ func lost(err error) bool {
 	timeout, ok := errors.AsType[net.Error](err)
 	return ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-func authInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
-	var admission Admission
-	switch c := conn.(type) {
-	case *preAuthConn:
-		admission = c.admission()
-	case *limitedConn:
-		admission = Admission{conn: c}
-	default:
-		return nil, fmt.Errorf("failed to identify the peer %v: a %T is not from a listener", conn.RemoteAddr(), conn)
-	}
-	counted := admission.conn
-	switch c := counted.Conn.(type) {
-	case *net.UnixConn:
-		p, err := auth.UnixPeer(c)
-		if err != nil {
-			return nil, err
-		}
-		level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
-		counted.peer = p
-		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: counted.hostPeer(), Admission: admission}, nil
-	case *net.TCPConn:
-		if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
-			level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-			return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: counted.hostPeer(), Admission: admission}, nil
-		}
-	}
-	return nil, fmt.Errorf("failed to identify the peer %v: a %T is neither a unix socket nor loopback TCP", conn.RemoteAddr(), counted.Conn)
 }
 
 func isLoopback(addr net.Addr) bool {

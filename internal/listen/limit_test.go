@@ -60,6 +60,8 @@ func (c *crowd) connect() *member {
 	switch info := info.(type) {
 	case listen.LoopbackAuthInfo:
 		m.Admission = info.Admission
+	case listen.PeerAuthInfo:
+		m.Admission = info.Admission
 	case listen.RemoteAuthInfo:
 		m.Admission = info.Admission
 	}

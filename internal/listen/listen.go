@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"syscall"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -127,31 +128,53 @@ func (l Options) check(u URL) error {
 	return nil
 }
 
-type tcpListener struct {
-	net.Listener
-	url     URL
-	opts    Options
-	limiter *limiter
+// openListener is an open listener of any scheme.
+type openListener struct {
+	net.Listener // retries failed accepts
+	url          URL
+	opts         Options
+	limiter      *limiter
+	close        func() error
 }
 
-func (l *tcpListener) URL() URL { return l.url }
-
-// Close stops accepting, and closes connections without a request.
-func (l *tcpListener) Close() error {
-	err := l.Listener.Close()
-	l.limiter.close()
-	return err
+// newListener returns the listener u, whose connections inner accepts. Its first
+// Close calls unlink.
+func newListener(inner net.Listener, u URL, opts Options, unlink func() error) *openListener {
+	l := &openListener{Listener: retryAccepts(inner, opts.acceptFailed(u)), url: u, opts: opts, limiter: newLimiter(u, opts)}
+	l.close = sync.OnceValue(func() error {
+		// The socket is removed first: otherwise another server could consider it
+		// dead and replace it, and the new one would be removed.
+		removal := unlink()
+		err := l.Listener.Close()
+		l.limiter.close()
+		return errors.Join(removal, err)
+	})
+	return l
 }
+
+func (l *openListener) URL() URL { return l.url }
+
+// Addr returns the address for clients. A unix socket was bound to another path.
+func (l *openListener) Addr() net.Addr {
+	if l.url.Scheme == SchemeUnix {
+		return &net.UnixAddr{Name: l.url.Path, Net: "unix"}
+	}
+	return l.Listener.Addr()
+}
+
+// Close stops listening, and closes connections without a request. Further calls
+// return the same result.
+func (l *openListener) Close() error { return l.close() }
 
 // Accept waits for the next connection. A TLS handshake takes place later, so that
 // a slow client delays only itself: by the gRPC credentials, or in the first Read
 // of a wss connection.
-func (l *tcpListener) Accept() (net.Conn, error) {
+func (l *openListener) Accept() (net.Conn, error) {
 	conn, err := l.limiter.accept(l.Listener.Accept)
 	switch {
 	case err != nil:
 		return nil, err
-	case !l.url.hasTLS() && !l.opts.authenticated(l.url) && conn.userError == nil:
+	case l.url.Scheme == SchemeUnix, !l.url.hasTLS() && !l.opts.authenticated(l.url) && conn.userError == nil:
 		return conn, nil
 	}
 	preAuth := &preAuthConn{limitedConn: conn, limit: l.opts.UnauthenticatedBytes}
@@ -189,5 +212,5 @@ func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if opts.HandshakeFailed == nil {
 		opts.HandshakeFailed = func(net.Addr, error) {}
 	}
-	return &tcpListener{Listener: retryAccepts(lis, opts.acceptFailed(u)), url: u, opts: opts, limiter: newLimiter(u, opts)}, nil
+	return newListener(lis, u, opts, func() error { return nil }), nil
 }

@@ -8,53 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-// unixListener owns the socket at its path as long as the path has the inode that
-// it created.
-type unixListener struct {
-	*net.UnixListener
-	url      URL
-	inode    inode
-	close    func() error
-	retrying net.Listener // the same, with retried accepts
-	limiter  *limiter
-}
-
-func (l *unixListener) URL() URL { return l.url }
-
-// Addr returns the path for clients, not the private one that the socket was
-// bound to.
-func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.url.Path, Net: "unix"} }
-
-// Accept waits for the next connection.
-func (l *unixListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.retrying.Accept)
-	if err != nil {
-		return nil, err
-	}
-	return conn, nil
-}
-
-// Close removes the socket, if the path still has it, and stops listening.
-// Further calls return the same result.
-func (l *unixListener) Close() error { return l.close() }
-
-// shutDown removes the socket before it stops accepting: otherwise another server
-// could consider it dead and replace it, and the new one would be removed.
-func (l *unixListener) shutDown() error {
-	var removal error
-	if now, err := inodeOf(l.url.Path); err == nil && now == l.inode {
-		removal = os.Remove(l.url.Path)
-	}
-	err := l.retrying.Close()
-	l.limiter.close()
-	return errors.Join(removal, err)
-}
 
 // inode identifies a file as long as it exists or is open: until then its number
 // is not reused.
@@ -76,7 +33,8 @@ func inodeFrom(info fs.FileInfo) inode {
 // listenUnix creates the socket in a private directory and renames it to its path
 // when it is complete, so that it never exists with another mode or without
 // accepting. Servers of the same user that want the same path are serialized by a
-// lock file. That a server owns the path is shown by connecting to it.
+// lock file. That a server owns the path is shown by connecting to it. The listener
+// owns the socket as long as the path has the inode that it created.
 func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
 	u, err := parseUnix(u.String(), u.Path) // u may not be from Parse
 	if err != nil {
@@ -95,20 +53,23 @@ func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if err := clearPath(ctx, u, private); err != nil {
 		return nil, err
 	}
-	l, err := bindPrivate(private, u)
+	lis, created, err := bindPrivate(private)
 	if err != nil {
 		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
 	if err := renameNoReplace(filepath.Join(private, socketName), u.Path); err != nil {
-		_ = l.UnixListener.Close()
+		_ = lis.Close()
 		if errors.Is(err, fs.ErrExist) {
 			return nil, pathOccupied(u, "a file that has just appeared there")
 		}
 		return nil, systemError(u, "the socket cannot be moved into its place", err)
 	}
-	l.retrying = retryAccepts(l.UnixListener, opts.acceptFailed(u))
-	l.limiter = newLimiter(u, opts)
-	return l, nil
+	return newListener(lis, u, opts, func() error {
+		if now, err := inodeOf(u.Path); err != nil || now != created {
+			return nil
+		}
+		return os.Remove(u.Path)
+	}), nil
 }
 
 func systemError(u URL, problem string, err error) *Error {
@@ -128,28 +89,27 @@ const socketName = "s"
 
 // bindPrivate listens on a socket in the directory private. It uses the
 // directory's descriptor, because the path may be too long for a socket address.
-func bindPrivate(private string, u URL) (*unixListener, error) {
+func bindPrivate(private string) (lis *net.UnixListener, created inode, err error) {
 	dir, err := os.Open(private)
 	if err != nil {
-		return nil, err
+		return nil, inode{}, err
 	}
 	defer func() { _ = dir.Close() }()
 	short := fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), socketName)
-	lis, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+	lis, err = net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
 	if err != nil {
-		return nil, err
+		return nil, inode{}, err
 	}
 	lis.SetUnlinkOnClose(false) // it would remove whatever has the name by then
 	path := filepath.Join(private, socketName)
 	if err = os.Chmod(path, 0o600); err == nil {
-		l := &unixListener{UnixListener: lis, url: u}
-		l.close = sync.OnceValue(l.shutDown)
-		if l.inode, err = inodeOf(path); err == nil {
-			return l, nil
-		}
+		created, err = inodeOf(path)
 	}
-	_ = lis.Close()
-	return nil, err
+	if err != nil {
+		_ = lis.Close()
+		return nil, inode{}, err
+	}
+	return lis, created, nil
 }
 
 // renameNoReplace renames from to to, which must not exist.

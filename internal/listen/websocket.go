@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/credentials"
+
+	"github.com/execwire/execwire/internal/auth"
 )
 
 // RemoteAuthInfo is the AuthInfo of a caller on a ws listener from any host,
@@ -37,10 +39,11 @@ func (c *wssConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// AuthInfoOf returns what the kernel and the handshake know about the peer of a
-// connection of a ws or wss listener, or of a wrapper with a NetConn method: a
-// [LoopbackAuthInfo], [RemoteAuthInfo] or [TLSAuthInfo]. The connection must have
-// been read from. Other connections are rejected.
+// AuthInfoOf returns what the kernel and the TLS handshake know about the peer of
+// a connection of a listener, or of a wrapper with a NetConn method: a
+// [PeerAuthInfo], [LoopbackAuthInfo], [RemoteAuthInfo] or [TLSAuthInfo]. A
+// connection of a wss listener must have been read from. Other connections are
+// rejected, and so are those of a grpcs listener before their handshake.
 func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 	for {
 		switch c := conn.(type) {
@@ -51,15 +54,33 @@ func AuthInfoOf(conn net.Conn) (credentials.AuthInfo, error) {
 			}
 			return TLSAuthInfo{TLSInfo: info, HostPeer: c.preAuth.hostPeer(), Admission: c.preAuth.admission()}, nil
 		case *preAuthConn:
-			return plainAuthInfo(c.limitedConn, c.admission()), nil
+			return c.authInfo(c.admission())
 		case *limitedConn:
-			return plainAuthInfo(c, Admission{conn: c}), nil
+			return c.authInfo(Admission{conn: c})
 		case interface{ NetConn() net.Conn }:
 			conn = c.NetConn()
 		default:
-			return nil, fmt.Errorf("failed to identify the peer %v: a %T is not from a websocket listener", conn.RemoteAddr(), conn)
+			return nil, fmt.Errorf("failed to identify the peer %v: a %T is not from a listener", conn.RemoteAddr(), conn)
 		}
 	}
+}
+
+// authInfo returns the AuthInfo of a connection without TLS.
+func (c *limitedConn) authInfo(admission Admission) (credentials.AuthInfo, error) {
+	if conn, ok := c.Conn.(*net.UnixConn); ok {
+		peer, err := auth.UnixPeer(conn)
+		if err != nil {
+			return nil, err
+		}
+		c.peer = peer
+		level := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}
+		return PeerAuthInfo{CommonAuthInfo: level, HostPeer: c.hostPeer(), Admission: admission}, nil
+	}
+	level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
+	if isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr()) {
+		return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: c.hostPeer(), Admission: admission}, nil
+	}
+	return RemoteAuthInfo{CommonAuthInfo: level, Admission: admission}, nil
 }
 
 // Begin calls [Admission.Begin] for a connection that [AuthInfoOf] accepts;
@@ -68,14 +89,6 @@ func Begin(conn net.Conn) {
 	if info, err := AuthInfoOf(conn); err == nil {
 		info.(interface{ Begin() }).Begin()
 	}
-}
-
-func plainAuthInfo(conn *limitedConn, admission Admission) credentials.AuthInfo {
-	level := credentials.CommonAuthInfo{SecurityLevel: credentials.NoSecurity}
-	if isLoopback(conn.LocalAddr()) && isLoopback(conn.RemoteAddr()) {
-		return LoopbackAuthInfo{CommonAuthInfo: level, HostPeer: conn.hostPeer(), Admission: admission}
-	}
-	return RemoteAuthInfo{CommonAuthInfo: level, Admission: admission}
 }
 
 // NetConn returns the underlying connection, for setting socket options.
