@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	middleware "github.com/grpc-ecosystem/go-grpc-middleware/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
 
@@ -60,14 +61,5 @@ func useUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler 
 func useStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	ctx, end := inUse(stream.Context(), info.FullMethod)
 	defer end()
-	return orEvicted(ctx, handler(srv, &usedStream{ServerStream: stream, ctx: ctx}))
+	return orEvicted(ctx, handler(srv, &middleware.WrappedServerStream{ServerStream: stream, WrappedContext: ctx}))
 }
-
-// usedStream is a stream whose context ends when its connection is evicted.
-type usedStream struct {
-	grpc.ServerStream
-	ctx context.Context
-}
-
-// Context implements grpc.ServerStream.
-func (s *usedStream) Context() context.Context { return s.ctx }

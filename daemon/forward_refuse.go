@@ -4,6 +4,7 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -24,19 +25,21 @@ func newRefusingServer() *refusingServer {
 		server: grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.ConnectionTimeout(handshakeTimeout),
 			grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 				method, _ := grpc.MethodFromServerStream(stream)
-				return server.MayCall(auth.Caller{}, refusalOf(stream), method, nil)
+				var refusal error
+				if p, ok := peer.FromContext(stream.Context()); ok {
+					refusal = refusalOf(p.AuthInfo)
+				}
+				return server.MayCall(auth.Caller{}, refusal, method, nil) // a caller without permissions
 			})),
 	}
 }
 
-// refusalOf returns why the client of a call was rejected.
-func refusalOf(stream grpc.ServerStream) error {
-	if p, ok := peer.FromContext(stream.Context()); ok {
-		if info, ok := p.AuthInfo.(listen.LoopbackAuthInfo); ok && info.Refused() != nil {
-			return info.Refused()
-		}
+// refusalOf returns why a client on loopback is not accepted; nil if it is.
+func refusalOf(info credentials.AuthInfo) error {
+	if local, ok := info.(listen.LoopbackAuthInfo); ok {
+		return local.Refused()
 	}
-	return &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownListener}
+	return nil
 }
 
 // serve answers clients until stop.
@@ -60,8 +63,5 @@ func refusedPeer(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	if local, ok := info.(listen.LoopbackAuthInfo); ok {
-		return local.Refused()
-	}
-	return nil
+	return refusalOf(info)
 }
