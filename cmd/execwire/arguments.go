@@ -63,6 +63,16 @@ func sourcesAndDest(verb string) cobra.PositionalArgs {
 	}
 }
 
+// valid rejects a command line for which check returns an error.
+func valid(check func(command *cobra.Command, arguments []string) error) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if err := check(command, arguments); err != nil {
+			return usageError(command, err)
+		}
+		return nil
+	}
+}
+
 // exclusive rejects more than one of these flags.
 func exclusive(names ...string) cobra.PositionalArgs {
 	return func(command *cobra.Command, _ []string) error {

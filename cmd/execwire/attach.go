@@ -15,9 +15,9 @@ import (
 )
 
 type attachFlags struct {
-	remote   remoteFlags
+	session  string
 	stdin    bool
-	keys     string
+	keys     []byte // to detach
 	since    uint64
 	hasSince bool
 	grace    time.Duration
@@ -26,6 +26,7 @@ type attachFlags struct {
 
 func newAttachCommand(std streams) *cobra.Command {
 	var flags attachFlags
+	var keys string
 	command := &cobra.Command{
 		Use:   "attach [-i] [--detach-keys KEYS] ID",
 		Short: "Attach to a process: own its output and, with -i, its input",
@@ -47,32 +48,28 @@ Exit codes of attach itself are those of run.`,
 		Example: `  execwire attach build
   execwire attach -i shell
   execwire attach -i --detach-keys ctrl-a,d shell`,
-		Args: ids("process", 1),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			flags.hasSince = command.Flags().Changed("since-seq")
-			flags.hasGrace = command.Flags().Changed("grace")
-			keys, err := parseKeys(flags.keys)
-			if err != nil {
-				return usageError(command, err)
-			}
-			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
-				return attach(command.Context(), c, flags, keys, arguments[0], std)
-			})
-		},
+		Args: cobra.MatchAll(ids("process", 1), valid(func(*cobra.Command, []string) (err error) {
+			flags.keys, err = parseKeys(keys)
+			return err
+		})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process")
-	f.StringVar(&flags.keys, "detach-keys", "ctrl-p,ctrl-q",
+	f.StringVar(&keys, "detach-keys", "ctrl-p,ctrl-q",
 		"the `keys` that detach, separated by commas: ctrl-X or a character; empty for none")
 	f.Uint64Var(&flags.since, "since-seq", 0, "start after the event with this `number`")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
-	addRemoteFlags(command, &flags.remote)
+	addSessionFlag(command, &flags.session)
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		flags.hasSince, flags.hasGrace = f.Changed("since-seq"), f.Changed("grace")
+		return attach(ctx, c, flags, arguments[0], std)
+	})
 	return command
 }
 
-func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byte, id string, std streams) error {
-	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id, AfterSeq: flags.since}
+func attach(ctx context.Context, c *client.Client, flags attachFlags, id string, std streams) error {
+	process := client.ProcessRef{SessionID: flags.session, ProcessID: id, AfterSeq: flags.since}
 	described, err := c.GetProcess(ctx, process)
 	if err != nil {
 		return err
@@ -85,7 +82,7 @@ func attach(ctx context.Context, c *client.Client, flags attachFlags, keys []byt
 		fmt.Fprintf(std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
 	}}
 	if flags.stdin {
-		options.Stdin, options.DetachKeys = std.in, keys
+		options.Stdin, options.DetachKeys = std.in, flags.keys
 	}
 	if flags.hasGrace {
 		options.Grace = &flags.grace

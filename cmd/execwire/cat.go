@@ -25,7 +25,7 @@ The exit code is 1 if a file could not be read.` + pathHelp,
 	f := command.Flags()
 	offset := f.Int64("offset", 0, "skip this many `bytes`")
 	length := f.Int64("length", 0, "print at most this many `bytes` (default up to the end)")
-	onServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		options := client.DownloadOptions{Offset: *offset}
 		if f.Changed("length") {
 			options.Length = length

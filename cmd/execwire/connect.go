@@ -31,27 +31,24 @@ type connectFlags struct {
 	hub, executor string // an executor of a relay instead
 	tokenFile     string
 	tls           client.TLSFiles
-	// isPersistent rejects servers whose processes end with the command.
-	isPersistent bool
 }
 
-// ephemeralServers is the part of the help of --server about servers whose processes end
-// with the command.
-const ephemeralServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
+// The help of --server: every server, and those whose processes end with the command.
+const (
+	serverHelp       = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"
+	ephemeralServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
+)
 
-// addConnectFlags adds the flags of every command that connects to a server.
-func addConnectFlags(command *cobra.Command, flags *connectFlags) {
+// addConnectFlags adds the flags of every command that connects to a server. Without
+// them, the server is in variables, else otherwise.
+func addConnectFlags(command *cobra.Command, flags *connectFlags, help, otherwise string) {
 	f := command.Flags()
-	addFlagWithVariable(f, &flags.server, "server", serverVariable, "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"+ephemeralServers)
+	addFlagWithVariable(f, &flags.server, "server", serverVariable, help)
+	f.Lookup("server").Usage = fmt.Sprintf("%s (default $%s, else %s)", help, serverVariable, otherwise)
 	addFlagWithVariable(f, &flags.hub, "hub", hubVariable, "or the `URL` of a hub, https://HOST, to reach the executor of --executor")
 	addFlagWithVariable(f, &flags.executor, "executor", executorVariable, "the `ID` of that executor")
 	addCredentialFlags(f, flags)
-	command.PreRunE = func(command *cobra.Command, _ []string) error {
-		if err := flags.resolveHub(command); err != nil || !flags.isPersistent {
-			return err
-		}
-		return checkPersistent(command, flags.server)
-	}
+	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.resolveHub(command) }
 }
 
 // addCredentialFlags adds the flags for credentials.
@@ -98,13 +95,6 @@ func connect(ctx context.Context, flags connectFlags) (*client.Client, error) {
 		return nil, explainDial(err)
 	}
 	return c, nil
-}
-
-// requirePersistent makes a command reject servers whose processes end with the command.
-func requirePersistent(command *cobra.Command, flags *connectFlags) {
-	server := command.Flags().Lookup("server")
-	server.Usage = strings.Replace(server.Usage, ephemeralServers, "", 1)
-	flags.isPersistent = true
 }
 
 // checkPersistent rejects servers on which a command can neither find nor leave processes:
@@ -158,48 +148,45 @@ const defaultServer = daemon.DefaultListenURL
 // remoteHelp ends the help of every command with --server.
 const remoteHelp = "\n\nThe server is that of --server, or --hub and --executor, else of " + serverVariable + ",\nelse " + defaultServer + "."
 
-// remoteFlags select the server and the session of a command.
-type remoteFlags struct {
-	connect connectFlags
-	session string
-}
-
-// addRemoteFlags adds the flags of commands for processes.
-func addRemoteFlags(command *cobra.Command, flags *remoteFlags) {
-	addServerFlags(command, &flags.connect)
-	requirePersistent(command, &flags.connect)
-	addSessionFlag(command, &flags.session)
-}
-
 func addSessionFlag(command *cobra.Command, session *string) {
 	command.Flags().StringVar(session, "session", "", "the `ID` of the session (default your default session)")
-}
-
-// addServerFlags adds the flags of commands that need a server.
-func addServerFlags(command *cobra.Command, flags *connectFlags) {
-	addConnectFlags(command, flags)
-	server := command.Flags().Lookup("server")
-	server.Usage = strings.Replace(server.Usage, "else none", "else "+defaultServer, 1)
-	command.Long += remoteHelp
 }
 
 // serverCall is what a command does with a client of a server.
 type serverCall func(ctx context.Context, c *client.Client, arguments []string) error
 
-// onServer makes a command call do with a client of the server that its flags select.
-func onServer(command *cobra.Command, do serverCall) *connectFlags {
-	var flags connectFlags
-	addServerFlags(command, &flags)
-	command.RunE = func(command *cobra.Command, arguments []string) error {
-		return withServer(command.Context(), flags, func(c *client.Client) error { return do(command.Context(), c, arguments) })
-	}
-	return &flags
+// serverUse is how a command uses a server.
+type serverUse struct {
+	// persistent rejects servers whose processes end with the command.
+	persistent bool
+	// untilSignal ends the context of the command with a terminating signal, so that it
+	// can clean up. A second signal terminates the program.
+	untilSignal bool
 }
 
-// onPersistentServer is onServer for a server whose processes do not end with the
-// command.
-func onPersistentServer(command *cobra.Command, do serverCall) {
-	requirePersistent(command, onServer(command, do))
+// onServer makes a command call do with a client of the server that its flags select.
+func onServer(command *cobra.Command, use serverUse, do serverCall) {
+	var flags connectFlags
+	help := serverHelp
+	if !use.persistent {
+		help += ephemeralServers
+	}
+	addConnectFlags(command, &flags, help, defaultServer)
+	command.Long += remoteHelp
+	command.RunE = func(command *cobra.Command, arguments []string) error {
+		if use.persistent {
+			if err := checkPersistent(command, flags.server); err != nil {
+				return err
+			}
+		}
+		call := func(ctx context.Context) error {
+			return withServer(ctx, flags, func(c *client.Client) error { return do(ctx, c, arguments) })
+		}
+		if use.untilSignal {
+			return untilSignal(command.Context(), call)
+		}
+		return call(command.Context())
+	}
 }
 
 // withServer calls do with a client of the server, and explains errors.

@@ -10,13 +10,13 @@ import (
 )
 
 type cpFlags struct {
-	connect connectFlags
 	client.TransferOptions
 	quiet, noTargetDirectory bool
 }
 
 func newCpCommand(std streams) *cobra.Command {
 	var flags cpFlags
+	var plan copyPlan
 	command := &cobra.Command{
 		Use:   "cp [-r] [-p] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
 		Short: "Copy files to, from or on a server",
@@ -60,29 +60,11 @@ directory here, as the directory of run.`,
   execwire cp -r :/srv/logs .
   execwire cp -r --update --delete src/. :/srv/src
   execwire cp :/srv/app.conf :/srv/app.conf.bak`,
-		Args: cobra.MatchAll(sourcesAndDest("copy"), exclusive("no-clobber", "update", "checksum")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if flags.Delete && !flags.Recursive {
-				return usageError(command, errors.New("--delete is for -r"))
-			}
-			plan, err := planCopies(arguments, flags)
-			if err == nil && plan.fromServer && plan.toServer {
-				err = rejectFlags(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
-			}
-			if err == nil && flags.InPlace {
-				err = rejectFlags(command, "it is not for --in-place", "preserve", "no-clobber", "update", "checksum")
-			}
-			if err == nil && flags.InPlace && plan.fromServer {
-				err = errors.New("--in-place is for copies to a server")
-			}
-			if err != nil {
-				return usageError(command, err)
-			}
-			return withServerUntilSignal(command, flags.connect, func(ctx context.Context, c *client.Client) error {
-				copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
-				return copier.run(ctx)
-			})
-		},
+		Args: cobra.MatchAll(sourcesAndDest("copy"), exclusive("no-clobber", "update", "checksum"),
+			valid(func(command *cobra.Command, arguments []string) (err error) {
+				plan, err = checkCopies(command, arguments, flags)
+				return err
+			})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.Recursive, "recursive", "r", false, "copy directories with their content")
@@ -94,6 +76,27 @@ directory here, as the directory of run.`,
 	f.BoolVar(&flags.InPlace, "in-place", false, "write files of the server in place, without permission bits")
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
-	addServerFlags(command, &flags.connect)
+	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, _ []string) error {
+		copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
+		return copier.run(ctx)
+	})
 	return command
+}
+
+// checkCopies parses the arguments, and rejects flags that are not for these copies.
+func checkCopies(command *cobra.Command, arguments []string, flags cpFlags) (copyPlan, error) {
+	if flags.Delete && !flags.Recursive {
+		return copyPlan{}, errors.New("--delete is for -r")
+	}
+	plan, err := planCopies(arguments, flags)
+	if err == nil && plan.fromServer && plan.toServer {
+		err = rejectFlags(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
+	}
+	if err == nil && flags.InPlace {
+		err = rejectFlags(command, "it is not for --in-place", "preserve", "no-clobber", "update", "checksum")
+	}
+	if err == nil && flags.InPlace && plan.fromServer {
+		err = errors.New("--in-place is for copies to a server")
+	}
+	return plan, err
 }

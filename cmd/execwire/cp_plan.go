@@ -98,7 +98,7 @@ func (p *copier) isDirectory(ctx context.Context) (bool, error) {
 	if p.plan.toServer {
 		var info client.FileInfo
 		info, err = p.client.Stat(ctx, p.plan.dest)
-		is, hint = info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY, "make it with: execwire mkdir -p "
+		is, hint = isDirectory(info), "make it with: execwire mkdir -p "
 	} else {
 		var info fs.FileInfo
 		info, err = os.Stat(p.plan.dest)

@@ -81,7 +81,7 @@ Exit codes:
 		},
 	}
 	f := command.Flags()
-	addConnectFlags(command, &flags.connect)
+	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, "none")
 	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server")
 	f.StringArrayVar(&flags.require, "require", nil, "exit with 1 if this `check` does not work; may be repeated")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
@@ -138,16 +138,15 @@ func runChecks(ctx context.Context, flags doctorFlags) ([]check, error) {
 	if flags.connect.server == "" {
 		return runLocalChecks(ctx, flags.config)
 	}
-	c, err := connect(ctx, flags.connect)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = c.Close() }()
-	environment, err := c.Describe(ctx)
-	if err != nil {
-		return nil, explain(err, nil)
-	}
-	return checksOfServer(environment)
+	var checks []check
+	err := withServer(ctx, flags.connect, func(c *client.Client) error {
+		environment, err := c.Describe(ctx)
+		if err == nil {
+			checks, err = checksOfServer(environment)
+		}
+		return err
+	})
+	return checks, err
 }
 
 // runLocalChecks runs the checks of a server inside this program.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -127,24 +128,29 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
+func isDirectory(info client.FileInfo) bool {
+	return info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY
+}
+
 func typeWord(t execwirev1.FileType) string { return enumWord(t, "FILE_TYPE_") }
 
-// typeLetters are the file types of ls.
-var typeLetters = map[execwirev1.FileType]byte{
-	execwirev1.FileType_FILE_TYPE_REGULAR:          '-',
-	execwirev1.FileType_FILE_TYPE_DIRECTORY:        'd',
-	execwirev1.FileType_FILE_TYPE_SYMLINK:          'l',
-	execwirev1.FileType_FILE_TYPE_FIFO:             'p',
-	execwirev1.FileType_FILE_TYPE_SOCKET:           's',
-	execwirev1.FileType_FILE_TYPE_CHARACTER_DEVICE: 'c',
-	execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE:     'b',
+// typeLetters are the file types of find. Those of ls are the same, except for regular
+// files.
+var typeLetters = map[execwirev1.FileType]string{
+	execwirev1.FileType_FILE_TYPE_REGULAR:          "f",
+	execwirev1.FileType_FILE_TYPE_DIRECTORY:        "d",
+	execwirev1.FileType_FILE_TYPE_SYMLINK:          "l",
+	execwirev1.FileType_FILE_TYPE_FIFO:             "p",
+	execwirev1.FileType_FILE_TYPE_SOCKET:           "s",
+	execwirev1.FileType_FILE_TYPE_CHARACTER_DEVICE: "c",
+	execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE:     "b",
 }
 
 // modeString formats type and mode as ls does.
 func modeString(m *execwirev1.FileMetadata) string {
-	text := []byte("?rwxrwxrwx")
-	if letter, ok := typeLetters[m.GetType()]; ok {
-		text[0] = letter
+	text := []byte(cmp.Or(typeLetters[m.GetType()], "?") + "rwxrwxrwx")
+	if m.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR {
+		text[0] = '-'
 	}
 	for i := range 9 {
 		if m.GetMode()&(1<<(8-i)) == 0 {

@@ -38,7 +38,6 @@ func expandFlags(arguments []string) []string {
 }
 
 func newFindCommand(std streams) *cobra.Command {
-	var connect connectFlags
 	search := &finder{std: std}
 	command := &cobra.Command{
 		Use:   "find [PATH] [-name PATTERN] [-type f|d|l] [-maxdepth N] [-ignore PATTERN]... [-print0|-json]",
@@ -58,21 +57,8 @@ The exit code is 1 if a directory could not be read, or PATH does not exist.` + 
 		Example: `  execwire find /srv -name '*.log' -type f
   execwire find -maxdepth 2 -ignore node_modules
   execwire find /srv/cache -type f -print0 | xargs -0 execwire rm`,
-		Args: cobra.MatchAll(paths(0, 1), exclusive("print0", "json")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			search.hasDepth = command.Flags().Changed("maxdepth")
-			if err := search.validate(); err != nil {
-				return usageError(command, err)
-			}
-			if len(arguments) == 0 {
-				arguments = []string{"."}
-			}
-			search.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
-			return withServer(command.Context(), connect, func(c *client.Client) error {
-				search.client = c
-				return eachPath(std, arguments, nil, func(name string) error { return search.find(command.Context(), name) })
-			})
-		},
+		Args: cobra.MatchAll(paths(0, 1), exclusive("print0", "json"),
+			valid(func(*cobra.Command, []string) error { return search.validate() })),
 	}
 	f := command.Flags()
 	f.StringVar(&search.name, "name", "", "only names that match this `pattern`")
@@ -81,19 +67,15 @@ The exit code is 1 if a directory could not be read, or PATH does not exist.` + 
 	f.StringArrayVar(&search.ignore, "ignore", nil, "skip what matches this `pattern`; may be repeated")
 	f.BoolVar(&search.print0, "print0", false, "separate names by NUL instead of newlines, for xargs -0")
 	f.BoolVar(&search.json, "json", false, "print JSON objects, one per line")
-	addServerFlags(command, &connect)
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		search.client, search.hasDepth = c, f.Changed("maxdepth")
+		if len(arguments) == 0 {
+			arguments = []string{"."}
+		}
+		search.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
+		return eachPath(std, arguments, nil, func(name string) error { return search.find(ctx, name) })
+	})
 	return command
-}
-
-// findTypes are the values of -type.
-var findTypes = map[string]execwirev1.FileType{
-	"f": execwirev1.FileType_FILE_TYPE_REGULAR,
-	"d": execwirev1.FileType_FILE_TYPE_DIRECTORY,
-	"l": execwirev1.FileType_FILE_TYPE_SYMLINK,
-	"p": execwirev1.FileType_FILE_TYPE_FIFO,
-	"s": execwirev1.FileType_FILE_TYPE_SOCKET,
-	"c": execwirev1.FileType_FILE_TYPE_CHARACTER_DEVICE,
-	"b": execwirev1.FileType_FILE_TYPE_BLOCK_DEVICE,
 }
 
 // finder is one run of find.
@@ -112,7 +94,12 @@ type finder struct {
 
 // validate checks the flags.
 func (f *finder) validate() error {
-	if f.kind = findTypes[f.typeLetter]; f.kind == 0 && f.typeLetter != "" {
+	for kind, letter := range typeLetters {
+		if letter == f.typeLetter {
+			f.kind = kind
+		}
+	}
+	if f.kind == 0 && f.typeLetter != "" {
 		return fmt.Errorf("-type is %q: use f, d, l, p, s, c or b", f.typeLetter)
 	}
 	if _, err := path.Match(f.name, ""); err != nil {
@@ -130,7 +117,7 @@ func (f *finder) find(ctx context.Context, root string) error {
 	if err := f.print(client.WalkEntry{FileInfo: info, Type: info.Metadata.GetType()}, root); err != nil {
 		return err
 	}
-	if info.Metadata.GetType() != execwirev1.FileType_FILE_TYPE_DIRECTORY || f.hasDepth && f.maxDepth == 0 {
+	if !isDirectory(info) || f.hasDepth && f.maxDepth == 0 {
 		return nil
 	}
 	options := client.WalkOptions{Ignore: f.ignore, Metadata: f.json}

@@ -50,9 +50,8 @@ does the end of stdin with --until-stdin-closes, for programs that start it.`,
 			return forward(command, options, std)
 		},
 	}
-	addConnectFlags(command, &options.connect)
-	server := command.Flags().Lookup("server") // it must be another server, with gRPC
-	server.Usage = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or relay+wss://HOST/executor/ID?role=harness (default $" + serverVariable + ", else none)"
+	// It must be another server, with gRPC.
+	addConnectFlags(command, &options.connect, serverHelp+" or relay+wss://HOST/executor/ID?role=harness", "none")
 	f := command.Flags()
 	f.StringArrayVar(&options.listen, "listen", nil,
 		"the `URL` to listen on: unix:///PATH, or grpc://HOST:PORT (loopback; port 0 takes a free one); may be repeated")

@@ -12,13 +12,11 @@ import (
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/observe"
 )
-
-// defaultGatewayListen is the default of --listen.
-const defaultGatewayListen = daemon.DefaultWebsocketListenURL
 
 type gatewayFlags struct {
 	connect connectFlags
@@ -60,7 +58,7 @@ gateway.`,
 	f := command.Flags()
 	f.StringVar(&options.connect.server, "upstream", "", "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT or unix:///PATH")
 	f.StringArrayVar(&options.listen, "listen", nil,
-		"the `URL` to listen on: ws://HOST:PORT, wss://HOST:PORT (with TLS) or stdio; may be repeated (default "+defaultGatewayListen+")")
+		"the `URL` to listen on: ws://HOST:PORT, wss://HOST:PORT (with TLS) or stdio; may be repeated (default "+daemon.DefaultWebsocketListenURL+")")
 	f.StringVar(&options.config, "config", "", "a TOML `file` with settings")
 	options.log = flags.AddServerLog(f)
 	addCredentialFlags(f, &options.connect)
@@ -78,7 +76,7 @@ func runGateway(command *cobra.Command, options gatewayFlags, std streams) error
 	}
 	cfg, err := config.Load(options.config, os.Environ(), func(cfg *config.Config) {
 		if cfg.Listen = options.listen; len(cfg.Listen) == 0 {
-			cfg.Listen = []string{defaultGatewayListen}
+			cfg.Listen = []string{daemon.DefaultWebsocketListenURL}
 		}
 		websocketOverrides.Apply(command.Flags(), cfg)
 		clientOverrides.Apply(command.Flags(), cfg)
@@ -116,7 +114,7 @@ const (
 
 var errNoUpstream = errors.New("the server did not answer in time")
 
-// awaitUpstream calls connect until the server answers.
+// awaitUpstream calls connect until the server listens.
 func awaitUpstream[C any](
 	ctx context.Context, connect func(context.Context, string, ...client.Option) (C, error), flags connectFlags,
 ) (C, error) {
@@ -125,14 +123,7 @@ func awaitUpstream[C any](
 	for {
 		conn, err := connect(ctx, flags.server, flags.options()...)
 		absent := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
-		if err == nil || !absent || errors.As(err, new(*client.CredentialError)) {
-			return conn, err
-		}
-		pause := time.NewTimer(upstreamInterval)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !absent || errors.As(err, new(*client.CredentialError)) || !backoff.Pause(ctx, upstreamInterval) {
 			return conn, err
 		}
 	}

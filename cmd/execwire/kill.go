@@ -15,7 +15,7 @@ import (
 )
 
 type killFlags struct {
-	remote      remoteFlags
+	session     string
 	signal      string
 	force, json bool
 	timeout     time.Duration
@@ -23,6 +23,7 @@ type killFlags struct {
 
 func newKillCommand(std streams) *cobra.Command {
 	var flags killFlags
+	var signal execwirev1.Signal
 	command := &cobra.Command{
 		Use:   "kill [--force|--timeout DURATION|-s SIGNAL] [--json] ID...",
 		Short: "Terminate processes with all their descendants",
@@ -41,26 +42,23 @@ The exit code is 1 if a process could not be ended or signalled.`,
 		Example: `  execwire kill build
   execwire kill --force build other
   execwire kill -s HUP daemon`,
-		Args: cobra.MatchAll(ids("process", unlimited), exclusive("signal", "force", "timeout"), nonNegative("timeout")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			signal := execwirev1.Signal(0)
-			if flags.signal != "" {
-				var err error
-				if signal, err = parseSignal(flags.signal); err != nil {
-					return usageError(command, err)
+		Args: cobra.MatchAll(ids("process", unlimited), exclusive("signal", "force", "timeout"), nonNegative("timeout"),
+			valid(func(*cobra.Command, []string) (err error) {
+				if flags.signal != "" {
+					signal, err = parseSignal(flags.signal)
 				}
-			}
-			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
-				return kill(command.Context(), c, flags, signal, arguments, std)
-			})
-		},
+				return err
+			})),
 	}
 	f := command.Flags()
 	f.StringVarP(&flags.signal, "signal", "s", "", "only send this `signal`, by name or number")
 	f.BoolVar(&flags.force, "force", false, "send SIGKILL at once")
 	f.DurationVar(&flags.timeout, "timeout", 5*time.Second, "how long to wait between SIGTERM and SIGKILL")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addRemoteFlags(command, &flags.remote)
+	addSessionFlag(command, &flags.session)
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return kill(ctx, c, flags, signal, arguments, std)
+	})
 	return command
 }
 
@@ -98,7 +96,7 @@ func kill(ctx context.Context, c *client.Client, flags killFlags, signal execwir
 }
 
 func killOne(ctx context.Context, c *client.Client, flags killFlags, signal execwirev1.Signal, id string) killResult {
-	process := client.ProcessRef{SessionID: flags.remote.session, ProcessID: id}
+	process := client.ProcessRef{SessionID: flags.session, ProcessID: id}
 	result := killResult{ID: id}
 	var response *execwirev1.TerminateProcessResponse
 	var err error

@@ -44,7 +44,7 @@ With --json each event is an object on its own line: seq, kind and
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &process.SessionID)
-	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		process.ProcessID = arguments[0]
 		if hasTail := f.Changed("tail"); hasTail || !*follow {
 			kept := &logTail{limit: *tail}

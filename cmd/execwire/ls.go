@@ -48,7 +48,7 @@ The exit code is 1 if a directory could not be listed.` + pathHelp,
 	f.BoolVarP(&l.directory, "directory", "d", false, "list directories themselves, not their content")
 	f.BoolVarP(&l.recursive, "recursive", "R", false, "list directories recursively")
 	f.BoolVar(&l.json, "json", false, "print JSON objects, one per line")
-	onServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if len(arguments) == 0 {
 			arguments = []string{"."}
 		}
@@ -91,7 +91,7 @@ func (l *lister) list(arguments []string) error {
 		switch {
 		case err != nil:
 			return err
-		case info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY && !l.directory:
+		case isDirectory(info) && !l.directory:
 			directories = append(directories, name)
 		default:
 			files = append(files, listed{name: name, path: name, info: info})

@@ -15,7 +15,6 @@ import (
 )
 
 func newMvCommand(std streams) *cobra.Command {
-	var connect connectFlags
 	m := &mover{std: std}
 	command := &cobra.Command{
 		Use:   "mv [-n] [-T] SOURCE... DEST",
@@ -29,33 +28,31 @@ To another file system, files are copied and then removed.
 The exit code is 1 if one of the paths could not be moved.` + pathHelp,
 		Example: `  execwire mv /srv/app.new /srv/app
   execwire mv -n a.log b.log /srv/logs/`,
-		Args: sourcesAndDest("move"),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			last := len(arguments) - 1
-			var err error
-			if m.dest, err = remotePath(arguments[last]); err != nil {
-				return err
+		Args: cobra.MatchAll(sourcesAndDest("move"), valid(func(_ *cobra.Command, arguments []string) error {
+			if m.noTargetDirectory && len(arguments) > 2 {
+				return errors.New("-T allows only one source")
 			}
-			if m.noTargetDirectory && last > 1 {
-				return usageError(command, errors.New("-T allows only one source"))
-			}
-			return withServer(command.Context(), connect, func(c *client.Client) error {
-				m.client = c
-				into := last > 1 || strings.HasSuffix(arguments[last], "/")
-				if err := m.checkDest(command.Context(), into); err != nil {
-					return explain(err, nil)
-				}
-				hints := reasonHints{
-					execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove it first with: execwire rm -r",
-				}
-				return eachPath(std, arguments[:last], hints, func(name string) error { return m.move(command.Context(), name) })
-			})
-		},
+			return nil
+		})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&m.noClobber, "no-clobber", "n", false, "do not replace existing files")
 	f.BoolVarP(&m.noTargetDirectory, "no-target-directory", "T", false, "DEST is the new name, even if it is a directory")
-	addServerFlags(command, &connect)
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		m.client = c
+		last := len(arguments) - 1
+		var err error
+		if m.dest, err = remotePath(arguments[last]); err != nil {
+			return err
+		}
+		if err := m.checkDest(ctx, last > 1 || strings.HasSuffix(arguments[last], "/")); err != nil {
+			return err
+		}
+		hints := reasonHints{
+			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove it first with: execwire rm -r",
+		}
+		return eachPath(std, arguments[:last], hints, func(name string) error { return m.move(ctx, name) })
+	})
 	return command
 }
 
@@ -78,7 +75,7 @@ func (m *mover) checkDest(ctx context.Context, must bool) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	m.into = info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY
+	m.into = isDirectory(info)
 	if must && !m.into {
 		return &refusedFile{path: m.dest, why: "there is no such directory", hint: "make it with: execwire mkdir -p " + printable(m.dest)}
 	}
@@ -115,7 +112,7 @@ func (m *mover) moveAcross(ctx context.Context, source, dest string) error {
 	case m.noClobber:
 		return nil
 	default:
-		if err := m.removeExisting(ctx, source, dest, there.Metadata); err != nil {
+		if err := m.removeExisting(ctx, source, dest, there); err != nil {
 			return err
 		}
 	}
@@ -131,20 +128,17 @@ func (m *mover) moveAcross(ctx context.Context, source, dest string) error {
 }
 
 // removeExisting removes what a copy could not replace.
-func (m *mover) removeExisting(ctx context.Context, source, dest string, there *execwirev1.FileMetadata) error {
+func (m *mover) removeExisting(ctx context.Context, source, dest string, there client.FileInfo) error {
 	here, err := m.client.Lstat(ctx, source)
 	if err != nil {
 		return err
 	}
-	isDirectory := func(metadata *execwirev1.FileMetadata) bool {
-		return metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY
-	}
 	switch {
-	case isDirectory(there) && !isDirectory(here.Metadata):
+	case isDirectory(there) && !isDirectory(here):
 		return &refusedFile{path: dest, why: "it is a directory"}
-	case !isDirectory(there) && isDirectory(here.Metadata):
+	case !isDirectory(there) && isDirectory(here):
 		return &refusedFile{path: dest, why: "it is not a directory"}
-	case here.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR && there.GetType() == here.Metadata.GetType():
+	case here.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_REGULAR && there.Metadata.GetType() == here.Metadata.GetType():
 		return nil // it is overwritten
 	}
 	return m.client.Remove(ctx, dest)

@@ -44,7 +44,7 @@ cause, exit_time, wall_seconds and sandbox_denied.`,
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "print only ids, one per line")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
-	onPersistentServer(command, func(ctx context.Context, c *client.Client, _ []string) error { return ps(ctx, c, flags, std) })
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, _ []string) error { return ps(ctx, c, flags, std) })
 	return command
 }
 

@@ -14,13 +14,13 @@ import (
 )
 
 type putFlags struct {
-	connect       connectFlags
 	mode, ifMatch string
 	client.UploadOptions
 }
 
 func newPutCommand(std streams) *cobra.Command {
 	var flags putFlags
+	var options client.UploadOptions
 	command := &cobra.Command{
 		Use:   "put [-m MODE] [-n|--if-match SHA256] [--in-place] [--sync] PATH",
 		Short: "Write stdin to a file of a server",
@@ -38,24 +38,14 @@ failures.` + pathHelp,
 		Example: `  execwire put -m 600 /srv/app.conf < app.conf
   make 2>&1 | execwire put /srv/build.log
   execwire put --if-match $(execwire cat a | sha256sum | cut -c-64) a < b`,
-		Args: cobra.MatchAll(paths(1, 1), exclusive("no-clobber", "if-match")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			options, err := putOptions(flags)
-			if err == nil && flags.InPlace {
-				err = rejectFlags(command, "it is not for --in-place", "mode", "no-clobber", "if-match", "sync")
-			}
-			if err != nil {
-				return usageError(command, err)
-			}
-			name, err := remotePath(arguments[0])
-			if err != nil {
+		Args: cobra.MatchAll(paths(1, 1), exclusive("no-clobber", "if-match"),
+			valid(func(command *cobra.Command, _ []string) (err error) {
+				options, err = putOptions(flags)
+				if err == nil && flags.InPlace {
+					err = rejectFlags(command, "it is not for --in-place", "mode", "no-clobber", "if-match", "sync")
+				}
 				return err
-			}
-			return withServerUntilSignal(command, flags.connect, func(ctx context.Context, c *client.Client) error {
-				_, err := c.Upload(ctx, name, std.in, options)
-				return explainPut(err)
-			})
-		},
+			})),
 	}
 	f := command.Flags()
 	f.StringVarP(&flags.mode, "mode", "m", "", "the `mode` of the file, in octal (default that of the existing file, else the server's)")
@@ -63,7 +53,14 @@ failures.` + pathHelp,
 	f.StringVar(&flags.ifMatch, "if-match", "", "only if the content of the file has this `SHA-256`")
 	f.BoolVar(&flags.InPlace, "in-place", false, "write to the existing file")
 	f.BoolVar(&flags.Sync, "sync", false, "sync to disk before the command ends")
-	addServerFlags(command, &flags.connect)
+	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		name, err := remotePath(arguments[0])
+		if err != nil {
+			return err
+		}
+		_, err = c.Upload(ctx, name, std.in, options)
+		return explainPut(err)
+	})
 	return command
 }
 

@@ -46,7 +46,7 @@ The exit code is 1 if one of the paths could not be removed.` + pathHelp,
 	f.BoolVarP(&flags.recursive, "recursive", "r", false, "remove directories with their content")
 	f.BoolVarP(&flags.dir, "dir", "d", false, "remove empty directories too")
 	f.BoolVarP(&flags.force, "force", "f", false, "ignore paths that do not exist")
-	onServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove all that is in it too with -r",
 		}
@@ -88,7 +88,7 @@ func remove(ctx context.Context, c *client.Client, flags rmFlags, name string) e
 		return err
 	case flags.recursive:
 		return c.RemoveAll(ctx, name)
-	case info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY:
+	case isDirectory(info):
 		return &refusedFile{path: name, why: "it is a directory", hint: "remove it and its content with -r, or an empty one with -d"}
 	}
 	return c.Remove(ctx, name)

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"runtime/debug"
 	"syscall"
@@ -125,7 +124,7 @@ Exit codes of run itself:
 func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f := command.Flags()
 	f.SetInterspersed(false) // flags after the program belong to the program
-	addConnectFlags(command, &flags.connectFlags)
+	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, "none")
 	f.StringVar(&flags.session, "session", "", "the `ID` of the session to run in (default your default session)")
 	f.StringVar(&flags.id, "id", "", "the `ID` of the process (default a new one)")
 	f.BoolVar(&flags.replace, "replace", false, "with --id: replace an ended process with that id")
@@ -252,26 +251,22 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 	if process.ProcessId == "" {
 		process.ProcessId = uuid.NewString()
 	}
-	c, err := connect(command.Context(), flags.connectFlags)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	if err := checkWritable(command.Context(), c, flags.confine); err != nil {
-		return err
-	}
-	started, err := c.StartDetached(command.Context(), process)
-	if err != nil {
-		return explainStart(err, flags)
-	}
-	if !flags.json {
-		_, err = fmt.Fprintln(std.out, started.GetProcessId())
-		return err
-	}
-	return printJSON(std.out, struct {
-		ID  string `json:"id"`
-		PID int32  `json:"pid"`
-	}{started.GetProcessId(), started.GetPid()})
+	return withServer(command.Context(), flags.connectFlags, func(c *client.Client) error {
+		if err := checkWritable(command.Context(), c, flags.confine); err != nil {
+			return err
+		}
+		started, err := c.StartDetached(command.Context(), process)
+		if err != nil {
+			return explainStart(err, flags)
+		}
+		if !flags.json {
+			return printLine(std.out, started.GetProcessId())
+		}
+		return printJSON(std.out, struct {
+			ID  string `json:"id"`
+			PID int32  `json:"pid"`
+		}{started.GetProcessId(), started.GetPid()})
+	})
 }
 
 // explainStart adds a hint to explainRun if there was no answer.

@@ -13,21 +13,16 @@ import (
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/config"
 )
 
 // sandboxFlags are the flags for the sandbox of a process.
 type sandboxFlags struct {
-	sandbox  string
-	isAsked  bool // --sandbox is present, even if empty
+	sandbox  string // as the setting require_sandbox; a relative path is allowed
+	isAsked  bool   // --sandbox is present, even if empty
 	writable []string
 	network  bool
 }
-
-// Values of --sandbox. Anything else is a file.
-const (
-	sandboxReadOnly       = "read-only"
-	sandboxWorkspaceWrite = "workspace-write"
-)
 
 // buildSandbox returns the policy of a process in a directory; nil without flags.
 func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPolicy, error) {
@@ -36,16 +31,16 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 	case flags.isAsked && flags.sandbox == "":
 		// An empty value, for example from an unset variable, must not disable the
 		// sandbox.
-		return nil, fmt.Errorf("--sandbox is empty: use %s, %s or a file with a policy, or leave it out", sandboxReadOnly, sandboxWorkspaceWrite)
+		return nil, fmt.Errorf("--sandbox is empty: use %s, %s or a file with a policy, or leave it out", config.SandboxReadOnly, config.SandboxWorkspaceWrite)
 	case flags.sandbox == "" && (len(flags.writable) > 0 || flags.network):
-		return nil, errors.New("--writable and --network are for a process in a sandbox: add --sandbox " + sandboxWorkspaceWrite)
+		return nil, errors.New("--writable and --network are for a process in a sandbox: add --sandbox " + config.SandboxWorkspaceWrite)
 	case flags.sandbox == "":
 		return nil, nil
-	case flags.sandbox == sandboxReadOnly && len(flags.writable) > 0:
-		return nil, errors.New("--writable is not for --sandbox read-only: use --sandbox " + sandboxWorkspaceWrite)
-	case flags.sandbox == sandboxReadOnly:
+	case flags.sandbox == config.SandboxReadOnly && len(flags.writable) > 0:
+		return nil, errors.New("--writable is not for --sandbox read-only: use --sandbox " + config.SandboxWorkspaceWrite)
+	case flags.sandbox == config.SandboxReadOnly:
 		return sandbox.Policy(), nil
-	case flags.sandbox == sandboxWorkspaceWrite:
+	case flags.sandbox == config.SandboxWorkspaceWrite:
 		sandbox.Temporary = true
 		sandbox.Writable = []string{directory}
 		for _, dir := range flags.writable {
@@ -82,7 +77,7 @@ func checkWritable(ctx context.Context, c *client.Client, flags sandboxFlags) er
 func readPolicy(file string) (*execwirev1.SandboxPolicy, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("--sandbox is %q: use %s, %s or a file with a policy", file, sandboxReadOnly, sandboxWorkspaceWrite)
+		return nil, fmt.Errorf("--sandbox is %q: use %s, %s or a file with a policy", file, config.SandboxReadOnly, config.SandboxWorkspaceWrite)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to read the policy of --sandbox: %w", err)
@@ -113,9 +108,9 @@ func (f sandboxFlags) hint() string {
 	switch f.sandbox {
 	case "":
 		return "the server requires this sandbox: its administrator can allow more"
-	case sandboxReadOnly:
-		how = "allow writes to the working directory with --sandbox " + sandboxWorkspaceWrite
-	case sandboxWorkspaceWrite:
+	case config.SandboxReadOnly:
+		how = "allow writes to the working directory with --sandbox " + config.SandboxWorkspaceWrite
+	case config.SandboxWorkspaceWrite:
 		how = "allow writes to another directory, including .git, with --writable DIR"
 	default:
 		return "allow more in " + f.sandbox

@@ -29,7 +29,7 @@ grace_seconds, when_detached, and grants for your own sessions.`,
 		Args: noArguments,
 	}
 	asJSON := command.Flags().Bool("json", false, "print JSON objects, one per line")
-	onPersistentServer(command, func(ctx context.Context, c *client.Client, _ []string) error {
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, _ []string) error {
 		return sessions(ctx, c, *asJSON, std)
 	})
 	command.AddCommand(newSessionsCloseCommand(), newSessionsGrantCommand())
@@ -46,7 +46,7 @@ session, which exists again, empty, when it is next used.`,
 		Example: `  execwire sessions close 0b9fcd12`,
 		Args:    ids("session", 1),
 	}
-	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return c.CloseSession(ctx, arguments[0])
 	})
 	return command
@@ -78,7 +78,7 @@ revokes the access.`,
 			return nil
 		},
 	}
-	onPersistentServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return c.GrantSession(ctx, arguments[0], arguments[1], accessLevels[arguments[2]])
 	})
 	return command

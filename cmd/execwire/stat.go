@@ -34,7 +34,7 @@ The exit code is 1 if one of the paths could not be described.` + pathHelp,
 	dereference := f.BoolP("dereference", "L", false, "follow links")
 	sha256 := f.Bool("sha256", false, "also print the SHA-256 of the content")
 	asJSON := f.Bool("json", false, "print JSON objects, one per line")
-	onServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		look := c.Lstat
 		if *dereference {
 			look = c.Stat

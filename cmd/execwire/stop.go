@@ -10,10 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 )
 
@@ -66,13 +64,13 @@ func untilEOF(ctx context.Context, file *os.File) context.Context {
 	return ctx
 }
 
-// withServerUntilSignal is [withServer] with a context that ends with a terminating
-// signal, so that do can clean up. A second signal terminates the program.
-func withServerUntilSignal(command *cobra.Command, flags connectFlags, do func(context.Context, *client.Client) error) error {
-	ctx, stop := signal.NotifyContext(command.Context(), terminal.Unignored(syscall.SIGTERM)...)
+// untilSignal calls do with a context that ends with a terminating signal. A second signal
+// terminates the program.
+func untilSignal(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, terminal.Unignored(syscall.SIGTERM)...)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	err := withServer(ctx, flags, func(c *client.Client) error { return do(ctx, c) })
+	err := do(ctx)
 	if err == nil || ctx.Err() == nil {
 		return err
 	}

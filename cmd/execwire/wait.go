@@ -16,7 +16,7 @@ import (
 )
 
 type waitFlags struct {
-	remote       remoteFlags
+	session      string
 	exit, closed bool
 	pattern      string
 	stream       string
@@ -29,6 +29,7 @@ type waitFlags struct {
 
 func newWaitCommand(std streams) *cobra.Command {
 	var flags waitFlags
+	var request *execwirev1.WaitProcessRequest
 	command := &cobra.Command{
 		Use:   "wait [--exit|--closed|--pattern RE|--port N|--idle DURATION] [--timeout DURATION] [--json] ID...",
 		Short: "Wait for the exit, output, a port or silence of processes",
@@ -55,16 +56,11 @@ Exit codes:
 		Example: `  execwire wait build && echo passed
   execwire wait --timeout 30s --port 8080 server
   execwire wait --pattern 'listening on \S+' server`,
-		Args: cobra.MatchAll(ids("process", unlimited), exclusive("exit", "closed", "pattern", "port", "idle"), nonNegative("timeout"), positive("idle")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			request, err := waitRequest(command, flags)
-			if err != nil {
-				return usageError(command, err)
-			}
-			return withServer(command.Context(), flags.remote.connect, func(c *client.Client) error {
-				return wait(command.Context(), c, flags, request, arguments, std)
-			})
-		},
+		Args: cobra.MatchAll(ids("process", unlimited), exclusive("exit", "closed", "pattern", "port", "idle"), nonNegative("timeout"), positive("idle"),
+			valid(func(command *cobra.Command, _ []string) (err error) {
+				request, err = waitRequest(command, flags)
+				return err
+			})),
 	}
 	f := command.Flags()
 	f.BoolVar(&flags.exit, "exit", false, "wait for the exit (the default)")
@@ -76,13 +72,16 @@ Exit codes:
 	f.DurationVar(&flags.idle, "idle", 0, "wait for this much silence")
 	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addRemoteFlags(command, &flags.remote)
+	addSessionFlag(command, &flags.session)
+	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return wait(ctx, c, flags, request, arguments, std)
+	})
 	return command
 }
 
 // waitRequest returns the condition, without a process.
 func waitRequest(command *cobra.Command, flags waitFlags) (*execwirev1.WaitProcessRequest, error) {
-	request := &execwirev1.WaitProcessRequest{SessionId: flags.remote.session}
+	request := &execwirev1.WaitProcessRequest{SessionId: flags.session}
 	given := command.Flags().Changed
 	if given("timeout") {
 		request.Wait = durationpb.New(flags.timeout)

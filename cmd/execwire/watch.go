@@ -13,7 +13,6 @@ import (
 )
 
 func newWatchCommand(std streams) *cobra.Command {
-	var connect connectFlags
 	var settle time.Duration
 	w := &watcher{std: std}
 	command := &cobra.Command{
@@ -38,25 +37,6 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` 
   execwire watch -n 1 /srv/inbox && make
   execwire watch -r --json | jq -r 'select(.event == "removed").path'`,
 		Args: cobra.MatchAll(paths(0, 1), nonNegative("settle", "number")),
-		RunE: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) == 0 {
-				arguments = []string{"."}
-			}
-			name, err := remotePath(arguments[0])
-			if err != nil {
-				return err
-			}
-			if command.Flags().Changed("settle") {
-				w.Settle = &settle
-			}
-			return withServerUntilSignal(command, connect, func(ctx context.Context, c *client.Client) error {
-				err := c.Watch(ctx, name, w.WatchOptions, w.handle)
-				if errors.Is(err, errCountReached) {
-					return nil
-				}
-				return explain(err, watchHints)
-			})
-		},
 	}
 	f := command.Flags()
 	f.BoolVarP(&w.Recursive, "recursive", "r", false, "watch everything below, too")
@@ -64,7 +44,22 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` 
 	f.DurationVar(&settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
 	f.IntVarP(&w.count, "number", "n", 0, "end after this many changes; 0 is never")
 	f.BoolVar(&w.json, "json", false, "print JSON objects, one per line")
-	addServerFlags(command, &connect)
+	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		if len(arguments) == 0 {
+			arguments = []string{"."}
+		}
+		name, err := remotePath(arguments[0])
+		if err != nil {
+			return err
+		}
+		if f.Changed("settle") {
+			w.Settle = &settle
+		}
+		if err = c.Watch(ctx, name, w.WatchOptions, w.handle); errors.Is(err, errCountReached) {
+			return nil
+		}
+		return explain(err, watchHints)
+	})
 	return command
 }
 
