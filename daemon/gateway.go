@@ -102,13 +102,7 @@ func (g *Gateway) Serve(ctx context.Context) error {
 	}
 	var serving sync.WaitGroup
 	failed := make(chan error, len(open.inOrder))
-	for _, l := range open.websocket {
-		serving.Go(func() {
-			if err := g.clients.serve(l); err != nil {
-				failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
-			}
-		})
-	}
+	serveEach(open.websocket, g.clients.serve, &serving, failed)
 	open.announce(g.opts.OnListen)
 	left := open.serveStdio(g.clients, &serving)
 	select {

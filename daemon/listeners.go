@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"sync"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
@@ -38,6 +40,17 @@ type stdioClient struct {
 
 // onlyStdio reports whether stdio is the only listener.
 func (l *listeners) onlyStdio() bool { return l.stdio != nil && len(l.inOrder) == 0 }
+
+// serveEach serves each listener in a goroutine, and sends errors to failed.
+func serveEach(list []listen.Listener, with func(net.Listener) error, serving *sync.WaitGroup, failed chan<- error) {
+	for _, l := range list {
+		serving.Go(func() {
+			if err := with(l); err != nil {
+				failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
+			}
+		})
+	}
+}
 
 // announce calls onListen, unless it is nil, with the URL of each listener.
 func (l *listeners) announce(onListen func(url string)) {

@@ -3,12 +3,8 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
-	"net"
 	"sync"
 	"time"
-
-	"github.com/execwire/execwire/internal/listen"
 )
 
 // Serve opens the configured listeners and serves until ctx ends. Then it drains:
@@ -38,17 +34,8 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	grpcServer, healthServer, streams := d.newGRPCServer()
 	var serving sync.WaitGroup
 	failed := make(chan error, len(open.inOrder)+2)
-	serve := func(with func(net.Listener) error, listeners []listen.Listener) {
-		for _, l := range listeners {
-			serving.Go(func() {
-				if err := with(l); err != nil {
-					failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
-				}
-			})
-		}
-	}
-	serve(grpcServer.Serve, open.grpc)
-	serve(d.clients.serve, open.websocket)
+	serveEach(open.grpc, grpcServer.Serve, &serving, failed)
+	serveEach(open.websocket, d.clients.serve, &serving, failed)
 	if relayed != nil {
 		serving.Go(func() { _ = grpcServer.Serve(relayed.server.grpc) }) // returns with the server
 		relayed.begin(failed)

@@ -57,58 +57,42 @@ const (
 // loopback one, or localhost, which always means 127.0.0.1. The error is an
 // *[Error] of kind malformed, not loopback or too long.
 func Parse(raw string) (URL, error) {
-	scheme, rest, found := strings.Cut(raw, "://")
-	switch scheme {
-	case "grpc", "unix", "grpcs", "ws", "wss":
-		if !found {
-			return URL{}, malformed(raw, fmt.Sprintf("%q needs ://", scheme))
-		}
-	case "off", "stdio":
-		if rest != "" || found && scheme == "off" {
+	name, rest, found := strings.Cut(raw, "://")
+	switch scheme := Scheme(name); scheme {
+	case SchemeStdio, SchemeOff:
+		if rest != "" || found && scheme == SchemeOff {
 			return URL{}, malformed(raw, fmt.Sprintf("%s takes no address", scheme))
 		}
+		return URL{Scheme: scheme}, nil
+	case SchemeGRPC, SchemeGRPCS, SchemeUnix, SchemeWS, SchemeWSS:
+		switch {
+		case !found:
+			return URL{}, malformed(raw, fmt.Sprintf("%q needs ://", scheme))
+		case scheme == SchemeUnix:
+			return parseUnix(raw, rest)
+		}
+		return parseAddress(scheme, raw, rest)
 	}
-	switch scheme {
-	case "grpc":
-		return parseGRPC(raw, rest)
-	case "grpcs", "ws", "wss":
-		return parseAddress(Scheme(scheme), raw, rest)
-	case "unix":
-		return parseUnix(raw, rest)
-	case "stdio", "off":
-		return URL{Scheme: Scheme(scheme)}, nil
-	case "":
+	if !found || name == "" {
 		return URL{}, malformed(raw, "there is no scheme")
 	}
-	if !found {
-		return URL{}, malformed(raw, "there is no scheme")
-	}
-	return URL{}, malformed(raw, fmt.Sprintf("scheme %q is unknown", scheme))
+	return URL{}, malformed(raw, fmt.Sprintf("scheme %q is unknown", name))
 }
 
 func malformed(raw, problem string) *Error {
 	return &Error{Kind: KindMalformed, URL: raw, Problem: problem, Fix: fixExample}
 }
 
-func parseGRPC(raw, rest string) (URL, error) {
-	host, addr, err := parseHostPort(raw, rest)
-	if err != nil {
-		return URL{}, err
-	}
-	if !addr.Addr().IsLoopback() {
-		return URL{}, notLoopback(raw, host, addr.Port())
-	}
-	return URL{Scheme: SchemeGRPC, Addr: addr}, nil
-}
-
-// parseAddress parses a URL whose host may be any address: [Listen] checks
-// whether that is secure.
+// parseAddress parses a URL whose host may be any address, unless the scheme is grpc:
+// [Listen] checks whether that is secure.
 func parseAddress(scheme Scheme, raw, rest string) (URL, error) {
 	host, addr, err := parseHostPort(raw, rest)
-	if err != nil {
+	switch {
+	case err != nil:
 		return URL{}, err
-	}
-	if !addr.Addr().IsValid() {
+	case scheme == SchemeGRPC && !addr.Addr().IsLoopback():
+		return URL{}, notLoopback(raw, host, addr.Port())
+	case !addr.Addr().IsValid():
 		return URL{}, malformed(raw, fmt.Sprintf("host %q is a name: an address of this machine is needed, 0.0.0.0 or [::] for all of them", host))
 	}
 	return URL{Scheme: scheme, Addr: addr}, nil
