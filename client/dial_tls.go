@@ -68,13 +68,9 @@ func (f TLSFiles) credentials(dialer *recordingDialer) (credentials.TransportCre
 func (f TLSFiles) config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS13}
 	if f.CA != "" {
-		authorities, err := secretfile.Public(f.CA)
-		if err != nil {
+		var err error
+		if config.RootCAs, err = secretfile.Authorities(f.CA); err != nil {
 			return nil, &CredentialError{Err: err}
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, &CredentialError{Err: &secretfile.Error{File: f.CA, Problem: "holds no certificate in PEM"}}
 		}
 	}
 	if f.Certificate == "" && f.Key == "" {
@@ -94,20 +90,8 @@ func (f TLSFiles) config() (*tls.Config, error) {
 }
 
 func (f TLSFiles) pair() (*tls.Certificate, []string, error) {
-	files := []string{f.Certificate, f.Key}
-	chain, err := secretfile.Public(f.Certificate)
-	if err != nil {
-		return nil, files, err
-	}
-	key, err := secretfile.Secret(f.Key)
-	if err != nil {
-		return nil, files, err
-	}
-	pair, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return nil, files, &secretfile.Error{File: f.Certificate, Problem: "is no certificate for the key in " + f.Key, Err: err}
-	}
-	return &pair, files, nil
+	pair, err := secretfile.KeyPair(f.Certificate, f.Key)
+	return &pair, []string{f.Certificate, f.Key}, err
 }
 
 // recordingTLS records in the dialer why a handshake failed, which a channel does not

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"os"
 	"slices"
@@ -65,13 +64,9 @@ func remoteTLS(cfg config.Config) (*tls.Config, error) {
 	if cfg.RemoteCA == "" {
 		return trust, nil
 	}
-	authorities, err := secretfile.Public(cfg.RemoteCA)
-	if err != nil {
+	var err error
+	if trust.RootCAs, err = secretfile.Authorities(cfg.RemoteCA); err != nil {
 		return nil, &config.Error{Setting: "remote_ca_file", Problem: "cannot be used: " + err.Error()}
-	}
-	trust.RootCAs = x509.NewCertPool()
-	if !trust.RootCAs.AppendCertsFromPEM(authorities) {
-		return nil, &config.Error{Setting: "remote_ca_file", Problem: "holds no certificate in PEM"}
 	}
 	return trust, nil
 }

@@ -2,7 +2,6 @@ package listen
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"net"
 
 	"google.golang.org/grpc/credentials"
@@ -45,17 +44,9 @@ func LoadTLS(files TLSFiles, onError func(error)) (*TLS, error) {
 }
 
 func (f TLSFiles) read() (*tls.Config, error) {
-	chain, err := secretfile.Public(f.Certificate)
+	certificate, err := secretfile.KeyPair(f.Certificate, f.Key)
 	if err != nil {
 		return nil, err
-	}
-	key, err := secretfile.Secret(f.Key)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := tls.X509KeyPair(chain, key)
-	if err != nil {
-		return nil, &secretfile.Error{File: f.Certificate, Problem: "is not a certificate for the key in " + f.Key, Err: err}
 	}
 	config := &tls.Config{
 		MinVersion:   tls.VersionTLS13,
@@ -67,16 +58,9 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	if f.ClientCA == "" {
 		return config, nil
 	}
-	authorities, err := secretfile.Public(f.ClientCA)
-	if err != nil {
-		return nil, err
-	}
-	config.ClientCAs = x509.NewCertPool()
-	if !config.ClientCAs.AppendCertsFromPEM(authorities) {
-		return nil, &secretfile.Error{File: f.ClientCA, Problem: "has no PEM certificate"}
-	}
 	config.ClientAuth = tls.VerifyClientCertIfGiven
-	return config, nil
+	config.ClientCAs, err = secretfile.Authorities(f.ClientCA)
+	return config, err
 }
 
 // TLSAuthInfo is the AuthInfo of a caller on a listener with TLS.
