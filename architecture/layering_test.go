@@ -49,7 +49,7 @@ var packages = map[string]packageRule{
 	"internal/config":            {purpose: "every setting with name, default and unit"},
 	"internal/syslimit":          {purpose: "the system's limits of memory and processes; reserve threads"},
 	"internal/flags":             {purpose: "flags that commands share", imports: []string{"internal/config", "internal/observe"}},
-	"internal/observe":           {purpose: "logs, metrics, traces, audit"},
+	"internal/observe":           {purpose: "writes the log of a program"},
 	"internal/tracecontext":      {purpose: "parses the trace context of a call"},
 	"internal/jsonrpc":           {purpose: "envelope, ids, error objects; knows no method"},
 	"internal/wsconn":            {purpose: "the only importer of the websocket library"},

@@ -30,19 +30,19 @@ func newAttachCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "attach [-i] [--detach-keys KEYS] ID",
 		Short: "Attach to a process: own its output and, with -i, its input",
-		Long: `attach resumes an existing process as its owner and continues like run: output,
+		Long: `attach becomes the owner of an existing process and continues like run: output,
 signals, the size of the terminal, lost connections and exit codes work as there.
 The previous owner gets an error. To observe without owning, use logs -f.
 
-It begins with the retained output. At a terminal it begins with new output, and the
-program is asked to redraw. --since-seq selects another start.
+attach prints the retained output first. If the process has a terminal, it prints new
+output only, and the program is asked to redraw. --since-seq selects another start.
 
 With -i stdin is passed to the process; end of file closes the stdin of the process.
-The keys of --detach-keys, typed in sequence, leave the process running without an
-owner, and attach exits with 0. If stdin is not a terminal, keys arrive with the
+The keys of --detach-keys, typed in sequence, detach: the process continues without
+an owner, and attach exits with 0. If stdin is not a terminal, keys arrive with the
 Enter that follows them. SIGHUP, as from a closed terminal, detaches too, and so
-does attach when it gives up. If attach is killed, or its connection is lost and not
-resumed, the server terminates the process after the grace period.
+does giving up a lost connection. If attach is killed, or its connection is lost and
+not resumed, the server terminates the process after the grace period.
 
 Exit codes of attach itself are those of run.`,
 		Example: `  execwire attach build

@@ -43,6 +43,7 @@ const (
 // them, the server is in variables, else otherwise.
 func addConnectFlags(command *cobra.Command, flags *connectFlags, help, otherwise string) {
 	f := command.Flags()
+	f.SortFlags = false // those of the command first
 	addFlagWithVariable(f, &flags.server, "server", serverVariable, help)
 	f.Lookup("server").Usage = fmt.Sprintf("%s (default $%s, else %s)", help, serverVariable, otherwise)
 	addFlagWithVariable(f, &flags.hub, "hub", hubVariable, "or the `URL` of a hub, https://HOST, to reach the executor of --executor")
@@ -146,7 +147,7 @@ func (f *connectFlags) resolveHub(command *cobra.Command) error {
 const defaultServer = daemon.DefaultListenURL
 
 // remoteHelp ends the help of every command with --server.
-const remoteHelp = "\n\nThe server is that of --server, or --hub and --executor, else of " + serverVariable + ",\nelse " + defaultServer + "."
+const remoteHelp = "\n\nThe server is that of --server, or of --hub and --executor. The default is\n$" + serverVariable + ", else " + defaultServer + "."
 
 func addSessionFlag(command *cobra.Command, session *string) {
 	command.Flags().StringVar(session, "session", "", "the `ID` of the session (default your default session)")

@@ -29,33 +29,33 @@ A file is renamed into place when it is complete and its digest is right; a fail
 leaves the old file. It gets the permission bits of its source. A link that is named
 as a source is followed. With -r links are copied as links, but LINK/ and LINK/. are
 the directory that they lead to. FIFOs, sockets and devices in a directory are
-skipped. A copy of a directory into itself is skipped, and is a failure. A lost
+skipped. A directory is not copied into itself; that counts as a failure. A lost
 connection is resumed for 75 seconds.
 
 The same command continues an interrupted large file: an upload within ten minutes,
 a download from a hidden file beside DEST that ends with .execwire-part, if the file
 on the server has not changed. If a signal interrupts several uploads, the server
-keeps the one of which most was sent, and the others are aborted.
+keeps the one of which most was sent; the others are aborted.
 
---update and --checksum skip files that exist already, and --delete removes what the
-source does not have, so that
+--update and --checksum skip files that exist already. --delete removes what the
+source does not have. This makes one directory equal to another:
 
   execwire cp -r --update --delete src/. :/srv/src
 
-makes one directory equal to another. Both keep the times of files, as -p does. On
-the server itself, the server makes the copies: only -r and -T are supported, a file
-is written in place, and directories get the mode of new ones.
+--update and --checksum keep the times of files, as -p does. Copies from the server
+to the server are made by the server: only -r and -T are supported, a file is written
+in place, and directories get the mode of new ones.
 
 Over the exec-server protocol (ws://, wss://, stdio:) files can only be copied with
 --in-place. Files and directories then do not get the permission bits of their
 sources.
 
 At a terminal cp shows its progress on stderr; elsewhere, and with -q, it prints only
-errors. The exit code is 1 if some files could not be copied (the others are copied
-nevertheless), and 130 after a signal.
+errors. The exit code is 1 if some files could not be copied (the others are), and 130
+after a signal.
 
-A PATH of the server that is not absolute is relative to the path of the current
-directory here, as the directory of run.`,
+A relative PATH on the server begins at the path of the current directory on this
+machine.`,
 		Example: `  execwire cp build.tar.gz :/tmp/
   execwire cp -r :/srv/logs .
   execwire cp -r --update --delete src/. :/srv/src

@@ -218,7 +218,7 @@ func (p *copier) warn(source copySource, done client.Transferred) {
 	}
 	p.bar.clear()
 	if done.Omitted > 0 {
-		fmt.Fprintf(p.std.err, "execwire: %s: left out %d FIFOs, sockets and devices\n", printable(source.argument), done.Omitted)
+		fmt.Fprintf(p.std.err, "execwire: %s: skipped %d FIFOs, sockets and devices\n", printable(source.argument), done.Omitted)
 	}
 	if done.Changed > 0 {
 		fmt.Fprintf(p.std.err, "execwire: %s: %d files were changed while they were copied\n", printable(source.argument), done.Changed)

@@ -64,7 +64,7 @@ func (b *progressBar) summarize(total client.Transferred) {
 	text := fmt.Sprintf("copied %s, %s in %v", pluralize(total.Files+total.Links, "file"), byteCount(total.Bytes),
 		time.Since(b.started).Round(10*time.Millisecond))
 	if total.Skipped > 0 {
-		text += fmt.Sprintf(", left out %d", total.Skipped)
+		text += fmt.Sprintf(", skipped %d", total.Skipped)
 	}
 	if total.Deleted > 0 {
 		text += fmt.Sprintf(", deleted %d", total.Deleted)

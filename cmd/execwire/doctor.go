@@ -29,10 +29,10 @@ func newDoctorCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor [--server URL] [--require CHECK]... [--json]",
 		Short: "Check which features work, and how to fix those that do not",
-		Long: `doctor reports which optional features a server has. Without a server it reports
-what a server on this machine would have, with the settings of --config and the
-environment. To test sandboxes it runs a confined program that attempts what it must
-not be able to do.
+		Long: `doctor reports which optional features of a server work. Without --server it reports
+on a server that it starts on this machine, with the settings of --config and the
+environment. To test sandboxes it runs a confined program that attempts what the
+sandbox must prevent.
 
 Checks:
 
@@ -40,12 +40,11 @@ Checks:
   bubblewrap      whether bubblewrap works, which supports every policy
   landlock        whether Landlock works, which cannot protect a path in a writable
                   directory
-  require-sandbox the sandbox that the server requires; fails if it cannot be
-                  enforced
+  require-sandbox whether the sandbox that the server requires can be enforced
   control-groups  whether processes get control groups, which makes killing certain
   guardian        whether all processes are killed if the server is killed
   loopback-users  whether loopback is restricted to the server's user, root and the
-                  users in loopback_users; not if that is any
+                  users in loopback_users; fails if loopback_users is any
   descriptors     how many files the server may have open (only this machine)
   watches         how many directories may be watched (only this machine)
   process-limit   whether processes and threads are reserved for the server
@@ -81,10 +80,10 @@ Exit codes:
 		},
 	}
 	f := command.Flags()
-	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, "none")
 	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server")
 	f.StringArrayVar(&flags.require, "require", nil, "exit with 1 if this `check` does not work; may be repeated")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
+	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, "one in this program")
 	return command
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // pathHelp ends the help of every file command.
-const pathHelp = "\n\nPATH is a path of the server's machine. One that is not absolute is relative to the\npath of the current directory here, as the directory of run."
+const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the path of the current\ndirectory on this machine."
 
 // remotePath returns an argument as an absolute path of the server. A leading colon, as
 // for cp, is ignored.

@@ -35,15 +35,16 @@ and stdio, and forwards their requests to another server. It runs no processes a
 stores no state: sessions and processes belong to the server, and outlive the gateway
 for their grace period.
 
-At its start it needs a server that accepts its credentials, and waits some seconds
-for one. When the server is lost later, the gateway reconnects; until then /readyz
-answers 503 and new clients are refused. Connected clients are closed with 1013, and
-can reconnect and resume their sessions.
+At its start it waits up to 5 seconds for the server, which must accept the
+credentials of the gateway. When the connection to the server is lost later, the
+gateway reconnects; until then /readyz answers 503 and new clients are refused.
+Connections of clients are closed with code 1013; clients can connect again and
+resume their sessions.
 
 With a table of principals (principals_file) each client is authenticated, and its
 calls are made on behalf of its principal; the server must allow that by
-on_behalf_of. Without a table all clients are one principal to the server: use
-several gateways for clients that must not share one.
+on_behalf_of. Without a table all clients are one principal to the server: run
+several gateways if clients must not share a principal.
 
 Settings and flags for the listeners are those of serve; the setting listen is
 ignored. SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the
@@ -60,9 +61,9 @@ gateway.`,
 	f.StringArrayVar(&options.listen, "listen", nil,
 		"the `URL` to listen on: ws://HOST:PORT, wss://HOST:PORT (with TLS) or stdio; may be repeated (default "+daemon.DefaultWebsocketListenURL+")")
 	f.StringVar(&options.config, "config", "", "a TOML `file` with settings")
-	options.log = flags.AddServerLog(f)
-	addCredentialFlags(f, &options.connect)
 	addClientFlags(f)
+	addCredentialFlags(f, &options.connect)
+	options.log = flags.AddServerLog(f)
 	return command
 }
 

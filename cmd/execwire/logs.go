@@ -25,7 +25,7 @@ stderr, without owning or blocking it. Where output is missing, a line on stderr
 so. With -f it continues until the process has closed, across lost connections, and
 exits with 0, whatever the exit code of the process.
 
-With --json each event is an object on its own line: seq, kind and
+With --json each event is an object on its own line: seq, event, and for each event
   output  stream (stdout, stderr or terminal), offset in the stream, data (base64),
           and text if the data is UTF-8
   exited  exit: exit_code or signal, cause, exit_time, wall_seconds

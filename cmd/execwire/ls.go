@@ -22,7 +22,7 @@ func newLsCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "ls [-l|-1|--json] [-a] [-d] [-R] [PATH...]",
 		Short: "List directories of a server",
-		Long: `ls lists the content of directories, sorted by the bytes of the names, or a file;
+		Long: `ls lists files and the content of directories, sorted by the bytes of the names;
 without PATH the current directory. At a terminal names are in columns, and quoted if
 they contain control characters; elsewhere they are one per line, unchanged.
 

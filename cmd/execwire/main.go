@@ -39,6 +39,9 @@ func newVersionCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "version [--json]",
 		Short: "Print the version of this program",
+		Long: `version prints the version of this program, of Go, and the system it was built for.
+
+With --json it is one object: version, go_version, operating_system and architecture.`,
 		Example: `  execwire version
   execwire version --json`,
 		Args: noArguments,

@@ -23,7 +23,7 @@ func newMvCommand(std streams) *cobra.Command {
 to move into if it is a directory, or if there are several sources; with -T it never
 is. An existing file or empty directory is replaced.
 
-To another file system, files are copied and then removed.
+A move to another file system copies the files and then removes them.
 
 The exit code is 1 if one of the paths could not be moved.` + pathHelp,
 		Example: `  execwire mv /srv/app.new /srv/app

@@ -29,12 +29,12 @@ complete and its digest is right; a failure leaves the old file. A lost connecti
 resumed for 75 seconds.
 
 With --if-match the file is replaced only if its content has this SHA-256, as
-sha256sum prints it, so that no other change is overwritten; with -n only if there is
-no file. With --in-place the existing file is written, and keeps its owner and hard
-links; a failure then leaves partial content.
+sha256sum prints it, so that changes of others are not overwritten. With -n the file
+is written only if it does not exist. With --in-place an existing file is overwritten
+and keeps its owner and hard links; a failure then leaves partial content.
 
-The exit code is 1 if the condition is not met, 130 after a signal, and 125 for other
-failures.` + pathHelp,
+The exit code is 1 if the condition of --if-match or -n is not met, 130 after a
+signal, and 125 for other failures.` + pathHelp,
 		Example: `  execwire put -m 600 /srv/app.conf < app.conf
   make 2>&1 | execwire put /srv/build.log
   execwire put --if-match $(execwire cat a | sha256sum | cut -c-64) a < b`,

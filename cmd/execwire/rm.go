@@ -22,8 +22,8 @@ func newRmCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rm [-r|-d] [-f] PATH...",
 		Short: "Remove files and directories of a server",
-		Long: `rm removes files and links, which it does not follow, and with -r directories with
-their content.
+		Long: `rm removes files and links, and with -r directories with their content. It does not
+follow links.
 
 The root, and paths that end with "." or "..", are refused before anything is removed.
 

@@ -52,10 +52,10 @@ lost connection is resumed within the grace period, and no output is lost or pri
 twice.
 
 With --detach run prints only the id of the process, and returns when it runs. The
-server keeps the process and its last output, without an owner. See: execwire logs,
-attach, wait and kill. -i then gives it a stdin that attach can write to, and -t a
-terminal. Its result and output are kept for an hour, and for 30 seconds once the
-result was requested, unless the server has other settings.
+server keeps the process and its last output, without an owner; see execwire logs,
+attach, wait and kill. -i then gives the process a stdin that attach can write to, and
+-t a terminal. The server keeps its result and output for an hour, or for 30 seconds
+once the result was requested, unless it has other settings.
 
 An --id is taken while the server has a record of the process: another run with the
 same id fails, even with the same command. --replace replaces a process that has
@@ -70,7 +70,7 @@ Environment: under a server inside this program the process inherits everything.
 remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
 changes that: none, core, or all, which on a remote server omits names that look like
 secrets (*KEY*, *SECRET*, *TOKEN*). -t passes TERM. --env-file and then --env
-override.
+override it.
 
 Sandbox: with --sandbox the kernel restricts the process and its descendants. If the
 policy cannot be enforced, the process is not started. read-only allows reading
@@ -86,7 +86,7 @@ so that run always ends, with the exit code of the process, or 128+n if signal n
 killed it. A second SIGTERM, or a third SIGINT within three seconds, kills the process
 with all its descendants; one more ends run without waiting. With -t and -i at a
 terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops only this program:
-the process continues until a window of output is unacknowledged. A remote server
+the process continues until its unacknowledged output fills a window. A remote server
 considers a stopped client lost, so choose a --grace that covers the pause.
 
 Exit codes of run itself:
@@ -124,7 +124,6 @@ Exit codes of run itself:
 func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f := command.Flags()
 	f.SetInterspersed(false) // flags after the program belong to the program
-	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, "none")
 	f.StringVar(&flags.session, "session", "", "the `ID` of the session to run in (default your default session)")
 	f.StringVar(&flags.id, "id", "", "the `ID` of the process (default a new one)")
 	f.BoolVar(&flags.replace, "replace", false, "with --id: replace an ended process with that id")
@@ -155,6 +154,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
+	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, "local:")
 }
 
 // heapGrowth lets the tiny heap grow to about 16 MiB between collections. At full rate,

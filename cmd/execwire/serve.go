@@ -39,24 +39,25 @@ like the first signal, so that a program that starts a server leaves none behind
 
 The server runs under a guardian, which is this process: if the server is killed, the
 guardian kills all its processes; if the guardian is killed, the server shuts down.
-guardian=off disables it. SIGHUP is logged and ignored.
+The setting guardian disables it. SIGHUP is logged and ignored.
 
 gRPC clients connect to grpc://, grpcs:// and unix://; clients of the exec-server
 JSON-RPC to ws://, wss:// and stdio. stdio serves a single client on stdin and
 stdout: when stdin ends its session is closed, and a server without other listeners
 exits.
 
-With --remote the server connects to the hub at URL and is reached through it as an
-executor: clients name the hub and the id. Without --listen it has no other listener.
-A lost connection is made again, and processes continue. The server exits if the hub
-refuses it, or if another server connects with its id; see docs/remote.md.
+With --remote the server connects to the hub at URL, and clients reach it through the
+hub by the id of --executor-id. Without --listen it has no listeners. It reconnects
+after a lost connection, and processes continue. The server exits if the hub refuses
+it, or if another server connects with its id; see docs/remote.md.
 
 serve prints the URL of every listener on stdout, one per line, when it accepts
-clients, or logs it if stdout is used by a client. The log goes to stderr. Settings
-come from the configuration file, the environment (EXECWIRE_ and the setting's name in
-upper case) and flags; later ones override. Keys and tokens are in files that settings
-name. To accept clients from other hosts a server needs a table of principals, or
---ws-auth for websockets, and should have a certificate; see docs/security.md.`,
+clients, or logs it if a client uses stdout. The log goes to stderr. Settings come
+from the configuration file, the environment (EXECWIRE_ and the setting's name in
+upper case) and flags; later ones override earlier ones. Keys and tokens are in files
+that settings name. To accept clients from other hosts a server needs a table of
+principals, or --ws-auth for websockets, and should have a certificate; see
+docs/security.md.`,
 		Example: `  execwire serve
   execwire serve --listen unix:///run/user/1000/execwire.sock
   execwire serve --listen grpc://127.0.0.1:0 --log-format json
@@ -71,10 +72,10 @@ name. To accept clients from other hosts a server needs a table of principals, o
 	f := command.Flags()
 	f.StringArrayVar(&options.listen, "listen", nil,
 		"the `URL` to listen on: grpc://HOST:PORT (loopback; port 0 takes a free one), grpcs://HOST:PORT (with TLS), unix:///PATH, ws://HOST:PORT, wss://HOST:PORT (with TLS), stdio or off; may be repeated (default grpc://127.0.0.1:7420 and ws://127.0.0.1:7421)")
+	f.StringVar(&options.config, "config", "", "a TOML `file` with settings")
+	f.BoolVar(&options.untilStdinCloses, "until-stdin-closes", false, "also shut down when stdin ends, as with SIGTERM")
 	addExecutorFlags(f)
 	addClientFlags(f)
-	f.BoolVar(&options.untilStdinCloses, "until-stdin-closes", false, "also shut down when stdin ends, as with SIGTERM")
-	f.StringVar(&options.config, "config", "", "a TOML `file` with settings")
 	options.log = flags.AddServerLog(f)
 	return command
 }

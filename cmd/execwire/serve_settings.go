@@ -36,15 +36,16 @@ var (
 
 // addClientFlags adds the flags of commands with JSON-RPC listeners.
 func addClientFlags(f *pflag.FlagSet) {
-	f.String("ws-auth", "", "the credentials of websocket clients: `capability-token`, signed-bearer-token or off")
+	f.SortFlags = false
+	f.String("ws-auth", "", "how websocket clients authenticate: `METHOD` is capability-token, signed-bearer-token or off")
 	f.String("ws-token-file", "", "the `file` with the token of websocket clients")
 	f.String("ws-token-sha256", "", "or the SHA-256 of that token, in `hexadecimal`")
 	f.String("ws-shared-secret-file", "", "the `file` with the HS256 secret of signed tokens")
-	f.String("ws-issuer", "", "the required iss of signed tokens")
-	f.String("ws-audience", "", "what aud of signed tokens must contain")
-	f.Uint32("ws-max-clock-skew-seconds", 30, "the accepted clock difference to the issuer of tokens")
-	f.StringSlice("disable", nil, "the features to disable: `http`, HTTP requests for clients (default none)")
-	f.StringArray("allowed-origin", nil, "an `origin` whose web pages may connect, as https://app.example.org; may be repeated (default none)")
+	f.String("ws-issuer", "", "the `name` that iss of signed tokens must be")
+	f.String("ws-audience", "", "the `name` that aud of signed tokens must contain")
+	f.Uint32("ws-max-clock-skew-seconds", 30, "the accepted difference to the clock of the issuer, in `seconds`")
+	f.StringSlice("disable", nil, "a `feature` to disable: http, HTTP requests for clients (default none)")
+	f.StringArray("allowed-origin", nil, "an `origin` whose web pages may connect, for example https://app.example.org; may be repeated (default none)")
 }
 
 // addExecutorFlags adds the flags of a server that is an executor.

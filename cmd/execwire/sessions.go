@@ -41,8 +41,8 @@ func newSessionsCloseCommand() *cobra.Command {
 		Use:   "close ID",
 		Short: "Close a session and terminate its processes",
 		Long: `close terminates the processes of a session with all their descendants, and removes
-the session. It returns when nothing of it is left. The id "default" is your default
-session, which exists again, empty, when it is next used.`,
+the session. It returns when that is done. The id "default" is your default session;
+it is created again, empty, when it is next used.`,
 		Example: `  execwire sessions close 0b9fcd12`,
 		Args:    ids("session", 1),
 	}
@@ -63,9 +63,9 @@ func newSessionsGrantCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "grant ID PRINCIPAL view|write|none",
 		Short: "Grant or revoke access to a session",
-		Long: `grant gives another principal access to one of your leased sessions: view allows it
-to list, read and wait; write also to write, resize, signal and terminate; none
-revokes the access.`,
+		Long: `grant gives another principal access to one of your leased sessions. view allows it
+to list, read and wait. write allows it also to write, resize, signal and terminate.
+none revokes the access.`,
 		Example: `  execwire sessions grant 0b9fcd12 uid:1000 view
   execwire sessions grant 0b9fcd12 uid:1000 none`,
 		Args: func(command *cobra.Command, arguments []string) error {

@@ -47,11 +47,12 @@ With --json each process is an object on its own line: id, satisfied, state, exi
 in ps, and for a pattern match: stream, offset, data (base64), seq.
 
 Exit codes:
-    0  the conditions are true; with --exit and --closed the code of the process, or
-       128+n if signal n killed it; with several, the first that is not 0
+    0  the condition is true for every process; with --exit and --closed the exit
+       code of the process instead, or 128+n if signal n killed it; of several codes
+       the first that is not 0
     1  a process closed before the condition was true
     2  the command line is wrong
-  124  --timeout was over
+  124  --timeout expired
   125  wait failed: no server, no such process`,
 		Example: `  execwire wait build && echo passed
   execwire wait --timeout 30s --port 8080 server
@@ -66,10 +67,10 @@ Exit codes:
 	f.BoolVar(&flags.exit, "exit", false, "wait for the exit (the default)")
 	f.BoolVar(&flags.closed, "closed", false, "wait for the end of the output")
 	f.StringVar(&flags.pattern, "pattern", "", "wait for output that matches this `expression`")
-	f.StringVar(&flags.stream, "stream", "", "with --pattern: only stdout, stderr or terminal")
+	f.StringVar(&flags.stream, "stream", "", "with --pattern: search only this `stream`: stdout, stderr or terminal")
 	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: search after the event with this `number`")
-	f.Uint32Var(&flags.port, "port", 0, "wait for this TCP `port` to be listened on")
-	f.DurationVar(&flags.idle, "idle", 0, "wait for this much silence")
+	f.Uint32Var(&flags.port, "port", 0, "wait until the process listens on this TCP `port`")
+	f.DurationVar(&flags.idle, "idle", 0, "wait until the process has written nothing for this long")
 	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)

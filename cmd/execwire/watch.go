@@ -23,14 +23,14 @@ everything below, until a signal ends it. Each line has "created", "modified",
 "metadata" or "removed", a tab, and the path relative to the directory. Changes are
 printed when there were none for a while; several changes of one path are one line.
 
-"overflow" says that changes were lost: list the directory again. "lost" and a path
-say that a directory is not watched any more; the reason is on stderr. watch ends
+"overflow" means that changes were dropped: list the directory again. "lost" and a
+path mean that a directory is no longer watched; the reason is on stderr. watch ends
 when PATH itself is removed, or the connection is lost.
 
 With --json each change is an object on its own line, with event (started, created,
 modified, metadata, removed, overflow or lost), path, raw_path in base64 if that is
-not UTF-8, type as in stat --json, and for lost reason and message. The first one is
-started: all later changes are printed.
+not UTF-8, type as in stat --json, and for lost reason and message. The first object
+has the event started: all later changes are printed.
 
 The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` + pathHelp,
 		Example: `  execwire watch -r --ignore .git src

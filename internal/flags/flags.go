@@ -24,15 +24,15 @@ type Log struct {
 // AddLog adds --log-format and --log-level.
 func AddLog(f *pflag.FlagSet) *Log {
 	l := &Log{lines: observe.DefaultLines}
-	f.StringVar(&l.format, "log-format", "text", "text or json")
-	f.StringVar(&l.level, "log-level", "info", "debug, info, warn or error")
+	f.StringVar(&l.format, "log-format", "text", "the `format` of the log: text or json")
+	f.StringVar(&l.level, "log-level", "info", "the lowest `level` in the log: debug, info, warn or error")
 	return l
 }
 
 // AddServerLog adds --log-lines too.
 func AddServerLog(f *pflag.FlagSet) *Log {
 	l := AddLog(f)
-	f.IntVar(&l.lines, "log-lines", l.lines, "the number of log lines of one kind in 10s; further ones are only counted; 0 is unlimited")
+	f.IntVar(&l.lines, "log-lines", l.lines, "the `number` of log lines of one kind in 10s; further ones are only counted; 0 is unlimited")
 	return l
 }
 
