@@ -18,9 +18,8 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// What was sent is not what was taken: a connection can be dead for most of a
-// minute before anybody notices.
-func TestRunKeepsWhatWasSentAndNotAcknowledged(t *testing.T) {
+// A sent exit record can still be lost: it may take most of a minute until a dead connection is noticed.
+func TestRun_UnacknowledgedOutput_IsRetained(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.sessions.ClosedRetention = 10 * time.Millisecond })
 	o := f.open(startMessage(shell("p", "echo result; exit 3"), durationpb.New(time.Hour)), 0)
 	for {
@@ -37,9 +36,9 @@ func TestRunKeepsWhatWasSentAndNotAcknowledged(t *testing.T) {
 	again := f.resume("p", 0)
 	again.mustEnd()
 	if again.out.stdout() != "result\n" || again.out.exit.GetExitCode() != 3 {
-		t.Errorf("the resume was told %q and %v", again.out.stdout(), again.out.exit)
+		t.Errorf("the resume received %q and %v", again.out.stdout(), again.out.exit)
 	}
-	for f.ctx.Err() == nil { // acknowledged, the record goes after its retention
+	for f.ctx.Err() == nil { // the acknowledged record is removed after its retention
 		_, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
 		if status.Code(err) == codes.NotFound {
 			return
@@ -48,11 +47,11 @@ func TestRunKeepsWhatWasSentAndNotAcknowledged(t *testing.T) {
 	t.Error("an acknowledged record is kept")
 }
 
-func TestDetachOfAClientThatDoesNotRead(t *testing.T) {
+func TestRun_DetachWithoutReading_FreesProcess(t *testing.T) {
 	f := newFixture(t)
 	const size = 8 << 20
 	o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(size))...))
-	// It reads no more, so that the server is stuck in sending, and detaches.
+	// The client no longer reads, so the server is blocked sending, and the client detaches.
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
 	if exit := f.waitClosed("p").GetExit(); exit.GetExitCode() != 0 {
 		t.Errorf("exit is %v", exit)
@@ -64,18 +63,18 @@ func TestReplacedOwners_NotReading_ExhaustNothing(t *testing.T) {
 	f.start(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
 	f.waitClosed("p")
 	for range 100 {
-		f.resume("p", 0) // and reads no more
+		f.resume("p", 0) // and does not read further
 	}
 }
 
-func TestRunAnnouncesTheWindowOfEvents(t *testing.T) {
+func TestRun_Started_ReportsEventWindow(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.RetainedEvents = 1000 })
 	if got := f.run(command("p", "cat")).started.GetOutputWindowEvents(); got != 1000 {
 		t.Errorf("the window is %d events", got)
 	}
 }
 
-func TestRunTakesPiecesLargerThanOneWrite(t *testing.T) {
+func TestRun_StdinLargerThanOneWrite_IsAccepted(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.StdinWriteBytes = 4 << 10; s.limits.StdinQueueBytes = 64 << 10 })
 	o := f.run(withStdin(command("p", "cat")))
 	want := strings.Repeat("0123456789", 5000)
@@ -86,7 +85,7 @@ func TestRunTakesPiecesLargerThanOneWrite(t *testing.T) {
 	}
 }
 
-func TestRunHalfCloseWithoutInputIsNotRefused(t *testing.T) {
+func TestRun_HalfCloseWithoutStdin_IsAccepted(t *testing.T) {
 	for name, req := range map[string]*execwirev1.StartProcessRequest{
 		"closed": shell("p", "echo x"), "terminal": withTerminal(shell("p", "echo x"), 24, 80),
 	} {
@@ -109,7 +108,7 @@ func TestRunHalfCloseWithoutInputIsNotRefused(t *testing.T) {
 	}
 }
 
-func TestRunDoesNotWriteIntoTheCallersMemory(t *testing.T) {
+func TestRun_CallerMemory_IsNotModified(t *testing.T) {
 	o := newFixture(t).run(withStdin(command("p", testproc.Argv("never-read")...)))
 	memory := []byte("helloXXXXXXXXXX")
 	for i := range 2 {
@@ -122,9 +121,9 @@ func TestRunDoesNotWriteIntoTheCallersMemory(t *testing.T) {
 	}
 }
 
-func TestReadOutputCursorNeverGoesBack(t *testing.T) {
+func TestReadOutput_Cursor_NeverDecreases(t *testing.T) {
 	f := newFixture(t)
-	// The exit stands between two gaps: output before it and after it is gone.
+	// The exit is between two gaps: the output before and after it is evicted.
 	f.start(shell("p", fmt.Sprintf("head -c %d /dev/zero; (sleep 0.3; head -c %d /dev/zero) &", 3<<20, 3<<20)))
 	f.waitClosed("p")
 	for after := uint64(0); ; {
@@ -137,13 +136,13 @@ func TestReadOutputCursorNeverGoesBack(t *testing.T) {
 			return
 		}
 		if next <= after {
-			t.Fatalf("after %d comes %d, with %v", after, next, resp.GetEvents())
+			t.Fatalf("next_after_seq after %d is %d, with %v", after, next, resp.GetEvents())
 		}
 		after = next
 	}
 }
 
-func TestErrorsStaySmall(t *testing.T) {
+func TestErrors_LongInput_StaySmall(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("é", 1<<20)
 	_, get := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: long})
@@ -160,11 +159,11 @@ func TestErrorsStaySmall(t *testing.T) {
 		}
 	}
 	if len(long) <= server.MaxProcessIDBytes {
-		t.Fatal("nothing was long")
+		t.Fatal("the input is not longer than the limit")
 	}
 }
 
-func TestListEndsAPageBeforeItIsTooLarge(t *testing.T) {
+func TestListProcesses_LargeRecords_BoundsPageSize(t *testing.T) {
 	f := newFixture(t)
 	const processes = 40
 	for i := range processes {
@@ -185,21 +184,21 @@ func TestListEndsAPageBeforeItIsTooLarge(t *testing.T) {
 		}
 	}
 	if seen != processes {
-		t.Errorf("%d processes were listed", seen)
+		t.Errorf("listed %d processes", seen)
 	}
 }
 
-func TestTheDefaultSessionHasOneNameAndNone(t *testing.T) {
+func TestStart_EmptySessionID_MeansDefaultSession(t *testing.T) {
 	f := newFixture(t)
 	req := command("p", "sleep", "1000")
 	first := f.start(req)
 	req.SessionId = "default"
 	if again := f.start(req); again.GetPid() != first.GetPid() {
-		t.Error("the same start in the same session made another process")
+		t.Error("the same start in the same session started another process")
 	}
 }
 
-func TestRunNamesFieldsFromItsOwnMessage(t *testing.T) {
+func TestRun_InvalidStart_NamesFieldWithinRunMessage(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.processes.RunProcess(f.ctx)
 	if err != nil {

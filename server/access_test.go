@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// sessionMethods are the RPCs that are about sessions, from the contract.
+// sessionMethods returns the RPCs of the contract that concern sessions.
 func sessionMethods() (methods []string) {
 	for _, file := range []protoreflect.FileDescriptor{
 		execwirev1.File_execwire_v1_process_service_proto, execwirev1.File_execwire_v1_session_proto,
@@ -30,7 +30,7 @@ func sessionMethods() (methods []string) {
 	return methods
 }
 
-func TestEveryRPCAboutSessionsNeedsSomeAccess(t *testing.T) {
+func TestAccess_EverySessionRPC_NeedsAccess(t *testing.T) {
 	for _, method := range sessionMethods() {
 		if permission := needs[method].permission; permission&(auth.View|auth.Start|auth.Control|auth.Session) == 0 {
 			t.Errorf("%s needs the permission %v, from which no access follows", method, permission)
@@ -38,13 +38,13 @@ func TestEveryRPCAboutSessionsNeedsSomeAccess(t *testing.T) {
 	}
 }
 
-func TestAnUnknownRPCNeedsEverything(t *testing.T) {
+func TestAccess_UnknownRPC_NeedsOwner(t *testing.T) {
 	if access := accessFor(context.Background()); access != session.AccessOwner {
-		t.Errorf("it needs %v", access)
+		t.Errorf("the required access is %v", access)
 	}
 }
 
-func TestPoliciesAndAccessAreTranslatedThereAndBack(t *testing.T) {
+func TestConversions_PoliciesAndAccess_RoundTrip(t *testing.T) {
 	for number := range execwirev1.WhenDetached_name {
 		m := execwirev1.WhenDetached(number)
 		policy, ok := whenDetached[m]
@@ -59,8 +59,7 @@ func TestPoliciesAndAccessAreTranslatedThereAndBack(t *testing.T) {
 	}
 }
 
-// The document says the same as the table.
-func TestSessionDocument_ListsTheAccessOfEachRPC(t *testing.T) {
+func TestAccess_MatchesSessionDocument(t *testing.T) {
 	text, err := os.ReadFile("../docs/sessions.md")
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +79,7 @@ func TestSessionDocument_ListsTheAccessOfEachRPC(t *testing.T) {
 			if strings.Contains(name[1], "Session") {
 				method = "/execwire.v1.SessionService/" + name[1]
 			}
-			if name[2] != "" { // more for an option
+			if name[2] != "" { // an option needs more access
 				continue
 			}
 			documented[method] = true

@@ -10,8 +10,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// The table of permissions in docs/security.md is the one that decides.
-func TestPermissionsAreDocumented(t *testing.T) {
+func TestPermissions_MatchSecurityDocument(t *testing.T) {
 	text, err := os.ReadFile("../docs/security.md")
 	if err != nil {
 		t.Fatal(err)
@@ -42,10 +41,10 @@ func TestPermissionsAreDocumented(t *testing.T) {
 	}
 }
 
-func TestEveryCallNeedsOneThing(t *testing.T) {
+func TestPermissions_EachCall_NeedsAtMostOne(t *testing.T) {
 	for method, need := range needs {
 		if need.public && (need.permission != 0 || need.local) {
-			t.Errorf("%s is anybody's and needs %v", method, need)
+			t.Errorf("%s is public and needs %v", method, need)
 		}
 		if need.permission != 0 && strings.Contains(need.permission.String(), ",") {
 			t.Errorf("%s needs more than one permission: %v", method, need.permission)
@@ -53,8 +52,8 @@ func TestEveryCallNeedsOneThing(t *testing.T) {
 	}
 }
 
-// What makes calls for others has to look into them, too.
-func TestOpeningToReplaceNeedsWriteFiles(t *testing.T) {
+// A request that is not inspected (nil) needs the permission of the method only.
+func TestMayCall_OpenForReplace_NeedsWriteFiles(t *testing.T) {
 	const method = execwirev1.FileSystemService_OpenFile_FullMethodName
 	reader := auth.Caller{Principal: auth.Principal{Name: "reader"}, May: auth.ReadFiles}
 	writer := auth.Caller{Principal: auth.Principal{Name: "writer"}, May: auth.ReadFiles | auth.WriteFiles}

@@ -18,8 +18,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// conversation is an example of a document: lines that begin with ">" are sent,
-// "<" are expected, "!" happen.
+// conversation is an example from a document: the client sends lines that begin with ">",
+// expects those with "<" and performs those with "!".
 type conversation struct {
 	method string
 	lines  []string
@@ -42,7 +42,7 @@ func conversations(t *testing.T, document string) []conversation {
 	return list
 }
 
-func TestDocumentsAreTrue(t *testing.T) {
+func TestDocumentExamples_MatchServer(t *testing.T) {
 	for document, want := range map[string]int{"protocol.md": 3, "sessions.md": 1} {
 		list := conversations(t, document)
 		if len(list) != want {
@@ -60,51 +60,51 @@ func TestDocumentsAreTrue(t *testing.T) {
 	}
 }
 
-// speaker plays the client of a conversation.
+// speaker is the client of a conversation.
 type speaker struct {
 	t       *testing.T
 	f       *fixture
 	method  string
-	session string // what documents call SESSION, once it is known
+	session string // replaces SESSION of the document, once it is known
 
 	cancel  context.CancelCauseFunc
 	send    func(json string) error
 	receive func() (proto.Message, error)
-	events  []any // told and not yet expected
-	answers []any // other messages, told and not yet expected
+	events  []any // received and not yet expected
+	answers []any // other messages, received and not yet expected
 }
 
 func (s *speaker) play(line string) {
 	s.t.Helper()
-	said := strings.TrimSpace(line[1:])
+	text := strings.TrimSpace(line[1:])
 	if s.session != "" {
-		said = strings.ReplaceAll(said, "SESSION\"", s.session+"\"")
+		text = strings.ReplaceAll(text, "SESSION\"", s.session+"\"")
 	}
 	switch {
 	case line[0] == '>':
 		if s.send == nil {
 			s.connect()
 		}
-		if err := s.send(said); err != nil {
+		if err := s.send(text); err != nil {
 			s.t.Fatalf("%s: %v", line, err)
 		}
 	case line[0] == '<':
-		s.expect(parse(s.t, said))
-	case strings.HasSuffix(said, "is started"):
+		s.expect(parse(s.t, text))
+	case strings.HasSuffix(text, "is started"):
 		req := &execwirev1.StartProcessRequest{}
-		fill(s.t, strings.TrimSuffix(said, "is started"), req)
+		fill(s.t, strings.TrimSuffix(text, "is started"), req)
 		s.f.start(req)
 		if s.method == "WatchProcess" {
 			s.f.waitClosed(req.GetProcessId())
 		}
-	case strings.HasSuffix(said, "is written"):
+	case strings.HasSuffix(text, "is written"):
 		req := &execwirev1.WriteStdinRequest{}
-		fill(s.t, strings.TrimSuffix(said, "is written"), req)
+		fill(s.t, strings.TrimSuffix(text, "is written"), req)
 		if _, err := s.f.processes.WriteStdin(s.f.ctx, req); err != nil {
 			s.t.Fatal(err)
 		}
 	default:
-		s.cancel(errors.New("the connection is cut"))
+		s.cancel(errors.New("the test cuts the connection"))
 		s.send, s.events, s.answers = nil, nil, nil
 		if s.session != "" {
 			s.f.awaitDetached(s.session)
@@ -133,7 +133,7 @@ func (s *speaker) connect() {
 	}
 }
 
-// converse has the speaker use a stream with messages in both directions.
+// converse makes the speaker use a bidirectional stream.
 func converse[Req, Res any](s *speaker, stream grpc.BidiStreamingClient[Req, Res], err error) {
 	if err != nil {
 		s.t.Fatal(err)
@@ -145,7 +145,7 @@ func converse[Req, Res any](s *speaker, stream grpc.BidiStreamingClient[Req, Res
 	s.send = func(text string) error {
 		req := new(Req)
 		fill(s.t, text, any(req).(proto.Message))
-		// A stream that has ended takes nothing more, and that is no mistake.
+		// Sending on a stream that has ended is not an error here.
 		if err := stream.Send(req); !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -153,8 +153,8 @@ func converse[Req, Res any](s *speaker, stream grpc.BidiStreamingClient[Req, Res
 	}
 }
 
-// expect takes messages until the expected one was told. How events share
-// messages means nothing, so they are compared one by one.
+// expect reads messages until the expected one arrives. It compares events one by one,
+// because their distribution over messages has no meaning.
 func (s *speaker) expect(want map[string]any) {
 	s.t.Helper()
 	if wanted := eventsOf(want); wanted != nil {
@@ -174,17 +174,17 @@ func (s *speaker) expect(want map[string]any) {
 	}
 }
 
-// expectEvent takes messages until there is an event of the process, which must
-// be the expected one. Of several processes nobody knows who speaks first.
+// expectEvent reads messages until there is an event of the process, which must be the
+// expected one. The order between processes is not defined.
 func (s *speaker) expectEvent(want map[string]any) {
 	s.t.Helper()
 	for {
-		for i, told := range s.events {
-			if told.(map[string]any)["processId"] != want["processId"] {
+		for i, got := range s.events {
+			if got.(map[string]any)["processId"] != want["processId"] {
 				continue
 			}
-			if !includes(told, want) {
-				s.t.Fatalf("event %v was told, and %v expected", told, want)
+			if !includes(got, want) {
+				s.t.Fatalf("received event %v, want %v", got, want)
 			}
 			s.events = slices.Delete(s.events, i, i+1)
 			return
@@ -193,8 +193,7 @@ func (s *speaker) expectEvent(want map[string]any) {
 	}
 }
 
-// named puts the session's id, which nobody knows before it was told, in the
-// place of its name.
+// named replaces the placeholder SESSION by the id of the session.
 func (s *speaker) named(want map[string]any) map[string]any {
 	attached, _ := want["attached"].(map[string]any)
 	if described, ok := attached["session"].(map[string]any); ok && s.session != "" {
@@ -207,7 +206,7 @@ func (s *speaker) take() {
 	s.t.Helper()
 	m, err := s.receive()
 	if err != nil {
-		s.t.Fatalf("the stream ended with %v; left over are %v and %v", err, s.events, s.answers)
+		s.t.Fatalf("the stream ended with %v; not yet expected are %v and %v", err, s.events, s.answers)
 	}
 	text, err := protojson.Marshal(m)
 	if err != nil {
@@ -216,15 +215,15 @@ func (s *speaker) take() {
 	if attached, ok := m.(*execwirev1.AttachSessionResponse); ok && attached.GetAttached() != nil {
 		s.session = attached.GetAttached().GetSession().GetSessionId()
 	}
-	told := parse(s.t, string(text))
-	if events := eventsOf(told); events != nil {
+	got := parse(s.t, string(text))
+	if events := eventsOf(got); events != nil {
 		s.events = append(s.events, events...)
 		return
 	}
-	s.answers = append(s.answers, told)
+	s.answers = append(s.answers, got)
 }
 
-// finish expects the end of the stream and no event that the document hides.
+// finish expects the end of the stream and no event that is missing in the document.
 func (s *speaker) finish() {
 	s.t.Helper()
 	for {
@@ -237,12 +236,12 @@ func (s *speaker) finish() {
 		}
 	}
 	if len(s.events) > 0 {
-		s.t.Errorf("events that the document leaves out: %v", s.events)
+		s.t.Errorf("events missing in the document: %v", s.events)
 	}
 }
 
-// eventsOf returns the events of a message, each with its process where the
-// message names one, or nil if it is not about events.
+// eventsOf returns the events of a message, each with the process id of the message if it
+// has one, or nil if the message has no events.
 func eventsOf(m map[string]any) []any {
 	if inner, ok := m["events"].(map[string]any); ok {
 		m = inner
@@ -256,12 +255,12 @@ func eventsOf(m map[string]any) []any {
 	return list
 }
 
-// includes reports whether told has every member of want, with its value. A
-// member with its default value is left out of the encoding.
-func includes(told, want any) bool {
+// includes reports whether got has every member of want, with its value. The encoding
+// omits members with default values.
+func includes(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
-		have, ok := told.(map[string]any)
+		have, ok := got.(map[string]any)
 		if !ok {
 			return false
 		}
@@ -272,7 +271,7 @@ func includes(told, want any) bool {
 		}
 		return true
 	case []any:
-		have, ok := told.([]any)
+		have, ok := got.([]any)
 		if !ok || len(have) != len(want) {
 			return false
 		}
@@ -283,7 +282,7 @@ func includes(told, want any) bool {
 		}
 		return true
 	default:
-		return told == want
+		return got == want
 	}
 }
 

@@ -24,13 +24,13 @@ import (
 	"github.com/execwire/execwire/server/fileworker"
 )
 
-// lasting are the reasons of limits of one request's size, which the same request
-// meets again.
-var lasting = []string{"WRITE_TOO_LARGE", "FILE_TOO_LARGE", "MESSAGE_TOO_LARGE", "HTTP_HEAD_TOO_LARGE"}
+// notRetryable lists the reasons for which the same request fails again: limits on the size of
+// one request.
+var notRetryable = []string{"WRITE_TOO_LARGE", "FILE_TOO_LARGE", "MESSAGE_TOO_LARGE", "HTTP_HEAD_TOO_LARGE"}
 
-// Every error about a limit names it, in the text, the metadata and QuotaFailure, and
-// says when to retry unless the same request is refused again.
-func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
+// Every error about a limit names it in its text, metadata and QuotaFailure, and has a
+// retry delay unless the same request fails again.
+func TestLimitErrors_NameSettingAndRetryDelay(t *testing.T) {
 	s := New(Config{Limits: Limits{ServerLimits: &execwirev1.ServerLimits{ReadersPerProcess: 3, StdinWriteBytes: 5, MessageBytes: 1}}})
 	failures := []error{eventlog.ErrTooManyReaders}
 	for _, kind := range process.Kinds() {
@@ -65,7 +65,7 @@ func TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry(t *testing.T) {
 	}
 }
 
-// limitProblem is what is missing in an error about a limit, or "".
+// limitProblem returns what is wrong with an error about a limit, or "".
 func limitProblem(err error) string {
 	var setting, subject, reason string
 	var retry time.Duration
@@ -79,17 +79,17 @@ func limitProblem(err error) string {
 			retry = detail.GetRetryDelay().AsDuration()
 		}
 	}
-	switch unlikely := slices.Contains(lasting, reason) || setting == "watched_directories_per_watch"; {
+	switch unlikely := slices.Contains(notRetryable, reason) || setting == "watched_directories_per_watch"; {
 	case setting == "":
 		return "names no setting"
 	case subject != setting:
-		return fmt.Sprintf("is about %q and %q", setting, subject)
+		return fmt.Sprintf("has the setting %q and the subject %q", setting, subject)
 	case !strings.Contains(status.Convert(err).Message(), setting):
 		return "does not name the setting in its text"
 	case unlikely && retry != 0:
-		return "says to retry what is refused again"
+		return "has a retry delay although the same request fails again"
 	case !unlikely && retry <= 0:
-		return "does not say when to retry"
+		return "has no retry delay"
 	}
 	return ""
 }

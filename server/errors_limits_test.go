@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// expectRetry wants an error that names the setting that was reached, and when to
-// try again.
+// expectRetry checks that an error names the setting and has a retry delay.
 func expectRetry(t *testing.T, err error, setting string) {
 	t.Helper()
 	named, retry := false, false
@@ -23,6 +22,6 @@ func expectRetry(t *testing.T, err error, setting string) {
 		}
 	}
 	if !named || !retry {
-		t.Errorf("%v: it names %s: %v, and says when to retry: %v", err, setting, named, retry)
+		t.Errorf("%v: it names %s: %v, it has a retry delay: %v", err, setting, named, retry)
 	}
 }

@@ -41,7 +41,7 @@ func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-func TestEveryKindIsTranslated(t *testing.T) {
+func TestToStatus_ProcessHandleAndSessionErrors(t *testing.T) {
 	s := New(Config{})
 	for _, kind := range process.Kinds() {
 		if _, ok := processErrors[kind]; !ok {
@@ -67,7 +67,7 @@ func TestEveryKindIsTranslated(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfFilesIsTranslated(t *testing.T) {
+func TestToStatus_FileErrors(t *testing.T) {
 	s := New(Config{})
 	for _, kind := range fsops.Kinds() {
 		want, ok := fileErrors[kind]
@@ -82,7 +82,7 @@ func TestEveryKindOfFilesIsTranslated(t *testing.T) {
 	}
 }
 
-func TestEveryKindOfHTTPIsTranslated(t *testing.T) {
+func TestToStatus_HTTPErrors(t *testing.T) {
 	s := New(Config{})
 	for _, kind := range httpclient.Kinds() {
 		want, ok := httpErrors[kind]
@@ -97,7 +97,7 @@ func TestEveryKindOfHTTPIsTranslated(t *testing.T) {
 	}
 }
 
-func TestOtherErrorsAreTranslated(t *testing.T) {
+func TestToStatus_OtherErrors(t *testing.T) {
 	s := New(Config{Limits: Limits{ServerLimits: &execwirev1.ServerLimits{ReadersPerProcess: 3}}})
 	tests := []struct {
 		err    error
@@ -120,23 +120,23 @@ func TestOtherErrorsAreTranslated(t *testing.T) {
 		}
 	}
 	if s.toStatus(t.Context(), nil) != nil {
-		t.Error("success became an error")
+		t.Error("nil becomes an error")
 	}
 }
 
-func TestUnforeseenErrorsKeepTheirTextToTheLog(t *testing.T) {
+func TestToStatus_UnexpectedError_HidesText(t *testing.T) {
 	err := New(Config{}).toStatus(t.Context(), errors.New("open /etc/secret: no"))
 	if text := status.Convert(err).Message(); text != "the server failed; its log says more" {
-		t.Errorf("the client is told %q", text)
+		t.Errorf("the client receives %q", text)
 	}
 }
 
-func TestEveryKindOfAuthIsTranslated(t *testing.T) {
-	told := []auth.Kind{auth.KindOnBehalfOfRefused, auth.KindPeerRefused, auth.KindTooManyAttempts, auth.KindTooManyConnections}
+func TestFromAuth_AllKinds(t *testing.T) {
+	distinguished := []auth.Kind{auth.KindOnBehalfOfRefused, auth.KindPeerRefused, auth.KindTooManyAttempts, auth.KindTooManyConnections}
 	for _, kind := range auth.Kinds() {
 		want, ok := authErrors[kind]
-		if ok != slices.Contains(told, kind) {
-			t.Errorf("%v: callers can tell it apart: %v", kind, ok)
+		if ok != slices.Contains(distinguished, kind) {
+			t.Errorf("%v: it has a reason of its own: %v", kind, ok)
 		}
 		if !ok {
 			want = translation{codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED}
@@ -146,18 +146,18 @@ func TestEveryKindOfAuthIsTranslated(t *testing.T) {
 			t.Errorf("%v becomes %v, want %v", kind, err, want)
 		}
 		if strings.Contains(err.Error(), "cause") {
-			t.Errorf("%v: the caller is told the cause: %v", kind, err)
+			t.Errorf("%v: the error has the cause: %v", kind, err)
 		}
-		if told := strings.Contains(err.Error(), "what to do"); told != (kind == auth.KindPeerRefused || kind == auth.KindTooManyConnections) {
-			t.Errorf("%v: the caller is told %v", kind, err)
+		if has := strings.Contains(err.Error(), "what to do"); has != (kind == auth.KindPeerRefused || kind == auth.KindTooManyConnections) {
+			t.Errorf("%v: the error for the caller is %v", kind, err)
 		}
 	}
 	if err := fromAuth(errors.New("anything")); status.Code(err) != codes.Unauthenticated {
-		t.Errorf("an unforeseen error becomes %v", err)
+		t.Errorf("an unexpected error becomes %v", err)
 	}
 }
 
-// An authenticator without a principal and without an error authorizes nothing.
+// A caller without a principal has no permission.
 func TestMayCall_WithoutPrincipal_Fails(t *testing.T) {
 	s := New(Config{Authenticate: func(context.Context) (auth.Caller, error) { return auth.Caller{May: auth.Everything}, nil }})
 	if _, err := s.authorize(t.Context()); status.Code(err) != codes.Unauthenticated {
@@ -165,7 +165,7 @@ func TestMayCall_WithoutPrincipal_Fails(t *testing.T) {
 	}
 }
 
-func TestEveryChangeAndLossIsTranslated(t *testing.T) {
+func TestConversions_WatchChangesAndLosses_AreComplete(t *testing.T) {
 	for kind := fsops.Created; kind <= fsops.Removed; kind++ {
 		if changeKinds[kind] == 0 {
 			t.Errorf("change %d is not translated", kind)

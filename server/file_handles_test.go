@@ -35,7 +35,7 @@ func (f *fixture) readBlock(session, id string, offset uint64, length uint32) (*
 	return f.files.ReadBlock(f.ctx, &execwirev1.ReadBlockRequest{SessionId: session, HandleId: id, Offset: offset, Length: length})
 }
 
-func TestFileHandles(t *testing.T) {
+func TestFileHandles_ReadWriteClose(t *testing.T) {
 	f := newFixture(t)
 	path := t.TempDir() + "/f"
 	f.openFile("", "w", path, toReplace)
@@ -74,7 +74,7 @@ func TestFileHandles(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, noHandle)
 }
 
-func TestMalformedRequestsForHandles(t *testing.T) {
+func TestFileHandles_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", 129)
 	open := func(change func(*execwirev1.OpenFileRequest)) error {
@@ -114,12 +114,12 @@ func TestMalformedRequestsForHandles(t *testing.T) {
 	} {
 		expectFailure(t, tt.err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 		if got := violatedField(tt.err); got != tt.field {
-			t.Errorf("%s is wrong, want %s: %v", got, tt.field, tt.err)
+			t.Errorf("the violated field is %s, want %s: %v", got, tt.field, tt.err)
 		}
 	}
 }
 
-func TestHandlesAreBoundedPerSession(t *testing.T) {
+func TestFileHandles_LimitPerSession(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.FileHandlesPerSession = 3 })
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
@@ -134,8 +134,8 @@ func TestHandlesAreBoundedPerSession(t *testing.T) {
 	}
 }
 
-// descriptorsOf is how many descriptors of this process lead to a path.
-func descriptorsOf(t *testing.T, path string) int {
+// countDescriptors returns how many descriptors of this process refer to a path.
+func countDescriptors(t *testing.T, path string) int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -147,7 +147,7 @@ func descriptorsOf(t *testing.T, path string) int {
 	}))
 }
 
-func TestHandlesEndWithTheirSession(t *testing.T) {
+func TestFileHandles_SessionCloses_CloseToo(t *testing.T) {
 	f := newFixture(t)
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
@@ -155,14 +155,14 @@ func TestHandlesEndWithTheirSession(t *testing.T) {
 	leased := a.attached.GetSession().GetSessionId()
 	f.openFile(leased, "h", path, toRead)
 	f.openFile("", "h", path, toRead)
-	if n := descriptorsOf(t, path); n != 2 {
+	if n := countDescriptors(t, path); n != 2 {
 		t.Errorf("%d descriptors are open, want one of each session", n)
 	}
 	for i, session := range []string{leased, "default"} {
 		if _, err := f.leases.CloseSession(f.ctx, &execwirev1.CloseSessionRequest{SessionId: session}); err != nil {
 			t.Fatal(err)
 		}
-		if n := descriptorsOf(t, path); n != 1-i {
+		if n := countDescriptors(t, path); n != 1-i {
 			t.Errorf("%d descriptors are open after the end of session %q", n, session)
 		}
 	}
@@ -172,8 +172,8 @@ func TestHandlesEndWithTheirSession(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 }
 
-// A default session never ends, so that what is open in it must.
-func TestUnusedHandleOfADefaultSessionCloses(t *testing.T) {
+// A default session has no lease, so its idle handles are closed.
+func TestFileHandles_IdleInDefaultSession_Close(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.FileHandleIdleTime = durationpb.New(time.Millisecond) })
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
@@ -181,27 +181,27 @@ func TestUnusedHandleOfADefaultSessionCloses(t *testing.T) {
 	leased := a.attached.GetSession().GetSessionId()
 	f.openFile(leased, "h", path, toRead)
 	f.openFile("", "h", path, toRead)
-	for descriptorsOf(t, path) > 1 {
+	for countDescriptors(t, path) > 1 {
 		if f.ctx.Err() != nil {
-			t.Fatal("it stays open")
+			t.Fatal("the idle handle stays open")
 		}
 		time.Sleep(time.Millisecond)
 	}
 	if _, err := f.readBlock(leased, "h", 0, 1); err != nil {
-		t.Errorf("that of a session with a lease: %v", err)
+		t.Errorf("the handle in the session with a lease: %v", err)
 	}
 }
 
-func TestHandlesAreTheirPrincipals(t *testing.T) {
-	who := auth.Principal{Name: "ann"}
-	f := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return who } })
+func TestFileHandles_OtherPrincipal_AreNotFound(t *testing.T) {
+	caller := auth.Principal{Name: "ann"}
+	f := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return caller } })
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
 	a := f.attach(&execwirev1.SessionAttach{})
 	leased := a.attached.GetSession().GetSessionId()
 	f.openFile(leased, "h", path, toRead)
 	f.openFile("", "h", path, toRead)
-	who = auth.Principal{Name: "bob"}
+	caller = auth.Principal{Name: "bob"}
 	_, err := f.readBlock("", "h", 0, 1)
 	expectFailure(t, err, codes.NotFound, noHandle)
 	_, err = f.readBlock(leased, "h", 0, 1)

@@ -19,11 +19,11 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// ordinaryUser is one that owns nothing.
+// ordinaryUser is a user that owns no files.
 const ordinaryUser = 65534
 
-// letPass lets everybody reach a directory for tests.
-func letPass(t *testing.T, dir string) {
+// makeReachable makes a test directory reachable for all users.
+func makeReachable(t *testing.T, dir string) {
 	t.Helper()
 	for ; strings.HasPrefix(dir, os.TempDir()); dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -36,13 +36,12 @@ func letPass(t *testing.T, dir string) {
 	}
 }
 
-// A server of an ordinary user confines what it is asked to as one of root does.
-func TestConfinedFileCallsOfAnOrdinaryUser(t *testing.T) {
+func TestConfinedFiles_ServerOfOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Fatal("run the tests as root: they have to be another user too")
+		t.Fatal("run the tests as root: this one changes to another user")
 	}
 	dir := t.TempDir()
-	letPass(t, dir)
+	makeReachable(t, dir)
 	program, work := dir+"/program", dir+"/work"
 	self, err := os.Open("/proc/self/exe")
 	if err != nil {
@@ -58,7 +57,7 @@ func TestConfinedFileCallsOfAnOrdinaryUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := exec.CommandContext(t.Context(), program, "-test.v",
-		"-test.run=^(TestFileCallsAreConfined|TestConfinedFileCallsDoNotEscape|TestConfinedFileCallsFailAsOthers|TestKilledFileWorker)$")
+		"-test.run=^(TestConfinedFiles_EveryCall_IsConfined|TestConfinedFiles_LinksAndProc_DoNotEscape|TestConfinedFiles_Errors_EqualUnconfinedErrors|TestFileWorker_Killed_FailsCallsAndIsReplaced)$")
 	command.Dir = work
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
 	command.Env = []string{testproc.NoRaceExitDelay, "PATH=" + os.Getenv("PATH"), "TMPDIR=" + work}
@@ -68,18 +67,18 @@ func TestConfinedFileCallsOfAnOrdinaryUser(t *testing.T) {
 	}
 }
 
-// The name after a link that leads out is not looked for where the link leads, and
-// what happens there is not told.
-func TestConfinedFileCallsAfterLinks(t *testing.T) {
+// The path "link/.." is not resolved against the target of the link, and errors reveal
+// nothing about it.
+func TestConfinedFiles_ParentOfOutsideLink_IsDenied(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, outside := workplace(t)
+		_, work, outside := makeWorkplace(t)
 		if err := errors.Join(os.Mkdir(outside+"/below", 0o755), os.Symlink(outside+"/below", work+"/link")); err != nil {
 			t.Fatal(err)
 		}
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
 		resp, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/link/../file", Sandbox: policy})
 		if string(resp.GetData()) == "secret" {
-			t.Error("read")
+			t.Error("the file outside was read")
 		}
 		if err != nil {
 			expectRefused(t, "read", err)
@@ -97,15 +96,15 @@ func TestConfinedFileCallsAfterLinks(t *testing.T) {
 			if err != nil {
 				expectRefused(t, "watch "+path, err)
 			} else if path == work+"/link" {
-				t.Error("what is outside is watched")
+				t.Error("the directory outside is watched")
 			}
 		}
 	})
 }
 
-// A handle that is not used is closed in the worker too, which may give way then.
-func TestIdleConfinedHandlesAreClosed(t *testing.T) {
-	_, work, outside := workplace(t)
+// An idle handle is closed in the worker too, which can then be evicted.
+func TestConfinedHandles_Idle_AreClosed(t *testing.T) {
+	_, work, outside := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
 		s.limits.FileHelpers, s.limits.FileHandleIdleTime = 1, durationpb.New(10*time.Millisecond)
 	})
@@ -124,10 +123,10 @@ func TestIdleConfinedHandlesAreClosed(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND)
 }
 
-// A handle is its session's, and another principal has no session of the first:
-// neither finds the file that a worker has open, under the worker's id or its own.
-func TestConfinedHandles_OfOtherPrincipals_AreNotFound(t *testing.T) {
-	_, work, _ := workplace(t)
+// A caller finds a worker's handle only in its own session, neither by the client's id nor
+// by the worker's.
+func TestConfinedHandles_OtherSession_AreNotFound(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)))
 	open := func(id, session string, p *execwirev1.SandboxPolicy) error {
 		_, err := f.files.OpenFile(f.ctx, &execwirev1.OpenFileRequest{HandleId: id, SessionId: session,

@@ -14,14 +14,13 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// What goes through a worker stays nowhere: neither here nor, as its limits are the
-// same, there.
-func TestConfinedStreamsAreBounded(t *testing.T) {
+// Neither the server nor the worker, which has the same limits, keeps a whole stream in memory.
+func TestConfinedFiles_LargeStreams_BoundMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const size, most = 200 << 20, 64 << 20
-	_, work, _ := workplace(t)
+	_, work, _ := makeWorkplace(t)
 	f, policy := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap))), policyOf("+"+work)
 	grown := growth()
 	stream, err := f.files.UploadFile(f.ctx)
@@ -60,7 +59,7 @@ func TestConfinedStreamsAreBounded(t *testing.T) {
 		got += len(m.GetData())
 	}
 	if got != size {
-		t.Errorf("%d bytes came back", got)
+		t.Errorf("received %d bytes", got)
 	}
 	if bytes := grown(); bytes > most {
 		t.Errorf("memory has grown by %d bytes", bytes)
@@ -70,8 +69,8 @@ func TestConfinedStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// growth begins to measure by how much the memory that this program has from the
-// system grows.
+// growth returns a function that reports by how much the memory obtained from the system
+// has grown since.
 func growth() func() uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -81,10 +80,9 @@ func growth() func() uint64 {
 	}
 }
 
-// The end of a session ends what its workers do.
-func TestSessionTakesItsFileHelpersAlong(t *testing.T) {
+func TestCloseSession_EndsFileWorkers(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, _ := workplace(t)
+		_, work, _ := makeWorkplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
 		id := f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()
 		open := &execwirev1.OpenFileRequest{HandleId: "h", SessionId: id, Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: policy}
@@ -99,17 +97,17 @@ func TestSessionTakesItsFileHelpersAlong(t *testing.T) {
 		}
 		for len(workersOf(t)) > 0 {
 			if f.ctx.Err() != nil {
-				t.Fatal("the worker goes on")
+				t.Fatal("the worker still runs")
 			}
 		}
 		if _, err := f.files.OpenFile(f.ctx, open); status.Code(err) == codes.OK {
-			t.Error("a session that has ended has a file open")
+			t.Error("a closed session opened a file")
 		}
 	})
 }
 
-func TestSessionThatEndsCutsConfinedCalls(t *testing.T) {
-	_, work, _ := workplace(t)
+func TestCloseSession_EndsConfinedCalls(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f, policy := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Landlock))), policyOf("+"+work)
 	stream, err := f.files.WatchDirectory(f.ctx, &execwirev1.WatchDirectoryRequest{Path: work, Sandbox: policy})
 	if err == nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// expectSame wants two calls to fail in the same way.
 func expectSame(t *testing.T, what string, got, want error) {
 	t.Helper()
 	if status.Code(want) == codes.OK || !proto.Equal(status.Convert(got).Proto(), status.Convert(want).Proto()) {
@@ -27,9 +26,9 @@ func expectSame(t *testing.T, what string, got, want error) {
 	}
 }
 
-// What a principal watches and awaits counts, whichever worker does it, or none.
-func TestWatchesInWorkersCountForTheirPrincipal(t *testing.T) {
-	_, work, _ := workplace(t)
+// The limits apply to a principal's watches in all workers and outside of them.
+func TestConfinedWatches_CountTowardsPrincipalLimit(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.WatchesPerPrincipal, s.limits.AwaitedPathsPerPrincipal = 3, 3 })
 	policies := []*execwirev1.SandboxPolicy{policyOf(work), policyOf("+" + work), nil}
 	watch := func(p *execwirev1.SandboxPolicy) *execwirev1.WatchDirectoryRequest {
@@ -54,23 +53,23 @@ func TestWatchesInWorkersCountForTheirPrincipal(t *testing.T) {
 		}
 	}
 	other := policyOf(work, "/proc/self")
-	expectFailure(t, f.refusedWatch(watch(nil)), codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES)
+	expectFailure(t, f.watchError(watch(nil)), codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_WATCHES)
 	for name, p := range map[string]*execwirev1.SandboxPolicy{"the same worker": policies[0], "another": other} {
-		expectSame(t, "a watch in "+name, f.refusedWatch(watch(p)), f.refusedWatch(watch(nil)))
-		expectSame(t, "a wait in "+name, f.refusedWait(await(p)), f.refusedWait(await(nil)))
+		expectSame(t, "a watch in "+name, f.watchError(watch(p)), f.watchError(watch(nil)))
+		expectSame(t, "a wait in "+name, f.awaitError(await(p)), f.awaitError(await(nil)))
 	}
-	cancel(errors.New("it is over"))
-	for f.refusedWatch(watch(other)) != nil || f.refusedWait(await(other)) != nil { // until the first have ended
+	cancel(errors.New("the test cancels the first calls"))
+	for f.watchError(watch(other)) != nil || f.awaitError(await(other)) != nil { // until the first calls have ended
 		if f.ctx.Err() != nil {
-			t.Fatal("there is no room again")
+			t.Fatal("the ended watches still count")
 		}
 	}
 }
 
-// Uploads that a principal sends count, whichever worker receives them, or none, until
-// their streams have ended, whatever is kept of them.
-func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
-	_, work, _ := workplace(t)
+// The limit applies to a principal's open upload streams in all workers and outside of
+// them. What is kept of an upload without a stream does not count.
+func TestConfinedUploads_CountTowardsPrincipalLimit(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.UploadsPerPrincipal = 3 })
 	head := func(id string, offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadFileRequest {
 		return replaceHead(work+"/"+id, func(h *execwirev1.UploadHead) { h.UploadId, h.Offset, h.Sandbox = id, offset, p })
@@ -88,7 +87,7 @@ func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 			expectSame(t, fmt.Sprint("an upload to worker ", i), err, want)
 		}
 	}
-	free := func() { // waits until streams that ended count no longer
+	free := func() { // waits until ended streams no longer count
 		t.Helper()
 		for {
 			if _, err := f.upload(head("probe", 0, nil), uploadEnd(nil)); err == nil {
@@ -103,7 +102,7 @@ func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 	refused()
 	a()
 	free()
-	again := sending(2, "a", 1, first) // goes on
+	again := sending(2, "a", 1, first) // resumes the upload
 	refused()
 	again()
 	free()
@@ -111,20 +110,20 @@ func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 		t.Fatal(err)
 	}
 	free()
-	d := sending(1, "d", 0, second) // in the place of the one that is complete
+	d := sending(1, "d", 0, second) // replaces the completed upload
 	refused()
 	for _, pid := range workersOf(t) {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for { // until they are known to have ended
+	for { // until the server has noticed that the workers ended
 		_, err := f.upload(head("e", 0, first), uploadEnd(nil))
 		if err == nil {
 			break
 		}
 		if f.ctx.Err() != nil {
-			t.Fatal("there is no room again", err)
+			t.Fatal("the killed workers' uploads still count", err)
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -135,10 +134,10 @@ func TestUploadsInWorkersCountForTheirPrincipal(t *testing.T) {
 	}
 }
 
-// Uploads that no stream brings any more do not keep workers from giving way to
-// others, nor their principal from sending further ones.
-func TestAbandonedUploadsInWorkers_DoNotLockOut(t *testing.T) {
-	dir, _, _ := workplace(t)
+// Uploads without a stream do not prevent the eviction of workers, nor new uploads of
+// their principal.
+func TestConfinedUploads_Abandoned_DoNotBlockNewOnes(t *testing.T) {
+	dir, _, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) {
 		s.limits.UploadsPerPrincipal, s.limits.AbandonedUploads, s.limits.FileHelpers = 2, 2, 2
 	})
@@ -159,10 +158,10 @@ func TestAbandonedUploadsInWorkers_DoNotLockOut(t *testing.T) {
 	}
 }
 
-// Calls at once in more workspaces than there may be workers are made in turn: none
-// is refused.
+// Concurrent calls in more workspaces than there may be workers wait for a worker and do
+// not fail.
 func TestWorkers_MoreWorkspacesThanWorkers_TakeTurns(t *testing.T) {
-	dir, _, _ := workplace(t)
+	dir, _, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelpers = 2 })
 	var callers sync.WaitGroup
 	for i := range 6 {
@@ -170,7 +169,7 @@ func TestWorkers_MoreWorkspacesThanWorkers_TakeTurns(t *testing.T) {
 		if err := os.Mkdir(work, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		put(t, work+"/file", work)
+		writeTestFile(t, work+"/file", work)
 		callers.Go(func() {
 			for range 3 {
 				resp, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: policyOf("+" + work)})

@@ -22,7 +22,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// eachSandbox runs a test with each backend, which has to work.
+// eachSandbox runs a test with each backend. Every backend must work.
 func eachSandbox(t *testing.T, test func(t *testing.T, sandboxes *sandbox.Sandboxes)) {
 	t.Helper()
 	for _, others := range []sandbox.Backend{sandbox.Landlock, sandbox.Bubblewrap} {
@@ -46,7 +46,7 @@ func withSandboxes(sandboxes *sandbox.Sandboxes) func(*settings) {
 	return func(s *settings) { s.sandboxes = sandboxes }
 }
 
-// policyOf grants paths, those that begin with "+" to be written.
+// policyOf grants read access to paths, and write access to those that begin with "+".
 func policyOf(paths ...string) *execwirev1.SandboxPolicy {
 	var entries []*execwirev1.SandboxEntry
 	for _, path := range paths {
@@ -61,9 +61,9 @@ func policyOf(paths ...string) *execwirev1.SandboxPolicy {
 		FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Restricted{Restricted: restricted}}}}}
 }
 
-// workplace makes a directory with "work", which is to be granted, and "outside",
-// which is not, each with a file of its own content.
-func workplace(t *testing.T) (dir, work, outside string) {
+// makeWorkplace creates the directories "work", which tests grant, and "outside", which they
+// do not, each with a file.
+func makeWorkplace(t *testing.T) (dir, work, outside string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -75,20 +75,20 @@ func workplace(t *testing.T) (dir, work, outside string) {
 			t.Fatal(err)
 		}
 	}
-	put(t, work+"/file", "inside")
-	put(t, outside+"/file", "secret")
+	writeTestFile(t, work+"/file", "inside")
+	writeTestFile(t, outside+"/file", "secret")
 	return dir, work, outside
 }
 
-func put(t *testing.T, path, content string) {
+func writeTestFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// fileCalls make each call about files with a policy, on what is below a directory,
-// and return the error. A call of a stream is made to its end.
+// fileCalls make each file call with a policy on paths below a directory and return the
+// error. Streams are read to the end.
 var fileCalls = map[string]func(f *fixture, policy *execwirev1.SandboxPolicy, at string) error{
 	"ReadFile": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
 		_, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: at + "/file", Sandbox: p})
@@ -148,16 +148,16 @@ var fileCalls = map[string]func(f *fixture, policy *execwirev1.SandboxPolicy, at
 		return err
 	},
 	"OpenFile": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
-		return throughHandle(f, p, at, "opened")
+		return useHandle(f, p, at, "opened")
 	},
 	"ReadBlock": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
-		return throughHandle(f, p, at, "read")
+		return useHandle(f, p, at, "read")
 	},
 	"WriteBlock": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
-		return throughHandle(f, p, at, "written")
+		return useHandle(f, p, at, "written")
 	},
 	"CloseFile": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
-		return throughHandle(f, p, at, "closed")
+		return useHandle(f, p, at, "closed")
 	},
 	"WalkDirectory": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
 		stream, err := f.files.WalkDirectory(f.ctx, &execwirev1.WalkDirectoryRequest{Path: at, Sandbox: p})
@@ -179,7 +179,6 @@ var fileCalls = map[string]func(f *fixture, policy *execwirev1.SandboxPolicy, at
 	},
 }
 
-// drained reads a stream to its end.
 func drained[M any](stream interface{ Recv() (M, error) }, err error) error {
 	for err == nil {
 		_, err = stream.Recv()
@@ -190,7 +189,6 @@ func drained[M any](stream interface{ Recv() (M, error) }, err error) error {
 	return err
 }
 
-// uploadThrough uploads a file in pieces.
 func uploadThrough(f *fixture, head *execwirev1.UploadHead, pieces ...[]byte) (*execwirev1.UploadFileResponse, error) {
 	stream, err := f.files.UploadFile(f.ctx)
 	if err != nil {
@@ -208,8 +206,7 @@ func uploadThrough(f *fixture, head *execwirev1.UploadHead, pieces ...[]byte) (*
 	return stream.CloseAndRecv()
 }
 
-// throughHandle opens a file, reads or writes it and closes it.
-func throughHandle(f *fixture, p *execwirev1.SandboxPolicy, at, id string) error {
+func useHandle(f *fixture, p *execwirev1.SandboxPolicy, at, id string) error {
 	mode := execwirev1.OpenMode_OPEN_MODE_READ
 	if id == "written" {
 		mode = execwirev1.OpenMode_OPEN_MODE_REPLACE
@@ -227,7 +224,7 @@ func throughHandle(f *fixture, p *execwirev1.SandboxPolicy, at, id string) error
 	return errors.Join(err, closeErr)
 }
 
-// expectRefused wants an error that is not one of this server.
+// expectRefused checks that an error is a denial and not a failure of the server.
 func expectRefused(t *testing.T, what string, err error) {
 	t.Helper()
 	switch status.Code(err) {
@@ -237,17 +234,17 @@ func expectRefused(t *testing.T, what string, err error) {
 	}
 }
 
-// Every call about files is confined by its policy, or by that which the server
-// requires: it works inside, and not outside.
-func TestFileCallsAreConfined(t *testing.T) {
+// The policy of the call, or the one that the server requires, applies to every file call:
+// it succeeds inside and fails outside.
+func TestConfinedFiles_EveryCall_IsConfined(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
 		for _, required := range []bool{false, true} {
 			t.Run("required "+strconv.FormatBool(required), func(t *testing.T) {
-				_, work, outside := workplace(t)
+				_, work, outside := makeWorkplace(t)
 				for _, dir := range []string{work, outside} {
-					put(t, dir+"/gone", "")
-					put(t, dir+"/old", "")
-					put(t, dir+"/handled", "content")
+					writeTestFile(t, dir+"/gone", "")
+					writeTestFile(t, dir+"/old", "")
+					writeTestFile(t, dir+"/handled", "content")
 				}
 				policy := policyOf("+" + work)
 				f := newFixture(t, withSandboxes(sandboxes), func(s *settings) {
@@ -260,19 +257,19 @@ func TestFileCallsAreConfined(t *testing.T) {
 					name := string(methods.Get(i).Name())
 					call := fileCalls[name]
 					if call == nil {
-						t.Fatalf("%s is not tried", name)
+						t.Fatalf("no test calls %s", name)
 					}
 					if err := call(f, policy, work); err != nil {
 						t.Errorf("%s inside: %v", name, err)
 					}
-					// To AwaitPaths what is not seen does not exist, and Landlock does not hide names.
+					// AwaitPaths treats hidden paths as missing, and Landlock does not hide names.
 					if name != "AwaitPaths" && name != "CanonicalizePath" {
 						expectRefused(t, name+" outside", call(f, policy, outside))
 					}
 				}
 				for _, name := range []string{"new", "up", "get", "made", "copy", "renamed", "link"} {
 					if _, err := os.Lstat(outside + "/" + name); err == nil {
-						t.Errorf("%s came into being outside", name)
+						t.Errorf("%s was created outside", name)
 					}
 				}
 				if entries := len(f.sessionsOf(t)); entries > 1 {
@@ -292,10 +289,9 @@ func (f *fixture) sessionsOf(t *testing.T) []*execwirev1.Session {
 	return resp.GetSessions()
 }
 
-// What leads out of the places that are granted leads nowhere.
-func TestConfinedFileCallsDoNotEscape(t *testing.T) {
+func TestConfinedFiles_LinksAndProc_DoNotEscape(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		dir, work, outside := workplace(t)
+		dir, work, outside := makeWorkplace(t)
 		if err := errors.Join(os.Symlink(outside, work+"/link"), os.Symlink(outside+"/file", work+"/direct")); err != nil {
 			t.Fatal(err)
 		}
@@ -324,14 +320,13 @@ func TestConfinedFileCallsDoNotEscape(t *testing.T) {
 	})
 }
 
-// What protects repositories needs bubblewrap; it says so as a read-only file system
-// does.
-func TestConfinedFileCallsKeepRepositories(t *testing.T) {
-	_, work, _ := workplace(t)
+// Only bubblewrap can protect repositories. Writes fail like on a read-only file system.
+func TestConfinedFiles_RepositoryMetadata_IsReadOnly(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	if err := os.Mkdir(work+"/.git", 0o755); err != nil {
 		t.Fatal(err)
 	}
-	put(t, work+"/.git/config", "git")
+	writeTestFile(t, work+"/.git/config", "git")
 	f, policy := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Landlock))), policyOf("+"+work)
 	_, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: work + "/.git/config", Sandbox: policy})
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM)
@@ -340,10 +335,9 @@ func TestConfinedFileCallsKeepRepositories(t *testing.T) {
 	}
 }
 
-// Where the outcome is the same, so is what is said.
-func TestConfinedFileCallsFailAsOthers(t *testing.T) {
+func TestConfinedFiles_Errors_EqualUnconfinedErrors(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, _ := workplace(t)
+		_, work, _ := makeWorkplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
 		for _, path := range []string{work + "/missing", work + "/empty", work + "/file/below", "relative", "/with\x00nul"} {
 			plain := func(p *execwirev1.SandboxPolicy) error {
@@ -364,9 +358,8 @@ func TestConfinedFileCallsFailAsOthers(t *testing.T) {
 	})
 }
 
-// Without a sandbox nothing is done.
-func TestFileCallsWithoutSandboxes(t *testing.T) {
-	_, work, _ := workplace(t)
+func TestConfinedFiles_NoSandbox_Fails(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t)
 	_, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: work + "/new", Sandbox: policyOf("+" + work)})
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE)
@@ -375,7 +368,7 @@ func TestFileCallsWithoutSandboxes(t *testing.T) {
 	}
 }
 
-// workersOf finds the processes that are workers of this one.
+// workersOf returns the workers that descend from this process.
 func workersOf(t *testing.T) (pids []int) {
 	t.Helper()
 	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -411,11 +404,10 @@ func isOurs(line string) bool {
 	}
 }
 
-// A worker that is killed takes its calls and handles with it, and the next call
-// gets another one.
-func TestKilledFileWorker(t *testing.T) {
+// The calls and handles of a killed worker fail, and the next call starts another one.
+func TestFileWorker_Killed_FailsCallsAndIsReplaced(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, _ := workplace(t)
+		_, work, _ := makeWorkplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
 		stream, err := f.files.WatchDirectory(f.ctx, &execwirev1.WatchDirectoryRequest{Path: work, Sandbox: policy})
 		if err == nil {
@@ -458,9 +450,9 @@ func TestKilledFileWorker(t *testing.T) {
 	})
 }
 
-// Handles that workers have are those of the session like any other.
-func TestConfinedHandles(t *testing.T) {
-	_, work, _ := workplace(t)
+// Handles in workers share ids and the limit of the session with other handles.
+func TestConfinedHandles_CountTowardsSessionLimit(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHandlesPerSession = 2 })
 	open := func(id string, p *execwirev1.SandboxPolicy) error {
 		_, err := f.files.OpenFile(f.ctx, &execwirev1.OpenFileRequest{HandleId: id, Path: work + "/file", Mode: execwirev1.OpenMode_OPEN_MODE_READ, Sandbox: p})
@@ -484,12 +476,12 @@ func TestConfinedHandles(t *testing.T) {
 }
 
 // The oldest unused worker is evicted; workers in use are not.
-func TestFileWorkerLimits(t *testing.T) {
+func TestFileWorker_Limits_EvictIdleOnly(t *testing.T) {
 	for setting, limit := range map[string]func(*settings){
 		"file_helpers_per_principal": func(s *settings) { s.limits.FileHelpers = 2 },
 		"file_helpers_total":         func(s *settings) { s.limits.FileHelpersTotal = 2 },
 	} {
-		_, work, outside := workplace(t)
+		_, work, outside := makeWorkplace(t)
 		f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), limit)
 		read := func(p *execwirev1.SandboxPolicy) error {
 			_, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: p})
@@ -513,12 +505,12 @@ func TestFileWorkerLimits(t *testing.T) {
 			t.Errorf("%s: %v", setting, info)
 		}
 		if err := read(policies[1]); err != nil {
-			t.Errorf("a worker that is there: %v", err)
+			t.Errorf("a call to a running worker: %v", err)
 		}
 		if _, err := f.files.CloseFile(f.ctx, &execwirev1.CloseFileRequest{HandleId: "0"}); err != nil {
 			t.Fatal(err)
 		}
-		for read(policies[2]) != nil { // the lease of the handle is given back a moment later
+		for read(policies[2]) != nil { // the lease of the handle is released a moment later
 			if f.ctx.Err() != nil {
 				t.Fatal("the worker is not evicted")
 			}
@@ -527,23 +519,22 @@ func TestFileWorkerLimits(t *testing.T) {
 }
 
 // An unused worker ends, and an empty default session is removed with it.
-func TestIdleFileHelpersEnd(t *testing.T) {
-	_, work, _ := workplace(t)
+func TestFileWorker_Idle_Ends(t *testing.T) {
+	_, work, _ := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap)), func(s *settings) { s.limits.FileHelperIdle = 10 * time.Millisecond })
 	if _, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/file", Sandbox: policyOf(work)}); err != nil {
 		t.Fatal(err)
 	}
 	for len(workersOf(t)) > 0 {
 		if f.ctx.Err() != nil {
-			t.Fatal("it goes on")
+			t.Fatal("the idle worker still runs")
 		}
 	}
 }
 
-// Many callers at once have one worker.
-func TestFileWorkerIsShared(t *testing.T) {
+func TestFileWorker_ConcurrentCalls_ShareOne(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, _ := workplace(t)
+		_, work, _ := makeWorkplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes)), policyOf("+"+work)
 		var callers sync.WaitGroup
 		for i := range 100 {
@@ -566,10 +557,10 @@ func TestFileWorkerIsShared(t *testing.T) {
 	})
 }
 
-// An upload that is cut goes on in the worker that has it.
-func TestConfinedUploadGoesOn(t *testing.T) {
+// An upload that is cut can be resumed in the worker that received it.
+func TestConfinedUpload_Cut_CanResume(t *testing.T) {
 	eachSandbox(t, func(t *testing.T, sandboxes *sandbox.Sandboxes) {
-		_, work, _ := workplace(t)
+		_, work, _ := makeWorkplace(t)
 		f, policy := newFixture(t, withSandboxes(sandboxes), func(s *settings) { s.limits.FileHelpers = 1 }), policyOf("+"+work)
 		head := func(offset uint64, p *execwirev1.SandboxPolicy) *execwirev1.UploadHead {
 			return &execwirev1.UploadHead{Path: work + "/up", Sandbox: p, UploadId: "id", Offset: offset, Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}
@@ -603,9 +594,9 @@ func TestConfinedUploadGoesOn(t *testing.T) {
 	})
 }
 
-// A refused upload is answered though the client sends nothing more.
-func TestConfinedUploadIsRefusedAtOnce(t *testing.T) {
-	_, work, outside := workplace(t)
+// A denied upload fails even if the client sends nothing more.
+func TestConfinedUpload_Denied_FailsBeforeData(t *testing.T) {
+	_, work, outside := makeWorkplace(t)
 	f := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Landlock)))
 	stream, err := f.files.UploadFile(f.ctx)
 	if err != nil {

@@ -8,11 +8,11 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Whoever keeps memory small is told of every kind of call that leaves some
-// behind, and not of those that leave little.
+// OnContent is called after each kind of call that leaves much garbage, and not after
+// small ones.
 func TestOnContent_LargeContent_IsCalled(t *testing.T) {
-	var told atomic.Int64
-	f := newFixture(t, func(s *settings) { s.onContent = func() { told.Add(1) } })
+	var called atomic.Int64
+	f := newFixture(t, func(s *settings) { s.onContent = func() { called.Add(1) } })
 	path := t.TempDir() + "/f"
 	ctx, block := f.ctx, func(id string) *execwirev1.ReadBlockRequest {
 		return &execwirev1.ReadBlockRequest{HandleId: id, Length: 1 << 20}
@@ -66,16 +66,16 @@ func TestOnContent_LargeContent_IsCalled(t *testing.T) {
 			return err
 		}},
 		{"UploadFile in place", func(data []byte) error { return upload(data, execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE) }},
-		{"UploadFile that replaces", func(data []byte) error { return upload(data, execwirev1.UploadMode_UPLOAD_MODE_REPLACE) }},
+		{"UploadFile with replace", func(data []byte) error { return upload(data, execwirev1.UploadMode_UPLOAD_MODE_REPLACE) }},
 	}
 	for _, size := range []int{1000, 1 << 20} {
 		for _, c := range calls {
-			before := told.Load()
+			before := called.Load()
 			if err := c.call(make([]byte, size)); err != nil {
 				t.Fatalf("%s of %d bytes: %v", c.name, size, err)
 			}
-			if n := told.Load() - before; (n > 0) != (size == 1<<20) {
-				t.Errorf("%s of %d bytes was told %d times", c.name, size, n)
+			if n := called.Load() - before; (n > 0) != (size == 1<<20) {
+				t.Errorf("%s of %d bytes called OnContent %d times", c.name, size, n)
 			}
 		}
 		for _, id := range []string{"r", "w"} {

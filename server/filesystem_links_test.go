@@ -12,8 +12,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// linkless are the calls with no_symlinks, by their requests.
-func (f *fixture) linkless(path string) map[protoreflect.Name]func() error {
+// noSymlinkCalls returns the calls with no_symlinks, by the name of the request message.
+func (f *fixture) noSymlinkCalls(path string) map[protoreflect.Name]func() error {
 	ends := func(recv func() (any, error), err error) error {
 		for err == nil {
 			if _, err = recv(); err == io.EOF {
@@ -76,8 +76,8 @@ func (f *fixture) linkless(path string) map[protoreflect.Name]func() error {
 	}
 }
 
-// messagesWith are the messages of FileSystemService's files with a member.
-func messagesWith(member protoreflect.Name) (names []protoreflect.Name) {
+// messagesWithField returns the messages of FileSystemService that have a field.
+func messagesWithField(member protoreflect.Name) (names []protoreflect.Name) {
 	for _, file := range []protoreflect.FileDescriptor{
 		execwirev1.File_execwire_v1_filesystem_proto, execwirev1.File_execwire_v1_filesystem_transfer_proto,
 		execwirev1.File_execwire_v1_filesystem_handle_proto, execwirev1.File_execwire_v1_filesystem_walk_proto,
@@ -93,7 +93,7 @@ func messagesWith(member protoreflect.Name) (names []protoreflect.Name) {
 
 func TestNoSymlinks(t *testing.T) {
 	f := newFixture(t)
-	for _, name := range messagesWith("no_symlinks") {
+	for _, name := range messagesWithField("no_symlinks") {
 		dir := t.TempDir()
 		isDirectory := strings.Contains(string(name), "Directory")
 		for _, err := range []error{os.Mkdir(dir+"/d", 0o755), os.WriteFile(dir+"/f", nil, 0o644), os.Symlink("f", dir+"/lf"), os.Symlink("d", dir+"/ld"), os.Symlink(".", dir+"/up")} {
@@ -106,13 +106,13 @@ func TestNoSymlinks(t *testing.T) {
 			path, final = "/d", "/ld"
 		}
 		for _, linked := range []string{final, "/up" + path} {
-			call := f.linkless(dir + linked)[name]
+			call := f.noSymlinkCalls(dir + linked)[name]
 			if call == nil {
-				t.Fatalf("nobody calls with %s", name)
+				t.Fatalf("no test calls with %s", name)
 			}
 			expectFailure(t, call(), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SYMLINK_REFUSED)
 		}
-		if err := f.linkless(dir + path)[name](); err != nil {
+		if err := f.noSymlinkCalls(dir + path)[name](); err != nil {
 			t.Errorf("%s without links: %v", name, err)
 		}
 	}

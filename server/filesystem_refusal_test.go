@@ -9,7 +9,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestFilesRefuseMalformedRequestsAndNameTheField(t *testing.T) {
+func TestFiles_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	meta := func(req *execwirev1.GetMetadataRequest) error {
 		_, err := f.files.GetMetadata(f.ctx, req)
@@ -55,11 +55,11 @@ func TestFilesRefuseMalformedRequestsAndNameTheField(t *testing.T) {
 		{"relative source", "raw_source_path", copied(&execwirev1.CopyPathRequest{RawSourcePath: []byte("x"), DestinationPath: "/x"})},
 		{"relative destination", "raw_destination_path", copied(&execwirev1.CopyPathRequest{SourcePath: "/x", RawDestinationPath: []byte("x")})},
 		{"empty upload", "message", uploaded(&execwirev1.UploadFileRequest{})},
-		{"upload to nowhere", "head.path", uploaded(uploadHead(""))},
+		{"upload without a path", "head.path", uploaded(uploadHead(""))},
 		{"upload without a mode", "head.mode", uploaded(noMode)},
 		{"upload of an unknown mode", "head.mode", uploaded(unknownMode)},
 		{"offset", "offset", downloaded(&execwirev1.DownloadFileRequest{Path: "/x", Offset: 1 << 63})},
-		{"download of nothing", "path", downloaded(&execwirev1.DownloadFileRequest{})},
+		{"download without a path", "path", downloaded(&execwirev1.DownloadFileRequest{})},
 	}
 	for _, tt := range tests {
 		expectFailure(t, tt.err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
@@ -69,8 +69,8 @@ func TestFilesRefuseMalformedRequestsAndNameTheField(t *testing.T) {
 	}
 }
 
-// Until something can confine a call, one that must be confined does nothing.
-func TestConfinedFilesAreNotTouched(t *testing.T) {
+// Without a sandbox backend, calls that must be confined change nothing.
+func TestConfinedFiles_NoSandbox_ChangesNothing(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "kept")
 	confined := &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{
@@ -99,16 +99,16 @@ func TestConfinedFilesAreNotTouched(t *testing.T) {
 	if err == nil {
 		_, err = download.Recv()
 	}
-	failures = append(failures, err, f.refusedWatch(&execwirev1.WatchDirectoryRequest{Path: dir, Sandbox: confined}),
-		f.refusedWait(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: path}}, Sandbox: confined}))
+	failures = append(failures, err, f.watchError(&execwirev1.WatchDirectoryRequest{Path: dir, Sandbox: confined}),
+		f.awaitError(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: path}}, Sandbox: confined}))
 	for _, err := range failures {
 		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE)
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "kept" {
-		t.Errorf("the file has %q: %v", got, err)
+		t.Errorf("the file contains %q: %v", got, err)
 	}
 	if list := f.entries(&execwirev1.ReadDirectoryRequest{Path: dir}); len(list) != 1 {
-		t.Errorf("there are %v", list)
+		t.Errorf("the directory contains %v", list)
 	}
 	for _, policy := range []*execwirev1.SandboxPolicy{
 		{Policy: &execwirev1.SandboxPolicy_Disabled{Disabled: &execwirev1.DisabledSandbox{}}},

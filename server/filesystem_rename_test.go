@@ -13,7 +13,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestRenameAndLink(t *testing.T) {
+func TestRenamePath_AndCreateSymlink(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "one")
 	f.write(dir+"/g", "two")
@@ -40,14 +40,14 @@ func TestRenameAndLink(t *testing.T) {
 		}
 	}
 	if got, err := os.ReadFile(dir + "/l"); err != nil || string(got) != "one" {
-		t.Errorf("the link leads to %q: %v", got, err)
+		t.Errorf("the link's target has %q: %v", got, err)
 	}
 	if target, err := os.Readlink(dir + "/m"); err != nil || target != "bad\xff" {
-		t.Errorf("the link leads to %q: %v", target, err)
+		t.Errorf("the link's target is %q: %v", target, err)
 	}
 }
 
-func TestDirectoriesHaveThePermissionsThatAreAsked(t *testing.T) {
+func TestCreateDirectory_SetsPermissions(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	if _, err := f.files.CreateDirectory(f.ctx, &execwirev1.CreateDirectoryRequest{Path: dir + "/p/d", Recursive: true, Permissions: proto.Uint32(0o1771)}); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestDirectoriesHaveThePermissionsThatAreAsked(t *testing.T) {
 	}
 }
 
-func TestMetadataWithDigest(t *testing.T) {
+func TestGetMetadata_WithDigest(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "content")
 	if err := os.Symlink("f", dir+"/l"); err != nil {
@@ -82,7 +82,7 @@ func TestMetadataWithDigest(t *testing.T) {
 	}
 }
 
-func TestDownloadWithDigest(t *testing.T) {
+func TestDownload_WithDigest(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	content := strings.Repeat("0123456789", 10_000)
 	f.write(dir+"/f", content)
@@ -91,7 +91,7 @@ func TestDownloadWithDigest(t *testing.T) {
 		for err == nil {
 			var m *execwirev1.DownloadFileResponse
 			if m, err = stream.Recv(); err == nil && end != nil {
-				t.Errorf("after the end came %v", m)
+				t.Errorf("received %v after the end", m)
 			}
 			if m.GetEnd() != nil {
 				end = m.GetEnd()
@@ -120,15 +120,14 @@ func TestDownloadWithDigest(t *testing.T) {
 		}
 	}
 	if end, err := download(&execwirev1.DownloadFileRequest{Path: dir + "/f"}); err != nil || end != nil {
-		t.Errorf("an end that nobody asked for: %v, %v", end, err)
+		t.Errorf("an end that was not requested: %v, %v", end, err)
 	}
 	f.write(dir+"/f", "other")
 	_, err = download(&execwirev1.DownloadFileRequest{Path: dir + "/f", IfVersion: version})
 	expectFailure(t, err, codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_FILE_CHANGED)
 }
 
-// A file that is changed while it is read is said to be.
-func TestADownloadSaysThatItsFileWasChanged(t *testing.T) {
+func TestDownload_FileModified_IsReported(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	if err := os.WriteFile(dir+"/f", make([]byte, 16<<20), 0o600); err != nil {
 		t.Fatal(err)
@@ -140,7 +139,7 @@ func TestADownloadSaysThatItsFileWasChanged(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	// More than the stream holds has not been read yet.
+	// The file is larger than the buffers of the stream, so the server has not read it all.
 	if err := os.Truncate(dir+"/f", 16<<20+1); err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +159,7 @@ func TestADownloadSaysThatItsFileWasChanged(t *testing.T) {
 	}
 }
 
-func TestRenamesRefuseMalformedRequestsAndNameTheField(t *testing.T) {
+func TestRenamePath_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	renamed := func(req *execwirev1.RenamePathRequest) error {
 		_, err := f.files.RenamePath(f.ctx, req)

@@ -25,7 +25,7 @@ const (
 	symlink   = execwirev1.FileType_FILE_TYPE_SYMLINK
 )
 
-// write makes a file by the service.
+// write creates a file through the service.
 func (f *fixture) write(path, content string) {
 	f.t.Helper()
 	if _, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: path, Data: []byte(content)}); err != nil {
@@ -33,7 +33,7 @@ func (f *fixture) write(path, content string) {
 	}
 }
 
-// download receives a file, and its head.
+// download receives the content and the head of a file.
 func (f *fixture) download(req *execwirev1.DownloadFileRequest) (*execwirev1.FileMetadata, []byte) {
 	f.t.Helper()
 	stream, err := f.files.DownloadFile(f.ctx, req)
@@ -77,7 +77,7 @@ func (f *fixture) entries(req *execwirev1.ReadDirectoryRequest) []*execwirev1.Di
 	}
 }
 
-func TestFilesThereAndBack(t *testing.T) {
+func TestFiles_EveryUnaryCall(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	_, err := f.files.CreateDirectory(f.ctx, &execwirev1.CreateDirectoryRequest{Path: dir + "/d/e", Recursive: true})
 	if err != nil {
@@ -123,11 +123,11 @@ func TestFilesThereAndBack(t *testing.T) {
 		}
 	}
 	if got := f.entries(&execwirev1.ReadDirectoryRequest{Path: dir}); len(got) != 1 || got[0].GetName() != "copy" {
-		t.Errorf("left are %v", got)
+		t.Errorf("the remaining entries are %v", got)
 	}
 }
 
-func TestDownloadIsWhole(t *testing.T) {
+func TestDownload_Complete(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	content := bytes.Repeat([]byte("0123456789abcdef"), 100_000)
 	if err := os.WriteFile(dir+"/f", content, 0o600); err != nil {
@@ -135,7 +135,7 @@ func TestDownloadIsWhole(t *testing.T) {
 	}
 	metadata, got := f.download(&execwirev1.DownloadFileRequest{Path: dir + "/f"})
 	if metadata.GetSize() != uint64(len(content)) || !bytes.Equal(got, content) {
-		t.Errorf("%d bytes came of %d, and the head says %v", len(got), len(content), metadata)
+		t.Errorf("received %d bytes of %d, and the head is %v", len(got), len(content), metadata)
 	}
 	size := uint64(len(content))
 	tests := []struct {
@@ -159,9 +159,9 @@ func TestDownloadIsWhole(t *testing.T) {
 	}
 }
 
-// A client that stops reading holds up a bounded part of the file, and its
-// going away ends the call.
-func TestDownloadEndsWithItsClient(t *testing.T) {
+// For a client that stops reading, the server buffers a bounded part of the file. When
+// the client cancels, the call ends.
+func TestDownload_ClientCancels_Ends(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	if err := os.WriteFile(dir+"/f", nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func uploadData(data []byte) *execwirev1.UploadFileRequest {
 	return &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Data{Data: data}}
 }
 
-// upload sends messages, with an end if they have none, and returns how that ended.
+// upload sends messages, adds a missing end, and returns the response.
 func (f *fixture) upload(messages ...*execwirev1.UploadFileRequest) (*execwirev1.UploadFileResponse, error) {
 	f.t.Helper()
 	if !slices.ContainsFunc(messages, func(m *execwirev1.UploadFileRequest) bool { return m.GetEnd() != nil || m.GetMessage() == nil }) && len(messages) > 0 {
@@ -207,7 +207,7 @@ func (f *fixture) upload(messages ...*execwirev1.UploadFileRequest) (*execwirev1
 	return f.uploadExactly(messages...)
 }
 
-// uploadExactly is upload without more.
+// uploadExactly sends the messages only and returns the response.
 func (f *fixture) uploadExactly(messages ...*execwirev1.UploadFileRequest) (*execwirev1.UploadFileResponse, error) {
 	f.t.Helper()
 	stream, err := f.files.UploadFile(f.ctx)
@@ -216,13 +216,13 @@ func (f *fixture) uploadExactly(messages ...*execwirev1.UploadFileRequest) (*exe
 	}
 	for _, m := range messages {
 		if err := stream.Send(m); err != nil {
-			break // why is what CloseAndRecv says
+			break // CloseAndRecv returns the reason
 		}
 	}
 	return stream.CloseAndRecv()
 }
 
-func TestUploadWritesInPlace(t *testing.T) {
+func TestUpload_InPlace(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "something longer than what comes")
 	if err := os.Link(dir+"/f", dir+"/other"); err != nil {
@@ -237,7 +237,7 @@ func TestUploadWritesInPlace(t *testing.T) {
 	}
 }
 
-func TestUploadRefusesWhatIsOutOfOrder(t *testing.T) {
+func TestUpload_UnexpectedMessage_Fails(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	_, nothing := f.upload()
 	_, headless := f.upload(uploadData([]byte("x")))
@@ -249,7 +249,7 @@ func TestUploadRefusesWhatIsOutOfOrder(t *testing.T) {
 	expectFailure(t, missing, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND)
 }
 
-func TestNamesNeedNotBeUTF8(t *testing.T) {
+func TestFiles_NamesNotUTF8(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	name := []byte(dir + "/bad\xff")
 	if _, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{RawPath: name, Data: []byte("x")}); err != nil {
@@ -264,7 +264,7 @@ func TestNamesNeedNotBeUTF8(t *testing.T) {
 	}
 	link, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: dir + "/l", NoFollow: true})
 	if err != nil || string(link.GetRawLinkTarget()) != "bad\xff" || link.GetLinkTarget() != "bad\uFFFD" {
-		t.Errorf("the link leads to %v: %v", link, err)
+		t.Errorf("the link is %v: %v", link, err)
 	}
 	real, err := f.files.CanonicalizePath(f.ctx, &execwirev1.CanonicalizePathRequest{Path: dir + "/l"})
 	if err != nil || !bytes.HasSuffix(real.GetRawPath(), []byte("bad\xff")) {
@@ -280,7 +280,7 @@ func TestNamesNeedNotBeUTF8(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND)
 }
 
-func TestFileFailuresSayWhy(t *testing.T) {
+func TestFiles_Errors_HaveReasonAndPath(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", strings.Repeat("x", 1<<20))
 	f.write(dir+"/large", strings.Repeat("x", 1<<20+1))
@@ -320,11 +320,11 @@ func TestFileFailuresSayWhy(t *testing.T) {
 					t.Errorf("%v: errno %q, want %q", tt.err, d.GetMetadata()["errno"], tt.errno)
 				}
 				if tt.why == execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE && d.GetMetadata()["limit_bytes"] != "1048576" {
-					t.Errorf("the limit is not said: %v", d)
+					t.Errorf("the limit is missing: %v", d)
 				}
 			case *errdetails.ResourceInfo:
 				if d.GetResourceName() != tt.path {
-					t.Errorf("%v is about %q", tt.err, d.GetResourceName())
+					t.Errorf("the resource of %v is %q", tt.err, d.GetResourceName())
 				}
 			}
 		}

@@ -22,7 +22,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// replaceHead is the head of an upload that replaces.
+// replaceHead returns the head of an upload in mode replace.
 func replaceHead(path string, change func(*execwirev1.UploadHead)) *execwirev1.UploadFileRequest {
 	head := &execwirev1.UploadHead{Path: path, Mode: execwirev1.UploadMode_UPLOAD_MODE_REPLACE}
 	if change != nil {
@@ -40,7 +40,7 @@ func sum(text string) []byte {
 	return digest[:]
 }
 
-// cut begins an upload and goes away, once the server has received so much.
+// cut begins an upload and cuts its stream once the server has received so many bytes.
 func (f *fixture) cut(received uint64, messages ...*execwirev1.UploadFileRequest) {
 	f.t.Helper()
 	f.sending(received, messages...)()
@@ -48,8 +48,8 @@ func (f *fixture) cut(received uint64, messages ...*execwirev1.UploadFileRequest
 	f.awaitUpload(id, func(u *execwirev1.GetUploadResponse) bool { return u.GetExpireTime() != nil })
 }
 
-// sending begins an upload, of which so many bytes have been received, and leaves its
-// stream open until end is called.
+// sending begins an upload and returns once the server has received so many bytes. The
+// stream stays open until end is called.
 func (f *fixture) sending(received uint64, messages ...*execwirev1.UploadFileRequest) (end func()) {
 	f.t.Helper()
 	ctx, cancel := context.WithCancelCause(f.ctx)
@@ -65,14 +65,13 @@ func (f *fixture) sending(received uint64, messages ...*execwirev1.UploadFileReq
 	f.awaitUpload(messages[0].GetHead().GetUploadId(), func(u *execwirev1.GetUploadResponse) bool { return u.GetReceivedBytes() == received })
 	return func() {
 		f.t.Helper()
-		cancel(errors.New("cut"))
+		cancel(errors.New("the test cuts the stream"))
 		_ = stream.RecvMsg(&execwirev1.UploadFileResponse{})
 	}
 }
 
-// Uploads that are cut one after the other do not keep their principal from sending
-// further ones.
-func TestAbandonedUploads_DoNotLockOut(t *testing.T) {
+// The limit on uploads does not count those without a stream.
+func TestUpload_Abandoned_DoNotBlockNewOnes(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	for i := range 10 {
 		f.cut(1, replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = fmt.Sprint(i) }), uploadData([]byte("x")))
@@ -82,7 +81,7 @@ func TestAbandonedUploads_DoNotLockOut(t *testing.T) {
 	}
 }
 
-// awaitUpload asks until an upload is as wanted.
+// awaitUpload polls an upload until the condition holds.
 func (f *fixture) awaitUpload(id string, wanted func(*execwirev1.GetUploadResponse) bool) *execwirev1.GetUploadResponse {
 	f.t.Helper()
 	for {
@@ -97,7 +96,7 @@ func (f *fixture) awaitUpload(id string, wanted func(*execwirev1.GetUploadRespon
 	}
 }
 
-func TestUploadReplaces(t *testing.T) {
+func TestUpload_Replace(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "something longer than what comes")
 	if err := os.Link(dir+"/f", dir+"/other"); err != nil {
@@ -118,12 +117,12 @@ func TestUploadReplaces(t *testing.T) {
 	}
 	for name, want := range map[string]string{"/f": "new content", "/other": "something longer than what comes"} {
 		if got, err := os.ReadFile(dir + name); err != nil || string(got) != want {
-			t.Errorf("%s has %q: %v", name, got, err)
+			t.Errorf("%s contains %q: %v", name, got, err)
 		}
 	}
 }
 
-func TestUploadGoesOnAfterACut(t *testing.T) {
+func TestUpload_Cut_CanResume(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	named := func(offset uint64) *execwirev1.UploadFileRequest {
 		return replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId, h.Offset = "u", offset })
@@ -131,7 +130,7 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	f.cut(3, named(0), uploadData([]byte("012")))
 	f.cut(6, named(2), uploadData([]byte("2345")))
 	if list := f.entries(&execwirev1.ReadDirectoryRequest{Path: dir}); len(list) != 0 {
-		t.Errorf("there are %v", list)
+		t.Errorf("the directory contains %v", list)
 	}
 	upload, err := f.files.GetUpload(f.ctx, &execwirev1.GetUploadRequest{UploadId: "u"})
 	if left := time.Until(upload.GetExpireTime().AsTime()); err != nil || upload.GetPath() != dir+"/f" || left <= 0 || left > 10*time.Minute {
@@ -140,7 +139,7 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	_, beyond := f.upload(named(7), uploadData([]byte("x")))
 	expectFailure(t, beyond, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID)
 	if got := infoMetadata(beyond)["received_bytes"]; got != "6" {
-		t.Errorf("received are %q", got)
+		t.Errorf("received_bytes is %q", got)
 	}
 	resp, err := f.upload(named(6), uploadData([]byte("789")), uploadEnd(sum("012345789")))
 	if err != nil || resp.GetSize() != 9 {
@@ -149,22 +148,22 @@ func TestUploadGoesOnAfterACut(t *testing.T) {
 	f.awaitUpload("u", func(u *execwirev1.GetUploadResponse) bool { return u.GetComplete() && u.GetExpireTime() != nil })
 	again, err := f.upload(named(9), uploadEnd(sum("012345789")))
 	if err != nil || !proto.Equal(again, resp) {
-		t.Errorf("the answer is then %v: %v", again, err)
+		t.Errorf("the repeated upload returns %v: %v", again, err)
 	}
 	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "012345789" {
-		t.Errorf("the file has %q: %v", got, err)
+		t.Errorf("the file contains %q: %v", got, err)
 	}
 }
 
-// The end of a stream does not say that the file is whole.
-func TestAStreamWithoutAnEndIsCut(t *testing.T) {
+// Without an end message the file may be incomplete.
+func TestUpload_StreamWithoutEnd_DoesNotReplace(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "old")
 	for _, id := range []string{"", "u"} {
 		_, err := f.uploadExactly(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = id }), uploadData([]byte("ne")))
 		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
 		if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "old" {
-			t.Errorf("the file has %q: %v", got, err)
+			t.Errorf("the file contains %q: %v", got, err)
 		}
 	}
 	if _, err := f.upload(replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId, h.Offset = "u", 2 }), uploadData([]byte("w")), uploadEnd(sum("new"))); err != nil {
@@ -173,7 +172,7 @@ func TestAStreamWithoutAnEndIsCut(t *testing.T) {
 	_, err := f.uploadExactly(uploadHead(dir+"/f"), uploadData([]byte("ha")))
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
 	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "ha" {
-		t.Errorf("in place the file has %q: %v", got, err)
+		t.Errorf("in place the file contains %q: %v", got, err)
 	}
 }
 
@@ -187,7 +186,7 @@ func infoMetadata(err error) map[string]string {
 	return nil
 }
 
-func TestUploadFailuresSayWhy(t *testing.T) {
+func TestUpload_Errors_HaveReason(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "old")
 	with := func(change func(*execwirev1.UploadHead)) *execwirev1.UploadFileRequest {
@@ -226,12 +225,11 @@ func TestUploadFailuresSayWhy(t *testing.T) {
 		expectFailure(t, tt.err, tt.code, tt.why)
 	}
 	if got, err := os.ReadFile(dir + "/f"); err != nil || string(got) != "old" {
-		t.Errorf("the file has %q: %v", got, err)
+		t.Errorf("the file contains %q: %v", got, err)
 	}
 }
 
-// Uploads belong to their principal.
-func TestUploadsBelongToTheirPrincipal(t *testing.T) {
+func TestUpload_OtherPrincipal_IsNotFound(t *testing.T) {
 	principal := auth.Principal{Name: "one"}
 	f, dir := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return principal } }), t.TempDir()
 	f.cut(1, replaceHead(dir+"/f", func(h *execwirev1.UploadHead) { h.UploadId = "u" }), uploadData([]byte("x")))
@@ -242,7 +240,7 @@ func TestUploadsBelongToTheirPrincipal(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_NOT_FOUND)
 }
 
-func TestUploadsRefuseMalformedRequestsAndNameTheField(t *testing.T) {
+func TestUpload_MalformedRequest_NamesField(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	replaced := func(change func(*execwirev1.UploadHead)) error {
 		_, err := f.upload(replaceHead(dir+"/f", change))

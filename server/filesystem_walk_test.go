@@ -13,7 +13,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// walk receives a walk to its end.
+// walk reads a stream of WalkDirectory to its end.
 func (f *fixture) walk(req *execwirev1.WalkDirectoryRequest) (entries []*execwirev1.WalkEntry, errs []*execwirev1.WalkError, end *execwirev1.WalkEnd, err error) {
 	f.t.Helper()
 	stream, err := f.files.WalkDirectory(f.ctx, req)
@@ -30,7 +30,7 @@ func (f *fixture) walk(req *execwirev1.WalkDirectoryRequest) (entries []*execwir
 		}
 		switch {
 		case end != nil:
-			f.t.Fatalf("%v comes after the end", m)
+			f.t.Fatalf("received %v after the end", m)
 		case m.GetEntries() != nil:
 			if n := len(m.GetEntries().GetEntries()); n == 0 || n > 1000 {
 				f.t.Fatalf("a message has %d entries", n)
@@ -83,7 +83,7 @@ func TestWalkDirectory(t *testing.T) {
 	}
 }
 
-func TestRefusedWalks(t *testing.T) {
+func TestWalkDirectory_InvalidRequest_Fails(t *testing.T) {
 	f := newFixture(t)
 	path := t.TempDir() + "/f"
 	f.write(path, "content")
@@ -99,7 +99,7 @@ func TestRefusedWalks(t *testing.T) {
 		_, _, _, err := f.walk(tt.req)
 		expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 		if got := violatedField(err); got != tt.field {
-			t.Errorf("%s is wrong, want %s: %v", got, tt.field, err)
+			t.Errorf("the violated field is %s, want %s: %v", got, tt.field, err)
 		}
 	}
 	_, _, _, err := f.walk(&execwirev1.WalkDirectoryRequest{Path: path})

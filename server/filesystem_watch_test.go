@@ -31,8 +31,8 @@ func (f *fixture) watchDirectory(ctx context.Context, req *execwirev1.WatchDirec
 	return stream
 }
 
-// refusedWatch is what a watch that does not begin fails with.
-func (f *fixture) refusedWatch(req *execwirev1.WatchDirectoryRequest) error {
+// watchError returns the error of a watch, or nil if it begins.
+func (f *fixture) watchError(req *execwirev1.WatchDirectoryRequest) error {
 	stream, err := f.files.WatchDirectory(f.ctx, req)
 	if err == nil {
 		_, err = stream.Recv()
@@ -40,8 +40,8 @@ func (f *fixture) refusedWatch(req *execwirev1.WatchDirectoryRequest) error {
 	return err
 }
 
-// refusedWait is what a wait that does not begin fails with.
-func (f *fixture) refusedWait(req *execwirev1.AwaitPathsRequest) error {
+// awaitError returns the error of a wait for paths, or nil if it begins.
+func (f *fixture) awaitError(req *execwirev1.AwaitPathsRequest) error {
 	stream, err := f.files.AwaitPaths(f.ctx, req)
 	if err == nil {
 		_, err = stream.Recv()
@@ -49,21 +49,20 @@ func (f *fixture) refusedWait(req *execwirev1.AwaitPathsRequest) error {
 	return err
 }
 
-// until receives until something is so, and returns what was told of each path
-// last.
-func (f *fixture) until(stream grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse], isSo func(map[string]*execwirev1.WatchChange) bool) map[string]*execwirev1.WatchChange {
+// until receives changes until done is true for them, and returns the last change of each path.
+func (f *fixture) until(stream grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse], done func(map[string]*execwirev1.WatchChange) bool) map[string]*execwirev1.WatchChange {
 	f.t.Helper()
-	told := map[string]*execwirev1.WatchChange{}
-	for !isSo(told) {
+	changes := map[string]*execwirev1.WatchChange{}
+	for !done(changes) {
 		message, err := stream.Recv()
 		if err != nil {
-			f.t.Fatalf("%v; told was %v", err, told)
+			f.t.Fatalf("%v; received %v", err, changes)
 		}
 		for _, c := range message.GetChanges().GetChanges() {
-			told[c.GetPath()] = c
+			changes[c.GetPath()] = c
 		}
 	}
-	return told
+	return changes
 }
 
 func TestWatchDirectory(t *testing.T) {
@@ -78,8 +77,8 @@ func TestWatchDirectory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told := f.until(stream, func(told map[string]*execwirev1.WatchChange) bool {
-		return told["last"] != nil && told["d/e/bad\uFFFD"] != nil
+	changes := f.until(stream, func(changes map[string]*execwirev1.WatchChange) bool {
+		return changes["last"] != nil && changes["d/e/bad\uFFFD"] != nil
 	})
 	for path, want := range map[string]struct {
 		kind execwirev1.WatchChangeKind
@@ -91,12 +90,12 @@ func TestWatchDirectory(t *testing.T) {
 		"changed": {execwirev1.WatchChangeKind_WATCH_CHANGE_KIND_MODIFIED, execwirev1.FileType_FILE_TYPE_REGULAR},
 		"last":    {execwirev1.WatchChangeKind_WATCH_CHANGE_KIND_CREATED, execwirev1.FileType_FILE_TYPE_REGULAR},
 	} {
-		if told[path].GetKind() != want.kind || told[path].GetType() != want.of {
-			t.Errorf("of %s was told %v, want %v", path, told[path], want)
+		if changes[path].GetKind() != want.kind || changes[path].GetType() != want.of {
+			t.Errorf("the change of %s is %v, want %v", path, changes[path], want)
 		}
 	}
-	if raw := told["d/e/bad\uFFFD"].GetRawPath(); string(raw) != "d/e/bad\xff" || told["x.tmp"] != nil {
-		t.Errorf("told was %v", told)
+	if raw := changes["d/e/bad\uFFFD"].GetRawPath(); string(raw) != "d/e/bad\xff" || changes["x.tmp"] != nil {
+		t.Errorf("received %v", changes)
 	}
 	cancel(errors.New("enough"))
 	var err error
@@ -108,7 +107,7 @@ func TestWatchDirectory(t *testing.T) {
 	}
 }
 
-func TestALostDirectoryEndsItsWatch(t *testing.T) {
+func TestWatchDirectory_DirectoryRemoved_Ends(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	if err := os.MkdirAll(dir+"/a/b", 0o755); err != nil {
 		t.Fatal(err)
@@ -144,14 +143,14 @@ func TestAwaitPaths(t *testing.T) {
 	}
 	f.write(dir+"/bad\xff", "x")
 	if got, err := stream.Recv(); err != nil || got.GetAwaited().GetIndex() != 1 || !got.GetAwaited().GetExists() {
-		t.Errorf("then came %v: %v", got, err)
+		t.Errorf("the second message is %v: %v", got, err)
 	}
 	if got, err := stream.Recv(); err == nil {
-		t.Errorf("then came %v", got)
+		t.Errorf("received a third message: %v", got)
 	}
 }
 
-func TestWatchesAreBounded(t *testing.T) {
+func TestWatch_Limits(t *testing.T) {
 	f, dir := newFixture(t, func(s *settings) {
 		s.limits.WatchesPerPrincipal, s.limits.AwaitedPathsPerPrincipal, s.limits.WatchedDirectoriesPerWatch = 1, 2, 2
 	}), t.TempDir()
@@ -165,10 +164,10 @@ func TestWatchesAreBounded(t *testing.T) {
 		}
 		return req
 	}
-	deep := f.refusedWatch(&execwirev1.WatchDirectoryRequest{Path: dir, Recursive: true})
+	deep := f.watchError(&execwirev1.WatchDirectoryRequest{Path: dir, Recursive: true})
 	f.watchDirectory(f.ctx, &execwirev1.WatchDirectoryRequest{Path: dir})
-	second := f.refusedWatch(&execwirev1.WatchDirectoryRequest{Path: dir})
-	paths := f.refusedWait(awaited(3))
+	second := f.watchError(&execwirev1.WatchDirectoryRequest{Path: dir})
+	paths := f.awaitError(awaited(3))
 	if wait, err := f.files.AwaitPaths(f.ctx, awaited(2)); err != nil {
 		t.Error(err)
 	} else if _, err := wait.Recv(); err != nil {
@@ -196,9 +195,9 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 }
 
-func TestMalformedWatchesNameTheField(t *testing.T) {
+func TestWatch_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
-	watched := func(req *execwirev1.WatchDirectoryRequest) error { return f.refusedWatch(req) }
+	watched := func(req *execwirev1.WatchDirectoryRequest) error { return f.watchError(req) }
 	tests := []struct {
 		field string
 		err   error
@@ -208,11 +207,11 @@ func TestMalformedWatchesNameTheField(t *testing.T) {
 		{"ignore", watched(&execwirev1.WatchDirectoryRequest{Path: "/", Ignore: strings.Split(strings.Repeat("x", 101), "")})},
 		{"settle", watched(&execwirev1.WatchDirectoryRequest{Path: "/", Settle: seconds(-1)})},
 		{"settle", watched(&execwirev1.WatchDirectoryRequest{Path: "/", Settle: seconds(10.1)})},
-		{"missing", f.refusedWait(&execwirev1.AwaitPathsRequest{})},
-		{"missing", f.refusedWait(&execwirev1.AwaitPathsRequest{Missing: make([]*execwirev1.AwaitedPath, 1001)})},
-		{"missing[0].path", f.refusedWait(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: "x"}}})},
-		{"present[1].raw_path", f.refusedWait(&execwirev1.AwaitPathsRequest{Present: []*execwirev1.AwaitedPath{{Path: "/"}, {RawPath: []byte("x")}}})},
-		{"sandbox.policy", f.refusedWait(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: "/x"}}, Sandbox: &execwirev1.SandboxPolicy{}})},
+		{"missing", f.awaitError(&execwirev1.AwaitPathsRequest{})},
+		{"missing", f.awaitError(&execwirev1.AwaitPathsRequest{Missing: make([]*execwirev1.AwaitedPath, 1001)})},
+		{"missing[0].path", f.awaitError(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: "x"}}})},
+		{"present[1].raw_path", f.awaitError(&execwirev1.AwaitPathsRequest{Present: []*execwirev1.AwaitedPath{{Path: "/"}, {RawPath: []byte("x")}}})},
+		{"sandbox.policy", f.awaitError(&execwirev1.AwaitPathsRequest{Missing: []*execwirev1.AwaitedPath{{Path: "/x"}}, Sandbox: &execwirev1.SandboxPolicy{}})},
 	}
 	for _, tt := range tests {
 		expectFailure(t, tt.err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)

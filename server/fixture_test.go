@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-// hang is how long a test waits for what must happen.
-const hang = 2 * time.Minute
+// testTimeout is how long a test waits for an expected event.
+const testTimeout = 2 * time.Minute
 
 // fixture is a server in this process with clients for it.
 type fixture struct {
@@ -46,17 +46,17 @@ type fixture struct {
 	http      execwirev1.HttpServiceClient
 }
 
-// settings are what tests change of a fixture.
+// settings are the options of a fixture.
 type settings struct {
 	limits    server.Limits
 	sessions  session.Config
 	principal func() auth.Principal
 	logger    *slog.Logger
 	http      *httpclient.Client
-	// What forms of commands are switched off.
+	// The forms of commands that are disabled.
 	noDirect, noPrepared bool
 	onContent            func()
-	// What confines, and what every request is to be confined by at least.
+	// The sandboxes of the server, and the policy that it requires.
 	sandboxes *sandbox.Sandboxes
 	required  *execwirev1.SandboxPolicy
 	process   process.Config
@@ -104,7 +104,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, context.DeadlineExceeded)
 	t.Cleanup(func() {
 		cancel()
 		if err := sessions.Close(context.Background()); err != nil {
@@ -169,8 +169,8 @@ func (f *fixture) waitClosed(id string) *execwirev1.Process {
 	return resp.GetProcess()
 }
 
-// output puts the output of one stream together, and fails on seqs or offsets
-// that do not follow each other.
+// output collects the events of one process, and fails on sequence numbers or offsets that
+// are not contiguous.
 type output struct {
 	t      *testing.T
 	seq    uint64
@@ -197,13 +197,13 @@ func (o *output) add(events ...*execwirev1.ProcessEvent) {
 		}
 		o.seq = e.GetSeq()
 		if o.closed != nil {
-			o.t.Fatalf("%v came after closed", e)
+			o.t.Fatalf("received %v after closed", e)
 		}
 		switch e := e.GetEvent().(type) {
 		case *execwirev1.ProcessEvent_Output:
 			stream := e.Output.GetStream()
 			if len(o.gaps) == 0 && o.seq > 0 && e.Output.GetOffset() < uint64(len(o.bytes[stream])) {
-				o.t.Fatalf("output at %d repeats what was said up to %d", e.Output.GetOffset(), len(o.bytes[stream]))
+				o.t.Fatalf("output at %d repeats output received up to %d", e.Output.GetOffset(), len(o.bytes[stream]))
 			}
 			o.bytes[stream] = append(o.bytes[stream], e.Output.GetData()...)
 		case *execwirev1.ProcessEvent_Exited:
@@ -226,7 +226,7 @@ func (o *output) terminal() string {
 	return string(o.bytes[execwirev1.OutputStream_OUTPUT_STREAM_TERMINAL])
 }
 
-// watch follows a process to its end.
+// watch reads the events of a process to the end.
 func (f *fixture) watch(req *execwirev1.WatchProcessRequest) *output {
 	f.t.Helper()
 	stream, err := f.processes.WatchProcess(f.ctx, req)
@@ -263,7 +263,7 @@ func expectFailure(t *testing.T, err error, code codes.Code, reason execwirev1.E
 	t.Fatalf("%v carries no ErrorInfo", err)
 }
 
-// violatedField is the field that an error says is wrong.
+// violatedField returns the first field violation of an error.
 func violatedField(err error) string {
 	for _, detail := range status.Convert(err).Details() {
 		if bad, ok := detail.(*errdetails.BadRequest); ok && len(bad.GetFieldViolations()) > 0 {

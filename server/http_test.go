@@ -25,8 +25,8 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// elsewhere is an HTTP server for fetches.
-func elsewhere(t *testing.T, handle http.HandlerFunc) string {
+// newUpstream starts an HTTP server and returns its URL.
+func newUpstream(t *testing.T, handle http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(handle)
 	t.Cleanup(func() {
@@ -69,9 +69,9 @@ func getOf(url string) *execwirev1.FetchRequest {
 	return &execwirev1.FetchRequest{Method: "GET", Url: url}
 }
 
-func TestFetchMakesTheRequestAndStreamsTheResponse(t *testing.T) {
+func TestFetch_SendsRequest_StreamsResponse(t *testing.T) {
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
-	url := elsewhere(t, func(w http.ResponseWriter, r *http.Request) {
+	url := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		got, err := io.ReadAll(r.Body)
 		if err != nil || !bytes.Equal(got, sent) || r.Method != "PUT" || r.URL.RequestURI() != "/p?q" || !slices.Equal(r.Header["X-T"], []string{"1", "\xff"}) {
 			t.Errorf("the request is %s %s %q with %d bytes, %v", r.Method, r.URL.RequestURI(), r.Header, len(got), err)
@@ -81,7 +81,7 @@ func TestFetchMakesTheRequestAndStreamsTheResponse(t *testing.T) {
 		_, _ = w.Write(got)
 	})
 	head, body, err := newFixture(t).fetch(&execwirev1.FetchRequest{
-		Method: "PUT", Url: url + "/p?q#f", Body: sent, Timeout: durationpb.New(hang),
+		Method: "PUT", Url: url + "/p?q#f", Body: sent, Timeout: durationpb.New(testTimeout),
 		Headers: []*execwirev1.HttpHeader{{Name: "X-T", Value: "1"}, {Name: "x-t", RawValue: []byte("\xff")}},
 	})
 	if err != nil || head.GetStatus() != http.StatusTeapot || head.GetUrl() != url+"/p?q" || !bytes.Equal(body, sent) {
@@ -93,8 +93,8 @@ func TestFetchMakesTheRequestAndStreamsTheResponse(t *testing.T) {
 	}
 }
 
-func TestFetchFollowsRedirectsUnlessItIsToldNotTo(t *testing.T) {
-	url := elsewhere(t, func(w http.ResponseWriter, r *http.Request) {
+func TestFetch_RedirectPolicy(t *testing.T) {
+	url := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/from" {
 			http.Redirect(w, r, "/to", http.StatusFound)
 		}
@@ -110,7 +110,7 @@ func TestFetchFollowsRedirectsUnlessItIsToldNotTo(t *testing.T) {
 	}
 }
 
-func TestFetchRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
+func TestFetch_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	header := func(h *execwirev1.HttpHeader) *execwirev1.FetchRequest {
 		return &execwirev1.FetchRequest{Method: "GET", Url: "http://127.0.0.1:1/", Headers: []*execwirev1.HttpHeader{h}}
@@ -132,9 +132,9 @@ func TestFetchRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 	}
 }
 
-func TestFetchFailuresAreTyped(t *testing.T) {
+func TestFetch_Errors_HaveReason(t *testing.T) {
 	f := newFixture(t)
-	url := elsewhere(t, func(w http.ResponseWriter, r *http.Request) {
+	url := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/cut":
 			w.Header().Set("Content-Length", "100")
@@ -178,7 +178,7 @@ func metadataOf(err error) map[string]string {
 	return nil
 }
 
-func TestFetchIsNotThereWhereItIsSwitchedOff(t *testing.T) {
+func TestFetch_Disabled_IsUnimplemented(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.http = nil })
 	_, _, err := f.fetch(getOf("http://127.0.0.1:1/"))
 	expectFailure(t, err, codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED)
@@ -187,17 +187,17 @@ func TestFetchIsNotThereWhereItIsSwitchedOff(t *testing.T) {
 		_, _, failed := f.fetch(getOf("http://127.0.0.1:1/"))
 		isOff := status.Code(failed) == codes.Unimplemented
 		if err != nil || slices.Contains(described.GetFeatures(), execwirev1.Feature_FEATURE_HTTP) == isOff {
-			t.Errorf("switched off %v: %v, %v", isOff, described.GetFeatures(), err)
+			t.Errorf("disabled %v: %v, %v", isOff, described.GetFeatures(), err)
 		}
 	}
 }
 
-// endless says something for as long as somebody listens, and counts what was
-// taken. gone is closed when nobody does any more.
-func endless(t *testing.T) (url string, taken *atomic.Int64, gone chan struct{}) {
+// newEndlessUpstream starts an HTTP server whose response never ends. It counts the bytes written,
+// and closes gone when the connection ends.
+func newEndlessUpstream(t *testing.T) (url string, taken *atomic.Int64, gone chan struct{}) {
 	taken, gone = new(atomic.Int64), make(chan struct{})
 	var once sync.Once
-	return elsewhere(t, func(w http.ResponseWriter, _ *http.Request) {
+	return newUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		defer once.Do(func() { close(gone) })
 		for piece := make([]byte, 64<<10); ; {
 			n, err := w.Write(piece)
@@ -211,7 +211,7 @@ func endless(t *testing.T) (url string, taken *atomic.Int64, gone chan struct{})
 
 func TestFetch_ClientNotReading_BlocksUpstream(t *testing.T) {
 	f := newFixture(t)
-	url, taken, gone := endless(t)
+	url, taken, gone := newEndlessUpstream(t)
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	defer cancel(nil)
 	stream, err := f.http.Fetch(ctx, getOf(url))
@@ -221,12 +221,12 @@ func TestFetch_ClientNotReading_BlocksUpstream(t *testing.T) {
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	const much = 32 << 20 // more than all buffers between
+	const much = 32 << 20 // more than all buffers in between
 	before := int64(0)
 	for seen, still := int64(-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
 		now := taken.Load()
 		if now > much {
-			t.Fatalf("%d bytes were taken from the server elsewhere, and nobody reads", now)
+			t.Fatalf("the upstream server sent %d bytes to a client that does not read", now)
 		}
 		if still++; now != seen {
 			seen, still = now, 0
@@ -241,16 +241,16 @@ func TestFetch_ClientNotReading_BlocksUpstream(t *testing.T) {
 	cancel(errors.New("enough"))
 	select {
 	case <-gone:
-	case <-time.After(hang):
+	case <-time.After(testTimeout):
 		t.Fatal("the connection outlives the call")
 	}
 }
 
-func TestAPrincipalHasSoManyFetchesAtOnce(t *testing.T) {
-	var who atomic.Value
-	who.Store(auth.Principal{Name: "ann"})
-	f := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return who.Load().(auth.Principal) } })
-	url, _, _ := endless(t)
+func TestFetch_LimitPerPrincipal(t *testing.T) {
+	var caller atomic.Value
+	caller.Store(auth.Principal{Name: "ann"})
+	f := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return caller.Load().(auth.Principal) } })
+	url, _, _ := newEndlessUpstream(t)
 	var ends []context.CancelCauseFunc
 	for range 3 {
 		ctx, cancel := context.WithCancelCause(f.ctx)
@@ -266,23 +266,23 @@ func TestAPrincipalHasSoManyFetchesAtOnce(t *testing.T) {
 	}
 	_, _, err := f.fetch(getOf("http://127.0.0.1:1/"))
 	expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_HTTP_REQUESTS)
-	who.Store(auth.Principal{Name: "bob"})
+	caller.Store(auth.Principal{Name: "bob"})
 	_, _, err = f.fetch(getOf("http://127.0.0.1:1/"))
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_HTTP_FAILED)
-	who.Store(auth.Principal{Name: "ann"})
+	caller.Store(auth.Principal{Name: "ann"})
 	ends[0](nil)
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		if _, _, err = f.fetch(getOf("http://127.0.0.1:1/")); status.Code(err) != codes.ResourceExhausted {
 			break
 		}
-		if time.Since(begun) > hang {
+		if time.Since(begun) > testTimeout {
 			t.Fatal("a fetch that has ended still counts")
 		}
 	}
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_HTTP_FAILED)
 }
 
-func TestTheLogDoesNotSayWhereRequestsGo(t *testing.T) {
+func TestFetch_Log_OmitsURL(t *testing.T) {
 	var log bytes.Buffer
 	f := newFixture(t, func(s *settings) {
 		s.logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -290,9 +290,9 @@ func TestTheLogDoesNotSayWhereRequestsGo(t *testing.T) {
 	_, _, err := f.fetch(getOf("http://secret-user:secret-password@127.0.0.1:1/secret-path?secret"))
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_HTTP_FAILED)
 	if !strings.Contains(log.String(), "HTTP_FAILED") || strings.Contains(log.String(), "secret") {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("the log is %s", log.String())
 	}
 	if text := status.Convert(err).Message(); strings.Contains(text, "secret-password") || strings.Contains(text, "secret-user") {
-		t.Errorf("the error says %s", text)
+		t.Errorf("the error is %s", text)
 	}
 }

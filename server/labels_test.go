@@ -10,12 +10,12 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// withLabels changes a start request to one with these labels.
+// withLabels adds labels to a start request.
 func withLabels(labels map[string]string) func(*execwirev1.StartProcessRequest, *execwirev1.DirectCommand) {
 	return func(r *execwirev1.StartProcessRequest, _ *execwirev1.DirectCommand) { r.Labels = labels }
 }
 
-// manyLabels are labels with the longest names and values.
+// manyLabels returns labels with the longest names and values.
 func manyLabels(count int) map[string]string {
 	labels := make(map[string]string, count)
 	for i := range count {
@@ -24,7 +24,7 @@ func manyLabels(count int) map[string]string {
 	return labels
 }
 
-func TestLabelsAreFoundAgain(t *testing.T) {
+func TestLabels_AreReported(t *testing.T) {
 	f := newFixture(t)
 	labels := manyLabels(server.MaxLabels)
 	started, err := f.processes.StartProcess(f.ctx, changed(withLabels(labels)))
@@ -43,7 +43,7 @@ func TestLabelsAreFoundAgain(t *testing.T) {
 		"the start": started.GetProcess(), "GetProcess": described.GetProcess(), "ListProcesses": listed.GetProcesses()[0],
 	} {
 		if !maps.Equal(p.GetLabels(), labels) {
-			t.Errorf("%s says that the labels are %v", where, p.GetLabels())
+			t.Errorf("%s: the labels are %v", where, p.GetLabels())
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestWatchReplaysFromACursor(t *testing.T) {
+func TestWatchProcess_ReplaysAfterCursor(t *testing.T) {
 	f := newFixture(t)
 	f.start(shell("p", "echo one; echo two >&2"))
 	f.waitClosed("p")
@@ -27,15 +27,15 @@ func TestWatchReplaysFromACursor(t *testing.T) {
 	}
 	rest := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p", AfterSeq: all.seq - 2})
 	if rest.stdout() != "" || rest.exit == nil || rest.closed == nil {
-		t.Errorf("after the output came %+v", rest)
+		t.Errorf("after the output: %+v", rest)
 	}
 	end := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p", AfterSeq: all.seq})
 	if end.seq != all.seq {
-		t.Errorf("after the end came event %d", end.seq)
+		t.Errorf("received event %d after the end", end.seq)
 	}
 }
 
-func TestWatchBeyondTheEndIsRefused(t *testing.T) {
+func TestWatchProcess_FutureCursor_Fails(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))
 	stream, err := f.processes.WatchProcess(f.ctx, &execwirev1.WatchProcessRequest{ProcessId: "p", AfterSeq: 5})
@@ -46,7 +46,7 @@ func TestWatchBeyondTheEndIsRefused(t *testing.T) {
 	expectFailure(t, err, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED)
 }
 
-func TestLateWatcherGetsAnExactGap(t *testing.T) {
+func TestWatchProcess_Evicted_ReportsExactGap(t *testing.T) {
 	f := newFixture(t)
 	const size = 4 << 20
 	f.start(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(size))...))
@@ -64,7 +64,7 @@ func TestLateWatcherGetsAnExactGap(t *testing.T) {
 	}
 }
 
-func TestTooManyReadersAreRefusedWithTheLimit(t *testing.T) {
+func TestReadOutput_TooManyReaders_ReportsLimit(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.ReadersPerProcess = 2 })
 	f.start(shell("p", "echo x; exec sleep 1000"))
 	for range 2 {
@@ -80,7 +80,7 @@ func TestTooManyReadersAreRefusedWithTheLimit(t *testing.T) {
 	expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS)
 }
 
-func TestReadOutputKeepsToItsBudget(t *testing.T) {
+func TestReadOutput_MaxBytes_IsRespected(t *testing.T) {
 	f := newFixture(t)
 	// Three writes that the server reads one by one.
 	f.start(withStdin(shell("p", "while read -r line; do echo $line; done")))
@@ -103,12 +103,12 @@ func TestReadOutputKeepsToItsBudget(t *testing.T) {
 	}
 }
 
-func TestReadOutputWaits(t *testing.T) {
+func TestReadOutput_WaitsForOutput(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))
 	empty, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: "p", Wait: seconds(0.02)})
 	if err != nil || len(empty.GetEvents()) != 0 || empty.GetNextAfterSeq() != 0 || empty.GetClosed() {
-		t.Fatalf("a wait for nothing answers %v, %v", empty, err)
+		t.Fatalf("without output and wait the answer is %v, %v", empty, err)
 	}
 	answer := make(chan *execwirev1.ReadOutputResponse, 1)
 	go func() {
@@ -127,11 +127,11 @@ func TestReadOutputWaits(t *testing.T) {
 	f.waitClosed("p")
 	last, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: "p", AfterSeq: 1})
 	if err != nil || !last.GetClosed() || last.GetNextAfterSeq() != last.GetLastSeq() || last.GetExit() == nil {
-		t.Errorf("the end reads %v, %v", last, err)
+		t.Errorf("the end is %v, %v", last, err)
 	}
 }
 
-func TestSnapshotShowsBothEndsOfEachStream(t *testing.T) {
+func TestSnapshot_HasHeadAndTailOfEachStream(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.limits.SnapshotBytes = 4 << 10 })
 	const size = 3 << 20
 	f.start(shell("p", fmt.Sprintf("echo alone >&2; printf begin; head -c %d /dev/zero; printf end", size)))
@@ -142,18 +142,18 @@ func TestSnapshotShowsBothEndsOfEachStream(t *testing.T) {
 	}
 	stdout, stderr := resp.GetStreams()[0], resp.GetStreams()[1]
 	if !strings.HasPrefix(string(stdout.GetHead()), "begin") || !strings.HasSuffix(string(stdout.GetTail()), "end") {
-		t.Errorf("stdout begins %q and ends %q", stdout.GetHead()[:8], stdout.GetTail()[len(stdout.GetTail())-8:])
+		t.Errorf("the head of stdout is %q and the tail %q", stdout.GetHead()[:8], stdout.GetTail()[len(stdout.GetTail())-8:])
 	}
 	shown := uint64(len(stdout.GetHead()) + len(stdout.GetTail()))
 	if stdout.GetTotalBytes() != size+8 || shown+stdout.GetOmittedBytes() != size+8 || len(stdout.GetHead()) != 4<<10 || len(stdout.GetTail()) != 4<<10 {
-		t.Errorf("%d shown, %d omitted, %d in all", shown, stdout.GetOmittedBytes(), stdout.GetTotalBytes())
+		t.Errorf("%d shown, %d omitted, %d in total", shown, stdout.GetOmittedBytes(), stdout.GetTotalBytes())
 	}
 	if string(stderr.GetHead())+string(stderr.GetTail()) != "alone\n" || stderr.GetOmittedBytes() != 0 {
 		t.Errorf("stdout evicted stderr: %v", stderr)
 	}
 }
 
-func TestListPagesByID(t *testing.T) {
+func TestListProcesses_PagesByID(t *testing.T) {
 	f := newFixture(t)
 	for _, id := range []string{"c", "a", "b"} {
 		f.start(shell(id, "true"))
@@ -176,7 +176,7 @@ func TestListPagesByID(t *testing.T) {
 	}
 }
 
-func TestPrincipalsDoNotSeeEachOther(t *testing.T) {
+func TestPrincipals_AreIsolated(t *testing.T) {
 	current := auth.Principal{Name: "one"}
 	f := newFixture(t, func(s *settings) { s.principal = func() auth.Principal { return current } })
 	f.start(command("p", "sleep", "1000"))
@@ -186,7 +186,7 @@ func TestPrincipalsDoNotSeeEachOther(t *testing.T) {
 	f.start(command("p", "sleep", "1000")) // the id is free for another principal
 }
 
-func TestRecordsGoAfterTheRetention(t *testing.T) {
+func TestRecord_RetentionOver_IsRemoved(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.sessions.ClosedRetention = 10 * time.Millisecond })
 	f.start(shell("p", "true"))
 	for f.ctx.Err() == nil {
@@ -197,7 +197,7 @@ func TestRecordsGoAfterTheRetention(t *testing.T) {
 	t.Error("the id was not free again")
 }
 
-func TestWriteIDsAreAppliedOnce(t *testing.T) {
+func TestWriteStdin_SameWriteID_AppliesOnce(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))
 	for _, w := range []struct{ id, data string }{{"1", "a"}, {"1", "a"}, {"2", "b"}, {"1", "a"}, {"", "c"}, {"", "c"}} {
@@ -215,15 +215,15 @@ func TestWriteIDsAreAppliedOnce(t *testing.T) {
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_CLOSED)
 }
 
-func TestTerminalSizeSignalsAndRefusals(t *testing.T) {
+func TestTerminal_ResizeAndSignals(t *testing.T) {
 	f := newFixture(t)
 	f.start(withTerminal(shell("tty", "stty size; trap 'stty size; exit' WINCH; while :; do sleep 0.01; done"), 33, 101))
 	if _, err := f.processes.CloseStdin(f.ctx, &execwirev1.CloseStdinRequest{ProcessId: "tty"}); err != nil {
 		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_STDIN_IS_TERMINAL)
 	} else {
-		t.Error("a terminal was half-closed")
+		t.Error("CloseStdin of a terminal succeeded")
 	}
-	for seq := uint64(0); ; { // the trap is set once the first size was printed and the loop runs
+	for seq := uint64(0); ; { // the script sets the trap after it has printed the first size
 		resp, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: "tty", AfterSeq: seq, Wait: seconds(20)})
 		if err != nil {
 			t.Fatal(err)
@@ -233,7 +233,7 @@ func TestTerminalSizeSignalsAndRefusals(t *testing.T) {
 		}
 	}
 	resize := &execwirev1.ResizeTerminalRequest{ProcessId: "tty", Size: &execwirev1.TerminalSize{Rows: 44, Columns: 132}}
-	for size := uint32(132); ; size++ { // until the trap is there to see it
+	for size := uint32(132); ; size++ { // until the trap is set
 		resize.Size.Columns = size
 		if _, err := f.processes.ResizeTerminal(f.ctx, resize); err != nil {
 			break
@@ -246,9 +246,9 @@ func TestTerminalSizeSignalsAndRefusals(t *testing.T) {
 			break
 		}
 	}
-	said := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "tty"}).terminal()
-	if !strings.HasPrefix(said, "33 101\r\n44 1") {
-		t.Errorf("the terminal said %q", said)
+	output := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "tty"}).terminal()
+	if !strings.HasPrefix(output, "33 101\r\n44 1") {
+		t.Errorf("the terminal's output is %q", output)
 	}
 
 	f.start(command("pipe", "sleep", "1000"))
@@ -267,11 +267,11 @@ func TestTerminalSizeSignalsAndRefusals(t *testing.T) {
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED)
 }
 
-func TestTerminateGracefullyOrByForce(t *testing.T) {
+func TestTerminate_GracefulAndForced(t *testing.T) {
 	f := newFixture(t)
 	f.start(command("polite", testproc.Argv("trap-term")...))
 	f.start(command("deaf", testproc.Argv("ignore-term")...))
-	for _, id := range []string{"polite", "deaf"} { // both say when they are ready
+	for _, id := range []string{"polite", "deaf"} { // both print when they are ready
 		if _, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: id, Wait: seconds(20)}); err != nil {
 			t.Fatal(err)
 		}
@@ -299,7 +299,7 @@ func TestTerminateGracefullyOrByForce(t *testing.T) {
 	}
 }
 
-func TestTimeoutIsTheCause(t *testing.T) {
+func TestTimeout_IsExitCause(t *testing.T) {
 	f := newFixture(t)
 	req := command("p", "sleep", "1000")
 	req.Limits = &execwirev1.ProcessLimits{Timeout: seconds(0.05)}
@@ -309,7 +309,7 @@ func TestTimeoutIsTheCause(t *testing.T) {
 	}
 }
 
-func TestEnvironmentIsExactOrByPolicy(t *testing.T) {
+func TestEnvironment_ExactOrByPolicy(t *testing.T) {
 	f := newFixture(t)
 	f.start(&execwirev1.StartProcessRequest{ProcessId: "exact", Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Prepared{
 		Prepared: &execwirev1.PreparedCommand{Executable: "/usr/bin/env", Argv: []string{"env"}, WorkingDirectory: "/", Env: map[string]string{"ONLY": "this"}}}}})
@@ -327,7 +327,7 @@ func TestEnvironmentIsExactOrByPolicy(t *testing.T) {
 	}
 }
 
-func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
+func TestGetEnvironment_DescribesMachine(t *testing.T) {
 	f := newFixture(t)
 	resp, err := f.environ.GetEnvironment(f.ctx, &execwirev1.GetEnvironmentRequest{})
 	if err != nil {
@@ -354,6 +354,6 @@ func TestEnvironmentServiceDescribesTheMachine(t *testing.T) {
 		t.Errorf("killing: %v, features %v", resp.GetKillMethod(), resp.GetFeatures())
 	}
 	if len(resp.GetSandboxBackends()) != 0 {
-		t.Errorf("sandbox backends %v are claimed", resp.GetSandboxBackends())
+		t.Errorf("reported sandbox backends %v", resp.GetSandboxBackends())
 	}
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// start requests with one thing changed.
+// changed returns a valid start request, modified by change.
 func changed(change func(*execwirev1.StartProcessRequest, *execwirev1.DirectCommand)) *execwirev1.StartProcessRequest {
 	req := shell("p", "true")
 	change(req, req.GetCommand().GetDirect())
 	return req
 }
 
-func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
+func TestStart_MalformedRequest_NamesField(t *testing.T) {
 	type start = execwirev1.StartProcessRequest
 	type direct = execwirev1.DirectCommand
 	tests := []struct {
@@ -55,15 +55,15 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 		}},
 		{"zero timeout without output", "limits.no_output_timeout", withLimits(&execwirev1.ProcessLimits{NoOutputTimeout: seconds(0)})},
 		{"negative timeout without output", "limits.no_output_timeout", withLimits(&execwirev1.ProcessLimits{NoOutputTimeout: seconds(-1)})},
-		{"limit on nothing", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Soft: 1})},
-		{"limit on something unknown", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: 99, Soft: 1})},
-		{"limit below nothing", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: -1, Soft: 1})},
+		{"limit without a resource", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Soft: 1})},
+		{"limit of an unknown resource", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: 99, Soft: 1})},
+		{"limit of a negative resource", "limits.resource_limits[0].resource", withResourceLimits(&execwirev1.ResourceLimit{Resource: -1, Soft: 1})},
 		{"limit given twice", "limits.resource_limits[2].resource", withResourceLimits(
 			&execwirev1.ResourceLimit{Resource: openFiles, Soft: 9}, &execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 9})},
 		{"soft above hard", "limits.resource_limits[1].hard", withResourceLimits(
 			&execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 9, Hard: proto.Uint64(8)})},
-		{"too nice", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(40)})},
-		{"too urgent", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(-40)})},
+		{"nice too high", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(40)})},
+		{"nice too low", "limits.nice", withLimits(&execwirev1.ProcessLimits{Nice: proto.Int32(-40)})},
 		{"no output kept", "limits.retained_output_bytes", withLimits(&execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(0)})},
 		{"little output kept", "limits.retained_output_bytes", withLimits(&execwirev1.ProcessLimits{RetainedOutputBytes: proto.Uint64(64<<10 - 1)})},
 		{"unknown inherit", "command.direct.environment_policy.inherit", func(_ *start, d *direct) {
@@ -96,11 +96,11 @@ func TestStartRefusesMalformedRequestsAndNamesTheField(t *testing.T) {
 			}
 		})
 	}
-	// Nothing of all that took the id.
+	// No rejected request used the id.
 	f.start(shell("p", "true"))
 }
 
-func TestAStartThatMustBeNewIsNotTakenForARepetition(t *testing.T) {
+func TestStart_MustBeNew_ExistingProcess_Fails(t *testing.T) {
 	f := newFixture(t)
 	again := func() *execwirev1.StartProcessRequest {
 		req := shell("p", "true")
@@ -108,7 +108,7 @@ func TestAStartThatMustBeNewIsNotTakenForARepetition(t *testing.T) {
 		return req
 	}
 	f.start(again())
-	for name, req := range map[string]*execwirev1.StartProcessRequest{"the same": again(), "without the demand": shell("p", "true")} {
+	for name, req := range map[string]*execwirev1.StartProcessRequest{"the same": again(), "without must_be_new": shell("p", "true")} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.processes.StartProcess(f.ctx, req)
 			expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
@@ -116,7 +116,7 @@ func TestAStartThatMustBeNewIsNotTakenForARepetition(t *testing.T) {
 	}
 }
 
-func TestAnyNameMayBeInTheEnvironment(t *testing.T) {
+func TestStart_UnusualEnvironmentNames_ArePassed(t *testing.T) {
 	f := newFixture(t)
 	req := command("p", "env")
 	req.GetCommand().GetDirect().Env = map[string]string{"PATH": "/usr/bin:/bin", "": "nameless", "A=B": "C", "WITH SPACE": ""}
@@ -127,7 +127,7 @@ func TestAnyNameMayBeInTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestStartFailuresAreTyped(t *testing.T) {
+func TestStart_Errors_HaveReason(t *testing.T) {
 	directory := t.TempDir()
 	tests := []struct {
 		name   string
@@ -144,7 +144,7 @@ func TestStartFailuresAreTyped(t *testing.T) {
 		{"argument too long", command("p", "/bin/true", strings.Repeat("x", 3<<20)), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG},
 		{"sandbox", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) { d.Sandbox = readOnly() }),
 			codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE},
-		{"sandbox that says nothing more", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
+		{"managed sandbox without content", changed(func(_ *execwirev1.StartProcessRequest, d *execwirev1.DirectCommand) {
 			d.Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{}}
 		}), codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	}
@@ -158,7 +158,7 @@ func TestStartFailuresAreTyped(t *testing.T) {
 	f.start(shell("p", "true"))
 }
 
-func TestUnknownProcessesAndSessions(t *testing.T) {
+func TestCalls_UnknownProcessOrSession_AreNotFound(t *testing.T) {
 	f := newFixture(t)
 	calls := map[string]func(session, id string) error{
 		"GetProcess": func(session, id string) error {
@@ -228,7 +228,7 @@ func TestUnknownProcessesAndSessions(t *testing.T) {
 	}
 }
 
-func TestOversizedRequestsAreRefusedWithTheLimit(t *testing.T) {
+func TestCalls_OversizedRequest_ReportsLimit(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))
 	_, err := f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{ProcessId: "p", Data: bytes.Repeat([]byte("x"), 1<<20+1)})
@@ -239,7 +239,7 @@ func TestOversizedRequestsAreRefusedWithTheLimit(t *testing.T) {
 	expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 }
 
-func TestMalformedCallsNameTheField(t *testing.T) {
+func TestCalls_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	f.start(withTerminal(shell("p", "cat"), 24, 80))
 	_, resize := f.processes.ResizeTerminal(f.ctx, &execwirev1.ResizeTerminalRequest{ProcessId: "p"})
@@ -265,22 +265,22 @@ func TestMalformedCallsNameTheField(t *testing.T) {
 	expectFailure(t, waitProcess, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
 }
 
-func TestLogSaysWhyAndNotWhat(t *testing.T) {
+func TestLog_HasReason_OmitsCommand(t *testing.T) {
 	var log bytes.Buffer
 	f := newFixture(t, func(s *settings) { s.logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	_, err := f.processes.StartProcess(f.ctx, command("p", "very-secret-program"))
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND)
 	if !strings.Contains(log.String(), "PROGRAM_NOT_FOUND") || !strings.Contains(log.String(), "StartProcess") {
-		t.Errorf("the log does not say what failed: %s", log.String())
+		t.Errorf("the log has no reason or method: %s", log.String())
 	}
 	if strings.Contains(log.String(), "secret") {
 		t.Errorf("the log names the caller's program: %s", log.String())
 	}
 }
 
-// Equal commands under one id are told apart by start_id: only a retry, which has that of
-// the first start, finds its process.
-func TestStartID_TellsARetryFromAnotherStart(t *testing.T) {
+// The start_id distinguishes equal commands under one process id: only a start with the
+// same start_id finds the process.
+func TestStart_StartID_DistinguishesRetries(t *testing.T) {
 	f := newFixture(t)
 	request := func(startID string) *execwirev1.StartProcessRequest {
 		req := shell("p", "exit 3")
@@ -293,7 +293,7 @@ func TestStartID_TellsARetryFromAnotherStart(t *testing.T) {
 		_, err := f.processes.StartProcess(f.ctx, request(other))
 		expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
 		if !strings.Contains(err.Error(), "it has ended") {
-			t.Errorf("the refusal does not tell where the process is: %v", err)
+			t.Errorf("the error does not name the state of the process: %v", err)
 		}
 	}
 	if again := f.start(request("one")); again.GetPid() != first.GetPid() {
@@ -306,7 +306,7 @@ func TestStartID_TellsARetryFromAnotherStart(t *testing.T) {
 	}
 }
 
-func TestReplaceClosed_TakesTheIDOfAProcessThatHasEnded(t *testing.T) {
+func TestStart_ReplaceClosed_ReusesID(t *testing.T) {
 	f := newFixture(t, func(s *settings) { s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Hour, 10 })
 	request := func(startID, script string) *execwirev1.StartProcessRequest {
 		req := withStdin(shell("p", script))
@@ -317,12 +317,12 @@ func TestReplaceClosed_TakesTheIDOfAProcessThatHasEnded(t *testing.T) {
 	_, err := f.processes.StartProcess(f.ctx, request("two", "exit 4"))
 	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
 	if !strings.Contains(err.Error(), "it runs") {
-		t.Errorf("the refusal does not tell where the process is: %v", err)
+		t.Errorf("the error does not name the state of the process: %v", err)
 	}
 	if _, err := f.processes.CloseStdin(f.ctx, &execwirev1.CloseStdinRequest{ProcessId: "p"}); err != nil {
 		t.Fatal(err)
 	}
-	f.untilState("p", execwirev1.ProcessState_PROCESS_STATE_CLOSED) // which is not to see its exit
+	f.untilState("p", execwirev1.ProcessState_PROCESS_STATE_CLOSED) // no client has seen its exit
 
 	second := f.start(request("two", "exit 4"))
 	if exit := f.waitClosed("p").GetExit(); exit.GetExitCode() != 4 {
@@ -332,13 +332,13 @@ func TestReplaceClosed_TakesTheIDOfAProcessThatHasEnded(t *testing.T) {
 		t.Errorf("the retry of the second start found process %d, want %d", again.GetPid(), second.GetPid())
 	}
 
-	// An owner that may come back keeps its process.
+	// A process whose owner may resume is not replaced.
 	owner := f.run(request("three", "echo said"))
 	owner.until("the end", func() bool { return owner.out.closed != nil })
 	owner.cut(context.Canceled)
 	_, err = f.processes.StartProcess(f.ctx, request("four", "true"))
 	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
 	if !strings.Contains(err.Error(), "its owner has not acknowledged") {
-		t.Errorf("the refusal does not tell where the process is: %v", err)
+		t.Errorf("the error does not name the state of the process: %v", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// lockedText is a text that several goroutines write.
+// lockedText is a buffer for concurrent writers.
 type lockedText struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -30,8 +30,8 @@ func (l *lockedText) String() string {
 	return l.text.String()
 }
 
-// That clients go away is nothing to report as a failure of the server.
-func TestClientsThatGoAwayAreForeseen(t *testing.T) {
+// A client that disconnects is not logged as a failure of the server.
+func TestLog_ClientsThatDisconnect_AreNoFailures(t *testing.T) {
 	var log lockedText
 	f := newFixture(t, func(s *settings) { s.logger = slog.New(slog.NewTextHandler(&log, nil)) })
 	for i := range 200 {
@@ -51,6 +51,6 @@ func TestClientsThatGoAwayAreForeseen(t *testing.T) {
 		f.waitClosed(fmt.Sprint("p", i))
 	}
 	if strings.Contains(log.String(), "unforeseen") {
-		t.Errorf("the log says:\n%s", log.String())
+		t.Errorf("the log is:\n%s", log.String())
 	}
 }

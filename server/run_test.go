@@ -61,7 +61,7 @@ func (f *fixture) resume(id string, afterSeq uint64) *owner {
 		Resume: &execwirev1.RunResume{ProcessId: id, AfterSeq: afterSeq}}}, afterSeq)
 }
 
-// send sends a message. A stream that has ended reports why when it is read.
+// send sends a message. If the stream has ended, recv returns the reason.
 func (o *owner) send(m *execwirev1.RunProcessRequest) {
 	o.f.t.Helper()
 	if err := o.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
@@ -80,7 +80,7 @@ func (o *owner) acknowledge(seq uint64) {
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{Acknowledge: &execwirev1.RunAcknowledge{Seq: seq}}})
 }
 
-// recv takes one message and notes what it says.
+// recv receives one message and records its content.
 func (o *owner) recv() error {
 	o.f.t.Helper()
 	m, err := o.stream.Recv()
@@ -100,7 +100,7 @@ func (o *owner) recv() error {
 	return nil
 }
 
-// until takes messages until something holds.
+// until receives messages until the condition holds.
 func (o *owner) until(what string, holds func() bool) {
 	o.f.t.Helper()
 	for !holds() {
@@ -110,7 +110,7 @@ func (o *owner) until(what string, holds func() bool) {
 	}
 }
 
-// end takes messages, acknowledging, until the stream ends.
+// end receives and acknowledges messages until the stream ends.
 func (o *owner) end() error {
 	o.f.t.Helper()
 	for {
@@ -144,7 +144,7 @@ func TestRun_SendsOutputThenExitThenClosed(t *testing.T) {
 	}
 	for _, total := range o.out.closed.GetTotals() {
 		if got := uint64(len(o.out.bytes[total.GetStream()])); got != total.GetBytes() {
-			t.Errorf("%v: %d bytes came of %d", total.GetStream(), got, total.GetBytes())
+			t.Errorf("%v: received %d bytes of %d", total.GetStream(), got, total.GetBytes())
 		}
 	}
 }
@@ -156,13 +156,13 @@ func TestRun_WritesStdinAndReportsOffset(t *testing.T) {
 	o.until("all input to be accepted", func() bool { return o.stdin == 11 })
 	o.mustEnd()
 	if o.out.stdout() != "hello world" {
-		t.Errorf("cat said %q", o.out.stdout())
+		t.Errorf("cat wrote %q", o.out.stdout())
 	}
 }
 
-func TestRunHalfCloseEndsStdinAndTakesEverything(t *testing.T) {
+func TestRun_HalfClose_EndsStdinAndDeliversAll(t *testing.T) {
 	f := newFixture(t)
-	// More than a window, which nobody acknowledges.
+	// More than a window, and the client does not acknowledge.
 	o := f.run(withStdin(shell("p", fmt.Sprintf("cat; head -c %d /dev/zero", 3<<20))))
 	o.write(0, "first ", false)
 	if err := o.stream.CloseSend(); err != nil {
@@ -176,19 +176,19 @@ func TestRunHalfCloseEndsStdinAndTakesEverything(t *testing.T) {
 		}
 	}
 	if got := len(o.out.stdout()); got != 3<<20+6 || len(o.out.gaps) != 0 {
-		t.Errorf("%d bytes came, with gaps %v", got, o.out.gaps)
+		t.Errorf("received %d bytes, with gaps %v", got, o.out.gaps)
 	}
 }
 
-func TestRunOwnerPacesTheProcess(t *testing.T) {
+func TestRun_NoAcknowledgement_BlocksProcess(t *testing.T) {
 	f := newFixture(t)
 	o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
 	window := int(o.started.GetOutputWindowBytes())
-	// A quarter of it is kept for stderr, and 4 KiB may stay unused: see
+	// A quarter of the window is reserved for stderr, and up to 4 KiB may stay unused: see
 	// eventlog.Writer.Buffer.
 	o.until("the window to be used up", func() bool { return len(o.out.stdout()) > window*3/4-4096 })
 	if got := len(o.out.stdout()); got > window {
-		t.Errorf("%d bytes came unacknowledged, and the window is %d", got, window)
+		t.Errorf("received %d bytes without acknowledgement, the window is %d", got, window)
 	}
 	p, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
 	if err != nil || p.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING || !p.GetProcess().GetOwned() {
@@ -201,31 +201,31 @@ func TestRunOwnerPacesTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.out.stdout() != want.String() {
-		t.Errorf("%d bytes came that are not what was written", len(o.out.stdout()))
+		t.Errorf("the %d bytes received differ from those written", len(o.out.stdout()))
 	}
 }
 
-func TestRunResumeAfterACutLosesAndRepeatsNothing(t *testing.T) {
+func TestRun_ResumeAfterCut_LosesNothing(t *testing.T) {
 	f := newFixture(t)
 	o := f.run(withStdin(command("p", "cat")))
 	o.write(0, "one", false)
 	o.until("the echo", func() bool { return o.out.stdout() == "one" && o.stdin == 3 })
-	o.write(3, "two", false) // on its way when the connection goes
+	o.write(3, "two", false) // in flight when the connection is cut
 	o.cut(errors.New("cut"))
 
 	again := f.resume("p", o.out.seq)
 	if !again.started.GetResumed() {
-		t.Error("the answer does not say that the process was there")
+		t.Error("the answer does not report a resume")
 	}
 	again.write(3, "two", false)
 	again.write(6, "three", true)
 	again.mustEnd()
 	if got := o.out.stdout() + again.out.stdout(); got != "onetwothree" {
-		t.Errorf("the two streams together said %q", got)
+		t.Errorf("the output of both streams is %q", got)
 	}
 }
 
-func TestRunStartIsIdempotent(t *testing.T) {
+func TestRun_RepeatedStart_FindsProcess(t *testing.T) {
 	f := newFixture(t)
 	req := shell("p", "echo once; cat")
 	o := f.run(withStdin(req))
@@ -234,18 +234,18 @@ func TestRunStartIsIdempotent(t *testing.T) {
 
 	again := f.run(req)
 	if !again.started.GetResumed() || again.started.GetProcess().GetPid() != o.started.GetProcess().GetPid() {
-		t.Errorf("a repeated start made another process: %v", again.started)
+		t.Errorf("a repeated start started another process: %v", again.started)
 	}
 	again.write(0, "", true)
 	again.mustEnd()
 	if again.out.stdout() != "once\n" {
-		t.Errorf("the second stream said %q", again.out.stdout())
+		t.Errorf("the output of the second stream is %q", again.out.stdout())
 	}
 	_, err := f.processes.StartProcess(f.ctx, shell("p", "echo different"))
 	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
 }
 
-func TestRunIsTakenOverByAResume(t *testing.T) {
+func TestRun_Resume_TakesOver(t *testing.T) {
 	f := newFixture(t)
 	first := f.run(withStdin(command("p", "cat")))
 	second := f.resume("p", 0)
@@ -267,7 +267,7 @@ func TestRun_LostOwner_TerminatesAfterGrace(t *testing.T) {
 	}
 }
 
-func TestRunGraceBeyondTheMaximumStartsNothing(t *testing.T) {
+func TestRun_GraceAboveMaximum_StartsNothing(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.processes.RunProcess(f.ctx)
 	if err != nil {
@@ -282,7 +282,7 @@ func TestRunGraceBeyondTheMaximumStartsNothing(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
 }
 
-func TestRunDetachLeavesTheProcess(t *testing.T) {
+func TestRun_Detach_LeavesProcessRunning(t *testing.T) {
 	f := newFixture(t)
 	o := f.open(startMessage(withStdin(command("p", "cat")), durationpb.New(0)), 0)
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
@@ -295,13 +295,13 @@ func TestRunDetachLeavesTheProcess(t *testing.T) {
 	}
 }
 
-func TestRunRejectsWithoutEndingTheStream(t *testing.T) {
+func TestRun_RejectedMessage_KeepsStream(t *testing.T) {
 	o := newFixture(t).run(withStdin(command("p", "cat")))
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resize{Resize: &execwirev1.TerminalSize{Rows: 1, Columns: 1}}})
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resize{Resize: &execwirev1.TerminalSize{}}})
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: &execwirev1.RunSignal{Signal: 99}}})
 	o.send(&execwirev1.RunProcessRequest{})
-	o.until("four refusals", func() bool { return len(o.refused) == 4 })
+	o.until("four rejections", func() bool { return len(o.refused) == 4 })
 	for i, want := range []execwirev1.ErrorReason{
 		execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL,
 		execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
@@ -309,13 +309,13 @@ func TestRunRejectsWithoutEndingTheStream(t *testing.T) {
 		execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD,
 	} {
 		if o.refused[i].GetReason() != want || o.refused[i].GetMessage() == "" {
-			t.Errorf("refusal %d is %v, want %v", i, o.refused[i], want)
+			t.Errorf("rejection %d is %v, want %v", i, o.refused[i], want)
 		}
 	}
 	o.write(0, "still here", true)
 	o.mustEnd()
 	if o.out.stdout() != "still here" {
-		t.Errorf("cat said %q", o.out.stdout())
+		t.Errorf("cat wrote %q", o.out.stdout())
 	}
 }
 
@@ -323,13 +323,13 @@ func TestRun_ProtocolViolation_EndsStream(t *testing.T) {
 	message := func(m *execwirev1.RunProcessRequest) func(*owner) { return func(o *owner) { o.send(m) } }
 	tests := []struct {
 		name   string
-		say    func(*owner)
+		act    func(*owner)
 		code   codes.Code
 		reason execwirev1.ErrorReason
 	}{
 		{"second start", message(startMessage(shell("q", "true"), nil)), codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE},
 		{"future acknowledgement", func(o *owner) { o.acknowledge(1000) }, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED},
-		{"hole in the input", func(o *owner) { o.write(1, "x", false) }, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
+		{"gap in the input", func(o *owner) { o.write(1, "x", false) }, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID},
 		{"more than the window", func(o *owner) {
 			for i := range 3 {
 				o.write(uint64(i)<<20, strings.Repeat("x", 1<<20), false)
@@ -340,13 +340,13 @@ func TestRun_ProtocolViolation_EndsStream(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			f := newFixture(t)
 			o := f.run(withStdin(command("p", testproc.Argv("never-read")...)))
-			tt.say(o)
+			tt.act(o)
 			expectFailure(t, o.end(), tt.code, tt.reason)
 		})
 	}
 }
 
-func TestRunMustBeginWithStartOrResume(t *testing.T) {
+func TestRun_FirstMessageNotStartOrResume_Fails(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.processes.RunProcess(f.ctx)
 	if err != nil {
@@ -385,13 +385,13 @@ func TestRun_RejectedStdin_IsReportedOnce(t *testing.T) {
 	for i := range 10 {
 		o.write(uint64(i), "x", false)
 	}
-	o.until("a refusal", func() bool { return len(o.refused) > 0 })
+	o.until("a rejection", func() bool { return len(o.refused) > 0 })
 	if o.refused[0].GetReason() != execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED {
-		t.Errorf("refused with %v", o.refused[0])
+		t.Errorf("the rejection is %v", o.refused[0])
 	}
 	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: &execwirev1.RunSignal{Signal: execwirev1.Signal_SIGNAL_TERM}}})
 	o.mustEnd()
 	if len(o.refused) != 1 {
-		t.Errorf("refused %d times: %v", len(o.refused), o.refused)
+		t.Errorf("rejected %d times: %v", len(o.refused), o.refused)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// outsideStates are what can be at a path that the required sandbox does not grant, in a directory that exists or not.
+// outsideStates create different states of a path that the required sandbox does not grant.
 var outsideStates = map[string]func(dir, path string) error{
 	"missing directory": func(string, string) error { return nil },
 	"missing":           func(dir, _ string) error { return os.Mkdir(dir, 0o755) },
@@ -25,7 +25,7 @@ var outsideStates = map[string]func(dir, path string) error{
 	"file above":      func(dir, _ string) error { return os.WriteFile(dir, nil, 0o644) },
 	"FIFO":            func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o755), unix.Mkfifo(path, 0o644)) },
 	"link to nowhere": func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Symlink("/nowhere", path)) },
-	"link to itself":  func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Symlink(path, path)) },
+	"link cycle":      func(dir, path string) error { return errors.Join(os.Mkdir(dir, 0o755), os.Symlink(path, path)) },
 	"no permission": func(dir, path string) error {
 		return errors.Join(os.MkdirAll(path, 0), os.Chmod(dir, 0), os.Chown(dir, 65534, 65534))
 	},
@@ -34,16 +34,16 @@ var outsideStates = map[string]func(dir, path string) error{
 	},
 	"many files": func(_, path string) error {
 		err := os.MkdirAll(path, 0o755)
-		for i := range 1100 { // more places than a policy may come to
+		for i := range 1100 { // more paths than a policy may expand to
 			err = errors.Join(err, os.WriteFile(path+"/"+strconv.Itoa(i), nil, 0o644))
 		}
 		return err
 	},
 }
 
-// TestRequiredSandbox_ErrorsTellNothingOfOutside makes the same requests about a path that the required sandbox does not
-// grant, whatever is there: their answers do not differ.
-func TestRequiredSandbox_ErrorsTellNothingOfOutside(t *testing.T) {
+// The answers to requests about a path that the required sandbox does not grant do not
+// depend on what is at that path.
+func TestRequiredSandbox_Errors_RevealNothingOutside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -59,7 +59,7 @@ func TestRequiredSandbox_ErrorsTellNothingOfOutside(t *testing.T) {
 	required := policyOf("/usr", "/bin", "/lib", "/lib64", "/etc", "+"+work)
 	eachBackend(t, func(t *testing.T, f *fixture, backend execwirev1.SandboxBackend) {
 		started := 0
-		answers := map[string]map[string][]string{} // of each request, the states with each answer
+		answers := map[string]map[string][]string{} // by request and answer, the states
 		for state, make := range outsideStates {
 			if err := make(outside, path); err != nil {
 				t.Fatal(err)
@@ -85,8 +85,8 @@ func TestRequiredSandbox_ErrorsTellNothingOfOutside(t *testing.T) {
 	}, func(s *settings) { s.required = required })
 }
 
-// aboutOutside makes requests about a path outside, and returns the answer to each.
-// started is how many processes were, each of which has a number for an id.
+// aboutOutside makes requests about a path outside and returns the answer to each. started
+// counts the processes; the count is the process id.
 func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, path string, started *int) map[string]string {
 	answers := map[string]string{}
 	answer := func(request string, err error) {
@@ -114,12 +114,12 @@ func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, 
 		start("execute "+name, func(c *execwirev1.DirectCommand) { c.Argv = []string{at} }, nil)
 		start("work in "+name, func(c *execwirev1.DirectCommand) { c.WorkingDirectory = at }, nil)
 		start("search "+name, func(c *execwirev1.DirectCommand) { c.Argv, c.Env = []string{"place"}, map[string]string{"PATH": at} }, nil)
-		if backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP { // Landlock lets names, sizes and times be seen
+		if backend == execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP { // Landlock does not hide names, sizes and times
 			_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: at})
 			answer("look at "+name, err)
 			_, err = f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: at})
 			answer("list "+name, err)
-			continue // policies are resolved before it matters what enforces them
+			continue // policies are resolved independently of the backend
 		}
 		for _, policy := range []struct {
 			name   string
@@ -130,7 +130,7 @@ func aboutOutside(f *fixture, backend execwirev1.SandboxBackend, work, outside, 
 		} {
 			start(policy.name+" "+name, func(*execwirev1.DirectCommand) {}, policy.policy)
 			if at != work+"/around" {
-				continue // the policy of a call about files is found in the same way
+				continue // policies of file calls are resolved in the same way
 			}
 			_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: work + "/run", Sandbox: policy.policy})
 			answer("with a file, "+policy.name+" "+name, err)

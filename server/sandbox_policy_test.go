@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-func TestEveryPartOfAPolicyIsTranslated(t *testing.T) {
+func TestConversions_PolicyEnums_AreComplete(t *testing.T) {
 	if n := len(execwirev1.SpecialPathKind_name) - 1; len(specialPaths) != n || len(valuesOf(specialPaths)) != n {
 		t.Errorf("%d special places of %d are translated, to %d", len(specialPaths), n, len(valuesOf(specialPaths)))
 	}
@@ -36,7 +36,7 @@ func TestEveryPartOfAPolicyIsTranslated(t *testing.T) {
 	}
 }
 
-// valuesOf are those of a table, each once.
+// valuesOf returns the set of values of a table.
 func valuesOf[K, V comparable](table map[K]V) map[V]bool {
 	values := map[V]bool{}
 	for _, value := range table {
@@ -45,7 +45,7 @@ func valuesOf[K, V comparable](table map[K]V) map[V]bool {
 	return values
 }
 
-func TestEveryKindOfSandboxIsTranslated(t *testing.T) {
+func TestFromSandbox_AllKinds(t *testing.T) {
 	for _, kind := range sandbox.Kinds() {
 		want, ok := sandboxErrors[kind]
 		if !ok {
@@ -58,15 +58,15 @@ func TestEveryKindOfSandboxIsTranslated(t *testing.T) {
 			t.Errorf("%v becomes %v", kind, err)
 		}
 		if (info.GetMetadata()["limit"] == "7") != (kind == sandbox.TooManyPaths) {
-			t.Errorf("%v says %v", kind, info.GetMetadata())
+			t.Errorf("the metadata of %v is %v", kind, info.GetMetadata())
 		}
 	}
 	if err := fromSandbox("f", &sandbox.Error{Err: errors.New("x")}); status.Code(err) != codes.Internal {
-		t.Errorf("no kind becomes %v", err)
+		t.Errorf("an error without a kind becomes %v", err)
 	}
 }
 
-func TestPoliciesAreTranslated(t *testing.T) {
+func TestToSandboxPolicy(t *testing.T) {
 	const read, write, none = execwirev1.SandboxAccess_SANDBOX_ACCESS_READ, execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE, execwirev1.SandboxAccess_SANDBOX_ACCESS_NONE
 	skip := execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP
 	path := func(p string) *execwirev1.SandboxEntry_Path { return &execwirev1.SandboxEntry_Path{Path: p} }
@@ -105,7 +105,7 @@ func TestPoliciesAreTranslated(t *testing.T) {
 	}
 }
 
-func TestWhatOfAPolicyIsMalformedIsNamed(t *testing.T) {
+func TestToSandboxPolicy_Malformed_NamesField(t *testing.T) {
 	entry := func(change func(*execwirev1.SandboxEntry)) *execwirev1.ManagedSandbox {
 		e := &execwirev1.SandboxEntry{Place: &execwirev1.SandboxEntry_Path{Path: "/"}, Access: execwirev1.SandboxAccess_SANDBOX_ACCESS_READ}
 		change(e)
@@ -130,8 +130,8 @@ func TestWhatOfAPolicyIsMalformedIsNamed(t *testing.T) {
 	expectInvalid(t, err, "f.policy")
 }
 
-// What package sandbox finds wrong has the name that it has in the message.
-func TestMembersOfPoliciesAreNamedAsInTheMessage(t *testing.T) {
+// The members that package sandbox names become fields of the request message.
+func TestFromSandbox_NamesProtoField(t *testing.T) {
 	for member, field := range map[string]string{
 		"workspace_roots[1]":   "f.managed.workspace_roots[1]",
 		"network":              "f.managed.network",

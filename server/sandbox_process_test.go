@@ -13,8 +13,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// managed is a policy that restricts files to what the entries grant, and the
-// network.
+// managed returns a policy that restricts the network, and files to the entries.
 func managed(entries ...*execwirev1.SandboxEntry) *execwirev1.SandboxPolicy {
 	return &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{
 		FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Restricted{
@@ -29,12 +28,12 @@ func place(path string, access execwirev1.SandboxAccess) *execwirev1.SandboxEntr
 	return &execwirev1.SandboxEntry{Access: access, Place: &execwirev1.SandboxEntry_Path{Path: path}}
 }
 
-// readOnly lets everything be read.
+// readOnly grants read access to all files.
 func readOnly() *execwirev1.SandboxPolicy {
 	return managed(special(execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT, execwirev1.SandboxAccess_SANDBOX_ACCESS_READ))
 }
 
-// writable lets everything be read, and the directories be written.
+// writable grants read access to all files and write access to the directories.
 func writable(dirs ...string) *execwirev1.SandboxPolicy {
 	policy := readOnly()
 	restricted := policy.GetManaged().GetFileSystem().GetRestricted()
@@ -44,7 +43,7 @@ func writable(dirs ...string) *execwirev1.SandboxPolicy {
 	return policy
 }
 
-// sandboxesOf are those of one backend, or of none.
+// sandboxesOf returns sandboxes with the given backends only.
 func sandboxesOf(t *testing.T, backends ...sandbox.Backend) *sandbox.Sandboxes {
 	t.Helper()
 	without := []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock}
@@ -70,7 +69,7 @@ func deleted(backends []sandbox.Backend, backend sandbox.Backend) (rest []sandbo
 	return rest
 }
 
-// eachBackend runs a test with a server that has one backend only.
+// eachBackend runs a test once per backend, with a server that has only that one.
 func eachBackend(t *testing.T, test func(t *testing.T, f *fixture, backend execwirev1.SandboxBackend), change ...func(*settings)) {
 	t.Helper()
 	for backend, name := range map[sandbox.Backend]execwirev1.SandboxBackend{
@@ -99,7 +98,7 @@ func confinedCall(req *execwirev1.StartProcessRequest, policy *execwirev1.Sandbo
 	return req
 }
 
-// exists tells whether there is a file.
+// exists reports whether a file exists.
 func exists(t *testing.T, path string) bool {
 	t.Helper()
 	_, err := os.Lstat(path)
@@ -109,17 +108,17 @@ func exists(t *testing.T, path string) bool {
 	return err == nil
 }
 
-func TestProcessesAreConfinedAndSayWhatBy(t *testing.T) {
+func TestConfinedStart_ReportsBackend(t *testing.T) {
 	eachBackend(t, func(t *testing.T, f *fixture, backend execwirev1.SandboxBackend) {
 		inside, outside := realDirectory(t), realDirectory(t)
 		script := "echo x > " + inside + "/file && echo y > " + outside + "/file"
 		started := f.start(confinedCall(shell("p", script), writable(inside)))
-		heard := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"})
-		if exit := heard.exit; exit.GetExitCode() == 0 || !exit.GetSandboxDenied() {
-			t.Errorf("%v, %q", exit, heard.stderr())
+		watched := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"})
+		if exit := watched.exit; exit.GetExitCode() == 0 || !exit.GetSandboxDenied() {
+			t.Errorf("%v, %q", exit, watched.stderr())
 		}
 		if !exists(t, inside+"/file") || exists(t, outside+"/file") {
-			t.Error("it was not confined as it was asked for")
+			t.Error("the process was not confined by the policy")
 		}
 		got, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
 		if err != nil {
@@ -149,8 +148,7 @@ func TestProcessesAreConfinedAndSayWhatBy(t *testing.T) {
 	})
 }
 
-// What would have to be confined and cannot be does not run.
-func TestWhatCannotBeConfinedDoesNotRun(t *testing.T) {
+func TestConfinedStart_NotEnforceable_DoesNotRun(t *testing.T) {
 	proof := filepath.Join(realDirectory(t), "proof")
 	script := "echo > " + proof
 	none := sandboxesOf(t)
@@ -188,9 +186,9 @@ func TestWhatCannotBeConfinedDoesNotRun(t *testing.T) {
 	}
 }
 
-// Whatever a request asks for, no process touches more than the server's policy
-// grants, nor more than the request's own.
-func TestNoProcessIsConfinedLessThanRequired(t *testing.T) {
+// Whatever policy a request has, the process is confined by the server's policy and by
+// that of the request.
+func TestRequiredSandbox_CannotBeWeakened(t *testing.T) {
 	required, own, outside := realDirectory(t), realDirectory(t), realDirectory(t)
 	script := "for d in " + strings.Join([]string{required, own, outside}, " ") + "; do (echo > $d/$0) 2>/dev/null; done; echo said"
 	disabled := &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Disabled{Disabled: &execwirev1.DisabledSandbox{}}}
@@ -206,7 +204,7 @@ func TestNoProcessIsConfinedLessThanRequired(t *testing.T) {
 	eachBackend(t, func(t *testing.T, f *fixture, _ execwirev1.SandboxBackend) {
 		for name, tt := range map[string]struct {
 			req   func(id string) *execwirev1.StartProcessRequest
-			wrote bool // where the server lets it
+			wrote bool // to the directory that the server's policy grants
 		}{
 			"none":         {direct(nil), true},
 			"disabled":     {direct(disabled), true},
@@ -221,14 +219,14 @@ func TestNoProcessIsConfinedLessThanRequired(t *testing.T) {
 		} {
 			id := f.t.Name()[strings.LastIndex(f.t.Name(), "/")+1:] + name
 			p := f.start(tt.req(id))
-			if heard := f.watch(&execwirev1.WatchProcessRequest{ProcessId: id}); heard.stdout() != "said\n" {
-				t.Errorf("%s: %q, %v", name, heard.stdout(), heard.exit)
+			if watched := f.watch(&execwirev1.WatchProcessRequest{ProcessId: id}); watched.stdout() != "said\n" {
+				t.Errorf("%s: %q, %v", name, watched.stdout(), watched.exit)
 			}
 			if report := p.GetSandbox(); !report.GetRestrictsFiles() || report.GetNetwork() != execwirev1.NetworkAccess_NETWORK_ACCESS_RESTRICTED {
 				t.Errorf("%s: %v", name, report)
 			}
 			if wrote := exists(t, filepath.Join(required, id)); wrote != tt.wrote {
-				t.Errorf("%s: it wrote where the server lets it: %v", name, wrote)
+				t.Errorf("%s: it wrote to the granted directory: %v", name, wrote)
 			}
 			for _, dir := range []string{own, outside} {
 				if exists(t, filepath.Join(dir, id)) {
@@ -239,7 +237,7 @@ func TestNoProcessIsConfinedLessThanRequired(t *testing.T) {
 	}, func(s *settings) { s.required = writable(required) })
 }
 
-func TestTheTemporaryDirectoryIsThatOfTheProcess(t *testing.T) {
+func TestConfinedStart_TMPDIR_ComesFromRequestEnvironment(t *testing.T) {
 	eachBackend(t, func(t *testing.T, f *fixture, _ execwirev1.SandboxBackend) {
 		dir := realDirectory(t)
 		policy := readOnly()
@@ -254,12 +252,12 @@ func TestTheTemporaryDirectoryIsThatOfTheProcess(t *testing.T) {
 			f.waitClosed(id)
 		}
 		if !exists(t, dir+"/with") || exists(t, dir+"/without") {
-			t.Error("TMPDIR of the environment did not count")
+			t.Error("the TMPDIR of the request's environment was not used")
 		}
 	})
 }
 
-func TestMalformedPoliciesOfProcessesNameTheField(t *testing.T) {
+func TestConfinedStart_MalformedPolicy_NamesField(t *testing.T) {
 	f := newFixture(t)
 	for field, policy := range map[string]*execwirev1.SandboxPolicy{
 		"policy":                     {},

@@ -8,15 +8,15 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// rested starts a process that nobody owns and returns once it has closed, which
-// nobody was given.
-func (f *fixture) rested(id string) {
+// startAndWaitClosed starts a process without an owner and returns once it has closed. No client has
+// seen its exit.
+func (f *fixture) startAndWaitClosed(id string) {
 	f.t.Helper()
 	f.start(shell(id, "echo said"))
 	f.untilState(id, execwirev1.ProcessState_PROCESS_STATE_CLOSED)
 }
 
-// state is that of a process, which getting it does not change; unspecified has none.
+// state returns the state of a process, or unspecified if there is none. It does not count as seeing the exit.
 func (f *fixture) state(id string) execwirev1.ProcessState {
 	f.t.Helper()
 	resp, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: id})
@@ -36,9 +36,9 @@ func (f *fixture) untilState(id string, state execwirev1.ProcessState) {
 	}
 }
 
-// Which answers count as those by which the exit of a process was seen: its record is
-// removed after closed_process_retention. One that was not seen stays.
-func TestSeen(t *testing.T) {
+// These answers count as seeing the exit of a process: its record is removed after
+// closed_process_retention. A record that no client has seen stays.
+func TestExitSeen_ByAnswer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ask  func(f *fixture, id string) error
 		seen bool
@@ -77,11 +77,11 @@ func TestSeen(t *testing.T) {
 		"read in part": {ask: func(f *fixture, id string) error {
 			resp, err := f.processes.ReadOutput(f.ctx, &execwirev1.ReadOutputRequest{ProcessId: id, MaxBytes: new(uint32(1))})
 			if err == nil && resp.GetNextAfterSeq() == resp.GetLastSeq() {
-				f.t.Error("one byte was all")
+				f.t.Error("a read of one byte reached the end")
 			}
 			return err
 		}},
-		"wait of a caller that is gone": {ask: func(f *fixture, id string) error {
+		"wait of a cancelled call": {ask: func(f *fixture, id string) error {
 			gone, cancel := context.WithCancel(f.ctx)
 			cancel()
 			_, _ = f.processes.WaitProcess(gone, &execwirev1.WaitProcessRequest{ProcessId: id})
@@ -102,8 +102,8 @@ func TestSeen(t *testing.T) {
 			f := newFixture(t, func(s *settings) {
 				s.sessions.ClosedRetention, s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Millisecond, time.Hour, 10
 			})
-			f.rested("p")
-			f.rested("later")
+			f.startAndWaitClosed("p")
+			f.startAndWaitClosed("later")
 			if err := tt.ask(f, "p"); err != nil {
 				t.Fatal(err)
 			}

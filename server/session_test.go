@@ -28,7 +28,7 @@ type attachment struct {
 	attached *execwirev1.SessionAttached
 }
 
-// tryAttach opens a stream with a first message and returns what is said to it.
+// tryAttach opens a stream with a first message and returns the answer.
 func (f *fixture) tryAttach(first *execwirev1.AttachSessionRequest) (*attachment, error) {
 	f.t.Helper()
 	ctx, cut := context.WithCancelCause(f.ctx)
@@ -64,7 +64,7 @@ func (f *fixture) attach(m *execwirev1.SessionAttach) *attachment {
 	return a
 }
 
-// end takes messages until the stream ends.
+// end receives messages until the stream ends.
 func (a *attachment) end() error {
 	for {
 		if _, err := a.stream.Recv(); err != nil {
@@ -89,7 +89,7 @@ func (f *fixture) awaitDetached(id string) {
 	}
 }
 
-func TestAMalformedAttachNamesTheField(t *testing.T) {
+func TestAttach_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", server.MaxProcessIDBytes+1)
 	many := map[string]uint64{}
@@ -128,7 +128,7 @@ func TestAMalformedAttachNamesTheField(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 }
 
-func TestAnAttachWithoutAMessageIsRefused(t *testing.T) {
+func TestAttach_EmptyMessage_Fails(t *testing.T) {
 	f := newFixture(t)
 	stream, err := f.leases.AttachSession(f.ctx)
 	if err != nil {
@@ -141,8 +141,8 @@ func TestAnAttachWithoutAMessageIsRefused(t *testing.T) {
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE)
 }
 
-func TestAMistakeEndsAnAttachment(t *testing.T) {
-	for reason, say := range map[execwirev1.ErrorReason]*execwirev1.AttachSessionRequest{
+func TestAttach_ProtocolViolation_EndsStream(t *testing.T) {
+	for reason, violation := range map[execwirev1.ErrorReason]*execwirev1.AttachSessionRequest{
 		execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE: attachMessage(&execwirev1.SessionAttach{}),
 		execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:      acknowledgeMessage("", 1),
 		execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:    acknowledgeMessage("p", 1_000_000),
@@ -153,7 +153,7 @@ func TestAMistakeEndsAnAttachment(t *testing.T) {
 			start := withStdin(command("p", "cat"))
 			start.SessionId = a.attached.GetSession().GetSessionId()
 			f.start(start)
-			if err := a.stream.Send(say); err != nil {
+			if err := a.stream.Send(violation); err != nil {
 				t.Fatal(err)
 			}
 			code := map[execwirev1.ErrorReason]codes.Code{
@@ -162,7 +162,7 @@ func TestAMistakeEndsAnAttachment(t *testing.T) {
 				execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED:    codes.OutOfRange,
 			}[reason]
 			expectFailure(t, a.end(), code, reason)
-			// The client may come back and follow the rules, and only then.
+			// The client can attach again.
 			_, err := f.tryAttach(attachMessage(&execwirev1.SessionAttach{SessionId: start.SessionId, AfterSeq: map[string]uint64{"p": 1_000_000}}))
 			expectFailure(t, err, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED)
 			f.attach(&execwirev1.SessionAttach{SessionId: start.SessionId, AfterSeq: map[string]uint64{"unknown": 7}})
@@ -170,7 +170,7 @@ func TestAMistakeEndsAnAttachment(t *testing.T) {
 	}
 }
 
-func TestMalformedSessionCallsNameTheField(t *testing.T) {
+func TestSessions_MalformedRequest_NamesField(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", server.MaxProcessIDBytes+1)
 	list := func(m *execwirev1.ListSessionsRequest) error {
@@ -210,8 +210,8 @@ func TestMalformedSessionCallsNameTheField(t *testing.T) {
 		codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND)
 }
 
-// The handler blocks in sending to a client that does not read. Messages of the
-// client are handled nevertheless, and its end is noticed at once.
+// The handler blocks sending to a client that does not read. It still handles messages of
+// the client, and notices its end at once.
 func TestAttach_ClientNotReading_CanAcknowledge(t *testing.T) {
 	for name, leave := range map[string]func(a *attachment) error{
 		"detach": func(a *attachment) error {
@@ -228,12 +228,12 @@ func TestAttach_ClientNotReading_CanAcknowledge(t *testing.T) {
 			flood := command("p", testproc.Argv("flood", "-bytes", "8000000")...)
 			flood.SessionId = id
 			f.start(flood)
-			for said := uint64(0); said < 600<<10; time.Sleep(time.Millisecond) {
+			for written := uint64(0); written < 600<<10; time.Sleep(time.Millisecond) {
 				snapshot, err := f.processes.SnapshotOutput(f.ctx, &execwirev1.SnapshotOutputRequest{SessionId: id, ProcessId: "p"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				said = snapshot.GetStreams()[0].GetTotalBytes()
+				written = snapshot.GetStreams()[0].GetTotalBytes()
 			}
 			if err := leave(a); err != nil {
 				t.Fatal(err)
@@ -243,9 +243,9 @@ func TestAttach_ClientNotReading_CanAcknowledge(t *testing.T) {
 	}
 }
 
-// One who asks again, because it got no answer, must not be told that nothing is
-// there while something is.
-func TestASessionThatIsClosingIsThereUntilItIsClosed(t *testing.T) {
+// A client that repeats the call does not get NOT_FOUND while processes of the session
+// still run.
+func TestCloseSession_Repeated_WaitsUntilClosed(t *testing.T) {
 	f := newFixture(t)
 	a := f.attach(&execwirev1.SessionAttach{})
 	id := a.attached.GetSession().GetSessionId()
@@ -266,7 +266,7 @@ func TestASessionThatIsClosingIsThereUntilItIsClosed(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(f.ctx)
 	go func() {
-		_ = a.end() // it has begun
+		_ = a.end() // closing has begun
 		cancel(errors.New("gone"))
 	}()
 	_, _ = f.leases.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: id})
@@ -275,12 +275,12 @@ func TestASessionThatIsClosingIsThereUntilItIsClosed(t *testing.T) {
 		select {
 		case <-p.Closed():
 		default:
-			t.Fatalf("closing again answers %v, and process %s is left", err, p.ID())
+			t.Fatalf("closing again returns %v, and process %s still exists", err, p.ID())
 		}
 	}
 }
 
-func TestSessionsAreListedInPages(t *testing.T) {
+func TestListSessions_Pages(t *testing.T) {
 	f := newFixture(t)
 	want := map[string]bool{}
 	for range 5 {
@@ -306,13 +306,13 @@ func TestSessionsAreListedInPages(t *testing.T) {
 	}
 	for _, id := range got {
 		if !want[id] {
-			t.Errorf("session %s is nobody's", id)
+			t.Errorf("session %s has no principal", id)
 		}
 	}
 }
 
-// Grants can be long: a page is cut where it would become too large to receive.
-func TestPagesOfSessionsAreBoundedInBytes(t *testing.T) {
+// A page ends before it becomes too large to receive, because grants can be long.
+func TestListSessions_BoundsPageBytes(t *testing.T) {
 	f := newFixture(t)
 	for range 60 {
 		id := f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()

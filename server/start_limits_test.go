@@ -15,7 +15,7 @@ const (
 	coreBytes = execwirev1.LimitedResource_LIMITED_RESOURCE_CORE_BYTES
 )
 
-// withLimits changes a start request to one with these limits.
+// withLimits adds limits to a start request.
 func withLimits(limits *execwirev1.ProcessLimits) func(*execwirev1.StartProcessRequest, *execwirev1.DirectCommand) {
 	return func(r *execwirev1.StartProcessRequest, _ *execwirev1.DirectCommand) { r.Limits = limits }
 }
@@ -24,9 +24,8 @@ func withResourceLimits(limits ...*execwirev1.ResourceLimit) func(*execwirev1.St
 	return withLimits(&execwirev1.ProcessLimits{ResourceLimits: limits})
 }
 
-// Every resource of the contract reaches the process: none is forgotten here
-// when one is added there.
-func TestEveryResourceCanBeLimited(t *testing.T) {
+// Every resource of the contract reaches the process.
+func TestResourceLimits_EveryResource_ReachesProcess(t *testing.T) {
 	f := newFixture(t)
 	small := map[execwirev1.LimitedResource]bool{
 		openFiles: true,
@@ -46,13 +45,13 @@ func TestEveryResourceCanBeLimited(t *testing.T) {
 	req := command("p", "cat", "/proc/self/limits")
 	req.Limits = &execwirev1.ProcessLimits{ResourceLimits: all}
 	f.start(req)
-	said := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"}).stdout()
-	if n := strings.Count(said, " 1234"); n != 2*len(all) { // soft and hard
-		t.Errorf("%d of %d limits are in force:\n%s", n, 2*len(all), said)
+	output := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"}).stdout()
+	if n := strings.Count(output, " 1234"); n != 2*len(all) { // soft and hard
+		t.Errorf("%d of %d limits are in force:\n%s", n, 2*len(all), output)
 	}
 }
 
-func TestALimitThatIsNotPermittedIsNamed(t *testing.T) {
+func TestResourceLimits_NotPermitted_NamesField(t *testing.T) {
 	f := newFixture(t)
 	_, err := f.processes.StartProcess(f.ctx, changed(withResourceLimits(
 		&execwirev1.ResourceLimit{Resource: coreBytes}, &execwirev1.ResourceLimit{Resource: openFiles, Soft: 1 << 50})))
@@ -62,8 +61,7 @@ func TestALimitThatIsNotPermittedIsNamed(t *testing.T) {
 	}
 }
 
-// A process can have less of its output kept, and not more.
-func TestRetainedOutputIsOnlyLowered(t *testing.T) {
+func TestRetainedOutput_CanOnlyBeLowered(t *testing.T) {
 	const server = 1 << 20
 	for asked, want := range map[uint64]int{64 << 10: 64 << 10, server: server, 1 << 62: server} {
 		f := newFixture(t)
@@ -71,14 +69,14 @@ func TestRetainedOutputIsOnlyLowered(t *testing.T) {
 		req.Limits = &execwirev1.ProcessLimits{RetainedOutputBytes: &asked}
 		f.start(req)
 		f.waitClosed("p")
-		said := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"})
-		if got := len(said.stdout()); got > want || got < want/2 || len(said.gaps) != 1 {
-			t.Errorf("asked to keep %d, the server keeps %d; want %d at most", asked, got, want)
+		output := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"})
+		if got := len(output.stdout()); got > want || got < want/2 || len(output.gaps) != 1 {
+			t.Errorf("requested %d bytes, the server retains %d; want at most %d", asked, got, want)
 		}
 	}
 }
 
-func TestSilenceIsACause(t *testing.T) {
+func TestNoOutputTimeout_IsExitCause(t *testing.T) {
 	f := newFixture(t)
 	req := shell("p", "sleep 1000")
 	req.Limits = &execwirev1.ProcessLimits{NoOutputTimeout: seconds(0.05)}
@@ -88,12 +86,11 @@ func TestSilenceIsACause(t *testing.T) {
 	}
 }
 
-// The window of a process that keeps less is smaller, and its owner is told so.
-func TestALoweredWindowIsReported(t *testing.T) {
+func TestRetainedOutput_Lowered_LowersReportedWindow(t *testing.T) {
 	req := command("p", "cat")
 	kept := uint64(server.MinRetainedOutputBytes)
 	req.Limits = &execwirev1.ProcessLimits{RetainedOutputBytes: &kept}
 	if got := newFixture(t).run(req).started.GetOutputWindowBytes(); got != kept {
-		t.Errorf("the window is said to be %d bytes, want %d", got, kept)
+		t.Errorf("the reported window is %d bytes, want %d", got, kept)
 	}
 }

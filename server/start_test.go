@@ -8,7 +8,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// prepared is a start request for a command that its caller has resolved.
+// prepared returns a start request for a command that the caller has resolved.
 func prepared(id, executable string, argv ...string) *execwirev1.StartProcessRequest {
 	return &execwirev1.StartProcessRequest{
 		ProcessId: id,
@@ -17,8 +17,7 @@ func prepared(id, executable string, argv ...string) *execwirev1.StartProcessReq
 	}
 }
 
-// Each form of commands can be switched off, for every way to start one.
-func TestFormsOfCommandsCanBeSwitchedOff(t *testing.T) {
+func TestStart_DisabledCommandForm_Fails(t *testing.T) {
 	for name, off := range map[string]struct{ direct, prepared bool }{
 		"none": {}, "direct": {direct: true}, "prepared": {prepared: true}, "both": {true, true},
 	} {
@@ -26,7 +25,7 @@ func TestFormsOfCommandsCanBeSwitchedOff(t *testing.T) {
 			f := newFixture(t, func(s *settings) { s.noDirect, s.noPrepared = off.direct, off.prepared })
 			described, err := f.environ.GetEnvironment(f.ctx, &execwirev1.GetEnvironmentRequest{})
 			if err != nil || described.GetDirectCommands() == off.direct || described.GetPreparedCommands() == off.prepared {
-				t.Errorf("the environment says direct %v, prepared %v: %v", described.GetDirectCommands(), described.GetPreparedCommands(), err)
+				t.Errorf("GetEnvironment reports direct %v, prepared %v: %v", described.GetDirectCommands(), described.GetPreparedCommands(), err)
 			}
 			for _, form := range []struct {
 				name, setting string
@@ -48,13 +47,13 @@ func TestFormsOfCommandsCanBeSwitchedOff(t *testing.T) {
 				for _, err := range []error{startErr, runErr} {
 					if !form.off {
 						if err != nil {
-							t.Errorf("%s commands are refused: %v", form.name, err)
+							t.Errorf("%s commands fail: %v", form.name, err)
 						}
 						continue
 					}
 					expectFailure(t, err, codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED)
-					if said := metadataOf(err); said["form"] != form.name || said["setting"] != form.setting {
-						t.Errorf("%s: the metadata is %v: %v", form.name, said, err)
+					if metadata := metadataOf(err); metadata["form"] != form.name || metadata["setting"] != form.setting {
+						t.Errorf("%s: the metadata is %v: %v", form.name, metadata, err)
 					}
 				}
 			}

@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	someTrace = "0af7651916cd43dd8448eb211c80319c"
-	someSpan  = "b7ad6b7169203331"
+	testTraceID = "0af7651916cd43dd8448eb211c80319c"
+	testSpanID  = "b7ad6b7169203331"
 )
 
-// lockedLog is a log that is read while handlers still write.
+// lockedLog is a log buffer for concurrent readers and writers.
 type lockedLog struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (l *lockedLog) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// take returns what was written since.
+// take returns what was written since the last call.
 func (l *lockedLog) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -38,14 +38,14 @@ func (l *lockedLog) take() string {
 	return l.text.String()
 }
 
-// The line of a call is found from the trace of its caller, if what that says of
-// it is well-formed; nothing else of it is in the log.
-func TestTheLogSaysWhichTraceACallIsOf(t *testing.T) {
+// The log line of a call has the caller's trace id if the traceparent is well-formed, and
+// nothing else of the caller's metadata.
+func TestLog_HasTraceOfCaller(t *testing.T) {
 	log := new(lockedLog)
 	f := newFixture(t, func(s *settings) {
 		s.logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	parent := "00-" + someTrace + "-" + someSpan + "-01"
+	parent := "00-" + testTraceID + "-" + testSpanID + "-01"
 	for name, tc := range map[string]struct {
 		metadata []string
 		logged   bool
@@ -66,7 +66,7 @@ func TestTheLogSaysWhichTraceACallIsOf(t *testing.T) {
 			},
 			"refused": func() error {
 				if _, err := f.processes.GetProcess(ctx, &execwirev1.GetProcessRequest{ProcessId: "none"}); err == nil {
-					t.Error("there is a process")
+					t.Error("a process exists")
 				}
 				return nil
 			},
@@ -75,7 +75,7 @@ func TestTheLogSaysWhichTraceACallIsOf(t *testing.T) {
 				defer cancel()
 				stream, err := f.processes.WatchProcess(streamCtx, &execwirev1.WatchProcessRequest{ProcessId: "none"})
 				if err == nil {
-					_, _ = stream.Recv() // ends with the call, when its line was written
+					_, _ = stream.Recv() // returns after the log line was written
 				}
 				return err
 			},
@@ -84,13 +84,13 @@ func TestTheLogSaysWhichTraceACallIsOf(t *testing.T) {
 			if err := call(); err != nil {
 				t.Errorf("%s, %s: %v", name, kind, err)
 			}
-			said := log.take()
-			want := "trace_id=" + someTrace + " span_id=" + someSpan
-			if strings.Contains(said, want) != tc.logged || strings.Contains(said, "trace_id") != tc.logged || strings.Contains(said, "secret") {
-				t.Errorf("%s, %s: the log says %.300s", name, kind, said)
+			lines := log.take()
+			want := "trace_id=" + testTraceID + " span_id=" + testSpanID
+			if strings.Contains(lines, want) != tc.logged || strings.Contains(lines, "trace_id") != tc.logged || strings.Contains(lines, "secret") {
+				t.Errorf("%s, %s: the log is %.300s", name, kind, lines)
 			}
-			if !strings.Contains(said, "grpc.method") {
-				t.Errorf("%s, %s: the log does not tell of the call: %.300s", name, kind, said)
+			if !strings.Contains(lines, "grpc.method") {
+				t.Errorf("%s, %s: the log has no line of the call: %.300s", name, kind, lines)
 			}
 		}
 	}

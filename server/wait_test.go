@@ -27,11 +27,11 @@ func waitIdle(silence float64) *execwirev1.WaitProcessRequest {
 		Condition: &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{Silence: seconds(silence)}}}
 }
 
-func TestWaitConditionsNameTheFieldThatIsWrong(t *testing.T) {
+func TestWaitProcess_MalformedCondition_NamesField(t *testing.T) {
 	f := newFixture(t)
 	f.start(withStdin(command("p", "cat")))
 	for _, tt := range []struct {
-		field, says string
+		field, text string
 		req         *execwirev1.WaitProcessRequest
 	}{
 		{"pattern.regular_expression", "missing closing )", waitPattern(&execwirev1.WaitForPattern{RegularExpression: "("})},
@@ -47,15 +47,15 @@ func TestWaitConditionsNameTheFieldThatIsWrong(t *testing.T) {
 	} {
 		_, err := f.processes.WaitProcess(f.ctx, tt.req)
 		expectFailure(t, err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)
-		if got := violatedField(err); got != tt.field || !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("the violated field is %q, want %q and %q: %v", got, tt.field, tt.says, err)
+		if got := violatedField(err); got != tt.field || !strings.Contains(err.Error(), tt.text) {
+			t.Errorf("the violated field is %q, want %q and %q: %v", got, tt.field, tt.text, err)
 		}
 	}
 	_, err := f.processes.WaitProcess(f.ctx, waitPattern(&execwirev1.WaitForPattern{AfterSeq: 1000}))
 	expectFailure(t, err, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED)
 }
 
-func TestWaitForPatternSaysWhereItMatched(t *testing.T) {
+func TestWaitForPattern_ReportsPosition(t *testing.T) {
 	f := newFixture(t)
 	f.start(shell("p", "printf 'one two\\n'; printf three >&2"))
 	f.waitClosed("p")
@@ -70,14 +70,14 @@ func TestWaitForPatternSaysWhereItMatched(t *testing.T) {
 	if err != nil || string(resp.GetMatch().GetData()) != "two" || resp.GetMatch().GetOffset() != 4 {
 		t.Errorf("over all streams: %v, %v", resp, err)
 	}
-	// From the cursor of a match on, there are later ones only.
+	// A wait after the cursor of a match finds only later matches.
 	req.GetPattern().AfterSeq = m.GetSeq()
 	if resp, err = f.processes.WaitProcess(f.ctx, req); err != nil || resp.GetSatisfied() || resp.GetMatch() != nil {
-		t.Errorf("behind the match: %v, %v", resp, err)
+		t.Errorf("after the match: %v, %v", resp, err)
 	}
 }
 
-func TestWaitForPortAndSilence(t *testing.T) {
+func TestWaitProcess_PortAndIdle(t *testing.T) {
 	f := newFixture(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -92,11 +92,11 @@ func TestWaitForPortAndSilence(t *testing.T) {
 		t.Fatalf("port: %v, %v", resp, err)
 	}
 	if resp, err := f.processes.WaitProcess(f.ctx, waitIdle(0.05)); err != nil || !resp.GetSatisfied() {
-		t.Errorf("silence: %v, %v", resp, err)
+		t.Errorf("idle: %v, %v", resp, err)
 	}
 	short := waitIdle(3600)
 	short.Wait = seconds(0.01)
 	if resp, err := f.processes.WaitProcess(f.ctx, short); err != nil || resp.GetSatisfied() {
-		t.Errorf("an hour of silence: %v, %v", resp, err)
+		t.Errorf("idle for an hour: %v, %v", resp, err)
 	}
 }

@@ -158,9 +158,9 @@ var reachedLimits = map[string]limitCase{
 // reachedElsewhere are the settings that are limits which refuse a request, and the test
 // that reaches each.
 var reachedElsewhere = map[string]string{
-	"failed_attempts":                    "server: TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry",
-	"file_helpers_per_principal":         "server: TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry",
-	"file_helpers_total":                 "server: TestLimitErrors_OfEveryKind_NameTheSettingAndWhenToRetry",
+	"failed_attempts":                    "server: TestLimitErrors_NameSettingAndRetryDelay",
+	"file_helpers_per_principal":         "server: TestLimitErrors_NameSettingAndRetryDelay",
+	"file_helpers_total":                 "server: TestLimitErrors_NameSettingAndRetryDelay",
 	"control_requests_per_connection":    "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 	"incoming_bytes_per_connection":      "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 	"incoming_bytes_total":               "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
