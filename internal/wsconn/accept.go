@@ -3,7 +3,6 @@ package wsconn
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"io"
 	"net"
 	"net/http"
@@ -11,39 +10,27 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Sizes of the buffers between the library and the wire. Every idle connection
-// keeps the read buffer; larger reads bypass it. Only close frames use the write
-// buffer.
-const (
-	readAheadBytes    = 1 << 10
-	controlFrameBytes = maxHeader + maxControlPayload
-)
-
 // Accept upgrades the connection of r to a websocket, without compression or
 // subprotocol. Checking Origin and authorization is up to the caller. On failure
 // the response has been sent.
 func Accept(w http.ResponseWriter, r *http.Request, o Options) (*Conn, error) {
-	made := new(*Conn)
-	h := &hijacker{ResponseWriter: w, peer: r.RemoteAddr, options: o.withDefaults(), result: made}
+	h := &hijacker{ResponseWriter: w}
 	ws, err := websocket.Accept(h, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // of the Origin
 		CompressionMode:    websocket.CompressionDisabled,
-		// a method value of h would retain the request and its buffers
-		OnPingReceived: func(_ context.Context, payload []byte) bool { return (*made).onPing(payload) },
-		OnPongReceived: func(_ context.Context, payload []byte) { (*made).pings.pong(payload) },
 	})
 	if err != nil {
 		return nil, err
 	}
-	return (*made).start(ws), nil
+	_ = ws.CloseNow() // closes nothing: the handshake is all that the library does
+	return newConn(h.conn, h.in, h.conn, false, r.RemoteAddr, o.withDefaults()).watch(), nil
 }
 
-// hijacker gives the library a wire instead of the connection.
+// hijacker keeps the connection that the library takes over.
 type hijacker struct {
 	http.ResponseWriter
-	peer    string
-	options Options
-	result  **Conn // set by Hijack
+	conn net.Conn  // set by Hijack
+	in   io.Reader // of conn; set by Hijack
 }
 
 // Hijack implements http.Hijacker.
@@ -52,10 +39,16 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	w := newWire(conn, withBuffered(buffered.Reader, conn), conn, false, h.options)
-	*h.result = newConn(w, h.peer, h.options)
-	return w, bufio.NewReadWriter(bufio.NewReaderSize(w, readAheadBytes), bufio.NewWriterSize(w, controlFrameBytes)), nil
+	h.conn, h.in = conn, withBuffered(buffered.Reader, conn)
+	buffered.Reader.Reset(nil)
+	return unclosable{conn}, buffered, nil
 }
+
+// unclosable is a connection that the library cannot close.
+type unclosable struct{ net.Conn }
+
+// Close implements net.Conn.
+func (unclosable) Close() error { return nil }
 
 // withBuffered returns a reader of the data already buffered, followed by conn.
 func withBuffered(ahead *bufio.Reader, conn io.Reader) io.Reader {

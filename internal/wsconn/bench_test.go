@@ -1,6 +1,7 @@
 package wsconn_test
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -132,5 +133,35 @@ func BenchmarkRoundTrip(b *testing.B) {
 			}
 			c.send(b, frame(final|closing, parting(1000, "")))
 		})
+	}
+}
+
+// BenchmarkReceive receives masked messages of one size from one client.
+func BenchmarkReceive(b *testing.B) {
+	for _, size := range []int{100, 8 << 10, 64 << 10, 1 << 20} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) { benchmarkReceive(b, size) })
+	}
+}
+
+func benchmarkReceive(b *testing.B, size int) {
+	ended := make(chan error, 1)
+	url := listen(b, wsconn.Options{}, func(c *wsconn.Conn) {
+		for {
+			if _, err := c.Receive(); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})
+	c := raw(b, url)
+	sent := max(1, 64<<10/size) // messages in one write
+	frames := bytes.Repeat(frame(final|text, strings.Repeat("x", size)), sent)
+	b.SetBytes(int64(sent * size))
+	for b.Loop() {
+		c.send(b, frames)
+	}
+	c.send(b, goodbye)
+	if err := <-ended; err != io.EOF {
+		b.Fatal(err)
 	}
 }

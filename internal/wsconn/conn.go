@@ -2,13 +2,11 @@ package wsconn
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"sync"
-
-	"github.com/coder/websocket"
+	"time"
 )
 
 // Conn is one end of a websocket and carries whole messages. Receive is for one
@@ -17,9 +15,10 @@ import (
 type Conn struct {
 	options Options
 	peer    string
-	wire    *wire
+	conn    net.Conn // TLS if in use; supports deadlines
 	raw     net.Conn // the innermost connection
-	ws      *websocket.Conn
+	in      *frameReader
+	out     *outbox
 	pings   *pingTracker
 	tickers []*ticker
 
@@ -33,27 +32,24 @@ type Conn struct {
 	closeErr  error // result of Close; written in closeOnce
 }
 
-// newConn returns a connection before its handshake is complete.
-func newConn(w *wire, peer string, o Options) *Conn {
-	c := &Conn{options: o, peer: o.Label + " " + peer, wire: w, raw: innermost(w.Conn), pings: newPingTracker()}
+// newConn returns a connection after its handshake. It reads from in and writes to
+// out, and sets the deadlines of conn and closes it.
+func newConn(conn net.Conn, in io.Reader, out io.Writer, isClient bool, peer string, o Options) *Conn {
+	c := &Conn{options: o, peer: o.Label + " " + peer, conn: conn, raw: innermost(conn), pings: newPingTracker()}
+	c.in = newFrameReader(in, !isClient, o, c.onControl)
+	c.out = newOutbox(out, isClient)
 	c.share = o.Budget.Share(o.Principal, c.onEvict)
 	c.ended, c.end = context.WithCancelCause(context.Background())
 	return c
 }
 
-// start completes c with the library's connection.
-func (c *Conn) start(ws *websocket.Conn) *Conn {
-	ws.SetReadLimit(-1) // the scanner enforces the limits
-	c.wire.upgraded.Store(true)
-	c.ws = ws
-	c.tickers = []*ticker{startTicker(c.options.PingInterval, c.pinger()), startTicker(c.options.DeadAfter/deadChecks, c.deadPeerCheck())}
-	return c
-}
-
-// onPing answers a ping instead of the library.
-func (c *Conn) onPing(payload []byte) (libraryAnswers bool) {
-	c.wire.outbox.sendPong(payload)
-	return false
+// onControl processes a ping or a pong of the peer.
+func (c *Conn) onControl(opcode byte, payload []byte) {
+	if opcode == opPing {
+		c.out.sendPong(payload)
+	} else {
+		c.pings.pong(payload)
+	}
 }
 
 // Peer describes the peer: the label and its address.
@@ -62,7 +58,7 @@ func (c *Conn) Peer() string { return c.peer }
 // onEvict makes Receive fail because the budget has evicted its share.
 func (c *Conn) onEvict(why *BudgetError) {
 	if c.end(why); context.Cause(c.ended) == error(why) {
-		_ = c.wire.SetReadDeadline(pastTime)
+		_ = c.conn.SetReadDeadline(pastTime)
 	}
 }
 
@@ -70,8 +66,8 @@ func (c *Conn) onEvict(why *BudgetError) {
 // more can be sent or received.
 func (c *Conn) fail(cause error) {
 	c.end(cause)
-	c.wire.outbox.fail(cause)
-	_ = c.wire.SetDeadline(pastTime)
+	c.out.fail(cause)
+	_ = c.conn.SetDeadline(pastTime)
 }
 
 // endedError returns the error for an operation on an ended connection.
@@ -87,11 +83,5 @@ func (c *Conn) wrapError(what string, err error) error {
 	return fmt.Errorf("failed to %s, %s: %w", what, c.peer, notNormal(err))
 }
 
-// notNormal replaces io.EOF, which stands for a normal end, by
-// io.ErrUnexpectedEOF.
-func notNormal(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
+// pastTime is a deadline that interrupts pending operations.
+var pastTime = time.Unix(1, 0)

@@ -36,7 +36,7 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // environment names, if any. ctx bounds only the opening. The error is a
 // [*RefusedError] if the server responded without upgrading.
 func Dial(ctx context.Context, url string, o DialOptions) (*Conn, error) {
-	d := &dialer{options: o.withDefaults()}
+	d := &dialer{}
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		DialContext:       d.dial,
@@ -49,13 +49,14 @@ func Dial(ctx context.Context, url string, o DialOptions) (*Conn, error) {
 		HTTPClient:      &http.Client{Transport: d, CheckRedirect: noRedirect},
 		HTTPHeader:      o.Header,
 		CompressionMode: websocket.CompressionDisabled,
-		OnPingReceived:  func(_ context.Context, payload []byte) bool { return d.conn.onPing(payload) },
-		OnPongReceived:  func(_ context.Context, payload []byte) { d.conn.pings.pong(payload) },
 	})
 	if err != nil {
 		return nil, refusedError(response, err)
 	}
-	return d.conn.start(ws), nil
+	d.upgraded.accepted = true
+	_ = ws.CloseNow() // closes nothing: the handshake is all that the library does
+	stream := d.upgraded.ReadWriteCloser
+	return newConn(d.raw, stream, stream, true, d.host, o.withDefaults()).watch(), nil
 }
 
 // noRedirect rejects redirects: the credentials are for the named server only.
@@ -70,13 +71,13 @@ func refusedError(response *http.Response, err error) error {
 	return &RefusedError{Status: response.StatusCode, Text: string(text), Err: err}
 }
 
-// dialer sends the handshake request, and gives the library a wire instead of the
-// connection.
+// dialer sends the handshake request, and keeps the connection that the library takes
+// over.
 type dialer struct {
-	options   Options
 	transport http.RoundTripper
 	raw       net.Conn // last dialed
-	conn      *Conn    // set after the upgrade
+	host      string   // of the request
+	upgraded  *upgradedBody
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -103,8 +104,25 @@ func (d *dialer) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.Join(errNotWritable, response.Body.Close())
 	}
-	w := newWire(d.raw, stream, stream, true, d.options)
-	d.conn = newConn(w, r.URL.Host, d.options)
-	response.Body = w
+	d.host, d.upgraded = r.URL.Host, &upgradedBody{ReadWriteCloser: stream}
+	response.Body = d.upgraded
 	return response, nil
+}
+
+// upgradedBody is an upgraded connection. The library reads nothing from it, and
+// closes it only if it rejects the response.
+type upgradedBody struct {
+	io.ReadWriteCloser
+	accepted bool
+}
+
+// Read implements io.Reader: a rejected response has no body.
+func (*upgradedBody) Read([]byte) (int, error) { return 0, io.EOF }
+
+// Close implements io.Closer.
+func (b *upgradedBody) Close() error {
+	if b.accepted {
+		return nil
+	}
+	return b.ReadWriteCloser.Close()
 }

@@ -1,6 +1,10 @@
 package wsconn
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"io"
+)
 
 // TooLargeError means that a frame or message exceeds its limit. Nothing more can
 // be received; sending works until Close.
@@ -26,4 +30,13 @@ type ClosedError struct {
 
 func (e *ClosedError) Error() string {
 	return fmt.Sprintf("the peer closed the websocket with code %d and reason %q", e.Code, e.Reason)
+}
+
+// notNormal replaces io.EOF, which stands for a normal end, by
+// io.ErrUnexpectedEOF.
+func notNormal(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

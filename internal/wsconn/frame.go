@@ -1,6 +1,9 @@
 package wsconn
 
-import "encoding/binary"
+import (
+	"crypto/subtle"
+	"encoding/binary"
+)
 
 // Opcodes of RFC 6455, section 5.2.
 const (
@@ -14,11 +17,12 @@ const (
 
 // Bits of the first two bytes of a frame.
 const (
-	bitFinal   = 0x80
-	bitControl = 0x08
-	bitMasked  = 0x80
-	opcodeBits = 0x0f
-	lengthBits = 0x7f
+	bitFinal     = 0x80
+	bitsReserved = 0x70
+	bitControl   = 0x08
+	bitMasked    = 0x80
+	opcodeBits   = 0x0f
+	lengthBits   = 0x7f
 )
 
 // Values of the seven length bits that announce an extended length.
@@ -27,8 +31,22 @@ const (
 	length64 = 127
 )
 
+// Close codes of RFC 6455, section 7.4.1.
+const (
+	CodeNormal        = 1000
+	CodeGoingAway     = 1001
+	codeProtocol      = 1002
+	codeMissing       = 1005 // of a close frame without a code
+	CodePolicy        = 1008
+	CodeTooLarge      = 1009
+	CodeInternalError = 1011
+)
+
 // maxControlPayload is the maximum payload of a control frame in RFC 6455.
 const maxControlPayload = 125
+
+// maxReason is the maximum length of a reason in bytes.
+const maxReason = maxControlPayload - 2
 
 // maxHeader is the maximum size of a frame header: two bytes, the length, the
 // mask.
@@ -54,16 +72,23 @@ func appendHeader(dst []byte, first byte, length int, key []byte) []byte {
 
 // mask applies key to b in place. b starts at offset in its frame.
 func mask(b, key []byte, offset int) {
-	var turned [8]byte
-	for i := range turned {
-		turned[i] = key[(offset+i)%len(key)]
+	var repeated [256]byte // the key from offset on
+	for i := range len(key) {
+		repeated[i] = key[(offset+i)%len(key)]
 	}
-	word := binary.LittleEndian.Uint64(turned[:])
-	for len(b) >= len(turned) {
-		binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)^word)
-		b = b[len(turned):]
+	for n := len(key); n < len(repeated); n *= 2 {
+		copy(repeated[n:], repeated[:n])
 	}
-	for i := range b {
-		b[i] ^= turned[i]
+	for len(b) > 0 {
+		b = b[subtle.XORBytes(b, b, repeated[:]):]
 	}
+}
+
+// sendable reports whether RFC 6455 and its registry allow code in a close frame.
+func sendable(code int) bool {
+	switch code {
+	case 1004, 1005, 1006:
+		return false
+	}
+	return code >= 1000 && code <= 1014 || code >= 3000 && code <= 4999
 }

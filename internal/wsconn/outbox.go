@@ -37,7 +37,6 @@ type outbox struct {
 	midFrame   bool      // guarded by mu; a data frame is incomplete
 	pongFrame  []byte    // guarded by mu; the latest pong
 	pingFrame  []byte    // guarded by mu; the latest ping
-	closeReply []byte    // guarded by mu; the close frame that answers the peer's
 	closeFrame []byte    // guarded by mu; the close frame to send
 	writing    bool      // guarded by mu; the goroutine is running, or a sender writes
 	lastWrite  time.Time // guarded by mu; when the last write ended
@@ -151,18 +150,8 @@ func (o *outbox) sendPing(payload []byte) error {
 	return nil
 }
 
-// setClose sets the close frame that sendClose will send. Only the first call
-// counts.
-func (o *outbox) setClose(frame []byte) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closeReply == nil {
-		o.closeReply = frame
-	}
-}
-
-// sendClose sends a close frame after everything else: the one of setClose if
-// there is one, otherwise frame; nil for none. Only the first call counts.
+// sendClose sends a close frame, or nil for none, after everything else. Only the
+// first call counts.
 func (o *outbox) sendClose(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -170,9 +159,7 @@ func (o *outbox) sendClose(frame []byte) {
 		return
 	}
 	o.closing = true
-	if o.closeFrame = frame; o.closeReply != nil {
-		o.closeFrame = o.closeReply
-	}
+	o.closeFrame = frame
 	o.changed.Broadcast()
 	o.startWriter()
 }

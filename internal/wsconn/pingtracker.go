@@ -1,7 +1,6 @@
 package wsconn
 
 import (
-	"context"
 	"encoding/binary"
 	"sync"
 )
@@ -23,35 +22,6 @@ type pingTracker struct {
 }
 
 func newPingTracker() *pingTracker { return &pingTracker{slots: make(chan struct{}, maxPings)} }
-
-// Prove blocks until the peer has read everything that was sent before, as shown
-// by its pong. Another goroutine must be receiving meanwhile. It may be called
-// concurrently with all other methods. It returns the cause of ctx if that ends,
-// or the error that ended the connection.
-func (c *Conn) Prove(ctx context.Context) error {
-	p := c.pings
-	select {
-	case p.slots <- struct{}{}:
-		defer func() { <-p.slots }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.ended.Done():
-		return c.endedError("prove")
-	}
-	number, answered, err := p.send(c.wire.outbox)
-	if err != nil {
-		return c.wrapError("ping", err)
-	}
-	defer p.remove(number)
-	select {
-	case <-answered:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.ended.Done():
-		return c.endedError("prove")
-	}
-}
 
 // send sends the next ping. mu is held meanwhile, so that pings are sent in
 // order.

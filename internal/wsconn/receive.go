@@ -8,8 +8,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/coder/websocket"
 )
 
 // Sizes of receive buffers. A buffer starts small and grows with the data
@@ -77,12 +75,12 @@ func Recycle(message []byte) { recycle(message) }
 
 // receive reads a message into received.
 func (c *Conn) receive() error {
-	kind, message, err := c.ws.Reader(context.Background())
+	opcode, err := c.in.next()
 	if err != nil {
 		return err
 	}
-	if c.options.Binary && kind != websocket.MessageBinary {
-		_, err := io.Copy(io.Discard, message)
+	if c.options.Binary && opcode != opBinary {
+		_, err := io.Copy(io.Discard, c.in)
 		return err
 	}
 	b := smallReceiveBuffers.Get().(*[smallReceiveBytes]byte)[:0]
@@ -95,7 +93,7 @@ func (c *Conn) receive() error {
 			}
 			b = larger
 		}
-		n, err := message.Read(b[len(b):cap(b)])
+		n, err := c.in.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		if err != nil {
 			c.received = b
@@ -146,20 +144,10 @@ func (c *Conn) release() {
 
 // endCause returns the cause of the connection's end for a read error.
 func (c *Conn) endCause(err error) error {
-	var parted websocket.CloseError
-	if errors.As(err, &parted) {
-		if parted.Code == websocket.StatusNormalClosure {
-			return io.EOF
-		}
-		return &ClosedError{Code: int(parted.Code), Reason: parted.Reason}
+	if closed, ok := err.(*ClosedError); ok && closed.Code == CodeNormal {
+		return io.EOF
 	}
-	if found := c.wire.readErr(); found != nil {
-		err = found
-	}
-	if tooLarge, ok := errors.AsType[*TooLargeError](err); ok {
-		return tooLarge
-	}
-	return notNormal(err)
+	return err
 }
 
 // limitSending bounds pending sends after the end of receiving: the peer may be
@@ -169,17 +157,22 @@ func (c *Conn) limitSending() {
 	if isRefusal(cause) || errors.Is(cause, net.ErrClosed) {
 		return
 	}
-	_, otherwise := cause.(*ClosedError)
-	parting := cause == io.EOF || otherwise // a close frame was received, even if data followed
-	if parting || c.wire.readErr() == nil { // or a protocol violation
-		if !c.wire.closeReceived() {
-			c.wire.outbox.setClose(closeFrame(c.wire.outbox, codeProtocol, ""))
-		}
-		_ = c.wire.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
+	if isAnswered(cause) {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(c.options.CloseTimeout))
 		return
 	}
-	c.wire.outbox.fail(cause)
-	_ = c.wire.SetWriteDeadline(pastTime)
+	c.out.fail(cause)
+	_ = c.conn.SetWriteDeadline(pastTime)
+}
+
+// isAnswered reports whether the peer closed or violated the protocol, so that a close
+// frame answers it.
+func isAnswered(cause error) bool {
+	switch cause.(type) {
+	case *ClosedError, protocolError:
+		return true
+	}
+	return cause == io.EOF
 }
 
 // isRefusal reports whether a message was rejected and its sender can be told.

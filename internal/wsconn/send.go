@@ -27,12 +27,12 @@ func (c *Conn) opcode() byte {
 func (c *Conn) Send(message []byte) error {
 	opcode := c.opcode()
 	for len(message) > sentFrameBytes {
-		if err := c.wire.outbox.sendData(opcode, message[:sentFrameBytes]); err != nil {
+		if err := c.out.sendData(opcode, message[:sentFrameBytes]); err != nil {
 			return c.wrapError("send", err)
 		}
 		message, opcode = message[sentFrameBytes:], opContinuation
 	}
-	if err := c.wire.outbox.sendData(bitFinal|opcode, message); err != nil {
+	if err := c.out.sendData(bitFinal|opcode, message); err != nil {
 		return c.wrapError("send", err)
 	}
 	return nil
@@ -106,7 +106,7 @@ func (b *messageWriter) Close() error {
 }
 
 func (b *messageWriter) sendFrame(final byte, payload []byte) error {
-	if err := b.conn.wire.outbox.sendData(final|b.opcode, payload); err != nil {
+	if err := b.conn.out.sendData(final|b.opcode, payload); err != nil {
 		return b.conn.wrapError("send", err)
 	}
 	b.opcode = opContinuation
