@@ -39,7 +39,7 @@ func (p *commandParams) order() (processID, orderKind) { return p.ProcessID, ord
 
 func (p *commandParams) Check() *jsonrpc.Error {
 	p.start = startParams{onProcess: p.onProcess, Argv: p.Argv, Cwd: p.Cwd, Env: p.Env, Tty: p.Tty, Arg0: p.Arg0,
-		Sandbox: param.Take(&p.Sandbox), Policy: param.Take(&p.Policy)}
+		confinedParams: confinedParams{Sandbox: param.Take(&p.Sandbox), Policy: param.Take(&p.Policy)}}
 	return p.start.Check()
 }
 

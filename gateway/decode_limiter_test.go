@@ -15,7 +15,7 @@ import (
 // and no more; small ones do not wait for them.
 func TestLargeMessagesAreReadAFewAtATime(t *testing.T) {
 	gate := newDecodeLimiter()
-	places := cap(gate.slots)
+	places := decodeSlots()
 	inside, leave := make(chan struct{}, 10*places), make(chan struct{})
 	var reading sync.WaitGroup
 	for range 10 * places {
@@ -47,11 +47,11 @@ func TestLargeMessagesAreReadAFewAtATime(t *testing.T) {
 // TestALargeMessageWaitsForItsTurn and holds up no small one before it: when it
 // is parsed, and when its parameters are decoded.
 func TestALargeMessageWaitsForItsTurn(t *testing.T) {
-	for name, say := range map[string]func(served *connection, cl *client) (id string){
-		"parsed": func(_ *connection, cl *client) string { // and not decoded
+	for name, say := range map[string]func(served *receiver, cl *client) (id string){
+		"parsed": func(_ *receiver, cl *client) string { // and not decoded
 			return cl.ask("no/such", strings.Repeat(" ", largeMessageBytes))
 		},
-		"decoded": func(served *connection, _ *client) string {
+		"decoded": func(served *receiver, _ *client) string {
 			m, err := jsonrpc.Parse([]byte(`{"id":77,"method":"environment/status"}`))
 			if err != nil {
 				t.Error(err)
@@ -65,9 +65,9 @@ func TestALargeMessageWaitsForItsTurn(t *testing.T) {
 				_, core := newScriptedCore(t)
 				served, cl := core.serveHere()
 				cl.initialize("")
-				places := served.gateway.decoding.slots
-				for range cap(places) {
-					places <- struct{}{}
+				places := served.decoding.slots
+				if !places.TryAcquire(int64(decodeSlots())) {
+					t.Fatal("a place is taken")
 				}
 				cl.must("environment/status", nil)
 				id := say(served, cl)
@@ -80,7 +80,7 @@ func TestALargeMessageWaitsForItsTurn(t *testing.T) {
 				if answered() {
 					t.Error("a large message does not wait")
 				}
-				<-places
+				places.Release(int64(decodeSlots()))
 				if !answered() {
 					t.Error("a large message is not read when it is its turn")
 				}

@@ -1,16 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
 	"slices"
 
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
 // environmentInfo describes the machine, in the results of initialize and
@@ -56,12 +53,7 @@ type capabilities struct {
 	ApprovedRootWritePreservesRules bool `json:"linuxApprovedRootWritePreservesRestrictions"`
 }
 
-// getEnvironment queries the server.
-func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jsonrpc.Error) {
-	e, err := c.environments.GetEnvironment(ctx, &execwirev1.GetEnvironmentRequest{})
-	if err != nil {
-		return nil, rpcerror.Of(err)
-	}
+func newEnvironmentInfo(e *execwirev1.GetEnvironmentResponse) *environmentInfo {
 	return &environmentInfo{
 		Shell:                shellInfo{Name: path.Base(e.GetShell()), Path: e.GetShell()},
 		ExecutorVersion:      e.GetServerVersion(),
@@ -75,7 +67,7 @@ func (c *connection) getEnvironment(ctx context.Context) (*environmentInfo, *jso
 		Capabilities: capabilities{FileWriteStreaming: true, FSWatchMissing: true,
 			SandboxedFileStreaming: slices.Contains(e.GetFeatures(), execwirev1.Feature_FEATURE_SANDBOX)},
 		native: e,
-	}, nil
+	}
 }
 
 // providerID identifies the machine: it is stable on one machine and differs between
@@ -92,22 +84,4 @@ func fileURI(native string) *string {
 	}
 	uri := param.Path{URI: true}.Like(native)
 	return &uri
-}
-
-// environmentInfoCall is environment/info.
-type environmentInfoCall struct{}
-
-func (*environmentInfoCall) run(_ context.Context, r *request) (any, *jsonrpc.Error) {
-	return r.environment, nil
-}
-
-// environmentStatusCall is environment/status.
-type environmentStatusCall struct{}
-
-type environmentStatus struct {
-	Status string `json:"status"`
-}
-
-func (*environmentStatusCall) run(context.Context, *request) (any, *jsonrpc.Error) {
-	return environmentStatus{Status: "ready"}, nil
 }

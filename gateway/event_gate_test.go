@@ -46,8 +46,7 @@ func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 	cl.initialize("")
 	for i := range 200 {
 		id := fmt.Sprint("p", i)
-		r := &request{connection: c}
-		r.gateEvents(id, true, gateEndLimit)
+		gate := c.table.addGate(id, true, gateEndLimit)
 		c.out.sending.Lock() // somebody speaks
 		s.sendEvents(id, outputEvent(1, 1), exitedEvent(2))
 		for ready := false; !ready; runtime.Gosched() { // until the feed waits for its turn
@@ -57,7 +56,7 @@ func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 		}
 		time.Sleep(10 * time.Microsecond) // it is no error if it does not yet
 		c.out.sending.Unlock()
-		r.openGates()
+		c.delivery.release(gate)
 		_, output := cl.wait("output", func(f frame) bool { return f.Params.ProcessID == id && f.Params.Seq == 1 })
 		_, exit := cl.wait("exit", func(f frame) bool { return f.Params.ProcessID == id && f.Params.Seq == 2 })
 		if exit < output {
@@ -77,8 +76,7 @@ func TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt(t *testing.T) {
 		s, core := newScriptedCore(t)
 		c, cl := core.serveHere()
 		cl.initialize("")
-		r := &request{connection: c}
-		r.gateEvents("p", false, time.Hour)
+		gate := c.table.addGate("p", false, time.Hour)
 		s.say("p", 1)
 		synctest.Wait()
 		read := make(chan struct{}) // closed when the client reads
@@ -89,7 +87,7 @@ func TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt(t *testing.T) {
 			return false
 		}
 		var releasing sync.WaitGroup
-		releasing.Go(r.openGates)
+		releasing.Go(func() { c.delivery.release(gate) })
 		synctest.Wait()
 		s.sendEvents("p", exitedEvent(2), closedEvent(3))
 		s.end <- draining.Err()
@@ -115,14 +113,16 @@ func TestAnAnswerThatIsThereIsWaitedFor(t *testing.T) {
 				s, core := newScriptedCore(t)
 				c, cl := core.serveHere()
 				cl.initialize("")
-				r := &request{connection: c}
+				r := &request{connection: c.connection}
 				r.gateForSignal("p")
 				s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 				time.Sleep(before)
-				r.unlimitGates()
+				c.table.unlimit(r.gates)
 				time.Sleep(time.Hour)
 				cl.expectCourse()
-				r.openGates()
+				for _, gate := range r.gates {
+					c.delivery.release(gate)
+				}
 				cl.expectCourse("event 1", "event 2")
 			})
 		})

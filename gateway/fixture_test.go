@@ -150,14 +150,14 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 }
 
 // serveHere is connect for tests that look into the connection.
-func (c *core) serveHere() (*connection, *client) {
+func (c *core) serveHere() (*receiver, *client) {
 	c.t.Helper()
 	gateway, err := New(Config{})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	p := newPipe()
-	served := newConnection(gateway, c.t.Context(), "p", c.channel, p)
+	served := newReceiver(gateway, c.t.Context(), "p", c.channel, p)
 	cl := &client{t: c.t, pipe: p, gate: make(chan struct{}), quota: -1}
 	cl.changed.L = &cl.mu
 	close(cl.gate)

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"context"
+	"slices"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -34,14 +37,15 @@ const protocolVersion = "exec-server.v0"
 // precede its result, and returns the answer.
 func (c *connection) initialize(m jsonrpc.Message) []byte {
 	var params initializeParams
-	if err := jsonrpc.DecodeParams(m.Params, &params); err != nil {
-		return appendRefusal(nil, m.ID, err)
+	err := jsonrpc.DecodeParams(m.Params, &params)
+	if err == nil && c.session != nil {
+		err = jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection")
 	}
-	if c.session != nil {
-		return appendRefusal(nil, m.ID, jsonrpc.Errorf(jsonrpc.CodeInvalidRequest, "initialize may only be sent once per connection"))
+	if err == nil {
+		err = c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID)
 	}
-	if err := c.open(traced(c.ctx, traceOf(m)), params.ResumeSessionID); err != nil {
-		return appendRefusal(nil, m.ID, err)
+	if err != nil {
+		return jsonrpc.AppendError(nil, m.ID, err)
 	}
 	return jsonrpc.AppendResult(nil, m.ID, initializeResult{
 		SessionID: c.session.id, ProtocolVersion: protocolVersion, EnvironmentInfo: c.environment,
@@ -54,9 +58,9 @@ func (c *connection) initialize(m jsonrpc.Message) []byte {
 func (c *connection) open(ctx context.Context, resume *string) *jsonrpc.Error {
 	soon, cancel := context.WithTimeoutCause(ctx, attachTimeout, errAttachTimeout)
 	defer cancel()
-	environment, err := c.getEnvironment(soon)
-	if err != nil {
-		return err
+	native, failure := c.environments.GetEnvironment(soon, &execwirev1.GetEnvironmentRequest{})
+	if failure != nil {
+		return rpcerror.Of(failure)
 	}
 	id := ""
 	if resume != nil {
@@ -66,23 +70,29 @@ func (c *connection) open(ctx context.Context, resume *string) *jsonrpc.Error {
 	}
 	s, err := c.attach(ctx, id)
 	if err != nil {
-		c.dropRecords()
+		c.table.clear()
 		return err
 	}
-	c.table.marks.window(s.windowBytes, s.windowEvents)
-	c.session, c.environment = s, environment
-	c.files.Open(s.id, environment.native.GetFeatures())
-	c.http.Open(environment.native.GetLimits().GetMessageBytes())
+	c.session, c.environment = s, newEnvironmentInfo(native)
+	c.marks.open(s)
+	c.files.Open(s.id, native.GetFeatures())
+	c.http.Open(native.GetLimits().GetMessageBytes())
 	c.Spawn(func() { c.feed(s) })
 	return nil
 }
 
-// maxSessionIDBytes is the server's limit.
-const maxSessionIDBytes = 256
-
-// dropRecords forgets the processes of a session whose attachment failed.
-func (c *connection) dropRecords() {
-	c.table.mu.Lock()
-	defer c.table.mu.Unlock()
-	clear(c.table.records)
+// subscribe records the requested notifications and returns those that will be sent;
+// nil for a client that requested none.
+func (c *connection) subscribe(wanted *[]string) *[]string {
+	if wanted == nil {
+		return nil
+	}
+	c.subscribed = make([]string, 0, len(subscribable))
+	for _, name := range subscribable {
+		if slices.Contains(*wanted, name) {
+			c.subscribed = append(c.subscribed, name)
+		}
+	}
+	c.delivery.reportsLost = c.isSubscribed(notifyFailed)
+	return &c.subscribed
 }

@@ -26,6 +26,17 @@ func exitCode(exit *execwirev1.ExitRecord) int64 {
 	return lostExitCode
 }
 
+// exitCauses are the protocol's names of causes, as far as this gateway knows them.
+var exitCauses = map[execwirev1.ExitCause]string{
+	execwirev1.ExitCause_EXIT_CAUSE_EXITED:          "exited",
+	execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:      "terminated",
+	execwirev1.ExitCause_EXIT_CAUSE_TIMEOUT:         "timeout",
+	execwirev1.ExitCause_EXIT_CAUSE_NO_OUTPUT:       "noOutput",
+	execwirev1.ExitCause_EXIT_CAUSE_LIMIT:           "limit",
+	execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN: "serverShutdown",
+	execwirev1.ExitCause_EXIT_CAUSE_LOST:            "lost",
+}
+
 // exitCodeOrNil is exitCode, and nil for a process that has not exited.
 func exitCodeOrNil(exit *execwirev1.ExitRecord) *int64 {
 	if exit == nil {

@@ -36,10 +36,6 @@ type outgoing struct {
 	bytes  int      // guarded by mu; size of posted
 }
 
-func newOutgoing(c *connection) *outgoing {
-	return &outgoing{conn: c.conn, limit: c.gateway.config.Outgoing}
-}
-
 // messageOverhead is the memory of a posted message beside its bytes.
 const messageOverhead = 64
 

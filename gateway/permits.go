@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/execwire/execwire/gateway/rpcerror"
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -77,26 +79,24 @@ const largeMessageBytes = wsconn.OwnBytes
 // decodeLimiter bounds how many large messages are decoded at once, across connections.
 // Decoding more in parallel is not faster, needs more memory, and takes the processors
 // from small requests.
-type decodeLimiter struct{ slots chan struct{} }
+type decodeLimiter struct{ slots *semaphore.Weighted }
 
-// newDecodeLimiter leaves half of the processors to other work.
+// decodeSlots leaves half of the processors to other work.
+func decodeSlots() int { return max(1, runtime.GOMAXPROCS(0)/2) }
+
 func newDecodeLimiter() decodeLimiter {
-	return decodeLimiter{slots: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+	return decodeLimiter{slots: semaphore.NewWeighted(int64(decodeSlots()))}
 }
 
 // run calls decode, immediately for a small message, else when a slot is free. It
 // returns false if ctx ends first.
 func (l decodeLimiter) run(ctx context.Context, bytes int, decode func()) bool {
-	if bytes < largeMessageBytes {
-		decode()
-		return true
+	if bytes >= largeMessageBytes {
+		if l.slots.Acquire(ctx, 1) != nil {
+			return false
+		}
+		defer l.slots.Release(1)
 	}
-	select {
-	case l.slots <- struct{}{}:
-		defer func() { <-l.slots }()
-		decode()
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	decode()
+	return true
 }

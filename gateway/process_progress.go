@@ -2,6 +2,10 @@ package gateway
 
 import "time"
 
+// timeoutSlice divides client timeouts. A slice that takes longer counts as one, so
+// that a suspended machine does not expire the timeouts of its clients.
+const timeoutSlice = time.Second
+
 // backlogTimeout is how long after initialized, and after each read, a client has time
 // to read its backlog: the output of the time when nobody was attached. Then the rest
 // counts as confirmed, so that a client that never reads does not block its processes.
@@ -44,7 +48,7 @@ type progress struct {
 	// confirmed.
 	backlogSlices int
 	// pins are the reads that the server has not answered yet.
-	pins map[*reading]struct{}
+	pins map[*pin]struct{}
 
 	// reads counts answers to process/read since the client last left sent events
 	// unread for readerTimeout; unread is the time since which it does.
@@ -52,49 +56,8 @@ type progress struct {
 	unread time.Time
 }
 
-// restart resets the record for another process with the same id.
-func (p *process) restart() {
-	p.progress = progress{generation: p.generation + 1}
-	p.mode = processMode{}
-	if p.nextMode != nil {
-		p.mode = *p.nextMode
-	}
-	p.nextMode, p.closed, p.exit, p.ended, p.gap = nil, false, 0, nil, nil
-	p.closeWait, p.exitDue, p.exitSent, p.exitDelivered = nil, false, false, false
-}
-
-// proof is what a watermark would prove of a process now.
-type proof struct {
-	process    *process
-	generation int
-	sent, read uint64
-}
-
-func (p *process) pendingProof() proof {
-	return proof{process: p, generation: p.generation, sent: p.provablySent(), read: p.read}
-}
-
-// provablySent is the last seq up to which everything is sent. In the older dialect the
-// exit may be sent after later events; until then a resuming connection must get it
-// again.
-func (p *process) provablySent() uint64 {
-	if p.mode.legacy && p.exit > 0 && !p.exitDelivered {
-		return min(p.sent, p.exit-1)
-	}
-	return p.sent
-}
-
-// prove confirms what a watermark proved. For a client that uses process/read, only
-// answers count.
-func (p *process) prove(m proof, now time.Time) {
-	p.confirm(m.read)
-	if p.backlog == 0 && !p.isReader(now) {
-		p.confirm(m.sent)
-	}
-}
-
 // isReader reports whether the client takes output from process/read.
-func (p *process) isReader(now time.Time) bool {
+func (p *progress) isReader(now time.Time) bool {
 	if p.reads >= minReaderReads && p.sent > p.confirmed && now.Sub(p.unread) >= readerTimeout {
 		p.reads = 0
 	}
@@ -102,7 +65,7 @@ func (p *process) isReader(now time.Time) bool {
 }
 
 // push records that events up to seq were sent.
-func (p *process) push(seq uint64) {
+func (p *progress) push(seq uint64) {
 	if p.reads >= minReaderReads && p.sent <= p.confirmed {
 		p.unread = time.Now()
 	}
@@ -110,7 +73,7 @@ func (p *process) push(seq uint64) {
 }
 
 // answer records an answer to process/read with events up to seq.
-func (p *process) answer(seq uint64) {
+func (p *progress) answer(seq uint64) {
 	p.reads++
 	p.unread = time.Now()
 	p.read = max(p.read, seq)
@@ -118,7 +81,7 @@ func (p *process) answer(seq uint64) {
 }
 
 // confirm records that the client has everything up to seq.
-func (p *process) confirm(seq uint64) {
+func (p *progress) confirm(seq uint64) {
 	p.confirmed = max(p.confirmed, seq)
 	if p.confirmed >= p.backlog {
 		p.backlog = 0
@@ -128,28 +91,26 @@ func (p *process) confirm(seq uint64) {
 // confirmClaim confirms events up to seq because the client says so. seq may exceed what
 // exists. Events count once received: the client may have them before they are recorded
 // as sent.
-func (p *process) confirmClaim(seq uint64) { p.confirm(min(seq, max(p.received, p.backlog, p.read))) }
+func (p *progress) confirmClaim(seq uint64) { p.confirm(min(seq, max(p.received, p.backlog, p.read))) }
 
-func (p *process) pin(r *reading) {
+// pin keeps the server from dropping the events after a seq.
+type pin struct{ after uint64 }
+
+func (p *progress) pin(after uint64) *pin {
 	if p.pins == nil {
-		p.pins = make(map[*reading]struct{})
+		p.pins = make(map[*pin]struct{})
 	}
-	p.pins[r] = struct{}{}
+	made := &pin{after: after}
+	p.pins[made] = struct{}{}
+	return made
 }
-
-func (p *process) unpin(r *reading) { delete(p.pins, r) }
 
 // unacknowledged returns the last seq that can be acknowledged, and whether the server
 // does not know it yet. Events that a pending read needs are not acknowledged.
-func (p *process) unacknowledged() (seq uint64, pending bool) {
+func (p *progress) unacknowledged() (seq uint64, pending bool) {
 	seq = min(p.confirmed, p.received)
-	for r := range p.pins {
-		seq = min(seq, r.after)
+	for pinned := range p.pins {
+		seq = min(seq, pinned.after)
 	}
 	return seq, seq > p.acknowledged
-}
-
-// isUnproven reports whether a watermark would prove something.
-func (p *process) isUnproven() bool {
-	return p.read > p.confirmed || p.backlog == 0 && p.provablySent() > p.confirmed
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
-	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -28,8 +27,7 @@ func (p *readParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 		request: r, id: p.ProcessID.server(), after: after, position: after,
 		budget: valueOr(p.MaxBytes, math.MaxUint64), deadline: deadlineIn(valueOr(p.WaitMs, 0)),
 	}
-	reading.pin()
-	defer reading.unpin()
+	defer reading.unpin(reading.pin())
 	if err := reading.read(ctx); err != nil {
 		reading.end()
 		return nil, processError(p.ProcessID, err)
@@ -55,48 +53,30 @@ func deadlineIn(waitMs uint64) time.Time {
 // pin confirms the events before those it reads. Until unpin, the server retains what
 // follows: the client may confirm that too before the server answers, because it was
 // sent meanwhile.
-func (r *reading) pin() {
+func (r *reading) pin() *pin {
 	r.table.mu.Lock()
 	p := r.table.record(r.id)
-	p.pin(r)
+	pinned := p.pin(r.after)
 	if r.after > 0 {
 		p.confirmClaim(r.after)
 	}
 	acks := p.appendAcknowledgement(nil)
 	if p.isUnproven() {
-		r.table.marks.note(p, 0, 0)
+		r.marks.note(p, 0, 0)
 	}
 	r.table.mu.Unlock()
 	r.session.acknowledge(acks)
+	return pinned
 }
 
 // unpin ends pin after the server's answer.
-func (r *reading) unpin() {
+func (r *reading) unpin(pinned *pin) {
 	r.table.mu.Lock()
 	p := r.table.record(r.id)
-	p.unpin(r)
+	delete(p.pins, pinned)
 	acks := p.appendAcknowledgement(nil)
 	r.table.mu.Unlock()
 	r.session.acknowledge(acks)
-}
-
-// reading is a process/read and its result. The result is consistent up to the seq
-// before nextSeq, unless maxBytes cut it: a client that appends it to what it had has
-// everything up to there.
-type reading struct {
-	*request
-	id       string
-	after    uint64    // what the client has
-	position uint64    // the last seq of the result
-	budget   uint64    // remaining bytes of the result
-	deadline time.Time // zero: do not wait
-	most     uint64    // bytes to request from the server at once
-	release  func()    // releases the answer slot; nil without one
-
-	chunks []*execwirev1.ProcessEvent // outputs
-	gap    *execwirev1.OutputGap      // before the first chunk
-	exit   *execwirev1.ExitRecord     // nil: not exited
-	closed bool
 }
 
 var (
@@ -144,9 +124,9 @@ func (r *reading) Sent() {
 	p := r.table.record(r.id)
 	p.answer(r.position)
 	if p.isUnproven() {
-		r.table.marks.note(p, 0, 0)
+		r.marks.note(p, 0, 0)
 		if r.closed {
-			r.table.marks.due.Set()
+			r.marks.due.Set()
 		}
 	}
 	r.table.forget(p)

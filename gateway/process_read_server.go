@@ -19,6 +19,25 @@ const (
 	smallReadBytes = 64 << 10
 )
 
+// reading is a process/read and its result. The result is consistent up to the seq
+// before nextSeq, unless maxBytes cut it: a client that appends it to what it had has
+// everything up to there.
+type reading struct {
+	*request
+	id       string
+	after    uint64    // what the client has
+	position uint64    // the last seq of the result
+	budget   uint64    // remaining bytes of the result
+	deadline time.Time // zero: do not wait
+	most     uint64    // bytes to request from the server at once
+	release  func()    // releases the answer slot; nil without one
+
+	chunks []*execwirev1.ProcessEvent // outputs
+	gap    *execwirev1.OutputGap      // before the first chunk
+	exit   *execwirev1.ExitRecord     // nil: not exited
+	closed bool
+}
+
 // read builds the result from one answer of the server, or several if more is retained.
 func (r *reading) read(ctx context.Context) error {
 	r.most = smallReadBytes

@@ -17,21 +17,30 @@ type managedNetworkParams struct {
 	AllowLocalBinding *bool    `param:"allowLocalBinding"`
 }
 
-// readSandbox parses the sandbox of the request and clears it: it aliases the message.
-func (p *startParams) readSandbox() *jsonrpc.Error {
-	r := sandboxjson.Parser{URIPaths: p.cwd.URI, Workspace: &p.cwd}
+// confinedParams are the members of process/start about its sandbox.
+type confinedParams struct {
+	Sandbox               json.RawMessage `param:"sandbox,optional"`
+	EnforceManagedNetwork *bool           `param:"enforceManagedNetwork,optional"`
+	ManagedNetwork        json.RawMessage `param:"managedNetwork,optional"`
+	Policy                json.RawMessage `param:"sandboxPolicy,optional,named"`
+	NetworkProxy          json.RawMessage `param:"networkProxy,optional,named"`
+}
+
+// parse returns the policy of a process that is started in cwd; nil without a sandbox.
+// It clears the members: they alias the message.
+func (p *confinedParams) parse(cwd param.Path) (*execwirev1.SandboxPolicy, *jsonrpc.Error) {
+	r := sandboxjson.Parser{URIPaths: cwd.URI, Workspace: &cwd}
 	draft, err := r.Parse(param.Take(&p.Sandbox), param.Take(&p.Policy))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.policy = draft.ForProcess()
-	return p.checkNetwork(draft, param.Take(&p.ManagedNetwork), param.Take(&p.NetworkProxy))
+	return draft.ForProcess(), p.checkNetwork(draft, param.Take(&p.ManagedNetwork), param.Take(&p.NetworkProxy))
 }
 
 // checkNetwork rejects a network that is allowed in part, which nothing here can
 // enforce. A policy that denies the network satisfies a request that requires a managed
 // network.
-func (p *startParams) checkNetwork(draft *sandboxjson.Policy, managed, proxy json.RawMessage) *jsonrpc.Error {
+func (p *confinedParams) checkNetwork(draft *sandboxjson.Policy, managed, proxy json.RawMessage) *jsonrpc.Error {
 	if param.IsGiven(proxy) {
 		return sandboxjson.Unavailable("this server starts no proxies, so that `networkProxy` cannot be enforced: leave it out, and restrict the network")
 	}
@@ -50,13 +59,4 @@ func (p *startParams) checkNetwork(draft *sandboxjson.Policy, managed, proxy jso
 		return sandboxjson.Unavailable("a managed network is demanded without a `sandbox` whose network is restricted, which is what can be enforced")
 	}
 	return nil
-}
-
-// sandboxType returns the reference's name for the sandbox of a process: every backend
-// filters system calls.
-func sandboxType(started *execwirev1.Process) string {
-	if started.GetSandbox() == nil {
-		return "none"
-	}
-	return "linuxSeccomp"
 }

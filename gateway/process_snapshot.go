@@ -71,8 +71,3 @@ func (s *snapshot) add(stream *execwirev1.StreamSnapshot) {
 
 // Sent implements [call.SendObserver].
 func (s *snapshot) Sent() { s.release() }
-
-// hasClosed reports whether the process has closed.
-func hasClosed(described *execwirev1.Process) bool {
-	return described.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
-}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -20,24 +19,20 @@ import (
 // (metadata, shellSnapshot, credentialProviders) have no effect.
 type startParams struct {
 	onProcess
-	Argv                  []string          `param:"argv"`
-	Cwd                   string            `param:"cwd"`
-	Env                   map[string]string `param:"env"`
-	Tty                   bool              `param:"tty"`
-	PipeStdin             bool              `param:"pipeStdin,optional"`
-	Arg0                  *string           `param:"arg0,optional"`
-	EnvPolicy             *envPolicyParams  `param:"envPolicy,optional"`
-	Sandbox               json.RawMessage   `param:"sandbox,optional"`
-	EnforceManagedNetwork *bool             `param:"enforceManagedNetwork,optional"`
-	ManagedNetwork        json.RawMessage   `param:"managedNetwork,optional"`
-	Rows                  *uint16           `param:"rows,named"`
-	Cols                  *uint16           `param:"cols,named"`
-	Executable            *string           `param:"executable,named"`
-	Policy                json.RawMessage   `param:"sandboxPolicy,optional,named"`
-	NetworkProxy          json.RawMessage   `param:"networkProxy,optional,named"`
-	LeaveDescendants      *bool             `param:"leaveDescendants,named"`
-	TimeoutMs             *uint64           `param:"timeoutMs,named"`
-	NoOutputTimeoutMs     *uint64           `param:"noOutputTimeoutMs,named"`
+	Argv      []string          `param:"argv"`
+	Cwd       string            `param:"cwd"`
+	Env       map[string]string `param:"env"`
+	Tty       bool              `param:"tty"`
+	PipeStdin bool              `param:"pipeStdin,optional"`
+	Arg0      *string           `param:"arg0,optional"`
+	EnvPolicy *envPolicyParams  `param:"envPolicy,optional"`
+	confinedParams
+	Rows              *uint16 `param:"rows,named"`
+	Cols              *uint16 `param:"cols,named"`
+	Executable        *string `param:"executable,named"`
+	LeaveDescendants  *bool   `param:"leaveDescendants,named"`
+	TimeoutMs         *uint64 `param:"timeoutMs,named"`
+	NoOutputTimeoutMs *uint64 `param:"noOutputTimeoutMs,named"`
 
 	cwd        param.Path
 	executable param.Path                // of a prepared command
@@ -78,13 +73,13 @@ func (p *startParams) Check() *jsonrpc.Error {
 		return jsonrpc.Errorf(jsonrpc.CodeInvalidParams, "%s", err.Message)
 	}
 	p.cwd = cwd
-	if err := p.checkSize(); err != nil {
+	if p.size, err = newTerminalSize(p.Tty, p.Rows, p.Cols); err != nil {
 		return err
 	}
 	if err := p.checkPrepared(); err != nil {
 		return err
 	}
-	if err := p.readSandbox(); err != nil {
+	if p.policy, err = p.confinedParams.parse(cwd); err != nil {
 		return err
 	}
 	switch {
@@ -120,7 +115,7 @@ func (p *startParams) hasNUL() bool {
 // run starts the process. Its events follow the answer.
 func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
 	id := p.ProcessID.server()
-	r.gateEvents(id, false, 0)
+	r.gateOutput(id, 0)
 	started, err := r.processes.StartProcess(ctx, &execwirev1.StartProcessRequest{
 		SessionId:        r.session.id,
 		ProcessId:        id,
@@ -141,11 +136,23 @@ func (p *startParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 	return startResult{ProcessID: p.ProcessID, SandboxType: sandboxType(started.GetProcess())}, nil
 }
 
-// renew expects another process under the id, beginning with seq 1.
-func (t *processTable) renew(id string, m processMode) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.record(id).nextMode = &m
+// announceStarted sends after the answer that the process runs.
+func (p *startParams) announceStarted(r *request, started *execwirev1.Process) {
+	if p.mode.legacy || !r.isSubscribed(notifyStarted) {
+		return
+	}
+	r.follows = jsonrpc.AppendNotification(nil, notifyStarted, startedParams{
+		ProcessID: p.ProcessID, PID: started.GetPid(), StartedAtMs: started.GetStartTime().AsTime().UnixMilli()})
+}
+
+// announceFailed sends after the answer that the start failed. If the id is in use, its
+// process has not failed.
+func (p *startParams) announceFailed(r *request, err error, failed *jsonrpc.Error) {
+	taken := rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS
+	if p.mode.legacy || taken || !r.isSubscribed(notifyFailed) {
+		return
+	}
+	r.follows = appendFailed(nil, p.ProcessID, failed)
 }
 
 // limits returns limits of retained output and of time, if the client set any.
@@ -281,4 +288,18 @@ func (p *startParams) prepared() *execwirev1.ProcessCommand {
 		WorkingDirectory: p.cwd.Native,
 		Env:              p.Env,
 	}}}
+}
+
+// tooManyProcesses converts the error for the limit of processes that the gateway set
+// for the session; nil for other errors.
+func tooManyProcesses(err error) *jsonrpc.Error {
+	if rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES || !rpcerror.ExceedsQuota(err, "max_processes") {
+		return nil
+	}
+	const setting = "max_processes_per_connection"
+	limit := rpcerror.Info(err).GetMetadata()["limit"]
+	failure := rpcerror.WithText(err, "too many processes of this connection run: at most "+limit+" may ("+setting+")")
+	failure.Data = map[string]any{"reason": rpcerror.Info(err).GetReason(), "setting": setting, "limit": limit,
+		rpcerror.RetryMember: rpcerror.RetryWhenFull.Milliseconds()}
+	return failure
 }

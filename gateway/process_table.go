@@ -2,61 +2,28 @@ package gateway
 
 import (
 	"sync"
+	"time"
 
+	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// process is a connection's record of one process: requests in flight, pending events
-// and the client's position. processTable.mu guards it,
-// except id and name, which never
-// change.
-type process struct {
-	id   string // on the server
-	name []byte // of the client, as JSON
+// orderKind orders the calls on one process.
+type orderKind int
 
-	users    int             // requests that name it
-	starting <-chan struct{} // closed when the last start is done
-	writing  <-chan struct{} // closed when the last write is done
-	resizing <-chan struct{} // closed when the last resize is done
+const (
+	orderAny    orderKind = iota // after starts
+	orderStart                   // after starts, before all later calls
+	orderWrite                   // after starts and writes
+	orderResize                  // after starts and resizes
+)
 
-	gates        []*eventGate
-	gatesCreated uint64  // number of gates ever created
-	pending      []batch // received and not yet sent
-	delivering   bool    // a goroutine delivers
-
-	gap      *execwirev1.OutputGap  // to be sent with the next event
-	mode     processMode            // of the process whose events are sent
-	nextMode *processMode           // of the next process with this id, whose events are not received yet
-	closed   bool                   // its closed event was sent
-	exit     uint64                 // seq of the exited event; 0 while unknown
-	ended    *execwirev1.ExitRecord // of the exited event
-
-	closeWait     *delayed // runs while an exit waits for the close
-	exitDue       bool     // the close is late: send the exit
-	exitSent      bool     // in the older dialect; of the delivering goroutine
-	exitDelivered bool     // in the older dialect: the transport has accepted it
-
-	progress
-}
-
-// processTable has the processes of a connection: requests in flight, events to
-// deliver, and the client's position. It sends the events of each process in order.
+// processTable has the processes of a connection: requests in flight, pending events,
+// and the client's position.
 type processTable struct {
-	conn *connection
-
-	mu           sync.Mutex
-	records      map[string]*process // guarded by mu; by server id
-	allDelivered chan struct{}       // guarded by mu; closed when everything received is delivered; nil without a waiter
-
-	marks watermarks
-}
-
-// begin makes the table ready for use.
-func (t *processTable) begin(c *connection) {
-	t.conn = c
-	t.records = make(map[string]*process)
-	t.marks.begin(t)
+	mu      sync.Mutex
+	records map[string]*process // guarded by mu; by server id
 }
 
 // record returns the record of a server's id, and creates it if necessary. mu is held.
@@ -78,15 +45,97 @@ func (t *processTable) forget(p *process) {
 	}
 }
 
-// isSettled reports whether the client's position need not be remembered.
-func (p *process) isSettled() bool {
-	hasAll := p.closed && p.acknowledged == p.received
-	return p.missed <= p.received && p.backlog == 0 && !p.hasOtherNextMode() &&
-		(p.received == 0 && p.mode == processMode{} || hasAll)
+// enqueue assigns a request on the process with this server id its turn.
+func (t *processTable) enqueue(turn *call.Turn, id string, kind orderKind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.record(id)
+	p.users++
+	turn.OnEnd(func() { t.release(p) })
+	if kind == orderStart {
+		turn.Follow(&p.starting)
+		return
+	}
+	turn.After(p.starting)
+	switch kind {
+	case orderWrite:
+		turn.Follow(&p.writing)
+	case orderResize:
+		turn.Follow(&p.resizing)
+	}
 }
 
-// hasOtherNextMode reports whether the next process with this id has a mode that a new
-// record would lack.
-func (p *process) hasOtherNextMode() bool {
-	return p.nextMode != nil && *p.nextMode != processMode{}
+// release ends a request on the process.
+func (t *processTable) release(p *process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p.users--
+	t.forget(p)
+}
+
+// renew expects another process under the id, beginning with seq 1.
+func (t *processTable) renew(id string, m processMode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.record(id).nextMode = &m
+}
+
+// setMode sets the mode of the process whose first event arrives, unless it is known.
+func (t *processTable) setMode(id string, m processMode) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch p := t.record(id); {
+	case p.nextMode != nil:
+	case p.closed:
+		p.nextMode = &m
+	case p.received == 0 && p.mode == (processMode{}): // otherwise resume set it
+		p.mode = m
+	}
+}
+
+// resume records the positions of processes of a resumed session.
+func (t *processTable) resume(all []*execwirev1.Process) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, described := range all {
+		last, m := described.GetLastSeq(), processModeOf(described)
+		if isDone(described) || last == 0 && m == (processMode{}) {
+			continue
+		}
+		p := t.record(described.GetProcessId())
+		p.missed, p.backlog, p.mode = last, last, m
+	}
+}
+
+// isDone reports whether the process has closed and the client has everything.
+func isDone(described *execwirev1.Process) bool {
+	return described.GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED && !described.GetOwned()
+}
+
+// addGate creates a gate for the events of a process.
+func (t *processTable) addGate(id string, endOnly bool, limit time.Duration) *eventGate {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.record(id)
+	p.gatesCreated++
+	g := &eventGate{process: p, number: p.gatesCreated, endOnly: endOnly, limit: limit}
+	p.gates = append(p.gates, g)
+	return g
+}
+
+// unlimit removes the time limits of gates.
+func (t *processTable) unlimit(gates []*eventGate) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range gates {
+		g.timer.stop()
+		g.limit = 0
+	}
+}
+
+// clear forgets all processes.
+func (t *processTable) clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.records)
 }

@@ -37,16 +37,15 @@ func (p *resizeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error
 	return struct{}{}, nil
 }
 
-// checkSize parses the size of a new terminal.
-func (p *startParams) checkSize() (err *jsonrpc.Error) {
+// newTerminalSize parses the size of a new terminal.
+func newTerminalSize(tty bool, rows, cols *uint16) (*execwirev1.TerminalSize, *jsonrpc.Error) {
 	switch {
-	case !p.Tty && p.Rows != nil:
-		return param.Invalid("rows", "is for a process with a terminal: set tty, or leave it out")
-	case !p.Tty && p.Cols != nil:
-		return param.Invalid("cols", "is for a process with a terminal: set tty, or leave it out")
+	case !tty && rows != nil:
+		return nil, param.Invalid("rows", "is for a process with a terminal: set tty, or leave it out")
+	case !tty && cols != nil:
+		return nil, param.Invalid("cols", "is for a process with a terminal: set tty, or leave it out")
 	}
-	p.size, err = terminalSize(p.Rows, p.Cols)
-	return err
+	return terminalSize(rows, cols)
 }
 
 // terminalSize returns the requested size; nil is the default.

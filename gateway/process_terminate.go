@@ -99,11 +99,3 @@ var killMethods = map[execwirev1.KillMethod]string{
 	execwirev1.KillMethod_KILL_METHOD_DESCENDANTS:   "descendants",
 	execwirev1.KillMethod_KILL_METHOD_CGROUP:        "cgroup",
 }
-
-// nameOrNil returns the name of a value; nil if it has none.
-func nameOrNil[V comparable](names map[V]string, value V) *string {
-	if name, ok := names[value]; ok {
-		return &name
-	}
-	return nil
-}

@@ -51,7 +51,7 @@ func (p *writeParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error)
 // writeStdin writes data to the process with the server's id, each piece under the id
 // that pieceID returns for its number.
 func (r *request) writeStdin(ctx context.Context, id string, data []byte, pieceID func(int) string) error {
-	r.gateEvents(id, false, r.gateway.gateLimits.output)
+	r.gateOutput(id, r.gateLimits.output)
 	most := max(int(r.environment.native.GetLimits().GetStdinWriteBytes()), 1)
 	for piece, rest := 0, data; piece == 0 || len(rest) > 0; piece++ {
 		data := rest[:min(most, len(rest))]

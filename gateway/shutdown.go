@@ -3,8 +3,11 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"github.com/execwire/execwire/gateway/rpcerror"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -20,6 +23,8 @@ const (
 	stallCheckInterval = 250 * time.Millisecond
 	// flushTimeout bounds the send of an error before a close.
 	flushTimeout = 2 * time.Second
+	// closeSessionTimeout bounds the time for the server to end the session.
+	closeSessionTimeout = 30 * time.Second
 )
 
 // errClosedByClient is the cancellation cause of polls.
@@ -28,39 +33,43 @@ var errClosedByClient = errors.New("the client has ended the connection")
 // shutDown ends the session after the client closed the connection normally. It answers
 // earlier requests first, for a bounded time; polls are answered at once.
 func (c *connection) shutDown() {
-	c.mu.Lock()
-	c.closedByClient = true
-	c.mu.Unlock()
+	c.closedByClient.Store(true)
 	c.cancelPolls(errClosedByClient)
 	c.awaitAnswers()
 	c.flushOutgoing()
 	c.cancelCalls(errServed)
 	if c.session != nil && !c.session.takenOver.Load() {
-		c.session.close(c)
+		c.closeSession()
 	}
 }
 
-// isOver reports whether polls ended while the request, with context ctx, can still be
-// answered.
-func (c *connection) isOver(ctx context.Context) bool {
-	return c.polls.Err() != nil && ctx.Err() == nil
+// closeSession ends the session and its processes. If that fails, the session enters
+// its grace period.
+func (c *connection) closeSession() {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(c.ctx), closeSessionTimeout,
+		errors.New("the server did not end the session in time"))
+	defer cancel()
+	_, err := c.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: c.session.id})
+	if err != nil && rpcerror.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND {
+		c.log.Warn("failed to end the session of a client that has ended its connection",
+			slog.String("session_id", c.session.id), slog.String("error", err.Error()))
+	}
 }
 
-// answered returns a channel that is closed when all requests are answered. It is called
-// after the last request.
-func (c *connection) answered() <-chan struct{} {
-	all := make(chan struct{})
+// inBackground runs f, and returns a channel that is closed when it has returned.
+func (c *connection) inBackground(f func()) <-chan struct{} {
+	done := make(chan struct{})
 	c.Spawn(func() {
-		c.answering.Wait()
-		close(all)
+		defer close(done)
+		f()
 	})
-	return all
+	return done
 }
 
 // awaitAnswers waits until all requests are answered, the client is gone, or no answer
 // makes progress. A client that may be gone has only a bounded time.
 func (c *connection) awaitAnswers() {
-	answered := c.answered()
+	answered := c.inBackground(c.answering.Wait)
 	tick := time.NewTicker(stallCheckInterval)
 	defer tick.Stop()
 	half, mayRead := c.conn.(jsonrpc.HalfCloser)
@@ -88,15 +97,10 @@ func (c *connection) awaitAnswers() {
 
 // flushOutgoing sends what is queued, for a bounded time.
 func (c *connection) flushOutgoing() {
-	said := make(chan struct{})
-	c.Spawn(func() {
-		defer close(said)
-		c.out.flushBlocking()
-	})
 	late := time.NewTimer(flushTimeout)
 	defer late.Stop()
 	select {
-	case <-said:
+	case <-c.inBackground(c.out.flushBlocking):
 	case <-late.C:
 	}
 }

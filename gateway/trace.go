@@ -31,9 +31,9 @@ func traced(ctx context.Context, trace tracecontext.Context) context.Context {
 }
 
 // tracedLog returns a logger with the trace.
-func (c *connection) tracedLog(trace tracecontext.Context) *slog.Logger {
+func tracedLog(log *slog.Logger, trace tracecontext.Context) *slog.Logger {
 	if trace.IsZero() {
-		return c.log
+		return log
 	}
-	return c.log.With(slog.String("trace_id", trace.TraceID()), slog.String("span_id", trace.SpanID()))
+	return log.With(slog.String("trace_id", trace.TraceID()), slog.String("span_id", trace.SpanID()))
 }

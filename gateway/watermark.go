@@ -24,10 +24,6 @@ const (
 	proofTimeout = 10 * time.Second
 )
 
-// timeoutSlice divides client timeouts. A slice that takes longer counts as one, so
-// that a suspended machine does not expire the timeouts of its clients.
-const timeoutSlice = time.Second
-
 // ackMode says when output counts as read.
 type ackMode int32
 
@@ -41,11 +37,13 @@ const (
 // proves that the client has read them. They are then acknowledged to the server, which
 // drops them.
 type watermarks struct {
-	table *processTable
-	due   notify.Signal // a watermark is due now
-	mode  atomic.Int32  // an ackMode
+	life    *lifetime
+	table   *processTable
+	session *session      // set by open
+	due     notify.Signal // a watermark is due now
+	mode    atomic.Int32  // an ackMode
 
-	// Guarded by processTable.mu.
+	// Guarded by table.mu.
 	dirty     map[*process]struct{} // processes with something to prove or to acknowledge
 	bytes     int                   // sent since the last watermark
 	events    int
@@ -54,22 +52,18 @@ type watermarks struct {
 	waitCount int
 }
 
-func (w *watermarks) begin(t *processTable) {
-	w.table = t
-	w.due = notify.NewSignal()
-	w.dirty = make(map[*process]struct{})
+func newWatermarks(life *lifetime, table *processTable) *watermarks {
+	return &watermarks{life: life, table: table, due: notify.NewSignal(), dirty: make(map[*process]struct{})}
 }
 
-// window sets the window of a process.
-func (w *watermarks) window(bytes, events uint64) {
-	t := w.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	w.waitBytes = int(min(bytes, 1<<30)) / watermarkPart
-	w.waitCount = int(min(events, 1<<30)) / watermarkPart
+// open sets the session, before its first event.
+func (w *watermarks) open(s *session) {
+	w.session = s
+	w.waitBytes = int(min(s.windowBytes, 1<<30)) / watermarkPart
+	w.waitCount = int(min(s.windowEvents, 1<<30)) / watermarkPart
 }
 
-// note records sent events for the next watermark. processTable.mu is held.
+// note records sent events for the next watermark. table.mu is held.
 func (w *watermarks) note(p *process, bytes, events int) {
 	w.dirty[p] = struct{}{}
 	w.bytes += bytes
@@ -79,22 +73,21 @@ func (w *watermarks) note(p *process, bytes, events int) {
 	if isFull || w.bytes >= w.waitBytes || w.events >= w.waitCount {
 		w.due.Set()
 	}
-	if !w.running && w.table.conn.ctx.Err() == nil {
+	if !w.running && w.life.ctx.Err() == nil {
 		w.running = true
-		w.table.conn.Spawn(w.run)
+		w.life.Spawn(w.run)
 	}
 }
 
 // run sets one watermark after the other until everything is proven.
 func (w *watermarks) run() {
-	t := w.table
 	timer := time.NewTimer(watermarkInterval)
 	defer timer.Stop()
 	for {
 		select {
 		case <-w.due.C():
 		case <-timer.C:
-		case <-t.conn.ctx.Done():
+		case <-w.life.ctx.Done():
 			return
 		}
 		marks := w.set()
@@ -111,9 +104,8 @@ func (w *watermarks) run() {
 
 // set starts a watermark and returns what it will prove.
 func (w *watermarks) set() []proof {
-	t := w.table
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
 	marks := make([]proof, 0, len(w.dirty))
 	for p := range w.dirty {
 		marks = append(marks, p.pendingProof())
@@ -127,23 +119,22 @@ func (w *watermarks) set() []proof {
 
 // prove blocks until the client has read what was sent, as far as ackMode can tell.
 func (w *watermarks) prove() error {
-	t := w.table
 	switch ackMode(w.mode.Load()) {
 	case ackWrites:
-		return context.Cause(t.conn.ctx)
+		return context.Cause(w.life.ctx)
 	case ackProofs:
-		return w.settle(t.conn.conn.Prove(t.conn.ctx))
+		return w.settle(w.life.conn.Prove(w.life.ctx))
 	}
 	first := make(chan error, 1)
-	t.conn.Spawn(func() { first <- w.settle(t.conn.conn.Prove(t.conn.ctx)) })
+	w.life.Spawn(func() { first <- w.settle(w.life.conn.Prove(w.life.ctx)) })
 	slice := time.NewTicker(timeoutSlice)
 	defer slice.Stop()
 	for range proofTimeout / timeoutSlice {
 		select {
 		case err := <-first:
 			return err
-		case <-t.conn.ctx.Done():
-			return context.Cause(t.conn.ctx)
+		case <-w.life.ctx.Done():
+			return context.Cause(w.life.ctx)
 		case <-slice.C:
 		}
 	}
@@ -168,8 +159,8 @@ func isUnprovable(err error) bool { return errors.Is(err, jsonrpc.ErrCannotProve
 
 // acknowledge records proofs and acknowledges them to the server.
 func (w *watermarks) acknowledge(marks []proof) {
-	t, now := w.table, time.Now()
-	t.mu.Lock()
+	now := time.Now()
+	w.table.mu.Lock()
 	acks := make([]acknowledgement, 0, len(marks))
 	for _, mark := range marks {
 		p := mark.process
@@ -180,10 +171,10 @@ func (w *watermarks) acknowledge(marks []proof) {
 		if p.isUnproven() {
 			w.dirty[p] = struct{}{}
 		}
-		t.forget(p)
+		w.table.forget(p)
 	}
-	t.mu.Unlock()
-	t.conn.session.acknowledge(acks)
+	w.table.mu.Unlock()
+	w.session.acknowledge(acks)
 }
 
 // isDone reports whether everything is proven. note then starts run again.
@@ -194,19 +185,47 @@ func (w *watermarks) isDone() bool {
 	return !w.running
 }
 
-// acknowledgement is for the server, of one process.
-type acknowledgement struct {
-	id  string
-	seq uint64
+// startBacklogTimeout starts the timeout after which backlogs count as confirmed.
+func (w *watermarks) startBacklogTimeout() {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	for _, p := range w.table.records {
+		p.backlogSlices = backlogSlices
+	}
+	if w.session.resumed {
+		w.life.Spawn(w.runBacklogTimeout)
+	}
 }
 
-// appendAcknowledgement appends what the server does not know yet, if anything. mu is
-// held.
-func (p *process) appendAcknowledgement(acks []acknowledgement) []acknowledgement {
-	seq, pending := p.unacknowledged()
-	if !pending {
-		return acks
+// runBacklogTimeout runs until there is no backlog. The ticker drops ticks while the
+// server is stopped.
+func (w *watermarks) runBacklogTimeout() {
+	slice := time.NewTicker(timeoutSlice)
+	defer slice.Stop()
+	for w.countBacklogs() {
+		select {
+		case <-slice.C:
+		case <-w.life.ctx.Done():
+			return
+		}
 	}
-	p.acknowledged = seq
-	return append(acks, acknowledgement{id: p.id, seq: seq})
+}
+
+// countBacklogs confirms the backlogs whose timeout has expired, counts a slice of the
+// others, and reports whether there are any.
+func (w *watermarks) countBacklogs() (left bool) {
+	w.table.mu.Lock()
+	defer w.table.mu.Unlock()
+	for _, p := range w.table.records {
+		switch {
+		case p.backlog == 0:
+		case p.backlogSlices == 0:
+			p.confirm(p.backlog)
+			w.note(p, 0, 0)
+		default:
+			p.backlogSlices--
+			left = true
+		}
+	}
+	return left
 }

@@ -236,7 +236,7 @@ func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newConnection(gateway, t.Context(), "p", core.channel, p)
+		c := newReceiver(gateway, t.Context(), "p", core.channel, p)
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = c.serve() })
 		cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
