@@ -253,7 +253,7 @@ func runInBackground(ctx context.Context, r *run, afterSeq uint64, options Start
 	p := &Process{
 		client:  r.client,
 		ref:     ProcessRef{SessionID: start.GetSessionId(), ProcessID: start.GetProcessId()},
-		feed:    newProcessFeed(afterSeq, options.KeepBytes, r.acks),
+		feed:    newProcessFeed(start.GetProcessId(), afterSeq, options.KeepBytes, r.acks),
 		writing: make(chan struct{}, 1),
 		detach:  sync.OnceFunc(func() { close(detach) }),
 		cancel:  cancel,

@@ -10,42 +10,23 @@ import (
 	"github.com/execwire/execwire/internal/notify"
 )
 
-const (
-	// DefaultKeepBytes is how much of what all readers have consumed a Process keeps
-	// for later readers: 1 MiB.
-	DefaultKeepBytes = 1 << 20
-	// MaxUntakenBytes is how much of a process a server may send ahead of the readers of
-	// a Process or a Session, plus 256 bytes for each event: 16 MiB, or its window if
-	// that is larger, up to 1 GiB. More fails with an [*UntakenError].
-	MaxUntakenBytes = 16 << 20
-	// maxWindowBytes is the largest window, with its events, that a server may use.
-	maxWindowBytes = 1 << 30
-	// untakenSlack is what a server may send beyond a large window: the rest of a message
-	// that was acknowledged in part, the exit, the close and gaps.
-	untakenSlack = 1 << 20
-	// eventBytes is the memory of an event besides its output.
-	eventBytes = 256
-)
-
-// untakenLimit returns how much a server with these windows may send ahead of a reader.
-func untakenLimit(windowBytes, windowEvents uint64) int {
-	window := min(windowBytes, maxWindowBytes) + eventBytes*min(windowEvents, maxWindowBytes)
-	return max(MaxUntakenBytes, int(min(window+untakenSlack, maxWindowBytes)))
-}
+// DefaultKeepBytes is how much of what all readers have consumed a Process keeps for later
+// readers: 1 MiB.
+const DefaultKeepBytes = 1 << 20
 
 // processFeed has the received events of a process and the positions of its readers.
 // Events not consumed by all readers are retained; of the others, the newest are kept.
 // All methods may be called concurrently.
 type processFeed struct {
+	id   string // of the process
 	keep int
 	// acks receives what was consumed.
 	acks *acknowledger
 
 	mu    sync.Mutex
 	items []feedItem // guarded by mu; retained or kept, oldest first
-	// taken is how many of the items were consumed, kept their size, and untaken that of
-	// the others, which must not exceed limit; guarded by mu.
-	taken, kept, untaken, limit int
+	// taken is how many of the items were consumed, and kept their size; guarded by mu.
+	taken, kept int
 	// Events begin after start, items after before, and both end at last. dropped is
 	// the number of bytes from start to before, an upper bound if inexact; guarded by
 	// mu.
@@ -74,7 +55,7 @@ type feedReader struct {
 	taken, given uint64
 }
 
-func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed {
+func newProcessFeed(id string, afterSeq uint64, keep int, acks *acknowledger) *processFeed {
 	switch {
 	case keep == 0:
 		keep = DefaultKeepBytes
@@ -82,27 +63,24 @@ func newProcessFeed(afterSeq uint64, keep int, acks *acknowledger) *processFeed 
 		keep = 0
 	}
 	return &processFeed{
-		keep: keep, acks: acks, limit: MaxUntakenBytes,
+		id: id, keep: keep, acks: acks,
 		readers: map[*feedReader]struct{}{}, start: afterSeq, before: afterSeq, last: afterSeq,
 	}
 }
 
-// add appends an event; after is the seq after which to continue. It returns false if
-// the server ignores its window, which bounds what is not consumed.
-func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) bool {
+// add appends an event; after is the seq after which to continue. The acknowledger limits
+// what is not consumed.
+func (f *processFeed) add(event *execwirev1.ProcessEvent, after uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	item := feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())}
-	f.items = append(f.items, item)
-	f.untaken += item.size
+	f.items = append(f.items, feedItem{event: event, after: after, size: eventBytes + len(event.GetOutput().GetData())})
 	f.last = after
 	if event.GetClosed() != nil {
 		// Everything was received, and the server need not retain it.
-		f.acks.taken(f.last, 0, 0, true)
+		f.acks.taken(f.id, f.last, 0, 0, true)
 	}
 	f.advance()
 	f.changed.Notify()
-	return f.untaken <= f.limit
 }
 
 // end records that no more events follow.
@@ -125,17 +103,6 @@ func (f *processFeed) takenSeq() uint64 {
 		return f.before
 	}
 	return f.items[f.taken-1].after
-}
-
-// resume begins a stream with these windows. It asks for an acknowledgement again: the
-// previous stream may have been about to carry it.
-func (f *processFeed) resume(windowBytes, windowEvents uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.limit = untakenLimit(windowBytes, windowEvents)
-	if taken := f.takenSeq(); taken > f.start {
-		f.acks.taken(taken, 0, 0, true)
-	}
 }
 
 // addReader adds a reader after a seq. Earlier events count as consumed.
@@ -255,12 +222,11 @@ func (f *processFeed) setTaken(seq uint64) {
 		item := f.items[f.taken]
 		f.taken++
 		f.kept += item.size
-		f.untaken -= item.size
 		bytes += len(item.event.GetOutput().GetData())
 		n++
 	}
 	if n > 0 && !f.hasClosed() {
-		f.acks.taken(f.takenSeq(), bytes, n, false)
+		f.acks.taken(f.id, f.takenSeq(), bytes, n, false)
 	}
 	f.evict()
 }

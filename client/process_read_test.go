@@ -128,7 +128,7 @@ func TestCommunicate_Cancelled_DoesNotEndProcess(t *testing.T) {
 func TestProcessFeed_BoundsKeptEvents(t *testing.T) {
 	for name, size := range map[string]int{"full events": 32_700, "events of a byte": 1} {
 		t.Run(name, func(t *testing.T) {
-			f := newProcessFeed(0, 0, newAcknowledger())
+			f := newProcessFeed("p", 0, 0, newAcknowledger())
 			most, data := DefaultKeepBytes/(size+eventBytes), strings.Repeat("x", size)
 			fill := func() {
 				for range 2 * most {

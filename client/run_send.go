@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/notify"
 )
 
 // detachTimeout is how long a detached process may take to accept its input.
@@ -68,15 +66,15 @@ func (r *run) send(ctx context.Context, stream runStream) {
 // waits for it, and input may be endless.
 func (r *run) next(ctx context.Context) (*execwirev1.RunProcessRequest, bool) {
 	select {
-	case <-r.acks.timer.due.C():
-		return r.acks.message(), true
+	case <-r.acks.due.C():
+		return r.acknowledgement(), true
 	default:
 	}
 	select {
 	case <-ctx.Done():
 		return nil, false
-	case <-r.acks.timer.due.C():
-		return r.acks.message(), true
+	case <-r.acks.due.C():
+		return r.acknowledgement(), true
 	case <-r.stdin.readable():
 		return r.stdin.next(), true
 	case size, ok := <-r.control.resize:
@@ -107,6 +105,15 @@ func (r *run) next(ctx context.Context) (*execwirev1.RunProcessRequest, bool) {
 	return nil, true
 }
 
+// acknowledgement acknowledges what was consumed so far; nil if that was done.
+func (r *run) acknowledgement() *execwirev1.RunProcessRequest {
+	for _, seq := range r.acks.pending() {
+		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+			Acknowledge: &execwirev1.RunAcknowledge{Seq: seq}}}
+	}
+	return nil
+}
+
 // sendDetach detaches once the process has accepted the input that was read, or after
 // detachTimeout. It ends the stream.
 func (r *run) sendDetach(ctx context.Context, stream runStream) {
@@ -131,103 +138,4 @@ func (r *run) sendDetach(ctx context.Context, stream runStream) {
 // detachment asks to detach.
 var detachment = &execwirev1.RunProcessRequest{
 	Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}},
-}
-
-const (
-	// acknowledgeIdle is how long a few consumed events may stay unacknowledged, before
-	// the server can release them.
-	acknowledgeIdle = 50 * time.Millisecond
-	// acknowledgeEvents is how many small events are acknowledged together if the
-	// server does not announce its window.
-	acknowledgeEvents = 1024
-)
-
-// consumption is what was consumed of one process since the last acknowledgement.
-type consumption struct{ bytes, events int }
-
-// limitsOf returns how much is consumed before it is acknowledged: a quarter of either
-// window, so that a process never waits for it. 0 events are unknown.
-func limitsOf(windowBytes, windowEvents uint64) consumption {
-	limits := consumption{bytes: int(min(windowBytes/4, 1<<30)), events: acknowledgeEvents}
-	if windowEvents > 0 {
-		limits.events = int(min(windowEvents/4, 1<<30))
-	}
-	return limits
-}
-
-// isDue reports whether c reaches the limits.
-func (c consumption) isDue(limits consumption) bool {
-	return c.bytes > limits.bytes || c.events >= limits.events
-}
-
-// ackTimer tells the sender when to acknowledge: at once, or acknowledgeIdle after the
-// first event. The lock of what was consumed guards it.
-type ackTimer struct {
-	due  notify.Signal
-	idle *time.Timer // nil when nothing is consumed
-}
-
-func (t *ackTimer) set(now bool) {
-	switch {
-	case now:
-		t.due.Set()
-	case t.idle == nil:
-		t.idle = time.AfterFunc(acknowledgeIdle, t.due.Set)
-	}
-}
-
-// reset is called when everything consumed is acknowledged.
-func (t *ackTimer) reset() {
-	if t.idle != nil {
-		t.idle.Stop()
-		t.idle = nil
-	}
-	t.due.Clear()
-}
-
-// acknowledger decides when the sender of a run acknowledges consumed events: at the
-// limits, immediately after the last event, with which the server ends the stream, and
-// otherwise shortly after the first.
-type acknowledger struct {
-	mu       sync.Mutex
-	timer    ackTimer    // guarded by mu, except for its signal
-	limits   consumption // guarded by mu
-	consumed consumption // guarded by mu
-	last     uint64      // guarded by mu; the seq up to which events were consumed
-}
-
-func newAcknowledger() *acknowledger {
-	return &acknowledger{timer: ackTimer{due: notify.NewSignal()}}
-}
-
-// resume begins a stream with these windows. The receiver calls it before there is a
-// sender.
-func (a *acknowledger) resume(windowBytes, windowEvents uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.limits, a.consumed = limitsOf(windowBytes, windowEvents), consumption{}
-	a.timer.reset()
-}
-
-// taken records that everything up to last was consumed, with the sizes of what is new,
-// and whether to acknowledge at once because it is the last event. last never
-// decreases.
-func (a *acknowledger) taken(last uint64, bytes, events int, final bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.last = last
-	a.consumed.bytes += bytes
-	a.consumed.events += events
-	a.timer.set(final || a.consumed.isDue(a.limits))
-}
-
-// message acknowledges what was consumed so far. The sender calls it.
-func (a *acknowledger) message() *execwirev1.RunProcessRequest {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.consumed = consumption{}
-	a.timer.reset()
-	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
-		Acknowledge: &execwirev1.RunAcknowledge{Seq: a.last},
-	}}
 }

@@ -34,9 +34,6 @@ func (r *run) attempt(ctx context.Context) error {
 		return err
 	}
 	r.acks.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
-	if r.feed != nil {
-		r.feed.resume(started.GetOutputWindowBytes(), started.GetOutputWindowEvents())
-	}
 	if r.existing {
 		r.events.setInitialState(started.GetProcess())
 	}
@@ -137,7 +134,7 @@ func (r *run) ended(err error) error {
 
 // take writes events and acknowledges them; with a feed, its readers acknowledge them.
 func (r *run) take(events []*execwirev1.ProcessEvent) error {
-	before, bytes := r.events.last, 0
+	bytes, fresh := 0, 0
 	for _, event := range events {
 		if event = r.dropReceivedGap(event); event == nil {
 			continue
@@ -147,15 +144,21 @@ func (r *run) take(events []*execwirev1.ProcessEvent) error {
 		if err != nil {
 			return err
 		}
-		bytes += n
-		if r.feed != nil && r.events.last != last && !r.feed.add(event, r.events.last) {
-			return &UntakenError{ProcessID: r.start.GetProcess().GetProcessId(), LimitBytes: r.feed.limit}
+		if r.events.last == last {
+			continue // already received
 		}
+		if err := r.acks.received(r.start.GetProcess().GetProcessId(), n, 1); err != nil {
+			return err
+		}
+		if r.feed != nil {
+			r.feed.add(event, r.events.last)
+		}
+		bytes, fresh = bytes+n, fresh+1
 	}
-	if taken := r.events.last - before; taken > 0 {
+	if fresh > 0 {
 		r.conn.resetFailures()
 		if r.feed == nil {
-			r.acks.taken(r.events.last, bytes, int(taken), r.events.closed)
+			r.acks.taken(r.start.GetProcess().GetProcessId(), r.events.last, bytes, fresh, r.events.closed)
 		}
 	}
 	return nil

@@ -112,7 +112,7 @@ func (s *Session) sendAttach(ctx context.Context) (sessionStream, *execwirev1.Se
 
 // setConnected records that the lease is held, again or for the first time.
 func (s *Session) setConnected(attached *execwirev1.SessionAttached) {
-	s.feed.resume(attached.GetOutputWindowBytes(), attached.GetOutputWindowEvents())
+	s.feed.acks.resume(attached.GetOutputWindowBytes(), attached.GetOutputWindowEvents())
 	s.pinged.Clear() // a ping of the previous stream needs no answer
 	s.mu.Lock()
 	s.info, s.connected = attached.GetSession(), true
@@ -203,10 +203,10 @@ func (s *Session) send(ctx context.Context, stream sessionStream) {
 		case <-s.pinged.C():
 			requests = append(requests, &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Pong{
 				Pong: &execwirev1.SessionPong{Nonce: s.nonce.Load()}}})
-		case <-s.feed.timer.due.C():
-			requests = s.feed.acknowledge()
+		case <-s.feed.acks.due.C():
+			requests = s.acknowledgements()
 		case <-s.detachRequested:
-			requests = append(s.feed.acknowledge(), &execwirev1.AttachSessionRequest{
+			requests = append(s.acknowledgements(), &execwirev1.AttachSessionRequest{
 				Message: &execwirev1.AttachSessionRequest_Detach{Detach: &execwirev1.SessionDetach{}}})
 			sendAll(stream, requests)
 			return
@@ -215,6 +215,15 @@ func (s *Session) send(ctx context.Context, stream sessionStream) {
 			return
 		}
 	}
+}
+
+// acknowledgements acknowledge what was consumed so far.
+func (s *Session) acknowledgements() (requests []*execwirev1.AttachSessionRequest) {
+	for id, seq := range s.feed.acks.pending() {
+		requests = append(requests, &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
+			Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: id, Seq: seq}}})
+	}
+	return requests
 }
 
 func sendAll(stream sessionStream, requests []*execwirev1.AttachSessionRequest) bool {

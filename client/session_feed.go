@@ -26,10 +26,7 @@ type sessionFeed struct {
 	processes map[string]*sessionPosition // guarded by mu
 	queue     []SessionEvents             // guarded by mu; received and not returned
 	err       error                       // guarded by mu; why no more follows
-	timer     ackTimer                    // guarded by mu, except for its signal
-	limits    consumption                 // guarded by mu; of each process
-	untaken   int                         // guarded by mu; the limit of what is not consumed of each process
-	dirty     map[string]*sessionPosition // guarded by mu; consumed and not acknowledged
+	acks      *acknowledger
 }
 
 // sessionPosition is the position in one process.
@@ -42,40 +39,20 @@ type sessionPosition struct {
 	// consumed when the stream began; 0 is none.
 	repeated uint64
 	batches  []sessionBatch
-	untaken  int // the size of the batches
-	consumption
 }
 
 // sessionBatch is one received message that was not consumed.
 type sessionBatch struct {
-	last uint64
-	consumption
+	last          uint64
+	bytes, events int
 }
 
-func (b sessionBatch) size() int { return b.bytes + eventBytes*b.events }
-
 func newSessionFeed(afterSeq map[string]uint64) *sessionFeed {
-	f := &sessionFeed{
-		ready: notify.NewSignal(), timer: ackTimer{due: notify.NewSignal()}, untaken: MaxUntakenBytes,
-		processes: map[string]*sessionPosition{}, dirty: map[string]*sessionPosition{},
-	}
+	f := &sessionFeed{ready: notify.NewSignal(), processes: map[string]*sessionPosition{}, acks: newAcknowledger()}
 	for id, seq := range afterSeq {
 		f.processes[id] = &sessionPosition{received: seq, taken: seq, started: true}
 	}
 	return f
-}
-
-// resume begins a stream with these windows. The attach request has the cursors so far;
-// later ones, or those that did not fit, are acknowledged on the new stream.
-// Acknowledgements planned for the previous stream are void.
-func (f *sessionFeed) resume(bytes, events uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.limits, f.untaken = limitsOf(bytes, events), untakenLimit(bytes, events)
-	f.timer.reset()
-	if len(f.dirty) > 0 {
-		f.timer.set(false)
-	}
 }
 
 // add appends events of a process. Events already received are skipped; an undeclared
@@ -106,12 +83,9 @@ func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	}
 	batch.last = p.received
 	p.batches = append(p.batches, batch)
-	if p.untaken += batch.size(); p.untaken > f.untaken {
-		return &UntakenError{ProcessID: id, LimitBytes: f.untaken}
-	}
 	f.queue = append(f.queue, SessionEvents{ProcessID: id, Events: fresh})
 	f.ready.Set()
-	return nil
+	return f.acks.received(id, batch.bytes, batch.events)
 }
 
 // inexact returns a gap that was counted from the cursor but begins after the received
@@ -129,7 +103,7 @@ func (f *sessionFeed) position(id string, events []*execwirev1.ProcessEvent) *se
 	if p == nil || p.closed && p.repeated == 0 && len(p.batches) == 0 && len(events) > 0 && events[0].GetSeq() == 1 {
 		p = &sessionPosition{}
 		f.processes[id] = p
-		delete(f.dirty, id)
+		f.acks.forget(id)
 	}
 	return p
 }
@@ -168,7 +142,7 @@ func (f *sessionFeed) release(id string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.processes, id)
-	delete(f.dirty, id)
+	f.acks.forget(id)
 	f.queue = append(f.queue, SessionEvents{ProcessID: id, Released: true})
 	f.ready.Set()
 }
@@ -217,32 +191,16 @@ func (f *sessionFeed) taken(id string, seq uint64) {
 		return
 	}
 	p.taken = seq
-	f.dirty[id] = p
+	bytes, events := 0, 0
 	for len(p.batches) > 0 && p.batches[0].last <= seq {
-		p.bytes, p.events = p.bytes+p.batches[0].bytes, p.events+p.batches[0].events
-		p.untaken -= p.batches[0].size()
+		bytes, events = bytes+p.batches[0].bytes, events+p.batches[0].events
 		p.batches = p.batches[1:]
 	}
 	final := p.closed && seq == p.received
 	if final {
 		time.AfterFunc(startRetryTimeout, func() { f.forget(id, p) })
 	}
-	f.timer.set(final || p.isDue(f.limits))
-}
-
-// acknowledge returns the acknowledgements to send.
-func (f *sessionFeed) acknowledge() []*execwirev1.AttachSessionRequest {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.timer.reset()
-	var requests []*execwirev1.AttachSessionRequest
-	for id, p := range f.dirty {
-		p.consumption = consumption{}
-		requests = append(requests, &execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
-			Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: id, Seq: p.taken}}})
-	}
-	clear(f.dirty)
-	return requests
+	f.acks.taken(id, seq, bytes, events, final)
 }
 
 // forget removes a process that was consumed so long ago that the server has certainly
@@ -252,6 +210,7 @@ func (f *sessionFeed) forget(id string, p *sessionPosition) {
 	defer f.mu.Unlock()
 	if f.processes[id] == p {
 		delete(f.processes, id)
+		f.acks.forget(id)
 	}
 }
 

@@ -59,7 +59,7 @@ func TestSessionFeed_DeliversExactlyOnce(t *testing.T) {
 		f := newSessionFeed(nil)
 		got, taken := map[string]uint64{}, map[string]uint64{}
 		m.attach(t, nil)
-		f.resume(8, 4)
+		f.acks.resume(8, 4)
 		anyID := rapid.SampledFrom(ids)
 		t.Repeat(map[string]func(*rapid.T){
 			"speak": func(t *rapid.T) {
@@ -96,8 +96,7 @@ func TestSessionFeed_DeliversExactlyOnce(t *testing.T) {
 				f.taken(id, taken[id])
 			},
 			"tell": func(t *rapid.T) {
-				for _, r := range f.acknowledge() {
-					id, seq := r.GetAcknowledge().GetProcessId(), r.GetAcknowledge().GetSeq()
+				for id, seq := range f.acks.pending() {
 					if seq > taken[id] {
 						t.Fatalf("seq %d of %s was acknowledged, %d was taken", seq, id, taken[id])
 					}
@@ -106,17 +105,17 @@ func TestSessionFeed_DeliversExactlyOnce(t *testing.T) {
 			},
 			"cut": func(t *rapid.T) {
 				if rapid.Bool().Draw(t, "lose acknowledgements") {
-					_ = f.acknowledge()
+					_ = f.acks.pending()
 				}
 				m.attach(t, f.attachCursors())
-				f.resume(8, 4)
+				f.acks.resume(8, 4)
 			},
 			"begin anew": func(t *rapid.T) {
 				cursors := f.cursors()
 				f = newSessionFeed(cursors)
 				got = maps.Clone(taken)
 				m.attach(t, cursors)
-				f.resume(8, 4)
+				f.acks.resume(8, 4)
 			},
 			"": func(t *rapid.T) {
 				for id, seq := range f.cursors() {
