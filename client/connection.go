@@ -87,6 +87,12 @@ func (c *connState) lostFor() time.Duration {
 	return time.Since(c.lostAt)
 }
 
+// graceExpired reports whether the server has certainly ended what it keeps for a grace
+// period after a loss.
+func (c *connState) graceExpired(grace time.Duration) bool {
+	return grace <= 0 || c.lostFor() > grace+graceMargin
+}
+
 // wait sleeps before the next attempt, and returns false when ctx is done.
 func (c *connState) wait(ctx context.Context) bool { return c.backoff.Wait(ctx, retryAfter(c.lost)) }
 

@@ -40,19 +40,18 @@ func (r *run) finalError(err error) error {
 		return err
 	case !r.conn.isTransient(e):
 		return err
-	case r.graceExpired(), r.startRetryExpired():
+	case r.conn.graceExpired(r.grace()), r.startRetryExpired():
 		return r.lostError(err)
 	}
 	return nil
 }
 
-// graceExpired reports whether the server has certainly ended the process.
-func (r *run) graceExpired() bool {
-	grace := assumedGrace
+// grace returns the grace period of the process.
+func (r *run) grace() time.Duration {
 	if r.options.Grace != nil {
-		grace = *r.options.Grace
+		return *r.options.Grace
 	}
-	return grace <= 0 || r.conn.lostFor() > grace+graceMargin
+	return assumedGrace
 }
 
 // sent reports whether the start may have reached the server.

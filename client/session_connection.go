@@ -144,18 +144,12 @@ func (s *Session) finalError(err error) error {
 		return nil
 	case !s.conn.isTransient(e):
 		return err
-	case s.graceExpired():
+	case s.conn.graceExpired(s.Info().GetGrace().AsDuration()):
 		return s.lostError(err)
 	case s.hasEnded():
 		return io.EOF // a lost connection detaches as well
 	}
 	return nil
-}
-
-// graceExpired reports whether the server has certainly ended the session.
-func (s *Session) graceExpired() bool {
-	grace := s.Info().GetGrace().AsDuration()
-	return grace <= 0 || s.conn.lostFor() > grace+graceMargin
 }
 
 func (s *Session) lostError(err error) *SessionLostError {

@@ -45,16 +45,6 @@ func (s *fileService) GetMetadata(ctx context.Context, request *execwirev1.GetMe
 	return &execwirev1.GetMetadataResponse{Metadata: m}, err
 }
 
-func (s *fileService) readWhole(ctx context.Context, t target) ([]byte, error) {
-	var result struct {
-		Data jsonrpc.Base64 `param:"dataBase64"`
-	}
-	if err := s.ask(ctx, "fs/readFile", t, t, &result); err != nil {
-		return nil, s.contentError(ctx, t, err)
-	}
-	return result.Data, nil
-}
-
 // contentError distinguishes directories from special files, for which the reference
 // returns the same error.
 func (s *fileService) contentError(ctx context.Context, t target, err error) error {
@@ -108,11 +98,13 @@ func (s *fileService) close(l *link, id string) {
 // blocks, or from older servers as a whole.
 func (s *fileService) read(ctx context.Context, t target, offset, length uint64, take func([]byte) error) error {
 	if !t.link.peer.uris {
-		data, err := s.readWhole(ctx, t)
-		if err != nil {
-			return err
+		var whole struct {
+			Data jsonrpc.Base64 `param:"dataBase64"`
 		}
-		data = data[min(offset, uint64(len(data))):]
+		if err := s.ask(ctx, "fs/readFile", t, t, &whole); err != nil {
+			return s.contentError(ctx, t, err)
+		}
+		data := whole.Data[min(offset, uint64(len(whole.Data))):]
 		return take(data[:min(length, uint64(len(data)))])
 	}
 	id, err := s.open(ctx, t, "")

@@ -1,7 +1,6 @@
 package execserver
 
 import (
-	"context"
 	"errors"
 	"io"
 	"slices"
@@ -19,14 +18,6 @@ const maxWholeWrite = 11 << 20
 type writeFileParams struct {
 	target
 	Data []byte `json:"dataBase64"`
-}
-
-func (s *fileService) writeWhole(ctx context.Context, t target, data []byte) error {
-	if len(data) > maxWholeWrite {
-		return failure(execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE,
-			"%s is to have more than %d bytes, which is the limit of this server: it does not write files in blocks", t.native, maxWholeWrite)
-	}
-	return s.ask(ctx, "fs/writeFile", t, writeFileParams{t, append([]byte{}, data...)}, nil)
 }
 
 // errNoReplacement rejects uploads that replace a file.
@@ -127,9 +118,13 @@ func (s *fileService) writeBlocks(stream uploadStream, t target) (size uint64, e
 // writeAtOnce writes a file when all of it is there. One that is too large is rejected
 // before anything is written.
 func (s *fileService) writeAtOnce(stream uploadStream, t target) (uint64, error) {
-	data, _, err := receive(stream, nil, maxWholeWrite+1)
+	data, _, err := receive(stream, []byte{}, maxWholeWrite+1)
 	if err != nil {
 		return 0, err
 	}
-	return uint64(len(data)), s.writeWhole(stream.Context(), t, data)
+	if len(data) > maxWholeWrite {
+		return 0, failure(execwirev1.ErrorReason_ERROR_REASON_FILE_TOO_LARGE,
+			"%s is to have more than %d bytes, which is the limit of this server: it does not write files in blocks", t.native, maxWholeWrite)
+	}
+	return uint64(len(data)), s.ask(stream.Context(), "fs/writeFile", t, writeFileParams{t, data}, nil)
 }

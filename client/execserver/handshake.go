@@ -122,9 +122,6 @@ func isRestarted(instance string, err error) bool {
 	if instance == "" || !ok {
 		return false
 	}
-	var data struct {
-		InstanceID string `json:"instance_id"`
-	}
-	raw, _ := answered.Data.(json.RawMessage)
-	return json.Unmarshal(raw, &data) == nil && data.InstanceID != "" && data.InstanceID != instance
+	other := infoOf(statusOf("initialize", answered)).GetMetadata()["instance_id"]
+	return other != "" && other != instance
 }
