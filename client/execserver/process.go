@@ -191,11 +191,11 @@ func (p *process) describe() *execwirev1.Process {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	described := proto.CloneOf(p.described)
-	described.LastSeq, described.Exit, described.Owned = p.log.last, p.log.exit, p.owner != nil
+	described.LastSeq, described.Exit, described.Owned = p.log.last, p.incoming.exit, p.owner != nil
 	switch {
 	case p.log.closed:
 		described.State = execwirev1.ProcessState_PROCESS_STATE_CLOSED
-	case p.log.exit != nil:
+	case p.incoming.exit != nil:
 		described.State = execwirev1.ProcessState_PROCESS_STATE_EXITED
 	default:
 		described.State = execwirev1.ProcessState_PROCESS_STATE_RUNNING

@@ -44,7 +44,7 @@ func (s *processService) WaitProcess(ctx context.Context, r *execwirev1.WaitProc
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, wait, errWaited)
 	defer cancel()
-	satisfied := func() bool { return p.log.closed || p.log.exit != nil && r.GetClosed() == nil }
+	satisfied := func() bool { return p.log.closed || p.incoming.exit != nil && r.GetClosed() == nil }
 	err = p.await(limited, l, satisfied)
 	if err != nil && !errors.Is(err, errWaited) {
 		return nil, err
@@ -150,7 +150,7 @@ func (s *processService) terminate(ctx context.Context, l *link, p *process, how
 	if err := s.conn.control(ctx, l, "process/terminate", params, &result); err != nil {
 		return nil, err
 	}
-	if err := p.await(ctx, l, func() bool { return p.log.exit != nil }); err != nil {
+	if err := p.await(ctx, l, func() bool { return p.incoming.exit != nil }); err != nil {
 		return nil, err
 	}
 	response := &execwirev1.TerminateProcessResponse{WasRunning: result.Running, VerifiedEmpty: result.VerifiedEmpty, Exit: p.describe().GetExit()}

@@ -35,11 +35,9 @@ type incoming struct {
 	bytes     int       // the cost of early
 	recovery  *link     // the link over which missing events are being read
 	lagging   bool      // the owner is too slow and cannot pause the link: events are read later
-}
 
-// hasExit reports whether the exit is among the early events.
-func (in *incoming) hasExit() bool {
-	return slices.ContainsFunc(in.early, func(a arrival) bool { return a.event.GetExited() != nil })
+	exit    *execwirev1.ExitRecord // as soon as it is known: it may be long before its event is in the log
+	exitSeq uint64                 // the seq of the exit; 0 if only reads have reported it
 }
 
 // arrival is an event with the server's seq.
@@ -183,6 +181,10 @@ func (p *process) arrive(l *link, arrived arrival) {
 	defer p.mu.Unlock()
 	in := &p.incoming
 	in.announced = max(in.announced, arrived.seq)
+	if exited := arrived.event.GetExited(); exited != nil {
+		in.exit, in.exitSeq = exited.GetExit(), arrived.seq
+		p.changed.Notify()
+	}
 	switch {
 	case arrived.seq <= in.received: // it was read
 	case p.log.isFull(), in.bytes >= windowBytes: // it is read later

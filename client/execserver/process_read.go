@@ -99,8 +99,8 @@ func (p *process) fail(l *link, err error) {
 	}
 }
 
-// addRead adds the events of an answer for those after a seq. Servers report no seq of
-// the exit and of the close. What is missing before the first chunk is lost output, and
+// addRead adds the events of an answer for those after a seq. Of the exit and of the close
+// only notifications report the seq. What is missing before the first chunk is lost output, and
 // perhaps the exit; what is missing between two chunks is the exit. One that is found
 // nowhere else follows all output.
 func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bool) error {
@@ -111,6 +111,10 @@ func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bo
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in := &p.incoming
+	if in.exit == nil && exit != nil {
+		in.exit = exit
+		p.changed.Notify()
+	}
 	for i, chunk := range r.Chunks {
 		stream, err := p.streamOf(chunk.Stream)
 		if err != nil {
@@ -123,9 +127,13 @@ func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bo
 			continue
 		}
 		missing := chunk.Seq - in.received - 1
-		if missing > 0 && (i > 0 || exitIsFirst) && exit != nil && p.log.exit == nil && !in.hasExit() {
+		isExit := i > 0 || exitIsFirst
+		if in.exitSeq > 0 {
+			isExit = in.received < in.exitSeq && in.exitSeq < chunk.Seq
+		}
+		if missing > 0 && isExit && in.exit != nil && p.log.exit == nil {
 			p.addLost(missing - 1)
-			p.append(exitedEvent(exit))
+			p.append(exitedEvent(in.exit))
 		} else {
 			p.addLost(missing)
 		}
@@ -142,16 +150,16 @@ func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bo
 	case end < announced && in.received < announced:
 		return protocolErrorf("process %.100q has announced seq %d, and has nothing after %d when it is read", p.id, announced, end)
 	case in.received <= end:
-		p.addEnd(end, exit, r.Closed)
+		p.addEnd(end, r.Closed)
 	}
 	return nil
 }
 
 // addEnd adds what follows the last output, up to a seq: lost output, the exit if it was
 // not found before, and the close. The caller holds mu.
-func (p *process) addEnd(end uint64, exit *execwirev1.ExitRecord, closed bool) {
+func (p *process) addEnd(end uint64, closed bool) {
 	missing := end - p.incoming.received
-	hasExit, hasClose := exit != nil && p.log.exit == nil, closed && !p.log.closed
+	hasExit, hasClose := p.incoming.exit != nil && p.log.exit == nil, closed && !p.log.closed
 	for _, has := range []bool{hasExit, hasClose} {
 		if has && missing > 0 {
 			missing--
@@ -159,7 +167,7 @@ func (p *process) addEnd(end uint64, exit *execwirev1.ExitRecord, closed bool) {
 	}
 	p.addLost(missing)
 	if hasExit {
-		p.append(exitedEvent(exit))
+		p.append(exitedEvent(p.incoming.exit))
 	}
 	if hasClose {
 		p.append(closedEvent())

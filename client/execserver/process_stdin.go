@@ -127,7 +127,7 @@ func (p *process) awaitSilentEnd() error {
 	defer timer.Stop()
 	for {
 		p.mu.Lock()
-		hasExited, changed := p.log.exit != nil, p.changed.Wait()
+		hasExited, changed := p.incoming.exit != nil, p.changed.Wait()
 		p.mu.Unlock()
 		if hasExited {
 			return nil

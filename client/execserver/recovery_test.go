@@ -165,3 +165,32 @@ func TestStart_RepeatedMeanwhile_EndsWithItsContext(t *testing.T) {
 		t.Errorf("the repeated start ends with %v, and %d more requests", err, len(asked))
 	}
 }
+
+// TestTerminate_OwnerTakesNothing_Returns terminates a process whose output fills the
+// window of its owner: the exit is known although its event waits.
+func TestTerminate_OwnerTakesNothing_Returns(t *testing.T) {
+	conn := dial(t, newGateway(t).address)
+	hold(t, conn, 64<<20)
+	p := conn.processes.find("slow")
+	for isFull := false; !isFull; {
+		p.mu.Lock()
+		changed := p.changed.Wait()
+		isFull = p.log.isFull()
+		p.mu.Unlock()
+		if !isFull {
+			<-changed
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	processes := execwirev1.NewProcessServiceClient(conn)
+	terminated, err := processes.TerminateProcess(ctx, &execwirev1.TerminateProcessRequest{ProcessId: "slow",
+		Termination: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}})
+	if err != nil || !terminated.GetWasRunning() || terminated.GetExit().GetCause() != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED {
+		t.Errorf("got %v, %v", terminated, err)
+	}
+	described, err := processes.GetProcess(ctx, &execwirev1.GetProcessRequest{ProcessId: "slow"})
+	if err != nil || described.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_EXITED {
+		t.Errorf("got %v, %v", described, err)
+	}
+}
