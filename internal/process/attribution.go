@@ -8,26 +8,39 @@ import (
 )
 
 // trackedRoot identifies the descendants of one process. It outlives the process for as long as an
-// orphan may descend from it. The second group of fields is guarded by processTracker.mu.
+// orphan may descend from it.
 type trackedRoot struct {
 	pid     int             // of the leader
 	forked  uint64          // a tick before the fork
 	cgroup  string          // as in /proc/PID/cgroup; "": none
 	streams []procfs.FileID // its pipes or terminal
 
-	reaped          bool   // the PID is valid only while its session is not empty
-	sessionEmpty    bool   // a session with this ID belongs to another process
-	ending          bool   // it has ended or is being killed, with its descendants
-	forgottenAtScan uint64 // first scan begun after the process was forgotten; 0: it was not
-	verifiedGone    bool   // no descendant is left
+	state        rootState // guarded by processTracker.mu
+	verifiedGone bool      // no descendant is left; guarded by processTracker.mu
 }
 
-// rootState is the state of a root at the time of a scan.
+// rootState is the part of a root that changes.
 type rootState struct {
-	*trackedRoot
-	reaped, sessionEmpty, ending bool
-	forgotten                    bool // another process may use its control group by now
+	reaped       bool // the PID is valid only while its session is not empty
+	sessionEmpty bool // a session with this ID belongs to another process
+	ending       bool // it has ended or is being killed, with its descendants
+	leftRunning  bool // it has closed with LeaveDescendants
+	// detachedAtScan is the first scan begun after the process was left running or forgotten; 0: it
+	// was neither.
+	detachedAtScan uint64
 }
+
+// scannedRoot is a root with its state at the time of a scan.
+type scannedRoot struct {
+	*trackedRoot
+	rootState
+}
+
+// snapshot is called with processTracker.mu held.
+func (r *trackedRoot) snapshot() scannedRoot { return scannedRoot{r, r.state} }
+
+// isForgotten reports whether the process was forgotten, so that another may use its control group.
+func (r rootState) isForgotten() bool { return r.detachedAtScan > 0 && !r.leftRunning }
 
 // processScan is the input of an attribution.
 type processScan struct {
@@ -37,7 +50,7 @@ type processScan struct {
 	adopts  bool
 	leaders map[int]bool // children that a Process reaps
 	forking uint64       // a tick; children forked since then may belong to a pending start; 0: no start is pending
-	roots   []rootState
+	roots   []scannedRoot
 	// cgroups has the members of the control groups that were read.
 	cgroups map[*trackedRoot][]int
 	// previous is the result of the scan before. With sessionsFresh it is so recent that no session
@@ -51,7 +64,7 @@ type processScan struct {
 // orphan is an adopted child of unknown origin, with its descendants.
 type orphan struct {
 	tree         []procfs.Stat // without zombies
-	candidates   []rootState   // roots that it may descend from
+	candidates   []scannedRoot   // roots that it may descend from
 	mayBeForeign bool          // it may descend from none of the roots
 }
 
@@ -75,7 +88,7 @@ type attribution struct {
 // descendants no process of the tree was alive when the scan began.
 type unseenDescendant struct {
 	owner        *trackedRoot // nil: one of the candidates
-	candidates   []rootState
+	candidates   []scannedRoot
 	mayBeForeign bool
 }
 
@@ -239,7 +252,7 @@ func (a *attributor) attributeOrphan(p procfs.Stat) {
 }
 
 // candidates lists the roots that are older than p.
-func (a *attributor) candidates(p procfs.Stat) (found []rootState) {
+func (a *attributor) candidates(p procfs.Stat) (found []scannedRoot) {
 	for _, root := range a.roots {
 		if root.forked <= p.Start {
 			found = append(found, root)
@@ -252,11 +265,11 @@ func (a *attributor) candidates(p procfs.Stat) (found []rootState) {
 // before a pipe or terminal. Control groups are reused: a living process takes precedence over a
 // forgotten one with the same group. Terminals are renumbered: the youngest root with the stream
 // takes precedence.
-func attributeByEvidence(e procfs.Evidence, candidates []rootState) (found *trackedRoot) {
+func attributeByEvidence(e procfs.Evidence, candidates []scannedRoot) (found *trackedRoot) {
 	for _, root := range candidates {
 		if root.cgroup != "" && (e.Cgroup == root.cgroup || strings.HasPrefix(e.Cgroup, root.cgroup+"/")) {
 			found = root.trackedRoot
-			if !root.forgotten {
+			if !root.isForgotten() {
 				return found
 			}
 		}
@@ -345,6 +358,6 @@ func (a *attribution) unowned(active func(*trackedRoot) bool) (found []procfs.St
 // isCandidate reports whether an orphan may descend from a root.
 func (a *attribution) isCandidate(owner *trackedRoot) bool {
 	return slices.ContainsFunc(a.orphans, func(o orphan) bool {
-		return slices.ContainsFunc(o.candidates, func(root rootState) bool { return root.trackedRoot == owner })
+		return slices.ContainsFunc(o.candidates, func(root scannedRoot) bool { return root.trackedRoot == owner })
 	})
 }

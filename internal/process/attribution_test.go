@@ -153,11 +153,11 @@ func TestAttribute(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := processScan{
 				procs: test.procs, self: selfPID, session: selfSession, adopts: !test.noAdoption, leaders: map[int]bool{100: true, 200: true},
-				roots: []rootState{{trackedRoot: p, reaped: test.reaped, sessionEmpty: test.sessionEmpty}}, cgroups: map[*trackedRoot][]int{p: test.inCgroup},
+				roots: []scannedRoot{{p, rootState{reaped: test.reaped, sessionEmpty: test.sessionEmpty}}}, cgroups: map[*trackedRoot][]int{p: test.inCgroup},
 				previous: test.before, sessionsFresh: test.sessionsFresh, evidence: func(pid int) procfs.Evidence { return test.evidence[pid] },
 			}
 			if !test.onlyP {
-				s.roots = append(s.roots, rootState{trackedRoot: q, ending: test.ending})
+				s.roots = append(s.roots, scannedRoot{q, rootState{ending: test.ending}})
 			}
 			attributed := s.attribute()
 			var got result
@@ -180,7 +180,7 @@ func TestAttribute_AsInit_ForeignOrphansAreNotKilled(t *testing.T) {
 		foreign.PPID, zombie.PPID = self, self
 		attributed := processScan{
 			procs: procs(foreign, zombie), self: self, session: selfSession, adopts: true,
-			roots:    []rootState{{trackedRoot: p, ending: true, reaped: true}},
+			roots:    []scannedRoot{{p, rootState{ending: true, reaped: true}}},
 			evidence: func(int) procfs.Evidence { return procfs.Evidence{} },
 		}.attribute()
 		members, ambiguous := attributed.membersOf(p)
@@ -203,7 +203,7 @@ func TestAttribution_Unowned(t *testing.T) {
 			procfs.Stat{PID: 300, PPID: selfPID, Group: 300, Session: 300, Start: 1500},
 			procfs.Stat{PID: 400, PPID: selfPID, Group: 400, Session: 400, Start: 2500}),
 		self: selfPID, session: selfSession, adopts: true,
-		roots:    []rootState{{trackedRoot: first, ending: true, reaped: true}, {trackedRoot: second, reaped: true}},
+		roots:    []scannedRoot{{first, rootState{ending: true, reaped: true}}, {second, rootState{reaped: true}}},
 		evidence: func(int) procfs.Evidence { return procfs.Evidence{} },
 	}.attribute()
 	if got := pids(attributed.unowned(func(*trackedRoot) bool { return false })); !slices.Equal(got, []int{300}) {
@@ -247,7 +247,7 @@ func TestAttribution_UnseenOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			attributed := processScan{
 				procs: procs(test.proc), self: selfPID, session: selfSession, adopts: true, leaders: map[int]bool{100: true, 200: true},
-				forking: test.forking, roots: []rootState{{trackedRoot: first}, {trackedRoot: second, ending: test.ending}},
+				forking: test.forking, roots: []scannedRoot{{trackedRoot: first}, {second, rootState{ending: test.ending}}},
 				evidence: func(int) procfs.Evidence { return procfs.Evidence{Cgroup: test.cgroup} },
 			}.attribute()
 			for k, want := range map[*trackedRoot]answer{first: test.first, second: test.second} {
@@ -275,9 +275,9 @@ func pids(list []procfs.Stat) []int {
 }
 
 func TestAttributeByEvidence_ReusedCgroup(t *testing.T) {
-	former := rootState{trackedRoot: &trackedRoot{pid: 100, forked: 1000, cgroup: "/base/1"}, ending: true, forgotten: true}
-	present := rootState{trackedRoot: &trackedRoot{pid: 200, forked: 1000, cgroup: "/base/1"}}
-	for _, candidates := range [][]rootState{{former, present}, {present, former}} {
+	former := scannedRoot{&trackedRoot{pid: 100, forked: 1000, cgroup: "/base/1"}, rootState{ending: true, detachedAtScan: 1}}
+	present := scannedRoot{trackedRoot: &trackedRoot{pid: 200, forked: 1000, cgroup: "/base/1"}}
+	for _, candidates := range [][]scannedRoot{{former, present}, {present, former}} {
 		if got := attributeByEvidence(procfs.Evidence{Cgroup: "/base/1"}, candidates); got != present.trackedRoot {
 			t.Errorf("an orphan in the group is attributed to process %d, want %d", got.pid, present.pid)
 		}

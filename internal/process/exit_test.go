@@ -220,7 +220,7 @@ func TestTerminate_LeaderReapedElsewhere_CauseLost(t *testing.T) {
 	s.startGoroutines(p)
 	waitFor(t, "exited", p.Exited())
 	tracker.mu.Lock()
-	if !p.root.reaped || tracker.leaders[p.PID()] {
+	if !p.root.state.reaped || tracker.leaders[p.PID()] {
 		t.Error("it counts as a zombie that reserves its PID")
 	}
 	tracker.mu.Unlock()

@@ -448,7 +448,7 @@ func TestLeaveDescendants_NoneLeft_ReleasedAtOnce(t *testing.T) {
 	wantEnd(t, p)
 	tracker.mu.Lock()
 	defer tracker.mu.Unlock()
-	if _, left := tracker.leftRunning[p.root]; left {
+	if p.root.state.leftRunning {
 		t.Error("it counts as one with descendants")
 	}
 }
@@ -489,7 +489,7 @@ func TestLeaveDescendants_EmptySession_IDIsReleased(t *testing.T) {
 		isEmpty := func() bool {
 			tracker.mu.Lock()
 			defer tracker.mu.Unlock()
-			return p.root.sessionEmpty
+			return p.root.state.sessionEmpty
 		}
 		if got := isEmpty(); got != wantEmpty {
 			t.Errorf("%s: session empty: %t, want %t", script, got, wantEmpty)

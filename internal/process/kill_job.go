@@ -67,11 +67,15 @@ type snapshot struct {
 	orphansSeen    bool          // the scan includes all orphans
 	wasAlive       bool          // the leader was alive when the scan began: it may have forked and ended since
 	forced         bool
+	scanErr        error // why the processes could not be listed; then only wasAlive, forced and now are valid
 	now            time.Time
 }
 
 // step takes one step. It returns how long to wait before the next one, or that the job is done.
 func (j *killJob) step(snap snapshot) (wait time.Duration, done bool) {
+	if snap.scanErr != nil {
+		return j.stepWithoutScan(snap)
+	}
 	populated := j.cgroup != nil && j.cgroup.Populated()
 	empty := len(snap.members) == 0 && !populated
 	if empty && !j.mustRescan(snap) {
@@ -108,19 +112,20 @@ func (j *killJob) step(snap snapshot) (wait time.Duration, done bool) {
 // stepWithoutScan takes a step when processes cannot be listed. It signals the process group and
 // the control group, and never verifies the result. If the failure is temporary it repeats this
 // until killTimeout, so that a later scan can find processes outside of both groups.
-func (j *killJob) stepWithoutScan(forced, temporary bool, now time.Time) (wait time.Duration, done bool) {
+func (j *killJob) stepWithoutScan(snap snapshot) (wait time.Duration, done bool) {
+	temporary := isResourceExhausted(snap.scanErr)
 	_, exited := j.process.Exit()
-	if !forced {
+	if !snap.forced {
 		remaining := !exited || j.cgroup != nil && j.cgroup.Populated()
 		return j.sendTerm(nil), !remaining && !temporary
 	}
 	if j.giveUpAt.IsZero() {
-		j.giveUpAt = now.Add(killTimeout)
+		j.giveUpAt = snap.now.Add(killTimeout)
 	}
 	j.killAll(j.cgroup != nil)
 	j.noteMethod(MethodProcessGroup)
 	j.pause = min(max(2*j.pause, time.Millisecond), maxGracefulPoll)
-	return j.pause, !temporary || now.After(j.giveUpAt)
+	return j.pause, !temporary || snap.now.After(j.giveUpAt)
 }
 
 // mustRescan reports whether to scan again although no process was found.
@@ -211,6 +216,6 @@ func (j *killJob) signalGroup(signals ...syscall.Signal) {
 func (j *killJob) force() {
 	j.forced, j.nextStep = true, pastDeadline
 	if j.process != nil {
-		j.process.root.ending = true
+		j.process.root.state.ending = true
 	}
 }

@@ -10,8 +10,8 @@ import (
 // A start that hangs delays no kill, and its child is not killed by one.
 func TestTerminate_HangingStart_IsNotDelayed(t *testing.T) {
 	s := killSetup{adopt: true}.supervisor(t)
-	begun := tracker.beginFork()
-	defer tracker.endFork(begun)
+	fork := tracker.forks.begin()
+	defer tracker.forks.end(fork)
 	time.Sleep(2 * procfs.Tick) // later forks may belong to the start
 	began := time.Now()
 	const kills = 5

@@ -93,8 +93,8 @@ func TestTerminate_ManyTimes_LeaksNothing(t *testing.T) {
 	wantNoChildren(t)
 	tracker.mu.Lock()
 	defer tracker.mu.Unlock()
-	if len(tracker.roots)+len(tracker.leaders)+len(tracker.jobs)+len(tracker.pendingForks)+len(tracker.leftRunning) > 0 {
+	if len(tracker.roots)+len(tracker.leaders)+len(tracker.jobs)+len(tracker.forks.all)+tracker.leftRunning > 0 {
 		t.Errorf("the tracker has %d, %d, %d, %d and %d entries", len(tracker.roots), len(tracker.leaders),
-			len(tracker.jobs), len(tracker.pendingForks), len(tracker.leftRunning))
+			len(tracker.jobs), len(tracker.forks.all), tracker.leftRunning)
 	}
 }

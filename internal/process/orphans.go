@@ -80,7 +80,7 @@ func (t *processTracker) stopAdopting() {
 			delete(t.roots, root)
 		}
 	}
-	if len(t.leftRunning) == 0 {
+	if t.leftRunning == 0 {
 		t.orphanCheckAt = time.Time{}
 	}
 	t.wakeUp()
@@ -119,49 +119,17 @@ func (t *processTracker) rootStatus(root *trackedRoot) (verified, tracked bool) 
 	return root.verifiedGone, tracked
 }
 
-// waitIdle waits for the end of the goroutine, unless it has work.
-func (t *processTracker) waitIdle() {
-	t.mu.Lock()
-	stopped, busy := t.stopped, make(chan struct{})
-	if stopped == nil {
-		t.mu.Unlock()
-		return
-	}
-	t.idleWaiters = append(t.idleWaiters, busy)
-	t.wakeUp()
-	t.mu.Unlock()
-	select {
-	case <-stopped:
-	case <-busy:
-	}
-}
-
 // checkOrphans reaps adopted zombies, kills unowned orphans and drops the roots that no longer
 // matter.
-func (t *processTracker) checkOrphans(attributed *attribution, orphansSeen bool, scanNumber uint64) {
-	for _, p := range attributed.zombies {
+func (t *processTracker) checkOrphans(result scanResult) {
+	for _, p := range result.zombies {
 		t.reap(p.PID)
 	}
-	t.killUnowned(attributed)
+	t.killUnowned(result.attribution)
 	t.mu.Lock()
-	var empty []*Process
-	uncertain := false
-	for root, p := range t.roots {
-		_, leftRunning := t.leftRunning[root]
-		maybeUnseen, _ := attributed.unseenOf(root)
-		uncertain = uncertain || maybeUnseen && p == nil
-		unused := !maybeUnseen && len(attributed.members[root]) == 0 && !attributed.isCandidate(root)
-		switch {
-		case !unused:
-		case p == nil && root.forgottenAtScan <= scanNumber:
-			root.verifiedGone = orphansSeen
-			delete(t.roots, root)
-		case leftRunning:
-			empty = append(empty, p)
-		}
-	}
+	empty, uncertain := t.dropEmptyRoots(result)
 	t.waiters = slices.DeleteFunc(t.waiters, func(waiter orphanWaiter) bool {
-		finished := waiter.afterScan < scanNumber && t.unownedJob == nil && (!uncertain || time.Since(waiter.since) > uncertaintyTimeout)
+		finished := waiter.afterScan < result.number && t.unownedJob == nil && (!uncertain || time.Since(waiter.since) > uncertaintyTimeout)
 		if finished {
 			close(waiter.done)
 		}
@@ -177,6 +145,28 @@ func (t *processTracker) checkOrphans(attributed *attribution, orphansSeen bool,
 	for _, p := range empty {
 		p.releaseIfEmpty()
 	}
+}
+
+// dropEmptyRoots drops the roots of forgotten processes that have no descendants left. It returns
+// the processes left running that have none, and whether some forgotten one may have descendants
+// that the scan missed. A scan that began before a process was left running or forgotten proves
+// nothing about it. Called with mu held.
+func (t *processTracker) dropEmptyRoots(result scanResult) (empty []*Process, uncertain bool) {
+	for root, p := range t.roots {
+		maybeUnseen, _ := result.unseenOf(root)
+		uncertain = uncertain || maybeUnseen && p == nil
+		detachedAt := root.state.detachedAtScan
+		switch {
+		case detachedAt == 0 || detachedAt > result.number:
+		case maybeUnseen || len(result.members[root]) > 0 || result.isCandidate(root):
+		case p == nil:
+			root.verifiedGone = result.orphansSeen
+			delete(t.roots, root)
+		default:
+			empty = append(empty, p)
+		}
+	}
+	return empty, uncertain
 }
 
 // reap reaps an adopted child, unless a Process has its PID by now.

@@ -138,7 +138,6 @@ func (s *Supervisor) release() {
 	if s.adoptsOrphans {
 		tracker.stopAdopting()
 	}
-	tracker.waitIdle()
 	if err := s.config.Cgroups.Close(); err != nil {
 		s.config.Logger.Warn("failed to remove control groups", "error", err)
 	}
@@ -212,8 +211,8 @@ func (s *Supervisor) startChild(ctx context.Context, spec Spec, program string) 
 	if err != nil {
 		return nil, err
 	}
-	begun := tracker.beginFork()
-	defer tracker.endFork(begun)
+	fork := tracker.forks.begin()
+	defer tracker.forks.end(fork)
 	root := &trackedRoot{forked: procfs.BootTicks(), streams: cio.streamIDs()}
 	c, err := s.spawn(ctx, &spec, program, cio)
 	cio.closeChildFDs()

@@ -17,21 +17,21 @@ import (
 // children, SIGCHLD and the subreaper attribute belong to the program. Its goroutine exists only
 // while there is something to kill or to adopt.
 type processTracker struct {
+	forks pendingForks
+
 	mu            sync.Mutex
-	pendingForks  map[*pendingFork]struct{}
-	leaders       map[int]bool                   // children that a Process reaps; until they are reaped
-	scanLeaders   map[int]bool                   // leaders since the scan under way began; nil: no scan
-	roots         map[*trackedRoot]*Process      // nil value: the Process was forgotten
-	leftRunning   map[*trackedRoot]*cgroup.Group // processes closed with LeaveDescendants; nil value: no cgroup
+	leaders       map[int]bool              // children that a Process reaps; until they are reaped
+	scanLeaders   map[int]bool              // leaders since the scan under way began; nil: no scan
+	roots         map[*trackedRoot]*Process // nil value: the Process was forgotten
+	leftRunning   int                       // roots in this state
 	jobs          map[*killJob]struct{}
 	scansBegun    uint64
 	orphanCheckAt time.Time // when to look for orphans next; zero: nothing has changed
 	waiters       []orphanWaiter
-	adopters      int             // supervisors with AdoptOrphans
-	childSignals  chan os.Signal  // SIGCHLD; nil: no adopters
-	wasSubreaper  bool            // this program was a subreaper before
-	stopped       chan struct{}   // closed at the end of the goroutine; nil: it does not run
-	idleWaiters   []chan struct{} // closed when the goroutine finds more work
+	adopters      int            // supervisors with AdoptOrphans
+	childSignals  chan os.Signal // SIGCHLD; nil: no adopters
+	wasSubreaper  bool           // this program was a subreaper before
+	running       bool           // the goroutine exists
 	wake          notify.Signal
 
 	// Used by the goroutine only.
@@ -44,35 +44,11 @@ type processTracker struct {
 // tracker is a package variable, because a second one in the program would reap the children of the
 // first and take them for orphans. So no caller can construct one.
 var tracker = &processTracker{
-	pendingForks: map[*pendingFork]struct{}{},
-	leaders:      map[int]bool{},
-	roots:        map[*trackedRoot]*Process{},
-	leftRunning:  map[*trackedRoot]*cgroup.Group{},
-	jobs:         map[*killJob]struct{}{},
-	wake:         notify.NewSignal(),
-}
-
-// pendingFork is a start under way. Its child may exist already and not be registered yet.
-type pendingFork struct {
-	done      chan struct{}
-	startedAt time.Time
-	tick      uint64 // a time before the fork
-}
-
-// beginFork has to be called before a fork, and endFork when the child is registered or gone.
-func (t *processTracker) beginFork() *pendingFork {
-	fork := &pendingFork{done: make(chan struct{}), startedAt: time.Now(), tick: max(1, procfs.BootTicks())}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.pendingForks[fork] = struct{}{}
-	return fork
-}
-
-func (t *processTracker) endFork(fork *pendingFork) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.pendingForks, fork)
-	close(fork.done)
+	forks:   pendingForks{all: map[*pendingFork]struct{}{}},
+	leaders: map[int]bool{},
+	roots:   map[*trackedRoot]*Process{},
+	jobs:    map[*killJob]struct{}{},
+	wake:    notify.NewSignal(),
 }
 
 // register adds the leader of a process.
@@ -91,30 +67,33 @@ func (t *processTracker) markReaped(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.leaders, p.leader.pid)
-	p.root.reaped = true
+	p.root.state.reaped = true
 }
 
 // markSessionEmpty records that no process is left in the session of a reaped leader.
 func (t *processTracker) markSessionEmpty(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p.root.sessionEmpty = true
+	p.root.state.sessionEmpty = true
 }
 
 // forget removes a process. Its root stays until no orphan can belong to it.
 func (t *processTracker) forget(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.leftRunning, p.root)
+	if p.root.state.leftRunning {
+		p.root.state.leftRunning = false
+		t.leftRunning--
+	}
 	if t.adopters == 0 {
 		delete(t.roots, p.root)
-		if len(t.leftRunning) > 0 {
+		if t.leftRunning > 0 {
 			t.scheduleOrphanCheck(t.orphanCheckDelay())
 		}
 		return
 	}
-	p.root.ending = true
-	p.root.forgottenAtScan = t.scansBegun + 1
+	p.root.state.ending = true
+	p.root.state.detachedAtScan = t.scansBegun + 1
 	t.roots[p.root] = nil
 	t.scheduleOrphanCheck(t.orphanCheckDelay())
 }
@@ -124,7 +103,9 @@ func (t *processTracker) forget(p *Process) {
 func (t *processTracker) leaveRunning(p *Process) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.leftRunning[p.root] = p.cgroup
+	t.leftRunning++
+	p.root.state.leftRunning = true
+	p.root.state.detachedAtScan = t.scansBegun + 1
 	t.scheduleOrphanCheck(t.orphanCheckDelay())
 }
 
@@ -170,9 +151,9 @@ func (t *processTracker) stepNow(job *killJob) {
 
 // wakeUp makes the goroutine look for work, and starts it if necessary. Called with mu held.
 func (t *processTracker) wakeUp() {
-	if t.stopped == nil {
-		t.stopped = make(chan struct{})
-		go t.run(t.stopped)
+	if !t.running {
+		t.running = true
+		go t.run()
 	}
 	t.wake.Set()
 }
@@ -191,13 +172,21 @@ func (t *processTracker) isIdle() bool {
 	return len(t.jobs) == 0 && t.orphanCheckAt.IsZero() && t.unownedJob == nil && t.adopters == 0 && len(t.waiters) == 0
 }
 
-// scan lists and attributes all processes. With orphansSeen every orphan is part of the result,
-// which is not certain if orphans are not adopted or /proc hides processes.
-func (t *processTracker) scan() (result *attribution, orphansSeen bool, scanNumber uint64, err error) {
+// scanResult is the result of a scan.
+type scanResult struct {
+	*attribution
+	number uint64 // of the scan, from 1
+	// orphansSeen is set if every orphan is part of the result, which is not certain if orphans are
+	// not adopted or /proc hides processes.
+	orphansSeen bool
+}
+
+// scan lists and attributes all processes.
+func (t *processTracker) scan() (scanResult, error) {
 	t.mu.Lock()
 	startedAt := time.Now()
 	t.scansBegun++
-	scanNumber = t.scansBegun
+	result := scanResult{number: t.scansBegun}
 	t.orphanCheckAt = time.Time{} // later changes need another scan
 	t.scanLeaders = maps.Clone(t.leaders)
 	adopts := t.adopters > 0
@@ -205,9 +194,9 @@ func (t *processTracker) scan() (result *attribution, orphansSeen bool, scanNumb
 	procs, err := procfs.List()
 	var forking uint64
 	if adopts {
-		forking = t.waitForForks()
+		forking = t.forks.wait()
 	}
-	orphansSeen = adopts && slices.ContainsFunc(procs, func(p procfs.Stat) bool { return p.PID == initPID })
+	result.orphansSeen = adopts && slices.ContainsFunc(procs, func(p procfs.Stat) bool { return p.PID == initPID })
 
 	t.mu.Lock()
 	s := processScan{
@@ -216,26 +205,26 @@ func (t *processTracker) scan() (result *attribution, orphansSeen bool, scanNumb
 	}
 	t.scanLeaders = nil
 	for root := range t.roots {
-		s.roots = append(s.roots, rootState{trackedRoot: root, reaped: root.reaped, sessionEmpty: root.sessionEmpty, ending: root.ending, forgotten: root.forgottenAtScan != 0})
+		s.roots = append(s.roots, root.snapshot())
 	}
 	cgroups := t.cgroupsToRead()
 	t.mu.Unlock()
 	if err != nil {
-		return nil, false, scanNumber, err
+		return result, err
 	}
 	for root, c := range cgroups {
 		s.cgroups[root] = c.Members()
 	}
-	result = s.attribute()
-	t.lastScan, t.lastScanAt = result, time.Now()
+	result.attribution = s.attribute()
+	t.lastScan, t.lastScanAt = result.attribution, time.Now()
 	empty := s.emptySessions()
 	t.mu.Lock()
 	for _, root := range empty {
-		root.sessionEmpty = true
+		root.state.sessionEmpty = true
 	}
 	t.scanCost = t.lastScanAt.Sub(startedAt)
 	t.mu.Unlock()
-	return result, orphansSeen, scanNumber, nil
+	return result, nil
 }
 
 // sessionReuseTime is the age up to which a scan's session IDs are still valid. It is much shorter
@@ -250,34 +239,10 @@ func (t *processTracker) cgroupsToRead() map[*trackedRoot]*cgroup.Group {
 			groups[job.process.root] = job.cgroup
 		}
 	}
-	for root, c := range t.leftRunning {
-		if c != nil {
-			groups[root] = c
+	for root, p := range t.roots {
+		if root.state.leftRunning && p.cgroup != nil {
+			groups[root] = p.cgroup
 		}
 	}
 	return groups
-}
-
-// forkTimeout bounds how long a scan waits for a start, which may hang on a file system.
-const forkTimeout = 50 * time.Millisecond
-
-// waitForForks waits for the pending forks. It returns a tick before the forks that did not finish
-// in time, or 0 if all finished.
-func (t *processTracker) waitForForks() (earliest uint64) {
-	t.mu.Lock()
-	forks := slices.Collect(maps.Keys(t.pendingForks))
-	t.mu.Unlock()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for _, fork := range forks {
-		timer.Reset(time.Until(fork.startedAt.Add(forkTimeout)))
-		select {
-		case <-fork.done:
-		case <-timer.C:
-			if earliest == 0 || fork.tick < earliest {
-				earliest = fork.tick
-			}
-		}
-	}
-	return earliest
 }

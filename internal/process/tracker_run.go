@@ -6,8 +6,7 @@ import (
 )
 
 // run works until the tracker is idle.
-func (t *processTracker) run(stopped chan struct{}) {
-	defer close(stopped)
+func (t *processTracker) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -46,15 +45,20 @@ func (t *processTracker) runDue() {
 	for i, job := range due {
 		wasAlive[i] = !job.process.leader.isDead()
 	}
-	attributed, orphansSeen, scanNumber, err := t.scan()
+	result, err := t.scan()
+	for i, job := range due {
+		snap := snapshot{wasAlive: wasAlive[i], orphansSeen: result.orphansSeen, scanErr: err, now: time.Now()}
+		if err == nil {
+			snap.members, snap.ambiguous = result.membersOf(job.process.root)
+			snap.maybeUnseen, snap.mustKillUnseen = result.unseenOf(job.process.root)
+		}
+		t.stepJob(job, snap)
+	}
 	if err != nil {
-		t.stepWithoutScan(due, isResourceExhausted(err))
+		t.postponeOrphanCheck(isResourceExhausted(err))
 		return
 	}
-	for i, job := range due {
-		t.stepJob(job, attributed, orphansSeen, wasAlive[i])
-	}
-	t.checkOrphans(attributed, orphansSeen, scanNumber)
+	t.checkOrphans(result)
 }
 
 // dueJobs forces the jobs whose deadline has passed, and returns those whose next step is due.
@@ -83,14 +87,10 @@ func (t *processTracker) nextWakeUp() (childSignals <-chan os.Signal, next time.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.isIdle() {
-		t.stopped = nil
-		t.lastScan, t.idleWaiters = nil, nil
+		t.running = false
+		t.lastScan = nil
 		return nil, next, true
 	}
-	for _, ch := range t.idleWaiters {
-		close(ch)
-	}
-	t.idleWaiters = nil
 	consider := func(t time.Time) {
 		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
 			next = t
@@ -112,64 +112,39 @@ func (t *processTracker) nextWakeUp() (childSignals <-chan os.Signal, next time.
 	return childSignals, next, false
 }
 
-// stepJob takes a step of a job. With wasAlive the leader had not ended when the scan began.
-func (t *processTracker) stepJob(job *killJob, attributed *attribution, orphansSeen, wasAlive bool) {
-	snap := snapshot{orphansSeen: orphansSeen, wasAlive: wasAlive, now: time.Now()}
-	snap.members, snap.ambiguous = attributed.membersOf(job.process.root)
-	snap.maybeUnseen, snap.mustKillUnseen = attributed.unseenOf(job.process.root)
+// stepJob takes a step of a job.
+func (t *processTracker) stepJob(job *killJob, snap snapshot) {
 	t.mu.Lock()
 	snap.forced = job.forced
 	job.nextStep = time.Time{} // an earlier step may be requested from now on
 	t.mu.Unlock()
 	wait, done := job.step(snap)
-	if done {
-		t.completeJob(job)
-		return
-	}
 	_, exited := job.process.Exit()
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	switch {
+	case done:
+		delete(t.jobs, job)
 	// A graceful job waits for the exit of a running leader, which triggers the next step.
-	if job.nextStep.IsZero() && (snap.forced || exited) {
+	case job.nextStep.IsZero() && (snap.forced || exited):
 		if !snap.forced {
 			wait = max(wait, gracefulPollShare*t.scanCost)
 		}
 		job.nextStep = time.Now().Add(wait)
 	}
-}
-
-func (t *processTracker) completeJob(job *killJob) {
-	t.mu.Lock()
-	delete(t.jobs, job)
 	t.mu.Unlock()
-	job.process.killJobDone(job)
+	if done {
+		job.process.killJobDone(job)
+	}
 }
 
-// stepWithoutScan takes the steps that are possible when the processes cannot be listed. With
-// temporary the cause may pass, such as EMFILE.
-func (t *processTracker) stepWithoutScan(due []*killJob, temporary bool) {
-	now := time.Now()
-	for _, job := range due {
-		t.mu.Lock()
-		forced := job.forced
-		job.nextStep = time.Time{}
-		t.mu.Unlock()
-		wait, done := job.stepWithoutScan(forced, temporary, now)
-		if done {
-			t.completeJob(job)
-			continue
-		}
-		t.mu.Lock()
-		if job.nextStep.IsZero() {
-			job.nextStep = now.Add(wait)
-		}
-		t.mu.Unlock()
-	}
+// postponeOrphanCheck ends an orphan check for which the processes could not be listed. If the
+// failure is temporary the check is repeated.
+func (t *processTracker) postponeOrphanCheck(temporary bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.orphanCheckAt = time.Time{}
 	if t.unownedJob != nil {
-		t.unownedJob.nextStep = now.Add(minOrphanCheckDelay)
+		t.unownedJob.nextStep = time.Now().Add(minOrphanCheckDelay)
 	}
 	if temporary {
 		t.scheduleOrphanCheck(t.orphanCheckDelay())

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/procfs"
 )
 
@@ -39,15 +40,15 @@ func TestTracker_SlowScansAreLessFrequent(t *testing.T) {
 	p := start(t, shell("exit 0"))
 	waitClosed(t, p)
 	absent := procfs.Stat{PID: 1 << 30, Start: 1}
-	attributed := &attribution{members: map[*trackedRoot][]procfs.Stat{p.root: {absent}}}
+	snap := snapshot{members: []procfs.Stat{absent}, orphansSeen: true, now: time.Now()}
 	tracker := &processTracker{scanCost: time.Minute}
 	job := &killJob{process: p, sentTerm: map[procfs.ID]bool{}}
-	tracker.stepJob(job, attributed, true, false)
+	tracker.stepJob(job, snap)
 	if wait := time.Until(job.nextStep); wait < gracefulPollShare*tracker.scanCost/2 {
 		t.Errorf("the next scan is in %v after one of %v", wait, tracker.scanCost)
 	}
 	job.forced = true
-	tracker.stepJob(job, attributed, true, false)
+	tracker.stepJob(job, snap)
 	if wait := time.Until(job.nextStep); wait > killTimeout {
 		t.Errorf("a kill waits for %v", wait)
 	}
@@ -96,5 +97,21 @@ func TestTerminate_VerifiedOnlyByScanAfterExit(t *testing.T) {
 	waitClosed(t, p) // it was sent SIGTERM
 	if !step() || !job.result.empty || !job.result.verified {
 		t.Errorf("not done after the exit, or not verified: %+v", job.result)
+	}
+}
+
+// A scan that began before a process closed may have missed its descendants.
+func TestLeaveDescendants_ScanFromBeforeTheClose_DoesNotRelease(t *testing.T) {
+	p := start(t, shell("exit 0"))
+	waitClosed(t, p)
+	tracker := &processTracker{roots: map[*trackedRoot]*Process{p.root: p}, scansBegun: 7, running: true, wake: notify.NewSignal()}
+	before := scanResult{number: tracker.scansBegun, attribution: &attribution{}}
+	tracker.leaveRunning(p)
+	if empty, _ := tracker.dropEmptyRoots(before); len(empty) > 0 {
+		t.Error("it has no descendants according to a scan from before")
+	}
+	after := scanResult{number: tracker.scansBegun + 1, attribution: &attribution{}}
+	if empty, _ := tracker.dropEmptyRoots(after); len(empty) != 1 || empty[0] != p {
+		t.Errorf("a later scan finds %v without descendants", empty)
 	}
 }
