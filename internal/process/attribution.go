@@ -64,7 +64,7 @@ type processScan struct {
 // orphan is an adopted child of unknown origin, with its descendants.
 type orphan struct {
 	tree         []procfs.Stat // without zombies
-	candidates   []scannedRoot   // roots that it may descend from
+	candidates   []scannedRoot // roots that it may descend from
 	mayBeForeign bool          // it may descend from none of the roots
 }
 

@@ -29,8 +29,8 @@ func (p *Process) waitExit() {
 }
 
 func (p *Process) recordExit(record ExitRecord) {
-	if p.input != nil {
-		p.input.abort() // before the exit is known
+	if p.stdin != nil {
+		p.stdin.abort() // before the exit is known
 	}
 	p.mu.Lock()
 	if record.Cause == 0 && p.cause == 0 && p.spec.isExceededLimit(record, p.wrapper, p.leader.pid) {

@@ -6,9 +6,9 @@ import (
 	"github.com/execwire/execwire/internal/procfs"
 )
 
-// certainMembers lists the process and those descendants that the kernel vouches for. After it has
+// certainMembers lists a process and those descendants that the kernel vouches for. After it has
 // closed the PIDs may belong to other processes.
-func (p *Process) certainMembers() []int {
+func certainMembers(p *Process) []int {
 	procs, err := procfs.List()
 	if err != nil {
 		return nil

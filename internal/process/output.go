@@ -48,17 +48,17 @@ func (o *Output) closeStreams() {
 const blockedOutputPoll = 50 * time.Millisecond
 
 // WaitIdle waits until the process has written nothing for a duration, counted from its last output
-// or its start, and reports whether that happened within wait. A process that has exited is silent;
-// a process whose output is blocked by its owner is not. A wait of 0 checks once. If ctx ends it
-// returns its cause.
-func (o *Output) WaitIdle(ctx context.Context, silence, wait time.Duration) (bool, error) {
+// or its start, and reports whether that happened within wait. A process that has exited is silent,
+// whether its output was read or not; one that runs while its output is blocked by its owner is
+// not. A wait of 0 checks once. If ctx ends it returns its cause.
+func (p *Process) WaitIdle(ctx context.Context, silence, wait time.Duration) (bool, error) {
 	return pollUntil(ctx, wait, nil, func() (idle bool, pause time.Duration) {
 		// The order matters: output that is no longer blocked was read before, and LastOutput
 		// includes it.
-		if o.OutputBlocked() {
-			return false, max(silence, blockedOutputPoll)
+		if _, exited := p.Exit(); !exited && p.OutputBlocked() {
+			return false, blockedOutputPoll
 		}
-		remaining := silence - time.Since(o.LastOutput())
+		remaining := silence - time.Since(p.LastOutput())
 		return remaining <= 0, remaining
 	})
 }

@@ -55,7 +55,7 @@ func TestCheckPeer_RejectsConfinedProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			refused := func() (n int) {
-				for _, pid := range p.certainMembers() {
+				for _, pid := range certainMembers(p) {
 					if errors.Is(s.CheckPeer(Peer{PID: pid}), ErrPeerConfined) {
 						n++
 					}
@@ -66,7 +66,7 @@ func TestCheckPeer_RejectsConfinedProcesses(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if n := refused(); n < 3 {
-				t.Errorf("adopts %v: %d of %v are refused", adopts, n, p.certainMembers())
+				t.Errorf("adopts %v: %d of %v are refused", adopts, n, certainMembers(p))
 			}
 			for _, pid := range []int{plain.PID(), os.Getpid(), os.Getppid()} {
 				if err := s.CheckPeer(Peer{PID: pid}); err != nil {

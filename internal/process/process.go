@@ -26,9 +26,9 @@ var noDeadline, pastDeadline = time.Time{}, time.Unix(1, 0)
 // that block take a context. It stays usable after it was closed.
 type Process struct {
 	Output
+	Input
 	supervisor     *Supervisor
 	spec           Spec
-	input          *stdin    // nil: /dev/null
 	terminal       *terminal // nil: pipes
 	leader         *leader
 	wrapper        *wrapper // nil: the leader is the program

@@ -35,8 +35,16 @@ func (p *Process) Signal(sig syscall.Signal, target Target) error {
 		}
 	case TargetProcess:
 		return p.signalLeader(sig)
-	case TargetForeground:
-		if err := p.signalForeground(sig); err != nil {
+	case TargetForeground: // as Ctrl-C does
+		group, err := p.terminal.foreground()
+		switch {
+		case err != nil:
+		case group == p.leader.pid:
+			err = p.signalGroup(sig)
+		default:
+			err = p.terminal.signalJob(group, sig)
+		}
+		if err != nil {
 			return err
 		}
 	default:

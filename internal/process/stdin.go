@@ -11,30 +11,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Input is the input of a process.
+type Input struct {
+	stdin    *stdin // nil: /dev/null
+	maxWrite int    // bytes of one write
+}
+
 // WriteStdin queues all of data for the input of the process, or none of it. It does not wait until
 // the process reads it, but blocks until the queue has space, after earlier writers. The queue
 // takes ownership of data. Kinds: StdinNotPiped, StdinClosed, WriteTooLarge.
-func (p *Process) WriteStdin(ctx context.Context, data []byte) error {
-	if p.input == nil {
+func (in *Input) WriteStdin(ctx context.Context, data []byte) error {
+	if in.stdin == nil {
 		return newError(StdinNotPiped, "write stdin", "the process was started without an input; start it with a pipe or a terminal")
 	}
-	if most := p.supervisor.config.MaxWriteBytes; len(data) > most {
-		return newError(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), most))
+	if len(data) > in.maxWrite {
+		return newError(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), in.maxWrite))
 	}
-	return p.input.write(ctx, data)
+	return in.stdin.write(ctx, data)
 }
 
 // CloseStdin closes the input of the process after all earlier writes, including writers that still
 // wait for space. It does not block, and later writers fail. It does nothing if the input is closed
 // already. The context is ignored. Kinds: StdinNotPiped, StdinIsTerminal.
-func (p *Process) CloseStdin(context.Context) error {
+func (in *Input) CloseStdin(context.Context) error {
 	switch {
-	case p.terminal != nil:
-		return newError(StdinIsTerminal, "close stdin", "a terminal's input has no end; write the byte 0x04 at the start of a line instead")
-	case p.input == nil:
+	case in.stdin == nil:
 		return newError(StdinNotPiped, "close stdin", "the process was started without an input")
+	case in.stdin.terminal:
+		return newError(StdinIsTerminal, "close stdin", "a terminal's input has no end; write the byte 0x04 at the start of a line instead")
 	}
-	p.input.requestEnd()
+	in.stdin.requestEnd()
 	return nil
 }
 

@@ -160,7 +160,7 @@ func fillStdin(t *testing.T, p *Process) {
 			t.Fatal(err)
 		}
 		staysQueued := total - pipe // never leaves the queue
-		return err != nil && staysQueued > 0 && staysQueued+size > p.input.limit
+		return err != nil && staysQueued > 0 && staysQueued+size > p.stdin.limit
 	})
 }
 
@@ -274,9 +274,9 @@ func TestCloseStdin_DoesNotWaitForWriters(t *testing.T) {
 func waitForWriters(t *testing.T, p *Process, n int) {
 	t.Helper()
 	poll(t, "a writer to queue up", func() bool {
-		p.input.mu.Lock()
-		defer p.input.mu.Unlock()
-		return len(p.input.waiting) >= n
+		p.stdin.mu.Lock()
+		defer p.stdin.mu.Unlock()
+		return len(p.stdin.waiting) >= n
 	})
 }
 
@@ -296,10 +296,10 @@ func TestWriteStdin_Cancelled_IsNotWritten(t *testing.T) {
 	if err := <-result; !errors.Is(err, gone) {
 		t.Errorf("%v", err)
 	}
-	p.input.mu.Lock()
-	defer p.input.mu.Unlock()
-	if len(p.input.waiting) != 0 {
-		t.Errorf("%d tickets are left", len(p.input.waiting))
+	p.stdin.mu.Lock()
+	defer p.stdin.mu.Unlock()
+	if len(p.stdin.waiting) != 0 {
+		t.Errorf("%d tickets are left", len(p.stdin.waiting))
 	}
 }
 

@@ -235,6 +235,7 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 		supervisor:     s,
 		spec:           spec,
 		Output:         Output{startedAt: time.Now(), log: eventlog.New(spec.Output)},
+		Input:          Input{maxWrite: s.config.MaxWriteBytes},
 		leader:         newLeader(c, s.signalGroupsByPID),
 		root:           root,
 		cgroup:         c.cgroup,
@@ -266,11 +267,11 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 	if cio.terminal != nil {
 		p.terminal = &terminal{master: cio.terminal}
 		p.windowSize = spec.Terminal.withDefaults()
-		p.input = s.newStdin(cio.terminal, true)
+		p.stdin = s.newStdin(cio.terminal, true)
 		addStream(cio.terminal, eventlog.Terminal)
 	} else {
 		if cio.stdin != nil {
-			p.input = s.newStdin(cio.stdin, false)
+			p.stdin = s.newStdin(cio.stdin, false)
 		}
 		addStream(cio.stdout, eventlog.Stdout)
 		addStream(cio.stderr, eventlog.Stderr)

@@ -31,13 +31,19 @@ func (t *terminal) resize(size WindowSize) error {
 	})
 }
 
-// foreground returns the foreground process group.
+// foreground returns the foreground process group. It fails for a nil terminal.
 func (t *terminal) foreground() (group int, err error) {
+	if t == nil {
+		return 0, newError(NotATerminal, "signal process", "the process was started without a terminal and has no foreground")
+	}
 	err = t.control(func(fd int) (err error) {
 		group, err = unix.IoctlGetInt(fd, unix.TIOCGPGRP)
 		return err
 	})
-	return group, err
+	if err != nil || group <= 0 {
+		return 0, errAlreadyExited()
+	}
+	return group, nil
 }
 
 // signalJob signals a foreground group that a shell created. For the signals of keys the kernel
@@ -76,19 +82,4 @@ func (p *Process) WindowSize() WindowSize {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.windowSize
-}
-
-// signalForeground signals the foreground process group of the terminal, as Ctrl-C does.
-func (p *Process) signalForeground(sig syscall.Signal) error {
-	if p.terminal == nil {
-		return newError(NotATerminal, "signal process", "the process was started without a terminal and has no foreground")
-	}
-	group, err := p.terminal.foreground()
-	switch {
-	case err != nil || group <= 0:
-		return errAlreadyExited()
-	case group == p.leader.pid:
-		return p.signalGroup(sig)
-	}
-	return p.terminal.signalJob(group, sig)
 }

@@ -29,7 +29,7 @@ func (p *Process) WaitPort(ctx context.Context, port uint16, wait time.Duration)
 		began := time.Now()
 		pause = min(2*pause, maxPortPoll)
 		// After the close the PIDs may belong to other processes.
-		listening = listens(p.certainMembers(), port)
+		listening = listens(certainMembers(p), port)
 		return listening, max(pause, portPollShare*time.Since(began))
 	})
 }

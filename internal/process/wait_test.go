@@ -279,3 +279,16 @@ func TestWaitIdle_BlockedOutput(t *testing.T) {
 		t.Errorf("once it can write: %v, %v", idle, err)
 	}
 }
+
+// A process that has exited is silent, although its owner has not read all of its output.
+func TestWaitIdle_ExitedWithBlockedOutput(t *testing.T) {
+	p, _ := startOwned(t, shell("read x; head -c 100000 /dev/zero"))
+	poll(t, "output to be blocked", p.OutputBlocked)
+	waitFor(t, "its exit", p.Exited())
+	if !p.OutputBlocked() {
+		t.Fatal("its output is not blocked")
+	}
+	if idle, err := p.WaitIdle(testContext(t), time.Millisecond, testTimeout); err != nil || !idle {
+		t.Errorf("got %v, %v", idle, err)
+	}
+}
