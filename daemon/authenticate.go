@@ -107,7 +107,7 @@ func (a *authenticator) checkPeer(v peerInfo) (auth.Caller, error) {
 	if err != nil {
 		return auth.Caller{}, err
 	}
-	if peer, ok := v.info.(interface{ Refused() error }); ok && len(v.authorization) == 0 && (shown.Loopback || shown.Peer != nil) {
+	if peer, ok := v.info.(listen.AuthInfo); ok && len(v.authorization) == 0 && (shown.Loopback || shown.Peer != nil) {
 		shown.PeerRefused = peer.Refused()
 	}
 	if a.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
@@ -148,15 +148,9 @@ func (a *authenticator) credentialsOf(v peerInfo) (auth.Credentials, error) {
 	// websockets, and must show it if there is one.
 	loopback := !(v.websocket && !a.principals.HasTable() && a.principals.HasWebsocketTokens())
 	switch info := v.info.(type) {
-	case listen.PeerAuthInfo:
-		return auth.Credentials{Peer: &info.Peer}, nil
-	case listen.LoopbackAuthInfo:
-		return auth.Credentials{Loopback: loopback}, nil
-	case listen.RemoteAuthInfo:
-		return auth.Credentials{}, nil
-	case listen.TLSAuthInfo:
-		// Without a table and without tokens such a listener is on loopback.
-		c := auth.Credentials{Loopback: loopback && !a.principals.HasTable()}
+	case listen.AuthInfo:
+		// Without a table and without tokens, a listener with TLS is on loopback.
+		c := auth.Credentials{Peer: info.Peer, Loopback: loopback && (info.Loopback || info.HasTLS() && !a.principals.HasTable())}
 		if len(info.State.VerifiedChains) > 0 {
 			c.Certificates = info.State.PeerCertificates
 		}
@@ -169,15 +163,6 @@ func (a *authenticator) credentialsOf(v peerInfo) (auth.Credentials, error) {
 		return auth.Credentials{InProcess: true}, nil
 	}
 	return auth.Credentials{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: errUnknownListener}
-}
-
-// admission is implemented by the AuthInfo of listeners; see [listen.Admission].
-type admission interface {
-	Begin()
-	Admit(principal string) error
-	Admitted() bool
-	Use(evict func(error)) (end func())
-	OnEvict(evict func(error)) (stop func())
 }
 
 // admit is called with the header of every call from a network connection, before

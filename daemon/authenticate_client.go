@@ -31,10 +31,10 @@ func newClientAuthInfo(shown auth.Credentials) clientAuthInfo {
 // at its listener as one of the caller. Calls by that websocket are made with the
 // AuthInfo: the permissions are looked up for each call, the credentials are not
 // checked again.
-func (a *authenticator) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, admission, error) {
+func (a *authenticator) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, listen.Admission, error) {
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {
-		return auth.Caller{}, clientAuthInfo{}, nil, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
+		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
 	}
 	v := peerInfo{
 		addr: conn.RemoteAddr(), info: info, websocket: true,
@@ -42,17 +42,16 @@ func (a *authenticator) upgrade(r *http.Request, conn net.Conn) (auth.Caller, cl
 	}
 	caller, err := a.authenticatePeer(v)
 	if err != nil {
-		return auth.Caller{}, clientAuthInfo{}, nil, err
+		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, err
 	}
-	admitted := info.(admission)
-	if err := admitted.Admit(caller.Self().Name); err != nil {
-		return auth.Caller{}, clientAuthInfo{}, nil, err
+	if err := info.Admit(caller.Self().Name); err != nil {
+		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, err
 	}
 	shown := auth.Credentials{Known: caller.Self()}
 	if len(v.onBehalfOf) > 0 {
 		shown.OnBehalfOf = v.onBehalfOf[0]
 	}
-	return caller, newClientAuthInfo(shown), admitted, nil
+	return caller, newClientAuthInfo(shown), info.Admission, nil
 }
 
 // stdioCaller returns the caller at the other end of the standard streams: the user

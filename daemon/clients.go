@@ -55,8 +55,8 @@ type clients struct {
 // clientConn is one connection.
 type clientConn struct {
 	cancel   context.CancelCauseFunc
-	admitted admission // nil if no listener counts the connection
-	feeds    int       // guarded by clients.mu; feeds not delivered to their end
+	admitted listen.Admission
+	feeds    int // guarded by clients.mu; feeds not delivered to their end
 }
 
 // newClients returns clients without any connection. They need not be closed unless
@@ -106,8 +106,8 @@ type upgradeStateKey struct{}
 
 type upgradeState struct {
 	conn     net.Conn
-	info     clientAuthInfo // set once authenticated
-	admitted admission      // set once authenticated
+	info     clientAuthInfo   // set once authenticated
+	admitted listen.Admission // set once authenticated
 }
 
 // authenticate identifies the client that requests a websocket.
@@ -123,12 +123,13 @@ func (c *clients) authenticate(r *http.Request) (auth.Caller, *wsserver.Refusal)
 	return caller, nil
 }
 
-// admittedOf returns the admission of a websocket's connection, and nil for others.
-func admittedOf(ctx context.Context) admission {
+// admittedOf returns the admission of a websocket's connection, and that of no connection
+// for others.
+func admittedOf(ctx context.Context) listen.Admission {
 	if a, ok := ctx.Value(upgradeStateKey{}).(*upgradeState); ok {
 		return a.admitted
 	}
-	return nil
+	return listen.Admission{}
 }
 
 // keepAliveProbes is how many TCP keepalive probes are sent within keepalive_timeout.

@@ -83,23 +83,15 @@ type trackedConn struct {
 	client  *clientConn
 }
 
-// use marks the connection as in use until end is called.
-func (t *trackedConn) use() (end func()) {
-	if t.client.admitted == nil {
-		return func() {}
-	}
-	return t.client.admitted.Use(nil)
-}
-
 // Invoke implements grpc.ClientConnInterface.
 func (t *trackedConn) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	defer t.use()()
+	defer t.client.admitted.Use(nil)()
 	return t.ClientConnInterface.Invoke(ctx, method, args, reply, opts...)
 }
 
 // NewStream implements grpc.ClientConnInterface.
 func (t *trackedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	end := t.use()
+	end := t.client.admitted.Use(nil)
 	stream, err := t.ClientConnInterface.NewStream(ctx, desc, method, opts...)
 	if err != nil {
 		end()

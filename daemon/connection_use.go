@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/server"
 )
 
@@ -16,13 +17,13 @@ import (
 var errCallOver = errors.New("the call is over")
 
 // admissionOf returns the admission of a call's connection, if its listener has one.
-func admissionOf(ctx context.Context) (admission, bool) {
+func admissionOf(ctx context.Context) (listen.Admission, bool) {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
-		return nil, false
+		return listen.Admission{}, false
 	}
-	info, ok := p.AuthInfo.(admission)
-	return info, ok
+	info, ok := p.AuthInfo.(listen.AuthInfo)
+	return info.Admission, ok
 }
 
 // inUse marks the connection of a call as in use until end is called. The returned

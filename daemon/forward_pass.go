@@ -23,16 +23,16 @@ const (
 // are one principal, and their connections are in use: a connection beyond the limit
 // is closed.
 func (f *Forward) passAdmitted(ctx context.Context, near net.Conn) {
-	if info, err := listen.AuthInfoOf(near); err == nil {
-		if a, ok := info.(admission); ok {
-			if err := a.Admit(auth.Loopback.Name); err != nil {
-				f.opts.Logger.Info("a client was refused", "error", err.Error())
-				_ = near.Close()
-				return
-			}
-			defer a.Use(nil)()
-		}
+	info, err := listen.AuthInfoOf(near)
+	if err == nil {
+		err = info.Admit(auth.Loopback.Name)
 	}
+	if err != nil {
+		f.opts.Logger.Info("a client was refused", "error", err.Error())
+		_ = near.Close()
+		return
+	}
+	defer info.Use(nil)()
 	f.pass(ctx, near)
 }
 

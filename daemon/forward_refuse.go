@@ -4,7 +4,6 @@ import (
 	"net"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -27,19 +26,12 @@ func newRefusingServer() *refusingServer {
 				method, _ := grpc.MethodFromServerStream(stream)
 				var refusal error
 				if p, ok := peer.FromContext(stream.Context()); ok {
-					refusal = refusalOf(p.AuthInfo)
+					info, _ := p.AuthInfo.(listen.AuthInfo)
+					refusal = info.Refused()
 				}
 				return server.MayCall(auth.Caller{}, refusal, method, nil) // a caller without permissions
 			})),
 	}
-}
-
-// refusalOf returns why a client on loopback is not accepted; nil if it is.
-func refusalOf(info credentials.AuthInfo) error {
-	if local, ok := info.(listen.LoopbackAuthInfo); ok {
-		return local.Refused()
-	}
-	return nil
 }
 
 // serve answers clients until stop.
@@ -63,5 +55,5 @@ func refusedPeer(conn net.Conn) error {
 	if err != nil {
 		return err
 	}
-	return refusalOf(info)
+	return info.Refused()
 }

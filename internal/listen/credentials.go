@@ -13,52 +13,49 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// HostPeer is what the kernel knows about a caller on this host. The zero value
-// is a caller on another host.
-type HostPeer struct {
-	// Peer is the process. On loopback it is meaningless if it could not be
-	// found; then it is Refused, unless every user is accepted.
-	Peer auth.Peer
-	conn *limitedConn
+// AuthInfo is what a listener knows about the peer of a connection.
+type AuthInfo struct {
+	// TLSInfo has the certificates of a connection with TLS; of others only the
+	// security level.
+	credentials.TLSInfo
+	Admission
+	// Peer is the process at the other end of a unix socket; nil otherwise.
+	Peer *auth.Peer
+	// Loopback is whether this is a TCP connection within this host, without TLS.
+	Loopback bool
 }
 
-// Refused returns why the process is not accepted without a credential, an
-// [*auth.Error]; nil if it is. The first call may call [Options.Confined];
-// further calls return the same.
-func (p HostPeer) Refused() error {
-	if p.conn == nil {
+// HasTLS reports whether the connection has TLS.
+func (i AuthInfo) HasTLS() bool { return i.State.HandshakeComplete }
+
+// AuthType returns "tls", "unix", "loopback", or "none" for a connection from another
+// host without TLS.
+func (i AuthInfo) AuthType() string {
+	switch {
+	case i.HasTLS():
+		return "tls"
+	case i.Peer != nil:
+		return "unix"
+	case i.Loopback:
+		return "loopback"
+	}
+	return "none"
+}
+
+// Refused returns why a process of this host is not accepted without a credential, an
+// [*auth.Error]; nil if it is, or is on another host. The first call may call
+// [Options.Confined]; further calls return the same.
+func (i AuthInfo) Refused() error {
+	if i.conn == nil {
 		return nil
 	}
-	return p.conn.peerError()
+	return i.conn.peerError()
 }
-
-func (c *limitedConn) hostPeer() HostPeer { return HostPeer{Peer: c.peer, conn: c} }
-
-// PeerAuthInfo is the AuthInfo of a caller on a unix socket.
-type PeerAuthInfo struct {
-	credentials.CommonAuthInfo
-	HostPeer
-	Admission
-}
-
-// AuthType returns "unix".
-func (PeerAuthInfo) AuthType() string { return "unix" }
-
-// LoopbackAuthInfo is the AuthInfo of a caller on loopback TCP.
-type LoopbackAuthInfo struct {
-	credentials.CommonAuthInfo
-	HostPeer
-	Admission
-}
-
-// AuthType returns "loopback".
-func (LoopbackAuthInfo) AuthType() string { return "loopback" }
 
 // PeerCredentials returns gRPC server credentials for the listeners of this
-// package. On a grpcs listener they perform the TLS handshake, which gives the
-// connection a [TLSAuthInfo]. On the others clients connect in plain text, and
-// the connection gets a [PeerAuthInfo] or [LoopbackAuthInfo] from the kernel.
-// Other connections are rejected. onError is called for failed handshakes, except
+// package, whose connections get an [AuthInfo]. On a grpcs listener they perform the
+// TLS handshake. On the others clients connect in plain text; those of other hosts
+// are rejected, and so are other connections. onError is called for failed handshakes, except
 // when the connection was lost; it must not block and may be nil.
 func PeerCredentials(onError func(remote net.Addr, err error)) credentials.TransportCredentials {
 	if onError == nil {
@@ -84,7 +81,7 @@ func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, ok := info.(RemoteAuthInfo); ok {
+	if info.AuthType() == "none" {
 		return nil, nil, fmt.Errorf("failed to identify the peer %v: it is on another host, and the listener has no TLS", conn.RemoteAddr())
 	}
 	return conn, info, nil

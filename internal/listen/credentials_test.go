@@ -26,14 +26,14 @@ func whoCalls(ctx context.Context) string {
 	if !ok {
 		return "no peer"
 	}
-	switch info := p.AuthInfo.(type) {
-	case listen.PeerAuthInfo:
+	info, ok := p.AuthInfo.(listen.AuthInfo)
+	switch {
+	case !ok:
+		return fmt.Sprintf("%T", p.AuthInfo)
+	case info.Peer != nil:
 		return fmt.Sprintf("%s %v", info.AuthType(), info.Peer.Principal())
-	case listen.LoopbackAuthInfo:
-		return info.AuthType()
-	default:
-		return fmt.Sprintf("%T", info)
 	}
+	return info.AuthType()
 }
 
 // serveOn runs a gRPC server on all listeners that returns the caller in a

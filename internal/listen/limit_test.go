@@ -56,16 +56,7 @@ func (c *crowd) connect() *member {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	m := &member{t: c.t, client: client, server: server}
-	switch info := info.(type) {
-	case listen.LoopbackAuthInfo:
-		m.Admission = info.Admission
-	case listen.PeerAuthInfo:
-		m.Admission = info.Admission
-	case listen.RemoteAuthInfo:
-		m.Admission = info.Admission
-	}
-	return m
+	return &member{Admission: info.Admission, t: c.t, client: client, server: server}
 }
 
 // of connects and admits for the principal, which must succeed.

@@ -37,7 +37,7 @@ type Options struct {
 	// Confined returns why a process of this host is not accepted without a
 	// credential because it is, or may be, confined; nil accepts it. ended
 	// reports whether the process of a unix socket has ended, so that its PID may
-	// have been reused. It is called once per connection, by [HostPeer.Refused],
+	// have been reused. It is called once per connection, by [AuthInfo.Refused],
 	// concurrently, and may read /proc. A nil Confined accepts all.
 	Confined func(p auth.Peer, ended func() bool) error
 	// UnauthenticatedBytes is how many bytes may be received on a connection

@@ -94,7 +94,7 @@ func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refused := info.(listen.LoopbackAuthInfo).Refused()
+		refused := info.(listen.AuthInfo).Refused()
 		if closed && !errors.Is(refused, refusal) || !closed && refused != nil {
 			t.Errorf("closed %v: refused: %v", closed, refused)
 		}

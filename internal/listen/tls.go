@@ -63,13 +63,6 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return config, err
 }
 
-// TLSAuthInfo is the AuthInfo of a caller on a listener with TLS.
-type TLSAuthInfo struct {
-	credentials.TLSInfo
-	HostPeer
-	Admission
-}
-
 // tlsConn is a connection of a grpcs listener before its handshake.
 type tlsConn struct {
 	*preAuthConn
@@ -82,5 +75,5 @@ func (c *tlsConn) handshake() (net.Conn, credentials.AuthInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, TLSAuthInfo{TLSInfo: info.(credentials.TLSInfo), HostPeer: c.hostPeer(), Admission: c.admission()}, nil
+	return conn, AuthInfo{TLSInfo: info.(credentials.TLSInfo), Admission: c.admission()}, nil
 }

@@ -85,7 +85,7 @@ func greet(raw net.Conn, creds credentials.TransportCredentials) {
 	}
 	defer func() { _ = conn.Close() }()
 	name := "nobody"
-	if peers := info.(listen.TLSAuthInfo).State.PeerCertificates; len(peers) > 0 {
+	if peers := info.(listen.AuthInfo).State.PeerCertificates; len(peers) > 0 {
 		name = peers[0].Subject.CommonName
 	}
 	_, _ = io.WriteString(conn, name)
@@ -283,7 +283,7 @@ func TestTLS_InvalidFiles_Fail(t *testing.T) {
 		"junk":      {func(dir string, f *listen.TLSFiles) { testcert.WriteFile(t, f.Certificate, []byte("junk")) }, "not a certificate for the key"},
 		"no authority": {func(dir string, f *listen.TLSFiles) {
 			f.ClientCA = testcert.WriteFile(t, filepath.Join(dir, "ca"), []byte("junk"))
-		}, "no PEM certificate"},
+		}, "no certificate in PEM"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -330,7 +330,7 @@ func TestTLS_UnauthenticatedBytes_AreBounded(t *testing.T) {
 				return
 			}
 			if admit {
-				_ = info.(listen.TLSAuthInfo).Admit("principal")
+				_ = info.(listen.AuthInfo).Admit("principal")
 			}
 			read, readErr = io.Copy(io.Discard, conn)
 		})

@@ -72,8 +72,7 @@ func TestWebsocket_AuthInfo(t *testing.T) {
 		}
 		defer func() { _ = conn.Close() }()
 		info, err := listen.AuthInfoOf(around{conn})
-		local, ok := info.(listen.LoopbackAuthInfo)
-		if err != nil || !ok || local.Admitted() {
+		if err != nil || !info.Loopback || info.Admitted() {
 			t.Errorf("authenticated %v: AuthInfo %#v, %v", authenticated, info, err)
 		}
 		if !authenticated {
@@ -88,7 +87,7 @@ func TestWebsocket_AuthInfo(t *testing.T) {
 		if n, err := conn.Read(make([]byte, 1)); err == nil {
 			t.Errorf("read %d bytes beyond the limit", n)
 		}
-		_ = local.Admit("principal")
+		_ = info.Admit("principal")
 		if n, err := io.ReadFull(conn, make([]byte, 2)); err != nil {
 			t.Errorf("once admitted: read %d, %v", n, err)
 		}
@@ -167,8 +166,7 @@ func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
 		t.Error(err)
 	}
 	info, err := listen.AuthInfoOf(conn)
-	tlsInfo, ok := info.(listen.TLSAuthInfo)
-	if err != nil || !ok || tlsInfo.Admitted() || len(tlsInfo.State.VerifiedChains) != 1 {
+	if err != nil || !info.HasTLS() || info.Admitted() || len(info.State.VerifiedChains) != 1 {
 		t.Errorf("AuthInfo %#v, %v", info, err)
 	}
 	_ = conn.Close()

@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"google.golang.org/grpc/credentials"
-
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
@@ -48,11 +46,11 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 }
 
 // peerOf returns the connection of r and what its listener knows about the peer.
-func peerOf(r *http.Request) (net.Conn, credentials.AuthInfo, error) {
+func peerOf(r *http.Request) (net.Conn, listen.AuthInfo, error) {
 	conn := r.Context().Value(connKey{}).(net.Conn)
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {
-		return nil, nil, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
+		return nil, listen.AuthInfo{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
 	}
 	return conn, info, nil
 }
@@ -71,20 +69,14 @@ func (a *authenticator) authenticate(r *http.Request) (auth.Member, error) {
 		}
 		return auth.Member{}, err
 	}
-	return member, admit(info, member)
+	return member, info.Admit(member.Principal.Name)
 }
 
-func (a *authenticator) member(r *http.Request, conn net.Conn, info credentials.AuthInfo) (auth.Member, error) {
-	var shown auth.Credentials
-	switch info := info.(type) {
-	case listen.LoopbackAuthInfo:
-		shown.Loopback, shown.PeerRefused = true, info.Refused()
-	case listen.TLSAuthInfo:
-		// Without a table such a listener is on loopback.
-		shown.Loopback, shown.PeerRefused = !a.principals.HasTable(), info.Refused()
-		if len(info.State.VerifiedChains) > 0 {
-			shown.Certificates = info.State.PeerCertificates
-		}
+func (a *authenticator) member(r *http.Request, conn net.Conn, info listen.AuthInfo) (auth.Member, error) {
+	// Without a table, a listener with TLS is on loopback.
+	shown := auth.Credentials{Loopback: info.Loopback || info.HasTLS() && !a.principals.HasTable(), PeerRefused: info.Refused()}
+	if len(info.State.VerifiedChains) > 0 {
+		shown.Certificates = info.State.PeerCertificates
 	}
 	authorization := r.Header.Values("Authorization")
 	switch {
@@ -114,31 +106,13 @@ func (a *authenticator) recall(r *http.Request, principal auth.Principal) (auth.
 	if err != nil {
 		return member, err
 	}
-	return member, admit(info, member)
-}
-
-// admitter is implemented by the AuthInfo of listeners; see [listen.Admission].
-type admitter interface {
-	Admit(principal string) error
-	Use(evict func(error)) (end func())
-}
-
-// admit counts the connection against the member's share of its listener.
-func admit(info credentials.AuthInfo, member auth.Member) error {
-	if ad, ok := info.(admitter); ok {
-		return ad.Admit(member.Principal.Name)
-	}
-	return nil
+	return member, info.Admit(member.Principal.Name)
 }
 
 // trackUse marks the connection of r as in use.
 func trackUse(r *http.Request, evict func(error)) (end func()) {
-	if _, info, err := peerOf(r); err == nil {
-		if ad, ok := info.(admitter); ok {
-			return ad.Use(evict)
-		}
-	}
-	return func() {}
+	_, info, _ := peerOf(r) // without a peer nothing is counted
+	return info.Use(evict)
 }
 
 // handshakeFailed counts a failed TLS handshake as a failed attempt, unless the

@@ -159,8 +159,8 @@ func (h *Hub) newServer(router http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, info, err := peerOf(r); err == nil {
-				if secure, ok := info.(listen.TLSAuthInfo); ok {
-					r.TLS = &secure.State // hidden from net/http by the listener
+				if info.HasTLS() {
+					r.TLS = &info.State // hidden from net/http by the listener
 				}
 			}
 			router.ServeHTTP(w, r)
