@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// A URL in a configuration says where things are done, and nothing else changes.
-func TestAURLChoosesWhereThingsAreDone(t *testing.T) {
+// A URL selects the server; the rest of the API behaves the same.
+func TestOpen_URL_SelectsServer(t *testing.T) {
 	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0", "ws://127.0.0.1:0")
 	for _, url := range append([]string{"", daemon.LocalURL}, s.urls...) {
 		c, err := daemon.Open(s.ctx, url, daemon.OpenOptions{})
@@ -42,35 +42,34 @@ func TestAURLChoosesWhereThingsAreDone(t *testing.T) {
 	}
 }
 
-// Closing the client of a server inside this program ends its processes.
-func TestClosingEndsTheServerInside(t *testing.T) {
+func TestClose_EmbeddedServer_EndsProcesses(t *testing.T) {
 	c, err := daemon.Open(t.Context(), "", daemon.OpenOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), testTimeout, errors.New("the test hangs"))
 	defer cancel()
-	said := make(chan string, 1)
+	printed := make(chan string, 1)
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.Run(ctx, client.RunOptions{Process: command("/bin/sh", "-c", "echo $$; exec sleep 1000"), Stdout: writer(func(p []byte) {
-			said <- strings.TrimSpace(string(p))
+			printed <- strings.TrimSpace(string(p))
 		})})
 		ended <- err
 	}()
-	pid := <-said
+	pid := <-printed
 	if err := c.Close(); err != nil {
 		t.Errorf("Close = %v", err)
 	}
 	if err := <-ended; !errors.Is(err, client.ErrClosed) {
-		t.Errorf("what ran returned %v", err)
+		t.Errorf("Run returned %v", err)
 	}
 	if matches, err := filepath.Glob("/proc/" + pid + "/root"); err != nil || len(matches) > 0 {
-		t.Errorf("process %s is still there", pid)
+		t.Errorf("process %s still exists", pid)
 	}
 }
 
-// writer is a function as an io.Writer.
+// writer adapts a function to io.Writer.
 type writer func(p []byte)
 
 // Write implements io.Writer.
@@ -79,8 +78,9 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// The settings of a server inside count, but for those of who may reach it.
-func TestSettingsOfTheServerInside(t *testing.T) {
+// A server inside the client honours the settings, except those about listeners and
+// authentication.
+func TestOpenWith_EmbeddedServer_HonoursSettings(t *testing.T) {
 	cfg := daemon.DefaultConfig()
 	cfg.Principals, cfg.Listen, cfg.DirectExec = "/nonexistent/principals.toml", []string{"unix:///nonexistent/s"}, "off"
 	c, err := daemon.Open(t.Context(), daemon.LocalURL, daemon.OpenOptions{Config: &cfg})
@@ -100,7 +100,7 @@ func TestSettingsOfTheServerInside(t *testing.T) {
 	}
 }
 
-func TestServersThatCannotBeOpened(t *testing.T) {
+func TestOpen_InvalidURL_Fails(t *testing.T) {
 	for _, url := range []string{"http://x", "local:elsewhere", "local"} {
 		if _, err := daemon.Open(t.Context(), url, daemon.OpenOptions{}); !errors.As(err, new(*client.URLError)) {
 			t.Errorf("%q: %v", url, err)
@@ -111,6 +111,6 @@ func TestServersThatCannotBeOpened(t *testing.T) {
 		t.Errorf("%q: %v", nowhere, err)
 	}
 	if _, err := daemon.Open(t.Context(), nowhere, daemon.OpenOptions{Dial: []client.Option{client.WithTokenFile("/nonexistent")}}); !errors.As(err, new(*client.CredentialError)) {
-		t.Errorf("a token that is not there: %v", err)
+		t.Errorf("a missing token: %v", err)
 	}
 }

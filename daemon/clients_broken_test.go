@@ -17,26 +17,28 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// broken panics when it is used.
-type broken struct{ grpc.ClientConnInterface }
+// panickingConn is a connection whose calls panic.
+type panickingConn struct{ grpc.ClientConnInterface }
 
-// What goes wrong with one client is logged, and ends nobody else.
-func TestAPanicEndsOneConnection(t *testing.T) {
+// A panic is logged, and ends no other connection.
+func TestClients_Panic_EndsOneConnection(t *testing.T) {
 	var log bytes.Buffer
 	c, err := newClients(clientsConfig{
 		cfg: config.Default(), logger: slog.New(slog.NewTextHandler(&log, nil)),
-		upstream: func(clientAuthInfo) grpc.ClientConnInterface { return broken{} },
+		upstream: func(clientAuthInfo) grpc.ClientConnInterface { return panickingConn{} },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, said := io.Pipe()
+	in, stdin := io.Pipe()
 	transport := jsonrpc.NewStdio(in, nopCloser{io.Discard}, jsonrpc.StdioOptions{})
 	defer func() { _ = transport.Close(0, "") }()
-	go func() { _, _ = io.WriteString(said, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n") }()
+	go func() {
+		_, _ = io.WriteString(stdin, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n")
+	}()
 	c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport)
 	if !strings.Contains(log.String(), "panicked") || !strings.Contains(log.String(), "exec-server stdio") {
-		t.Errorf("the log says %q", log.String())
+		t.Errorf("the log is %q", log.String())
 	}
 	if len(c.live) != 0 {
 		t.Error("the client is still counted")
@@ -46,28 +48,30 @@ func TestAPanicEndsOneConnection(t *testing.T) {
 	}
 }
 
-// stuck does not answer, and does not care who still waits.
-type stuck struct {
+// hangingConn is a connection whose calls ignore their context and do not return.
+type hangingConn struct {
 	grpc.ClientConnInterface
 	called, over chan struct{}
 }
 
-func (s stuck) Invoke(context.Context, string, any, any, ...grpc.CallOption) error { return s.hang() }
-
-func (s stuck) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, s.hang()
+func (s hangingConn) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+	return s.block()
 }
 
-func (s stuck) hang() error {
+func (s hangingConn) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, s.block()
+}
+
+func (s hangingConn) block() error {
 	close(s.called)
 	<-s.over
 	return io.ErrUnexpectedEOF
 }
 
-// A call that hangs does not hold the end of the server up for good.
-func TestAClientThatHangsIsLeftBehind(t *testing.T) {
+// Stopping does not wait without limit for a call that hangs.
+func TestClients_StopWithHangingCall_TimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		upstream := stuck{called: make(chan struct{}), over: make(chan struct{})}
+		upstream := hangingConn{called: make(chan struct{}), over: make(chan struct{})}
 		c, err := newClients(clientsConfig{
 			cfg: config.Default(), logger: slog.New(slog.DiscardHandler),
 			upstream: func(clientAuthInfo) grpc.ClientConnInterface { return upstream },
@@ -75,10 +79,10 @@ func TestAClientThatHangsIsLeftBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, said := io.Pipe()
+		in, stdin := io.Pipe()
 		transport := jsonrpc.NewStdio(in, nopCloser{io.Discard}, jsonrpc.StdioOptions{})
 		served := runAsync(func() { c.serveTransport(context.Background(), "p", clientAuthInfo{}, transport) })
-		_, _ = io.WriteString(said, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n")
+		_, _ = io.WriteString(stdin, `{"id":1,"method":"initialize","params":{"clientName":"c"}}`+"\n")
 		<-upstream.called
 		began := time.Now()
 		if err := c.stop(); !errors.Is(err, errDisconnect) {

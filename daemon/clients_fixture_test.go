@@ -21,7 +21,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// opened is a daemon that serves.
+// opened is a running daemon.
 type opened struct {
 	t      *testing.T
 	ctx    context.Context // ends when the test hangs
@@ -34,7 +34,7 @@ type opened struct {
 	err           error         // what it returned
 }
 
-// open serves with the default configuration, changed, until the test ends.
+// open runs a daemon with a modified default configuration until the test ends.
 func open(t *testing.T, change func(*config.Config)) *opened {
 	t.Helper()
 	cfg := config.Default()
@@ -50,7 +50,7 @@ func open(t *testing.T, change func(*config.Config)) *opened {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	o.ctx = ctx
 	stopped, stop := context.WithCancelCause(context.Background())
 	now, stopNow := context.WithCancelCause(context.Background())
@@ -81,19 +81,19 @@ func open(t *testing.T, change func(*config.Config)) *opened {
 
 var errOver = errors.New("the test is over")
 
-// bearing is a header with a token.
-func bearing(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+// bearerHeader returns a header with a bearer token.
+func bearerHeader(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
 
-// rpc is a client of JSON-RPC that does one thing after the other.
+// rpc is a sequential JSON-RPC client.
 type rpc struct {
-	t       *testing.T
-	conn    *wsconn.Conn
-	lastID  int
-	session string
-	told    []string // notifications that came while it waited for answers
+	t             *testing.T
+	conn          *wsconn.Conn
+	lastID        int
+	session       string
+	notifications []string // notifications received while waiting for responses
 }
 
-// dial asks the first listener for a websocket.
+// dial opens a websocket to the first listener.
 func (o *opened) dial(options wsconn.DialOptions) (*rpc, error) {
 	o.t.Helper()
 	conn, err := wsconn.Dial(o.ctx, o.urls[0], options)
@@ -104,28 +104,28 @@ func (o *opened) dial(options wsconn.DialOptions) (*rpc, error) {
 	return &rpc{t: o.t, conn: conn}, nil
 }
 
-// meet is dial that has to succeed, and the handshake.
-func (o *opened) meet(header http.Header) *rpc {
+// dialSession opens a websocket and a session.
+func (o *opened) dialSession(header http.Header) *rpc {
 	o.t.Helper()
 	c, err := o.dial(wsconn.DialOptions{Header: header})
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return c.greet()
+	return c.initialize()
 }
 
-func (c *rpc) greet() *rpc {
+func (c *rpc) initialize() *rpc {
 	c.t.Helper()
 	answer := c.ask("initialize", map[string]any{"clientName": "test"})
 	result, _ := answer["result"].(map[string]any)
 	if c.session, _ = result["sessionId"].(string); c.session == "" {
 		c.t.Fatalf("initialize = %v", answer)
 	}
-	c.say(map[string]any{"method": "initialized"})
+	c.send(map[string]any{"method": "initialized"})
 	return c
 }
 
-func (c *rpc) say(message map[string]any) {
+func (c *rpc) send(message map[string]any) {
 	c.t.Helper()
 	text, err := json.Marshal(message)
 	if err == nil {
@@ -136,17 +136,17 @@ func (c *rpc) say(message map[string]any) {
 	}
 }
 
-// ask returns the answer to a request.
+// ask sends a request and returns the response.
 func (c *rpc) ask(method string, params map[string]any) map[string]any {
 	c.t.Helper()
 	c.lastID++
-	c.say(map[string]any{"id": c.lastID, "method": method, "params": params})
+	c.send(map[string]any{"id": c.lastID, "method": method, "params": params})
 	for {
 		message, text := c.next()
 		if id, ok := message["id"]; ok && id == float64(c.lastID) {
 			return message
 		}
-		c.told = append(c.told, text)
+		c.notifications = append(c.notifications, text)
 	}
 }
 
@@ -155,7 +155,7 @@ func (c *rpc) next() (message map[string]any, text string) {
 	c.t.Helper()
 	data, err := c.conn.Receive()
 	if err != nil {
-		c.t.Fatalf("instead of a message came %v", err)
+		c.t.Fatalf("Receive = %v", err)
 	}
 	if err := json.Unmarshal(data, &message); err != nil {
 		c.t.Fatalf("%s: %v", data, err)
@@ -171,20 +171,19 @@ func (c *rpc) start(id, script string) map[string]any {
 	})
 }
 
-// expectTold waits for a notification that has all of these.
-func (c *rpc) expectTold(pieces ...string) {
+// expectNotification waits for a notification that contains all of the strings.
+func (c *rpc) expectNotification(pieces ...string) {
 	c.t.Helper()
 	has := func(text string) bool {
 		return !slices.ContainsFunc(pieces, func(piece string) bool { return !strings.Contains(text, piece) })
 	}
-	for !slices.ContainsFunc(c.told, has) {
+	for !slices.ContainsFunc(c.notifications, has) {
 		_, text := c.next()
-		c.told = append(c.told, text)
+		c.notifications = append(c.notifications, text)
 	}
 }
 
-// expectClosed wants the server to close the websocket with this code, and does
-// the same.
+// expectClosed expects the server to close the websocket with this code, and closes it.
 func (c *rpc) expectClosed(code int) {
 	c.t.Helper()
 	defer func() { _ = c.conn.Close(wsconn.CodeNormal, "") }()
@@ -192,7 +191,7 @@ func (c *rpc) expectClosed(code int) {
 		data, err := c.conn.Receive()
 		var closed *wsconn.ClosedError
 		if err == nil {
-			c.told = append(c.told, string(data))
+			c.notifications = append(c.notifications, string(data))
 			continue
 		}
 		if code == wsconn.CodeNormal && errors.Is(err, io.EOF) || errors.As(err, &closed) && closed.Code == code {
@@ -203,7 +202,7 @@ func (c *rpc) expectClosed(code int) {
 	}
 }
 
-// refused wants an answer that makes no websocket.
+// refused expects the websocket handshake to be rejected.
 func (o *opened) refused(options wsconn.DialOptions, status int, text string) {
 	o.t.Helper()
 	_, err := o.dial(options)
@@ -213,7 +212,7 @@ func (o *opened) refused(options wsconn.DialOptions, status int, text string) {
 	}
 }
 
-// get asks for a page of the first listener.
+// get requests a path of the first listener and returns the status.
 func (o *opened) get(path string, header http.Header) int {
 	o.t.Helper()
 	request, err := http.NewRequestWithContext(o.ctx, http.MethodGet, "http"+strings.TrimPrefix(o.urls[0], "ws")+path, nil)
@@ -232,7 +231,7 @@ func (o *opened) get(path string, header http.Header) int {
 	return response.StatusCode
 }
 
-// grpc connects to the listener with this number.
+// grpc connects to a listener, given by its index.
 func (o *opened) grpc(listener int) *grpc.ClientConn {
 	o.t.Helper()
 	_, address, _ := strings.Cut(o.urls[listener], "://")
@@ -244,18 +243,18 @@ func (o *opened) grpc(listener int) *grpc.ClientConn {
 	return conn
 }
 
-// logged waits until the log says it.
+// logged waits until the log contains the text.
 func (o *opened) logged(text string) {
 	o.t.Helper()
 	for !strings.Contains(o.log.String(), text) {
 		if o.ctx.Err() != nil {
-			o.t.Fatalf("the log does not say %q: %s", text, o.log)
+			o.t.Fatalf("the log does not contain %q: %s", text, o.log)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// errorOf is the code and the message of an answer that is an error.
+// errorOf returns the code and the message of an error response.
 func errorOf(answer map[string]any) string {
 	problem, _ := answer["error"].(map[string]any)
 	return fmt.Sprint(problem["code"], " ", problem["message"])

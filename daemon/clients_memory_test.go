@@ -15,32 +15,32 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// idleConnectionBytes is what an idle connection may cost, its session and
-// everything else included: 30 KiB of stacks, and as much of the rest.
+// idleConnectionBytes bounds the memory of an idle connection with its session: 30 KiB of
+// stacks, and as much for everything else.
 const idleConnectionBytes = 30<<10*stackFactor + 30<<10
 
-// knock opens a websocket and a session over a bare socket, which costs the test
-// next to nothing, and reads files.
-func knock(t *testing.T, address string, files ...string) net.Conn {
+// dialRaw opens a websocket and a session over a plain socket, which costs the test little
+// memory, and reads files.
+func dialRaw(t *testing.T, address string, files ...string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(hang))
-	exchange := func(say, answer string) {
+	_ = conn.SetDeadline(time.Now().Add(testTimeout))
+	exchange := func(request, answer string) {
 		t.Helper()
-		if _, err := io.WriteString(conn, say); err != nil {
+		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}
-		told := ""
-		for buffer := make([]byte, 4096); !strings.Contains(told, answer); {
+		received := ""
+		for buffer := make([]byte, 4096); !strings.Contains(received, answer); {
 			n, err := conn.Read(buffer)
 			if err != nil {
-				t.Fatalf("%v after %q", err, told)
+				t.Fatalf("%v after %q", err, received)
 			}
-			told += string(buffer[:n])
+			received += string(buffer[:n])
 		}
 	}
 	frame := func(text string) string { return "\x81" + string([]byte{0x80 | byte(len(text)), 0, 0, 0, 0}) + text }
@@ -54,39 +54,39 @@ func knock(t *testing.T, address string, files ...string) net.Conn {
 	return conn
 }
 
-func TestAnIdleClientCostsLittle(t *testing.T) {
+func TestClients_Idle_UseLittleMemory(t *testing.T) {
 	const many = 200
 	o := open(t, func(cfg *config.Config) { cfg.PingInterval = 0 })
 	address := strings.TrimPrefix(o.urls[0], "ws://")
-	file := filepath.Join(t.TempDir(), "f") // of which the answers are no small ones
+	file := filepath.Join(t.TempDir(), "f") // so that responses are large
 	if err := os.WriteFile(file, make([]byte, 100<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for range 10 { // what the first ones cost is not theirs
-		knock(t, address, file)
+	for range 10 { // initialization must not count
+		dialRaw(t, address, file)
 	}
 	used := func() uint64 {
 		runtime.GC()
-		runtime.GC() // stacks shrink, and pools are emptied by the second
+		runtime.GC() // the first shrinks stacks, the second empties pools
 		var stats runtime.MemStats
 		runtime.ReadMemStats(&stats)
 		return stats.HeapAlloc + stats.StackInuse
 	}
 	before := used()
 	for range many {
-		knock(t, address, file)
+		dialRaw(t, address, file)
 	}
 	each := (used() - before) / many
 	t.Logf("%d bytes each", each)
 	if each > idleConnectionBytes {
-		t.Errorf("an idle connection costs %d bytes, and may cost %d", each, idleConnectionBytes)
+		t.Errorf("an idle connection uses %d bytes, want at most %d", each, idleConnectionBytes)
 	}
 }
 
-// Clients that begin large messages and do not end them take no more than they
-// may all together: one more is told so, and others are served.
-func TestLargeMessagesOfAllClientsAreBounded(t *testing.T) {
-	const message, many = 100 << 10, 4 // each takes 128 KiB, of which 64 KiB do not count
+// A budget bounds the memory of unfinished messages of all clients. A client beyond it is
+// closed with the reason, and others are served.
+func TestClients_UnfinishedMessages_AreBounded(t *testing.T) {
+	const message, many = 100 << 10, 4 // each uses 128 KiB, of which 64 KiB do not count
 	o := open(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal, cfg.IncomingRate = 128<<10, many*64<<10, 1 })
 	begin := func() *rpc {
 		c, err := o.dial(wsconn.DialOptions{})
@@ -105,7 +105,7 @@ func TestLargeMessagesOfAllClientsAreBounded(t *testing.T) {
 	for range many {
 		c := begin()
 		received := make(chan struct{})
-		go func() { // which takes the answer to the question
+		go func() { // reads the response
 			defer close(received)
 			_, _ = c.conn.Receive()
 		}()
@@ -119,11 +119,11 @@ func TestLargeMessagesOfAllClientsAreBounded(t *testing.T) {
 	}
 	refused := begin()
 	if answer, err := refused.conn.Receive(); !strings.Contains(string(answer), "incoming_bytes_total") {
-		t.Errorf("one more was told %s, %v", answer, err)
+		t.Errorf("one more received %s, %v", answer, err)
 	}
 	var closed *wsconn.ClosedError
 	if _, err := refused.conn.Receive(); !errors.As(err, &closed) || closed.Code != 1013 {
 		t.Errorf("one more ended with %v", err)
 	}
-	o.meet(nil).ask("environment/status", nil)
+	o.dialSession(nil).ask("environment/status", nil)
 }

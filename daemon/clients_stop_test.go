@@ -14,11 +14,11 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// A server that was told to stop lets processes finish and tells their owners; it
-// wants nobody new, and says so.
-func TestDrainingWithAClientOfJSONRPC(t *testing.T) {
-	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(hang) })
-	c, idle, strange := o.meet(nil), o.meet(nil), o.meet(nil)
+// A draining server lets processes finish, reports their end to their owners, and accepts
+// neither new clients nor new processes.
+func TestDrain_JSONRPCClient_ReceivesExit(t *testing.T) {
+	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(testTimeout) })
+	c, idle, newcomer := o.dialSession(nil), o.dialSession(nil), o.dialSession(nil)
 	reading := c.ask("process/start", map[string]any{
 		"processId": "q", "argv": []string{"/bin/sh", "-c", "read line; echo $line; exit 3"}, "cwd": "/", "env": map[string]string{},
 		"tty": false, "pipeStdin": true,
@@ -29,7 +29,7 @@ func TestDrainingWithAClientOfJSONRPC(t *testing.T) {
 	o.stop(errOver)
 	for o.get("/readyz", nil) != http.StatusServiceUnavailable {
 		if o.ctx.Err() != nil {
-			t.Fatal("/readyz does not tell that the server stops")
+			t.Fatal("/readyz does not report that the server stops")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -39,47 +39,47 @@ func TestDrainingWithAClientOfJSONRPC(t *testing.T) {
 	if _, err := o.dial(wsconn.DialOptions{}); err == nil {
 		t.Error("a new client is accepted")
 	}
-	if answer := strange.start("late", "exit 0"); answer["error"] == nil {
+	if answer := newcomer.start("late", "exit 0"); answer["error"] == nil {
 		t.Errorf("a process was started: %v", answer)
 	}
 	c.ask("process/write", map[string]any{"processId": "q", "chunk": "bGFzdCB3b3Jkcwo=", "writeId": "1"})
 	c.expectClosed(wsconn.CodeGoingAway)
-	c.expectTold("process/output", `"q"`, `"bGFzdCB3b3Jkcwo="`)
-	c.expectTold("process/exited", `"q"`, `"exitCode":3`)
-	c.expectTold("process/closed", `"q"`)
+	c.expectNotification("process/output", `"q"`, `"bGFzdCB3b3Jkcwo="`)
+	c.expectNotification("process/exited", `"q"`, `"exitCode":3`)
+	c.expectNotification("process/closed", `"q"`)
 	idle.expectClosed(wsconn.CodeGoingAway)
-	strange.expectClosed(wsconn.CodeGoingAway)
+	newcomer.expectClosed(wsconn.CodeGoingAway)
 	<-o.served
 }
 
-// What still runs after the grace is ended, and its owner is told before the
-// websocket is closed.
-func TestTheShutdownGraceOfAClientOfJSONRPC(t *testing.T) {
+// A process that still runs after the grace period is killed, and its owner receives the
+// exit before the websocket closes.
+func TestStop_JSONRPCClient_ReceivesExitAfterGrace(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(50 * time.Millisecond) })
-	c := o.meet(nil)
+	c := o.dialSession(nil)
 	silent, err := o.dial(wsconn.DialOptions{}) // has no session
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.start("p", "trap '' TERM; echo ready; while :; do sleep 1000; done")
-	c.expectTold("process/output", `"cmVhZHkK"`)
+	c.expectNotification("process/output", `"cmVhZHkK"`)
 	o.stop(errOver)
 	c.expectClosed(wsconn.CodeGoingAway)
-	c.expectTold("process/exited", `"exitCode":137`)
-	c.expectTold("process/closed")
+	c.expectNotification("process/exited", `"exitCode":137`)
+	c.expectNotification("process/closed")
 	silent.expectClosed(wsconn.CodeGoingAway)
 	<-o.served
 }
 
-// A client that does not read does not hold the end of the server up for good. The
-// log tells of it, and not of one that had nothing more to be told.
+// Stopping does not wait without limit for a client that does not read. The log counts
+// only clients with unread notifications.
 func TestStop_ClientNotReading_IsDisconnected(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	const waiting = 64 << 20 // more than sockets take
+	const waiting = 64 << 20 // more than socket buffers
 	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace, cfg.RetainedOutput = 0, waiting })
-	c := o.meet(nil)
+	c := o.dialSession(nil)
 	written := filepath.Join(t.TempDir(), "written")
 	c.start("p", fmt.Sprintf("head -c %d /dev/zero; touch %s; sleep 1000", waiting*3/4, written))
 	for _, err := os.Stat(written); err != nil; _, err = os.Stat(written) {
@@ -88,7 +88,7 @@ func TestStop_ClientNotReading_IsDisconnected(t *testing.T) {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	knock(t, strings.TrimPrefix(o.urls[0], "ws://")) // does not answer the close
+	dialRaw(t, strings.TrimPrefix(o.urls[0], "ws://")) // does not answer the close frame
 	o.stop(errOver)
 	select {
 	case <-o.served:
@@ -103,19 +103,19 @@ func TestStop_ClientNotReading_IsDisconnected(t *testing.T) {
 	}
 }
 
-// The log of what clients ordinarily do is for those who ask for it: programs that
-// start a server with stdio may show it, or not read it.
-func TestTheOrdinaryLifeOfAClientIsNotInTheLog(t *testing.T) {
+// Ordinary events of clients are logged at debug level: programs that start a server with
+// stdio may show its log, or may not read it.
+func TestLog_OrdinaryClientEvents_AreDebug(t *testing.T) {
 	o := open(t, func(*config.Config) {})
-	c, idle := o.meet(nil), o.meet(nil)
+	c, idle := o.dialSession(nil), o.dialSession(nil)
 	c.start("p", "echo hello")
-	c.expectTold("process/closed")
+	c.expectNotification("process/closed")
 	if err := c.conn.Close(wsconn.CodeNormal, ""); err != nil {
 		t.Fatal(err)
 	}
 	for !strings.Contains(o.log.String(), "grpc.method=CloseSession") {
 		if o.ctx.Err() != nil {
-			t.Fatal("the session is not ended")
+			t.Fatal("the session does not end")
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -127,7 +127,7 @@ func TestTheOrdinaryLifeOfAClientIsNotInTheLog(t *testing.T) {
 		t.Errorf("the log does not have both attachments: %s", log)
 	}
 	for line := range strings.Lines(log) {
-		probe := strings.Contains(line, `msg="a sandbox works"`) // of the server, a moment after its start
+		probe := strings.Contains(line, `msg="a sandbox works"`) // the server logs it a moment after its start
 		if !probe && !strings.Contains(line, "level=DEBUG") {
 			t.Error(line)
 		}

@@ -24,7 +24,7 @@ import (
 
 const websocketToken = "websocket-token-0123456789-0123456789"
 
-// sessionsOf lists the sessions that a caller of gRPC sees.
+// sessionsOf lists the sessions that a gRPC client sees.
 func sessionsOf(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface) string {
 	t.Helper()
 	list, err := execwirev1.NewSessionServiceClient(conn).ListSessions(ctx, &execwirev1.ListSessionsRequest{})
@@ -38,15 +38,15 @@ func sessionsOf(t *testing.T, ctx context.Context, conn grpc.ClientConnInterface
 	return strings.Join(names, ", ")
 }
 
-// Without a table every user of this host is one principal, whatever it speaks;
-// what a client shows for the sake of another server does not matter.
-func TestAClientOfJSONRPCOnLoopback(t *testing.T) {
+// Without a table, all local callers are one principal on every protocol. A token for
+// another server is ignored.
+func TestLoopback_JSONRPCAndGRPC_AreOnePrincipal(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.Listen = append(cfg.Listen, "grpc://127.0.0.1:0") })
-	c := o.meet(bearing("whatever"))
+	c := o.dialSession(bearerHeader("whatever"))
 	c.start("p", "echo hello; exec sleep 1000")
-	c.expectTold("process/output", `"aGVsbG8K"`)
+	c.expectNotification("process/output", `"aGVsbG8K"`)
 	if got := sessionsOf(t, o.ctx, o.grpc(1)); got != c.session+" of loopback" {
-		t.Errorf("there are %q, want %s of loopback", got, c.session)
+		t.Errorf("the sessions are %q, want %s of loopback", got, c.session)
 	}
 	for path, status := range map[string]int{"/readyz": 200, "/healthz": 200, "/": 400, "/other": 404} {
 		if got := o.get(path, nil); got != status {
@@ -55,7 +55,7 @@ func TestAClientOfJSONRPCOnLoopback(t *testing.T) {
 	}
 }
 
-func TestWebPagesAreRefused(t *testing.T) {
+func TestWebsocket_Origin_IsRejected(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.Origins = []string{"https://app.example.org"} })
 	for _, origin := range []string{"https://evil.example", "null", "", "https://app.example.org.evil.example"} {
 		header := http.Header{"Origin": {origin}}
@@ -64,14 +64,14 @@ func TestWebPagesAreRefused(t *testing.T) {
 			t.Errorf("from %q /readyz = %d", origin, got)
 		}
 	}
-	o.meet(http.Header{"Origin": {"https://app.example.org"}})
+	o.dialSession(http.Header{"Origin": {"https://app.example.org"}})
 	log := o.log.String()
 	if strings.Count(log, "refused a request with an Origin") != 1 || !strings.Contains(log, "origin=https://evil.example") {
-		t.Errorf("the log has to tell of the first, and not of all: %s", log)
+		t.Errorf("the log must have the first rejection only: %s", log)
 	}
 }
 
-func TestATokenForWebsockets(t *testing.T) {
+func TestWebsocket_TokenAuthentication(t *testing.T) {
 	o := open(t, func(cfg *config.Config) {
 		cfg.Listen = append(cfg.Listen, "grpc://127.0.0.1:0")
 		cfg.WebsocketAuth, cfg.FailedAttempts = "capability-token", 5
@@ -79,24 +79,24 @@ func TestATokenForWebsockets(t *testing.T) {
 		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(websocketToken+"\n"))
 	})
 	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
-	o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
+	o.refused(wsconn.DialOptions{Header: bearerHeader("x")}, 401, "invalid websocket bearer token")
 	o.refused(wsconn.DialOptions{Header: http.Header{"Authorization": {"Basic " + websocketToken}}}, 401, "invalid authorization header")
 	o.refused(wsconn.DialOptions{Header: http.Header{"Authorization": {"Bearer " + websocketToken}, "Origin": {"x"}}}, 403, "")
-	c := o.meet(http.Header{"Authorization": {"bearer  " + websocketToken}})
+	c := o.dialSession(http.Header{"Authorization": {"bearer  " + websocketToken}})
 	if got := o.get("/readyz", nil); got != 200 {
 		t.Errorf("without a token /readyz = %d", got)
 	}
-	// The token is good for calls, too, and who has none sees nothing.
+	// The token authenticates gRPC calls too. A caller without it sees no sessions.
 	plain := o.grpc(1)
 	showing := metadata.AppendToOutgoingContext(o.ctx, "authorization", "Bearer "+websocketToken)
 	if mine, others := sessionsOf(t, showing, plain), sessionsOf(t, o.ctx, plain); mine != c.session+" of ws" || others != "" {
-		t.Errorf("with the token there are %q, without %q", mine, others)
+		t.Errorf("with the token the sessions are %q, without %q", mine, others)
 	}
 	for range 3 {
-		o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
+		o.refused(wsconn.DialOptions{Header: bearerHeader("x")}, 401, "invalid websocket bearer token")
 	}
 	for _, token := range []string{"x", websocketToken} {
-		_, err := o.dial(wsconn.DialOptions{Header: bearing(token)})
+		_, err := o.dial(wsconn.DialOptions{Header: bearerHeader(token)})
 		if err == nil || !strings.Contains(err.Error(), "429") {
 			t.Errorf("after too many attempts: %v", err)
 		}
@@ -104,7 +104,7 @@ func TestATokenForWebsockets(t *testing.T) {
 	log := o.log.String()
 	for _, reason := range []string{"it is not the websocket token", "no token, but ws_auth requires"} {
 		if !strings.Contains(log, reason) {
-			t.Errorf("the log does not say %q: %s", reason, log)
+			t.Errorf("the log does not contain %q: %s", reason, log)
 		}
 	}
 	if strings.Contains(log, websocketToken) {
@@ -112,14 +112,13 @@ func TestATokenForWebsockets(t *testing.T) {
 	}
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "attempts from") && !strings.Contains(line, "level=DEBUG") {
-			t.Errorf("a flood of attempts fills the log: %s", line)
+			t.Errorf("failed attempts are logged above debug level: %s", line)
 		}
 	}
 }
 
-// A table and a token: who is known to either is let in, and what may be done is
-// looked up for every call.
-func TestATableForWebsockets(t *testing.T) {
+// With a table and a token, either authenticates. Permissions are looked up for every call.
+func TestWebsocket_TableAuthentication(t *testing.T) {
 	dir := t.TempDir()
 	l := &locked{t: t, dir: dir}
 	o := open(t, func(cfg *config.Config) {
@@ -129,39 +128,39 @@ func TestATableForWebsockets(t *testing.T) {
 			l.principal("front", `"all"`, `on_behalf_of = ["user:*"]`))
 	})
 	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
-	o.refused(wsconn.DialOptions{Header: bearing("x")}, 401, "invalid websocket bearer token")
-	behalf := bearing(tokenOf("front"))
+	o.refused(wsconn.DialOptions{Header: bearerHeader("x")}, 401, "invalid websocket bearer token")
+	behalf := bearerHeader(tokenOf("front"))
 	for _, names := range [][]string{{"user:ann", "user:bob"}, {"ci"}, {""}} {
 		behalf["Execwire-On-Behalf-Of"] = names
 		o.refused(wsconn.DialOptions{Header: behalf}, 403, "the caller may not act on behalf of whom it named")
 	}
 	behalf["Execwire-On-Behalf-Of"] = []string{"user:ann"}
 
-	o.meet(bearing(websocketToken))
-	o.meet(behalf)
-	ci, viewer := o.meet(bearing(tokenOf("ci"))), o.meet(bearing(tokenOf("viewer")))
-	for _, who := range []string{"principal=ws", "principal=front/user:ann via=front", "principal=ci", "principal=viewer"} {
-		o.logged(who)
+	o.dialSession(bearerHeader(websocketToken))
+	o.dialSession(behalf)
+	ci, viewer := o.dialSession(bearerHeader(tokenOf("ci"))), o.dialSession(bearerHeader(tokenOf("viewer")))
+	for _, want := range []string{"principal=ws", "principal=front/user:ann via=front", "principal=ci", "principal=viewer"} {
+		o.logged(want)
 	}
 	if answer := ci.start("a", "exit 0"); answer["result"] == nil {
-		t.Errorf("who may start: %v", answer)
+		t.Errorf("a principal with the permission: %v", answer)
 	}
 	if answer := viewer.start("a", "exit 0"); !strings.Contains(errorOf(answer), "does not give it the permission") {
-		t.Errorf("who may not start: %v", answer)
+		t.Errorf("a principal without the permission: %v", answer)
 	}
 	l.writeTable(l.principal("viewer", `"all"`))
-	for deadline := time.Now().Add(hang); viewer.start("b", "exit 0")["error"] != nil; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); viewer.start("b", "exit 0")["error"] != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what the table allows by now is refused")
+			t.Fatal("the permission that was added is not applied")
 		}
 	}
 	if answer := ci.start("b", "exit 0"); answer["error"] == nil {
-		t.Errorf("who is in the table no more: %v", answer)
+		t.Errorf("a principal that was removed from the table: %v", answer)
 	}
 }
 
-// What a client of JSON-RPC may do to files is what the table gives its principal.
-func TestATableForFilesOfWebsockets(t *testing.T) {
+// The permissions of the table apply to file calls of JSON-RPC clients.
+func TestWebsocket_FilePermissions(t *testing.T) {
 	dir := t.TempDir()
 	l := &locked{t: t, dir: dir}
 	const attached = `"session", "environment"`
@@ -174,25 +173,25 @@ func TestATableForFilesOfWebsockets(t *testing.T) {
 	reading := []string{"fs/readFile", "fs/getMetadata", "fs/canonicalize", "fs/readDirectory"}
 	writing := []string{"fs/writeFile", "fs/copy", "fs/createDirectory", "fs/remove"}
 	for name, refused := range map[string][]string{"viewer": slices.Concat(reading, writing), "reader": writing, "writer": reading} {
-		c := o.meet(bearing(tokenOf(name)))
+		c := o.dialSession(bearerHeader(tokenOf(name)))
 		for _, method := range refused {
 			if got := errorOf(c.ask(method, params)); !strings.HasPrefix(got, "-32600 ") || !strings.Contains(got, "does not give it the permission") {
-				t.Errorf("%s of %s is answered with %s", method, name, got)
+				t.Errorf("%s of %s returns %s", method, name, got)
 			}
 		}
 		if content, err := os.ReadFile(path); err != nil || string(content) != "kept" {
-			t.Fatalf("after what %s may not do, the file has %q: %v", name, content, err)
+			t.Fatalf("after the denied calls of %s the file contains %q: %v", name, content, err)
 		}
 	}
-	if answer := o.meet(bearing(tokenOf("reader"))).ask("fs/readFile", params); answer["result"] == nil {
-		t.Errorf("who may read: %v", answer)
+	if answer := o.dialSession(bearerHeader(tokenOf("reader"))).ask("fs/readFile", params); answer["result"] == nil {
+		t.Errorf("with read_files: %v", answer)
 	}
-	if answer := o.meet(bearing(tokenOf("writer"))).ask("fs/writeFile", params); answer["result"] == nil {
-		t.Errorf("who may write: %v", answer)
+	if answer := o.dialSession(bearerHeader(tokenOf("writer"))).ask("fs/writeFile", params); answer["result"] == nil {
+		t.Errorf("with write_files: %v", answer)
 	}
 }
 
-func TestWebsocketsWithTLS(t *testing.T) {
+func TestWebsocket_TLS(t *testing.T) {
 	dir := t.TempDir()
 	l := &locked{t: t, dir: dir, ca: testcert.NewAuthority(t), clients: testcert.NewAuthority(t)}
 	o := open(t, func(cfg *config.Config) {
@@ -213,7 +212,7 @@ func TestWebsocketsWithTLS(t *testing.T) {
 	o.refused(wsconn.DialOptions{TLS: trusting()}, 401, "missing websocket bearer token")
 	o.refused(wsconn.DialOptions{TLS: trusting(l.clients.Issue("other"))}, 401, "invalid websocket bearer token")
 	for name, options := range map[string]wsconn.DialOptions{
-		"token":       {TLS: trusting(), Header: bearing(tokenOf("ci"))},
+		"token":       {TLS: trusting(), Header: bearerHeader(tokenOf("ci"))},
 		"certificate": {TLS: trusting(l.clients.Issue("ci"))},
 	} {
 		c, err := o.dial(options)
@@ -221,19 +220,19 @@ func TestWebsocketsWithTLS(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if answer := c.greet().start("p", "exit 0"); answer["result"] == nil {
+		if answer := c.initialize().start("p", "exit 0"); answer["result"] == nil {
 			t.Errorf("%s: %v", name, answer)
 		}
 	}
 	if _, err := o.dial(wsconn.DialOptions{TLS: &tls.Config{RootCAs: l.clients.Pool()}}); err == nil {
-		t.Error("a server of another authority is trusted")
+		t.Error("a server certificate of another authority is accepted")
 	}
 	o.logged("a TLS handshake failed")
 }
 
-// Nothing that can be reached from other hosts is opened while nobody has to show
-// anything; with a token it is, and the log warns.
-func TestNothingBeyondLoopbackWithoutAuthentication(t *testing.T) {
+// Listeners that other hosts can reach need authentication. With a token but without TLS
+// the log has a warning.
+func TestWebsocket_NotLoopback_NeedsAuthentication(t *testing.T) {
 	for _, url := range []string{"ws://0.0.0.0:0", "ws://[::]:0"} {
 		err := serveOnce(t, func(cfg *config.Config) { cfg.Listen = []string{"grpc://127.0.0.1:0", url} })
 		if err == nil || !strings.Contains(err.Error(), "--ws-auth") {
@@ -247,10 +246,10 @@ func TestNothingBeyondLoopbackWithoutAuthentication(t *testing.T) {
 	})
 	o.logged("use wss://")
 	o.refused(wsconn.DialOptions{}, 401, "missing websocket bearer token")
-	o.meet(bearing(websocketToken))
+	o.dialSession(bearerHeader(websocketToken))
 }
 
-func TestSecretsThatCannotBeUsed(t *testing.T) {
+func TestNew_UnreadableSecret_Fails(t *testing.T) {
 	cfg := config.Default()
 	cfg.WebsocketAuth, cfg.WebsocketToken = "capability-token", "/nonexistent"
 	if _, err := daemon.New(cfg, daemon.Options{}); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
@@ -258,22 +257,22 @@ func TestSecretsThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// One too many is closed at once; where somebody has to be let in it takes the
-// place of a client that was not.
+// A connection beyond the limit is closed at once. With authentication it replaces an
+// unauthenticated connection.
 func TestWebsocketListener_ConnectionsAreBounded(t *testing.T) {
 	o := open(t, func(cfg *config.Config) { cfg.Connections = 2 })
-	first := o.meet(nil)
-	o.meet(nil)
+	first := o.dialSession(nil)
+	o.dialSession(nil)
 	if _, err := o.dial(wsconn.DialOptions{}); err == nil {
 		t.Error("a third was accepted")
 	}
 	o.logged("its limit is reached")
 	_ = first.conn.Close(wsconn.CodeNormal, "")
-	for deadline := time.Now().Add(hang); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := o.dial(wsconn.DialOptions{}); err == nil {
 			break
 		} else if time.Now().After(deadline) {
-			t.Fatalf("the place that was left is not free: %v", err)
+			t.Fatalf("the closed connection still counts: %v", err)
 		}
 	}
 
@@ -281,7 +280,7 @@ func TestWebsocketListener_ConnectionsAreBounded(t *testing.T) {
 		cfg.Connections, cfg.WebsocketAuth = 2, "capability-token"
 		cfg.WebsocketToken = testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(websocketToken))
 	})
-	friend := locked.meet(bearing(websocketToken))
+	friend := locked.dialSession(bearerHeader(websocketToken))
 	address := strings.TrimPrefix(locked.urls[0], "ws://")
 	for range 5 {
 		unknown, err := net.Dial("tcp", address)
@@ -290,14 +289,14 @@ func TestWebsocketListener_ConnectionsAreBounded(t *testing.T) {
 		}
 		defer func() { _ = unknown.Close() }()
 	}
-	locked.meet(bearing(websocketToken))
+	locked.dialSession(bearerHeader(websocketToken))
 	if answer := friend.start("p", "exit 0"); answer["result"] == nil {
-		t.Errorf("who was let in: %v", answer)
+		t.Errorf("the authenticated client: %v", answer)
 	}
 }
 
-// The client at the standard streams has to be listed, too.
-func TestTheTableHasToListWhoStartsAServerWithStdio(t *testing.T) {
+// The table must list the user at the standard streams too.
+func TestStdio_UserNotInTable_Fails(t *testing.T) {
 	err := serveOnce(t, func(cfg *config.Config) {
 		cfg.Principals = (&locked{t: t, dir: t.TempDir()}).writeTable("[[principal]]\nname = \"x\"\nloopback = true\nallow = [\"all\"]\n")
 		cfg.Listen = []string{"stdio"}

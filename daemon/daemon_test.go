@@ -28,15 +28,15 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-const hang = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
-// serving is a daemon that serves.
+// serving is a running daemon.
 type serving struct {
 	t    *testing.T
 	ctx  context.Context
 	urls []string
-	stop context.CancelCauseFunc // begins the drain
-	now  context.CancelCauseFunc // cuts it short
+	stop context.CancelCauseFunc // starts the drain
+	now  context.CancelCauseFunc // ends the drain
 	done chan error
 	left chan int // processes when the drain began
 }
@@ -46,7 +46,7 @@ func serve(t *testing.T, urls ...string) *serving {
 	return serveWith(t, func(*config.Config) {}, urls...)
 }
 
-// serveWith changes the configuration first.
+// serveWith runs a daemon with a modified configuration.
 func serveWith(t *testing.T, change func(*config.Config), urls ...string) *serving {
 	t.Helper()
 	cfg := config.Default()
@@ -62,7 +62,7 @@ func serveWith(t *testing.T, change func(*config.Config), urls ...string) *servi
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	s.ctx = ctx
 	stopped, stop := context.WithCancelCause(ctx)
 	now, cut := context.WithCancelCause(ctx)
@@ -100,7 +100,7 @@ func (s *serving) dial(n int) *grpc.ClientConn {
 	return conn
 }
 
-// wait returns what Serve returned, for Cleanup to find again.
+// wait returns what Serve returned. It leaves the value for Cleanup.
 func (s *serving) wait() error {
 	err := <-s.done
 	s.done <- err
@@ -117,7 +117,7 @@ func (s *serving) startSleep(conn *grpc.ClientConn) {
 	}
 }
 
-func TestServesEveryListener(t *testing.T) {
+func TestServe_EveryListener(t *testing.T) {
 	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0", "grpc://[::1]:0")
 	for i := range s.urls {
 		resp, err := healthpb.NewHealthClient(s.dial(i)).Check(s.ctx, &healthpb.HealthCheckRequest{})
@@ -127,7 +127,7 @@ func TestServesEveryListener(t *testing.T) {
 	}
 }
 
-func TestStopWithoutProcessesIsImmediate(t *testing.T) {
+func TestStop_NoProcesses_IsImmediate(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	s.stop(errors.New("SIGTERM"))
 	if err := s.wait(); err != nil {
@@ -135,13 +135,13 @@ func TestStopWithoutProcessesIsImmediate(t *testing.T) {
 	}
 }
 
-func TestHealthIsWatchedUntilTheServerStops(t *testing.T) {
+func TestHealth_Watch_EndsWithServer(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	health := healthpb.NewHealthClient(s.dial(0))
-	told := func(watch healthpb.Health_WatchClient, want healthpb.HealthCheckResponse_ServingStatus) {
+	expectHealth := func(watch healthpb.Health_WatchClient, want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		if resp, err := watch.Recv(); err != nil || resp.GetStatus() != want {
-			t.Errorf("a watch was told %v, %v, want %v", resp, err, want)
+			t.Errorf("a watch received %v, %v, want %v", resp, err, want)
 		}
 	}
 	watch := func(service string) healthpb.Health_WatchClient {
@@ -152,12 +152,12 @@ func TestHealthIsWatchedUntilTheServerStops(t *testing.T) {
 		return w
 	}
 	known, unknown := watch(""), watch("no.such.Service")
-	told(known, healthpb.HealthCheckResponse_SERVING)
-	told(unknown, healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
+	expectHealth(known, healthpb.HealthCheckResponse_SERVING)
+	expectHealth(unknown, healthpb.HealthCheckResponse_SERVICE_UNKNOWN)
 	s.stop(errors.New("SIGTERM"))
-	told(known, healthpb.HealthCheckResponse_NOT_SERVING)
+	expectHealth(known, healthpb.HealthCheckResponse_NOT_SERVING)
 	for _, w := range []healthpb.Health_WatchClient{known, unknown} {
-		// Cut off after the time to flush, they would hear of a lost connection.
+		// The watches end before the connection does, so they receive the reason.
 		if _, err := w.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "the server has stopped" {
 			t.Errorf("a watch ended with %v", err)
 		}
@@ -181,7 +181,7 @@ func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 	}
 	s.stop(errors.New("SIGTERM"))
 	if n := <-s.left; n != 1 {
-		t.Errorf("OnDrain said %d", n)
+		t.Errorf("OnDrain received %d", n)
 	}
 	resp, err := healthpb.NewHealthClient(conn).Check(s.ctx, &healthpb.HealthCheckRequest{})
 	if err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_NOT_SERVING {
@@ -196,31 +196,31 @@ func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 	s.now(errors.New("SIGTERM again"))
 	var exit *execwirev1.ExitRecord
 	for err = nil; err == nil; {
-		var told *execwirev1.WatchProcessResponse
-		told, err = watch.Recv()
-		for _, e := range told.GetEvents() {
+		var response *execwirev1.WatchProcessResponse
+		response, err = watch.Recv()
+		for _, e := range response.GetEvents() {
 			if e.GetExited() != nil {
 				exit = e.GetExited().GetExit()
 			}
 		}
 	}
 	if exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_SERVER_SHUTDOWN {
-		t.Errorf("a watcher was told %v before %v", exit, err)
+		t.Errorf("a watch received %v before %v", exit, err)
 	}
 	if err := s.wait(); err != nil {
 		t.Errorf("Serve = %v", err)
 	}
 }
 
-func TestUnknownMethodsSaySo(t *testing.T) {
+func TestUnknownMethod_IsUnimplemented(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	err := s.dial(0).Invoke(s.ctx, "/execwire.v1.ProcessService/FromTheFuture", &execwirev1.GetProcessRequest{}, &execwirev1.GetProcessResponse{})
 	if status.Code(err) != codes.Unimplemented || reason(err) != "NOT_IMPLEMENTED" {
-		t.Errorf("an unknown method answers %v", err)
+		t.Errorf("an unknown method returns %v", err)
 	}
 }
 
-func TestOneBadListenerMeansNone(t *testing.T) {
+func TestServe_OneBadListener_OpensNone(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func TestOneBadListenerMeansNone(t *testing.T) {
 	}
 }
 
-func TestBadConfigurationIsRefused(t *testing.T) {
+func TestNew_BadConfiguration_Fails(t *testing.T) {
 	cfg := config.Default()
 	cfg.MaxWait = 0
 	_, err := daemon.New(cfg, daemon.Options{})

@@ -8,8 +8,8 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Processes that have closed do not run, also if the clients that owned them left
-// without acknowledging the end: a grace of an hour is not waited for.
+// A drain does not wait for closed processes whose owners have left without acknowledging
+// the end, although their grace period is an hour.
 func TestDrain_ClosedProcesses_DoNotCountAsRunning(t *testing.T) {
 	s := serve(t, "grpc://127.0.0.1:0")
 	processes := execwirev1.NewProcessServiceClient(s.dial(0))
@@ -41,7 +41,7 @@ func TestDrain_ClosedProcesses_DoNotCountAsRunning(t *testing.T) {
 	}
 	select {
 	case n := <-s.left:
-		t.Errorf("%d processes were waited for", n)
+		t.Errorf("the drain waited for %d processes", n)
 	default:
 	}
 }

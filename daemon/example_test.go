@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// A URL in a configuration chooses where commands run; without one it is here.
+// A URL selects the server that runs the commands. Without a URL they run in this process.
 func ExampleOpen() {
 	ctx := context.Background()
 	environment, err := daemon.Open(ctx, os.Getenv("MY_PROGRAM_EXECUTOR"), daemon.OpenOptions{})
@@ -30,7 +30,7 @@ func ExampleOpen() {
 	// <nil>
 }
 
-// A program that has a server inside itself uses it, too, and not over a wire.
+// A program can use a server that it embeds without a network connection.
 func ExampleNew() {
 	d, err := daemon.New(daemon.DefaultConfig(), daemon.Options{Version: "1.0"})
 	if err != nil {
@@ -82,10 +82,10 @@ func ExampleRun() {
 	// <nil>
 }
 
-// An executor connects to its hub again and again, but not if the hub refuses it.
+// An executor reconnects to its hub until the hub rejects it.
 func ExampleRunExecutor() {
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "who are you?", http.StatusForbidden)
+		http.Error(w, "unknown executor", http.StatusForbidden)
 	}))
 	defer hub.Close()
 	remote := daemon.RemoteExecutor{URL: hub.URL, ID: "build-1"}
@@ -98,7 +98,7 @@ func ExampleRunExecutor() {
 	// refused with 403
 }
 
-// What is wrong with a URL is told by a kind, for programs, and in words.
+// The error for a bad URL has a kind and a message.
 func ExampleParseListenURL() {
 	_, err := daemon.ParseListenURL("grpc://192.0.2.1:7420")
 	var wrong *daemon.ListenURLError

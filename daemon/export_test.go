@@ -6,15 +6,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Services returns what the server for all listeners offers.
+// Services returns the services of the gRPC server.
 func (d *Daemon) Services() map[string]grpc.ServiceInfo {
 	s, _, _ := d.newGRPCServer()
 	defer s.Stop()
 	return s.GetServiceInfo()
 }
 
-// SetLinger changes how long either end of a forward has when the other one is gone.
+// SetLinger sets how long a forward keeps one end of a connection after the other has closed.
 func (f *Forward) SetLinger(linger time.Duration) { f.linger = linger }
 
-// RetainedTotal is how much output is kept of all processes.
+// RetainedTotal returns how much output of all processes is retained.
 var RetainedTotal = retainedTotal

@@ -19,18 +19,18 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// forwarding is a forward and the server behind it, which is whatever a test says.
+// forwarding is a forward and the server behind it, whose connections the test holds.
 type forwarding struct {
 	t      *testing.T
 	ctx    context.Context
 	server net.Listener
-	url    string // where clients come
+	url    string // where clients connect
 	log    *buffer
 	stop   context.CancelCauseFunc
 	served chan error
 }
 
-// forward serves at listen.
+// forward runs a forward that listens at a URL.
 func forward(t *testing.T, at string, change func(*config.Config)) *forwarding {
 	t.Helper()
 	return forwardWith(t, at, change, func(*daemon.Forward) {})
@@ -58,7 +58,7 @@ func forwardWith(t *testing.T, at string, change func(*config.Config), tune func
 		t.Fatal(err)
 	}
 	tune(f)
-	patient, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	patient, cancel := context.WithTimeoutCause(t.Context(), testTimeout, errors.New("the test hangs"))
 	ctx, stop := context.WithCancelCause(patient)
 	ended := make(chan error, 1)
 	go func() { ended <- f.Serve(ctx) }()
@@ -80,8 +80,7 @@ func forwardWith(t *testing.T, at string, change func(*config.Config), tune func
 	return o
 }
 
-// connect returns the two ends of a connection: that of a client and that of the
-// server.
+// connect returns the two ends of a forwarded connection: the client's and the server's.
 func (o *forwarding) connect() (near, far net.Conn) {
 	o.t.Helper()
 	near = o.dial()
@@ -107,13 +106,13 @@ func (o *forwarding) dial() net.Conn {
 	return conn
 }
 
-// closing closes a connection with the test, or if the test hangs.
+// closing closes a connection when the test ends or times out.
 func (o *forwarding) closing(conn net.Conn) {
 	hung := context.AfterFunc(o.ctx, func() { _ = conn.Close() })
 	o.t.Cleanup(func() { hung(); _ = conn.Close() })
 }
 
-// expect checks that bytes pass.
+// expect checks that bytes are forwarded.
 func (o *forwarding) expect(from, to net.Conn, text string) {
 	o.t.Helper()
 	if _, err := io.WriteString(from, text); err != nil {
@@ -127,8 +126,8 @@ func (o *forwarding) expect(from, to net.Conn, text string) {
 
 func atSocket(t *testing.T) string { return "unix://" + filepath.Join(t.TempDir(), "s") }
 
-// A connection that is lost is that of one client; the others go on.
-func TestALostConnectionEndsThatOfItsClient(t *testing.T) {
+// A reset of a server's connection ends the client's connection only.
+func TestForward_ServerReset_EndsClientConnection(t *testing.T) {
 	for name, at := range map[string]string{"tcp": "grpc://127.0.0.1:0", "unix": atSocket(t)} {
 		t.Run(name, func(t *testing.T) {
 			o := forward(t, at, unchanged)
@@ -143,7 +142,7 @@ func TestALostConnectionEndsThatOfItsClient(t *testing.T) {
 			if n, err := near.Read(make([]byte, 1)); n != 0 || err == nil {
 				t.Errorf("the client reads %d bytes, %v", n, err)
 			}
-			o.expect(otherNear, otherFar, "still there")
+			o.expect(otherNear, otherFar, "still open")
 			o.expect(otherFar, otherNear, "and back")
 			again, far := o.connect()
 			o.expect(again, far, "again")
@@ -151,8 +150,8 @@ func TestALostConnectionEndsThatOfItsClient(t *testing.T) {
 	}
 }
 
-// What a server says last arrives, though the client speaks at the same time.
-func TestForward_ServerClosing_DeliversTheRest(t *testing.T) {
+// The last bytes of a server arrive although the client sends at the same time.
+func TestForward_ServerCloses_DeliversRest(t *testing.T) {
 	o := forward(t, "grpc://127.0.0.1:0", unchanged)
 	near, far := o.connect()
 	words := strings.Repeat("last words ", 10_000)
@@ -166,12 +165,12 @@ func TestForward_ServerClosing_DeliversTheRest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(near); err != nil || string(got) != words {
-		t.Errorf("%d bytes of %d came, %v", len(got), len(words), err)
+		t.Errorf("received %d bytes of %d, %v", len(got), len(words), err)
 	}
 }
 
-// The server hears that a client has left, and the client that the forward has.
-func TestAClientThatLeaves(t *testing.T) {
+// The server notices the end of a client, and the client the end of the forward.
+func TestForward_ClientCloses_ServerSeesEnd(t *testing.T) {
 	o := forward(t, atSocket(t), unchanged)
 	near, far := o.connect()
 	o.expect(near, far, "hello")
@@ -192,18 +191,17 @@ func TestAClientThatLeaves(t *testing.T) {
 	}
 	o.served <- nil
 	if _, err := os.Lstat(strings.TrimPrefix(o.url, "unix://")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 }
 
-// A client that leaves while the server takes nothing leaves nothing behind: its place
-// is another's.
-func TestAClientThatLeavesAServerThatStalls(t *testing.T) {
+// A client that leaves while the server does not read frees its place.
+func TestForward_ClientLeavesStalledServer_FreesPlace(t *testing.T) {
 	o := forwardWith(t, atSocket(t), func(cfg *config.Config) { cfg.Connections = 1 },
 		func(f *daemon.Forward) { f.SetLinger(50 * time.Millisecond) })
 	near, _ := o.connect()
 	block := make([]byte, 1<<20)
-	for err := error(nil); err == nil; { // until nothing is taken for a while
+	for err := error(nil); err == nil; { // until the server's buffers are full
 		_ = near.SetWriteDeadline(time.Now().Add(200 * time.Millisecond))
 		_, err = near.Write(block)
 	}
@@ -218,32 +216,32 @@ func TestAClientThatLeavesAServerThatStalls(t *testing.T) {
 		}
 		_ = next.Close()
 	}
-	t.Fatal("the client that has left keeps its place")
+	t.Fatal("the closed client still counts")
 }
 
-// What a client sent before it left arrives at a server that is slow.
-func TestForward_ClientLeavesSlowServer_DeliversTheRest(t *testing.T) {
+// A slow server receives what a client sent before it closed.
+func TestForward_ClientLeavesSlowServer_DeliversRest(t *testing.T) {
 	o := forwardWith(t, atSocket(t), unchanged, func(f *daemon.Forward) { f.SetLinger(300 * time.Millisecond) })
 	block := make([]byte, 1<<20)
 	for range 3 {
 		near, far := o.connect()
-		time.Sleep(180 * time.Millisecond) // so that the client is looked for while it has left
+		time.Sleep(180 * time.Millisecond) // so that the forward checks for the client after it has left
 		sent := int64(0)
-		for err := error(nil); err == nil; { // until nothing is taken for a while
+		for err := error(nil); err == nil; { // until the server's buffers are full
 			_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 			var n int
 			n, err = near.Write(block)
 			sent += int64(n)
 		}
 		_ = near.Close()
-		time.Sleep(100 * time.Millisecond) // less than the linger in all
+		time.Sleep(100 * time.Millisecond) // less than the linger in total
 		if received, err := io.Copy(io.Discard, far); err != nil || received != sent {
 			t.Errorf("%d bytes of %d arrived, %v", received, sent, err)
 		}
 	}
 }
 
-func TestAForwardsSocketIsPrivate(t *testing.T) {
+func TestForward_Socket_IsPrivate(t *testing.T) {
 	o := forward(t, atSocket(t), unchanged)
 	info, err := os.Lstat(strings.TrimPrefix(o.url, "unix://"))
 	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
@@ -251,36 +249,36 @@ func TestAForwardsSocketIsPrivate(t *testing.T) {
 	}
 }
 
-// A client that finds no server is let go, and the log says why.
-func TestAForwardWithoutItsServer(t *testing.T) {
+// Without a server the client's connection is closed, and the log has the reason.
+func TestForward_NoServer_ClosesClient(t *testing.T) {
 	o := forward(t, atSocket(t), unchanged)
 	_ = o.server.Close()
 	if got, err := io.ReadAll(o.dial()); len(got) > 0 {
 		t.Errorf("read %q, %v", got, err)
 	}
-	if said := o.log.String(); !strings.Contains(said, "failed to connect a client") || !strings.Contains(said, "refused") {
-		t.Errorf("the log says %s", said)
+	if log := o.log.String(); !strings.Contains(log, "failed to connect a client") || !strings.Contains(log, "refused") {
+		t.Errorf("the log is %s", log)
 	}
 }
 
 // A client beyond connections_per_listener is closed at once; the others stay.
-func TestAForwardHasAsManyClientsAsItMay(t *testing.T) {
+func TestForward_ConnectionLimit(t *testing.T) {
 	o := forward(t, atSocket(t), func(cfg *config.Config) { cfg.Connections = 1 })
 	near, far := o.connect()
 	o.expect(near, far, "hello")
 	if got, err := io.ReadAll(o.dial()); len(got) > 0 {
 		t.Errorf("one too many reads %q, %v", got, err)
 	}
-	for !strings.Contains(o.log.String(), "connections_per_listener") { // it is told of after the fact
+	for !strings.Contains(o.log.String(), "connections_per_listener") { // it is logged afterwards
 		if o.ctx.Err() != nil {
-			t.Fatalf("the log says %s", o.log)
+			t.Fatalf("the log is %s", o.log)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-	o.expect(far, near, "still there")
+	o.expect(far, near, "still open")
 }
 
-func TestWhereAForwardMayListen(t *testing.T) {
+func TestForward_ListenURLs(t *testing.T) {
 	transport, err := client.NewTransport("unix:///nowhere")
 	if err != nil {
 		t.Fatal(err)
@@ -296,6 +294,6 @@ func TestWhereAForwardMayListen(t *testing.T) {
 	cfg := config.Default()
 	cfg.Listen = []string{"grpc://192.0.2.1:0"}
 	if _, err := daemon.NewForward(cfg, transport, daemon.ForwardOptions{}); !errors.As(err, new(*listen.Error)) {
-		t.Errorf("beyond loopback: %v", err)
+		t.Errorf("not on loopback: %v", err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// fetch has a daemon make a request, and returns the reason if it fails.
+// fetch makes the daemon send a request, and returns the reason if it fails.
 func (o *opened) fetch(url string) string {
 	o.t.Helper()
 	stream, err := execwirev1.NewHttpServiceClient(o.daemon.Conn()).Fetch(o.ctx, &execwirev1.FetchRequest{Method: "GET", Url: url})
@@ -24,8 +24,8 @@ func (o *opened) fetch(url string) string {
 	return reason(err)
 }
 
-// A request from this server comes from loopback, where our own listeners may
-// ask for nothing.
+// Requests of this server come from loopback, where its own listeners may need no
+// authentication.
 func TestFetch_OwnListeners_IsRefused(t *testing.T) {
 	o := open(t, func(c *config.Config) { c.Listen = []string{"ws://127.0.0.1:0", "grpc://127.0.0.1:0"} })
 	web := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -49,7 +49,7 @@ func TestFetch_OwnListeners_IsRefused(t *testing.T) {
 	}
 }
 
-func TestRequestsAreSwitchedOff(t *testing.T) {
+func TestFetch_Disabled_Fails(t *testing.T) {
 	o := open(t, func(c *config.Config) { c.Disable = []string{config.DisableHTTP} })
 	if got := o.fetch("http://127.0.0.1:1/"); got != "HTTP_DISABLED" {
 		t.Errorf("a request fails with %q", got)

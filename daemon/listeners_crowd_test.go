@@ -18,22 +18,21 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// Unauthenticated connections cannot use up a listener: an authenticated one
-// replaces the oldest of them, and is kept.
-func TestUnauthenticatedConnections_DoNotBlockPrincipals(t *testing.T) {
-	t.Run("grpcs", func(t *testing.T) { unauthenticatedDoNotLockOutPrincipals(t, onTLS) })
-	t.Run("grpc", func(t *testing.T) { unauthenticatedDoNotLockOutPrincipals(t, onGRPC) })
+// Unauthenticated connections cannot exhaust a listener: an authenticated one replaces the
+// oldest of them, and is kept.
+func TestListener_UnauthenticatedConnections_DoNotBlockPrincipals(t *testing.T) {
+	t.Run("grpcs", func(t *testing.T) { testUnauthenticatedConnections(t, onTLS) })
+	t.Run("grpc", func(t *testing.T) { testUnauthenticatedConnections(t, onGRPC) })
 }
 
-// listFrom is list, and returns from where the connection comes, which another one
-// does not.
+// listFrom is list, and also returns the client's address of the connection.
 func listFrom(ctx context.Context, conn *grpc.ClientConn) (net.Addr, error) {
 	var p peer.Peer
 	_, err := execwirev1.NewProcessServiceClient(conn).ListProcesses(ctx, &execwirev1.ListProcessesRequest{}, grpc.Peer(&p))
 	return p.LocalAddr, err
 }
 
-func unauthenticatedDoNotLockOutPrincipals(t *testing.T, crowded int) {
+func testUnauthenticatedConnections(t *testing.T, crowded int) {
 	l := lock(t, func(cfg *config.Config) {
 		cfg.Connections = 2
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(time.Hour)
@@ -42,7 +41,7 @@ func unauthenticatedDoNotLockOutPrincipals(t *testing.T, crowded int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	principals := map[*grpc.ClientConn]net.Addr{} // with where their connections are
+	principals := map[*grpc.ClientConn]net.Addr{} // and the addresses of their connections
 	for range 2 {
 		var unauthenticated []net.Conn
 		for range 3 {
@@ -54,27 +53,27 @@ func unauthenticatedDoNotLockOutPrincipals(t *testing.T, crowded int) {
 			unauthenticated = append(unauthenticated, conn)
 		}
 		conn := l.dial(crowded)
-		if principals[conn], err = listFrom(l.as("ci"), conn); err != nil { // to be put out is no failed attempt
+		if principals[conn], err = listFrom(l.as("ci"), conn); err != nil { // an eviction is no failed attempt
 			t.Fatalf("beside unauthenticated connections: %v", err)
 		}
-		keepInUse(t, l.as("ci"), conn)
-		_ = unauthenticated[0].SetReadDeadline(time.Now().Add(hang))
+		holdStream(t, l.as("ci"), conn)
+		_ = unauthenticated[0].SetReadDeadline(time.Now().Add(testTimeout))
 		if _, err := io.Copy(io.Discard, unauthenticated[0]); errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the oldest unauthenticated connection: %v, want it closed", err)
 		}
 	}
-	expectNoPlace(t, list(l.as("ci"), l.dial(crowded)), 2)
+	expectConnectionLimit(t, list(l.as("ci"), l.dial(crowded)), 2)
 	for conn, was := range principals {
 		if is, err := listFrom(l.as("ci"), conn); err != nil || is.String() != was.String() {
-			t.Errorf("a principal's connection from %v is one from %v: %v", was, is, err)
+			t.Errorf("a principal's connection from %v was replaced by one from %v: %v", was, is, err)
 		}
 	}
-	for _, listener := range []int{onTLS + onGRPC - crowded, onUnix} { // each has its own places
+	for _, listener := range []int{onTLS + onGRPC - crowded, onUnix} { // each listener has its own limit
 		if err := list(l.as("ci"), l.dial(listener)); err != nil {
 			t.Errorf("%s: %v", l.urls[listener], err)
 		}
 	}
-	if got := strings.Count(l.log.String(), "its limit is reached"); got != 1 { // and not more within a while
-		t.Errorf("the log tells %d times that a listener is full", got)
+	if got := strings.Count(l.log.String(), "its limit is reached"); got != 1 { // at most once in a while
+		t.Errorf("the log reports the full listener %d times", got)
 	}
 }

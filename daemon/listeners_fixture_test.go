@@ -26,7 +26,6 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// A listener of each kind.
 const (
 	onGRPC = iota
 	onTLS
@@ -41,11 +40,11 @@ type locked struct {
 	daemon  *daemon.Daemon
 	urls    []string
 	log     *buffer
-	ca      *testcert.Authority // of the server
-	clients *testcert.Authority // of its clients
+	ca      *testcert.Authority // issues the server's certificate
+	clients *testcert.Authority // issues the clients' certificates
 }
 
-// buffer is a log that may be read while it is written.
+// buffer is a log buffer for concurrent readers and writers.
 type buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -63,10 +62,10 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// tokenOf is the token that a principal of that name has.
+// tokenOf returns the token of a principal.
 func tokenOf(name string) string { return strings.Repeat(name+"-", 40/len(name)+1) + "token" }
 
-// principal is a table entry with a token; further lines follow.
+// principal returns a table entry with a token and further lines.
 func (l *locked) principal(name, allow string, lines ...string) string {
 	l.t.Helper()
 	path := testcert.WriteFile(l.t, filepath.Join(l.dir, name+".token"), []byte(tokenOf(name)+"\n"))
@@ -78,7 +77,7 @@ func (l *locked) writeTable(text string) string {
 	return testcert.WriteFile(l.t, filepath.Join(l.dir, "principals.toml"), []byte(text))
 }
 
-// lock serves with the table that table writes.
+// lock runs a daemon with the table that table returns.
 func lock(t *testing.T, change func(*config.Config), table func(l *locked) string) *locked {
 	t.Helper()
 	l := &locked{t: t, dir: t.TempDir(), log: &buffer{}, ca: testcert.NewAuthority(t), clients: testcert.NewAuthority(t)}
@@ -97,7 +96,7 @@ func lock(t *testing.T, change func(*config.Config), table func(l *locked) strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	l.ctx = ctx
 	stopped, stop := context.WithCancelCause(ctx)
 	done := make(chan error, 1)
@@ -123,7 +122,7 @@ func lock(t *testing.T, change func(*config.Config), table func(l *locked) strin
 // unchanged leaves the configuration as it is.
 func unchanged(*config.Config) {}
 
-// dial connects to a listener, through TLS with what clients hold.
+// dial connects to a listener. With TLS it uses the client certificates.
 func (l *locked) dial(listener int, pairs ...testcert.Pair) *grpc.ClientConn {
 	l.t.Helper()
 	u, err := url.Parse(l.urls[listener])
@@ -150,7 +149,7 @@ func (l *locked) dial(listener int, pairs ...testcert.Pair) *grpc.ClientConn {
 	return conn
 }
 
-// showing returns a context whose calls show a header, and act for somebody.
+// showing returns a context whose calls carry an authorization header and on-behalf-of names.
 func (l *locked) showing(authorization string, onBehalfOf ...string) context.Context {
 	ctx := l.ctx
 	if authorization != "" {
@@ -162,12 +161,12 @@ func (l *locked) showing(authorization string, onBehalfOf ...string) context.Con
 	return ctx
 }
 
-// as shows the token of a principal.
+// as returns a context whose calls carry the token of a principal.
 func (l *locked) as(name string, onBehalfOf ...string) context.Context {
 	return l.showing("Bearer "+tokenOf(name), onBehalfOf...)
 }
 
-// list makes a call that needs view.
+// list makes a call that needs the permission view.
 func list(ctx context.Context, conn grpc.ClientConnInterface) error {
 	_, err := execwirev1.NewProcessServiceClient(conn).ListProcesses(ctx, &execwirev1.ListProcessesRequest{})
 	return err
@@ -183,22 +182,21 @@ func (l *locked) expect(err error, code codes.Code, want string) {
 func (l *locked) expectUnknown(err error) {
 	l.t.Helper()
 	l.expect(err, codes.Unauthenticated, "UNAUTHENTICATED")
-	// One text, whatever was wrong.
+	// The text is the same for every reason.
 	const text = "the caller is not known here: show a token or a certificate that the server's table of principals has"
 	if got := status.Convert(err).Message(); got != text {
-		l.t.Errorf("the caller is told %q", got)
+		l.t.Errorf("the error for the caller is %q", got)
 	}
 }
 
-// serveOnce serves until the first listener is open, and returns what Serve
-// does.
+// serveOnce runs Serve until the first listener is open, and returns its result.
 func serveOnce(t *testing.T, change func(*config.Config)) error {
 	t.Helper()
 	cfg := config.Default()
 	change(&cfg)
 	ctx, stop := context.WithCancelCause(t.Context())
 	defer stop(nil)
-	d, err := daemon.New(cfg, daemon.Options{OnListen: func(string) { stop(errors.New("it is open")) }})
+	d, err := daemon.New(cfg, daemon.Options{OnListen: func(string) { stop(errors.New("the listener is open")) }})
 	if err != nil {
 		t.Fatal(err)
 	}

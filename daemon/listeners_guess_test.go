@@ -15,10 +15,9 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// A call whose request never comes is never seen by an interceptor, but a
-// connection shows whether somebody was let in on it: its token is a guess as
-// any other.
-func TestGuessesWithoutARequestAreCounted(t *testing.T) {
+// A call whose request does not arrive never reaches an interceptor. Its wrong token counts
+// as a failed attempt nevertheless.
+func TestFailedAttempts_CallWithoutRequest_Counts(t *testing.T) {
 	const most = 3
 	l := lock(t, func(cfg *config.Config) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = most, config.Duration(time.Hour)
@@ -31,14 +30,14 @@ func TestGuessesWithoutARequestAreCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		leave(nil)
-		_ = stream.RecvMsg(new(execwirev1.ListProcessesResponse)) // it has been left
+		_ = stream.RecvMsg(new(execwirev1.ListProcessesResponse)) // the call is cancelled
 	}
 	l.expect(list(l.as("ci"), conn), codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 }
 
-// What is shown with a call that is anybody's is not looked at, so that it tells
-// nothing: neither is it counted, nor is the connection that of a principal.
-func TestHealth_DoesNotAdmitTheConnection(t *testing.T) {
+// The credentials of a public call are ignored: they are no failed attempt, and do not
+// authenticate the connection.
+func TestHealth_DoesNotAuthenticateConnection(t *testing.T) {
 	l := lock(t, func(cfg *config.Config) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(time.Hour)
 	}, func(l *locked) string { return l.principal("ci", `"all"`) })
@@ -57,8 +56,8 @@ func TestHealth_DoesNotAdmitTheConnection(t *testing.T) {
 	}
 }
 
-// One wrong token is one failed attempt, wherever it is looked at.
-func TestAGuessCountsOnce(t *testing.T) {
+// One wrong token is one failed attempt, although several components check it.
+func TestFailedAttempts_OneToken_CountsOnce(t *testing.T) {
 	const most = 4
 	l := lock(t, func(cfg *config.Config) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = most, config.Duration(time.Hour)
@@ -69,8 +68,8 @@ func TestAGuessCountsOnce(t *testing.T) {
 	l.expect(list(l.as("ci"), l.dial(onTLS)), codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 }
 
-// A call is authenticated by the table at the time of its request, also the first
-// call of a connection, whose header was authenticated before.
+// A call is authenticated by the table at the time of its request. This holds for the first
+// call of a connection too, whose header was authenticated earlier.
 func TestAuthenticate_DelayedRequest_UsesCurrentTable(t *testing.T) {
 	if testing.Short() {
 		t.Skip("files are looked at once a second")
@@ -89,7 +88,7 @@ func TestAuthenticate_DelayedRequest_UsesCurrentTable(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// It has been looked at: what comes after it on the connection has.
+		// The header was read: a later call on the connection was answered.
 		if _, err := healthpb.NewHealthClient(conn).Check(l.ctx, &healthpb.HealthCheckRequest{}); err != nil {
 			t.Fatal(err)
 		}

@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// The name of a call is anything that anybody writes, and with compressed headers
-// costs a byte when it is written again: the log does not repeat what is long.
-func TestNamesOfUnknownCallsAreShortInTheLog(t *testing.T) {
+// Clients choose the names of unknown calls, and compressed headers repeat them for one byte.
+// Long names are shortened in the log.
+func TestLog_UnknownCallNames_AreShortened(t *testing.T) {
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
 	for _, method := range []string{
 		"/" + strings.Repeat("s", 3000) + "/m", "/s/" + strings.Repeat("m", 3000), "/" + strings.Repeat("/", 3000),

@@ -23,7 +23,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// many lets tests fail as often as they like.
+// many sets a high limit of failed attempts.
 func many(cfg *config.Config) { cfg.FailedAttempts = 10_000 }
 
 func TestListeners_AuthenticateAsConfigured(t *testing.T) {
@@ -39,22 +39,22 @@ func TestListeners_AuthenticateAsConfigured(t *testing.T) {
 		header string
 		in     bool
 	}{
-		"token on loopback":         {plain, bearer(tokenOf("ci")), true},
-		"token through TLS":         {secure, bearer(tokenOf("ci")), true},
-		"token on a socket":         {socket, "bEARER " + tokenOf("ci"), true},
-		"certificate":               {certified, "", true},
-		"certificate and its token": {certified, bearer(tokenOf("ci")), true},
-		"unlisted one and token":    {unlisted, bearer(tokenOf("ci")), true},
-		"in this program":           {l.daemon.Conn(), "", true},
+		"token on loopback":           {plain, bearer(tokenOf("ci")), true},
+		"token over TLS":              {secure, bearer(tokenOf("ci")), true},
+		"token on a socket":           {socket, "bEARER " + tokenOf("ci"), true},
+		"certificate":                 {certified, "", true},
+		"certificate and its token":   {certified, bearer(tokenOf("ci")), true},
+		"unlisted certificate, token": {unlisted, bearer(tokenOf("ci")), true},
+		"in this program":             {l.daemon.Conn(), "", true},
 
 		"nothing on loopback":       {plain, "", false},
-		"nothing through TLS":       {secure, "", false},
+		"nothing over TLS":          {secure, "", false},
 		"nothing on a socket":       {socket, "", false},
 		"unlisted certificate":      {unlisted, "", false},
 		"wrong token, certificate":  {certified, bearer("x"), false},
 		"token of another":          {certified, bearer(tokenOf("other")), false},
 		"wrong token on loopback":   {plain, bearer(tokenOf("ci") + "x"), false},
-		"wrong token through TLS":   {secure, bearer(tokenOf("ci")[1:]), false},
+		"wrong token over TLS":      {secure, bearer(tokenOf("ci")[1:]), false},
 		"wrong token on a socket":   {socket, bearer(strings.ToUpper(tokenOf("ci"))), false},
 		"other scheme":              {plain, "Basic " + tokenOf("ci"), false},
 		"token without scheme":      {plain, tokenOf("ci"), false},
@@ -63,7 +63,7 @@ func TestListeners_AuthenticateAsConfigured(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			err := list(l.showing(tc.header), tc.conn)
 			if tc.in && err != nil {
-				t.Errorf("refused: %v", err)
+				t.Errorf("rejected: %v", err)
 			}
 			if !tc.in {
 				(&locked{t: t}).expectUnknown(err)
@@ -77,26 +77,26 @@ func TestListeners_AuthenticateAsConfigured(t *testing.T) {
 	}
 	for _, why := range []string{"no principal has it", "neither a token", "cn:unlisted", "the token belongs to other", "principal=ci"} {
 		if !strings.Contains(l.log.String(), why) {
-			t.Errorf("the log does not say %q", why)
+			t.Errorf("the log does not contain %q", why)
 		}
 	}
 }
 
-func TestCertificatesThatAreNotGood(t *testing.T) {
+func TestTLS_BadCertificate_FailsHandshake(t *testing.T) {
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`, `certificates = ["cn:ci"]`) })
 	for name, pair := range map[string]testcert.Pair{
 		"other authority": testcert.NewAuthority(t).Issue("ci"),
 		"expired":         l.clients.Issue("ci", testcert.Expired),
 	} {
-		// A right token does not help: the connection is not made.
+		// A valid token does not help: the TLS handshake fails.
 		if err := list(l.as("ci"), l.dial(onTLS, pair)); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: %v, want no connection", name, err)
 		}
 	}
 }
 
-// The kernel's word lets in who is listed by it, under the name in the table.
-func TestUnixUsersAndLoopback(t *testing.T) {
+// A caller listed by the peer credentials of the kernel has the name in the table.
+func TestAuthenticate_UnixUsersAndLoopback(t *testing.T) {
 	l := lock(t, unchanged, func(l *locked) string {
 		return fmt.Sprintf("[[principal]]\nname='me'\nunix_users=['%d']\nallow=['view']\n", os.Getuid()) +
 			"[[principal]]\nname='local'\nloopback=true\nallow=['environment']\n"
@@ -106,11 +106,11 @@ func TestUnixUsersAndLoopback(t *testing.T) {
 	}
 	l.expect(list(l.ctx, l.dial(onGRPC)), codes.PermissionDenied, "CALL_NOT_ALLOWED")
 	l.expectUnknown(list(l.ctx, l.dial(onTLS)))
-	// What is wrong is not passed over for what is right.
+	// A wrong token is not ignored in favour of valid peer credentials.
 	l.expectUnknown(list(l.showing("Bearer x"), l.dial(onUnix)))
-	for _, who := range []string{"principal=me", "principal=local"} {
-		if !strings.Contains(l.log.String(), who) {
-			t.Errorf("the log does not say %q", who)
+	for _, want := range []string{"principal=me", "principal=local"} {
+		if !strings.Contains(l.log.String(), want) {
+			t.Errorf("the log does not contain %q", want)
 		}
 	}
 }
@@ -127,7 +127,7 @@ func TestHealth_IsPublic(t *testing.T) {
 	}
 }
 
-func TestFailedAttemptsAreBounded(t *testing.T) {
+func TestFailedAttempts_AreBounded(t *testing.T) {
 	const most = 3
 	interval := 200 * time.Millisecond
 	l := lock(t, func(cfg *config.Config) {
@@ -137,10 +137,10 @@ func TestFailedAttemptsAreBounded(t *testing.T) {
 	})
 	plain, secure, socket := l.dial(onGRPC), l.dial(onTLS), l.dial(onUnix)
 	for range 3 * most {
-		l.expectUnknown(list(l.showing("Bearer x"), socket)) // nobody is locked out by those
-		l.expectUnknown(list(l.ctx, secure))                 // nothing was shown
+		l.expectUnknown(list(l.showing("Bearer x"), socket)) // failures on a socket do not count
+		l.expectUnknown(list(l.ctx, secure))                 // calls without credentials do not count
 		if err := list(l.as("ci"), plain); err != nil {
-			t.Fatalf("a right token: %v", err)
+			t.Fatalf("a valid token: %v", err)
 		}
 	}
 	for i := range most {
@@ -150,7 +150,7 @@ func TestFailedAttemptsAreBounded(t *testing.T) {
 		err := list(l.showing(header), plain)
 		l.expect(err, codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 		if wait := retryDelay(err); wait <= 0 || wait > time.Hour {
-			t.Errorf("the caller is told to wait for %v", wait)
+			t.Errorf("the retry delay is %v", wait)
 		}
 	}
 	if err := list(l.as("ci"), socket); err != nil {
@@ -164,17 +164,17 @@ func TestFailedAttemptsAreBounded(t *testing.T) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(interval)
 	}, func(l *locked) string { return l.principal("ci", `"all"`) })
 	plain = short.dial(onGRPC)
-	for { // until one is refused: the first may be forgiven before the second
+	for { // until one is rejected: the first may expire before the second
 		if err := list(short.showing("Bearer x"), plain); status.Code(err) == codes.ResourceExhausted {
 			break
 		}
 		if short.ctx.Err() != nil {
-			t.Fatal("never refused")
+			t.Fatal("never rejected")
 		}
 	}
-	for list(short.as("ci"), plain) != nil { // and forgiven
+	for list(short.as("ci"), plain) != nil { // and accepted again
 		if short.ctx.Err() != nil {
-			t.Fatal("never forgiven")
+			t.Fatal("never accepted again")
 		}
 		time.Sleep(interval / 10)
 	}
@@ -189,7 +189,7 @@ func retryDelay(err error) time.Duration {
 	return 0
 }
 
-func TestFailedHandshakesCount(t *testing.T) {
+func TestFailedAttempts_FailedHandshake_Counts(t *testing.T) {
 	l := lock(t, func(cfg *config.Config) {
 		cfg.FailedAttempts, cfg.FailedAttemptInterval = 1, config.Duration(time.Hour)
 	}, func(l *locked) string { return l.principal("ci", `"all"`) })
@@ -204,13 +204,13 @@ func TestFailedHandshakesCount(t *testing.T) {
 		}
 		for !strings.Contains(l.log.String(), why) {
 			if l.ctx.Err() != nil {
-				t.Fatalf("the log does not tell of it: %s", l.log)
+				t.Fatalf("the log does not have the failure: %s", l.log)
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	ours := l.ca
-	l.ca = l.clients // which did not sign the server's certificate
+	l.ca = l.clients // which did not issue the server's certificate
 	failed(l.dial(onTLS), "remote error: tls: bad certificate")
 	l.ca = ours
 	if err := list(l.as("ci"), secure); err != nil {
@@ -220,7 +220,7 @@ func TestFailedHandshakesCount(t *testing.T) {
 	l.expect(list(l.as("ci"), secure), codes.ResourceExhausted, "TOO_MANY_FAILED_ATTEMPTS")
 }
 
-// Who acts for somebody sees that one's session, and nobody else's.
+// A caller on behalf of a principal sees only that principal's session.
 func TestOnBehalfOf(t *testing.T) {
 	l := lock(t, many, func(l *locked) string {
 		return l.principal("gateway", `"view", "start"`, `on_behalf_of = ["user:*", "ci"]`) + l.principal("ci", `"view"`)
@@ -242,21 +242,21 @@ func TestOnBehalfOf(t *testing.T) {
 		}
 	}
 	_, err := processes.StartProcess(l.as("gateway", "ci"), start)
-	l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED") // ci may not
+	l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED") // ci has no such permission
 	for _, on := range [][]string{{"root"}, {""}, {"user:a/b"}, {"user:a", "user:b"}} {
 		l.expect(list(l.as("gateway", on...), conn), codes.PermissionDenied, "ON_BEHALF_OF_REFUSED")
 	}
 	l.expect(list(l.as("ci", "user:ann"), conn), codes.PermissionDenied, "ON_BEHALF_OF_REFUSED")
 	l.expectUnknown(list(l.showing("Bearer x", "user:ann"), conn))
 	if err := list(l.showing("", "user:ann"), l.daemon.Conn()); err != nil {
-		t.Errorf("from inside: %v", err)
+		t.Errorf("from an in-process client: %v", err)
 	}
 	if !strings.Contains(l.log.String(), "principal=gateway/user:ann via=gateway") {
 		t.Errorf("the log does not have both names: %s", l.log)
 	}
 }
 
-func TestTheTableIsReadAgain(t *testing.T) {
+func TestTable_Changed_IsReloaded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("files are looked at once a second")
 	}
@@ -284,15 +284,14 @@ func TestTheTableIsReadAgain(t *testing.T) {
 	l.writeTable(l.principal("ci", `"start"`))
 	until("it has the new permission", func() bool { return reason(list(l.as("ci"), conn)) == "CALL_NOT_ALLOWED" })
 	l.writeTable(l.principal("other", `"view"`))
-	until("it is not known any more", func() bool { return reason(list(l.as("ci"), conn)) == "UNAUTHENTICATED" })
+	until("it is no longer known", func() bool { return reason(list(l.as("ci"), conn)) == "UNAUTHENTICATED" })
 	if err := list(l.as("other"), conn); err != nil {
 		t.Error(err)
 	}
 }
 
-// Who is connected stays connected when the keys change; who comes meets the new
-// ones.
-func TestKeysChangeUnderLiveConnections(t *testing.T) {
+// Existing connections survive a change of keys; new connections use the new keys.
+func TestTLS_KeysChanged_KeepConnections(t *testing.T) {
 	if testing.Short() {
 		t.Skip("files are looked at once a second")
 	}
@@ -323,7 +322,7 @@ func TestKeysChangeUnderLiveConnections(t *testing.T) {
 		t.Errorf("on the old connection: %v", err)
 	}
 	if _, err := started.Recv(); err != nil {
-		t.Errorf("the stream on it: %v", err)
+		t.Errorf("the stream on the old connection: %v", err)
 	}
 }
 
@@ -333,7 +332,7 @@ func TestListeners_InvalidConfiguration_Fails(t *testing.T) {
 	table := testcert.WriteFile(t, dir+"/table", []byte("[[principal]]\nname='a'\nallow=['all']\nunix_users=['0']"))
 	for name, tc := range map[string]struct {
 		url, certificate, key, table string
-		kind                         listen.Kind // 0 if it opens
+		kind                         listen.Kind // 0 if it succeeds
 	}{
 		"loopback with a key":           {"grpcs://127.0.0.1:0", certificate, key, "", 0},
 		"everywhere with a table":       {"grpcs://0.0.0.0:0", certificate, key, table, 0},
@@ -360,7 +359,7 @@ func TestListeners_InvalidConfiguration_Fails(t *testing.T) {
 		cfg.Listen, cfg.TLSCertificate, cfg.TLSKey = []string{"grpcs://127.0.0.1:0"}, certificate, key
 	})
 	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+key) {
-		t.Errorf("a key that everybody may read: %v", err)
+		t.Errorf("a key that all users may read: %v", err)
 	}
 	var broken *auth.TableError
 	cfg := config.Default()
@@ -370,8 +369,8 @@ func TestListeners_InvalidConfiguration_Fails(t *testing.T) {
 	}
 }
 
-// gRPC reads a whole request before anybody asks who makes it; of unauthenticated clients it
-// does not get one that is large.
+// gRPC reads a whole request before it is authenticated. An unauthenticated client cannot
+// send a large one.
 func TestUnauthenticatedConnection_LargeRequest_IsClosed(t *testing.T) {
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
 	large := &execwirev1.ListProcessesRequest{PageToken: strings.Repeat("x", 3<<20)}
@@ -383,7 +382,7 @@ func TestUnauthenticatedConnection_LargeRequest_IsClosed(t *testing.T) {
 		if err := send(l.ctx, l.dial(listener)); status.Code(err) != codes.Unavailable {
 			t.Errorf("an unauthenticated client gets %v, want its connection closed", err)
 		}
-		// Of a principal the first request may be as large as any.
+		// The first request of a principal may have the full size.
 		for range 3 {
 			l.expect(send(l.as("ci"), l.dial(listener)), codes.InvalidArgument, "INVALID_FIELD")
 		}
@@ -396,9 +395,9 @@ func TestUnauthenticatedConnection_LargeRequest_IsClosed(t *testing.T) {
 	}
 }
 
-// Without authorities no certificate is asked for, and one that is shown lets
-// nobody in.
-func TestCertificatesNeedAuthorities(t *testing.T) {
+// Without client authorities the server does not request certificates, and a certificate
+// authenticates no caller.
+func TestTLS_NoClientAuthorities_IgnoresCertificates(t *testing.T) {
 	l := lock(t, func(cfg *config.Config) { cfg.TLSClientCA = "" }, func(l *locked) string {
 		return l.principal("ci", `"all"`, `certificates = ["cn:ci"]`)
 	})

@@ -18,8 +18,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// keepInUse has a stream on conn until the test ends, and returns its failure.
-func keepInUse(t *testing.T, ctx context.Context, conn *grpc.ClientConn) (ended func() error) {
+// holdStream opens a stream on conn until the test ends. ended returns its error.
+func holdStream(t *testing.T, ctx context.Context, conn *grpc.ClientConn) (ended func() error) {
 	t.Helper()
 	watch, err := execwirev1.NewFileSystemServiceClient(conn).WatchDirectory(ctx, &execwirev1.WatchDirectoryRequest{Path: t.TempDir()})
 	if err == nil {
@@ -37,8 +37,8 @@ func keepInUse(t *testing.T, ctx context.Context, conn *grpc.ClientConn) (ended 
 	}
 }
 
-// expectNoPlace wants err to name the limit and when to retry.
-func expectNoPlace(t *testing.T, err error, most int) {
+// expectConnectionLimit expects an error that names the limit and has a retry delay.
+func expectConnectionLimit(t *testing.T, err error, most int) {
 	t.Helper()
 	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CONNECTIONS" || !strings.Contains(err.Error(), "connections_per_listener") {
 		t.Fatalf("the call failed with %v", err)
@@ -52,7 +52,7 @@ func expectNoPlace(t *testing.T, err error, most int) {
 			quota = d.GetViolations()[0].GetSubject() == "connections_per_listener"
 		case *errdetails.ErrorInfo:
 			if got := d.GetMetadata()["limit"]; got != fmt.Sprint(most) {
-				t.Errorf("the metadata say that the limit is %s, want %d", got, most)
+				t.Errorf("the limit in the metadata is %s, want %d", got, most)
 			}
 		}
 	}
@@ -61,15 +61,15 @@ func expectNoPlace(t *testing.T, err error, most int) {
 	}
 }
 
-// lockForTwo has the principals attacker and neighbour, and few connections.
+// lockForTwo runs a daemon with the principals attacker and neighbour and few connections.
 func lockForTwo(t *testing.T, connections int) *locked {
 	return lock(t, func(cfg *config.Config) { cfg.Connections = config.Count(connections) }, func(l *locked) string {
 		return l.principal("attacker", `"all"`) + l.principal("neighbour", `"all"`)
 	})
 }
 
-// Idle connections of one principal keep neither another one nor itself out.
-func TestConnections_IdleOfOnePrincipal_LockNobodyOut(t *testing.T) {
+// Idle connections of one principal do not block connections of another one or its own.
+func TestConnections_IdleOfOnePrincipal_DoNotBlockOthers(t *testing.T) {
 	for name, listener := range map[string]int{"grpc": onGRPC, "grpcs": onTLS} {
 		t.Run(name, func(t *testing.T) {
 			l := lockForTwo(t, 4)
@@ -84,9 +84,9 @@ func TestConnections_IdleOfOnePrincipal_LockNobodyOut(t *testing.T) {
 			if err := list(l.as("neighbour"), l.dial(listener)); err != nil {
 				t.Error(err)
 			}
-			for _, conn := range all { // an evicted connection is of use again
+			for _, conn := range all { // an evicted connection can be used again
 				err := list(l.as("attacker"), conn)
-				if status.Code(err) == codes.Unavailable { // sent before the client saw the end
+				if status.Code(err) == codes.Unavailable { // sent before the client noticed the end
 					err = list(l.as("attacker"), conn)
 				}
 				if err != nil {
@@ -97,10 +97,10 @@ func TestConnections_IdleOfOnePrincipal_LockNobodyOut(t *testing.T) {
 	}
 }
 
-// Of a principal whose connections are all in use the one gives way that was used least
-// recently. Its calls end with the name of the limit and when to retry, and so do
-// those of a connection that gets no place.
-func TestConnections_InUseOfOnePrincipal_GiveWayWithTheNameOfTheLimit(t *testing.T) {
+// If all connections of a principal are in use, the least recently used one is evicted for
+// another principal. Its calls fail with the name of the limit and a retry delay, and so do
+// calls on a connection that is rejected.
+func TestConnections_InUseOfOnePrincipal_AreEvictedWithLimitName(t *testing.T) {
 	const most = 3
 	l := lockForTwo(t, most)
 	var ended []func() error
@@ -108,66 +108,66 @@ func TestConnections_InUseOfOnePrincipal_GiveWayWithTheNameOfTheLimit(t *testing
 	for range most {
 		conn := l.dial(onGRPC)
 		conns = append(conns, conn)
-		ended = append(ended, keepInUse(t, l.as("attacker"), conn))
+		ended = append(ended, holdStream(t, l.as("attacker"), conn))
 	}
-	expectNoPlace(t, list(l.as("attacker"), l.dial(onGRPC)), most)
+	expectConnectionLimit(t, list(l.as("attacker"), l.dial(onGRPC)), most)
 	neighbour := l.dial(onGRPC)
-	keepInUse(t, l.as("neighbour"), neighbour)
-	expectNoPlace(t, ended[0](), most)
-	expectNoPlace(t, list(l.as("attacker"), conns[0]), most)
+	holdStream(t, l.as("neighbour"), neighbour)
+	expectConnectionLimit(t, ended[0](), most)
+	expectConnectionLimit(t, list(l.as("attacker"), conns[0]), most)
 	for _, conn := range append(conns[1:], neighbour) {
-		if err := list(l.as("attacker"), conn); err != nil { // the connection is whose it was
+		if err := list(l.as("attacker"), conn); err != nil { // the connection was not evicted
 			t.Error(err)
 		}
 	}
 }
 
-// openFew serves attacker and neighbour over few websockets.
+// openFew runs a daemon with the principals attacker and neighbour and few websockets.
 func openFew(t *testing.T, connections int) *opened {
 	return openForTwo(t, func(cfg *config.Config) { cfg.Connections = config.Count(connections) })
 }
 
-// Websockets of one principal that have sessions do not keep another one out: the one
-// that is idle for longest is closed with the name of the limit. One more of the same
-// principal is refused with it.
-func TestWebsockets_OfOnePrincipal_GiveWayWithTheNameOfTheLimit(t *testing.T) {
+// Websockets of one principal with sessions do not block another principal: the one that is
+// idle for longest is closed with the name of the limit. One more of the same principal is
+// rejected with it.
+func TestWebsockets_OfOnePrincipal_AreEvictedWithLimitName(t *testing.T) {
 	const most = 3
 	o := openFew(t, most)
 	var all []*rpc
 	for range most {
-		all = append(all, o.meet(bearing(tokenOf("attacker"))))
+		all = append(all, o.dialSession(bearerHeader(tokenOf("attacker"))))
 	}
-	_, err := o.dial(wsconn.DialOptions{Header: bearing(tokenOf("attacker"))})
+	_, err := o.dial(wsconn.DialOptions{Header: bearerHeader(tokenOf("attacker"))})
 	refused, ok := errors.AsType[*wsconn.RefusedError](err)
 	if !ok || refused.Status != http.StatusTooManyRequests || !strings.Contains(refused.Text, "connections_per_listener") || !strings.Contains(refused.Text, "try again in") {
-		t.Errorf("one too many is refused with %v", err)
+		t.Errorf("one too many fails with %v", err)
 	}
-	all[0].start("p", "true") // it is the last that was used
-	neighbour := o.meet(bearing(tokenOf("neighbour")))
+	all[0].start("p", "true") // it becomes the most recently used
+	neighbour := o.dialSession(bearerHeader(tokenOf("neighbour")))
 	_, err = all[1].conn.Receive()
 	if closed, ok := errors.AsType[*wsconn.ClosedError](err); !ok || closed.Code != 1013 || closed.Reason != "connections_per_listener is reached: try again in 1s" {
 		t.Errorf("the evicted websocket ended with %v", err)
 	}
 	for _, c := range []*rpc{all[0], all[2], neighbour} {
 		if answer := c.ask("environment/status", map[string]any{}); answer["result"] == nil {
-			t.Errorf("a websocket that was not evicted is answered %v", answer)
+			t.Errorf("a websocket that was not evicted receives %v", answer)
 		}
 	}
 }
 
-// A websocket without a session is idle, and gives way to one of the same principal.
-func TestWebsockets_WithoutSession_GiveWayToTheirPrincipal(t *testing.T) {
+// A websocket without a session is idle, and another one of the same principal replaces it.
+func TestWebsockets_WithoutSession_AreReplacedBySamePrincipal(t *testing.T) {
 	o := openFew(t, 3)
 	var all []*rpc
 	for range 3 {
-		c, err := o.dial(wsconn.DialOptions{Header: bearing(tokenOf("attacker"))})
+		c, err := o.dial(wsconn.DialOptions{Header: bearerHeader(tokenOf("attacker"))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, c)
 	}
 	for _, c := range all {
-		o.meet(bearing(tokenOf("attacker")))
+		o.dialSession(bearerHeader(tokenOf("attacker")))
 		c.expectClosed(1013)
 	}
 }

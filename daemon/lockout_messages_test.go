@@ -11,13 +11,13 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Sizes of what fills a small budget for messages.
+// Message sizes that fill a small budget.
 const (
 	smallBudget    = 2 << 20
 	neighbourBytes = 300 << 10
 )
 
-// openForTwo serves the principals attacker and neighbour over websockets.
+// openForTwo runs a daemon with the principals attacker and neighbour over websockets.
 func openForTwo(t *testing.T, change func(*config.Config)) *opened {
 	l := &locked{t: t, dir: t.TempDir()}
 	table := l.writeTable(l.principal("attacker", `"all"`) + l.principal("neighbour", `"all"`))
@@ -27,11 +27,11 @@ func openForTwo(t *testing.T, change func(*config.Config)) *opened {
 	})
 }
 
-// smallMessages makes the budget for messages small.
+// smallMessages sets a small budget for messages.
 func smallMessages(cfg *config.Config) { cfg.Request, cfg.IncomingTotal = smallBudget/2, smallBudget }
 
-// leaveUnfinished begins a message of so many bytes on a new connection and does
-// not end it. The server may end the connection.
+// leaveUnfinished sends the beginning of a message, so many bytes, on a new connection. The
+// server may close the connection.
 func (o *opened) leaveUnfinished(header http.Header, bytes int) {
 	o.t.Helper()
 	c, err := o.dial(wsconn.DialOptions{Header: header})
@@ -43,10 +43,10 @@ func (o *opened) leaveUnfinished(header http.Header, bytes int) {
 	if _, err := w.Write(make([]byte, bytes)); err != nil {
 		return
 	}
-	_ = c.conn.Prove(o.ctx) // it has come, or the connection has ended
+	_ = c.conn.Prove(o.ctx) // the bytes have arrived, or the connection has ended
 }
 
-// discard receives what comes on a connection until it or the test ends.
+// discard receives messages until the connection or the test ends.
 func (o *opened) discard(c *rpc) {
 	var receiving sync.WaitGroup
 	receiving.Go(func() {
@@ -62,47 +62,47 @@ func (o *opened) discard(c *rpc) {
 	})
 }
 
-// sendsLarge wants requests of a neighbour to be answered, each of neighbourBytes.
+// sendsLarge sends requests of neighbourBytes and expects responses.
 func (o *opened) sendsLarge(header http.Header) {
 	o.t.Helper()
-	c := o.meet(header)
+	c := o.dialSession(header)
 	for range 2 {
 		answer := c.ask("environment/status", map[string]any{"padding": strings.Repeat("x", neighbourBytes)})
 		if answer["result"] == nil {
-			o.t.Errorf("a neighbour's large request was answered %v", answer)
+			o.t.Errorf("a neighbour's large request returned %v", answer)
 		}
 	}
 	_ = c.conn.Close(wsconn.CodeNormal, "")
 }
 
-// wholeBudget waits until the budget for messages holds nothing: a message that
-// takes all of it is received.
+// wholeBudget waits until the budget for messages is free again: a message that needs all
+// of it is received.
 func (o *opened) wholeBudget(header http.Header) {
 	o.t.Helper()
 	const most = smallBudget/2 - 1<<10
-	answer := o.meet(header).ask("environment/status", map[string]any{"padding": strings.Repeat("x", most)})
+	answer := o.dialSession(header).ask("environment/status", map[string]any{"padding": strings.Repeat("x", most)})
 	if answer["result"] == nil {
-		o.t.Errorf("after the attack the largest request is answered %v", answer)
+		o.t.Errorf("after the attack the largest request returns %v", answer)
 	}
 }
 
-// Unfinished messages of one principal, on however many connections, do not keep
-// large messages of another from being received.
-func TestUnfinishedMessages_OfAnotherPrincipal_DoNotLockOut(t *testing.T) {
+// Unfinished messages of one principal, on any number of connections, do not prevent
+// another one from sending large messages.
+func TestUnfinishedMessages_OtherPrincipal_DoNotBlock(t *testing.T) {
 	for _, bytes := range []int{70 << 10, 300 << 10, 700 << 10} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
 			o := openForTwo(t, smallMessages)
 			for range smallBudget/bytes + 4 {
-				o.leaveUnfinished(bearing(tokenOf("attacker")), bytes)
+				o.leaveUnfinished(bearerHeader(tokenOf("attacker")), bytes)
 			}
-			o.sendsLarge(bearing(tokenOf("neighbour")))
+			o.sendsLarge(bearerHeader(tokenOf("neighbour")))
 		})
 	}
 }
 
-// Where all clients are one principal, those of its connections give way that
-// hold more than the others and are the slowest.
-func TestUnfinishedMessages_OfTheSamePrincipal_DoNotLockOut(t *testing.T) {
+// If all clients are one principal, the connections that use most of the budget and are
+// slowest are evicted.
+func TestUnfinishedMessages_SamePrincipal_DoNotBlock(t *testing.T) {
 	o := open(t, smallMessages)
 	for range 6 {
 		o.leaveUnfinished(nil, 700<<10)
@@ -110,14 +110,14 @@ func TestUnfinishedMessages_OfTheSamePrincipal_DoNotLockOut(t *testing.T) {
 	o.sendsLarge(nil)
 }
 
-// Requests that are never answered are like messages that never end.
-func TestUnansweredRequests_DoNotLockOut(t *testing.T) {
+// Requests without a response count like unfinished messages.
+func TestUnansweredRequests_DoNotBlock(t *testing.T) {
 	o := openForTwo(t, func(cfg *config.Config) {
 		smallMessages(cfg)
 		cfg.StdinQueue, cfg.StdinWrite = 128<<10, 128<<10
 	})
 	for range 4 {
-		c := o.meet(bearing(tokenOf("attacker")))
+		c := o.dialSession(bearerHeader(tokenOf("attacker")))
 		c.ask("process/start", map[string]any{
 			"processId": "p", "argv": []string{"/bin/sh", "-c", "exec sleep 1000"}, "cwd": "/", "env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false, "pipeStdin": true,
 		})
@@ -125,19 +125,18 @@ func TestUnansweredRequests_DoNotLockOut(t *testing.T) {
 		write := fmt.Sprintf(`{"id":9,"method":"process/write","params":{"processId":"p","chunk":%q}}`, strings.Repeat("AAAA", 25<<10))
 		for range 8 {
 			if c.conn.Send([]byte(write)) != nil {
-				break // it gave way
+				break // it was evicted
 			}
 		}
 		_ = c.conn.Prove(o.ctx)
 	}
-	o.sendsLarge(bearing(tokenOf("neighbour")))
+	o.sendsLarge(bearerHeader(tokenOf("neighbour")))
 }
 
-// A connection that gave way learns which limit was reached, and that it may come
-// again.
-func TestUnfinishedMessage_GivesWay_WithTheNameOfTheLimit(t *testing.T) {
+// An evicted connection receives the name of the limit and may reconnect.
+func TestUnfinishedMessage_Evicted_ReportsLimitName(t *testing.T) {
 	o := openForTwo(t, func(cfg *config.Config) { cfg.Request, cfg.IncomingTotal = 256<<10, 512<<10 })
-	heavy, err := o.dial(wsconn.DialOptions{Header: bearing(tokenOf("attacker"))})
+	heavy, err := o.dial(wsconn.DialOptions{Header: bearerHeader(tokenOf("attacker"))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,30 +149,29 @@ func TestUnfinishedMessage_GivesWay_WithTheNameOfTheLimit(t *testing.T) {
 	}
 	var receiving sync.WaitGroup
 	receiving.Go(func() { heavy.expectClosed(1013) })
-	if err := heavy.conn.Prove(o.ctx); err != nil { // it has come before the others, and is evicted first
+	if err := heavy.conn.Prove(o.ctx); err != nil { // it has arrived before the others, and is evicted first
 		t.Fatal(err)
 	}
 	for range 3 { // more than fit beside it
-		o.leaveUnfinished(bearing(tokenOf("attacker")), 200<<10)
+		o.leaveUnfinished(bearerHeader(tokenOf("attacker")), 200<<10)
 	}
-	c := o.meet(bearing(tokenOf("neighbour")))
+	c := o.dialSession(bearerHeader(tokenOf("neighbour")))
 	c.ask("environment/status", map[string]any{"padding": strings.Repeat("x", 200<<10)})
 	receiving.Wait()
-	if told := strings.Join(heavy.told, ""); !strings.Contains(told, "incoming_bytes_total") {
-		t.Errorf("the connection that gave way was told %q", told)
+	if notifications := strings.Join(heavy.notifications, ""); !strings.Contains(notifications, "incoming_bytes_total") {
+		t.Errorf("the evicted connection received %q", notifications)
 	}
 }
 
-// After an attack nothing of it is left.
-func TestUnfinishedMessages_LeaveNothing(t *testing.T) {
+func TestUnfinishedMessages_AfterAttack_LeaveNothing(t *testing.T) {
 	o := openForTwo(t, smallMessages)
 	t.Run("attack", func(t *testing.T) {
 		attacked := *o
 		attacked.t = t
 		for range 10 {
-			attacked.leaveUnfinished(bearing(tokenOf("attacker")), 300<<10)
+			attacked.leaveUnfinished(bearerHeader(tokenOf("attacker")), 300<<10)
 		}
-		attacked.sendsLarge(bearing(tokenOf("neighbour")))
+		attacked.sendsLarge(bearerHeader(tokenOf("neighbour")))
 	})
-	o.wholeBudget(bearing(tokenOf("attacker")))
+	o.wholeBudget(bearerHeader(tokenOf("attacker")))
 }

@@ -9,9 +9,9 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// A run whose connection gave its place to another principal waits for one, and
+// A run whose connection was evicted for another principal waits for a free place and
 // resumes.
-func TestRun_OfAnEvictedConnection_Resumes(t *testing.T) {
+func TestRun_EvictedConnection_Resumes(t *testing.T) {
 	l := lockForTwo(t, 2)
 	evicted, other := l.dial(onGRPC), l.dial(onGRPC)
 	in, end := io.Pipe()
@@ -21,12 +21,12 @@ func TestRun_OfAnEvictedConnection_Resumes(t *testing.T) {
 			Direct: &execwirev1.DirectCommand{Argv: []string{"cat"}, WorkingDirectory: "/"}}}},
 		Stdin: in, Stdout: &out,
 		OnStarted: func(*execwirev1.Process) {
-			keepInUse(t, l.as("attacker"), other)
-			keepInUse(t, l.as("neighbour"), l.dial(onGRPC))
+			holdStream(t, l.as("attacker"), other)
+			holdStream(t, l.as("neighbour"), l.dial(onGRPC))
 		},
 		OnLost: func(err error) {
-			expectNoPlace(t, err, 2)
-			_ = other.Close() // there is a place again
+			expectConnectionLimit(t, err, 2)
+			_ = other.Close() // a place is free again
 		},
 		OnResumed: func() {
 			go func() { // Run reads it

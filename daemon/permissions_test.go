@@ -17,15 +17,15 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Beside the permissions: a call that is anybody's, and one that every
-// principal may make, but not by TLS.
+// Values beside the permissions: a public call, and one that every principal may make
+// but not over TLS.
 const (
-	anybody = "anybody"
-	local   = "local"
+	public = "public"
+	local  = "local"
 )
 
-// permissions is what every call needs, said a second time so that a change of
-// the table in package server is meant.
+// permissions lists what every call needs. It repeats the table of package server, so that
+// changes there are intended.
 var permissions = map[string]string{
 	"/execwire.v1.ProcessService/GetProcess":       "view",
 	"/execwire.v1.ProcessService/ListProcesses":    "view",
@@ -71,15 +71,15 @@ var permissions = map[string]string{
 
 	"/execwire.v1.HttpService/Fetch": "http",
 
-	"/grpc.health.v1.Health/Check": anybody,
-	"/grpc.health.v1.Health/List":  anybody,
-	"/grpc.health.v1.Health/Watch": anybody,
+	"/grpc.health.v1.Health/Check": public,
+	"/grpc.health.v1.Health/List":  public,
+	"/grpc.health.v1.Health/Watch": public,
 
 	"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo":      local,
 	"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": local,
 }
 
-// methods are the calls that the real server offers.
+// methods returns the calls of the real server.
 func (l *locked) methods() []string {
 	var methods []string
 	for service, info := range l.daemon.Services() {
@@ -91,8 +91,7 @@ func (l *locked) methods() []string {
 	return methods
 }
 
-// call makes any call with an empty request, and returns how it ended: nil when
-// there was an answer.
+// call makes any call with an empty request, and returns its error.
 func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string) error {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -101,7 +100,7 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	_ = stream.SendMsg(&emptypb.Empty{}) // how it ended is told by RecvMsg
+	_ = stream.SendMsg(&emptypb.Empty{}) // RecvMsg returns the error
 	_ = stream.CloseSend()
 	err = stream.RecvMsg(&emptypb.Empty{})
 	if status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Unavailable {
@@ -110,7 +109,7 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 	return err
 }
 
-func TestEveryCallNeedsItsPermission(t *testing.T) {
+func TestPermissions_EveryCall(t *testing.T) {
 	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
 	l := lock(t, many, func(l *locked) string {
 		table := l.principal("everything", `"all"`)
@@ -121,13 +120,13 @@ func TestEveryCallNeedsItsPermission(t *testing.T) {
 	})
 	methods := l.methods()
 	if len(methods) != len(permissions) {
-		t.Errorf("the server offers %d calls, and %d are listed here", len(methods), len(permissions))
+		t.Errorf("the server has %d calls, and this test lists %d", len(methods), len(permissions))
 	}
 	for listener, conn := range map[int]*grpc.ClientConn{onTLS: l.dial(onTLS), onUnix: l.dial(onUnix)} {
 		for _, method := range methods {
 			need, listed := permissions[method]
 			if !listed {
-				t.Errorf("%s is not listed here", method)
+				t.Errorf("this test does not list %s", method)
 				continue
 			}
 			l.expectAnonymous(listener, method, need, l.call(l.ctx, conn, method))
@@ -136,19 +135,19 @@ func TestEveryCallNeedsItsPermission(t *testing.T) {
 			}
 		}
 	}
-	// What the server does not know is not there, for those it knows.
+	// For authenticated callers an unknown call is unimplemented.
 	for _, method := range []string{"/execwire.v1.ProcessService/None", "/other.Service/Call"} {
 		l.expect(l.call(l.as("view"), l.dial(onTLS), method), codes.Unimplemented, "NOT_IMPLEMENTED")
 		l.expectUnknown(l.call(l.ctx, l.dial(onTLS), method))
 	}
 }
 
-// expectAnonymous checks how a call ended of somebody who showed nothing.
+// expectAnonymous checks the error of a call without credentials.
 func (l *locked) expectAnonymous(listener int, method, need string, err error) {
 	l.t.Helper()
 	switch {
-	case need == anybody:
-		l.expectMade(method, "nobody", err)
+	case need == public:
+		l.expectMade(method, "anonymous", err)
 	case need == local && listener == onTLS:
 		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
 	default:
@@ -156,31 +155,31 @@ func (l *locked) expectAnonymous(listener int, method, need string, err error) {
 	}
 }
 
-// expectCall checks how a call ended of somebody who has one permission.
+// expectCall checks the error of a call by a principal with one permission.
 func (l *locked) expectCall(listener int, method, need, has string, err error) {
 	l.t.Helper()
 	switch {
 	case need == local && listener == onTLS:
 		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
-	case need == anybody, need == local, need == has, has == "everything":
+	case need == public, need == local, need == has, has == "everything":
 		l.expectMade(method, has, err)
 	default:
 		l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")
 		if got := metadataOf(err)["permission"]; got != need {
-			l.t.Errorf("%s tells %q that %q is missing, want %q", method, has, got, need)
+			l.t.Errorf("%s reports to %q that %q is missing, want %q", method, has, got, need)
 		}
 	}
 }
 
-// expectMade checks that a call was let through, whatever came of it.
-func (l *locked) expectMade(method, who string, err error) {
+// expectMade checks that a call was authorized. It may fail otherwise.
+func (l *locked) expectMade(method, caller string, err error) {
 	l.t.Helper()
 	switch reason(err) {
 	case "CALL_NOT_ALLOWED", "UNAUTHENTICATED", "TOO_MANY_FAILED_ATTEMPTS":
-		l.t.Errorf("%s was refused to %s: %v", method, who, err)
-	case "NOT_IMPLEMENTED": // of a method that is not in the server's table
+		l.t.Errorf("%s was refused to %s: %v", method, caller, err)
+	case "NOT_IMPLEMENTED": // the method is not in the server's table
 		if metadataOf(err)["feature"] == method {
-			l.t.Errorf("%s is not there for %s: %v", method, who, err)
+			l.t.Errorf("%s is unimplemented for %s: %v", method, caller, err)
 		}
 	}
 }
@@ -194,8 +193,8 @@ func metadataOf(err error) map[string]string {
 	return nil
 }
 
-// Who may only read cannot open a file to be replaced, which truncates it.
-func TestOpeningToReplaceNeedsBothPermissions(t *testing.T) {
+// OpenFile for replacing truncates the file, so read_files is not enough.
+func TestPermissions_OpenForReplace_NeedsBoth(t *testing.T) {
 	l := lock(t, many, func(l *locked) string {
 		return l.principal("reader", `"read_files"`) + l.principal("both", `"read_files", "write_files"`)
 	})
@@ -205,7 +204,7 @@ func TestOpeningToReplaceNeedsBothPermissions(t *testing.T) {
 	_, err := files.OpenFile(l.as("reader"), open)
 	l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("the file is there: %v", err)
+		t.Errorf("the file exists: %v", err)
 	}
 	if _, err := files.OpenFile(l.as("both"), open); err != nil {
 		t.Error(err)

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Nobody waits for who looks at what there is, or at whether the server is well: a
-// stream of reflection ends when the drain begins, one of health when that is over.
-func TestReflectionAndHealthStreams_EndWithTheServer(t *testing.T) {
+// A drain does not wait for streams of reflection and health: the former end when it
+// begins, the latter after it.
+func TestDrain_ReflectionAndHealthStreams_End(t *testing.T) {
 	s := serve(t, "unix://"+t.TempDir()+"/socket")
 	conn := s.dial(0)
 	s.startSleep(conn)

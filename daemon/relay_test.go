@@ -23,7 +23,7 @@ import (
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
-// hub starts a hub that accepts every client, or none.
+// hub starts a hub that accepts every client, or rejects all if it is locked.
 func hub(t *testing.T, locked bool) (url string) {
 	t.Helper()
 	member := auth.UnrestrictedMember(auth.Loopback)
@@ -49,14 +49,14 @@ func hub(t *testing.T, locked bool) (url string) {
 	return s.URL
 }
 
-// remotely has a daemon be the executor "here" of a hub, and have no other listener.
-func remotely(hub string) func(*config.Config) {
+// asExecutor configures a daemon as the executor "here" of a hub, without listeners.
+func asExecutor(hub string) func(*config.Config) {
 	return func(cfg *config.Config) {
 		cfg.Listen, cfg.RemoteURL, cfg.ExecutorID, cfg.ExecutorLabels = nil, hub, "here", []string{"a=b"}
 	}
 }
 
-// awaitExecutor waits until the hub knows the executor, and returns what it knows.
+// awaitExecutor waits until the hub lists the executor, and returns its entry.
 func (o *opened) awaitExecutor(hub string) client.Executor {
 	o.t.Helper()
 	for {
@@ -71,7 +71,7 @@ func (o *opened) awaitExecutor(hub string) client.Executor {
 	}
 }
 
-// through connects to the executor by gRPC.
+// through connects to the executor with gRPC.
 func (o *opened) through(hub string) *client.Client {
 	o.t.Helper()
 	o.awaitExecutor(hub)
@@ -103,15 +103,15 @@ func (o *opened) stream(hub string) *relay.Stream {
 	return stream
 }
 
-func (o *opened) say(s *relay.Stream, message string) {
+func (o *opened) send(s *relay.Stream, message string) {
 	o.t.Helper()
 	if err := s.Send(o.ctx, []byte(message)); err != nil {
 		o.t.Fatal(err)
 	}
 }
 
-// hear returns the next message that has member.
-func (o *opened) hear(s *relay.Stream, member string) map[string]any {
+// receive returns the next message that has a member.
+func (o *opened) receive(s *relay.Stream, member string) map[string]any {
 	o.t.Helper()
 	for {
 		text, err := s.Receive(o.ctx)
@@ -128,9 +128,9 @@ func (o *opened) hear(s *relay.Stream, member string) map[string]any {
 	}
 }
 
-func TestBothKindsOfClientsComeThroughTheRelay(t *testing.T) {
+func TestRelay_GRPCAndJSONRPCClients(t *testing.T) {
 	url := hub(t, false)
-	o := open(t, remotely(url))
+	o := open(t, asExecutor(url))
 	if e := o.awaitExecutor(url); e.ID != "here" || e.Labels["a"] != "b" || e.Name == "" || e.Version != "devel" {
 		t.Errorf("the hub knows %+v", e)
 	}
@@ -141,15 +141,15 @@ func TestBothKindsOfClientsComeThroughTheRelay(t *testing.T) {
 	}
 
 	s := o.stream(url)
-	o.say(s, `{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
-	if answer := o.hear(s, "id"); answer["error"] != nil {
+	o.send(s, `{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
+	if answer := o.receive(s, "id"); answer["error"] != nil {
 		t.Fatalf("initialize: %v", answer)
 	}
-	o.say(s, `{"method":"initialized"}`)
-	o.say(s, `{"id":2,"method":"process/start","params":{"processId":"p","argv":["sh","-c","printf hi"],"cwd":"/","env":{"PATH":"/bin:/usr/bin"},"tty":false,"arg0":null}}`)
-	for m := o.hear(s, "method"); m["method"] != "process/closed"; m = o.hear(s, "method") {
+	o.send(s, `{"method":"initialized"}`)
+	o.send(s, `{"id":2,"method":"process/start","params":{"processId":"p","argv":["sh","-c","printf hi"],"cwd":"/","env":{"PATH":"/bin:/usr/bin"},"tty":false,"arg0":null}}`)
+	for m := o.receive(s, "method"); m["method"] != "process/closed"; m = o.receive(s, "method") {
 		if m["method"] == "process/output" && m["params"].(map[string]any)["chunk"] != "aGk=" {
-			t.Errorf("said %v", m)
+			t.Errorf("the output is %v", m)
 		}
 	}
 	s.Reset(relay.ReasonClosed)
@@ -160,12 +160,12 @@ func command(argv ...string) *execwirev1.StartProcessRequest {
 		Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: "/", Env: map[string]string{"PATH": "/bin:/usr/bin"}}}}}
 }
 
-// Those who come through the relay are one principal, which a table may bound.
-func TestThePrincipalOfTheRelay(t *testing.T) {
+// All clients of the relay are one principal, which the table can restrict.
+func TestRelay_ClientsAreOnePrincipal(t *testing.T) {
 	url := hub(t, false)
 	table := testcert.WriteFile(t, t.TempDir()+"/principals.toml", []byte("[[principal]]\nname = \"relay\"\nallow = [\"environment\"]\n"))
 	o := open(t, func(cfg *config.Config) {
-		remotely(url)(cfg)
+		asExecutor(url)(cfg)
 		cfg.Principals = table
 	})
 	c := o.through(url)
@@ -178,13 +178,13 @@ func TestThePrincipalOfTheRelay(t *testing.T) {
 	}
 }
 
-// Who is connected when the server stops is told how its process ended.
-func TestAServerBehindARelayDrains(t *testing.T) {
+// When the server stops, a connected client receives the exit of its process.
+func TestRelay_Drain_ReportsExit(t *testing.T) {
 	url := hub(t, false)
-	o := open(t, remotely(url))
+	o := open(t, asExecutor(url))
 	s := o.stream(url)
-	o.say(s, `{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
-	o.hear(s, "id")
+	o.send(s, `{"id":1,"method":"initialize","params":{"clientName":"test"}}`)
+	o.receive(s, "id")
 	started, ended := make(chan struct{}), make(chan error, 1)
 	c := o.through(url)
 	go func() {
@@ -212,12 +212,12 @@ func TestAServerBehindARelayDrains(t *testing.T) {
 		}
 	}
 	if reset.Reason != relay.ReasonGoingAway || !reset.Remote {
-		t.Errorf("a client of JSON-RPC was told %v", reset)
+		t.Errorf("a JSON-RPC client received %v", reset)
 	}
 }
 
-// gRPC waits for the handshakes of its connections before it stops.
-func TestServerBehindARelay_WithStreamsWithoutRequest_Stops(t *testing.T) {
+// gRPC waits for the handshakes of connections before it stops; streams without a request must not block it.
+func TestRelay_StreamsWithoutRequest_DoNotBlockStop(t *testing.T) {
 	for name, begins := range map[string]string{
 		"a part of the preface":                "PRI ",
 		"the preface":                          "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
@@ -225,10 +225,10 @@ func TestServerBehindARelay_WithStreamsWithoutRequest_Stops(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := hub(t, false)
-			o := open(t, remotely(url))
+			o := open(t, asExecutor(url))
 			s := o.stream(url)
-			o.say(s, begins)
-			if _, err := o.through(url).Describe(o.ctx); err != nil { // by then what was sent before has come, too
+			o.send(s, begins)
+			if _, err := o.through(url).Describe(o.ctx); err != nil { // by then the earlier message has arrived too
 				t.Fatal(err)
 			}
 			o.stop(errOver)
@@ -241,8 +241,8 @@ func TestServerBehindARelay_WithStreamsWithoutRequest_Stops(t *testing.T) {
 	}
 }
 
-// What makes no sense to try again ends the server, and it says why.
-func TestWhatARelayRefusesForGood(t *testing.T) {
+// Permanent errors end the server with the reason.
+func TestRelay_PermanentErrors_EndServe(t *testing.T) {
 	locked := hub(t, true)
 	serve := func(change func(*config.Config)) error {
 		cfg := config.Default()
@@ -254,21 +254,21 @@ func TestWhatARelayRefusesForGood(t *testing.T) {
 		return errors.Join(d.Serve(context.Background(), context.Background()), d.Close()) // Serve closes only what it served
 	}
 	var remote *daemon.RemoteError
-	if err := serve(remotely(locked)); !errors.As(err, &remote) || !strings.Contains(err.Error(), "403") {
-		t.Errorf("an executor that may not be one: %v", err)
+	if err := serve(asExecutor(locked)); !errors.As(err, &remote) || !strings.Contains(err.Error(), "403") {
+		t.Errorf("a rejected executor: %v", err)
 	}
-	if err := serve(func(cfg *config.Config) { remotely(locked)(cfg); cfg.RemoteCA = "/nonexistent" }); err == nil || !strings.Contains(err.Error(), "remote_ca_file") {
-		t.Errorf("authorities that are not there: %v", err)
+	if err := serve(func(cfg *config.Config) { asExecutor(locked)(cfg); cfg.RemoteCA = "/nonexistent" }); err == nil || !strings.Contains(err.Error(), "remote_ca_file") {
+		t.Errorf("a missing authority file: %v", err)
 	}
 
 	url := hub(t, false)
 	first := make(chan error, 1)
-	go func() { first <- serve(remotely(url)) }()
+	go func() { first <- serve(asExecutor(url)) }()
 	o := &opened{t: t, ctx: t.Context()}
 	o.awaitExecutor(url)
-	open(t, remotely(url)).awaitExecutor(url)
+	open(t, asExecutor(url)).awaitExecutor(url)
 	err := <-first
 	if superseded := new(executor.SupersededError); !errors.As(err, &superseded) {
-		t.Errorf("an executor whose place was taken: %v", err)
+		t.Errorf("a replaced executor: %v", err)
 	}
 }

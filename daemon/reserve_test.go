@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// systemWith is a system whose machine has 24 GiB of memory, and this program a limit.
+// systemWith returns a system with 24 GiB of memory and a limit for this program.
 func systemWith(t *testing.T, limit string) syslimit.System {
 	t.Helper()
 	root := t.TempDir()
@@ -35,7 +35,7 @@ func TestRetainedTotal_IsAQuarterOfTheMemory(t *testing.T) {
 	const mib = 1 << 20
 	for limit, want := range map[string]int64{
 		"max": 2048 * mib, "536870912": 128 * mib, "268435456": 64 * mib, "67108864": 16 * mib,
-		"1048576": 2*mib + 8*64<<10, // what two processes need
+		"1048576": 2*mib + 8*64<<10, // the minimum for two processes
 	} {
 		if got := daemon.RetainedTotal(config.Default(), systemWith(t, limit)); got != want {
 			t.Errorf("with a limit of %s: %d, want %d", limit, got, want)

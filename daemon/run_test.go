@@ -14,14 +14,14 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// ran is a daemon that serves in the test.
+// ran is a daemon that runs in the test.
 type ran struct {
 	urls <-chan string
 	done <-chan error
 	stop func()
 }
 
-// run has a daemon served by function until the test ends.
+// run runs a daemon with a function until the test ends.
 func run(t *testing.T, options daemon.Options, serve func(ctx context.Context, options daemon.Options) error) *ran {
 	t.Helper()
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -35,7 +35,7 @@ func run(t *testing.T, options daemon.Options, serve func(ctx context.Context, o
 	return &ran{urls: urls, done: done, stop: func() { stop(errors.New("SIGTERM")) }}
 }
 
-// url is where the daemon listens.
+// url returns where the daemon listens.
 func (r *ran) url(t *testing.T) string {
 	t.Helper()
 	select {
@@ -55,7 +55,7 @@ func hello(t *testing.T, c *client.Client) {
 	}
 }
 
-func TestRunServesUntilItsContextEnds(t *testing.T) {
+func TestRun_ServesUntilContextEnds(t *testing.T) {
 	cfg := daemon.DefaultConfig()
 	cfg.Listen = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
 	r := run(t, daemon.Options{}, func(ctx context.Context, options daemon.Options) error { return daemon.Run(ctx, cfg, options) })
@@ -71,7 +71,7 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	}
 	cfg.Listen = []string{"unix:///nonexistent/s"}
 	if err := daemon.Run(t.Context(), cfg, daemon.Options{}); !errors.As(err, new(*daemon.ListenURLError)) {
-		t.Errorf("where nobody can listen: %v", err)
+		t.Errorf("with an address that is not local: %v", err)
 	}
 	cfg.Cgroup = "somewhere"
 	if err := daemon.Run(t.Context(), cfg, daemon.Options{}); !errors.As(err, new(*daemon.ConfigError)) {
@@ -79,8 +79,8 @@ func TestRunServesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-// An executor is reached through its relay, and by a listener if it has one. What
-// it shows to the registry its processes do not get.
+// An executor is reached through its relay, and by a listener if it has one. Its processes
+// do not get its credentials for the registry.
 func TestRunExecutor(t *testing.T) {
 	t.Setenv("CODEX_EXEC_SERVER_REMOTE_BEARER_TOKEN", "secret-token")
 	t.Setenv("CODEX_ACCESS_TOKEN", "secret-identity")
@@ -99,7 +99,7 @@ func TestRunExecutor(t *testing.T) {
 	hello(t, near)
 	o := &opened{t: t, ctx: t.Context()}
 	if e := o.awaitExecutor(registry); e.ID != "here" || e.Name != "Here" || len(e.Labels) != 2 || e.Labels["b"] != "2" {
-		t.Errorf("the hub knows %+v", e)
+		t.Errorf("the hub lists %+v", e)
 	}
 	hello(t, o.through(registry))
 	if cfg.RemoteURL != "" {
@@ -111,10 +111,10 @@ func TestRunExecutor(t *testing.T) {
 	}
 }
 
-func TestExecutorsThatCannotRun(t *testing.T) {
+func TestRunExecutor_InvalidOptions_Fail(t *testing.T) {
 	for name, want := range map[string]struct {
 		remote daemon.RemoteExecutor
-		says   string
+		text   string
 	}{
 		"no registry":    {daemon.RemoteExecutor{ID: "here"}, "remote_url is needed"},
 		"bad registry":   {daemon.RemoteExecutor{URL: "wss://x", ID: "here"}, "remote_url is no address"},
@@ -123,7 +123,7 @@ func TestExecutorsThatCannotRun(t *testing.T) {
 		"no authorities": {daemon.RemoteExecutor{URL: "http://127.0.0.1:1", ID: "here", CA: "/nonexistent"}, "/nonexistent"},
 	} {
 		err := daemon.RunExecutor(t.Context(), want.remote, daemon.DefaultConfig(), daemon.Options{})
-		if !errors.As(err, new(*daemon.ConfigError)) || !strings.Contains(err.Error(), want.says) {
+		if !errors.As(err, new(*daemon.ConfigError)) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -131,18 +131,18 @@ func TestExecutorsThatCannotRun(t *testing.T) {
 	cfg.RemoteTokenFile = "/nonexistent/token"
 	err := daemon.RunExecutor(t.Context(), daemon.RemoteExecutor{URL: "http://127.0.0.1:1", ID: "here"}, cfg, daemon.Options{})
 	if !errors.As(err, new(*executor.CredentialsError)) || !strings.Contains(err.Error(), "/nonexistent/token") {
-		t.Errorf("a token that is not there: %v", err)
+		t.Errorf("a missing token: %v", err)
 	}
 }
 
-// The URLs that documents and programs count on are those that a daemon has.
+// Documents and programs rely on these URLs.
 func TestDefaultListenURLs(t *testing.T) {
 	if got := daemon.DefaultConfig().Listen; !slices.Equal(got, []string{daemon.DefaultListenURL, daemon.DefaultWebsocketListenURL}) {
 		t.Errorf("a daemon listens at %q", got)
 	}
 	for _, raw := range []string{daemon.DefaultListenURL, daemon.DefaultWebsocketListenURL} {
 		if u, err := daemon.ParseListenURL(raw); err != nil || u.String() != raw {
-			t.Errorf("%s is read as %v, %v", raw, u, err)
+			t.Errorf("%s is parsed as %v, %v", raw, u, err)
 		}
 	}
 	_, err := daemon.ParseListenURL("http://127.0.0.1:1")
@@ -150,6 +150,6 @@ func TestDefaultListenURLs(t *testing.T) {
 		t.Errorf("http://: %v", err)
 	}
 	if _, err := daemon.LoadConfig("/nonexistent", nil); !errors.As(err, new(*daemon.ConfigError)) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 }

@@ -19,8 +19,8 @@ const temporaryOnly = `{"managed": {"fileSystem": {"restricted": {"entries": [
 	{"special": {"kind": "SPECIAL_PATH_KIND_SLASH_TMP"}, "access": "SANDBOX_ACCESS_WRITE"},
 	{"special": {"kind": "SPECIAL_PATH_KIND_TMPDIR"}, "access": "SANDBOX_ACCESS_WRITE"}]}}}}`
 
-// TestRequiredSandbox_ObstaclesInTmpdir makes the protected names in TMPDIR into what any user of the machine can make
-// in a directory like /tmp. A server that requires workspace-write starts, and processes and calls about files work.
+// In a shared TMPDIR any user can create the protected names as other kinds of files. A
+// server that requires workspace-write starts, and processes and file calls work.
 func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
@@ -47,7 +47,7 @@ func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
 				at := []string{shared}
 				e := embed(t, func(c *config.Config) {
 					c.SandboxBackends = []string{backend}
-					if backend == "landlock" { // which cannot protect what is in a workspace root
+					if backend == "landlock" { // which cannot protect paths in a workspace root
 						c.RequiredSandbox = writeFile(t, 0o600, "policy.json", temporaryOnly)
 						return
 					}
@@ -66,7 +66,7 @@ func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
 						t.Errorf("a process wrote %q, %v", text, err)
 					}
 					if _, err := client.New(e.Conn()).Files().WriteFile(e.ctx, &execwirev1.WriteFileRequest{Path: dir + "/written"}); err != nil {
-						t.Errorf("a call about files: %v", err)
+						t.Errorf("a file call: %v", err)
 					}
 				}
 			})

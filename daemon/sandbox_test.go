@@ -34,7 +34,7 @@ type embedded struct {
 	log *buffer
 }
 
-// embed makes a daemon with a changed configuration.
+// embed creates a daemon with a modified configuration.
 func embed(t *testing.T, change func(*config.Config)) *embedded {
 	t.Helper()
 	e := &embedded{log: &buffer{}}
@@ -44,7 +44,7 @@ func embed(t *testing.T, change func(*config.Config)) *embedded {
 	if e.Daemon, err = daemon.New(cfg, daemon.Options{Logger: slog.New(slog.NewTextHandler(e.log, nil))}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	e.ctx = ctx
 	t.Cleanup(func() {
 		cancel()
@@ -64,7 +64,7 @@ func (e *embedded) environment(t *testing.T) *execwirev1.GetEnvironmentResponse 
 	return answer
 }
 
-// writeFile makes a file for a test.
+// writeFile creates a file.
 func writeFile(t *testing.T, mode os.FileMode, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -74,8 +74,9 @@ func writeFile(t *testing.T, mode os.FileMode, name, text string) string {
 	return path
 }
 
-// The programs that are given for bubblewrap: nothing, one that does not confine, and one that fails.
-func fakes(t *testing.T) map[string]string {
+// fakeBubblewraps returns programs for bubblewrap: a missing one, one that does not confine, and one
+// that fails.
+func fakeBubblewraps(t *testing.T) map[string]string {
 	return map[string]string{
 		"no such file":             filepath.Join(t.TempDir(), "bwrap"),
 		"a confined program could": writeFile(t, 0o755, "bwrap", "#!/bin/sh\nshift 3; exec bwrap --bind / / --dev /dev --cap-add ALL -- \"$@\"\n"),
@@ -83,7 +84,7 @@ func fakes(t *testing.T) map[string]string {
 	}
 }
 
-func TestTheEnvironmentSaysWhatSandboxesWork(t *testing.T) {
+func TestGetEnvironment_ReportsSandboxes(t *testing.T) {
 	for name, test := range map[string]struct {
 		change   func(*config.Config)
 		works    []execwirev1.SandboxBackend
@@ -95,15 +96,15 @@ func TestTheEnvironmentSaysWhatSandboxesWork(t *testing.T) {
 		"neither":    {func(c *config.Config) { c.SandboxBackends = []string{"off"} }, nil, []string{"switched off", "switched off"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said := embed(t, test.change).environment(t)
-			if !slices.Equal(said.GetSandboxBackends(), test.works) || said.GetRequiredSandbox() != nil ||
-				slices.Contains(said.GetFeatures(), execwirev1.Feature_FEATURE_SANDBOX) != (len(test.works) > 0) {
-				t.Errorf("%v, features %v", said.GetSandboxBackends(), said.GetFeatures())
+			environment := embed(t, test.change).environment(t)
+			if !slices.Equal(environment.GetSandboxBackends(), test.works) || environment.GetRequiredSandbox() != nil ||
+				slices.Contains(environment.GetFeatures(), execwirev1.Feature_FEATURE_SANDBOX) != (len(test.works) > 0) {
+				t.Errorf("%v, features %v", environment.GetSandboxBackends(), environment.GetFeatures())
 			}
-			if len(said.GetSandboxes()) != 2 || said.GetSandboxes()[0].GetBackend() != bubblewrap || said.GetSandboxes()[1].GetBackend() != landlock {
-				t.Fatalf("statuses %v", said.GetSandboxes())
+			if len(environment.GetSandboxes()) != 2 || environment.GetSandboxes()[0].GetBackend() != bubblewrap || environment.GetSandboxes()[1].GetBackend() != landlock {
+				t.Fatalf("statuses %v", environment.GetSandboxes())
 			}
-			for i, status := range said.GetSandboxes() {
+			for i, status := range environment.GetSandboxes() {
 				problem := test.problems[i]
 				if status.GetWorks() != (problem == "") || !strings.Contains(status.GetProblem(), problem) || problem == "" && status.GetProblem() != "" {
 					t.Errorf("%v, want %q", status, problem)
@@ -111,17 +112,17 @@ func TestTheEnvironmentSaysWhatSandboxesWork(t *testing.T) {
 			}
 		})
 	}
-	for problem, path := range fakes(t) {
-		said := embed(t, func(c *config.Config) { c.Bubblewrap = path }).environment(t)
-		status := said.GetSandboxes()[0]
+	for problem, path := range fakeBubblewraps(t) {
+		environment := embed(t, func(c *config.Config) { c.Bubblewrap = path }).environment(t)
+		status := environment.GetSandboxes()[0]
 		if status.GetWorks() || !strings.Contains(status.GetProblem(), problem) || status.GetProgram() != path && problem != "no such file" {
 			t.Errorf("%s: %v, want %q", path, status, problem)
 		}
 	}
 }
 
-// A policy that cannot be enforced, or read, or trusted stops the start.
-func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
+// The server does not start if the required policy cannot be enforced, read or trusted.
+func TestRequiredSandbox_NotEnforceable_FailsStart(t *testing.T) {
 	const confines = `{"managed":{"fileSystem":{"restricted":{"entries":[{"special":{"kind":"SPECIAL_PATH_KIND_ROOT"},"access":"SANDBOX_ACCESS_READ"}]}}}}`
 	require := func(policy string) func(*config.Config) {
 		return func(c *config.Config) { c.RequiredSandbox = policy }
@@ -142,12 +143,12 @@ func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
 		"no bwrap": {func(c *config.Config) {
 			c.RequiredSandbox, c.SandboxBackends, c.Bubblewrap = "read-only", []string{"bubblewrap"}, "/nonexistent/bwrap"
 		}, []string{"no such file"}},
-		"no file":        {require("/nonexistent/policy.json"), []string{"/nonexistent/policy.json cannot be opened"}},
-		"anybody's file": {file(0o666, confines), []string{"can be written by others", "chmod go-w"}},
-		"no JSON":        {file(0o600, "managed"), []string{"is no SandboxPolicy"}},
-		"a typing error": {file(0o600, strings.Replace(confines, "restricted", "restrcted", 1)), []string{"is no SandboxPolicy", "restrcted"}},
-		"other capitals": {file(0o600, strings.Replace(confines, "fileSystem", "FileSystem", 1)), []string{"is no SandboxPolicy", "FileSystem"}},
-		"a key twice":    {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"network":"NETWORK_ACCESS_RESTRICTED","network":"NETWORK_ACCESS_ENABLED",`, 1)), []string{"is no SandboxPolicy", "network"}},
+		"no file":                 {require("/nonexistent/policy.json"), []string{"/nonexistent/policy.json cannot be opened"}},
+		"file writable by others": {file(0o666, confines), []string{"can be written by others", "chmod go-w"}},
+		"no JSON":                 {file(0o600, "managed"), []string{"is no SandboxPolicy"}},
+		"a misspelt key":          {file(0o600, strings.Replace(confines, "restricted", "restrcted", 1)), []string{"is no SandboxPolicy", "restrcted"}},
+		"a key in other case":     {file(0o600, strings.Replace(confines, "fileSystem", "FileSystem", 1)), []string{"is no SandboxPolicy", "FileSystem"}},
+		"a key twice":             {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"network":"NETWORK_ACCESS_RESTRICTED","network":"NETWORK_ACCESS_ENABLED",`, 1)), []string{"is no SandboxPolicy", "network"}},
 		"a key and its other name": {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"workspaceRoots":[],"workspace_roots":["/"],`, 1)),
 			[]string{"is no SandboxPolicy", "workspace_roots"}},
 		"no policy":   {file(0o600, `{}`), []string{"say managed, disabled or external"}},
@@ -162,7 +163,7 @@ func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
 			d, err := daemon.New(cfg, daemon.Options{})
 			if err == nil {
 				_ = d.Close()
-				t.Fatal("it starts")
+				t.Fatal("the server starts")
 			}
 			var typed *config.Error
 			if !errors.As(err, &typed) || typed.Setting != "require_sandbox" {
@@ -170,7 +171,7 @@ func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
 			}
 			for _, want := range test.want {
 				if !strings.Contains(err.Error(), want) {
-					t.Errorf("%v does not say %q", err, want)
+					t.Errorf("%v does not contain %q", err, want)
 				}
 			}
 		})
@@ -181,7 +182,7 @@ func TestAServerThatCannotRequireItsSandboxDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestTheWordsForARequiredSandbox(t *testing.T) {
+func TestRequiredSandbox_NamedPolicies(t *testing.T) {
 	dir := t.TempDir()
 	for name, test := range map[string]struct {
 		change func(*config.Config)
@@ -196,50 +197,50 @@ func TestTheWordsForARequiredSandbox(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := embed(t, test.change)
-			said := e.environment(t)
-			if !proto.Equal(said.GetRequiredSandbox(), test.want.Policy()) {
-				t.Errorf("requires %v", said.GetRequiredSandbox())
+			environment := e.environment(t)
+			if !proto.Equal(environment.GetRequiredSandbox(), test.want.Policy()) {
+				t.Errorf("requires %v", environment.GetRequiredSandbox())
 			}
-			if http := slices.Contains(said.GetFeatures(), execwirev1.Feature_FEATURE_HTTP); http != test.want.Network {
+			if http := slices.Contains(environment.GetFeatures(), execwirev1.Feature_FEATURE_HTTP); http != test.want.Network {
 				t.Errorf("requests over HTTP: %v", http)
 			}
-			if tells := strings.Contains(e.log.String(), "require_sandbox restricts the network"); tells == test.want.Network {
-				t.Errorf("the log says %s", e.log)
+			if logged := strings.Contains(e.log.String(), "require_sandbox restricts the network"); logged == test.want.Network {
+				t.Errorf("the log is %s", e.log)
 			}
 		})
 	}
 }
 
-// The log of a server tells what works, also if nobody asks.
-func TestTheLogTellsWhatSandboxesWork(t *testing.T) {
+// The log reports the state of the backends at the start.
+func TestLog_ReportsSandboxes(t *testing.T) {
 	o := open(t, func(c *config.Config) { c.SandboxBackends = []string{"landlock"} })
-	eventually(t, "the log tells of both", func() bool {
-		said := o.log.String()
-		return strings.Contains(said, `msg="a sandbox works" backend=landlock`) &&
-			strings.Contains(said, `msg="a sandbox does not work" backend=bubblewrap reason="it is switched off by the configuration"`)
+	eventually(t, "the log has both backends", func() bool {
+		environment := o.log.String()
+		return strings.Contains(environment, `msg="a sandbox works" backend=landlock`) &&
+			strings.Contains(environment, `msg="a sandbox does not work" backend=bubblewrap reason="it is switched off by the configuration"`)
 	})
 	if bytes.Count([]byte(o.log.String()), []byte("a sandbox ")) != 2 {
-		t.Errorf("the log says %s", o.log)
+		t.Errorf("the log is %s", o.log)
 	}
 }
 
-// eventually polls until holds does. what completes "waited in vain until".
+// eventually polls until holds returns true. what names the condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(hang); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		}
 	}
 }
 
-// What cannot be confined is refused, and nothing of it happens.
+// Calls that cannot be confined fail without effect.
 func TestRequiredSandbox_WithoutBackend_StartsNothing(t *testing.T) {
 	changes := map[string]func(*config.Config){
 		"switched off":     func(c *config.Config) { c.SandboxBackends = []string{"off"} },
 		"no bwrap in PATH": func(c *config.Config) { c.SandboxBackends = []string{"bubblewrap"} },
 	}
-	for problem, path := range fakes(t) {
+	for problem, path := range fakeBubblewraps(t) {
 		changes[problem] = func(c *config.Config) { c.SandboxBackends, c.Bubblewrap = []string{"bubblewrap"}, path }
 	}
 	for name, change := range changes {
@@ -261,33 +262,33 @@ func TestRequiredSandbox_WithoutBackend_StartsNothing(t *testing.T) {
 				_, err := client.New(e.Conn()).Files().WriteFile(e.ctx, &execwirev1.WriteFileRequest{Path: dir + "/" + file, Sandbox: policy})
 				return err
 			}
-			for what, err := range map[string]error{"a start": start("confined", "started", policy), "a call about files": write("written", policy)} {
+			for what, err := range map[string]error{"a start": start("confined", "started", policy), "a file call": write("written", policy)} {
 				if client.Reason(err) != execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("it made %v, %v", left, err)
+				t.Errorf("the calls created %v, %v", left, err)
 			}
 			if err := errors.Join(start("free", "started", nil), write("written", nil)); err != nil {
 				t.Errorf("without a sandbox: %v", err)
 			}
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-				t.Errorf("without a sandbox there are %v, %v", left, err)
+				t.Errorf("without a sandbox the files are %v, %v", left, err)
 			}
 		})
 	}
 }
 
-// A helper that does not end by itself, as one whose file system does not answer, is
-// ended with the server, which does not give up on it first.
-func TestAServerEndsWithAHelperThatHangs(t *testing.T) {
+// A worker that does not end by itself, for example because its file system does not
+// answer, is killed when the server closes, and Close succeeds.
+func TestClose_HangingFileWorker_IsKilled(t *testing.T) {
 	e, dir := embed(t, func(c *config.Config) { c.SandboxBackends = []string{"landlock"} }), t.TempDir()
 	policy := client.Sandbox{}.Policy()
 	if _, err := client.New(e.Conn()).Files().GetMetadata(e.ctx, &execwirev1.GetMetadataRequest{Path: dir, Sandbox: policy}); err != nil {
 		t.Fatal(err)
 	}
-	pid := childCalled(t, "execwire-file-worker")
+	pid := findChild(t, "execwire-file-worker")
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
@@ -295,19 +296,19 @@ func TestAServerEndsWithAHelperThatHangs(t *testing.T) {
 		t.Errorf("Close = %v", err)
 	}
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("the helper goes on: %v", err)
+		t.Errorf("the worker still runs: %v", err)
 	}
 }
 
-// childCalled finds the child of this program that has a name.
-func childCalled(t *testing.T, name string) (pid int) {
+// findChild returns the child of this process with a name.
+func findChild(t *testing.T, name string) (pid int) {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat") // a child may change threads, and then their lists may all miss it
+	stats, err := filepath.Glob("/proc/[0-9]*/stat") // the lists of children per thread can miss a child
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range stats {
-		stat, _ := os.ReadFile(path) // of a process that has ended there is none
+		stat, _ := os.ReadFile(path) // it is missing if the process has ended
 		argv, _ := os.ReadFile(filepath.Dir(path) + "/cmdline")
 		if called, _, _ := strings.Cut(string(argv), "\x00"); called != name {
 			continue

@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-func TestClientsMayPingHoweverSeldomTheServerDoes(t *testing.T) {
+func TestKeepalive_ClientsMayPing(t *testing.T) {
 	for interval, want := range map[time.Duration]time.Duration{
 		time.Second:      time.Second / 3,
 		9 * time.Second:  3 * time.Second,
@@ -31,11 +31,11 @@ func TestClientsMayPingHoweverSeldomTheServerDoes(t *testing.T) {
 	}
 }
 
-func TestStopGivesUpOnHandlersThatHang(t *testing.T) {
+func TestStopServer_HangingHandler_TimesOut(t *testing.T) {
 	arrived, answer := make(chan struct{}), make(chan struct{})
 	s := grpc.NewServer(grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 		close(arrived)
-		<-answer // whatever its context says
+		<-answer // ignoring its context
 		return nil
 	}))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

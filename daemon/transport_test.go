@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-func TestAConnectionHasSoManyStreams(t *testing.T) {
+func TestConnection_StreamLimit(t *testing.T) {
 	const limit = 10
 	s := serveWith(t, func(cfg *config.Config) { cfg.Streams = limit }, "grpc://127.0.0.1:0")
 	conn := s.dial(0)
@@ -40,13 +40,13 @@ func TestAConnectionHasSoManyStreams(t *testing.T) {
 	if _, err := healthpb.NewHealthClient(s.dial(0)).Check(s.ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("another connection: %v", err)
 	}
-	cancel(errors.New("enough watched"))
+	cancel(errors.New("the test ends the watches"))
 	if _, err := health.Check(s.ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("after the others ended: %v", err)
 	}
 }
 
-func TestACallHasSoMuchMetadata(t *testing.T) {
+func TestCall_MetadataLimit(t *testing.T) {
 	s := serveWith(t, func(cfg *config.Config) { cfg.HeaderList = 16 << 10 }, "grpc://127.0.0.1:0")
 	conn := s.dial(0)
 	check := func(size int) error {
@@ -54,7 +54,7 @@ func TestACallHasSoMuchMetadata(t *testing.T) {
 		_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.WaitForReady(true))
 		return err
 	}
-	for range 2 { // the first call may begin before the client knows the limit
+	for range 2 { // the first call may begin before the client has received the limit
 		if err := check(15 << 10); err != nil {
 			t.Errorf("metadata within the limit: %v", err)
 		}

@@ -30,7 +30,8 @@ func socketPair(t *testing.T) (a, b *net.UnixConn) {
 	return first.(*net.UnixConn), second.(*net.UnixConn)
 }
 
-// receiving runs receiveDescriptors until the test has closed the other end, which it returns.
+// receiving runs receiveDescriptors on one end of a connection until the test closes the
+// other end, which it returns.
 func receiving(t *testing.T, adopt func(fd int)) *net.UnixConn {
 	t.Helper()
 	ours, theirs := socketPair(t)
@@ -46,7 +47,7 @@ func receiving(t *testing.T, adopt func(fd int)) *net.UnixConn {
 	return ours
 }
 
-func TestSendDescriptor_ArrivesAndIsOwned(t *testing.T) {
+func TestSendDescriptor_WorkerOwnsDescriptor(t *testing.T) {
 	path := t.TempDir() + "/lent"
 	if err := os.WriteFile(path, []byte("content"), 0o600); err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestSendDescriptor_ArrivesAndIsOwned(t *testing.T) {
 	}
 }
 
-func TestReceiveDescriptors_WithoutADescriptor_Answers(t *testing.T) {
+func TestReceiveDescriptors_NoDescriptor_Answers(t *testing.T) {
 	conn := receiving(t, func(int) { t.Error("a descriptor was received") })
 	message := []byte{0}
 	if _, err := conn.Write(message); err != nil {
@@ -86,7 +87,7 @@ func TestReceiveDescriptors_WithoutADescriptor_Answers(t *testing.T) {
 	}
 }
 
-func TestSendDescriptor_FailuresOfTheWorker(t *testing.T) {
+func TestSendDescriptor_WorkerFails_ReturnsError(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer []byte // nil closes the connection
 		want   error
@@ -107,8 +108,9 @@ func TestSendDescriptor_FailuresOfTheWorker(t *testing.T) {
 	}
 }
 
-// A server that closes its end with an answer unread resets the connection, for which recvmsg(2) returns -1.
-func TestReceiveDescriptors_OfAConnectionThatIsReset_Returns(t *testing.T) {
+// A server that closes its end before it has read an answer resets the connection, and
+// recvmsg(2) returns -1.
+func TestReceiveDescriptors_ConnectionReset_Returns(t *testing.T) {
 	ours, theirs := socketPair(t)
 	if _, err := theirs.Write([]byte("an answer")); err != nil {
 		t.Fatal(err)

@@ -28,14 +28,14 @@ import (
 	"github.com/execwire/execwire/server/fileworker"
 )
 
-// workerVerb makes this program a worker of tests, and muteVerb one that never answers.
+// workerVerb runs this program as a worker of tests, and muteVerb as one that never answers.
 const (
 	workerVerb = "fileworker-test-worker"
 	muteVerb   = "fileworker-test-mute"
 )
 
-// hang is how long a test waits for what must happen.
-const hang = 2 * time.Minute
+// testTimeout is how long a test waits for an expected event.
+const testTimeout = 2 * time.Minute
 
 func init() { testproc.Register("fileworker-server", serveUntilKilled) }
 
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-// register registers methods that do what their names say.
+// register registers the methods of the test worker.
 func register(r grpc.ServiceRegistrar, rpc net.Conn) {
 	var mu sync.Mutex
 	hanging := 0
@@ -96,7 +96,7 @@ func register(r grpc.ServiceRegistrar, rpc net.Conn) {
 	r.RegisterService(desc, new(any))
 }
 
-// writeGarbage writes what no protocol has, and blocks.
+// writeGarbage writes data that violates the protocol, and blocks.
 func writeGarbage(conn net.Conn) (int, error) {
 	if _, err := conn.Write(bytes.Repeat([]byte("nonsense "), 1<<10)); err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func writeGarbage(conn net.Conn) (int, error) {
 	select {}
 }
 
-// fixture is a pool, and what starts workers for it.
+// fixture is a pool and starts workers for it.
 type fixture struct {
 	*fileworker.Pool
 	t       *testing.T
@@ -112,14 +112,14 @@ type fixture struct {
 	confine *sandbox.Confinement
 }
 
-// whole is a policy by which everything can be read.
-var whole = sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
+// readAll is a policy that grants read access to all files.
+var readAll = sandbox.Policy{Entries: []sandbox.Entry{{Special: sandbox.SpecialRoot, Access: sandbox.AccessRead}}}
 
 func newFixture(t *testing.T, options fileworker.Options) *fixture {
 	t.Helper()
 	sandboxes := sandbox.New(sandbox.Options{Without: []sandbox.Backend{sandbox.Bubblewrap}})
 	t.Cleanup(sandboxes.Close)
-	plan, err := whole.Resolve(t.Context(), sandbox.ResolveOptions{})
+	plan, err := readAll.Resolve(t.Context(), sandbox.ResolveOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func newFixture(t *testing.T, options fileworker.Options) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), testTimeout, errors.New("the test hangs"))
 	t.Cleanup(cancel)
 	options.MessageBytes = 1 << 20
 	f := &fixture{Pool: fileworker.NewPool(options), t: t, ctx: ctx, confine: confine}
@@ -135,16 +135,16 @@ func newFixture(t *testing.T, options fileworker.Options) *fixture {
 	return f
 }
 
-// starts returns what starts this program with a verb.
+// starts returns a function that starts this program with a verb.
 func (f *fixture) starts(verb string) fileworker.Start {
 	return func(ctx context.Context) (*sandbox.Worker, error) {
 		return f.confine.StartWorker(ctx, []string{"worker", verb}, []string{testproc.NoRaceExitDelay})
 	}
 }
 
-func (f *fixture) newSet() *fileworker.Set { return f.NewSet("somebody", func() {}) }
+func (f *fixture) newSet() *fileworker.Set { return f.NewSet("principal", func() {}) }
 
-// use returns a lease of a worker that works.
+// use returns a lease of a running worker.
 func (f *fixture) use(set *fileworker.Set, key string) *fileworker.Lease {
 	f.t.Helper()
 	lease, err := set.Use(f.ctx, key, f.starts(workerVerb))
@@ -170,7 +170,7 @@ func (f *fixture) answer(lease *fileworker.Lease, method string) int {
 	return n
 }
 
-func TestWorkerThatDoesNotComeUpIsEnded(t *testing.T) {
+func TestWorker_StartTimeout_IsKilled(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, StartTimeout: 100 * time.Millisecond})
 	set, mute := f.newSet(), (*sandbox.Worker)(nil)
 	_, err := set.Use(f.ctx, "key", func(ctx context.Context) (_ *sandbox.Worker, err error) {
@@ -178,46 +178,46 @@ func TestWorkerThatDoesNotComeUpIsEnded(t *testing.T) {
 		return mute, err
 	})
 	if refused, is := errors.AsType[*sandbox.Error](err); !is || refused.Kind != sandbox.NotStarted {
-		t.Errorf("it fails with %v", err)
+		t.Errorf("the start fails with %v", err)
 	}
 	select {
 	case <-mute.Done():
 	default:
-		t.Error("it goes on")
+		t.Error("the worker still runs")
 	}
 	if !set.IsEmpty() {
-		t.Error("it is kept")
+		t.Error("the failed worker is still in the set")
 	}
 }
 
 // A worker that breaks the protocol, and keeps running, is killed and replaced.
-func TestWorkerThatSpeaksSomethingElseIsReplaced(t *testing.T) {
+func TestWorker_ProtocolViolation_IsReplaced(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	set := f.newSet()
 	lease := f.use(set, "key")
 	first := f.answer(lease, "pid")
 	if _, err := call(f.ctx, lease, "garbage"); status.Code(err) == codes.OK || f.ctx.Err() != nil {
-		t.Errorf("the call is answered with %v", err)
+		t.Errorf("the call fails with %v", err)
 	}
 	select {
 	case <-lease.Ended():
 	case <-f.ctx.Done():
-		t.Fatal("it is still of use")
+		t.Fatal("the lease still works")
 	}
 	if again := f.answer(f.use(set, "key"), "pid"); again == first {
-		t.Error("it is used again")
+		t.Error("the broken worker is used again")
 	}
 	if err := unix.Kill(first, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("it goes on: %v", err)
+		t.Errorf("the broken worker still runs: %v", err)
 	}
 }
 
-func TestWorkerMaySayMuch(t *testing.T) {
+func TestWorker_LargeStderr_DoesNotBlock(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	f.answer(f.use(f.newSet(), "key"), "loud")
 }
 
-func TestCancelledCallsEndInTheWorker(t *testing.T) {
+func TestCall_Cancelled_EndsInWorker(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	lease := f.use(f.newSet(), "key")
 	ctx, cancel := context.WithCancel(f.ctx)
@@ -237,7 +237,7 @@ func TestCancelledCallsEndInTheWorker(t *testing.T) {
 	}
 }
 
-// stop stops a process, and waits until all its threads are.
+// stop stops a process, and waits until all its threads have stopped.
 func (f *fixture) stop(pid int) {
 	f.t.Helper()
 	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
@@ -260,8 +260,8 @@ func (f *fixture) stop(pid int) {
 	}
 }
 
-// One that is stopped harms nobody who does not use it, and ends with the rest.
-func TestStoppedWorkerHoldsNobodyElseUp(t *testing.T) {
+// Calls to other workers do not wait for a stopped worker. Closing the pool kills it.
+func TestWorker_Stopped_DoesNotDelayOthers(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 2, Total: 2, Idle: time.Minute})
 	set := f.newSet()
 	stopped, other := f.use(set, "stopped"), f.use(set, "other")
@@ -278,25 +278,25 @@ func TestStoppedWorkerHoldsNobodyElseUp(t *testing.T) {
 	for range 100 {
 		f.answer(other, "pid")
 	}
-	having := set.Pinned("other's")
-	if len(having) != 1 {
-		t.Fatal(having)
+	pinned := set.Pinned("other's")
+	if len(pinned) != 1 {
+		t.Fatal(pinned)
 	}
-	f.answer(having[0], "pid")
-	having[0].Release()
+	f.answer(pinned[0], "pid")
+	pinned[0].Release()
 	cancel()
 	if err := <-answered; status.Code(err) != codes.Canceled {
 		t.Error(err)
 	}
 	f.Close()
 	if err := unix.Kill(pid, 0); !errors.Is(err, unix.ESRCH) {
-		t.Errorf("it goes on: %v", err)
+		t.Errorf("the stopped worker still runs: %v", err)
 	}
 }
 
-// However fast callers come with other keys, and give up, there are no more processes than there may be: those too count
-// that are about to end.
-func TestWorkersThatGiveWayCount(t *testing.T) {
+// The number of processes stays below the limits when callers with different keys cancel
+// their calls. Workers that are being evicted count too.
+func TestPool_WorkersBeingEvicted_Count(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 2, Total: 3, Idle: time.Minute})
 	var mu sync.Mutex
 	var begun []*sandbox.Worker
@@ -313,7 +313,7 @@ func TestWorkersThatGiveWayCount(t *testing.T) {
 			}
 		})
 		if n := len(begun) + starting; n > 3 {
-			t.Errorf("there are %d", n)
+			t.Errorf("%d workers run", n)
 		}
 		mu.Unlock()
 		h, err := f.starts(workerVerb)(ctx)
@@ -349,7 +349,8 @@ func TestWorkersThatGiveWayCount(t *testing.T) {
 	callers.Wait()
 }
 
-// serveUntilKilled BACKEND has a worker that is confined without a backend, with a call in flight, and says so.
+// serveUntilKilled BACKEND starts a worker that is confined with the other backend, makes a
+// call that hangs and prints a line.
 func serveUntilKilled(args []string) int {
 	without := sandbox.Bubblewrap
 	if args[0] == sandbox.Landlock.String() {
@@ -357,7 +358,7 @@ func serveUntilKilled(args []string) int {
 	}
 	ctx := context.Background()
 	sandboxes := sandbox.New(sandbox.Options{Without: []sandbox.Backend{without}})
-	plan, err := whole.Resolve(ctx, sandbox.ResolveOptions{})
+	plan, err := readAll.Resolve(ctx, sandbox.ResolveOptions{})
 	if err != nil {
 		return 1
 	}
@@ -366,7 +367,7 @@ func serveUntilKilled(args []string) int {
 		return 1
 	}
 	pool := fileworker.NewPool(fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, MessageBytes: 1 << 20})
-	lease, err := pool.NewSet("somebody", func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Worker, error) {
+	lease, err := pool.NewSet("principal", func() {}).Use(ctx, "key", func(ctx context.Context) (*sandbox.Worker, error) {
 		return confine.StartWorker(ctx, []string{"worker", workerVerb}, []string{testproc.NoRaceExitDelay})
 	})
 	if err != nil {
@@ -378,12 +379,12 @@ func serveUntilKilled(args []string) int {
 			return 1
 		}
 	}
-	fmt.Println("there it is")
+	fmt.Println("ready")
 	select {}
 }
 
-// A server that is killed takes its workers along. They are adopted by this program then, which sees them end.
-func TestWorkersEndWithAServerThatIsKilled(t *testing.T) {
+// The workers of a killed server end. This program adopts them and so waits for their end.
+func TestWorkers_ServerKilled_End(t *testing.T) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -391,14 +392,14 @@ func TestWorkersEndWithAServerThatIsKilled(t *testing.T) {
 	for _, without := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
 		argv := testproc.Argv("fileworker-server", without.String())
 		command := exec.Command(argv[0], argv[1:]...)
-		said, err := command.StdoutPipe()
+		stdout, err := command.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := command.Start(); err != nil {
 			t.Fatal(err)
 		}
-		line, err := bufio.NewReader(said).ReadString('\n')
+		line, err := bufio.NewReader(stdout).ReadString('\n')
 		if err != nil {
 			t.Error(line, err)
 		}
@@ -415,7 +416,7 @@ func TestWorkersEndWithAServerThatIsKilled(t *testing.T) {
 			}
 		}
 		if adopted == 0 {
-			t.Error("it had no worker")
+			t.Error("the server had no worker")
 		}
 	}
 }

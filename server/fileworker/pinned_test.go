@@ -9,7 +9,7 @@ import (
 	"github.com/execwire/execwire/server/fileworker"
 )
 
-// receive has a worker be sent something.
+// receive pins and unpins a worker by a name.
 func (f *fixture) receive(lease *fileworker.Lease, name string, what fileworker.State, while time.Duration) {
 	f.t.Helper()
 	if err := lease.Pin(name, func() (func(), error) { return func() {}, nil }); err != nil {
@@ -18,8 +18,8 @@ func (f *fixture) receive(lease *fileworker.Lease, name string, what fileworker.
 	lease.Unpin(name, what, while)
 }
 
-// having tells how many workers have something by a name.
-func having(set *fileworker.Set, name string) int {
+// countPinned returns how many workers are pinned by a name.
+func countPinned(set *fileworker.Set, name string) int {
 	leases := set.Pinned(name)
 	for _, l := range leases {
 		l.Release()
@@ -27,31 +27,31 @@ func having(set *fileworker.Set, name string) int {
 	return len(leases)
 }
 
-func TestWorkerStaysForWhatItHas(t *testing.T) {
+func TestPin_PreventsEviction(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set := f.newSet()
 	lease := f.use(set, "a")
 	f.receive(lease, "complete", fileworker.Complete, time.Hour)
 	f.receive(lease, "gone", fileworker.Gone, time.Hour)
 	f.receive(lease, "unfinished", fileworker.Unfinished, time.Hour)
-	if err := lease.Pin("unfinished", func() (func(), error) { return func() {}, nil }); err != nil { // goes on
+	if err := lease.Pin("unfinished", func() (func(), error) { return func() {}, nil }); err != nil { // the upload is resumed
 		t.Fatal(err)
 	}
 	lease.Release()
 	if _, err := set.Use(f.ctx, "b", f.starts(workerVerb)); err == nil {
-		t.Error("it gave way")
+		t.Error("a pinned worker was evicted")
 	} else if limit, is := errors.AsType[*fileworker.LimitError](err); !is || limit.Limit != 1 {
 		t.Error(err)
 	}
 	for name, want := range map[string]int{"unfinished": 1, "complete": 1, "gone": 0, "never": 0} {
-		if n := having(set, name); n != want {
+		if n := countPinned(set, name); n != want {
 			t.Errorf("%s: %d", name, n)
 		}
 	}
 	lease.Unpin("unfinished", fileworker.Unfinished, time.Hour)
 	f.use(set, "b").Release()
-	if having(set, "complete")+having(set, "unfinished") > 0 {
-		t.Error("it stays for what no stream brings")
+	if countPinned(set, "complete")+countPinned(set, "unfinished") > 0 {
+		t.Error("uploads without a stream prevent the eviction")
 	}
 	set.Close()
 	f.receive(lease, "late", fileworker.Unfinished, time.Hour)
@@ -60,16 +60,17 @@ func TestWorkerStaysForWhatItHas(t *testing.T) {
 	}
 }
 
-// What is unfinished counts once, however many streams bring it, until none does or it is gone with its worker.
-func TestWhatIsUnfinishedIsCounted(t *testing.T) {
+// An unfinished upload counts once, independent of its streams, until it has no stream or
+// its worker has ended.
+func TestPin_Unfinished_CountsOnce(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, Complete: 2})
 	set, counted := f.newSet(), 0
 	lease := f.use(set, "a")
-	errMany := errors.New("too many")
+	errTooMany := errors.New("too many")
 	receive := func(name string) error {
 		return lease.Pin(name, func() (func(), error) {
 			if counted == 2 {
-				return nil, errMany
+				return nil, errTooMany
 			}
 			counted++
 			return func() { counted-- }, nil
@@ -86,26 +87,26 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect("two that come", 2)
-	if err := receive("c"); !errors.Is(err, errMany) || having(set, "c") > 0 {
-		t.Errorf("a third is refused with %v", err)
+	expect("two uploads", 2)
+	if err := receive("c"); !errors.Is(err, errTooMany) || countPinned(set, "c") > 0 {
+		t.Errorf("a third fails with %v", err)
 	}
 	lease.Unpin("a", fileworker.Gone, time.Hour)
-	expect("one whose other stream goes on", 2)
+	expect("one with another stream", 2)
 	lease.Unpin("a", fileworker.Unfinished, time.Hour)
-	expect("one that may go on", 1)
+	expect("one that can be resumed", 1)
 	if err := receive("a"); err != nil {
-		t.Errorf("it does not go on: %v", err)
+		t.Errorf("resuming fails: %v", err)
 	}
 	lease.Unpin("a", fileworker.Complete, time.Hour)
-	expect("one that is complete", 1)
+	expect("a complete one", 1)
 	if err := receive("a"); err != nil {
-		t.Errorf("it is not begun anew: %v", err)
+		t.Errorf("beginning it again fails: %v", err)
 	}
-	expect("one that is begun anew", 2)
+	expect("one that is begun again", 2)
 	lease.Unpin("a", fileworker.Gone, time.Hour)
 	lease.Unpin("b", fileworker.Unfinished, time.Hour)
-	expect("one that is gone, and one that may go on", 0)
+	expect("one that is gone, and one that can be resumed", 0)
 	for i := range 3 {
 		name := fmt.Sprint("complete ", i)
 		if err := receive(name); err != nil {
@@ -114,12 +115,12 @@ func TestWhatIsUnfinishedIsCounted(t *testing.T) {
 		lease.Unpin(name, fileworker.Complete, time.Hour)
 	}
 	for i, want := range []int{0, 1, 1} {
-		if n := having(set, fmt.Sprint("complete ", i)); n != want {
-			t.Errorf("%d workers have what was completed as number %d", n, i)
+		if n := countPinned(set, fmt.Sprint("complete ", i)); n != want {
+			t.Errorf("%d workers have completed upload %d", n, i)
 		}
 	}
 	set.Close()
-	expect("those of a worker that was ended", 0)
+	expect("uploads of a worker that has ended", 0)
 	lease.Unpin("b", fileworker.Unfinished, time.Hour)
-	expect("what comes late", 0)
+	expect("a late unpin", 0)
 }

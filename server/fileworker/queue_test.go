@@ -12,43 +12,43 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// patience guards against hanging.
-const patience = 2 * time.Minute
+// queueTimeout is how long a test waits for an expected event.
+const queueTimeout = 2 * time.Minute
 
 var errCancelled = errors.New("the test cancelled the call")
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), patience, errStartTimeout)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), queueTimeout, errStartTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// queue is a pool whose workers never come up, but first say so.
+// queue is a pool whose workers report their start and then fail.
 type queue struct {
 	*Pool
-	started chan beginning
+	started chan startingWorker
 }
 
-// beginning is a worker that is being started.
-type beginning struct {
+// startingWorker is a worker that is starting.
+type startingWorker struct {
 	key  string
-	fail chan struct{} // closed to have it fail
+	fail chan struct{} // the start fails when it is closed
 }
 
-var errNever = errors.New("it never comes up")
+var errNever = errors.New("the start fails")
 
 func newQueue(t *testing.T, options Options) *queue {
-	q := &queue{Pool: NewPool(options), started: make(chan beginning, 100)}
+	q := &queue{Pool: NewPool(options), started: make(chan startingWorker, 100)}
 	t.Cleanup(q.Close)
 	return q
 }
 
-// use has somebody use a worker in the background.
+// use calls Set.Use in the background.
 func (q *queue) use(ctx context.Context, s *Set, key string) <-chan error {
 	failed := make(chan error, 1)
 	go func() {
 		_, err := s.Use(ctx, key, func(ctx context.Context) (*sandbox.Worker, error) {
-			b := beginning{key, make(chan struct{})}
+			b := startingWorker{key, make(chan struct{})}
 			q.started <- b
 			select {
 			case <-b.fail:
@@ -62,7 +62,7 @@ func (q *queue) use(ctx context.Context, s *Set, key string) <-chan error {
 	return failed
 }
 
-// awaitWaiting waits until so many wait.
+// awaitWaiting waits until n calls wait for a worker.
 func (q *queue) awaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	for ctx := within(t); ; {
@@ -73,17 +73,17 @@ func (q *queue) awaitWaiting(t *testing.T, n int) {
 			return
 		}
 		if ctx.Err() != nil {
-			t.Fatalf("%d wait, not %d", waiting, n)
+			t.Fatalf("%d calls wait, want %d", waiting, n)
 		}
 	}
 }
 
-func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
+func TestUse_WaitingCalls_AreServedInOrder(t *testing.T) {
 	q := newQueue(t, Options{PerPrincipal: 1, Total: 2, Idle: time.Minute, StartTimeout: time.Hour})
 	mine, mineToo, yours := q.NewSet("me", func() {}), q.NewSet("me", func() {}), q.NewSet("you", func() {})
 	ctx, cancel := context.WithCancelCause(within(t))
 	first := q.use(ctx, mine, "first")
-	begun := []beginning{<-q.started}
+	begun := []startingWorker{<-q.started}
 	var all []<-chan error
 	for i := range 5 {
 		s := mine
@@ -93,14 +93,14 @@ func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
 		all = append(all, q.use(ctx, s, fmt.Sprint(i)))
 		q.awaitWaiting(t, i+1)
 	}
-	other := q.use(ctx, yours, "yours") // for whom there is room
+	other := q.use(ctx, yours, "yours") // another principal is below its limit
 	begun = append(begun, <-q.started)
-	gone, goes := context.WithCancelCause(ctx)
-	givesUp := q.use(gone, mine, "gives up")
+	gone, cancelGone := context.WithCancelCause(ctx)
+	cancelled := q.use(gone, mine, "cancelled")
 	q.awaitWaiting(t, 6)
-	goes(errCancelled)
-	if err := <-givesUp; !errors.Is(err, errCancelled) {
-		t.Errorf("who gives up is told %v", err)
+	cancelGone(errCancelled)
+	if err := <-cancelled; !errors.Is(err, errCancelled) {
+		t.Errorf("the cancelled call fails with %v", err)
 	}
 	for _, b := range begun {
 		close(b.fail)
@@ -132,16 +132,16 @@ func TestWhoeverWaitsIsServedInTurn(t *testing.T) {
 	}
 }
 
-func TestWaitingIsBounded(t *testing.T) {
+func TestUse_StartTimeout_BoundsWaiting(t *testing.T) {
 	q := newQueue(t, Options{PerPrincipal: 1, Total: 1, Idle: time.Minute, StartTimeout: time.Millisecond})
 	set, ctx := q.NewSet("me", func() {}), within(t)
-	q.options.StartTimeout = time.Hour // of what comes first
+	q.options.StartTimeout = time.Hour // for the first worker
 	first := q.use(ctx, set, "first")
 	<-q.started
 	q.options.StartTimeout = time.Millisecond
 	err := <-q.use(ctx, set, "second")
 	if limit, is := errors.AsType[*LimitError](err); !is || limit.Limit != 1 || limit.Setting != "file_helpers_per_principal" {
-		t.Errorf("it is refused with %v", err)
+		t.Errorf("the second call fails with %v", err)
 	}
 	q.options.StartTimeout = time.Hour
 	third := q.use(ctx, set, "third")
@@ -149,13 +149,13 @@ func TestWaitingIsBounded(t *testing.T) {
 	set.Close()
 	for _, failed := range []<-chan error{first, third} {
 		if err := <-failed; !errors.Is(err, ErrClosed) {
-			t.Errorf("after the session it fails with %v", err)
+			t.Errorf("after Close the call fails with %v", err)
 		}
 	}
 }
 
-// A principal who may have all workers leaves some for those who have none, who need not wait.
-func TestSomeWorkersAreReserved(t *testing.T) {
+// A principal whose limit is the total leaves some workers for principals that have none.
+func TestUse_GreedyPrincipal_LeavesReserve(t *testing.T) {
 	const total = 2 * reservedShare
 	q := newQueue(t, Options{PerPrincipal: total, Total: total, Idle: time.Minute, StartTimeout: time.Hour})
 	ctx, cancel := context.WithCancelCause(within(t))
@@ -180,7 +180,7 @@ func TestSomeWorkersAreReserved(t *testing.T) {
 		late := q.NewSet(fmt.Sprint("late ", i), func() {})
 		use(late, "late")
 		if b := <-q.started; b.key != "late" {
-			t.Errorf("%s is served", b.key)
+			t.Errorf("%s is started", b.key)
 		}
 		use(late, "more")
 		q.awaitWaiting(t, 2+i)

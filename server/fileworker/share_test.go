@@ -13,14 +13,14 @@ import (
 	"github.com/execwire/execwire/server/fileworker"
 )
 
-// write is the adopt of workers of tests.
+// write is what the test worker does with a descriptor.
 func write(fd int) {
 	_, _ = unix.Write(fd, []byte("lent"))
 	_ = unix.Close(fd)
 }
 
-// A worker gets one descriptor, which is given back when nothing is left of the worker.
-func TestLend_ByManyAtOnce_LendsOnceUntilTheWorkerHasEnded(t *testing.T) {
+// A worker gets one descriptor, which is released after the worker has ended.
+func TestShareDescriptor_Concurrent_SharesOnce(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	set := f.newSet()
 	lease := f.use(set, "key")
@@ -35,7 +35,7 @@ func TestLend_ByManyAtOnce_LendsOnceUntilTheWorkerHasEnded(t *testing.T) {
 		taken++
 		return int(writing.Fd()), func() {
 			if given++; !errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
-				t.Error("it is given back before the worker has ended")
+				t.Error("the descriptor is released before the worker has ended")
 			}
 			_ = writing.Close()
 		}, nil
@@ -52,19 +52,19 @@ func TestLend_ByManyAtOnce_LendsOnceUntilTheWorkerHasEnded(t *testing.T) {
 	set.Close()
 	f.Close()
 	if content, err := io.ReadAll(reading); err != nil || string(content) != "lent" || taken != 1 || given != 1 {
-		t.Errorf("%q, %v; taken %d times and given back %d", content, err, taken, given)
+		t.Errorf("%q, %v; taken %d times and released %d times", content, err, taken, given)
 	}
 	if err := lease.ShareDescriptor(f.ctx, take); err == nil || taken != 1 {
-		t.Errorf("a worker that has ended is lent one: %v", err)
+		t.Errorf("a worker that has ended receives a descriptor: %v", err)
 	}
 }
 
-func TestLend_WithoutADescriptor_CanBeTriedAgain(t *testing.T) {
+func TestShareDescriptor_TakeFails_CanBeRepeated(t *testing.T) {
 	f := newFixture(t, fileworker.Options{PerPrincipal: 1, Total: 1, Idle: time.Minute})
 	lease := f.use(f.newSet(), "key")
 	for range 2 {
 		if err := lease.ShareDescriptor(f.ctx, func() (int, func(), error) { return 0, nil, unix.EMFILE }); !errors.Is(err, unix.EMFILE) {
-			t.Errorf("it fails with %v", err)
+			t.Errorf("the error is %v", err)
 		}
 	}
 }
