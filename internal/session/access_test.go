@@ -8,20 +8,20 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-func TestGrants(t *testing.T) {
+func TestGrant_DegreesOfAccess(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer c.a.Lost()
 	all := []session.Access{session.AccessView, session.AccessWrite, session.AccessOwner}
-	// may checks what a principal is told about each degree of access.
-	may := func(principal string, most session.Access) {
+	// expectAccess checks the result for each degree of access of a principal.
+	expectAccess := func(principal string, most session.Access) {
 		t.Helper()
 		for _, access := range all {
 			s, err := f.registry.Open(principal, c.id, access)
 			switch {
 			case access <= most:
 				if err != nil || s.ID() != c.id {
-					t.Errorf("%s may not %v: %v", principal, access, err)
+					t.Errorf("%s expectAccess not %v: %v", principal, access, err)
 				}
 			case most == session.AccessNone:
 				wantKind(t, err, session.SessionNotFound)
@@ -33,18 +33,18 @@ func TestGrants(t *testing.T) {
 			t.Errorf("%s sees %v", principal, list)
 		}
 	}
-	may("tester", session.AccessOwner)
-	may("friend", session.AccessNone)
+	expectAccess("tester", session.AccessOwner)
+	expectAccess("friend", session.AccessNone)
 	for _, access := range []session.Access{session.AccessView, session.AccessWrite, session.AccessNone, session.AccessView} {
 		info, err := f.registry.Grant("tester", c.id, "friend", access)
 		if err != nil || info.Grants["friend"] != access {
 			t.Fatalf("Grant = %+v, %v", info, err)
 		}
-		may("friend", access)
-		may("other", session.AccessNone)
+		expectAccess("friend", access)
+		expectAccess("other", session.AccessNone)
 	}
 	if list, _ := f.registry.Sessions("friend", "", 10); list[0].Grants != nil || list[0].Principal != "tester" {
-		t.Errorf("a friend sees %+v", list[0])
+		t.Errorf("the listing for the grantee is %+v", list[0])
 	}
 	_, err := f.registry.Grant("friend", c.id, "other", session.AccessView)
 	wantKind(t, err, session.SessionAccessDenied)
@@ -58,7 +58,7 @@ func TestGrants(t *testing.T) {
 	wantKind(t, f.registry.CloseSession(f.ctx, "other", c.id), session.SessionNotFound)
 }
 
-func TestGrantsAreBounded(t *testing.T) {
+func TestGrant_Limit(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer c.a.Lost()
@@ -76,11 +76,11 @@ func TestGrantsAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := f.registry.Grant("tester", c.id, "one more", session.AccessView); err != nil {
-		t.Errorf("a grant that was taken back still counts: %v", err)
+		t.Errorf("a revoked grant still counts: %v", err)
 	}
 }
 
-func TestDefaultSessionHasNoLease(t *testing.T) {
+func TestDefaultSession_HasNoLease(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	for _, id := range []string{"", session.DefaultID} {
 		_, err := f.registry.Grant("tester", id, "friend", session.AccessView)
@@ -89,7 +89,7 @@ func TestDefaultSessionHasNoLease(t *testing.T) {
 	_, err := f.registry.Attach(f.ctx, "tester", session.AttachRequest{SessionID: session.DefaultID})
 	wantKind(t, err, session.DefaultSession)
 	if list, _ := f.registry.Sessions("tester", "", 10); len(list) != 0 {
-		t.Errorf("the default session is listed: %v", list)
+		t.Errorf("the list contains the default session: %v", list)
 	}
 	f.start(t, "p", "/bin/cat")
 	mine, err := f.registry.Open("tester", session.DefaultID, session.AccessOwner)
@@ -98,7 +98,7 @@ func TestDefaultSessionHasNoLease(t *testing.T) {
 	}
 }
 
-func TestSessionsAreDescribedAndListedInPages(t *testing.T) {
+func TestSessions_InfoAndPages(t *testing.T) {
 	f := newFixture(t, session.Config{DefaultGrace: time.Minute})
 	var clients []*client
 	for range 5 {
@@ -127,14 +127,14 @@ func TestSessionsAreDescribedAndListedInPages(t *testing.T) {
 	info := c.a.Session().Info("tester")
 	if info.Attached || info.Grace != time.Minute || info.Processes != 1 || info.WhenDetached != session.WhenDetachedBlock ||
 		info.Principal != "tester" || info.Expires.Before(before.Add(time.Minute)) || info.Created.After(before) {
-		t.Errorf("the session is described as %+v", info)
+		t.Errorf("the session's info is %+v", info)
 	}
 	c.attach(session.AttachRequest{Grace: within(2 * time.Minute), WhenDetached: session.WhenDetachedDiscardOldest})
 	c.a.Lost()
-	c.attach(session.AttachRequest{}) // which leaves both
+	c.attach(session.AttachRequest{}) // processes remain in both states
 	info = c.a.Session().Info("tester")
 	if !info.Attached || !info.Expires.IsZero() || info.Grace != 2*time.Minute || info.WhenDetached != session.WhenDetachedDiscardOldest {
-		t.Errorf("the session is described as %+v", info)
+		t.Errorf("the session's info is %+v", info)
 	}
 	for _, c := range clients {
 		c.a.Lost()

@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestAttachmentReceivesAllProcesses(t *testing.T) {
+func TestAttach_ReceivesAllProcesses(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
 	defer c.a.Lost()
@@ -25,32 +25,32 @@ func TestAttachmentReceivesAllProcesses(t *testing.T) {
 	}
 	c.takeAll(ids...)
 	for _, id := range ids {
-		if got := string(c.of(id).said); got != id+"\n" {
-			t.Errorf("%s said %q", id, got)
+		if got := string(c.of(id).text); got != id+"\n" {
+			t.Errorf("the output of %s is %q", id, got)
 		}
 	}
 }
 
-func TestFirstByteIsNotLostToAnAttachment(t *testing.T) {
+func TestAttach_FirstByte_IsNotLost(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer c.a.Lost()
 	const size = 1 << 20
 	c.pattern("p")
 	if p := c.start("p", small(flood(size))); !p.Spec().Output.Held {
-		t.Fatal("between the start and the ownership output could be evicted")
+		t.Fatal("output could be evicted between the start and the ownership")
 	}
 	c.takeAll("p")
 	if got := c.of("p").out.Offset(); got != size {
-		t.Errorf("%d bytes arrived", got)
+		t.Errorf("received %d bytes", got)
 	}
 }
 
-func TestDetachedPolicies(t *testing.T) {
+func TestDetach_Policies(t *testing.T) {
 	const size = 3 << 20
 	for name, tt := range map[string]struct {
 		policy session.WhenDetached
-		waits  bool // the process blocks before it has said everything
+		waits  bool // the process blocks before it has written everything
 		gap    bool
 	}{
 		"block":   {policy: session.WhenDetachedBlock, waits: true},
@@ -77,16 +77,16 @@ func TestDetachedPolicies(t *testing.T) {
 			s := c.of("p")
 			if tt.gap {
 				if total := s.offset[eventlog.Stdout]; s.dropped == 0 || total != size {
-					t.Errorf("%d bytes are declared missing, the end is at %d", s.dropped, total)
+					t.Errorf("the gaps have %d bytes, the end is at %d", s.dropped, total)
 				}
 			} else if s.dropped != 0 || s.out.Offset() != size {
-				t.Errorf("%d bytes are missing, %d arrived", s.dropped, s.out.Offset())
+				t.Errorf("%d bytes are missing, received %d", s.dropped, s.out.Offset())
 			}
 		})
 	}
 }
 
-func TestGraceOverEndsTheSession(t *testing.T) {
+func TestGrace_Expires_EndsSession(t *testing.T) {
 	for _, grace := range []time.Duration{0, 30 * time.Millisecond} {
 		t.Run(grace.String(), func(t *testing.T) {
 			f := newFixture(t, session.Config{})
@@ -95,12 +95,12 @@ func TestGraceOverEndsTheSession(t *testing.T) {
 			q := c.start("q", small(flood(1<<20)))
 			c.a.Lost()
 			<-p.Closed()
-			<-q.Closed() // though nobody has taken what it said
+			<-q.Closed() // although no client has read its output
 			if exit, _ := p.Exit(); exit.Cause != process.CauseTerminated {
 				t.Errorf("exit is %+v", exit)
 			}
 			wantKind(t, c.tryAttach(session.AttachRequest{}), session.SessionNotFound)
-			until(t, f, "the session is gone", func() bool {
+			until(t, f, "the session is removed", func() bool {
 				list, _ := f.registry.Sessions("tester", "", 10)
 				return len(list) == 0
 			})
@@ -108,7 +108,7 @@ func TestGraceOverEndsTheSession(t *testing.T) {
 	}
 }
 
-func TestCloseSession(t *testing.T) {
+func TestCloseSession_EndsProcesses(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	p := c.start("p", spec("/bin/cat"))
@@ -126,7 +126,7 @@ func TestCloseSession(t *testing.T) {
 		select {
 		case <-p.Closed():
 		default:
-			t.Errorf("process %s is left", p.ID())
+			t.Errorf("process %s still exists", p.ID())
 		}
 	}
 	_, err = c.a.Next(f.ctx, 0)
@@ -140,7 +140,7 @@ func TestCloseSession(t *testing.T) {
 	wantKind(t, f.registry.CloseSession(f.ctx, "tester", c.id), session.SessionNotFound)
 }
 
-func TestCloseSessionGoesOnWithoutItsCaller(t *testing.T) {
+func TestCloseSession_CallerCancelled_Continues(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	p := c.start("p", spec("/bin/cat"))
@@ -153,9 +153,9 @@ func TestCloseSessionGoesOnWithoutItsCaller(t *testing.T) {
 	c.a.Lost()
 }
 
-// One who has found the default session just before it was closed starts in the
-// next: it is always there.
-func TestStartAfterTheDefaultSessionWasClosed(t *testing.T) {
+// A caller that found the default session before it was closed starts in the next one: a
+// default session always exists.
+func TestDefaultSession_Closed_StartUsesNext(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	f.start(t, "p", "/bin/cat")
 	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
@@ -167,8 +167,8 @@ func TestStartAfterTheDefaultSessionWasClosed(t *testing.T) {
 	}
 }
 
-// CloseSession of a closing session waits for its end, too.
-func TestCloseSessionTwice(t *testing.T) {
+// CloseSession of a session that is closing waits for its end too.
+func TestCloseSession_Twice_WaitsForEnd(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -186,19 +186,19 @@ func TestCloseSessionTwice(t *testing.T) {
 			t.Error(err)
 		}
 		if err := f.registry.CloseSession(f.ctx, "tester", id); err != nil {
-			wantKind(t, err, session.SessionNotFound) // it was fast
+			wantKind(t, err, session.SessionNotFound) // the first call has already finished
 		}
 		for _, p := range all {
 			select {
 			case <-p.Closed():
 			default:
-				t.Fatalf("session %s is closed, and process %s is left", id, p.ID())
+				t.Fatalf("session %s is closed, and process %s still exists", id, p.ID())
 			}
 		}
 	}
 }
 
-func TestDefaultSessionComesBackEmpty(t *testing.T) {
+func TestDefaultSession_Closed_ReopensEmpty(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
@@ -210,36 +210,36 @@ func TestDefaultSessionComesBackEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list, _ := again.Processes("", 10); len(list) != 0 {
-		t.Errorf("%d processes are left", len(list))
+		t.Errorf("%d processes remain", len(list))
 	}
 	if _, _, err := again.Start(f.ctx, "p", session.Digest{1}, spec("/bin/true")); err != nil {
 		t.Error(err)
 	}
 	if err := f.registry.CloseSession(f.ctx, "nobody", ""); err != nil {
-		t.Errorf("closing what is not there: %v", err)
+		t.Errorf("closing a session that does not exist: %v", err)
 	}
 }
 
-func TestClosedRecordsStayUntilTheyAreTaken(t *testing.T) {
+func TestRecord_Unacknowledged_IsRetained(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
 	p := c.start("p", spec("/bin/echo", "x"))
 	c.a.Lost()
 	f.registry.Drained(p)
-	time.Sleep(20 * time.Millisecond) // for a record that goes although it must not
+	time.Sleep(20 * time.Millisecond) // time in which a record could be removed wrongly
 	c.attach(session.AttachRequest{})
 	c.takeAll("p")
-	if got := string(c.of("p").said); got != "x\n" {
-		t.Errorf("p said %q", got)
+	if got := string(c.of("p").text); got != "x\n" {
+		t.Errorf("the output of p is %q", got)
 	}
-	until(t, f, "the record goes once it was taken", func() bool {
+	until(t, f, "the record is removed after the acknowledgement", func() bool {
 		_, err := c.a.Session().Process("p")
 		return err != nil
 	})
 	c.a.Lost()
 }
 
-func TestCloseSessionWaitsForStartsUnderWay(t *testing.T) {
+func TestCloseSession_WaitsForConcurrentStarts(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	for range 30 {
 		c := f.newClient(t, session.AttachRequest{})
@@ -253,7 +253,7 @@ func TestCloseSessionWaitsForStartsUnderWay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if list, _ := s.Processes("", 10); len(list) != 0 {
-			t.Error("the session is closed, and a process is in it")
+			t.Error("the session is closed but has a process")
 		}
 		if p := <-started; p != nil {
 			<-p.Closed()
@@ -262,9 +262,9 @@ func TestCloseSessionWaitsForStartsUnderWay(t *testing.T) {
 	}
 }
 
-// A client that comes back late misses output that was to be discarded. It must
-// not miss that a process has ended.
-func TestDiscardOldest_KeepsTheExit(t *testing.T) {
+// A client that resumes late misses evicted output of DISCARD sessions, but never the exit
+// of a process.
+func TestDetach_DiscardOldest_KeepsExit(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Millisecond})
 	c := f.newClient(t, session.AttachRequest{WhenDetached: session.WhenDetachedDiscardOldest, Grace: within(time.Hour)})
 	c.pattern("p")
@@ -281,11 +281,11 @@ func TestDiscardOldest_KeepsTheExit(t *testing.T) {
 	c.attach(session.AttachRequest{AfterSeq: c.cursors()})
 	defer func() { c.a.Lost() }()
 	if info := c.a.Session().Info("tester"); info.Processes != 2 {
-		t.Fatalf("%d processes are known, want both", info.Processes)
+		t.Fatalf("the session has %d processes, want both", info.Processes)
 	}
 	c.takeAll("p", "before")
 	if s := c.of("p"); s.dropped == 0 || !s.exited {
-		t.Errorf("the client knows %+v", s)
+		t.Errorf("the client has %+v", s)
 	}
-	until(t, f, "the records are removed, which are taken", func() bool { return c.a.Session().Info("tester").Processes == 0 })
+	until(t, f, "the acknowledged records are removed", func() bool { return c.a.Session().Info("tester").Processes == 0 })
 }

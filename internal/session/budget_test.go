@@ -7,17 +7,17 @@ import (
 	"github.com/execwire/execwire/internal/process"
 )
 
-// newCharged returns a process that is charged.
+// newCharged returns a process that the budget has charged.
 func newCharged(t *testing.T, b *budget, bytes int64) *Process {
 	t.Helper()
 	p := &Process{}
 	if victims, ok := b.reserve(p, bytes); !ok || len(victims) > 0 {
-		t.Fatalf("there is no room for %d bytes beside %d", bytes, b.charged)
+		t.Fatalf("%d bytes do not fit beside %d", bytes, b.charged)
 	}
 	return p
 }
 
-func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
+func TestBudget_EvictsOldestAndNoMoreThanNeeded(t *testing.T) {
 	b := newBudget(100)
 	var old []*Process
 	for range 4 {
@@ -25,12 +25,12 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 		b.markAtRest(p, true)
 		old = append(old, p)
 	}
-	b.markInUse(old[0]) // somebody owns it again
+	b.markInUse(old[0]) // it has an owner again
 	if _, ok := b.reserve(&Process{}, 81); ok {
-		t.Error("there is room for 81 bytes beside 20 that must stay")
+		t.Error("81 bytes fit beside 20 that cannot be evicted")
 	}
 	if b.charged != 80 || b.shares[""].seen.Len() != 3 {
-		t.Errorf("a refusal left %d bytes charged, %d at rest", b.charged, b.shares[""].seen.Len())
+		t.Errorf("after the rejection %d bytes are charged, %d records are closed", b.charged, b.shares[""].seen.Len())
 	}
 	victims, ok := b.reserve(&Process{}, 50)
 	if !ok || len(victims) != 2 || victims[0].process != old[1] || victims[1].process != old[2] {
@@ -41,8 +41,8 @@ func TestBudgetTakesTheOldestAndNoMoreThanItMust(t *testing.T) {
 	}
 }
 
-// A victim that somebody takes up before it is removed is charged again, also if
-// it has come to rest again by then.
+// A victim that gets an owner before it is removed is charged again, also if it has been
+// released since.
 func TestEviction_VictimInUse_IsChargedAgain(t *testing.T) {
 	for _, rests := range []bool{false, true} {
 		b := newBudget(100)
@@ -65,12 +65,12 @@ func TestEviction_VictimInUse_IsChargedAgain(t *testing.T) {
 		}
 		b.resize(p, 0)
 		if b.charged != 60 || b.evictable != 0 || b.shares[""].seen.Len() != 0 {
-			t.Errorf("%d bytes are charged once it is gone, %d evictable", b.charged, b.evictable)
+			t.Errorf("after the removal %d bytes are charged, %d evictable", b.charged, b.evictable)
 		}
 	}
 }
 
-// One that was taken up, and whose session has forgotten it since, is no more.
+// A victim that got an owner, and that its session has removed since, is not charged.
 func TestEviction_RemovedVictim_IsNotChargedAgain(t *testing.T) {
 	r := NewRegistry(nil, Config{RetainedTotal: 100})
 	s := r.makeSession("s", "tester")
@@ -90,16 +90,16 @@ func TestEviction_RemovedVictim_IsNotChargedAgain(t *testing.T) {
 	}
 }
 
-// What a caller keeps with a process is kept like what it was started with.
-func TestLabelsAreCharged(t *testing.T) {
+// Labels are charged like the arguments of a process.
+func TestBudget_ChargesLabels(t *testing.T) {
 	plain, labelled := &process.Spec{}, &process.Spec{Labels: map[string]string{"name": "value"}}
 	if more := recordBytes(labelled) - recordBytes(plain); more < int64(len("name")+len("value")) {
 		t.Errorf("a label is charged with %d bytes", more)
 	}
 }
 
-// A principal that takes all it can get does not keep another one, which has little,
-// from starting a process, and what it gave back counts no more.
+// A principal that fills its share of the budget does not prevent another one from starting
+// a process, and what it releases no longer counts.
 func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 	const each = 10
 	b := newBudget(64 * each)
@@ -119,7 +119,7 @@ func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 			t.Errorf("%s cannot start a process", owner)
 		}
 		if _, ok := b.reserve(&Process{charge: charge{owner: owner}}, each); ok {
-			t.Errorf("%s has more than little of what is reserved", owner)
+			t.Errorf("%s gets more than one process from the reserve", owner)
 		}
 	}
 	for _, p := range heavy {
@@ -133,14 +133,14 @@ func TestBudget_FullOfOnePrincipal_HasSpaceForOthers(t *testing.T) {
 	}
 }
 
-// A principal that uses the budget up evicts its own records, and not the older ones of
-// principals that have less.
+// For a principal that fills the budget its own records are evicted, not older ones of
+// principals that use less.
 func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
 	b := newBudget(100)
 	newOf := func(owner string, bytes int64, seen bool) *Process {
 		p := &Process{charge: charge{owner: owner}}
 		if victims, ok := b.reserve(p, bytes); !ok || len(victims) > 0 {
-			t.Fatalf("there is no room for %d bytes beside %d", bytes, b.charged)
+			t.Fatalf("%d bytes do not fit beside %d", bytes, b.charged)
 		}
 		b.markAtRest(p, seen)
 		return p
@@ -154,20 +154,20 @@ func TestBudget_FullOfOnePrincipal_EvictsItsRecordsFirst(t *testing.T) {
 	if b.charged != 85 || b.evictable != 10 || light.charge.list == nil {
 		t.Errorf("%d bytes are charged, %d of them evictable", b.charged, b.evictable)
 	}
-	// One that has nothing evicts the one that has most, of those that have records.
+	// For a principal without records, those of the principal that uses most are evicted.
 	if victims, ok := b.reserve(&Process{charge: charge{owner: "new"}}, 20); !ok || len(victims) != 1 || victims[0].process != light {
 		t.Errorf("the victims are %v, %v", victims, ok)
 	}
 }
 
-// When many principals have taken what they can, the first process of others fits into
-// the eighth that those cannot have, for as many as docs/reliability.md has it.
-func TestBudget_FullOfManyPrincipals_HasSpaceForTheFirstProcessOfOthers(t *testing.T) {
+// When many principals have filled their shares, the first process of others fits into the
+// reserved eighth, for as many principals as docs/reliability.md states.
+func TestBudget_FullOfManyPrincipals_HasSpaceForOthersFirstProcess(t *testing.T) {
 	const heavy = 20
 	each := reservedBytes(&process.Spec{})
 	for total, want := range map[int64]int{2 << 30: 204, 1 << 30: 102} {
 		b := newBudget(total)
-		for turn, refused := 0, 0; refused < heavy; turn++ { // in turns, until none gets more
+		for turn, refused := 0, 0; refused < heavy; turn++ { // in turns, until no principal gets more
 			refused++
 			if _, ok := b.reserve(&Process{charge: charge{owner: fmt.Sprint("heavy-", turn%heavy)}}, each); ok {
 				refused = 0

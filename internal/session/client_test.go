@@ -11,24 +11,24 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// client attaches to one session again and again, and checks
-// that nothing of it is lost or said twice.
+// client attaches to one session repeatedly, and checks that it receives everything exactly
+// once.
 type client struct {
 	t         *testing.T
 	f         *fixture
 	principal string
-	id        string // of the session
+	id        string // session id
 	a         *session.Attachment
 	seen      map[string]*seen
 	pings     chan struct{}
 }
 
-// seen is what a client knows of one process.
+// seen is what a client has received of one process.
 type seen struct {
 	seq     uint64
 	offset  map[eventlog.Stream]uint64
-	out     *testproc.Verifier // nil: said is kept instead
-	said    []byte
+	out     *testproc.Verifier // nil: text collects the output instead
+	text    []byte
 	exited  bool
 	closed  bool
 	dropped uint64 // bytes in gaps
@@ -63,7 +63,7 @@ func (c *client) tryAttach(req session.AttachRequest) error {
 	return nil
 }
 
-// cursors is what the client has taken of everything.
+// cursors returns the last sequence number received of each process.
 func (c *client) cursors() map[string]uint64 {
 	m := make(map[string]uint64)
 	for id, s := range c.seen {
@@ -72,7 +72,6 @@ func (c *client) cursors() map[string]uint64 {
 	return m
 }
 
-// start starts a process in the client's session.
 func (c *client) start(id string, spec process.Spec) *session.Process {
 	c.t.Helper()
 	p, created, err := c.a.Session().Start(c.f.ctx, id, session.Digest{1}, spec)
@@ -82,8 +81,8 @@ func (c *client) start(id string, spec process.Spec) *session.Process {
 	return p
 }
 
-// pattern has the client check the output of a process against the pattern of
-// the program flood, instead of keeping it.
+// pattern makes the client check the output of a process against the pattern of the program
+// flood, instead of collecting it.
 func (c *client) pattern(id string) {
 	c.of(id).out = testproc.StdoutPattern.NewVerifier()
 }
@@ -95,7 +94,7 @@ func (c *client) of(id string) *seen {
 	return c.seen[id]
 }
 
-// next takes one delivery, checked, and returns it.
+// next receives and checks one delivery.
 func (c *client) next() session.Delivery {
 	c.t.Helper()
 	d, err := c.a.Next(c.f.ctx, 0)
@@ -106,8 +105,7 @@ func (c *client) next() session.Delivery {
 	return d
 }
 
-// check notes what was delivered, and fails the test for what should not have
-// been.
+// check records a delivery, and fails the test if it is not the expected next one.
 func (c *client) check(d session.Delivery) {
 	c.t.Helper()
 	if d.Released != "" {
@@ -146,13 +144,13 @@ func (s *seen) output(t *testing.T, e eventlog.Event) {
 	}
 	s.offset[e.Stream] = e.Offset + uint64(len(e.Data))
 	if s.out == nil {
-		s.said = append(s.said, e.Data...)
+		s.text = append(s.text, e.Data...)
 	} else if _, err := s.out.Write(e.Data); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// take takes deliveries and acknowledges them until done.
+// take receives and acknowledges deliveries until done.
 func (c *client) take(done func() bool) {
 	c.t.Helper()
 	for !done() {
@@ -169,7 +167,7 @@ func (c *client) acknowledge(id string) {
 	}
 }
 
-// takeAll takes everything of these processes to their ends.
+// takeAll receives and acknowledges everything of these processes.
 func (c *client) takeAll(ids ...string) {
 	c.t.Helper()
 	c.take(func() bool {
@@ -182,12 +180,12 @@ func (c *client) takeAll(ids ...string) {
 	})
 }
 
-// flood is a process that writes n bytes of the pattern.
+// flood returns the spec of a process that writes n bytes of the pattern.
 func flood(n int) process.Spec {
 	return spec(testproc.Argv("flood", "-bytes", fmt.Sprint(n))...)
 }
 
-// small has a window of 64 KiB, in a log of 128.
+// small sets a window of 64 KiB in a log of 128 KiB.
 func small(s process.Spec) process.Spec {
 	s.Output = eventlog.Limits{RetainedBytes: 128 << 10, WindowBytes: 64 << 10, SnapshotBytes: 1 << 10}
 	return s
@@ -198,7 +196,7 @@ func until(t *testing.T, f *fixture, what string, done func() bool) {
 	t.Helper()
 	for !done() {
 		if f.ctx.Err() != nil {
-			t.Fatalf("never: %s", what)
+			t.Fatalf("timeout: %s", what)
 		}
 		time.Sleep(time.Millisecond)
 	}

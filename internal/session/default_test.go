@@ -10,9 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// Many principals leave nothing behind.
 func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
-	f := newFixture(t, session.Config{}) // records go at once
+	f := newFixture(t, session.Config{}) // records are removed at once
 	for i := range 1000 {
 		s, err := f.registry.Open(fmt.Sprint("user", i), "", session.AccessOwner)
 		if err != nil {
@@ -30,22 +29,22 @@ func TestDefaultSession_Empty_IsRemoved(t *testing.T) {
 		t.Fatalf("Start = %v", err)
 	}
 	if n := f.registry.Defaults(); n != 0 {
-		t.Errorf("%d empty sessions are kept", n)
+		t.Errorf("%d empty sessions remain", n)
 	}
 	p := f.start(t, "p", "/bin/cat")
 	if n := f.registry.Defaults(); n != 1 {
-		t.Errorf("%d sessions are kept, want that with a process", n)
+		t.Errorf("%d sessions remain, want the one with a process", n)
 	}
 	if _, err := p.Terminate(f.ctx, process.Termination{Cause: process.CauseTerminated}); err != nil {
 		t.Fatal(err)
 	}
 	f.registry.Drained(p)
 	if n := f.registry.Defaults(); n != 0 {
-		t.Errorf("%d sessions are kept after the last record has gone", n)
+		t.Errorf("%d sessions remain after the removal of the last record", n)
 	}
 }
 
-// Two calls may have found the session empty; what they start is in one.
+// Callers that open the empty session at the same time start processes in the same one.
 func TestDefaultSession_OpenedTwiceEmpty_IsOne(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	other, err := f.registry.Open("tester", "", session.AccessOwner)
@@ -64,16 +63,15 @@ func TestDefaultSession_OpenedTwiceEmpty_IsOne(t *testing.T) {
 	}
 	defer o.Detach()
 	if list, _ := f.Processes("", 10); len(list) != 2 {
-		t.Errorf("%d processes are there, want both", len(list))
+		t.Errorf("the session has %d processes, want both", len(list))
 	}
 	if n := f.registry.Defaults(); n != 1 {
-		t.Errorf("%d sessions are kept", n)
+		t.Errorf("%d sessions remain", n)
 	}
 }
 
-// However often a session empties, a process that was started is found until it
-// has closed.
-func TestDefaultSessionLosesNoProcess(t *testing.T) {
+// A process is found until it has closed, however often its session becomes empty.
+func TestDefaultSession_Emptied_LosesNoProcess(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	var group sync.WaitGroup
 	for i := range 4 {
@@ -85,7 +83,7 @@ func TestDefaultSessionLosesNoProcess(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if found, err := opened(t, f).Process(id); err != nil || found != p {
+				if found, err := openDefault(t, f).Process(id); err != nil || found != p {
 					t.Errorf("process %s = %v, %v", id, found, err)
 				}
 				if _, err := p.Terminate(f.ctx, process.Termination{Cause: process.CauseTerminated}); err != nil {
@@ -97,39 +95,39 @@ func TestDefaultSessionLosesNoProcess(t *testing.T) {
 	}
 	group.Wait()
 	if n := f.registry.Defaults(); n != 0 {
-		t.Errorf("%d sessions are kept", n)
+		t.Errorf("%d sessions remain", n)
 	}
 }
 
-// Starting, closing and shutting down meet in every order: nothing is ended
-// twice, and what was started is over when the close that saw it returns.
-func TestDefaultSessionIsClosedByManyAtOnce(t *testing.T) {
+// Starting, closing and shutting down happen in every order: no process is ended twice, and
+// all processes of a session have ended when its close returns.
+func TestDefaultSession_ConcurrentCloses(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
 	var group sync.WaitGroup
 	for i := range 4 {
 		group.Go(func() {
 			for n := range 25 {
 				id := fmt.Sprint(i, "-", n)
-				if _, _, err := opened(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat")); err != nil {
-					t.Error(err) // though another one is just closing it
+				if _, _, err := openDefault(t, f).Start(f.ctx, id, session.Digest{1}, spec("/bin/cat")); err != nil {
+					t.Error(err) // although another goroutine is closing it
 				}
 				if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
 					t.Error(err)
 				}
-				if _, err := opened(t, f).Process(id); err == nil {
-					t.Errorf("process %s is there after its session was closed", id)
+				if _, err := openDefault(t, f).Process(id); err == nil {
+					t.Errorf("process %s exists after its session was closed", id)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if n := f.registry.Defaults(); n != 0 {
-		t.Errorf("%d sessions are kept", n)
+		t.Errorf("%d sessions remain", n)
 	}
 }
 
-// opened is the default session of the moment.
-func opened(t *testing.T, f *fixture) *session.Session {
+// openDefault returns the current default session.
+func openDefault(t *testing.T, f *fixture) *session.Session {
 	t.Helper()
 	s, err := f.registry.Open("tester", "", session.AccessOwner)
 	if err != nil {

@@ -2,14 +2,14 @@ package session
 
 import "time"
 
-// Charged is what all processes are charged.
+// Charged returns the bytes charged for all processes.
 func (r *Registry) Charged() int64 {
 	r.budget.mu.Lock()
 	defer r.budget.mu.Unlock()
 	return r.budget.charged
 }
 
-// Drained blocks until the registry knows that the process has closed.
+// Drained blocks until the registry has noticed that the process has closed.
 func (r *Registry) Drained(p *Process) {
 	for {
 		p.session.mu.Lock()
@@ -22,7 +22,7 @@ func (r *Registry) Drained(p *Process) {
 	}
 }
 
-// Defaults is how many default sessions are kept.
+// Defaults returns the number of default sessions.
 func (r *Registry) Defaults() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,9 +7,9 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 )
 
-// A client can acknowledge what it does not read. What it has acknowledged to the
-// end must not be kept by its feed then.
-func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
+// A client can acknowledge output without reading it. The feed forgets a process whose end
+// was acknowledged.
+func TestFeed_RemovedProcess_LeavesNothing(t *testing.T) {
 	f := newFeed()
 	for i := range 100 {
 		log := eventlog.New(eventlog.Limits{})
@@ -22,19 +22,19 @@ func TestFeedKeepsNothingOfWhatLeft(t *testing.T) {
 		f.add(&Process{id: fmt.Sprint(i)}, owner).remove(false)
 	}
 	if n := f.queue.Len(); n != 0 || len(f.items) != 0 {
-		t.Errorf("%d places are queued, %d processes known", n, len(f.items))
+		t.Errorf("the queue has %d entries, the feed %d processes", n, len(f.items))
 	}
 }
 
-// The cursors of one attach can be megabytes.
-func TestAttachmentKeepsNoCursors(t *testing.T) {
+// The cursors of one attach can have megabytes.
+func TestAttach_KeepsNoCursors(t *testing.T) {
 	r := NewRegistry(nil, Config{})
 	a, err := r.Attach(t.Context(), "tester", AttachRequest{AfterSeq: map[string]uint64{"p": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if a.holder.afterSeq != nil {
-		t.Error("an attachment keeps what it was asked for")
+		t.Error("an attachment keeps the cursors of its request")
 	}
 	a.Lost()
 	r.goroutines.Wait()

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// kindOf is the kind of an error of this package, or 0.
+// kindOf returns the kind of an error of this package, or 0.
 func kindOf(err error) Kind {
 	var typed *Error
 	if errors.As(err, &typed) {
@@ -19,19 +19,19 @@ func kindOf(err error) Kind {
 	return 0
 }
 
-// leaseTest is a lease whose hooks check that no two clients ever hold it and
-// that it never comes back.
-type leaseTest struct {
+// checkedLease is a lease whose hooks check that it never has two holders and is never used
+// after its end.
+type checkedLease struct {
 	t      rapid.TB
 	lease  *lease
-	holder *holder          // guarded by lease.mu, as hooks are
+	holder *holder          // guarded by lease.mu, under which hooks run
 	ended  int              // guarded by lease.mu
-	gone   map[*holder]bool // guarded by lease.mu; who left or was displaced
-	closed bool             // guarded by lease.mu; by somebody who meant to
+	gone   map[*holder]bool // guarded by lease.mu; holders that left or were displaced
+	closed bool             // guarded by lease.mu; ended by close
 }
 
-func newLeaseTest(t rapid.TB, grace time.Duration) *leaseTest {
-	lt := &leaseTest{t: t, gone: make(map[*holder]bool)}
+func newCheckedLease(t rapid.TB, grace time.Duration) *checkedLease {
+	lt := &checkedLease{t: t, gone: make(map[*holder]bool)}
 	lt.lease = &lease{sessionID: "s", grace: grace, hooks: leaseHooks{
 		attached: func(now, before *holder) { lt.change(before, now) },
 		detached: func(before *holder) { lt.change(before, nil) },
@@ -44,12 +44,12 @@ func newLeaseTest(t rapid.TB, grace time.Duration) *leaseTest {
 }
 
 // change is called by the hooks, with the lease's lock held.
-func (lt *leaseTest) change(before, now *holder) {
+func (lt *checkedLease) change(before, now *holder) {
 	if lt.ended > 0 {
-		lt.t.Errorf("a session that is over changed")
+		lt.t.Errorf("the holder changed after the end of the session")
 	}
 	if lt.holder != before {
-		lt.t.Errorf("the lease takes another one for its holder")
+		lt.t.Errorf("the hook received another holder")
 	}
 	lt.holder = now
 	if before != nil {
@@ -57,37 +57,36 @@ func (lt *leaseTest) change(before, now *holder) {
 	}
 }
 
-// close ends the lease, and notes that it was meant.
-func (lt *leaseTest) close() {
+// close ends the lease and records that.
+func (lt *checkedLease) close() {
 	lt.lease.mu.Lock()
 	lt.closed = true
 	lt.lease.mu.Unlock()
 	lt.lease.close()
 }
 
-// checkStays checks that somebody who attached, and has not left, was displaced
-// if the lease is not his any more.
-func (lt *leaseTest) checkStays(h *holder) {
+// checkStays checks that an attached holder is still the holder, or that it was displaced.
+func (lt *checkedLease) checkStays(h *holder) {
 	lt.lease.mu.Lock()
 	defer lt.lease.mu.Unlock()
 	if lt.holder != h && !lt.gone[h] || lt.ended > 0 && lt.holder == h {
-		lt.t.Errorf("the lease left its holder")
+		lt.t.Errorf("the lease lost its holder without displacing it")
 	}
 	if by := lt.gone[h]; by && lt.holder == nil && !lt.closed && len(lt.gone) == 1 {
-		lt.t.Errorf("the session ended while somebody was attached")
+		lt.t.Errorf("the session ended while a holder was attached")
 	}
 }
 
-// now is who holds the lease, and whether it is over.
-func (lt *leaseTest) now() (*holder, bool) {
+// now returns the holder of the lease, and whether it has ended.
+func (lt *checkedLease) now() (*holder, bool) {
 	lt.lease.mu.Lock()
 	defer lt.lease.mu.Unlock()
 	return lt.holder, lt.ended > 0
 }
 
-func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
+func TestLease_HolderAnswers_RejectsContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		pinged := 0
 		incumbent := &holder{}
 		incumbent.ping = func() {
@@ -100,10 +99,10 @@ func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
 		for i := range 3 {
 			start := time.Now()
 			if err := lt.lease.attach(t.Context(), &holder{}); kindOf(err) != SessionAttached {
-				t.Fatalf("a second attachment gets %v", err)
+				t.Fatalf("a second attachment fails with %v", err)
 			}
 			if waited := time.Since(start); waited != PingTimeout-time.Nanosecond || pinged != i+1 {
-				t.Errorf("it waited %v, the incumbent was asked %d times", waited, pinged)
+				t.Errorf("it waited %v, the holder was pinged %d times", waited, pinged)
 			}
 		}
 		lt.lease.close()
@@ -112,7 +111,7 @@ func TestLeaseIsRefusedWhileItsHolderAnswers(t *testing.T) {
 
 func TestLease_SilentHolder_LosesToOneContender(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		pings := 0
 		incumbent := &holder{ping: func() { pings++ }}
 		if err := lt.lease.attach(t.Context(), incumbent); err != nil {
@@ -129,18 +128,18 @@ func TestLease_SilentHolder_LosesToOneContender(t *testing.T) {
 			case err == nil:
 				won++
 			case kindOf(err) != SessionAttached:
-				t.Errorf("a loser gets %v", err)
+				t.Errorf("a loser fails with %v", err)
 			}
 		}
 		if waited := time.Since(start); won != 1 || pings != 1 || waited != PingTimeout {
 			t.Errorf("%d won after %v and %d pings", won, waited, pings)
 		}
 		if now, _ := lt.now(); now == incumbent || now == nil {
-			t.Error("the incumbent still holds the lease")
+			t.Error("the silent holder still holds the lease")
 		}
-		lt.lease.leave(incumbent) // has no say any more
+		lt.lease.leave(incumbent) // has no effect any more
 		if now, _ := lt.now(); now == nil {
-			t.Error("who was displaced ended the attachment of another")
+			t.Error("a displaced holder ended the attachment of another")
 		}
 		lt.lease.close()
 	})
@@ -148,7 +147,7 @@ func TestLease_SilentHolder_LosesToOneContender(t *testing.T) {
 
 func TestLease_HolderLeaves_ContenderAttaches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		incumbent := &holder{}
 		_ = lt.lease.attach(t.Context(), incumbent)
 		done := make(chan error)
@@ -164,19 +163,19 @@ func TestLease_HolderLeaves_ContenderAttaches(t *testing.T) {
 
 func TestLease_EndedContext_TakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		incumbent := &holder{}
 		_ = lt.lease.attach(t.Context(), incumbent)
 		gone, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { cancel(errors.New("gone")) })
 		if err := lt.lease.attach(gone, &holder{}); err == nil || err.Error() != "gone" {
-			t.Errorf("the contender that went got %v", err)
+			t.Errorf("the cancelled contender received %v", err)
 		}
 		time.Sleep(time.Hour)
 		if now, _ := lt.now(); now != incumbent {
-			t.Error("the holder was displaced by nobody")
+			t.Error("the holder was displaced by a cancelled contender")
 		}
-		// The question was dropped: the next contender asks again.
+		// The ping was dropped: the next contender pings again.
 		start := time.Now()
 		if err := lt.lease.attach(t.Context(), &holder{}); err != nil || time.Since(start) != PingTimeout {
 			t.Errorf("the next contender got %v after %v", err, time.Since(start))
@@ -187,7 +186,7 @@ func TestLease_EndedContext_TakesNothing(t *testing.T) {
 
 func TestLease_FailedCheck_ChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		incumbent := &holder{}
 		_ = lt.lease.attach(t.Context(), incumbent)
 		no := errors.New("no")
@@ -196,15 +195,15 @@ func TestLease_FailedCheck_ChangesNothing(t *testing.T) {
 			t.Errorf("attach = %v", err)
 		}
 		if now, _ := lt.now(); now != incumbent || lt.lease.terms().grace != time.Minute {
-			t.Error("a refused attachment changed the lease")
+			t.Error("a rejected attachment changed the lease")
 		}
 		lt.lease.close()
 	})
 }
 
-func TestGraceBeginsWithTheLossAndEndsWithTheReturn(t *testing.T) {
+func TestLease_Grace_BeginsAtLossEndsAtReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lt := newLeaseTest(t, time.Minute)
+		lt := newCheckedLease(t, time.Minute)
 		h := &holder{}
 		for range 3 {
 			if err := lt.lease.attach(t.Context(), h); err != nil {
@@ -219,22 +218,22 @@ func TestGraceBeginsWithTheLossAndEndsWithTheReturn(t *testing.T) {
 		_ = lt.lease.attach(t.Context(), h)
 		time.Sleep(time.Hour)
 		if now, over := lt.now(); now != h || over {
-			t.Fatal("the session ended while somebody was attached")
+			t.Fatal("the session ended while a holder was attached")
 		}
 		lt.lease.leave(h)
 		time.Sleep(time.Minute + time.Nanosecond)
 		if _, over := lt.now(); !over {
-			t.Error("the grace did not end the session")
+			t.Error("the end of the grace period did not end the session")
 		}
 		if err := lt.lease.attach(t.Context(), h); kindOf(err) != SessionNotFound {
-			t.Errorf("an expired session came back: %v", err)
+			t.Errorf("an expired session accepted an attachment: %v", err)
 		}
 	})
 }
 
-// TestLeaseInAnyOrder has many clients do everything at once, in fake time and
-// at random moments. The hooks check what must never happen; here is what must.
-func TestLeaseInAnyOrder(t *testing.T) {
+// Many clients attach, leave and close at random times, with fake time. The hooks check the
+// invariants; this test checks the outcome.
+func TestLease_RandomOperations(t *testing.T) {
 	outer := t
 	rapid.Check(t, func(t *rapid.T) {
 		grace := rapid.SampledFrom([]time.Duration{0, time.Second, 3 * time.Second, time.Hour}).Draw(t, "grace")
@@ -254,7 +253,7 @@ func TestLeaseInAnyOrder(t *testing.T) {
 			}
 		}), 1, 12).Draw(t, "steps")
 		synctest.Test(outer, func(*testing.T) {
-			lt := newLeaseTest(t, grace)
+			lt := newCheckedLease(t, grace)
 			for _, s := range steps {
 				go func() {
 					time.Sleep(s.at)
@@ -285,12 +284,12 @@ func TestLeaseInAnyOrder(t *testing.T) {
 					lt.lease.leave(h)
 				}()
 			}
-			time.Sleep(48 * time.Hour) // everybody has come and gone
+			time.Sleep(48 * time.Hour) // all clients have left
 			synctest.Wait()
 			lt.lease.mu.Lock()
 			defer lt.lease.mu.Unlock()
 			if lt.lease.timer != nil || lt.lease.challenge != nil || lt.lease.holder != nil {
-				t.Errorf("something is left of %+v", lt.lease)
+				t.Errorf("the lease is not empty: %+v", lt.lease)
 			}
 			came := false
 			for _, s := range steps {

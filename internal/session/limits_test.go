@@ -23,38 +23,38 @@ func wantLimit(t *testing.T, err error, kind session.Kind, limit int64) {
 	}
 }
 
-func TestProcessesPerSessionAreBounded(t *testing.T) {
+func TestProcessLimit_PerSession(t *testing.T) {
 	f := newFixture(t, session.Config{ProcessesPerSession: 2, ClosedRetention: time.Hour})
 	p := f.start(t, "p", "/bin/cat")
 	f.start(t, "q", "/bin/cat")
 	_, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true"))
 	wantLimit(t, err, session.TooManyProcesses, 2)
 	if _, created, err := f.Start(f.ctx, "q", session.Digest{1}, spec("/bin/cat")); err != nil || created {
-		t.Errorf("a start that is repeated counts again: %v", err)
+		t.Errorf("a repeated start counts again: %v", err)
 	}
 	other, err := f.registry.Open("other", "", session.AccessOwner)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := other.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true")); err != nil {
-		t.Errorf("another session's processes count: %v", err)
+		t.Errorf("the processes of another session count: %v", err)
 	}
 	if err := p.CloseStdin(f.ctx); err != nil {
 		t.Fatal(err)
 	}
-	until(t, f, "a closed process counts no more", func() bool {
+	until(t, f, "a closed process no longer counts", func() bool {
 		_, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/true"))
 		return err == nil
 	})
 	for range 5 { // starts that fail do not count either
 		if _, _, err := f.Start(f.ctx, "bad", session.Digest{1}, spec("/no/such")); err == nil {
-			t.Error("no such program was started")
+			t.Error("started a program that does not exist")
 		}
 		<-must(t)(f.Session.Process("r")).Closed()
 	}
 }
 
-// Who has read the end of a process may start another at once.
+// A client that has read the end of a process can start another at once.
 func TestProcessLimit_ClosedProcess_DoesNotCount(t *testing.T) {
 	f := newFixture(t, session.Config{ProcessesPerSession: 1})
 	for i := range 300 {
@@ -68,8 +68,8 @@ func TestProcessLimit_ClosedProcess_DoesNotCount(t *testing.T) {
 	}
 }
 
-// Who attaches a session can lower what it may have, and raise that again.
-func TestAnAttachmentBoundsTheProcesses(t *testing.T) {
+// An attachment can lower the limits of its session, and raise them again.
+func TestProcessLimit_LoweredByAttachment(t *testing.T) {
 	f := newFixture(t, session.Config{ProcessesPerSession: 3, ClosedRetention: time.Hour, DefaultGrace: time.Hour, MaxGrace: time.Hour})
 	c := f.newClient(t, session.AttachRequest{MaxProcesses: 2})
 	s := c.a.Session()
@@ -105,7 +105,7 @@ func must(t *testing.T) func(*session.Process, error) *session.Process {
 	}
 }
 
-func TestSessionsPerPrincipalAreBounded(t *testing.T) {
+func TestSessionLimit_PerPrincipal(t *testing.T) {
 	f := newFixture(t, session.Config{SessionsPerPrincipal: 3})
 	var clients []*client
 	for range 3 {
@@ -128,8 +128,8 @@ func TestSessionsPerPrincipalAreBounded(t *testing.T) {
 	}
 }
 
-// Principals that are made up, as a gateway may do, are bounded together.
-func TestSessionsOfAllPrincipalsAreBounded(t *testing.T) {
+// Principals that a gateway names share one limit.
+func TestSessionLimit_AllPrincipals(t *testing.T) {
 	f := newFixture(t, session.Config{SessionsPerPrincipal: 2, SessionsTotal: 3})
 	var held []*session.Attachment
 	attach := func(principal string) error {
@@ -145,8 +145,8 @@ func TestSessionsOfAllPrincipalsAreBounded(t *testing.T) {
 		}
 	}
 	wantLimit(t, attach("d"), session.TooManySessionsInAll, 3)
-	held[0].Lost() // with no grace it is over
-	until(t, f, "the end of a session makes room", func() bool { return attach("d") == nil })
+	held[0].Lost() // without a grace period the session ends
+	until(t, f, "an ended session no longer counts", func() bool { return attach("d") == nil })
 	for _, a := range held {
 		a.Lost()
 	}
@@ -155,7 +155,7 @@ func TestSessionsOfAllPrincipalsAreBounded(t *testing.T) {
 // One process with the default limits is charged a little more than 1.25 MiB.
 const charged = 1<<20 + 4*64<<10
 
-func TestRetainedTotalIsBounded(t *testing.T) {
+func TestRetainedTotal_IsBounded(t *testing.T) {
 	const total = 3*charged + charged/2
 	f := newFixture(t, session.Config{RetainedTotal: total, ClosedRetention: time.Hour})
 	for i := range 3 {
@@ -168,11 +168,11 @@ func TestRetainedTotalIsBounded(t *testing.T) {
 		if err := p.CloseStdin(f.ctx); err != nil {
 			t.Fatal(err)
 		}
-		until(t, f, "what a closed process does not hold is free", func() bool {
+		until(t, f, "a closed process is charged for what it retains", func() bool {
 			_, _, err := f.Start(f.ctx, fmt.Sprint("later", i), session.Digest{1}, spec("/bin/cat"))
 			return err == nil
 		})
-		must(t)(f.Session.Process(p.ID())) // it was not in the way
+		must(t)(f.Session.Process(p.ID())) // it was not evicted
 	}
 }
 
@@ -182,7 +182,7 @@ func TestRetainedTotal_Full_EvictsOldestClosedRecords(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each keeps half a MiB of what it said.
+	// Each retains half a MiB of output.
 	closed := func(s *session.Session, id string) *session.Process {
 		t.Helper()
 		p, _, err := s.Start(f.ctx, id, session.Digest{1}, flood(512<<10))
@@ -207,23 +207,23 @@ func TestRetainedTotal_Full_EvictsOldestClosedRecords(t *testing.T) {
 	left, _ := other.Processes("", 10)
 	for i, p := range left {
 		if want := fmt.Sprint("old", 4-len(left)+i); p.ID() != want {
-			t.Errorf("%s is left, want %s", p.ID(), want)
+			t.Errorf("%s remains, want %s", p.ID(), want)
 		}
 	}
 	if len(left) == 0 || len(left) == 4 {
-		t.Errorf("%d of 4 records are left", len(left))
+		t.Errorf("%d of 4 records remain", len(left))
 	}
-	must(t)(f.Session.Process("held")) // somebody owns it
+	must(t)(f.Session.Process("held")) // it has an owner
 	if _, _, err := f.Start(f.ctx, "r", session.Digest{1}, spec("/bin/cat")); err != nil {
 		wantKind(t, err, session.RetainedOutputFull)
 		if again, _ := other.Processes("", 10); len(again) != len(left) {
-			t.Error("a start that was refused removed something")
+			t.Error("a rejected start evicted a record")
 		}
 	}
 }
 
 // A start that fails for another reason must not evict records.
-func TestRefusedStartRemovesNothing(t *testing.T) {
+func TestStart_Rejected_EvictsNothing(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 2 * charged, ProcessesPerSession: 1, ClosedRetention: time.Hour})
 	old, _, err := f.Start(f.ctx, "old", session.Digest{1}, flood(900<<10))
 	if err != nil {
@@ -243,8 +243,7 @@ func TestRefusedStartRemovesNothing(t *testing.T) {
 	}
 }
 
-// TestBudget_AfterAllProcesses_IsZero has many starts at once, with little room, and checks that
-// the room is all there afterwards.
+// After many concurrent starts with a small budget nothing remains charged.
 func TestBudget_AfterAllProcesses_IsZero(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 8 * charged, ClosedRetention: time.Hour})
 	var refused atomic.Int32
@@ -268,13 +267,13 @@ func TestBudget_AfterAllProcesses_IsZero(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.registry.Charged(); n != 0 {
-		t.Errorf("%d bytes are charged to nobody; %d starts were refused", n, refused.Load())
+		t.Errorf("%d bytes are still charged; %d starts were rejected", n, refused.Load())
 	}
 }
 
-// What is charged for processes that say nothing is about what they cost, the ids
-// of their writes included.
-func TestBudgetCountsWhatRecordsCost(t *testing.T) {
+// The charge of processes without output is about their real cost, including the ids of
+// their writes.
+func TestBudget_ChargeMatchesCost(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
 	heap := func() int64 {
 		runtime.GC()
@@ -301,14 +300,14 @@ func TestBudgetCountsWhatRecordsCost(t *testing.T) {
 			}
 			cost, counted := heap()-before, f.registry.Charged()-charged
 			if warm > 0 && cost > 3*counted/2 {
-				t.Errorf("%s: %d bytes are charged for what costs %d", name, counted, cost)
+				t.Errorf("%s: the charge is %d bytes, the cost %d", name, counted, cost)
 			}
 		}
 	}
 }
 
-// A principal that starts all the processes it can does not keep another one from
-// starting one.
+// A principal that has started as many processes as it can does not prevent another one
+// from starting one.
 func TestRetainedTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
 	f := newFixture(t, session.Config{RetainedTotal: 17 * charged, ClosedRetention: time.Hour})
 	for i := 0; ; i++ {
@@ -326,7 +325,7 @@ func TestRetainedTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
 	}
 }
 
-// A principal that has all the sessions it can get does not keep another one from
+// A principal that has as many sessions as it can get does not prevent another one from
 // getting one.
 func TestSessionsTotal_FullOfOnePrincipal_HasSpaceForAnother(t *testing.T) {
 	f := newFixture(t, session.Config{SessionsTotal: 16})

@@ -15,14 +15,14 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// owners is one client that has the processes of a session by an attachment and
-// by streams in turn, and knows exactly what must come next of each.
+// owners is one client that owns the processes of a session by an attachment and by streams
+// in turn, and knows the next event of each.
 type owners struct {
 	t       *testing.T
 	f       *fixture
 	random  *rand.Rand
 	session *session.Session
-	want    []byte              // what each process says
+	want    []byte              // what each process writes
 	a       *session.Attachment // nil: detached
 	old     []*session.Attachment
 	all     map[string]*streamOwned
@@ -31,12 +31,12 @@ type owners struct {
 // streamOwned is one process.
 type streamOwned struct {
 	process *session.Process
-	stream  *session.Ownership // nil: no stream has it
-	lost    bool               // a stream had it and was lost
-	due     bool               // the feed has to say that it left
-	at      uint64             // the last seq that the present owner was given
+	stream  *session.Ownership // nil: no stream owns it
+	lost    bool               // a stream owned it and was lost
+	due     bool               // the feed must report that the process left
+	at      uint64             // the last seq delivered to the current owner
 	acked   uint64
-	seen    uint64            // the last that any owner was given
+	seen    uint64            // the last seq delivered to any owner
 	ends    map[uint64]uint64 // offset after each event
 	closed  uint64            // seq of the end; 0: not seen
 }
@@ -46,7 +46,7 @@ func (o *owners) pick() *streamOwned {
 	return o.all[fmt.Sprint(n)]
 }
 
-// between returns a seq that the owner may name: acknowledged or more.
+// between returns a seq that is valid in a call: acknowledged or later.
 func (o *owners) between(p *streamOwned) uint64 { return p.acked + o.random.Uint64N(p.seen-p.acked+1) }
 
 func (o *owners) check(p *streamOwned, batch eventlog.Batch) {
@@ -64,7 +64,7 @@ func (o *owners) check(p *streamOwned, batch eventlog.Batch) {
 		}
 		end := begin + uint64(len(e.Data))
 		if before, known := p.ends[e.Seq]; known && before != end {
-			o.t.Fatalf("%s: event %d ends at %d, and before at %d", p.process.ID(), e.Seq, end, before)
+			o.t.Fatalf("%s: event %d ends at %d, earlier it ended at %d", p.process.ID(), e.Seq, end, before)
 		}
 		p.ends[e.Seq] = end
 		p.at, p.seen = e.Seq, max(p.seen, e.Seq)
@@ -74,12 +74,12 @@ func (o *owners) check(p *streamOwned, batch eventlog.Batch) {
 	}
 }
 
-// briefly is for reads that may have nothing to return.
+// briefly returns a context for reads that may have no result.
 func (o *owners) briefly() (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(o.f.ctx, time.Millisecond, errNothing)
 }
 
-var errNothing = errors.New("nothing comes")
+var errNothing = errors.New("no delivery")
 
 func (o *owners) readFeed() {
 	ctx, cancel := o.briefly()
@@ -94,14 +94,14 @@ func (o *owners) readFeed() {
 	if d.Released != "" {
 		p := o.all[d.Released]
 		if !p.due {
-			o.t.Fatalf("%s: left the feed, in which it was not", d.Released)
+			o.t.Fatalf("%s: left the feed without being in it", d.Released)
 		}
 		p.due = false
 		return
 	}
 	p := o.all[d.Process.ID()]
 	if p.stream != nil || p.lost || p.due {
-		o.t.Fatalf("%s: in the feed though a stream has it, or had it and it was not said", d.Process.ID())
+		o.t.Fatalf("%s: in the feed although a stream owns it, or before the feed reported its release", d.Process.ID())
 	}
 	o.check(p, d.Batch)
 }
@@ -192,7 +192,7 @@ func (o *owners) acknowledge(p *streamOwned) {
 	p.acked = max(p.acked, seq)
 }
 
-// late acknowledges on an attachment that is over, which must change nothing.
+// late acknowledges on an attachment that has ended, which must have no effect.
 func (o *owners) late(p *streamOwned) {
 	if len(o.old) > 0 {
 		if err := o.old[o.random.IntN(len(o.old))].Acknowledge(p.process.ID(), p.seen+uint64(o.random.IntN(2))); err != nil {
@@ -222,7 +222,7 @@ func (o *owners) step() {
 	}
 }
 
-// finish takes everything by an attachment.
+// finish receives everything with an attachment.
 func (o *owners) finish() {
 	for _, p := range o.all {
 		if p.lost {
@@ -240,7 +240,7 @@ func (o *owners) finish() {
 	for id, p := range o.all {
 		for p.at == 0 || p.at != p.closed {
 			if o.f.ctx.Err() != nil {
-				o.t.Fatalf("%s comes to no end after %d, acknowledged is %d: %+v", id, p.at, p.acked, p.process.Log().Stats())
+				o.t.Fatalf("%s does not end after %d, acknowledged is %d: %+v", id, p.at, p.acked, p.process.Log().Stats())
 			}
 			o.readFeed()
 			for _, q := range o.all {
@@ -251,15 +251,14 @@ func (o *owners) finish() {
 			}
 		}
 		if got := p.ends[p.closed]; got != uint64(len(o.want)) {
-			o.t.Errorf("%s: %d bytes arrived", id, got)
+			o.t.Errorf("%s: received %d bytes", id, got)
 		}
 	}
 	o.a.Lost()
 }
 
-// TestOwnersInAnyOrderLoseAndRepeatNothing hands processes from attachments to
-// streams and back, at random.
-func TestOwnersInAnyOrderLoseAndRepeatNothing(t *testing.T) {
+// Processes move between attachments and streams at random.
+func TestOwners_RandomOrder_LoseAndRepeatNothing(t *testing.T) {
 	const size, steps = 512 << 10, 1500
 	want, err := io.ReadAll(testproc.StdoutPattern.Reader(size))
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// TestAttachment_CutAtRandom_LosesAndRepeatsNothing cuts one client's attachments
-// at random while several processes write.
+// One client's attachments are cut at random while several processes write.
 func TestAttachment_CutAtRandom_LosesAndRepeatsNothing(t *testing.T) {
 	const cycles, processes, size = 200, 4, 1 << 20
 	f := newFixture(t, session.Config{})
@@ -30,7 +29,7 @@ func TestAttachment_CutAtRandom_LosesAndRepeatsNothing(t *testing.T) {
 			}
 			c.check(d)
 			if random.IntN(4) == 0 || allClosed(c, ids) {
-				break // taken, and the server does not know
+				break // received but not acknowledged
 			}
 			c.acknowledge(d.Process.ID())
 		}
@@ -49,7 +48,7 @@ func TestAttachment_CutAtRandom_LosesAndRepeatsNothing(t *testing.T) {
 	c.takeAll(ids...)
 	for _, id := range ids {
 		if got := c.of(id); got.dropped != 0 || got.out.Offset() != size {
-			t.Errorf("%s: %d bytes arrived, %d are missing", id, got.out.Offset(), got.dropped)
+			t.Errorf("%s: received %d bytes, %d are missing", id, got.out.Offset(), got.dropped)
 		}
 	}
 	c.a.Lost()

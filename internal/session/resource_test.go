@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// box is a resource with things that are counted.
+// box is a resource with a counter.
 type box struct {
 	emptied func()
 
@@ -47,7 +47,7 @@ func (b *box) add(n int) {
 
 var boxes = session.NewResourceKind(newBox)
 
-// put adds a thing to the box of a session.
+// put increments the counter in the box of a session.
 func put(t *testing.T, s *session.Session) *box {
 	t.Helper()
 	var b *box
@@ -62,7 +62,7 @@ func put(t *testing.T, s *session.Session) *box {
 	return b
 }
 
-func TestResource_KeepsItsDefaultSession(t *testing.T) {
+func TestResource_KeepsDefaultSession(t *testing.T) {
 	hasBox := func(s *session.Session) bool { _, ok := boxes.Find(s); return ok }
 	f := newFixture(t, session.Config{})
 	other, err := f.registry.Open("tester", "", session.AccessOwner)
@@ -71,31 +71,31 @@ func TestResource_KeepsItsDefaultSession(t *testing.T) {
 	}
 	b := put(t, f.Session)
 	if again := put(t, other); again != b {
-		t.Error("a session that was found empty too has a box of its own")
+		t.Error("another opening of the same empty session has a box of its own")
 	}
 	if found, ok := boxes.Find(f.Session); !ok || found != b {
-		t.Error("it is not found again")
+		t.Error("the box is not found again")
 	}
 	if _, ok := session.NewResourceKind(newBox).Find(f.Session); ok {
-		t.Error("it is found under another kind")
+		t.Error("the box is found under another kind")
 	}
 	if n := f.registry.Defaults(); n != 1 {
-		t.Errorf("%d sessions are kept", n)
+		t.Errorf("%d sessions remain", n)
 	}
 	b.add(-2)
 	if n := f.registry.Defaults(); n != 0 || hasBox(f.Session) {
-		t.Errorf("%d sessions are kept for nothing", n)
+		t.Errorf("%d sessions remain without content", n)
 	}
 	refused := errors.New("refused")
 	if err := boxes.Add(f.Session, func(*box) error { return refused }); err != refused {
 		t.Errorf("Add = %v", err)
 	}
 	if n := f.registry.Defaults(); n != 0 {
-		t.Errorf("%d sessions are kept for what was not added", n)
+		t.Errorf("%d sessions remain for a failed addition", n)
 	}
 }
 
-func TestResource_IsClosedWithItsSession(t *testing.T) {
+func TestResource_SessionCloses_IsClosed(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	leased, ofDefault := put(t, c.a.Session()), put(t, f.Session)
@@ -110,17 +110,17 @@ func TestResource_IsClosedWithItsSession(t *testing.T) {
 		select {
 		case <-end.b.closed:
 		default:
-			t.Errorf("session %q has ended, and not its resource", end.id)
+			t.Errorf("session %q has ended but its resource is not closed", end.id)
 		}
 	}
 	err := boxes.Add(c.a.Session(), func(*box) error { return nil })
 	wantKind(t, err, session.SessionClosed)
 	if b := put(t, f.Session); b == ofDefault {
-		t.Error("the next default session has the box of the last")
+		t.Error("the next default session has the box of the previous one")
 	}
 }
 
-func TestResource_IsClosedWithTheServer(t *testing.T) {
+func TestResource_RegistryCloses_IsClosed(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	leased, ofDefault := put(t, c.a.Session()), put(t, f.Session)
@@ -134,18 +134,18 @@ func TestResource_IsClosedWithTheServer(t *testing.T) {
 	<-ofDefault.closed
 }
 
-// stuck closes when a process has ended.
-type stuck struct{ until <-chan struct{} }
+// blockingResource is a resource whose Close blocks until a process has ended.
+type blockingResource struct{ until <-chan struct{} }
 
-func (stuck) IsEmpty() bool { return false }
+func (blockingResource) IsEmpty() bool { return false }
 
-func (s stuck) Close() { <-s.until }
+func (s blockingResource) Close() { <-s.until }
 
-func TestCloseSession_WithASlowResource_EndsItsProcesses(t *testing.T) {
+func TestCloseSession_SlowResource_EndsProcesses(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
-	kind := session.NewResourceKind(func(*session.Session, func()) stuck { return stuck{p.Closed()} })
-	if err := kind.Add(f.Session, func(stuck) error { return nil }); err != nil {
+	kind := session.NewResourceKind(func(*session.Session, func()) blockingResource { return blockingResource{p.Closed()} })
+	if err := kind.Add(f.Session, func(blockingResource) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {

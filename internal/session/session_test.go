@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-// hang is how long a test waits for what must happen.
-const hang = 2 * time.Minute
+// testTimeout is how long a test waits for an expected event.
+const testTimeout = 2 * time.Minute
 
 type fixture struct {
 	*session.Session
@@ -38,7 +38,7 @@ func newFixture(t *testing.T, cfg session.Config) *fixture {
 		cfg.MaxGrace = time.Hour
 	}
 	registry := session.NewRegistry(process.NewSupervisor(process.Config{}), cfg)
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, errors.New("the test hangs"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), testTimeout, errors.New("the test hangs"))
 	t.Cleanup(func() {
 		if err := registry.Close(ctx); err != nil {
 			t.Errorf("closing: %v", err)
@@ -73,7 +73,7 @@ func wantKind(t *testing.T, err error, kind session.Kind) {
 	}
 }
 
-func TestConcurrentEqualStartsMakeOneProcess(t *testing.T) {
+func TestStart_ConcurrentEqual_CreateOneProcess(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	var created atomic.Int32
 	var group sync.WaitGroup
@@ -93,7 +93,7 @@ func TestConcurrentEqualStartsMakeOneProcess(t *testing.T) {
 	}
 	group.Wait()
 	if created.Load() != 1 {
-		t.Errorf("%d of the starts made a process", created.Load())
+		t.Errorf("%d of the starts created a process", created.Load())
 	}
 	for _, pid := range pids {
 		if pid != pids[0] {
@@ -102,7 +102,7 @@ func TestConcurrentEqualStartsMakeOneProcess(t *testing.T) {
 	}
 }
 
-func TestConcurrentDifferentStartsHaveOneWinner(t *testing.T) {
+func TestStart_ConcurrentDifferent_OneSucceeds(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	var won atomic.Int32
 	var group sync.WaitGroup
@@ -115,7 +115,7 @@ func TestConcurrentDifferentStartsHaveOneWinner(t *testing.T) {
 			}
 			var typed *session.Error
 			if !errors.As(err, &typed) || typed.Kind != session.ProcessAlreadyExists {
-				t.Errorf("a loser got %v", err)
+				t.Errorf("a loser fails with %v", err)
 			}
 		})
 	}
@@ -125,11 +125,11 @@ func TestConcurrentDifferentStartsHaveOneWinner(t *testing.T) {
 	}
 }
 
-// TestAnIDIsNotTakenByAStartThatFails has two starts at a time under one id, of
-// which one cannot succeed: the other is not refused because of it.
-func TestAnIDIsNotTakenByAStartThatFails(t *testing.T) {
+// Of two concurrent starts with one id the first cannot succeed: the second is not rejected
+// because of it.
+func TestStart_ConcurrentFailure_DoesNotUseID(t *testing.T) {
 	f := newFixture(t, session.Config{})
-	garbage := filepath.Join(t.TempDir(), "garbage") // found, and refused by the kernel
+	garbage := filepath.Join(t.TempDir(), "garbage") // found, but the kernel rejects it
 	if err := os.WriteFile(garbage, []byte("\x01\x02 no program"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestAnIDIsNotTakenByAStartThatFails(t *testing.T) {
 		var both sync.WaitGroup
 		both.Go(func() {
 			if _, _, err := f.Start(f.ctx, id, session.Digest{1}, spec(garbage)); err == nil {
-				t.Error("no program was started")
+				t.Error("a file that is no program was started")
 			}
 		})
 		both.Go(func() {
@@ -150,7 +150,7 @@ func TestAnIDIsNotTakenByAStartThatFails(t *testing.T) {
 	}
 }
 
-func TestFailedStartFreesTheID(t *testing.T) {
+func TestStart_Fails_FreesID(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	_, _, err := f.Start(f.ctx, "p", session.Digest{1}, spec("/no/such/program"))
 	if process.KindOf(err) != process.ProgramNotFound {
@@ -181,14 +181,14 @@ func TestGrace_Expires_TerminatesUnownedProcess(t *testing.T) {
 		t.Errorf("exit is %+v", record)
 	}
 	if _, exited := kept.Exit(); exited {
-		t.Error("a process was terminated although its owner came back")
+		t.Error("a process was terminated although its owner resumed")
 	}
 	if !kept.Owned() || abandoned.Owned() {
 		t.Errorf("owned: kept %v, abandoned %v", kept.Owned(), abandoned.Owned())
 	}
 }
 
-func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
+func TestGrace_ExpiryRacesWithResume(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	for i := range 200 {
 		p := f.start(t, fmt.Sprint(i), "/bin/cat")
@@ -205,8 +205,8 @@ func TestExpiryAndResumeRaceHasOneOutcome(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Whoever came first, the new owner can close stdin or learn the end;
-		// it is never left waiting.
+		// Whichever comes first, the new owner can close stdin or receives the end. It never
+		// waits without end.
 		_ = p.CloseStdin(f.ctx)
 		for err = nil; err == nil; {
 			_, err = again.Next(f.ctx, 0)
@@ -235,7 +235,7 @@ func TestReplacedOwner_ChangesNothing(t *testing.T) {
 	first.Lost() // with a grace of 0 this would terminate at once
 	first.Detach()
 	if _, exited := p.Exit(); exited || !p.Owned() {
-		t.Error("the replaced owner's end changed something")
+		t.Error("the end of the replaced owner had an effect")
 	}
 	_ = second
 }
@@ -255,22 +255,22 @@ func TestOwn_ManyTakeovers_LeakNoReaders(t *testing.T) {
 		before = o
 	}
 	if readers := p.Log().Stats().Readers; readers != 1 {
-		t.Errorf("%d readers are left", readers)
+		t.Errorf("%d readers remain", readers)
 	}
 }
 
-func TestGraceBeyondTheMaximumIsRefused(t *testing.T) {
+func TestGrace_AboveMaximum_Fails(t *testing.T) {
 	f := newFixture(t, session.Config{MaxGrace: time.Minute})
 	p := f.start(t, "p", "/bin/cat")
 	tooLong := time.Hour
 	_, err := p.Own(f.ctx, 0, &tooLong)
 	wantKind(t, err, session.GraceTooLong)
 	if p.Owned() {
-		t.Error("a refused owner owns")
+		t.Error("a rejected owner owns the process")
 	}
 }
 
-func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
+func TestDrain_RejectsStartsAndWaits(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	f.registry.Drain()
@@ -285,19 +285,19 @@ func TestDrainRefusesStartsAndWaitsForTheRest(t *testing.T) {
 	if err := f.registry.WaitIdle(f.ctx); err != nil {
 		t.Fatal(err)
 	}
-	f.registry.Drain() // again changes nothing
+	f.registry.Drain() // a second call has no effect
 }
 
-// A start that is retried while the registry closes takes a session's lock and
-// then the registry's; Close must not take them the other way round.
-func TestCloseWhileStartsAreRetried(t *testing.T) {
+// A retried start locks the session and then the registry, also while the registry closes.
+// Close must not lock them in the other order.
+func TestClose_ConcurrentRetriedStarts_NoDeadlock(t *testing.T) {
 	for range 300 {
 		registry := session.NewRegistry(process.NewSupervisor(process.Config{}), session.Config{})
 		s, err := registry.Open("tester", "", session.AccessOwner)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, stop := context.WithTimeoutCause(t.Context(), hang, errors.New("the test hangs"))
+		ctx, stop := context.WithTimeoutCause(t.Context(), testTimeout, errors.New("the test hangs"))
 		var starters sync.WaitGroup
 		for i := range 4 {
 			starters.Go(func() {
@@ -315,9 +315,9 @@ func TestCloseWhileStartsAreRetried(t *testing.T) {
 	}
 }
 
-func TestDrainWaitsForAnOwnerThatMayComeBack(t *testing.T) {
+func TestDrain_WaitsForOwnerInGracePeriod(t *testing.T) {
 	f := newFixture(t, session.Config{})
-	p := f.start(t, "p", "/bin/cat") // which does not end before it is owned
+	p := f.start(t, "p", "/bin/cat") // it does not end before it has an owner
 	hour := time.Hour
 	o, err := p.Own(f.ctx, 0, &hour)
 	if err != nil {
@@ -332,7 +332,7 @@ func TestDrainWaitsForAnOwnerThatMayComeBack(t *testing.T) {
 	soon, cancel := context.WithTimeoutCause(f.ctx, 50*time.Millisecond, errors.New("not idle"))
 	defer cancel()
 	if f.registry.WaitIdle(soon) == nil {
-		t.Fatal("the drain is over while the end of a process may still be fetched")
+		t.Fatal("the drain ended while an owner may still resume to read the end of a process")
 	}
 	again, err := p.Own(f.ctx, 0, nil)
 	if err != nil {
@@ -354,14 +354,14 @@ func TestOwn_EndedContext_DisplacesNothing(t *testing.T) {
 	gone, cancel := context.WithCancelCause(f.ctx)
 	cancel(errors.New("gone"))
 	if _, err := p.Own(gone, 0, nil); err == nil || err.Error() != "gone" {
-		t.Errorf("a caller that is gone owns: %v", err)
+		t.Errorf("a cancelled caller owns the process: %v", err)
 	}
 	if err := o.Acknowledge(0); err != nil || !p.Owned() {
-		t.Errorf("the owner that is there was displaced: %v", err)
+		t.Errorf("the owner was displaced: %v", err)
 	}
 }
 
-func TestWaitingInputIsBounded(t *testing.T) {
+func TestWriteStdin_WaitingInput_IsBounded(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", testproc.Argv("never-read")...)
 	piece := make([]byte, 1<<20)
@@ -383,16 +383,16 @@ func TestWaitingInputIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	stop(errors.New("the test has seen enough"))
+	stop(errors.New("the test is over"))
 	if refused == 0 {
-		t.Error("nothing was refused")
+		t.Error("no write was rejected")
 	}
 	for range session.MaxWaitingInput >> 20 {
 		<-results
 	}
 }
 
-func TestOwnersInputSkipsWhatWasAccepted(t *testing.T) {
+func TestWriteStdin_RepeatedOffsets_AreSkipped(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
 	o, err := p.Own(f.ctx, 0, nil)
@@ -412,22 +412,22 @@ func TestOwnersInputSkipsWhatWasAccepted(t *testing.T) {
 	}
 	_, err = p.WriteStdinAt(f.ctx, 12, []byte("hole"), false)
 	wantKind(t, err, session.StdinOffsetInvalid)
-	var said []byte
+	var output []byte
 	for {
 		batch, err := o.Next(f.ctx, 0)
 		if err != nil {
 			break
 		}
 		for _, e := range batch.Events {
-			said = append(said, e.Data...)
+			output = append(output, e.Data...)
 		}
 	}
-	if string(said) != "hello world" {
-		t.Errorf("cat read %q", said)
+	if string(output) != "hello world" {
+		t.Errorf("cat read %q", output)
 	}
 }
 
-func TestWriteIDsAreForgottenOldestFirst(t *testing.T) {
+func TestWriteStdin_WriteIDs_OldestAreForgotten(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", testproc.Argv("echo")...)
 	write := func(id string) {
@@ -438,7 +438,7 @@ func TestWriteIDsAreForgottenOldestFirst(t *testing.T) {
 	for i := range session.MaxWriteIDs + 1 {
 		write(fmt.Sprint(i))
 	}
-	write("1") // remembered: not applied
+	write("1") // known: not applied
 	write("0") // forgotten: applied again
 	if err := p.CloseStdin(f.ctx); err != nil {
 		t.Fatal(err)

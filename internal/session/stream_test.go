@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestStreamTakesProcessFromTheFeedAndGivesItBack(t *testing.T) {
+func TestStream_TakesProcessFromFeedAndReturnsIt(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -25,13 +25,13 @@ func TestStreamTakesProcessFromTheFeedAndGivesItBack(t *testing.T) {
 		}
 	}
 	write("one ")
-	c.take(func() bool { return string(c.of("p").said) == "one " })
+	c.take(func() bool { return string(c.of("p").text) == "one " })
 	o, err := p.Own(f.ctx, c.of("p").seq, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := c.next(); d.Released != "p" {
-		t.Fatalf("the feed says %+v", d)
+		t.Fatalf("the feed delivers %+v", d)
 	}
 	write("two ")
 	batch, err := o.Next(f.ctx, 0)
@@ -42,20 +42,20 @@ func TestStreamTakesProcessFromTheFeedAndGivesItBack(t *testing.T) {
 		t.Error(err)
 	}
 	if acked := p.Log().Stats().Acknowledged; acked >= batch.Events[0].Seq {
-		t.Error("the attachment acknowledged what it does not own")
+		t.Error("the attachment acknowledged a process that it does not own")
 	}
-	o.Detach() // without having acknowledged
-	c.take(func() bool { return strings.HasSuffix(string(c.of("p").said), "two ") })
+	o.Detach() // without an acknowledgement
+	c.take(func() bool { return strings.HasSuffix(string(c.of("p").text), "two ") })
 	if err := p.CloseStdin(f.ctx); err != nil {
 		t.Fatal(err)
 	}
 	c.takeAll("p")
-	if got := string(c.of("p").said); got != "one two end of input\n" {
-		t.Errorf("the attachment heard %q", got)
+	if got := string(c.of("p").text); got != "one two end of input\n" {
+		t.Errorf("the attachment received %q", got)
 	}
 }
 
-func TestOwnedStartIsNotInTheFeed(t *testing.T) {
+func TestStartOwned_IsNotInFeed(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -67,13 +67,13 @@ func TestOwnedStartIsNotInTheFeed(t *testing.T) {
 	c.start("q", spec("/bin/true"))
 	c.takeAll("q")
 	if c.seen["p"] != nil {
-		t.Error("the feed has what a stream owns")
+		t.Error("the feed has a process that a stream owns")
 	}
 	o.Detach()
 	c.takeAll("p")
 }
 
-func TestFirstByteIsNotLostToAStream(t *testing.T) {
+func TestStartOwned_FirstByte_IsNotLost(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	const size = 1 << 20
 	for i := range 5 {
@@ -82,7 +82,7 @@ func TestFirstByteIsNotLostToAStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !o.Process().Spec().Output.Held {
-			t.Fatal("between the start and the ownership output could be evicted")
+			t.Fatal("output could be evicted between the start and the ownership")
 		}
 		c := &client{t: t, f: f, seen: make(map[string]*seen)}
 		c.pattern(o.Process().ID())
@@ -100,7 +100,7 @@ func TestFirstByteIsNotLostToAStream(t *testing.T) {
 	}
 }
 
-func TestOwnerThatIsGoneWhenItsProcessStartsIsLost(t *testing.T) {
+func TestStartOwned_CallerCancelled_OwnerIsLost(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	gone, cancel := context.WithCancelCause(f.ctx)
 	go cancel(errors.New("gone"))
@@ -111,14 +111,14 @@ func TestOwnerThatIsGoneWhenItsProcessStartsIsLost(t *testing.T) {
 			o.Lost()
 		}
 		if p, missing := f.Session.Process(id); missing == nil {
-			<-p.Closed() // or a process runs that nobody will ever end
+			<-p.Closed() // otherwise the process would never end
 		} else if created && err == nil {
-			t.Errorf("a process that was started is missing: %v", missing)
+			t.Errorf("the started process is missing: %v", missing)
 		}
 	}
 }
 
-func TestReleasesDoNotPileUp(t *testing.T) {
+func TestFeed_RepeatedReleases_AreReportedOnce(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -140,14 +140,14 @@ func TestReleasesDoNotPileUp(t *testing.T) {
 		}
 	}
 	if released != 1 {
-		t.Errorf("the feed says %d times that the process left it", released)
+		t.Errorf("the feed reports the release %d times", released)
 	}
 	if readers := p.Log().Stats().Readers; readers != 1 {
-		t.Errorf("%d readers are left", readers)
+		t.Errorf("%d readers remain", readers)
 	}
 }
 
-func TestStreamsGraceEndsItsProcessIntoTheFeed(t *testing.T) {
+func TestStream_GraceExpires_FeedDeliversEnd(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -162,9 +162,9 @@ func TestStreamsGraceEndsItsProcessIntoTheFeed(t *testing.T) {
 	}
 }
 
-// A client that returns must learn that a stream has moved a process on, or what
-// it gets when the process comes back does not follow what it had.
-func TestAttachmentIsToldWhatAStreamTookBeforeIt(t *testing.T) {
+// A client that resumes must receive a release if a stream has advanced a process, because
+// the next events of the process do not follow those that the client has.
+func TestAttach_StreamAdvancedBefore_ReportsRelease(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
 			f := newFixture(t, session.Config{})
@@ -174,7 +174,7 @@ func TestAttachmentIsToldWhatAStreamTookBeforeIt(t *testing.T) {
 			if err := p.WriteStdinOnce(f.ctx, "", []byte("one ")); err != nil {
 				t.Fatal(err)
 			}
-			c.take(func() bool { return string(c.of("p").said) == "one " })
+			c.take(func() bool { return string(c.of("p").text) == "one " })
 			c.a.Lost()
 			o, err := p.Own(f.ctx, c.of("p").seq, within(time.Hour))
 			if err != nil {
@@ -184,10 +184,10 @@ func TestAttachmentIsToldWhatAStreamTookBeforeIt(t *testing.T) {
 				o.Lost()
 			}
 			c.attach(session.AttachRequest{AfterSeq: c.cursors()})
-			ctx, cancel := context.WithTimeoutCause(f.ctx, time.Minute, errors.New("the feed says nothing"))
+			ctx, cancel := context.WithTimeoutCause(f.ctx, time.Minute, errors.New("the feed delivers nothing"))
 			defer cancel()
 			if d, err := c.a.Next(ctx, 0); err != nil || d.Released != "p" {
-				t.Fatalf("the feed says %+v, %v", d, err)
+				t.Fatalf("the feed delivers %+v, %v", d, err)
 			}
 		})
 	}

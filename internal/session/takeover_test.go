@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func TestLiveAttachmentIsNotTakenOver(t *testing.T) {
+func TestTakeover_LiveAttachment_IsRejected(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer c.a.Lost()
@@ -29,9 +29,9 @@ func TestLiveAttachmentIsNotTakenOver(t *testing.T) {
 	c.takeAll("p")
 }
 
-func TestDeadAttachmentIsTakenOver(t *testing.T) {
+func TestTakeover_DeadAttachment_IsReplaced(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for an answer that does not come")
+		t.Skip("waits for a ping timeout")
 	}
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
@@ -52,7 +52,7 @@ func TestDeadAttachmentIsTakenOver(t *testing.T) {
 			if err == nil {
 				winners = append(winners, a)
 			} else if !errors.As(err, &typed) || typed.Kind != session.SessionAttached {
-				t.Errorf("a loser got %v", err)
+				t.Errorf("a loser fails with %v", err)
 			}
 		})
 	}
@@ -65,17 +65,17 @@ func TestDeadAttachmentIsTakenOver(t *testing.T) {
 	dead.Alive()
 	dead.Lost()
 	if err := dead.Acknowledge("p", 1<<40); err != nil {
-		t.Errorf("who was displaced is told about %v", err)
+		t.Errorf("the displaced attachment receives %v", err)
 	}
 	c.a = winners[0]
 	c.takeAll("p")
 	if got := c.of("p"); got.dropped != 0 || got.out.Offset() != size {
-		t.Errorf("%d bytes arrived", got.out.Offset())
+		t.Errorf("received %d bytes", got.out.Offset())
 	}
 	c.a.Lost()
 }
 
-func TestAttachmentsInTurnTakeEverythingOnce(t *testing.T) {
+func TestTakeover_Repeated_LosesAndRepeatsNothing(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
 	const size = 2 << 20
@@ -86,22 +86,21 @@ func TestAttachmentsInTurnTakeEverythingOnce(t *testing.T) {
 			c.acknowledge("p")
 		}
 		a := c.a
-		go a.Lost() // while the next one comes
+		go a.Lost() // while the next one attaches
 		c.attach(session.AttachRequest{AfterSeq: c.cursors()})
 		if c.of("p").closed {
 			break
 		}
 	}
 	if got := c.of("p").out.Offset(); got != size {
-		t.Errorf("%d bytes arrived", got)
+		t.Errorf("received %d bytes", got)
 	}
 	c.a.Lost()
 }
 
-// TestExpiryAttachmentAndCloseRace lets the grace end, a client attach and another
-// close at about the same time. Whatever comes first, an attachment
-// reads to an end, and the process comes to one.
-func TestExpiryAttachmentAndCloseRace(t *testing.T) {
+// The grace period ends, a client attaches and another one closes at about the same time. In
+// every order the attachment reads to an end, and the process ends.
+func TestGrace_ExpiryRacesWithAttachAndClose(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	for i := range 100 {
 		grace := 500 * time.Microsecond
@@ -144,22 +143,22 @@ func TestAttach_FutureCursor_DisplacesNothing(t *testing.T) {
 	p := c.start("p", spec("/bin/cat"))
 	c.a.Lost()
 	if err := c.tryAttach(session.AttachRequest{AfterSeq: map[string]uint64{"p": 5, "gone": 7}}); err == nil {
-		t.Fatal("a cursor that was not reached was taken")
+		t.Fatal("a future cursor was accepted")
 	}
 	if p.Owned() {
-		t.Error("a refused attachment owns")
+		t.Error("a rejected attachment owns the process")
 	}
 	c.attach(session.AttachRequest{AfterSeq: map[string]uint64{"p": 0, "gone": 7}})
 	if !p.Owned() {
-		t.Error("the attachment does not own")
+		t.Error("the attachment does not own the process")
 	}
 	if err := c.a.Acknowledge("p", 99); err == nil {
-		t.Error("what was not said was acknowledged")
+		t.Error("acknowledged events that do not exist")
 	}
 	c.a.Lost()
 }
 
-func TestNextEndsWithItsContext(t *testing.T) {
+func TestNext_ContextEnds_Returns(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer c.a.Lost()
@@ -170,7 +169,7 @@ func TestNextEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestFeedIsFair(t *testing.T) {
+func TestFeed_ManyProcesses_IsFair(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
 	const processes = 5
@@ -192,12 +191,12 @@ func TestFeedIsFair(t *testing.T) {
 			turn[c.next().Process.ID()] = true
 		}
 		if len(turn) != processes {
-			t.Fatalf("in round %d only %d of %d had their turn", round, len(turn), processes)
+			t.Fatalf("in round %d only %d of %d processes were delivered", round, len(turn), processes)
 		}
 	}
 }
 
-func TestProcessThatIsNotAcknowledgedStopsNoOther(t *testing.T) {
+func TestFeed_UnacknowledgedProcess_DoesNotBlockOthers(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	defer func() { c.a.Lost() }()
@@ -211,7 +210,7 @@ func TestProcessThatIsNotAcknowledgedStopsNoOther(t *testing.T) {
 		c.start(ids[i], small(flood(size)))
 	}
 	most := 0
-	for !allClosed(c, ids) || c.of("stuck").out.Offset() == 0 { // it may be late to begin
+	for !allClosed(c, ids) || c.of("stuck").out.Offset() == 0 { // it may begin late
 		if d := c.next(); d.Process != stuck {
 			c.acknowledge(d.Process.ID())
 		}
@@ -224,17 +223,17 @@ func TestProcessThatIsNotAcknowledgedStopsNoOther(t *testing.T) {
 		most = max(most, held)
 	}
 	if open := c.of("stuck").out.Offset(); open == 0 || open > 64<<10 {
-		t.Errorf("%d bytes were delivered of what is not acknowledged", open)
+		t.Errorf("delivered %d bytes without acknowledgement", open)
 	}
 	const bound = 4 * 1_953_325 // of each log, with the limits of small: see package eventlog
 	if most > bound {
-		t.Errorf("%d bytes were held, the bound is %d", most, bound)
+		t.Errorf("the logs hold %d bytes, the bound is %d", most, bound)
 	}
 	c.acknowledge("stuck")
 	c.takeAll("stuck")
 }
 
-func TestAttachmentReadsToTheEndWhenTheRegistryCloses(t *testing.T) {
+func TestClose_AttachmentReadsToEnd(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{Grace: within(time.Hour)})
 	c.pattern("p")

@@ -8,14 +8,13 @@ import (
 	"github.com/execwire/execwire/internal/session"
 )
 
-// unseenConfig keeps what was seen for no time worth mentioning, and the rest for
-// longer than a test takes.
+// unseenConfig retains seen records very briefly, and unseen ones longer than a test takes.
 func unseenConfig(most int) session.Config {
 	return session.Config{ClosedRetention: time.Millisecond, UnseenRetention: time.Hour, UnseenPerPrincipal: most}
 }
 
-// ended starts a process that nobody owns and returns it at rest.
-func (f *fixture) ended(t *testing.T, id string) *session.Process {
+// startAndWaitClosed starts a process without an owner and returns it once it has closed.
+func (f *fixture) startAndWaitClosed(t *testing.T, id string) *session.Process {
 	t.Helper()
 	p := f.start(t, id, "/bin/true")
 	f.registry.Drained(p)
@@ -31,11 +30,10 @@ func (f *fixture) untilRemoved(t *testing.T, id string) {
 	})
 }
 
-// Of each pair of records that rest, the one that was seen goes and the older one that
-// was not stays.
+// Of two closed records, the one that was seen is removed and the older one stays.
 func TestUnseen_RecordIsKeptUntilItsExitIsSeen(t *testing.T) {
 	for name, see := range map[string]func(*fixture, *session.Process){
-		"told":  func(_ *fixture, p *session.Process) { p.Seen("tester") },
+		"seen":  func(_ *fixture, p *session.Process) { p.Seen("tester") },
 		"twice": func(_ *fixture, p *session.Process) { p.Seen("tester"); p.Seen("tester") },
 		"acknowledged": func(f *fixture, p *session.Process) {
 			o, err := p.Own(f.ctx, 0, nil)
@@ -58,17 +56,17 @@ func TestUnseen_RecordIsKeptUntilItsExitIsSeen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, unseenConfig(100))
-			f.ended(t, "unseen")
-			see(f, f.ended(t, "seen"))
+			f.startAndWaitClosed(t, "unseen")
+			see(f, f.startAndWaitClosed(t, "seen"))
 			f.untilRemoved(t, "seen")
 			must(t)(f.Process("unseen"))
 		})
 	}
 }
 
-func TestUnseen_ProcessSeenBeforeItClosedIsRemoved(t *testing.T) {
+func TestUnseen_SeenBeforeClosed_IsRemoved(t *testing.T) {
 	f := newFixture(t, unseenConfig(100))
-	f.ended(t, "unseen")
+	f.startAndWaitClosed(t, "unseen")
 	p := f.start(t, "p", "/bin/cat")
 	p.Seen("tester")
 	if err := p.CloseStdin(f.ctx); err != nil {
@@ -78,16 +76,16 @@ func TestUnseen_ProcessSeenBeforeItClosedIsRemoved(t *testing.T) {
 	must(t)(f.Process("unseen"))
 }
 
-func TestUnseen_OnlyThePrincipalItselfCounts(t *testing.T) {
+func TestUnseen_SeenByOtherPrincipal_DoesNotCount(t *testing.T) {
 	f := newFixture(t, unseenConfig(100))
-	f.ended(t, "p").Seen("somebody else")
-	f.ended(t, "q").Seen("tester")
+	f.startAndWaitClosed(t, "p").Seen("another principal")
+	f.startAndWaitClosed(t, "q").Seen("tester")
 	f.untilRemoved(t, "q")
 	must(t)(f.Process("p")).Seen("tester")
 	f.untilRemoved(t, "p")
 }
 
-func TestUnseen_OldestBeyondTheLimitAreKeptAsIfSeen(t *testing.T) {
+func TestUnseen_OldestBeyondLimit_CountAsSeen(t *testing.T) {
 	f := newFixture(t, unseenConfig(3))
 	other, err := f.registry.Open("other", "", session.AccessOwner)
 	if err != nil {
@@ -99,7 +97,7 @@ func TestUnseen_OldestBeyondTheLimitAreKeptAsIfSeen(t *testing.T) {
 	}
 	f.registry.Drained(p)
 	for i := range 8 {
-		f.ended(t, fmt.Sprint("p", i))
+		f.startAndWaitClosed(t, fmt.Sprint("p", i))
 	}
 	for i := range 5 {
 		f.untilRemoved(t, fmt.Sprint("p", i))
@@ -107,28 +105,28 @@ func TestUnseen_OldestBeyondTheLimitAreKeptAsIfSeen(t *testing.T) {
 	for i := 5; i < 8; i++ {
 		must(t)(f.Process(fmt.Sprint("p", i)))
 	}
-	must(t)(other.Process("neighbour")) // the limit is of each principal
+	must(t)(other.Process("neighbour")) // the limit applies to each principal
 }
 
-func TestUnseen_LimitOfZeroKeepsNone(t *testing.T) {
+func TestUnseen_LimitZero_KeepsNone(t *testing.T) {
 	f := newFixture(t, unseenConfig(0))
-	f.ended(t, "p")
+	f.startAndWaitClosed(t, "p")
 	f.untilRemoved(t, "p")
 }
 
-func TestUnseen_RetentionIsNeverLessThanThatOfSeenRecords(t *testing.T) {
+func TestUnseen_Retention_IsAtLeastThatOfSeen(t *testing.T) {
 	f := newFixture(t, session.Config{ClosedRetention: time.Hour, UnseenRetention: time.Millisecond, UnseenPerPrincipal: 100})
 	brief := newFixture(t, unseenConfig(100))
-	f.ended(t, "p")
-	brief.ended(t, "q").Seen("tester")
+	f.startAndWaitClosed(t, "p")
+	brief.startAndWaitClosed(t, "q").Seen("tester")
 	brief.untilRemoved(t, "q")
 	must(t)(f.Process("p"))
 }
 
-// Records that were seen are removed for a new process before older ones that were not.
-func TestUnseen_RecordsGiveWayLast(t *testing.T) {
+// For a new process, seen records are evicted before older unseen ones.
+func TestUnseen_Records_AreEvictedLast(t *testing.T) {
 	cfg := unseenConfig(100)
-	cfg.ClosedRetention, cfg.RetainedTotal = 30*time.Minute, (3*charged+64<<10)*8/7+8 // an eighth is for others
+	cfg.ClosedRetention, cfg.RetainedTotal = 30*time.Minute, (3*charged+64<<10)*8/7+8 // an eighth is reserved for others
 	f := newFixture(t, cfg)
 	for _, id := range []string{"unseen", "seen0", "seen1"} {
 		p, _, err := f.Start(f.ctx, id, session.Digest{1}, flood(900<<10))
@@ -145,7 +143,7 @@ func TestUnseen_RecordsGiveWayLast(t *testing.T) {
 	must(t)(f.Process("unseen"))
 	_, err := f.Process("seen0")
 	wantKind(t, err, session.ProcessNotFound)
-	f.start(t, "r", "/bin/cat") // all of it is needed
+	f.start(t, "r", "/bin/cat") // needs the whole budget
 	_, err = f.Process("unseen")
 	wantKind(t, err, session.ProcessNotFound)
 }
