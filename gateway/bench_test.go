@@ -15,10 +15,10 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// dialCore serves a core over a websocket on loopback and attaches a client.
-func dialCore(b *testing.B) *wsconn.Conn {
+// dialTestServer serves a websocket on loopback and attaches a client.
+func dialTestServer(b *testing.B) *wsconn.Conn {
 	b.Helper()
-	core := newCore(b)
+	srv := newTestServer(b)
 	gateway, err := New(Config{})
 	if err != nil {
 		b.Fatal(err)
@@ -26,7 +26,7 @@ func dialCore(b *testing.B) *wsconn.Conn {
 	handler := wsserver.NewHandler(wsserver.HTTPConfig{
 		Authenticate: func(*http.Request) (auth.Caller, *wsserver.Refusal) { return auth.Caller{}, nil },
 		Serve: func(ctx context.Context, _ auth.Caller, conn *wsconn.Conn) {
-			_ = gateway.Serve(ctx, "p", core.channel, conn)
+			_ = gateway.Serve(ctx, "p", srv.channel, conn)
 		},
 	})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,21 +46,21 @@ func dialCore(b *testing.B) *wsconn.Conn {
 		_ = web.Close()
 		serving.Wait()
 	})
-	say(b, conn, `{"id":0,"method":"initialize","params":{"clientName":"bench"}}`)
-	hear(b, conn, `"id":0`)
-	say(b, conn, `{"method":"initialized"}`)
+	send(b, conn, `{"id":0,"method":"initialize","params":{"clientName":"bench"}}`)
+	receiveUntil(b, conn, `"id":0`)
+	send(b, conn, `{"method":"initialized"}`)
 	return conn
 }
 
-func say(b *testing.B, conn *wsconn.Conn, text string) {
+func send(b *testing.B, conn *wsconn.Conn, text string) {
 	b.Helper()
 	if err := conn.Send([]byte(text)); err != nil {
 		b.Fatal(err)
 	}
 }
 
-// hear reads until a message has the text.
-func hear(b *testing.B, conn *wsconn.Conn, text string) {
+// receiveUntil reads until a message contains the text.
+func receiveUntil(b *testing.B, conn *wsconn.Conn, text string) {
 	b.Helper()
 	for {
 		m, err := conn.Receive()
@@ -79,59 +79,59 @@ func startText(id string, argv string) string {
 
 // BenchmarkOutput moves 256 MiB of one process.
 func BenchmarkOutput(b *testing.B) {
-	conn := dialCore(b)
+	conn := dialTestServer(b)
 	const size = 256 << 20
 	b.SetBytes(size)
 	for i := 0; b.Loop(); i++ {
 		id := fmt.Sprint("p", i)
-		say(b, conn, startText(id, fmt.Sprintf(`"head","-c","%d","/dev/zero"`, size)))
-		hear(b, conn, `{"method":"process/closed"`)
+		send(b, conn, startText(id, fmt.Sprintf(`"head","-c","%d","/dev/zero"`, size)))
+		receiveUntil(b, conn, `{"method":"process/closed"`)
 	}
 }
 
 // BenchmarkStart runs /bin/true from start to close, one after the other.
 func BenchmarkStart(b *testing.B) {
-	conn := dialCore(b)
+	conn := dialTestServer(b)
 	for i := 0; b.Loop(); i++ {
-		say(b, conn, startText(fmt.Sprint("p", i), `"/bin/true"`))
-		hear(b, conn, `{"method":"process/closed"`)
+		send(b, conn, startText(fmt.Sprint("p", i), `"/bin/true"`))
+		receiveUntil(b, conn, `{"method":"process/closed"`)
 	}
 }
 
 // BenchmarkStartMany runs /bin/true with 64 in flight.
 func BenchmarkStartMany(b *testing.B) {
-	conn := dialCore(b)
+	conn := dialTestServer(b)
 	n := 0
 	for range 64 {
-		say(b, conn, startText(fmt.Sprint("p", n), `"/bin/true"`))
+		send(b, conn, startText(fmt.Sprint("p", n), `"/bin/true"`))
 		n++
 	}
 	for b.Loop() {
-		hear(b, conn, `{"method":"process/closed"`)
-		say(b, conn, startText(fmt.Sprint("p", n), `"/bin/true"`))
+		receiveUntil(b, conn, `{"method":"process/closed"`)
+		send(b, conn, startText(fmt.Sprint("p", n), `"/bin/true"`))
 		n++
 	}
 	for range 64 {
-		hear(b, conn, `{"method":"process/closed"`)
+		receiveUntil(b, conn, `{"method":"process/closed"`)
 	}
 }
 
 // BenchmarkEcho writes a byte and waits for its echo.
 func BenchmarkEcho(b *testing.B) {
-	conn := dialCore(b)
-	say(b, conn, startText("p", `"cat"`))
-	hear(b, conn, `"id":1`)
+	conn := dialTestServer(b)
+	send(b, conn, startText("p", `"cat"`))
+	receiveUntil(b, conn, `"id":1`)
 	for b.Loop() {
-		say(b, conn, `{"id":2,"method":"process/write","params":{"processId":"p","chunk":"eA=="}}`)
-		hear(b, conn, `{"method":"process/output"`)
+		send(b, conn, `{"id":2,"method":"process/write","params":{"processId":"p","chunk":"eA=="}}`)
+		receiveUntil(b, conn, `{"method":"process/output"`)
 	}
 }
 
 // BenchmarkSmallRequest is the round trip of a request that does nothing.
 func BenchmarkSmallRequest(b *testing.B) {
-	conn := dialCore(b)
+	conn := dialTestServer(b)
 	for b.Loop() {
-		say(b, conn, `{"id":2,"method":"environment/status"}`)
-		hear(b, conn, `{"id":2`)
+		send(b, conn, `{"id":2,"method":"environment/status"}`)
+		receiveUntil(b, conn, `{"id":2`)
 	}
 }

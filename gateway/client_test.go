@@ -12,27 +12,27 @@ import (
 	"time"
 )
 
-// client is a JSON-RPC client of a gateway. It reads all the time unless it is
-// told not to, and records what it reads.
+// client is a JSON-RPC client of a gateway. It records the messages that it
+// reads, and reads all the time unless it is stopped.
 type client struct {
 	t    testing.TB
 	pipe *pipe
 	ctx  context.Context
-	// served gets what Serve returned.
+	// served receives the result of Serve.
 	served  chan error
-	reading sync.WaitGroup // who reads
+	reading sync.WaitGroup // the reading goroutine
 
 	mu      sync.Mutex
 	changed sync.Cond
 	frames  []frame
-	gate    chan struct{} // what the reader waits for before each message
-	quota   int           // notifications that are read without a need; below 0 is no limit
-	awaited int           // answers that are waited for, which lifts the quota
+	gate    chan struct{} // closed while the reader may read the next message
+	quota   int           // notifications that may be read before a response is awaited; below 0: no limit
+	awaited int           // responses that are awaited; above 0 the quota does not apply
 	isCut   bool
 	ids     int
 }
 
-// frame is one message as it came.
+// frame is one received message.
 type frame struct {
 	raw    []byte
 	ID     json.RawMessage
@@ -87,7 +87,7 @@ func (cl *client) read() {
 		}
 		f := frame{raw: raw}
 		if err := json.Unmarshal(raw, &f); err != nil {
-			cl.t.Errorf("a frame is not what was expected: %v: %.300s", err, raw)
+			cl.t.Errorf("a frame is malformed: %v: %.300s", err, raw)
 		}
 		cl.mu.Lock()
 		if f.Method != "" && cl.quota > 0 {
@@ -99,7 +99,7 @@ func (cl *client) read() {
 	}
 }
 
-// awaitQuota waits until another message is to be read.
+// awaitQuota waits until another message may be read.
 func (cl *client) awaitQuota() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -117,7 +117,7 @@ func (cl *client) cut() {
 	cl.pipe.drop()
 }
 
-// stopReading has the client read no more after the next message.
+// stopReading stops the client after the next message.
 func (cl *client) stopReading() {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -142,7 +142,7 @@ func (cl *client) send(text string) {
 	case <-time.After(patience):
 		cl.t.Fatal("the gateway does not receive")
 	case <-cl.pipe.lost:
-		cl.t.Fatalf("the connection is gone before %.200s", text)
+		cl.t.Fatalf("the connection was lost before %.200s", text)
 	}
 }
 
@@ -155,7 +155,7 @@ func (cl *client) notify(method string, params any) {
 	cl.send(toJSON(m))
 }
 
-// ask sends a request and returns its id.
+// ask sends a request and returns its id without waiting for the response.
 func (cl *client) ask(method string, params any) string {
 	cl.t.Helper()
 	cl.mu.Lock()
@@ -178,7 +178,7 @@ func toJSON(v any) string {
 	return string(data)
 }
 
-// wait waits for the first frame that is wanted and returns where it is.
+// wait waits for the first frame that is wanted and returns it and its index.
 func (cl *client) wait(what string, wanted func(frame) bool) (frame, int) {
 	cl.t.Helper()
 	late := time.AfterFunc(patience, func() {
@@ -197,7 +197,7 @@ func (cl *client) wait(what string, wanted func(frame) bool) (frame, int) {
 			}
 		}
 		if time.Since(begun) >= patience {
-			cl.t.Fatalf("there is no %s; got %s", what, summary(cl.frames))
+			cl.t.Fatalf("no %s received; got %s", what, summary(cl.frames))
 		}
 	}
 }
@@ -210,12 +210,12 @@ func summary(frames []frame) string {
 	return strings.Join(lines, "\n")
 }
 
-// reply waits for the answer to a request.
+// reply waits for the response to a request.
 func (cl *client) reply(id string) frame {
 	cl.t.Helper()
 	cl.await(1)
 	defer cl.await(-1)
-	f, _ := cl.wait("answer to "+id, func(f frame) bool { return string(f.ID) == id && f.Method == "" })
+	f, _ := cl.wait("response to "+id, func(f frame) bool { return string(f.ID) == id && f.Method == "" })
 	return f
 }
 
@@ -226,13 +226,13 @@ func (cl *client) await(n int) {
 	cl.changed.Broadcast()
 }
 
-// call asks and waits for the answer.
+// call sends a request and waits for the response.
 func (cl *client) call(method string, params any) frame {
 	cl.t.Helper()
 	return cl.reply(cl.ask(method, params))
 }
 
-// must is call for what must not fail.
+// must fails the test unless the call succeeds.
 func (cl *client) must(method string, params any) json.RawMessage {
 	cl.t.Helper()
 	f := cl.call(method, params)
@@ -249,12 +249,12 @@ func (cl *client) decode(raw json.RawMessage, into any) {
 	}
 }
 
-// refused asks for what must be refused.
+// refused fails the test unless the call fails with this error.
 func (cl *client) refused(method string, params any, code int, text string) *wireError {
 	cl.t.Helper()
 	f := cl.call(method, params)
 	if f.Error == nil || f.Error.Code != code || !strings.Contains(f.Error.Message, text) {
-		cl.t.Fatalf("%s %v is answered with %s, want error %d %q", method, params, f.raw, code, text)
+		cl.t.Fatalf("%s %v: got %s, want error %d %q", method, params, f.raw, code, text)
 	}
 	return f.Error
 }
@@ -271,7 +271,7 @@ func (cl *client) ended() error {
 	}
 }
 
-// all returns what was read so far.
+// all returns the frames that were read so far.
 func (cl *client) all() []frame {
 	cl.mu.Lock()
 	defer cl.mu.Unlock()
@@ -285,8 +285,8 @@ func (cl *client) event(id, method string) frame {
 	return f
 }
 
-// output waits until a process has closed and returns what it said, all streams
-// together. The seqs must follow each other from first.
+// output waits until a process has closed and returns its output, all streams
+// together. The seqs must be contiguous from first.
 func (cl *client) output(id string, first uint64) (text string, exitCode int) {
 	cl.t.Helper()
 	cl.event(id, "process/closed")
@@ -297,7 +297,7 @@ func (cl *client) output(id string, first uint64) (text string, exitCode int) {
 			continue
 		}
 		if f.Params.Seq != first {
-			cl.t.Fatalf("seq %d of %s comes where %d should: %s", f.Params.Seq, id, first, summary(cl.all()))
+			cl.t.Fatalf("got seq %d of %s, want %d: %s", f.Params.Seq, id, first, summary(cl.all()))
 		}
 		first++
 		b.Write(f.Params.Chunk)
@@ -308,7 +308,7 @@ func (cl *client) output(id string, first uint64) (text string, exitCode int) {
 	return b.String(), exitCode
 }
 
-// startParamsOf are the parameters of a start of a shell command.
+// startOf returns the parameters that start a shell command.
 func startOf(id, script string, members ...any) map[string]any {
 	return with(map[string]any{"processId": id, "argv": []string{"/bin/sh", "-c", script}, "cwd": "/",
 		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": false}, members...)

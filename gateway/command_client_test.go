@@ -10,39 +10,39 @@ func (cl *client) command(id, script string, members ...any) {
 	cl.must("command/exec", with(startOf(id, script), members...))
 }
 
-// commandOutput waits until a process of the older dialect is said to have
-// exited, and returns what it said by then, of each stream. Its seqs must follow
-// each other from first.
+// commandOutput waits for the exit notification of a process of the older
+// dialect, and returns the output of each stream before it. The seqs must be
+// contiguous from first.
 func (cl *client) commandOutput(id string, first uint64) (streams map[string]string, exitCode int) {
 	cl.t.Helper()
 	exited := cl.event(id, "command/exec/exited")
-	said := map[string]*strings.Builder{}
+	output := map[string]*strings.Builder{}
 	for _, f := range cl.all() {
 		switch {
 		case f.Method == "" || f.Params.ProcessID != id:
 			continue
 		case f.Method == "command/exec/exited":
 			streams = map[string]string{}
-			for stream, b := range said {
+			for stream, b := range output {
 				streams[stream] = b.String()
 			}
 			return streams, *exited.Params.ExitCode
 		case f.Method != "command/exec/outputDelta":
-			cl.t.Fatalf("%s is told of by %.300s", id, f.raw)
+			cl.t.Fatalf("a notification of %s has the wrong method: %.300s", id, f.raw)
 		case f.Params.Seq != first:
-			cl.t.Fatalf("seq %d of %s comes where %d should: %s", f.Params.Seq, id, first, summary(cl.all()))
+			cl.t.Fatalf("got seq %d of %s, want %d: %s", f.Params.Seq, id, first, summary(cl.all()))
 		}
 		first++
-		if said[f.Params.Stream] == nil {
-			said[f.Params.Stream] = &strings.Builder{}
+		if output[f.Params.Stream] == nil {
+			output[f.Params.Stream] = &strings.Builder{}
 		}
-		said[f.Params.Stream].Write(f.Params.Chunk)
+		output[f.Params.Stream].Write(f.Params.Chunk)
 	}
 	return nil, 0
 }
 
-// methodsOf returns by which notifications the client was told of a process,
-// each once for as often as it came in a row.
+// methodsOf returns the methods of the notifications of a process, without
+// repetitions.
 func (cl *client) methodsOf(id string) (methods []string) {
 	for _, f := range cl.all() {
 		if f.Method != "" && f.Params.ProcessID == id && (len(methods) == 0 || methods[len(methods)-1] != f.Method) {

@@ -13,16 +13,16 @@ import (
 )
 
 // newCommand serves a client that has started p in the older dialect.
-func newCommand(t *testing.T) (*scriptedCore, *client) {
-	s, core := newScriptedCore(t)
-	cl, _ := core.attach("")
+func newCommand(t *testing.T) (*scriptedServer, *client) {
+	s, srv := newScriptedServer(t)
+	cl, _ := srv.attach("")
 	cl.command("p", "")
 	return s, cl
 }
 
-// expectNews checks by what the client was told of p: a number is the seq of
+// expectNotifications checks the notifications of p: a number is the seq of
 // output.
-func (cl *client) expectNews(want string) {
+func (cl *client) expectNotifications(want string) {
 	cl.t.Helper()
 	synctest.Wait()
 	var got []string
@@ -36,22 +36,22 @@ func (cl *client) expectNews(want string) {
 		}
 	}
 	if text := strings.Join(got, " "); text != want {
-		cl.t.Errorf("the client is told %q, want %q", text, want)
+		cl.t.Errorf("the client received %q, want %q", text, want)
 	}
 }
 
-func TestTheExitIsSaidAtTheCloseOrTwoSecondsAfterTheExit(t *testing.T) {
+func TestCommandExit_SentAtCloseOrAfterTimeout(t *testing.T) {
 	t.Run("the close", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, cl := newCommand(t)
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 			time.Sleep(closeTimeout - 1)
 			s.sendEvents("p", outputEvent(3, 1))
-			cl.expectNews("1 3")
+			cl.expectNotifications("1 3")
 			s.sendEvents("p", closedEvent(4))
-			cl.expectNews("1 3 exited")
+			cl.expectNotifications("1 3 exited")
 			time.Sleep(time.Hour)
-			cl.expectNews("1 3 exited")
+			cl.expectNotifications("1 3 exited")
 		})
 	})
 	t.Run("two seconds", func(t *testing.T) {
@@ -60,46 +60,44 @@ func TestTheExitIsSaidAtTheCloseOrTwoSecondsAfterTheExit(t *testing.T) {
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 			s.sendEvents("p", outputEvent(3, 1))
 			time.Sleep(closeTimeout - 1)
-			cl.expectNews("1 3")
+			cl.expectNotifications("1 3")
 			time.Sleep(time.Nanosecond)
-			cl.expectNews("1 3 exited")
+			cl.expectNotifications("1 3 exited")
 			s.sendEvents("p", outputEvent(4, 1))
 			s.sendEvents("p", closedEvent(5))
-			cl.expectNews("1 3 exited 4")
+			cl.expectNotifications("1 3 exited 4")
 		})
 	})
 	t.Run("all at once", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s, cl := newCommand(t)
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
-			cl.expectNews("1 exited")
+			cl.expectNotifications("1 exited")
 			time.Sleep(time.Hour)
-			cl.expectNews("1 exited")
+			cl.expectNotifications("1 exited")
 		})
 	})
 }
 
-// TestALateExitFollowsWhatPrecededIt has a client that does not read while the
-// two seconds pass.
-func TestALateExitFollowsWhatPrecededIt(t *testing.T) {
+// The client does not read while the close timeout passes.
+func TestCommandExit_SlowReader_FollowsEarlierOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
 		cl.command("p", "")
 		cl.stopReading()
 		s.sendEvents("p", outputEvent(1, 1), outputEvent(2, 1), outputEvent(3, 1), exitedEvent(4))
 		s.sendEvents("p", outputEvent(5, 1))
 		time.Sleep(time.Hour)
 		cl.resumeReading()
-		cl.expectNews("1 2 3 exited 5")
+		cl.expectNotifications("1 2 3 exited 5")
 		s.sendEvents("p", closedEvent(6))
-		cl.expectNews("1 2 3 exited 5")
+		cl.expectNotifications("1 2 3 exited 5")
 	})
 }
 
-// TestALateExitIsNotHeldBack has output after the exit wait for the answer to a
-// write.
-func TestALateExitIsNotHeldBack(t *testing.T) {
+// Output after the exit is gated by a pending write.
+func TestCommandExit_GatedOutput_DoesNotDelayExit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cl := newCommand(t)
 		s.sendEvents("p", exitedEvent(1))
@@ -109,41 +107,39 @@ func TestALateExitIsNotHeldBack(t *testing.T) {
 		cl.ask("command/exec/write", writeOf("p", "x"))
 		synctest.Wait()
 		s.sendEvents("p", outputEvent(2, 1))
-		cl.expectNews("")
+		cl.expectNotifications("")
 		time.Sleep(time.Nanosecond)
-		cl.expectNews("exited")
+		cl.expectNotifications("exited")
 		time.Sleep(gateOutputLimit)
-		cl.expectNews("exited 2")
+		cl.expectNotifications("exited 2")
 		close(written)
-		cl.expectNews("exited 2")
+		cl.expectNotifications("exited 2")
 	})
 }
 
-// TestWhatWasLostIsSaidWithTheExit has no output after the gap.
-func TestWhatWasLostIsSaidWithTheExit(t *testing.T) {
-	for name, end := range map[string]func(*scriptedCore){
-		"at the close": func(s *scriptedCore) { s.sendEvents("p", closedEvent(11)) },
-		"before it":    func(*scriptedCore) { time.Sleep(closeTimeout) },
+func TestCommandExit_GapBeforeExit_ReportsGap(t *testing.T) {
+	for name, end := range map[string]func(*scriptedServer){
+		"at the close": func(s *scriptedServer) { s.sendEvents("p", closedEvent(11)) },
+		"before it":    func(*scriptedServer) { time.Sleep(closeTimeout) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, cl := newCommand(t)
-				s.say("p", 1)
+				s.sendOutput("p", 1)
 				gap := &execwirev1.OutputGap{FirstAvailableSeq: 10, DroppedBytes: 77}
 				s.sendEvents("p", &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: gap}}, exitedEvent(10))
 				end(s)
-				cl.expectNews("1 exited")
+				cl.expectNotifications("1 exited")
 				f := cl.event("p", "command/exec/exited")
 				if g := f.Params.Gap; g == nil || g.FirstAvailableSeq != 10 || g.DroppedBytes != 77 {
-					t.Errorf("the client is told %s", f.raw)
+					t.Errorf("the client received %s", f.raw)
 				}
 			})
 		})
 	}
 }
 
-// TestAnExitThatWaitsKeepsNoConnection has the connection end meanwhile.
-func TestAnExitThatWaitsKeepsNoConnection(t *testing.T) {
+func TestCommandExit_Pending_DoesNotDelayDisconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cl := newCommand(t)
 		s.sendEvents("p", exitedEvent(1))
@@ -156,14 +152,12 @@ func TestAnExitThatWaitsKeepsNoConnection(t *testing.T) {
 	})
 }
 
-// TestANewProcessUnderAnOldIDHasItsOwnDialect starts one after the other under
-// one id.
-func TestANewProcessUnderAnOldIDHasItsOwnDialect(t *testing.T) {
+func TestDialect_ReusedID_IsThatOfNewProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, cl := newCommand(t)
 		run := func() {
 			s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
-			synctest.Wait() // no id is free before its process is over
+			synctest.Wait() // an id is in use until its process has closed
 		}
 		run()
 		cl.start("p", "")
@@ -173,56 +167,54 @@ func TestANewProcessUnderAnOldIDHasItsOwnDialect(t *testing.T) {
 		want := []string{"command/exec/outputDelta", "command/exec/exited", "process/output", "process/exited", "process/closed",
 			"command/exec/outputDelta", "command/exec/exited"}
 		if got := cl.methodsOf("p"); !slices.Equal(got, want) {
-			t.Errorf("the client is told by %q", got)
+			t.Errorf("the client received %q", got)
 		}
 	})
 }
 
-// TestTheDialectOutlivesTheConnection resumes a session with a process that has
-// said nothing yet, of which a request comes before it does.
-func TestTheDialectOutlivesTheConnection(t *testing.T) {
+// The process of the resumed session has written nothing yet, and a request about
+// it precedes its first event.
+func TestDialect_Resumed_IsRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
 		cl.command("p", "")
 		cl.drop()
 		s.last["p"] = 0
-		cl, _ = core.attach("s")
+		cl, _ = srv.attach("s")
 		s.write = func() {}
 		cl.must("process/write", writeOf("p", "x"))
 		synctest.Wait()
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), closedEvent(3))
-		cl.expectNews("1 exited")
+		cl.expectNotifications("1 exited")
 	})
 }
 
-// TestAnExitThatWasMissedIsSaid resumes a session with a process that exited
-// while nobody was attached, and has not closed.
-func TestAnExitThatWasMissedIsSaid(t *testing.T) {
+// The process exited while no client was attached, and has not closed.
+func TestCommandExit_WhileDetached_IsSentAfterResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
 		cl.command("p", "")
 		cl.drop()
 		s.last["p"] = 2
-		cl, _ = core.attach("s")
+		cl, _ = srv.attach("s")
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 		time.Sleep(closeTimeout - 1)
-		cl.expectNews("")
+		cl.expectNotifications("")
 		time.Sleep(time.Nanosecond)
-		cl.expectNews("exited")
+		cl.expectNotifications("exited")
 		s.sendEvents("p", outputEvent(3, 1), closedEvent(4))
-		cl.expectNews("exited 3")
+		cl.expectNotifications("exited 3")
 	})
 }
 
-// TestNothingIsRememberedOfCommandsThatAreOver has commands close at once, late,
-// and after a resume.
-func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
+// Commands close at once, late, and after a resume.
+func TestCommandRecords_ClosedCommands_AreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["resumed"], s.labels["resumed"] = 0, processMode{legacy: true}.labels()
-		c, cl := core.serveHere()
+		c, cl := srv.serveHere()
 		cl.initialize("s")
 		ids := []string{"resumed"}
 		for i := range 100 {
@@ -247,7 +239,7 @@ func TestNothingIsRememberedOfCommandsThatAreOver(t *testing.T) {
 		c.table.mu.Lock()
 		defer c.table.mu.Unlock()
 		if len(c.table.records) != 0 {
-			t.Errorf("%d processes are remembered", len(c.table.records))
+			t.Errorf("%d records are left", len(c.table.records))
 		}
 	})
 }

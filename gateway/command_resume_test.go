@@ -10,7 +10,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// numbered is what seq prints.
+// numbered returns the output of seq.
 func numbered(lines int) string {
 	var b strings.Builder
 	for i := range lines {
@@ -19,71 +19,70 @@ func numbered(lines int) string {
 	return b.String()
 }
 
-func TestAResumedSessionKeepsTheDialect(t *testing.T) {
-	core := newCore(t)
-	cl, id := core.attach("")
+func TestDialect_ResumedSession_BothDialects(t *testing.T) {
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	cl.command("old", "echo before; read line; echo after $line; read line; exit 5", "tty", true)
 	cl.command("silent", "read line; echo heard $line", "tty", true)
 	cl.start("new", "read line; echo $line", "pipeStdin", true)
 	cl.wait("the beginning", func(frame) bool { return saidIn(cl.frames, "old") == "before\r\n" })
 	cl.drop()
-	other, _ := core.attach(id) // in which nobody knew the processes
+	other, _ := srv.attach(id) // a connection without records of the processes
 	for _, name := range []string{"old", "silent", "new"} {
 		other.must("process/write", writeOf(name, "one\n"))
 	}
 	if streams, code := other.commandOutput("silent", 1); streams["stdout"] != "one\r\nheard one\r\n" || code != 0 {
-		t.Errorf("the silent one said %q and exited with %d", streams, code)
+		t.Errorf("the silent process wrote %q and exited with %d", streams, code)
 	}
 	if text, _ := other.output("new", 1); text != "one\n" {
-		t.Errorf("the new one said %q", text)
+		t.Errorf("the new process wrote %q", text)
 	}
 	other.wait("more", func(frame) bool { return saidIn(other.frames, "old") == "one\r\nafter one\r\n" })
 	a := other.readOutput("old")
 	if a.text() != "before\r\none\r\nafter one\r\n" || a.Exited {
-		t.Errorf("process/read says %+v", a)
+		t.Errorf("process/read returned %+v", a)
 	}
 	other.must("command/exec/write", writeOf("old", "two\n"))
 	if _, code := other.commandOutput("old", 2); code != 5 {
-		t.Errorf("the old one exited with %d", code)
+		t.Errorf("the old process exited with %d", code)
 	}
 }
 
-// TestAnExitIsToldOnceAcrossACut cuts the connection before and after the exit is
-// told of a process that has left something behind.
-func TestAnExitIsToldOnceAcrossACut(t *testing.T) {
+// The connection is cut before and after the exit notification of a process whose
+// descendant keeps the streams open.
+func TestCommandExit_Cut_IsSentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
 		cl.command("p", "")
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), outputEvent(3, 1))
 		time.Sleep(closeTimeout / 2)
-		cl.expectNews("1 3")
-		if told := s.wasTold(); told != "p 1" {
-			t.Errorf("before the exit is told, the core is told %q", told)
+		cl.expectNotifications("1 3")
+		if told := s.acknowledgements(); told != "p 1" {
+			t.Errorf("before the exit was sent, the server received %q", told)
 		}
 		time.Sleep(closeTimeout)
-		cl.expectNews("1 3 exited")
-		if told := s.wasTold(); told != "p 1, p 3" {
-			t.Errorf("after it was told, the core is told %q", told)
+		cl.expectNotifications("1 3 exited")
+		if told := s.acknowledgements(); told != "p 1, p 3" {
+			t.Errorf("after the exit was sent, the server received %q", told)
 		}
 		cl.drop()
 		s.last["p"] = 3
-		cl, _ = core.attach("s")
-		s.sendEvents("p", outputEvent(4, 1), closedEvent(5)) // what follows what it was told
+		cl, _ = srv.attach("s")
+		s.sendEvents("p", outputEvent(4, 1), closedEvent(5)) // after the acknowledged events
 		time.Sleep(time.Hour)
-		cl.expectNews("4")
+		cl.expectNotifications("4")
 	})
 }
 
-// TestExactBytesOfACommandAcrossCuts cuts a connection again and again while a
-// command writes, and reads what it missed by the seqs of what it was told.
-func TestExactBytesOfACommandAcrossCuts(t *testing.T) {
+// The client reads what it missed by the seqs of its notifications.
+func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const lines, cuts = 400_000, 12
-	core := newCore(t)
-	cl, id := core.attach("")
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	cl.command("p", fmt.Sprintf("seq 1 %d; exit 9", lines), "outputBytesCap", 4096)
 	var said strings.Builder
 	have := uint64(0)
@@ -105,12 +104,12 @@ func TestExactBytesOfACommandAcrossCuts(t *testing.T) {
 	}
 	for cut := range cuts {
 		before := len(cl.all())
-		cl.wait("something new", func(frame) bool {
+		cl.wait("a new notification", func(frame) bool {
 			return len(cl.frames) > before+cut && cl.frames[len(cl.frames)-1].Method != ""
 		})
 		cl.drop()
 		takeAll()
-		cl, _ = core.attach(id)
+		cl, _ = srv.attach(id)
 		a := cl.readOutput("p", "afterSeq", have)
 		if a.Gap != nil || a.Exited {
 			t.Fatalf("%+v", a)
@@ -122,24 +121,23 @@ func TestExactBytesOfACommandAcrossCuts(t *testing.T) {
 	exited := cl.event("p", "command/exec/exited")
 	takeAll()
 	if want := numbered(lines); said.String() != want || *exited.Params.ExitCode != 9 {
-		t.Errorf("%d bytes came of %d, and the exit code is %d", said.Len(), len(want), *exited.Params.ExitCode)
+		t.Errorf("got %d bytes of %d, and exit code %d", said.Len(), len(want), *exited.Params.ExitCode)
 	}
 }
 
-// TestExactBytesOfACommandForASlowReader has a client that reads nothing for as
-// long as the command can go on, of which little is kept.
-func TestExactBytesOfACommandForASlowReader(t *testing.T) {
+// The client does not read until the command blocks. Little output is retained.
+func TestCommandOutput_SlowReader_LosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const lines = 500_000
-	core := newCore(t)
-	cl, id := core.attach("")
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	for i, members := range [][]any{nil, {"outputBytesCap", 0}, {"tty", true}, {"tty", true, "outputBytesCap", 4096}} {
 		name := fmt.Sprint("p", i)
 		cl.stopReading()
 		started := cl.ask("command/exec", with(startOf(name, fmt.Sprintf("seq 1 %d", lines)), members...))
-		core.waitHeld(id, name)
+		srv.waitBlocked(id, name)
 		cl.resumeReading()
 		cl.reply(started)
 		streams, code := cl.commandOutput(name, 1)
@@ -148,7 +146,7 @@ func TestExactBytesOfACommandForASlowReader(t *testing.T) {
 			want = strings.ReplaceAll(want, "\n", "\r\n")
 		}
 		if streams["stdout"] != want || len(streams) != 1 || code != 0 {
-			t.Errorf("%v: %d bytes came of %d, and the exit code is %d", members, len(streams["stdout"]), len(want), code)
+			t.Errorf("%v: got %d bytes of %d, and exit code %d", members, len(streams["stdout"]), len(want), code)
 		}
 		cl.mu.Lock()
 		cl.frames = nil
@@ -156,15 +154,14 @@ func TestExactBytesOfACommandForASlowReader(t *testing.T) {
 	}
 }
 
-// TestTheCapOfACommandOnlyLowersWhatIsKept reads everything again that is kept of
-// a megabyte.
-func TestTheCapOfACommandOnlyLowersWhatIsKept(t *testing.T) {
+// A megabyte is written, and what is retained is read again.
+func TestOutputBytesCap_LowersRetention(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const kept, bytes = 1 << 20, 1 << 20
-	core := newCore(t)
-	cl, id := core.attach("")
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	for name, test := range map[string]struct {
 		members     []any
 		least, most int
@@ -182,23 +179,23 @@ func TestTheCapOfACommandOnlyLowersWhatIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cl.command(name, fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", bytes), test.members...)
 			if streams, _ := cl.commandOutput(name, 1); len(streams["stdout"]) != bytes {
-				t.Errorf("%d bytes came", len(streams["stdout"]))
+				t.Errorf("got %d bytes", len(streams["stdout"]))
 			}
-			last := cl.lastAcknowledged(core, id, name)
+			last := cl.lastAcknowledged(srv, id, name)
 			a := cl.readOutput(name)
 			if got := len(a.text()); got < test.least || got > test.most || a.NextSeq != last+1 {
-				t.Errorf("%d bytes are kept, want %d to %d", got, test.least, test.most)
+				t.Errorf("%d bytes are retained, want %d to %d", got, test.least, test.most)
 			}
 			if (a.Gap == nil) != (len(a.text()) == bytes) {
-				t.Errorf("of what is not kept, process/read says %v", a.Gap)
+				t.Errorf("process/read reports the gap %v", a.Gap)
 			}
 		})
 	}
 }
 
-// lastAcknowledged waits until the core knows that the client has all of a
+// lastAcknowledged waits until the server knows that the client has all of a
 // process, and returns its last seq.
-func (cl *client) lastAcknowledged(c *core, sessionID, processID string) uint64 {
+func (cl *client) lastAcknowledged(c *testServer, sessionID, processID string) uint64 {
 	cl.t.Helper()
 	processes := execwirev1.NewProcessServiceClient(c.channel)
 	for {
@@ -212,13 +209,13 @@ func (cl *client) lastAcknowledged(c *core, sessionID, processID string) uint64 
 	}
 }
 
-// TestASmallWindowIsProvenInTime has a process whose window is smaller than the
-// session's, also after a resume: it must not wait for the next watermark.
-func TestASmallWindowIsProvenInTime(t *testing.T) {
+// The window of the process is smaller than that of the session, also after a
+// resume. Its output must not wait for the next watermark of the session.
+func TestOutputBytesCap_SmallWindow_DoesNotStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.labels["p"], s.last["p"] = processMode{legacy: true, window: 100}.labels(), 0
-		cl, _ := core.attach("s")
+		cl, _ := srv.attach("s")
 		s.sendEvents("p", outputEvent(1, 100/watermarkPart-1))
 		expect(t, s, cl, "", 1)
 		s.sendEvents("p", outputEvent(2, 1))
@@ -230,18 +227,18 @@ func TestASmallWindowIsProvenInTime(t *testing.T) {
 	})
 }
 
-// TestLabelsOfOthersAreNoManner has labels that the gateway did not write.
-func TestLabelsOfOthersAreNoManner(t *testing.T) {
+// The labels were not written by the gateway.
+func TestModeOfLabels_ForeignLabels_AreIgnored(t *testing.T) {
 	for _, m := range []processMode{{}, {legacy: true}, {window: 1 << 16}, {legacy: true, window: 1 << 20}} {
 		if got := processModeOf(&execwirev1.Process{Labels: m.labels()}); got != m {
-			t.Errorf("%+v comes back as %+v", m, got)
+			t.Errorf("%+v is decoded as %+v", m, got)
 		}
 	}
 	for _, labels := range []map[string]string{
 		{"gateway.dialect": "command/exec2"}, {"gateway.window_bytes": "-1"}, {"gateway.window_bytes": "x"}, {"gateway.window_bytes": ""}, {"other": "command/exec"},
 	} {
 		if got := processModeOf(&execwirev1.Process{Labels: labels}); got != (processMode{}) {
-			t.Errorf("%v is taken for %+v", labels, got)
+			t.Errorf("%v is decoded as %+v", labels, got)
 		}
 	}
 }

@@ -11,43 +11,42 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// TestLargeMessagesAreReadAFewAtATime has as many be read as there are places,
-// and no more; small ones do not wait for them.
-func TestLargeMessagesAreReadAFewAtATime(t *testing.T) {
+// Small messages do not wait for large ones.
+func TestDecodeLimiter_BoundsLargeMessages(t *testing.T) {
 	gate := newDecodeLimiter()
-	places := decodeSlots()
-	inside, leave := make(chan struct{}, 10*places), make(chan struct{})
+	slots := decodeSlots()
+	inside, leave := make(chan struct{}, 10*slots), make(chan struct{})
 	var reading sync.WaitGroup
-	for range 10 * places {
+	for range 10 * slots {
 		reading.Go(func() {
 			if !gate.run(t.Context(), largeMessageBytes, func() { inside <- struct{}{}; <-leave }) {
-				t.Error("a large message is not read")
+				t.Error("a large message is not decoded")
 			}
 		})
 	}
-	for range places {
+	for range slots {
 		<-inside
 	}
 	read := false
 	if !gate.run(t.Context(), largeMessageBytes-1, func() { read = true }) || !read {
-		t.Error("a small message is not read at once")
+		t.Error("a small message is not decoded at once")
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("the connection has ended"))
-	if gate.run(ctx, largeMessageBytes, func() { t.Error("a large message is read beside as many as may be") }) {
-		t.Error("the end of the connection is not noticed")
+	if gate.run(ctx, largeMessageBytes, func() { t.Error("a large message is decoded above the limit") }) {
+		t.Error("run ignores the end of the connection")
 	}
 	if waiting := len(inside); waiting != 0 {
-		t.Errorf("%d large messages are read beside %d", waiting, places)
+		t.Errorf("%d large messages are decoded above the limit of %d", waiting, slots)
 	}
 	close(leave)
 	reading.Wait()
 }
 
-// TestALargeMessageWaitsForItsTurn and holds up no small one before it: when it
-// is parsed, and when its parameters are decoded.
-func TestALargeMessageWaitsForItsTurn(t *testing.T) {
-	for name, say := range map[string]func(served *receiver, cl *client) (id string){
+// The message waits before it is parsed, and before its parameters are decoded.
+// Earlier small messages are not delayed.
+func TestDecodeLimiter_LargeMessage_WaitsForSlot(t *testing.T) {
+	for name, send := range map[string]func(served *receiver, cl *client) (id string){
 		"parsed": func(_ *receiver, cl *client) string { // and not decoded
 			return cl.ask("no/such", strings.Repeat(" ", largeMessageBytes))
 		},
@@ -56,21 +55,21 @@ func TestALargeMessageWaitsForItsTurn(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			go served.request(m, largeMessageBytes) // for the receiving goroutine, which waits
+			go served.request(m, largeMessageBytes) // in place of the receiving goroutine, which waits
 			return "77"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, core := newScriptedCore(t)
-				served, cl := core.serveHere()
+				_, srv := newScriptedServer(t)
+				served, cl := srv.serveHere()
 				cl.initialize("")
-				places := served.decoding.slots
-				if !places.TryAcquire(int64(decodeSlots())) {
-					t.Fatal("a place is taken")
+				slots := served.decoding.slots
+				if !slots.TryAcquire(int64(decodeSlots())) {
+					t.Fatal("a slot is in use")
 				}
 				cl.must("environment/status", nil)
-				id := say(served, cl)
+				id := send(served, cl)
 				answered := func() bool {
 					synctest.Wait()
 					cl.mu.Lock()
@@ -78,11 +77,11 @@ func TestALargeMessageWaitsForItsTurn(t *testing.T) {
 					return string(cl.frames[len(cl.frames)-1].ID) == id
 				}
 				if answered() {
-					t.Error("a large message does not wait")
+					t.Error("a large message does not wait for a slot")
 				}
-				places.Release(int64(decodeSlots()))
+				slots.Release(int64(decodeSlots()))
 				if !answered() {
-					t.Error("a large message is not read when it is its turn")
+					t.Error("a large message is not decoded when a slot is free")
 				}
 			})
 		})

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The document tells of every method.
-func TestEveryMethodIsInTheDocument(t *testing.T) {
+func TestProtocolDocument_HasEveryMethod(t *testing.T) {
 	text, err := os.ReadFile("PROTOCOL.md")
 	if err != nil {
 		t.Fatal(err)

@@ -16,45 +16,45 @@ import (
 	"github.com/execwire/execwire/gateway/rpcerror"
 )
 
-// course returns what was read since the beginning: the ids of answers, and the
+// messageOrder returns the messages that were read: the ids of responses, and the
 // seqs of events.
-func (cl *client) course() (course []string) {
+func (cl *client) messageOrder() (order []string) {
 	for _, f := range cl.all() {
 		if f.Method == "" {
-			course = append(course, "answer "+string(f.ID))
+			order = append(order, "response "+string(f.ID))
 		} else {
-			course = append(course, fmt.Sprint("event ", f.Params.Seq))
+			order = append(order, fmt.Sprint("event ", f.Params.Seq))
 		}
 	}
-	return course
+	return order
 }
 
-// expectCourse checks what was read since the session was attached.
-func (cl *client) expectCourse(want ...string) {
+// expectOrder checks the messages that were read since the session was attached.
+func (cl *client) expectOrder(want ...string) {
 	cl.t.Helper()
 	synctest.Wait()
-	if got := cl.course()[1:]; !slices.Equal(got, want) {
-		cl.t.Errorf("the client reads %q, want %q", got, want)
+	if got := cl.messageOrder()[1:]; !slices.Equal(got, want) {
+		cl.t.Errorf("the client received %q, want %q", got, want)
 	}
 }
 
-// TestAHoldThatEndsKeepsTheOrderOfEvents ends holds just when the feed is about
-// to say what precedes the held event.
-func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
-	s, core := newScriptedCore(t)
-	c, cl := core.serveHere()
+// Each gate opens just when the feed is about to send an event that precedes the
+// gated one.
+func TestEventGate_Opened_KeepsOrder(t *testing.T) {
+	s, srv := newScriptedServer(t)
+	c, cl := srv.serveHere()
 	cl.initialize("")
 	for i := range 200 {
 		id := fmt.Sprint("p", i)
 		gate := c.table.addGate(id, true, gateEndLimit)
-		c.out.sending.Lock() // somebody speaks
+		c.out.sending.Lock() // another message is being sent
 		s.sendEvents(id, outputEvent(1, 1), exitedEvent(2))
-		for ready := false; !ready; runtime.Gosched() { // until the feed waits for its turn
+		for ready := false; !ready; runtime.Gosched() { // until the feed waits for the lock
 			c.table.mu.Lock()
 			ready = c.table.records[id].received == 1
 			c.table.mu.Unlock()
 		}
-		time.Sleep(10 * time.Microsecond) // it is no error if it does not yet
+		time.Sleep(10 * time.Microsecond) // if the feed does not wait yet, that is no error
 		c.out.sending.Unlock()
 		c.delivery.release(gate)
 		_, output := cl.wait("output", func(f frame) bool { return f.Params.ProcessID == id && f.Params.Seq == 1 })
@@ -65,19 +65,18 @@ func TestAHoldThatEndsKeepsTheOrderOfEvents(t *testing.T) {
 	}
 }
 
-// TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt has a client not read while another
-// goroutine than that of the feed says what was held back.
-func TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt(t *testing.T) {
+// The client does not read while another goroutine sends the gated events.
+func TestFeedEnd_FollowsGatedEvents(t *testing.T) {
 	draining, err := status.New(codes.Unavailable, "draining").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "DRAINING"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		c, cl := core.serveHere()
+		s, srv := newScriptedServer(t)
+		c, cl := srv.serveHere()
 		cl.initialize("")
 		gate := c.table.addGate("p", false, time.Hour)
-		s.say("p", 1)
+		s.sendOutput("p", 1)
 		synctest.Wait()
 		read := make(chan struct{}) // closed when the client reads
 		cl.pipe.fault = func(call string, _ []byte) bool {
@@ -93,25 +92,25 @@ func TestTheEndOfTheFeedIsSaidAfterWhatPrecedesIt(t *testing.T) {
 		s.end <- draining.Err()
 		synctest.Wait()
 		if c.ctx.Err() != nil {
-			t.Error("the connection has ended before the client was told of the end")
+			t.Error("the connection ended before the client received the last events")
 		}
 		close(read)
 		releasing.Wait()
-		cl.expectCourse("event 1", "event 2", "event 3")
+		cl.expectOrder("event 1", "event 2", "event 3")
 		if c.ctx.Err() == nil {
 			t.Error("the connection has not ended")
 		}
 	})
 }
 
-// TestAnAnswerThatIsThereIsWaitedFor has a request that was carried out be slow to
-// be answered, also when it was slow before.
-func TestAnAnswerThatIsThereIsWaitedFor(t *testing.T) {
+// The response of a completed request is sent late, also when the request was
+// slow.
+func TestEventGate_ResponseReady_WaitsWithoutLimit(t *testing.T) {
 	for name, before := range map[string]time.Duration{"quick": 0, "slow": gateOutputLimit - 1} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, core := newScriptedCore(t)
-				c, cl := core.serveHere()
+				s, srv := newScriptedServer(t)
+				c, cl := srv.serveHere()
 				cl.initialize("")
 				r := &request{connection: c.connection}
 				r.gateForSignal("p")
@@ -119,27 +118,26 @@ func TestAnAnswerThatIsThereIsWaitedFor(t *testing.T) {
 				time.Sleep(before)
 				c.table.unlimit(r.gates)
 				time.Sleep(time.Hour)
-				cl.expectCourse()
+				cl.expectOrder()
 				for _, gate := range r.gates {
 					c.delivery.release(gate)
 				}
-				cl.expectCourse("event 1", "event 2")
+				cl.expectOrder("event 1", "event 2")
 			})
 		})
 	}
 }
 
-// TestWritingWithoutAPauseDelaysNoEcho has always a write in flight: the echo of
-// each follows its answer.
-func TestWritingWithoutAPauseDelaysNoEcho(t *testing.T) {
+// A write is always in flight. Each echo follows the response to its write.
+func TestEventGate_ContinuousWrites_DelayNoEcho(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		written := make(chan struct{})
 		s.write = func() { <-written }
-		cl, _ := core.attach("", func(p *pipe, _ *Config) {
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) {
 			p.fault = func(call string, _ []byte) bool {
 				if call == "Send" {
-					time.Sleep(time.Nanosecond) // the next write begins before the answer is said
+					time.Sleep(time.Nanosecond) // the next write begins before the response is sent
 				}
 				return false
 			}
@@ -147,53 +145,53 @@ func TestWritingWithoutAPauseDelaysNoEcho(t *testing.T) {
 		begun := time.Now()
 		cl.ask("process/write", writeOf("p", "x"))
 		synctest.Wait()
-		s.say("p", 1)
-		cl.expectCourse()
+		s.sendOutput("p", 1)
+		cl.expectOrder()
 		want := []string{}
 		for n := range uint64(5) {
 			cl.ask("process/write", writeOf("p", "x"))
-			written <- struct{}{} // the one before
-			want = append(want, fmt.Sprint("answer ", n+2), fmt.Sprint("event ", n+1))
+			written <- struct{}{} // the previous one
+			want = append(want, fmt.Sprint("response ", n+2), fmt.Sprint("event ", n+1))
 			time.Sleep(time.Microsecond)
-			cl.expectCourse(want...)
-			s.say("p", n+2)
-			cl.expectCourse(want...)
+			cl.expectOrder(want...)
+			s.sendOutput("p", n+2)
+			cl.expectOrder(want...)
 		}
 		if took := time.Since(begun); took >= gateOutputLimit {
 			t.Errorf("it took %v", took)
 		}
 		time.Sleep(gateOutputLimit - time.Microsecond)
-		cl.expectCourse(want...)
-		time.Sleep(2 * time.Microsecond) // the last one waits for room
-		cl.expectCourse(append(want, "event 6")...)
-		s.say("p", 7)
+		cl.expectOrder(want...)
+		time.Sleep(2 * time.Microsecond) // the last one was gated
+		cl.expectOrder(append(want, "event 6")...)
+		s.sendOutput("p", 7)
 		time.Sleep(time.Microsecond)
-		cl.expectCourse(append(want, "event 6", "event 7")...)
+		cl.expectOrder(append(want, "event 6", "event 7")...)
 		close(written)
 		time.Sleep(time.Microsecond)
-		cl.expectCourse(append(want, "event 6", "event 7", "answer 7")...)
+		cl.expectOrder(append(want, "event 6", "event 7", "response 7")...)
 	})
 }
 
-// TestASignalIsAnsweredBeforeWhatItCauses has the process speak and end while it
-// is being signalled, for less and for more time than is waited.
-func TestASignalIsAnsweredBeforeWhatItCauses(t *testing.T) {
+// The process writes and exits during the call, which is shorter and then longer
+// than the limit of the gate.
+func TestEventGate_SignalResponsePrecedesEffects(t *testing.T) {
 	for method, params := range map[string]map[string]any{
 		"process/signal":    {"processId": "p", "signal": "interrupt"},
 		"process/terminate": {"processId": "p"},
 	} {
 		t.Run(method, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, core := newScriptedCore(t)
+				s, srv := newScriptedServer(t)
 				s.signal = func() {
 					s.sendEvents("p", outputEvent(1, 1), exitedEvent(2))
 					time.Sleep(gateOutputLimit - 1)
 				}
-				cl, _ := core.attach("")
+				cl, _ := srv.attach("")
 				cl.ask(method, params)
-				cl.expectCourse()
+				cl.expectOrder()
 				time.Sleep(gateOutputLimit - 1)
-				cl.expectCourse("answer 2", "event 1", "event 2")
+				cl.expectOrder("response 2", "event 1", "event 2")
 
 				s.signal = func() {
 					s.sendEvents("p", outputEvent(3, 1), exitedEvent(4))
@@ -201,11 +199,11 @@ func TestASignalIsAnsweredBeforeWhatItCauses(t *testing.T) {
 				}
 				cl.ask(method, params)
 				time.Sleep(gateOutputLimit)
-				cl.expectCourse("answer 2", "event 1", "event 2", "event 3")
+				cl.expectOrder("response 2", "event 1", "event 2", "event 3")
 				time.Sleep(gateEndLimit)
-				cl.expectCourse("answer 2", "event 1", "event 2", "event 3", "event 4")
+				cl.expectOrder("response 2", "event 1", "event 2", "event 3", "event 4")
 				time.Sleep(time.Hour)
-				cl.expectCourse("answer 2", "event 1", "event 2", "event 3", "event 4", "answer 3")
+				cl.expectOrder("response 2", "event 1", "event 2", "event 3", "event 4", "response 3")
 			})
 		})
 	}

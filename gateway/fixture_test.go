@@ -21,31 +21,31 @@ import (
 	"github.com/execwire/execwire/server"
 )
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits.
 const patience = 2 * time.Minute
 
-// core is a server in this process.
-type core struct {
+// testServer is a server in this process.
+type testServer struct {
 	t       testing.TB
 	channel grpc.ClientConnInterface
-	patient bool // as coreSettings has it
+	patient bool // see serverSettings
 }
 
-// coreSettings are what tests change of a core.
-type coreSettings struct {
+// serverSettings are the settings of a server that tests change.
+type serverSettings struct {
 	limits   server.Limits
 	sessions coresession.Config
-	wire     bool // the core is reached over a connection
-	patient  bool // events are held back for as long as it takes
+	wire     bool // the gateway uses a gRPC connection
+	patient  bool // event gates have no practical limit
 
-	noDirect, noPrepared bool // forms of commands are switched off
+	noDirect, noPrepared bool // these forms of commands are disabled
 	http                 *httpclient.Client
 	sandboxes            *sandbox.Sandboxes
 }
 
-func newCore(t testing.TB, change ...func(*coreSettings)) *core {
+func newTestServer(t testing.TB, change ...func(*serverSettings)) *testServer {
 	t.Helper()
-	set := coreSettings{
+	set := serverSettings{
 		limits: server.Limits{
 			ServerLimits: &execwirev1.ServerLimits{
 				RetainedOutputBytes: 1 << 20, RetainedEvents: 50_000, SnapshotBytes: 64 << 10, ReadersPerProcess: 64,
@@ -76,7 +76,7 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))
 	srv.Register(channel)
-	c := &core{t: t, channel: channel, patient: set.patient}
+	c := &testServer{t: t, channel: channel, patient: set.patient}
 	hangUp := func() {}
 	if set.wire {
 		c.channel, hangUp = overWire(t, srv)
@@ -92,9 +92,9 @@ func newCore(t testing.TB, change ...func(*coreSettings)) *core {
 	return c
 }
 
-// patientHolds has every answer precede what it causes, however slow this machine
+// patientHolds makes each response precede its effects, however slow the machine
 // is.
-func patientHolds(s *coreSettings) { s.patient = true }
+func patientHolds(s *serverSettings) { s.patient = true }
 
 // overWire serves gRPC on loopback.
 func overWire(t testing.TB, srv *server.Server) (conn *grpc.ClientConn, hangUp func()) {
@@ -118,8 +118,8 @@ func overWire(t testing.TB, srv *server.Server) (conn *grpc.ClientConn, hangUp f
 	})
 }
 
-// connect serves a client that has said nothing yet.
-func (c *core) connect(change ...func(*pipe, *Config)) *client {
+// connect serves a client that has sent nothing yet.
+func (c *testServer) connect(change ...func(*pipe, *Config)) *client {
 	c.t.Helper()
 	p, config := newPipe(), Config{}
 	for _, f := range change {
@@ -149,8 +149,8 @@ func (c *core) connect(change ...func(*pipe, *Config)) *client {
 	return cl
 }
 
-// serveHere is connect for tests that look into the connection.
-func (c *core) serveHere() (*receiver, *client) {
+// serveHere is connect for tests that inspect the connection.
+func (c *testServer) serveHere() (*receiver, *client) {
 	c.t.Helper()
 	gateway, err := New(Config{})
 	if err != nil {
@@ -172,9 +172,9 @@ func (c *core) serveHere() (*receiver, *client) {
 	return served, cl
 }
 
-// attach serves a client that has initialized, with a session to resume unless
-// that is empty. It returns the session.
-func (c *core) attach(resume string, change ...func(*pipe, *Config)) (*client, string) {
+// attach serves an initialized client, which resumes a session unless
+// resume is empty. It returns the session.
+func (c *testServer) attach(resume string, change ...func(*pipe, *Config)) (*client, string) {
 	c.t.Helper()
 	cl := c.connect(change...)
 	return cl, cl.initialize(resume)

@@ -11,12 +11,12 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-func TestFollowSymlinksFalse(t *testing.T) {
-	core := newCore(t, withSmallFiles)
+func TestFollowSymlinks_False(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
 	for method, members := range map[string]string{
 		"fs/readFile": "", "fs/writeFile": `,"dataBase64":"eA=="`, "fs/createDirectory": "", "fs/getMetadata": "", "fs/remove": "",
 	} {
-		cl, _ := core.attach("")
+		cl, _ := srv.attach("")
 		dir := t.TempDir()
 		do(t, os.Mkdir(dir+"/d", 0o755), os.WriteFile(dir+"/f", []byte("content"), 0o644), os.Symlink("f", dir+"/lf"), os.Symlink("d", dir+"/ld"), os.Symlink(".", dir+"/up"))
 		path, final := "/f", "/lf"
@@ -33,9 +33,9 @@ func TestFollowSymlinksFalse(t *testing.T) {
 	}
 }
 
-// What is too large for one message of the core is refused too.
-func TestFollowSymlinksFalseOfLargeFiles(t *testing.T) {
-	cl, _ := newCore(t, withSmallFiles).attach("")
+// Also for files that are larger than one message of the server.
+func TestFollowSymlinks_FalseForLargeFile(t *testing.T) {
+	cl, _ := newTestServer(t, withSmallFiles).attach("")
 	dir := t.TempDir()
 	large := make([]byte, files.WholeWrite+1)
 	do(t, os.WriteFile(dir+"/f", large, 0o644), os.Symlink("f", dir+"/lf"))
@@ -43,13 +43,13 @@ func TestFollowSymlinksFalseOfLargeFiles(t *testing.T) {
 	cl.refused("fs/writeFile", map[string]any{"path": dir + "/lf", "dataBase64": large, "followSymlinks": false}, -32600, "symbolic link")
 	cl.must("fs/writeFile", map[string]any{"path": dir + "/f", "dataBase64": large, "followSymlinks": false})
 	if got := cl.must("fs/readFile", map[string]any{"path": dir + "/f", "followSymlinks": false}); len(got) < len(large)*4/3 {
-		t.Errorf("%d bytes were answered", len(got))
+		t.Errorf("got %d bytes", len(got))
 	}
 }
 
-// An older core would follow links nevertheless.
-func TestFollowSymlinksFalseNeedsACoreThatKnowsIt(t *testing.T) {
-	served, cl := newCore(t).serveHere()
+// An older server would ignore the option and follow links.
+func TestFollowSymlinks_ServerWithoutSupport_Fails(t *testing.T) {
+	served, cl := newTestServer(t).serveHere()
 	cl.initialize("")
 	path := t.TempDir() + "/f"
 	do(t, os.WriteFile(path, []byte("kept"), 0o644))

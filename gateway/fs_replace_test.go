@@ -19,10 +19,10 @@ func hexSum(text string) string {
 
 func TestReplaceAndRename(t *testing.T) {
 	const changed = "-32600 failed to write DIR/f: it has not the content that was to be replaced: read it again"
-	ask(t, func(dir string) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", []byte("old"), 0o640), os.Link(dir+"/f", dir+"/same"), os.Mkdir(dir+"/d", 0o755), os.WriteFile(dir+"/d/x", nil, 0o644),
 			os.Mkdir(dir+"/empty", 0o755), os.Symlink("f", dir+"/l"), syscall.Mkfifo(dir+"/fifo", 0o644))
-	}, []question{
+	}, []literalCall{
 		{"fs/writeFile", `{"path":"T/f","dataBase64":"bmV3","ifMatchSha256":"` + hexSum("other") + `"}`, changed},
 		{"fs/writeFile", `{"path":"T/f","dataBase64":"bmV3","ifMissing":true}`, exists},
 		{"fs/writeFile", `{"path":"T/l","dataBase64":"bmV3","atomic":true,"modifiedAtMs":2500,"ifMatchSha256":"` + hexSum("old") + `","sandbox":null}`, `{}`},
@@ -54,16 +54,15 @@ func TestReplaceAndRename(t *testing.T) {
 	})
 }
 
-// A large file is replaced as a small one is.
-func TestLargeFilesAreReplaced(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+func TestWriteFile_LargeFile_IsReplaced(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	path := t.TempDir() + "/f"
 	data := bytes.Repeat([]byte("a pattern of 23 letters"), (files.WholeWrite+files.PieceWrite)/23)
 	cl.must("fs/writeFile", map[string]any{"path": path, "dataBase64": base64.StdEncoding.EncodeToString(data), "atomic": true, "mode": 0o600})
 	got, err := os.ReadFile(path)
 	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("of %d bytes came %d, or others: %v", len(data), len(got), err)
+		t.Errorf("want %d bytes, got %d or a different content: %v", len(data), len(got), err)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file is %v: %v", info, err)

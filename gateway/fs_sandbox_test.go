@@ -12,17 +12,17 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// sandboxedFiles is a machine as the reference was recorded on: a workspace, and
-// something outside of it.
+// sandboxedFiles is the directory tree on which the reference was recorded: a
+// workspace, and files outside of it.
 type sandboxedFiles struct {
 	*client
 	dir   string
 	newer bool
 }
 
-// makeSandboxedFiles makes it for a client of one of the versions: newer ones write
+// makeSandboxedFiles makes the tree for a client of one of the versions: newer ones write
 // paths as URIs.
-func makeSandboxedFiles(t *testing.T, c *core, newer bool) *sandboxedFiles {
+func makeSandboxedFiles(t *testing.T, c *testServer, newer bool) *sandboxedFiles {
 	t.Helper()
 	cl, _ := c.attach("")
 	dir := realDirectory(t)
@@ -36,7 +36,7 @@ func makeSandboxedFiles(t *testing.T, c *core, newer bool) *sandboxedFiles {
 	return &sandboxedFiles{client: cl, dir: dir, newer: newer}
 }
 
-// path is a path below the directory, or an absolute one, as the client writes it.
+// path returns a path as the client writes it. Relative names are below the tree.
 func (s *sandboxedFiles) path(name string) string {
 	if !strings.HasPrefix(name, "/") {
 		name = s.dir + "/" + name
@@ -47,8 +47,8 @@ func (s *sandboxedFiles) path(name string) string {
 	return name
 }
 
-// sandbox is one with entries, each a place and an access: root, roots, minimal, or
-// a path. The workspace is w.
+// sandbox returns a policy of entries like "root=read": root, roots, minimal, or
+// a path, and its access. The workspace is w.
 func (s *sandboxedFiles) sandbox(entries ...string) map[string]any {
 	var list []any
 	for _, entry := range entries {
@@ -74,14 +74,14 @@ func (s *sandboxedFiles) permissions(permissions map[string]any) map[string]any 
 
 // The outcomes of calls.
 const (
-	isMade       = ""
+	succeeds     = ""
 	isReadOnly   = "-32603 Read-only file system (os error 30)"
 	isNotThere   = "-32004 No such file or directory (os error 2)"
 	isDenied     = "-32600 Permission denied (os error 13)"
 	isNotStarted = "-32603 No such file or directory (os error 2)"
 )
 
-// outcome asks for something in a sandbox.
+// outcome makes a call in a sandbox.
 func (s *sandboxedFiles) outcome(method, name string, sandbox any) string {
 	s.t.Helper()
 	params := map[string]any{"path": s.path(name), "sandbox": sandbox}
@@ -95,15 +95,15 @@ func (s *sandboxedFiles) outcome(method, name string, sandbox any) string {
 	}
 	f := s.call(method, params)
 	if f.Error == nil {
-		return isMade
+		return succeeds
 	}
 	return strings.TrimSpace(toJSON(f.Error.Code) + " " + f.Error.Message)
 }
 
-// What a sandbox lets calls on files do, and how what it does not is answered, is
-// what was observed of the reference in both of its versions. One thing differs: what
+// What a sandbox permits, and the errors of what it does not, are what was
+// observed of both versions of the reference. One thing differs: what
 // is denied in a visible directory is -32600 for clients of older versions, too.
-func TestSandboxedFilesAreTheReferences(t *testing.T) {
+func TestFileSandbox_MatchesReference(t *testing.T) {
 	c := confining(t, sandbox.Bubblewrap)
 	for _, newer := range []bool{false, true} {
 		t.Run(map[bool]string{false: "older", true: "newer"}[newer], func(t *testing.T) {
@@ -112,16 +112,16 @@ func TestSandboxedFilesAreTheReferences(t *testing.T) {
 			onlyCwd, gone := s.sandbox("root=read", "roots=write"), s.sandbox("root=read")
 			delete(onlyCwd, "workspaceRoots")
 			gone["cwd"] = s.path("gone")
-			cwdGrants, goneIs := isMade, isNotStarted
+			cwdGrants, goneIs := succeeds, isNotStarted
 			if newer {
-				cwdGrants, goneIs = isReadOnly, isMade
+				cwdGrants, goneIs = isReadOnly, succeeds
 			}
 			for i, test := range []struct {
 				method, name string
 				sandbox      any
 				want         string
 			}{
-				{"fs/readFile", "w/f", readOnly, isMade},
+				{"fs/readFile", "w/f", readOnly, succeeds},
 				{"fs/readFile", "w/none", readOnly, isNotThere},
 				{"fs/writeFile", "w/f", readOnly, isReadOnly},
 				{"fs/writeFile", "w/none/f", readOnly, isNotThere},
@@ -131,25 +131,25 @@ func TestSandboxedFilesAreTheReferences(t *testing.T) {
 				{"fs/rename", "w/g", readOnly, isReadOnly},
 				{"fs/writeFile", "/tmp/execwire-must-not-be-made", readOnly, isReadOnly},
 
-				{"fs/writeFile", "w/f", workspace, isMade},
-				{"fs/writeFile", "w/new", workspace, isMade},
-				{"fs/createDirectory", "w/sub/new", workspace, isMade},
-				{"fs/copy", "w/g", workspace, isMade},
-				{"fs/remove", "w/g", workspace, isMade},
+				{"fs/writeFile", "w/f", workspace, succeeds},
+				{"fs/writeFile", "w/new", workspace, succeeds},
+				{"fs/createDirectory", "w/sub/new", workspace, succeeds},
+				{"fs/copy", "w/g", workspace, succeeds},
+				{"fs/remove", "w/g", workspace, succeeds},
 				{"fs/writeFile", "w/.git/config", workspace, isReadOnly},
 				{"fs/writeFile", "w/.codex/new", workspace, isReadOnly},
 				{"fs/createDirectory", "w/.agents/new", workspace, isReadOnly},
 				{"fs/writeFile", "out/f", workspace, isReadOnly},
-				{"fs/readFile", "w/lf", workspace, isMade},
+				{"fs/readFile", "w/lf", workspace, succeeds},
 				{"fs/writeFile", "w/lf", workspace, isReadOnly},
 				{"fs/writeFile", "w/ld/new", workspace, isReadOnly},
 				{"fs/copy", "out/g", workspace, isReadOnly},
-				{"fs/writeFile", "w/sub/named", s.sandbox("root=read", "w/sub=write"), isMade},
+				{"fs/writeFile", "w/sub/named", s.sandbox("root=read", "w/sub=write"), succeeds},
 				{"fs/writeFile", "w/named", s.sandbox("root=read", "w/sub=write"), isReadOnly},
 				{"fs/writeFile", "w/cwd", onlyCwd, cwdGrants},
 				{"fs/readFile", "w/f", gone, goneIs},
 
-				{"fs/readFile", "w/f", s.sandbox("minimal=read", "w=read"), isMade},
+				{"fs/readFile", "w/f", s.sandbox("minimal=read", "w=read"), succeeds},
 				{"fs/readFile", "out/f", s.sandbox("minimal=read", "w=read"), isNotThere},
 				{"fs/getMetadata", "out", s.sandbox("minimal=read", "w=read"), isNotThere},
 				{"fs/readFile", "w/lf", s.sandbox("minimal=read", "w=read"), isNotThere},
@@ -157,20 +157,20 @@ func TestSandboxedFilesAreTheReferences(t *testing.T) {
 				{"fs/readFile", "w/f", s.sandbox("minimal=read"), isNotThere},
 
 				{"fs/readFile", "w/deny/f", s.sandbox("root=read", "roots=write", "w/deny=none"), isDenied},
-				{"fs/readDirectory", "w", s.sandbox("root=read", "roots=write", "w/deny=none"), isMade},
+				{"fs/readDirectory", "w", s.sandbox("root=read", "roots=write", "w/deny=none"), succeeds},
 
-				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "disabled"}), isMade},
-				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "external", "network": "restricted"}), isMade},
-				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "managed", "file_system": map[string]any{"type": "unrestricted"}, "network": "restricted"}), isMade},
+				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "disabled"}), succeeds},
+				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "external", "network": "restricted"}), succeeds},
+				{"fs/writeFile", "out/f", s.permissions(map[string]any{"type": "managed", "file_system": map[string]any{"type": "unrestricted"}, "network": "restricted"}), succeeds},
 
-				{"fs/canonicalize", "w/lf", readOnly, isMade},
+				{"fs/canonicalize", "w/lf", readOnly, succeeds},
 				{"fs/canonicalize", "w/lf", s.sandbox("minimal=read", "w=read"), isNotThere},
-				{"fs/walk", "w", readOnly, isMade},
+				{"fs/walk", "w", readOnly, succeeds},
 				{"fs/walk", "out", s.sandbox("minimal=read", "w=read"), isNotThere},
-				{"fs/rename", "w/h", workspace, isMade},
+				{"fs/rename", "w/h", workspace, succeeds},
 			} {
 				if got := s.outcome(test.method, test.name, test.sandbox); got != test.want {
-					t.Errorf("%d: %s %s is answered with %q, want %q", i, test.method, test.name, got, test.want)
+					t.Errorf("%d: %s %s: got %q, want %q", i, test.method, test.name, got, test.want)
 				}
 			}
 			if got, err := os.ReadFile(s.dir + "/w/.git/config"); err != nil || string(got) != "data" {
@@ -180,8 +180,8 @@ func TestSandboxedFilesAreTheReferences(t *testing.T) {
 	}
 }
 
-// Streams, handles and watches are confined as the calls are.
-func TestSandboxedFilesAreStreamed(t *testing.T) {
+// Streams, handles and watches are confined as single calls are.
+func TestFileSandbox_StreamsHandlesAndWatches(t *testing.T) {
 	s := makeSandboxedFiles(t, confining(t, sandbox.Bubblewrap), true)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 300_000)
 	do(t, os.WriteFile(s.dir+"/w/large", content, 0o644))
@@ -189,14 +189,14 @@ func TestSandboxedFilesAreStreamed(t *testing.T) {
 	var read struct{ DataBase64 []byte }
 	s.decode(s.must("fs/readFile", map[string]any{"path": s.path("w/large"), "sandbox": inside}), &read)
 	if !bytes.Equal(read.DataBase64, content) {
-		t.Errorf("%d bytes were read, or others", len(read.DataBase64))
+		t.Errorf("got %d bytes, or a different content", len(read.DataBase64))
 	}
 	data := base64.StdEncoding.EncodeToString(content)
 	s.must("fs/writeFile", map[string]any{"path": s.path("w/copy"), "dataBase64": data, "sandbox": workspace})
 	s.must("fs/writeFile", map[string]any{"path": s.path("w/replaced"), "dataBase64": data, "atomic": true, "sandbox": workspace})
 	for _, name := range []string{"w/copy", "w/replaced"} {
 		if got, err := os.ReadFile(s.dir + "/" + name); err != nil || !bytes.Equal(got, content) {
-			t.Errorf("%s has %d bytes, or others: %v", name, len(got), err)
+			t.Errorf("%s has %d bytes, or a different content: %v", name, len(got), err)
 		}
 	}
 	s.refused("fs/writeFile", map[string]any{"path": s.path("out/copy"), "dataBase64": data, "sandbox": workspace}, -32603, "Read-only file system (os error 30)")
@@ -228,25 +228,25 @@ func TestSandboxedFilesAreStreamed(t *testing.T) {
 	s.wait("what was missing", func(f frame) bool { return f.Method == "fs/missingChanged" })
 }
 
-// The shapes that have no paths of their own confine calls on files, too.
-func TestSandboxedFilesOfOlderShapes(t *testing.T) {
+// Policies without paths of their own confine file calls, too.
+func TestFileSandbox_OlderShapes(t *testing.T) {
 	s := makeSandboxedFiles(t, confining(t, sandbox.Bubblewrap), false)
 	quoted := func(name string) string { return toJSON(s.path(name)) }
 	for _, test := range []struct{ members, name, want string }{
 		{`"sandboxPolicy":{"type":"readOnly"}`, "w/f", isReadOnly},
-		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":[` + quoted("w") + `],"excludeSlashTmp":true,"excludeTmpdirEnvVar":true}`, "w/f", isMade},
+		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":[` + quoted("w") + `],"excludeSlashTmp":true,"excludeTmpdirEnvVar":true}`, "w/f", succeeds},
 		{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":[` + quoted("w") + `],"excludeSlashTmp":true,"excludeTmpdirEnvVar":true}`, "out/f", isReadOnly},
 		{`"sandbox":{"type":"ReadOnly"}`, "w/f", isReadOnly},
-		{`"sandbox":{"sandboxPolicy":{"type":"workspace-write","exclude_slash_tmp":true,"exclude_tmpdir_env_var":true},"sandboxPolicyCwd":` + quoted("w") + `}`, "w/f", isMade},
-		{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"file_system":{"write":[` + quoted("out") + `]}}}`, "out/f", isMade},
+		{`"sandbox":{"sandboxPolicy":{"type":"workspace-write","exclude_slash_tmp":true,"exclude_tmpdir_env_var":true},"sandboxPolicyCwd":` + quoted("w") + `}`, "w/f", succeeds},
+		{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"file_system":{"write":[` + quoted("out") + `]}}}`, "out/f", succeeds},
 	} {
 		f := s.call("fs/writeFile", json.RawMessage(`{"path":`+quoted(test.name)+`,"dataBase64":"",`+test.members+`}`))
-		got := isMade
+		got := succeeds
 		if f.Error != nil {
 			got = toJSON(f.Error.Code) + " " + f.Error.Message
 		}
 		if got != test.want {
-			t.Errorf("%s of %s is answered with %q, want %q", test.members, test.name, got, test.want)
+			t.Errorf("%s of %s: got %q, want %q", test.members, test.name, got, test.want)
 		}
 	}
 }

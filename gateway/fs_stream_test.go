@@ -16,11 +16,11 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// Half of an answer cannot be taken back: the connection ends.
-func TestAnAnswerThatCannotBeCompletedEndsTheConnection(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	core.channel = failingDownload{core.channel}
-	cl, _ := core.attach("")
+// A partly sent response cannot be revoked, so the connection closes.
+func TestReadFile_DownloadFails_ClosesConnection(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	srv.channel = failingDownload{srv.channel}
+	cl, _ := srv.attach("")
 	path := t.TempDir() + "/f"
 	do(t, writeMany(path, 2<<20))
 	cl.ask("fs/readFile", map[string]any{"path": path})
@@ -32,7 +32,7 @@ func TestAnAnswerThatCannotBeCompletedEndsTheConnection(t *testing.T) {
 	}
 }
 
-// failingDownload is a core whose downloads break off after some messages.
+// failingDownload is a server whose downloads fail after some messages.
 type failingDownload struct{ grpc.ClientConnInterface }
 
 func (c failingDownload) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
@@ -55,15 +55,14 @@ func (s *failingStream) RecvMsg(m any) error {
 	return s.ClientStream.RecvMsg(m)
 }
 
-// The largest file goes through in little memory.
-func TestTheLargestFileIsStreamed(t *testing.T) {
+func TestReadFile_LargestFile_MemoryIsBounded(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	core := newCore(t, withSmallFiles)
+	srv := newTestServer(t, withSmallFiles)
 	path := t.TempDir() + "/f"
 	do(t, writeMany(path, maxContent))
-	result, failed := filesOf(core).Run(t.Context(), fileCall(t, "fs/readFile", path))
+	result, failed := filesOf(srv).Run(t.Context(), fileCall(t, "fs/readFile", path))
 	if failed != nil {
 		t.Fatal(failed)
 	}
@@ -78,11 +77,11 @@ func TestTheLargestFileIsStreamed(t *testing.T) {
 	}
 	const allowed = 16 << 20
 	if grown := int64(counted.most) - int64(counted.before); grown > allowed {
-		t.Errorf("memory grew by %d bytes, at most %d may be", grown, allowed)
+		t.Errorf("memory grew by %d bytes, want at most %d", grown, allowed)
 	}
 }
 
-// counter counts what is written, and looks at the memory now and then.
+// counter counts written bytes and samples the memory use.
 type counter struct {
 	t             *testing.T
 	bytes, writes int
@@ -103,21 +102,21 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Answers that wait for their client take little memory, however many it asked
-// for.
-func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
-	core := newCore(t, withSmallFiles)
+// Responses that wait for a slow client use bounded memory, however many were
+// requested.
+func TestReadFile_SlowReader_BoundsPreparedResponses(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
 	dir := t.TempDir()
 	do(t, writeMany(dir+"/small", 1000), writeMany(dir+"/large", 3<<20))
-	service := filesOf(core)
+	service := filesOf(srv)
 	ask := service.Run
 	gone, cancel := context.WithCancelCause(t.Context())
 	cancel(errLost)
 	calls := []files.Call{fileCall(t, "fs/readFile", dir+"/small"), fileCall(t, "fs/readFile", dir+"/large"), fileCall(t, "fs/readDirectory", dir)}
 	for _, failing := range []files.Call{fileCall(t, "fs/readFile", dir+"/none"), fileCall(t, "fs/readDirectory", dir+"/none")} {
-		for range call.MaxLarge + 1 { // what fails leaves no answer that waits
+		for range call.MaxLarge + 1 { // a failed call leaves no response that waits
 			if _, failed := ask(t.Context(), failing); failed == nil || failed.Code != jsonrpc.CodeNotFound {
-				t.Fatalf("a missing path is answered with %v", failed)
+				t.Fatalf("a missing path: %v", failed)
 			}
 		}
 	}
@@ -132,7 +131,7 @@ func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
 	for _, result := range waiting {
 		for _, c := range calls {
 			if _, failed := ask(gone, c); failed == nil {
-				t.Errorf("%T is prepared although %d answers wait", c, call.MaxLarge)
+				t.Errorf("%T is prepared although %d responses wait", c, call.MaxLarge)
 			}
 		}
 		if n, ok := result.(call.SendObserver); ok {
@@ -142,18 +141,18 @@ func TestFewFilesWaitForAClientThatDoesNotRead(t *testing.T) {
 		}
 		next, failed := ask(t.Context(), calls[0])
 		if failed != nil {
-			t.Fatalf("there is no place after an answer was said: %v", failed)
+			t.Fatalf("no slot is free after a response was sent: %v", failed)
 		}
 		t.Cleanup(next.(call.SendObserver).Sent)
 	}
 }
 
-// filesOf serves calls on files of a core, without a connection.
-func filesOf(core *core) *files.Service {
-	return files.New(execwirev1.NewFileSystemServiceClient(core.channel), unlimited{}, 1, call.NewShared(DefaultAnswers))
+// filesOf serves file calls without a connection.
+func filesOf(srv *testServer) *files.Service {
+	return files.New(execwirev1.NewFileSystemServiceClient(srv.channel), unlimited{}, 1, call.NewShared(DefaultAnswers))
 }
 
-// unlimited is a connection whose answers have the limit of the protocol.
+// unlimited is a connection whose responses have the limit of the protocol.
 type unlimited struct{ call.Connection }
 
 func (unlimited) ContentLimit() int { return maxContent }
@@ -168,16 +167,16 @@ func fileCall(t *testing.T, method, path string) files.Call {
 	return decoded.(files.Call)
 }
 
-// A large file leaves little garbage on its way: what the collector lets pile up
-// is memory, too.
-func TestALargeFileIsStreamedThroughFewBuffers(t *testing.T) {
+// A large file is streamed with little garbage: uncollected garbage is memory
+// use, too.
+func TestReadFile_LargeFile_AllocatesFewBuffers(t *testing.T) {
 	const size = 64 << 20
-	core := newCore(t, withSmallFiles)
+	srv := newTestServer(t, withSmallFiles)
 	path := t.TempDir() + "/f"
 	do(t, writeMany(path, size))
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	result, failed := filesOf(core).Run(t.Context(), fileCall(t, "fs/readFile", path))
+	result, failed := filesOf(srv).Run(t.Context(), fileCall(t, "fs/readFile", path))
 	if failed != nil {
 		t.Fatal(failed)
 	}

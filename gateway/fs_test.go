@@ -17,23 +17,23 @@ import (
 	"github.com/execwire/execwire/gateway/files"
 )
 
-// withSmallFiles has a core read files of up to 1 MiB in one message.
-func withSmallFiles(s *coreSettings) { s.limits.ReadFileBytes = 1 << 20 }
+// withSmallFiles limits files that are read in one message to 1 MiB.
+func withSmallFiles(s *serverSettings) { s.limits.ReadFileBytes = 1 << 20 }
 
-// question is a request on files and its answer, both literally, with T for the
+// literalCall is a literal file request and its response, with T for the
 // directory of the test, which is a path in the one dialect and a URI in the
 // other.
-type question struct{ method, params, answer string }
+type literalCall struct{ method, params, answer string }
 
-// ask plays questions in both dialects, each on a directory of its own.
-func ask(t *testing.T, prepare func(dir string), questions []question) {
+// checkCalls makes calls in both dialects, each in a directory of its own.
+func checkCalls(t *testing.T, prepare func(dir string), calls []literalCall) {
 	t.Helper()
-	core := newCore(t, withSmallFiles)
+	srv := newTestServer(t, withSmallFiles)
 	for _, dialect := range []string{"", "file://"} {
 		dir := t.TempDir()
 		prepare(dir)
-		cl, _ := core.attach("")
-		for _, q := range questions {
+		cl, _ := srv.attach("")
+		for _, q := range calls {
 			params := strings.ReplaceAll(strings.ReplaceAll(q.params, `"/`, `"`+dialect+`/`), `"T`, `"`+dialect+dir)
 			want := strings.ReplaceAll(strings.ReplaceAll(q.answer, `"T`, `"`+dialect+dir), "DIR", dir)
 			f := cl.call(q.method, json.RawMessage(params))
@@ -42,13 +42,13 @@ func ask(t *testing.T, prepare func(dir string), questions []question) {
 				got = fmt.Sprintf("%d %s", f.Error.Code, f.Error.Message)
 			}
 			if got != want {
-				t.Errorf("%s %s is answered with\n\t%s, want\n\t%s", q.method, params, got, want)
+				t.Errorf("%s %s returned\n\t%s, want\n\t%s", q.method, params, got, want)
 			}
 		}
 	}
 }
 
-// do fails the test when preparing fails.
+// do fails the test when a preparation fails.
 func do(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
@@ -68,11 +68,11 @@ const (
 
 func TestGetMetadata(t *testing.T) {
 	when := time.UnixMilli(1500)
-	ask(t, func(dir string) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", []byte("12345"), 0o644), os.Mkdir(dir+"/d", 0o755), os.Symlink("f", dir+"/lf"), os.Symlink("d", dir+"/ld"),
 			os.Symlink("nowhere", dir+"/dangling"), os.Symlink("loop", dir+"/loop"), syscall.Mkfifo(dir+"/fifo", 0o644), os.WriteFile(dir+"/old", nil, 0o644),
 			os.Chtimes(dir+"/f", when, when), os.Chtimes(dir+"/fifo", when, when), os.Chtimes(dir+"/old", time.Unix(-5, 0), time.Unix(-5, 0)))
-	}, []question{
+	}, []literalCall{
 		{"fs/getMetadata", `{"path":"T/f","sandbox":null}`, `{"isDirectory":false,"isFile":true,"isSymlink":false,"size":5,"createdAtMs":0,"modifiedAtMs":1500}`},
 		{"fs/getMetadata", `{"path":"T/lf","extra":1}`, `{"isDirectory":false,"isFile":true,"isSymlink":true,"size":5,"createdAtMs":0,"modifiedAtMs":1500}`},
 		{"fs/getMetadata", `["T/f"]`, `{"isDirectory":false,"isFile":true,"isSymlink":false,"size":5,"createdAtMs":0,"modifiedAtMs":1500}`},
@@ -92,10 +92,10 @@ func TestGetMetadata(t *testing.T) {
 }
 
 func TestReadAndWriteFile(t *testing.T) {
-	ask(t, func(dir string) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", []byte("\x00\xff text"), 0o640), os.Mkdir(dir+"/d", 0o755), os.Symlink("f", dir+"/lf"), os.Symlink("d", dir+"/ld"),
 			os.Symlink("made", dir+"/dangling"), syscall.Mkfifo(dir+"/fifo", 0o644))
-	}, []question{
+	}, []literalCall{
 		{"fs/readFile", `{"path":"T/f","sandbox":null}`, `{"dataBase64":"AP8gdGV4dA=="}`},
 		{"fs/readFile", `{"path":"T/lf"}`, `{"dataBase64":"AP8gdGV4dA=="}`},
 		{"fs/readFile", `{"path":"T/d"}`, "-32600 path `DIR/d` is not a file"},
@@ -123,10 +123,10 @@ func TestReadAndWriteFile(t *testing.T) {
 	})
 }
 
-func TestCreateReadAndRemove(t *testing.T) {
-	ask(t, func(dir string) {
+func TestCreateReadAndRemoveDirectory(t *testing.T) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", nil, 0o644), os.Symlink("nowhere", dir+"/dangling"))
-	}, []question{
+	}, []literalCall{
 		{"fs/createDirectory", `{"path":"T/p/q/r"}`, `{}`},
 		{"fs/createDirectory", `{"path":"T/p/q/r","recursive":null,"sandbox":null}`, `{}`},
 		{"fs/createDirectory", `{"path":"T/a","recursive":false}`, `{}`},
@@ -151,11 +151,11 @@ func TestCreateReadAndRemove(t *testing.T) {
 	})
 }
 
-func TestFSCopyAndCanonicalize(t *testing.T) {
-	ask(t, func(dir string) {
+func TestCopyAndCanonicalize(t *testing.T) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", []byte("src"), 0o750), os.Mkdir(dir+"/d", 0o755), os.WriteFile(dir+"/d/a", nil, 0o644), os.Symlink("f", dir+"/lf"),
 			syscall.Mkfifo(dir+"/fifo", 0o644))
-	}, []question{
+	}, []literalCall{
 		{"fs/copy", `{"sourcePath":"T/f","destinationPath":"T/f","recursive":false,"sandbox":null}`, `{}`},
 		{"fs/readFile", `{"path":"T/f"}`, `{"dataBase64":"c3Jj"}`},
 		{"fs/copy", `{"sourcePath":"T/f","destinationPath":"T/d","recursive":true}`, isDir},
@@ -175,9 +175,9 @@ func TestFSCopyAndCanonicalize(t *testing.T) {
 	})
 }
 
-func TestAnswersHaveTheFormThatWasAsked(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+func TestCanonicalize_KeepsPathForm(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/sp ace%41", nil, 0o644), os.WriteFile(dir+"/bad\xff", nil, 0o644))
 	for asked, want := range map[string]string{
@@ -189,7 +189,7 @@ func TestAnswersHaveTheFormThatWasAsked(t *testing.T) {
 		var got struct{ Path string }
 		cl.decode(cl.must("fs/canonicalize", map[string]any{"path": asked}), &got)
 		if got.Path != want {
-			t.Errorf("%q is answered with %q, want %q", asked, got.Path, want)
+			t.Errorf("%q: got %q, want %q", asked, got.Path, want)
 		}
 	}
 	cl.must("fs/writeFile", map[string]any{"path": "file://" + dir + "/bad%ff", "dataBase64": "eA=="})
@@ -200,9 +200,9 @@ func TestAnswersHaveTheFormThatWasAsked(t *testing.T) {
 	}
 }
 
-func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+func TestReadDirectory_OmitsDanglingLinks(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/.f", nil, 0o644), os.Mkdir(dir+"/d", 0o755), os.Symlink(".f", dir+"/lf"), os.Symlink("d", dir+"/ld"), os.Symlink("nowhere", dir+"/dangling"),
 		os.Symlink("loop", dir+"/loop"), syscall.Mkfifo(dir+"/fifo", 0o644), os.WriteFile(dir+"/bad\xff", nil, 0o644), os.WriteFile(dir+"/bad\xff\xfe", nil, 0o644))
@@ -220,7 +220,7 @@ func TestReadDirectoryLeavesOutWhatLeadsNowhere(t *testing.T) {
 	}
 }
 
-// wantUnconfined wants the refusal of a core that cannot confine.
+// wantUnconfined wants the refusal of a server that cannot confine.
 func wantUnconfined(t *testing.T, refusal *wireError) {
 	t.Helper()
 	if refusal.Data["reason"] != "SANDBOX_UNAVAILABLE" {
@@ -228,10 +228,10 @@ func wantUnconfined(t *testing.T, refusal *wireError) {
 	}
 }
 
-// A core without a sandbox refuses, whatever the call and the shape.
-func TestFilesAreRefusedWhereTheyCannotBeConfined(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+// A server without a sandbox refuses, whatever the call and the shape.
+func TestFileSandbox_NoBackend_Fails(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/f", []byte("kept"), 0o644))
 	sandbox := func(permissions string) map[string]any {
@@ -280,12 +280,12 @@ func TestFilesAreRefusedWhereTheyCannotBeConfined(t *testing.T) {
 
 // Files of every size around the borders of messages and of groups of three
 // bytes arrive as they were sent.
-func TestFilesOfEverySizeThereAndBack(t *testing.T) {
+func TestWriteAndReadFile_Sizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	core := newCore(t, func(s *coreSettings) { s.limits.ReadFileBytes = 64 << 10 })
-	cl, _ := core.attach("")
+	srv := newTestServer(t, func(s *serverSettings) { s.limits.ReadFileBytes = 64 << 10 })
+	cl, _ := srv.attach("")
 	path := filepath.Join(t.TempDir(), "f")
 	for _, size := range []int{0, 1, 2, 3, 64 << 10, 64<<10 + 1, 64<<10 + 2, 3 * 32_700, 3*32_700 + 1, 3*32_700 + 2, files.WholeWrite, files.WholeWrite + 1, files.WholeWrite + files.PieceWrite, files.WholeWrite + files.PieceWrite + 1} {
 		data := bytes.Repeat([]byte("a pattern of 23 letters"), size/23+1)[:size]
@@ -298,9 +298,9 @@ func TestFilesOfEverySizeThereAndBack(t *testing.T) {
 	}
 }
 
-func TestFilesBeyondTheLimitAreRefused(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+func TestReadFile_AboveLimit_Fails(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	path := filepath.Join(t.TempDir(), "f")
 	do(t, writeMany(path, maxContent+1))
 	cl.refused("fs/readFile", map[string]any{"path": path}, -32600, "file is too large to read: limit is 536870912 bytes")
@@ -309,9 +309,9 @@ func TestFilesBeyondTheLimitAreRefused(t *testing.T) {
 
 // A client that does not wait for answers finds what it would have found if it
 // had.
-func TestFilesArePipelined(t *testing.T) {
-	core := newCore(t, withSmallFiles)
-	cl, _ := core.attach("")
+func TestFileCalls_Pipelined_KeepOrder(t *testing.T) {
+	srv := newTestServer(t, withSmallFiles)
+	cl, _ := srv.attach("")
 	dir := t.TempDir()
 	var reads []string
 	const rounds = 100

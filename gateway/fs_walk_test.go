@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestFSWalk(t *testing.T) {
+func TestWalk(t *testing.T) {
 	options := func(depth, directories, entries int, follow, prune bool) string {
 		return fmt.Sprintf(`"options":{"maxDepth":%d,"maxDirectories":%d,"maxEntries":%d,"followDirectorySymlinks":%v,"pruneHiddenDirectories":%v}}`,
 			depth, directories, entries, follow, prune)
@@ -26,11 +26,11 @@ func TestFSWalk(t *testing.T) {
 	}
 	top := []string{"d/.h", "d/.hid/", "d/a", "d/sub/"}
 	const tooMuch = "-32600 fs/walk %s must be at most %d"
-	ask(t, func(dir string) {
+	checkCalls(t, func(dir string) {
 		do(t, os.MkdirAll(dir+"/d/sub", 0o755), os.Mkdir(dir+"/d/.hid", 0o755), os.WriteFile(dir+"/d/.hid/x", nil, 0o644), os.WriteFile(dir+"/d/.h", nil, 0o644),
 			os.WriteFile(dir+"/d/a", nil, 0o644), os.WriteFile(dir+"/d/sub/b", nil, 0o644), os.Symlink("sub", dir+"/d/ld"), os.Symlink("a", dir+"/d/lf"),
 			os.Symlink("nowhere", dir+"/d/dang"), syscall.Mkfifo(dir+"/d/fifo", 0o644), os.WriteFile(dir+"/f", nil, 0o644))
-	}, []question{
+	}, []literalCall{
 		{"fs/walk", `{"path":"T/d","sandbox":null,` + options(10, 100, 1000, false, false), entries(false, "", append(top, "d/.hid/x", "d/sub/b")...)},
 		{"fs/walk", `{"path":"T/d",` + options(10, 100, 1000, true, true), entries(false, "", "d/.h", "d/.hid/", "d/a", "d/ld/", "d/sub/", "d/ld/b")},
 		{"fs/walk", `{"path":"T/d",` + options(10, 100, 2, false, false), entries(true, "", "d/.h", "d/.hid/")},
@@ -47,7 +47,7 @@ func TestFSWalk(t *testing.T) {
 		{"fs/walk", `{"path":"T/d",` + options(1, 10_001, 1, false, false), fmt.Sprintf(tooMuch, "maxDirectories", 10_000)},
 		{"fs/walk", `{"path":"T/d",` + options(1, 1, 50_001, false, false), fmt.Sprintf(tooMuch, "maxEntries", 50_000)},
 	})
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/a", nil, 0o644), os.WriteFile(dir+"/\xff", nil, 0o644))
 	all := map[string]any{"maxDepth": 1, "maxDirectories": 9, "maxEntries": 9}
@@ -61,8 +61,8 @@ func TestFSWalk(t *testing.T) {
 }
 
 // An answer is as large as with the reference, whatever names there are.
-func TestWalksAreBoundedInBytes(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWalk_ResponseBytesAreBounded(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir() + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250)
 	do(t, os.MkdirAll(dir, 0o755))
 	const files = 5000

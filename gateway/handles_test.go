@@ -22,9 +22,9 @@ const (
 
 func TestFileHandles(t *testing.T) {
 	long := strings.Repeat("x", 33)
-	ask(t, func(dir string) {
+	checkCalls(t, func(dir string) {
 		do(t, os.WriteFile(dir+"/f", []byte("0123456789"), 0o644), os.Mkdir(dir+"/d", 0o755), syscall.Mkfifo(dir+"/fifo", 0o644), os.Symlink("f", dir+"/lf"))
-	}, []question{
+	}, []literalCall{
 		{"fs/open", `{"handleId":"h","path":"T/lf","sandbox":null}`, `{"handleId":"h"}`},
 		{"fs/open", `{"handleId":"h","path":"T/none"}`, "-32600 file handle `h` already exists"},
 		{"fs/readBlock", `{"handleId":"h","offset":0,"len":4}`, `{"eof":false,"chunk":"MDEyMw=="}`},
@@ -74,8 +74,8 @@ func openOf(id, path string, members ...any) map[string]any {
 	return with(map[string]any{"handleId": id, "path": path}, members...)
 }
 
-func TestHandlesOfAConnectionAreBounded(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestOpen_TooManyHandles_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	path := t.TempDir() + "/f"
 	do(t, os.WriteFile(path, []byte("content"), 0o644))
 	for i := range 128 {
@@ -87,10 +87,10 @@ func TestHandlesOfAConnectionAreBounded(t *testing.T) {
 	cl.must("fs/open", openOf("more", path))
 }
 
-// A client that does not wait for answers finds what it would have found if it
-// had.
-func TestCallsOnAHandleKeepTheirOrder(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// Calls of a client that does not wait for responses have the same effects as if it
+// did.
+func TestFileHandles_PipelinedCalls_KeepOrder(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	path := t.TempDir() + "/f"
 	for round := range 20 {
 		cl.ask("fs/open", openOf("h", path, "mode", "replace"))
@@ -111,9 +111,9 @@ func TestCallsOnAHandleKeepTheirOrder(t *testing.T) {
 	}
 }
 
-func TestLargeBlocks(t *testing.T) {
+func TestFileHandles_LargeBlocks(t *testing.T) {
 	for _, wire := range []bool{false, true} {
-		cl, _ := newCore(t, func(s *coreSettings) { s.wire = wire }).attach("")
+		cl, _ := newTestServer(t, func(s *serverSettings) { s.wire = wire }).attach("")
 		path := t.TempDir() + "/f"
 		want := bytes.Repeat([]byte("0123456789abcdef"), (5<<20)/32) // two blocks and a half
 		cl.must("fs/open", openOf("w", path, "mode", "replace"))
@@ -132,12 +132,12 @@ func TestLargeBlocks(t *testing.T) {
 			got, eof = append(got, block.Chunk...), block.EOF
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes were read of %d", len(got), len(want))
+			t.Errorf("got %d bytes of %d", len(got), len(want))
 		}
 	}
 }
 
-// descriptorsOf is how many descriptors of this process lead to a path.
+// descriptorsOf counts the descriptors of this process for a path.
 func descriptorsOf(t *testing.T, path string) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -152,27 +152,27 @@ func descriptorsOf(t *testing.T, path string) (n int) {
 	return n
 }
 
-// The session outlives the connection, and its files do not.
-func TestHandlesEndWithTheirConnection(t *testing.T) {
-	core := newCore(t)
-	cl, session := core.attach("")
+// The session outlives its connection; open handles do not.
+func TestFileHandles_Disconnect_AreClosed(t *testing.T) {
+	srv := newTestServer(t)
+	cl, session := srv.attach("")
 	path := t.TempDir() + "/f"
 	do(t, os.WriteFile(path, []byte("content"), 0o644))
 	cl.must("fs/open", openOf("h", path))
 	cl.drop()
-	next, _ := core.attach(session)
+	next, _ := srv.attach(session)
 	next.refused("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 1}, -32004, "unknown file handle `h`")
 	next.must("fs/open", openOf("h", path))
 	if n := descriptorsOf(t, path); n != 1 {
-		t.Errorf("%d descriptors are open, want that of the second connection", n)
+		t.Errorf("%d descriptors are open, want only that of the second connection", n)
 	}
 	next.must("fs/readBlock", map[string]any{"handleId": "h", "offset": 0, "len": 1})
 }
 
-// Blocks whose memory is used again have what their own part of the file has, also
-// when many are asked for at once.
-func TestBlocksInMemoryThatIsUsedAgain(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// Blocks in reused memory have the content of their part of the file, also when
+// many are requested at once.
+func TestReadBlock_ReusedBuffers_KeepContent(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	content := make([]byte, 3*files.MaxBlockBytes+files.MinPooledBlock)
 	for i := range content {
 		content[i] = byte(i >> 8)
@@ -196,7 +196,7 @@ func TestBlocksInMemoryThatIsUsedAgain(t *testing.T) {
 		from := i % len(lengths) * files.MinPooledBlock * 12
 		want := content[from:min(from+lengths[i%len(lengths)], len(content))]
 		if !bytes.Equal(block.Chunk, want) || block.EOF != (len(want) < lengths[i%len(lengths)]) {
-			t.Errorf("block %d has %d bytes of %d, or others", i, len(block.Chunk), len(want))
+			t.Errorf("block %d has %d bytes of %d, or a different content", i, len(block.Chunk), len(want))
 		}
 	}
 }

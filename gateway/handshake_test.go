@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-func TestInitializeTellsSessionAndMachine(t *testing.T) {
-	cl := newCore(t).connect()
+func TestInitialize_ReportsSessionAndEnvironment(t *testing.T) {
+	cl := newTestServer(t).connect()
 	var result struct {
 		SessionID       string
 		ProtocolVersion string
@@ -41,22 +41,22 @@ func TestInitializeTellsSessionAndMachine(t *testing.T) {
 	}
 	for name, has := range info.Capabilities {
 		if has != (name == "fileWriteStreaming" || name == "fsWatchMissing") {
-			t.Errorf("it says of %s: %t", name, has)
+			t.Errorf("capability %s is %t", name, has)
 		}
 	}
 	cl.notify("initialized", map[string]any{})
 	var again struct{ EnvironmentInfo json.RawMessage }
 	cl.decode(raw, &again)
 	if got := cl.must("environment/info", nil); string(got) != string(again.EnvironmentInfo) {
-		t.Errorf("environment/info says %s, and initialize said %s", got, again.EnvironmentInfo)
+		t.Errorf("environment/info returned %s, initialize %s", got, again.EnvironmentInfo)
 	}
 	if got := cl.must("environment/status", map[string]any{}); string(got) != `{"status":"ready"}` {
-		t.Errorf("environment/status says %s", got)
+		t.Errorf("environment/status returned %s", got)
 	}
 }
 
-func TestRequestsComeInTheirOrder(t *testing.T) {
-	cl := newCore(t).connect()
+func TestHandshake_OutOfOrder_Fails(t *testing.T) {
+	cl := newTestServer(t).connect()
 	read := map[string]any{"processId": "p"}
 	cl.refused("process/read", read, -32600, "client must call initialize before using exec methods")
 	cl.refused("environment/info", nil, -32600, "client must call initialize before using environment info methods")
@@ -80,8 +80,8 @@ func TestRequestsComeInTheirOrder(t *testing.T) {
 	cl.refused("initialize", map[string]any{"clientName": "x"}, -32600, "initialize may only be sent once per connection")
 }
 
-// TestWhatNobodyAskedIsAnsweredWithoutAnID shows that the connection lives.
-func TestWhatNobodyAskedIsAnsweredWithoutAnID(t *testing.T) {
+// The connection stays open.
+func TestMalformedMessage_ErrorHasNoID(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                 "failed to parse websocket JSON-RPC message from exec-server websocket 127.0.0.1:4711: ",
 		`not json`:                         "failed to parse websocket JSON-RPC message from ",
@@ -94,11 +94,11 @@ func TestWhatNobodyAskedIsAnsweredWithoutAnID(t *testing.T) {
 		`{"id":"x","error":{"code":1,"message":"m"}}`:         "unexpected response with id \"x\"",
 	} {
 		t.Run(text, func(t *testing.T) {
-			cl := newCore(t).connect()
+			cl := newTestServer(t).connect()
 			cl.send(text)
 			f := cl.reply("-1")
 			if f.Error == nil || f.Error.Code != -32600 || !strings.Contains(f.Error.Message, want) {
-				t.Fatalf("the answer is %s", f.raw)
+				t.Fatalf("the response is %s", f.raw)
 			}
 			cl.initialize("")
 			cl.must("environment/status", nil)
@@ -106,24 +106,24 @@ func TestWhatNobodyAskedIsAnsweredWithoutAnID(t *testing.T) {
 	}
 }
 
-func TestIDsComeBackAsTheyWere(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestResponse_IDIsUnchanged(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	for _, id := range []string{`"x"`, `""`, `0`, `-1`, `9223372036854775807`, `"\u0000é"`} {
 		cl.send(`{"jsonrpc":"2.0","id":` + id + `,"method":"environment/status","later":[1]}`)
 		want := id
-		cl.wait("answer to "+id, func(f frame) bool {
+		cl.wait("response to "+id, func(f frame) bool {
 			var got, sent any
 			return f.Result != nil && json.Unmarshal(f.ID, &got) == nil && json.Unmarshal([]byte(want), &sent) == nil && got == sent
 		})
 	}
 }
 
-func TestTooLargeIsToldBeforeTheClose(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestOversizedMessage_ErrorPrecedesClose(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	close(cl.pipe.oversized)
 	f := cl.reply("-1")
 	if f.Error == nil || !strings.Contains(f.Error.Message, "16777216") {
-		t.Errorf("the answer is %s", f.raw)
+		t.Errorf("the response is %s", f.raw)
 	}
 	var tooLarge jsonrpc.TooLarge
 	if err := cl.ended(); !errors.As(err, &tooLarge) || cl.pipe.code != 1009 {
@@ -131,23 +131,23 @@ func TestTooLargeIsToldBeforeTheClose(t *testing.T) {
 	}
 }
 
-func TestNoRoomIsToldBeforeTheClose(t *testing.T) {
-	core := newCore(t)
-	cl, session := core.attach("", func(p *pipe, _ *Config) { p.refusal = &wsconn.BudgetError{Limit: 1 << 20} })
+func TestReceiveBudgetFull_ErrorPrecedesClose(t *testing.T) {
+	srv := newTestServer(t)
+	cl, session := srv.attach("", func(p *pipe, _ *Config) { p.refusal = &wsconn.BudgetError{Limit: 1 << 20} })
 	close(cl.pipe.oversized)
 	if f := cl.reply("-1"); f.Error == nil || f.Error.Code != -32005 || f.Error.Data["setting"] != "incoming_bytes_total" {
-		t.Errorf("the answer is %s", f.raw)
+		t.Errorf("the response is %s", f.raw)
 	}
 	var full *wsconn.BudgetError
 	if err := cl.ended(); !errors.As(err, &full) || cl.pipe.code != 1013 {
 		t.Errorf("Serve returned %v, and the connection was closed with %d", err, cl.pipe.code)
 	}
-	if _, resumed := core.attach(session); resumed != session {
+	if _, resumed := srv.attach(session); resumed != session {
 		t.Errorf("the session %s is now %s", session, resumed)
 	}
 }
 
-func TestLimitsOfTheConfigurationAreChecked(t *testing.T) {
+func TestNew_NegativeLimit_Fails(t *testing.T) {
 	for _, config := range []Config{{Requests: -1}, {ControlRequests: -1}, {Incoming: -1}, {Outgoing: -1}} {
 		_, err := New(config)
 		var refused *ConfigError

@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// web is an HTTP server for requests, with the paths of the recorder's.
+// web is an HTTP server with the paths that the recordings use.
 func web(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +43,7 @@ func web(t *testing.T) string {
 		default:
 			var size int
 			if _, err := fmt.Sscanf(path, "/bytes/%d", &size); err == nil {
-				_, _ = w.Write(counting(size))
+				_, _ = w.Write(numberedBytes(size))
 				return
 			}
 			_, _ = io.WriteString(w, "hello")
@@ -56,8 +56,8 @@ func web(t *testing.T) string {
 	return s.URL
 }
 
-// counting is bytes that show when some are lost or twice.
-func counting(size int) []byte {
+// numberedBytes returns bytes in which lost and repeated ones are visible.
+func numberedBytes(size int) []byte {
 	b := make([]byte, size)
 	for i := range b {
 		b[i] = byte(i) ^ byte(i>>8) ^ byte(i>>16)
@@ -78,7 +78,7 @@ type delta struct {
 	Error       *string
 }
 
-// deltas are those of a request that have come, and where the first and last are.
+// deltas returns the received body notifications of a request, and the first and last index.
 func (cl *client) deltas(id string) (all []delta, first, last int) {
 	cl.t.Helper()
 	for i, f := range cl.all() {
@@ -95,7 +95,7 @@ func (cl *client) deltas(id string) (all []delta, first, last int) {
 	return all, first, last
 }
 
-// body waits for the whole body of a streamed response.
+// body waits for the whole body of a streamed response, or its failure.
 func (cl *client) body(id string) (body []byte, failed string) {
 	cl.t.Helper()
 	_, _ = cl.wait("end of the body of "+id, func(f frame) bool {
@@ -114,9 +114,9 @@ func (cl *client) body(id string) (body []byte, failed string) {
 	return body, failed
 }
 
-func TestAnHTTPRequestIsAnsweredWithTheWholeResponse(t *testing.T) {
+func TestHTTPRequest_ReturnsWholeResponse(t *testing.T) {
 	for _, wire := range []bool{false, true} {
-		cl, _ := newCore(t, func(s *coreSettings) { s.wire = wire }).attach("")
+		cl, _ := newTestServer(t, func(s *serverSettings) { s.wire = wire }).attach("")
 		url := web(t)
 		got := string(cl.must("http/request", getOf(url+"/ok")))
 		if want := `{"status":200,"headers":[{"name":"content-type","value":"text/plain"},{"name":"x-a","value":"1"},{"name":"x-a","value":"2"},` +
@@ -126,21 +126,21 @@ func TestAnHTTPRequestIsAnsweredWithTheWholeResponse(t *testing.T) {
 		for _, size := range []int{0, 1, 100_000, 1 << 20, 1<<20 + 1, 2<<20 + 2} {
 			var result struct{ BodyBase64 []byte }
 			cl.decode(cl.must("http/request", getOf(fmt.Sprintf("%s/bytes/%d", url, size))), &result)
-			if !bytes.Equal(result.BodyBase64, counting(size)) {
-				t.Errorf("%d bytes became %d", size, len(result.BodyBase64))
+			if !bytes.Equal(result.BodyBase64, numberedBytes(size)) {
+				t.Errorf("got %d bytes back as %d", size, len(result.BodyBase64))
 			}
 		}
 		var echoed struct{ BodyBase64 []byte }
-		sent := counting(1 << 20)
+		sent := numberedBytes(1 << 20)
 		cl.decode(cl.must("http/request", getOf(url+"/echo", "method", "POST", "bodyBase64", sent, "timeoutMs", uint64(1<<64-1))), &echoed)
 		if !bytes.Equal(echoed.BodyBase64, sent) {
-			t.Errorf("%d bytes came back of %d", len(echoed.BodyBase64), len(sent))
+			t.Errorf("got %d bytes of %d back", len(echoed.BodyBase64), len(sent))
 		}
 	}
 }
 
-// inTime makes a request with longer and longer timeouts, in milliseconds, until
-// the head of its response came in time on this machine.
+// inTime repeats a request with longer timeouts, in milliseconds, until
+// the head of its response arrives in time on this machine.
 func (cl *client) inTime(timeout int, ask func(timeout int) frame) frame {
 	cl.t.Helper()
 	for ; timeout < int(patience.Milliseconds()); timeout *= 2 {
@@ -149,12 +149,12 @@ func (cl *client) inTime(timeout int, ask func(timeout int) frame) frame {
 			return f
 		}
 	}
-	cl.t.Fatal("the head of a response does not come")
+	cl.t.Fatal("no head of a response was received")
 	return frame{}
 }
 
-func TestHTTPRequestsThatFailSayItAsTheReference(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestHTTPRequest_ErrorsMatchReference(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	url := web(t)
 	header := func(members ...any) map[string]any {
 		return getOf(url, "headers", []any{with(map[string]any{"name": "X"}, members...)})
@@ -185,11 +185,11 @@ func TestHTTPRequestsThatFailSayItAsTheReference(t *testing.T) {
 	}
 	late := cl.inTime(100, func(timeout int) frame { return cl.call("http/request", getOf(url+"/late", "timeoutMs", timeout)) })
 	if late.Error == nil || late.Error.Code != -32603 || late.Error.Message != "failed to read http/request response body: error decoding response body" {
-		t.Errorf("a late body is answered with %s", late.raw)
+		t.Errorf("a late body: got %s", late.raw)
 	}
 	told := cl.refused("http/request", getOf("http://127.0.0.1:1/"), -32603, "")
 	if told.Data["reason"] != "HTTP_FAILED" || told.Data["errno"] != "ECONNREFUSED" || !strings.Contains(fmt.Sprint(told.Data["cause"]), "refused") {
-		t.Errorf("more is told by %v", told.Data)
+		t.Errorf("the data is %v", told.Data)
 	}
 	var stopped struct{ Status int }
 	cl.decode(cl.must("http/request", getOf(url+"/redir", "redirectPolicy", "stop")), &stopped)
@@ -199,20 +199,20 @@ func TestHTTPRequestsThatFailSayItAsTheReference(t *testing.T) {
 	cl.must("http/request", getOf(url+"/redir", "redirectPolicy", "follow"))
 }
 
-func TestAStreamedBodyFollowsTheAnswer(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestHTTPStream_BodyFollowsResponse(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	url := web(t)
 	const size = 1 << 20
 	answer := cl.ask("http/request", getOf(fmt.Sprintf("%s/bytes/%d", url, size), "streamResponse", true, "requestId", "s"))
 	if result := cl.reply(answer); !strings.HasSuffix(string(result.Result), `"bodyBase64":""}`) {
-		t.Errorf("the answer is %s", result.raw)
+		t.Errorf("the response is %s", result.raw)
 	}
-	if body, failed := cl.body("s"); !bytes.Equal(body, counting(size)) || failed != "" {
-		t.Errorf("%d bytes came of %d, %q", len(body), size, failed)
+	if body, failed := cl.body("s"); !bytes.Equal(body, numberedBytes(size)) || failed != "" {
+		t.Errorf("got %d bytes of %d, %q", len(body), size, failed)
 	}
 	_, first, _ := cl.deltas("s")
 	if _, at := cl.wait("the answer", func(f frame) bool { return string(f.ID) == answer }); at > first {
-		t.Errorf("the answer comes after the body: message %d after %d", at, first)
+		t.Errorf("the response follows the body: message %d after %d", at, first)
 	}
 	for path, want := range map[string]string{"/cut": "only this", "/late": "abc", "/ok": "hello", "/bytes/0": ""} {
 		begin := func(timeout int) frame {
@@ -230,8 +230,8 @@ func TestAStreamedBodyFollowsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestTheIDOfAStreamedBodyIsTakenUntilItsEnd(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestHTTPStream_IDIsInUseUntilEnd(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	release := make(chan struct{})
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/held" {
@@ -246,7 +246,7 @@ func TestTheIDOfAStreamedBodyIsTakenUntilItsEnd(t *testing.T) {
 		cl.send(fmt.Sprintf(`{"id":"second %d","method":"http/request","params":%s}`, i, held))
 		second := cl.reply(fmt.Sprintf(`"second %d"`, i))
 		if second.Error == nil || second.Error.Code != -32602 || second.Error.Message != "http/request streamResponse requestId `s` is already active" {
-			t.Errorf("the second is answered with %s", second.raw)
+			t.Errorf("the second request: got %s", second.raw)
 		}
 		cl.must("http/request", getOf(web.URL+"/ok", "requestId", "s"))
 		release <- struct{}{}
@@ -257,27 +257,27 @@ func TestTheIDOfAStreamedBodyIsTakenUntilItsEnd(t *testing.T) {
 	}
 }
 
-func TestAStreamedBodyWaitsForTheClientAndNothingElseForIt(t *testing.T) {
-	core := newCore(t)
-	cl, _ := core.attach("")
+func TestHTTPStream_SlowReader_DelaysNothingElse(t *testing.T) {
+	srv := newTestServer(t)
+	cl, _ := srv.attach("")
 	url := web(t)
 	cl.must("http/request", getOf(url+"/endless", "streamResponse", true, "requestId", "endless"))
 	for i := range 10 {
 		cl.must("environment/status", nil)
 		cl.start(fmt.Sprint("p", i), "echo hello")
 		if text, _ := cl.output(fmt.Sprint("p", i), 1); text != "hello\n" {
-			t.Errorf("a process said %q beside a body", text)
+			t.Errorf("a process wrote %q beside a body", text)
 		}
 	}
 	all, _, _ := cl.deltas("endless")
 	if len(all) == 0 {
-		t.Error("nothing of the body has come")
+		t.Error("no part of the body was received")
 	}
 	cl.cut()
 }
 
-// The end of a connection, normal or not, ends the requests that it has.
-func TestRequestsEndWithTheirConnection(t *testing.T) {
+// The end of a connection, normal or not, cancels its requests.
+func TestHTTPRequest_Disconnect_IsCancelled(t *testing.T) {
 	for what, end := range map[string]func(*client){"cut": (*client).cut, "closed": func(cl *client) { close(cl.pipe.finished) }} {
 		arrived, gone := make(chan struct{}, 2), make(chan struct{}, 2)
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -288,7 +288,7 @@ func TestRequestsEndWithTheirConnection(t *testing.T) {
 			<-r.Context().Done()
 			gone <- struct{}{}
 		}))
-		cl, _ := newCore(t).attach("")
+		cl, _ := newTestServer(t).attach("")
 		cl.must("http/request", getOf(s.URL+"/stream", "streamResponse", true))
 		cl.ask("http/request", getOf(s.URL+"/head"))
 		for range 2 {
@@ -308,14 +308,14 @@ func awaitOne(t *testing.T, what string, done <-chan struct{}) {
 	select {
 	case <-done:
 	case <-time.After(patience):
-		t.Fatalf("it does not happen that %s", what)
+		t.Fatalf("timeout: %s", what)
 	}
 }
 
-func TestRequestsOverHTTPAreLimited(t *testing.T) {
-	core := newCore(t)
+func TestHTTPRequest_Limits(t *testing.T) {
+	srv := newTestServer(t)
 	url := web(t)
-	cl, _ := core.attach("", func(_ *pipe, c *Config) {
+	cl, _ := srv.attach("", func(_ *pipe, c *Config) {
 		c.HTTPRequests, c.HTTPBuffered, c.Budget = 2, 1<<20, wsconn.NewBudget(2<<20)
 	})
 	for i := range 2 {
@@ -323,12 +323,12 @@ func TestRequestsOverHTTPAreLimited(t *testing.T) {
 	}
 	refused := cl.refused("http/request", getOf(url), -32005, "at most 2 may be (http_requests_per_connection)")
 	if refused.Data["setting"] != "http_requests_per_connection" {
-		t.Errorf("more is told by %v", refused.Data)
+		t.Errorf("the data is %v", refused.Data)
 	}
 	cl.cut()
 
-	other, _ := core.attach("", func(_ *pipe, c *Config) { c.HTTPBuffered = 1 << 20 })
-	for range 3 { // what was gathered is given back
+	other, _ := srv.attach("", func(_ *pipe, c *Config) { c.HTTPBuffered = 1 << 20 })
+	for range 3 { // buffered bytes are released
 		other.must("http/request", getOf(url+"/bytes/1048576"))
 		other.refused("http/request", getOf(url+"/bytes/1048577"), -32005, "ask for it with streamResponse")
 	}
@@ -336,20 +336,19 @@ func TestRequestsOverHTTPAreLimited(t *testing.T) {
 	other.body("r")
 
 	budget := wsconn.NewBudget(1 << 20)
-	poor, _ := core.attach("", func(_ *pipe, c *Config) { c.Budget = budget })
+	poor, _ := srv.attach("", func(_ *pipe, c *Config) { c.Budget = budget })
 	for range 3 {
 		poor.refused("http/request", getOf(url+"/bytes/2000000"), -32005, "incoming_bytes_total")
 		poor.must("http/request", getOf(url+"/bytes/1000000"))
 	}
-	off, _ := core.attach("", func(_ *pipe, c *Config) { c.NoHTTP = true })
+	off, _ := srv.attach("", func(_ *pipe, c *Config) { c.NoHTTP = true })
 	off.refused("http/request", getOf(url), -32601, "switched off")
-	off, _ = newCore(t, func(s *coreSettings) { s.http = nil }).attach("")
+	off, _ = newTestServer(t, func(s *serverSettings) { s.http = nil }).attach("")
 	off.refused("http/request", getOf(url), -32601, "switched off")
 }
 
-// A client that stops reading holds back the server elsewhere: of a large body
-// little is in memory.
-func TestABodyIsTakenAsFastAsTheClientReads(t *testing.T) {
+// Little of a large body is in memory while the client does not read.
+func TestHTTPStream_SlowReader_BlocksOrigin(t *testing.T) {
 	var taken atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for piece := make([]byte, 64<<10); ; {
@@ -360,10 +359,10 @@ func TestABodyIsTakenAsFastAsTheClientReads(t *testing.T) {
 		}
 	}))
 	t.Cleanup(s.Close)
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	cl.must("http/request", getOf(s.URL, "streamResponse", true))
 	cl.stopReading()
-	const much = 32 << 20 // more than all buffers between
+	const much = 32 << 20 // more than all buffers in between
 	settle := func() {
 		for seen, still := int64(-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
 			now := taken.Load()
@@ -371,7 +370,7 @@ func TestABodyIsTakenAsFastAsTheClientReads(t *testing.T) {
 				seen, still = now, 0
 			}
 			if now > much {
-				t.Fatalf("%d bytes were taken from the server elsewhere, and the client does not read", now)
+				t.Fatalf("%d bytes were read from the origin, and the client does not read", now)
 			}
 		}
 	}
@@ -380,7 +379,7 @@ func TestABodyIsTakenAsFastAsTheClientReads(t *testing.T) {
 	cl.resumeReading()
 	for begun := time.Now(); taken.Load() < before+1<<20; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > patience {
-			t.Fatal("the body does not go on when the client reads")
+			t.Fatal("the body does not continue when the client reads")
 		}
 	}
 	cl.cut()

@@ -7,80 +7,81 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// reap takes all that a connection still tells, and waits until it is over.
-func (w *walker) reap(isWanted func(error) bool) {
+// drain receives all remaining messages of a connection and waits for its end.
+func (w *walker) drain(isWanted func(error) bool) {
 	w.t.Helper()
 	w.running.Wait()
 	if err := <-w.served; !isWanted(err) {
 		w.fail("Serve returned %v", err)
 	}
-	w.takeAll()
+	w.receiveBuffered()
 }
 
-// cut breaks the connection and makes another one. What was not answered is in
-// doubt.
+// cut breaks the connection and makes another one. Requests in flight are
+// abandoned.
 func (w *walker) cut() {
 	w.t.Helper()
-	w.takeAll()
-	w.log = append(w.log, "-- is cut off")
+	w.receiveBuffered()
+	w.log = append(w.log, "-- cuts the connection")
 	w.pipe.drop()
-	w.reap(func(err error) bool { return errors.Is(err, errLost) })
-	w.doubt()
-	for _, lives := range w.model.lives {
-		for _, l := range lives {
+	w.drain(func(err error) bool { return errors.Is(err, errLost) })
+	w.abandonRequests()
+	for _, processes := range w.model.processes {
+		for _, l := range processes {
 			l.resumed, l.wasResumed = true, true
 		}
 	}
 	w.connect()
 }
 
-// doubt gives up what is not answered.
-func (w *walker) doubt() {
+// abandonRequests gives up all pending requests.
+func (w *walker) abandonRequests() {
 	for _, a := range w.model.pending {
 		switch {
 		case a.refusal != nil:
-		case a.life != nil:
-			w.doubtStart(a)
+		case a.modelProcess != nil:
+			w.abandonStart(a)
 		case a.write != nil:
 			a.write.lost = true
 		}
-		for _, l := range slices.Concat(a.about, a.later) {
-			if slices.Contains(l.killers, a) {
-				l.loose = true
+		for _, l := range slices.Concat(a.candidates, a.laterStarts) {
+			if slices.Contains(l.killRequests, a) {
+				l.killLost = true
 			}
 		}
 	}
-	w.model.pending, w.model.noIDs = nil, 0
+	w.model.pending, w.model.errorsWithoutID = nil, 0
 }
 
-// doubtStart gives up a start whose answer was lost. If another one under the same
-// name is in doubt, the model does not go into what each of them would mean.
-func (w *walker) doubtStart(a *asked) {
+// abandonStart gives up a start whose response was lost. If another one under the
+// same id was abandoned, the model does not distinguish their effects.
+func (w *walker) abandonStart(a *walkRequest) {
 	before, sure := w.model.target(a)
 	switch {
-	case before != nil && sure, a.life.fails:
-		a.life.certainty = refused
+	case before != nil && sure, a.modelProcess.fails:
+		a.modelProcess.startState = startRefused
 		return
 	case before == nil && sure:
-		a.life.certainty = doubted
+		a.modelProcess.startState = startUnknown
 		return
 	}
-	for _, l := range a.about {
-		l.certainty = refused
+	for _, l := range a.candidates {
+		l.startState = startRefused
 	}
-	a.life.certainty, a.life.isVague = doubted, true
+	a.modelProcess.startState, a.modelProcess.isAmbiguous = startUnknown, true
 }
 
-// leave ends the connection, and the session with it, and makes another one.
-func (w *walker) leave() {
+// closeNormally ends the connection, and the session with it, and makes another
+// connection.
+func (w *walker) closeNormally() {
 	w.t.Helper()
-	w.takeAll()
-	w.log = append(w.log, "-- leaves")
+	w.receiveBuffered()
+	w.log = append(w.log, "-- closes normally")
 	close(w.pipe.finished)
-	w.reap(func(err error) bool { return err == nil })
-	w.doubt()
+	w.drain(func(err error) bool { return err == nil })
+	w.abandonRequests()
 	ended := w.model.session
-	w.model.session, w.model.lives = "", map[string][]*life{}
+	w.model.session, w.model.processes = "", map[string][]*modelProcess{}
 	w.connect()
 	if ended != "" {
 		w.initializeRefused(ended, jsonrpc.CodeInvalidRequest, "unknown session id "+ended)

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// This is what a client may be told of processes, written down once more and
-// without regard to how the gateway does it. Where the order of things is not
-// fixed the model allows every order, and where it is, that alone.
+// The model states which messages a client may receive about processes,
+// independently of the implementation. Where the order of messages is not
+// defined, the model permits every order; otherwise only the defined one.
 
-// program is something that a process of a walk runs.
+// program is a program that a process of a walk runs.
 type program struct {
 	name   string
 	argv   []string
@@ -21,8 +21,8 @@ type program struct {
 	fails  bool     // it cannot be started
 	stays  bool     // it ends only if it is killed, or by a line of input if lines
 	lines  bool     // a line of input ends it
-	echoes bool     // it says what was written to it
-	stdout []string // what it says, in parts that can be missing if it is killed
+	echoes bool     // it echoes its input
+	stdout []string // its output, in parts that can be missing if it is killed
 	stderr string
 	code   int
 }
@@ -40,68 +40,68 @@ var programs = []program{
 	{name: "none", argv: []string{"/no/such"}, fails: true},
 }
 
-// certainty is what is known of a life's start.
-type certainty int
+// startState is what is known about the start of a process.
+type startState int
 
 const (
-	awaited certainty = iota // it is not answered
-	doubted                  // it will never be: the connection was lost
-	granted
-	refused
+	startPending startState = iota // no response yet
+	startUnknown                   // the response was lost with the connection
+	startConfirmed
+	startRefused
 )
 
-// life is a process from a start on.
-type life struct {
+// modelProcess is what the client knows about a process.
+type modelProcess struct {
 	program
-	id        string
-	begun     *asked
-	certainty certainty
-	isVague   bool // one of several, and nobody knows which
-	isOlder   bool // of the older dialect
-	isTold    bool // of that: its exit was told
-	skipped   bool // of that: a number was
-	isGone    bool // an answer said that it is unknown, as it may be
+	id           string
+	begun        *walkRequest
+	startState   startState
+	isAmbiguous  bool // one of several whose starts were abandoned
+	isOlder      bool // of the older dialect
+	exitNotified bool // older dialect: its exit was sent
+	skipped      bool // older dialect: a seq was skipped
+	isRemoved    bool // a response reported it as unknown, which is valid
 
-	seen           map[uint64]said
-	pushed         uint64 // the last seq that was pushed
-	resumed        bool   // it may have missed some, and nothing was pushed since
-	wasResumed     bool   // ever
+	seen           map[uint64]seenEvent
+	pushed         uint64 // the last seq of its notifications
+	resumed        bool   // no notification since the session was resumed
+	wasResumed     bool   // the session was resumed at least once
 	exited, closed uint64 // their seqs, 0 while unknown
-	isExited       bool   // an answer said so
-	isClosed       bool   // an answer said so
+	isExited       bool   // reported by a response
+	isClosed       bool   // reported by a response
 
-	killers []*asked // requests that may end it
-	loose   bool     // one of those was lost with its connection
-	inputs  []input  // of the writes to it, in their order
-	// mayBeTaken says that the client may count as having all of it, because it
-	// claimed to have what it had not, or it is not known of what it read the end.
-	mayBeTaken bool
-	reads      []*reported
+	killRequests []*walkRequest // requests that may end it
+	killLost     bool           // one of those was abandoned
+	inputs       []input        // in the order of the writes
+	// mayBeAcknowledged reports that all events may count as acknowledged, because the client
+	// claimed to have events that it had not, or an abandoned read may have returned the end.
+	mayBeAcknowledged bool
+	reads             []*reported
 }
 
-// said is an event as the client knows it.
-type said struct {
+// seenEvent is an event as the client knows it.
+type seenEvent struct {
 	kind string // "stdout", "stderr", "pty", "exited", "closed"
 	data string
 	code int
 }
 
-// written is a write.
+// written is a write request.
 type written struct {
-	key   string // the writeId
-	ask   *asked
-	taken bool // it was accepted
-	lost  bool // nobody knows
+	key      string // the writeId
+	ask      *walkRequest
+	accepted bool // it was accepted
+	lost     bool // the response was lost
 }
 
-// input is what a write comes to for a process: nothing if it repeats another.
+// input is the effect of a write on a process: none if it repeats another write.
 type input struct {
 	*written
-	text    string
-	perhaps bool // nobody knows whether it came to this process, or repeats one that did
+	text      string
+	uncertain bool // it may have reached another process, or repeat a write
 }
 
-// reported is what an answer of process/read said.
+// reported is a result of process/read.
 type reported struct {
 	next           uint64
 	exited, closed bool
@@ -109,73 +109,74 @@ type reported struct {
 	raw            string
 }
 
-func newLife(p program, id string) *life {
-	return &life{program: p, id: id, seen: map[uint64]said{}}
+func newModelProcess(p program, id string) *modelProcess {
+	return &modelProcess{program: p, id: id, seen: map[uint64]seenEvent{}}
 }
 
-// meets notes a request that may change what the process does.
-func (l *life) meets(a *asked, perhaps bool) {
+// noteRequest records a request that may affect the process.
+func (l *modelProcess) noteRequest(a *walkRequest, uncertain bool) {
 	switch a.method {
 	case "process/terminate", "process/signal", "command/exec/terminate":
-		l.killers = append(l.killers, a)
+		l.killRequests = append(l.killRequests, a)
 	case "process/closeStdin":
 		if l.pipe {
-			l.killers = append(l.killers, a)
+			l.killRequests = append(l.killRequests, a)
 		}
 	case "process/write", "command/exec/write":
-		l.inputs = append(l.inputs, l.inputOf(a, perhaps))
+		l.inputs = append(l.inputs, l.inputOf(a, uncertain))
 		if l.lines && strings.Contains(a.text, "\n") {
-			l.killers = append(l.killers, a)
+			l.killRequests = append(l.killRequests, a)
 		}
 	}
 }
 
-// inputOf is what a write comes to.
-func (l *life) inputOf(a *asked, perhaps bool) input {
-	in := input{written: a.write, text: a.text, perhaps: perhaps}
+// inputOf returns the effect of a write.
+func (l *modelProcess) inputOf(a *walkRequest, uncertain bool) input {
+	in := input{written: a.write, text: a.text, uncertain: uncertain}
 	for _, other := range l.inputs {
-		if a.write.key == "" || other.key != a.write.key || other.ask.isAnswered && !other.taken {
+		if a.write.key == "" || other.key != a.write.key || other.ask.isAnswered && !other.accepted {
 			continue
 		}
-		if !other.lost && !other.perhaps && !other.ask.inDoubt {
+		if !other.lost && !other.uncertain && !other.ask.mayOvertake {
 			in.text = ""
 		}
-		in.perhaps = true
+		in.uncertain = true
 	}
 	return in
 }
 
-// mayEnd reports whether anything but the requests in killers can have ended it.
-func (l *life) mayEnd() bool { return !l.stays || l.loose || l.isVague }
+// mayEnd reports whether the process can have ended other than by killRequests.
+func (l *modelProcess) mayEnd() bool { return !l.stays || l.killLost || l.isAmbiguous }
 
-// wasKilled reports whether anybody tried.
-func (l *life) wasKilled() bool {
+// wasKilled reports whether a request may have killed the process.
+func (l *modelProcess) wasKilled() bool {
 	kills := []string{"process/terminate", "process/signal", "command/exec/terminate"}
-	return l.loose || slices.ContainsFunc(l.killers, func(k *asked) bool { return slices.Contains(kills, k.method) })
+	return l.killLost || slices.ContainsFunc(l.killRequests, func(k *walkRequest) bool { return slices.Contains(kills, k.method) })
 }
 
-// hasExited reports whether the client knows that it has.
-func (l *life) hasExited() bool { return l.exited > 0 || l.isExited || l.hasClosed() }
+// hasExited reports whether the client knows of the exit.
+func (l *modelProcess) hasExited() bool { return l.exited > 0 || l.isExited || l.hasClosed() }
 
-func (l *life) hasClosed() bool { return l.closed > 0 || l.isClosed }
+func (l *modelProcess) hasClosed() bool { return l.closed > 0 || l.isClosed }
 
-// mayHaveExited reports whether it can have, if other is not what ended it.
-func (l *life) mayHaveExited(other *asked) bool {
-	return l.mayEnd() || slices.ContainsFunc(l.killers, func(k *asked) bool { return k != other })
+// mayHaveExited reports whether the process can have exited, if other did not end
+// it.
+func (l *modelProcess) mayHaveExited(other *walkRequest) bool {
+	return l.mayEnd() || slices.ContainsFunc(l.killRequests, func(k *walkRequest) bool { return k != other })
 }
 
-// last is the highest seq that the client knows.
-func (l *life) last() (last uint64) {
+// last returns the highest seq that the client knows.
+func (l *modelProcess) last() (last uint64) {
 	for seq := range l.seen {
 		last = max(last, seq)
 	}
 	return last
 }
 
-// note takes an event, pushed or read.
-func (l *life) note(seq uint64, s said) error {
+// note records an event from a notification or a read.
+func (l *modelProcess) note(seq uint64, s seenEvent) error {
 	if before, ok := l.seen[seq]; ok {
-		if before != s && !l.isVague {
+		if before != s && !l.isAmbiguous {
 			return fmt.Errorf("event %d of %s was %+v and is %+v", seq, l.id, before, s)
 		}
 		return nil
@@ -198,76 +199,77 @@ func (l *life) note(seq uint64, s said) error {
 		l.closed = seq
 	default:
 		want := map[bool][]string{false: {"stdout", "stderr"}, true: {"pty"}}[l.tty]
-		if !l.isVague && !slices.Contains(want, s.kind) || s.data == "" {
+		if !l.isAmbiguous && !slices.Contains(want, s.kind) || s.data == "" {
 			return fmt.Errorf("event %d of %s is %+v", seq, l.id, s)
 		}
 	}
 	return nil
 }
 
-// wasPushedWhole reports whether every event was pushed on one connection.
-func (l *life) wasPushedWhole() bool {
+// wasPushedWhole reports whether all events were sent as notifications on one
+// connection.
+func (l *modelProcess) wasPushedWhole() bool {
 	return l.pushed > 0 && uint64(len(l.seen)) == l.last() && !l.resumed
 }
 
-func (l *life) checkCode(code int) error {
+func (l *modelProcess) checkCode(code int) error {
 	wanted := []int{l.code}
 	if l.wasKilled() {
 		wanted = append(wanted, signalBase+2, signalBase+9)
 	}
-	if !l.isVague && !slices.Contains(wanted, code) {
+	if !l.isAmbiguous && !slices.Contains(wanted, code) {
 		return fmt.Errorf("%s, which runs %s, exited with %d", l.id, l.name, code)
 	}
 	return nil
 }
 
-// push takes a notification that came at a time.
-func (l *life) push(seq uint64, s said, at time.Time) error {
+// push checks and records a notification and the time of its arrival.
+func (l *modelProcess) push(seq uint64, s seenEvent, at time.Time) error {
 	switch {
-	case l.certainty == awaited:
-		return fmt.Errorf("%s is told of before its start is answered", l.id)
-	case l.certainty == refused:
-		return fmt.Errorf("%s is told of and was not started", l.id)
+	case l.startState == startPending:
+		return fmt.Errorf("a notification of %s precedes the response to its start", l.id)
+	case l.startState == startRefused:
+		return fmt.Errorf("a notification of %s, which was not started", l.id)
 	case l.resumed && seq <= l.pushed, !l.resumed && seq != l.pushed+1:
-		return fmt.Errorf("event %d of %s comes after %d (resumed: %v)", seq, l.id, l.pushed, l.resumed)
+		return fmt.Errorf("event %d of %s follows %d (resumed: %v)", seq, l.id, l.pushed, l.resumed)
 	}
-	l.certainty = granted
+	l.startState = startConfirmed
 	l.pushed, l.resumed = seq, false
 	if err := l.note(seq, s); err != nil {
 		return err
 	}
-	if s.kind == "exited" && !l.mayEnd() && !isAnsweredBy(l.killers, at, gateEndLimit) {
-		return fmt.Errorf("%s exited before an answer to what ended it", l.id)
+	if s.kind == "exited" && !l.mayEnd() && !isAnsweredBy(l.killRequests, at, gateEndLimit) {
+		return fmt.Errorf("the exit of %s precedes the response to the request that caused it", l.id)
 	}
-	if s.kind == "stdout" && l.echoes && !l.isVague {
+	if s.kind == "stdout" && l.echoes && !l.isAmbiguous {
 		return l.checkEcho(at)
 	}
 	return nil
 }
 
 // isAnsweredBy reports whether one of the requests was answered, or may have
-// taken longer than its effects are held back. A time is measured here, so that a
-// machine that is slow makes the model forgiving and nothing else.
-func isAnsweredBy(asks []*asked, at time.Time, patience time.Duration) bool {
-	return slices.ContainsFunc(asks, func(a *asked) bool { return a.isAnswered || at.Sub(a.at) >= patience })
+// exceeded the limit of its event gate. A slow machine can only make the model
+// more permissive.
+func isAnsweredBy(requests []*walkRequest, at time.Time, patience time.Duration) bool {
+	return slices.ContainsFunc(requests, func(a *walkRequest) bool { return a.isAnswered || at.Sub(a.at) >= patience })
 }
 
-// checkEcho checks that what was written has been answered before it is said.
-func (l *life) checkEcho(at time.Time) error {
+// checkEcho checks that writes are answered before their echo.
+func (l *modelProcess) checkEcho(at time.Time) error {
 	room := 0
 	for _, in := range l.inputs {
-		if in.taken || in.lost || at.Sub(in.ask.at) >= gateOutputLimit {
+		if in.accepted || in.lost || at.Sub(in.ask.at) >= gateOutputLimit {
 			room += len(in.text)
 		}
 	}
-	if said := l.text("stdout"); len(said) > room {
-		return fmt.Errorf("%s has said %q before the writes were answered", l.id, said)
+	if output := l.text("stdout"); len(output) > room {
+		return fmt.Errorf("%s wrote %q before the writes were answered", l.id, output)
 	}
 	return nil
 }
 
-// text is what is known of a stream, in the order of its events.
-func (l *life) text(stream string) string {
+// text returns what is known of a stream, in the order of its events.
+func (l *modelProcess) text(stream string) string {
 	var b strings.Builder
 	for _, seq := range sortedKeys(l.seen) {
 		if s := l.seen[seq]; s.kind == stream {
@@ -286,19 +288,19 @@ func sortedKeys[V any](m map[uint64]V) []uint64 {
 	return keys
 }
 
-// saidOf is the event of a notification.
-func saidOf(f *frame) (said, error) {
+// eventOf returns the event of a notification.
+func eventOf(f *frame) (seenEvent, error) {
 	e := f.Params
 	switch f.Method {
 	case "process/output":
-		return said{kind: e.Stream, data: string(bytes.Clone(e.Chunk))}, nil
+		return seenEvent{kind: e.Stream, data: string(bytes.Clone(e.Chunk))}, nil
 	case "process/exited":
 		if e.ExitCode == nil {
-			return said{}, fmt.Errorf("there is no exit code: %s", f.raw)
+			return seenEvent{}, fmt.Errorf("there is no exit code: %s", f.raw)
 		}
-		return said{kind: "exited", code: *e.ExitCode}, nil
+		return seenEvent{kind: "exited", code: *e.ExitCode}, nil
 	case "process/closed":
-		return said{kind: "closed"}, nil
+		return seenEvent{kind: "closed"}, nil
 	}
-	return said{}, fmt.Errorf("nobody asked for this notification: %s", f.raw)
+	return seenEvent{}, fmt.Errorf("unexpected notification: %s", f.raw)
 }

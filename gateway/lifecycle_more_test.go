@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// What the model has of methods beyond the first ones of process/*.
+// The model of further methods.
 
-// closeInput asks for the end of a process's input.
+// closeInput closes the stdin of a process.
 func (w *walker) closeInput(id string) {
 	w.t.Helper()
-	about := w.about(id)
+	candidates := w.candidates(id)
 	a := w.ask("", "process/closeStdin", id, map[string]any{"processId": id})
-	for _, l := range about {
-		l.meets(a, false)
+	for _, l := range candidates {
+		l.noteRequest(a, false)
 	}
 }
 
-func (m *model) judgeCloseStdin(a *asked, f *frame) error {
+func (m *model) checkCloseStdin(a *walkRequest, f *frame) error {
 	l, sure := m.target(a)
-	if f.Error != nil && f.Error.Data["reason"] == "STDIN_IS_TERMINAL" && (l == nil && !sure || l != nil && (l.tty || l.isVague)) {
+	if f.Error != nil && f.Error.Data["reason"] == "STDIN_IS_TERMINAL" && (l == nil && !sure || l != nil && (l.tty || l.isAmbiguous)) {
 		return nil
 	}
 	var answer writeResult
@@ -29,7 +29,7 @@ func (m *model) judgeCloseStdin(a *asked, f *frame) error {
 	}
 	want := writeAccepted
 	switch {
-	case l == nil && !sure, l != nil && l.isVague:
+	case l == nil && !sure, l != nil && l.isAmbiguous:
 		return nil
 	case l == nil || answer == writeUnknownProcess && !sure:
 		want = writeUnknownProcess
@@ -53,11 +53,11 @@ func (w *walker) wait(id string, closed bool, milliseconds int) {
 	a.untilClosed = closed
 }
 
-func (m *model) judgeWait(a *asked, f *frame) error {
+func (m *model) checkWait(a *walkRequest, f *frame) error {
 	l, sure := m.target(a)
 	if isError(f, -32600, "unknown process id "+a.process) {
 		if l != nil && sure {
-			return fmt.Errorf("there is one")
+			return fmt.Errorf("the process exists")
 		}
 		return nil
 	}
@@ -73,45 +73,45 @@ func (m *model) judgeWait(a *asked, f *frame) error {
 	holds := map[bool]bool{false: r.Exited, true: r.Closed}[a.untilClosed]
 	switch {
 	case l == nil && sure:
-		return fmt.Errorf("there is none")
+		return fmt.Errorf("the process does not exist")
 	case r.Closed && !r.Exited, r.Exited != (r.ExitCode != nil), r.TimedOut != (r.Met == nil):
-		return fmt.Errorf("it contradicts itself")
+		return fmt.Errorf("the result contradicts itself")
 	case r.Met != nil && (*r.Met != met || !holds):
-		return fmt.Errorf("what was met is wrong")
+		return fmt.Errorf("the condition is wrong")
 	case a.knownExit && !r.Exited, a.knownClosed && !r.Closed:
-		return fmt.Errorf("more was known")
+		return fmt.Errorf("the client knew more")
 	case l == nil || !r.Exited:
 		return nil
 	case !l.mayHaveExited(nil):
-		return fmt.Errorf("nothing has ended it")
+		return fmt.Errorf("no request has ended it")
 	}
 	l.isExited, l.isClosed = true, l.isClosed || r.Closed
-	if l.certainty == doubted {
-		l.certainty = granted
+	if l.startState == startUnknown {
+		l.startState = startConfirmed
 	}
 	return l.checkCode(*r.ExitCode)
 }
 
-// knownThen is what the client knew of a process when it asked for a list.
-type knownThen struct {
-	life   *life
-	last   uint64
-	exited bool
+// knownState is what the client knew of a process when it sent process/list.
+type knownState struct {
+	modelProcess *modelProcess
+	last         uint64
+	exited       bool
 }
 
-// list asks for all processes.
+// list sends process/list.
 func (w *walker) list() {
 	w.t.Helper()
-	known := map[string]knownThen{}
+	known := map[string]knownState{}
 	for _, id := range processNames {
-		if l, sure := w.model.current(w.about(id)); sure && l != nil && l.certainty == granted {
-			known[id] = knownThen{life: l, last: l.last(), exited: l.hasExited()}
+		if l, sure := w.model.current(w.candidates(id)); sure && l != nil && l.startState == startConfirmed {
+			known[id] = knownState{modelProcess: l, last: l.last(), exited: l.hasExited()}
 		}
 	}
 	w.ask("", "process/list", "", map[string]any{}).known = known
 }
 
-func (m *model) judgeList(a *asked, f *frame) error {
+func (m *model) checkList(a *walkRequest, f *frame) error {
 	var r struct {
 		Processes []struct {
 			ProcessID string
@@ -133,48 +133,48 @@ func (m *model) judgeList(a *asked, f *frame) error {
 		known, ok := a.known[p.ProcessID]
 		switch {
 		case found[p.ProcessID], !slices.Contains(processNames, p.ProcessID):
-			return fmt.Errorf("%s should not be there", p.ProcessID)
+			return fmt.Errorf("%s should not be listed", p.ProcessID)
 		case p.Running == (p.ExitCode != nil), p.Closed && p.Running:
 			return fmt.Errorf("%s contradicts itself", p.ProcessID)
 		case ok && !m.removes && (p.NextSeq <= known.last || p.Running && known.exited):
-			return fmt.Errorf("more was known of %s", p.ProcessID)
+			return fmt.Errorf("the client knew more of %s", p.ProcessID)
 		}
 		found[p.ProcessID] = true
 	}
 	for id, known := range a.known {
-		if !found[id] && !m.mayBeGone(known.life) {
-			return fmt.Errorf("%s is not there", id)
+		if !found[id] && !m.mayBeRemoved(known.modelProcess) {
+			return fmt.Errorf("%s is not listed", id)
 		}
 	}
 	return nil
 }
 
-// writeOlder writes as clients of the older dialect do.
+// writeOlder writes in the older dialect.
 func (w *walker) writeOlder(id string) {
 	w.t.Helper()
 	w.writeBy("command/exec/write", id, true, "")
 }
 
-func (m *model) judgeWriteOlder(a *asked, f *frame) error {
+func (m *model) checkWriteOlder(a *walkRequest, f *frame) error {
 	l, sure := m.target(a)
-	vague := l == nil && !sure || l != nil && l.isVague
+	ambiguous := l == nil && !sure || l != nil && l.isAmbiguous
 	var answer commandWriteResult
 	switch {
 	case isError(f, -32600, "unknown process id "+a.process):
-		if l != nil && sure && !vague {
-			return fmt.Errorf("there is one")
+		if l != nil && sure && !ambiguous {
+			return fmt.Errorf("the process exists")
 		}
 	case isError(f, -32600, "stdin of process "+a.process+" is closed"):
-		if l == nil && sure || !vague && (l.tty || l.pipe) && !l.mayHaveExited(a) {
-			return fmt.Errorf("it is not")
+		if l == nil && sure || !ambiguous && (l.tty || l.pipe) && !l.mayHaveExited(a) {
+			return fmt.Errorf("it is open")
 		}
 	case result(f, &answer) != nil, !answer.Accepted:
 		return fmt.Errorf("the result is wrong")
 	default:
-		if l == nil && sure || !vague && (!l.pipe && !l.tty || a.knownExit) {
-			return fmt.Errorf("nobody can read it")
+		if l == nil && sure || !ambiguous && (!l.pipe && !l.tty || a.knownExit) {
+			return fmt.Errorf("its stdin is not open")
 		}
-		a.write.taken = true
+		a.write.accepted = true
 	}
 	return nil
 }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// older is a program as command/exec starts it: without a terminal its input is
-// at its end.
+// older is a program as command/exec starts it: without a terminal its stdin is
+// empty.
 func (p program) older() program {
 	if !p.tty {
 		p.stays = p.stays && !p.pipe
@@ -15,25 +15,25 @@ func (p program) older() program {
 	return p
 }
 
-// startOlder starts a process as clients of the older dialect do.
+// startOlder starts a process in the older dialect.
 func (w *walker) startOlder(id string, p program) {
 	w.t.Helper()
 	a := w.ask("", "command/exec", id, map[string]any{"processId": id, "argv": p.argv, "cwd": "/",
 		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": p.tty, "arg0": nil})
-	a.life = newLife(p.older(), id)
-	a.life.isOlder = true
-	w.begin(a)
+	a.modelProcess = newModelProcess(p.older(), id)
+	a.modelProcess.isOlder = true
+	w.addProcess(a)
 }
 
-// notifiedOlder takes a notification of a life in the older dialect.
-func (l *life) notifiedOlder(f *frame, at time.Time) error {
+// notifiedOlder checks a notification of the older dialect.
+func (l *modelProcess) notifiedOlder(f *frame, at time.Time) error {
 	switch {
-	case l.certainty == awaited, l.certainty == refused:
-		return fmt.Errorf("%s is told of and was not started, or before that is answered", l.id)
-	case l.isTold && (f.Method == "command/exec/exited" || at.Sub(l.begun.at) < closeTimeout):
+	case l.startState == startPending, l.startState == startRefused:
+		return fmt.Errorf("a notification of %s, which was not started, or whose start is not answered", l.id)
+	case l.exitNotified && (f.Method == "command/exec/exited" || at.Sub(l.begun.at) < closeTimeout):
 		return fmt.Errorf("%s had exited before %s", l.id, f.raw)
 	}
-	l.certainty = granted
+	l.startState = startConfirmed
 	if f.Method == "command/exec/exited" {
 		return l.exitOlder(f, at)
 	}
@@ -44,28 +44,29 @@ func (l *life) notifiedOlder(f *frame, at time.Time) error {
 	if l.tty {
 		kind = "pty"
 	}
-	// The number of the exit, which is not told, may be left out.
+	// The seq of the exit, which is not sent, may be skipped.
 	if l.resumed && seq <= l.pushed || !l.resumed && seq != l.pushed+1 && (seq != l.pushed+2 || l.skipped) {
-		return fmt.Errorf("event %d of %s comes after %d (resumed: %v)", seq, l.id, l.pushed, l.resumed)
+		return fmt.Errorf("event %d of %s follows %d (resumed: %v)", seq, l.id, l.pushed, l.resumed)
 	}
 	l.skipped = l.skipped || seq == l.pushed+2
 	l.pushed, l.resumed = seq, false
-	return l.note(seq, said{kind: kind, data: string(f.Params.Chunk)})
+	return l.note(seq, seenEvent{kind: kind, data: string(f.Params.Chunk)})
 }
 
-func (l *life) exitOlder(f *frame, at time.Time) error {
+func (l *modelProcess) exitOlder(f *frame, at time.Time) error {
 	if f.Params.ExitCode == nil || f.Params.Seq != 0 {
 		return fmt.Errorf("the exit is wrong: %s", f.raw)
 	}
-	l.isTold, l.isExited, l.isClosed, l.resumed = true, true, true, false
-	if !l.mayEnd() && !isAnsweredBy(l.killers, at, gateEndLimit) {
-		return fmt.Errorf("%s exited before an answer to what ended it", l.id)
+	l.exitNotified, l.isExited, l.isClosed, l.resumed = true, true, true, false
+	if !l.mayEnd() && !isAnsweredBy(l.killRequests, at, gateEndLimit) {
+		return fmt.Errorf("the exit of %s precedes the response to the request that caused it", l.id)
 	}
 	return l.checkCode(*f.Params.ExitCode)
 }
 
-// judgeStartedOlder checks the answer to a start that succeeded.
-func judgeStartedOlder(a *asked, f *frame) error {
+// checkStartedOlder checks the response to a successful start in the older
+// dialect.
+func checkStartedOlder(a *walkRequest, f *frame) error {
 	want := toJSON(commandResult{ProcessID: processID(a.process), Running: true})
 	if f.Error != nil || string(f.Result) != want {
 		return fmt.Errorf("the result should be %s", want)

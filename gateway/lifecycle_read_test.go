@@ -13,14 +13,14 @@ type readResult struct {
 	SandboxDenied bool
 }
 
-func (m *model) judgeRead(a *asked, f *frame) error {
+func (m *model) checkRead(a *walkRequest, f *frame) error {
 	l, sure := m.target(a)
 	if isError(f, -32600, "unknown process id "+a.process) {
 		if l != nil && sure {
-			return fmt.Errorf("there is one")
+			return fmt.Errorf("the process exists")
 		}
-		if l != nil && l.certainty == granted {
-			l.isGone = true
+		if l != nil && l.startState == startConfirmed {
+			l.isRemoved = true
 		}
 		return nil
 	}
@@ -29,36 +29,37 @@ func (m *model) judgeRead(a *asked, f *frame) error {
 		return err
 	}
 	if l == nil && sure {
-		return fmt.Errorf("there is none")
+		return fmt.Errorf("the process does not exist")
 	}
-	if err := r.checkAlone(a); err != nil {
+	if err := r.checkConsistency(a); err != nil {
 		return err
 	}
 	if l == nil {
-		for _, l := range slices.Concat(a.about, a.later) {
-			l.mayBeTaken = l.mayBeTaken || r.Closed
+		for _, l := range slices.Concat(a.candidates, a.laterStarts) {
+			l.mayBeAcknowledged = l.mayBeAcknowledged || r.Closed
 		}
 		return nil
 	}
-	if l.certainty == doubted {
-		l.certainty = granted
+	if l.startState == startUnknown {
+		l.startState = startConfirmed
 	}
-	return r.checkAbout(l, a, strings.TrimSpace(string(f.raw)))
+	return r.checkAgainst(l, a, strings.TrimSpace(string(f.raw)))
 }
 
-// checkAlone checks an answer of process/read by itself.
-func (r *readResult) checkAlone(a *asked) error {
+// checkConsistency checks that a result of process/read does not contradict
+// itself.
+func (r *readResult) checkConsistency(a *walkRequest) error {
 	last, bytes := a.after, uint64(0)
 	for _, c := range r.Chunks {
 		if c.Seq <= last || c.Seq >= r.NextSeq {
-			return fmt.Errorf("seq %d comes after %d", c.Seq, last)
+			return fmt.Errorf("seq %d follows %d", c.Seq, last)
 		}
 		last = c.Seq
 		bytes += uint64(len(c.Chunk))
 	}
 	switch {
 	case r.Failure != nil, r.SandboxDenied, r.Gap != nil, r.NextSeq == 0:
-		return fmt.Errorf("something is wrong with it")
+		return fmt.Errorf("the result contradicts itself")
 	case r.Closed && !r.Exited, r.Exited != (r.ExitCode != nil):
 		return fmt.Errorf("the end is wrong")
 	case a.max > 0 && len(r.Chunks) > 1 && bytes > a.max:
@@ -67,28 +68,29 @@ func (r *readResult) checkAlone(a *asked) error {
 	return nil
 }
 
-// checkAbout checks it against what the client knows, and learns from it.
-func (r *readResult) checkAbout(l *life, a *asked, raw string) error {
+// checkAgainst compares a result with what the client knows, and records what is
+// new.
+func (r *readResult) checkAgainst(l *modelProcess, a *walkRequest, raw string) error {
 	isCut := a.max > 0
 	if !isCut && r.NextSeq <= a.knownLast {
-		return fmt.Errorf("it knew %d already", a.knownLast)
+		return fmt.Errorf("the client knew %d already", a.knownLast)
 	}
 	if a.knownClosed && !isCut && !r.Closed {
-		return fmt.Errorf("it knew that it had closed")
+		return fmt.Errorf("the client knew that it had closed")
 	}
 	has := map[uint64]bool{}
 	for _, c := range r.Chunks {
 		has[c.Seq] = true
-		if err := l.note(c.Seq, said{kind: c.Stream, data: string(c.Chunk)}); err != nil {
+		if err := l.note(c.Seq, seenEvent{kind: c.Stream, data: string(c.Chunk)}); err != nil {
 			return err
 		}
 	}
 	for seq, s := range l.seen {
 		if !has[seq] && s.kind != "exited" && s.kind != "closed" && a.after < seq && seq < r.NextSeq {
-			return fmt.Errorf("event %d is not in it", seq)
+			return fmt.Errorf("event %d is missing", seq)
 		}
 	}
-	if err := r.learnEnd(l, a, has); err != nil {
+	if err := r.inferEnd(l, a, has); err != nil {
 		return err
 	}
 	if r.Exited {
@@ -102,19 +104,19 @@ func (r *readResult) checkAbout(l *life, a *asked, raw string) error {
 	return nil
 }
 
-// learnEnd finds where in the order the events are that an answer has no chunk
-// for: closed is the last of all, and the one that is left exited.
-func (r *readResult) learnEnd(l *life, a *asked, has map[uint64]bool) error {
+// inferEnd infers the seqs of the events without a chunk: closed is the last
+// event, and the other one is exited.
+func (r *readResult) inferEnd(l *modelProcess, a *walkRequest, has map[uint64]bool) error {
 	if !r.Closed || a.max > 0 {
 		return nil
 	}
 	closed := r.NextSeq - 1
 	for seq := uint64(1); a.after == 0 && seq < closed; seq++ {
 		if !has[seq] {
-			if err := l.note(seq, said{kind: "exited", code: *r.ExitCode}); err != nil {
+			if err := l.note(seq, seenEvent{kind: "exited", code: *r.ExitCode}); err != nil {
 				return err
 			}
 		}
 	}
-	return l.note(closed, said{kind: "closed"})
+	return l.note(closed, seenEvent{kind: "closed"})
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// steps are what is left of the bytes that say what a walk does.
+// steps are the remaining bytes that determine a walk.
 type steps []byte
 
-// next is a number below n; at the end of the steps it is 0.
+// next returns a number below n; at the end of the steps 0.
 func (s *steps) next(n int) int {
 	if len(*s) == 0 {
 		return 0
@@ -25,7 +25,7 @@ func (s *steps) next(n int) int {
 // maxSteps bounds a walk.
 const maxSteps = 60
 
-// step is something a walk may do next.
+// step is one possible step of a walk.
 type step struct {
 	weight int
 	do     func(w *walker, s *steps)
@@ -37,13 +37,13 @@ var walkSteps = []step{
 	{5, stepRead},
 	{2, func(w *walker, s *steps) { w.end(w.reusableID(s), "process/terminate", s.process()) }},
 	{2, func(w *walker, s *steps) { w.end("", "process/signal", s.process()) }},
-	{2, func(w *walker, s *steps) { w.settle() }},
+	{2, func(w *walker, s *steps) { w.awaitResponses() }},
 	{3, func(w *walker, s *steps) { w.await() }},
 	{2, stepOutOfOrder},
 	{2, stepHandshake},
 	{2, stepResume},
-	{1, func(w *walker, s *steps) { w.leave() }},
-	{1, stepContest},
+	{1, func(w *walker, s *steps) { w.closeNormally() }},
+	{1, stepOtherClient},
 	{3, func(w *walker, s *steps) { w.startOlder(s.process(), programs[s.next(len(programs))]) }},
 	{2, func(w *walker, s *steps) { w.closeInput(s.process()) }},
 	{2, func(w *walker, s *steps) { w.wait(s.process(), s.next(2) == 1, s.next(4)*5) }},
@@ -52,17 +52,17 @@ var walkSteps = []step{
 	{1, func(w *walker, s *steps) { w.end("", "command/exec/terminate", s.process()) }},
 }
 
-// processNames are what processes of a walk are called.
+// processNames are the ids of processes in a walk.
 var processNames = []string{"p", "q", "~"}
 
 func (s *steps) process() string { return processNames[s.next(len(processNames))] }
 
-// key is a writeId, or none.
+// key returns a writeId, or none.
 func (s *steps) key() string { return []string{"", "", "k1", "k2"}[s.next(4)] }
 
-// stepWrite writes, and with one of the writeIds again, as clients do that doubt
-// whether the first time came through: to a process that says what it read, if
-// there may be one.
+// stepWrite writes to a process, preferably one that echoes. With one of the
+// writeIds it may repeat a write, as clients do that do not know whether the
+// first one arrived.
 func stepWrite(w *walker, s *steps) {
 	id, wholeLine, key := s.process(), s.next(3) > 0, s.key()
 	if key != "k2" {
@@ -70,7 +70,7 @@ func stepWrite(w *walker, s *steps) {
 		return
 	}
 	for _, other := range processNames {
-		if l, _ := w.model.current(w.model.lives[other]); l != nil && l.pipe && l.echoes {
+		if l, _ := w.model.current(w.model.processes[other]); l != nil && l.pipe && l.echoes {
 			id = other
 		}
 	}
@@ -81,7 +81,7 @@ func stepWrite(w *walker, s *steps) {
 func stepRead(w *walker, s *steps) {
 	id, after := s.process(), uint64(0)
 	last := uint64(0)
-	for _, l := range w.model.lives[id] {
+	for _, l := range w.model.processes[id] {
 		last = l.last()
 	}
 	switch s.next(5) {
@@ -95,12 +95,12 @@ func stepRead(w *walker, s *steps) {
 	w.read(id, after, uint64(s.next(3)*2), uint64(s.next(4)*5))
 }
 
-// stepOutOfOrder says what is no request that can be carried out.
+// stepOutOfOrder sends an invalid request.
 func stepOutOfOrder(w *walker, s *steps) {
 	messages := []string{`{"method":"process/start"}`, `not JSON`, `{"id":1,"result":{}}`, `{"id":1.5,"method":"initialize"}`, `[]`}
 	if i := s.next(len(messages) + 1); i < len(messages) {
-		w.model.noIDs++
-		w.say(messages[i])
+		w.model.errorsWithoutID++
+		w.send(messages[i])
 		return
 	}
 	w.askUnknown()
@@ -117,8 +117,8 @@ func stepHandshake(w *walker, s *steps) {
 	}
 }
 
-// stepResume loses the connection and takes the session up again, if there is
-// one that it knows.
+// stepResume breaks the connection and resumes the session, if the client knows
+// one.
 func stepResume(w *walker, s *steps) {
 	w.cut()
 	if s.next(3) == 0 {
@@ -128,23 +128,23 @@ func stepResume(w *walker, s *steps) {
 	w.initialized()
 }
 
-// stepContest has another client ask for the session.
-func stepContest(w *walker, _ *steps) {
-	if w.settle(); w.model.phase == fresh {
+// stepOtherClient makes another client request the session.
+func stepOtherClient(w *walker, _ *steps) {
+	if w.awaitResponses(); w.model.phase == fresh {
 		return
 	}
-	other := &walker{t: w.t, core: w.core, model: model{lives: map[string][]*life{}}, log: w.log}
+	other := &walker{t: w.t, srv: w.srv, model: model{processes: map[string][]*modelProcess{}}, log: w.log}
 	other.connect()
 	session := w.model.session
 	other.initializeRefused(session, -32010, "session "+session+" is already attached to another connection")
-	other.settle()
+	other.awaitResponses()
 	other.pipe.drop()
 	other.running.Wait()
-	w.log = append(other.log, "-- the other one has gone")
+	w.log = append(other.log, "-- the other client disconnects")
 }
 
-// walk does what the bytes say and checks all that can be checked in the end.
-func walk(t *testing.T, cores [2]*core, input []byte) {
+// walk takes the steps of the input and checks everything at the end.
+func walk(t *testing.T, servers [2]*testServer, input []byte) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("as a file of testdata/fuzz/FuzzLifecycle:\ngo test fuzz v1\n[]byte(%q)", input)
@@ -152,7 +152,7 @@ func walk(t *testing.T, cores [2]*core, input []byte) {
 	})
 	s := steps(input)
 	flags := s.next(4)
-	w := newWalker(t, cores[flags&1], flags&1 == 1)
+	w := newWalker(t, servers[flags&1], flags&1 == 1)
 	if flags&2 == 0 {
 		w.initialize("")
 		w.initialized()
@@ -176,70 +176,71 @@ func walk(t *testing.T, cores [2]*core, input []byte) {
 	w.finish()
 }
 
-// finish ends all processes, has everything told that is to be told, and leaves.
+// finish ends all processes, reads what is left of their output, and closes the
+// connection.
 func (w *walker) finish() {
 	w.t.Helper()
 	if w.model.phase == fresh {
-		w.settle()
+		w.awaitResponses()
 		w.initialize("")
 	}
 	if w.model.phase != live {
 		w.initialized()
 	}
-	w.settle()
-	granted := w.grantedLives()
-	for _, l := range granted {
-		if !l.hasExited() && (l.stays || l.isVague) {
+	w.awaitResponses()
+	startConfirmed := w.confirmedProcesses()
+	for _, l := range startConfirmed {
+		if !l.hasExited() && (l.stays || l.isAmbiguous) {
 			w.end("", "process/terminate", l.id)
 		}
 	}
-	w.settle()
-	for _, l := range granted {
-		w.learnAll(l)
+	w.awaitResponses()
+	for _, l := range startConfirmed {
+		w.readAll(l)
 	}
 	w.ask("", "environment/status", "", nil)
-	w.settle()
-	w.checkLives(append(granted, w.model.past...))
-	w.log = append(w.log, "-- leaves")
+	w.awaitResponses()
+	w.checkProcesses(append(startConfirmed, w.model.past...))
+	w.log = append(w.log, "-- closes normally")
 	close(w.pipe.finished)
-	w.reap(func(err error) bool { return err == nil })
+	w.drain(func(err error) bool { return err == nil })
 }
 
-// grantedLives are those that are known to be there, by their names.
-func (w *walker) grantedLives() (found []*life) {
-	for _, id := range slices.Sorted(maps.Keys(w.model.lives)) {
-		if l, _ := w.model.current(w.model.lives[id]); l != nil && l.certainty == granted {
+// confirmedProcesses returns the processes that are known to exist, in the order
+// of their ids.
+func (w *walker) confirmedProcesses() (found []*modelProcess) {
+	for _, id := range slices.Sorted(maps.Keys(w.model.processes)) {
+		if l, _ := w.model.current(w.model.processes[id]); l != nil && l.startState == startConfirmed {
 			found = append(found, l)
 		}
 	}
 	return found
 }
 
-// learnAll has the client know the whole of a process.
-func (w *walker) learnAll(l *life) {
+// readAll reads everything of a process.
+func (w *walker) readAll(l *modelProcess) {
 	w.t.Helper()
-	// An exit that an answer has told already, on a connection that was lost, is
-	// not told again in the older dialect, which a vague one may be of.
-	isToldAll := !l.resumed && !l.isVague && !(l.isOlder && l.wasResumed && (l.mayBeTaken || len(l.reads) > 0))
-	for begun := time.Now(); !isToldAll && !l.hasClosed() && !l.isGone; w.settle() { // it may have closed before
+	// An exit that a response reported on a lost connection is not sent again in
+	// the older dialect, which an ambiguous process may have.
+	isToldAll := !l.resumed && !l.isAmbiguous && !(l.isOlder && l.wasResumed && (l.mayBeAcknowledged || len(l.reads) > 0))
+	for begun := time.Now(); !isToldAll && !l.hasClosed() && !l.isRemoved; w.awaitResponses() { // it may have closed before
 		if time.Since(begun) > patience {
 			w.fail("%s does not close", l.id)
 		}
 		w.read(l.id, l.last(), 0, 100)
 	}
 	if isToldAll {
-		w.takeUntil(func() bool { return l.isTold || l.closed > 0 && l.closed == l.pushed })
+		w.receiveUntil(func() bool { return l.exitNotified || l.closed > 0 && l.closed == l.pushed })
 	}
 	w.read(l.id, 0, 0, 0)
-	w.settle()
+	w.awaitResponses()
 }
 
-// checkLives checks what is over, but for that of which the client may have
-// missed a part, or was not told all, and which was forgotten then.
-func (w *walker) checkLives(over []*life) {
+// checkProcesses checks processes whose events the client knows completely.
+func (w *walker) checkProcesses(over []*modelProcess) {
 	w.t.Helper()
 	for _, l := range over {
-		if l.certainty != granted || w.model.removes && (l.wasResumed || l.isOlder) {
+		if l.startState != startConfirmed || w.model.removes && (l.wasResumed || l.isOlder) {
 			continue
 		}
 		if err := l.complete(); err != nil {
@@ -248,29 +249,29 @@ func (w *walker) checkLives(over []*life) {
 	}
 }
 
-// await takes one message if one must come.
+// await receives one message if a response is pending.
 func (w *walker) await() {
 	w.t.Helper()
-	if len(w.model.pending) > 0 && !w.take() {
-		w.fail("the connection is gone")
+	if len(w.model.pending) > 0 && !w.receiveOne() {
+		w.fail("the connection was lost")
 	}
 }
 
-// askUnknown calls a method that is not there.
+// askUnknown calls an unknown method.
 func (w *walker) askUnknown() {
 	w.t.Helper()
 	a := w.ask("", "no/such", "", nil)
 	a.refusal = &wireError{Code: -32601, Message: "exec-server stub does not implement `no/such` yet"}
 }
 
-// reusableID is the id of a request in flight, if the steps want that and the
-// answers cannot be taken for each other; else none.
+// reusableID returns the id of a request in flight, if the steps choose that and
+// the responses can be distinguished; else none.
 func (w *walker) reusableID(s *steps) string {
 	if s.next(3) > 0 || w.model.phase != live {
 		return ""
 	}
 	for _, a := range w.model.pending {
-		isOfEnd := func(other *asked) bool { return other.id == a.id && other.isEnd() }
+		isOfEnd := func(other *walkRequest) bool { return other.id == a.id && other.isEnd() }
 		if a.refusal == nil && !slices.ContainsFunc(w.model.pending, isOfEnd) {
 			return a.id
 		}
@@ -278,14 +279,14 @@ func (w *walker) reusableID(s *steps) string {
 	return ""
 }
 
-// newLifecycleCores returns a core that keeps what it knows of closed processes,
-// and one that soon forgets it.
-func newLifecycleCores(t testing.TB) [2]*core {
+// newLifecycleServers returns a server that keeps closed processes, and one that
+// soon removes them.
+func newLifecycleServers(t testing.TB) [2]*testServer {
 	t.Helper()
-	retain := func(d time.Duration) *core {
-		return newCore(t, func(s *coreSettings) { s.sessions.ClosedRetention = d })
+	retain := func(d time.Duration) *testServer {
+		return newTestServer(t, func(s *serverSettings) { s.sessions.ClosedRetention = d })
 	}
-	return [2]*core{retain(time.Hour), retain(time.Millisecond)}
+	return [2]*testServer{retain(time.Hour), retain(time.Millisecond)}
 }
 
 // FuzzLifecycle sends valid messages in any order.
@@ -293,16 +294,17 @@ func FuzzLifecycle(f *testing.F) {
 	for seed := range uint64(8) {
 		f.Add(randomSteps(seed))
 	}
-	cores := newLifecycleCores(f)
-	f.Fuzz(func(t *testing.T, input []byte) { walk(t, cores, input) })
+	servers := newLifecycleServers(f)
+	f.Fuzz(func(t *testing.T, input []byte) { walk(t, servers, input) })
 }
 
-// How many walks TestLifecycleWalks goes, also with -short, and how many at a time.
+// These constants are the number of walks of TestLifecycle_RandomWalks, also with
+// -short, and how many run at a time.
 const walks, walksInShort, walksAtOnce = 160, 40, 4
 
-// TestLifecycleWalks is FuzzLifecycle on random steps, the same each time.
-func TestLifecycleWalks(t *testing.T) {
-	cores, most := newLifecycleCores(t), uint64(walks)
+// The steps are random, and the same in each run.
+func TestLifecycle_RandomWalks(t *testing.T) {
+	servers, most := newLifecycleServers(t), uint64(walks)
 	if testing.Short() {
 		most = walksInShort
 	}
@@ -310,27 +312,27 @@ func TestLifecycleWalks(t *testing.T) {
 		t.Run(fmt.Sprint("group ", group), func(t *testing.T) {
 			t.Parallel()
 			for seed := group; seed < most; seed += walksAtOnce {
-				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { walk(t, cores, randomSteps(1000+seed)) })
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { walk(t, servers, randomSteps(1000+seed)) })
 			}
 		})
 	}
 }
 
-// TestAnswersUnderOneID gives a termination the id of each other request in
-// flight: the model takes no answer for that of another.
-func TestAnswersUnderOneID(t *testing.T) {
+// A termination has the id of another request in flight. The model matches each
+// response with its own request.
+func TestLifecycleModel_ReusedID_MatchesResponses(t *testing.T) {
 	answers := map[string]string{
 		"process/list": `{"processes":[],"nextPageToken":null}`, "process/signal": `{}`, "process/write": `{"status":"unknownProcess"}`,
 		"process/closeStdin": `{"status":"unknownProcess"}`, "environment/status": `{"status":"ready"}`,
 	}
 	for method, answer := range answers {
 		for _, first := range []int{0, 1} {
-			m := model{phase: live, pending: []*asked{{id: "1", method: method, process: "p", write: &written{}}, {id: "1", method: "process/terminate", process: "p"}}}
+			m := model{phase: live, pending: []*walkRequest{{id: "1", method: method, process: "p", write: &written{}}, {id: "1", method: "process/terminate", process: "p"}}}
 			left := m.pending[1-first]
-			said := []string{answer, `{"running":false}`}
-			f := &frame{ID: []byte("1"), Result: []byte(said[first])}
-			if err := m.told(f, time.Now()); err != nil || len(m.pending) != 1 || m.pending[0] != left {
-				t.Errorf("%s of %s and a termination: %v, and %d are awaited", said[first], method, err, len(m.pending))
+			responses := []string{answer, `{"running":false}`}
+			f := &frame{ID: []byte("1"), Result: []byte(responses[first])}
+			if err := m.receive(f, time.Now()); err != nil || len(m.pending) != 1 || m.pending[0] != left {
+				t.Errorf("%s of %s and a termination: %v, and %d are pending", responses[first], method, err, len(m.pending))
 			}
 		}
 	}

@@ -13,63 +13,63 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// walker is a client that goes from step to step, over as many connections as it
-// takes, and holds what it is told against a model.
+// walker is a client that takes random steps over several connections, and
+// compares what it receives with a model.
 type walker struct {
 	t     *testing.T
-	core  *core
+	srv   *testServer
 	model model
 
-	pipe    *pipe
-	said    chan stamped // closed when the connection has no more
-	served  chan error
-	running *sync.WaitGroup
+	pipe     *pipe
+	messages chan timedMessage // closed at the end of the connection
+	served   chan error
+	running  *sync.WaitGroup
 
 	ids    int
 	writes int
-	log    []string // what was said and told, in order
+	log    []string // sent and received messages, in order
 }
 
-// stamped is a message with the time when it was read.
-type stamped struct {
+// timedMessage is a message with the time when it was read.
+type timedMessage struct {
 	raw []byte
 	at  time.Time
 }
 
-func newWalker(t *testing.T, c *core, removes bool) *walker {
-	w := &walker{t: t, core: c, model: model{removes: removes, lives: map[string][]*life{}}}
+func newWalker(t *testing.T, c *testServer, removes bool) *walker {
+	w := &walker{t: t, srv: c, model: model{removes: removes, processes: map[string][]*modelProcess{}}}
 	w.connect()
 	return w
 }
 
-// connect opens a connection. The one before is over.
+// connect opens a connection after the end of the previous one.
 func (w *walker) connect() {
 	w.t.Helper()
 	w.log = append(w.log, "-- connects")
-	w.pipe, w.said, w.served, w.running = w.serve()
+	w.pipe, w.messages, w.served, w.running = w.serve()
 	w.model.phase, w.model.since = fresh, time.Now()
 }
 
-func (w *walker) serve() (*pipe, chan stamped, chan error, *sync.WaitGroup) {
+func (w *walker) serve() (*pipe, chan timedMessage, chan error, *sync.WaitGroup) {
 	w.t.Helper()
-	p, said, served := newPipe(), make(chan stamped, 1<<16), make(chan error, 1)
+	p, messages, served := newPipe(), make(chan timedMessage, 1<<16), make(chan error, 1)
 	gateway, err := New(Config{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	running := new(sync.WaitGroup)
-	running.Go(func() { served <- gateway.Serve(w.t.Context(), "p", w.core.channel, p.transport()) })
+	running.Go(func() { served <- gateway.Serve(w.t.Context(), "p", w.srv.channel, p.transport()) })
 	running.Go(func() {
-		defer close(said)
+		defer close(messages)
 		for raw := p.next(); raw != nil; raw = p.next() {
-			said <- stamped{raw, time.Now()}
+			messages <- timedMessage{raw, time.Now()}
 		}
 	})
 	w.t.Cleanup(func() {
 		p.drop()
 		running.Wait()
 	})
-	return p, said, served, running
+	return p, messages, served, running
 }
 
 func (w *walker) fail(format string, args ...any) {
@@ -77,93 +77,93 @@ func (w *walker) fail(format string, args ...any) {
 	w.t.Fatalf("%s\nafter:\n%s", fmt.Sprintf(format, args...), strings.Join(w.log[max(0, len(w.log)-80):], "\n"))
 }
 
-// say sends a message, after it has taken what was told before.
-func (w *walker) say(text string) {
+// send receives the buffered messages, and then sends one.
+func (w *walker) send(text string) {
 	w.t.Helper()
-	w.takeAll()
+	w.receiveBuffered()
 	w.log = append(w.log, "> "+text)
 	select {
 	case w.pipe.in <- []byte(text):
 	case <-w.pipe.lost:
-		w.fail("the connection is gone")
+		w.fail("the connection was lost")
 	case <-time.After(patience):
 		w.fail("the gateway does not receive")
 	}
 }
 
-// take takes one message; ok is false if none comes any more.
-func (w *walker) take() (ok bool) {
+// receiveOne receives one message; ok is false at the end of the connection.
+func (w *walker) receiveOne() (ok bool) {
 	w.t.Helper()
 	select {
-	case s, ok := <-w.said:
+	case s, ok := <-w.messages:
 		if ok {
-			w.told(s)
+			w.receive(s)
 		}
 		return ok
 	case <-time.After(patience):
-		w.fail("nothing comes")
+		w.fail("no message received")
 		return false
 	}
 }
 
-// takeAll takes what was told already.
-func (w *walker) takeAll() {
+// receiveBuffered receives the messages that have arrived.
+func (w *walker) receiveBuffered() {
 	w.t.Helper()
 	for {
 		select {
-		case s, ok := <-w.said:
+		case s, ok := <-w.messages:
 			if !ok {
 				return
 			}
-			w.told(s)
+			w.receive(s)
 		default:
 			return
 		}
 	}
 }
 
-func (w *walker) told(s stamped) {
+func (w *walker) receive(s timedMessage) {
 	w.t.Helper()
 	w.log = append(w.log, "< "+string(s.raw))
 	f := frame{raw: s.raw}
 	if err := json.Unmarshal(s.raw, &f); err != nil {
 		w.fail("%v", err)
 	}
-	if err := w.model.told(&f, s.at); err != nil {
+	if err := w.model.receive(&f, s.at); err != nil {
 		w.fail("%v", err)
 	}
 }
 
-// takeUntil takes messages until it is done.
-func (w *walker) takeUntil(done func() bool) {
+// receiveUntil receives messages until done returns true.
+func (w *walker) receiveUntil(done func() bool) {
 	w.t.Helper()
 	for !done() {
-		if !w.take() {
-			w.fail("the connection is gone")
+		if !w.receiveOne() {
+			w.fail("the connection was lost")
 		}
 	}
 }
 
-// settle waits for all answers.
-func (w *walker) settle() {
+// awaitResponses waits for all pending responses.
+func (w *walker) awaitResponses() {
 	w.t.Helper()
-	w.takeUntil(func() bool { return len(w.model.pending) == 0 && w.model.noIDs == 0 })
+	w.receiveUntil(func() bool { return len(w.model.pending) == 0 && w.model.errorsWithoutID == 0 })
 }
 
-// ask sends a request. The id is a new one unless it is given.
-func (w *walker) ask(id, method, process string, params map[string]any) *asked {
+// ask sends a request. An empty id means a new one.
+func (w *walker) ask(id, method, process string, params map[string]any) *walkRequest {
 	w.t.Helper()
-	w.takeAll()
+	w.receiveBuffered()
 	if id == "" {
 		w.ids++
 		id = fmt.Sprint(w.ids)
 	}
-	a := &asked{id: id, method: method, process: process, at: time.Now()}
+	a := &walkRequest{id: id, method: method, process: process, at: time.Now()}
 	a.refusal = w.refusalOf(method)
 	if process != "" {
-		a.about = slices.Clone(w.model.lives[process])
-		a.inDoubt = slices.ContainsFunc(a.about, func(l *life) bool { return l.certainty == doubted })
-		if l, sure := w.model.current(a.about); sure && l != nil {
+		a.candidates = slices.Clone(w.model.processes[process])
+		a.mayOvertake = slices.ContainsFunc(a.candidates, func(l *modelProcess) bool { return l.startState == startUnknown })
+		if l, sure := w.model.current(a.candidates); sure && l != nil {
 			a.knownLast, a.knownExit, a.knownClosed = l.last(), l.hasExited(), l.closed > 0
 		}
 	}
@@ -172,11 +172,11 @@ func (w *walker) ask(id, method, process string, params map[string]any) *asked {
 	if params != nil {
 		m["params"] = params
 	}
-	w.say(toJSON(m))
+	w.send(toJSON(m))
 	return a
 }
 
-// refusalOf is what requests are answered with that come out of order.
+// refusalOf returns the error of a request that is out of order.
 func (w *walker) refusalOf(method string) *wireError {
 	refuse := func(code int, message string) *wireError { return &wireError{Code: code, Message: message} }
 	group := groupExec
@@ -195,7 +195,7 @@ func (w *walker) refusalOf(method string) *wireError {
 	return refuse(jsonrpc.CodeInvalidRequest, "client must send initialized before using "+group+" methods")
 }
 
-// initialize asks for a session, a new one or the one to resume.
+// initialize requests a new session, or resumes one.
 func (w *walker) initialize(resume string) {
 	w.t.Helper()
 	params := map[string]any{"clientName": "walker"}
@@ -209,11 +209,11 @@ func (w *walker) initialize(resume string) {
 	a.resumeSession = resume
 	w.model.phase = initialized
 	if resume == "" {
-		w.model.session, w.model.lives = "", map[string][]*life{}
+		w.model.session, w.model.processes = "", map[string][]*modelProcess{}
 	}
 }
 
-// initializeRefused asks for a session that cannot be had.
+// initializeRefused requests a session that cannot be attached.
 func (w *walker) initializeRefused(session string, code int, message string) {
 	w.t.Helper()
 	a := w.ask("", "initialize", "", map[string]any{"clientName": "walker", "resumeSessionId": session})
@@ -222,50 +222,50 @@ func (w *walker) initializeRefused(session string, code int, message string) {
 	}
 }
 
-// initialized says that it is.
+// initialized completes the handshake.
 func (w *walker) initialized() {
 	w.t.Helper()
 	switch w.model.phase {
 	case fresh:
-		w.model.noIDs++
+		w.model.errorsWithoutID++
 	case initialized:
 		w.model.phase = live
 	}
-	w.say(`{"method":"initialized"}`)
+	w.send(`{"method":"initialized"}`)
 }
 
 func (w *walker) start(id string, p program) {
 	w.t.Helper()
 	a := w.ask("", "process/start", id, map[string]any{"processId": id, "argv": p.argv, "cwd": "/",
 		"env": map[string]string{"PATH": "/usr/bin:/bin"}, "tty": p.tty, "pipeStdin": p.pipe})
-	a.life = newLife(p, id)
-	w.begin(a)
+	a.modelProcess = newModelProcess(p, id)
+	w.addProcess(a)
 }
 
-// begin has a life begin if its start is not refused.
-func (w *walker) begin(a *asked) {
-	a.life.begun = a
-	if a.refusal != nil || a.life.fails {
+// addProcess adds a process to the model if its start is not rejected.
+func (w *walker) addProcess(a *walkRequest) {
+	a.modelProcess.begun = a
+	if a.refusal != nil || a.modelProcess.fails {
 		return
 	}
-	w.model.lives[a.process] = append(w.model.lives[a.process], a.life)
+	w.model.processes[a.process] = append(w.model.processes[a.process], a.modelProcess)
 	for _, other := range w.model.pending {
-		if other.process == a.process && other.life == nil && other.refusal == nil {
-			other.later = append(other.later, a.life) // which may overtake it
-			a.life.meets(other, true)
+		if other.process == a.process && other.modelProcess == nil && other.refusal == nil {
+			other.laterStarts = append(other.laterStarts, a.modelProcess) // which may overtake it
+			a.modelProcess.noteRequest(other, true)
 		}
 	}
 }
 
-// about are the lives that a request that is sent now may be about; none if it is
-// refused.
-func (w *walker) about(id string) []*life {
+// candidates returns the processes that a request sent now may be about; none if
+// it is rejected.
+func (w *walker) candidates(id string) []*modelProcess {
 	w.t.Helper()
-	w.takeAll()
+	w.receiveBuffered()
 	if w.model.phase != live {
 		return nil
 	}
-	return slices.Clone(w.model.lives[id])
+	return slices.Clone(w.model.processes[id])
 }
 
 // write writes a line, or a part of one.
@@ -285,12 +285,12 @@ func (w *walker) writeBy(method, id string, wholeLine bool, key string) {
 	if key != "" {
 		params["writeId"] = key
 	}
-	about := w.about(id)
+	candidates := w.candidates(id)
 	a := w.ask("", method, id, params)
 	a.write = &written{key: key, ask: a}
 	a.text = text
-	for _, l := range about {
-		l.meets(a, false)
+	for _, l := range candidates {
+		l.noteRequest(a, false)
 	}
 }
 
@@ -300,11 +300,11 @@ func (w *walker) read(id string, after, most, wait uint64) {
 	if most > 0 {
 		params["maxBytes"] = most
 	}
-	about := w.about(id)
+	candidates := w.candidates(id)
 	a := w.ask("", "process/read", id, params)
 	a.after, a.max = after, most
-	for _, l := range about {
-		l.mayBeTaken = l.mayBeTaken || after > l.last()
+	for _, l := range candidates {
+		l.mayBeAcknowledged = l.mayBeAcknowledged || after > l.last()
 	}
 }
 
@@ -315,9 +315,9 @@ func (w *walker) end(reuse, method, id string) {
 	if method == "process/signal" {
 		params["signal"] = "interrupt"
 	}
-	about := w.about(id)
+	candidates := w.candidates(id)
 	a := w.ask(reuse, method, id, params)
-	for _, l := range about {
-		l.meets(a, false)
+	for _, l := range candidates {
+		l.noteRequest(a, false)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// complete checks a life that is over, all of which the client has.
-func (l *life) complete() error {
+// complete checks an ended process of which the client knows all events.
+func (l *modelProcess) complete() error {
 	for i, seq := range sortedKeys(l.seen) {
 		if seq != uint64(i+1) {
 			return fmt.Errorf("event %d of %s is missing", i+1, l.id)
@@ -18,16 +18,16 @@ func (l *life) complete() error {
 	for _, r := range l.reads {
 		exited, closed := l.exited < r.next, l.closed < r.next
 		if r.exited != exited && (exited || !r.isCut) || r.closed != closed && (closed || !r.isCut) {
-			return fmt.Errorf("%s exited with event %d and closed with %d, and an answer was %s", l.id, l.exited, l.closed, r.raw)
+			return fmt.Errorf("%s exited with event %d and closed with %d, and a response was %s", l.id, l.exited, l.closed, r.raw)
 		}
 	}
 	return l.checkText()
 }
 
-// checkText checks what was said on the streams.
-func (l *life) checkText() error {
-	if l.tty || l.isVague {
-		return nil // what a terminal echoes, and when, is its own affair
+// checkText checks the output.
+func (l *modelProcess) checkText() error {
+	if l.tty || l.isAmbiguous {
+		return nil // the echo of a terminal is not modelled
 	}
 	wasKilled := l.wasKilled()
 	var parts []part
@@ -35,33 +35,33 @@ func (l *life) checkText() error {
 		parts = append(parts, part{text, wasKilled})
 	}
 	for _, in := range l.inputs {
-		if l.echoes && (in.taken || in.lost) {
-			parts = append(parts, part{in.text, in.lost || in.perhaps})
+		if l.echoes && (in.accepted || in.lost) {
+			parts = append(parts, part{in.text, in.lost || in.uncertain})
 		}
 	}
-	if said := l.text("stdout"); !isMadeOf(said, parts, wasKilled) {
-		return fmt.Errorf("%s, which runs %s, said %q, and should have %+v", l.id, l.name, said, parts)
+	if output := l.text("stdout"); !isMadeOf(output, parts, wasKilled) {
+		return fmt.Errorf("%s, which runs %s, wrote %q, want %+v", l.id, l.name, output, parts)
 	}
-	if said := l.text("stderr"); said != l.stderr && (!wasKilled || said != "") {
-		return fmt.Errorf("%s, which runs %s, said %q", l.id, l.name, said)
+	if output := l.text("stderr"); output != l.stderr && (!wasKilled || output != "") {
+		return fmt.Errorf("%s, which runs %s, wrote %q", l.id, l.name, output)
 	}
 	return nil
 }
 
-// part is something that is said, perhaps.
+// part is a part of the output, which may be optional.
 type part struct {
-	text    string
-	perhaps bool
+	text      string
+	uncertain bool
 }
 
-// isMadeOf reports whether text is made of the parts in their order, or of their
-// beginning if it may end early.
+// isMadeOf reports whether text consists of the parts in their order, or of a
+// prefix of that if mayEnd.
 func isMadeOf(text string, parts []part, mayEnd bool) bool {
 	if len(parts) == 0 || mayEnd && text == "" {
 		return text == ""
 	}
 	first, rest := parts[0], parts[1:]
-	if first.perhaps && isMadeOf(text, rest, mayEnd) {
+	if first.uncertain && isMadeOf(text, rest, mayEnd) {
 		return true
 	}
 	if after, ok := strings.CutPrefix(text, first.text); ok {

@@ -9,8 +9,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// Every refusal because of what the gateway has already names the setting and says when
-// to retry.
+// Errors of limits name the setting and the retry delay.
 func TestLimitRefusals_NameTheSettingAndWhenToRetry(t *testing.T) {
 	refusalOf := func(c Config, control bool, requests int) *jsonrpc.Error {
 		var p permits

@@ -6,30 +6,30 @@ import (
 	"testing"
 )
 
-// wholes is a transport that records what is sent, and what is begun as it comes.
-type wholes struct {
+// recordingTransport records sent messages, and the parts of streamed ones.
+type recordingTransport struct {
 	*pipe
-	said []string
+	sent []string
 }
 
-func (w *wholes) Send(message []byte) error {
-	w.said = append(w.said, string(message))
+func (w *recordingTransport) Send(message []byte) error {
+	w.sent = append(w.sent, string(message))
 	return nil
 }
 
-func (w *wholes) Begin() (io.WriteCloser, error) { return w, nil }
+func (w *recordingTransport) Begin() (io.WriteCloser, error) { return w, nil }
 
-func (w *wholes) Write(part []byte) (int, error) { return len(part), w.Send(part) }
+func (w *recordingTransport) Write(part []byte) (int, error) { return len(part), w.Send(part) }
 
-func (w *wholes) Close() error { return w.Send([]byte("end")) }
+func (w *recordingTransport) Close() error { return w.Send([]byte("end")) }
 
 // closable hides the Close of messages behind that of transports.
-type closable struct{ *wholes }
+type closable struct{ *recordingTransport }
 
 func (closable) Close(int, string) error { return nil }
 
-func TestNothingGetsIntoHalfAMessage(t *testing.T) {
-	w := &wholes{pipe: newPipe()}
+func TestOutgoing_PartialMessage_IsNotInterrupted(t *testing.T) {
+	w := &recordingTransport{pipe: newPipe()}
 	o := &outgoing{conn: closable{w}, limit: 1 << 20}
 	failed := errors.New("the rest cannot be read")
 	err := o.stream(func(to io.Writer) error {
@@ -38,7 +38,7 @@ func TestNothingGetsIntoHalfAMessage(t *testing.T) {
 		return errors.Join(err, failed)
 	})
 	if !errors.Is(err, failed) {
-		t.Errorf("half a message was said with %v", err)
+		t.Errorf("a partial message was sent with %v", err)
 	}
 	o.post([]byte("queued later"))
 	o.flush()
@@ -49,12 +49,12 @@ func TestNothingGetsIntoHalfAMessage(t *testing.T) {
 		return append(dst, "said"...), left == 0
 	}
 	if err := o.send(one); !errors.Is(err, failed) {
-		t.Errorf("after half a message: %v", err)
+		t.Errorf("after a partial message: %v", err)
 	}
 	if err := o.stream(func(io.Writer) error { return nil }); !errors.Is(err, failed) {
-		t.Errorf("after half a message another began: %v", err)
+		t.Errorf("after a partial message another one began: %v", err)
 	}
-	if len(w.said) != 1 || w.said[0] != "half" {
-		t.Errorf("what was said is %q", w.said)
+	if len(w.sent) != 1 || w.sent[0] != "half" {
+		t.Errorf("sent were %q", w.sent)
 	}
 }

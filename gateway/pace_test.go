@@ -17,30 +17,30 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// TestAClientThatDoesNotReadLosesNothing stops reading while a process writes
-// far more than may be kept, and goes on later.
-func TestAClientThatDoesNotReadLosesNothing(t *testing.T) {
+// The client stops reading while a process writes more than is retained, and
+// continues later.
+func TestOutput_StoppedReader_LosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	core := newCore(t)
-	cl, id := core.attach("")
-	other, _ := core.attach("")
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
+	other, _ := srv.attach("")
 	const bytes = 8 << 20
 	cl.stopReading()
 	ask := cl.ask("process/start", startOf("p", fmt.Sprintf("head -c %d /dev/zero | tr '\\0' x", bytes)))
-	held := core.waitHeld(id, "p")
+	held := srv.waitBlocked(id, "p")
 	other.start("p", "echo good")
 	if text, _ := other.output("p", 1); text != "good\n" {
-		t.Errorf("another client gets %q", text)
+		t.Errorf("another client receives %q", text)
 	}
-	if stays := core.waitHeld(id, "p"); stays != held {
-		t.Errorf("a process that is held goes from seq %d to %d", held, stays)
+	if stays := srv.waitBlocked(id, "p"); stays != held {
+		t.Errorf("a blocked process advances from seq %d to %d", held, stays)
 	}
 	cl.resumeReading()
 	cl.reply(ask)
 	if text, code := cl.output("p", 1); len(text) != bytes || strings.Trim(text, "x") != "" || code != 0 {
-		t.Errorf("%d bytes came of %d, and the exit code is %d", len(text), bytes, code)
+		t.Errorf("got %d bytes of %d, and exit code %d", len(text), bytes, code)
 	}
 	for _, f := range cl.all() {
 		if f.Params.Gap != nil {
@@ -49,9 +49,9 @@ func TestAClientThatDoesNotReadLosesNothing(t *testing.T) {
 	}
 }
 
-// waitHeld waits until a process that has not ended goes on no more, and returns
+// waitBlocked waits until a running process is blocked by a full window, and returns
 // its last seq.
-func (c *core) waitHeld(sessionID, processID string) uint64 {
+func (c *testServer) waitBlocked(sessionID, processID string) uint64 {
 	c.t.Helper()
 	processes := execwirev1.NewProcessServiceClient(c.channel)
 	var last uint64
@@ -70,10 +70,8 @@ func (c *core) waitHeld(sessionID, processID string) uint64 {
 	return last
 }
 
-// TestAnAnswerThatDoesNotComeHoldsOneProcessOnly has one whose events are held back for an
-// answer that does not come.
-func TestAnAnswerThatDoesNotComeHoldsOneProcessOnly(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 }).attach("")
+func TestEventGate_PendingResponse_GatesOneProcessOnly(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 1000 }).attach("")
 	cl.start("stuck", "echo ready; exec sleep 1000", "pipeStdin", true)
 	for range 100 {
 		cl.ask("process/write", writeOf("stuck", strings.Repeat("x", 4096)))
@@ -88,13 +86,12 @@ func TestAnAnswerThatDoesNotComeHoldsOneProcessOnly(t *testing.T) {
 	cl.must("process/terminate", map[string]any{"processId": "stuck"})
 }
 
-// TestAClientThatAsksAndDoesNotReadIsDisconnected shows that what waits for it
-// is bounded, that the log has one line of it however much it asks, and that its
-// session is left to its grace.
-func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
-	core := newCore(t)
-	var logged strings.Builder // by the receiving goroutine, until Serve returns
-	cl, id := core.attach("", func(_ *pipe, c *Config) {
+// Queued responses are bounded, one line is logged, and the session keeps its
+// grace period.
+func TestRequests_ClientNotReading_IsDisconnected(t *testing.T) {
+	srv := newTestServer(t)
+	var logged strings.Builder // written by the receiving goroutine until Serve returns
+	cl, id := srv.attach("", func(_ *pipe, c *Config) {
 		c.Outgoing = 100_000
 		c.Logger = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	})
@@ -111,29 +108,28 @@ func TestAClientThatAsksAndDoesNotReadIsDisconnected(t *testing.T) {
 				t.Errorf("Serve returned %v", err)
 			}
 			if grown := memory() - before; grown > 8<<20 {
-				t.Errorf("it took %d bytes", grown)
+				t.Errorf("memory grew by %d bytes", grown)
 			}
 			if lines := strings.Count(logged.String(), "\n"); lines != 1 {
-				t.Errorf("the log has %d lines of it", lines)
+				t.Errorf("the log has %d lines about it", lines)
 			}
-			core.attach(id)
+			srv.attach(id)
 			return
 		}
 		if asked > 1_000_000 {
-			t.Fatal("it is never disconnected")
+			t.Fatal("the client is not disconnected")
 		}
 	}
 }
 
-// TestReadsThatAreNotReadTakeLittle has as many of them as may be in flight, in
-// the short tests enough for what they take to tell, each with all that the core
-// retains.
-func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
+// As many reads as possible are in flight, each for everything that the server
+// retains. Short tests use fewer.
+func TestRead_ClientNotReading_MemoryIsBounded(t *testing.T) {
 	const chunk, chunks, reads = 32 << 10, 32, 100
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	s, core := newScriptedCore(t)
+	s, srv := newScriptedServer(t)
 	var given atomic.Int64
 	s.read = func(req *execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
 		most := uint64(coreReadBytes)
@@ -148,7 +144,7 @@ func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
 		}
 		return answer
 	}
-	cl, _ := core.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
+	cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })
 	cl.stopReading()
 	var asked []string
 	for range reads {
@@ -161,15 +157,15 @@ func TestReadsThatAreNotReadTakeLittle(t *testing.T) {
 		}
 		still++
 	}
-	// Those that the client and the pipe have are one or two.
+	// The client and the pipe have one or two responses.
 	if most := int64(reads*smallReadBytes + (call.MaxLarge+2)*chunk*chunks); given.Load() > most {
-		t.Errorf("the answers take %d bytes, want at most %d", given.Load(), most)
+		t.Errorf("the responses use %d bytes, want at most %d", given.Load(), most)
 	}
 	cl.resumeReading()
 	for _, ask := range asked {
 		var a readAnswer
 		if cl.decode(cl.reply(ask).Result, &a); len(a.Chunks) != chunks || a.NextSeq != chunks+1 {
-			t.Fatalf("an answer has %d chunks, and nextSeq is %d", len(a.Chunks), a.NextSeq)
+			t.Fatalf("a response has %d chunks, and nextSeq is %d", len(a.Chunks), a.NextSeq)
 		}
 	}
 }
@@ -181,9 +177,8 @@ func memory() int64 {
 	return int64(stats.HeapAlloc)
 }
 
-// TestAClientThatCannotProveDoesNotStall has transports without pings, and one
-// whose client answers none: all output comes.
-func TestAClientThatCannotProveDoesNotStall(t *testing.T) {
+// One transport has no pings, and the client of another one does not answer them.
+func TestOutput_NoReadReceipts_DoesNotStall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -192,33 +187,33 @@ func TestAClientThatCannotProveDoesNotStall(t *testing.T) {
 		"no pongs":         func(p *pipe, _ *Config) { p.deaf = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			cl, _ := newCore(t).attach("", change)
+			cl, _ := newTestServer(t).attach("", change)
 			const bytes = 4 << 20
 			cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))
 			if text, code := cl.output("p", 1); len(text) != bytes || code != 0 {
-				t.Errorf("%d bytes came of %d, and the exit code is %d", len(text), bytes, code)
+				t.Errorf("got %d bytes of %d, and exit code %d", len(text), bytes, code)
 			}
 		})
 	}
 }
 
-// TestWhatWasProvenIsAcknowledged sees a closed process forgotten by its
-// connection, which happens once the core knows that all was read.
-func TestWhatWasProvenIsAcknowledged(t *testing.T) {
-	core := newCore(t)
-	cl, id := core.attach("")
+// The connection removes the record of a closed process when all of its output is
+// acknowledged.
+func TestWatermark_Confirmed_IsAcknowledged(t *testing.T) {
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	cl.start("p", "seq 1 100000; exit 2")
 	cl.output("p", 1)
 	cl.drop()
-	cl, _ = core.attach(id)
+	cl, _ = srv.attach(id)
 	a := cl.readOutput("p", "afterSeq", nil)
 	if a.Gap != nil || len(a.Chunks) == 0 || !a.Closed {
-		t.Errorf("what was read is not retained: %d chunks, %+v", len(a.Chunks), a.Gap)
+		t.Errorf("output that was read is not retained: %d chunks, %+v", len(a.Chunks), a.Gap)
 	}
 }
 
-func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = durationpb.New(10 * time.Millisecond) }).attach("")
+func TestRead_Wait(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.MaxWait = durationpb.New(10 * time.Millisecond) }).attach("")
 	cl.start("p", "echo one; read line; echo two; read line; exit 9", "pipeStdin", true)
 	cl.event("p", "process/output")
 	if a := cl.readOutput("p", "afterSeq", nil, "maxBytes", nil, "waitMs", nil); a.text() != "one\n" || a.NextSeq != 2 || a.Exited || a.ExitCode != nil {
@@ -235,7 +230,7 @@ func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
 	cl.must("process/write", writeOf("p", "\n"))
 	var a readAnswer
 	if cl.decode(cl.reply(poll).Result, &a); a.text() != "two\n" || a.NextSeq != 3 {
-		t.Errorf("the poll says %+v", a)
+		t.Errorf("the poll returned %+v", a)
 	}
 	last := cl.ask("process/read", map[string]any{"processId": "p", "afterSeq": 2, "waitMs": 3_600_000})
 	cl.must("process/write", writeOf("p", "\n"))
@@ -246,7 +241,7 @@ func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
 		}
 	}
 	cl.event("p", "process/closed")
-	a = cl.readOutput("p", "afterSeq", 99, "waitMs", 3_600_000) // at once
+	a = cl.readOutput("p", "afterSeq", 99, "waitMs", 3_600_000) // returns at once
 	if a.NextSeq != 5 || !a.Exited || !a.Closed {
 		t.Errorf("at the end: %+v", a)
 	}
@@ -257,8 +252,8 @@ func TestReadWaitsAndSaysWhatThereIs(t *testing.T) {
 	cl.must("process/read", []any{"p", nil, 0, nil})
 }
 
-func TestReadIsCutBetweenChunks(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestRead_MaxBytes_SplitsBetweenChunks(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "for i in 1 2 3 4 5; do echo chunk$i; read line; done; exec cat", "pipeStdin", true)
 	for i := range 5 {
 		cl.wait("a chunk", func(f frame) bool { return f.Params.Seq == uint64(i+1) })
@@ -288,10 +283,9 @@ func TestReadIsCutBetweenChunks(t *testing.T) {
 	check("closed", true, 8)
 }
 
-// TestReadReturnsAllThatIsRetained has more retained than one answer of the core
-// can have.
-func TestReadReturnsAllThatIsRetained(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 8 << 20 }).attach("")
+// More output is retained than one response of the server can contain.
+func TestRead_ReturnsAllRetainedOutput(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 8 << 20 }).attach("")
 	const bytes = 5 << 20
 	cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))
 	cl.output("p", 1)
@@ -307,9 +301,8 @@ func TestReadReturnsAllThatIsRetained(t *testing.T) {
 	}
 }
 
-// TestAGapIsToldWhereOutputWasDropped reads what is not retained any more.
-func TestAGapIsToldWhereOutputWasDropped(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 64 << 10 }).attach("")
+func TestRead_DroppedOutput_ReportsGap(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 64 << 10 }).attach("")
 	cl.start("p", "head -c 1000000 /dev/zero")
 	cl.output("p", 1)
 	a := cl.readOutput("p")
@@ -318,7 +311,7 @@ func TestAGapIsToldWhereOutputWasDropped(t *testing.T) {
 	}
 }
 
-func TestNotificationsSayGaps(t *testing.T) {
+func TestAppendEvent_GapAndLostProcess(t *testing.T) {
 	gap := &execwirev1.OutputGap{FirstAvailableSeq: 7, DroppedBytes: 1234}
 	event := &execwirev1.ProcessEvent{Seq: 7, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
 		Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDERR, Data: []byte("hi")}}}
@@ -329,9 +322,9 @@ func TestNotificationsSayGaps(t *testing.T) {
 	}
 	lost := &execwirev1.ProcessEvent{Seq: 8, Event: &execwirev1.ProcessEvent_Exited{Exited: &execwirev1.ProcessExited{Exit: &execwirev1.ExitRecord{}}}}
 	if got := string((&process{name: []byte(`"p"`)}).appendEvent(nil, lost)); !strings.Contains(got, `"exitCode":-1,`) {
-		t.Errorf("a lost process is told as %s", got)
+		t.Errorf("a lost process is encoded as %s", got)
 	}
 	if got := (&process{name: []byte(`"p"`)}).appendEvent(nil, proto.CloneOf(&execwirev1.ProcessEvent{Seq: 9})); got != nil {
-		t.Errorf("an unknown event is told as %s", got)
+		t.Errorf("an unknown event is encoded as %s", got)
 	}
 }

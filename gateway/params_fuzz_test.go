@@ -13,20 +13,20 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// maxRefusalBytes is the longest message of a refusal of parameters, with its
-// data: what it repeats of them is shortened.
+// maxRefusalBytes limits the error of rejected parameters, with its
+// data: it repeats only a part of them.
 const maxRefusalBytes = 2 << 10
 
-// refusalCodes are those that parameters may be refused with.
+// refusalCodes are the codes with which parameters may be rejected.
 var refusalCodes = []int{jsonrpc.CodeInvalidRequest, jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, jsonrpc.CodeInternal}
 
-// decodeInitialize is how the connection reads the parameters of initialize.
+// decodeInitialize decodes the parameters of initialize as the connection does.
 func decodeInitialize(params []byte) (any, *jsonrpc.Error) {
 	into := new(initializeParams)
 	return into, jsonrpc.DecodeParams(params, into)
 }
 
-// allDecoders are those of every method, by its name.
+// allDecoders returns the decoders of all methods.
 func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 	all := map[string]func([]byte) (any, *jsonrpc.Error){"initialize": decodeInitialize}
 	for name, m := range methods {
@@ -35,9 +35,9 @@ func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 	return all
 }
 
-// FuzzMethodParams gives parameters to every method. What one accepts means the
-// same whoever wrote the JSON, with and without members that nobody knows, and
-// when the message it came in is overwritten.
+// FuzzMethodParams decodes parameters by every method. What one accepts means the
+// same in any JSON encoding, with and without unknown members, and
+// after the memory of the message is overwritten.
 func FuzzMethodParams(f *testing.F) {
 	decoders := allDecoders()
 	names := slices.Sorted(maps.Keys(decoders))
@@ -70,10 +70,10 @@ func checkParams(t *testing.T, method string, decode func([]byte) (any, *jsonrpc
 	for _, form := range [][]byte{params, rewritten, more} {
 		again, err := decode(form)
 		if (err == nil) != (refused == nil) {
-			t.Fatalf("%s: %s gives %v, and as %s %v", method, params, refused, form, err)
+			t.Fatalf("%s: %s returns %v, and as %s %v", method, params, refused, form, err)
 		}
 		if err == nil && !reflect.DeepEqual(got, again) {
-			t.Fatalf("%s: %s becomes %+v, and as %s %+v", method, params, got, form, again)
+			t.Fatalf("%s: %s is decoded as %+v, and as %s %+v", method, params, got, form, again)
 		}
 	}
 }
@@ -83,25 +83,25 @@ func checkRefusal(t *testing.T, method string, params []byte, refused *jsonrpc.E
 	said := jsonrpc.AppendError(nil, jsonrpc.NumberID(1), refused)
 	switch {
 	case !slices.Contains(refusalCodes, refused.Code):
-		t.Errorf("%s: %s is refused with the code %d", method, params, refused.Code)
+		t.Errorf("%s: %s fails with the code %d", method, params, refused.Code)
 	case len(said) > maxRefusalBytes:
-		t.Errorf("%s: %.300s is refused with %d bytes: %.300s", method, params, len(said), said)
+		t.Errorf("%s: %.300s fails with %d bytes: %.300s", method, params, len(said), said)
 	case !utf8.ValidString(refused.Message), refused.Message == "":
-		t.Errorf("%s: %s is refused with %q", method, params, refused.Message)
+		t.Errorf("%s: %s fails with %q", method, params, refused.Message)
 	case !json.Valid(said):
-		t.Errorf("%s: %s is refused with what is no JSON: %s", method, params, said)
+		t.Errorf("%s: %s fails with invalid JSON: %s", method, params, said)
 	}
 }
 
-// rewrite returns parameters as encoding/json writes them, and, if they are an
-// object, the same with a member more.
+// rewrite returns parameters as encoding/json encodes them, and, if they are an
+// object, the same with another member.
 func rewrite(t *testing.T, params []byte) (rewritten, more []byte) {
 	t.Helper()
 	decoder := json.NewDecoder(bytes.NewReader(params))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		t.Fatalf("%s was parsed, and encoding/json says %v", params, err)
+		t.Fatalf("%s was parsed, and encoding/json returned %v", params, err)
 	}
 	rewritten = []byte(toJSON(value))
 	if members, ok := value.(map[string]any); ok {
@@ -111,7 +111,7 @@ func rewrite(t *testing.T, params []byte) (rewritten, more []byte) {
 	return rewritten, rewritten
 }
 
-// paramSeeds are parameters of which every method takes some.
+// paramSeeds has valid parameters of every method.
 var paramSeeds = []string{
 	`null`, `{}`, `[]`, `[null]`, `"x"`, `-0`, `[[],{}]`,
 	`{"clientName":"c","resumeSessionId":null}`, `["c","s"]`,

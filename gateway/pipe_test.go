@@ -9,28 +9,28 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// pipe is a transport to a client in the test. Messages to the client wait in it
-// until the client reads them; beyond capacity bytes, sending blocks.
+// pipe is a transport to a client in the test. It queues messages to the client
+// until the client reads them; above capacity bytes, sending blocks.
 type pipe struct {
 	capacity  int
-	proves    bool // false: like standard streams
-	deaf      bool // reads, and answers no pings
-	halves    bool // the client reads on when it has ended the conversation
-	limit     int  // of a message to the client; 0 is none
+	proves    bool // reads can be confirmed; false: as with standard streams
+	deaf      bool // the client reads, and does not answer pings
+	halves    bool // the client continues to read after it has closed its side
+	limit     int  // bytes of a message to the client; 0: no limit
 	in        chan []byte
-	lost      chan struct{} // closed when the client is gone
+	lost      chan struct{} // closed when the connection is lost
 	lostOnce  sync.Once
-	finished  chan struct{} // closed when the client ended the connection normally
-	oversized chan struct{} // closed when the client sent too much
-	refusal   error         // what that is
-	// fault reports whether a call panics; nil: none does.
+	finished  chan struct{} // closed when the client closed the connection normally
+	oversized chan struct{} // closed when the client sent a message that is too large
+	refusal   error         // the error in that case
+	// fault reports whether a call panics; nil: never.
 	fault func(call string, message []byte) bool
 
 	mu      sync.Mutex
 	changed sync.Cond
 	queue   [][]byte
 	bytes   int
-	sent    int // messages that were ever queued
+	sent    int // messages that were queued
 	taken   int // messages that the client has read
 	closed  bool
 	code    int
@@ -146,7 +146,7 @@ func (p *pipe) lose() { p.lostOnce.Do(func() { close(p.lost) }) }
 
 func (p *pipe) Peer() string { return "exec-server websocket 127.0.0.1:4711" }
 
-// halfPipe is a pipe whose client reads on.
+// halfPipe is a pipe whose client continues to read.
 type halfPipe struct{ *pipe }
 
 func (p halfPipe) Listens() bool {
@@ -155,12 +155,12 @@ func (p halfPipe) Listens() bool {
 	return !p.isGone()
 }
 
-// boundedPipe is a pipe that messages have to fit into.
+// boundedPipe is a pipe with a message limit.
 type boundedPipe struct{ *pipe }
 
 func (p boundedPipe) MessageLimit() int { return p.limit }
 
-// transport is what the gateway has of the pipe.
+// transport returns the gateway's side of the pipe.
 func (p *pipe) transport() jsonrpc.Transport {
 	if p.halves {
 		return halfPipe{p}
@@ -171,7 +171,7 @@ func (p *pipe) transport() jsonrpc.Transport {
 	return p
 }
 
-// next is the client's: it blocks for a message, nil when there are no more.
+// next is called by the client: it waits for a message; nil is the end.
 func (p *pipe) next() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,7 +189,7 @@ func (p *pipe) next() []byte {
 	return m
 }
 
-// drop is the client's: the connection breaks, and what was not read is gone.
+// drop is called by the client: the connection breaks, and unread messages are lost.
 func (p *pipe) drop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// listAnswer is what process/list answers.
+// listAnswer is the result of process/list.
 type listAnswer struct {
 	Processes     []listAnswerProcess
 	NextPageToken *string
@@ -35,13 +35,13 @@ func (cl *client) list(members ...any) listAnswer {
 	return a
 }
 
-func TestProcessesAreListed(t *testing.T) {
-	core := newCore(t)
-	cl, _ := core.attach("")
-	other, _ := core.attach("")
+func TestList(t *testing.T) {
+	srv := newTestServer(t)
+	cl, _ := srv.attach("")
+	other, _ := srv.attach("")
 	other.start("of another session", "exec sleep 1000")
 	if a := cl.list(); a.Processes == nil || len(a.Processes) != 0 || a.NextPageToken != nil {
-		t.Errorf("of a session without processes: %+v", a)
+		t.Errorf("a session without processes: %+v", a)
 	}
 	cl.start("~ended", "echo said; exit 3", "cwd", "/tmp")
 	cl.event("~ended", "process/closed")
@@ -67,8 +67,8 @@ func TestProcessesAreListed(t *testing.T) {
 	}
 }
 
-func TestListsComeInPages(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestList_Pages(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	var want []string
 	for i := range 5 {
 		id := fmt.Sprint("p", i)
@@ -91,7 +91,7 @@ func TestListsComeInPages(t *testing.T) {
 		members = []any{"pageSize", 2, "pageToken", *a.NextPageToken}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the pages have %q", got)
+		t.Errorf("the pages list %q", got)
 	}
 	cl.refused("process/list", map[string]any{"pageSize": 0}, -32602, "`pageSize` is 0: use 1 to 1000")
 	cl.refused("process/list", map[string]any{"pageSize": 1001}, -32602, "`pageSize` is 1001: use 1 to 1000")

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-func TestAPreparedCommandIsExecutedExactly(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestPreparedCommand_IsExecutedUnchanged(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	directory := t.TempDir()
 	program := filepath.Join(directory, "a program")
 	if err := os.Symlink("/bin/sh", program); err != nil {
@@ -19,21 +19,21 @@ func TestAPreparedCommandIsExecutedExactly(t *testing.T) {
 		cl.start(id, "", "executable", executable, "argv", []string{"named", "-c", script}, "cwd", directory, "env", map[string]string{"A": "1"})
 		text, code := cl.output(id, 1)
 		if want := "named\n" + directory + "\nA=1\n"; text != want || code != 3 {
-			t.Errorf("%s: it said %q and exited with %d, want %q", id, text, code, want)
+			t.Errorf("%s: it wrote %q and exited with %d, want %q", id, text, code, want)
 		}
 	}
-	// Nothing is added where there is a terminal, as it is for others.
+	// With a terminal, nothing is added to the environment either.
 	cl.start("terminal", "", "executable", "/bin/sh", "argv", []string{"other", "-c", "env"}, "tty", true)
 	if text, _ := cl.output("terminal", 1); strings.Contains(text, "SHELL=") {
-		t.Errorf("with a terminal it said %q", text)
+		t.Errorf("with a terminal it wrote %q", text)
 	}
 	if argv := cl.list().Processes[1].Argv; len(argv) != 3 || argv[0] != "other" {
 		t.Errorf("its arguments are listed as %q", argv)
 	}
 }
 
-func TestPreparedCommandsThatAreNoneAreRefused(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestPreparedCommand_Invalid_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	policy := map[string]any{"inherit": "none", "ignoreDefaultExcludes": true, "exclude": []string{}, "set": map[string]string{}, "includeOnly": []string{}}
 	for _, test := range []struct {
 		members []any
@@ -57,19 +57,19 @@ func TestPreparedCommandsThatAreNoneAreRefused(t *testing.T) {
 	} {
 		cl.refused("process/start", with(startOf("p", "true", "executable", "/bin/sh"), test.members...), test.code, test.text)
 	}
-	// What is null is not there.
+	// null counts as absent.
 	cl.start("p", "true", "executable", "/bin/sh", "arg0", nil, "envPolicy", nil, "sandbox", nil, "managedNetwork", nil, "enforceManagedNetwork", nil)
 	cl.start("direct", "true", "executable", nil)
 }
 
-func TestFormsOfCommandsThatAreSwitchedOffAreRefused(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.noPrepared = true }).attach("")
+func TestStart_DisabledCommandForm_Fails(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.noPrepared = true }).attach("")
 	refusal := cl.refused("process/start", startOf("p", "true", "executable", "/bin/sh"), -32600, "allow_prepared_exec")
 	if refusal.Data["reason"] != "COMMAND_FORM_DISABLED" || refusal.Data["setting"] != "allow_prepared_exec" || refusal.Data["form"] != "prepared" {
 		t.Errorf("the data is %v", refusal.Data)
 	}
 	cl.start("p", "true")
-	cl, _ = newCore(t, func(s *coreSettings) { s.noDirect = true }).attach("")
+	cl, _ = newTestServer(t, func(s *serverSettings) { s.noDirect = true }).attach("")
 	cl.refused("process/start", startOf("p", "true"), -32600, "allow_direct_exec")
 	cl.start("p", "true", "executable", "/bin/sh")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// confining is a core that confines by one of the backends.
-func confining(t *testing.T, backend sandbox.Backend) *core {
+// confining returns a server with one sandbox backend.
+func confining(t *testing.T, backend sandbox.Backend) *testServer {
 	t.Helper()
 	without := slices.DeleteFunc([]sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock}, func(b sandbox.Backend) bool { return b == backend })
 	sandboxes := sandbox.New(sandbox.Options{Without: without})
@@ -21,10 +21,10 @@ func confining(t *testing.T, backend sandbox.Backend) *core {
 			t.Fatal(status.Err)
 		}
 	}
-	return newCore(t, func(s *coreSettings) { s.sandboxes = sandboxes })
+	return newTestServer(t, func(s *serverSettings) { s.sandboxes = sandboxes })
 }
 
-// realDirectory is an empty directory, by the path that has no links.
+// realDirectory returns an empty directory by a path without links.
 func realDirectory(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -34,14 +34,14 @@ func realDirectory(t *testing.T) string {
 	return dir
 }
 
-// writableIn lets everything be read and one directory be written.
+// writableIn is a policy that permits reading everything and writing one directory.
 func writableIn(dir string) rawJSON {
 	return rawJSON(fmt.Sprintf(`{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[
 		{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},
 		{"path":{"type":"path","path":%q},"access":"write"}]},"network":"restricted"},"windowsSandboxLevel":"disabled"}`, "file://"+dir))
 }
 
-// started starts a process and returns what it is told to be confined by.
+// started starts a process and returns the reported sandbox type.
 func (cl *client) started(id, script string, members ...any) string {
 	cl.t.Helper()
 	var answer startResult
@@ -49,8 +49,8 @@ func (cl *client) started(id, script string, members ...any) string {
 	return answer.SandboxType
 }
 
-// denied waits until a process has closed and returns its exit code, and what its
-// exited event and process/read say of its sandbox.
+// denied waits until a process has closed and returns its exit code, and what the
+// exited event and process/read report about denials.
 func (cl *client) denied(id string) (code int64, told, read bool) {
 	cl.t.Helper()
 	var answer struct {
@@ -66,7 +66,7 @@ func (cl *client) denied(id string) (code int64, told, read bool) {
 	return *answer.ExitCode, exited.Params.SandboxDenied, answer.SandboxDenied
 }
 
-func TestProcessesAreConfinedAndSaySo(t *testing.T) {
+func TestStart_Sandbox_ConfinesAndReports(t *testing.T) {
 	for _, backend := range []sandbox.Backend{sandbox.Bubblewrap, sandbox.Landlock} {
 		t.Run(backend.String(), func(t *testing.T) {
 			cl, _ := confining(t, backend).attach("")
@@ -92,24 +92,25 @@ func TestProcessesAreConfinedAndSaySo(t *testing.T) {
 				}
 				code, told, read := cl.denied(id)
 				if code != test.code || told != test.denied || read != test.denied {
-					t.Errorf("%s exits with %d, and was denied something: %v, and when it is read %v; want %d, %v", test.script, code, told, read, test.code, test.denied)
+					t.Errorf("%s exits with %d, denied %v, as read %v; want %d, %v", test.script, code, told, read, test.code, test.denied)
 				}
 			}
 			if of := cl.list().Processes; of[0].SandboxType != "linuxSeccomp" || of[1].SandboxType != "none" {
-				t.Errorf("they are listed as confined by %q and %q", of[0].SandboxType, of[1].SandboxType)
+				t.Errorf("the listed sandbox types are %q and %q", of[0].SandboxType, of[1].SandboxType)
 			}
 			if _, err := os.Stat(inside + "/f"); err != nil {
 				t.Error(err)
 			}
 			if made, err := filepath.Glob(outside + "/*"); err != nil || !slices.Equal(made, []string{outside + "/h"}) {
-				t.Errorf("outside there is %v, %v", made, err)
+				t.Errorf("outside the sandbox there is %v, %v", made, err)
 			}
 		})
 	}
 }
 
-// What clients of the older dialect say and what they know of the end of a process.
-func TestCommandsOfTheOlderDialectAreConfined(t *testing.T) {
+// The policy is in the form of the older dialect, and so is the exit
+// notification.
+func TestCommandExec_Sandbox_Confines(t *testing.T) {
 	cl, _ := confining(t, sandbox.Bubblewrap).attach("")
 	dir := realDirectory(t)
 	do(t, os.Mkdir(dir+"/workspace", 0o755))
@@ -124,8 +125,8 @@ func TestCommandsOfTheOlderDialectAreConfined(t *testing.T) {
 	}
 }
 
-// A place that the core finds wrong, and not the gateway.
-func TestSandboxesThatTheCoreRefusesSayWhy(t *testing.T) {
+// The server, not the gateway, finds the path invalid.
+func TestSandbox_RejectedByServer_ReportsReason(t *testing.T) {
 	cl, _ := confining(t, sandbox.Landlock).attach("")
 	dir := realDirectory(t)
 	do(t, os.Mkdir(dir+"/hole", 0o755))

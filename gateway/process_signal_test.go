@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// signalsHeard says which signals came, and ends with TERM.
+// signalsHeard is a script that prints received signals, and exits at TERM.
 const signalsHeard = `for s in HUP INT QUIT USR1 USR2 WINCH CONT; do trap "echo heard $s" $s; done
 trap 'echo heard TERM; exit 9' TERM; echo ready; while :; do sleep 0.01; done`
 
-func TestAnySignalCanBeSent(t *testing.T) {
-	cl, _ := newCore(t, patientHolds).attach("")
+func TestSignal_AllSignals(t *testing.T) {
+	cl, _ := newTestServer(t, patientHolds).attach("")
 	cl.start("p", signalsHeard)
 	cl.event("p", "process/output")
 	for _, test := range []struct {
@@ -25,7 +25,7 @@ func TestAnySignalCanBeSent(t *testing.T) {
 		heard := "heard " + test.name + "\n"
 		_, effect := cl.wait(heard, func(f frame) bool { return strings.Contains(string(f.Params.Chunk), heard) })
 		if f, answer := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask }); string(f.Result) != "{}" || answer > effect {
-			t.Errorf("%v is answered with %s at %d; it was heard at %d", test.signal, f.raw, answer, effect)
+			t.Errorf("%v: got %s as message %d; the signal was received as message %d", test.signal, f.raw, answer, effect)
 		}
 	}
 	if _, code := cl.output("p", 1); code != 9 {
@@ -42,13 +42,13 @@ func TestAnySignalCanBeSent(t *testing.T) {
 		if _, code := cl.output(id, 1); code != want {
 			t.Errorf("%v: it exited with %d", signal, code)
 		}
-		cl.must("process/signal", map[string]any{"processId": id, "signal": signal}) // nobody is left
+		cl.must("process/signal", map[string]any{"processId": id, "signal": signal}) // the process has exited
 	}
 	cl.must("process/signal", map[string]any{"processId": "unknown", "signal": "SIGTERM"})
 }
 
-func TestSignalsThatAreNoneAreRefused(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestSignal_Invalid_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "exec sleep 1000")
 	for _, test := range []struct{ members, text string }{
 		{`"signal":"SIGNONE"`, "unknown variant `SIGNONE`, expected `interrupt`, a number from 1 to 64, or a name: SIGHUP, SIGINT, "},
@@ -76,9 +76,10 @@ func TestSignalsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// A shell and what it started are in one group: each says what it hears.
-func TestASignalGoesToItsTarget(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// A shell and its child are in one group. Each reports the signals that it
+// receives.
+func TestSignal_Target(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	member := func(name string) string {
 		return fmt.Sprintf(`trap 'echo %s heard' USR1; trap 'echo %s was asked' USR2; echo %s ready; while :; do sleep 0.01; done`, name, name, name)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/execwire/execwire/gateway/call"
 )
 
-// snapshotAnswer is what process/snapshot answers.
+// snapshotAnswer is the result of process/snapshot.
 type snapshotAnswer struct {
 	Stdout, Stderr, Terminal []byte
 	Truncated                bool
@@ -23,8 +23,8 @@ func (cl *client) snapshot(id string) snapshotAnswer {
 	return a
 }
 
-func TestASnapshotHasBothStreams(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestSnapshot_HasBothStreams(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "echo out; echo err >&2; read line; exit 3", "pipeStdin", true)
 	cl.wait("both lines", func(frame) bool { return len(saidIn(cl.frames, "p")) == len("out\nerr\n") })
 	got := cl.must("process/snapshot", map[string]any{"processId": "p"})
@@ -42,17 +42,17 @@ func TestASnapshotHasBothStreams(t *testing.T) {
 	cl.start("t", "echo said; exec cat", "tty", true)
 	cl.event("t", "process/output")
 	if a := cl.snapshot("t"); string(a.Terminal) != "said\r\n" || len(a.Stdout) != 0 || !a.Running {
-		t.Errorf("of a terminal: %+v", a)
+		t.Errorf("a terminal: %+v", a)
 	}
 	cl.refused("process/snapshot", map[string]any{"processId": "unknown"}, -32600, "unknown process id unknown")
 	cl.refused("process/snapshot", map[string]any{"processId": strings.Repeat("x", 2000)}, -32602, "processId is longer")
 	cl.refused("process/snapshot", map[string]any{}, -32602, "missing field `processId`")
 }
 
-// A snapshot has the ends of what was said, also where the middle is gone, and
-// takes nothing away.
-func TestASnapshotSaysWhatIsOmitted(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.SnapshotBytes = 1 << 10 }).attach("")
+// A snapshot has the end of each stream, also when the middle was dropped, and
+// consumes nothing.
+func TestSnapshot_ReportsOmittedBytes(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.SnapshotBytes = 1 << 10 }).attach("")
 	cl.start("p", "printf begin; head -c 100000 /dev/zero; printf end; printf short >&2")
 	text, _ := cl.output("p", 1)
 	a := cl.snapshot("p")
@@ -63,14 +63,13 @@ func TestASnapshotSaysWhatIsOmitted(t *testing.T) {
 		t.Errorf("%d bytes of stdout, %q of stderr, omitted %v", len(stdout), a.Stderr, a.Omitted)
 	}
 	if again := cl.readOutput("p"); again.text() != text {
-		t.Errorf("after a snapshot %d bytes can be read of %d", len(again.text()), len(text))
+		t.Errorf("after a snapshot %d bytes of %d can be read", len(again.text()), len(text))
 	}
 }
 
-// Snapshots that wait behind a client that does not read are few at a time, and
-// all are answered in the end.
-func TestSnapshotsAreAnsweredToASlowReader(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// Few snapshots are prepared at a time, and all are sent in the end.
+func TestSnapshot_SlowReader_GetsAll(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "head -c 100000 /dev/zero")
 	cl.output("p", 1)
 	cl.stopReading()

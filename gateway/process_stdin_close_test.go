@@ -11,15 +11,15 @@ func statusOf(cl *client, f frame) string {
 	cl.t.Helper()
 	var result struct{ Status string }
 	if f.Error != nil || json.Unmarshal(f.Result, &result) != nil {
-		cl.t.Fatalf("the answer is %s", f.raw)
+		cl.t.Fatalf("the response is %s", f.raw)
 	}
 	return result.Status
 }
 
-// The end of input comes after the writes that were sent before it, and before
+// The end of input follows the writes that were sent before it, and precedes
 // those sent after it.
-func TestCloseStdinFollowsTheWritesBefore(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
+func TestCloseStdin_FollowsEarlierWrites(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	start := cl.ask("process/start", startOf("p", "wc -c", "pipeStdin", true))
 	var writes []string
 	for range 100 {
@@ -29,22 +29,21 @@ func TestCloseStdinFollowsTheWritesBefore(t *testing.T) {
 	late := cl.ask("process/write", writeOf("p", "late"))
 	again := cl.ask("process/closeStdin", map[string]any{"processId": "p"})
 	if text, code := cl.output("p", 1); strings.TrimSpace(text) != "409600" || code != 0 {
-		t.Errorf("it counted %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 	for _, ask := range append(writes, end, again) {
 		if got := statusOf(cl, cl.reply(ask)); got != "accepted" {
 			t.Errorf("request %s: %s", ask, got)
 		}
 	}
-	if f := cl.reply(late); f.Error == nil && statusOf(cl, f) != "stdinClosed" { // an error if it has exited
-		t.Errorf("a late write is answered with %s", f.raw)
+	if f := cl.reply(late); f.Error == nil && statusOf(cl, f) != "stdinClosed" { // an error if the process has exited
+		t.Errorf("a late write: got %s", f.raw)
 	}
 	checkOrder(t, cl.all(), map[string]string{"p": start})
 }
 
-// The answer precedes the end that it causes.
-func TestCloseStdinIsAnsweredFirst(t *testing.T) {
-	cl, _ := newCore(t, patientHolds).attach("")
+func TestCloseStdin_ResponsePrecedesExit(t *testing.T) {
+	cl, _ := newTestServer(t, patientHolds).attach("")
 	for i := range 50 {
 		id := fmt.Sprint("p", i)
 		cl.start(id, "exec cat", "pipeStdin", true)
@@ -53,13 +52,13 @@ func TestCloseStdinIsAnsweredFirst(t *testing.T) {
 		_, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == end })
 		_, exited := cl.wait("the exit", func(f frame) bool { return f.Method == "process/exited" && f.Params.ProcessID == id })
 		if exited < answered {
-			t.Fatalf("the exit precedes the answer: %s", summary(cl.all()))
+			t.Fatalf("the exit precedes the response: %s", summary(cl.all()))
 		}
 	}
 }
 
-func TestCloseStdinOfWhatHasNone(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestCloseStdin_NoStdin(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("none", "exec sleep 1000")
 	cl.start("terminal", "exec cat", "tty", true)
 	for id, want := range map[string]string{

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// terminalSizes says the size of its terminal at its start and whenever that
-// changes.
+// terminalSizes is a script that prints the size of its terminal at its start and
+// after each change.
 const terminalSizes = `trap 'stty size' WINCH; stty size; while :; do sleep 0.01; done`
 
-func TestATerminalHasTheSizeThatItIsGiven(t *testing.T) {
-	cl, _ := newCore(t, patientHolds).attach("")
+func TestTerminal_Size(t *testing.T) {
+	cl, _ := newTestServer(t, patientHolds).attach("")
 	said := func(text string) {
 		t.Helper()
 		cl.wait("the size "+text, func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), text+"\r\n") })
@@ -21,22 +21,22 @@ func TestATerminalHasTheSizeThatItIsGiven(t *testing.T) {
 	resize := cl.ask("process/resize", size)
 	said("65535 1")
 	if f := cl.reply(resize); string(f.Result) != "{}" {
-		t.Errorf("a resize is answered with %s", f.raw)
+		t.Errorf("a resize: got %s", f.raw)
 	}
 	checkOrder(t, cl.all(), map[string]string{"p": start})
 	_, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == resize })
 	_, told := cl.wait("the effect", func(f frame) bool { return strings.Contains(string(f.Params.Chunk), "65535 1") })
 	if told < answered {
-		t.Errorf("the effect of a resize precedes its answer: %s", summary(cl.all()))
+		t.Errorf("the effect of a resize precedes its response: %s", summary(cl.all()))
 	}
 	cl.must("process/terminate", map[string]any{"processId": "p"})
 	cl.event("p", "process/closed")
-	cl.must("process/resize", size) // it has exited, which the client need not know yet
+	cl.must("process/resize", size) // the process may have exited
 }
 
-// Resizes that are sent with the start come after it, and the last one counts.
-func TestResizesKeepTheirOrder(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// Resizes that are sent together with the start follow it. The last one wins.
+func TestResize_Pipelined_KeepsOrder(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.ask("process/start", startOf("p", "read line; stty size", "tty", true, "rows", nil, "cols", nil))
 	for rows := range 40 {
 		cl.ask("process/resize", map[string]any{"processId": "p", "rows": 100 + rows, "cols": 100})
@@ -44,12 +44,12 @@ func TestResizesKeepTheirOrder(t *testing.T) {
 	cl.must("process/resize", map[string]any{"processId": "p", "rows": 7, "cols": 9})
 	cl.must("process/write", writeOf("p", "go\n"))
 	if text, code := cl.output("p", 1); code != 0 || !strings.Contains(text, "7 9\r\n") {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 }
 
-func TestSizesThatMeanNothingAreRefused(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestTerminalSize_Invalid_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("pipes", "exec sleep 1000")
 	refused := func(method string, params map[string]any, field, text string) {
 		t.Helper()

@@ -10,7 +10,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// terminated is what process/terminate with a mode answers.
+// terminated is the result of process/terminate with a mode.
 type terminated struct {
 	Running       bool
 	ExitCode      *int
@@ -25,8 +25,8 @@ func (cl *client) terminate(id string, members ...any) terminated {
 	return result
 }
 
-func TestGracefulTerminationAsksFirst(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestTerminate_Graceful_SendsSIGTERM(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("obeys", "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.01; done")
 	cl.event("obeys", "process/output")
 	got := cl.terminate("obeys", "mode", "graceful", "timeoutMs", 3_600_000)
@@ -34,7 +34,7 @@ func TestGracefulTerminationAsksFirst(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if text, code := cl.output("obeys", 1); !strings.Contains(text, "asked\n") || code != 5 {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 
 	cl.start("deaf", "trap '' TERM; echo ready; while :; do sleep 0.01; done")
@@ -47,12 +47,12 @@ func TestGracefulTerminationAsksFirst(t *testing.T) {
 		t.Errorf("it exited with %d", code)
 	}
 	if got := cl.terminate("deaf", "mode", "force"); got.Running || got.ExitCode == nil || *got.ExitCode != 137 {
-		t.Errorf("of a process that has ended: %+v", got)
+		t.Errorf("a process that has exited: %+v", got)
 	}
 }
 
-func TestForcedTerminationSaysHowItWasDone(t *testing.T) {
-	cl, _ := newCore(t, patientHolds).attach("")
+func TestTerminate_Force_ReportsMethod(t *testing.T) {
+	cl, _ := newTestServer(t, patientHolds).attach("")
 	cl.start("p", "trap '' TERM; echo ready; sleep 1000 & wait")
 	cl.event("p", "process/output")
 	ask := cl.ask("process/terminate", map[string]any{"processId": "p", "mode": "force"})
@@ -62,7 +62,7 @@ func TestForcedTerminationSaysHowItWasDone(t *testing.T) {
 	f, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask })
 	_, exited := cl.wait("the exit", func(f frame) bool { return f.Method == "process/exited" })
 	if exited < answered {
-		t.Errorf("the exit precedes the answer: %s", summary(cl.all()))
+		t.Errorf("the exit precedes the response: %s", summary(cl.all()))
 	}
 	var got terminated
 	cl.decode(f.Result, &got)
@@ -71,7 +71,7 @@ func TestForcedTerminationSaysHowItWasDone(t *testing.T) {
 	}
 	const nothing = `{"running":false,"exitCode":null,"method":null,"verifiedEmpty":false}`
 	if got := cl.must("process/terminate", map[string]any{"processId": "unknown", "mode": "force"}); string(got) != nothing {
-		t.Errorf("of an unknown process: %s", got)
+		t.Errorf("an unknown process: %s", got)
 	}
 	for _, test := range []struct {
 		members []any
@@ -90,11 +90,10 @@ func TestForcedTerminationSaysHowItWasDone(t *testing.T) {
 	}
 }
 
-// The answer is the core's.
-func TestTerminationIsToldAsTheCoreTellsIt(t *testing.T) {
-	s, core := newScriptedCore(t)
+func TestTerminate_ReturnsResultOfServer(t *testing.T) {
+	s, srv := newScriptedServer(t)
 	s.signal = func() {}
-	cl, _ := core.attach("")
+	cl, _ := srv.attach("")
 	for method, name := range map[execwirev1.KillMethod]string{
 		execwirev1.KillMethod_KILL_METHOD_UNSPECIFIED:   "null",
 		execwirev1.KillMethod_KILL_METHOD_PROCESS_GROUP: `"processGroup"`,
@@ -105,14 +104,14 @@ func TestTerminationIsToldAsTheCoreTellsIt(t *testing.T) {
 			Exit: &execwirev1.ExitRecord{Status: &execwirev1.ExitRecord_Signal{Signal: execwirev1.Signal_SIGNAL_TERM}}}
 		got := cl.must("process/terminate", map[string]any{"processId": "p", "mode": "graceful"})
 		if want := `{"running":true,"exitCode":143,"method":` + name + `,"verifiedEmpty":true}`; string(got) != want {
-			t.Errorf("the answer is %s, want %s", got, want)
+			t.Errorf("the response is %s, want %s", got, want)
 		}
 	}
 }
 
-// What a process left behind when it exited belongs to it for who gave a mode.
-func TestTerminationWithAModeEndsWhatIsLeft(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+// A termination with a mode also kills descendants that outlive the process.
+func TestTerminate_WithMode_KillsLeftDescendants(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("leader", "sleep 1000 & exit 3")
 	cl.event("leader", "process/exited")
 	if got := cl.terminate("leader"); got.Running || got.Method != nil {
@@ -125,9 +124,9 @@ func TestTerminationWithAModeEndsWhatIsLeft(t *testing.T) {
 	cl.output("leader", 1)
 }
 
-// Who asks many processes to end can still end one at once.
-func TestGracefulTerminationsLeavePermitsForOthers(t *testing.T) {
-	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.ControlRequests = 1 })
+// Graceful terminations in flight do not block a forced one.
+func TestTerminate_ManyGraceful_LeavePermits(t *testing.T) {
+	cl, _ := newTestServer(t).attach("", func(_ *pipe, c *Config) { c.ControlRequests = 1 })
 	leave := filepath.Join(t.TempDir(), "leave")
 	var asks []string
 	for i := range 5 {

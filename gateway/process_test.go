@@ -10,21 +10,21 @@ import (
 	"testing"
 )
 
-func TestAProcessIsToldFromStartToClose(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestProcess_StartToClose(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	if got := cl.must("process/start", startOf("p", "echo out; echo err >&2; exit 7")); string(got) != `{"processId":"p","sandboxType":"none"}` {
-		t.Errorf("process/start says %s", got)
+		t.Errorf("process/start returned %s", got)
 	}
 	text, code := cl.output("p", 1)
 	if code != 7 || !strings.Contains(text, "out\n") || !strings.Contains(text, "err\n") {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 	for _, f := range cl.all() {
 		switch f.Method {
 		case "process/output":
 			want := map[string]string{"out\n": "stdout", "err\n": "stderr"}[string(f.Params.Chunk)]
 			if f.Params.Stream != want {
-				t.Errorf("%s came from %s", f.Params.Chunk, f.Params.Stream)
+				t.Errorf("%s was read from %s", f.Params.Chunk, f.Params.Stream)
 			}
 		case "process/exited":
 			want := fmt.Sprintf(`{"method":"process/exited","params":{"processId":"p","seq":%d,"exitCode":7,"sandboxDenied":false}}`, f.Params.Seq)
@@ -40,25 +40,25 @@ func TestAProcessIsToldFromStartToClose(t *testing.T) {
 	}
 }
 
-func TestATerminalProcess(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestProcess_Terminal(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "stty size; echo ${SHELL:+has a shell}; cat", "tty", true, "pipeStdin", true)
 	cl.wait("the shell", func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), "shell\r\n") })
 	cl.must("process/write", writeOf("p", "typed\n\x04"))
 	text, code := cl.output("p", 1)
 	if code != 0 || !strings.Contains(text, "24 80\r\nhas a shell\r\n") || strings.Count(text, "typed\r\n") != 2 {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 	if f := cl.event("p", "process/output"); f.Params.Stream != "pty" {
-		t.Errorf("it said so on %s", f.Params.Stream)
+		t.Errorf("the output is of the stream %s", f.Params.Stream)
 	}
 	if got := cl.must("process/write", writeOf("p", "late")); string(got) != `{"status":"accepted"}` {
-		t.Errorf("a write after the exit is answered with %s", got)
+		t.Errorf("a write after the exit: got %s", got)
 	}
 }
 
-func TestStartTakesEverythingThatClientsSend(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestStart_AcceptsAllMembersOfClients(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	directory := t.TempDir()
 	policy := map[string]any{"inherit": "core", "ignoreDefaultExcludes": false, "exclude": []string{"h?me"}, "set": map[string]string{"S": "1"}, "includeOnly": []string{}}
 	cl.start("p", "echo $0 $(pwd) $(env | sort | tr '\\n' ' ')",
@@ -67,7 +67,7 @@ func TestStartTakesEverythingThatClientsSend(t *testing.T) {
 		"credentialProviders", nil, "sandbox", nil, "enforceManagedNetwork", false, "managedNetwork", nil, "later", []int{1})
 	text, code := cl.output("p", 1)
 	if code != 0 || !strings.HasPrefix(text, "named "+directory+" E=2 ") || !strings.HasSuffix(text, " S=1\n") || strings.Contains(text, "HOME") {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 	for _, sandbox := range []string{
 		`{"permissions":{"type":"disabled"},"windowsSandboxLevel":"disabled"}`, `{"permissions":{"type":"external","network":"restricted"},"windowsSandboxLevel":"elevated"}`,
@@ -81,8 +81,8 @@ type rawJSON string
 
 func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-func TestStartsThatFailSayWhyAndLeaveTheIDFree(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestStart_Fails_ReportsReasonAndFreesID(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	directory := t.TempDir()
 	plain, garbage := filepath.Join(directory, "plain"), filepath.Join(directory, "garbage")
 	for path, mode := range map[string]os.FileMode{plain: 0o644, garbage: 0o755} {
@@ -141,38 +141,38 @@ func TestStartsThatFailSayWhyAndLeaveTheIDFree(t *testing.T) {
 	}
 }
 
-func TestAnyProcessIDIsGood(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestStart_AnyProcessID(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	for _, id := range []string{"", "~", "~~", "~x", "spaces and é \x00nul", strings.Repeat("x", 1024), `"`, "\u2028", "<&>"} {
 		cl.start(id, "read line; echo $line", "pipeStdin", true)
 		cl.must("process/write", writeOf(id, "good\n"))
 		if text, _ := cl.output(id, 1); text != "good\n" {
-			t.Errorf("process %q said %q", id, text)
+			t.Errorf("process %q wrote %q", id, text)
 		}
 		if a := cl.readOutput(id); a.text() != "good\n" || !a.Closed {
-			t.Errorf("reading process %q gave %+v", id, a)
+			t.Errorf("process/read of %q returned %+v", id, a)
 		}
 		cl.refused("process/start", startOf(id, "true"), -32600, "process "+id+" already exists")
 	}
 }
 
-func FuzzProcessIDsAreReversible(f *testing.F) {
+func FuzzProcessID(f *testing.F) {
 	for _, id := range []string{"", "~", "~~", "~a", "a~", "\x00"} {
 		f.Add(id, "")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		one, other := processID(a), processID(b)
 		if got := clientProcessID(one.server()); got != one {
-			t.Errorf("%q becomes %q", one, got)
+			t.Errorf("%q is decoded as %q", one, got)
 		}
 		if one.server() == "" || one != other && one.server() == other.server() {
-			t.Errorf("%q and %q become %q and %q", one, other, one.server(), other.server())
+			t.Errorf("%q and %q are encoded as %q and %q", one, other, one.server(), other.server())
 		}
 	})
 }
 
-func TestWrites(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWrite(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	status := func(params map[string]any) string {
 		t.Helper()
 		var result struct{ Status string }
@@ -208,7 +208,7 @@ func TestWrites(t *testing.T) {
 	}
 	cl.wait("all of it", func(frame) bool { return len(saidIn(cl.frames, "cat")) == len("abcdef") })
 	if got := said(); got != "abcdef" {
-		t.Errorf("cat said %q", got)
+		t.Errorf("cat wrote %q", got)
 	}
 	for params, text := range map[string]string{
 		`{"processId":"cat","chunk":"","writeId":""}`: "writeId must not be empty",
@@ -233,9 +233,9 @@ func saidIn(frames []frame, id string) (text string) {
 	return text
 }
 
-// TestABigWriteIsAppliedOnce repeats a write that the core takes in pieces only.
-func TestABigWriteIsAppliedOnce(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinWriteBytes = 1000 }).attach("")
+// The write is larger than the server accepts in one call.
+func TestWrite_LargeRetried_IsAppliedOnce(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinWriteBytes = 1000 }).attach("")
 	cl.start("p", "head -c 10001 | wc -c; cat", "pipeStdin", true)
 	chunk := strings.Repeat("x", 10_000)
 	write := map[string]any{"processId": "p", "chunk": base64.StdEncoding.EncodeToString([]byte(chunk)), "writeId": "w"}
@@ -245,8 +245,8 @@ func TestABigWriteIsAppliedOnce(t *testing.T) {
 	cl.wait("the count", func(frame) bool { return strings.TrimSpace(saidIn(cl.frames, "p")) == "10001" })
 }
 
-func TestTerminateEndsWhatRunsAndNothingElse(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestTerminate_KillsRunningProcessOnly(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	running := func(id string) bool {
 		t.Helper()
 		var result struct{ Running bool }
@@ -256,25 +256,25 @@ func TestTerminateEndsWhatRunsAndNothingElse(t *testing.T) {
 	cl.start("p", "trap '' TERM HUP INT; sleep 1000 & echo ready; wait")
 	cl.event("p", "process/output")
 	if !running("p") {
-		t.Error("a running process is said not to have run")
+		t.Error("a running process is reported as not running")
 	}
 	if _, code := cl.output("p", 1); code != 137 {
 		t.Errorf("it exited with %d", code)
 	}
 	for _, id := range []string{"p", "unknown", ""} {
 		if running(id) {
-			t.Errorf("%.10q is said to have run", id)
+			t.Errorf("%.10q is reported as running", id)
 		}
 	}
 	cl.refused("process/terminate", map[string]any{}, -32602, "missing field `processId`")
 	cl.refused("process/terminate", map[string]any{"processId": strings.Repeat("x", 2000)}, -32602, "processId is longer than 1024 bytes")
 
-	// What a process leaves behind is not part of what is terminated after it.
+	// A termination after the exit does not kill descendants.
 	fifo := filepath.Join(t.TempDir(), "left")
 	cl.start("leader", fmt.Sprintf("(while ! test -e %s; do sleep 0.01; done; echo still here) & exit 3", fifo))
 	cl.event("leader", "process/exited")
 	if running("leader") {
-		t.Error("a process that has exited is said to have run")
+		t.Error("a process that has exited is reported as running")
 	}
 	if a := cl.readOutput("leader"); !a.Exited || a.Closed || a.NextSeq != 2 {
 		t.Errorf("%+v", a)
@@ -283,22 +283,22 @@ func TestTerminateEndsWhatRunsAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text, code := cl.output("leader", 1); text != "still here\n" || code != 3 {
-		t.Errorf("it said %q and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 }
 
-func TestSignalInterrupts(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestSignal_Interrupt(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	for _, tty := range []bool{false, true} {
 		id := fmt.Sprint("tty ", tty)
 		cl.start(id, "trap 'echo got INT; exit 4' INT; echo ready; while :; do sleep 0.01; done", "tty", tty)
 		cl.event(id, "process/output")
 		interrupt := map[string]any{"processId": id, "signal": "interrupt"}
 		if got := cl.must("process/signal", interrupt); string(got) != "{}" {
-			t.Errorf("the answer is %s", got)
+			t.Errorf("the response is %s", got)
 		}
 		if text, code := cl.output(id, 1); code != 4 || !strings.Contains(text, "got INT") {
-			t.Errorf("it said %q and exited with %d", text, code)
+			t.Errorf("it wrote %q and exited with %d", text, code)
 		}
 		cl.must("process/signal", interrupt)
 	}
@@ -310,12 +310,12 @@ func TestSignalInterrupts(t *testing.T) {
 	}
 }
 
-// The bound holds whatever comes at once, and for a session that is resumed.
-func TestProcessesOfAConnectionAreBounded(t *testing.T) {
+// The limit applies to concurrent starts, and to resumed sessions.
+func TestStart_TooManyProcesses_Fails(t *testing.T) {
 	const most, starts = 3, 40
-	core := newCore(t, func(s *coreSettings) { s.sessions.ProcessesPerSession = 10 })
+	srv := newTestServer(t, func(s *serverSettings) { s.sessions.ProcessesPerSession = 10 })
 	bounded := func(_ *pipe, c *Config) { c.Processes = most }
-	cl, session := core.attach("", bounded)
+	cl, session := srv.attach("", bounded)
 	var asks []string
 	for i := range starts {
 		asks = append(asks, cl.ask("process/start", startOf(fmt.Sprint("p", i), "exec sleep 1000")))
@@ -329,28 +329,28 @@ func TestProcessesOfAConnectionAreBounded(t *testing.T) {
 		}
 		if f.Error.Code != -32005 || !strings.Contains(f.Error.Message, "max_processes_per_connection") ||
 			f.Error.Data["setting"] != "max_processes_per_connection" || f.Error.Data["limit"] != "3" {
-			t.Fatalf("the refusal is %s", f.raw)
+			t.Fatalf("the error is %s", f.raw)
 		}
 	}
 	if len(running) != most {
-		t.Fatalf("%d processes run, and %d may", len(running), most)
+		t.Fatalf("%d processes run, want at most %d", len(running), most)
 	}
 	cl.cut()
 	if err := cl.ended(); !errors.Is(err, errLost) {
 		t.Fatal(err)
 	}
-	resumed, _ := core.attach(session, bounded)
+	resumed, _ := srv.attach(session, bounded)
 	resumed.refused("process/start", startOf("q", "true"), -32005, "max_processes_per_connection")
 	resumed.must("process/terminate", map[string]any{"processId": running[0]})
 	resumed.event(running[0], "process/closed")
 	resumed.start("q", "exec sleep 1000")
 
-	other, _ := core.attach("", bounded) // has its own
+	other, _ := srv.attach("", bounded) // another session has its own limit
 	other.start("p", "exec sleep 1000")
 }
 
-func TestLimitsOfTheCoreAreNamed(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.sessions.ProcessesPerSession = 1 }).attach("")
+func TestStart_ServerLimit_NamesLimit(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.sessions.ProcessesPerSession = 1 }).attach("")
 	cl.start("one", "exec sleep 1000")
 	refusal := cl.refused("process/start", startOf("two", "true"), -32005, "")
 	if refusal.Data["reason"] != "TOO_MANY_PROCESSES" || refusal.Data["limit"] != "1" ||

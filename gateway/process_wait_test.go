@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// waitAnswer is what process/wait answers.
+// waitAnswer is the result of process/wait.
 type waitAnswer struct {
 	Met      *string
 	TimedOut bool
@@ -37,7 +37,7 @@ func (a waitAnswer) met() string {
 func (cl *client) waited(f frame) waitAnswer {
 	cl.t.Helper()
 	if f.Error != nil {
-		cl.t.Fatalf("a wait is refused: %s", f.raw)
+		cl.t.Fatalf("a wait failed: %s", f.raw)
 	}
 	var a waitAnswer
 	cl.decode(f.Result, &a)
@@ -53,8 +53,8 @@ func (cl *client) waitUntil(id string, until map[string]any, members ...any) wai
 	return cl.waited(cl.call("process/wait", with(waitFor(id, members...), "until", until)))
 }
 
-func TestWaitsForTheExit(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWait_Exit(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	start := cl.ask("process/start", startOf("p", "read line; exit 3", "pipeStdin", true))
 	waits := []string{
 		cl.ask("process/wait", waitFor("p")),
@@ -64,7 +64,7 @@ func TestWaitsForTheExit(t *testing.T) {
 	closed := cl.ask("process/wait", waitFor("p", "until", map[string]any{"closed": true}))
 	look := cl.must("process/wait", waitFor("p", "timeoutMs", 0))
 	if want := `{"met":null,"timedOut":true,"exited":false,"exitCode":null,"closed":false}`; string(look) != want {
-		t.Errorf("a look at what runs gives %s, want %s", look, want)
+		t.Errorf("a poll of a running process returned %s, want %s", look, want)
 	}
 	if a := cl.waitUntil("p", map[string]any{"closed": true}, "timeoutMs", 1); a.met() != "" || !a.TimedOut {
 		t.Errorf("%+v", a)
@@ -80,12 +80,12 @@ func TestWaitsForTheExit(t *testing.T) {
 	}
 	checkOrder(t, cl.all(), map[string]string{"p": start})
 	if a := cl.waited(cl.call("process/wait", waitFor("p", "timeoutMs", 0))); a.met() != "exit" || !a.Closed {
-		t.Errorf("after the end: %+v", a)
+		t.Errorf("after the exit: %+v", a)
 	}
 }
 
-func TestWaitsForAPattern(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWait_Pattern(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "echo begin; echo error >&2; read line; echo got $line; read line", "pipeStdin", true)
 	cl.wait("both lines", func(frame) bool { return len(saidIn(cl.frames, "p")) == len("begin\nerror\n") })
 	ask := cl.ask("process/wait", waitFor("p", "until", map[string]any{"pattern": "got [a-z]+", "stream": "stdout"}))
@@ -112,8 +112,8 @@ func TestWaitsForAPattern(t *testing.T) {
 	}
 }
 
-func TestWaitsForAPort(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWait_Port(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	mine, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestWaitsForAPort(t *testing.T) {
 	port := mine.Addr().(*net.TCPAddr).Port
 	cl.start("p", "read line", "pipeStdin", true)
 	if a := cl.waitUntil("p", map[string]any{"port": port}, "timeoutMs", 50); a.met() != "" || !a.TimedOut {
-		t.Errorf("somebody else's port: %+v", a)
+		t.Errorf("a port of another process: %+v", a)
 	}
 	wait := cl.ask("process/wait", waitFor("p", "until", map[string]any{"port": port}))
 	cl.must("process/terminate", map[string]any{"processId": "p"})
@@ -137,8 +137,8 @@ func TestWaitsForAPort(t *testing.T) {
 	}
 }
 
-func TestWaitsForSilence(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWait_Quiet(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "while :; do echo tick; sleep 0.01; done")
 	if a := cl.waitUntil("p", map[string]any{"idleMs": 3_600_000}, "timeoutMs", 10); a.met() != "" || !a.TimedOut {
 		t.Errorf("%+v", a)
@@ -149,9 +149,9 @@ func TestWaitsForSilence(t *testing.T) {
 	}
 }
 
-// A wait is as long as the client wants, however short those of the core are.
-func TestAWaitOutlastsTheCores(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.MaxWait = durationpb.New(5 * time.Millisecond) }).attach("")
+// The client may wait for longer than one call to the server.
+func TestWait_LongerThanServerWait(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.MaxWait = durationpb.New(5 * time.Millisecond) }).attach("")
 	cl.start("p", "read line; echo said; exit 4", "pipeStdin", true)
 	var asks []string
 	for _, until := range []map[string]any{{"exit": true}, {"closed": true}, {"pattern": "sa.d"}} {
@@ -163,7 +163,7 @@ func TestAWaitOutlastsTheCores(t *testing.T) {
 	for _, f := range cl.all() {
 		for _, ask := range asks {
 			if string(f.ID) == ask {
-				t.Fatalf("a wait ends before what it is for: %s", f.raw)
+				t.Fatalf("a wait ends before its condition: %s", f.raw)
 			}
 		}
 	}
@@ -175,8 +175,8 @@ func TestAWaitOutlastsTheCores(t *testing.T) {
 	}
 }
 
-func TestWaitsThatMeanNothingAreRefused(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWait_Invalid_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "exec sleep 1000")
 	for _, test := range []struct{ until, field, text string }{
 		{`{}`, "until", "`until` has no condition: give exit, closed, pattern, port or idleMs"},
@@ -204,15 +204,15 @@ func TestWaitsThatMeanNothingAreRefused(t *testing.T) {
 	cl.refused("process/wait", map[string]any{}, -32602, "missing field `processId`")
 }
 
-// A wait takes a permit as any request, and ends with the connection.
-func TestAWaitEndsWithTheConnection(t *testing.T) {
-	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests = 2 })
+// A wait holds a permit like any request, and ends with the connection.
+func TestWait_Disconnect_Ends(t *testing.T) {
+	cl, _ := newTestServer(t).attach("", func(_ *pipe, c *Config) { c.Requests = 2 })
 	cl.start("p", "exec sleep 1000")
 	cl.ask("process/wait", waitFor("p"))
 	cl.ask("process/wait", waitFor("p", "until", map[string]any{"port": 1}))
 	cl.refused("process/wait", waitFor("p"), -32005, "requests_per_connection")
 	cl.cut()
 	if err := cl.ended(); !errors.Is(err, errLost) {
-		t.Errorf("Serve returns %v", err)
+		t.Errorf("Serve returned %v", err)
 	}
 }

@@ -13,20 +13,20 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// readAfter has the client read a process after seq.
+// readAfter makes the client read a process after seq.
 func (cl *client) readAfter(id string, seq uint64) {
 	cl.t.Helper()
 	cl.must("process/read", map[string]any{"processId": id, "afterSeq": seq})
-	synctest.Wait() // until the connection has noted that it said so
+	synctest.Wait() // until the connection has processed it
 }
 
-// TestWhatAReaderDidNotReadIsNotAcknowledged has a client that is slow to read
-// what it was woken for, as older ones are: the output must not be dropped before.
-func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
+// Clients of older versions read output after a notification. The server must not
+// drop it before.
+func TestReader_UnreadOutput_IsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		s.say("p", 1)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1)
 		s.last["p"] = 1
 		synctest.Wait()
 		cl.readAfter("p", 0)
@@ -34,7 +34,7 @@ func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1", 1)
 
-		s.say("p", 2, 3)
+		s.sendOutput("p", 2, 3)
 		s.last["p"] = 3
 		time.Sleep(readerTimeout - watermarkInterval)
 		expect(t, s, cl, "p 1", 1, 2, 3)
@@ -42,31 +42,31 @@ func TestWhatAReaderDidNotReadIsNotAcknowledged(t *testing.T) {
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1, p 3", 1, 2, 3)
 
-		time.Sleep(time.Hour) // with nothing to be read it stays a reader
-		s.say("p", 4)
+		time.Sleep(time.Hour) // without new output the client stays a reader
+		s.sendOutput("p", 4)
 		s.last["p"] = 4
 		time.Sleep(readerTimeout - watermarkInterval)
 		expect(t, s, cl, "p 1, p 3", 1, 2, 3, 4)
 		cl.readAfter("p", 4)
-		expect(t, s, cl, "p 1, p 3, p 4", 1, 2, 3, 4) // says the client itself
+		expect(t, s, cl, "p 1, p 3, p 4", 1, 2, 3, 4) // acknowledged by the read
 	})
 }
 
-// TestTheEndIsProvenAtOnce has clients that leave when they have the end of their
-// process, as those that run one command do: the core must not wait for them.
-func TestTheEndIsProvenAtOnce(t *testing.T) {
+// Clients that run one command disconnect when they have its end. The server must
+// have the acknowledgement by then.
+func TestReader_End_IsAcknowledgedAtOnce(t *testing.T) {
 	end := func(seq uint64) *execwirev1.ProcessEvent {
 		return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}}
 	}
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		s.say("p", 1)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1)
 		expect(t, s, cl, "", 1)
 		s.sendEvents("p", end(2))
 		expect(t, s, cl, "p 2", 1, 2)
 
-		s.say("q", 1)
+		s.sendOutput("q", 1)
 		s.last["q"] = 1
 		synctest.Wait()
 		cl.readAfter("q", 0)
@@ -79,13 +79,12 @@ func TestTheEndIsProvenAtOnce(t *testing.T) {
 	})
 }
 
-// TestAReaderThatStopsReadingHoldsNothingBack has a client that reads for a while
-// and then takes what it is sent.
-func TestAReaderThatStopsReadingHoldsNothingBack(t *testing.T) {
+// The client reads for a while, and then relies on notifications.
+func TestReader_StopsReading_DelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		s.say("p", 1)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1)
 		s.last["p"] = 1
 		synctest.Wait()
 		for range 5 {
@@ -93,71 +92,70 @@ func TestAReaderThatStopsReadingHoldsNothingBack(t *testing.T) {
 		}
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1", 1)
-		s.say("p", 2)
+		s.sendOutput("p", 2)
 		time.Sleep(readerTimeout + watermarkInterval)
 		expect(t, s, cl, "p 1, p 2", 1, 2)
-		s.say("p", 3)
+		s.sendOutput("p", 3)
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1, p 2, p 3", 1, 2, 3)
 	})
 }
 
-// TestOneReadMakesNoReader has a client that reads once what it missed, as newer
-// ones do, and again another process.
-func TestOneReadMakesNoReader(t *testing.T) {
+// Newer clients read once what they missed, here of two processes.
+func TestReader_OneRead_IsNoReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["p"], s.last["q"] = 1, 1
-		cl, _ := core.attach("s")
-		s.say("p", 1)
-		s.say("q", 1)
+		cl, _ := srv.attach("s")
+		s.sendOutput("p", 1)
+		s.sendOutput("q", 1)
 		synctest.Wait()
 		cl.readAfter("p", 0)
 		cl.readAfter("q", 0)
 		time.Sleep(watermarkInterval)
 		synctest.Wait()
-		s.say("p", 2)
+		s.sendOutput("p", 2)
 		time.Sleep(watermarkInterval)
 		synctest.Wait()
-		told := s.wasTold()
+		told := s.acknowledgements()
 		if told != "p 1, q 1, p 2" && told != "q 1, p 1, p 2" {
-			t.Errorf("the core was told %q", told)
+			t.Errorf("the server received %q", told)
 		}
 	})
 }
 
-// TestWhatIsBeingReadIsNotAcknowledged has clients show that they have what is
-// pushed while they read: the core must not drop it before it has answered.
-func TestWhatIsBeingReadIsNotAcknowledged(t *testing.T) {
+// The client confirms notifications during a read. The server must not drop that
+// output before it has answered the read.
+func TestReader_ReadInProgress_IsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["p"] = 1
-		cl, _ := core.attach("s")
+		cl, _ := srv.attach("s")
 		var meanwhile string
 		s.read = func(req *execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
 			after := req.GetAfterSeq()
-			s.say("p", after+1, after+2)
+			s.sendOutput("p", after+1, after+2)
 			time.Sleep(2 * watermarkInterval)
-			meanwhile = s.wasTold()
+			meanwhile = s.acknowledgements()
 			return &execwirev1.ReadOutputResponse{NextAfterSeq: after + 2, LastSeq: after + 2,
 				Events: []*execwirev1.ProcessEvent{outputEvent(after+1, 1), outputEvent(after+2, 1)}}
 		}
 		cl.readAfter("p", 1)
-		if meanwhile != "p 1" { // says the client itself
-			t.Errorf("before the core had answered it was told %q", meanwhile)
+		if meanwhile != "p 1" { // acknowledged by the read
+			t.Errorf("before the server had answered it received %q", meanwhile)
 		}
 		expect(t, s, cl, "p 1, p 3", 2, 3)
 		cl.readAfter("p", 3)
 		if meanwhile != "p 1, p 3" {
-			t.Errorf("before the core had answered again it was told %q", meanwhile)
+			t.Errorf("before the server had answered again it received %q", meanwhile)
 		}
 	})
 }
 
-// TestAReadThatAProcessOvertakesMissesNothing has a client that is ahead of its
-// process, which goes on while it is being asked how far it is.
-func TestAReadThatAProcessOvertakesMissesNothing(t *testing.T) {
-	s, core := newScriptedCore(t)
+// The client asks for a seq that the process has not reached, and the process
+// continues meanwhile.
+func TestRead_AheadOfProcess_MissesNothing(t *testing.T) {
+	s, srv := newScriptedServer(t)
 	s.refuse = func(req *execwirev1.ReadOutputRequest) error {
 		if req.GetAfterSeq() <= s.last["p"] {
 			return nil
@@ -172,9 +170,9 @@ func TestAReadThatAProcessOvertakesMissesNothing(t *testing.T) {
 		s.last["p"] = 3
 		return &execwirev1.Process{LastSeq: 3}
 	}
-	cl, _ := core.attach("")
+	cl, _ := srv.attach("")
 	a := cl.readOutput("p", "afterSeq", 1)
 	if len(a.Chunks) != 2 || a.Chunks[0].Seq != 2 || a.NextSeq != 4 {
-		t.Errorf("after event 1 it was told %+v", a)
+		t.Errorf("after event 1 the client read %+v", a)
 	}
 }

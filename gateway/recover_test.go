@@ -13,12 +13,12 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// faulty is a core of which calls panic in the caller.
+// faulty is a server whose calls panic in the caller.
 type faulty struct {
 	grpc.ClientConnInterface
-	invoke string           // a method that panics
-	sent   func(m any) bool // messages of a stream that panic
-	got    func(m any) bool // the same of those that come
+	invoke string           // the method that panics
+	sent   func(m any) bool // reports whether sending a message panics
+	got    func(m any) bool // the same for received messages
 }
 
 func (f *faulty) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
@@ -53,8 +53,8 @@ func (s *faultyStream) RecvMsg(m any) error {
 	return err
 }
 
-// TestAPanicEndsOneConnectionOnly has every part of a connection panic in turn.
-func TestAPanicEndsOneConnectionOnly(t *testing.T) {
+// Each part of a connection panics in turn.
+func TestPanic_ClosesOneConnectionOnly(t *testing.T) {
 	onFrame := func(text string) func(*pipe) {
 		return func(p *pipe) {
 			p.fault = func(call string, message []byte) bool { return call == "Send" && bytes.Contains(message, []byte(text)) }
@@ -62,44 +62,44 @@ func TestAPanicEndsOneConnectionOnly(t *testing.T) {
 	}
 	isEvents := func(m any) bool { return m.(*execwirev1.AttachSessionResponse).GetEvents() != nil }
 	isPong := func(m any) bool { return m.(*execwirev1.AttachSessionRequest).GetPong() != nil }
-	start := func(_ *core, cl *client, _ string) {
+	start := func(_ *testServer, cl *client, _ string) {
 		cl.ask("process/start", startOf("p", "echo hello; exec sleep 1000"))
 	}
 	for name, test := range map[string]struct {
-		core  faulty
+		srv   faulty
 		pipe  func(*pipe)
-		cause func(c *core, cl *client, session string)
+		cause func(c *testServer, cl *client, session string)
 	}{
-		"request":      {core: faulty{invoke: "StartProcess"}, cause: start},
-		"feed":         {core: faulty{got: isEvents}, cause: start},
+		"request":      {srv: faulty{invoke: "StartProcess"}, cause: start},
+		"feed":         {srv: faulty{got: isEvents}, cause: start},
 		"notification": {pipe: onFrame("process/output"), cause: start},
 		"answer":       {pipe: onFrame("sandboxType"), cause: start},
-		"refusal":      {pipe: onFrame("no/such"), cause: func(_ *core, cl *client, _ string) { cl.ask("no/such", nil) }},
+		"refusal":      {pipe: onFrame("no/such"), cause: func(_ *testServer, cl *client, _ string) { cl.ask("no/such", nil) }},
 		"watermark":    {pipe: func(p *pipe) { p.fault = func(call string, _ []byte) bool { return call == "Prove" } }, cause: start},
-		"pong": {core: faulty{sent: isPong}, cause: func(c *core, _ *client, session string) {
+		"pong": {srv: faulty{sent: isPong}, cause: func(c *testServer, _ *client, session string) {
 			c.connect().ask("initialize", map[string]any{"clientName": "other", "resumeSessionId": session})
 		}},
 		"reception": {pipe: func(p *pipe) {
 			p.fault = func(call string, message []byte) bool {
 				return call == "Receive" && bytes.Contains(message, []byte("no/such"))
 			}
-		}, cause: func(_ *core, cl *client, _ string) { cl.ask("no/such", nil) }},
+		}, cause: func(_ *testServer, cl *client, _ string) { cl.ask("no/such", nil) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			core := newCore(t)
-			sound := core.channel
-			test.core.ClientConnInterface = sound
-			core.channel = &test.core
+			srv := newTestServer(t)
+			sound := srv.channel
+			test.srv.ClientConnInterface = sound
+			srv.channel = &test.srv
 			var logged bytes.Buffer
-			cl, session := core.attach("", func(p *pipe, config *Config) {
+			cl, session := srv.attach("", func(p *pipe, config *Config) {
 				config.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 				if test.pipe != nil {
 					test.pipe(p)
 				}
 			})
-			core.channel = sound
-			other, _ := core.attach("")
-			test.cause(core, cl, session)
+			srv.channel = sound
+			other, _ := srv.attach("")
+			test.cause(srv, cl, session)
 			if err := cl.ended(); !errors.Is(err, errPanicked) || cl.pipe.code != closeInternal {
 				t.Errorf("Serve returned %v, and the connection was closed with %d %q", err, cl.pipe.code, cl.pipe.reason)
 			}
@@ -107,8 +107,8 @@ func TestAPanicEndsOneConnectionOnly(t *testing.T) {
 				t.Errorf("the log has no stack: %s", logged.String())
 			}
 			other.must("environment/status", nil)
-			if name != "pong" { // there the other one resumes it
-				core.attach(session)
+			if name != "pong" { // in that case another connection resumes the session
+				srv.attach(session)
 			}
 		})
 	}

@@ -7,11 +7,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// TestACoreOverAWireIsNoDifferent goes through what a client does with a core on
-// another host, as seen from here.
-func TestACoreOverAWireIsNoDifferent(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.wire = true })
-	cl, id := core.attach("")
+// The server is on another host, as far as the gateway can tell.
+func TestRemoteServer(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.wire = true })
+	cl, id := srv.attach("")
 	cl.refused("process/read", map[string]any{"processId": "p"}, -32600, "unknown process id p")
 	cl.refused("process/start", startOf("p", "true", "argv", []string{"/no/such"}), -32603, "No such file or directory (os error 2)")
 	cl.start("", "read line; echo $line; cat", "pipeStdin", true)
@@ -23,7 +22,7 @@ func TestACoreOverAWireIsNoDifferent(t *testing.T) {
 		t.Errorf("%d bytes of %d", len(text), bytes)
 	}
 	cl.drop()
-	cl, _ = core.attach(id)
+	cl, _ = srv.attach(id)
 	if a := cl.readOutput("", "afterSeq", 0); a.text() != "hello\n" {
 		t.Errorf("%+v", a)
 	}
@@ -33,11 +32,11 @@ func TestACoreOverAWireIsNoDifferent(t *testing.T) {
 	}
 }
 
-// TestALostCoreEndsTheConnection tells the client to come back.
-func TestALostCoreEndsTheConnection(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.wire = true })
-	cl, _ := core.attach("")
-	_ = core.channel.(*grpc.ClientConn).Close()
+// The close code tells the client to try again.
+func TestRemoteServer_Lost_ClosesConnection(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.wire = true })
+	cl, _ := srv.attach("")
+	_ = srv.channel.(*grpc.ClientConn).Close()
 	if err := cl.ended(); err == nil || cl.pipe.reason == "" {
 		t.Errorf("Serve returned %v, and the connection was closed with %d %q", err, cl.pipe.code, cl.pipe.reason)
 	}

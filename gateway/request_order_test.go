@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// checkOrder checks that every answer precedes the notifications that it causes:
-// that of a start all of its process, and that seqs follow each other.
+// checkOrder checks that responses precede the notifications that they cause:
+// that of a start all of its process. It also checks that seqs are contiguous.
 func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
 	t.Helper()
 	answered, seqs := map[string]bool{}, map[string]uint64{}
@@ -21,7 +21,7 @@ func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
 		}
 		id := f.Params.ProcessID
 		if !answered[starts[id]] {
-			t.Fatalf("frame %d, %s, precedes the answer to the start", i, f.raw)
+			t.Fatalf("frame %d, %s, precedes the response to the start", i, f.raw)
 		}
 		if f.Params.Seq != seqs[id]+1 {
 			t.Fatalf("frame %d, %s, follows seq %d", i, f.raw, seqs[id])
@@ -30,14 +30,13 @@ func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
 	}
 }
 
-// TestAnswersPrecedeWhatTheyCause has a thousand processes begin and end on one
-// connection, many at a time.
-func TestAnswersPrecedeWhatTheyCause(t *testing.T) {
+// Many of a thousand processes run at a time on one connection.
+func TestResponses_PrecedeEffects(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const runs, atOnce = 1000, 16
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	starts := map[string]string{}
 	for i := range runs {
 		if i >= atOnce {
@@ -48,15 +47,14 @@ func TestAnswersPrecedeWhatTheyCause(t *testing.T) {
 	}
 	for id := range starts {
 		if text, code := cl.output(id, 1); len(text) != 4 || code != 3 {
-			t.Fatalf("%s said %q and exited with %d", id, text, code)
+			t.Fatalf("%s wrote %q and exited with %d", id, text, code)
 		}
 	}
 	checkOrder(t, cl.all(), starts)
 }
 
-// TestWritesAndEndsAreAnsweredFirst looks at what an echo and a kill cause.
-func TestWritesAndEndsAreAnsweredFirst(t *testing.T) {
-	cl, _ := newCore(t, patientHolds).attach("")
+func TestResponses_WriteAndTerminate_PrecedeEffects(t *testing.T) {
+	cl, _ := newTestServer(t, patientHolds).attach("")
 	for i := range 50 {
 		id := fmt.Sprint("p", i)
 		start := cl.ask("process/start", startOf(id, "exec cat", "pipeStdin", true))
@@ -74,7 +72,7 @@ func TestWritesAndEndsAreAnsweredFirst(t *testing.T) {
 			}
 		}
 		if place[write] > place["process/output"] || place[end] > place["process/exited"] {
-			t.Fatalf("an effect precedes its answer: %s", summary(cl.all()))
+			t.Fatalf("an effect precedes its response: %s", summary(cl.all()))
 		}
 		cl.mu.Lock()
 		cl.frames = nil
@@ -82,9 +80,8 @@ func TestWritesAndEndsAreAnsweredFirst(t *testing.T) {
 	}
 }
 
-// TestPipelinedRequestsSeeWhatCameBefore sends everything at once.
-func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestRequests_Pipelined_SeeEarlierEffects(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	for i := range 20 {
 		id := fmt.Sprint("p", i)
 		start := cl.ask("process/start", startOf(id, "cat; exit 5", "pipeStdin", true))
@@ -100,7 +97,7 @@ func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
 			}
 		}
 		if f := cl.reply(again); f.Error == nil || f.Error.Code != -32600 {
-			t.Fatalf("a second start is answered with %s", f.raw)
+			t.Fatalf("a second start: got %s", f.raw)
 		}
 		want := ""
 		for n := range 20 {
@@ -108,10 +105,10 @@ func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
 		}
 		cl.wait("the echo", func(frame) bool { return len(saidIn(cl.frames, id)) >= len(want) })
 		if got := saidIn(cl.all(), id); got != want {
-			t.Fatalf("the writes came as %q", got)
+			t.Fatalf("the writes were echoed as %q", got)
 		}
 	}
-	// A start that fails lets those that wait for it go on.
+	// A failed start unblocks the requests that wait for it.
 	start := cl.ask("process/start", startOf("none", "true", "argv", []string{"/no/such"}))
 	write := cl.ask("process/write", writeOf("none", "x"))
 	end := cl.ask("process/terminate", map[string]any{"processId": "none"})
@@ -126,10 +123,9 @@ func TestPipelinedRequestsSeeWhatCameBefore(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForSomethingElse has a long poll, a stuck write and a request
-// that waits for it on one connection.
-func TestNothingWaitsForSomethingElse(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
+// A third request waits for the stuck write.
+func TestRequests_LongPollAndStuckWrite_DelayNothingElse(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	cl.start("deaf", "echo ready; exec sleep 1000", "pipeStdin", true)
 	cl.event("deaf", "process/output")
 	cl.start("other", "exec cat", "pipeStdin", true)
@@ -142,7 +138,7 @@ func TestNothingWaitsForSomethingElse(t *testing.T) {
 	cl.must("process/write", writeOf("other", "heard"))
 	cl.event("other", "process/output")
 	if f := cl.reply(poll); f.Error != nil || !strings.Contains(string(f.Result), `"nextSeq":2`) {
-		t.Errorf("the poll is answered with %s", f.raw)
+		t.Errorf("the poll: got %s", f.raw)
 	}
 	if got := cl.readOutput("deaf"); got.text() != "ready\n" {
 		t.Errorf("%+v", got)
@@ -154,10 +150,9 @@ func TestNothingWaitsForSomethingElse(t *testing.T) {
 	}
 }
 
-// TestAStuckWriteHoldsOutputBackOnlyBriefly has a process that speaks and does
-// not read.
-func TestAStuckWriteHoldsOutputBackOnlyBriefly(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
+// The process writes output and does not read its input.
+func TestEventGate_StuckWrite_IsLimited(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 4096 }).attach("")
 	cl.start("p", "while :; do echo tick; sleep 0.01; done", "pipeStdin", true)
 	for range 30 {
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 4096)))
@@ -170,8 +165,8 @@ func TestAStuckWriteHoldsOutputBackOnlyBriefly(t *testing.T) {
 	cl.must("process/terminate", map[string]any{"processId": "p"})
 }
 
-func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
-	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests, c.ControlRequests = 3, 1 })
+func TestRequests_AboveLimit_Fail(t *testing.T) {
+	cl, _ := newTestServer(t).attach("", func(_ *pipe, c *Config) { c.Requests, c.ControlRequests = 3, 1 })
 	cl.start("p", "exec sleep 1000")
 	var polls []string
 	for range 3 {
@@ -181,18 +176,18 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 	if refusal.Data["limit"] != 3.0 {
 		t.Errorf("the data is %v", refusal.Data)
 	}
-	cl.must("process/terminate", map[string]any{"processId": "p"}) // has a permit of its own
+	cl.must("process/terminate", map[string]any{"processId": "p"}) // uses a reserved permit
 	for _, poll := range polls {
 		if f := cl.reply(poll); f.Error != nil {
 			t.Errorf("%s", f.raw)
 		}
 	}
-	cl.readOutput("p") // and the permits are given back
+	cl.readOutput("p") // the permits are released
 }
 
-// Requests that end things do not take the permits that are kept for them while
-// there are others: who closes many files can still terminate.
-func TestPermitsForEndingThingsAreKept(t *testing.T) {
+// Control requests use ordinary permits first. A client that closes many files
+// can still terminate.
+func TestPermits_ControlRequests_AreReserved(t *testing.T) {
 	var p permits
 	p.configure(Config{Requests: 3, ControlRequests: 1, Incoming: 1 << 20}, new(wsconn.Share))
 	var held []func()
@@ -219,77 +214,75 @@ func TestPermitsForEndingThingsAreKept(t *testing.T) {
 	enter(true, "")
 }
 
-// TestAnAnswerGivesThePermitBack has a client that keeps to the limit exactly.
-func TestAnAnswerGivesThePermitBack(t *testing.T) {
-	cl, _ := newCore(t).attach("", func(_ *pipe, c *Config) { c.Requests = 1 })
+// The client always has as many requests in flight as permitted.
+func TestPermits_Response_ReleasesPermit(t *testing.T) {
+	cl, _ := newTestServer(t).attach("", func(_ *pipe, c *Config) { c.Requests = 1 })
 	for i := range 1000 {
 		cl.refused("process/read", map[string]any{"processId": fmt.Sprint(i)}, -32600, "unknown process id")
 	}
 }
 
-func TestBytesOfRequestsAreBounded(t *testing.T) {
-	cl, _ := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
+func TestPermits_RequestBytes_AreBounded(t *testing.T) {
+	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 1000 }).attach("", func(_ *pipe, c *Config) { c.Incoming = 300_000 })
 	cl.start("p", "exec sleep 1000", "pipeStdin", true)
-	for range 6 { // some of them wait for room
+	for range 6 { // some of them block
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 100_000)))
 	}
 	f, _ := cl.wait("a refusal", func(f frame) bool { return f.Error != nil })
 	if f.Error.Code != -32005 || !strings.Contains(f.Error.Message, "incoming_bytes_per_connection") {
-		t.Errorf("the refusal is %s", f.raw)
+		t.Errorf("the error is %s", f.raw)
 	}
 	cl.must("process/terminate", map[string]any{"processId": "p"})
 }
 
-// What requests take is bounded over all connections, and who sends little does
-// not notice.
-func TestBytesOfAllConnectionsAreBounded(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 })
+// A connection that sends little is not affected.
+func TestPermits_RequestBytesOfAllConnections_AreBounded(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 1000 })
 	budget := wsconn.NewBudget(250_000)
 	share := func(_ *pipe, c *Config) { c.Budget = budget }
-	one, _ := core.attach("", share)
-	other, _ := core.attach("", share)
+	one, _ := srv.attach("", share)
+	other, _ := srv.attach("", share)
 	large := strings.Repeat("x", 200_000)
 	for _, cl := range []*client{one, other} {
 		cl.start("p", "exec sleep 1000", "pipeStdin", true)
 	}
-	for range 2 { // which fill the pipe and the queue
+	for range 2 { // fills the pipe and the queue
 		one.must("process/write", writeOf("p", large[:40_000]))
 	}
 	waits := one.ask("process/write", writeOf("p", large[:100_000]))
-	one.must("environment/status", nil) // it has been taken
+	one.must("environment/status", nil) // the write was received
 	f := other.call("process/write", writeOf("p", large))
 	if f.Error == nil || f.Error.Code != -32005 || f.Error.Data["setting"] != "incoming_bytes_total" {
-		t.Errorf("beyond the budget: %.300s", f.raw)
+		t.Errorf("above the budget: %.300s", f.raw)
 	}
 	other.must("process/write", writeOf("p", large[:30_000]))
 	one.must("process/terminate", map[string]any{"processId": "p"})
 	one.reply(waits)
 	deadline := time.Now().Add(patience)
-	for f := (frame{Error: &wireError{}}); f.Error != nil; { // an answer precedes the end of its request
+	for f := (frame{Error: &wireError{}}); f.Error != nil; { // the budget is released after the response
 		if f = other.call("process/write", writeOf("p", large)); time.Now().After(deadline) {
-			t.Fatalf("when there is room again: %.300s", f.raw)
+			t.Fatalf("below the budget: %.300s", f.raw)
 		}
 	}
 }
 
-// TestALostConnectionGivesItsShareBack breaks one off whose requests are never
-// answered.
-func TestALostConnectionGivesItsShareBack(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.StdinQueueBytes = 1000 })
+// The requests of the lost connection are never answered.
+func TestPermits_Disconnect_ReleasesBytes(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.limits.StdinQueueBytes = 1000 })
 	budget := wsconn.NewBudget(250_000)
 	share := func(_ *pipe, c *Config) { c.Budget = budget }
-	large := strings.Repeat("x", 150_000) // and the second does not fit beside it
+	large := strings.Repeat("x", 150_000) // a second one exceeds the limit
 	for range 3 {
-		cl, _ := core.attach("", share)
+		cl, _ := srv.attach("", share)
 		cl.start("p", "exec sleep 1000", "pipeStdin", true)
 		for range 2 {
 			cl.must("process/write", writeOf("p", large[:40_000]))
 		}
 		waits := cl.ask("process/write", writeOf("p", large))
-		cl.must("environment/status", nil) // it has been taken
+		cl.must("environment/status", nil) // the write was received
 		for _, f := range cl.all() {
 			if string(f.ID) == waits {
-				t.Fatalf("the write does not wait: %.300s", f.raw)
+				t.Fatalf("the write does not block: %.300s", f.raw)
 			}
 		}
 		cl.drop()

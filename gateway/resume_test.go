@@ -16,7 +16,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// drop breaks the client's connection and waits until nothing is left of it.
+// drop breaks the client's connection and waits for all of its goroutines.
 func (cl *client) drop() {
 	cl.t.Helper()
 	cl.cut()
@@ -24,11 +24,11 @@ func (cl *client) drop() {
 		cl.t.Fatalf("Serve returned %v", err)
 	}
 	cl.resumeReading()
-	cl.reading.Wait() // what was read last is in what all returns
+	cl.reading.Wait() // all returns the last frame, too
 }
 
-// explain puts what was pushed and what was read together, as clients do, and
-// fails unless it is without gap up to the end of the answer.
+// explain merges notifications and a read, as clients do, and
+// fails if a seq is missing before the end of the response.
 func explain(t *testing.T, have uint64, a readAnswer) {
 	t.Helper()
 	next := have + 1
@@ -50,24 +50,24 @@ func explain(t *testing.T, have uint64, a readAnswer) {
 	}
 }
 
-func TestAResumedSessionMissesNothing(t *testing.T) {
-	core := newCore(t)
-	cl, id := core.attach("")
+func TestResume_MissesNothing(t *testing.T) {
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	cl.start("p", "echo before; read line; echo after $line; read line; echo live $line", "pipeStdin", true)
 	cl.event("p", "process/output")
 	cl.drop()
 
-	// Somebody else goes on with the process meanwhile.
-	other, _ := core.attach("")
+	// Another connection uses the process meanwhile.
+	other, _ := srv.attach("")
 	other.refused("process/read", map[string]any{"processId": "p"}, -32600, "unknown process id p")
-	cl, resumed := core.attach(id)
+	cl, resumed := srv.attach(id)
 	if resumed != id {
 		t.Fatalf("session %s was resumed as %s", id, resumed)
 	}
 	cl.must("process/write", writeOf("p", "one\n"))
 	cl.event("p", "process/output")
 	cl.drop()
-	cl, _ = core.attach(id)
+	cl, _ = srv.attach(id)
 	a := cl.readOutput("p", "afterSeq", 1, "waitMs", 0)
 	explain(t, 1, a)
 	if a.text() != "after one\n" || a.Exited {
@@ -75,10 +75,10 @@ func TestAResumedSessionMissesNothing(t *testing.T) {
 	}
 	cl.must("process/write", writeOf("p", "two\n"))
 	if text, code := cl.output("p", 3); text != "live two\n" || code != 0 {
-		t.Errorf("it said %q live and exited with %d", text, code)
+		t.Errorf("it wrote %q and exited with %d", text, code)
 	}
 	cl.drop()
-	cl, _ = core.attach(id)
+	cl, _ = srv.attach(id)
 	a = cl.readOutput("p", "afterSeq", 2)
 	explain(t, 2, a)
 	if a.text() != "live two\n" || !a.Exited || !a.Closed || a.NextSeq != 6 || *a.ExitCode != 0 {
@@ -86,77 +86,77 @@ func TestAResumedSessionMissesNothing(t *testing.T) {
 	}
 }
 
-func TestResumeOfWhatIsAttachedOrGone(t *testing.T) {
-	core := newCore(t)
-	cl, id := core.attach("")
-	second := core.connect()
+func TestResume_AttachedOrUnknown_Fails(t *testing.T) {
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
+	second := srv.connect()
 	refusal := second.refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32010,
 		"session "+id+" is already attached to another connection")
 	if refusal.Data["reason"] != "SESSION_ATTACHED" {
 		t.Errorf("%+v", refusal)
 	}
-	cl.must("environment/status", nil) // undisturbed
+	cl.must("environment/status", nil) // the first connection is not affected
 	cl.drop()
 	if got := second.initialize(id); got != id {
 		t.Errorf("the session is %s", got)
 	}
 }
 
-// TestADeadClientIsTakenOver has a client that neither reads nor answers.
-func TestADeadClientIsTakenOver(t *testing.T) {
+// The client neither reads nor answers pings.
+func TestResume_DeadClient_IsTakenOver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	core := newCore(t)
-	dead, id := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
-	second, _ := core.attach(id)
+	srv := newTestServer(t)
+	dead, id := srv.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+	second, _ := srv.attach(id)
 	if err := dead.ended(); err == nil || dead.pipe.code != 1008 || !strings.Contains(dead.pipe.reason, "took the session over") {
 		t.Errorf("Serve returned %v, code %d, reason %q", err, dead.pipe.code, dead.pipe.reason)
 	}
-	second.must("environment/status", nil) // the session was not ended with it
+	second.must("environment/status", nil) // the session is still open
 }
 
-func TestANormalCloseEndsTheSession(t *testing.T) {
-	core := newCore(t)
-	cl, id := core.attach("")
+func TestNormalClose_ClosesSession(t *testing.T) {
+	srv := newTestServer(t)
+	cl, id := srv.attach("")
 	cl.start("p", "exec sleep 1000", "pipeStdin", true)
-	asked := cl.ask("process/write", writeOf("p", "x")) // answered still
+	asked := cl.ask("process/write", writeOf("p", "x")) // still answered
 	close(cl.pipe.finished)
 	cl.reply(asked)
 	if err := cl.ended(); err != nil {
 		t.Errorf("Serve returned %v", err)
 	}
-	core.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
+	srv.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
 }
 
-func TestTheGraceOfTheConfigurationCounts(t *testing.T) {
-	core := newCore(t)
+func TestConfig_Grace_IsApplied(t *testing.T) {
+	srv := newTestServer(t)
 	none := time.Duration(0)
-	cl, id := core.attach("", func(_ *pipe, c *Config) { c.Grace = &none })
+	cl, id := srv.attach("", func(_ *pipe, c *Config) { c.Grace = &none })
 	cl.drop()
-	core.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
-	cl = core.connect(func(_ *pipe, c *Config) { tooLong := 1000 * time.Hour; c.Grace = &tooLong })
+	srv.connect().refused("initialize", map[string]any{"clientName": "x", "resumeSessionId": id}, -32600, "unknown session id "+id)
+	cl = srv.connect(func(_ *pipe, c *Config) { tooLong := 1000 * time.Hour; c.Grace = &tooLong })
 	cl.refused("initialize", map[string]any{"clientName": "x"}, -32602, "maximum")
 }
 
-func TestOnlySoManySessions(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.sessions.SessionsPerPrincipal = 1 })
-	core.attach("")
-	refusal := core.connect().refused("initialize", map[string]any{"clientName": "x"}, -32005, "")
+func TestInitialize_TooManySessions_Fails(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.sessions.SessionsPerPrincipal = 1 })
+	srv.attach("")
+	refusal := srv.connect().refused("initialize", map[string]any{"clientName": "x"}, -32005, "")
 	if refusal.Data["reason"] != "TOO_MANY_SESSIONS" {
 		t.Errorf("%+v", refusal)
 	}
 }
 
-// TestExactBytesAcrossCuts cuts a connection again and again, anywhere, while a
-// process writes far more than a window, and reads as clients do.
-func TestExactBytesAcrossCuts(t *testing.T) {
+// The connection is cut at any point while a process writes more than a window.
+// The client reads what it missed.
+func TestResume_Cuts_LosesNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
 	const lines = 800_000
-	core := newCore(t, func(s *coreSettings) { s.limits.RetainedOutputBytes = 128 << 10 })
-	cl, id := core.attach("")
+	srv := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 128 << 10 })
+	cl, id := srv.attach("")
 	cl.start("p", fmt.Sprintf("seq 1 %d", lines))
 	var said strings.Builder
 	have, closed, cuts := uint64(0), false, 0
@@ -185,7 +185,7 @@ func TestExactBytesAcrossCuts(t *testing.T) {
 			break
 		}
 		cuts++
-		cl, _ = core.attach(id)
+		cl, _ = srv.attach(id)
 		a := cl.readOutput("p", "afterSeq", have, "waitMs", 0)
 		if a.Gap != nil {
 			t.Fatalf("%+v", *a.Gap)
@@ -201,10 +201,10 @@ func TestExactBytesAcrossCuts(t *testing.T) {
 		fmt.Fprintln(&want, i+1)
 	}
 	if said.String() != want.String() {
-		t.Errorf("%d bytes came of %d", said.Len(), want.Len())
+		t.Errorf("got %d bytes of %d", said.Len(), want.Len())
 	}
 	if cuts < 10 {
-		t.Errorf("there were only %d cuts", cuts)
+		t.Errorf("only %d cuts were made", cuts)
 	}
 }
 
@@ -217,48 +217,47 @@ func closedIn(frames []frame, id string) bool {
 	return false
 }
 
-// TestANewProcessUnderAnOldIDIsPushed starts anew what a resumed session has
-// missed the end of.
-func TestANewProcessUnderAnOldIDIsPushed(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.sessions.ClosedRetention = time.Millisecond })
-	cl, id := core.attach("")
+// The session is resumed after the old process closed, and a new one starts under
+// its id.
+func TestResume_ReusedID_IsNotified(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.sessions.ClosedRetention = time.Millisecond })
+	cl, id := srv.attach("")
 	cl.start("p", "echo one; echo two; sleep 0.05; echo three")
 	cl.output("p", 1)
 	cl.drop()
-	cl, _ = core.attach(id)
+	cl, _ = srv.attach(id)
 	for cl.call("process/read", map[string]any{"processId": "p", "afterSeq": 99}).Error == nil {
 		time.Sleep(time.Millisecond)
 	}
 	cl.start("p", "echo new")
 	if text, _ := cl.output("p", 1); text != "new\n" {
-		t.Errorf("it said %q", text)
+		t.Errorf("it wrote %q", text)
 	}
 }
 
-// TestNothingIsRememberedOfWhatWasOverBefore resumes a session whose processes
-// have said all that they will.
-func TestNothingIsRememberedOfWhatWasOverBefore(t *testing.T) {
-	s, core := newScriptedCore(t)
+// The processes of the resumed session closed before.
+func TestResume_ClosedProcesses_AreRemoved(t *testing.T) {
+	s, srv := newScriptedServer(t)
 	for i := range 1000 {
 		s.last[fmt.Sprint(i)] = 3
 	}
 	s.done = true
-	c, cl := core.serveHere()
+	c, cl := srv.serveHere()
 	cl.initialize("s")
 	cl.must("environment/status", nil)
 	c.table.mu.Lock()
 	defer c.table.mu.Unlock()
 	if len(c.table.records) != 0 {
-		t.Errorf("%d processes are remembered", len(c.table.records))
+		t.Errorf("%d records are left", len(c.table.records))
 	}
 }
 
-// TestASessionThatWasTakenOverIsNotEnded has its client leave, and another one
-// take the session over while answers are awaited.
-func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
+// The client closes normally, and another one takes the session over while
+// responses are pending.
+func TestNormalClose_TakenOverSession_IsNotClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
 		cl.askSlowly(s, "p", forever)
 		synctest.Wait()
 		close(cl.pipe.finished)
@@ -272,57 +271,56 @@ func TestASessionThatWasTakenOverIsNotEnded(t *testing.T) {
 			t.Errorf("Serve returned %v", err)
 		}
 		if s.finished {
-			t.Error("the session was ended")
+			t.Error("the session was closed")
 		}
 	})
 }
 
-// TestAStartThatOutlivesItsConnectionKeepsItsDialect resumes a session before a
-// start that the lost connection asked for is carried out.
-func TestAStartThatOutlivesItsConnectionKeepsItsDialect(t *testing.T) {
-	s, core := newScriptedCore(t)
+// The session is resumed before the server carries out a start that the lost
+// connection requested.
+func TestDialect_StartAfterResume_IsKept(t *testing.T) {
+	s, srv := newScriptedServer(t)
 	s.describe = func() *execwirev1.Process {
 		return &execwirev1.Process{Labels: processMode{legacy: true}.labels()}
 	}
-	cl, _ := core.attach("s")
-	s.say("p", 1)
+	cl, _ := srv.attach("s")
+	s.sendOutput("p", 1)
 	cl.event("p", "command/exec/outputDelta")
 }
 
-// TestAStartIsNotToldOfInAnotherDialect has nobody know the dialect of a start
-// that outlives its connection, because the session ends.
-func TestAStartIsNotToldOfInAnotherDialect(t *testing.T) {
+// The session ends, so that the dialect of a start that outlives its connection
+// cannot be determined.
+func TestDialect_Unknown_SendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "PROCESS_NOT_FOUND"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.unknown = gone.Err()
-		cl, _ := core.attach("s")
+		cl, _ := srv.attach("s")
 		cl.askSlowly(s, "q", time.Second)
 		synctest.Wait()
 		close(cl.pipe.finished)
 		synctest.Wait()
-		s.say("p", 1)
+		s.sendOutput("p", 1)
 		if err := cl.ended(); err != nil {
 			t.Errorf("Serve returned %v", err)
 		}
 		for _, f := range cl.all() {
 			if f.Method != "" {
-				t.Errorf("it was told %s", f.raw)
+				t.Errorf("the client received %s", f.raw)
 			}
 		}
 	})
 }
 
-// TestASessionWhoseDialectsCannotBeHadIsLost has the core fail to describe a start
-// that outlives its connection.
-func TestASessionWhoseDialectsCannotBeHadIsLost(t *testing.T) {
-	s, core := newScriptedCore(t)
+// The server fails to describe a process whose start outlived its connection.
+func TestDialect_GetProcessFails_ClosesConnection(t *testing.T) {
+	s, srv := newScriptedServer(t)
 	s.unknown = status.Error(codes.Unavailable, "connection refused")
-	cl, _ := core.attach("s")
-	s.say("p", 1)
+	cl, _ := srv.attach("s")
+	s.sendOutput("p", 1)
 	if err := cl.ended(); status.Code(err) != codes.Unavailable {
 		t.Errorf("Serve returned %v", err)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
-// clientPolicies are the sandboxes that clients send for a workspace that may be
-// written, WORK, as they write them; HOME is their own directory.
+// clientPolicies are the literal policies that client versions send for a writable
+// workspace, WORK; HOME is the client's own directory.
 var clientPolicies = map[string]string{
 	"0.132": `{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[
 		{"path":{"type":"special","value":{"kind":"root"}},"access":"read"},
@@ -34,9 +34,9 @@ var clientPolicies = map[string]string{
 		"windowsSandboxLevel":"disabled","windowsSandboxPrivateDesktop":false,"useLegacyLandlock":false}`,
 }
 
-// A client edits files in a workspace below /tmp and runs a command there. Where there
-// is no repository none comes into being, whatever was protected from it before.
-func TestPoliciesOfClientsConfineFilesAndProcesses(t *testing.T) {
+// A client edits files in a workspace below /tmp and runs a command there.
+// Protected paths that do not exist are not created.
+func TestClientPolicies_ConfineFilesAndProcesses(t *testing.T) {
 	c := confining(t, sandbox.Bubblewrap)
 	for version, policy := range clientPolicies {
 		for _, repository := range []bool{false, true} {
@@ -47,20 +47,20 @@ func TestPoliciesOfClientsConfineFilesAndProcesses(t *testing.T) {
 			inside := rawJSON(strings.NewReplacer("WORK", s.dir+"/w", "HOME", s.dir+"/out").Replace(policy))
 			for _, test := range []struct{ method, name, want string }{
 				{"fs/getMetadata", "w/AGENTS.md", isNotThere},
-				{"fs/createDirectory", "w/made/deep", isMade},
-				{"fs/writeFile", "w/made/deep/f", isMade},
-				{"fs/readFile", "w/made/deep/f", isMade},
-				{"fs/remove", "w/made", isMade},
+				{"fs/createDirectory", "w/made/deep", succeeds},
+				{"fs/writeFile", "w/made/deep/f", succeeds},
+				{"fs/readFile", "w/made/deep/f", succeeds},
+				{"fs/remove", "w/made", succeeds},
 				{"fs/createDirectory", "w/.git/hooks", isReadOnly},
 				{"fs/writeFile", "w/.agents/new", isReadOnly},
 			} {
 				if got := s.outcome(test.method, test.name, inside); got != test.want {
-					t.Errorf("%s, repository %v: %s %s is answered with %q, want %q", version, repository, test.method, test.name, got, test.want)
+					t.Errorf("%s, repository %v: %s %s: got %q, want %q", version, repository, test.method, test.name, got, test.want)
 				}
 			}
 			script := "echo x >made && ! mkdir .git/hooks && ! mv .git moved && ! rmdir .git && ! echo x >.codex/new && mkdir new && exit 7"
 			if kind := s.started("p", script, "cwd", s.path("w"), "sandbox", inside); kind != "linuxSeccomp" {
-				t.Errorf("%s: it runs in %s", version, kind)
+				t.Errorf("%s: the sandbox type is %s", version, kind)
 			}
 			if code, _, _ := s.denied("p"); code != 7 {
 				t.Errorf("%s, repository %v: the program exits with %d", version, repository, code)

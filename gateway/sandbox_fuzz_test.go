@@ -13,8 +13,8 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// grants is what a policy lets a program do with a path, by the rules of the
-// contract: the most specific place wins; of equal ones none, then write.
+// grants returns the access that a policy grants to a path, by the rules of the
+// contract: the most specific entry wins; of equal ones none, then write.
 func grants(policy *execwirev1.SandboxPolicy, at string) execwirev1.SandboxAccess {
 	managed := policy.GetManaged()
 	if managed == nil || managed.GetFileSystem().GetUnrestricted() != nil {
@@ -37,7 +37,7 @@ func grants(policy *execwirev1.SandboxPolicy, at string) execwirev1.SandboxAcces
 	return granted
 }
 
-// placesOf are the places of an entry that a path is in.
+// placesOf returns the paths of an entry that contain a path.
 func placesOf(managed *execwirev1.ManagedSandbox, e *execwirev1.SandboxEntry, at string) (places []string) {
 	all := []string{e.GetPath()}
 	if special := e.GetSpecial(); special != nil {
@@ -76,7 +76,7 @@ func matches(pattern, names []string) bool {
 	return err == nil && is && matches(pattern[1:], names[1:])
 }
 
-// reachesNetwork tells whether a policy lets a program reach the network.
+// reachesNetwork reports whether a policy permits network access.
 func reachesNetwork(policy *execwirev1.SandboxPolicy) bool {
 	managed := policy.GetManaged()
 	return managed == nil || managed.GetNetwork() == execwirev1.NetworkAccess_NETWORK_ACCESS_ENABLED
@@ -87,44 +87,43 @@ var samplePaths = []string{
 	"/usr/bin", "/tmp", "/tmp/x", "/tmpdir/x", "/b", "/b c", "/b c/x", "/etc",
 }
 
-// spoil lists what becomes of a value of JSON when something in it is something
-// else: its members have other names, or anything in it is of another kind.
-func spoil(value any) (spoiled []any) {
+// corrupt lists corruptions of a JSON value: members with other names, and values
+// of another type at any place in it.
+func corrupt(value any) (corrupted []any) {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, member := range v {
-			if meansSomethingElse[name] {
+			if anyValue[name] {
 				continue
 			}
 			renamed := maps.Clone(v)
 			delete(renamed, name)
 			renamed[name+"X"] = member
-			spoiled = append(spoiled, renamed)
-			for _, other := range spoil(member) {
+			corrupted = append(corrupted, renamed)
+			for _, other := range corrupt(member) {
 				changed := maps.Clone(v)
 				changed[name] = other
-				spoiled = append(spoiled, changed)
+				corrupted = append(corrupted, changed)
 			}
 		}
 	case []any:
 		for i, element := range v {
-			for _, other := range spoil(element) {
+			for _, other := range corrupt(element) {
 				changed := slices.Clone(v)
 				changed[i] = other
-				spoiled = append(spoiled, changed)
+				corrupted = append(corrupted, changed)
 			}
 		}
 	}
-	return append(spoiled, nil, 5, -1.5, "junk", []any{}, []any{"junk"}, map[string]any{}, map[string]any{"junk": true})
+	return append(corrupted, nil, 5, -1.5, "junk", []any{}, []any{"junk"}, map[string]any{}, map[string]any{"junk": true})
 }
 
-// meansSomethingElse are members that anything of their type may stand in, or that
-// may be null: with another value it is another policy.
-var meansSomethingElse = map[string]bool{"pattern": true, "subpath": true, "glob_scan_max_depth": true}
+// anyValue are members that accept any value of their type, or
+// null: another value is another valid policy.
+var anyValue = map[string]bool{"pattern": true, "subpath": true, "glob_scan_max_depth": true}
 
-// Whatever is wrong in a policy, it is refused or grants no more than if it were
-// right.
-func TestSpoiledSandboxesGrantNoMore(t *testing.T) {
+// A corrupted policy fails, or grants no more than the intact one.
+func TestSandbox_CorruptedPolicy_GrantsNoMore(t *testing.T) {
 	policies := []string{"permissions", "sandboxPolicy", "fileSystemSandboxPolicy", "additionalPermissions"}
 	for _, shape := range shapes {
 		whole, err := startWith("/c", withLevel(shape.members))
@@ -137,7 +136,7 @@ func TestSpoiledSandboxesGrantNoMore(t *testing.T) {
 		}
 		var variants []map[string]any
 		vary := func(of map[string]any, name string, put func(map[string]any) map[string]any) {
-			for _, other := range spoil(of[name]) {
+			for _, other := range corrupt(of[name]) {
 				changed := maps.Clone(of)
 				if changed[name] = other; other != nil {
 					variants = append(variants, put(changed))
@@ -162,22 +161,22 @@ func TestSpoiledSandboxesGrantNoMore(t *testing.T) {
 
 func wantNoMore(t *testing.T, policy *execwirev1.SandboxPolicy, object string) {
 	t.Helper()
-	spoiled, err := startWith("/c", object[1:len(object)-1])
+	corrupted, err := startWith("/c", object[1:len(object)-1])
 	if err != nil {
 		return
 	}
-	if reachesNetwork(spoiled.policy) && !reachesNetwork(policy) {
-		t.Errorf("with %s the network is reached", object)
+	if reachesNetwork(corrupted.policy) && !reachesNetwork(policy) {
+		t.Errorf("%s grants network access", object)
 	}
 	for _, at := range samplePaths {
-		if more, granted := grants(spoiled.policy, at), grants(policy, at); more > granted {
-			t.Errorf("with %s there is %v at %s, not %v", object, more, at, granted)
+		if more, granted := grants(corrupted.policy, at), grants(policy, at); more > granted {
+			t.Errorf("%s grants %v at %s, want at most %v", object, more, at, granted)
 		}
 	}
 }
 
-// FuzzSandbox gives calls sandboxes. What confines nothing says so, and what grants
-// writing or the network says that.
+// FuzzSandbox: a policy that confines nothing, or grants writing or the network,
+// states that.
 func FuzzSandbox(f *testing.F) {
 	for _, shape := range shapes {
 		f.Add([]byte("{" + withLevel(shape.members) + "}"))
@@ -205,7 +204,7 @@ func FuzzSandbox(f *testing.F) {
 	})
 }
 
-// unescaped is JSON in which letters stand for themselves.
+// unescaped encodes JSON without HTML escapes.
 func unescaped(t *testing.T, value any) string {
 	t.Helper()
 	rewritten, _ := rewrite(t, []byte(toJSON(value)))
@@ -220,17 +219,17 @@ func checkSaid(t *testing.T, said string, policy *execwirev1.SandboxPolicy) {
 	managed := policy.GetManaged()
 	switch {
 	case managed == nil && !says("disabled", "external", "xternalSandbox", "unrestricted", "full-access", "FullAccess"):
-		t.Errorf("%s confines nothing", said)
+		t.Errorf("%s is unconfined", said)
 	case managed == nil:
 		return
 	case managed.GetFileSystem().GetUnrestricted() != nil && !says("unrestricted"):
-		t.Errorf("%s restricts no files", said)
+		t.Errorf("%s does not restrict files", said)
 	case reachesNetwork(policy) && !says("enabled", "true", "danger", "Danger", "xternal"):
-		t.Errorf("%s reaches the network", said)
+		t.Errorf("%s permits network access", said)
 	}
 	for _, e := range managed.GetFileSystem().GetRestricted().GetEntries() {
 		if e.GetAccess() == execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE && !says("write", "Write") {
-			t.Errorf("%s lets write", said)
+			t.Errorf("%s permits writing", said)
 		}
 	}
 }

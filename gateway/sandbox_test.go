@@ -15,8 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// saidPolicy is a policy as one line.
-func saidPolicy(policy *execwirev1.SandboxPolicy) string {
+// formatPolicy formats a policy as one line.
+func formatPolicy(policy *execwirev1.SandboxPolicy) string {
 	network := func(n execwirev1.NetworkAccess) string {
 		return strings.ToLower(strings.TrimPrefix(n.String(), "NETWORK_ACCESS_"))
 	}
@@ -41,12 +41,12 @@ func saidPolicy(policy *execwirev1.SandboxPolicy) string {
 		said = append(said, fmt.Sprint("depth ", restricted.GetGlobScanMaxDepth()))
 	}
 	for _, e := range restricted.GetEntries() {
-		said = append(said, saidEntry(e))
+		said = append(said, formatEntry(e))
 	}
 	return strings.Join(said, ", ")
 }
 
-func saidEntry(e *execwirev1.SandboxEntry) string {
+func formatEntry(e *execwirev1.SandboxEntry) string {
 	said := strings.ToLower(strings.TrimPrefix(e.GetAccess().String(), "SANDBOX_ACCESS_")) + " "
 	switch place := e.GetPlace().(type) {
 	case *execwirev1.SandboxEntry_Path:
@@ -65,7 +65,7 @@ func saidEntry(e *execwirev1.SandboxEntry) string {
 	return said
 }
 
-// startWith reads a process/start in /c with more members.
+// startWith decodes a process/start in /c with more members.
 func startWith(cwd, members string) (*startParams, *jsonrpc.Error) {
 	read, err := methods["process/start"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"`+cwd+`",`+members+`}`), nil)
 	if err != nil {
@@ -74,8 +74,8 @@ func startWith(cwd, members string) (*startParams, *jsonrpc.Error) {
 	return read.(*startParams), nil
 }
 
-// shapes are what clients of all versions say, and what it means. A sandbox has the
-// windowsSandboxLevel added, and files all that is said of the network taken away.
+// shapes are the policies of all client versions, and their meaning. A sandbox gets the
+// windowsSandboxLevel added. File calls have no network policy.
 var shapes = []struct{ members, want string }{
 	// The first: the policy of the app server, in the parameters themselves.
 	{`"sandboxPolicy":{"type":"dangerFullAccess"}`, "disabled"},
@@ -90,7 +90,7 @@ var shapes = []struct{ members, want string }{
 	{`"sandboxPolicy":{"type":"workspaceWrite","writableRoots":["/w"],"readOnlyAccess":{"type":"restricted"},"networkAccess":true,"excludeTmpdirEnvVar":true,"excludeSlashTmp":true}`,
 		"network enabled, roots /c, read MINIMAL, write PROJECT_ROOTS, write /w"},
 
-	// What the description of the first version calls them.
+	// The names in the description of the first version.
 	{`"sandbox":{"type":"ReadOnly"}`, "network restricted, roots /c, read ROOT"},
 	{`"sandbox":{"type":"WorkspaceWrite","writable_roots":["/w"],"exclude_slash_tmp":true,"cwd":"/d"}`,
 		"network restricted, roots /d, read ROOT, write PROJECT_ROOTS, write TMPDIR, write /w"},
@@ -106,7 +106,7 @@ var shapes = []struct{ members, want string }{
 		"network enabled, roots /c, read ROOT, read /r, write /w"},
 	{`"sandbox":{"sandboxPolicy":{"type":"read-only"},"additionalPermissions":{"network":null,"file_system":null,"macos":null}}`, "network restricted, roots /c, read ROOT"},
 
-	// The third: with a cwd, and with the file system apart.
+	// The third: with a cwd, and a separate file system policy.
 	{`"sandbox":{"sandboxPolicy":{"type":"workspace-write"},"sandboxPolicyCwd":"file:///d"}`,
 		"network restricted, roots /d, read ROOT, write PROJECT_ROOTS, write SLASH_TMP, write TMPDIR"},
 	{`"sandbox":{"sandboxPolicy":{"type":"workspace-write","network_access":true},"sandboxPolicyCwd":"/d","fileSystemSandboxPolicy":{"kind":"restricted","entries":[` +
@@ -157,34 +157,34 @@ func withLevel(members string) string {
 	return strings.Replace(members, `"sandbox":{`, `"sandbox":{"windowsSandboxLevel":"disabled",`, 1)
 }
 
-func TestSandboxesOfEveryShapeAreUnderstood(t *testing.T) {
+func TestSandboxShapes_Decode(t *testing.T) {
 	for _, shape := range shapes {
 		start, err := startWith("/c", withLevel(shape.members))
 		if err != nil {
-			t.Errorf("%s is refused: %v", shape.members, err)
+			t.Errorf("%s fails: %v", shape.members, err)
 			continue
 		}
-		if got := saidPolicy(start.policy); got != shape.want {
-			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, shape.want)
+		if got := formatPolicy(start.policy); got != shape.want {
+			t.Errorf("%s is decoded as\n\t%s, want\n\t%s", shape.members, got, shape.want)
 		}
 		older, err := methods["command/exec"].decode([]byte(`{"processId":"p","argv":["a"],"env":{},"tty":false,"cwd":"/c",`+withLevel(shape.members)+`}`), nil)
 		if err != nil {
-			t.Errorf("%s is refused by command/exec: %v", shape.members, err)
-		} else if got := saidPolicy(older.(*commandParams).start.policy); got != shape.want {
-			t.Errorf("%s is taken by command/exec for\n\t%s, want\n\t%s", shape.members, got, shape.want)
+			t.Errorf("%s fails in command/exec: %v", shape.members, err)
+		} else if got := formatPolicy(older.(*commandParams).start.policy); got != shape.want {
+			t.Errorf("%s is decoded by command/exec as\n\t%s, want\n\t%s", shape.members, got, shape.want)
 		}
 	}
 }
 
-// A call on files has no directory that an older policy could make writable, and no
-// network.
-func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
-	core := &recordingFiles{}
-	service := files.New(core, nil, 1, nil)
+// A file call has no working directory that an older policy could make writable,
+// and no network.
+func TestSandboxShapes_FileCalls_HaveNoNetwork(t *testing.T) {
+	srv := &recordingFiles{}
+	service := files.New(srv, nil, 1, nil)
 	for _, shape := range shapes {
 		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",`+withLevel(shape.members)+`}`), service)
 		if err != nil {
-			t.Errorf("%s is refused: %v", shape.members, err)
+			t.Errorf("%s fails: %v", shape.members, err)
 			continue
 		}
 		want := strings.Replace(shape.want, "network enabled", "network restricted", 1)
@@ -195,13 +195,13 @@ func TestSandboxesOfFilesAreThoseOfProcessesButForTheNetwork(t *testing.T) {
 			want = "none"
 		}
 		_, _ = service.Run(t.Context(), read.(files.Call))
-		if got := saidPolicy(core.policy); got != want {
-			t.Errorf("%s is taken for\n\t%s, want\n\t%s", shape.members, got, want)
+		if got := formatPolicy(srv.policy); got != want {
+			t.Errorf("%s is decoded as\n\t%s, want\n\t%s", shape.members, got, want)
 		}
 	}
 }
 
-// recordingFiles records the sandbox of a call.
+// recordingFiles is a server that records the sandbox of a call.
 type recordingFiles struct {
 	execwirev1.FileSystemServiceClient
 	policy *execwirev1.SandboxPolicy
@@ -212,12 +212,12 @@ func (f *recordingFiles) GetMetadata(_ context.Context, ask *execwirev1.GetMetad
 	return &execwirev1.GetMetadataResponse{}, nil
 }
 
-// entryOf is a sandbox with one entry.
+// entryOf returns a sandbox with one entry.
 func entryOf(entry string) string {
 	return `"sandbox":{"permissions":{"type":"managed","file_system":{"type":"restricted","entries":[` + entry + `]},"network":"restricted"},"cwd":"/d"}`
 }
 
-func TestSandboxesThatAreMalformedAreRefusedByTheirMembers(t *testing.T) {
+func TestSandboxShapes_Malformed_NamesField(t *testing.T) {
 	const invalid, refused = jsonrpc.CodeInvalidParams, jsonrpc.CodeInvalidRequest
 	for _, test := range []struct {
 		members string
@@ -290,17 +290,18 @@ func TestSandboxesThatAreMalformedAreRefusedByTheirMembers(t *testing.T) {
 	} {
 		_, err := startWith("/c", withLevel(test.members))
 		if err == nil {
-			t.Errorf("%s is taken", test.members)
+			t.Errorf("%s is accepted", test.members)
 			continue
 		}
 		if err.Code != test.code || !strings.Contains(err.Message, test.text) || fieldOf(t, err) != test.field {
-			t.Errorf("%s is refused with %d %q about %q, want %d %q about %q", test.members, err.Code, err.Message, fieldOf(t, err), test.code, test.text, test.field)
+			t.Errorf("%s fails with %d %q in %q, want %d %q in %q", test.members, err.Code, err.Message, fieldOf(t, err), test.code, test.text, test.field)
 		}
 	}
 }
 
-// A message is multiplied neither by its roots and patterns nor by their alternatives.
-func TestSandboxesOfManyPlacesAreRefused(t *testing.T) {
+// The number of paths is bounded, however roots, patterns and alternatives
+// multiply.
+func TestSandboxShapes_TooManyPaths_Fail(t *testing.T) {
 	const pattern = `{"path":{"type":"glob_pattern","pattern":"%s"},"access":"deny"}`
 	roots := func(n int) string { return `"/w` + strings.Repeat(`","/w`, n-1) + `"` }
 	unlike := `"/0"`
@@ -324,14 +325,14 @@ func TestSandboxesOfManyPlacesAreRefused(t *testing.T) {
 		_, err := startWith("/c", withLevel(strings.Replace(entryOf(test.entries), `"cwd"`, `"workspaceRoots":[`+test.roots+`],"cwd"`, 1)))
 		switch {
 		case (err == nil) != (test.code == 0):
-			t.Errorf("it is answered with %v, want %d", err, test.code)
+			t.Errorf("got %v, want %d", err, test.code)
 		case err != nil && (err.Code != test.code || fieldOf(t, err) != test.field):
-			t.Errorf("it is refused with %d about %q, want %d about %q", err.Code, fieldOf(t, err), test.code, test.field)
+			t.Errorf("got %d in %q, want %d in %q", err.Code, fieldOf(t, err), test.code, test.field)
 		}
 	}
 }
 
-// fieldOf is the member that a refusal names.
+// fieldOf returns the member that an error names.
 func fieldOf(t *testing.T, err *jsonrpc.Error) string {
 	t.Helper()
 	written, failed := json.Marshal(err.Data)
@@ -345,9 +346,8 @@ func fieldOf(t *testing.T, err *jsonrpc.Error) string {
 	return data.Field
 }
 
-// What a policy depends on has to be there, and is refused as the version of the
-// client refuses it.
-func TestSandboxesThatNeedACwdAreRefusedWithoutOne(t *testing.T) {
+// The error is that of the client's version.
+func TestSandboxShapes_MissingCwd_Fails(t *testing.T) {
 	const text = "file system sandbox context with dynamic permissions requires cwd"
 	for _, dynamic := range []string{
 		`{"path":{"type":"special","value":{"kind":"project_roots"}},"access":"write"}`,
@@ -361,17 +361,17 @@ func TestSandboxesThatNeedACwdAreRefusedWithoutOne(t *testing.T) {
 				members := withLevel(strings.Replace(members, `"cwd":"/d"`, `"cwd":null`, 1))
 				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), files.New(nil, nil, 1, nil))
 				if err == nil || err.Code != code || err.Message != text {
-					t.Errorf("%s with %s is answered with %v, want %d %q", path, members, err, code, text)
+					t.Errorf("%s with %s: got %v, want %d %q", path, members, err, code, text)
 				}
 			}
 		}
 	}
 }
 
-func TestNetworksThatAreLetThroughInPartAreRefused(t *testing.T) {
+func TestSandboxShapes_PartialNetwork_Fails(t *testing.T) {
 	const none = `"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}},`
 	const all = `"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"enabled"}},`
-	for members, taken := range map[string]bool{
+	for members, accepted := range map[string]bool{
 		`"enforceManagedNetwork":true`:                                             false,
 		all + `"enforceManagedNetwork":true`:                                       false,
 		none + `"enforceManagedNetwork":true`:                                      true,
@@ -384,13 +384,13 @@ func TestNetworksThatAreLetThroughInPartAreRefused(t *testing.T) {
 		none + `"managedNetwork":{"loopbackPorts":[],"domains":["a"]}`:             false,
 		none + `"networkProxy":{}`:                                                 false,
 	} {
-		if _, err := startWith("/c", members); (err == nil) != taken {
-			t.Errorf("%s is answered with %v, and may be taken: %v", members, err, taken)
+		if _, err := startWith("/c", members); (err == nil) != accepted {
+			t.Errorf("%s: got %v, want accepted: %v", members, err, accepted)
 		}
 	}
 }
 
-func TestSandboxTypeIsWhatConfinesAProcess(t *testing.T) {
+func TestSandboxType_NamesBackend(t *testing.T) {
 	if got := sandboxType(&execwirev1.Process{}); got != "none" {
 		t.Errorf("without a report it is %s", got)
 	}

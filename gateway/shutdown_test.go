@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// forever is a wait that no test waits for.
+// forever is longer than any test.
 const forever = time.Duration(1 << 60)
 
-// askSlowly asks for a write that takes so long, and returns its id.
-func (cl *client) askSlowly(s *scriptedCore, processID string, takes time.Duration) string {
+// askSlowly requests a write that takes so long, and returns the id of the request.
+func (cl *client) askSlowly(s *scriptedServer, processID string, takes time.Duration) string {
 	cl.t.Helper()
 	s.mu.Lock()
 	s.takes[processID] = takes
@@ -20,28 +20,28 @@ func (cl *client) askSlowly(s *scriptedCore, processID string, takes time.Durati
 	return cl.ask("process/write", writeOf(processID, "x"))
 }
 
-// TestRequestsUnderWayDelayANormalEndOnlySoLong has one that never ends.
-func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
+// One request never completes.
+func TestShutdown_RequestsInFlight_DelayIsBounded(t *testing.T) {
 	halves := func(p *pipe, _ *Config) { p.halves = true }
 	for name, test := range map[string]struct {
 		change func(*pipe, *Config)
 		waits  []time.Duration
 		then   func(*client)
-		want   time.Duration // about how long the end takes
-		left   int           // requests that get no answer
+		want   time.Duration // how long the end takes, approximately
+		left   int           // requests that get no response
 	}{
-		"a websocket":           {func(*pipe, *Config) {}, []time.Duration{time.Second, forever}, func(*client) {}, answerTimeout, 1},
-		"who reads on":          {halves, []time.Duration{0, 30 * time.Second, 80 * time.Second, 100 * time.Second}, func(*client) {}, 100 * time.Second, 0},
-		"who reads on for ever": {halves, []time.Duration{30 * time.Second, forever}, func(*client) {}, 30*time.Second + stalledAnswerTimeout, 1},
-		"who reads on and goes": {halves, []time.Duration{forever}, func(cl *client) {
+		"websocket":            {func(*pipe, *Config) {}, []time.Duration{time.Second, forever}, func(*client) {}, answerTimeout, 1},
+		"half-closed":          {halves, []time.Duration{0, 30 * time.Second, 80 * time.Second, 100 * time.Second}, func(*client) {}, 100 * time.Second, 0},
+		"half-closed, stalled": {halves, []time.Duration{30 * time.Second, forever}, func(*client) {}, 30*time.Second + stalledAnswerTimeout, 1},
+		"half-closed, then lost": {halves, []time.Duration{forever}, func(cl *client) {
 			time.Sleep(5 * time.Second)
 			cl.cut()
 		}, 10 * time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, core := newScriptedCore(t)
-				cl, _ := core.attach("", test.change)
+				s, srv := newScriptedServer(t)
+				cl, _ := srv.attach("", test.change)
 				var ids []string
 				for i, wait := range test.waits {
 					ids = append(ids, cl.askSlowly(s, fmt.Sprint(i), wait))
@@ -49,7 +49,7 @@ func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
 				synctest.Wait()
 				begun := time.Now()
 				close(cl.pipe.finished)
-				time.Sleep(test.want / 2) // what the test waits for is less than its patience
+				time.Sleep(test.want / 2) // keeps the waits of the test shorter than patience
 				test.then(cl)
 				if err := cl.ended(); err != nil {
 					t.Errorf("Serve returned %v", err)
@@ -58,7 +58,7 @@ func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
 					t.Errorf("it took %v, want %v", took, test.want)
 				}
 				if !s.finished {
-					t.Error("the session was not ended")
+					t.Error("the session was not closed")
 				}
 				for _, id := range ids[:len(ids)-test.left] {
 					cl.reply(id)
@@ -68,18 +68,17 @@ func TestRequestsUnderWayDelayANormalEndOnlySoLong(t *testing.T) {
 	}
 }
 
-// TestALongPollIsAnsweredWhenItsClientLeaves has nothing happen that it waits
-// for: the server must not be kept by it.
-func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
+// No output comes. The poll must not delay the end of the connection.
+func TestShutdown_LongPoll_IsAnswered(t *testing.T) {
 	for name, change := range map[string]func(*pipe, *Config){
 		"a websocket":     func(*pipe, *Config) {},
 		"standard output": func(p *pipe, _ *Config) { p.halves = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, core := newScriptedCore(t)
+				s, srv := newScriptedServer(t)
 				s.last["said"] = 2
-				cl, _ := core.attach("", change)
+				cl, _ := srv.attach("", change)
 				polls := map[string]string{
 					cl.ask("process/read", map[string]any{"processId": "p", "waitMs": 3_600_000}):                   `"nextSeq":1,`,
 					cl.ask("process/read", map[string]any{"processId": "said", "afterSeq": 2, "waitMs": 3_600_000}): `"nextSeq":3,`,
@@ -89,7 +88,7 @@ func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
 				close(cl.pipe.finished)
 				for id, part := range polls {
 					if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), part) {
-						t.Errorf("a long poll is answered with %s, want %s", f.raw, part)
+						t.Errorf("a long poll: got %s, want %s", f.raw, part)
 					}
 				}
 				if err := cl.ended(); err != nil {
@@ -99,16 +98,16 @@ func TestALongPollIsAnsweredWhenItsClientLeaves(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				if !s.finished {
-					t.Error("the session was not ended")
+					t.Error("the session was not closed")
 				}
 			})
 		})
 	}
 }
 
-// TestAWaitIsAnsweredWhenItsClientLeaves has nothing happen that is waited for.
-func TestAWaitIsAnsweredWhenItsClientLeaves(t *testing.T) {
-	cl, _ := newCore(t).attach("", func(p *pipe, _ *Config) { p.halves = true })
+// The condition of the wait is never met.
+func TestShutdown_Wait_IsAnswered(t *testing.T) {
+	cl, _ := newTestServer(t).attach("", func(p *pipe, _ *Config) { p.halves = true })
 	cl.start("p", "exec sleep 1000")
 	limited := cl.ask("process/wait", waitFor("p", "timeoutMs", 3_600_000))
 	unlimited := cl.ask("process/wait", waitFor("p"))
@@ -117,11 +116,11 @@ func TestAWaitIsAnsweredWhenItsClientLeaves(t *testing.T) {
 	close(cl.pipe.finished)
 	for _, id := range []string{limited, unlimited} {
 		if f := cl.reply(id); f.Error != nil || !strings.Contains(string(f.Result), `"timedOut":true`) {
-			t.Errorf("a wait is answered with %s", f.raw)
+			t.Errorf("a wait: got %s", f.raw)
 		}
 	}
 	if f := cl.reply(ahead); f.Error != nil || !strings.Contains(string(f.Result), `"nextSeq":1,"exited":false`) {
-		t.Errorf("a read ahead of the process is answered with %s", f.raw)
+		t.Errorf("a read ahead of the process: got %s", f.raw)
 	}
 	if err := cl.ended(); err != nil {
 		t.Errorf("Serve returned %v", err)

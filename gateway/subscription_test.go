@@ -10,20 +10,20 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// subscribe initializes a client that asks for notifications, and returns those
-// that it is promised.
+// subscribe initializes a client that subscribes to notifications, and returns the
+// ones that the server confirms.
 func (cl *client) subscribe(names ...string) []string {
 	cl.t.Helper()
 	var result struct{ Notifications []string }
 	cl.decode(cl.must("initialize", map[string]any{"clientName": "test", "notifications": append([]string{}, names...)}), &result)
 	cl.notify("initialized", nil)
 	if result.Notifications == nil {
-		cl.t.Error("initialize does not say which notifications are sent")
+		cl.t.Error("initialize does not confirm notifications")
 	}
 	return result.Notifications
 }
 
-// failedNotice is a process/failed as it came.
+// failedNotice is the parameters of process/failed.
 type failedNotice struct {
 	Params struct {
 		ProcessID string
@@ -31,24 +31,24 @@ type failedNotice struct {
 	}
 }
 
-func TestClientsAskForNotifications(t *testing.T) {
-	core := newCore(t)
+func TestNotifications_Subscription(t *testing.T) {
+	srv := newTestServer(t)
 	for _, test := range []struct{ asked, promised []string }{
 		{nil, nil},
 		{[]string{"no/such", "", "process/output"}, nil},
 		{[]string{"process/failed", "process/failed", "no/such", "process/started"}, []string{"process/started", "process/failed"}},
 		{[]string{"process/failed"}, []string{"process/failed"}},
 	} {
-		if got := core.connect().subscribe(test.asked...); !slices.Equal(got, test.promised) {
-			t.Errorf("who asks for %q is promised %q", test.asked, got)
+		if got := srv.connect().subscribe(test.asked...); !slices.Equal(got, test.promised) {
+			t.Errorf("a client that asks for %q gets %q", test.asked, got)
 		}
 	}
 	for _, notifications := range []any{1, "process/started", []any{1}} {
-		core.connect().refused("initialize", map[string]any{"clientName": "test", "notifications": notifications}, -32602, "invalid type")
+		srv.connect().refused("initialize", map[string]any{"clientName": "test", "notifications": notifications}, -32602, "invalid type")
 	}
-	cl := core.connect()
+	cl := srv.connect()
 	if got := cl.must("initialize", map[string]any{"clientName": "test", "notifications": nil}); strings.Contains(string(got), `"notifications"`) {
-		t.Errorf("who did not ask is told %s", got)
+		t.Errorf("a client that did not ask got %s", got)
 	}
 	cl.notify("initialized", nil)
 	cl.start("p", "true")
@@ -56,14 +56,14 @@ func TestClientsAskForNotifications(t *testing.T) {
 	cl.output("p", 1)
 	for _, f := range cl.all() {
 		if f.Method == "process/started" || f.Method == "process/failed" {
-			t.Errorf("who did not ask gets %s", f.raw)
+			t.Errorf("a client that did not ask received %s", f.raw)
 		}
 	}
 }
 
-// The news of a start comes between its answer and what the process says.
-func TestTheStartIsToldAfterItsAnswer(t *testing.T) {
-	cl := newCore(t).connect()
+// The notification is sent between the response and the first output.
+func TestStartedNotification_FollowsResponse(t *testing.T) {
+	cl := newTestServer(t).connect()
 	cl.subscribe("process/started", "process/failed")
 	const runs = 50
 	asks := map[string]string{}
@@ -86,7 +86,7 @@ func TestTheStartIsToldAfterItsAnswer(t *testing.T) {
 	}
 	for id, got := range course {
 		if want := []string{"answer", "started", "output", "exited", "closed"}; !slices.Equal(got, want) {
-			t.Errorf("of %s there come %q, want %q", id, got, want)
+			t.Errorf("%s: got %q, want %q", id, got, want)
 		}
 	}
 	var started struct {
@@ -106,8 +106,8 @@ func TestTheStartIsToldAfterItsAnswer(t *testing.T) {
 	}
 }
 
-func TestAFailedStartIsToldAfterItsAnswer(t *testing.T) {
-	cl := newCore(t).connect()
+func TestFailedNotification_StartFails_FollowsResponse(t *testing.T) {
+	cl := newTestServer(t).connect()
 	cl.subscribe("process/failed")
 	cl.start("taken", "exec sleep 1000")
 	cl.refused("process/start", startOf("taken", "true"), -32600, "already exists")
@@ -117,25 +117,25 @@ func TestAFailedStartIsToldAfterItsAnswer(t *testing.T) {
 	answer, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask })
 	_, told := cl.wait("the notice", func(f frame) bool { return f.Method == "process/failed" })
 	if told != answered+1 {
-		t.Errorf("the notice does not follow the answer: %s", summary(cl.all()))
+		t.Errorf("the notification does not follow the response: %s", summary(cl.all()))
 	}
 	var got failedNotice
 	cl.decode(notice.raw, &got)
 	if got.Params.Error.Code != -32603 || got.Params.Error.Message != answer.Error.Message || got.Params.Error.Data["reason"] != answer.Error.Data["reason"] {
-		t.Errorf("the notice is %s, the answer %s", notice.raw, answer.raw)
+		t.Errorf("the notification is %s, the response %s", notice.raw, answer.raw)
 	}
 	cl.must("process/list", nil)
 	for _, f := range cl.all() {
 		if f.Method != "" && f.Params.ProcessID != "~none" {
-			t.Errorf("it is told %s", f.raw)
+			t.Errorf("the client received %s", f.raw)
 		}
 	}
 }
 
-// A process that is lost has failed, whatever it said.
-func TestALostProcessHasFailed(t *testing.T) {
-	s, core := newScriptedCore(t)
-	cl := core.connect()
+// A lost process has failed, whatever it wrote.
+func TestFailedNotification_LostProcess(t *testing.T) {
+	s, srv := newScriptedServer(t)
+	cl := srv.connect()
 	cl.subscribe("process/failed")
 	exited := exitedEvent(2)
 	exited.GetExited().Exit = &execwirev1.ExitRecord{Cause: execwirev1.ExitCause_EXIT_CAUSE_LOST}
@@ -143,7 +143,7 @@ func TestALostProcessHasFailed(t *testing.T) {
 	s.sendEvents("p", outputEvent(1, 1), exited, closed)
 	cl.event("p", "process/closed")
 	if got, want := cl.methodsOf("p"), []string{"process/output", "process/exited", "process/failed", "process/closed"}; !slices.Equal(got, want) {
-		t.Errorf("it is told %q, want %q", got, want)
+		t.Errorf("the client received %q, want %q", got, want)
 	}
 	if f := cl.event("p", "process/exited"); f.Params.ExitCode == nil || *f.Params.ExitCode != -1 {
 		t.Errorf("%s", f.raw)

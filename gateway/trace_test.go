@@ -21,56 +21,57 @@ import (
 
 const someParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-// heard is what a core was told of traces, by the last part of the method.
-type heard struct {
+// traceRecorder records the traces that a server receives, with the last part of
+// the method.
+type traceRecorder struct {
 	mu    sync.Mutex
 	calls []string
 }
 
-func (h *heard) note(ctx context.Context, method string) {
+func (h *traceRecorder) note(ctx context.Context, method string) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.calls = append(h.calls, fmt.Sprintf("%s %s %s", method[strings.LastIndexByte(method, '/')+1:], md.Get("traceparent"), md.Get("tracestate")))
 }
 
-func (h *heard) take() []string {
+func (h *traceRecorder) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer func() { h.calls = nil }()
 	return h.calls
 }
 
-func (h *heard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (h *traceRecorder) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	h.note(ctx, info.FullMethod)
 	return handler(ctx, req)
 }
 
-func (h *heard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (h *traceRecorder) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	h.note(stream.Context(), info.FullMethod)
 	return handler(srv, stream)
 }
 
-// listeningCores are cores in this program and beyond a wire that note what they
-// are told of traces.
-func listeningCores(t *testing.T, run func(t *testing.T, h *heard, c *core)) {
-	scripted := func() *scriptedCore {
-		return &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1), last: map[string]uint64{}}
+// tracingServers runs a test with servers in this program and behind a connection
+// that record traces.
+func tracingServers(t *testing.T, run func(t *testing.T, h *traceRecorder, c *testServer)) {
+	scripted := func() *scriptedServer {
+		return &scriptedServer{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1), last: map[string]uint64{}}
 	}
-	register := func(to grpc.ServiceRegistrar, s *scriptedCore) {
+	register := func(to grpc.ServiceRegistrar, s *scriptedServer) {
 		execwirev1.RegisterSessionServiceServer(to, s)
 		execwirev1.RegisterProcessServiceServer(to, s)
 		execwirev1.RegisterEnvironmentServiceServer(to, s)
 	}
 	t.Run("in process", func(t *testing.T) {
-		h := new(heard)
+		h := new(traceRecorder)
 		channel := inproc.New(inproc.WithUnaryInterceptors(h.unary), inproc.WithStreamInterceptors(h.stream))
 		register(channel, scripted())
 		t.Cleanup(channel.Close)
-		run(t, h, &core{t: t, channel: channel})
+		run(t, h, &testServer{t: t, channel: channel})
 	})
 	t.Run("over a wire", func(t *testing.T) {
-		h := new(heard)
+		h := new(traceRecorder)
 		over := grpc.NewServer(grpc.UnaryInterceptor(h.unary), grpc.StreamInterceptor(h.stream))
 		register(over, scripted())
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,7 +89,7 @@ func listeningCores(t *testing.T, run func(t *testing.T, h *heard, c *core)) {
 			over.Stop()
 			serving.Wait()
 		})
-		run(t, h, &core{t: t, channel: conn})
+		run(t, h, &testServer{t: t, channel: conn})
 	})
 }
 
@@ -100,10 +101,9 @@ func (cl *client) askTraced(id int, method string, params any, trace map[string]
 	return answer
 }
 
-// TestTheCoreIsToldOfTheTrace has each call carry the trace of its request, and
-// none of another.
-func TestTheCoreIsToldOfTheTrace(t *testing.T) {
-	listeningCores(t, func(t *testing.T, h *heard, c *core) {
+// Each call has the trace of its own request.
+func TestTrace_IsPassedToServer(t *testing.T) {
+	tracingServers(t, func(t *testing.T, h *traceRecorder, c *testServer) {
 		cl := c.connect()
 		place := map[string]any{"traceparent": someParent, "tracestate": "a=1, b=2"}
 		told := " [" + someParent + "] [a=1,b=2]"
@@ -112,32 +112,32 @@ func TestTheCoreIsToldOfTheTrace(t *testing.T) {
 		}
 		cl.notify("initialized", nil)
 		if got := h.take(); !slices.Equal(got, []string{"GetEnvironment" + told, "AttachSession" + told}) {
-			t.Errorf("initialize told the core %q", got)
+			t.Errorf("initialize sent the server %q", got)
 		}
 		cl.askTraced(102, "process/read", map[string]any{"processId": "p"}, place)
 		for _, call := range h.take() {
 			if !strings.HasSuffix(call, told) {
-				t.Errorf("a read told the core %q", call)
+				t.Errorf("a read sent the server %q", call)
 			}
 		}
 		cl.must("process/read", map[string]any{"processId": "p"})
 		for _, call := range h.take() {
 			if !strings.HasSuffix(call, " [] []") {
-				t.Errorf("a read without a trace told the core %q", call)
+				t.Errorf("a read without a trace sent the server %q", call)
 			}
 		}
 	})
 }
 
-// TestAHostileTraceIsDropped: the request is carried out all the same.
-func TestAHostileTraceIsDropped(t *testing.T) {
-	listeningCores(t, func(t *testing.T, h *heard, c *core) {
+// The request is carried out.
+func TestTrace_Invalid_IsDropped(t *testing.T) {
+	tracingServers(t, func(t *testing.T, h *traceRecorder, c *testServer) {
 		cl, _ := c.attach("")
 		h.take()
 		long := strings.Repeat("x", 1<<20)
 		for i, tc := range []struct {
 			trace map[string]any
-			want  string // of what the core is told
+			want  string // what the server receives
 		}{
 			{map[string]any{}, " [] []"},
 			{map[string]any{"traceparent": nil, "tracestate": nil}, " [] []"},
@@ -159,33 +159,32 @@ func TestAHostileTraceIsDropped(t *testing.T) {
 			calls := h.take()
 			for _, call := range calls {
 				if !strings.HasSuffix(call, tc.want) {
-					t.Errorf("%.200s told the core %.300q", toJSON(tc.trace), call)
+					t.Errorf("%.200s: the server received %.300q", toJSON(tc.trace), call)
 				}
 			}
 			if len(calls) == 0 {
-				t.Errorf("%.200s: the core was not asked", toJSON(tc.trace))
+				t.Errorf("%.200s: the server was not called", toJSON(tc.trace))
 			}
 		}
 	})
 }
 
-// TestTheLogOfARequestSaysItsTrace has a request panic, which is what the gateway
-// logs of one.
-func TestTheLogOfARequestSaysItsTrace(t *testing.T) {
+// The gateway logs requests that panic.
+func TestTrace_IsLogged(t *testing.T) {
 	for trace, want := range map[string]string{
 		someParent:          "trace_id=0af7651916cd43dd8448eb211c80319c span_id=b7ad6b7169203331",
 		someParent + "evil": "",
 	} {
-		core := newCore(t)
-		core.channel = &faulty{ClientConnInterface: core.channel, invoke: "StartProcess"}
+		srv := newTestServer(t)
+		srv.channel = &faulty{ClientConnInterface: srv.channel, invoke: "StartProcess"}
 		var log bytes.Buffer
-		cl, _ := core.attach("", func(_ *pipe, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		cl, _ := srv.attach("", func(_ *pipe, c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		cl.send(toJSON(map[string]any{"id": 9, "method": "process/start", "params": startOf("p", "true"),
 			"trace": map[string]any{"traceparent": trace}}))
-		_ = cl.ended() // after which nothing more is logged
+		_ = cl.ended() // everything is logged by now
 		line, _, _ := strings.Cut(log.String(), "\n")
 		if !strings.Contains(line, "panicked") || !strings.Contains(line, want) || strings.Contains(line, "trace_id") != (want != "") || strings.Contains(line, "evil") {
-			t.Errorf("the log says %.400s", log.String())
+			t.Errorf("the log is %.400s", log.String())
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// fsChanged is the parameters of fs/changed.
+// fsChanged has the parameters of fs/changed.
 type fsChanged struct {
 	WatchID  json.RawMessage
 	Changes  []fsChange
@@ -19,8 +19,7 @@ type fsChanged struct {
 
 type fsChange struct{ Path, Kind, Type, PathBase64 string }
 
-// changed waits for the first fs/changed of a watch that is wanted, with the one
-// that has to come before.
+// changedOf waits for the first wanted fs/changed of a watch, and returns its index.
 func (cl *client) changedOf(id string, wanted func(fsChanged) bool) (fsChanged, int) {
 	cl.t.Helper()
 	var got fsChanged
@@ -36,8 +35,8 @@ func (cl *client) changedOf(id string, wanted func(fsChanged) bool) (fsChanged, 
 	return got, at
 }
 
-// toldOf waits until a watch has told of a path, and returns what.
-func (cl *client) toldOf(id, path, kind string) fsChange {
+// changeOf waits for a change of a path, and returns it.
+func (cl *client) changeOf(id, path, kind string) fsChange {
 	cl.t.Helper()
 	var change fsChange
 	cl.changedOf(id, func(c fsChanged) bool {
@@ -57,43 +56,44 @@ func watchOf(id any, path string, members ...any) map[string]any {
 
 func TestWatch(t *testing.T) {
 	for _, dialect := range []string{"", "file://"} {
-		cl, _ := newCore(t).attach("")
+		cl, _ := newTestServer(t).attach("")
 		dir := t.TempDir()
 		do(t, os.WriteFile(dir+"/old", nil, 0o600), os.Mkdir(dir+"/d", 0o755))
 		if got := string(cl.must("fs/watch", watchOf("w\u00e4", dialect+dir, "recursive", true, "ignore", []string{"*.tmp"}, "settleMs", 1))); got != `{"watching":true}` {
-			t.Errorf("fs/watch is answered with %s", got)
+			t.Errorf("fs/watch returned %s", got)
 		}
 		do(t, os.WriteFile(dir+"/x.tmp", nil, 0o600), os.WriteFile(dir+"/d/new", nil, 0o600), os.Remove(dir+"/old"), os.WriteFile(dir+"/bad\xff", nil, 0o600), os.Mkdir(dir+"/e f", 0o755))
 		id := `"wä"`
-		if got := cl.toldOf(id, dialect+dir+"/d/new", "created"); got.Type != "file" {
-			t.Errorf("told was %v", got)
+		if got := cl.changeOf(id, dialect+dir+"/d/new", "created"); got.Type != "file" {
+			t.Errorf("got the change %v", got)
 		}
-		if got := cl.toldOf(id, dialect+dir+"/old", "removed"); got.Type != "" {
-			t.Errorf("told was %v", got)
+		if got := cl.changeOf(id, dialect+dir+"/old", "removed"); got.Type != "" {
+			t.Errorf("got the change %v", got)
 		}
-		bad, space := cl.toldOf, " "
+		bad, space := cl.changeOf, " "
 		if dialect != "" {
 			space = "%20"
 			if got := bad(id, dialect+dir+"/bad%FF", "created"); got.PathBase64 != "" {
-				t.Errorf("told was %v", got)
+				t.Errorf("got the change %v", got)
 			}
 		} else if got := bad(id, dir+"/bad\uFFFD", "created"); got.PathBase64 == "" {
-			t.Errorf("told was %v", got)
+			t.Errorf("got the change %v", got)
 		}
-		if got := cl.toldOf(id, dialect+dir+"/e"+space+"f", "created"); got.Type != "directory" {
-			t.Errorf("told was %v", got)
+		if got := cl.changeOf(id, dialect+dir+"/e"+space+"f", "created"); got.Type != "directory" {
+			t.Errorf("got the change %v", got)
 		}
 		for _, f := range cl.all() {
 			if strings.Contains(string(f.raw), "x.tmp") {
-				t.Errorf("told was %s", f.raw)
+				t.Errorf("got the change %s", f.raw)
 			}
 		}
 	}
 }
 
-// Nothing is said of a watch after fs/unwatch was answered, and its id is free.
+// After the response to fs/unwatch no notification of the watch is sent, and its
+// id is free.
 func TestUnwatch(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir()
 	watched, unwatched := cl.ask("fs/watch", watchOf(7, dir)), cl.ask("fs/unwatch", map[string]any{"watchId": 7})
 	for _, id := range []string{watched, unwatched} {
@@ -105,38 +105,38 @@ func TestUnwatch(t *testing.T) {
 	do(t, os.WriteFile(dir+"/f", nil, 0o600))
 	cl.must("fs/watch", watchOf(8, dir, "settleMs", 0))
 	do(t, os.WriteFile(dir+"/g", nil, 0o600))
-	cl.toldOf("8", dir+"/g", "created")
+	cl.changeOf("8", dir+"/g", "created")
 	for _, f := range cl.all()[before:] {
 		if strings.Contains(string(f.raw), `"watchId":7`) {
-			t.Errorf("after the end came %s", f.raw)
+			t.Errorf("after the end received %s", f.raw)
 		}
 	}
 	cl.must("fs/watch", watchOf(7, dir))
 	cl.must("fs/watchMissing", map[string]any{"watchId": 9, "missing": []string{dir + "/none"}})
 	for _, id := range []any{7, 9, 9, "none"} {
 		if got := string(cl.must("fs/unwatch", map[string]any{"watchId": id})); got != `{}` {
-			t.Errorf("fs/unwatch is answered with %s", got)
+			t.Errorf("fs/unwatch returned %s", got)
 		}
 	}
 }
 
-func TestALostWatchIsOver(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWatch_Lost_Ends(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir() + "/d"
 	do(t, os.Mkdir(dir, 0o755))
 	cl.must("fs/watch", watchOf(1, dir))
 	do(t, os.Remove(dir))
 	got, _ := cl.changedOf("1", func(c fsChanged) bool { return c.Lost != nil })
 	if got.Lost.Path != dir || got.Lost.Reason != "removed" || got.Lost.Message == "" {
-		t.Errorf("lost was %v", got.Lost)
+		t.Errorf("the reported loss is %v", got.Lost)
 	}
 	do(t, os.Mkdir(dir, 0o755))
 	cl.must("fs/watch", watchOf(1, dir))
 }
 
-func TestWatchesThatAreRefused(t *testing.T) {
+func TestWatch_Errors(t *testing.T) {
 	const idType = "-32602 invalid type: watchId is a string or an unsigned number"
-	ask(t, func(dir string) { do(t, os.WriteFile(dir+"/f", nil, 0o600), os.Mkdir(dir+"/d", 0o755)) }, []question{
+	checkCalls(t, func(dir string) { do(t, os.WriteFile(dir+"/f", nil, 0o600), os.Mkdir(dir+"/d", 0o755)) }, []literalCall{
 		{"fs/watch", `{"path":"T/d"}`, "-32602 missing field `watchId`"},
 		{"fs/watch", `{"watchId":1}`, "-32602 missing field `path`"},
 		{"fs/watch", `{"watchId":null,"path":"T/d"}`, idType},
@@ -158,7 +158,7 @@ func TestWatchesThatAreRefused(t *testing.T) {
 		{"fs/watchMissing", `{"watchId":4,"missing":[],"present":4}`, "-32602 invalid type: present is a path or a list of paths"},
 		{"fs/unwatch", `{}`, "-32602 missing field `watchId`"},
 	})
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir()
 	failed := cl.refused("fs/watch", watchOf(1, dir, "ignore", []string{"x", "!y"}), -32602, "ignore[1]")
 	if failed.Data["field"] != "ignore[1]" {
@@ -168,8 +168,8 @@ func TestWatchesThatAreRefused(t *testing.T) {
 	cl.refused("fs/watch", watchOf(1, dir, "settleMs", uint64(1<<63)), -32602, "settle")
 }
 
-func TestWatchesOfAConnectionAreBounded(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+func TestWatch_TooMany_Fails(t *testing.T) {
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir()
 	for n := range DefaultWatches / 2 {
 		cl.must("fs/watch", watchOf(n, dir))
@@ -181,7 +181,7 @@ func TestWatchesOfAConnectionAreBounded(t *testing.T) {
 }
 
 func TestWatchMissing(t *testing.T) {
-	cl, _ := newCore(t).attach("")
+	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir()
 	do(t, os.WriteFile(dir+"/there", nil, 0o600))
 	tests := []struct {
@@ -200,23 +200,22 @@ func TestWatchMissing(t *testing.T) {
 		}
 		asked := cl.ask("fs/watchMissing", map[string]any{"watchId": n, "missing": paths, "present": tt.present})
 		if got := string(cl.reply(asked).Result); got != `{"watching":true}` {
-			t.Errorf("fs/watchMissing is answered with %s", got)
+			t.Errorf("fs/watchMissing returned %s", got)
 		}
 		do(t, tt.do())
 		want := fmt.Sprintf(`{"method":"fs/missingChanged","params":{"watchId":%d}}`, n)
 		_, told := cl.wait(want, func(f frame) bool { return string(f.raw) == want })
 		if _, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == asked }); answered > told {
-			t.Error("the notification came before the answer")
+			t.Error("the notification precedes the response")
 		}
 		cl.must("fs/watchMissing", map[string]any{"watchId": n, "missing": []string{dir + "/none"}})
 	}
 }
 
-// A client that does not read is told that it missed something, and nothing is
-// kept for it without bound.
-func TestAClientThatDoesNotReadMissesChanges(t *testing.T) {
-	core := newCore(t, func(s *coreSettings) { s.limits.WatchPendingBytes = 8 << 10 })
-	cl, _ := core.attach("")
+// Changes that the client misses are reported as missed. The queue is bounded.
+func TestWatch_SlowReader_ReportsOverflow(t *testing.T) {
+	srv := newTestServer(t, func(s *serverSettings) { s.limits.WatchPendingBytes = 8 << 10 })
+	cl, _ := srv.attach("")
 	dir := t.TempDir()
 	cl.must("fs/watch", watchOf(1, dir, "settleMs", 0))
 	cl.stopReading()
@@ -225,7 +224,7 @@ func TestAClientThatDoesNotReadMissesChanges(t *testing.T) {
 	}
 	cl.resumeReading()
 	cl.changedOf("1", func(c fsChanged) bool { return c.Overflow })
-	// What follows is told, unless it is missed as well, which is said again.
+	// Later changes are reported, or reported as missed.
 	for most, told := 1, false; !told; most++ {
 		after := fmt.Sprintf("%s/after %d", dir, most)
 		do(t, os.WriteFile(after, nil, 0o600))
@@ -240,13 +239,12 @@ func TestAClientThatDoesNotReadMissesChanges(t *testing.T) {
 	}
 }
 
-// Many connections that wait for many paths take one inotify instance, and leave
-// none.
-func TestManyWhoWaitTakeOneInstance(t *testing.T) {
-	core, dir := newCore(t), t.TempDir()
+// All waits share one inotify instance, which is closed after the last one.
+func TestWatchMissing_ManyConnections_ShareInotifyInstance(t *testing.T) {
+	srv, dir := newTestServer(t), t.TempDir()
 	clients := make([]*client, 50)
 	for n := range clients {
-		clients[n], _ = core.attach("")
+		clients[n], _ = srv.attach("")
 		for id := range 20 {
 			clients[n].must("fs/watchMissing", map[string]any{"watchId": id, "missing": []string{fmt.Sprintf("%s/d/%d", dir, id)}})
 		}

@@ -16,12 +16,13 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// expect checks what the core was told so far, and what was pushed.
-func expect(t *testing.T, s *scriptedCore, cl *client, told string, pushed ...uint64) {
+// expect checks the acknowledgements that the server received, and the seqs of the
+// notifications.
+func expect(t *testing.T, s *scriptedServer, cl *client, told string, pushed ...uint64) {
 	t.Helper()
 	synctest.Wait()
-	if got := s.wasTold(); got != told {
-		t.Errorf("the core was told %q, want %q", got, told)
+	if got := s.acknowledgements(); got != told {
+		t.Errorf("the server received %q, want %q", got, told)
 	}
 	var seqs []uint64
 	for _, f := range cl.all() {
@@ -30,15 +31,15 @@ func expect(t *testing.T, s *scriptedCore, cl *client, told string, pushed ...ui
 		}
 	}
 	if !slices.Equal(seqs, pushed) {
-		t.Errorf("events %v were pushed, want %v", seqs, pushed)
+		t.Errorf("events %v were sent, want %v", seqs, pushed)
 	}
 }
 
-func TestWatermarksAreSetInTime(t *testing.T) {
+func TestWatermark_IsSetByBytesAndTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		s.say("p", 1, 2)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1, 2)
 		time.Sleep(watermarkInterval - 1)
 		expect(t, s, cl, "", 1, 2)
 		time.Sleep(time.Nanosecond)
@@ -51,18 +52,17 @@ func TestWatermarksAreSetInTime(t *testing.T) {
 	})
 }
 
-// TestWhatIsNotReadIsNotAcknowledged stops reading once the client has shown
-// that it can prove what it reads.
-func TestWhatIsNotReadIsNotAcknowledged(t *testing.T) {
+// The client has answered a ping, and then stops reading.
+func TestWatermark_UnreadOutput_IsNotAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
-		s.say("p", 1)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
+		s.sendOutput("p", 1)
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1", 1)
 		cl.stopReading()
-		s.say("p", 2) // the client is about to read this one
-		s.say("p", 3)
+		s.sendOutput("p", 2) // the client still reads this one
+		s.sendOutput("p", 3)
 		time.Sleep(time.Hour)
 		expect(t, s, cl, "p 1", 1, 2)
 		cl.resumeReading()
@@ -70,18 +70,18 @@ func TestWhatIsNotReadIsNotAcknowledged(t *testing.T) {
 	})
 }
 
-// TestAClientThatAnswersNoPingIsTrusted waits for the first answer and then
-// takes what was written for read, until an answer comes.
-func TestAClientThatAnswersNoPingIsTrusted(t *testing.T) {
+// Until the first pong, sent output counts as read after a timeout. From then on
+// a pong is required.
+func TestWatermark_NoPong_CountsSentAsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("", func(p *pipe, _ *Config) { p.deaf = true })
-		s.say("p", 1)
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+		s.sendOutput("p", 1)
 		time.Sleep(watermarkInterval + proofTimeout - 1)
 		expect(t, s, cl, "", 1)
 		time.Sleep(time.Nanosecond)
 		expect(t, s, cl, "p 1", 1)
-		s.say("p", 2)
+		s.sendOutput("p", 2)
 		time.Sleep(watermarkInterval)
 		expect(t, s, cl, "p 1, p 2", 1, 2)
 
@@ -89,19 +89,19 @@ func TestAClientThatAnswersNoPingIsTrusted(t *testing.T) {
 		cl.pipe.deaf = false
 		cl.pipe.changed.Broadcast()
 		cl.pipe.mu.Unlock()
-		synctest.Wait() // from now on it has to prove
+		synctest.Wait() // from now on a pong is required
 		cl.stopReading()
-		s.say("p", 3)
-		s.say("p", 4)
+		s.sendOutput("p", 3)
+		s.sendOutput("p", 4)
 		time.Sleep(time.Hour)
 		expect(t, s, cl, "p 1, p 2", 1, 2, 3)
 	})
 }
 
-func TestThePingOfTheCoreIsAnsweredByTheClient(t *testing.T) {
+func TestServerPing_IsAnsweredAfterClientPong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
-		cl, _ := core.attach("")
+		s, srv := newScriptedServer(t)
+		cl, _ := srv.attach("")
 		ping := func(nonce uint64) {
 			s.feed <- &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Ping{Ping: &execwirev1.SessionPing{Nonce: nonce}}}
 		}
@@ -123,36 +123,35 @@ func TestThePingOfTheCoreIsAnsweredByTheClient(t *testing.T) {
 	})
 }
 
-// TestAHoleIsTakenWhenItWasRead resumes a session in which nothing was
-// acknowledged of what a process said.
-func TestAHoleIsTakenWhenItWasRead(t *testing.T) {
+// No output of the resumed session was acknowledged.
+func TestBacklog_Read_IsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["p"] = 3
-		cl := core.connect()
+		cl := srv.connect()
 		cl.must("initialize", map[string]any{"clientName": "x", "resumeSessionId": "s"})
-		s.say("p", 1, 2, 3)
+		s.sendOutput("p", 1, 2, 3)
 		time.Sleep(time.Hour)
 		expect(t, s, cl, "")
 		cl.notify("initialized", nil)
-		s.say("p", 4)
+		s.sendOutput("p", 4)
 		time.Sleep(backlogTimeout - 1)
 		expect(t, s, cl, "", 4)
 
 		cl.must("process/read", map[string]any{"processId": "p", "afterSeq": 1})
-		expect(t, s, cl, "p 1", 4) // says the client itself
+		expect(t, s, cl, "p 1", 4) // acknowledged by the read
 		time.Sleep(watermarkInterval)
-		expect(t, s, cl, "p 1, p 4", 4) // once the answer is proven to have been read
+		expect(t, s, cl, "p 1, p 4", 4) // the client has confirmed the response of the read
 	})
 }
 
-func TestAHoleThatIsNotReadIsTakenAfterAWhile(t *testing.T) {
+func TestBacklog_Unread_IsAcknowledgedAfterTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["p"], s.last["q"] = 3, 2
-		cl, _ := core.attach("s")
-		s.say("p", 1, 2, 3, 4)
-		s.say("q", 2)
+		cl, _ := srv.attach("s")
+		s.sendOutput("p", 1, 2, 3, 4)
+		s.sendOutput("q", 2)
 		time.Sleep(backlogTimeout / 2)
 		cl.must("process/read", map[string]any{"processId": "q", "afterSeq": 0})
 		time.Sleep(backlogTimeout/2 - 1)
@@ -162,13 +161,13 @@ func TestAHoleThatIsNotReadIsTakenAfterAWhile(t *testing.T) {
 	})
 }
 
-// TestAGapIsPushedWithTheNextEvent has output lost in the middle, and in a hole,
-// where the client finds it by reading.
-func TestAGapIsPushedWithTheNextEvent(t *testing.T) {
+// Output is lost in the middle, and within a backlog, where the client finds the
+// gap by reading.
+func TestGap_IsSentWithNextEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		s.last["q"] = 9
-		cl, _ := core.attach("s")
+		cl, _ := srv.attach("s")
 		gap := func(first uint64) *execwirev1.ProcessEvent {
 			return &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: &execwirev1.OutputGap{FirstAvailableSeq: first, DroppedBytes: 7}}}
 		}
@@ -184,15 +183,15 @@ func TestAGapIsPushedWithTheNextEvent(t *testing.T) {
 			}
 		}
 		if want := []string{"p 5 {5 7}"}; !slices.Equal(gaps, want) {
-			t.Errorf("gaps are told as %v, want %v", gaps, want)
+			t.Errorf("gaps are reported as %v, want %v", gaps, want)
 		}
 	})
 }
 
-// TestTheEndOfTheAttachmentEndsTheConnection tells the client why.
-func TestTheEndOfTheAttachmentEndsTheConnection(t *testing.T) {
+// The close code reports the reason.
+func TestAttachmentEnd_ClosesConnection(t *testing.T) {
 	reason := func(code codes.Code, reason string) error {
-		st, err := status.New(code, "the core's words").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: reason})
+		st, err := status.New(code, "the server's words").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: reason})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,31 +211,30 @@ func TestTheEndOfTheAttachmentEndsTheConnection(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, core := newScriptedCore(t)
-				cl, _ := core.attach("")
+				s, srv := newScriptedServer(t)
+				cl, _ := srv.attach("")
 				s.end <- test.end
 				if err := cl.ended(); (err == nil) != test.good || cl.pipe.code != test.code || cl.pipe.reason == "" {
 					t.Errorf("Serve returned %v, and the connection was closed with %d %q", err, cl.pipe.code, cl.pipe.reason)
 				}
 				if s.finished {
-					t.Error("the session was ended")
+					t.Error("the session was closed")
 				}
 			})
 		})
 	}
 }
 
-// TestNothingIsRememberedOfWhatIsOver starts from what a long-lived connection
-// would hold on to.
-func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
+// The connection starts with records of many processes.
+func TestRecords_ClosedProcesses_AreRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, core := newScriptedCore(t)
+		s, srv := newScriptedServer(t)
 		p := newPipe()
 		gateway, err := New(Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := newReceiver(gateway, t.Context(), "p", core.channel, p)
+		c := newReceiver(gateway, t.Context(), "p", srv.channel, p)
 		var serving sync.WaitGroup
 		serving.Go(func() { _ = c.serve() })
 		cl := &client{t: t, pipe: p, gate: make(chan struct{}), quota: -1}
@@ -246,7 +244,7 @@ func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
 		cl.initialize("")
 		for i := range 100 {
 			id := fmt.Sprint(i)
-			s.say(id, 1)
+			s.sendOutput(id, 1)
 			s.sendEvents(id, &execwirev1.ProcessEvent{Seq: 2, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}})
 			cl.must("process/read", map[string]any{"processId": id, "afterSeq": 2})
 			cl.call("process/read", map[string]any{"processId": "unknown" + id})
@@ -257,7 +255,7 @@ func TestNothingIsRememberedOfWhatIsOver(t *testing.T) {
 		left := len(c.table.records)
 		c.table.mu.Unlock()
 		if left != 0 {
-			t.Errorf("%d processes are remembered", left)
+			t.Errorf("%d records are left", left)
 		}
 		p.drop()
 		serving.Wait()

@@ -7,94 +7,92 @@ import (
 	"testing/synctest"
 )
 
-// entering has n answers enter, and returns what counts those that have, and
-// has one of them leave.
-func entering(ctx context.Context, b *Limiter, n int) (entered func() int, leave func()) {
-	leaves := make(chan func(), n)
+// acquireMany starts n goroutines that acquire. acquired counts those that have
+// succeeded, release ends one of them.
+func acquireMany(ctx context.Context, b *Limiter, n int) (acquired func() int, release func()) {
+	releases := make(chan func(), n)
 	for range n {
 		go func() {
-			if leave, failed := b.Acquire(ctx); failed == nil {
-				leaves <- leave
+			if release, failed := b.Acquire(ctx); failed == nil {
+				releases <- release
 			}
 		}()
 	}
-	return func() int { synctest.Wait(); return len(leaves) }, func() { (<-leaves)() }
+	return func() int { synctest.Wait(); return len(releases) }, func() { (<-releases)() }
 }
 
-// Large answers of all connections are few together, and each connection gets
-// one nevertheless.
-func TestLargeAnswersOfAllConnectionsAreBounded(t *testing.T) {
+func TestLimiter_Shared_BoundsAllConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		total := NewShared(3 * largeBytes)
-		greedy, late := NewLimiter(total), NewLimiter(total)
-		ofGreedy, leaveGreedy := entering(t.Context(), greedy, 2*MaxLarge)
-		if got := ofGreedy(); got != 4 {
-			t.Errorf("%d answers are prepared, want one and three of the total", got)
+		first, second := NewLimiter(total), NewLimiter(total)
+		firstAcquired, firstRelease := acquireMany(t.Context(), first, 2*MaxLarge)
+		if got := firstAcquired(); got != 4 {
+			t.Errorf("%d responses hold a slot, want the reserved one and three shared ones", got)
 		}
-		ofLate, leaveLate := entering(t.Context(), late, 3)
-		if got := ofLate(); got != 1 {
-			t.Errorf("%d answers are prepared for a connection that comes late, want 1", got)
+		secondAcquired, secondRelease := acquireMany(t.Context(), second, 3)
+		if got := secondAcquired(); got != 1 {
+			t.Errorf("%d responses of the second connection hold a slot, want 1", got)
 		}
-		leaveLate() // whose next one comes without room for more
-		if got := ofLate(); got != 1 {
-			t.Errorf("%d answers are prepared after one was said, want 1", got)
+		secondRelease() // its next response gets the slot
+		if got := secondAcquired(); got != 1 {
+			t.Errorf("%d responses of the second connection hold a slot after one was released, want 1", got)
 		}
-		// What the greedy one has said it may have again: it has asked before.
-		leaveGreedy()
-		if got := ofGreedy(); got != 4 {
-			t.Errorf("%d answers are prepared, want 4", got)
+		// The first connection waits for longer, so it gets the slot that it releases.
+		firstRelease()
+		if got := firstAcquired(); got != 4 {
+			t.Errorf("%d responses of the first connection hold a slot, want 4", got)
 		}
 		for range 2*MaxLarge - 1 {
-			leaveGreedy()
+			firstRelease()
 		}
-		leaveLate()
-		leaveLate()
+		secondRelease()
+		secondRelease()
 		if len(total) != 0 {
-			t.Error("answers that were said take of the total")
+			t.Error("released responses still hold shared slots")
 		}
 	})
 }
 
-func TestLargeAnswersOfAConnectionAreBounded(t *testing.T) {
+func TestLimiter_BoundsLargeResponsesOfConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		entered, leave := entering(t.Context(), NewLimiter(NewShared(MaxLarge*largeBytes)), 3*MaxLarge)
-		if got := entered(); got != MaxLarge {
-			t.Errorf("%d answers are prepared, want %d", got, MaxLarge)
+		acquired, release := acquireMany(t.Context(), NewLimiter(NewShared(MaxLarge*largeBytes)), 3*MaxLarge)
+		if got := acquired(); got != MaxLarge {
+			t.Errorf("%d responses hold a slot, want %d", got, MaxLarge)
 		}
 		for range 3 * MaxLarge {
-			leave()
+			release()
 		}
 	})
 }
 
-// Whoever gives up waiting keeps no place, and a connection that ended nothing
-// of the total.
-func TestWaitingForALargeAnswerIsGivenUp(t *testing.T) {
+// A cancelled wait keeps no slot, and a connection that has ended keeps no
+// shared slot.
+func TestLimiter_WaitCancelled_ReleasesSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		total := NewShared(MaxLarge * largeBytes)
 		b := NewLimiter(total)
 		connected, disconnect := context.WithCancelCause(t.Context())
-		entered, leave := entering(connected, b, MaxLarge)
-		if got := entered(); got != MaxLarge {
-			t.Fatalf("%d answers are prepared", got)
+		acquired, release := acquireMany(connected, b, MaxLarge)
+		if got := acquired(); got != MaxLarge {
+			t.Fatalf("%d responses hold a slot", got)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("the request has ended"))
 		if _, failed := b.Acquire(ctx); failed == nil {
-			t.Error("an answer is prepared beyond the bound")
+			t.Error("a slot was acquired above the limit")
 		}
-		leave()
-		if leaveNow, failed := b.Acquire(t.Context()); failed != nil {
-			t.Errorf("a place is lost: %v", failed)
+		release()
+		if releaseNow, failed := b.Acquire(t.Context()); failed != nil {
+			t.Errorf("a released slot cannot be acquired: %v", failed)
 		} else {
-			leaveNow()
+			releaseNow()
 		}
 		disconnect(errors.New("the connection has ended"))
 		if synctest.Wait(); len(total) != 0 {
-			t.Error("a connection that has ended takes of the total")
+			t.Error("a connection that has ended holds shared slots")
 		}
 		for range MaxLarge - 1 {
-			leave() // which is too late to matter
+			release() // after the disconnect, without effect
 		}
 	})
 }

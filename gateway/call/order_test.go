@@ -16,7 +16,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-func TestFileCallsComeAfterThoseOnTheSameFiles(t *testing.T) {
+func TestPaths_ConflictingCallsKeepOrder(t *testing.T) {
 	var order Paths
 	enter := func(changes bool, paths ...string) *Turn {
 		t := new(Turn)
@@ -36,20 +36,20 @@ func TestFileCallsComeAfterThoseOnTheSameFiles(t *testing.T) {
 	write, read, readAgain, elsewhere := enter(true, "/d/f"), enter(false, "/d/f"), enter(false, "/d"), enter(true, "/e")
 	remove := enter(true, "/d")
 	if !ready(write) || ready(read) || ready(readAgain) || !ready(elsewhere) || ready(remove) {
-		t.Fatal("the first requests do not wait as they should")
+		t.Fatal("the first requests are not ordered as expected")
 	}
 	write.End()
 	if !ready(read) || !ready(readAgain) || ready(remove) {
-		t.Fatal("after the write the reads should be ready and nothing else")
+		t.Fatal("after the write, exactly the reads should be ready")
 	}
 	read.End()
 	readAgain.End()
 	if !ready(remove) {
-		t.Fatal("after the reads the removal should be ready")
+		t.Fatal("after the reads, the removal should be ready")
 	}
 	remove.End()
 	elsewhere.End()
 	if len(order.inFlight) != 0 {
-		t.Error("something is left")
+		t.Error("requests in flight remain")
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// Clients that do not read keep few large buffers; the others get their files
-// whole, in smaller writes.
-func TestFewFilesAreGatheredInLargeBuffers(t *testing.T) {
+// When all large buffers are in use, files are written whole through small ones.
+func TestWriteBuffers_AllInUse_SmallBufferIsUsed(t *testing.T) {
 	var back []func()
 	for range maxWriteBuffers {
 		buffer, giveBack := getWriteBuffer()
@@ -21,9 +20,9 @@ func TestFewFilesAreGatheredInLargeBuffers(t *testing.T) {
 	left := whole
 	got := &largestWrite{}
 	err := StreamBase64(got, `{"data":`, func() ([]byte, error) {
-		piece := left[:min(1000, len(left))]
-		left = left[len(piece):]
-		return piece, nil
+		chunk := left[:min(1000, len(left))]
+		left = left[len(chunk):]
+		return chunk, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func TestFewFilesAreGatheredInLargeBuffers(t *testing.T) {
 		t.Errorf("%d bytes were written, want %d", got.all.Len(), len(want))
 	}
 	if got.largest > smallWriteBufferBytes {
-		t.Errorf("%d bytes were written at once, at most %d may be", got.largest, smallWriteBufferBytes)
+		t.Errorf("%d bytes were written at once, want at most %d", got.largest, smallWriteBufferBytes)
 	}
 	for _, giveBack := range back {
 		giveBack()
@@ -40,7 +39,7 @@ func TestFewFilesAreGatheredInLargeBuffers(t *testing.T) {
 	buffer, giveBack := getWriteBuffer()
 	defer giveBack()
 	if cap(buffer) != writeBufferBytes {
-		t.Errorf("a buffer that was given back is not there again: %d bytes", cap(buffer))
+		t.Errorf("a returned buffer is not reused: got %d bytes", cap(buffer))
 	}
 }
 

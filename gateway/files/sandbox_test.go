@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// Every call that names a path has a sandbox, and hands it on.
-func TestEveryCallOnFilesReadsItsSandbox(t *testing.T) {
+// Every method with a path decodes its sandbox and passes it on.
+func TestMethods_DecodeSandbox(t *testing.T) {
 	const params = `{"path":"/p","sourcePath":"/p","destinationPath":"/q","recursive":true,"dataBase64":"","handleId":"h","watchId":1,
 		"missing":["/p"],"options":{"maxDepth":1,"maxDirectories":1,"maxEntries":1},"sandboxPolicy":{"type":"readOnly"}}`
 	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"}
@@ -37,7 +37,7 @@ func TestEveryCallOnFilesReadsItsSandbox(t *testing.T) {
 	}
 }
 
-// callWith decodes fs/getMetadata with a sandbox, by a service or, without one, afresh.
+// callWith decodes fs/getMetadata with a sandbox. A nil service means a new one.
 func callWith(t *testing.T, s *Service, path, sandbox string) (*fsGetMetadataParams, *jsonrpc.Error) {
 	t.Helper()
 	if s == nil {
@@ -50,18 +50,18 @@ func callWith(t *testing.T, s *Service, path, sandbox string) (*fsGetMetadataPar
 	return p, s.Check(p)
 }
 
-func reading(path string) string {
+func readSandbox(path string) string {
 	return fmt.Sprintf(`"sandbox":{"permissions":{"file_system":{"read":[%q]}},"windowsSandboxLevel":"disabled"}`, path)
 }
 
-// What was seen of a sandbox means what it would have meant had it not been, in
-// whatever order it comes, and whichever form the paths of the call have.
-func TestSeenSandboxesMeanTheSame(t *testing.T) {
+// A cached policy equals a freshly decoded one, in any order of calls and for all
+// forms of paths.
+func TestSandboxCache_DecodesSamePolicy(t *testing.T) {
 	s := New(nil, nil, 1, nil)
 	sandboxes := []string{`"sandboxPolicy":{"type":"readOnly"}`, `"sandboxPolicy":{"type":"dangerFullAccess"}`, `"sandbox":{"permissions":7}`,
 		`"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}`}
 	for i := range 2 * maxCachedSandboxes {
-		sandboxes = append(sandboxes, reading(fmt.Sprint("/", i)))
+		sandboxes = append(sandboxes, readSandbox(fmt.Sprint("/", i)))
 	}
 	for i := range sandboxes {
 		for j := max(0, i-maxCachedSandboxes); j <= i; j++ {
@@ -75,11 +75,11 @@ func TestSeenSandboxesMeanTheSame(t *testing.T) {
 		}
 	}
 	if len(s.sandboxes) > maxCachedSandboxes {
-		t.Errorf("%d are remembered", len(s.sandboxes))
+		t.Errorf("%d sandboxes are cached", len(s.sandboxes))
 	}
 }
 
-func TestSandboxIsReadOnce(t *testing.T) {
+func TestSandboxCache_Hit(t *testing.T) {
 	s := New(nil, nil, 1, nil)
 	read := func(members string) *execwirev1.SandboxPolicy {
 		t.Helper()
@@ -89,15 +89,15 @@ func TestSandboxIsReadOnce(t *testing.T) {
 		}
 		return p.policy
 	}
-	if first := read(reading("/a")); first == nil || read(reading("/a")) != first {
-		t.Error("it is read again")
+	if first := read(readSandbox("/a")); first == nil || read(readSandbox("/a")) != first {
+		t.Error("the sandbox is decoded again")
 	}
-	large := reading("/" + strings.Repeat("a", maxCachedSandboxBytes))
+	large := readSandbox("/" + strings.Repeat("a", maxCachedSandboxBytes))
 	if first := read(large); first == nil || read(large) == first || len(s.sandboxes) != 1 {
-		t.Error("a large one is remembered")
+		t.Error("a large sandbox is cached")
 	}
 	read(`"sandbox":null`)
 	if _, err := callWith(t, s, "/p", `"sandbox":{"permissions":7}`); err == nil || len(s.sandboxes) != 1 {
-		t.Error("what is malformed or absent is taken")
+		t.Error("a malformed or absent sandbox is accepted or cached")
 	}
 }

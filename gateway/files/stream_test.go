@@ -16,70 +16,68 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// pieces is a stream of the core that a test makes up: next returns its messages
-// and its end.
-type pieces[M any] struct {
+// fakeStream is a stream of server messages: next returns them and the final error.
+type fakeStream[M any] struct {
 	grpc.ClientStream
 	next func() (*M, error)
 }
 
-func (p pieces[M]) Recv() (*M, error) { return p.next() }
+func (p fakeStream[M]) Recv() (*M, error) { return p.next() }
 
-// content is a message of a download.
-func content(data []byte) *execwirev1.DownloadFileResponse {
+func dataMessage(data []byte) *execwirev1.DownloadFileResponse {
 	return &execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Data{Data: data}}
 }
 
-// downloadOf streams what next returns. ended is how its context ended.
-func downloadOf(t *testing.T, first []byte, next func() (*execwirev1.DownloadFileResponse, error)) (f *fileStream, ended func() bool) {
+// newDownload streams what next returns. ended reports whether its context ended.
+func newDownload(t *testing.T, first []byte, next func() (*execwirev1.DownloadFileResponse, error)) (f *fileStream, ended func() bool) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	return &fileStream{stream: pieces[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, release: func() {}, limit: 512 << 20},
+	return &fileStream{stream: fakeStream[execwirev1.DownloadFileResponse]{next: next}, first: first, cancel: cancel, release: func() {}, limit: 512 << 20},
 		func() bool { return ctx.Err() != nil }
 }
 
-func TestPiecesOfAnySizeMakeOneText(t *testing.T) {
+func TestFileStream_AnyChunkSize_EncodesWholeFile(t *testing.T) {
 	whole := []byte("0123456789abcdefghijklmnopqrstuvwxyz")
 	for size := 1; size <= len(whole); size++ {
 		left := whole[size:]
-		f, ended := downloadOf(t, whole[:size], func() (*execwirev1.DownloadFileResponse, error) {
+		f, ended := newDownload(t, whole[:size], func() (*execwirev1.DownloadFileResponse, error) {
 			if len(left) == 0 {
 				return nil, io.EOF
 			}
-			piece := left[:min(size, len(left))]
-			left = left[len(piece):]
-			return content(piece), nil
+			chunk := left[:min(size, len(left))]
+			left = left[len(chunk):]
+			return dataMessage(chunk), nil
 		})
 		var got bytes.Buffer
 		if err := f.StreamTo(&got); err != nil {
 			t.Fatal(err)
 		}
 		if want := contentBegin + `"` + base64.StdEncoding.EncodeToString(whole) + `"}`; got.String() != want || !ended() {
-			t.Errorf("in pieces of %d: %s, want %s", size, got.String(), want)
+			t.Errorf("in chunks of %d: %s, want %s", size, got.String(), want)
 		}
 	}
 }
 
-func TestAFileThatCannotBeCompletedIsAnError(t *testing.T) {
+func TestFileStream_Incomplete_Fails(t *testing.T) {
 	broken := errors.New("the disk is gone")
-	f, ended := downloadOf(t, []byte("abcd"), func() (*execwirev1.DownloadFileResponse, error) { return nil, broken })
+	f, ended := newDownload(t, []byte("abcd"), func() (*execwirev1.DownloadFileResponse, error) { return nil, broken })
 	var got bytes.Buffer
 	if err := f.StreamTo(&got); !errors.Is(err, broken) || !ended() {
-		t.Errorf("a read error becomes %v", err)
+		t.Errorf("after a read error StreamTo returned %v", err)
 	}
 	if json.Valid(got.Bytes()) {
-		t.Errorf("what was said looks whole: %s", got.String())
+		t.Errorf("the truncated response is valid JSON: %s", got.String())
 	}
 
-	piece := make([]byte, 1<<20)
-	f, ended = downloadOf(t, piece, func() (*execwirev1.DownloadFileResponse, error) { return content(piece), nil })
+	chunk := make([]byte, 1<<20)
+	f, ended = newDownload(t, chunk, func() (*execwirev1.DownloadFileResponse, error) { return dataMessage(chunk), nil })
 	if err := f.StreamTo(io.Discard); err != errGrew || !ended() {
-		t.Errorf("a file without an end becomes %v", err)
+		t.Errorf("for a file that grows StreamTo returned %v", err)
 	}
 
-	f, ended = downloadOf(t, piece, func() (*execwirev1.DownloadFileResponse, error) { return content(piece), nil })
+	f, ended = newDownload(t, chunk, func() (*execwirev1.DownloadFileResponse, error) { return dataMessage(chunk), nil })
 	if err := f.StreamTo(brokenWriter{}); err != errBroken || !ended() {
-		t.Errorf("a lost client becomes %v", err)
+		t.Errorf("after a lost connection StreamTo returned %v", err)
 	}
 }
 
@@ -89,7 +87,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
 
-func TestDirectoriesBeyondTheLimitAreRefused(t *testing.T) {
+func TestReadDirectory_AboveLimit_Fails(t *testing.T) {
 	for entries, refused := range map[int]bool{maxEntries: false, maxEntries + 1: true} {
 		left := entries
 		directory := fakeDirectory{next: func() (*execwirev1.ReadDirectoryResponse, error) {
@@ -110,7 +108,7 @@ func TestDirectoriesBeyondTheLimitAreRefused(t *testing.T) {
 			t.Errorf("%d entries: %v", entries, failed)
 		}
 		if !refused && len(result.(*fsEntries).Entries) != entries {
-			t.Errorf("of %d entries came %d", entries, len(result.(*fsEntries).Entries))
+			t.Errorf("want %d entries, got %d", entries, len(result.(*fsEntries).Entries))
 		}
 	}
 }
@@ -121,5 +119,5 @@ type fakeDirectory struct {
 }
 
 func (f fakeDirectory) ReadDirectory(context.Context, *execwirev1.ReadDirectoryRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[execwirev1.ReadDirectoryResponse], error) {
-	return pieces[execwirev1.ReadDirectoryResponse]{next: f.next}, nil
+	return fakeStream[execwirev1.ReadDirectoryResponse]{next: f.next}, nil
 }

@@ -17,7 +17,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// A second watch, where one is allowed, names the setting and says when to retry.
+// The error of a watch above the limit names the setting and the retry delay.
 func TestWatchLimit_NamesTheSettingAndWhenToRetry(t *testing.T) {
 	const setting = "watches_per_connection"
 	w := &watches{limit: 1}
@@ -29,20 +29,20 @@ func TestWatchLimit_NamesTheSettingAndWhenToRetry(t *testing.T) {
 	}
 }
 
-// lostWatches is a core whose watches end at once.
+// lostWatches is a server whose watches end at once.
 type lostWatches struct {
 	execwirev1.FileSystemServiceClient
 }
 
 func (lostWatches) AwaitPaths(context.Context, *execwirev1.AwaitPathsRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[execwirev1.AwaitPathsResponse], error) {
-	return pieces[execwirev1.AwaitPathsResponse]{next: func() (*execwirev1.AwaitPathsResponse, error) {
+	return fakeStream[execwirev1.AwaitPathsResponse]{next: func() (*execwirev1.AwaitPathsResponse, error) {
 		return &execwirev1.AwaitPathsResponse{}, nil
 	}}, nil
 }
 
 func (lostWatches) WatchDirectory(context.Context, *execwirev1.WatchDirectoryRequest, ...grpc.CallOption) (grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse], error) {
 	messages := 0
-	return pieces[execwirev1.WatchDirectoryResponse]{next: func() (*execwirev1.WatchDirectoryResponse, error) {
+	return fakeStream[execwirev1.WatchDirectoryResponse]{next: func() (*execwirev1.WatchDirectoryResponse, error) {
 		if messages++; messages > 1 {
 			return nil, io.EOF
 		}
@@ -50,7 +50,7 @@ func (lostWatches) WatchDirectory(context.Context, *execwirev1.WatchDirectoryReq
 	}}, nil
 }
 
-// busyConnection sends when a test lets it.
+// busyConnection delays sends until the test releases them.
 type busyConnection struct {
 	call.Connection
 	tasks sync.WaitGroup
@@ -65,7 +65,6 @@ func (c *busyConnection) Send(appendTo func([]byte) []byte) error {
 	return nil
 }
 
-// A watch keeps its id until its last notification is sent.
 func TestWatch_KeepsItsIDUntilItsEndIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connection := &busyConnection{free: make(chan struct{})}
@@ -80,20 +79,20 @@ func TestWatch_KeepsItsIDUntilItsEndIsSent(t *testing.T) {
 		synctest.Wait()
 		for _, id := range []watchID{"1", "2"} {
 			if s.watches.find(id) == nil {
-				t.Errorf("watch %s is forgotten before its end was sent", id)
+				t.Errorf("watch %s is removed before its end was sent", id)
 			}
 		}
 		close(connection.free)
 		connection.tasks.Wait()
 		for _, id := range []watchID{"1", "2"} {
 			if s.watches.find(id) != nil {
-				t.Errorf("watch %s is not forgotten", id)
+				t.Errorf("watch %s is not removed", id)
 			}
 		}
 	})
 }
 
-// FuzzWatchID: what is taken is an id that is itself again as JSON.
+// FuzzWatchID: an accepted id encodes to JSON that is accepted as the same id.
 func FuzzWatchID(f *testing.F) {
 	for _, seed := range []string{"1", `"a"`, `"\u0061"`, "-1", "1.5", "null", `"\ud800"`, " 7 "} {
 		f.Add(seed)

@@ -17,7 +17,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// countingFiles is a core that takes any upload for whole.
+// countingFiles is a server that accepts any upload as complete, and counts them.
 type countingFiles struct {
 	execwirev1.UnimplementedFileSystemServiceServer
 	uploads atomic.Int32
@@ -40,7 +40,7 @@ func (f *countingFiles) UploadFile(stream grpc.ClientStreamingServer[execwirev1.
 	}
 }
 
-// stalledConn is a connection that at some time takes no more, and then breaks.
+// stalledConn is a connection that stops accepting data at some time, and breaks later.
 type stalledConn struct {
 	net.Conn
 	stalls  atomic.Bool
@@ -68,8 +68,8 @@ func (c *stalledConn) Close() error {
 	return c.Conn.Close()
 }
 
-// breakingFiles breaks the connection between the beginning of an upload and its
-// first message.
+// breakingFiles breaks the connection between the start of an upload stream and
+// its first message.
 type breakingFiles struct {
 	execwirev1.FileSystemServiceClient
 	broken func()
@@ -90,17 +90,17 @@ func (u *breakingUpload) Send(m *execwirev1.UploadFileRequest) error {
 	return u.ClientStreamingClient.Send(m)
 }
 
-// A stream whose beginning never left is repeated by gRPC if it may: with what was
-// sent until the connection broke, and then the half-close that asks for the answer.
-// To a core that writes in place that is a file of no bytes.
-func TestWritesAreNotRepeatedInPart(t *testing.T) {
+// gRPC retries a stream whose first message was not sent: with what was sent until the
+// connection broke, and then the half-close. A server that writes in place would take
+// that for a file of no bytes.
+func TestWriteFile_ConnectionBreaks_IsNotRetriedInPart(t *testing.T) {
 	listener := bufconn.Listen(64 << 10)
-	core, files := grpc.NewServer(), &countingFiles{}
-	execwirev1.RegisterFileSystemServiceServer(core, files)
+	srv, files := grpc.NewServer(), &countingFiles{}
+	execwirev1.RegisterFileSystemServiceServer(srv, files)
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	serving.Go(func() { _ = core.Serve(listener) })
-	defer core.Stop()
+	serving.Go(func() { _ = srv.Serve(listener) })
+	defer srv.Stop()
 	stalled := &stalledConn{waiting: make(chan struct{}), broken: make(chan struct{}), closed: make(chan struct{})}
 	first := true
 	conn, err := grpc.NewClient("passthrough:///core",
@@ -124,7 +124,7 @@ func TestWritesAreNotRepeatedInPart(t *testing.T) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer func() { _ = conn.Close() }()
-	waiting.Go(func() { // fills the way of what follows
+	waiting.Go(func() { // fills the connection, so that later messages wait
 		_, _ = client.GetMetadata(t.Context(), &execwirev1.GetMetadataRequest{})
 	})
 	<-stalled.waiting
@@ -138,6 +138,6 @@ func TestWritesAreNotRepeatedInPart(t *testing.T) {
 	head := &execwirev1.UploadHead{Path: "/f", Mode: execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE}
 	err = upload(t.Context(), &breakingFiles{client, broken}, head, make([]byte, WholeWrite+1))
 	if uploads := files.uploads.Load(); err == nil || uploads > 0 {
-		t.Errorf("a write of %d bytes, none of which left, ended with %v, and the core took %d for whole", WholeWrite+1, err, uploads)
+		t.Errorf("a write of %d bytes, none of which was sent, ended with %v, and the server accepted %d uploads", WholeWrite+1, err, uploads)
 	}
 }

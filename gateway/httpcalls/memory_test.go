@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// cutBody is a response whose body comes in pieces of one size.
+// cutBody is a response whose body comes in chunks of one size.
 type cutBody struct {
 	grpc.ClientStream
 	left, size int
@@ -25,8 +25,8 @@ func (p *cutBody) Recv() (*execwirev1.FetchResponse, error) {
 	return &execwirev1.FetchResponse{Message: &execwirev1.FetchResponse_Data{Data: make([]byte, p.size)}}, nil
 }
 
-// However a server elsewhere cuts a body, it takes about its bytes.
-func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
+// A body needs memory in proportion to its bytes, whatever the size of its chunks.
+func TestReadBody_SmallChunks_MemoryIsBounded(t *testing.T) {
 	const size = 256 << 10
 	for _, of := range []int{1, 7, 1 << 10, largePiece - 1, largePiece, largePiece + 1, 64 << 10} {
 		service := New(nil, nil, Config{Buffered: 2 * size, Share: new(wsconn.Share)})
@@ -35,17 +35,17 @@ func TestABodyInSmallPiecesTakesNoMoreThanItsBytes(t *testing.T) {
 			t.Fatal(failed)
 		}
 		came, takes := 0, 0
-		for _, piece := range response.body {
-			came += len(piece)
-			takes += cap(piece) + 24 // and the slice
+		for _, chunk := range response.body {
+			came += len(chunk)
+			takes += cap(chunk) + 24 // and the slice
 		}
 		if want := size / of * of; came != want || response.size != want || takes > 2*want {
-			t.Errorf("%d bytes in pieces of %d became %d, and take %d", want, of, came, takes)
+			t.Errorf("%d bytes in chunks of %d became %d bytes, which use %d", want, of, came, takes)
 		}
 	}
 }
 
-// The refusal of a body names the setting and says when to retry.
+// The error names the setting and the retry delay.
 func TestResponseTooLarge_NamesTheSettingAndWhenToRetry(t *testing.T) {
 	const setting = "http_buffered_bytes_per_connection"
 	refused := responseTooLarge(7)

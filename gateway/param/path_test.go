@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-func TestPathForms(t *testing.T) {
+func TestPath_Forms(t *testing.T) {
 	tests := []struct{ raw, native, like string }{
 		{"/x/f", "/x/f", "/x/f"},
 		{"/", "/", "/"},
@@ -46,7 +46,7 @@ func TestPathForms(t *testing.T) {
 	}
 }
 
-func TestPathRefusals(t *testing.T) {
+func TestPath_Errors(t *testing.T) {
 	const relative = "invalid URI: relative URL without a base"
 	const misreadable = "invalid URI: write backslashes, control characters and a space at the end percent-encoded"
 	tests := []struct {
@@ -87,8 +87,8 @@ func TestPathRefusals(t *testing.T) {
 	}
 }
 
-// A client cannot have an error made of everything it sent.
-func TestPathRefusalsAreShort(t *testing.T) {
+// Errors do not repeat long input.
+func TestPath_ErrorsAreShort(t *testing.T) {
 	for _, raw := range []string{
 		"file://" + strings.Repeat("é", 1<<16) + "/x",
 		strings.Repeat("s", 1<<16) + ":x",
@@ -101,7 +101,7 @@ func TestPathRefusalsAreShort(t *testing.T) {
 	}
 }
 
-// readByLibrary is the path that net/url finds in a URI, if it takes it.
+// readByLibrary returns the path that net/url parses from a URI, if it accepts it.
 func readByLibrary(uri string) (native string, ok bool) {
 	u, err := url.Parse(uri)
 	if err != nil || u.Opaque != "" {
@@ -110,8 +110,8 @@ func readByLibrary(uri string) (native string, ok bool) {
 	return path.Clean("/" + u.Path), true
 }
 
-// What names the other end as an answer can name it as a question, and means
-// what net/url reads: nothing gets past by its encoding.
+// FuzzPath: an accepted path means what net/url parses, and what a response calls it
+// is accepted as the same path. No encoding bypasses the checks.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{
 		"/x/../y//f/", "file:///sp%20ace%2541", "FILE://localhost/%ff%zz%", "file:/\\\n", "http:x", "file://h?q#f", "C:\\x", "/\x00", "file:///%00",
@@ -130,7 +130,7 @@ func FuzzPath(f *testing.F) {
 			t.Errorf("%q is %q", raw, p.Native)
 		}
 		if p.URI == strings.HasPrefix(raw, "/") {
-			t.Errorf("%q is taken for a URI: %v", raw, p.URI)
+			t.Errorf("%q is parsed as a URI: %v", raw, p.URI)
 		}
 		if read, ok := readByLibrary(raw); p.URI && ok && read != p.Native {
 			t.Errorf("%q is %q, by net/url %q", raw, p.Native, read)

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestLossy(t *testing.T) {
+func TestToUTF8_ReplacesInvalidBytes(t *testing.T) {
 	const x = "\uFFFD"
 	for text, want := range map[string]string{
 		"":                        "",

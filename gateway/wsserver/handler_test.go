@@ -19,7 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// patience is how long a test waits for what must happen.
+// patience limits how long a test waits.
 const patience = 2 * time.Minute
 
 // surface is a handler that is being served.
@@ -28,7 +28,7 @@ type surface struct {
 	address string
 }
 
-// serveHTTP serves what config says, with the parts that it leaves out.
+// serveHTTP serves config, with defaults for what it omits.
 func serveHTTP(t *testing.T, config wsserver.HTTPConfig) *surface {
 	t.Helper()
 	if config.Authenticate == nil {
@@ -60,7 +60,7 @@ func serveHTTP(t *testing.T, config wsserver.HTTPConfig) *surface {
 	return s
 }
 
-// ask sends one request as it is written, and returns the answer with its body.
+// ask sends one literal request and returns the response with its body.
 func (s *surface) ask(t *testing.T, request string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.address)
@@ -90,8 +90,7 @@ func (s *surface) ask(t *testing.T, request string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// upgrade is a request for a websocket, with some headers replaced; "" leaves
-// one out.
+// upgrade is a websocket request with some headers replaced; "" omits one.
 func upgrade(path string, changed map[string]string) string {
 	headers := map[string]string{
 		"Host": "x", "Connection": "Upgrade", "Upgrade": "websocket",
@@ -111,7 +110,7 @@ func upgrade(path string, changed map[string]string) string {
 	return b.String() + "\n"
 }
 
-// The reference's answers, and ours to /healthz.
+// The responses of the reference, and our own for /healthz.
 func TestHTTPSurface(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{Origins: []string{"https://ide.example"}})
 	plain := func(method, path, headers string) string {
@@ -171,8 +170,7 @@ func TestHTTPSurface(t *testing.T) {
 	}
 }
 
-// Neither an extension nor a protocol is agreed on, whatever is offered.
-func TestUpgradeAgreesOnNothing(t *testing.T) {
+func TestUpgrade_NegotiatesNoExtension(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{})
 	response, _ := s.ask(t, upgrade("/", map[string]string{
 		"Sec-WebSocket-Protocol": "codex", "Sec-WebSocket-Extensions": "permessage-deflate",
@@ -187,8 +185,8 @@ func TestUpgradeAgreesOnNothing(t *testing.T) {
 	}
 }
 
-// Only upgrades are authenticated, and only those that could be made.
-func TestAuthentication(t *testing.T) {
+// Only valid upgrade requests are authenticated.
+func TestAuthenticate_OnlyValidUpgrades(t *testing.T) {
 	var asked atomic.Int32
 	s := serveHTTP(t, wsserver.HTTPConfig{Authenticate: func(*http.Request) (auth.Caller, *wsserver.Refusal) {
 		asked.Add(1)
@@ -203,7 +201,7 @@ func TestAuthentication(t *testing.T) {
 		}
 	}
 	if n := asked.Load(); n != 0 {
-		t.Errorf("what is no upgrade was authenticated %d times", n)
+		t.Errorf("%d requests that are no upgrades were authenticated", n)
 	}
 	response, body := s.ask(t, upgrade("/", nil))
 	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "2" || body == "" {
@@ -211,8 +209,8 @@ func TestAuthentication(t *testing.T) {
 	}
 }
 
-func TestRefusalOfEveryKind(t *testing.T) {
-	told := map[auth.Kind]string{
+func TestRefusalOf_AllKinds(t *testing.T) {
+	messages := map[auth.Kind]string{
 		auth.KindCredentialMissing: "missing websocket bearer token",
 		auth.KindHeaderInvalid:     "invalid authorization header",
 		auth.KindTokenExpired:      "expired websocket jwt",
@@ -222,9 +220,9 @@ func TestRefusalOfEveryKind(t *testing.T) {
 	}
 	for _, kind := range auth.Kinds() {
 		for signed, invalid := range map[bool]string{false: "invalid websocket bearer token", true: "invalid websocket jwt"} {
-			refusal := wsserver.RefusalOf(fmt.Errorf("at the door: %w", &auth.Error{Kind: kind, Err: errors.New("secret details"), ForCaller: "what to do"}), signed)
+			refusal := wsserver.RefusalOf(fmt.Errorf("handshake: %w", &auth.Error{Kind: kind, Err: errors.New("secret details"), ForCaller: "what to do"}), signed)
 			if strings.Contains(refusal.Text, "secret") {
-				t.Errorf("%v: the client is told %q", kind, refusal.Text)
+				t.Errorf("%v: the message is %q", kind, refusal.Text)
 			}
 			if kind == auth.KindTooManyAttempts {
 				if refusal.Status != http.StatusTooManyRequests || refusal.RetryAfter < time.Second {
@@ -250,7 +248,7 @@ func TestRefusalOfEveryKind(t *testing.T) {
 				}
 				continue
 			}
-			want := told[kind]
+			want := messages[kind]
 			if want == "" {
 				want = invalid
 			}
@@ -260,11 +258,11 @@ func TestRefusalOfEveryKind(t *testing.T) {
 		}
 	}
 	if refusal := wsserver.RefusalOf(errors.New("disk on fire"), false); refusal.Status != http.StatusInternalServerError || strings.Contains(refusal.Text, "disk") {
-		t.Errorf("an error of ours: %+v", refusal)
+		t.Errorf("an internal error: %+v", refusal)
 	}
 }
 
-func TestServeHasCallerAndContext(t *testing.T) {
+func TestServe_HasCallerAndContext(t *testing.T) {
 	type key struct{}
 	found := make(chan error, 1)
 	s := serveHTTP(t, wsserver.HTTPConfig{
@@ -297,9 +295,9 @@ func TestServeHasCallerAndContext(t *testing.T) {
 	if err := <-found; err != nil {
 		t.Error(err)
 	}
-	// Serve returned without closing, which is a mistake of ours.
+	// Serve returned without closing the connection: an internal error.
 	var closed *wsconn.ClosedError
 	if _, err := c.Receive(); !errors.As(err, &closed) || closed.Code != wsconn.CodeInternalError {
-		t.Errorf("the end is %v", err)
+		t.Errorf("Receive returned %v", err)
 	}
 }

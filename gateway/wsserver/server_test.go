@@ -17,13 +17,13 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-func TestShutdownWaitsForConnections(t *testing.T) {
-	told := make(chan error)
+func TestShutdown_WaitsForConnections(t *testing.T) {
+	cause := make(chan error)
 	serving, leave := make(chan struct{}), make(chan struct{})
 	s := serveHTTP(t, wsserver.HTTPConfig{Serve: func(ctx context.Context, _ auth.Caller, c *wsconn.Conn) {
 		close(serving)
 		<-ctx.Done()
-		told <- context.Cause(ctx)
+		cause <- context.Cause(ctx)
 		<-leave
 		_ = c.Close(wsconn.CodeGoingAway, "the server is shutting down")
 	}})
@@ -35,23 +35,23 @@ func TestShutdownWaitsForConnections(t *testing.T) {
 	end := make(chan error, 1)
 	go func() {
 		_, err := c.Receive()
-		_ = c.Close(0, "") // the server waits for it
+		_ = c.Close(0, "") // the server waits for this
 		end <- err
 	}()
 	<-serving
 	if n := s.Connections(); n != 1 {
 		t.Errorf("there are %d connections", n)
 	}
-	impatient := errors.New("enough")
+	errDeadline := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	cancel(impatient)
+	cancel(errDeadline)
 	shut := make(chan error, 1)
 	go func() { shut <- s.Shutdown(ctx) }()
-	if err := <-told; !errors.Is(err, wsserver.ErrShutdown) {
-		t.Errorf("the connection was told %v", err)
+	if err := <-cause; !errors.Is(err, wsserver.ErrShutdown) {
+		t.Errorf("the context of the connection ended with %v", err)
 	}
-	if err := <-shut; !errors.Is(err, impatient) {
-		t.Errorf("shutting down returned %v", err)
+	if err := <-shut; !errors.Is(err, errDeadline) {
+		t.Errorf("Shutdown returned %v", err)
 	}
 	for request, want := range map[string]int{
 		"GET /readyz HTTP/1.1\nHost: x\n\n":  http.StatusServiceUnavailable,
@@ -67,15 +67,15 @@ func TestShutdownWaitsForConnections(t *testing.T) {
 		t.Error(err)
 	}
 	if n := s.Connections(); n != 0 {
-		t.Errorf("there are %d connections after the end", n)
+		t.Errorf("there are %d connections after the shutdown", n)
 	}
 	var closed *wsconn.ClosedError
 	if err := <-end; !errors.As(err, &closed) || closed.Code != wsconn.CodeGoingAway {
-		t.Errorf("the client was told %v", err)
+		t.Errorf("the client received %v", err)
 	}
 }
 
-func TestDrainingLetsNobodyIn(t *testing.T) {
+func TestReady_False_RejectsUpgrades(t *testing.T) {
 	var ready atomic.Bool
 	ready.Store(true)
 	s := serveHTTP(t, wsserver.HTTPConfig{Ready: ready.Load})
@@ -95,7 +95,7 @@ func TestDrainingLetsNobodyIn(t *testing.T) {
 	}
 }
 
-func TestHugeHeaderIsRefused(t *testing.T) {
+func TestRequestHeader_TooLarge_IsRejected(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{})
 	response, _ := s.ask(t, "GET /readyz HTTP/1.1\nHost: x\nX: "+strings.Repeat("x", 80<<10)+"\n\n")
 	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
@@ -107,9 +107,9 @@ func TestHugeHeaderIsRefused(t *testing.T) {
 	}
 }
 
-// A request that never comes is not waited for, and a websocket that says
+// An incomplete request times out; a silent websocket does not.
 // nothing for as long is.
-func TestSlowRequestIsGivenUp(t *testing.T) {
+func TestRequestHeader_Incomplete_TimesOut(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
@@ -144,7 +144,7 @@ func TestSlowRequestIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		if answer, err := io.ReadAll(conn); err != nil || strings.Contains(string(answer), "101") {
-			t.Errorf("half a request: %q, %v", answer, err)
+			t.Errorf("an incomplete request: %q, %v", answer, err)
 		}
 	}
 	if err := quiet.Send([]byte("still here")); err != nil {
@@ -155,9 +155,8 @@ func TestSlowRequestIsGivenUp(t *testing.T) {
 	}
 }
 
-// The server speaks HTTP/1 only: whoever begins with the preface of HTTP/2 is
-// told so, or hung up on.
-func TestNoHTTP2(t *testing.T) {
+// The server speaks HTTP/1 only. The preface of HTTP/2 gets an error.
+func TestHTTP2Preface_IsRejected(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{})
 	response, _ := s.ask(t, "PRI * HTTP/2.0\n\nSM\n\n")
 	if response.StatusCode < 400 {

@@ -16,57 +16,57 @@ import (
 	"github.com/execwire/execwire/internal/inproc"
 )
 
-// scriptedCore says in a session what a test has it say, and records what it is
-// told.
-type scriptedCore struct {
+// scriptedServer sends the events of a test in a session, and records what it
+// receives.
+type scriptedServer struct {
 	execwirev1.UnimplementedSessionServiceServer
 	execwirev1.UnimplementedProcessServiceServer
 	execwirev1.UnimplementedEnvironmentServiceServer
 
 	feed chan *execwirev1.AttachSessionResponse
-	end  chan error // how the attachment ends
+	end  chan error // the error with which the attachment ends
 
-	// What happens in the calls that cause events.
+	// Called by the calls that cause events.
 	write, signal func()
-	// terminated answers TerminateProcess.
+	// terminated is the response of TerminateProcess.
 	terminated *execwirev1.TerminateProcessResponse
-	// read answers ReadOutput; nil: what last says is read.
+	// read implements ReadOutput; nil: it returns events up to last.
 	read func(*execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse
-	// refuse is the error of ReadOutput, and describe answers GetProcess; nil:
-	// there is none, and of the process nothing is known.
+	// refuse returns the error of ReadOutput, and describe the response of GetProcess;
+	// nil: no error, and an empty description.
 	refuse   func(*execwirev1.ReadOutputRequest) error
 	describe func() *execwirev1.Process
 	// unknown is the error of GetProcess, if any.
 	unknown error
 
 	mu       sync.Mutex
-	takes    map[string]time.Duration     // guarded by mu; writes to these processes, instead of calling write
-	labels   map[string]map[string]string // guarded by mu; of what was started
-	last     map[string]uint64            // what ListProcesses says
-	done     bool                         // it says that all have closed, and were acknowledged
-	closed   bool                         // what ReadOutput says
+	takes    map[string]time.Duration     // guarded by mu; durations of writes to these processes, which do not call write
+	labels   map[string]map[string]string // guarded by mu; labels of started processes
+	last     map[string]uint64            // last seqs in ListProcesses and ReadOutput
+	done     bool                         // ListProcesses reports all processes as closed and acknowledged
+	closed   bool                         // ReadOutput reports the process as closed
 	told     []string                     // acknowledgements and pongs, in order
 	finished bool                         // CloseSession was called
 }
 
 const scriptedWindow = 1000
 
-func newScriptedCore(t *testing.T) (*scriptedCore, *core) {
-	s := &scriptedCore{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
+func newScriptedServer(t *testing.T) (*scriptedServer, *testServer) {
+	s := &scriptedServer{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
 		last: map[string]uint64{}, labels: map[string]map[string]string{}, takes: map[string]time.Duration{}}
 	channel := inproc.New()
 	execwirev1.RegisterSessionServiceServer(channel, s)
 	execwirev1.RegisterProcessServiceServer(channel, s)
 	execwirev1.RegisterEnvironmentServiceServer(channel, s)
 	t.Cleanup(channel.Close)
-	return s, &core{t: t, channel: channel}
+	return s, &testServer{t: t, channel: channel}
 }
 
-func (s *scriptedCore) GetEnvironment(context.Context, *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
+func (s *scriptedServer) GetEnvironment(context.Context, *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
 	return &execwirev1.GetEnvironmentResponse{}, nil
 }
 
-func (s *scriptedCore) AttachSession(stream grpc.BidiStreamingServer[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]) error {
+func (s *scriptedServer) AttachSession(stream grpc.BidiStreamingServer[execwirev1.AttachSessionRequest, execwirev1.AttachSessionResponse]) error {
 	if _, err := stream.Recv(); err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (s *scriptedCore) AttachSession(stream grpc.BidiStreamingServer[execwirev1.
 	}
 }
 
-func (s *scriptedCore) note(m *execwirev1.AttachSessionRequest) {
+func (s *scriptedServer) note(m *execwirev1.AttachSessionRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch m := m.GetMessage().(type) {
@@ -121,7 +121,7 @@ func (s *scriptedCore) note(m *execwirev1.AttachSessionRequest) {
 	}
 }
 
-func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
+func (s *scriptedServer) ListProcesses(context.Context, *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
 	list := &execwirev1.ListProcessesResponse{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,7 @@ func (s *scriptedCore) ListProcesses(context.Context, *execwirev1.ListProcessesR
 	return list, nil
 }
 
-func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
+func (s *scriptedServer) ReadOutput(ctx context.Context, req *execwirev1.ReadOutputRequest) (*execwirev1.ReadOutputResponse, error) {
 	if s.refuse != nil {
 		if err := s.refuse(req); err != nil {
 			return nil, err
@@ -151,7 +151,7 @@ func (s *scriptedCore) ReadOutput(ctx context.Context, req *execwirev1.ReadOutpu
 	return answer, nil
 }
 
-// pause reports whether ctx lasted so long.
+// pause waits, and reports false if ctx ends before.
 func pause(ctx context.Context, long time.Duration) bool {
 	late := time.NewTimer(long)
 	defer late.Stop()
@@ -163,14 +163,14 @@ func pause(ctx context.Context, long time.Duration) bool {
 	}
 }
 
-func (s *scriptedCore) state() execwirev1.ProcessState {
+func (s *scriptedServer) state() execwirev1.ProcessState {
 	if s.done {
 		return execwirev1.ProcessState_PROCESS_STATE_CLOSED
 	}
 	return execwirev1.ProcessState_PROCESS_STATE_RUNNING
 }
 
-func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
+func (s *scriptedServer) GetProcess(context.Context, *execwirev1.GetProcessRequest) (*execwirev1.GetProcessResponse, error) {
 	if s.unknown != nil {
 		return nil, s.unknown
 	}
@@ -181,14 +181,14 @@ func (s *scriptedCore) GetProcess(context.Context, *execwirev1.GetProcessRequest
 	return &execwirev1.GetProcessResponse{Process: described}, nil
 }
 
-func (s *scriptedCore) StartProcess(_ context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
+func (s *scriptedServer) StartProcess(_ context.Context, req *execwirev1.StartProcessRequest) (*execwirev1.StartProcessResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.labels[req.GetProcessId()] = req.GetLabels()
 	return &execwirev1.StartProcessResponse{}, nil
 }
 
-func (s *scriptedCore) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
+func (s *scriptedServer) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
 	s.mu.Lock()
 	takes, slow := s.takes[req.GetProcessId()]
 	s.mu.Unlock()
@@ -200,12 +200,12 @@ func (s *scriptedCore) WriteStdin(ctx context.Context, req *execwirev1.WriteStdi
 	return &execwirev1.WriteStdinResponse{}, nil
 }
 
-func (s *scriptedCore) SignalProcess(context.Context, *execwirev1.SignalProcessRequest) (*execwirev1.SignalProcessResponse, error) {
+func (s *scriptedServer) SignalProcess(context.Context, *execwirev1.SignalProcessRequest) (*execwirev1.SignalProcessResponse, error) {
 	s.signal()
 	return &execwirev1.SignalProcessResponse{}, nil
 }
 
-func (s *scriptedCore) TerminateProcess(context.Context, *execwirev1.TerminateProcessRequest) (*execwirev1.TerminateProcessResponse, error) {
+func (s *scriptedServer) TerminateProcess(context.Context, *execwirev1.TerminateProcessRequest) (*execwirev1.TerminateProcessResponse, error) {
 	s.signal()
 	if s.terminated != nil {
 		return s.terminated, nil
@@ -213,7 +213,7 @@ func (s *scriptedCore) TerminateProcess(context.Context, *execwirev1.TerminatePr
 	return &execwirev1.TerminateProcessResponse{}, nil
 }
 
-func (s *scriptedCore) CloseSession(context.Context, *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
+func (s *scriptedServer) CloseSession(context.Context, *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.finished = true
@@ -233,8 +233,8 @@ func closedEvent(seq uint64) *execwirev1.ProcessEvent {
 	return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Closed{Closed: &execwirev1.ProcessClosed{}}}
 }
 
-// say has the core send events of a process, one byte each.
-func (s *scriptedCore) say(id string, seqs ...uint64) {
+// sendOutput sends output events of a process, one byte each.
+func (s *scriptedServer) sendOutput(id string, seqs ...uint64) {
 	var events []*execwirev1.ProcessEvent
 	for _, seq := range seqs {
 		events = append(events, outputEvent(seq, 1))
@@ -242,13 +242,13 @@ func (s *scriptedCore) say(id string, seqs ...uint64) {
 	s.sendEvents(id, events...)
 }
 
-func (s *scriptedCore) sendEvents(id string, events ...*execwirev1.ProcessEvent) {
+func (s *scriptedServer) sendEvents(id string, events ...*execwirev1.ProcessEvent) {
 	s.feed <- &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Events{
 		Events: &execwirev1.SessionEvents{ProcessId: id, Events: events}}}
 }
 
-// wasTold returns what the core was told so far.
-func (s *scriptedCore) wasTold() string {
+// acknowledgements returns the acknowledgements and pongs that were received.
+func (s *scriptedServer) acknowledgements() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	told := slices.Clone(s.told)
