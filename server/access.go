@@ -4,9 +4,7 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
-	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -30,11 +28,7 @@ func accessOf(method string) session.Access {
 
 // open returns the session if the caller has the access that the RPC needs.
 func (s *Server) open(ctx context.Context, sessionID string) (*session.Session, error) {
-	principal, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return s.cfg.Sessions.Open(principal, sessionID, accessFor(ctx))
+	return s.cfg.Sessions.Open(caller(ctx), sessionID, accessFor(ctx))
 }
 
 // find returns a process if the caller has the access that the RPC needs.
@@ -49,19 +43,17 @@ func (s *Server) find(ctx context.Context, sessionID, processID string) (*sessio
 // markSeen records that the answer of a call contains the exit record of a process,
 // unless the caller is gone.
 func markSeen(ctx context.Context, p *session.Process) {
-	if ctx.Err() != nil {
-		return
-	}
-	if principal, err := caller(ctx); err == nil {
-		p.Seen(principal)
+	if ctx.Err() == nil {
+		p.Seen(caller(ctx))
 	}
 }
 
-// caller returns the name of the principal that makes a call.
-func caller(ctx context.Context) (string, error) {
+// caller returns the name of the principal that makes a call. The interceptors have put
+// it into the context; without them no call may be served.
+func caller(ctx context.Context) string {
 	principal, err := auth.FromContext(ctx)
 	if err != nil {
-		return "", newStatus(codes.Unauthenticated, execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED, err.Error())
+		panic(err)
 	}
-	return principal.Name, nil
+	return principal.Name
 }

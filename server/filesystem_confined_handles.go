@@ -144,11 +144,7 @@ func handleCall[Req interface {
 // the caller.
 func (s *confinedFiles) countUpload(ctx context.Context, lease *fileworker.Lease, head *execwirev1.UploadHead) error {
 	return lease.Pin(head.GetUploadId(), func() (func(), error) {
-		owner, err := caller(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return s.server.uploads.Count(owner, pathOf(head))
+		return s.server.uploads.Count(caller(ctx), pathOf(head))
 	})
 }
 

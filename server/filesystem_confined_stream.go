@@ -33,10 +33,7 @@ func confinedStream[Req interface {
 	}
 	defer lease.Release()
 	if count != nil {
-		owner, err := caller(ctx)
-		if err != nil {
-			return err
-		}
+		owner := caller(ctx)
 		leave, err := count(owner)
 		if err != nil {
 			return err

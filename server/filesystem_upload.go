@@ -24,16 +24,11 @@ func (s *fileSystemService) UploadFile(stream uploadStream) error {
 
 // receiveHead receives the first message of an upload.
 func receiveHead(stream uploadStream) (*execwirev1.UploadHead, error) {
-	first, err := stream.Recv()
-	switch {
-	case err == io.EOF:
-		return nil, unexpectedMessage("the stream ended before it began: send a head")
-	case err != nil:
-		return nil, err
-	case first.GetHead() == nil:
-		return nil, unexpectedMessage("the first message is not a head")
+	first, err := receiveFirst(stream, "the stream ended before it began: send a head")
+	if err == nil && first.GetHead() == nil {
+		err = unexpectedMessage("the first message is not a head")
 	}
-	return first.GetHead(), nil
+	return first.GetHead(), err
 }
 
 // receive receives an upload after its head.
@@ -64,9 +59,6 @@ func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.U
 	if closeErr := writer.Close(); err == nil {
 		err = closeErr
 	}
-	if err == nil && end == nil {
-		err = endMissing()
-	}
 	if err == nil && len(end.GetSha256()) > 0 {
 		err = invalidField("end.sha256", "is for files that are replaced: leave it out")
 	}
@@ -77,14 +69,10 @@ func (s *fileSystemService) writeInPlace(stream uploadStream, head *execwirev1.U
 }
 
 func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.UploadHead) (*execwirev1.UploadFileResponse, error) {
-	owner, err := caller(stream.Context())
-	if err != nil {
-		return nil, err
-	}
 	how := fsops.Replacement{
 		Path:        pathOf(head),
 		NoSymlinks:  head.GetNoSymlinks(),
-		Owner:       owner,
+		Owner:       caller(stream.Context()),
 		ID:          head.GetUploadId(),
 		Offset:      int64(head.GetOffset()),
 		IfMatch:     head.GetIfMatchSha256(),
@@ -101,9 +89,6 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 	}
 	defer upload.Leave()
 	end, err := receiveFile(stream, upload.Write)
-	if err == nil && end == nil {
-		err = endMissing()
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -115,41 +100,33 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 }
 
 // receiveFile passes on the data of a client up to the end of the stream, and returns
-// the final message, if there is one.
+// the final message.
 func receiveFile(stream uploadStream, write func(ctx context.Context, data []byte) error) (*execwirev1.UploadEnd, error) {
 	var end *execwirev1.UploadEnd
-	for {
-		req, err := stream.Recv()
+	err := receiveRest(stream, func(m *execwirev1.UploadFileRequest) error {
 		switch {
-		case err == io.EOF:
-			return end, nil
-		case err != nil:
-			return nil, err
-		case req.GetHead() != nil:
-			return nil, unexpectedMessage("there was a head already: send data")
+		case m.GetHead() != nil:
+			return unexpectedMessage("there was a head already: send data")
 		case end != nil:
-			return nil, unexpectedMessage("there was an end already: send nothing after it")
-		case req.GetEnd() != nil:
-			end = req.GetEnd()
-			continue
+			return unexpectedMessage("there was an end already: send nothing after it")
+		case m.GetEnd() != nil:
+			end = m.GetEnd()
+			return nil
 		}
-		if err := write(stream.Context(), req.GetData()); err != nil {
-			return nil, err
-		}
+		return write(stream.Context(), m.GetData())
+	})
+	switch {
+	case err != io.EOF:
+		return nil, err
+	case end == nil:
+		return nil, unexpectedMessage("the stream ended before the file was whole: send an end after the data")
 	}
-}
-
-func endMissing() error {
-	return unexpectedMessage("the stream ended before the file was whole: send an end after the data")
+	return end, nil
 }
 
 // GetUpload implements the RPC.
 func (s *fileSystemService) GetUpload(ctx context.Context, req *execwirev1.GetUploadRequest) (*execwirev1.GetUploadResponse, error) {
-	owner, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	state, err := s.server.uploads.Find(owner, req.GetUploadId())
+	state, err := s.server.uploads.Find(caller(ctx), req.GetUploadId())
 	if err != nil {
 		return nil, err
 	}

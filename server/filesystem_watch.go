@@ -25,10 +25,6 @@ const (
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
 	ctx, leave := s.withWatches(stream.Context())
 	defer leave()
-	owner, err := caller(ctx)
-	if err != nil {
-		return err
-	}
 	ignore, err := fsops.ParseGlobs(req.GetIgnore())
 	if err != nil {
 		return err
@@ -38,7 +34,7 @@ func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest
 		settle = req.GetSettle().AsDuration()
 	}
 	watch, err := s.server.watcher.Watch(ctx, fsops.WatchRequest{
-		Owner: owner, Path: pathOf(req), Recursive: req.GetRecursive(), Ignore: ignore, Settle: settle})
+		Owner: caller(ctx), Path: pathOf(req), Recursive: req.GetRecursive(), Ignore: ignore, Settle: settle})
 	if err != nil {
 		return err
 	}
@@ -143,11 +139,7 @@ func toLost(l fsops.Lost) *execwirev1.WatchLost {
 func (s *fileSystemService) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
 	ctx, leave := s.withWatches(stream.Context())
 	defer leave()
-	owner, err := caller(ctx)
-	if err != nil {
-		return err
-	}
-	wait, err := s.server.watcher.AwaitPaths(owner, pathsOf(req.GetMissing()), pathsOf(req.GetPresent()))
+	wait, err := s.server.watcher.AwaitPaths(caller(ctx), pathsOf(req.GetMissing()), pathsOf(req.GetPresent()))
 	if err != nil {
 		return err
 	}

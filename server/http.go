@@ -31,11 +31,7 @@ func (s *httpService) Fetch(req *execwirev1.FetchRequest, stream grpc.ServerStre
 	if client == nil {
 		return HTTPDisabled()
 	}
-	owner, err := caller(stream.Context())
-	if err != nil {
-		return err
-	}
-	response, err := client.Do(stream.Context(), toHTTPRequest(owner, req))
+	response, err := client.Do(stream.Context(), toHTTPRequest(caller(stream.Context()), req))
 	if err != nil {
 		return err
 	}

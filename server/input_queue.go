@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -13,15 +12,11 @@ import (
 	"github.com/execwire/execwire/internal/notify"
 )
 
-// smallInput is the size up to which pieces of input are joined, so that a client
-// that sends single bytes does not use up memory.
-const smallInput = 4 << 10
-
 // input is a piece of a client's input.
 type input struct {
 	offset uint64
 	data   []byte
-	end    bool // closes stdin after data
+	end    bool // closes stdin; data is empty
 }
 
 // inputQueue holds the input that was received but not yet accepted by the process:
@@ -29,19 +24,21 @@ type input struct {
 // goroutine, pop, discard and accepted for one other.
 type inputQueue struct {
 	window uint64
+	piece  int // the most bytes of one piece
 
 	mu         sync.Mutex
-	pieces     []input // guarded by mu; adjacent
-	base       uint64  // guarded by mu; accepted by the process
-	next       uint64  // guarded by mu; offset after the received input
-	ended      bool    // guarded by mu; the client has ended its input
-	discarding bool    // guarded by mu; the process accepts no more
+	data       []byte // guarded by mu; received, and not yet in a piece
+	base       uint64 // guarded by mu; accepted by the process
+	next       uint64 // guarded by mu; offset after the received input
+	ended      bool   // guarded by mu; the client has ended its input
+	endTaken   bool   // guarded by mu; the end is in a piece
+	discarding bool   // guarded by mu; the process accepts no more
 
 	wake notify.Signal // there is something new
 }
 
-func newInputQueue(window uint64) *inputQueue {
-	return &inputQueue{window: window, wake: notify.NewSignal()}
+func newInputQueue(window uint64, piece int) *inputQueue {
+	return &inputQueue{window: window, piece: piece, wake: notify.NewSignal()}
 }
 
 // begin sets the offset at which the client continues. It is called first.
@@ -68,12 +65,10 @@ func (q *inputQueue) push(m *execwirev1.RunStdin) error {
 		return invalidOffset(fmt.Sprintf("input up to %d exceeds the window of %d bytes after the %d that were accepted", end, q.window, q.base))
 	}
 	if end > q.next {
-		q.add(copyFrom(m.GetData(), q.next-offset))
+		q.add(m.GetData(), q.next-offset)
 		q.next = end
 	}
-	if m.GetEndOfFile() {
-		q.close()
-	}
+	q.ended = m.GetEndOfFile()
 	q.wake.Set()
 	return nil
 }
@@ -82,36 +77,29 @@ func invalidOffset(text string) error {
 	return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID, text)
 }
 
-// add appends input at next. mu is held.
-func (q *inputQueue) add(data []byte) {
-	if last := len(q.pieces) - 1; last >= 0 && len(q.pieces[last].data)+len(data) <= smallInput {
-		q.pieces[last].data = append(q.pieces[last].data, data...)
+// add appends the data from skip on. It copies, so that neither a small piece nor a part
+// of a message keeps more memory than its own, unless the data is all there is.
+func (q *inputQueue) add(data []byte, skip uint64) {
+	if len(q.data) == 0 && skip == 0 {
+		q.data = slices.Clip(data)
 		return
 	}
-	q.pieces = append(q.pieces, input{offset: q.next, data: data})
+	q.data = append(q.data, data[skip:]...)
 }
 
 // end closes stdin after what was received.
 func (q *inputQueue) end() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.ended && !q.discarding {
-		q.close()
-		q.wake.Set()
-	}
-}
-
-// close adds the end of the input. mu is held.
-func (q *inputQueue) close() {
-	q.pieces = append(q.pieces, input{offset: q.next, end: true})
 	q.ended = true
+	q.wake.Set()
 }
 
 // discard drops all current and later input: the process accepts no more.
 func (q *inputQueue) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.discarding, q.pieces = true, nil
+	q.discarding, q.data = true, nil
 }
 
 // accepted moves the window forward.
@@ -138,20 +126,16 @@ func (q *inputQueue) pop(ctx context.Context) (input, error) {
 func (q *inputQueue) take() (input, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.pieces) == 0 {
-		return input{}, false
+	switch n := min(len(q.data), q.piece); {
+	case n > 0:
+		piece := input{offset: q.next - uint64(len(q.data)), data: q.data[:n:n]}
+		if q.data = q.data[n:]; len(q.data) == 0 {
+			q.data = nil // the process owns the piece
+		}
+		return piece, true
+	case q.ended && !q.endTaken && !q.discarding:
+		q.endTaken = true
+		return input{offset: q.next, end: true}, true
 	}
-	piece := q.pieces[0]
-	q.pieces[0] = input{}
-	q.pieces = q.pieces[1:]
-	return piece, true
-}
-
-// copyFrom copies the data from skip on, so that neither spare capacity nor skipped
-// data is retained.
-func copyFrom(data []byte, skip uint64) []byte {
-	if skip > 0 {
-		return bytes.Clone(data[skip:])
-	}
-	return slices.Clip(data)
+	return input{}, false
 }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/session"
 )
 
 // processService implements execwire.v1.ProcessService; the proto documents its
@@ -108,22 +109,29 @@ func pageSize(asked int32) int {
 	return min(int(asked), maxPageSize)
 }
 
-// ListProcesses implements the RPC. The page token is the id of the last process on
-// the page, so that pages stay correct while processes are added and removed.
+// page translates a list up to the size of a page. more is set if there is more than
+// the list. The token of the next page, if there is one, is the id of the last item, so
+// that pages stay correct while items are added and removed.
+func page[T any, M proto.Message](list []T, more bool, translate func(T) M, id func(T) string) (messages []M, next string) {
+	size := 0
+	for i, item := range list {
+		m := translate(item)
+		messages = append(messages, m)
+		size += proto.Size(m)
+		if last := i+1 == len(list); last && more || !last && size > maxPageBytes {
+			return messages, id(item)
+		}
+	}
+	return messages, ""
+}
+
+// ListProcesses implements the RPC.
 func (s *processService) ListProcesses(ctx context.Context, req *execwirev1.ListProcessesRequest) (*execwirev1.ListProcessesResponse, error) {
 	sess, err := s.server.open(ctx, req.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
 	list, more := sess.Processes(req.GetPageToken(), pageSize(req.GetPageSize()))
-	resp := &execwirev1.ListProcessesResponse{}
-	for i, p := range list {
-		resp.Processes = append(resp.Processes, toProcess(p))
-		last := i+1 == len(list)
-		if last && more || !last && proto.Size(resp) > maxPageBytes {
-			resp.NextPageToken = p.ID()
-			break
-		}
-	}
-	return resp, nil
+	processes, next := page(list, more, toProcess, (*session.Process).ID)
+	return &execwirev1.ListProcessesResponse{Processes: processes, NextPageToken: next}, nil
 }

@@ -3,14 +3,12 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -31,10 +29,7 @@ var errRunEnded = errors.New("the run is over")
 // write stdin and send answers, so that none waits for another: a client that stops
 // reading can still signal, and a process that stops reading is still delivered.
 func (s *processService) RunProcess(stream runStream) error {
-	first, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return unexpectedMessage("the stream ended before start or resume")
-	}
+	first, err := receiveFirst(stream, "the stream ended before start or resume")
 	if err != nil {
 		return err
 	}
@@ -43,10 +38,6 @@ func (s *processService) RunProcess(stream runStream) error {
 		return err
 	}
 	return run.serve()
-}
-
-func unexpectedMessage(text string) error {
-	return newStatus(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UNEXPECTED_MESSAGE, text)
 }
 
 // openRun starts or finds the process and takes the ownership.
@@ -117,7 +108,7 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
-		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.GetStdinQueueBytes()),
+		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.GetStdinQueueBytes(), int(s.server.cfg.Limits.GetStdinWriteBytes())),
 		ctx: ctx, cancel: cancel, clientDone: make(chan struct{}), acknowledged: notify.NewSignal(),
 		terminations: semaphore.NewWeighted(maxTerminations),
 	}

@@ -13,20 +13,12 @@ import (
 // receive handles the client's messages until the stream ends. It only blocks on the
 // stream.
 func (r *run) receive() {
-	for {
-		m, err := r.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			r.halfClosed()
-			return
-		}
-		if err == nil {
-			err = r.handle(m)
-		}
-		if err != nil {
-			r.release(err)
-			return
-		}
+	err := receiveRest(r.stream, r.handle)
+	if errors.Is(err, io.EOF) {
+		r.halfClosed()
+		return
 	}
+	r.release(err)
 }
 
 // halfClosed ends stdin; all sent events count as acknowledged from then on.
@@ -109,7 +101,7 @@ func (r *run) writeInput() {
 		if err != nil {
 			return
 		}
-		accepted, err := r.writePiece(in)
+		accepted, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
 		if r.ctx.Err() != nil {
 			return
 		}
@@ -122,15 +114,4 @@ func (r *run) writeInput() {
 		r.outbox.postLatest(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
 			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: accepted, EndOfFile: in.end}}})
 	}
-}
-
-// writePiece writes a piece of input in writes of the allowed size.
-func (r *run) writePiece(in input) (accepted uint64, err error) {
-	for most := int(r.server.cfg.Limits.GetStdinWriteBytes()); len(in.data) > most; {
-		if _, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data[:most:most], false); err != nil {
-			return 0, err
-		}
-		in.offset, in.data = in.offset+uint64(most), in.data[most:]
-	}
-	return r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -21,45 +20,22 @@ type sessionService struct {
 
 var _ execwirev1.SessionServiceServer = (*sessionService)(nil)
 
-// ListSessions implements the RPC. The page token is the id of the last session on
-// the page, so that pages stay correct while sessions are added and removed.
+// ListSessions implements the RPC.
 func (s *sessionService) ListSessions(ctx context.Context, req *execwirev1.ListSessionsRequest) (*execwirev1.ListSessionsResponse, error) {
-	principal, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	list, more := s.server.cfg.Sessions.Sessions(principal, req.GetPageToken(), pageSize(req.GetPageSize()))
-	resp := &execwirev1.ListSessionsResponse{}
-	size := 0
-	for i, info := range list {
-		m := toSession(info)
-		resp.Sessions = append(resp.Sessions, m)
-		size += proto.Size(m) // grants can be long
-		if last := i+1 == len(list); last && more || !last && size > maxPageBytes {
-			resp.NextPageToken = info.ID
-			break
-		}
-	}
-	return resp, nil
+	list, more := s.server.cfg.Sessions.Sessions(caller(ctx), req.GetPageToken(), pageSize(req.GetPageSize()))
+	sessions, next := page(list, more, toSession, func(info session.Info) string { return info.ID })
+	return &execwirev1.ListSessionsResponse{Sessions: sessions, NextPageToken: next}, nil
 }
 
 // CloseSession implements the RPC.
 func (s *sessionService) CloseSession(ctx context.Context, req *execwirev1.CloseSessionRequest) (*execwirev1.CloseSessionResponse, error) {
-	principal, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
 	// open does not find a session that is being closed.
-	return &execwirev1.CloseSessionResponse{}, s.server.cfg.Sessions.CloseSession(ctx, principal, req.GetSessionId())
+	return &execwirev1.CloseSessionResponse{}, s.server.cfg.Sessions.CloseSession(ctx, caller(ctx), req.GetSessionId())
 }
 
 // GrantSession implements the RPC.
 func (s *sessionService) GrantSession(ctx context.Context, req *execwirev1.GrantSessionRequest) (*execwirev1.GrantSessionResponse, error) {
-	principal, err := caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	info, err := s.server.cfg.Sessions.Grant(principal, req.GetSessionId(), req.GetPrincipal(), sessionAccesses[req.GetAccess()])
+	info, err := s.server.cfg.Sessions.Grant(caller(ctx), req.GetSessionId(), req.GetPrincipal(), sessionAccesses[req.GetAccess()])
 	if err != nil {
 		return nil, err
 	}

@@ -27,10 +27,7 @@ var (
 // receives and another sends pings, so that a client that stops reading can still
 // acknowledge, and its loss is noticed at once.
 func (s *sessionService) AttachSession(stream attachStream) error {
-	first, err := stream.Recv()
-	if errors.Is(err, io.EOF) {
-		return unexpectedMessage("the stream ended before attach")
-	}
+	first, err := receiveFirst(stream, "the stream ended before attach")
 	if err != nil {
 		return err
 	}
@@ -59,11 +56,9 @@ type attachment struct {
 
 // attach takes the lease and confirms it.
 func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach) (*attachment, error) {
-	principal, err := caller(stream.Context())
-	if err != nil {
-		return nil, err
-	}
+	principal := caller(stream.Context())
 	a := &attachment{server: s.server, stream: stream, outbox: newOutbox(stream)}
+	var err error
 	a.lease, err = s.server.cfg.Sessions.Attach(stream.Context(), principal, session.AttachRequest{
 		SessionID:    m.GetSessionId(),
 		AfterSeq:     m.GetAfterSeq(),
@@ -144,30 +139,25 @@ func toFeed(d session.Delivery) *execwirev1.AttachSessionResponse {
 }
 
 // receive handles the client's messages until the stream ends. It only blocks on the
-// stream. Every message counts as an answer to a ping.
+// stream. The lease ends as soon as the client is gone or has detached: the handler may
+// be blocked in sending to a client that does not read, and must not delay the grace.
 func (a *attachment) receive() {
-	for {
-		m, err := a.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			err = errHalfClosed
-		}
-		if err == nil {
-			// Messages received after the stream was cut do not count as an answer:
-			// their sender may be the client that attaches again.
-			if a.stream.Context().Err() == nil {
-				a.lease.Alive()
-			}
-			err = a.handle(m)
-		}
-		if err != nil {
-			a.release(err)
-			return
-		}
+	err := receiveRest(a.stream, a.handle)
+	if errors.Is(err, io.EOF) {
+		err = errHalfClosed
 	}
+	a.cancel(err)
+	a.lease.Lost()
 }
 
-// handle handles one message. An error ends the stream.
+// handle handles one message, which counts as an answer to a ping. An error ends the
+// stream.
 func (a *attachment) handle(m *execwirev1.AttachSessionRequest) error {
+	// Messages received after the stream was cut do not count as an answer: their sender
+	// may be the client that attaches again.
+	if a.stream.Context().Err() == nil {
+		a.lease.Alive()
+	}
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.AttachSessionRequest_Acknowledge:
 		return a.lease.Acknowledge(m.Acknowledge.GetProcessId(), m.Acknowledge.GetSeq())
@@ -178,12 +168,4 @@ func (a *attachment) handle(m *execwirev1.AttachSessionRequest) error {
 	default:
 		return unexpectedMessage("attach comes once, first")
 	}
-}
-
-// release ends the lease as soon as the client is gone or has detached. The handler
-// may be blocked in sending to a client that does not read, and must not delay the
-// grace.
-func (a *attachment) release(err error) {
-	a.cancel(err)
-	a.lease.Lost()
 }
