@@ -84,15 +84,15 @@ func (m *machine) checkMemory(t *rapid.T, s Stats) {
 // cursors counts the open cursors and collects the blocks of their batches.
 func (m *machine) cursors() (n int, pinned map[*block]bool) {
 	pinned = map[*block]bool{}
-	var all []*Reader
+	var all []*cursor
 	for _, o := range m.observers {
-		all = append(all, o.reader)
+		all = append(all, &o.reader.cursor)
 	}
 	for _, o := range m.replaced {
-		all = append(all, o.reader)
+		all = append(all, &o.cursor)
 	}
 	if m.owner != nil {
-		all = append(all, m.owner.reader)
+		all = append(all, &m.owner.cursor)
 	}
 	for _, r := range all {
 		for _, b := range r.pinned {

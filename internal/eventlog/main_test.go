@@ -38,7 +38,7 @@ func must[T any](t *testing.T) func(T, error) T {
 }
 
 // tryNext returns the next batch or fails the test when there is none.
-func tryNext(t *testing.T, c cursor, maxBytes int) Batch {
+func tryNext(t *testing.T, c nexter, maxBytes int) Batch {
 	t.Helper()
 	b, ok, err := c.TryNext(maxBytes)
 	if err != nil || !ok {
@@ -47,7 +47,7 @@ func tryNext(t *testing.T, c cursor, maxBytes int) Batch {
 	return b
 }
 
-type cursor interface {
+type nexter interface {
 	Next(context.Context, int) (Batch, error)
 	TryNext(int) (Batch, bool, error)
 }
@@ -114,7 +114,7 @@ func flood(w *Writer, most int) int {
 }
 
 // drain takes batches until none is there and returns their output bytes.
-func drain(t *testing.T, c cursor) (bytes int, lastSeq uint64) {
+func drain(t *testing.T, c nexter) (bytes int, lastSeq uint64) {
 	t.Helper()
 	for {
 		b, ok, err := c.TryNext(0)

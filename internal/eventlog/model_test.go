@@ -48,7 +48,7 @@ func (m *modelLog) seqOf(k Kind) uint64 {
 // modelCursor checks what a cursor returns. What a cursor misses, it is told.
 type modelCursor struct {
 	log     *modelLog
-	cursor  cursor
+	cursor  nexter
 	next    uint64
 	fresh   bool   // nothing was returned yet: only then may a gap be inexact
 	mayMiss uint64 // of an owner: events before this seq may be missing

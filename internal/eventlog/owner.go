@@ -1,15 +1,9 @@
 package eventlog
 
-import "context"
-
 // Owner is the cursor of the owner. It paces: unacknowledged events are not evicted,
-// and writers block when a window is unacknowledged. Next and TryNext are used by one
-// goroutine at a time; the other methods may be called from any. An owner ends with
-// Release.
-type Owner struct {
-	log    *Log
-	reader *Reader
-}
+// and writers block when a window is unacknowledged. Acknowledge and Release may be
+// called from any goroutine. An owner ends with Release.
+type Owner struct{ cursor }
 
 // Own takes the ownership and starts after the event afterSeq, which counts as
 // acknowledged. Later events that were evicted are reported as a gap. The previous
@@ -38,28 +32,15 @@ func (l *Log) own(afterSeq uint64) (*Owner, error) {
 		return nil, ErrTooManyReaders
 	}
 	if l.owner != nil {
-		l.owner.reader.failed = ErrReplaced
+		l.owner.failed = ErrReplaced
 	}
 	l.owners++
-	l.owner = &Owner{log: l, reader: l.cursor(afterSeq, true)}
-	l.startWindow(l.owner.reader.pos)
+	l.owner = &Owner{cursor{owns: true}}
+	l.owner.begin(l, afterSeq)
+	l.startWindow(l.owner.pos)
 	l.settle()
 	return l.owner, nil
 }
-
-// Next is like Reader.Next. It does not acknowledge earlier batches. After a
-// replacement it returns ErrReplaced, even if there are events.
-func (o *Owner) Next(ctx context.Context, maxBytes int) (Batch, error) {
-	return o.reader.Next(ctx, maxBytes)
-}
-
-// TryNext is Next without blocking: it returns false when there are no events.
-func (o *Owner) TryNext(maxBytes int) (Batch, bool, error) {
-	return o.reader.TryNext(maxBytes)
-}
-
-// Notify is like Reader.Notify.
-func (o *Owner) Notify(ready func()) { o.reader.Notify(ready) }
 
 // Acknowledge acknowledges all events up to and including seq, whether Next returned
 // them or not. It ignores a lower seq than before. It returns ErrFutureSeq when no
@@ -70,7 +51,7 @@ func (o *Owner) Acknowledge(seq uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner != o {
-		return o.reader.failed
+		return o.failed
 	}
 	if seq > l.lastSeq() {
 		return errFuture(seq, l.lastSeq())
@@ -92,13 +73,13 @@ func (o *Owner) Release(hold bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner == o {
-		o.reader.failed = ErrClosed
+		o.failed = ErrClosed
 		l.owner = nil
 		if !hold {
 			l.stopWindow()
 		}
 	}
-	o.reader.detach()
+	o.detach()
 	l.settle()
 }
 

@@ -5,11 +5,9 @@ import (
 	"io"
 )
 
-// Reader is an observer's cursor. Next and TryNext are used by one goroutine at a
-// time; Close may be called from any. A reader that is not used any more must be
-// closed: it counts against Limits.MaxReaders, and its last batch against the memory
-// of the log.
-type Reader struct {
+// cursor reads a log; it is part of a Reader or an Owner. Next, TryNext and Notify are
+// used by one goroutine at a time.
+type cursor struct {
 	log    *Log
 	waiter waiter
 
@@ -22,6 +20,11 @@ type Reader struct {
 	pinned   []*block
 	notice   *waiter // of a Notify that was not called yet
 }
+
+// Reader is an observer's cursor. Close may be called from any goroutine. A reader that
+// is not used any more must be closed: it counts against Limits.MaxReaders, and its
+// last batch against the memory of the log.
+type Reader struct{ cursor }
 
 // NewReader returns an observer's cursor that starts after the event afterSeq;
 // 0 is the beginning. It returns ErrTooManyReaders, or ErrFutureSeq when no
@@ -36,21 +39,24 @@ func (l *Log) NewReader(afterSeq uint64) (*Reader, error) {
 		return nil, ErrTooManyReaders
 	}
 	l.observers++
-	return l.cursor(afterSeq, false), nil
+	r := new(Reader)
+	r.begin(l, afterSeq)
+	return r, nil
 }
 
-func (l *Log) cursor(afterSeq uint64, owns bool) *Reader {
-	r := &Reader{log: l, pos: l.after(afterSeq), owns: owns}
+func (r *cursor) begin(l *Log, afterSeq uint64) {
+	r.log, r.pos = l, l.after(afterSeq)
 	r.waiter.ready = func() bool { return r.failed != nil || r.pos.next < l.records.end }
-	return r
 }
 
 // Next returns the next events, at least one, and blocks until there is one. It
 // returns whole events of together at most maxBytes of output, except that the first
 // may be larger; a batch is never more than 64 KiB and 256 events, which is also what
-// a maxBytes of 0 or less means. After the closed event it returns io.EOF, after
-// Close ErrClosed, and the cause of ctx if ctx ends while there are no events.
-func (r *Reader) Next(ctx context.Context, maxBytes int) (Batch, error) {
+// a maxBytes of 0 or less means. After the closed event it returns io.EOF, after Close
+// or Release ErrClosed, to an owner that was replaced ErrReplaced, even if there are
+// events, and the cause of ctx if ctx ends while there are no events. To an owner, Next
+// does not acknowledge earlier batches.
+func (r *cursor) Next(ctx context.Context, maxBytes int) (Batch, error) {
 	for {
 		batch, ok, err := r.take(maxBytes, true)
 		if ok || err != nil {
@@ -63,7 +69,7 @@ func (r *Reader) Next(ctx context.Context, maxBytes int) (Batch, error) {
 }
 
 // TryNext is Next without blocking: it returns false when there are no events.
-func (r *Reader) TryNext(maxBytes int) (Batch, bool, error) {
+func (r *cursor) TryNext(maxBytes int) (Batch, bool, error) {
 	return r.take(maxBytes, false)
 }
 
@@ -71,7 +77,7 @@ func (r *Reader) TryNext(maxBytes int) (Batch, bool, error) {
 // that is so already. With it one goroutine waits for many logs. ready is called with
 // the log locked: it must neither block nor use the log. A second Notify replaces the
 // first, if that was not called yet.
-func (r *Reader) Notify(ready func()) {
+func (r *cursor) Notify(ready func()) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +106,7 @@ func (r *Reader) Close() {
 
 // take returns the next batch. If there is none, it adds the reader to the waiters if
 // wait is set.
-func (r *Reader) take(maxBytes int, wait bool) (Batch, bool, error) {
+func (r *cursor) take(maxBytes int, wait bool) (Batch, bool, error) {
 	l := r.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,10 +129,10 @@ func (r *Reader) take(maxBytes int, wait bool) (Batch, bool, error) {
 }
 
 // atEnd reports whether the closed event was returned.
-func (r *Reader) atEnd() bool { return r.log.closedSeq != 0 && r.pos.next > r.log.closedSeq }
+func (r *cursor) atEnd() bool { return r.log.closedSeq != 0 && r.pos.next > r.log.closedSeq }
 
 // batch is called when there is an event at or after the reader's position.
-func (r *Reader) batch(maxBytes int) Batch {
+func (r *cursor) batch(maxBytes int) Batch {
 	l := r.log
 	if r.pos.next >= l.records.first {
 		return Batch{Events: r.fill(maxBytes)}
@@ -144,7 +150,7 @@ func (r *Reader) batch(maxBytes int) Batch {
 }
 
 // skipTo moves the reader forward and returns the gap, if any.
-func (r *Reader) skipTo(p position) *Gap {
+func (r *cursor) skipTo(p position) *Gap {
 	from := r.pos
 	r.pos = p
 	if from.next == p.next {
@@ -158,7 +164,7 @@ func (r *Reader) skipTo(p position) *Gap {
 }
 
 // fill takes retained events until a limit of the batch is reached.
-func (r *Reader) fill(maxBytes int) []Event {
+func (r *cursor) fill(maxBytes int) []Event {
 	l := r.log
 	l.blocks.batches++
 	bytes, pinned := 0, 0
@@ -184,7 +190,7 @@ func (r *Reader) fill(maxBytes int) []Event {
 	return r.events
 }
 
-func (r *Reader) add(e Event) {
+func (r *cursor) add(e Event) {
 	size := cap(r.events)
 	if len(r.events) == size {
 		grown := make([]Event, len(r.events), min(max(4, 4*size), maxBatchEvents))
@@ -196,7 +202,7 @@ func (r *Reader) add(e Event) {
 }
 
 // releaseBatch unpins the blocks of the last batch.
-func (r *Reader) releaseBatch() {
+func (r *cursor) releaseBatch() {
 	for _, b := range r.pinned {
 		r.log.blocks.unpin(b)
 	}
@@ -207,7 +213,7 @@ func (r *Reader) releaseBatch() {
 }
 
 // detach removes the reader from all counts.
-func (r *Reader) detach() {
+func (r *cursor) detach() {
 	if r.detached {
 		return
 	}

@@ -1,7 +1,7 @@
 package fileworker
 
 import (
-	"sync"
+	"context"
 	"time"
 
 	"google.golang.org/grpc"
@@ -9,9 +9,34 @@ import (
 
 // Lease is the right to use a worker. A worker with a lease is not evicted.
 type Lease struct {
-	worker *worker
-	long   bool
-	once   sync.Once
+	worker   *worker
+	long     bool
+	released bool // guarded by the pool's mu
+}
+
+// leaseLocked returns a new lease.
+func (w *worker) leaseLocked(long bool) *Lease {
+	w.users++
+	if long {
+		w.longLeases++
+	}
+	return &Lease{worker: w, long: long}
+}
+
+// await waits until the worker answers, and otherwise ends the lease.
+func (l *Lease) await(ctx context.Context) (*Lease, error) {
+	var err error
+	select {
+	case <-l.worker.ready:
+		err = l.worker.err
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		l.Release()
+		return nil, err
+	}
+	return l, nil
 }
 
 // Conn returns the connection to the worker. Calls on it fail with codes.Unavailable when the worker has ended.
@@ -23,10 +48,9 @@ func (l *Lease) Long() *Lease {
 	p := l.worker.set.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.worker.addUser()
-	l.worker.longLeases++
+	long := l.worker.leaseLocked(true)
 	p.serveLocked()
-	return &Lease{worker: l.worker, long: true}
+	return long
 }
 
 // Closed reports whether the worker was ended because its session has ended.
@@ -37,20 +61,23 @@ func (l *Lease) Closed() bool {
 	return l.worker.set.closed || p.closed
 }
 
-// Ended is closed when the worker cannot be used any more.
-func (l *Lease) Ended() <-chan struct{} { return l.worker.ctx.Done() }
-
 // Release ends the lease. It may be called more than once.
 func (l *Lease) Release() {
-	l.once.Do(func() {
-		p := l.worker.set.pool
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if l.long {
-			l.worker.longLeases--
-		}
-		l.worker.leaveLocked()
-	})
+	p := l.worker.set.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l.releaseLocked()
+}
+
+func (l *Lease) releaseLocked() {
+	if l.released {
+		return
+	}
+	l.released = true
+	if l.long {
+		l.worker.longLeases--
+	}
+	l.worker.leaveLocked()
 }
 
 // leaveLocked removes a user.

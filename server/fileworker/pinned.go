@@ -18,9 +18,9 @@ const (
 // pinned is an object, such as an upload, that a worker receives or has received. While it is incomplete the worker is not
 // stopped when it is idle.
 type pinned struct {
+	lease   *Lease      // keeps the worker; nil once the object is complete
 	streams int         // number of streams that send it
-	pins    bool        // it is incomplete
-	done    func()      // ends its count; not nil while it pins and a stream sends it
+	done    func()      // ends its count; not nil while a stream sends it
 	timer   *time.Timer // nil while a stream sends it
 }
 
@@ -35,28 +35,20 @@ func (l *Lease) Pin(name string, count func() (done func(), err error)) error {
 		return nil // calls of the worker fail
 	}
 	k := w.pinned[name]
-	switch {
-	case k == nil || !k.pins:
+	if k == nil || k.streams == 0 {
 		done, err := count()
 		if err != nil {
 			return err
 		}
-		w.forgetLocked(name)
-		k = &pinned{pins: true, done: done}
-		w.addUser()
-		w.longLeases++
-		if w.pinned == nil {
-			w.pinned = make(map[string]*pinned)
-		}
-		w.pinned[name] = k
-		p.serveLocked()
-	case k.streams == 0:
-		done, err := count()
-		if err != nil {
-			return err
+		if k != nil && k.lease != nil {
+			w.interrupted--
+		} else {
+			w.forgetLocked(name)
+			k = &pinned{lease: w.leaseLocked(true)}
+			w.pinned[name] = k
+			p.serveLocked()
 		}
 		k.done = done
-		w.interrupted--
 	}
 	k.streams++
 	k.stop()
@@ -79,31 +71,29 @@ func (l *Lease) Unpin(name string, what State, retention time.Duration) {
 	switch what {
 	case Gone:
 		w.forgetLocked(name)
-		return
-	case Complete:
-		w.unpinLocked(k)
-		w.complete = append(w.complete, name)
-		if len(w.complete) > p.options.Complete {
-			w.forgetLocked(w.complete[0])
-		}
-	}
-	if w.pinned[name] != k {
-		return
-	}
-	if k.pins {
+	case Unfinished:
 		k.done()
 		k.done = nil
 		w.interrupted++
 		w.used = time.Now()
-		p.serveLocked()
-		if w.pinned[name] != k { // the worker was evicted
-			return
+		w.forgetAfter(name, k, retention)
+		p.serveLocked() // the worker may be evicted
+	case Complete:
+		w.complete = append(w.complete, name)
+		w.forgetAfter(name, k, retention)
+		if len(w.complete) > p.options.Complete {
+			w.forgetLocked(w.complete[0])
 		}
+		w.unpinLocked(k) // the worker may be evicted
 	}
+}
+
+// forgetAfter forgets an object after a time, unless a stream sends it by then. The pool's mu is held.
+func (w *worker) forgetAfter(name string, k *pinned, retention time.Duration) {
 	var timer *time.Timer
 	timer = time.AfterFunc(retention, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		w.set.pool.mu.Lock()
+		defer w.set.pool.mu.Unlock()
 		if k.timer == timer { // otherwise it was stopped
 			w.forgetLocked(name)
 		}
@@ -130,18 +120,19 @@ func (w *worker) forgetLocked(name string) {
 	w.unpinLocked(k)
 }
 
-// unpinLocked ends the lease of an object.
+// unpinLocked ends the lease of an object, if it has one.
 func (w *worker) unpinLocked(k *pinned) {
-	if k.pins {
-		k.pins = false
-		if k.done != nil {
-			k.done()
-		} else {
-			w.interrupted--
-		}
-		w.longLeases--
-		w.leaveLocked()
+	lease := k.lease
+	if lease == nil {
+		return
 	}
+	k.lease = nil // the end of the lease may forget the object
+	if k.done != nil {
+		k.done()
+	} else {
+		w.interrupted--
+	}
+	lease.releaseLocked()
 }
 
 // Pinned returns a lease of each worker that has an object with that name, the last used first.
@@ -151,8 +142,7 @@ func (s *Set) Pinned(name string) []*Lease {
 	var leases []*Lease
 	for _, w := range s.byKey {
 		if w.pinned[name] != nil {
-			w.addUser()
-			leases = append(leases, &Lease{worker: w})
+			leases = append(leases, w.leaseLocked(false))
 		}
 	}
 	slices.SortFunc(leases, func(a, b *Lease) int { return b.worker.used.Compare(a.worker.used) })

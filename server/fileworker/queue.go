@@ -38,13 +38,13 @@ type queueEntry struct {
 	key   string
 	start Start
 
-	done   chan struct{} // closed when one of the next two fields is set
-	worker *worker       // the worker that it uses
-	err    error
+	done  chan struct{} // closed when one of the next two fields is set
+	lease *Lease        // of the worker that it uses
+	err   error
 }
 
 // wait waits until the entry is served, at most as long as a worker may take to start.
-func (e *queueEntry) wait(ctx context.Context) (*worker, error) {
+func (e *queueEntry) wait(ctx context.Context) (*Lease, error) {
 	p := e.set.pool
 	p.mu.Lock()
 	p.queue = append(p.queue, e)
@@ -52,7 +52,7 @@ func (e *queueEntry) wait(ctx context.Context) (*worker, error) {
 	p.mu.Unlock()
 	select {
 	case <-e.done:
-		return e.worker, e.err
+		return e.lease, e.err
 	default:
 	}
 	patience := time.NewTimer(p.options.StartTimeout)
@@ -67,7 +67,7 @@ func (e *queueEntry) wait(ctx context.Context) (*worker, error) {
 	at := slices.Index(p.queue, e)
 	switch {
 	case at < 0:
-		return e.worker, e.err
+		return e.lease, e.err
 	case ctx.Err() != nil:
 		e.err = context.Cause(ctx)
 	default:
@@ -91,16 +91,13 @@ func (p *Pool) serveOneLocked(e *queueEntry) bool {
 	if s.closed || p.closed {
 		e.err = ErrClosed
 	} else if w := s.byKey[e.key]; w != nil {
-		e.worker = w
+		e.lease = w.leaseLocked(false)
 	} else if victim, limit := p.capacityLocked(s); limit == nil {
-		e.worker = p.startLocked(e, victim)
+		e.lease = p.startLocked(e, victim).leaseLocked(false)
 	} else if limit.permanent {
 		e.err = &limit.LimitError
 	} else {
 		return false
-	}
-	if e.worker != nil {
-		e.worker.addUser()
 	}
 	close(e.done)
 	return true
@@ -164,7 +161,7 @@ func (p *Pool) startLocked(e *queueEntry, victim *worker) *worker {
 		g = &principalGroup{places: semaphore.NewWeighted(int64(p.options.PerPrincipal)), all: make(map[*worker]struct{})}
 		p.groups[e.set.principal] = g
 	}
-	w := &worker{set: e.set, group: g, key: e.key, ready: make(chan struct{})}
+	w := &worker{set: e.set, group: g, key: e.key, ready: make(chan struct{}), pinned: make(map[string]*pinned)}
 	w.ctx, w.end = context.WithCancelCause(context.Background())
 	e.set.byKey[e.key] = w
 	p.all[w], g.all[w] = struct{}{}, struct{}{}

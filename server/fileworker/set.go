@@ -40,43 +40,22 @@ func (s *Set) Close() {
 // or ctx is done. The error is that of start, a *[LimitError], [ErrClosed] or the cause of ctx.
 func (s *Set) Use(ctx context.Context, key string, start Start) (*Lease, error) {
 	e := &queueEntry{set: s, key: key, start: start, done: make(chan struct{})}
-	w, err := e.wait(ctx)
+	lease, err := e.wait(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return w.await(ctx)
-}
-
-// await waits until a worker answers. The caller is a user of it.
-func (w *worker) await(ctx context.Context) (*Lease, error) {
-	lease := &Lease{worker: w}
-	var err error
-	select {
-	case <-w.ready:
-		err = w.err
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		lease.Release()
-		return nil, err
-	}
-	return lease, nil
+	return lease.await(ctx)
 }
 
 // Find returns a lease of the worker for a key, as [Set.Use] does, and nil if there is none.
 func (s *Set) Find(ctx context.Context, key string) (*Lease, error) {
 	s.pool.mu.Lock()
 	w := s.byKey[key]
-	if w != nil {
-		w.addUser()
-	}
-	s.pool.mu.Unlock()
 	if w == nil {
+		s.pool.mu.Unlock()
 		return nil, nil
 	}
-	return w.await(ctx)
+	lease := w.leaseLocked(false)
+	s.pool.mu.Unlock()
+	return lease.await(ctx)
 }
-
-// addUser adds a user. The pool's mu is held.
-func (w *worker) addUser() { w.users++ }
