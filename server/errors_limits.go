@@ -31,8 +31,6 @@ type quota struct {
 	unit string
 	// fix says how a request stays within the limit; may be empty.
 	fix string
-	// fixed is the value of a limit without a setting.
-	fixed int64
 	// permanent is set if repeating the request never helps: there is no RetryInfo.
 	permanent bool
 	// retry is the retry delay, if it is known; 0 is retryWhenFull.
@@ -44,7 +42,7 @@ const bytesUnit = "bytes"
 // limit says which limit was reached. most is its value; 0 is unknown.
 func (f *failure) limit(q quota, most int64) *failure {
 	description := "the limit is reached"
-	if most = cmp.Or(most, q.fixed); most > 0 {
+	if most > 0 {
 		text := strconv.FormatInt(most, 10)
 		description = strings.TrimSpace("at most " + text + " " + q.unit)
 		if q.unit == bytesUnit {
@@ -72,7 +70,7 @@ var processQuotas = map[process.Kind]quota{
 
 // sessionQuotas are the limits of kinds of package session.
 var sessionQuotas = map[session.Kind]quota{
-	session.StdinQueueFull:           {setting: "waiting stdin", unit: bytesUnit, fixed: session.MaxWaitingInput},
+	session.StdinQueueFull:           {setting: "waiting stdin", unit: bytesUnit},
 	session.TooManySessionsInAll:     {setting: "sessions_total", unit: "sessions"},
 	session.TooManySessions:          {setting: "sessions_per_principal", unit: "sessions"},
 	session.TooManyProcessesAttached: {setting: "max_processes", unit: "processes"},

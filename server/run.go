@@ -150,29 +150,22 @@ func (r *run) serve() error {
 	r.cancel(errRunEnded)
 	writing.Wait()
 	r.outbox.stopPosting()
-	switch cause := context.Cause(r.ctx); {
-	case taken:
-		r.owner.Detach()
-		return nil
-	case err == nil:
-		// The end was sent but may not have arrived: the process is kept for the
-		// grace.
-		r.owner.Lost()
-		return nil
-	case errors.Is(cause, errDetached):
+	cause := context.Cause(r.ctx)
+	if taken || err != nil && errors.Is(cause, errDetached) {
 		// The receiver detaches too, perhaps later: the call must not end before the
 		// ownership.
 		r.owner.Detach()
 		return nil
-	case cause != nil && !errors.Is(cause, errRunEnded):
-		// The client is gone, or broke the protocol; it may resume. The error of the
-		// log may only be the consequence.
-		r.owner.Lost()
-		return cause
-	default:
-		r.owner.Lost()
-		return err
 	}
+	// If there is no error, the end was sent but may not have arrived: the process is
+	// kept for the grace.
+	r.owner.Lost()
+	if err != nil && !errors.Is(cause, errRunEnded) {
+		// The client is gone, or broke the protocol; it may resume. The error of the log
+		// may only be the consequence.
+		return cause
+	}
+	return err
 }
 
 // acknowledgementTimeout is how long a stream waits for the acknowledgement of the

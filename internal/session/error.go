@@ -1,6 +1,9 @@
 package session
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Kind classifies errors.
 type Kind int
@@ -78,41 +81,34 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) text() string {
-	if format, ok := subjectTexts[e.Kind]; ok {
-		return fmt.Sprintf(format, e.Subject)
+	switch format := texts[e.Kind]; {
+	case format == "":
+		return fmt.Sprintf("session error %d about %q", e.Kind, e.Subject)
+	case strings.Contains(format, "%"):
+		return fmt.Sprintf(format, e.Subject, e.Limit)
+	default:
+		return format
 	}
-	switch e.Kind {
-	case StdinQueueFull:
-		return fmt.Sprintf("%d bytes of input wait for process %q, which is the maximum: write again when it has read its stdin", MaxWaitingInput, e.Subject)
-	case Draining:
-		return "the server is shutting down and starts nothing new"
-	case DefaultSession:
-		return "the default session can be neither attached nor granted: attach to a new session"
-	case TooManySessions:
-		return fmt.Sprintf("principal %q has %d sessions, which is the maximum: close one", e.Subject, e.Limit)
-	case TooManySessionsInAll:
-		return fmt.Sprintf("the server has %d sessions, which is the maximum: close one, or wait for one to end", e.Limit)
-	case TooManyGrants:
-		return fmt.Sprintf("session %q has %d grants, which is the maximum: remove one", e.Subject, e.Limit)
-	case TooManyProcessesAttached:
-		return fmt.Sprintf("%d processes of session %q run, which is the maximum of its attachment: end one", e.Limit, e.Subject)
-	case TooManyProcesses:
-		return fmt.Sprintf("%d processes of session %q run, which is the maximum: end one", e.Limit, e.Subject)
-	case RetainedOutputFull:
-		return fmt.Sprintf("the retained output of all processes has reached its limit of %d bytes: end a process, or close a session", e.Limit)
-	}
-	return fmt.Sprintf("session error %d about %q", e.Kind, e.Subject)
 }
 
-// subjectTexts are the messages that need only the subject.
-var subjectTexts = map[Kind]string{
-	SessionNotFound:      "session %q does not exist",
-	ProcessNotFound:      "process %q does not exist",
-	ProcessAlreadyExists: "process %q already exists, by another start",
-	StdinOffsetInvalid:   "input for process %q does not follow the accepted input",
-	GraceTooLong:         "grace for %q is too long",
-	SessionAttached:      "session %q is attached by another client, which answers",
-	SessionTakenOver:     "session %q was taken over by another client, because this one did not answer",
-	SessionClosed:        "session %q has ended: attach to a new one",
-	SessionAccessDenied:  "the grant of session %q does not include this",
+// texts are the messages, with the subject as argument 1 and the limit as argument 2.
+var texts = map[Kind]string{
+	SessionNotFound:          "session %[1]q does not exist",
+	ProcessNotFound:          "process %[1]q does not exist",
+	ProcessAlreadyExists:     "process %[1]q already exists, by another start",
+	StdinOffsetInvalid:       "input for process %[1]q does not follow the accepted input",
+	GraceTooLong:             "grace for %[1]q is too long",
+	StdinQueueFull:           "%[2]d bytes of input wait for process %[1]q, which is the maximum: write again when it has read its stdin",
+	Draining:                 "the server is shutting down and starts nothing new",
+	SessionAttached:          "session %[1]q is attached by another client, which answers",
+	SessionTakenOver:         "session %[1]q was taken over by another client, because this one did not answer",
+	SessionClosed:            "session %[1]q has ended: attach to a new one",
+	SessionAccessDenied:      "the grant of session %[1]q does not include this",
+	DefaultSession:           "the default session can be neither attached nor granted: attach to a new session",
+	TooManySessions:          "principal %[1]q has %[2]d sessions, which is the maximum: close one",
+	TooManySessionsInAll:     "the server has %[2]d sessions, which is the maximum: close one, or wait for one to end",
+	TooManyGrants:            "session %[1]q has %[2]d grants, which is the maximum: remove one",
+	TooManyProcessesAttached: "%[2]d processes of session %[1]q run, which is the maximum of its attachment: end one",
+	TooManyProcesses:         "%[2]d processes of session %[1]q run, which is the maximum: end one",
+	RetainedOutputFull:       "the retained output of all processes has reached its limit of %[2]d bytes: end a process, or close a session",
 }

@@ -40,7 +40,7 @@ func newStdin() *stdin {
 func (s *stdin) acquire(ctx context.Context, id string, n int) error {
 	if s.waiting.Add(int64(n)) > MaxWaitingInput {
 		s.waiting.Add(-int64(n))
-		return &Error{Kind: StdinQueueFull, Subject: id}
+		return &Error{Kind: StdinQueueFull, Subject: id, Limit: MaxWaitingInput}
 	}
 	select {
 	case <-s.lock:
