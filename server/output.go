@@ -179,11 +179,9 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 	if err != nil {
 		return nil, err
 	}
-	snapshot := p.Log().Snapshot()
-	described := toProcess(p)
-	resp := &execwirev1.SnapshotOutputResponse{LastSeq: described.GetLastSeq(), Process: described}
+	resp := &execwirev1.SnapshotOutputResponse{}
 	for _, stream := range streamsOf(p) {
-		part := snapshot.Stream(stream)
+		part := p.Log().Snapshot(stream)
 		resp.Streams = append(resp.Streams, &execwirev1.StreamSnapshot{
 			Stream:       outputStreams[stream],
 			Head:         part.Head,
@@ -192,5 +190,7 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 			TotalBytes:   part.Total,
 		})
 	}
+	resp.Process = toProcess(p)
+	resp.LastSeq = resp.Process.GetLastSeq()
 	return resp, nil
 }

@@ -266,7 +266,7 @@ func TestAppendBesideAnOutstandingBuffer(t *testing.T) {
 	if last := b.Events[3]; last.Offset != 17 {
 		t.Errorf("offset %d, want 17", last.Offset)
 	}
-	if got := l.Snapshot().Stream(Stdout); !bytes.Equal(got.Head, []byte("one notice twice two")) {
+	if got := l.Snapshot(Stdout); !bytes.Equal(got.Head, []byte("one notice twice two")) {
 		t.Errorf("head %q", got.Head)
 	}
 }

@@ -91,7 +91,7 @@ func TestDrain_EmptyStream_EndsWithFullWindow(t *testing.T) {
 		t.Fatal(err)
 	}
 	poll(t, "the log to have everything", func() bool {
-		return p.log.Snapshot().Stream(eventlog.Stdout).Total == size
+		return p.log.Snapshot(eventlog.Stdout).Total == size
 	})
 	poll(t, "the shell to become sleep", func() bool {
 		name, _ := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/comm")
