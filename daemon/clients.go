@@ -137,10 +137,10 @@ const keepAliveProbes = 3
 
 // serve serves a listener until stop, and then returns nil.
 func (c *clients) serve(l net.Listener) error {
-	tuned := wsconn.Tune(l, wsconn.Tuning{
-		KeepAliveIdle:     time.Duration(c.cfg.KeepaliveInterval),
-		KeepAliveInterval: max(time.Duration(c.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
-		KeepAliveCount:    keepAliveProbes,
+	tuned := wsconn.Tune(l, net.KeepAliveConfig{
+		Idle:     time.Duration(c.cfg.KeepaliveInterval),
+		Interval: max(time.Duration(c.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
+		Count:    keepAliveProbes,
 	})
 	if err := c.server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
 		return err

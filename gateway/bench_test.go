@@ -35,7 +35,7 @@ func dialTestServer(b *testing.B) *wsconn.Conn {
 	}
 	web := wsserver.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, wsconn.Tuning{})) })
+	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, net.KeepAliveConfig{})) })
 	conn, err := wsconn.Dial(b.Context(), "ws://"+listener.Addr().String(), wsconn.DialOptions{})
 	if err != nil {
 		b.Fatal(err)

@@ -86,7 +86,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, err
 	}
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		tune(tcp, Tuning{}.config())
+		tune(tcp, net.KeepAliveConfig{})
 	}
 	d.raw = conn
 	return newDelayedReader(conn), nil

@@ -159,7 +159,7 @@ func listenTLS(t *testing.T, o wsconn.Options, serve func(*wsconn.Conn)) (url st
 		}
 		serve(c)
 	}))
-	s.Listener = wsconn.Tune(s.Listener, wsconn.Tuning{})
+	s.Listener = wsconn.Tune(s.Listener, net.KeepAliveConfig{})
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Issue("server").TLS(t)}}
 	s.StartTLS()
 	t.Cleanup(func() {

@@ -8,34 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Defaults of [Tuning].
+// Defaults of Tune.
 const (
 	DefaultKeepAliveIdle     = 30 * time.Second
 	DefaultKeepAliveInterval = 10 * time.Second
 	DefaultKeepAliveCount    = 3
 )
 
-// Tuning has the settings with which the kernel detects that the peer of an idle
-// connection is gone. The zero value has the defaults.
-type Tuning struct {
-	KeepAliveIdle     time.Duration // idle time before the first probe; 0 is the default
-	KeepAliveInterval time.Duration // interval between probes; 0 is the default
-	KeepAliveCount    int           // unanswered probes until the connection is lost; 0 is the default
-}
-
-// Tune returns a listener whose TCP connections use TCP_NODELAY and keep-alive.
-// Other connections are not changed. It must be applied below TLS.
-func Tune(inner net.Listener, t Tuning) net.Listener {
-	return &tunedListener{Listener: inner, config: t.config()}
-}
-
-func (t Tuning) config() net.KeepAliveConfig {
-	return net.KeepAliveConfig{
-		Enable:   true,
-		Idle:     cmp.Or(t.KeepAliveIdle, DefaultKeepAliveIdle),
-		Interval: cmp.Or(t.KeepAliveInterval, DefaultKeepAliveInterval),
-		Count:    cmp.Or(t.KeepAliveCount, DefaultKeepAliveCount),
-	}
+// Tune returns a listener whose TCP connections use TCP_NODELAY and keep-alive, with
+// which the kernel detects that the peer of an idle connection is gone. Fields of
+// config that are zero have the defaults above. Other connections are not changed. It
+// must be applied below TLS.
+func Tune(inner net.Listener, config net.KeepAliveConfig) net.Listener {
+	return &tunedListener{Listener: inner, config: config}
 }
 
 type tunedListener struct {
@@ -66,6 +51,10 @@ const unsentBytes = 512 << 10
 // tune sets the socket options. Failures are ignored: the connection works, but a
 // dead peer is detected later.
 func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
+	config.Enable = true
+	config.Idle = cmp.Or(config.Idle, DefaultKeepAliveIdle)
+	config.Interval = cmp.Or(config.Interval, DefaultKeepAliveInterval)
+	config.Count = cmp.Or(config.Count, DefaultKeepAliveCount)
 	_ = tcp.SetNoDelay(true)
 	_ = tcp.SetKeepAliveConfig(config)
 	descriptor, err := tcp.SyscallConn()

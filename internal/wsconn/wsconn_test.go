@@ -35,7 +35,7 @@ func listen(t testing.TB, o wsconn.Options, serve func(*wsconn.Conn)) string {
 		serve(c)
 	})
 	s := httptest.NewUnstartedServer(handler)
-	s.Listener = wsconn.Tune(s.Listener, wsconn.Tuning{})
+	s.Listener = wsconn.Tune(s.Listener, net.KeepAliveConfig{})
 	s.Start()
 	t.Cleanup(func() {
 		s.Close()

@@ -122,10 +122,10 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 	failed := make(chan error, len(listeners))
 	var serving sync.WaitGroup
 	for _, l := range listeners {
-		tuned := wsconn.Tune(l.Listener, wsconn.Tuning{
-			KeepAliveIdle:     duration(h.cfg.KeepaliveInterval),
-			KeepAliveInterval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
-			KeepAliveCount:    keepAliveProbes,
+		tuned := wsconn.Tune(l.Listener, net.KeepAliveConfig{
+			Idle:     duration(h.cfg.KeepaliveInterval),
+			Interval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
+			Count:    keepAliveProbes,
 		})
 		serving.Go(func() {
 			if err := server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
