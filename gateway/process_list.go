@@ -60,12 +60,12 @@ type listedProcess struct {
 	Closed      bool      `json:"closed"`
 }
 
-// run returns a page of the session's processes, at most as large as the server's.
 func (p *listParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	release, failed := r.outputAnswers.Acquire(ctx)
-	if failed != nil {
-		return nil, failed
-	}
+	return r.outputAnswers.Prepare(ctx, func(release func()) (any, *jsonrpc.Error) { return p.list(ctx, r, release) })
+}
+
+// list returns a page of the session's processes, at most as large as the server's.
+func (p *listParams) list(ctx context.Context, r *request, release func()) (any, *jsonrpc.Error) {
 	ask := &execwirev1.ListProcessesRequest{SessionId: r.session.id}
 	if p.PageSize != nil {
 		ask.PageSize = int32(*p.PageSize)
@@ -75,7 +75,6 @@ func (p *listParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) 
 	}
 	page, err := r.processes.ListProcesses(ctx, ask, grpc.MaxCallRecvMsgSize(call.MaxServerMessage))
 	if err != nil {
-		release()
 		return nil, rpcerror.Of(err)
 	}
 	result := &listResult{Processes: make([]listedProcess, 0, len(page.GetProcesses())), release: release}

@@ -65,12 +65,9 @@ func (p *signalParams) named(name string) *jsonrpc.Error {
 	}
 	number := execwirev1.Signal_value["SIGNAL_"+strings.TrimPrefix(name, "SIG")]
 	if number == 0 {
-		return &jsonrpc.Error{
-			Code: jsonrpc.CodeInvalidParams,
-			Message: fmt.Sprintf("unknown variant `%s`, expected `interrupt`, a number from 1 to %d, or a name: %s",
-				param.Shorten(name), maxSignal, strings.Join(signalNames(), ", ")),
-			Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: "signal"},
-		}
+		return param.NewError(jsonrpc.CodeInvalidParams, "signal", fmt.Sprintf(
+			"unknown variant `%s`, expected `interrupt`, a number from 1 to %d, or a name: %s",
+			param.Shorten(name), maxSignal, strings.Join(signalNames(), ", ")))
 	}
 	p.signal = execwirev1.Signal(number)
 	return nil

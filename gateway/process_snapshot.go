@@ -33,16 +33,15 @@ type omitted struct {
 	Bytes  uint64 `json:"bytes"`
 }
 
-// run queries the head and the tail of the retained output.
 func (p *snapshotParams) run(ctx context.Context, r *request) (any, *jsonrpc.Error) {
-	release, failed := r.outputAnswers.Acquire(ctx)
-	if failed != nil {
-		return nil, failed
-	}
+	return r.outputAnswers.Prepare(ctx, func(release func()) (any, *jsonrpc.Error) { return p.query(ctx, r, release) })
+}
+
+// query queries the head and the tail of the retained output.
+func (p *snapshotParams) query(ctx context.Context, r *request, release func()) (any, *jsonrpc.Error) {
 	response, err := r.processes.SnapshotOutput(ctx, &execwirev1.SnapshotOutputRequest{
 		SessionId: r.session.id, ProcessId: p.ProcessID.server()}, grpc.MaxCallRecvMsgSize(call.MaxServerMessage))
 	if err != nil {
-		release()
 		return nil, processError(p.ProcessID, err)
 	}
 	exit := response.GetProcess().GetExit()

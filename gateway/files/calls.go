@@ -8,13 +8,6 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
-// following is the member that says whether to follow symbolic links.
-type following struct {
-	Follow *bool `param:"followSymlinks,optional"`
-}
-
-func (f *following) refusesLinks() bool { return f.Follow != nil && !*f.Follow }
-
 type fsCreateDirectoryParams struct {
 	Path      param.Path `param:"path"`
 	Recursive *bool      `param:"recursive,optional"`
@@ -83,9 +76,6 @@ func (p *fsRemoveParams) run(ctx context.Context, s *Service) (any, *jsonrpc.Err
 	return done(err)
 }
 
-// isNotFalse reports whether a flag with the default true is set.
-func isNotFalse(flag *bool) bool { return flag == nil || *flag }
-
 type fsCopyParams struct {
 	SourcePath      param.Path `param:"sourcePath"`
 	DestinationPath param.Path `param:"destinationPath"`
@@ -126,8 +116,6 @@ func (p *fsRenameParams) run(ctx context.Context, s *Service) (any, *jsonrpc.Err
 		DestinationPath: to, RawDestinationPath: rawTo, NoReplace: isSet(p.NoReplace), Sandbox: p.policy})
 	return done(err)
 }
-
-func isSet(flag *bool) bool { return flag != nil && *flag }
 
 type fsCanonicalizeParams struct {
 	Path param.Path `param:"path"`

@@ -70,3 +70,14 @@ func copyFailure(err error) *jsonrpc.Error {
 	}
 	return failure
 }
+
+// nothing is the result {}.
+type nothing struct{}
+
+// done returns the result of a call that has none.
+func done(err error) (any, *jsonrpc.Error) {
+	if err != nil {
+		return nil, fileError(err)
+	}
+	return nothing{}, nil
+}

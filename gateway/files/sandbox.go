@@ -1,11 +1,9 @@
 package files
 
 import (
-	"context"
 	"encoding/json"
 
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	"github.com/execwire/execwire/gateway/sandboxjson"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
@@ -83,16 +81,4 @@ func (s sandboxCache) add(key sandboxKey, means sandbox) {
 		clear(s)
 	}
 	s[key] = means
-}
-
-// checkCwd checks that the cwd of a sandbox exists: older versions ran the call in it.
-func (s *Service) checkCwd(ctx context.Context, cwd string) *jsonrpc.Error {
-	if cwd == "" {
-		return nil
-	}
-	_, err := s.client.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: cwd})
-	if rpcerror.Info(err).GetMetadata()["errno"] == "ENOENT" {
-		return rpcerror.WithCode(err, jsonrpc.CodeInternal, rpcerror.OSText("ENOENT"))
-	}
-	return nil // other errors do not concern this call
 }

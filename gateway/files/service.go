@@ -81,6 +81,18 @@ type confinedCall interface {
 	confinement() *confined
 }
 
+// watchCall is a call that names a watch.
+type watchCall interface {
+	watchID() watchID
+}
+
+// handleCall is a call that names a handle.
+type handleCall interface {
+	// usesHandle returns the handle, and whether the call is ordered with all others
+	// on it.
+	usesHandle() (id string, changes bool)
+}
+
 // linkCall is a call that may refuse symbolic links.
 type linkCall interface{ refusesLinks() bool }
 
@@ -129,50 +141,14 @@ func (s *Service) Run(ctx context.Context, c Call) (any, *jsonrpc.Error) {
 	return c.run(ctx, s)
 }
 
-// nothing is the result {}.
-type nothing struct{}
-
-// done returns the result of a call that has none.
-func done(err error) (any, *jsonrpc.Error) {
-	if err != nil {
-		return nil, fileError(err)
+// checkCwd checks that the cwd of a sandbox exists: older versions ran the call in it.
+func (s *Service) checkCwd(ctx context.Context, cwd string) *jsonrpc.Error {
+	if cwd == "" {
+		return nil
 	}
-	return nothing{}, nil
-}
-
-// Method is one method of the protocol.
-type Method struct {
-	// New returns an empty call.
-	New func() Call
-	// Control lets it use the permits reserved for requests that end, signal or query.
-	Control bool
-}
-
-// Methods are the methods about files.
-var Methods = map[string]Method{
-	"fs/readFile":        {New: newCall[fsReadFileParams]},
-	"fs/writeFile":       {New: newCall[fsWriteFileParams]},
-	"fs/createDirectory": {New: newCall[fsCreateDirectoryParams]},
-	"fs/getMetadata":     {New: newCall[fsGetMetadataParams]},
-	"fs/readDirectory":   {New: newCall[fsReadDirectoryParams]},
-	"fs/remove":          {New: newCall[fsRemoveParams]},
-	"fs/copy":            {New: newCall[fsCopyParams]},
-	"fs/canonicalize":    {New: newCall[fsCanonicalizeParams]},
-	"fs/open":            {New: newCall[fsOpenParams]},
-	"fs/readBlock":       {New: newCall[fsReadBlockParams]},
-	"fs/close":           {New: newCall[fsCloseParams], Control: true},
-	"fs/walk":            {New: newCall[fsWalkParams]},
-	"fs/watchMissing":    {New: newCall[fsWatchMissingParams]},
-
-	"fs/rename":     {New: newCall[fsRenameParams]},
-	"fs/writeBlock": {New: newCall[fsWriteBlockParams]},
-	"fs/watch":      {New: newCall[fsWatchParams]},
-	"fs/unwatch":    {New: newCall[fsUnwatchParams], Control: true},
-}
-
-func newCall[P any, C interface {
-	*P
-	Call
-}]() Call {
-	return C(new(P))
+	_, err := s.client.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: cwd})
+	if rpcerror.Info(err).GetMetadata()["errno"] == "ENOENT" {
+		return rpcerror.WithCode(err, jsonrpc.CodeInternal, rpcerror.OSText("ENOENT"))
+	}
+	return nil // other errors do not concern this call
 }

@@ -2,7 +2,6 @@ package param
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -45,26 +44,25 @@ func DecodeObject(field string, raw json.RawMessage, into any) *jsonrpc.Error {
 	return err
 }
 
+// NewError is an error about the member field.
+func NewError(code int, field, message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: message, Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: field}}
+}
+
 // Invalid is the error for a member with an invalid value; problem completes the
 // sentence "`name` …".
 func Invalid(name, problem string) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code:    jsonrpc.CodeInvalidParams,
-		Message: fmt.Sprintf("`%s` %s", name, problem),
-		Data:    jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: name},
-	}
+	return NewError(jsonrpc.CodeInvalidParams, name, "`"+name+"` "+problem)
 }
 
 // Missing is the error for an absent member.
 func Missing(field, name string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "missing field `" + name + "`",
-		Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: field + "." + name}}
+	return NewError(jsonrpc.CodeInvalidParams, field+"."+name, "missing field `"+name+"`")
 }
 
 // Unknown is the error for a value that is not one of known.
 func Unknown(field, text string, known ...string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: jsonrpc.UnknownVariant(text, known...).Error(),
-		Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: strings.TrimPrefix(field, ".")}}
+	return NewError(jsonrpc.CodeInvalidParams, field, jsonrpc.UnknownVariant(text, known...).Error())
 }
 
 // Variant parses a parameter that is one of names, which stand for values.

@@ -96,11 +96,6 @@ func parseFileURI(raw, rest string) (string, *jsonrpc.Error) {
 // name another file than the client meant.
 func isMisread(r rune) bool { return r < ' ' || r == '\\' }
 
-// NewError is an error about the member field.
-func NewError(code int, field, message string) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: code, Message: message, Data: jsonrpc.InvalidField{Reason: "INVALID_FIELD", Field: field}}
-}
-
 // cutScheme splits a URI after its scheme.
 func cutScheme(raw string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(raw, ":")
