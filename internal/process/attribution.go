@@ -61,11 +61,29 @@ type processScan struct {
 	evidence func(pid int) procfs.Evidence
 }
 
-// orphan is an adopted child of unknown origin, with its descendants.
-type orphan struct {
-	tree         []procfs.Stat // without zombies
+// origin is what is known about the root of a process.
+type origin struct {
+	owner        *trackedRoot  // nil: one of the candidates
 	candidates   []scannedRoot // roots that it may descend from
 	mayBeForeign bool          // it may descend from none of the roots
+}
+
+// includes reports whether the process may descend from a root.
+func (o origin) includes(root *trackedRoot) bool {
+	return o.owner == root || slices.ContainsFunc(o.candidates, func(c scannedRoot) bool { return c.trackedRoot == root })
+}
+
+// endsWith reports whether the process is to be killed with a root: it descends from it, or all other
+// candidates are ending, so that it is to be killed whichever of them it descends from.
+func (o origin) endsWith(root *trackedRoot) bool {
+	return o.includes(root) && !o.mayBeForeign &&
+		!slices.ContainsFunc(o.candidates, func(c scannedRoot) bool { return c.trackedRoot != root && !c.ending })
+}
+
+// orphan is an adopted child of unknown origin, with its descendants.
+type orphan struct {
+	origin
+	tree []procfs.Stat // without zombies
 }
 
 // initPID is the PID to which every orphan of a PID namespace is reparented, also those that
@@ -79,17 +97,11 @@ type attribution struct {
 	sessions map[int]*trackedRoot
 	orphans  []orphan
 	zombies  []procfs.Stat // adopted, to be reaped
-	unseen   []unseenDescendant
-}
-
-// unseenDescendant stands for a living descendant that the scan may have missed. A scan takes time,
-// and misses a process that is forked meanwhile by one that then ends. But the last process of a
-// tree that ended without a parent stays an adopted zombie until it is reaped. So without unseen
-// descendants no process of the tree was alive when the scan began.
-type unseenDescendant struct {
-	owner        *trackedRoot // nil: one of the candidates
-	candidates   []scannedRoot
-	mayBeForeign bool
+	// unseen has the origins of living descendants that the scan may have missed. A scan takes time,
+	// and misses a process that is forked meanwhile by one that then ends. But the last process of a
+	// tree that ended without a parent stays an adopted zombie until it is reaped. So without unseen
+	// descendants no process of the tree was alive when the scan began.
+	unseen []origin
 }
 
 // attribute attributes all processes. Members are certain by the rules of the kernel: a process
@@ -222,9 +234,9 @@ func (a *attributor) attributeOrphans() {
 // noteUncertain records that p may have had a child that the scan missed.
 func (a *attributor) noteUncertain(p procfs.Stat, mayBeForeign bool) {
 	if owner := a.owner[p.PID]; owner != nil {
-		a.result.unseen = append(a.result.unseen, unseenDescendant{owner: owner})
+		a.result.unseen = append(a.result.unseen, origin{owner: owner})
 	} else if candidates := a.candidates(p); len(candidates) > 0 {
-		a.result.unseen = append(a.result.unseen, unseenDescendant{candidates: candidates, mayBeForeign: mayBeForeign})
+		a.result.unseen = append(a.result.unseen, origin{candidates: candidates, mayBeForeign: mayBeForeign})
 	}
 }
 
@@ -237,7 +249,7 @@ func (a *attributor) attributeOrphan(p procfs.Stat) {
 		a.assign(p.PID, owner)
 		return
 	}
-	var found orphan
+	found := orphan{origin: origin{candidates: candidates, mayBeForeign: a.self == initPID}}
 	for _, pid := range a.tree(p.PID) {
 		a.unattributed[pid] = true
 		if member := a.byPID[pid]; !member.Dead {
@@ -245,8 +257,6 @@ func (a *attributor) attributeOrphan(p procfs.Stat) {
 		}
 	}
 	if len(found.tree) > 0 {
-		found.candidates = candidates
-		found.mayBeForeign = a.self == initPID
 		a.result.orphans = append(a.result.orphans, found)
 	}
 }
@@ -305,39 +315,29 @@ func (a *attributor) collect() {
 	}
 }
 
-// membersOf lists the living descendants of a root, and reports whether an orphan may be another
-// one. An orphan counts as a member if all other candidates are ending: then it is to be killed,
-// whichever of them it descends from.
-func (a *attribution) membersOf(owner *trackedRoot) (members []procfs.Stat, ambiguous bool) {
-	members = a.members[owner]
+// membersOf lists the living descendants of a root, and the orphans that are to be killed with it. It
+// reports whether another orphan may descend from it.
+func (a *attribution) membersOf(root *trackedRoot) (members []procfs.Stat, ambiguous bool) {
+	members = a.members[root]
 	for _, o := range a.orphans {
-		isCandidate, owned := false, !o.mayBeForeign
-		for _, root := range o.candidates {
-			isCandidate = isCandidate || root.trackedRoot == owner
-			owned = owned && (root.trackedRoot == owner || root.ending)
-		}
-		if isCandidate && owned {
+		switch {
+		case o.endsWith(root):
 			members = append(members[:len(members):len(members)], o.tree...)
+		case o.includes(root):
+			ambiguous = true
 		}
-		ambiguous = ambiguous || isCandidate && !owned
 	}
 	return members, ambiguous
 }
 
-// unseenOf reports whether the scan may have missed a descendant of a root. With owned that
-// descendant would certainly have to be killed for this root: it descends from it, or all other
-// candidates are ending.
-func (a *attribution) unseenOf(owner *trackedRoot) (any, owned bool) {
-	for _, r := range a.unseen {
-		isCandidate, mayBeForeign := r.owner == owner, r.mayBeForeign
-		for _, root := range r.candidates {
-			isCandidate = isCandidate || root.trackedRoot == owner
-			mayBeForeign = mayBeForeign || root.trackedRoot != owner && !root.ending
-		}
-		any = any || isCandidate
-		owned = owned || isCandidate && !mayBeForeign
+// unseenOf reports whether the scan may have missed a descendant of a root, and whether that would
+// have to be killed with it.
+func (a *attribution) unseenOf(root *trackedRoot) (any, endsWith bool) {
+	for _, unseen := range a.unseen {
+		any = any || unseen.includes(root)
+		endsWith = endsWith || unseen.endsWith(root)
 	}
-	return any, owned
+	return any, endsWith
 }
 
 // unowned lists the living orphans that no kill job covers: all of their candidates are ending, and
@@ -356,8 +356,6 @@ func (a *attribution) unowned(active func(*trackedRoot) bool) (found []procfs.St
 }
 
 // isCandidate reports whether an orphan may descend from a root.
-func (a *attribution) isCandidate(owner *trackedRoot) bool {
-	return slices.ContainsFunc(a.orphans, func(o orphan) bool {
-		return slices.ContainsFunc(o.candidates, func(root scannedRoot) bool { return root.trackedRoot == owner })
-	})
+func (a *attribution) isCandidate(root *trackedRoot) bool {
+	return slices.ContainsFunc(a.orphans, func(o orphan) bool { return o.includes(root) })
 }
