@@ -59,37 +59,23 @@ type stdin struct {
 	lastGrows    bool // the last chunk of queue is a copy that small writes are appended to
 	waiting      []*stdinRequest
 	draining     bool // the goroutine exists
-	endRequested bool // no requests are accepted after it
-	endAdmitted  bool // close when the queue is empty
+	endRequested bool // no requests are accepted; it closes when none waits and the queue is empty
 	closed       bool
 }
 
 // stdinRequest waits for its turn and for space in the queue.
 type stdinRequest struct {
 	data []byte
-	end  bool          // of input; has no waiter
 	done chan struct{} // closed when it was admitted or failed
 	err  error         // set before done is closed
 }
 
-// requestEnd queues the end of input after the earlier requests.
+// requestEnd closes the input after the earlier requests.
 func (in *stdin) requestEnd() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if !in.endRequested {
-		in.endRequested = true
-		in.enqueue(&stdinRequest{end: true})
-	}
-}
-
-// enqueue admits a request or queues it, and reports whether it was admitted. Called with mu held.
-func (in *stdin) enqueue(req *stdinRequest) (admitted bool) {
-	if len(in.waiting) == 0 && in.admit(req) {
-		return true
-	}
-	req.done = make(chan struct{})
-	in.waiting = append(in.waiting, req)
-	return false
+	in.endRequested = true
+	in.closeIfDone()
 }
 
 // write queues all of data or nothing. It waits for space, after the earlier requests.
@@ -100,11 +86,13 @@ func (in *stdin) write(ctx context.Context, data []byte) error {
 		in.mu.Unlock()
 		return errStdinClosed()
 	}
-	admitted := in.enqueue(req)
-	in.mu.Unlock()
-	if admitted {
+	if len(in.waiting) == 0 && in.admit(req) {
+		in.mu.Unlock()
 		return req.err
 	}
+	req.done = make(chan struct{})
+	in.waiting = append(in.waiting, req)
+	in.mu.Unlock()
 	select {
 	case <-req.done:
 		return req.err
@@ -129,13 +117,8 @@ func (in *stdin) withdraw(req *stdinRequest, cause error) error {
 // admit completes a request if that is possible now. Called with mu held.
 func (in *stdin) admit(req *stdinRequest) bool {
 	switch {
-	case in.endAdmitted || in.closed:
-		if !req.end {
-			req.err = errStdinClosed()
-		}
-	case req.end:
-		in.endAdmitted = true
-		in.closeIfDone()
+	case in.closed:
+		req.err = errStdinClosed()
 	case in.queued > 0 && in.queued+len(req.data) > in.limit:
 		return false
 	case len(req.data) > 0:
@@ -238,9 +221,10 @@ func (in *stdin) noteWritten(n int) {
 	}
 }
 
-// closeIfDone closes the input if its end was admitted and the queue is empty. Called with mu held.
+// closeIfDone closes the input if its end was requested and all requests are written. There is a
+// goroutine while requests wait. Called with mu held.
 func (in *stdin) closeIfDone() {
-	if in.endAdmitted && !in.closed && !in.draining {
+	if in.endRequested && !in.closed && !in.draining {
 		in.closed = true
 		_ = in.file.Close()
 	}
