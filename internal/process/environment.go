@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 )
 
 // Inherit selects the variables of the server that an EnvironmentPolicy starts with.
@@ -155,10 +154,4 @@ func foldAll(patterns []string) [][]rune {
 	return folded
 }
 
-func fold(s string) []rune {
-	folded := []rune(s)
-	for i, r := range folded {
-		folded[i] = unicode.ToLower(r)
-	}
-	return folded
-}
+func fold(s string) []rune { return []rune(strings.ToLower(s)) }

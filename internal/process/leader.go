@@ -22,18 +22,17 @@ func newLeader(c child, groupByPID bool) *leader {
 	return &leader{pid: c.pid, file: c.pidfd, pidfd: rawConn(c.pidfd), groupByPID: groupByPID}
 }
 
-// wait waits for the end of the leader, with the pidfd in the poller, and leaves it a zombie. The
+// waitEnd waits for the end of a child, with its pidfd in the poller, and leaves it a zombie. The
 // info has no PID if other code has reaped it.
-func (l *leader) wait(usage *unix.Rusage) (info childInfo, err error) {
-	err = l.pidfd.Read(func(fd uintptr) bool {
-		var dead bool
-		var err error
-		info, dead, err = waitChild(fd, true, usage)
-		if err != nil {
-			info = childInfo{}
-		}
-		return dead || err != nil
+func waitEnd(pidfd syscall.RawConn, usage *unix.Rusage) (info childInfo, err error) {
+	var waitErr error
+	err = pidfd.Read(func(fd uintptr) (done bool) {
+		info, done, waitErr = waitChild(fd, true, usage)
+		return done || waitErr != nil
 	})
+	if err != nil || waitErr != nil {
+		info = childInfo{}
+	}
 	return info, err
 }
 

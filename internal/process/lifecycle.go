@@ -9,7 +9,7 @@ import (
 // waitExit waits for the end of the leader, with its pidfd in the poller, and moves p to exited.
 func (p *Process) waitExit() {
 	var usage unix.Rusage
-	info, err := p.leader.wait(&usage)
+	info, err := waitEnd(p.leader.pidfd, &usage)
 	record := info.record(p.startedAt, &usage)
 	if p.wrapper != nil && p.wrapper.init.PID != 0 {
 		record.addNamespaceUsage(p.wrapper.init)

@@ -111,11 +111,7 @@ func (c child) watchEnd(ended func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := rawConn(c.pidfd).Read(func(fd uintptr) bool {
-			_, dead, err := waitChild(fd, true, nil)
-			return dead || err != nil
-		})
-		if err == nil {
+		if _, err := waitEnd(rawConn(c.pidfd), nil); err == nil {
 			ended()
 		}
 	}()

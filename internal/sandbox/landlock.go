@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strconv"
 	"syscall"
 	"unsafe"
 
@@ -159,17 +158,17 @@ func (e *landlock) fill(rules int, p Program) error {
 		}
 		file, err := openUnchanged(s.path, s.id)
 		if err != nil {
-			return failed(NotStarted, s.path, "is not what it was when the policy was resolved", err)
+			return failed(NotStarted, s.path, pathChanged, err)
 		}
 		switch {
 		case s.path == "/" && s.access == AccessRead:
 			err = grantRoot(rules, file, rights)
+			_ = unix.Close(file)
 		case slices.Contains(landlockListed, s.path):
-			err = addRule(rules, file, unix.LANDLOCK_ACCESS_FS_READ_DIR)
+			err = grant(rules, unix.LANDLOCK_ACCESS_FS_READ_DIR, file, nil)
 		default:
-			err = addRule(rules, file, rights)
+			err = grant(rules, rights, file, nil)
 		}
-		_ = unix.Close(file)
 		if err != nil {
 			return failed(NotStarted, s.path, "cannot be granted", err)
 		}
@@ -180,6 +179,15 @@ func (e *landlock) fill(rules int, p Program) error {
 	return e.grantProcess(rules, p)
 }
 
+// grant grants rights to a file that was opened with the given error, and closes it.
+func grant(rules int, rights uint64, file int, err error) error {
+	if err != nil {
+		return err
+	}
+	defer unix.Close(file)
+	return addRule(rules, file, rights)
+}
+
 // grantDevices grants landlockDevices, and devices that the plan names.
 func (e *landlock) grantDevices(rules int) error {
 	for _, r := range e.plan.sorted() {
@@ -187,11 +195,7 @@ func (e *landlock) grantDevices(rules int) error {
 			continue
 		}
 		file, err := openUnchanged(r.path, r.id)
-		if err == nil {
-			err = addRule(rules, file, landlockRead)
-			_ = unix.Close(file)
-		}
-		if err != nil {
+		if err := grant(rules, landlockRead, file, err); err != nil {
 			return failed(NotStarted, r.path, "cannot be granted", err)
 		}
 	}
@@ -200,9 +204,7 @@ func (e *landlock) grantDevices(rules int) error {
 		if err != nil {
 			continue // it does not exist
 		}
-		err = addRule(rules, file, landlockDevice)
-		_ = unix.Close(file)
-		if err != nil {
+		if err := grant(rules, landlockDevice, file, nil); err != nil {
 			return failed(NotStarted, device, "cannot be granted", err)
 		}
 	}
@@ -225,11 +227,7 @@ func grantRoot(rules, root int, rights uint64) error {
 			continue // links need no rule
 		}
 		file, err := unix.Openat(root, entry.Name(), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = addRule(rules, file, rights)
-			_ = unix.Close(file)
-		}
-		if err != nil && !errors.Is(err, unix.ENOENT) {
+		if err := grant(rules, rights, file, err); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("%s: %w", entry.Name(), err)
 		}
 	}
@@ -241,18 +239,14 @@ func grantRoot(rules, root int, rights uint64) error {
 func (e *landlock) grantProcess(rules int, p Program) error {
 	granted := map[string]uint64{"/proc": landlockRead}
 	if p.Terminal >= 0 {
-		granted["/proc/self/fd/"+strconv.Itoa(p.Files[p.Terminal])] = landlockDevice
+		granted[ownDescriptor(p.Files[p.Terminal])] = landlockDevice
 	}
 	if p.Image > 0 {
-		granted["/proc/self/fd/"+strconv.Itoa(p.Image)] = landlockRead
+		granted[ownDescriptor(p.Image)] = landlockRead
 	}
 	for path, rights := range granted {
 		file, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
-		if err == nil {
-			err = addRule(rules, file, rights)
-			_ = unix.Close(file)
-		}
-		if err != nil {
+		if err := grant(rules, rights, file, err); err != nil {
 			return failed(NotStarted, path, "cannot be granted", err)
 		}
 	}

@@ -25,9 +25,6 @@ type rule struct {
 	temporary bool   // /tmp or TMPDIR, which programs share
 }
 
-// Network returns the access to the network.
-func (p *Plan) Network() Network { return p.network }
-
 // Unrestricted reports whether access to files is unrestricted.
 func (p *Plan) Unrestricted() bool { return p.unrestricted }
 

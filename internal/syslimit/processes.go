@@ -2,8 +2,6 @@ package syslimit
 
 import (
 	"os"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,26 +10,19 @@ import (
 // (RLIMIT_NPROC). limited is false if there is no limit, or if it does not apply to this program.
 func (s System) UserProcesses() (limit uint64, limited bool) {
 	var own unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err != nil || own.Cur == unix.RLIM_INFINITY || s.exempt() {
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err != nil || own.Cur == unix.RLIM_INFINITY || isExempt() {
 		return 0, false
 	}
 	return own.Cur, true
 }
 
-// exempt reports whether RLIMIT_NPROC does not apply to this program: to user 0, or with one of two
+// isExempt reports whether RLIMIT_NPROC does not apply to this program: to user 0, or with one of two
 // capabilities.
-func (s System) exempt() bool {
-	if os.Getuid() == 0 {
-		return true
-	}
-	text, _ := os.ReadFile(s.path("proc/self/status"))
-	for line := range strings.Lines(string(text)) {
-		if digits, ok := strings.CutPrefix(line, "CapEff:"); ok {
-			caps, err := strconv.ParseUint(strings.TrimSpace(digits), 16, 64)
-			return err == nil && caps&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
-		}
-	}
-	return false
+func isExempt() bool {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	err := unix.Capget(&header, &sets[0])
+	return os.Getuid() == 0 || err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // GroupProcesses returns how many processes and threads the control groups of this program may have
