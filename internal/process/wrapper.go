@@ -28,10 +28,19 @@ func newWrapper(l *leader) *wrapper {
 	return &wrapper{leader: l, init: init}
 }
 
+// list lists all processes. It fails with ESRCH if the PID of the leader may have been reused.
+func (w *wrapper) list() ([]procfs.Stat, error) {
+	procs, err := procfs.List()
+	if err == nil && w.leader.reaped.Load() {
+		err = unix.ESRCH
+	}
+	return procs, err
+}
+
 // openProgram opens a pidfd of the program inside the wrapper. It fails with ESRCH if that has
 // ended.
 func (w *wrapper) openProgram() (fd int, program procfs.Stat, err error) {
-	procs, err := procfs.List()
+	procs, err := w.list()
 	if err != nil {
 		return -1, program, err
 	}
@@ -40,18 +49,10 @@ func (w *wrapper) openProgram() (fd int, program procfs.Stat, err error) {
 		isChild[candidate.PID] = candidate.PPID == w.leader.pid
 	}
 	for _, candidate := range procs {
-		if !isChild[candidate.PPID] || innermostPID(candidate.PID) != programPIDInside {
-			continue
+		if isChild[candidate.PPID] && innermostPID(candidate.PID) == programPIDInside {
+			fd, err = procfs.OpenPidfd(candidate)
+			return fd, candidate, err
 		}
-		if fd, err = procfs.OpenPidfd(candidate); err != nil {
-			return -1, candidate, err
-		}
-		// While the leader is not reaped its PID cannot have been reused.
-		if w.leader.reaped.Load() {
-			_ = unix.Close(fd)
-			return -1, candidate, unix.ESRCH
-		}
-		return fd, candidate, nil
 	}
 	return -1, program, unix.ESRCH
 }
@@ -78,11 +79,8 @@ func (w *wrapper) signalProgram(sig syscall.Signal) error {
 // do.
 func (w *wrapper) signalProgramGroup(sig syscall.Signal) error {
 	fd, program, err := w.openProgram()
-	switch {
-	case errors.Is(err, unix.ESRCH):
-		return nil // the rest of its group was signalled already
-	case err != nil:
-		return signalError(err)
+	if err != nil {
+		return ignoreEnd(err) // the rest of its group was signalled already
 	}
 	defer unix.Close(fd)
 	switch {
@@ -93,6 +91,11 @@ func (w *wrapper) signalProgramGroup(sig syscall.Signal) error {
 	default:
 		err = unix.PidfdSendSignal(fd, sig, nil, 0)
 	}
+	return ignoreEnd(err)
+}
+
+// ignoreEnd returns the typed error of a signal, or nil if the process has ended.
+func ignoreEnd(err error) error {
 	if errors.Is(err, unix.ESRCH) {
 		return nil
 	}
@@ -102,22 +105,14 @@ func (w *wrapper) signalProgramGroup(sig syscall.Signal) error {
 // resume continues the wrapper processes after a SIGSTOP to the group: nothing else would
 // if the program alone is continued or killed, and its end would never be reported.
 func (w *wrapper) resume() error {
-	procs, err := procfs.List()
+	procs, err := w.list()
 	if err != nil {
-		return signalError(err)
+		return ignoreEnd(err)
 	}
 	for _, candidate := range procs {
-		if candidate.PPID != w.leader.pid {
-			continue
+		if candidate.PPID == w.leader.pid {
+			signalVerified(candidate, unix.SIGCONT)
 		}
-		fd, err := procfs.OpenPidfd(candidate)
-		if err != nil {
-			continue // it has ended
-		}
-		if !w.leader.reaped.Load() { // the PID of the parent was not reused
-			_ = unix.PidfdSendSignal(fd, unix.SIGCONT, nil, 0)
-		}
-		_ = unix.Close(fd)
 	}
 	if err := w.leader.signal(unix.SIGCONT, 0); KindOf(err) != AlreadyExited {
 		return err

@@ -22,31 +22,13 @@ const (
 	NotExecuted                   // the program could not be executed inside the sandbox; see Error.Errno
 )
 
-var kindNames = map[Kind]string{
-	Failed:        "failed",
-	InvalidPolicy: "invalid policy",
-	UnsafeLink:    "unsafe link",
-	TooManyPaths:  "too many paths",
-	Unavailable:   "unavailable",
-	NotStarted:    "not started",
-	NoDirectory:   "no directory",
-	NotExecuted:   "not executed",
-}
-
 // Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
-	kinds := make([]Kind, 0, len(kindNames))
+	var kinds []Kind
 	for k := Failed; k <= NotExecuted; k++ {
 		kinds = append(kinds, k)
 	}
 	return kinds
-}
-
-func (k Kind) String() string {
-	if name, ok := kindNames[k]; ok {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
 // Error is the error type of this package.

@@ -72,13 +72,6 @@ const (
 	NetworkEnabled                   // all that the user may do
 )
 
-func (n Network) String() string {
-	if n == NetworkEnabled {
-		return "enabled"
-	}
-	return "restricted"
-}
-
 // Special is a path that Resolve determines.
 type Special uint8
 

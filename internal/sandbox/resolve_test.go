@@ -240,17 +240,6 @@ func TestPlanKey_DiffersBetweenPlans(t *testing.T) {
 	}
 }
 
-func TestKinds_HaveNames(t *testing.T) {
-	for _, kind := range Kinds() {
-		if strings.HasPrefix(kind.String(), "kind(") {
-			t.Errorf("%d has no name", kind)
-		}
-	}
-	if len(Kinds()) != len(kindNames) {
-		t.Errorf("%d of %d kinds are listed", len(Kinds()), len(kindNames))
-	}
-}
-
 // grantsOf is equal for plans that grant the same access to the same paths.
 func grantsOf(plan *Plan) string {
 	return plan.key(func(r *rule) (lost int) {
