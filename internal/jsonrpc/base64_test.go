@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The first of each kind were recorded from the reference.
-func TestDecodeBase64Refuses(t *testing.T) {
+// The first error of each kind is a recording of the reference.
+func TestDecodeBase64_Invalid_ReportsSymbolAndOffset(t *testing.T) {
 	for text, want := range map[string]string{
 		"***":            "Invalid symbol 42, offset 0.",
 		"aGk":            "Invalid padding",
@@ -38,7 +38,7 @@ func TestDecodeBase64Refuses(t *testing.T) {
 	}
 }
 
-func TestBase64OfEveryLength(t *testing.T) {
+func TestBase64_AllLengths(t *testing.T) {
 	var data []byte
 	for range 300 {
 		want := base64.StdEncoding.EncodeToString(data)
@@ -58,14 +58,14 @@ func FuzzAppendBase64(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0, 0xff, 0x10, 0x83}, 50))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want := append([]byte("before"), referenceJSON(t, append([]byte{}, data...))...)
-		// The instructions work on blocks: they must not write beyond the end.
+		// The encoder works on blocks and must not write beyond the end.
 		room := bytes.Repeat([]byte{0xa5}, len(want)+64)
 		got := AppendBase64(append(room[:0], "before"...), data)
 		if !bytes.Equal(got, want) {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
 		if beyond := room[len(want):]; !bytes.Equal(beyond, bytes.Repeat([]byte{0xa5}, 64)) {
-			t.Errorf("%d bytes: what is beyond the end was written: %x", len(data), beyond)
+			t.Errorf("%d bytes: bytes beyond the end were written: %x", len(data), beyond)
 		}
 	})
 }
@@ -81,7 +81,7 @@ func FuzzDecodeBase64(f *testing.F) {
 		if (err != nil) != refuse || err == nil && !bytes.Equal(got, want) {
 			t.Fatalf("%q: %q, %v; the standard library: %q, %v", text, got, err, want, failed)
 		}
-		// As a parameter, however it is escaped.
+		// As a parameter, with and without escapes.
 		for _, message := range [][]byte{append([]byte(`"`), append(text, '"')...), AppendString(nil, text)} {
 			if validValue(message) {
 				var params struct {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// result is one with what encoding/json would escape for HTML.
+// result has characters that encoding/json would escape for HTML.
 type result struct {
 	Zeta  string         `json:"zeta"`
 	Alpha int            `json:"alpha"`
@@ -42,16 +42,16 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-func TestAppendNotificationPanicsOnWhatIsNoJSON(t *testing.T) {
+func TestAppendNotification_InvalidJSON_Panics(t *testing.T) {
 	defer func() {
-		if said, _ := recover().(string); !strings.Contains(said, "parameters of m: json: unsupported type") {
-			t.Errorf("the panic says %q", said)
+		if message, _ := recover().(string); !strings.Contains(message, "parameters of m: json: unsupported type") {
+			t.Errorf("the panic is %q", message)
 		}
 	}()
 	AppendNotification(nil, "m", make(chan int))
 }
 
-// appendOutput is how a hot notification is written.
+// appendOutput encodes a frequent notification.
 func appendOutput(dst []byte, process string, seq uint64, chunk []byte) []byte {
 	dst = append(dst, `{"method":"process/output","params":{"processId":`...)
 	dst = AppendString(dst, process)
@@ -62,7 +62,7 @@ func appendOutput(dst []byte, process string, seq uint64, chunk []byte) []byte {
 	return append(dst, `}}`...)
 }
 
-func TestAppendDoesNotAllocate(t *testing.T) {
+func TestAppend_DoesNotAllocate(t *testing.T) {
 	chunk := bytes.Repeat([]byte{0xff, 0}, 16<<10)
 	message := make([]byte, 0, 64<<10)
 	if got := testing.AllocsPerRun(100, func() { message = appendOutput(message[:0], "p-1", 7, chunk) }); got != 0 {
@@ -73,7 +73,7 @@ func TestAppendDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// referenceJSON is what encoding/json writes without HTML escaping.
+// referenceJSON encodes with encoding/json, without HTML escaping.
 func referenceJSON(t *testing.T, value any) []byte {
 	t.Helper()
 	var buffer bytes.Buffer
@@ -112,7 +112,7 @@ func FuzzID(f *testing.F) {
 		for _, id := range []ID{NumberID(number), TextID(strings.ToValidUTF8(text, "\ufffd"))} {
 			for _, message := range [][]byte{AppendRequest(nil, id, "m", nil), AppendResult(nil, id, 1), AppendError(nil, id, &Error{})} {
 				if got, err := Parse(message); err != nil || got.ID != id {
-					t.Errorf("%s came back as %v, %v", message, got.ID, err)
+					t.Errorf("%s was parsed as %v, %v", message, got.ID, err)
 				}
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// request is what most of the accepted messages below are.
+// request is the form of most accepted messages below.
 func request(id ID, params string) Message {
 	m := Message{Kind: Request, ID: id, Method: "m"}
 	if params != "" {
@@ -48,7 +48,7 @@ var acceptedMessages = map[string]Message{
 		Error: &Error{Code: 5, Message: "no", Data: json.RawMessage(`{"a":[1]}`)}},
 }
 
-func TestParseAccepts(t *testing.T) {
+func TestParse(t *testing.T) {
 	for input, want := range acceptedMessages {
 		got, err := Parse([]byte(input))
 		if err != nil {
@@ -63,7 +63,8 @@ func TestParseAccepts(t *testing.T) {
 
 const idError = "data did not match any variant of untagged enum RequestId: an id is a string or an integer of 64 bits"
 
-// Where the reference was recorded, the texts are its own.
+// refusedMessages are malformed messages and their errors. Where the reference
+// was recorded, the errors are its own.
 var refusedMessages = map[string]string{
 	``:                                 "EOF while parsing a value at line 1 column 0",
 	` `:                                "EOF while parsing a value at line 1 column 1",
@@ -113,7 +114,7 @@ var refusedMessages = map[string]string{
 	`{"id":{},"result":1}`:                     idError,
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParse_Errors(t *testing.T) {
 	for input, want := range refusedMessages {
 		m, err := Parse([]byte(input))
 		if err == nil {
@@ -124,7 +125,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Each of these is within {"id":1,"method":"m","params":…}, of 31 bytes before.
+// refusedValues are malformed values within {"id":1,"method":"m","params":…},
+// after 31 bytes.
 var refusedValues = map[string]string{
 	`{`:                "EOF while parsing an object",
 	`{"a`:              "EOF while parsing a string",
@@ -171,7 +173,7 @@ var refusedValues = map[string]string{
 	"/* */ 1":          "expected value",
 }
 
-func TestParseRefusesInvalidJSON(t *testing.T) {
+func TestParse_InvalidJSON_Fails(t *testing.T) {
 	for value, want := range refusedValues {
 		_, err := Parse([]byte(`{"id":1,"method":"m","params":` + value))
 		if err == nil || !strings.HasPrefix(err.Error(), want+" at line ") {
@@ -180,7 +182,7 @@ func TestParseRefusesInvalidJSON(t *testing.T) {
 	}
 }
 
-func TestParseNamesLongMembersInPart(t *testing.T) {
+func TestParse_LongMemberName_IsTruncatedInError(t *testing.T) {
 	name := strings.Repeat("é", 1<<20)
 	_, err := Parse(fmt.Appendf(nil, `{"%s":1,"%s":2}`, name, name))
 	if err == nil || len(err.Error()) > 200 || !strings.Contains(err.Error(), "éé…`") {
@@ -188,14 +190,14 @@ func TestParseNamesLongMembersInPart(t *testing.T) {
 	}
 }
 
-func TestParseLimitsDepth(t *testing.T) {
+func TestParse_MaxDepth(t *testing.T) {
 	for _, brackets := range []string{"[]", "{}"} {
 		open, inner := brackets[:1], brackets
 		if open == "{" {
 			open = `{"a":`
 		}
 		nested := func(depth int) []byte {
-			// The envelope is one of them.
+			// The envelope is one level.
 			value := strings.Repeat(open, depth-2) + inner + strings.Repeat(brackets[1:], depth-2)
 			return []byte(`{"method":"m","params":` + value + `}`)
 		}
@@ -209,9 +211,9 @@ func TestParseLimitsDepth(t *testing.T) {
 	}
 }
 
-func TestParseLimitsValues(t *testing.T) {
+func TestParse_MaxValues(t *testing.T) {
 	message := func(values int) []byte {
-		// The envelope, the method and the array are three of them.
+		// The envelope, the method and the array are three values.
 		return []byte(`{"method":"m","params":[` + strings.Repeat("1,", values-4) + `1]}`)
 	}
 	if _, err := Parse(message(MaxValues)); err != nil {
@@ -223,8 +225,8 @@ func TestParseLimitsValues(t *testing.T) {
 	}
 }
 
-// Objects with many members know their names by other means than those with few.
-func TestParseFindsDuplicatesAmongMany(t *testing.T) {
+// Objects with many members find duplicates by other means than objects with few.
+func TestParse_DuplicateMember_Fails(t *testing.T) {
 	object := func(members int) string {
 		var text strings.Builder
 		for i := range members {
@@ -246,9 +248,9 @@ func TestParseFindsDuplicatesAmongMany(t *testing.T) {
 	}
 }
 
-// What is special must be seen wherever it stands in a word of eight bytes or a
-// block of four words.
-func TestParseSeesEveryByteOfText(t *testing.T) {
+// The scanner handles words of eight bytes and blocks of four words. The position
+// within them must not matter.
+func TestParse_InvalidByteAnywhere_Fails(t *testing.T) {
 	refused := map[string]bool{"\x00": true, "\x1f": true, "\n": true, "\xff": true, "\x80": true, "\\": true, "\xc3": true}
 	for _, special := range []string{"\x00", "\x1f", "\n", "\xff", "\x80", "\\", "\xc3", "é", "\x7f", `\"`, "!", "#", " ", "[", "]"} {
 		for length := range 80 {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// initializeParams has the shape of the parameters that the reference was
-// recorded with.
+// initializeParams has the form of the parameters with which the reference was
+// recorded.
 type initializeParams struct {
 	ClientName      string  `param:"clientName"`
 	ResumeSessionID *string `param:"resumeSessionId,optional"`
@@ -100,12 +100,12 @@ func TestDecodeParams(t *testing.T) {
 	}
 }
 
-// place is the part of parameters that several methods share.
+// place is an embedded struct that several methods share.
 type place struct {
 	Second position `param:"second"`
 }
 
-// position refuses some texts with a code of its own.
+// position rejects one value with an error code of its own.
 type position string
 
 func (p *position) UnmarshalText(text []byte) error {
@@ -125,7 +125,7 @@ func TestDecodeParams_EmbeddedStruct(t *testing.T) {
 	for _, text := range []string{`["a","b","c"]`, `{"third":"c","second":"b","first":"a"}`} {
 		var got params
 		if err := DecodeParams([]byte(text), &got); err != nil || got != (params{"a", place{"b"}, "c"}) {
-			t.Errorf("%s becomes %+v, %v", text, got, err)
+			t.Errorf("%s is decoded as %+v, %v", text, got, err)
 		}
 	}
 	err := DecodeParams([]byte(`["a","nowhere","c"]`), &params{})
@@ -135,7 +135,7 @@ func TestDecodeParams_EmbeddedStruct(t *testing.T) {
 	}
 }
 
-func TestDecodeParamsTakesWhatHasNoPlaceByItsName(t *testing.T) {
+func TestDecodeParams_UnpositionedField_OnlyByName(t *testing.T) {
 	type params struct {
 		First  string `param:"first"`
 		Named  string `param:"named,optional,named"`
@@ -153,11 +153,11 @@ func TestDecodeParamsTakesWhatHasNoPlaceByItsName(t *testing.T) {
 	}
 	err := DecodeParams([]byte(`["a","b","c"]`), &params{})
 	if want := "invalid length 3, expected struct Params with 2 elements"; err == nil || err.Message != want {
-		t.Errorf("too many elements are answered with %v, want %s", err, want)
+		t.Errorf("too many elements: got %v, want %s", err, want)
 	}
 }
 
-func TestDecodeParamsOfAStrictStructIgnoresNothing(t *testing.T) {
+func TestDecodeParams_StrictStruct_UnknownMember_Fails(t *testing.T) {
 	type inner struct {
 		_    struct{} `param:",strict"`
 		Name string   `param:"name,optional"`
@@ -168,7 +168,7 @@ func TestDecodeParamsOfAStrictStructIgnoresNothing(t *testing.T) {
 	}
 	var got params
 	if err := DecodeParams([]byte(`{"inner":{"name":"a","size":null},"other":1}`), &got); err != nil || got.Inner.Name != "a" {
-		t.Errorf("it becomes %+v, %v", got, err)
+		t.Errorf("got %+v, %v", got, err)
 	}
 	for text, want := range map[string]refusal{
 		`{"inner":{"name":"a","Name":"b"}}`: {field: "inner.Name", message: "unknown field `Name`, expected one of `name`, `size`"},
@@ -177,26 +177,26 @@ func TestDecodeParamsOfAStrictStructIgnoresNothing(t *testing.T) {
 	} {
 		err := DecodeParams([]byte(text), &params{})
 		if err == nil || err.Message != want.message || err.Data != (InvalidField{Field: want.field, Reason: "INVALID_FIELD"}) {
-			t.Errorf("%s is answered with %+v, want %+v", text, err, want)
+			t.Errorf("%s: got %+v, want %+v", text, err, want)
 		}
 	}
 }
 
-func TestDecodeParamsKeepsWhatIsAbsent(t *testing.T) {
+func TestDecodeParams_AbsentMembers_KeepValues(t *testing.T) {
 	got := everything{Text: "before", Flag: true, Data: Base64("before")}
 	if err := DecodeParams([]byte(`{"nullable":null,"flag":null}`), &got); err != nil {
 		t.Fatal(err)
 	}
 	if got.Text != "before" || !got.Flag || string(got.Data) != "before" {
-		t.Errorf("absent and null members became %+v", got)
+		t.Errorf("after absent and null members: %+v", got)
 	}
 }
 
-// refusal is a pair of parameters and what is said about them.
+// refusal is malformed parameters, and the field and message of the error.
 type refusal struct{ params, field, message string }
 
-// Most of the texts are the reference's own, from its recordings.
-func TestDecodeParamsRefuses(t *testing.T) {
+// Most messages are recordings of the reference.
+func TestDecodeParams_Errors(t *testing.T) {
 	for into, refusals := range map[any][]refusal{
 		&initializeParams{}: {
 			{`null`, "", "invalid type: null, expected struct InitializeParams"},
@@ -255,15 +255,16 @@ func TestDecodeParamsRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeParamsTakesAbsentForNull(t *testing.T) {
+func TestDecodeParams_Absent_IsNull(t *testing.T) {
 	err := DecodeParams(nil, new(initializeParams))
 	if err == nil || err.Message != "invalid type: null, expected struct InitializeParams" {
 		t.Errorf("absent parameters: %v", err)
 	}
 }
 
-// What comes is normally from Parse, but nothing depends on that.
-func TestDecodeParamsRefusesInvalidJSON(t *testing.T) {
+// The parameters normally come from Parse, but DecodeParams does not depend on
+// that.
+func TestDecodeParams_InvalidJSON_Fails(t *testing.T) {
 	for _, params := range []string{``, ` `, `{`, `{"clientName":"c"`, `{"clientName":"c"} x`, `["c",`, `{"clientName":"\ud800"}`,
 		`{"clientName":"c","clientName":"c"}`, `{"clientName":}`, `nul`} {
 		if err := DecodeParams([]byte(params), new(initializeParams)); err == nil {
@@ -272,7 +273,7 @@ func TestDecodeParamsRefusesInvalidJSON(t *testing.T) {
 	}
 }
 
-func TestDecodeParamsRepeatsLittle(t *testing.T) {
+func TestDecodeParams_ErrorsAreShort(t *testing.T) {
 	for _, params := range []string{
 		`"` + strings.Repeat("x", 1<<20) + `"`,
 		`{"clientName":` + strings.Repeat("7", 1<<20) + `}`,
@@ -283,7 +284,7 @@ func TestDecodeParamsRepeatsLittle(t *testing.T) {
 	}
 }
 
-func TestDecodeParamsCopiesWhatIsKept(t *testing.T) {
+func TestDecodeParams_CopiesStrings(t *testing.T) {
 	params := []byte(`{"clientName":"name","resumeSessionId":"session"}`)
 	var got initializeParams
 	if err := DecodeParams(params, &got); err != nil {
@@ -291,11 +292,11 @@ func TestDecodeParamsCopiesWhatIsKept(t *testing.T) {
 	}
 	clear(params)
 	if got.ClientName != "name" || *got.ResumeSessionID != "session" {
-		t.Errorf("strings changed with the message: %+v", got)
+		t.Errorf("strings share the memory of the message: %+v", got)
 	}
 }
 
-func TestDecodeParamsPanicsOnTypesItDoesNotKnow(t *testing.T) {
+func TestDecodeParams_UnsupportedType_Panics(t *testing.T) {
 	for name, into := range map[string]any{
 		"no struct": new(string),
 		"channel": new(struct {

@@ -17,16 +17,16 @@ func validValue(data []byte) bool {
 	return s.err == nil
 }
 
-// validByReference says of JSON what Parse must, by means of encoding/json.
+// validByReference reports by encoding/json whether Parse must accept JSON.
 func validByReference(data []byte) bool {
 	return json.Valid(data) && utf8.Valid(data) && !loneSurrogate(data) && withinLimits(data)
 }
 
 var escapes = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 
-// loneSurrogate looks for one in valid JSON.
+// loneSurrogate reports whether valid JSON has an unpaired surrogate.
 func loneSurrogate(data []byte) bool {
-	expected := -1 // where the second half of a pair must be
+	expected := -1 // the offset of the required second half of a pair
 	for _, place := range escapes.FindAllIndex(data, -1) {
 		code := uint64(0)
 		if escape := data[place[0]:place[1]]; escape[1] == 'u' {
@@ -47,8 +47,8 @@ func loneSurrogate(data []byte) bool {
 	return expected >= 0
 }
 
-// withinLimits looks for duplicate members and counts levels and values of
-// valid JSON.
+// withinLimits checks valid JSON for duplicate members, and for the limits of
+// depth and values.
 func withinLimits(data []byte) bool {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
@@ -114,7 +114,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// FuzzParse holds messages against a reader that is slow and simple.
+// FuzzParse compares messages with a slow and simple decoder.
 func FuzzParse(f *testing.F) {
 	addMessages(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -137,7 +137,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkRoundTrip writes a message that was parsed and parses it again.
+// checkRoundTrip encodes a parsed message and parses it again.
 func checkRoundTrip(t *testing.T, m Message) {
 	t.Helper()
 	var written []byte
@@ -159,11 +159,11 @@ func checkRoundTrip(t *testing.T, m Message) {
 	same := err == nil && again.Kind == m.Kind && again.ID == m.ID && again.Method == m.Method &&
 		sameJSON(again.Params, m.Params) && sameJSON(again.Result, m.Result) && sameError(again.Error, m.Error)
 	if !same {
-		t.Errorf("%+v is written as %s and becomes %+v, %v", m, written, again, err)
+		t.Errorf("%+v is encoded as %s and parsed as %+v, %v", m, written, again, err)
 	}
 }
 
-// sameJSON compares what encoding/json may have written with fewer blanks.
+// sameJSON ignores white space that encoding/json may remove.
 func sameJSON(one, other []byte) bool {
 	if one == nil || other == nil {
 		return one == nil && other == nil
@@ -227,7 +227,7 @@ func checkID(t *testing.T, got ID, raw []byte) {
 	}
 }
 
-// FuzzDecodeParams holds parameters that are an object against encoding/json.
+// FuzzDecodeParams compares the decoding of objects with encoding/json.
 func FuzzDecodeParams(f *testing.F) {
 	for _, params := range []string{`null`, `{"processId":"p","afterSeq":1,"maxBytes":null,"waitMs":18446744073709551615,"x":[{}]}`, `["p",1,null,3]`,
 		`{"processId":"p","afterSeq":-1}`, `{"processId":"p","afterSeq":1.0}`, `{"ProcessId":"p"}`} {
@@ -256,7 +256,7 @@ func FuzzDecodeParams(f *testing.F) {
 			}
 		}
 		if accept != (failed == nil) {
-			t.Fatalf("%s: %v, by encoding/json it is accepted: %v", params, failed, accept)
+			t.Fatalf("%s: %v, accepted by encoding/json: %v", params, failed, accept)
 		}
 		if !accept {
 			return

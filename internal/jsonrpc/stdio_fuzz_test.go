@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// longByte stands in the input of FuzzStdioReceive for more than half of what
-// the transport reads at once.
+// longByte in the input of FuzzStdioReceive stands for more than half of the
+// transport's read buffer.
 const longByte = 0xff
 
-// pieces reads as many bytes at once as sizes says, over and over.
-type pieces struct {
+// splitReader returns as many bytes at once as sizes says, over and over.
+type splitReader struct {
 	rest  []byte
 	sizes []byte
 	next  int
 }
 
-func (p *pieces) Read(b []byte) (int, error) {
+func (p *splitReader) Read(b []byte) (int, error) {
 	if len(p.rest) == 0 {
 		return 0, io.EOF
 	}
@@ -33,8 +33,8 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// linesOf is what lines are: split, without their breaks, and not blank. It ends
-// before one that is too long.
+// linesOf splits input into its lines without line breaks and blank lines. It
+// ends before a line that is too long.
 func linesOf(input []byte, limit int) (lines []string, tooLarge bool) {
 	for line := range bytes.SplitSeq(input, []byte("\n")) {
 		line = bytes.TrimSuffix(line, []byte("\r"))
@@ -48,7 +48,7 @@ func linesOf(input []byte, limit int) (lines []string, tooLarge bool) {
 	return lines, false
 }
 
-// FuzzStdioReceive reads any bytes in any pieces.
+// FuzzStdioReceive: any bytes give the same messages however reads split them.
 func FuzzStdioReceive(f *testing.F) {
 	f.Add([]byte("{\"id\":1}\n\r\n \t\n{}\r\nlast\r"), []byte{0, 3, 1})
 	f.Add([]byte("\n\n\r\r\n"), []byte{})
@@ -62,7 +62,7 @@ func FuzzStdioReceive(f *testing.F) {
 		input = bytes.ReplaceAll(input, []byte{longByte}, bytes.Repeat([]byte("long"), 10_000))
 		for _, limit := range []int{100, 50_000, 1 << 20} {
 			want, tooLarge := linesOf(input, limit)
-			s := NewStdio(io.NopCloser(&pieces{rest: input, sizes: sizes}), discard{}, StdioOptions{MessageLimit: limit})
+			s := NewStdio(io.NopCloser(&splitReader{rest: input, sizes: sizes}), discard{}, StdioOptions{MessageLimit: limit})
 			got, err := receiveAll(s)
 			var large TooLarge
 			if !slices.Equal(got, want) || errors.As(err, &large) != tooLarge || !tooLarge && err != io.EOF {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends are two connected files without O_NONBLOCK, as programs get them, and how
-// they were made.
+// ends are two connected files without O_NONBLOCK, as programs inherit them, and
+// their kind.
 type ends struct {
 	name        string
 	read, write *os.File
@@ -60,7 +60,7 @@ func blocking(t *testing.T, file *os.File) bool {
 	return flags&unix.O_NONBLOCK == 0
 }
 
-func TestCloseReleasesABlockedRead(t *testing.T) {
+func TestOpenAgain_Close_UnblocksRead(t *testing.T) {
 	for _, e := range makeEnds(t) {
 		in, err := openAgain(e.read, unix.O_RDONLY)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestCloseReleasesABlockedRead(t *testing.T) {
 			}
 			close(first)
 			if _, err := in.Read(got); !errors.Is(err, os.ErrClosed) {
-				t.Errorf("%s: the read that was closed says %v", e.name, err)
+				t.Errorf("%s: the unblocked read returned %v", e.name, err)
 			}
 		})
 		if _, err := e.write.WriteString("a\n"); err != nil {
@@ -88,16 +88,16 @@ func TestCloseReleasesABlockedRead(t *testing.T) {
 		reader.Wait()
 		_ = in.Close()
 		if !blocking(t, e.read) {
-			t.Errorf("%s: what others share does not block any more", e.name)
+			t.Errorf("%s: the shared file is non-blocking now", e.name)
 		}
 	}
 }
 
-func TestCloseReleasesABlockedWrite(t *testing.T) {
+func TestOpenAgain_Close_UnblocksWrite(t *testing.T) {
 	for _, e := range makeEnds(t) {
 		end := e.write
 		if e.name == "terminal" {
-			end = e.read // the master is no standard output
+			end = e.read // the master cannot be the standard output
 		}
 		out, err := openAgain(end, unix.O_WRONLY)
 		if err != nil {
@@ -117,12 +117,12 @@ func TestCloseReleasesABlockedWrite(t *testing.T) {
 		}
 		writer.Wait()
 		if !blocking(t, end) {
-			t.Errorf("%s: what others share does not block any more", e.name)
+			t.Errorf("%s: the shared file is non-blocking now", e.name)
 		}
 	}
 }
 
-func TestOpenAgainTakesFiles(t *testing.T) {
+func TestOpenAgain_File(t *testing.T) {
 	name := t.TempDir() + "/file"
 	for _, e := range []struct {
 		name string
@@ -151,7 +151,7 @@ func TestOpenAgainTakesFiles(t *testing.T) {
 	}
 }
 
-func TestOpenAgainNeedsAnOpenFile(t *testing.T) {
+func TestOpenAgain_ClosedFile_Fails(t *testing.T) {
 	file, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
@@ -162,10 +162,10 @@ func TestOpenAgainNeedsAnOpenFile(t *testing.T) {
 	}
 }
 
-// echoVariable makes the test binary a program that sends back what it receives.
+// echoVariable makes the test binary a program that echoes messages.
 const echoVariable = "EXECWIRE_TEST_STDIO_ECHO"
 
-// echo ends with 0 at the end of its input, with 3 if its output is lost.
+// echo returns the exit code: 0 at the end of the input, 3 if the output is lost.
 func echo() int {
 	s, err := OpenStdio(StdioOptions{})
 	if err != nil {
@@ -192,7 +192,7 @@ func echo() int {
 	}
 }
 
-func startEcho(t *testing.T) (program *exec.Cmd, in io.WriteCloser, out io.ReadCloser, said *bytes.Buffer) {
+func startEcho(t *testing.T) (program *exec.Cmd, in io.WriteCloser, out io.ReadCloser, stderr *bytes.Buffer) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -200,18 +200,18 @@ func startEcho(t *testing.T) (program *exec.Cmd, in io.WriteCloser, out io.ReadC
 	}
 	program = exec.CommandContext(t.Context(), self)
 	program.Env = append(os.Environ(), echoVariable+"=1")
-	said = new(bytes.Buffer)
-	program.Stderr = said
+	stderr = new(bytes.Buffer)
+	program.Stderr = stderr
 	in, errIn := program.StdinPipe()
 	out, errOut := program.StdoutPipe()
 	if err := errors.Join(errIn, errOut, program.Start()); err != nil {
 		t.Fatal(err)
 	}
-	return program, in, out, said
+	return program, in, out, stderr
 }
 
 func TestOpenStdio(t *testing.T) {
-	program, in, out, said := startEcho(t)
+	program, in, out, stderr := startEcho(t)
 	lines := bufio.NewReader(out)
 	for _, line := range []string{"a", "", "b", strings.Repeat("long", 100_000)} {
 		var writer sync.WaitGroup
@@ -222,7 +222,7 @@ func TestOpenStdio(t *testing.T) {
 		})
 		if line != "" {
 			if got, err := lines.ReadString('\n'); got != line+"\n" || err != nil {
-				t.Errorf("%.20q came back as %.20q, %v", line, got, err)
+				t.Errorf("%.20q was echoed as %.20q, %v", line, got, err)
 			}
 		}
 		writer.Wait()
@@ -235,30 +235,30 @@ func TestOpenStdio(t *testing.T) {
 		t.Errorf("the rest is %q, %v", rest, err)
 	}
 	if err := program.Wait(); err != nil {
-		t.Errorf("%v: %s", err, said)
+		t.Errorf("%v: %s", err, stderr)
 	}
 }
 
-// Go ends a program that writes to a standard output that nobody reads.
-func TestOpenStdioOutlivesItsReader(t *testing.T) {
-	program, in, out, said := startEcho(t)
+// By default, Go ends a program that writes to a closed standard output.
+func TestOpenStdio_ReaderGone_ProgramIsNotKilled(t *testing.T) {
+	program, in, out, stderr := startEcho(t)
 	out.Close()
 	var err error
-	for err == nil { // until the program has noticed and closed its input
+	for err == nil { // until the program has closed its input
 		_, err = io.WriteString(in, "a\n")
 	}
 	_ = program.Wait()
-	if got := program.ProcessState.ExitCode(); got != 3 || !strings.Contains(said.String(), "standard output was lost: ") {
-		t.Errorf("%v: %s", program.ProcessState, said)
+	if got := program.ProcessState.ExitCode(); got != 3 || !strings.Contains(stderr.String(), "standard output was lost: ") {
+		t.Errorf("%v: %s", program.ProcessState, stderr)
 	}
 }
 
-// Whoever has closed what it reads from is found without anything being written.
-func TestListensUntilNobodyReads(t *testing.T) {
+// The closed peer is detected without a write.
+func TestListens_PeerCloses_IsFalse(t *testing.T) {
 	for _, e := range makeEnds(t) {
 		t.Run(e.name, func(t *testing.T) {
 			ours, theirs := e.write, e.read
-			if e.name == "terminal" { // a program has its other end
+			if e.name == "terminal" { // programs have the other end
 				ours, theirs = e.read, e.write
 			}
 			out, err := openAgain(ours, unix.O_WRONLY)
@@ -270,13 +270,13 @@ func TestListensUntilNobodyReads(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !s.Listens() {
-				t.Error("nobody listens, who has only ended the input")
+				t.Error("Listens is false after the end of the input")
 			}
 			if err := theirs.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if s.Listens() {
-				t.Error("somebody listens, who has gone")
+				t.Error("Listens is true after the peer has closed")
 			}
 			if err := s.Close(0, ""); err != nil {
 				t.Error(err)
@@ -286,9 +286,9 @@ func TestListensUntilNobodyReads(t *testing.T) {
 	_, out := io.Pipe()
 	s := NewStdio(io.NopCloser(strings.NewReader("")), out, StdioOptions{})
 	if !s.Listens() {
-		t.Error("nobody listens to what cannot tell")
+		t.Error("Listens is false for an output that cannot be polled")
 	}
 	if err := s.Close(0, ""); err != nil || s.Listens() {
-		t.Errorf("closed with %v, and somebody listens: %v", err, s.Listens())
+		t.Errorf("Close returned %v, Listens %v", err, s.Listens())
 	}
 }

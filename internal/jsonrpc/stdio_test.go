@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// receiving returns a transport that receives what in has, and takes all that is
-// sent.
+// receiving returns a transport that receives from in, and discards what is sent.
 func receiving(t *testing.T, in io.Reader, options StdioOptions) *Stdio {
 	s := NewStdio(io.NopCloser(in), discard{}, options)
 	t.Cleanup(func() {
@@ -31,7 +30,7 @@ type discard struct{}
 func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) Close() error                { return nil }
 
-// receiveAll returns all messages and the error that followed.
+// receiveAll returns all messages and the error after them.
 func receiveAll(s *Stdio) (messages []string, err error) {
 	for {
 		message, err := s.Receive()
@@ -42,19 +41,19 @@ func receiveAll(s *Stdio) (messages []string, err error) {
 	}
 }
 
-func TestStdioReceivesLines(t *testing.T) {
+func TestStdio_ReceivesLines(t *testing.T) {
 	long := strings.Repeat("long ", 50_000)
 	for name, c := range map[string]struct {
 		in   string
 		want []string
 	}{
-		"nothing":               {"", nil},
+		"empty":                 {"", nil},
 		"lines":                 {"{\"a\":1}\n{}\n", []string{`{"a":1}`, `{}`}},
-		"carriage returns":      {"a\r\n\r\nb\r\n", []string{"a", "b"}},
+		"CRLF":                  {"a\r\n\r\nb\r\n", []string{"a", "b"}},
 		"blanks":                {"\n \t \n a \n\v\f\n", []string{" a "}},
 		"last without newline":  {"a\nb", []string{"a", "b"}},
-		"last with half a CRLF": {"a\r", []string{"a"}},
-		"only blanks at last":   {"a\n  ", []string{"a"}},
+		"last with CR":          {"a\r", []string{"a"}},
+		"last is blank":         {"a\n  ", []string{"a"}},
 		"long":                  {long + "x\n\n" + long + "\r\nb\n" + long, []string{long + "x", long, "b", long}},
 		"as long as the buffer": {strings.Repeat("x", 64<<10) + "\n" + strings.Repeat("y", 64<<10-1) + "\nz", []string{strings.Repeat("x", 64<<10), strings.Repeat("y", 64<<10-1), "z"}},
 	} {
@@ -64,13 +63,13 @@ func TestStdioReceivesLines(t *testing.T) {
 				t.Errorf("%s %s: %d messages and %v, want %d", name, form, len(got), err, len(c.want))
 			}
 			if _, err := s.Receive(); err != io.EOF {
-				t.Errorf("%s %s: the end was followed by %v", name, form, err)
+				t.Errorf("%s %s: after the end Receive returned %v", name, form, err)
 			}
 		}
 	}
 }
 
-func TestStdioLimitsLines(t *testing.T) {
+func TestStdio_LineTooLong_Fails(t *testing.T) {
 	for _, limit := range []int{1, 100, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000} {
 		most := strings.Repeat("x", limit)
 		for _, ending := range []string{"\n", "\r\n", ""} {
@@ -89,26 +88,26 @@ func TestStdioLimitsLines(t *testing.T) {
 				t.Errorf("limit %d: %v (%s, %d)", limit, err, what, bytes)
 			}
 			if _, again := s.Receive(); again != err {
-				t.Errorf("limit %d: the error was followed by %v", limit, again)
+				t.Errorf("limit %d: after the error Receive returned %v", limit, again)
 			}
 			if err := s.Send([]byte("still")); err != nil {
-				t.Errorf("limit %d: sending after it: %v", limit, err)
+				t.Errorf("limit %d: Send after the error: %v", limit, err)
 			}
 		}
 	}
 }
 
-// A message is not carried out when the connection was lost within it.
-func TestStdioDropsTheRestOfALostInput(t *testing.T) {
-	gone := errors.New("gone")
-	s := receiving(t, io.MultiReader(strings.NewReader("a\nhalf"), iotest.ErrReader(gone)), StdioOptions{})
+// A partial message is not processed after the connection is lost.
+func TestStdio_LostInput_DropsPartialLine(t *testing.T) {
+	errLost := errors.New("gone")
+	s := receiving(t, io.MultiReader(strings.NewReader("a\nhalf"), iotest.ErrReader(errLost)), StdioOptions{})
 	got, err := receiveAll(s)
-	if !errors.Is(err, gone) || !strings.HasPrefix(err.Error(), "standard input was lost: ") || !slices.Equal(got, []string{"a"}) {
+	if !errors.Is(err, errLost) || !strings.HasPrefix(err.Error(), "standard input was lost: ") || !slices.Equal(got, []string{"a"}) {
 		t.Errorf("%q and %v", got, err)
 	}
 }
 
-func TestStdioRefusesNegativeLimits(t *testing.T) {
+func TestNewStdio_NegativeLimit_Panics(t *testing.T) {
 	for _, options := range []StdioOptions{{MessageLimit: -1}, {CloseTimeout: -1}} {
 		func() {
 			defer func() {
@@ -121,7 +120,7 @@ func TestStdioRefusesNegativeLimits(t *testing.T) {
 	}
 }
 
-func TestStdioKnowsNoProof(t *testing.T) {
+func TestStdio_Prove_IsUnsupported(t *testing.T) {
 	s := receiving(t, strings.NewReader(""), StdioOptions{})
 	if err := s.Prove(t.Context()); err != ErrCannotProve {
 		t.Errorf("Prove: %v", err)
@@ -131,14 +130,14 @@ func TestStdioKnowsNoProof(t *testing.T) {
 	}
 }
 
-// gate is an output that lets writes through when it is told to.
+// gate is an output whose writes block until the test permits them.
 type gate struct {
-	let  chan struct{} // a write takes one; closed: all go through
+	let  chan struct{} // each write receives one; closed: writes do not block
 	once sync.Once
 
 	mu     sync.Mutex
 	writes []string
-	fail   error // of writes from now on
+	fail   error // the error of later writes
 }
 
 func newGate() *gate { return &gate{let: make(chan struct{})} }
@@ -156,7 +155,7 @@ func (g *gate) Write(p []byte) (int, error) {
 
 func (g *gate) open() { g.once.Do(func() { close(g.let) }) }
 
-// Close makes the writes that wait fail, as those to a pipe do.
+// Close makes blocked writes fail, as those to a pipe do.
 func (g *gate) Close() error {
 	g.mu.Lock()
 	g.fail = errors.New("closed")
@@ -184,7 +183,7 @@ func send(t *testing.T, s *Stdio, messages ...string) {
 	}
 }
 
-func TestStdio_MessageAndLineBreakAreOneWrite(t *testing.T) {
+func TestStdio_Message_IsOneWrite(t *testing.T) {
 	out := newGate()
 	out.open()
 	s := sending(out, StdioOptions{})
@@ -193,11 +192,11 @@ func TestStdio_MessageAndLineBreakAreOneWrite(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	if got, want := out.written(), []string{"first\n", "second\n"}; !slices.Equal(got, want) {
-		t.Errorf("written were %q, want %q", got, want)
+		t.Errorf("got the writes %q, want %q", got, want)
 	}
 }
 
-func TestStdio_SendBlocksWhileThePeerDoesNotRead(t *testing.T) {
+func TestStdio_SlowReader_BlocksSend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := newGate()
 		s := sending(out, StdioOptions{})
@@ -212,7 +211,7 @@ func TestStdio_SendBlocksWhileThePeerDoesNotRead(t *testing.T) {
 		})
 		synctest.Wait()
 		if sent > 0 {
-			t.Errorf("%d messages were taken", sent)
+			t.Errorf("%d messages were accepted", sent)
 		}
 		out.open()
 		sender.Wait()
@@ -220,12 +219,12 @@ func TestStdio_SendBlocksWhileThePeerDoesNotRead(t *testing.T) {
 			t.Errorf("Close: %v", err)
 		}
 		if got := strings.Join(out.written(), ""); got != strings.Repeat("0123\n", 20)+strings.Repeat("long", bufferedBytes)+"\n" {
-			t.Errorf("written were %d bytes", len(got))
+			t.Errorf("%d bytes were written", len(got))
 		}
 	})
 }
 
-func TestStdioSendsMessagesInParts(t *testing.T) {
+func TestStdio_MessageInParts(t *testing.T) {
 	var out closingBuffer
 	s := sending(&out, StdioOptions{})
 	send(t, s, "before")
@@ -244,14 +243,14 @@ func TestStdioSendsMessagesInParts(t *testing.T) {
 		}
 	}
 	if _, err := message.Write([]byte("x")); err == nil {
-		t.Error("a part was taken after the end")
+		t.Error("a part was accepted after the end")
 	}
 	send(t, s, "after")
 	if err := s.Close(0, ""); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 	if got := out.String(); got != "before\n"+strings.Repeat("part,", 100)+"\nafter\n" {
-		t.Errorf("written was %q", got)
+		t.Errorf("got %q", got)
 	}
 }
 
@@ -259,29 +258,28 @@ type closingBuffer struct{ bytes.Buffer }
 
 func (*closingBuffer) Close() error { return nil }
 
-func TestStdioTellsThatOutputWasLost(t *testing.T) {
+func TestStdio_OutputLost_Fails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, stdin := io.Pipe()
 		stdout, out := io.Pipe()
 		s := NewStdio(in, out, StdioOptions{})
-		gone := errors.New("gone")
-		stdout.CloseWithError(gone)
-		if err := s.Send([]byte("b")); !errors.Is(err, gone) || !strings.HasPrefix(err.Error(), "standard output was lost: ") {
+		errLost := errors.New("gone")
+		stdout.CloseWithError(errLost)
+		if err := s.Send([]byte("b")); !errors.Is(err, errLost) || !strings.HasPrefix(err.Error(), "standard output was lost: ") {
 			t.Errorf("Send: %v", err)
 		}
-		if _, err := s.Begin(); !errors.Is(err, gone) {
+		if _, err := s.Begin(); !errors.Is(err, errLost) {
 			t.Errorf("Begin: %v", err)
 		}
-		if err := s.Close(0, ""); !errors.Is(err, gone) {
+		if err := s.Close(0, ""); !errors.Is(err, errLost) {
 			t.Errorf("Close: %v", err)
 		}
 		stdin.Close()
 	})
 }
 
-// What blocks returns when the transport is closed, whoever does not read or
-// write at the other end.
-func TestStdioCloseGivesUpInTheEnd(t *testing.T) {
+// Close unblocks all calls, although the peer neither reads nor writes.
+func TestStdio_CloseTimeout_UnblocksAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, stdin := io.Pipe()
 		stdout, out := io.Pipe()
@@ -303,7 +301,7 @@ func TestStdioCloseGivesUpInTheEnd(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), "what was sent did not leave within 5s, and the rest is given up: ") {
 			t.Errorf("Close: %v", err)
 		}
-		if took := time.Since(begun); took != DefaultCloseTimeout { // by the clock of the bubble
+		if took := time.Since(begun); took != DefaultCloseTimeout { // simulated time
 			t.Errorf("Close took %v", took)
 		}
 		users.Wait()
@@ -315,17 +313,17 @@ func TestStdioCloseGivesUpInTheEnd(t *testing.T) {
 	})
 }
 
-func TestStdioCloseLetsWhatWasSentLeave(t *testing.T) {
+func TestStdio_Close_FlushesSentMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stdout, out := io.Pipe()
 		s := sending(out, StdioOptions{})
 		var reader sync.WaitGroup
 		reader.Go(func() { send(t, s, "a") })
-		synctest.Wait() // it is being written
+		synctest.Wait() // the write is blocked
 		reader.Go(func() {
-			time.Sleep(DefaultCloseTimeout - 1) // by the clock of the bubble
+			time.Sleep(DefaultCloseTimeout - 1) // simulated time
 			if got, err := io.ReadAll(stdout); string(got) != "a\n" || err != nil {
-				t.Errorf("read were %q, %v", got, err)
+				t.Errorf("got %q, %v", got, err)
 			}
 		})
 		if err := s.Close(0, ""); err != nil {
