@@ -81,6 +81,7 @@ func TestProtocolViolation_EndsTheConnection(t *testing.T) {
 		"an unknown stream":             {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"x","chunk":"aGkK"}}`},
 		"output that is no base64":      {`{"method":"process/output","params":{"processId":"p","seq":1,"stream":"stdout","chunk":"*"}}`},
 		"the seq 0":                     {output(0)},
+		"a chunk beyond the limit":      {strings.Replace(output(1), "aGkK", strings.Repeat("aGkK", maxMessageOutput/3+1), 1)},
 		"an exit without a code":        {`{"method":"process/exited","params":{"processId":"p","seq":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) {

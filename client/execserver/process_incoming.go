@@ -18,8 +18,11 @@ const (
 	// readBytes is how much output is read at once, less than a connection carries that
 	// is lost again and again.
 	readBytes = 128 << 10
-	// maxChunkBytes is the largest chunk of any server.
+	// maxChunkBytes is the largest chunk of any known server.
 	maxChunkBytes = 32 << 10
+	// maxMessageOutput limits the output in a message of the server: many times what known
+	// servers send.
+	maxMessageOutput = 1 << 20
 	// reorderTimeout is how long an event may come later than one that follows it: the
 	// reference sends those of two streams in any order.
 	reorderTimeout = time.Second
@@ -75,6 +78,8 @@ func (c *Conn) notify(l *link, method string, raw []byte) error {
 	switch {
 	case params.Seq == 0:
 		return protocolErrorf("the notification %s has the seq 0", method)
+	case len(params.Chunk) > maxMessageOutput:
+		return protocolErrorf("the notification %s has a chunk of %d bytes: %d are the limit", method, len(params.Chunk), maxMessageOutput)
 	case method == "process/output":
 		stream, err := p.streamOf(params.Stream)
 		if err != nil {

@@ -26,6 +26,14 @@ type wireChunk struct {
 	Chunk  jsonrpc.Base64 `param:"chunk"`
 }
 
+// bytes returns how much output the answer has.
+func (r *readResult) bytes() (bytes int) {
+	for _, chunk := range r.Chunks {
+		bytes += len(chunk.Chunk)
+	}
+	return bytes
+}
+
 // readMissing reads events until there are no more, and waits while the owner has a
 // window of them to acknowledge. It reports whether the process is still known.
 func (p *process) readMissing(l *link) bool {
@@ -56,13 +64,17 @@ func (p *process) readMissing(l *link) bool {
 // it is, so they are read too, up to a window; exitIsFirst reports the result.
 func (p *process) read(l *link, after uint64) (result readResult, exitIsFirst bool, err error) {
 	read := func(after uint64, into *readResult) error {
-		return p.conn.call(l.over, l, "process/read", readParams{p.id, after, readBytes}, into)
+		err := p.conn.call(l.over, l, "process/read", readParams{p.id, after, readBytes}, into)
+		if size := into.bytes(); err == nil && size > maxMessageOutput {
+			return p.conn.broken(l, protocolErrorf("process/read returned %d bytes: %d were asked for, and %d are the limit", size, readBytes, maxMessageOutput))
+		}
+		return err
 	}
 	err = read(after, &result)
 	if err != nil || !result.Exited || len(result.Chunks) == 0 || result.Chunks[0].Seq != after+2 {
 		return result, false, err
 	}
-	for bytes := 0; bytes < windowBytes && !hasHole(result.Chunks); {
+	for len(result.Chunks)*eventCost+result.bytes() < windowBytes && !hasHole(result.Chunks) {
 		last := result.Chunks[len(result.Chunks)-1].Seq
 		var next readResult
 		if err := read(last, &next); err != nil {
@@ -72,9 +84,6 @@ func (p *process) read(l *link, after uint64) (result readResult, exitIsFirst bo
 			return result, next.NextSeq == last+1 || next.Closed && next.NextSeq == last+2, nil
 		}
 		result.Chunks = append(result.Chunks, next.Chunks...)
-		for _, chunk := range next.Chunks {
-			bytes += len(chunk.Chunk) + eventCost
-		}
 	}
 	return result, false, nil
 }

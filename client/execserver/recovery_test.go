@@ -3,6 +3,7 @@ package execserver
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -138,6 +139,23 @@ func TestRecovery_OwnerTakesNothing_IsBounded(t *testing.T) {
 			t.Errorf("%d bytes wait for the owner and %d for earlier events; %d events were evicted", p.log.bytes, p.incoming.bytes, p.log.evicted)
 		}
 	})
+}
+
+// TestReadMissing_AnswerBeyondTheLimit_EndsTheConnection has a server that ignores how much
+// is asked for.
+func TestReadMissing_AnswerBeyondTheLimit_EndsTheConnection(t *testing.T) {
+	chunk := strings.Repeat("aGkK", maxMessageOutput/3+1)
+	conn := dialScripted(t, func(id int64, _ string) []string {
+		return []string{fmt.Sprintf(`{"id":%d,"result":{"chunks":[{"seq":1,"stream":"stdout","chunk":"%s"}],"nextSeq":2,"exited":false,"closed":false}}`, id, chunk)}
+	})
+	p := conn.processes.add(&process{conn: conn, id: "p"})
+	var broken *ProtocolError
+	if p.readMissing(conn.lastLink()) || !errors.As(context.Cause(conn.ctx), &broken) || !strings.Contains(broken.Problem, "1048576 are the limit") {
+		t.Errorf("the connection is gone because of %v", context.Cause(conn.ctx))
+	}
+	if p.log.last > 0 {
+		t.Errorf("%d events were taken", p.log.last)
+	}
 }
 
 // TestStart_RepeatedMeanwhile_EndsWithItsContext repeats a start that the server does not
