@@ -144,13 +144,14 @@ func (p *process) exitOf(code *int64, denied *bool) *execwirev1.ExitRecord {
 
 // pauseLink blocks while the owner, who may be about to resume, has a window of events to
 // acknowledge: the protocol has no acknowledgements, so the link is not read from. If
-// other requests or owners need the link, the pause is short; further events are then
-// dropped and read later, as far as the server still has them. It returns false if the
-// link was lost meanwhile: what is missing is read over the next one.
+// other requests or owners need the link, the pause is short, and there is none once this
+// program has terminated the process, because it waits for the exit. Further events are
+// then dropped and read later, as far as the server still has them. It returns false if
+// the link was lost meanwhile: what is missing is read over the next one.
 func (p *process) pauseLink(l *link) bool {
 	for {
 		p.mu.Lock()
-		isFull := p.log.isFull() && !p.incoming.lagging
+		isFull := p.log.isFull() && !p.incoming.lagging && !p.killed
 		changed := p.changed.Wait()
 		p.mu.Unlock()
 		if !isFull {

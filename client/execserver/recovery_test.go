@@ -212,3 +212,34 @@ func TestTerminate_OwnerTakesNothing_Returns(t *testing.T) {
 		t.Errorf("got %v, %v", described, err)
 	}
 }
+
+// TestTerminate_OutputAfterTheAnswer_DoesNotHideTheExit has a full window, and output
+// between the answer of the server and the exit, when nothing else needs the link.
+func TestTerminate_OutputAfterTheAnswer_DoesNotHideTheExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chunk := make([]byte, maxChunkBytes)
+		const received = windowBytes / maxChunkBytes
+		conn := dialScripted(t, func(id int64, method string) []string {
+			if method != "process/terminate" {
+				return nil
+			}
+			return []string{
+				fmt.Sprintf(`{"id":%d,"result":{"running":true}}`, id),
+				fmt.Sprintf(`{"method":"process/output","params":{"processId":"p","seq":%d,"stream":"stdout","chunk":"aGkK"}}`, received+1),
+				fmt.Sprintf(`{"method":"process/exited","params":{"processId":"p","seq":%d,"exitCode":137}}`, received+2),
+			}
+		})
+		p := conn.processes.add(&process{conn: conn, id: "p", started: true, described: &execwirev1.Process{}, owner: &run{}})
+		for range received {
+			p.append(outputEvent(execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, chunk))
+		}
+		p.incoming.received = received
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		service := &processService{conn: conn}
+		response, err := service.terminate(ctx, conn.lastLink(), p, nil)
+		if err != nil || response.GetExit().GetCause() != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED {
+			t.Errorf("got %v, %v", response, err)
+		}
+	})
+}
