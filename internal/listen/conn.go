@@ -2,6 +2,7 @@ package listen
 
 import (
 	"container/list"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,11 @@ type limitedConn struct {
 
 	admitted  atomic.Bool // written under limiter.mu
 	requested atomic.Bool // a request was received
+	isBounded atomic.Bool // no request was authenticated yet, which bounds what is read
+	// bound is how many bytes may be read while isBounded: gRPC reads whole requests,
+	// of many calls at once, before it authenticates. read counts them; only the
+	// goroutine that reads uses it.
+	bound, read int
 
 	// Guarded by limiter.mu.
 	owner   *principalConns       // nil unless admitted
@@ -110,6 +116,21 @@ func (c *limitedConn) checkPeer() error {
 		}
 	}
 	return c.limiter.confined(c.peer, ended)
+}
+
+var errUnauthenticatedLimit = errors.New("too many bytes were received before authentication")
+
+// Read implements net.Conn.
+func (c *limitedConn) Read(p []byte) (int, error) {
+	if !c.isBounded.Load() {
+		return c.Conn.Read(p)
+	}
+	if c.read >= c.bound {
+		return 0, errUnauthenticatedLimit
+	}
+	n, err := c.Conn.Read(p)
+	c.read += n
+	return n, err
 }
 
 // Close implements net.Conn. Further calls are harmless.

@@ -177,14 +177,15 @@ func (l *openListener) Accept() (net.Conn, error) {
 	case l.url.Scheme == SchemeUnix, !l.url.hasTLS() && !l.opts.authenticated(l.url) && conn.userError == nil:
 		return conn, nil
 	}
-	preAuth := &preAuthConn{limitedConn: conn, limit: l.opts.UnauthenticatedBytes}
+	conn.bound = l.opts.UnauthenticatedBytes
+	conn.isBounded.Store(true)
 	switch l.url.Scheme {
 	case SchemeGRPCS:
-		return &tlsConn{preAuthConn: preAuth, tls: l.opts.TLS}, nil
+		return &tlsConn{limitedConn: conn, tls: l.opts.TLS}, nil
 	case SchemeWSS:
-		return &wssConn{Conn: tls.Server(preAuth, l.opts.TLS.config.Get()), preAuth: preAuth, failed: l.opts.HandshakeFailed}, nil
+		return &wssConn{Conn: tls.Server(conn, l.opts.TLS.config.Get()), counted: conn, failed: l.opts.HandshakeFailed}, nil
 	}
-	return preAuth, nil
+	return conn, nil
 }
 
 // listenTCP opens a TCP listener. Use [AuthInfoOf] to identify the peers of

@@ -65,15 +65,15 @@ func (f TLSFiles) read() (*tls.Config, error) {
 
 // tlsConn is a connection of a grpcs listener before its handshake.
 type tlsConn struct {
-	*preAuthConn
+	*limitedConn
 	tls *TLS
 }
 
 // handshake performs the TLS handshake.
 func (c *tlsConn) handshake() (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.preAuthConn)
+	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.limitedConn)
 	if err != nil {
 		return nil, nil, err
 	}
-	return conn, AuthInfo{TLSInfo: info.(credentials.TLSInfo), Admission: c.admission()}, nil
+	return conn, AuthInfo{TLSInfo: info.(credentials.TLSInfo), Admission: Admission{c.limitedConn}}, nil
 }

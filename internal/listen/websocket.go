@@ -15,7 +15,7 @@ import (
 // use.
 type wssConn struct {
 	*tls.Conn
-	preAuth *preAuthConn
+	counted *limitedConn // below TLS
 	failed  func(remote net.Addr, err error)
 	once    sync.Once // reports a failed handshake once
 }
@@ -41,11 +41,9 @@ func AuthInfoOf(conn net.Conn) (AuthInfo, error) {
 			if !info.State.HandshakeComplete {
 				return AuthInfo{}, fmt.Errorf("failed to identify the peer %v: the TLS handshake is not complete", conn.RemoteAddr())
 			}
-			return AuthInfo{TLSInfo: info, Admission: c.preAuth.admission()}, nil
-		case *preAuthConn:
-			return c.authInfo(c.admission())
+			return AuthInfo{TLSInfo: info, Admission: Admission{c.counted}}, nil
 		case *limitedConn:
-			return c.authInfo(Admission{conn: c})
+			return c.authInfo()
 		case interface{ NetConn() net.Conn }:
 			conn = c.NetConn()
 		default:
@@ -55,8 +53,8 @@ func AuthInfoOf(conn net.Conn) (AuthInfo, error) {
 }
 
 // authInfo returns the AuthInfo of a connection without TLS.
-func (c *limitedConn) authInfo(admission Admission) (AuthInfo, error) {
-	info := AuthInfo{Admission: admission}
+func (c *limitedConn) authInfo() (AuthInfo, error) {
+	info := AuthInfo{Admission: Admission{c}}
 	conn, ok := c.Conn.(*net.UnixConn)
 	if !ok {
 		info.SecurityLevel = credentials.NoSecurity

@@ -1,44 +1,9 @@
 package listen
 
-import (
-	"errors"
-	"sync/atomic"
-)
-
-// preAuthConn is a connection that must be authenticated. Until then the bytes
-// read are limited: gRPC reads whole requests, of many calls at once, before it
-// authenticates.
-type preAuthConn struct {
-	*limitedConn
-	authenticated atomic.Bool
-
-	limit, read int // limit and count before authentication; used by the reading goroutine
-}
-
-var errUnauthenticatedLimit = errors.New("too many bytes were received before authentication")
-
-// Read implements net.Conn.
-func (c *preAuthConn) Read(p []byte) (int, error) {
-	if c.authenticated.Load() {
-		return c.limitedConn.Read(p)
-	}
-	if c.read >= c.limit {
-		return 0, errUnauthenticatedLimit
-	}
-	n, err := c.limitedConn.Read(p)
-	c.read += n
-	return n, err
-}
-
-func (c *preAuthConn) admission() Admission { return Admission{conn: c.limitedConn, preAuth: c} }
-
 // Admission controls the limits of the connection that an AuthInfo belongs to.
 // The zero value belongs to no connection. All methods may be called
 // concurrently.
-type Admission struct {
-	conn    *limitedConn
-	preAuth *preAuthConn // nil if unauthenticated bytes are not limited
-}
+type Admission struct{ conn *limitedConn }
 
 // Begin records that a request was received: closing the listener no longer
 // closes the connection.
@@ -58,9 +23,7 @@ func (a Admission) Admit(principal string) error {
 		return nil
 	}
 	a.Begin()
-	if a.preAuth != nil {
-		a.preAuth.authenticated.Store(true)
-	}
+	a.conn.isBounded.Store(false)
 	return a.conn.limiter.admit(a.conn, principal)
 }
 
