@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"time"
 
 	"google.golang.org/grpc/credentials"
@@ -90,15 +89,6 @@ func (a *authenticator) authenticate(ctx context.Context) (auth.Caller, error) {
 // authenticatePeer returns the caller and its permissions, and counts failed
 // attempts. Credentials are not checked while the address has failed too often.
 func (a *authenticator) authenticatePeer(v peerInfo) (auth.Caller, error) {
-	caller, err := a.checkPeer(v)
-	if a.attempts != nil && auth.IsFailedAttempt(err) {
-		a.attempts.Failed(addrOf(v.addr))
-	}
-	return caller, err
-}
-
-// checkPeer is authenticatePeer without counting.
-func (a *authenticator) checkPeer(v peerInfo) (auth.Caller, error) {
 	_, relayed := v.info.(relayAuthInfo)
 	if v.websocket && a.ignoresTokens() || relayed { // the token is for the rendezvous
 		v.authorization = nil
@@ -110,21 +100,13 @@ func (a *authenticator) checkPeer(v peerInfo) (auth.Caller, error) {
 	if peer, ok := v.info.(listen.AuthInfo); ok && len(v.authorization) == 0 && (shown.Loopback || shown.Peer != nil) {
 		shown.PeerRefused = peer.Refused()
 	}
-	if a.attempts != nil && (len(v.authorization) > 0 || len(shown.Certificates) > 0) {
-		if err := a.attempts.Check(addrOf(v.addr)); err != nil {
-			return auth.Caller{}, err
-		}
-	}
-	if shown.Token, err = auth.ParseAuthorization(v.authorization); err != nil {
-		return auth.Caller{}, err
-	}
 	switch names := v.onBehalfOf; {
 	case len(names) > 1, len(names) == 1 && names[0] == "":
 		return auth.Caller{}, &auth.Error{Kind: auth.KindOnBehalfOfRefused, Subject: "one that the caller acts for", Err: errNotOneName}
 	case len(names) == 1:
 		shown.OnBehalfOf = names[0]
 	}
-	return a.principals.Authenticate(shown)
+	return auth.AuthenticatePeer(a.attempts, v.addr, v.authorization, shown, a.principals.Authenticate)
 }
 
 // ignoresTokens reports whether no tokens are configured. Clients of websockets are
@@ -195,27 +177,11 @@ func (a *authenticator) admit(ctx context.Context, call *tap.Info) (context.Cont
 	return ctx, nil
 }
 
-// handshakeFailed counts a failed TLS handshake as a failed attempt, unless the
-// client aborted it: a client that does not trust this server has not tried to
-// authenticate.
+// handshakeFailed counts and logs a failed TLS handshake.
 func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
 	level := slog.LevelInfo
-	ended, ok := errors.AsType[*net.OpError](err)
-	if a.attempts != nil && !(ok && ended.Op == "remote error") {
-		addr := addrOf(remote)
-		if a.attempts.Check(addr) != nil {
-			level = slog.LevelDebug // it was logged before
-		}
-		a.attempts.Failed(addr)
+	if a.attempts.HandshakeFailed(remote, err) {
+		level = slog.LevelDebug // it was logged before
 	}
 	a.logger.Log(context.Background(), level, "a TLS handshake failed", "peer", remote.String(), "error", err)
-}
-
-// addrOf returns the address of a TCP peer, and the invalid address for others.
-func addrOf(addr net.Addr) netip.Addr {
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return tcp.AddrPort().Addr()
 }

@@ -2,7 +2,9 @@ package auth
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,9 +19,9 @@ const maxAddresses = 4096
 // usually controls a whole /64.
 const ipv6Bits = 64
 
-// Attempts limits failed authentication attempts per address. It may be used
-// concurrently. Concurrent attempts of one address may all pass if the first one
-// does.
+// Attempts limits failed authentication attempts per address. A nil *Attempts limits
+// nothing. It may be used concurrently. Concurrent attempts of one address may all
+// pass if the first one does.
 type Attempts struct {
 	limit    int
 	interval time.Duration
@@ -52,7 +54,7 @@ func NewAttempts(limit int, interval time.Duration, now func() time.Time) *Attem
 // rejected too, otherwise a flood could still guess. The zero Addr is never
 // rejected.
 func (a *Attempts) Check(addr netip.Addr) error {
-	if !addr.IsValid() {
+	if a == nil || !addr.IsValid() {
 		return nil
 	}
 	a.mu.Lock()
@@ -76,7 +78,7 @@ func (a *Attempts) Check(addr netip.Addr) error {
 
 // Failed counts a failed attempt of addr. The zero Addr is not counted.
 func (a *Attempts) Failed(addr netip.Addr) {
-	if !addr.IsValid() {
+	if a == nil || !addr.IsValid() {
 		return
 	}
 	a.mu.Lock()
@@ -103,9 +105,51 @@ func (a *Attempts) Failed(addr netip.Addr) {
 	}
 }
 
-// IsFailedAttempt reports whether an authentication error is due to wrong
+// AuthenticatePeer calls authenticate with the credentials of the peer at an address,
+// and the token in the values of its authorization header. It counts failed attempts;
+// while the address has failed too often, no credentials are checked.
+func AuthenticatePeer[C any](
+	a *Attempts, from net.Addr, authorization []string, c Credentials, authenticate func(Credentials) (C, error),
+) (caller C, err error) {
+	addr := addrOf(from)
+	if len(authorization) > 0 || len(c.Certificates) > 0 {
+		if err := a.Check(addr); err != nil {
+			return caller, err
+		}
+	}
+	if c.Token, err = ParseAuthorization(authorization); err == nil {
+		caller, err = authenticate(c)
+	}
+	if isFailedAttempt(err) {
+		a.Failed(addr)
+	}
+	return caller, err
+}
+
+// HandshakeFailed counts a failed TLS handshake as a failed attempt, unless the client
+// ended it: a client that does not trust this server has not tried to authenticate.
+// again is whether the address had failed too often before.
+func (a *Attempts) HandshakeFailed(from net.Addr, err error) (again bool) {
+	if ended, ok := errors.AsType[*net.OpError](err); ok && ended.Op == "remote error" {
+		return false
+	}
+	addr := addrOf(from)
+	again = a.Check(addr) != nil
+	a.Failed(addr)
+	return again
+}
+
+// addrOf returns the address of a TCP peer, and the zero Addr for others.
+func addrOf(addr net.Addr) netip.Addr {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}
+
+// isFailedAttempt reports whether an authentication error is due to wrong
 // credentials, rather than missing ones or missing permissions.
-func IsFailedAttempt(err error) bool {
+func isFailedAttempt(err error) bool {
 	return slices.Contains([]Kind{
 		KindHeaderInvalid, KindTokenInvalid, KindTokenExpired, KindTokenNotYetValid, KindIssuerMismatch,
 		KindAudienceMismatch, KindNotListed, KindCredentialsDisagree, KindCertificateExpired,

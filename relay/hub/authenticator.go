@@ -2,11 +2,9 @@ package hub
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -62,38 +60,22 @@ func (a *authenticator) authenticate(r *http.Request) (auth.Member, error) {
 	if err != nil {
 		return auth.Member{}, err
 	}
-	member, err := a.member(r, conn, info)
-	if err != nil {
-		if a.attempts != nil && auth.IsFailedAttempt(err) {
-			a.attempts.Failed(addrOf(conn))
-		}
-		return auth.Member{}, err
+	// Without a table, a listener with TLS is on loopback, and no tokens are
+	// configured. Clients may still send one that was meant for another registry.
+	shown := auth.Credentials{Loopback: info.Loopback, PeerRefused: info.Refused()}
+	authorization := r.Header.Values("Authorization")
+	if !a.principals.HasTable() {
+		shown.Loopback = info.Loopback || info.HasTLS()
+		authorization = nil
 	}
-	return member, info.Admit(member.Principal.Name)
-}
-
-func (a *authenticator) member(r *http.Request, conn net.Conn, info listen.AuthInfo) (auth.Member, error) {
-	// Without a table, a listener with TLS is on loopback.
-	shown := auth.Credentials{Loopback: info.Loopback || info.HasTLS() && !a.principals.HasTable(), PeerRefused: info.Refused()}
 	if len(info.State.VerifiedChains) > 0 {
 		shown.Certificates = info.State.PeerCertificates
 	}
-	authorization := r.Header.Values("Authorization")
-	switch {
-	case !a.principals.HasTable():
-		// No tokens are configured. Clients may still send one that was meant for
-		// another registry.
-		authorization = nil
-	case len(authorization) > 0 || len(shown.Certificates) > 0:
-		if err := a.attempts.Check(addrOf(conn)); err != nil {
-			return auth.Member{}, err
-		}
-	}
-	var err error
-	if shown.Token, err = auth.ParseAuthorization(authorization); err != nil {
+	member, err := auth.AuthenticatePeer(a.attempts, conn.RemoteAddr(), authorization, shown, a.principals.Member)
+	if err != nil {
 		return auth.Member{}, err
 	}
-	return a.principals.Member(shown)
+	return member, info.Admit(member.Principal.Name)
 }
 
 // recall returns the current permissions of a principal that a URL was issued to.
@@ -115,21 +97,8 @@ func trackUse(r *http.Request, evict func(error)) (end func()) {
 	return info.Use(evict)
 }
 
-// handshakeFailed counts a failed TLS handshake as a failed attempt, unless the
-// client ended it.
+// handshakeFailed counts and logs a failed TLS handshake.
 func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
-	ended, ok := errors.AsType[*net.OpError](err)
-	if tcp, isTCP := remote.(*net.TCPAddr); isTCP && a.attempts != nil && !(ok && ended.Op == "remote error") {
-		a.attempts.Failed(tcp.AddrPort().Addr())
-	}
+	a.attempts.HandshakeFailed(remote, err)
 	a.logger.Info("a TLS handshake failed", "peer", remote.String(), "error", err)
-}
-
-// addrOf returns the address of a TCP peer, otherwise the zero Addr.
-func addrOf(conn net.Conn) netip.Addr {
-	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return tcp.AddrPort().Addr()
 }
