@@ -15,7 +15,6 @@ type partial struct {
 	destination
 	fd       descriptor
 	tempName string // its name in the directory; empty where it needs none
-	received int64
 	digest   hash.Hash
 }
 
@@ -50,13 +49,15 @@ func (p *partial) write(data []byte) error {
 	if err := p.fd.write(data); err != nil {
 		return failed("write", p.path, err)
 	}
-	p.received += int64(len(data))
 	_, _ = p.digest.Write(data) // which never fails
 	return nil
 }
 
-// release removes the file, unless it is in its place.
+// release removes the file, unless it is in its place. There may be none.
 func (p *partial) release() {
+	if p == nil {
+		return
+	}
 	if p.tempName != "" {
 		_ = unix.Unlinkat(int(p.dir), p.tempName, 0) // an error cannot be reported
 	}

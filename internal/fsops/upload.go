@@ -38,11 +38,9 @@ type Replacement struct {
 type Upload struct {
 	uploads *Uploads
 	request Replacement
-	stored  *storedUpload // nil without an id
-	partial *partial      // of an upload that is kept, used while it is busy
-	skip    int64         // bytes that were received before
-	matched contentID     // what was found to match
-	left    bool
+	stored  *storedUpload
+	skip    int64     // bytes that were received before
+	matched contentID // what was found to match
 }
 
 // Begin begins or resumes an upload. The file does not change before [Upload.Commit].
@@ -53,60 +51,40 @@ func (s *Uploads) Begin(ctx context.Context, request Replacement) (*Upload, erro
 	}
 	request.Path = path
 	u := &Upload{uploads: s, request: request}
-	release, err := u.claim(ctx)
-	if err != nil {
+	if u.stored, err = s.claim(ctx, u); err != nil {
 		return nil, err
 	}
-	defer release()
-	if u.isCompleted() {
-		return u, nil
-	}
-	if err := u.check(ctx); err != nil {
-		if ctx.Err() != nil { // interrupted, not rejected
-			u.Leave()
-		} else {
-			u.drop()
-		}
+	defer u.release()
+	if err := u.prepare(ctx); err != nil {
+		// Interrupted, unless it was rejected.
+		s.leave(u, request.ID != "" && u.stored.partial != nil && ctx.Err() != nil)
 		return nil, err
 	}
 	return u, nil
 }
 
-// claim makes u the one that writes its upload, which it alone uses until release
-// is called.
-func (u *Upload) claim(ctx context.Context) (release func(), err error) {
-	if u.request.ID == "" {
-		u.partial, err = u.open()
-		return func() {}, err
+// prepare makes the file that is written, unless an earlier stream has, and checks
+// what would be replaced. The upload is busy.
+func (u *Upload) prepare(ctx context.Context) (err error) {
+	k := u.stored
+	u.skip = k.received.Load() - u.request.Offset
+	switch {
+	case u.isCompleted():
+		return nil
+	case k.partial == nil:
+		k.partial, err = u.open()
+	default:
+		err = u.checkLinks(k.partial)
 	}
-	k, err := u.uploads.claim(ctx, u)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	u.stored = k
-	if u.isCompleted() {
-		u.skip = k.received.Load() - u.request.Offset
-		return func() { <-k.busy }, nil
-	}
-	if k.partial == nil {
-		if k.partial, err = u.open(); err != nil {
-			u.drop()
-			<-k.busy
-			return nil, err
-		}
-	} else if err := u.checkLinks(k.partial); err != nil {
-		u.drop()
-		<-k.busy
-		return nil, err
-	}
-	u.partial = k.partial
-	u.skip = u.partial.received - u.request.Offset
-	return func() { <-k.busy }, nil
+	return u.check(ctx)
 }
 
 // isCompleted reports whether an earlier stream has completed the upload: then
 // this one gets the same answer.
-func (u *Upload) isCompleted() bool { return u.stored != nil && u.stored.replaced.Load() != nil }
+func (u *Upload) isCompleted() bool { return u.stored.replaced.Load() != nil }
 
 // checkLinks refuses to go on with an upload that an earlier stream began by way of
 // links, if none are to be followed.
@@ -158,7 +136,7 @@ func (u *Upload) open() (*partial, error) {
 
 // check refuses what is not to be replaced.
 func (u *Upload) check(ctx context.Context) error {
-	p := u.partial
+	p := u.stored.partial
 	found, err := statAt(p.dir, p.name, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil && err != unix.ENOENT {
 		return failed("write", p.path, err)
@@ -190,30 +168,28 @@ func notMatched(path string) error {
 	return newError(ContentNotMatched, "write", path, "it has not the content that was to be replaced: read it again")
 }
 
-// use has the caller alone use what was received, until release is called.
-func (u *Upload) use(ctx context.Context) (release func(), err error) {
-	if u.stored == nil {
-		return func() {}, nil
-	}
+// use waits until no other call uses what was received. The caller calls release.
+func (u *Upload) use(ctx context.Context) error {
 	select {
 	case u.stored.busy <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 	if !u.uploads.has(u) {
-		<-u.stored.busy
-		return nil, newError(UploadTakenOver, "write", u.request.Path, "another stream goes on with the upload: this one has ended")
+		u.release()
+		return newError(UploadTakenOver, "write", u.request.Path, "another stream goes on with the upload: this one has ended")
 	}
-	return func() { <-u.stored.busy }, nil
+	return nil
 }
+
+func (u *Upload) release() { <-u.stored.busy }
 
 // Write appends data to the upload. If it fails the upload is dropped.
 func (u *Upload) Write(ctx context.Context, data []byte) error {
-	release, err := u.use(ctx)
-	if err != nil {
+	if err := u.use(ctx); err != nil {
 		return err
 	}
-	defer release()
+	defer u.release()
 	known := min(u.skip, int64(len(data)))
 	u.skip -= known
 	switch {
@@ -224,13 +200,11 @@ func (u *Upload) Write(ctx context.Context, data []byte) error {
 		err.Limit = u.stored.received.Load()
 		return err
 	}
-	if err := u.partial.write(data[known:]); err != nil {
-		u.drop()
+	if err := u.stored.partial.write(data[known:]); err != nil {
+		u.uploads.leave(u, false)
 		return err
 	}
-	if u.stored != nil {
-		u.stored.received.Store(u.partial.received)
-	}
+	u.stored.received.Add(int64(len(data)) - known)
 	return nil
 }
 
@@ -247,21 +221,20 @@ type Replaced struct {
 // it fails the file is unchanged, unless only the sync failed. It waits for other commits of the
 // same file.
 func (u *Upload) Commit(ctx context.Context, sha256 []byte) (Replaced, error) {
-	release, err := u.use(ctx)
-	if err != nil {
+	if err := u.use(ctx); err != nil {
 		return Replaced{}, err
 	}
-	defer release()
+	defer u.release()
 	if u.isCompleted() {
 		replaced := *u.stored.replaced.Load()
 		return replaced, u.verify(replaced, sha256)
 	}
 	replaced, err := u.commit(ctx, sha256)
 	switch {
-	case err == nil && u.stored != nil:
+	case err == nil:
 		u.complete(replaced)
-	case err == nil, ctx.Err() == nil:
-		u.drop() // there is nothing to go on with
+	case ctx.Err() == nil:
+		u.uploads.leave(u, false) // there is nothing to go on with
 	}
 	return replaced, err
 }
@@ -279,8 +252,8 @@ func (u *Upload) verify(received Replaced, sha256 []byte) error {
 }
 
 func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
-	p := u.partial
-	done := Replaced{Size: p.received, SHA256: p.digest.Sum(nil)}
+	p := u.stored.partial
+	done := Replaced{Size: u.stored.received.Load(), SHA256: p.digest.Sum(nil)}
 	if ctx.Err() != nil {
 		return Replaced{}, context.Cause(ctx)
 	}
@@ -308,26 +281,7 @@ func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	return done, nil
 }
 
-// drop ends the upload and discards the received data. The caller has exclusive use of it.
-func (u *Upload) drop() {
-	u.left = true
-	if u.stored != nil {
-		u.uploads.leave(u, false)
-		return
-	}
-	u.partial.release()
-}
-
 // Leave ends the stream of the upload, also after Commit. With an id, the received data or the
 // result of Commit is retained for a while, so that the upload can be resumed. It may be called
 // again.
-func (u *Upload) Leave() {
-	switch {
-	case u.left:
-	case u.stored != nil:
-		u.left = true
-		u.uploads.leave(u, true)
-	default:
-		u.drop()
-	}
-}
+func (u *Upload) Leave() { u.uploads.leave(u, u.request.ID != "") }

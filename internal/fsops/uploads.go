@@ -28,13 +28,14 @@ type location struct {
 	name      string
 }
 
-// storedUpload is an upload with an id, which outlives a stream.
+// storedUpload is what was received of an upload. With an id it is in the store, and outlives its
+// stream.
 type storedUpload struct {
 	owner, id, path string
 	// busy has room while no call uses partial.
 	busy     chan struct{}
-	partial  *partial                 // used by the holder of busy; nil if the upload is completed
-	received atomic.Int64             // of the partial
+	partial  *partial                 // used by the holder of busy; nil before it is made, and if the upload is completed
+	received atomic.Int64             // bytes; changed by the holder of busy
 	replaced atomic.Pointer[Replaced] // what a completed upload is answered with
 
 	stream  *Upload     // guarded by Uploads.mu; the stream that writes it, or nil
@@ -93,13 +94,6 @@ func (s *Uploads) Close() {
 	}
 	s.mu.Unlock()
 	for _, p := range left {
-		release(p)
-	}
-}
-
-// release drops what was received of an upload, if it has not been completed.
-func release(p *partial) {
-	if p != nil {
 		p.release()
 	}
 }
@@ -122,6 +116,9 @@ func (s *Uploads) drop(k *storedUpload) *partial {
 // busy. Offset 0 begins one, in the place of what is there.
 func (s *Uploads) claim(ctx context.Context, u *Upload) (*storedUpload, error) {
 	owner, id := u.request.Owner, u.request.ID
+	if id == "" {
+		return newStoredUpload(u), nil
+	}
 	for {
 		s.mu.Lock()
 		k := s.byOwner[owner][id]
@@ -151,18 +148,24 @@ func (s *Uploads) claim(ctx context.Context, u *Upload) (*storedUpload, error) {
 	}
 }
 
-// add begins an upload. It is called with mu held.
+// newStoredUpload returns the upload of a stream, which is busy.
+func newStoredUpload(u *Upload) *storedUpload {
+	k := &storedUpload{owner: u.request.Owner, id: u.request.ID, path: u.request.Path, busy: make(chan struct{}, 1), stream: u}
+	k.busy <- struct{}{}
+	return k
+}
+
+// add begins an upload with an id. It is called with mu held.
 func (s *Uploads) add(u *Upload) (*storedUpload, error) {
-	owner, id, path := u.request.Owner, u.request.ID, u.request.Path
-	if err := s.checkStreams(owner, path); err != nil {
+	owner := u.request.Owner
+	if err := s.checkStreams(owner, u.request.Path); err != nil {
 		return nil, err
 	}
 	if s.byOwner[owner] == nil {
 		s.byOwner[owner] = make(map[string]*storedUpload)
 	}
-	k := &storedUpload{owner: owner, id: id, path: path, busy: make(chan struct{}, 1), stream: u}
-	k.busy <- struct{}{}
-	s.byOwner[owner][id] = k
+	k := newStoredUpload(u)
+	s.byOwner[owner][k.id] = k
 	return k, nil
 }
 
@@ -216,7 +219,7 @@ func (s *Uploads) takeOver(k *storedUpload, u *Upload) (bool, error) {
 	case offset == 0:
 		dropped := s.drop(k)
 		s.mu.Unlock()
-		release(dropped)
+		dropped.release()
 		return false, nil
 	}
 	defer s.mu.Unlock()
@@ -257,17 +260,15 @@ func (s *Uploads) leave(u *Upload, keep bool) {
 	}
 	if keep && !s.closed {
 		k.stream, k.expires = nil, time.Now().Add(s.retention)
-		var expiry *time.Timer
-		expiry = time.AfterFunc(s.retention, func() { s.expire(k, &expiry) })
-		k.expiry = expiry
+		k.expiry = time.AfterFunc(s.retention, func() { s.expire(k) })
 		excess := s.dropExcess(k.owner, k.replaced.Load() != nil)
 		s.mu.Unlock()
-		release(excess)
+		excess.release()
 		return
 	}
 	dropped := s.drop(k)
 	s.mu.Unlock()
-	release(dropped)
+	dropped.release()
 }
 
 // dropExcess drops the oldest of the uploads of an owner that no stream writes, if
@@ -299,15 +300,15 @@ func (u *Upload) complete(replaced Replaced) {
 	received.release()
 }
 
-// expire drops an upload when its time is over. The timer is read under the lock
-// that it was set under.
-func (s *Uploads) expire(k *storedUpload, expiry **time.Timer) {
+// expire drops an upload when its time is over. A timer that was stopped too late
+// finds a later time.
+func (s *Uploads) expire(k *storedUpload) {
 	s.mu.Lock()
-	if k.gone || k.stream != nil || k.expiry != *expiry {
+	if k.gone || k.stream != nil || time.Now().Before(k.expires) {
 		s.mu.Unlock()
 		return
 	}
 	dropped := s.drop(k)
 	s.mu.Unlock()
-	release(dropped)
+	dropped.release()
 }
