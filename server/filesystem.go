@@ -48,13 +48,7 @@ func (s *fileSystemService) WriteFile(ctx context.Context, req *execwirev1.Write
 
 // CreateDirectory implements the RPC.
 func (s *fileSystemService) CreateDirectory(_ context.Context, req *execwirev1.CreateDirectoryRequest) (*execwirev1.CreateDirectoryResponse, error) {
-	var err error
-	if req.Permissions == nil {
-		err = fsops.CreateDirectory(pathOf(req), req.GetRecursive(), pathOptions(req)...)
-	} else {
-		err = fsops.CreateDirectoryWith(pathOf(req), req.GetRecursive(), req.GetPermissions(), pathOptions(req)...)
-	}
-	if err != nil {
+	if err := fsops.CreateDirectory(pathOf(req), req.GetRecursive(), req.Permissions, pathOptions(req)...); err != nil {
 		return nil, err
 	}
 	return &execwirev1.CreateDirectoryResponse{}, nil

@@ -18,41 +18,35 @@ const copiedMode = 0o777
 // A file is written in place, with the permission bits of the source; a copy onto itself does
 // nothing. A link replaces nothing. A directory is merged into an existing one.
 func Copy(ctx context.Context, source, destination string, recursive bool) (omitted uint64, err error) {
-	if source, err = cleanPath("copy", source); err != nil {
+	from, err := locateIn("copy", source, nil)
+	if err != nil {
 		return 0, err
 	}
-	if destination, err = cleanPath("copy to", destination); err != nil {
-		return 0, err
-	}
-	from, name, err := openParent(source)
+	defer from.dir.release()
+	m, err := statAt(from.dir, from.name, unix.AT_SYMLINK_NOFOLLOW)
 	if err != nil {
-		return 0, failed("copy", source, err)
-	}
-	defer from.release()
-	m, err := statAt(from, name, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil {
-		return 0, failed("copy", source, err)
+		return 0, failed("copy", from.path, err)
 	}
 	c := &copier{ctx: ctx}
 	if m.Type == Directory {
 		if !recursive {
-			return 0, newError(IsADirectory, "copy", source, "it is a directory: ask for a recursive copy")
+			return 0, newError(IsADirectory, "copy", from.path, "it is a directory: ask for a recursive copy")
 		}
-		err = c.topDirectory(place{from, name, source}, destination)
+		err = c.topDirectory(from.place, destination)
 		return c.omitted, err
 	}
-	to, toName, err := openParent(destination)
+	to, err := locateIn("copy to", destination, nil)
 	if err != nil {
-		return 0, failed("copy to", destination, err)
+		return 0, err
 	}
-	defer to.release()
+	defer to.dir.release()
 	switch m.Type {
 	case Regular:
-		return 0, c.file(place{from, name, source}, place{to, toName, destination})
+		return 0, c.file(from.place, to.place)
 	case Symlink:
-		return 0, c.link(place{from, name, source}, place{to, toName, destination})
+		return 0, c.link(from.place, to.place)
 	}
-	return 0, notRegular("copy", source)
+	return 0, notRegular("copy", from.path)
 }
 
 // place is a name in an open directory, and its path for errors.
@@ -150,7 +144,8 @@ func (c *copier) content(in, out descriptor, m Metadata, from, to string) error 
 		if err != nil {
 			return failed("copy to", to, err)
 		}
-	default: // a device
+	}
+	if existing.Type != Regular || m.Size == 0 { // a device; files of /proc have content and no size
 		_, err := c.data(in, out, extent{0, math.MaxInt64}, from, to)
 		return err
 	}

@@ -33,14 +33,6 @@ func (d descriptor) nextExtent(at int64) (extent, error) {
 // extents copies content to an empty file, and keeps holes: a sparse file could otherwise fill the
 // disk.
 func (c *copier) extents(in, out descriptor, from, to string) error {
-	m, err := in.stat()
-	if err != nil {
-		return failed("copy", from, err)
-	}
-	if m.Size == 0 { // files of /proc have content all the same
-		_, err := c.data(in, out, extent{0, math.MaxInt64}, from, to)
-		return err
-	}
 	for at := int64(0); ; {
 		e, err := in.nextExtent(at)
 		if err == io.EOF {

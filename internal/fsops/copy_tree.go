@@ -14,6 +14,10 @@ const MaxCopyDepth = 200
 
 // topDirectory copies a directory to a path. It creates that and its parents if they are missing.
 func (c *copier) topDirectory(from place, destination string) error {
+	destination, err := cleanPath("copy to", destination)
+	if err != nil {
+		return err
+	}
 	in, err := from.open(openDirRead | unix.O_NOFOLLOW)
 	if err != nil {
 		return failed("copy", from.path, err)
@@ -26,7 +30,7 @@ func (c *copier) topDirectory(from place, destination string) error {
 	if err := checkOutsideSource(m.identity, from.path, destination); err != nil {
 		return err
 	}
-	if err := CreateDirectory(destination, true); err != nil {
+	if err := CreateDirectory(destination, true, nil); err != nil {
 		return err
 	}
 	out, err := openPath(destination, openDirPath, 0)
@@ -93,9 +97,7 @@ func isWithin(dir descriptor, top identity) (bool, error) {
 // directory copies the entries of a directory.
 func (c *copier) directory(in, out descriptor, from, to string, depth int) error {
 	if depth > MaxCopyDepth {
-		err := newError(TreeTooDeep, "copy", from, "directories are nested deeper than "+strconv.Itoa(MaxCopyDepth)+": copy a part at a time")
-		err.Limit = MaxCopyDepth
-		return err
+		return newError(TreeTooDeep, "copy", from, "directories are nested deeper than "+strconv.Itoa(MaxCopyDepth)+": copy a part at a time").withLimit(MaxCopyDepth)
 	}
 	list := newListing(in, levelBytes)
 	for {

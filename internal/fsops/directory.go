@@ -14,21 +14,12 @@ import (
 const directoryMode = 0o777
 
 // CreateDirectory makes a directory. If recursive, it makes missing parents too, and a directory
-// that exists is as good.
-func CreateDirectory(p string, recursive bool, options ...PathOption) error {
-	return createDirectory(p, recursive, nil, options)
-}
-
-// CreateDirectoryWith is [CreateDirectory] of one that has exactly these permission
-// bits, of 07777, if it is made.
-func CreateDirectoryWith(p string, recursive bool, permissions uint32, options ...PathOption) error {
-	return createDirectory(p, recursive, &permissions, options)
-}
-
-func createDirectory(p string, recursive bool, permissions *uint32, options []PathOption) error {
+// that exists is as good. A directory that is made has exactly these permission bits, of 07777; nil:
+// 0777 without the bits of the umask, as its parents.
+func CreateDirectory(p string, recursive bool, permissions *uint32, options ...PathOption) error {
 	t, err := locateIn("make directory", p, options)
 	if KindOf(err) == NotFound && recursive && path.Clean(p) != "/" {
-		if err := createDirectory(path.Dir(path.Clean(p)), true, nil, options); err != nil {
+		if err := CreateDirectory(path.Dir(path.Clean(p)), true, nil, options...); err != nil {
 			return err
 		}
 		t, err = locateIn("make directory", p, options)

@@ -196,6 +196,12 @@ func newError(kind Kind, verb, path, why string) *Error {
 	return &Error{Kind: kind, Path: path, Err: errors.New(why), verb: verb}
 }
 
+// withLimit sets the limit that was exceeded.
+func (e *Error) withLimit(limit int64) *Error {
+	e.Limit = limit
+	return e
+}
+
 func notRegular(verb, path string) error {
 	return newError(NotRegular, verb, path, "it is a FIFO, socket or device: only files have content")
 }

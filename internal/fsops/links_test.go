@@ -38,8 +38,8 @@ func withoutLinks(t *testing.T) map[string]func(path string) error {
 			}
 			return err
 		},
-		"make directory":      func(p string) error { return fsops.CreateDirectory(p, true, fsops.NoSymlinks) },
-		"make with directory": func(p string) error { return fsops.CreateDirectoryWith(p, true, 0o700, fsops.NoSymlinks) },
+		"make directory":      func(p string) error { return fsops.CreateDirectory(p, true, nil, fsops.NoSymlinks) },
+		"make with directory": func(p string) error { return fsops.CreateDirectory(p, true, new(uint32(0o700)), fsops.NoSymlinks) },
 		"list directory": func(p string) error {
 			return fsops.ReadDirectory(ctx, p, func([]fsops.Entry) error { return nil }, fsops.NoSymlinks)
 		},
@@ -69,19 +69,19 @@ func TestNoSymlinks(t *testing.T) {
 func TestDirectoriesAreMadeWithoutLinks(t *testing.T) {
 	dir := build(t, "real/", "ld -> real", "f = ")
 	for _, path := range []string{"/a/b/c", "/real/x", "/real/x"} {
-		if err := fsops.CreateDirectory(dir+path, true, fsops.NoSymlinks); err != nil {
+		if err := fsops.CreateDirectory(dir+path, true, nil, fsops.NoSymlinks); err != nil {
 			t.Error(err)
 		}
 	}
-	if err := fsops.CreateDirectoryWith(dir+"/m/n", true, 0o2750, fsops.NoSymlinks); err != nil {
+	if err := fsops.CreateDirectory(dir+"/m/n", true, new(uint32(0o2750)), fsops.NoSymlinks); err != nil {
 		t.Error(err)
 	}
-	wantError(t, "below a link", fsops.CreateDirectory(dir+"/ld/a/b", true, fsops.NoSymlinks), fsops.SymlinkRefused, 0)
-	wantError(t, "again", fsops.CreateDirectory(dir+"/real", false, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
-	wantError(t, "over a file", fsops.CreateDirectory(dir+"/f", true, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
-	wantError(t, "in a file", fsops.CreateDirectory(dir+"/f/x", true, fsops.NoSymlinks), fsops.NotADirectory, unix.ENOTDIR)
-	wantError(t, "without a parent", fsops.CreateDirectory(dir+"/none/x", false, fsops.NoSymlinks), fsops.NotFound, unix.ENOENT)
-	wantError(t, "the root", fsops.CreateDirectory("/", false, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "below a link", fsops.CreateDirectory(dir+"/ld/a/b", true, nil, fsops.NoSymlinks), fsops.SymlinkRefused, 0)
+	wantError(t, "again", fsops.CreateDirectory(dir+"/real", false, nil, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "over a file", fsops.CreateDirectory(dir+"/f", true, nil, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "in a file", fsops.CreateDirectory(dir+"/f/x", true, nil, fsops.NoSymlinks), fsops.NotADirectory, unix.ENOTDIR)
+	wantError(t, "without a parent", fsops.CreateDirectory(dir+"/none/x", false, nil, fsops.NoSymlinks), fsops.NotFound, unix.ENOENT)
+	wantError(t, "the root", fsops.CreateDirectory("/", false, nil, fsops.NoSymlinks), fsops.AlreadyExists, unix.EEXIST)
 	wantTree(t, dir, "real/ mode=755", "real/x/ mode=755", "ld -> real", "f mode=644 = ", "a/ mode=755", "a/b/ mode=755", "a/b/c/ mode=755", "m/ mode=755", "m/n/ mode=750")
 }
 

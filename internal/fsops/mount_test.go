@@ -50,8 +50,8 @@ func mounts(args []string) int {
 	}
 	note("read", read(ctx, dir+"/source"))
 	note("write", fsops.WriteFile(ctx, dir+"/source", nil))
-	note("make", fsops.CreateDirectory(dir+"/d", true))
-	note("make what exists", fsops.CreateDirectory(dir, true))
+	note("make", fsops.CreateDirectory(dir+"/d", true, nil))
+	note("make what exists", fsops.CreateDirectory(dir, true, nil))
 	note("remove", fsops.Remove(ctx, dir+"/source", fsops.Removal{IgnoreMissing: true}))
 	note("remove what is missing", fsops.Remove(ctx, dir+"/none", fsops.Removal{}))
 	note("remove what may be missing", fsops.Remove(ctx, dir+"/none", fsops.Removal{IgnoreMissing: true}))

@@ -131,7 +131,5 @@ func ReadFile(ctx context.Context, path string, limit int, options ...PathOption
 }
 
 func (f *File) tooLarge(limit int) error {
-	err := newError(TooLarge, "read", f.path, "it is larger than what is read at once: read it in pieces")
-	err.Limit = int64(limit)
-	return err
+	return newError(TooLarge, "read", f.path, "it is larger than what is read at once: read it in pieces").withLimit(int64(limit))
 }

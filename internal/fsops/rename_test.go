@@ -82,18 +82,18 @@ func TestCreateSymlink(t *testing.T) {
 func TestDirectoriesWithPermissions(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{
-		fsops.CreateDirectoryWith(dir+"/a", false, 0o750),
-		fsops.CreateDirectoryWith(dir+"/p/b", true, 0o777),
-		fsops.CreateDirectoryWith(dir+"/p/b", true, 0o700), // which is there
-		fsops.CreateDirectoryWith(dir+"/none", false, 0),
+		fsops.CreateDirectory(dir+"/a", false, new(uint32(0o750))),
+		fsops.CreateDirectory(dir+"/p/b", true, new(uint32(0o777))),
+		fsops.CreateDirectory(dir+"/p/b", true, new(uint32(0o700))), // which is there
+		fsops.CreateDirectory(dir+"/none", false, new(uint32(0))),
 	} {
 		if err != nil {
 			t.Error(err)
 		}
 	}
 	wantTree(t, dir, "a/ mode=750", "p/ mode=755", "p/b/ mode=777", "none/ mode=0")
-	wantError(t, "what is there", fsops.CreateDirectoryWith(dir+"/a", false, 0o700), fsops.AlreadyExists, unix.EEXIST)
-	wantError(t, "no parent", fsops.CreateDirectoryWith(dir+"/no/d", false, 0o700), fsops.NotFound, unix.ENOENT)
+	wantError(t, "what is there", fsops.CreateDirectory(dir+"/a", false, new(uint32(0o700))), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "no parent", fsops.CreateDirectory(dir+"/no/d", false, new(uint32(0o700))), fsops.NotFound, unix.ENOENT)
 	if m, err := fsops.Stat(dir + "/a"); err != nil || m.Mode != 0o750 {
 		t.Errorf("the mode is %o: %v", m.Mode, err)
 	}

@@ -40,7 +40,7 @@ func operations(dir string) map[string]func() error {
 			return fsops.WriteFile(ctx, dir+"/public", []byte("x"))
 		},
 		"create":                func() error { return fsops.WriteFile(ctx, dir+"/new", []byte("x")) },
-		"make":                  func() error { return fsops.CreateDirectory(dir+"/new/er", true) },
+		"make":                  func() error { return fsops.CreateDirectory(dir+"/new/er", true, nil) },
 		"remove":                func() error { return fsops.Remove(ctx, dir+"/public", fsops.Removal{}) },
 		"remove tree":           func() error { return fsops.Remove(ctx, dir+"/tree", fsops.Removal{Recursive: true}) },
 		"copy":                  func() error { _, err := fsops.Copy(ctx, dir+"/secret", dir+"/own/s", false); return err },

@@ -196,9 +196,7 @@ func (u *Upload) Write(ctx context.Context, data []byte) error {
 	case known == int64(len(data)):
 		return nil
 	case u.isCompleted():
-		err := newError(UploadOffsetInvalid, "write", u.request.Path, "the upload is complete: use another id")
-		err.Limit = u.stored.received.Load()
-		return err
+		return newError(UploadOffsetInvalid, "write", u.request.Path, "the upload is complete: use another id").withLimit(u.stored.received.Load())
 	}
 	if err := u.stored.partial.write(data[known:]); err != nil {
 		u.uploads.leave(u, false)

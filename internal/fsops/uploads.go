@@ -180,9 +180,7 @@ func (s *Uploads) checkStreams(owner, path string) error {
 	if streams < s.perOwner {
 		return nil
 	}
-	err := newError(TooManyUploads, "write", path, "too many uploads are being received: try again when one has ended")
-	err.Limit = int64(s.perOwner)
-	return err
+	return newError(TooManyUploads, "write", path, "too many uploads are being received: try again when one has ended").withLimit(int64(s.perOwner))
 }
 
 // Count counts an unfinished upload that another process receives for an owner, until done is
@@ -227,9 +225,7 @@ func (s *Uploads) takeOver(k *storedUpload, u *Upload) (bool, error) {
 	case k.path != path:
 		return false, newError(UploadOtherPath, "write", path, "the upload is for another path: use another id")
 	case offset > received:
-		err := newError(UploadOffsetInvalid, "write", path, "the upload has not come that far: go on from what was received")
-		err.Limit = received
-		return false, err
+		return false, newError(UploadOffsetInvalid, "write", path, "the upload has not come that far: go on from what was received").withLimit(received)
 	}
 	if k.stream == nil {
 		if err := s.checkStreams(k.owner, path); err != nil {

@@ -266,8 +266,8 @@ func (w *Watch) loseUnwatchable(n *node, err error) error {
 	w.detach(n)
 	typed := unwatchable(watching, path.Join(w.path, at), err)
 	if err == errTooManyDirectories {
-		typed = newError(WatchUnavailable, watching, w.path, fmt.Sprintf("it has more than the %d directories that a watch reaches (watched_directories_per_watch): ignore some", w.limit))
-		typed.Limit = int64(w.limit)
+		typed = newError(WatchUnavailable, watching, w.path,
+			fmt.Sprintf("it has more than the %d directories that a watch reaches (watched_directories_per_watch): ignore some", w.limit)).withLimit(int64(w.limit))
 	}
 	reason := LostNoWatches
 	if typed.Kind == PermissionDenied {

@@ -1,8 +1,10 @@
 package fsops
 
 import (
+	"cmp"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,21 +23,12 @@ type node struct {
 
 // path returns where the node is, relative to the root, which is ".".
 func (n *node) path() string {
-	if n.parent == nil {
-		return "."
-	}
 	var names []string
 	for at := n; at.parent != nil; at = at.parent {
 		names = append(names, at.name)
 	}
-	var whole strings.Builder
-	for i := len(names) - 1; i >= 0; i-- {
-		whole.WriteString(names[i])
-		if i > 0 {
-			whole.WriteByte('/')
-		}
-	}
-	return whole.String()
+	slices.Reverse(names)
+	return cmp.Or(strings.Join(names, "/"), ".")
 }
 
 // open opens a directory of the tree, if the root is still where it was.

@@ -104,9 +104,8 @@ func (q quota) check(verb, path, owner string) error {
 	if q.counts[owner]+q.n <= q.limit {
 		return nil
 	}
-	refusal := newError(q.kind, verb, path, fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit))
-	refusal.Limit = int64(q.limit)
-	return refusal
+	return newError(q.kind, verb, path,
+		fmt.Sprintf("%d are watched or awaited already, and there may be %d: end some", q.counts[owner], q.limit)).withLimit(int64(q.limit))
 }
 
 // release is called with mu of Watcher held.

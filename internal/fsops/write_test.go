@@ -134,7 +134,7 @@ func TestCreateDirectory(t *testing.T) {
 			{"relative", fsops.InvalidPath, 0},
 		}
 		for _, tt := range tests {
-			wantError(t, tt.path, fsops.CreateDirectory(tt.path, recursive), tt.kind, tt.errno)
+			wantError(t, tt.path, fsops.CreateDirectory(tt.path, recursive, nil), tt.kind, tt.errno)
 		}
 		want := []string{"f mode=644 = ", "d/ mode=755", "ld -> d", "dangling -> nowhere", "new/ mode=755"}
 		if recursive {
