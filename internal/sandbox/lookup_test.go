@@ -29,6 +29,8 @@ func TestLookup_RevealsOnlyGrantedPaths(t *testing.T) {
 		dir + "/work/missing":              {Visible, unix.ENOENT},
 		dir + "/work/file/":                {Visible, unix.ENOTDIR},
 		dir + "/work/file/x":               {Visible, unix.ENOTDIR},
+		dir + "/work/file/.":               {Visible, unix.ENOTDIR},
+		dir + "/work/file/..":              {Visible, unix.ENOTDIR},
 		dir + "/work/loop":                 {Visible, unix.ELOOP},
 		dir + "/around/deeper":             {Visible, nil},
 		dir + "/around/deeper/other":       {Hidden, nil},

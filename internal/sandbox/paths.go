@@ -128,13 +128,13 @@ func resolveVisible(plan *Plan, path string) (resolved resolvedPath, visibility 
 		switch name {
 		case "":
 			continue
-		case ".":
+		case ".", "..":
 			if err := mustBeDirectory(at); err != nil {
 				return resolvedPath{}, Visible, err
 			}
-			continue
-		case "..":
-			at = filepath.Dir(at)
+			if name == ".." {
+				at = filepath.Dir(at)
+			}
 			continue
 		}
 		next := filepath.Join(at, name)
