@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -25,18 +24,31 @@ type inotify struct {
 	file *os.File      // of fd, in Go's poller
 	done chan struct{} // closed when the goroutine has ended
 
-	mu      sync.Mutex
-	closed  bool                // guarded by mu; no events are delivered any more
-	marks   map[int]*mark       // guarded by mu; by watch descriptor
-	watches map[*Watch]struct{} // guarded by mu
+	mu     sync.Mutex
+	closed bool          // guarded by mu; no events are delivered any more
+	marks  map[int]*mark // guarded by mu; by watch descriptor
 }
 
-// mark is a directory that the kernel watches, for all its nodes and path watchers.
+// mark is a directory that the kernel watches, for all its receivers.
 type mark struct {
-	wd    int
-	dead  bool                                 // guarded by mu of inotify; the kernel has ended it
-	nodes map[*node]struct{}                   // guarded by mu of inotify; receive all events
-	names map[string]map[*pathWatcher]struct{} // guarded by mu of inotify; receive creation and removal of a name
+	wd        int
+	dead      bool                             // guarded by mu of inotify; the kernel has ended it
+	receivers map[string]map[receiver]struct{} // guarded by mu of inotify; by the name that they watch, or allNames
+}
+
+// allNames is for receivers of all events of a directory. No name has a slash.
+const allNames = "/"
+
+// receiver receives events of a directory. Its methods are called with mu of inotify held, and do
+// not block.
+type receiver interface {
+	// receive receives an event. A receiver of one name also receives those that end the watch of
+	// the directory.
+	receive(inotifyEvent)
+	// lose means that events were dropped.
+	lose()
+	// fail means that there will be no more events.
+	fail(error)
 }
 
 // inotifyEvent is an event of the kernel.
@@ -60,8 +72,7 @@ func openInstance() (fd int, err error) {
 
 // newInotify starts to read an instance, and takes ownership of it.
 func newInotify(fd int) *inotify {
-	i := &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}),
-		marks: make(map[int]*mark), watches: make(map[*Watch]struct{})}
+	i := &inotify{fd: fd, file: os.NewFile(uintptr(fd), "inotify"), done: make(chan struct{}), marks: make(map[int]*mark)}
 	go i.readAll()
 	return i
 }
@@ -99,11 +110,17 @@ func (i *inotify) fail(err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.closed = true
-	for w := range i.watches {
-		w.queue.fail(err)
-	}
+	i.each(func(r receiver) { r.fail(err) })
+}
+
+// each calls f for each receiver. mu is held.
+func (i *inotify) each(f func(receiver)) {
 	for _, m := range i.marks {
-		m.notifyAll(0)
+		for _, receivers := range m.receivers {
+			for r := range receivers {
+				f(r)
+			}
+		}
 	}
 }
 
@@ -129,74 +146,70 @@ func (i *inotify) dispatch(records []byte) {
 	}
 }
 
-// deliver passes an event to the nodes and path watchers that it concerns. mu is held.
+// deliver passes an event to the receivers that it concerns. mu is held.
 func (i *inotify) deliver(wd int, n inotifyEvent) {
 	if n.mask&unix.IN_Q_OVERFLOW != 0 {
-		i.deliverOverflow()
+		i.each(receiver.lose)
 		return
 	}
 	m, ok := i.marks[wd]
 	if !ok {
 		return // nothing watches it any more
 	}
-	for node := range m.nodes {
-		node.watch.queue.push(node, n)
+	deliverTo := func(name string) {
+		for r := range m.receivers[name] {
+			r.receive(n)
+		}
 	}
-	for l := range m.names[n.name] {
-		l.notify(n.mask)
-	}
-	if n.mask&unix.IN_UNMOUNT != 0 {
-		m.notifyAll(n.mask)
+	if n.mask&(unix.IN_UNMOUNT|unix.IN_IGNORED) != 0 {
+		for name := range m.receivers {
+			deliverTo(name)
+		}
+	} else {
+		deliverTo(allNames)
+		deliverTo(n.name)
 	}
 	if n.mask&unix.IN_IGNORED != 0 {
 		m.dead = true
 		delete(i.marks, wd)
-		m.notifyAll(n.mask)
 	}
 }
 
-// deliverOverflow reports to all watches that the kernel has dropped events. mu is held.
-func (i *inotify) deliverOverflow() {
-	for w := range i.watches {
-		w.queue.lose()
-	}
-	for _, m := range i.marks {
-		m.notifyAll(0)
-	}
-}
-
-func (m *mark) notifyAll(mask uint32) {
-	for _, watchers := range m.names {
-		for l := range watchers {
-			l.notify(mask)
-		}
-	}
-}
-
-// markLocked watches an open directory. mu is held.
-func (i *inotify) markLocked(dir descriptor, mask uint32) (*mark, error) {
+// watch delivers to r the further events about a name in an open directory that the mask has, or about
+// all names.
+func (i *inotify) watch(dir descriptor, name string, mask uint32, r receiver) (*mark, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if i.closed {
 		return nil, os.ErrClosed
 	}
 	// IN_MASK_ADD keeps the events that are already watched.
 	mask |= unix.IN_ONLYDIR | unix.IN_MASK_ADD
-	wd, err := retried(func() (int, error) {
-		return unix.InotifyAddWatch(i.fd, "/proc/self/fd/"+strconv.Itoa(int(dir)), mask)
-	})
+	wd, err := retried(func() (int, error) { return unix.InotifyAddWatch(i.fd, dir.procPath(), mask) })
 	if err != nil {
 		return nil, err
 	}
 	m, ok := i.marks[wd]
 	if !ok {
-		m = &mark{wd: wd, nodes: make(map[*node]struct{}), names: make(map[string]map[*pathWatcher]struct{})}
+		m = &mark{wd: wd, receivers: make(map[string]map[receiver]struct{})}
 		i.marks[wd] = m
 	}
+	if m.receivers[name] == nil {
+		m.receivers[name] = make(map[receiver]struct{})
+	}
+	m.receivers[name][r] = struct{}{}
 	return m, nil
 }
 
-// dropLocked removes the watch of a directory without receivers. mu is held.
-func (i *inotify) dropLocked(m *mark) {
-	if m.dead || len(m.nodes) > 0 || len(m.names) > 0 {
+// unwatch ends what watch began. It removes the watch of a directory without receivers.
+func (i *inotify) unwatch(m *mark, name string, r receiver) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(m.receivers[name], r)
+	if len(m.receivers[name]) == 0 {
+		delete(m.receivers, name)
+	}
+	if m.dead || len(m.receivers) > 0 {
 		return
 	}
 	m.dead = true
@@ -206,69 +219,9 @@ func (i *inotify) dropLocked(m *mark) {
 	}
 }
 
-// watchAll delivers all further events of an open directory to a node.
-func (i *inotify) watchAll(dir descriptor, n *node) (*mark, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, err := i.markLocked(dir, allChanges)
-	if err == nil {
-		m.nodes[n] = struct{}{}
-	}
-	return m, err
-}
-
-// unwatchAll ends the delivery of events to a node.
-func (i *inotify) unwatchAll(n *node, m *mark) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(m.nodes, n)
-	i.dropLocked(m)
-}
-
 // isAlive reports whether the directory of a mark is still watched.
 func (i *inotify) isAlive(m *mark) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return !m.dead
-}
-
-// watchName notifies a pathWatcher when a name in an open directory is created or removed.
-func (i *inotify) watchName(dir descriptor, name string, l *pathWatcher) (*mark, error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	m, err := i.markLocked(dir, nameChanges)
-	if err != nil {
-		return nil, err
-	}
-	watchers, ok := m.names[name]
-	if !ok {
-		watchers = make(map[*pathWatcher]struct{})
-		m.names[name] = watchers
-	}
-	watchers[l] = struct{}{}
-	return m, nil
-}
-
-// unwatchName ends the notification of a pathWatcher about a name.
-func (i *inotify) unwatchName(l *pathWatcher, m *mark, name string) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(m.names[name], l)
-	if len(m.names[name]) == 0 {
-		delete(m.names, name)
-	}
-	i.dropLocked(m)
-}
-
-// follow delivers overflows and failures to a watch.
-func (i *inotify) follow(w *Watch) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.watches[w] = struct{}{}
-}
-
-func (i *inotify) unfollow(w *Watch) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	delete(i.watches, w)
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // When the kernel has dropped notices everybody looks again: watches are told of
@@ -37,7 +39,7 @@ func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
 	}
 	i.mu.Lock()
 	i.marks = marks
-	i.deliverOverflow()
+	i.deliver(-1, inotifyEvent{mask: unix.IN_Q_OVERFLOW})
 	i.mu.Unlock()
 
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, context.DeadlineExceeded)

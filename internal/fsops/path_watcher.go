@@ -31,7 +31,7 @@ func (l *pathWatcher) resolve() (descriptor, error) {
 	end, err := l.walk()
 	for at := range before {
 		if _, ok := l.names[at]; !ok {
-			l.inotify.unwatchName(l, at.mark, at.name)
+			l.inotify.unwatch(at.mark, at.name, l)
 		}
 	}
 	return end, err
@@ -40,7 +40,7 @@ func (l *pathWatcher) resolve() (descriptor, error) {
 // close removes all watches.
 func (l *pathWatcher) close() {
 	for at := range l.names {
-		l.inotify.unwatchName(l, at.mark, at.name)
+		l.inotify.unwatch(at.mark, at.name, l)
 	}
 	l.names = nil
 }
@@ -108,7 +108,7 @@ func (l *pathWatcher) openName(here descriptor, name string) (next descriptor, t
 // watch watches a name in a directory. An unreadable directory matters only if it is the
 // last one. If dir is not a directory, the watch of its own name reports when it becomes one.
 func (l *pathWatcher) watch(dir descriptor, name string) error {
-	m, err := l.inotify.watchName(dir, name, l)
+	m, err := l.inotify.watch(dir, name, nameChanges, l)
 	if errors.Is(err, unix.ENOSPC) {
 		return err
 	}
@@ -120,6 +120,11 @@ func (l *pathWatcher) watch(dir descriptor, name string) error {
 	}
 	return nil
 }
+
+// receive, lose and fail implement receiver.
+func (l *pathWatcher) receive(n inotifyEvent) { l.notify(n.mask) }
+func (l *pathWatcher) lose()                  { l.notify(0) }
+func (l *pathWatcher) fail(error)             { l.notify(0) }
 
 // isMissing reports whether an error of resolve means that nothing exists there.
 func isMissing(err error) bool {

@@ -88,7 +88,6 @@ func (w *Watcher) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	watch.settling.timer.Stop()
 	watch.top = &node{watch: watch}
 	watch.pathWatcher = pathWatcher{inotify: i, path: at, notify: watch.queue.notePathChange}
-	i.follow(watch)
 	if err := watch.begin(ctx); err != nil {
 		watch.release()
 		return nil, err
@@ -155,7 +154,6 @@ func (w *Watch) release() {
 	w.settling.timer.Stop()
 	w.pathWatcher.close()
 	w.top.unwatchTree()
-	w.inotify.unfollow(w)
 	w.leave()
 }
 

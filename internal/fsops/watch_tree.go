@@ -31,6 +31,11 @@ func (n *node) path() string {
 	return cmp.Or(strings.Join(names, "/"), ".")
 }
 
+// receive, lose and fail implement receiver.
+func (n *node) receive(e inotifyEvent) { n.watch.queue.push(n, e) }
+func (n *node) lose()                  { n.watch.queue.lose() }
+func (n *node) fail(err error)         { n.watch.queue.fail(err) }
+
 // open opens a directory of the tree, if the root is still where it was.
 func (w *Watch) open(relative string, flags int) (descriptor, error) {
 	root, err := w.openRoot()
@@ -151,7 +156,7 @@ func (w *Watch) attach(n *node, dir descriptor) error {
 	if n.mark == nil && w.directories >= w.limit {
 		return errTooManyDirectories
 	}
-	m, err := w.inotify.watchAll(dir, n)
+	m, err := w.inotify.watch(dir, allNames, allChanges, n)
 	if err != nil {
 		return err
 	}
@@ -175,7 +180,7 @@ func (n *node) adopt(child *node) {
 // detachMark does not watch the directory of the node any more.
 func (n *node) detachMark() {
 	if n.mark != nil {
-		n.watch.inotify.unwatchAll(n, n.mark)
+		n.watch.inotify.unwatch(n.mark, allNames, n)
 		n.watch.directories--
 		n.mark = nil
 	}
@@ -272,11 +277,11 @@ func (w *Watch) isSameDirectory(n *node, at string) bool {
 	}
 	defer dir.release()
 	another := &node{watch: w, gone: true} // ignores events
-	m, err := w.inotify.watchAll(dir, another)
+	m, err := w.inotify.watch(dir, allNames, allChanges, another)
 	if err != nil {
 		return false
 	}
-	defer w.inotify.unwatchAll(another, m)
+	defer w.inotify.unwatch(m, allNames, another)
 	return m == n.mark
 }
 
