@@ -74,7 +74,10 @@ func noPathsError() error { return newError(InvalidPath, awaiting, "nothing", "n
 func (a *Await) Next(ctx context.Context) (Awaited, error) {
 	for {
 		for at, one := range a.paths {
-			happened, err := one.recheck()
+			if !one.dirty.Load() {
+				continue
+			}
+			happened, err := one.check()
 			if err != nil {
 				return Awaited{}, err
 			}
@@ -96,14 +99,6 @@ func (a *Await) Close() {
 		one.pathWatcher.close()
 	}
 	a.leave()
-}
-
-// recheck looks if something may have changed.
-func (a *awaited) recheck() (happened bool, err error) {
-	if !a.dirty.Load() {
-		return false, nil
-	}
-	return a.check()
 }
 
 // check reports whether what is awaited has happened.

@@ -19,23 +19,13 @@ type contentID struct {
 	digest  []byte
 }
 
-// readContent reads the content of a regular file, which is not a link.
-func readContent(ctx context.Context, p place, found Metadata) (contentID, error) {
-	if found.Type != Regular {
-		return contentID{}, notRegular("read", p.path)
-	}
-	fd, err := p.open(commonFlags | unix.O_RDONLY | unix.O_NOFOLLOW)
+// readContent reads the content of a regular file, and follows no link.
+func readContent(ctx context.Context, p place) (contentID, error) {
+	file, err := target{place: p}.openFile(unix.O_NOFOLLOW)
 	if err != nil {
-		return contentID{}, p.openError("read", err)
+		return contentID{}, err
 	}
-	file := &File{fd: fd, path: p.path}
 	defer file.Close()
-	if file.metadata, err = fd.stat(); err != nil {
-		return contentID{}, failed("read", p.path, err)
-	}
-	if file.metadata.Type != Regular {
-		return contentID{}, notRegular("read", p.path)
-	}
 	digest, err := digestOf(ctx, file)
 	if err != nil {
 		return contentID{}, err

@@ -15,13 +15,18 @@ type eventQueue struct {
 	limit  int
 	signal notify.Signal // there are events
 
-	mu          sync.Mutex
-	events      []nodeEvent // guarded by mu
-	bytes       int         // guarded by mu; of them
-	lost        bool        // guarded by mu
-	pathChanged bool        // guarded by mu; the path may resolve to another file
-	pathEvents  uint32      // guarded by mu; masks of events on names in the path
-	err         error       // guarded by mu; why there will be no more
+	mu     sync.Mutex
+	queued queuedEvents // guarded by mu
+	bytes  int          // guarded by mu; of the events
+}
+
+// queuedEvents is what is in a queue.
+type queuedEvents struct {
+	events      []nodeEvent
+	lost        bool
+	pathChanged bool   // the path may resolve to another file
+	pathEvents  uint32 // masks of events on names in the path
+	err         error  // why there will be no more
 }
 
 // nodeEvent is what happened in or to the directory of a node.
@@ -34,11 +39,11 @@ type nodeEvent struct {
 func (q *eventQueue) push(to *node, n inotifyEvent) {
 	q.change(func() {
 		bytes := len(n.name) + eventOverhead
-		if q.lost || q.bytes+bytes > q.limit {
+		if q.queued.lost || q.bytes+bytes > q.limit {
 			q.loseLocked()
 			return
 		}
-		q.events = append(q.events, nodeEvent{to, n})
+		q.queued.events = append(q.queued.events, nodeEvent{to, n})
 		q.bytes += bytes
 	})
 }
@@ -46,15 +51,15 @@ func (q *eventQueue) push(to *node, n inotifyEvent) {
 // lose records that events were lost, and drops those that are pending.
 func (q *eventQueue) lose() { q.change(q.loseLocked) }
 
-func (q *eventQueue) loseLocked() { q.events, q.bytes, q.lost = nil, 0, true }
+func (q *eventQueue) loseLocked() { q.queued.events, q.bytes, q.queued.lost = nil, 0, true }
 
 // notePathChange records that the path of the watch may resolve to another file, and the mask of the event.
 func (q *eventQueue) notePathChange(mask uint32) {
-	q.change(func() { q.pathChanged, q.pathEvents = true, q.pathEvents|mask })
+	q.change(func() { q.queued.pathChanged, q.queued.pathEvents = true, q.queued.pathEvents|mask })
 }
 
 // fail records that there will be no more events.
-func (q *eventQueue) fail(err error) { q.change(func() { q.err = err }) }
+func (q *eventQueue) fail(err error) { q.change(func() { q.queued.err = err }) }
 
 func (q *eventQueue) change(change func()) {
 	q.mu.Lock()
@@ -63,19 +68,11 @@ func (q *eventQueue) change(change func()) {
 	q.signal.Set()
 }
 
-// taken is what was in a queue.
-type taken struct {
-	events      []nodeEvent
-	lost        bool
-	pathChanged bool
-	pathEvents  uint32
-	err         error
-}
-
-func (q *eventQueue) take() taken {
+// take returns what is in the queue and empties it.
+func (q *eventQueue) take() queuedEvents {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t := taken{q.events, q.lost, q.pathChanged, q.pathEvents, q.err}
-	q.events, q.bytes, q.lost, q.pathChanged, q.pathEvents = nil, 0, false, false, 0
+	t := q.queued
+	q.queued, q.bytes = queuedEvents{err: t.err}, 0
 	return t
 }

@@ -21,26 +21,20 @@ const (
 	BlockDevice
 )
 
-// typeOf returns the type that is in a mode.
-func typeOf(mode uint32) Type {
-	switch mode & unix.S_IFMT {
-	case unix.S_IFREG:
-		return Regular
-	case unix.S_IFDIR:
-		return Directory
-	case unix.S_IFLNK:
-		return Symlink
-	case unix.S_IFIFO:
-		return FIFO
-	case unix.S_IFSOCK:
-		return Socket
-	case unix.S_IFCHR:
-		return CharacterDevice
-	case unix.S_IFBLK:
-		return BlockDevice
-	}
-	return 0
+// types are the types in the bits S_IFMT of a mode.
+var types = [...]Type{
+	unix.S_IFREG >> 12:  Regular,
+	unix.S_IFDIR >> 12:  Directory,
+	unix.S_IFLNK >> 12:  Symlink,
+	unix.S_IFIFO >> 12:  FIFO,
+	unix.S_IFSOCK >> 12: Socket,
+	unix.S_IFCHR >> 12:  CharacterDevice,
+	unix.S_IFBLK >> 12:  BlockDevice,
+	unix.S_IFMT >> 12:   0,
 }
+
+// typeOf returns the type that is in a mode.
+func typeOf(mode uint32) Type { return types[mode&unix.S_IFMT>>12] }
 
 // Metadata describes a file of any type.
 type Metadata struct {

@@ -30,7 +30,11 @@ func open(path string, flags int, options []PathOption) (*File, error) {
 		return nil, err
 	}
 	defer t.release()
-	path = t.path
+	return t.openFile(flags)
+}
+
+func (t target) openFile(flags int) (*File, error) {
+	path := t.path
 	if t.hasType(FIFO, Socket, CharacterDevice, BlockDevice) {
 		return nil, notRegular("read", path)
 	}

@@ -32,7 +32,11 @@ func Remove(ctx context.Context, p string, removal Removal) error {
 	t, err := locateIn("remove", p, reach)
 	if err == nil {
 		defer t.dir.release()
-		err = t.remove(ctx, removal.Recursive)
+		if t.noLinks && isLink(t.dir, t.name) {
+			err = unix.ELOOP
+		} else {
+			err = removeAt(ctx, t.dir, t.name, t.path, removal.Recursive)
+		}
 	}
 	if removal.IgnoreMissing && (err == unix.ENOENT || KindOf(err) == NotFound) {
 		return nil
@@ -41,14 +45,6 @@ func Remove(ctx context.Context, p string, removal Removal) error {
 		return t.failed("remove", err)
 	}
 	return err
-}
-
-// remove removes it. The error is as that of removeAt.
-func (t target) remove(ctx context.Context, recursive bool) error {
-	if t.noLinks && isLink(t.dir, t.name) {
-		return unix.ELOOP
-	}
-	return removeAt(ctx, t.dir, t.name, t.path, recursive)
 }
 
 func isErrno(err error) bool {

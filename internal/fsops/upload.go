@@ -155,7 +155,7 @@ func (u *Upload) check(ctx context.Context) error {
 	case u.matched.version == found.Version():
 		return nil
 	}
-	if u.matched, err = readContent(ctx, p.place, found); err != nil {
+	if u.matched, err = readContent(ctx, p.place); err != nil {
 		return err
 	}
 	if !bytes.Equal(u.matched.digest, u.request.IfMatch) {

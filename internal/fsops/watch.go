@@ -191,7 +191,7 @@ func (w *Watch) run() {
 const rescanDelay = 100 * time.Millisecond
 
 // handleEvents handles what was queued.
-func (w *Watch) handleEvents(t taken) {
+func (w *Watch) handleEvents(t queuedEvents) {
 	if w.over != nil {
 		return
 	}
@@ -235,9 +235,6 @@ func (w *Watch) rescan() {
 	}
 }
 
-// report adds a change.
-func (w *Watch) report(c Change) { w.pending.add(c) }
-
 // maxLost is how many lost directories are reported one by one.
 const maxLost = 1000
 
@@ -250,10 +247,10 @@ func (w *Watch) lose(n *node, why LostReason, message string) {
 		n, message = w.top, fmt.Sprintf("more than %d directories below it cannot be watched; the last one: %s", maxLost, message)
 	}
 	if n != w.top {
-		w.pending.lose(Lost{Path: n.path(), Reason: why, Message: message})
+		w.pending.lost = append(w.pending.lost, Lost{Path: n.path(), Reason: why, Message: message})
 		return
 	}
-	w.pending.lose(Lost{Reason: why, Message: message})
+	w.pending.lost = append(w.pending.lost, Lost{Reason: why, Message: message})
 	w.over = newError(NotFound, watching, w.path, message)
 }
 

@@ -134,11 +134,6 @@ func (p *pending) overflow() {
 	p.overflowed, p.bytes, p.places, p.changes = true, 0, nil, nil
 }
 
-// lose adds a directory that is lost.
-func (p *pending) lose(l Lost) {
-	p.lost = append(p.lost, l)
-}
-
 // take returns the pending changes and clears them.
 func (p *pending) take() Batch {
 	p.pack()

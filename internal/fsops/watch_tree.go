@@ -136,7 +136,7 @@ func (w *Watch) scanOne(root descriptor, n *node, tell bool) (below []*node, err
 			continue
 		}
 		if tell {
-			w.report(Change{Path: p, Kind: Created, Type: e.Type})
+			w.pending.add(Change{Path: p, Kind: Created, Type: e.Type})
 		}
 		if e.Type != Directory || !w.recursive {
 			continue
@@ -240,13 +240,13 @@ func (w *Watch) handleEvent(t nodeEvent) {
 	case t.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0 && isDirectory:
 		w.handleCreatedDirectory(n, t.name, at)
 	case t.mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0:
-		w.report(Change{Path: at, Kind: Created})
+		w.pending.add(Change{Path: at, Kind: Created})
 	case t.mask&(unix.IN_DELETE|unix.IN_MOVED_FROM) != 0:
 		w.handleRemoved(n, t.name, at, t.mask&unix.IN_MOVED_FROM != 0)
 	case t.mask&unix.IN_MODIFY != 0:
-		w.report(Change{Path: at, Kind: Modified})
+		w.pending.add(Change{Path: at, Kind: Modified})
 	case t.mask&unix.IN_ATTRIB != 0:
-		w.report(Change{Path: at, Kind: MetadataChanged})
+		w.pending.add(Change{Path: at, Kind: MetadataChanged})
 	}
 }
 
@@ -260,7 +260,7 @@ func (w *Watch) handleCreatedDirectory(n *node, name, at string) {
 	if known != nil {
 		w.detach(known)
 	}
-	w.report(Change{Path: at, Kind: Created, Type: Directory})
+	w.pending.add(Change{Path: at, Kind: Created, Type: Directory})
 	if !w.recursive {
 		return
 	}
@@ -296,12 +296,12 @@ func (w *Watch) handleRemoved(n *node, name, at string, moved bool) {
 			if m.Type == Directory {
 				w.handleCreatedDirectory(n, name, at)
 			} else {
-				w.report(Change{Path: at, Kind: Created, Type: m.Type})
+				w.pending.add(Change{Path: at, Kind: Created, Type: m.Type})
 			}
 			return
 		}
 	}
-	w.report(Change{Path: at, Kind: Removed})
+	w.pending.add(Change{Path: at, Kind: Removed})
 }
 
 func (w *Watch) statBelow(n *node, name string) (Metadata, error) {
