@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -90,33 +91,19 @@ func (r *reading) AppendTo(dst []byte) []byte {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(dst, `{"seq":`...)
-		dst = strconv.AppendUint(dst, event.GetSeq(), 10)
-		dst = append(dst, `,"stream":"`...)
-		dst = append(dst, streamName(event.GetOutput().GetStream())...)
-		dst = append(dst, `","chunk":`...)
-		dst = jsonrpc.AppendBase64(dst, event.GetOutput().GetData())
-		dst = append(dst, '}')
+		dst = fmt.Appendf(dst, `{"seq":%d,"stream":"%s","chunk":`, event.GetSeq(), streamName(event.GetOutput().GetStream()))
+		dst = append(jsonrpc.AppendBase64(dst, event.GetOutput().GetData()), '}')
 	}
-	dst = append(dst, `],"nextSeq":`...)
-	dst = strconv.AppendUint(dst, r.position+1, 10)
-	dst = append(dst, `,"exited":`...)
-	dst = strconv.AppendBool(dst, r.exit != nil)
-	dst = append(dst, `,"exitCode":`...)
-	if r.exit == nil {
-		dst = append(dst, `null`...)
-	} else {
-		dst = strconv.AppendInt(dst, exitCode(r.exit), 10)
+	code := "null"
+	if r.exit != nil {
+		code = strconv.FormatInt(exitCode(r.exit), 10)
 	}
-	dst = append(dst, `,"closed":`...)
-	dst = strconv.AppendBool(dst, r.closed)
-	dst = append(dst, `,"failure":null,"sandboxDenied":`...)
-	dst = strconv.AppendBool(dst, r.exit.GetSandboxDenied())
-	dst = appendGap(dst, r.gap)
-	return append(dst, '}')
+	dst = fmt.Appendf(dst, `],"nextSeq":%d,"exited":%t,"exitCode":%s,"closed":%t,"failure":null,"sandboxDenied":%t`,
+		r.position+1, r.exit != nil, code, r.closed, r.exit.GetSandboxDenied())
+	return append(appendGap(dst, r.gap), '}')
 }
 
-// sent records that the client was sent everything up to position.
+// Sent records that the client was sent everything up to position.
 func (r *reading) Sent() {
 	r.end()
 	r.table.mu.Lock()

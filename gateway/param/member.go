@@ -16,9 +16,6 @@ func IsGiven(member json.RawMessage) bool { return member != nil && string(membe
 // Take returns a value that is part of the message and clears it, so that the message
 // can be freed.
 func Take(value *json.RawMessage) json.RawMessage {
-	if value == nil {
-		return nil
-	}
 	raw := *value
 	*value = nil
 	return raw

@@ -150,14 +150,11 @@ func (o *outbox) sendPing(payload []byte) error {
 	return nil
 }
 
-// sendClose sends a close frame, or nil for none, after everything else. Only the
-// first call counts.
+// sendClose sends a close frame, or nil for none, after everything else. It is called
+// once.
 func (o *outbox) sendClose(frame []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.closing {
-		return
-	}
 	o.closing = true
 	o.closeFrame = frame
 	o.changed.Broadcast()
