@@ -16,6 +16,9 @@ MAKEFLAGS += --no-print-directory
 # path of the checkout, so that a second checkout finds all of it in the build cache.
 export CGO_ENABLED := 0
 export GOFLAGS := $(GOFLAGS) -trimpath
+# A program built with the race detector ends at the first race, and does not sleep for a
+# second when it exits.
+export GORACE := halt_on_error=1 atexit_sleep_ms=0
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
@@ -53,16 +56,17 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 
 # The race detector makes everything several times slower. With it run the short tests:
 # -short makes some smaller and skips the slowest. These, and those that measure memory,
-# run without it; tools/slowtests finds them. What -short makes smaller runs in full in
-# make test-all. Many tests mostly wait: tests of one package that call t.Parallel, and
-# packages, run beside each other, more of them than there are processors. check vets.
+# run without it; tools/slowtests finds them. So do the packages of WITHOUT_RACE, which run
+# with it in make soak. check runs architecture. What -short makes smaller runs in full in
+# make test-all. Many tests mostly wait, so all of this runs at the same time: tests of
+# one package that call t.Parallel, packages, more of them than there are processors, and
+# the targets below. check vets.
 PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
+# Packages that start hundreds of commands and compare what they print.
+WITHOUT_RACE := integration/cli integration/conformance integration/documents
 .PHONY: test
-test: deps check bin/execwire bin/execwire-hub ## all that CI checks
-	scripts/in-parallel test-go test-typescript test-python
-
-.PHONY: test-go
-test-go: test-race test-slow
+test: deps bin/execwire bin/execwire-hub ## all that CI checks
+	scripts/in-parallel test-race test-slow test-typescript test-python check
 
 .PHONY: deps
 deps: machine $(TOOLS) ## install what tests need and is missing
@@ -78,10 +82,11 @@ test-short: ## the short tests, without the race detector
 
 .PHONY: test-race
 test-race: $(TOOLS) ## the short tests, with the race detector
-	CGO_ENABLED=1 go test $(PARALLEL) -race -short ./...
+	CGO_ENABLED=1 go test $(PARALLEL) -race -short $$(go list ./... | grep -vE '/(architecture|$(subst $() ,|,$(WITHOUT_RACE)))$$')
 
 .PHONY: test-slow
 test-slow: $(TOOLS) ## the tests that test-race skips, without the race detector
+	go test $(PARALLEL) -short $(addprefix ./,$(WITHOUT_RACE))
 	go test $(PARALLEL) $$(go -C tools run ./slowtests $(CURDIR) short)
 	go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) race)
 
@@ -106,6 +111,7 @@ soak: test-all ## make every attack on a server at full size, all at once for an
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestTerminate_ManyTimes)' ./integration/hostile ./internal/process
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestSourceTree|TestRelay_LargeTransfer|TestSessions_ManyCuts)_' ./integration/files ./integration/relay ./integration/session
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test -race -short -timeout 30m -run '^TestHostile' ./integration/hostile
+	CGO_ENABLED=1 go test -race -short -timeout 30m $(addprefix ./,$(WITHOUT_RACE))
 	EXECWIRE_SOAK_DURATION=$(SOAK_DURATION) go test -timeout 3h -v -run '^TestHostileSoak$$' ./integration/hostile
 	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^TestProperty_' ./relay
 

@@ -136,10 +136,11 @@ func Program(name string, args ...string) []string { return testproc.Argv(name, 
 // Shell returns the arguments that run a script.
 func Shell(script string) []string { return []string{"/bin/sh", "-c", script} }
 
-// Environment returns the environment of processes. Without it programs built with
-// the race detector sleep a second before they exit.
+// Environment returns the environment of processes. A program built with the race
+// detector ends at the first race, so that its test fails, and does not sleep for a
+// second before it exits.
 func Environment() map[string]string {
-	return map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "GORACE": "atexit_sleep_ms=0"}
+	return map[string]string{"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/", "GORACE": "halt_on_error=1 atexit_sleep_ms=0"}
 }
 
 // Request returns a request with an ID that is new to the scenario.
