@@ -19,46 +19,52 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// startRefusals are starts that fail, with the code and reason they fail with.
-var startRefusals = []struct {
+// startRefusal is a start that fails, with the code and reason it fails with.
+type startRefusal struct {
 	name   string
 	change func(t *testing.T, r *execwirev1.StartProcessRequest)
 	code   codes.Code
 	reason string
-}{
-	{"no command", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.Command = nil }, codes.InvalidArgument, "INVALID_FIELD"},
-	{"no arguments", argv(), codes.InvalidArgument, "INVALID_FIELD"},
-	{"an empty program", argv(""), codes.InvalidArgument, "INVALID_FIELD"},
-	{"a program that is not there", argv("/no/such/program"), codes.NotFound, "PROGRAM_NOT_FOUND"},
-	{"a program that is not in the PATH", argv("no-such-program"), codes.NotFound, "PROGRAM_NOT_FOUND"},
-	{"a directory for a program", argv("/"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
-	{"a file that may not be executed", file(0o644, "#!/bin/sh\n"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
-	{"a file in no known format", file(0o755, "\x00\x01\x02"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
-	{"a missing interpreter", file(0o755, "#!/no/such/interpreter\n"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
-	{"a NUL in an argument", argv("/bin/echo", "a\x00b"), codes.InvalidArgument, "INVALID_FIELD"},
-	{"a NUL in the environment", env("A", "b\x00c"), codes.InvalidArgument, "INVALID_FIELD"},
-	{"a NUL in a name", env("A\x00B", "c"), codes.InvalidArgument, "INVALID_FIELD"},
-	{"no working directory", cwd(""), codes.InvalidArgument, "INVALID_FIELD"},
-	{"a relative working directory", cwd("tmp"), codes.InvalidArgument, "INVALID_FIELD"},
-	{"a working directory that is not there", cwd("/no/such/directory"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
-	{"a file for a working directory", cwd("/etc/passwd"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
-	{"too many arguments", argv("/bin/echo", strings.Repeat("x", 3<<20)), codes.InvalidArgument, "ARGUMENT_LIST_TOO_LONG"},
-	{"a message that is too large", argv("/bin/echo", strings.Repeat("x", 5<<20)), codes.ResourceExhausted, "MESSAGE_TOO_LARGE"},
-	{"an id that is too long", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.ProcessId = strings.Repeat("x", 1025) }, codes.InvalidArgument, "INVALID_FIELD"},
-	{"a session that is not there", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.SessionId = "nowhere" }, codes.NotFound, "SESSION_NOT_FOUND"},
-	{"a timeout of zero", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
-		r.Limits = &execwirev1.ProcessLimits{Timeout: durationpb.New(0)}
-	}, codes.InvalidArgument, "INVALID_FIELD"},
-	{"a terminal without columns", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
-		r.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{Size: &execwirev1.TerminalSize{Rows: 5}}}}
-	}, codes.InvalidArgument, "INVALID_FIELD"},
-	{"a sandbox that says nothing", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
-		r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{}
-	}, codes.InvalidArgument, "INVALID_FIELD"},
-	{"a sandbox without the program", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
-		r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{
-			FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Restricted{}}}}}
-	}, codes.NotFound, "PROGRAM_NOT_FOUND"},
+}
+
+// startRefusals is a function, because the programs that tests start are this program,
+// and would fill megabytes of arguments at each start.
+func startRefusals() []startRefusal {
+	return []startRefusal{
+		{"no command", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.Command = nil }, codes.InvalidArgument, "INVALID_FIELD"},
+		{"no arguments", argv(), codes.InvalidArgument, "INVALID_FIELD"},
+		{"an empty program", argv(""), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a program that is not there", argv("/no/such/program"), codes.NotFound, "PROGRAM_NOT_FOUND"},
+		{"a program that is not in the PATH", argv("no-such-program"), codes.NotFound, "PROGRAM_NOT_FOUND"},
+		{"a directory for a program", argv("/"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
+		{"a file that may not be executed", file(0o644, "#!/bin/sh\n"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
+		{"a file in no known format", file(0o755, "\x00\x01\x02"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
+		{"a missing interpreter", file(0o755, "#!/no/such/interpreter\n"), codes.FailedPrecondition, "PROGRAM_NOT_EXECUTABLE"},
+		{"a NUL in an argument", argv("/bin/echo", "a\x00b"), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a NUL in the environment", env("A", "b\x00c"), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a NUL in a name", env("A\x00B", "c"), codes.InvalidArgument, "INVALID_FIELD"},
+		{"no working directory", cwd(""), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a relative working directory", cwd("tmp"), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a working directory that is not there", cwd("/no/such/directory"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
+		{"a file for a working directory", cwd("/etc/passwd"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
+		{"too many arguments", argv("/bin/echo", strings.Repeat("x", 3<<20)), codes.InvalidArgument, "ARGUMENT_LIST_TOO_LONG"},
+		{"a message that is too large", argv("/bin/echo", strings.Repeat("x", 5<<20)), codes.ResourceExhausted, "MESSAGE_TOO_LARGE"},
+		{"an id that is too long", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.ProcessId = strings.Repeat("x", 1025) }, codes.InvalidArgument, "INVALID_FIELD"},
+		{"a session that is not there", func(_ *testing.T, r *execwirev1.StartProcessRequest) { r.SessionId = "nowhere" }, codes.NotFound, "SESSION_NOT_FOUND"},
+		{"a timeout of zero", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+			r.Limits = &execwirev1.ProcessLimits{Timeout: durationpb.New(0)}
+		}, codes.InvalidArgument, "INVALID_FIELD"},
+		{"a terminal without columns", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+			r.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{Size: &execwirev1.TerminalSize{Rows: 5}}}}
+		}, codes.InvalidArgument, "INVALID_FIELD"},
+		{"a sandbox that says nothing", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+			r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{}
+		}, codes.InvalidArgument, "INVALID_FIELD"},
+		{"a sandbox without the program", func(_ *testing.T, r *execwirev1.StartProcessRequest) {
+			r.GetCommand().GetDirect().Sandbox = &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{Managed: &execwirev1.ManagedSandbox{
+				FileSystem: &execwirev1.FileSystemPolicy{Policy: &execwirev1.FileSystemPolicy_Restricted{}}}}}
+		}, codes.NotFound, "PROGRAM_NOT_FOUND"},
+	}
 }
 
 func argv(argv ...string) func(*testing.T, *execwirev1.StartProcessRequest) {
@@ -92,7 +98,7 @@ func file(mode os.FileMode, text string) func(*testing.T, *execwirev1.StartProce
 func TestInvalidStarts_AreRejected(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	for _, d := range harness.Transports {
-		for i, tt := range startRefusals {
+		for i, tt := range startRefusals() {
 			t.Run(string(d)+"/"+tt.name, func(t *testing.T) {
 				s := harness.NewScenario(t, server, d)
 				request := s.Request(harness.Shell("exit 0"), harness.WithID(fmt.Sprintf("refused%d", i))).GetProcess()

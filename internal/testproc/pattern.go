@@ -1,6 +1,7 @@
 package testproc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -25,7 +26,10 @@ func (p Pattern) word(i uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Fill sets b to the bytes from offset on.
+// Fill sets b to the bytes from offset on. The race detector would take most of the time of
+// tests with much output here.
+//
+//go:norace
 func (p Pattern) Fill(b []byte, offset uint64) {
 	var word [8]byte
 	for len(b) > 0 {
@@ -80,12 +84,14 @@ func (v *Verifier) Write(b []byte) (int, error) {
 	}
 	want := v.want[:len(b)]
 	v.pattern.Fill(want, v.offset)
-	for i := range b {
-		if b[i] != want[i] {
-			v.offset += uint64(i)
-			v.err = fmt.Errorf("wrong byte at offset %d: %#02x, want %#02x", v.offset, b[i], want[i])
-			return i, v.err
+	if !bytes.Equal(b, want) {
+		i := 0
+		for b[i] == want[i] {
+			i++
 		}
+		v.offset += uint64(i)
+		v.err = fmt.Errorf("wrong byte at offset %d: %#02x, want %#02x", v.offset, b[i], want[i])
+		return i, v.err
 	}
 	v.offset += uint64(len(b))
 	return len(b), nil
