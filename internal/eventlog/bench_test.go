@@ -8,13 +8,13 @@ import (
 	"unsafe"
 )
 
-// BenchmarkLogThroughput is the path of every byte without the system calls:
-// one writer, one owner that acknowledges every batch, each in its goroutine.
-// Beside MB/s it reports CPU seconds per GiB, which is steadier.
+// BenchmarkLogThroughput measures the path of every byte without system calls: one writer and
+// one owner that acknowledges every batch, each in a goroutine. It also reports CPU seconds
+// per GiB, which vary less than MB/s.
 func BenchmarkLogThroughput(b *testing.B) {
 	for _, c := range []struct {
 		name string
-		size int // of each read; 0: as much as the buffer takes
+		size int // of each read; 0: the size of the buffer
 	}{
 		{"full", 0},
 		{"32KiB", 32 << 10},
@@ -31,14 +31,14 @@ func BenchmarkLogThroughput(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			before := cpuSeconds()
-			go speak(l, size, b.N)
+			go writeAll(l, size, b.N)
 			consume(b, o)
 			b.ReportMetric((cpuSeconds()-before)/(float64(size)*float64(b.N)/(1<<30)), "cpu-s/GiB")
 		})
 	}
 }
 
-// BenchmarkLogSteps is the same in one goroutine: no wake-ups.
+// BenchmarkLogSteps measures the same in one goroutine, without wake-ups.
 func BenchmarkLogSteps(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -63,7 +63,7 @@ func BenchmarkLogSteps(b *testing.B) {
 	}
 }
 
-// BenchmarkFloor is what the blocks alone cost: the memory, zeroed.
+// BenchmarkFloor measures the zeroed memory of the blocks alone.
 func BenchmarkFloor(b *testing.B) {
 	b.SetBytes(maxBlockBytes)
 	before := cpuSeconds()
@@ -85,8 +85,8 @@ func BenchmarkNew(b *testing.B) {
 	b.ReportMetric(float64(unsafe.Sizeof(Log{})), "B/log")
 }
 
-// speak says size bytes times n through buffers.
-func speak(l *Log, size, n int) {
+// writeAll writes n times size bytes through buffers.
+func writeAll(l *Log, size, n int) {
 	w := l.Writer(Stdout)
 	for left := size * n; left > 0; {
 		buf := w.Buffer()
@@ -94,9 +94,9 @@ func speak(l *Log, size, n int) {
 			w.WaitSpace(context.Background())
 			continue
 		}
-		said := min(len(buf), size, left)
-		w.Commit(said)
-		left -= said
+		written := min(len(buf), size, left)
+		w.Commit(written)
+		left -= written
 	}
 	l.AppendExited()
 	l.AppendClosed()
@@ -116,7 +116,7 @@ func consume(b *testing.B, o *Owner) {
 	}
 }
 
-// cpuSeconds is the CPU time of this process so far.
+// cpuSeconds returns the CPU time of this process.
 func cpuSeconds() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -2,7 +2,7 @@ package eventlog
 
 import "pgregory.net/rapid"
 
-// check holds after every step.
+// check verifies the invariants after every step.
 func (m *machine) check(t *rapid.T) {
 	s := m.log.Stats()
 	if s.LastSeq != m.model.last() {
@@ -25,17 +25,17 @@ func (m *machine) checkRetention(t *rapid.T, s Stats) {
 	}
 	most, mostEvents := m.limits.RetainedBytes, m.limits.RetainedEvents
 	if m.paced() {
-		// What was being read when an owner arrived, and what Append added.
+		// Output being read when the owner arrived, and output of Append, may exceed the limits.
 		most += m.excess
 		mostEvents += 2*streamEnd + m.ignored
 		if allowed := max(m.ownerView.mayMiss, m.acked+1); s.FirstRetainedSeq > allowed {
-			t.Fatalf("event %d is unacknowledged and gone, the first is %d", allowed, s.FirstRetainedSeq)
+			t.Fatalf("event %d is unacknowledged and evicted, the first is %d", allowed, s.FirstRetainedSeq)
 		}
 	}
 	if bytes > most || events > mostEvents {
 		t.Fatalf("retains %d bytes and %d events, limits are %d and %d", bytes, events, most, mostEvents)
 	}
-	// And no more is thrown away than must be.
+	// No more is evicted than needed.
 	if s.FirstRetainedSeq > 1 && bytes < m.limits.RetainedBytes/4 && events < m.limits.RetainedEvents {
 		t.Fatalf("retains only %d bytes and %d events", bytes, events)
 	}
@@ -47,7 +47,7 @@ func (m *machine) checkWindow(t *rapid.T, s Stats) {
 	}
 	if !m.paced() {
 		if s.UnacknowledgedBytes != 0 || s.UnacknowledgedEvents != 0 {
-			t.Fatalf("counts %d bytes as unacknowledged by nobody", s.UnacknowledgedBytes)
+			t.Fatalf("counts %d bytes as unacknowledged without an owner", s.UnacknowledgedBytes)
 		}
 		return
 	}
@@ -57,18 +57,18 @@ func (m *machine) checkWindow(t *rapid.T, s Stats) {
 			s.Acknowledged, s.UnacknowledgedBytes, s.UnacknowledgedEvents, m.acked, bytes, events)
 	}
 	if open := bytes + s.ReservedBytes; open > m.limits.WindowBytes+m.excess {
-		t.Fatalf("window of %d exceeded: %d bytes open, %d excused", m.limits.WindowBytes, open, m.excess)
+		t.Fatalf("window of %d exceeded: %d bytes unacknowledged, %d allowed", m.limits.WindowBytes, open, m.excess)
 	}
 }
 
 func (m *machine) checkMemory(t *rapid.T, s Stats) {
 	cursors, pinned := m.cursors()
 	if s.Readers != cursors {
-		t.Fatalf("%d cursors are counted, there are %d", s.Readers, cursors)
+		t.Fatalf("counts %d cursors, want %d", s.Readers, cursors)
 	}
 	held, stranded := recount(m.log, pinned)
 	if got := m.log.blocks; got.held != held || got.stranded != stranded {
-		t.Fatalf("counts %d bytes held and %d stranded, there are %d and %d", got.held, got.stranded, held, stranded)
+		t.Fatalf("counts %d bytes held and %d stranded, want %d and %d", got.held, got.stranded, held, stranded)
 	}
 	streams := 0
 	for _, st := range m.log.streams {
@@ -81,7 +81,7 @@ func (m *machine) checkMemory(t *rapid.T, s Stats) {
 	}
 }
 
-// cursors counts the open cursors and collects the blocks of their batches.
+// cursors returns the number of open cursors and the blocks of their batches.
 func (m *machine) cursors() (n int, pinned map[*block]bool) {
 	pinned = map[*block]bool{}
 	var all []*cursor
@@ -109,8 +109,8 @@ func (l Limits) MaxHeldBytes(streams, cursors int) int {
 	data := (l.RetainedBytes + 2*streams*l.SnapshotBytes) * 8 / 7
 	data += 4 * streams * block
 	pinned := cursors * (batchBlocks*block + maxBatchEvents*eventBytes)
-	// A read that was under way when an owner arrived may add two events per
-	// stream; the two ends of the deque and its spare are partly empty segments.
+	// A read in progress when an owner arrives may add two events per stream. The two ends of
+	// the deque and its spare are partly empty segments.
 	records := (l.RetainedEvents + 2*streams + 2 + 3*segmentLen) * recordBytes
 	return data + pinned + records
 }

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-func TestEventsHaveConsecutiveSeqAndOffsetsPerStream(t *testing.T) {
+func TestAppend_ConsecutiveSeqAndOffsets(t *testing.T) {
 	l := New(Limits{})
 	out, errs := l.Writer(Stdout), l.Writer(Stderr)
 	write(t, out, "ab")
@@ -41,7 +41,7 @@ func TestEventsHaveConsecutiveSeqAndOffsetsPerStream(t *testing.T) {
 	}
 }
 
-func TestEventDataAliasesTheBuffer(t *testing.T) {
+func TestCommit_Data_IsNotCopied(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	buf := w.Buffer()
@@ -57,11 +57,11 @@ func TestEventDataAliasesTheBuffer(t *testing.T) {
 	}
 }
 
-func TestChunksAreSplitAtMaxChunkBytes(t *testing.T) {
+func TestCommit_LargeOutput_IsSplitAtMaxChunkBytes(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	for len(w.Buffer()) < 2*MaxChunkBytes {
-		w.Commit(len(w.Buffer())) // until blocks have grown
+		w.Commit(len(w.Buffer())) // grows the blocks
 	}
 	before := l.Stats().LastSeq
 	w.Commit(len(w.Buffer()))
@@ -84,7 +84,7 @@ func TestChunksAreSplitAtMaxChunkBytes(t *testing.T) {
 	}
 }
 
-func TestBatchIsWholeEventsWithinMaxBytes(t *testing.T) {
+func TestTryNext_MaxBytes_ReturnsWholeEvents(t *testing.T) {
 	l := New(Limits{})
 	for _, s := range []string{"aaaa", "bb", "cc", "d"} {
 		l.Append(Stdout, []byte(s))
@@ -98,7 +98,7 @@ func TestBatchIsWholeEventsWithinMaxBytes(t *testing.T) {
 	}
 }
 
-func TestBatchIsBoundedWithoutMaxBytes(t *testing.T) {
+func TestTryNext_NoMaxBytes_IsBounded(t *testing.T) {
 	l := New(Limits{})
 	for range 300 {
 		l.Append(Stdout, []byte("x"))
@@ -119,7 +119,7 @@ func TestBatchIsBoundedWithoutMaxBytes(t *testing.T) {
 	}
 }
 
-func TestNextWaitsForTheNextEvent(t *testing.T) {
+func TestNext_WaitsForEvent(t *testing.T) {
 	l := New(Limits{})
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
@@ -138,7 +138,7 @@ func TestNextWaitsForTheNextEvent(t *testing.T) {
 	}
 }
 
-func TestNextReturnsTheCauseOfItsContext(t *testing.T) {
+func TestNext_ContextEnds_ReturnsCause(t *testing.T) {
 	l := New(Limits{})
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
@@ -157,11 +157,11 @@ func TestNextReturnsTheCauseOfItsContext(t *testing.T) {
 	untilWaiting(t, l, &l.readers, 0)
 	l.Append(Stdout, []byte("x"))
 	if b, err := r.Next(ctx, 0); err != nil || text(b) != "o(x)" {
-		t.Errorf("what is there is returned even so: got %s, %v", text(b), err)
+		t.Errorf("available events are returned nevertheless: got %s, %v", text(b), err)
 	}
 }
 
-func TestCloseWakesNext(t *testing.T) {
+func TestReaderClose_WakesNext(t *testing.T) {
 	l := New(Limits{})
 	r := must[*Reader](t)(l.NewReader(0))
 	done := make(chan error)
@@ -176,11 +176,11 @@ func TestCloseWakesNext(t *testing.T) {
 		t.Errorf("Next = %v, want ErrClosed", err)
 	}
 	if n := l.Stats().Readers; n != 0 {
-		t.Errorf("%d readers are left", n)
+		t.Errorf("%d readers remain", n)
 	}
 }
 
-func TestReadersAreLimited(t *testing.T) {
+func TestNewReader_Limit(t *testing.T) {
 	l := New(Limits{MaxReaders: 1})
 	r := must[*Reader](t)(l.NewReader(0))
 	if _, err := l.NewReader(0); err != ErrTooManyReaders {
@@ -189,7 +189,7 @@ func TestReadersAreLimited(t *testing.T) {
 	first := must[*Owner](t)(l.Own(0)) // does not count as a reader
 	must[*Owner](t)(l.Own(0))
 	if _, err := l.Own(0); err != ErrTooManyReaders {
-		t.Errorf("with one replaced owner that has not noticed: %v, want ErrTooManyReaders", err)
+		t.Errorf("with one replaced owner that has not read the end: %v, want ErrTooManyReaders", err)
 	}
 	first.Release(false)
 	must[*Owner](t)(l.Own(0))
@@ -197,7 +197,7 @@ func TestReadersAreLimited(t *testing.T) {
 	must[*Reader](t)(l.NewReader(0)).Close()
 }
 
-func TestFutureSeqIsRefused(t *testing.T) {
+func TestFutureSeq_Fails(t *testing.T) {
 	l := New(Limits{})
 	l.Append(Stdout, []byte("x"))
 	if _, err := l.NewReader(2); !errors.Is(err, ErrFutureSeq) {
@@ -212,7 +212,7 @@ func TestFutureSeqIsRefused(t *testing.T) {
 	}
 }
 
-func TestImpossibleStatesPanic(t *testing.T) {
+func TestInvalidCalls_Panic(t *testing.T) {
 	closed := func() *Log {
 		l := New(Limits{})
 		l.AppendExited()
@@ -241,7 +241,7 @@ func TestImpossibleStatesPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if s, _ := recover().(string); !strings.HasPrefix(s, "eventlog: ") {
-					t.Errorf("panic %q, want one of ours", s)
+					t.Errorf("panic %q, want one of this package", s)
 				}
 			}()
 			f()
@@ -249,7 +249,7 @@ func TestImpossibleStatesPanic(t *testing.T) {
 	}
 }
 
-func TestAppendBesideAnOutstandingBuffer(t *testing.T) {
+func TestAppend_OutstandingBuffer_KeepsOrder(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	write(t, w, "one ")
@@ -271,14 +271,14 @@ func TestAppendBesideAnOutstandingBuffer(t *testing.T) {
 	}
 }
 
-func TestSilentLogIsCheap(t *testing.T) {
+func TestLog_Silent_UsesLittleMemory(t *testing.T) {
 	if size := unsafe.Sizeof(Log{}); size > 512 {
-		t.Errorf("a log takes %d bytes", size)
+		t.Errorf("a log uses %d bytes", size)
 	}
 	l := New(Limits{})
 	for _, id := range []Stream{Stdout, Stderr} {
 		l.Writer(id).Buffer()
-		l.Writer(id).Commit(0) // read(2) said EAGAIN
+		l.Writer(id).Commit(0) // read(2) returned EAGAIN
 	}
 	if held := l.Stats().HeldBytes; held != 0 {
 		t.Errorf("%d bytes held before the first byte was read", held)

@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
-// TestMain makes each random life of TestLogAgainstModel long enough for blocks
-// to grow and for streams to evict each other.
+// TestMain makes each random run of TestLog_MatchesModel long enough for blocks to grow and for
+// streams to evict each other.
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.steps", "150"); err != nil {
 		panic(err)
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	leakcheck.Main(m)
 }
 
-// testContext is a guard against hanging, not an expectation about time.
+// testContext returns a context that bounds how long a test can hang.
 func testContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -52,7 +52,7 @@ type nexter interface {
 	TryNext(int) (Batch, bool, error)
 }
 
-// text is what a batch says, a letter per stream and "!" or "." for the rest.
+// text formats a batch: a letter per stream with its output, "!" for exited, "." for closed.
 func text(b Batch) string {
 	var s string
 	for _, e := range b.Events {
@@ -68,7 +68,7 @@ func text(b Batch) string {
 	return s
 }
 
-// write lets a stream's writer say s through its buffer, as a process does.
+// write writes s through the buffer of a stream's writer, as a process does.
 func write(t *testing.T, w *Writer, s string) {
 	t.Helper()
 	for len(s) > 0 {
@@ -82,7 +82,7 @@ func write(t *testing.T, w *Writer, s string) {
 	}
 }
 
-// untilWaiting polls until n goroutines are on the list, or more if n is not 0.
+// untilWaiting polls until at least n goroutines wait, or none if n is 0.
 func untilWaiting(t *testing.T, l *Log, ws *waiters, n int) {
 	t.Helper()
 	ctx := testContext(t)
@@ -95,25 +95,25 @@ func untilWaiting(t *testing.T, l *Log, ws *waiters, n int) {
 		}
 		time.Sleep(100 * time.Microsecond)
 	}
-	t.Fatalf("%d goroutines never waited", n)
+	t.Fatalf("timeout waiting for %d goroutines", n)
 }
 
-// flood lets a writer say as much as it may, and returns how much that was.
+// flood writes as much as the writer accepts, and returns the number of bytes.
 func flood(w *Writer, most int) int {
-	said := 0
-	for said < most {
+	written := 0
+	for written < most {
 		buf := w.Buffer()
 		if buf == nil {
 			break
 		}
-		n := min(len(buf), most-said)
+		n := min(len(buf), most-written)
 		w.Commit(n)
-		said += n
+		written += n
 	}
-	return said
+	return written
 }
 
-// drain takes batches until none is there and returns their output bytes.
+// drain reads the available batches and returns the number of their output bytes.
 func drain(t *testing.T, c nexter) (bytes int, lastSeq uint64) {
 	t.Helper()
 	for {

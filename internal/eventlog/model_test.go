@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// modelLog is what a log should be: every event ever, in a slice.
+// modelLog is the model of a log: a slice of all events.
 type modelLog struct {
 	events  []Event // events[i].Seq == i+1
 	streams [streamEnd][]byte
@@ -35,7 +35,7 @@ func (m *modelLog) between(from, to uint64) (bytes, events int) {
 	return bytes, events
 }
 
-// seqOf returns 0 when there is no such event.
+// seqOf returns the seq of an event of a kind, or 0 if there is none.
 func (m *modelLog) seqOf(k Kind) uint64 {
 	for _, e := range m.events {
 		if e.Kind == k {
@@ -45,17 +45,17 @@ func (m *modelLog) seqOf(k Kind) uint64 {
 	return 0
 }
 
-// modelCursor checks what a cursor returns. What a cursor misses, it is told.
+// modelCursor checks the results of a cursor. Missing events must be declared as gaps.
 type modelCursor struct {
 	log     *modelLog
 	cursor  nexter
 	next    uint64
-	fresh   bool   // nothing was returned yet: only then may a gap be inexact
+	fresh   bool   // no result yet: only the first gap may be inexact
 	mayMiss uint64 // of an owner: events before this seq may be missing
 	paces   bool
 }
 
-// take calls TryNext and checks everything about its result.
+// take calls TryNext and checks its result.
 func (c *modelCursor) take(t *rapid.T, maxBytes int) {
 	b, ok, err := c.cursor.TryNext(maxBytes)
 	atEnd := c.next > c.log.last()
@@ -89,14 +89,14 @@ func (c *modelCursor) gap(t *rapid.T, g *Gap) {
 			c.next, g.FirstAvailableSeq, c.mayMiss)
 	}
 	if exited := c.log.seqOf(Exited); exited >= c.next && exited < g.FirstAvailableSeq {
-		t.Fatalf("a gap up to %d swallows the exit at %d", g.FirstAvailableSeq, exited)
+		t.Fatalf("a gap up to %d includes the exit at %d", g.FirstAvailableSeq, exited)
 	}
 	dropped, _ := c.log.between(c.next, g.FirstAvailableSeq)
 	if !g.Inexact && g.DroppedBytes != uint64(dropped) {
-		t.Fatalf("gap says %d bytes, missing are %d", g.DroppedBytes, dropped)
+		t.Fatalf("the gap has %d bytes, want %d", g.DroppedBytes, dropped)
 	}
 	if g.Inexact && (!c.fresh || g.DroppedBytes < uint64(dropped)) {
-		t.Fatalf("inexact gap of %d bytes, missing are %d, fresh %v", g.DroppedBytes, dropped, c.fresh)
+		t.Fatalf("inexact gap of %d bytes, want %d, fresh %v", g.DroppedBytes, dropped, c.fresh)
 	}
 	c.next = g.FirstAvailableSeq
 }
@@ -117,7 +117,7 @@ func (c *modelCursor) events(t *rapid.T, events []Event, maxBytes int) {
 	}
 }
 
-// memory recounts everything that a log holds by walking it.
+// recount computes the memory that a log holds by walking it.
 func recount(l *Log, pinned map[*block]bool) (held, stranded int) {
 	alive := map[*block]bool{}
 	for seq := l.records.first; seq < l.records.end; seq++ {

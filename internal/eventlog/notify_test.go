@@ -6,30 +6,30 @@ import (
 	"testing"
 )
 
-func TestHeldFromTheBeginning(t *testing.T) {
+func TestHold_FromStart_KeepsWindow(t *testing.T) {
 	limits := tight
 	limits.Held = true
 	l := New(limits)
 	w := l.Writer(Stdout)
 	if n := flood(w, 1000); n != 64 {
-		t.Fatalf("said %d bytes, want a window of 64", n)
+		t.Fatalf("wrote %d bytes, want a window of 64", n)
 	}
 	if !l.Stats().Held {
-		t.Error("it does not say so")
+		t.Error("Stats does not report that the log is held")
 	}
 	o := must[*Owner](t)(l.OwnAcknowledged())
 	if n, _ := drain(t, o); n != 64 {
-		t.Errorf("the first owner got %d bytes", n)
+		t.Errorf("the first owner received %d bytes", n)
 	}
 	held := New(limits)
 	flood(held.Writer(Stdout), 1000)
 	held.Free()
 	if n := flood(held.Writer(Stdout), 1000); n != 1000 {
-		t.Errorf("said %d bytes once it was free", n)
+		t.Errorf("wrote %d bytes after Free", n)
 	}
 }
 
-func TestOwnAcknowledgedLosesAndRepeatsNothing(t *testing.T) {
+func TestOwnAcknowledged_LosesAndRepeatsNothing(t *testing.T) {
 	l := New(tight)
 	l.Append(Stdout, []byte("a"))
 	l.Append(Stdout, []byte("b"))
@@ -47,7 +47,7 @@ func TestOwnAcknowledgedLosesAndRepeatsNothing(t *testing.T) {
 	}
 }
 
-func TestNotifyTellsOnceForEverythingThatEndsAWait(t *testing.T) {
+func TestNotify_CallsOncePerWait(t *testing.T) {
 	for name, by := range map[string]func(*Log, *Owner){
 		"output":      func(l *Log, _ *Owner) { l.Append(Stdout, []byte("x")) },
 		"exit":        func(l *Log, _ *Owner) { l.AppendExited() },
@@ -57,40 +57,40 @@ func TestNotifyTellsOnceForEverythingThatEndsAWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := New(tight)
 			o := must[*Owner](t)(l.Own(0))
-			told, first := 0, 0
+			called, first := 0, 0
 			o.Notify(func() { first++ })
-			o.Notify(func() { told++ })
-			if told != 0 {
-				t.Fatal("told of nothing")
+			o.Notify(func() { called++ })
+			if called != 0 {
+				t.Fatal("notified without a reason")
 			}
 			by(l, o)
-			if told != 1 || first != 0 {
-				t.Errorf("told %d times, and %d times who was replaced", told, first)
+			if called != 1 || first != 0 {
+				t.Errorf("called %d times, and the replaced function %d times", called, first)
 			}
 			if _, ok, err := o.TryNext(0); !ok && err == nil {
-				t.Error("told, and there is nothing")
+				t.Error("notified, but there is no result")
 			}
 			l.Append(Stdout, []byte("y"))
-			if told != 1 {
-				t.Error("told again without having asked")
+			if called != 1 {
+				t.Error("notified again without a new call of Notify")
 			}
-			o.Notify(func() { told++ })
-			if told != 2 {
-				t.Error("not told of what is there already")
+			o.Notify(func() { called++ })
+			if called != 2 {
+				t.Error("not notified of available events")
 			}
 		})
 	}
 }
 
-func TestNotifyTellsOfTheEnd(t *testing.T) {
+func TestNotify_EndOfLog_IsReported(t *testing.T) {
 	l := New(tight)
 	o := must[*Owner](t)(l.Own(0))
 	l.AppendExited()
 	l.AppendClosed()
 	drain(t, o)
-	told := false
-	o.Notify(func() { told = true })
-	if _, _, err := o.TryNext(0); !told || !errors.Is(err, io.EOF) {
-		t.Errorf("told %v, next is %v", told, err)
+	called := false
+	o.Notify(func() { called = true })
+	if _, _, err := o.TryNext(0); !called || !errors.Is(err, io.EOF) {
+		t.Errorf("notified %v, TryNext = %v", called, err)
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"testing"
 )
 
-// tight lets 64 bytes be unacknowledged and keeps 256.
+// tight has a window of 64 bytes and retains 256.
 var tight = Limits{RetainedBytes: 256, WindowBytes: 64, SnapshotBytes: 16}
 
-func TestWindowBlocksTheWriterUntilAcknowledged(t *testing.T) {
+func TestWindow_Full_BlocksWriterUntilAcknowledged(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
 	if n := flood(w, 1000); n != 64 {
-		t.Fatalf("said %d bytes, want a window of 64", n)
+		t.Fatalf("wrote %d bytes, want a window of 64", n)
 	}
 	if n, seq := drain(t, o); n != 64 || seq != l.Stats().LastSeq {
-		t.Errorf("owner got %d bytes up to %d", n, seq)
+		t.Errorf("the owner received %d bytes up to %d", n, seq)
 	}
 	if w.Buffer() != nil {
-		t.Error("delivered is not acknowledged, but there is a buffer")
+		t.Error("there is a buffer before the acknowledgement")
 	}
 	for _, wake := range []struct {
 		name string
@@ -50,7 +50,7 @@ func TestWindowBlocksTheWriterUntilAcknowledged(t *testing.T) {
 	}
 }
 
-func TestNothingUnacknowledgedIsEvicted(t *testing.T) {
+func TestWindow_Unacknowledged_IsNotEvicted(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
@@ -78,17 +78,17 @@ func TestNothingUnacknowledgedIsEvicted(t *testing.T) {
 	}
 }
 
-func TestWindowOfEvents(t *testing.T) {
+func TestWindow_LimitsEvents(t *testing.T) {
 	l := New(small)
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
-	said := 0
+	written := 0
 	for w.Buffer() != nil {
 		w.Commit(1)
-		said++
+		written++
 	}
-	if said != 8 {
-		t.Errorf("%d events unacknowledged, want 8", said)
+	if written != 8 {
+		t.Errorf("%d events unacknowledged, want 8", written)
 	}
 	o.Acknowledge(1)
 	if w.Buffer() == nil {
@@ -100,29 +100,29 @@ func TestWindow_FloodOfOneStream_LeavesSpaceForTheOther(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1024})
 	out, errs := l.Writer(Stdout), l.Writer(Stderr)
 	o := must[*Owner](t)(l.Own(0))
-	least := l.Limits().minSpace() // below that no buffer is given
+	least := l.Limits().minSpace() // smaller buffers are not returned
 	if n := flood(out, 1<<20); n > 768 || n <= 768-least {
-		t.Errorf("stdout said %d bytes, want about three quarters of the window", n)
+		t.Errorf("stdout wrote %d bytes, want about three quarters of the window", n)
 	}
 	if n := flood(errs, 1<<20); n != 256 {
-		t.Errorf("stderr said %d bytes, want the last quarter", n)
+		t.Errorf("stderr wrote %d bytes, want the last quarter", n)
 	}
-	// However often stdout comes first, what stderr frees is stderr's.
+	// What stderr frees stays reserved for stderr, also when stdout asks first.
 	_, last := drain(t, o)
 	o.Acknowledge(last)
 	flood(out, 1<<20)
 	if n := flood(errs, 1<<20); n != 256 {
-		t.Errorf("stderr said %d bytes, want the last quarter again", n)
+		t.Errorf("stderr wrote %d bytes, want the last quarter again", n)
 	}
 	_, last = drain(t, o)
 	o.Acknowledge(last)
 	errs.Close()
 	if n := flood(out, 1<<20); n <= 1024-least {
-		t.Errorf("stdout said %d bytes alone, want about the whole window", n)
+		t.Errorf("stdout alone wrote %d bytes, want about the whole window", n)
 	}
 }
 
-func TestBuffersInUseCountAgainstTheWindow(t *testing.T) {
+func TestWindow_BuffersInUse_Count(t *testing.T) {
 	l := New(tight)
 	out, errs := l.Writer(Stdout), l.Writer(Stderr)
 	must[*Owner](t)(l.Own(0))
@@ -147,7 +147,7 @@ func TestBuffer_IsAtLeastMinSpace(t *testing.T) {
 	}
 }
 
-func TestReplacedOwner(t *testing.T) {
+func TestOwner_Replaced_HasNoEffect(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	old := must[*Owner](t)(l.Own(0))
@@ -163,18 +163,18 @@ func TestReplacedOwner(t *testing.T) {
 	}
 	flood(w, 1000)
 	if _, _, err := old.TryNext(0); err != ErrReplaced {
-		t.Errorf("later TryNext: %v, want ErrReplaced though events are there", err)
+		t.Errorf("later TryNext: %v, want ErrReplaced although there are events", err)
 	}
 	if err := old.Acknowledge(1); err != ErrReplaced {
 		t.Errorf("Acknowledge: %v, want ErrReplaced", err)
 	}
 	old.Release(false)
 	if s := l.Stats(); !s.Owned || s.Acknowledged != 0 || w.Buffer() != nil {
-		t.Errorf("the replaced owner changed something: %+v", s)
+		t.Errorf("the replaced owner had an effect: %+v", s)
 	}
 }
 
-func TestFreeEndsOwnership(t *testing.T) {
+func TestFree_EndsOwnership(t *testing.T) {
 	l := New(tight)
 	o := must[*Owner](t)(l.Own(0))
 	w := l.Writer(Stdout)
@@ -202,11 +202,11 @@ func TestFreeEndsOwnership(t *testing.T) {
 	}
 	o.Release(true)
 	if l.Stats().Held {
-		t.Error("Release holds a log that was freed")
+		t.Error("Release holds a freed log")
 	}
 }
 
-func TestFreedOwnerIsReplaced(t *testing.T) {
+func TestFree_NewOwner_ReplacesFreed(t *testing.T) {
 	l := New(tight)
 	freed := must[*Owner](t)(l.Own(0))
 	l.Free()
@@ -220,7 +220,7 @@ func TestFreedOwnerIsReplaced(t *testing.T) {
 	}
 }
 
-func TestHoldKeepsWhatWasNotAcknowledged(t *testing.T) {
+func TestHold_KeepsUnacknowledged(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
@@ -232,9 +232,9 @@ func TestHoldKeepsWhatWasNotAcknowledged(t *testing.T) {
 	if s := l.Stats(); s.Owned || !s.Held || s.Acknowledged != 1 {
 		t.Errorf("after Release(true): %+v", s)
 	}
-	room := 64 - len("lost on the way ")
-	if n := flood(w, 1000); n > room || n <= room-l.Limits().minSpace() {
-		t.Errorf("said %d bytes while held, want about %d", n, room)
+	space := 64 - len("lost on the way ")
+	if n := flood(w, 1000); n > space || n <= space-l.Limits().minSpace() {
+		t.Errorf("wrote %d bytes while held, want about %d", n, space)
 	}
 	again := must[*Owner](t)(l.Own(1))
 	if b := tryNext(t, again, 1); b.Gap != nil || text(b) != "o(lost on the way )" {
@@ -242,36 +242,36 @@ func TestHoldKeepsWhatWasNotAcknowledged(t *testing.T) {
 	}
 }
 
-func TestResumeBelowWhatWasAcknowledged(t *testing.T) {
+func TestOwn_BelowAcknowledged_ResumesThere(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
 	for range 10 {
 		n := flood(w, 1000)
 		if n == 0 {
-			t.Fatal("blocked")
+			t.Fatal("the writer is blocked although everything is acknowledged")
 		}
 		o.Acknowledge(l.Stats().LastSeq)
 	}
 	o.Release(true)
 	again := must[*Owner](t)(l.Own(0))
 	if s := l.Stats(); s.UnacknowledgedBytes != 256 {
-		t.Errorf("%d bytes unacknowledged, want all that is retained", s.UnacknowledgedBytes)
+		t.Errorf("%d bytes unacknowledged, want all retained bytes", s.UnacknowledgedBytes)
 	}
 	if w.Buffer() != nil {
 		t.Error("a buffer beyond the window")
 	}
 	b := tryNext(t, again, 0)
 	if b.Gap == nil || b.Gap.DroppedBytes != 10*64-256 {
-		t.Errorf("gap %+v, want what was evicted after it was acknowledged", b.Gap)
+		t.Errorf("gap %+v, want the acknowledged events that were evicted", b.Gap)
 	}
 }
 
-func TestReadUnderWayWhenAnOwnerArrives(t *testing.T) {
+func TestOwn_DuringRead_KeepsReadOutput(t *testing.T) {
 	l := New(Limits{RetainedBytes: 256, SnapshotBytes: 16})
 	w := l.Writer(Stdout)
 	flood(w, 256)
-	buf := w.Buffer() // unowned, so there is always room
+	buf := w.Buffer() // without an owner there is always space
 	o := must[*Owner](t)(l.Own(0))
 	w.Commit(len(buf))
 	if b := tryNext(t, o, 0); b.Gap != nil {
@@ -281,11 +281,11 @@ func TestReadUnderWayWhenAnOwnerArrives(t *testing.T) {
 		t.Errorf("%d bytes retained", s.RetainedBytes)
 	}
 	if w.Buffer() != nil {
-		t.Error("and a second read on top")
+		t.Error("a second read got a buffer")
 	}
 }
 
-func TestAcknowledgeIsMonotonic(t *testing.T) {
+func TestAcknowledge_IsMonotonic(t *testing.T) {
 	l := New(Limits{})
 	for range 3 {
 		l.Append(Stdout, []byte("x"))
@@ -296,12 +296,12 @@ func TestAcknowledgeIsMonotonic(t *testing.T) {
 			t.Errorf("Acknowledge(%d): %v", c.seq, err)
 		}
 		if s := l.Stats(); s.Acknowledged != c.want || s.UnacknowledgedEvents != int(3-c.want) {
-			t.Errorf("after %d: acknowledged %d, %d events left", c.seq, s.Acknowledged, s.UnacknowledgedEvents)
+			t.Errorf("after %d: acknowledged %d, %d events remain", c.seq, s.Acknowledged, s.UnacknowledgedEvents)
 		}
 	}
 }
 
-func TestWaitSpaceReturnsTheCauseOfItsContext(t *testing.T) {
+func TestWaitSpace_ContextEnds_ReturnsCause(t *testing.T) {
 	l := New(tight)
 	w := l.Writer(Stdout)
 	must[*Owner](t)(l.Own(0))
@@ -317,11 +317,11 @@ func TestWaitSpaceReturnsTheCauseOfItsContext(t *testing.T) {
 	}
 	l.Free()
 	if err := w.WaitSpace(ctx); err != nil {
-		t.Errorf("with room: %v", err)
+		t.Errorf("with space: %v", err)
 	}
 }
 
-func TestObserverNeverDelaysTheWriter(t *testing.T) {
+func TestObserver_NotReading_DoesNotBlockWriter(t *testing.T) {
 	l := New(tight)
 	stuck := must[*Reader](t)(l.NewReader(0))
 	defer stuck.Close()
@@ -329,6 +329,6 @@ func TestObserverNeverDelaysTheWriter(t *testing.T) {
 	write(t, w, "x")
 	tryNext(t, stuck, 0)
 	if n := flood(w, 100_000); n != 100_000 {
-		t.Errorf("said %d bytes beside an observer that does not read", n)
+		t.Errorf("wrote %d bytes with an observer that does not read", n)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// machine drives a log and its model through the same random life.
+// machine applies the same random operations to a log and its model.
 type machine struct {
 	log     *Log
 	limits  Limits
@@ -24,7 +24,7 @@ type machine struct {
 	replaced  []*Owner
 	observers []*observer
 
-	excess  int // bytes above the window that are no fault of the writers
+	excess  int // bytes above the window that the writers did not cause
 	ignored int // bytes and blocks of Append while paced
 }
 
@@ -33,7 +33,7 @@ type observer struct {
 	view   *modelCursor
 }
 
-func TestLogAgainstModel(t *testing.T) {
+func TestLog_MatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newMachine(t)
 		t.Repeat(map[string]func(*rapid.T){
@@ -78,10 +78,10 @@ func newMachine(t *rapid.T) *machine {
 	return m
 }
 
-// rarely skips an action that would keep others from having a long life.
+// rarely skips most calls of an action that would end the run early.
 func rarely(t *rapid.T, of int) {
 	if rapid.IntRange(1, of).Draw(t, "rarely") != of/2 {
-		t.Skip("not this time")
+		t.Skip("skipped at random")
 	}
 }
 
@@ -101,16 +101,16 @@ func (m *machine) anyWriter(t *rapid.T) Stream {
 	return rapid.SampledFrom(ids).Draw(t, "stream")
 }
 
-// say makes the next bytes; every one differs from its neighbours.
-func (m *machine) say(b []byte) {
+// nextBytes fills b with the next bytes; each differs from its neighbours.
+func (m *machine) nextBytes(b []byte) {
 	for i := range b {
 		m.counter++
 		b[i] = m.counter
 	}
 }
 
-// said tells the model about output, in chunks as the log makes them.
-func (m *machine) said(id Stream, data []byte) {
+// record adds output to the model, in the same chunks as the log.
+func (m *machine) record(id Stream, data []byte) {
 	for len(data) > 0 {
 		n := min(len(data), m.limits.chunkBytes())
 		m.model.add(Event{Kind: Output, Stream: id, Data: bytes.Clone(data[:n])})
@@ -125,14 +125,14 @@ func (m *machine) buffer(t *rapid.T) {
 		t.Fatal("an empty buffer")
 	}
 	if buf == nil && (!m.paced() || m.entitled(id)) {
-		t.Fatalf("%v is kept from speaking, paced %v", id, m.paced())
+		t.Fatalf("%v got no buffer, paced %v", id, m.paced())
 	}
 	m.buffers[id] = buf
 }
 
-// entitled reports whether a stream must get a buffer whatever the others do:
-// it has nothing unacknowledged, and the others kept to the rules, which does
-// not hold for what they said before an owner arrived.
+// entitled reports whether a stream must get a buffer independently of the others: it has
+// nothing unacknowledged, and the others are within their share of the window. Output from
+// before an owner arrived may exceed it.
 func (m *machine) entitled(id Stream) bool {
 	limits := m.limits
 	for other, s := range m.log.streams {
@@ -158,8 +158,8 @@ func (m *machine) commit(t *rapid.T) {
 	id := m.anyWriter(t)
 	buf := m.buffers[id]
 	n := rapid.IntRange(0, len(buf)).Draw(t, "n")
-	m.say(buf[:n])
-	m.said(id, buf[:n])
+	m.nextBytes(buf[:n])
+	m.record(id, buf[:n])
 	m.writers[id].Commit(n)
 	m.buffers[id] = nil
 }
@@ -172,14 +172,14 @@ func (m *machine) flood(t *rapid.T) {
 		if buf == nil {
 			break
 		}
-		m.say(buf)
-		m.said(id, buf)
+		m.nextBytes(buf)
+		m.record(id, buf)
 		m.writers[id].Commit(len(buf))
 	}
 	m.buffers[id] = nil
 }
 
-// drip writes like a process that says a byte at a time.
+// drip writes like a process that writes single bytes.
 func (m *machine) drip(t *rapid.T) {
 	id := m.anyWriter(t)
 	for range rapid.IntRange(1, 20).Draw(t, "bytes") {
@@ -187,8 +187,8 @@ func (m *machine) drip(t *rapid.T) {
 		if buf == nil {
 			break
 		}
-		m.say(buf[:1])
-		m.said(id, buf[:1])
+		m.nextBytes(buf[:1])
+		m.record(id, buf[:1])
 		m.writers[id].Commit(1)
 	}
 	m.buffers[id] = nil
@@ -200,8 +200,8 @@ func (m *machine) append(t *rapid.T) {
 	}
 	id := Stream(rapid.IntRange(1, 3).Draw(t, "stream"))
 	data := make([]byte, rapid.IntRange(0, m.limits.RetainedBytes/3).Draw(t, "size"))
-	m.say(data)
-	m.said(id, data)
+	m.nextBytes(data)
+	m.record(id, data)
 	m.log.Append(id, data)
 	if m.paced() {
 		m.excess += len(data)
@@ -229,8 +229,8 @@ func (m *machine) exit(t *rapid.T) {
 	m.log.AppendClosed()
 }
 
-// own resumes where somebody could: at the start, at what was acknowledged, at
-// what was taken, at the end, or anywhere.
+// own resumes at a likely place: the start, the acknowledged seq, the last one received, the
+// end, or a random one.
 func (m *machine) own(t *rapid.T) {
 	last := m.model.last()
 	after := rapid.Uint64Range(0, last).Draw(t, "anywhere")
@@ -257,7 +257,7 @@ func (m *machine) own(t *rapid.T) {
 	m.excess = max(0, m.unacked()-m.limits.WindowBytes)
 }
 
-// takeOver owns after a seq, by Own or by OwnAcknowledged.
+// takeOver owns after a seq, with Own or OwnAcknowledged.
 func (m *machine) takeOver(t *rapid.T, after uint64) (*Owner, error) {
 	if after == m.log.Stats().Acknowledged && rapid.Bool().Draw(t, "acknowledged") {
 		return m.log.OwnAcknowledged()
@@ -306,7 +306,7 @@ func (m *machine) free(t *rapid.T) {
 	rarely(t, 10)
 	m.log.Free()
 	m.held, m.freed = false, m.owner != nil
-	m.ownerView.paces = false // it reads on like an observer
+	m.ownerView.paces = false // it continues like an observer
 	m.unpaced()
 }
 
@@ -316,7 +316,7 @@ func (m *machine) unpaced() {
 	}
 }
 
-// stale lets a replaced owner find out; nothing else may happen.
+// stale makes a replaced owner read ErrReplaced, which must have no other effect.
 func (m *machine) stale(t *rapid.T) {
 	for _, o := range m.replaced {
 		if err := o.Acknowledge(m.model.last()); err != ErrReplaced {
@@ -379,7 +379,7 @@ func (m *machine) snapshot(t *rapid.T) {
 	}
 }
 
-// unacked is the unacknowledged output, and what writers may be reading.
+// unacked returns the unacknowledged output and the size of buffers in use.
 func (m *machine) unacked() int {
 	if !m.paced() {
 		return 0
@@ -389,7 +389,7 @@ func (m *machine) unacked() int {
 	return n + s.ReservedBytes
 }
 
-// finish checks that an owner who takes everything unblocks every writer.
+// finish checks that an owner that acknowledges everything unblocks every writer.
 func (m *machine) finish(t *rapid.T) {
 	m.own(t)
 	for m.ownerView.next <= m.model.last() {

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// small keeps 256 bytes in chunks of at most 64, or 8 events.
+// small retains 256 bytes in chunks of at most 64, or 8 events.
 var small = Limits{RetainedBytes: 256, RetainedEvents: 8, SnapshotBytes: 16}
 
-func TestOldestEventsGoFirst(t *testing.T) {
+func TestRetention_EvictsOldestFirst(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		size, count int
@@ -33,7 +33,7 @@ func TestOldestEventsGoFirst(t *testing.T) {
 	}
 }
 
-func TestObserverGetsAGapWithTheExactLoss(t *testing.T) {
+func TestGap_SlowObserver_IsExact(t *testing.T) {
 	l := New(small)
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
@@ -56,16 +56,16 @@ func TestObserverGetsAGapWithTheExactLoss(t *testing.T) {
 	}
 }
 
-func TestGapOfALateReader(t *testing.T) {
+func TestGap_LateReader(t *testing.T) {
 	for _, c := range []struct {
 		after   uint64
 		dropped uint64
 		inexact bool
 	}{
-		{0, 640, false}, // the beginning is known
-		{5, 320, false}, // so is what was acknowledged
-		{7, 320, true},  // after it: at most what followed it
-		{3, 640, true},  // before it: at most everything
+		{0, 640, false}, // exact: from the beginning
+		{5, 320, false}, // exact: from the acknowledged seq
+		{7, 320, true},  // later: at most what followed
+		{3, 640, true},  // earlier: at most everything
 		{10, 0, false},  // the last evicted one: no gap
 		{11, 0, false},  // retained
 		{14, 0, false},  // the end
@@ -99,11 +99,11 @@ func TestGapOfALateReader(t *testing.T) {
 	}
 }
 
-func TestTerminalEventsAreNeverEvicted(t *testing.T) {
+func TestRetention_ExitedAndClosed_AreNeverEvicted(t *testing.T) {
 	l := New(small)
 	l.Append(Stdout, make([]byte, 3*64))
 	exited := l.AppendExited()
-	l.Append(Stdout, make([]byte, 8*64)) // descendants still speak
+	l.Append(Stdout, make([]byte, 8*64)) // output of descendants
 	closed := l.AppendClosed()
 
 	r := must[*Reader](t)(l.NewReader(0))
@@ -133,7 +133,7 @@ func TestTerminalEventsAreNeverEvicted(t *testing.T) {
 	}
 }
 
-func TestMemoryReturnsAfterAFloodOfSmallEvents(t *testing.T) {
+func TestMemory_AfterManySmallEvents_IsFreed(t *testing.T) {
 	limits := Limits{SnapshotBytes: 1, RetainedBytes: 1 << 20}
 	l := New(limits)
 	for range 100_000 {
@@ -154,11 +154,11 @@ func TestMemoryReturnsAfterAFloodOfSmallEvents(t *testing.T) {
 	}
 }
 
-func TestWhatReadersPinIsCountedAndCharged(t *testing.T) {
+func TestMemory_PinnedByReaders_IsCounted(t *testing.T) {
 	l := New(Limits{RetainedBytes: 64 << 10, SnapshotBytes: 1})
 	l.Append(Stdout, make([]byte, 64<<10))
 	idle := l.Stats().HeldBytes
-	r := must[*Reader](t)(l.NewReader(1)) // the first is in the head anyway
+	r := must[*Reader](t)(l.NewReader(1)) // the first event is in the head anyway
 	defer r.Close()
 	batch := tryNext(t, r, 1)
 	flood(l.Writer(Stdout), 64<<10)
@@ -170,7 +170,7 @@ func TestWhatReadersPinIsCountedAndCharged(t *testing.T) {
 		t.Errorf("%d bytes held, want at most %d", pinned.HeldBytes, most)
 	}
 	if len(batch.Events) == 0 {
-		t.Error("no events")
+		t.Error("the batch has no events")
 	}
 	r.Close()
 	if held := l.Stats().HeldBytes; held >= pinned.HeldBytes {
@@ -178,7 +178,7 @@ func TestWhatReadersPinIsCountedAndCharged(t *testing.T) {
 	}
 }
 
-func TestBlocksGrowOnlyWithReadsThatFillThem(t *testing.T) {
+func TestBlocks_GrowOnlyWhenFilled(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	for range 100 {
@@ -199,13 +199,13 @@ func TestBlocksGrowOnlyWithReadsThatFillThem(t *testing.T) {
 	}
 }
 
-// Read sizes that leave as much as possible of each block unused.
-func TestHostileReadSizesStayWithinTheBound(t *testing.T) {
+// These read sizes leave as much as possible of each block unused.
+func TestMemory_HostileReadSizes_StayWithinBound(t *testing.T) {
 	for _, size := range []int{1, 513, 4097, 32769, 57 << 10, 61441, 65400} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			l := New(Limits{SnapshotBytes: 1, RetainedEvents: 2000})
 			w := l.Writer(Stdout)
-			flood(w, 1<<20) // lets blocks grow
+			flood(w, 1<<20) // grows the blocks
 			most := l.Limits().MaxHeldBytes(1, 0)
 			for range 100_000 {
 				w.Commit(min(size, len(w.Buffer())))
@@ -220,11 +220,11 @@ func TestHostileReadSizesStayWithinTheBound(t *testing.T) {
 	}
 }
 
-func TestBatchPinsFewBlocks(t *testing.T) {
+func TestBatch_PinsFewBlocks(t *testing.T) {
 	l := New(Limits{RetainedBytes: 1 << 20, SnapshotBytes: 1})
 	ids := []Stream{Stdout, Stderr, Terminal}
 	for _, id := range ids {
-		flood(l.Writer(id), 256<<10) // lets blocks grow
+		flood(l.Writer(id), 256<<10) // grows the blocks
 	}
 	for i := range 900 { // each block holds bytes of several batches
 		l.Append(ids[i%3], make([]byte, 1000))

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-func TestSnapshotOfHeadAndTail(t *testing.T) {
+func TestSnapshot_HeadAndTail(t *testing.T) {
 	for _, size := range []int{0, 1, 15, 16, 17, 31, 32, 33, 100, 5000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			l := New(small) // 16 bytes each
-			said := pattern(size)
+			content := pattern(size)
 			for i := 0; i < size; i += 7 {
-				l.Append(Stdout, said[i:min(i+7, size)])
+				l.Append(Stdout, content[i:min(i+7, size)])
 			}
 			got := l.Snapshot(Stdout)
-			head := said[:min(size, 16)]
-			tail := said[max(len(head), size-16):]
+			head := content[:min(size, 16)]
+			tail := content[max(len(head), size-16):]
 			omitted := size - len(head) - len(tail)
 			if !bytes.Equal(got.Head, head) || !bytes.Equal(got.Tail, tail) {
 				t.Errorf("head %x and tail %x, want %x and %x", got.Head, got.Tail, head, tail)
@@ -28,7 +28,7 @@ func TestSnapshotOfHeadAndTail(t *testing.T) {
 	}
 }
 
-func TestOneStreamCannotEvictTheSnapshotOfAnother(t *testing.T) {
+func TestSnapshot_Flood_DoesNotEvictOtherStream(t *testing.T) {
 	l := New(small)
 	write(t, l.Writer(Stderr), "it failed because of this")
 	flood(l.Writer(Stdout), 1<<20)
@@ -38,18 +38,18 @@ func TestOneStreamCannotEvictTheSnapshotOfAnother(t *testing.T) {
 	}
 }
 
-func TestSnapshotIsACopy(t *testing.T) {
+func TestSnapshot_IsCopy(t *testing.T) {
 	l := New(Limits{})
 	l.Append(Stdout, []byte("said"))
 	l.Snapshot(Stdout).Head[0] = 'X'
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
 	if got := text(tryNext(t, r, 0)); got != "o(said)" {
-		t.Errorf("the log now says %s", got)
+		t.Errorf("the log now has %s", got)
 	}
 }
 
-// pattern is n bytes in which no short run repeats soon.
+// pattern returns n bytes without short repetitions.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {

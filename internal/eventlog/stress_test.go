@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// stress is one log with everybody at work on it at once. Each stream says
-// pattern(size) from the start, so that a reader knows what must come.
+// stress is one log with concurrent writers and readers. Each stream writes pattern(size), so
+// that readers know the expected bytes.
 type stress struct {
 	*testing.T
 	log  *Log
@@ -27,8 +27,8 @@ func newStress(t *testing.T, limits Limits, size int) *stress {
 	return s
 }
 
-// speak runs the two writers to the end and closes the log.
-func (s *stress) speak(ctx context.Context) {
+// writeAll runs the two writers and then closes the log.
+func (s *stress) writeAll(ctx context.Context) {
 	var writers sync.WaitGroup
 	for _, id := range []Stream{Stdout, Stderr} {
 		w := s.log.Writer(id)
@@ -55,7 +55,7 @@ func (s *stress) speak(ctx context.Context) {
 	s.log.AppendClosed()
 }
 
-// watch reads as an observer to the end; what it misses must be declared.
+// watch reads to the end as an observer. Missing output must be declared in gaps.
 func (s *stress) watch(ctx context.Context, seed uint64) {
 	r, err := s.log.NewReader(0)
 	if err != nil {
@@ -98,24 +98,24 @@ func (s *stress) checkEvent(e Event, seq uint64) {
 	}
 	want := s.want[e.Stream][e.Offset:]
 	if !bytes.HasPrefix(want, e.Data) {
-		s.Errorf("%v at %d: %d bytes are not what was said", e.Stream, e.Offset, len(e.Data))
+		s.Errorf("%v at %d: %d bytes are not what was written", e.Stream, e.Offset, len(e.Data))
 	}
 }
 
-// taker is the one the output is for. Its connection breaks again and again.
-type taker struct {
+// ownerClient is the client that owns the log. Its connection breaks repeatedly.
+type ownerClient struct {
 	*stress
 	rng   *rand.Rand
-	taken uint64 // last seq it really has
+	taken uint64 // last seq received
 	sums  [streamEnd]uint32
 	bytes [streamEnd]int
 }
 
-// run takes everything exactly once, over many ownerships.
-func (k *taker) run(ctx context.Context) {
+// run receives everything exactly once, over many ownerships.
+func (k *ownerClient) run(ctx context.Context) {
 	acked := uint64(0)
 	for {
-		after := acked // it may know less than it has, and then skips
+		after := acked // a resume may begin before the last seq received; it skips duplicates
 		if k.rng.IntN(2) == 0 {
 			after = k.taken
 		}
@@ -128,7 +128,7 @@ func (k *taker) run(ctx context.Context) {
 		if k.rng.IntN(2) == 0 {
 			o.Release(true)
 		} else {
-			defer o.Release(true) // found dead only later: replaced
+			defer o.Release(true) // released only after it was replaced
 		}
 		if err == io.EOF {
 			return
@@ -142,12 +142,12 @@ func (k *taker) run(ctx context.Context) {
 
 var errCut = errors.New("connection cut")
 
-func (k *taker) connection(ctx context.Context, o *Owner, after uint64, acked *uint64) error {
+func (k *ownerClient) connection(ctx context.Context, o *Owner, after uint64, acked *uint64) error {
 	life := 5 + k.rng.IntN(200)
 	*acked = after
 	for next := after + 1; life > 0; life-- {
 		b, ok, err := o.TryNext(k.rng.IntN(5000))
-		if !ok && err == nil { // the writers may wait for us
+		if !ok && err == nil { // the writers may be blocked by this owner
 			*acked = next - 1
 			o.Acknowledge(*acked)
 			b, err = o.Next(ctx, k.rng.IntN(5000))
@@ -175,7 +175,7 @@ func (k *taker) connection(ctx context.Context, o *Owner, after uint64, acked *u
 	return errCut
 }
 
-func (k *taker) take(e Event) {
+func (k *ownerClient) take(e Event) {
 	k.taken = e.Seq
 	k.sums[e.Stream] = crc32.Update(k.sums[e.Stream], crc32.IEEETable, e.Data)
 	k.bytes[e.Stream] += len(e.Data)
@@ -192,23 +192,23 @@ func TestLog_ConcurrentUse(t *testing.T) {
 			if name == "defaults" {
 				size = 8 << 20
 			}
-			limits.MaxReaders = 1000 // owners found dead only at the end
+			limits.MaxReaders = 1000 // owners released only at the end
 			s := newStress(t, limits, size)
 			ctx := testContext(t)
-			k := &taker{stress: s, rng: rand.New(rand.NewPCG(3, 4))}
+			k := &ownerClient{stress: s, rng: rand.New(rand.NewPCG(3, 4))}
 			var all sync.WaitGroup
-			o := must[*Owner](t)(s.log.Own(0)) // so that nothing is lost before k is there
-			all.Go(func() { s.speak(ctx) })
+			o := must[*Owner](t)(s.log.Own(0)) // so that nothing is evicted before k starts
+			all.Go(func() { s.writeAll(ctx) })
 			for seed := range uint64(3) {
 				all.Go(func() { s.watch(ctx, seed) })
 			}
 			all.Go(func() { k.run(ctx) })
-			all.Go(func() { s.poke(ctx) })
+			all.Go(func() { s.queryRepeatedly(ctx) })
 			all.Wait()
 			o.Release(true)
 			for _, id := range []Stream{Stdout, Stderr} {
 				if k.bytes[id] != len(s.want[id]) || k.sums[id] != crc32.ChecksumIEEE(s.want[id]) {
-					t.Errorf("owner got %d bytes of %v with sum %x, want %d with %x", k.bytes[id], id, k.sums[id],
+					t.Errorf("the owner received %d bytes of %v with sum %x, want %d with %x", k.bytes[id], id, k.sums[id],
 						len(s.want[id]), crc32.ChecksumIEEE(s.want[id]))
 				}
 			}
@@ -216,8 +216,8 @@ func TestLog_ConcurrentUse(t *testing.T) {
 	}
 }
 
-// poke asks for facts all the time, and checks those that always hold.
-func (s *stress) poke(ctx context.Context) {
+// queryRepeatedly calls Stats and Snapshot repeatedly, and checks what always holds.
+func (s *stress) queryRepeatedly(ctx context.Context) {
 	for ctx.Err() == nil {
 		stats := s.log.Stats()
 		if most := s.log.Limits().MaxHeldBytes(2, stats.Readers); stats.HeldBytes > most {
@@ -237,9 +237,9 @@ func (s *stress) poke(ctx context.Context) {
 	}
 }
 
-// A hostile owner takes one event and then nothing: the writer must stop at the
-// window, and go on as soon as there is room, again and again.
-func TestHostileSlowOwnerBlocksTheWriterOnly(t *testing.T) {
+// A slow owner reads one event and then stops. The writer stops at the window and continues
+// whenever there is space.
+func TestWindow_SlowOwner_BlocksOnlyWriter(t *testing.T) {
 	s := newStress(t, tight, 5000)
 	ctx := testContext(t)
 	o := must[*Owner](t)(s.log.Own(0))
@@ -247,13 +247,13 @@ func TestHostileSlowOwnerBlocksTheWriterOnly(t *testing.T) {
 	idle := must[*Reader](t)(s.log.NewReader(0))
 	defer idle.Close()
 	var all sync.WaitGroup
-	all.Go(func() { s.speak(ctx) })
+	all.Go(func() { s.writeAll(ctx) })
 	all.Go(func() { s.watch(ctx, 1) })
 	defer all.Wait()
 	got := 0
 	for want := 5000 + 5000/3; got < want; {
 		if want-got > 64 {
-			untilWaiting(t, s.log, &s.log.writers, 1) // at least one stream is full
+			untilWaiting(t, s.log, &s.log.writers, 1) // at least one stream is blocked
 		}
 		b, err := o.Next(ctx, 1)
 		if err != nil {
