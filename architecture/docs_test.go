@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// checkPackageDocs wants exactly one package comment per package, in the form
-// godoc shows: a second one is usually a licence or a stray line that became
-// part of the documentation.
+// checkPackageDocs requires exactly one package comment per package, in the form that godoc
+// shows: a second one is usually a licence or a stray line that became part of the
+// documentation.
 func checkPackageDocs(t *tree) []string {
 	var found []string
 	for dir, files := range t.byDir() {
@@ -52,8 +52,8 @@ func hasStandardOpening(file *ast.File) bool {
 	return strings.HasPrefix(file.Doc.Text(), "Package "+strings.TrimSuffix(file.Name.Name, "_test")+" ")
 }
 
-// checkExportedDocs wants a comment on every exported name outside test files;
-// fields and interface methods included, except in support packages.
+// checkExportedDocs requires a comment on every exported name outside test files, including
+// fields and interface methods except in support packages.
 func checkExportedDocs(t *tree) []string {
 	var found []string
 	for _, file := range t.files {
@@ -112,8 +112,8 @@ func receiver(decl *ast.FuncDecl) string {
 	}
 }
 
-// checkGenDoc accepts one comment for a parenthesised group of constants or
-// variables, but wants one for each type, and for its members if told so.
+// checkGenDoc accepts one comment for a parenthesised group of constants or variables, but
+// requires one for each type, and for its members if members is set.
 func checkGenDoc(t *tree, decl *ast.GenDecl, members bool, missing func(token.Pos, string)) {
 	for _, spec := range decl.Specs {
 		switch spec := spec.(type) {
@@ -140,8 +140,8 @@ func checkGenDoc(t *tree, decl *ast.GenDecl, members bool, missing func(token.Po
 	}
 }
 
-// checkMembers wants comments on exported fields and methods. A comment covers
-// the lines that follow it up to a blank line: related fields share one.
+// checkMembers requires comments on exported fields and methods. A comment covers the lines
+// that follow it up to a blank line: related fields share one.
 func checkMembers(t *tree, spec *ast.TypeSpec, missing func(token.Pos, string)) {
 	var members *ast.FieldList
 	switch body := spec.Type.(type) {

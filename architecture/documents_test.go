@@ -17,7 +17,7 @@ var (
 	documentCode = regexp.MustCompile("`([a-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+)/?`")
 )
 
-// TestDocuments_LinksLeadToFilesAndHeadings follows every relative link of the documents.
+// TestDocuments_LinksLeadToFilesAndHeadings checks every relative link of the documents.
 func TestDocuments_LinksLeadToFilesAndHeadings(t *testing.T) {
 	for _, document := range documents(t) {
 		for _, link := range documentLink.FindAllStringSubmatch(readDocument(t, document), -1) {
@@ -37,8 +37,8 @@ func TestDocuments_LinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
-// TestIndex_NamesFilesThatExist checks the paths in docs/README.md, which says where
-// in the code things are, and that the index has every document.
+// TestIndex_NamesFilesThatExist checks that the paths in docs/README.md exist, and that the
+// index has every document.
 func TestIndex_NamesFilesThatExist(t *testing.T) {
 	const index = "docs/README.md"
 	text := readDocument(t, index)
@@ -77,7 +77,7 @@ func TestDocuments_NameGoFilesThatExist(t *testing.T) {
 	}
 }
 
-// TestDecisions_AreShort limits each record to 60 lines and wants its three sections.
+// TestDecisions_AreShort limits each record to 60 lines and requires its three sections.
 func TestDecisions_AreShort(t *testing.T) {
 	records, err := filepath.Glob("../docs/decisions/0*.md")
 	if err != nil || len(records) == 0 {

@@ -15,10 +15,10 @@ const (
 // domain is plain Go: it can be tested, and embedded, without any protocol.
 var domain = []string{"internal/eventlog", "internal/process", "internal/session", "internal/fsops", "internal/sandbox", "internal/httpclient"}
 
-// relayEnd is what each of the three ends of the relay needs.
+// relayEnd has what each of the three ends of the relay needs.
 var relayEnd = []string{"relay", "internal/wsconn", genRelay, "internal/auth"}
 
-// packageRule says what a package is for and what it may import.
+// packageRule states what a package is for and what it may import.
 type packageRule struct {
 	purpose  string   // printed with a finding
 	imports  []string // packages its non-test files may import
@@ -27,7 +27,7 @@ type packageRule struct {
 	support  bool     // it exists for tests: only _test.go files and other support packages import it
 }
 
-// packages has every package of the repository. Add a new package with the least it needs.
+// packages lists every package of the repository. Add a new package with the imports that it needs.
 var packages = map[string]packageRule{
 	"internal/eventlog":          {purpose: "what a process wrote: sequence numbers, cursors, gaps"},
 	"internal/process":           {purpose: "starts, signals and reaps users' processes", imports: []string{"internal/cgroup", "internal/eventlog", "internal/notify", "internal/procfs", "internal/sandbox"}},
@@ -108,8 +108,8 @@ var packages = map[string]packageRule{
 	"internal/testproc":       {purpose: "hostile and helpful child processes for tests", support: true},
 }
 
-// never repeats what the table implies for the borders that matter most, so
-// that widening a line of the table cannot open one of them by accident.
+// never repeats the most important consequences of the table, so that a change of the table
+// cannot permit such an import by accident.
 var never = []struct {
 	from, to []string
 	tests    bool // holds for test files too
@@ -127,7 +127,7 @@ var never = []struct {
 		why: "the server does not know its protocols' translators"},
 }
 
-// checkLayering applies the table and the never list to every import of ours.
+// checkLayering applies the table and the never list to every import of this module's packages.
 func checkLayering(t *tree) []string {
 	var found []string
 	for _, file := range t.files {
@@ -162,9 +162,8 @@ func checkImport(t *tree, file *sourceFile, spec *ast.ImportSpec, to string) []s
 	return found
 }
 
-// refused says why the table does not let file import package to; empty when
-// it does. Test files may use every package but cmd: what they need for a test
-// does not shape the package.
+// refused returns why the table forbids file to import package to, or "". Test files may
+// import every package but cmd: what a test needs does not shape the package.
 func refused(file *sourceFile, to string) string {
 	here := packages[file.dir]
 	switch {

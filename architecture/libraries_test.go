@@ -2,17 +2,17 @@ package architecture
 
 import "slices"
 
-// library is a package from elsewhere that only some packages may import.
+// library is an external package that only some packages may import.
 type library struct {
 	path  string   // the package and everything below it, unless exact
 	exact bool     // the package alone
-	only  []string // packages that may import it, with what is below them; none: nobody
+	only  []string // packages that may import it; none: no package may
 	not   []string // packages that may not; all others may
 	tests bool     // holds for test files too
 	why   string
 }
 
-// noRPC are the packages that must make sense without any RPC library.
+// noRPC lists the packages that must not depend on an RPC library.
 var noRPC = append(slices.Clone(domain), "internal/auth", "internal/wsconn", "internal/jsonrpc")
 
 var libraries = []library{

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// name is a function (or type) of another package that production code does
-// without.
+// name lists functions or types of another package that production code must not use.
 type name struct {
 	pkg   string   // import path
 	names []string // what must not be used of it

@@ -110,8 +110,8 @@ var violations = []violation{
 	{"exported docs", "server/a.go", "const A = 1", "exported A has no comment"},
 }
 
-// TestRulesCatchViolations shows each rule a tree of one file, so that a rule
-// that no longer sees anything fails here.
+// TestRulesCatchViolations applies each rule to a tree of one file that breaks it, so that a
+// rule without effect fails here.
 func TestRulesCatchViolations(t *testing.T) {
 	for _, b := range violations {
 		t.Run(b.rule+"/"+b.file, func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 // imports maps each module of an SDK to the modules of the SDK that it imports.
 type imports map[string][]string
 
-// TestSDKImports_HaveNoCycle also counts imports of types only: two modules
-// that need each other's types cannot be understood apart.
+// TestSDKImports_HaveNoCycle counts imports of types too: two modules that need each other's
+// types cannot be understood separately.
 func TestSDKImports_HaveNoCycle(t *testing.T) {
 	for _, sdk := range []struct {
 		dir  string
@@ -133,9 +133,8 @@ func has(modules imports, name string) bool {
 	return ok
 }
 
-// readModules reads the imports of every hand-written module. A package of
-// Python has the name of its directory. Generated modules import none of the
-// SDK's.
+// readModules reads the imports of every hand-written module. A Python package has the name
+// of its directory. Generated modules import no modules of the SDK.
 func readModules(fsys fs.FS, suffix string, read func(file, source string, modules imports) []string) (imports, error) {
 	modules, sources := imports{}, map[string]string{}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {

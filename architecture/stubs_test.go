@@ -9,8 +9,7 @@ import (
 // stubs are the methods of client.Client that return generated stubs.
 var stubs = []string{"Processes", "Sessions", "Files"}
 
-// checkStubs finds calls past the SDK in commands: whatever they need of a server,
-// the programs of others need too.
+// checkStubs finds calls in commands that bypass the SDK: other programs need the same calls.
 func checkStubs(t *tree) []string {
 	var found []string
 	for _, file := range t.files {

@@ -1,12 +1,10 @@
-// Package architecture tests the rules of the code base: which package
-// may import which, who may touch the operating system and the heavy
-// libraries, what library code never calls, and that every exported name is
-// documented.
+// Package architecture tests the rules of the code base: which package may import which, which
+// packages may use the operating system and the large libraries, what library code never
+// calls, and that every exported name is documented.
 //
 // The rules are data (layering_test.go, libraries_test.go, names_test.go); a new
 // package is one line in layering_test.go. They read the source and run nothing.
-// Each rule is also shown a tree that breaks it, so that none can pass by
-// looking at nothing.
+// Each rule is also applied to a tree that breaks it, so that a rule without effect fails.
 package architecture
 
 import (
@@ -39,8 +37,7 @@ type tree struct {
 	files []*sourceFile
 }
 
-// isForeign reports whether a directory holds no hand-written code of the main
-// module.
+// isForeign reports whether a directory has no hand-written code of the main module.
 func isForeign(name string) bool {
 	switch path.Base(name) {
 	case "testdata", "node_modules":
@@ -53,8 +50,8 @@ func isForeign(name string) bool {
 // repositoryTree is the tree of the repository, which is parsed once.
 var repositoryTree = sync.OnceValues(func() (*tree, error) { return readTree(os.DirFS("..")) })
 
-// readTree parses all Go files of fsys. An empty tree is an error: a check
-// that sees nothing must not pass.
+// readTree parses all Go files of fsys. An empty tree is an error: a check of nothing must not
+// pass.
 func readTree(fsys fs.FS) (*tree, error) {
 	t := &tree{fset: token.NewFileSet()}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -95,7 +92,7 @@ func (t *tree) parse(fsys fs.FS, name string) error {
 	return nil
 }
 
-// at words a finding the way compilers do, so that editors can jump to it.
+// at formats a finding like compilers do, so that editors can jump to it.
 func (t *tree) at(pos token.Pos, format string, args ...any) string {
 	p := t.fset.Position(pos)
 	return fmt.Sprintf("%s:%d: %s", p.Filename, p.Line, fmt.Sprintf(format, args...))
@@ -119,7 +116,7 @@ func importPath(spec *ast.ImportSpec) string {
 	return p
 }
 
-// ourPackage returns the room an import path of ours names; false for all others.
+// ourPackage returns the directory of an imported package of this module, or false.
 func ourPackage(imported string) (string, bool) {
 	if imported == modulePath {
 		return ".", true

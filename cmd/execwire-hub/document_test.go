@@ -14,9 +14,9 @@ func document() string {
 		"\n\nExamples:\n" + command.Example + "\n\nFlags:\n" + command.NonInheritedFlags().FlagUsagesWrapped(90) + "```\n"
 }
 
-// TestDocumentIsUpToDate compares docs/hub.md with the command. Set
+// TestDocument_IsUpToDate compares docs/hub.md with the command. Set
 // EXECWIRE_UPDATE_DOCS=1 to update it.
-func TestDocumentIsUpToDate(t *testing.T) {
+func TestDocument_IsUpToDate(t *testing.T) {
 	const path = "../../docs/hub.md"
 	const begin, end = "<!-- command: begin -->\n", "<!-- command: end -->"
 	text, err := os.ReadFile(path)

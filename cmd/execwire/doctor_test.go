@@ -36,7 +36,7 @@ func TestDoctor_ReportsFeatures(t *testing.T) {
 		variables, arguments []string
 		works, fails         []string
 		code                 int
-		says                 string // detail of require-sandbox
+		wantText             string // detail of require-sandbox
 	}{
 		"here": {nil, []string{"--require", "sandbox", "--require", "landlock"},
 			[]string{"sandbox", "bubblewrap", "landlock", "guardian", "require-sandbox", "loopback-users", "descriptors"}, nil, 0, "none"},
@@ -57,21 +57,21 @@ func TestDoctor_ReportsFeatures(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checks, got := doctor(t, test.variables, test.arguments...)
 			if got.code != test.code || got.errOut != "" {
-				t.Errorf("exit code %d, said %q", got.code, got.errOut)
+				t.Errorf("exit code %d, stderr %q", got.code, got.errOut)
 			}
 			for _, name := range slices.Concat(test.works, test.fails) {
 				if c, there := checks[name]; !there || c.Works != slices.Contains(test.works, name) || !c.Works && c.Detail == "" || c.Works && c.Fix != "" {
 					t.Errorf("%s: %+v", name, c)
 				}
 			}
-			if said := checks[checkRequired].Detail; !strings.Contains(said, test.says) {
-				t.Errorf("of the required sandbox it says %q, want %q", said, test.says)
+			if detail := checks[checkRequired].Detail; !strings.Contains(detail, test.wantText) {
+				t.Errorf("require-sandbox is %q, want %q", detail, test.wantText)
 			}
 		})
 	}
 	got := runCommand(t, command(t, "doctor"))
 	if got.code != 0 || !strings.Contains(got.out, "bubblewrap: works: /usr/bin/bwrap\n") || !strings.Contains(got.out, "landlock: works\n") {
-		t.Errorf("exit code %d, says %q", got.code, got.out)
+		t.Errorf("exit code %d, stdout %q", got.code, got.out)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestDoctor_Bubblewrap_ReportsFix(t *testing.T) {
 			t.Errorf("%s: %q", setting, fix)
 		}
 		if fix := unknownMachine.sandboxFix(status); !strings.Contains(fix, "container") {
-			t.Errorf("elsewhere: %q", fix)
+			t.Errorf("with other settings: %q", fix)
 		}
 	}
 	root := t.TempDir()

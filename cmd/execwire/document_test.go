@@ -69,7 +69,7 @@ func commands(command *cobra.Command) []*cobra.Command {
 	return list
 }
 
-func TestDocumentIsUpToDate(t *testing.T) {
+func TestDocument_IsUpToDate(t *testing.T) {
 	const path = "../../docs/cli.md"
 	text, err := os.ReadFile(path)
 	if err == nil && string(text) == document() {

@@ -34,13 +34,13 @@ func TestCommands_EphemeralServer_IsRejected(t *testing.T) {
 // Errors of servers with another protocol, and of missing commands.
 func TestCommands_WrongProtocol_Fail(t *testing.T) {
 	core := startServer(t, "grpc://127.0.0.1:0", "ws://127.0.0.1:0")
-	for server, says := range map[string]string{
+	for server, wantText := range map[string]string{
 		"ws" + strings.TrimPrefix(core.urls[0], "grpc"): "grpc://",
 		"wss" + strings.TrimPrefix(core.urls[1], "ws"):  "ws://",
 		"stdio:/nonexistent/server":                     "stdio:execwire serve --listen stdio",
 	} {
 		got := runCommand(t, command(t, "run", "--server", server, "true"))
-		if got.code != codeFailed || !strings.Contains(got.errOut, "cannot reach "+server+": ") || !strings.Contains(strings.ReplaceAll(got.errOut, server, ""), says) {
+		if got.code != codeFailed || !strings.Contains(got.errOut, "cannot reach "+server+": ") || !strings.Contains(strings.ReplaceAll(got.errOut, server, ""), wantText) {
 			t.Errorf("%s: %+v", server, got)
 		}
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // fakeHub answers requests for the list of a hub, and sends the header of the first one.
-func fakeHub(t *testing.T, status int, body string) (url string, shown <-chan http.Header) {
+func fakeHub(t *testing.T, status int, body string) (url string, headers <-chan http.Header) {
 	t.Helper()
 	first := make(chan http.Header, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/base/v1/executors" {
-			t.Errorf("asked for %s", r.URL.Path)
+			t.Errorf("the request is for %s", r.URL.Path)
 		}
 		select {
 		case first <- r.Header.Clone():
@@ -30,7 +30,7 @@ func fakeHub(t *testing.T, status int, body string) (url string, shown <-chan ht
 }
 
 func TestExecutors_ListsHub(t *testing.T) {
-	url, shown := fakeHub(t, http.StatusOK, `{"executors":[
+	url, headers := fakeHub(t, http.StatusOK, `{"executors":[
 		{"id":"a","name":"Build \u001b[2J","version":"1.2","labels":{"zone":"b","arch":"arm64"},"connected":true,"last_seen":"2026-11-22T05:00:00Z","epoch":3,"streams":2},
 		{"id":"b","last_seen":"2020-01-01T00:00:00Z"}]}`)
 	token := filepath.Join(t.TempDir(), "token")
@@ -42,8 +42,8 @@ func TestExecutors_ListsHub(t *testing.T) {
 	if got.code != 0 || len(lines) != 4 || lines[1] != "a\tconnected\t\"Build \\x1b[2J\"\t1.2\t2\tarch=arm64,zone=b" || !strings.HasPrefix(lines[2], "b\tseen ") {
 		t.Errorf("got %+v", got)
 	}
-	if header := <-shown; header.Get("Authorization") != "Bearer hub-token" {
-		t.Errorf("shown: %v", header)
+	if header := <-headers; header.Get("Authorization") != "Bearer hub-token" {
+		t.Errorf("the credentials are %v", header)
 	}
 	c := command(t, "executors", "--json")
 	c.Env = append(c.Env, hubVariable+"="+url)

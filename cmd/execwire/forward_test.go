@@ -37,11 +37,11 @@ func TestForward_ConnectsToServer(t *testing.T) {
 	}
 	expectHello(t, viaUnix)
 	expectHello(t, viaTCP)
-	closeOther() // which is ignored
+	closeOther() // the forward ignores it
 	closeStdin()
 	byUnix.stop(t)
 	if _, err := os.Lstat(socket); !os.IsNotExist(err) {
-		t.Errorf("the socket is still there: %v", err)
+		t.Errorf("the socket still exists: %v", err)
 	}
 	expectHello(t, viaTCP)
 }
@@ -78,20 +78,20 @@ func TestForward_UsageErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments []string
 		code      int
-		says      []string
+		wantText  []string
 	}{
 		"no server":      {[]string{"--listen", here}, codeUsage, []string{"--server", "--executor"}},
 		"a server here":  {[]string{"--server", "local:", "--listen", here}, codeUsage, []string{"--server", "--executor"}},
 		"no listener":    {[]string{"--server", core.urls[0]}, codeUsage, []string{"--listen"}},
 		"hub alone":      {[]string{"--hub", "http://127.0.0.1:1", "--listen", here}, codeUsage, []string{"--executor"}},
-		"none there":     {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
+		"no server yet":  {[]string{"--server", nowhere, "--listen", here}, codeFailed, []string{"cannot reach " + nowhere, "execwire serve --listen " + nowhere}},
 		"not gRPC":       {[]string{"--server", "grpc" + strings.TrimPrefix(core.urls[1], "ws"), "--listen", here}, codeFailed, []string{"does not speak gRPC"}},
 		"JSON-RPC":       {[]string{"--server", core.urls[1], "--listen", here}, codeFailed, []string{"JSON-RPC", "execwire gateway"}},
 		"no hub":         {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--listen", here}, codeFailed, []string{"refused", "execwire-hub"}},
 		"a token":        {[]string{"--server", core.urls[0], "--token-file", token, "--listen", here}, codeFailed, []string{"send their own token"}},
 		"no such token":  {[]string{"--hub", "http://127.0.0.1:1", "--executor", "a", "--token-file", "/nonexistent", "--listen", here}, codeFailed, []string{"/nonexistent"}},
 		"in the open":    {[]string{"--server", core.urls[0], "--listen", "grpc://192.0.2.1:1"}, codeFailed, []string{"not a loopback address"}},
-		"other door":     {[]string{"--server", core.urls[0], "--listen", "ws://127.0.0.1:0"}, codeFailed, []string{"unix:///PATH"}},
+		"bad listener":   {[]string{"--server", core.urls[0], "--listen", "ws://127.0.0.1:0"}, codeFailed, []string{"unix:///PATH"}},
 		"unexpected":     {[]string{"x"}, codeUsage, []string{`"x"`}},
 		"bad log format": {[]string{"--server", core.urls[0], "--listen", here, "--log-format", "xml"}, codeUsage, []string{"text or json"}},
 	} {
@@ -100,9 +100,9 @@ func TestForward_UsageErrors(t *testing.T) {
 			if got.code != tc.code || got.out != "" {
 				t.Errorf("%+v, want code %d", got, tc.code)
 			}
-			for _, piece := range tc.says {
+			for _, piece := range tc.wantText {
 				if !strings.Contains(got.errOut, piece) {
-					t.Errorf("stderr %q does not say %q", got.errOut, piece)
+					t.Errorf("stderr %q does not contain %q", got.errOut, piece)
 				}
 			}
 		})

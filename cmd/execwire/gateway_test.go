@@ -53,7 +53,7 @@ func TestGateway_RunsProcessesOnServer(t *testing.T) {
 	message := converse(t, conn, greeting+startRequest(2, "p", "echo $PPID; exec sleep 1000"), "process/output")
 	server := childServer(t, core.command.Process.Pid)
 	if !strings.Contains(message, chunkOf(fmt.Sprintln(server))) {
-		t.Errorf("%s is not what a child of the server %d says", message, server)
+		t.Errorf("%s is not from a child of the server %d", message, server)
 	}
 	list := func() string {
 		got := runCommand(t, command(t, "sessions", "--json", "--server", core.urls[0]))
@@ -86,7 +86,7 @@ func TestGateway_RunsProcessesOnServer(t *testing.T) {
 			t.Fatalf("the session is not left to its grace: %s", got)
 		}
 	}
-	core.stop(t, syscall.SIGTERM, syscall.SIGINT) // it need not wait for the process
+	core.stop(t, syscall.SIGTERM, syscall.SIGINT) // the second signal ends the wait for the process
 }
 
 // A gateway with a principals table calls on behalf of its clients, if the server
@@ -106,7 +106,7 @@ func TestGateway_CallsOnBehalfOfClients(t *testing.T) {
 	for _, arguments := range [][]string{nil, {"--token-file", eve}} {
 		got := runCommand(t, command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream}, arguments...)...))
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--token-file") {
-			t.Errorf("whom the server does not know with %q: %+v", arguments, got)
+			t.Errorf("a gateway unknown to the server with %q: %+v", arguments, got)
 		}
 	}
 	url, _ := startGateway(t, []string{"EXECWIRE_PRINCIPALS_FILE=" + file("front.toml", entry("user:ann", ann, "")+entry("eve", eve, ""))},
@@ -189,7 +189,7 @@ func TestGateway_UsageErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arguments []string
 		code      int
-		says      string
+		wantText  string
 	}{
 		"no upstream":    {nil, codeUsage, "--upstream"},
 		"bad upstream":   {[]string{"--upstream", "http://x"}, codeFailed, "grpc://HOST:PORT"},
@@ -202,15 +202,15 @@ func TestGateway_UsageErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := runCommand(t, command(t, append([]string{"gateway"}, tc.arguments...)...))
-			if got.code != tc.code || !strings.Contains(got.errOut, tc.says) {
-				t.Errorf("%+v, want code %d and %q", got, tc.code, tc.says)
+			if got.code != tc.code || !strings.Contains(got.errOut, tc.wantText) {
+				t.Errorf("%+v, want code %d and %q", got, tc.code, tc.wantText)
 			}
 		})
 	}
 	core := startServer(t, "unix://"+publicDir(t)+"/s")
 	got := runCommand(t, command(t, "gateway", "--upstream", core.urls[0], "--listen", "grpc://127.0.0.1:0"))
 	if got.code != codeFailed || !strings.Contains(got.errOut, "clients of gRPC") {
-		t.Errorf("a door of gRPC: %+v", got)
+		t.Errorf("a gRPC listener: %+v", got)
 	}
 }
 

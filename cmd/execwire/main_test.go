@@ -115,7 +115,7 @@ func (s *server) stop(t *testing.T, signals ...os.Signal) {
 	}
 	rest, _ := io.ReadAll(s.stdout)
 	if err := s.command.Wait(); err != nil || len(rest) > 0 {
-		t.Errorf("the server ended with %v and said %q", err, rest)
+		t.Errorf("the server ended with %v and wrote %q", err, rest)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"grpc://HOST:PORT"}},
 		"no such sandbox":     {[]string{"run", "--sandbox", "readonly", "true"}, 2, []string{`"readonly"`, "read-only, workspace-write or a file"}},
 		"writable nowhere":    {[]string{"run", "--writable", "/x", "true"}, 2, []string{"--sandbox workspace-write"}},
-		"network of nothing":  {[]string{"run", "--network", "true"}, 2, []string{"--sandbox workspace-write"}},
+		"network, no sandbox": {[]string{"run", "--network", "true"}, 2, []string{"--sandbox workspace-write"}},
 		"read-only to write":  {[]string{"run", "--sandbox", "read-only", "--writable", "/x", "true"}, 2, []string{"--writable is not for"}},
 		"a file and more":     {[]string{"run", "--sandbox", "/etc/passwd", "--network", "true"}, 2, []string{"cannot be combined with a policy file"}},
 		"no policy":           {[]string{"run", "--sandbox", "/etc/passwd", "true"}, 2, []string{"/etc/passwd is not a SandboxPolicy"}},
@@ -157,9 +157,9 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"json of a run":       {[]string{"run", "--json", "true"}, 2, []string{"--detach"}},
 		"ps of two kinds":     {[]string{"ps", "-q", "--json"}, 2, []string{"--quiet and --json"}},
 		"no default server":   {[]string{"ps", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
-		"logs of nothing":     {[]string{"logs"}, 2, []string{"name a process", "execwire logs --help"}},
+		"logs without id":     {[]string{"logs"}, 2, []string{"name a process", "execwire logs --help"}},
 		"logs of two":         {[]string{"logs", "a", "b"}, 2, []string{`"b"`}},
-		"logs of neither":     {[]string{"logs", "--stdout", "--stderr", "a"}, 2, []string{"exclude each other"}},
+		"logs of no stream":   {[]string{"logs", "--stdout", "--stderr", "a"}, 2, []string{"exclude each other"}},
 		"a negative tail":     {[]string{"logs", "--tail", "-1", "a"}, 2, []string{"negative"}},
 		"no such key":         {[]string{"attach", "--detach-keys", "ctrl-1", "a"}, 2, []string{"ctrl-1", "ctrl-a to ctrl-z"}},
 		"no such signal":      {[]string{"kill", "-s", "NOPE", "a"}, 2, []string{"NOPE", "1 to 64"}},
@@ -168,14 +168,14 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"two conditions":      {[]string{"wait", "--exit", "--port", "80", "a"}, 2, []string{"exclude each other"}},
 		"port 0":              {[]string{"wait", "--port", "0", "a"}, 2, []string{"1 to 65535"}},
 		"no silence":          {[]string{"wait", "--idle", "0s", "a"}, 2, []string{"more than 0"}},
-		"stream of nothing":   {[]string{"wait", "--stream", "stdout", "a"}, 2, []string{"--pattern"}},
+		"stream, no pattern":  {[]string{"wait", "--stream", "stdout", "a"}, 2, []string{"--pattern"}},
 		"no such stream":      {[]string{"wait", "--pattern", "x", "--stream", "both", "a"}, 2, []string{"stdout, stderr or terminal"}},
 		"a negative timeout":  {[]string{"wait", "--timeout", "-1s", "a"}, 2, []string{"negative"}},
-		"close nothing":       {[]string{"sessions", "close"}, 2, []string{"name a session"}},
+		"close without id":    {[]string{"sessions", "close"}, 2, []string{"name a session"}},
 		"grant everything":    {[]string{"sessions", "grant", "a", "b", "all"}, 2, []string{"view, write or none"}},
 		"bad sessions":        {[]string{"sessions", "bogus"}, 2, []string{`"bogus"`}},
 		"zero timeout":        {[]string{"run", "--timeout", "0s", "true"}, 2, []string{"more than 0"}},
-		"cat of nothing":      {[]string{"cat"}, 2, []string{"name a path", "execwire cat --help"}},
+		"cat without path":    {[]string{"cat"}, 2, []string{"name a path", "execwire cat --help"}},
 		"cat before a file":   {[]string{"cat", "--offset", "-1", "/x"}, 2, []string{"--offset is -1"}},
 		"put of a bad mode":   {[]string{"put", "-m", "8", "/x"}, 2, []string{"octal"}},
 		"put of two kinds":    {[]string{"put", "--in-place", "-n", "/x"}, 2, []string{"--no-clobber: it is not for --in-place"}},
@@ -187,11 +187,11 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"watch of two":        {[]string{"watch", "/a", "/b"}, 2, []string{`"/b"`}},
 		"watch before":        {[]string{"watch", "-n", "-1"}, 2, []string{"--number is -1"}},
 		"cp of one":           {[]string{"cp", "a"}, 2, []string{"name where to copy"}},
-		"cp of nothing there": {[]string{"cp", "a", "b"}, 2, []string{":PATH"}},
+		"cp, both local":      {[]string{"cp", "a", "b"}, 2, []string{":PATH"}},
 		"cp from both":        {[]string{"cp", "a", ":b", ":c"}, 2, []string{"all on the server or all local"}},
 		"cp --delete":         {[]string{"cp", "--delete", "a", ":b"}, 2, []string{"--delete is for -r"}},
 		"cp two ways":         {[]string{"cp", "--update", "-n", "a", ":b"}, 2, []string{"exclude each other"}},
-		"cp there":            {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T"}},
+		"cp on the server":    {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T"}},
 		"cp in place":         {[]string{"cp", "--in-place", "-p", "a", ":b"}, 2, []string{"--preserve: it is not for --in-place"}},
 		"cp here in place":    {[]string{"cp", "--in-place", ":a", "b"}, 2, []string{"--in-place is for copies to a server"}},
 		"cp of several":       {[]string{"cp", "-T", "a", "b", ":c"}, 2, []string{"-T"}},
@@ -217,19 +217,19 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"identity of none":    {[]string{"serve", "--use-agent-identity-auth"}, 2, []string{"--use-agent-identity-auth needs --remote"}},
 		"identity, otherwise": {[]string{"serve", "--allow-agent-identity-auth"}, 2, []string{"--use-agent-identity-auth needs --remote"}},
 		"identity and token":  {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--use-agent-identity-auth", "--remote-token-file", "/x"}, 2, []string{"--remote-token-file and --use-agent-identity-auth exclude each other"}},
-		"label of nothing":    {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--label", "x"}, 2, []string{`--label cannot have "x"`, "KEY=VALUE"}},
+		"label without =":     {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--label", "x"}, 2, []string{`--label cannot have "x"`, "KEY=VALUE"}},
 		"no credentials":      {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a"}, 1, []string{"codex login", "--remote-token-file"}},
 		"no remote token":     {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--remote-token-file", missing}, 1, []string{missing}},
 		"no id of executors":  {[]string{"serve", "--remote", "http://127.0.0.1:1", "--executor-id", "a/b"}, 1, []string{"--executor-id", `"a/b"`}},
 		"executors of none":   {[]string{"executors"}, 2, []string{"--hub", "EXECWIRE_HUB"}},
-		"executors elsewhere": {[]string{"executors", "--hub", "ws://x"}, 125, []string{"https://HOST"}},
-		"no hub":              {[]string{"executors", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach http://127.0.0.1:1", "refused", "execwire-hub"}},
+		"executors of a ws":   {[]string{"executors", "--hub", "ws://x"}, 125, []string{"https://HOST"}},
+		"hub unreachable":     {[]string{"executors", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach http://127.0.0.1:1", "refused", "execwire-hub"}},
 		"a token in the air":  {[]string{"executors", "--hub", "http://192.0.2.1", "--token-file", missing}, 125, []string{"plain text", "https://"}},
 		"hub and server":      {[]string{"ps", "--hub", "http://127.0.0.1:1", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --hub exclude each other"}},
 		"executor and server": {[]string{"ps", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --executor exclude each other"}},
 		"hub, no executor":    {[]string{"ps", "--hub", "http://127.0.0.1:1"}, 2, []string{"--executor", "execwire executors"}},
 		"executor nowhere":    {[]string{"run", "--executor", "a", "true"}, 2, []string{"--hub or EXECWIRE_HUB"}},
-		"executor not there":  {[]string{"ps", "--executor", "a", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach relay+ws://127.0.0.1:1/executor/a?role=harness", "refused", "execwire-hub"}},
+		"executor, no hub":    {[]string{"ps", "--executor", "a", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach relay+ws://127.0.0.1:1/executor/a?role=harness", "refused", "execwire-hub"}},
 		"no such executor":    {[]string{"ps", "--executor", "a b", "--hub", "http://127.0.0.1:1"}, 2, []string{`"a b"`, "letters, digits"}},
 		"argument of version": {[]string{"version", "x"}, 2, []string{`"x"`}},
 	}
@@ -240,11 +240,11 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 				t.Errorf("exit code %d, want %d; stderr %q", got.code, test.code, got.errOut)
 			}
 			if len(test.errOut) == 0 && got.errOut != "" {
-				t.Errorf("said %q", got.errOut)
+				t.Errorf("stderr is %q", got.errOut)
 			}
 			for _, piece := range test.errOut {
 				if !strings.Contains(got.errOut, piece) {
-					t.Errorf("stderr %q does not say %q", got.errOut, piece)
+					t.Errorf("stderr %q does not contain %q", got.errOut, piece)
 				}
 			}
 		})

@@ -125,6 +125,6 @@ func TestLogTail_KeepsLastBytes(t *testing.T) {
 	nothing := logTail{}
 	_ = nothing.add(output(1, 0, "x"))
 	if len(nothing.events) != 0 {
-		t.Errorf("kept %v of nothing", nothing.events)
+		t.Errorf("kept %v of an empty log", nothing.events)
 	}
 }

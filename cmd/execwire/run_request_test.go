@@ -31,13 +31,13 @@ func TestParseLimit(t *testing.T) {
 			t.Errorf("%s is %v, %v", text, got, err)
 		}
 	}
-	for text, says := range map[string]string{
+	for text, wantText := range map[string]string{
 		"open-files": "open-files, stack-bytes", "unspecified=1": "NAME is one of", "": "NAME is one of",
 		"open-files=1KiB": "not a number", "open-files=-1": "not a number", "open-files=": "not a number",
 		"file-bytes=x": "not a size", "file-bytes=1:": "not a size", "open-files=1:2:3": "not a number",
 	} {
-		if got, err := parseLimit(text); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q is %v, %v; want an error with %q", text, got, err, says)
+		if got, err := parseLimit(text); err == nil || !strings.Contains(err.Error(), wantText) {
+			t.Errorf("%q is %v, %v; want an error with %q", text, got, err, wantText)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestRun_Sandbox_Writes(t *testing.T) {
 		"with --writable":    {[]string{"--sandbox", "workspace-write", "--writable", "DIR/more"}, "here/f more/f"},
 		"a relative one":     {[]string{"--sandbox", "workspace-write", "--writable", "../more"}, "here/f more/f"},
 		"with a file":        {[]string{"--sandbox", "DIR/policy.json"}, "more/f"},
-		"a file of nothing":  {[]string{"--sandbox", "DIR/disabled.json"}, "here/f here/.git/f more/f other/f"},
+		"a disabled policy":  {[]string{"--sandbox", "DIR/disabled.json"}, "here/f here/.git/f more/f other/f"},
 		"with the network":   {[]string{"--sandbox", "read-only", "--network"}, ""},
 		"both and read-only": {[]string{"--sandbox", "workspace-write", "--network"}, "here/f"},
 	} {
@@ -61,9 +61,9 @@ func TestRun_Sandbox_Writes(t *testing.T) {
 			c := command(t, append(arguments, "--", "sh", "-c", attempts, "sh", dir)...)
 			c.Dir = dir + "/here"
 			got := runCommand(t, c)
-			said := strings.Join(append(strings.Fields(test.wrote), "is read"), "\n") + "\n"
-			if got.code != 0 || got.out != said || got.errOut != "" {
-				t.Errorf("exit code %d, said %q and %q, want %q", got.code, got.out, got.errOut, said)
+			output := strings.Join(append(strings.Fields(test.wrote), "is read"), "\n") + "\n"
+			if got.code != 0 || got.out != output || got.errOut != "" {
+				t.Errorf("exit code %d, stdout %q, stderr %q, want %q", got.code, got.out, got.errOut, output)
 			}
 			for _, file := range []string{"here/f", "here/.git/f", "more/f", "other/f"} {
 				_, err := os.Stat(filepath.Join(dir, file))
@@ -86,7 +86,7 @@ func TestRun_SandboxUnavailable_Fails(t *testing.T) {
 		"switched off":                    {"EXECWIRE_SANDBOX_BACKENDS=off"},
 		"no bwrap":                        {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "EXECWIRE_BUBBLEWRAP=" + dir + "/nothing"},
 		"no bwrap in PATH":                {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "PATH=" + dir + "/nowhere"},
-		"a bwrap that confines nothing":   {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "EXECWIRE_BUBBLEWRAP=" + fake},
+		"a bwrap without effect":          {"EXECWIRE_SANDBOX_BACKENDS=bubblewrap", "EXECWIRE_BUBBLEWRAP=" + fake},
 		"Landlock cannot protect what is": {"EXECWIRE_SANDBOX_BACKENDS=landlock"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestRun_SandboxUnavailable_Fails(t *testing.T) {
 			got := runCommand(t, c)
 			if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "nothing on this machine can enforce the policy") ||
 				!strings.Contains(got.errOut, "execwire doctor") {
-				t.Errorf("exit code %d, said %q and %q", got.code, got.out, got.errOut)
+				t.Errorf("exit code %d, stdout %q, stderr %q", got.code, got.out, got.errOut)
 			}
 			if _, err := os.Stat(c.Dir + "/ran"); err == nil {
 				t.Error("it ran")
@@ -115,7 +115,7 @@ func TestRun_EmptySandboxFlag_Fails(t *testing.T) {
 		c.Dir = dir
 		got := runCommand(t, c)
 		if got.code == 0 || !strings.Contains(got.errOut, "--sandbox is empty") {
-			t.Errorf("%q: exit code %d, said %q", flag, got.code, got.errOut)
+			t.Errorf("%q: exit code %d, stderr %q", flag, got.code, got.errOut)
 		}
 		if _, err := os.Stat(dir + "/ran"); err == nil {
 			t.Errorf("%q: it ran", flag)
@@ -134,7 +134,7 @@ func TestRun_MissingWritable_Fails(t *testing.T) {
 		c.Dir = dir
 		got := runCommand(t, c)
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--writable "+dir+"/none: there is no such directory") {
-			t.Errorf("%s: exit code %d, said %q and %q", name, got.code, got.out, got.errOut)
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", name, got.code, got.out, got.errOut)
 		}
 		if _, err := os.Stat(dir + "/ran"); err == nil {
 			t.Errorf("%s: it ran", name)
@@ -169,9 +169,9 @@ func TestRun_SandboxDenied_Terminal_PrintsHint(t *testing.T) {
 			c.Env, c.Stderr = append(c.Env, test.variables...), slave
 			_ = c.Run()
 			_ = slave.Close()
-			said, _ := io.ReadAll(master) // it fails at the end
-			if c.ProcessState.ExitCode() == 0 || !strings.Contains(string(said), "apparently denied") || !strings.Contains(string(said), test.want) {
-				t.Errorf("it ended with %v and said %q", c.ProcessState, said)
+			output, _ := io.ReadAll(master) // it fails at the end
+			if c.ProcessState.ExitCode() == 0 || !strings.Contains(string(output), "apparently denied") || !strings.Contains(string(output), test.want) {
+				t.Errorf("the command ended with %v and wrote %q", c.ProcessState, output)
 			}
 		})
 	}
@@ -183,6 +183,6 @@ func TestRun_SandboxDenied_Pipe_PrintsNothing(t *testing.T) {
 	c.Dir = outsideTmp(t)
 	got := runCommand(t, c)
 	if got.code == 0 || strings.Contains(got.errOut, "execwire:") || !strings.Contains(strings.ToLower(got.errOut), "read-only file system") {
-		t.Errorf("exit code %d, said %q", got.code, got.errOut)
+		t.Errorf("exit code %d, stderr %q", got.code, got.errOut)
 	}
 }

@@ -111,7 +111,7 @@ func TestRun_CommandFormDisabled_Fails(t *testing.T) {
 	got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "true"))
 	if got.code != codeFailed || !strings.Contains(got.errOut, "starts no direct commands") ||
 		!strings.Contains(got.errOut, "EXECWIRE_ALLOW_DIRECT_EXEC=on") {
-		t.Errorf("it ended with %d and said %q", got.code, got.errOut)
+		t.Errorf("the exit code is %d, stderr %q", got.code, got.errOut)
 	}
 }
 

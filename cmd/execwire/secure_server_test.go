@@ -156,9 +156,9 @@ func TestCommands_SecureServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		flags []string
-		code  int
-		says  []string
+		flags    []string
+		code     int
+		wantText []string
 	}{
 		"token through TLS":   {append(tls, "--token-file", s.good), 0, nil},
 		"token on a socket":   {[]string{"--server", s.socket, "--token-file", s.good}, 0, nil},
@@ -178,9 +178,9 @@ func TestCommands_SecureServer(t *testing.T) {
 			if got.code != tc.code || (got.errOut == "") != (tc.code == 0) {
 				t.Errorf("exit code %d, want %d; stderr %q", got.code, tc.code, got.errOut)
 			}
-			for _, text := range tc.says {
+			for _, text := range tc.wantText {
 				if !strings.Contains(got.errOut, text) {
-					t.Errorf("stderr %q does not say %q", got.errOut, text)
+					t.Errorf("stderr %q does not contain %q", got.errOut, text)
 				}
 			}
 		})
@@ -203,7 +203,7 @@ func (s *secureServer) run(uid int, flags []string, script string) string {
 	return got.out
 }
 
-// Secrets are in files: the processes of root see none either.
+// Secrets are in files, so processes cannot see them in any environment or argument, not even as root.
 func TestSecrets_AreInNoEnvironmentArgumentOrLog(t *testing.T) {
 	s := newSecureServer(t, os.Getuid())
 	for _, token := range []string{s.wrong, s.view} {
@@ -224,7 +224,7 @@ func TestSecrets_AreInNoEnvironmentArgumentOrLog(t *testing.T) {
 	log := s.errOut.String()
 	for _, text := range []string{"principal=good", "principal=viewer", "no principal has it"} {
 		if !strings.Contains(log, text) {
-			t.Errorf("the log does not say %q: %s", text, log)
+			t.Errorf("the log does not contain %q: %s", text, log)
 		}
 	}
 	for _, token := range []string{goodToken, viewToken, wrongToken} {
@@ -280,6 +280,6 @@ for file in environ mem maps; do if (: <"/proc/PID/$file") 2>/dev/null; then ech
 		t.Errorf("with a terminal: %q", got)
 	}
 	if got := s.run(nobody, nil, "ls /proc/self/fd | wc -l; cat /proc/self/cgroup >/dev/null && echo read"); !strings.HasSuffix(got, "read\n") {
-		t.Errorf("a child sees of itself %q", got)
+		t.Errorf("a child's view of itself is %q", got)
 	}
 }

@@ -69,7 +69,7 @@ func (s *stdioServer) expect(pieces ...string) string {
 	for {
 		line, err := s.out.ReadString('\n')
 		if err != nil {
-			s.t.Fatalf("instead of %q came %q, %v: %s", pieces, line, err, s.errOut)
+			s.t.Fatalf("want %q, received %q, %v: %s", pieces, line, err, s.errOut)
 		}
 		if !json.Valid([]byte(line)) {
 			s.t.Errorf("stdout has %q", line)
@@ -149,7 +149,7 @@ func TestServe_StdioWithOtherListener(t *testing.T) {
 	s.expect(`"id":2`)
 	_ = s.in.Close()
 	if got := runCommand(t, command(t, "run", "--server", url, "--", "true")); got.code != 0 {
-		t.Errorf("the other door: %+v", got)
+		t.Errorf("the other listener: %+v", got)
 	}
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	if code := s.end(); code != 0 || !strings.Contains(s.errOut.String(), `"url":"`+url+`"`) {
@@ -167,8 +167,8 @@ func TestServe_WebsocketCredentials_AreValidated(t *testing.T) {
 	capability := []string{"--ws-auth", "capability-token"}
 	signed := []string{"--ws-auth", "signed-bearer-token"}
 	for name, tc := range map[string]struct {
-		flags []string
-		says  string
+		flags    []string
+		wantText string
 	}{
 		"no token":                 {capability, "--ws-token-file or --ws-token-sha256 is needed when --ws-auth is capability-token"},
 		"no secret":                {signed, "--ws-shared-secret-file is needed when --ws-auth is signed-bearer-token"},
@@ -189,8 +189,8 @@ func TestServe_WebsocketCredentials_AreValidated(t *testing.T) {
 				code = codeFailed
 			}
 			got := runCommand(t, command(t, append([]string{"serve", "--listen", "ws://127.0.0.1:0"}, tc.flags...)...))
-			if got.code != code || strings.Count(got.errOut, "\n") != 1 || !strings.Contains(got.errOut, tc.says) || strings.HasPrefix(got.out, "ws://0") {
-				t.Errorf("%+v, want code %d and %q", got, code, tc.says)
+			if got.code != code || strings.Count(got.errOut, "\n") != 1 || !strings.Contains(got.errOut, tc.wantText) || strings.HasPrefix(got.out, "ws://0") {
+				t.Errorf("%+v, want code %d and %q", got, code, tc.wantText)
 			}
 		})
 	}
@@ -225,7 +225,7 @@ func converse(t *testing.T, conn *wsconn.Conn, lines string, pieces ...string) s
 	for {
 		message, err := conn.Receive()
 		if err != nil {
-			t.Fatalf("instead of %q came %v", pieces, err)
+			t.Fatalf("want %q, received %v", pieces, err)
 		}
 		has := true
 		for _, piece := range pieces {
@@ -265,13 +265,13 @@ func TestServe_WebsocketToken(t *testing.T) {
 
 	// A server that is stopped reports to its clients how their processes ended.
 	converse(t, conn, startRequest(3, "q", "echo ready; exec sleep 1000"), "process/output", `"q"`)
-	said := make(chan string, 1)
+	closed := make(chan string, 1)
 	go func() {
 		var all strings.Builder
 		for {
 			message, err := conn.Receive()
 			if err != nil {
-				said <- all.String() + err.Error()
+				closed <- all.String() + err.Error()
 				_ = conn.Close(wsconn.CodeNormal, "")
 				return
 			}
@@ -279,10 +279,10 @@ func TestServe_WebsocketToken(t *testing.T) {
 		}
 	}()
 	s.stop(t, syscall.SIGTERM, syscall.SIGINT)
-	told := <-said
+	received := <-closed
 	for _, piece := range []string{"process/exited", `"exitCode":137`, "process/closed", "1001"} {
-		if !strings.Contains(told, piece) {
-			t.Errorf("the client was told %s, without %s", told, piece)
+		if !strings.Contains(received, piece) {
+			t.Errorf("the client received %s, without %s", received, piece)
 		}
 	}
 }

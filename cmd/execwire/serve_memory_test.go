@@ -21,7 +21,7 @@ func TestMemory_ManyChanges_TrimOnce(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if trims != 1 {
-			t.Errorf("trimmed %d times though nothing changed", trims-1)
+			t.Errorf("trimmed %d times without a change", trims-1)
 		}
 		m.changed()
 		time.Sleep(trimInterval)
@@ -45,7 +45,7 @@ func TestMemory_Trim_ReturnsGarbage(t *testing.T) {
 	m.trim()
 	runtime.KeepAlive(m)
 	if after := heapResident(); before-after < size*9/10 {
-		t.Errorf("the heap takes %d MiB after %d MiB became garbage, and took %d", after>>20, size>>20, before>>20)
+		t.Errorf("the heap uses %d MiB after %d MiB became garbage; before it used %d", after>>20, size>>20, before>>20)
 	}
 }
 

@@ -29,11 +29,11 @@ func TestServe_Sandbox_WorksForEveryUser(t *testing.T) {
 if test -e /proc/%d; then echo sees the server; fi; cat /proc/*/environ 2>/dev/null | tr '\0' '\n' | grep PRINCIPALS_FILE; true`, dir, s.command.Process.Pid)
 			got := s.run(uid, []string{"--sandbox", "workspace-write", "--cwd", dir + "/here", "--env-inherit", "none", "--env", "PATH=/usr/bin:/bin"}, script)
 			if want := fmt.Sprintf("%d\nhere/f\n", uid); got != want {
-				t.Errorf("it says %q, want %q", got, want)
+				t.Errorf("the report is %q, want %q", got, want)
 			}
 			got = s.run(uid, []string{"--cwd", dir + "/here"}, fmt.Sprintf("(echo x >%s/other/f) && echo wrote", dir))
 			if got != "wrote\n" {
-				t.Errorf("without a sandbox it says %q", got)
+				t.Errorf("without a sandbox the report is %q", got)
 			}
 		})
 	}
@@ -55,22 +55,22 @@ func TestServe_RequiredSandbox_IsNotWidened(t *testing.T) {
 		flags []string
 		wrote string
 	}{
-		"no sandbox":         {nil, "root/f"},
-		"disabled":           {[]string{"--sandbox", dir + "/disabled.json"}, "root/f"},
-		"external":           {[]string{"--sandbox", dir + "/external.json"}, "root/f"},
-		"everything":         {[]string{"--sandbox", dir + "/everything.json"}, "root/f"},
-		"another directory":  {[]string{"--sandbox", "workspace-write", "--writable", dir + "/other", "--network"}, ""},
-		"both directories":   {[]string{"--sandbox", "workspace-write", "--writable", dir + "/other", "--writable", dir + "/root"}, "root/f"},
-		"a TMPDIR elsewhere": {[]string{"--env", "TMPDIR=" + dir + "/other"}, "root/f"},
-		"both of that":       {[]string{"--sandbox", "workspace-write", "--env", "TMPDIR=" + dir + "/other"}, ""},
-		"less":               {[]string{"--sandbox", "read-only"}, ""},
+		"no sandbox":        {nil, "root/f"},
+		"disabled":          {[]string{"--sandbox", dir + "/disabled.json"}, "root/f"},
+		"external":          {[]string{"--sandbox", dir + "/external.json"}, "root/f"},
+		"everything":        {[]string{"--sandbox", dir + "/everything.json"}, "root/f"},
+		"another directory": {[]string{"--sandbox", "workspace-write", "--writable", dir + "/other", "--network"}, ""},
+		"both directories":  {[]string{"--sandbox", "workspace-write", "--writable", dir + "/other", "--writable", dir + "/root"}, "root/f"},
+		"another TMPDIR":    {[]string{"--env", "TMPDIR=" + dir + "/other"}, "root/f"},
+		"both of that":      {[]string{"--sandbox", "workspace-write", "--env", "TMPDIR=" + dir + "/other"}, ""},
+		"less":              {[]string{"--sandbox", "read-only"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			arguments := append([]string{"run", "--server", socket, "--cwd", "/usr"}, test.flags...)
 			got := runCommand(t, command(t, append(arguments, "--", "/bin/sh", "-c",
 				"for f in root/f root/.git/f other/f; do (echo x >"+dir+"/$f) 2>/dev/null && echo $f; done; true")...))
-			if said := strings.TrimSpace(got.out); got.code != 0 || said != test.wrote {
-				t.Errorf("exit code %d, wrote %q, want %q; %s", got.code, said, test.wrote, got.errOut)
+			if output := strings.TrimSpace(got.out); got.code != 0 || output != test.wrote {
+				t.Errorf("exit code %d, wrote %q, want %q; %s", got.code, output, test.wrote, got.errOut)
 			}
 		})
 	}
@@ -94,10 +94,10 @@ func TestServe_RequiredSandbox_IsNotWidened(t *testing.T) {
 	}
 	want := sandboxObject{Backend: "bubblewrap", Network: "restricted", RestrictsFiles: true, HidesProcesses: true}
 	if p.Sandbox == nil || *p.Sandbox != want || p.Exit == nil || !p.Exit.SandboxDenied {
-		t.Errorf("ps says %s", listed.out)
+		t.Errorf("ps prints %s", listed.out)
 	}
 	if table := runCommand(t, command(t, "ps", "-a", "--server", socket)); !strings.Contains(table.out, "(sandbox denied)") {
-		t.Errorf("ps says %s", table.out)
+		t.Errorf("ps prints %s", table.out)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestServe_RequiredSandboxUnavailable_DoesNotStart(t *testing.T) {
 	got := runCommand(t, c)
 	for _, text := range []string{"require_sandbox", "/nonexistent/bwrap", "switched off", "execwire doctor"} {
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, text) {
-			t.Errorf("exit code %d, said %q and %q, want %q", got.code, got.out, got.errOut, text)
+			t.Errorf("exit code %d, stdout %q, stderr %q, want %q", got.code, got.out, got.errOut, text)
 		}
 	}
 }

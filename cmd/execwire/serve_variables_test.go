@@ -34,10 +34,10 @@ func TestServe_UnknownVariables_AreReported(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Errorf("it ended with %v: %s", err, &errOut)
 	}
-	said := errOut.String()
-	if strings.Count(said, "names no setting") != 2 || strings.Contains(said, "secret") || !strings.Contains(said, "variable=EXECWIRE_MINE") ||
-		!strings.Contains(said, "variable=EXECWIRE_SHUTDOWN_GRACE nearest=EXECWIRE_SHUTDOWN_GRACE_PERIOD") {
-		t.Errorf("it says %q", said)
+	log := errOut.String()
+	if strings.Count(log, "names no setting") != 2 || strings.Contains(log, "secret") || !strings.Contains(log, "variable=EXECWIRE_MINE") ||
+		!strings.Contains(log, "variable=EXECWIRE_SHUTDOWN_GRACE nearest=EXECWIRE_SHUTDOWN_GRACE_PERIOD") {
+		t.Errorf("the log is %q", log)
 	}
 }
 

@@ -33,7 +33,7 @@ func TestServe_UntilStdinCloses(t *testing.T) {
 			}
 			s.stop(t) // without a signal
 			if left := runCommand(t, exec.Command("ps", "-o", "args=", "-p", strings.TrimSpace(pid.out))); strings.Contains(left.out, "sleep") {
-				t.Errorf("a process is left: %s", left.out)
+				t.Errorf("a process still runs: %s", left.out)
 			}
 		})
 	}

@@ -40,7 +40,7 @@ func TestFromContext_NoPrincipal_Fails(t *testing.T) {
 				t.Fatalf("FromContext = %v, %v, want an Error of kind %v", got, err, auth.KindNoPrincipal)
 			}
 			if !got.IsZero() {
-				t.Errorf("FromContext = %v beside its error, want nobody", got)
+				t.Errorf("FromContext = %v beside its error, want no principal", got)
 			}
 		})
 	}

@@ -108,22 +108,22 @@ func TestTable_Authenticate(t *testing.T) {
 		"token and its certificate":  {auth.Credentials{Token: ciToken, Certificates: certificate("ci", unchanged)}, "ci: view, start", 0},
 		"token, certificate of none": {auth.Credentials{Token: ciToken, Certificates: certificate("x", unchanged)}, "ci: view, start", 0},
 
-		"nothing":                     {auth.Credentials{}, "", auth.KindCredentialMissing},
-		"unlisted user":               {auth.Credentials{Peer: other}, "", auth.KindCredentialMissing},
-		"wrong token":                 {auth.Credentials{Token: "x"}, "", auth.KindTokenInvalid},
-		"wrong token, root":           {auth.Credentials{Token: "x", Peer: root}, "", auth.KindTokenInvalid},
-		"wrong token, loopback":       {auth.Credentials{Token: "x", Loopback: true}, "", auth.KindTokenInvalid},
-		"wrong token, certificate":    {auth.Credentials{Token: "x", Certificates: certificate("ci", unchanged)}, "", auth.KindTokenInvalid},
-		"expired token, root":         {auth.Credentials{Token: hs256(signed.with("exp", 1)), Peer: root}, "", auth.KindTokenExpired},
-		"signed for nobody":           {auth.Credentials{Token: hs256(signed.with("sub", "x"))}, "", auth.KindNotListed},
-		"other issuer":                {auth.Credentials{Token: hs256(signed.with("iss", "x"))}, "", auth.KindIssuerMismatch},
-		"token of another":            {auth.Credentials{Token: sumToken, Certificates: certificate("ci", unchanged)}, "", auth.KindCredentialsDisagree},
-		"certificate of nobody":       {auth.Credentials{Certificates: certificate("x", unchanged), Loopback: true}, "", auth.KindNotListed},
-		"certificate of two":          {auth.Credentials{Certificates: both}, "", auth.KindCredentialsDisagree},
-		"certificate that expired":    {auth.Credentials{Certificates: certificate("ci", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) })}, "", auth.KindCertificateExpired},
-		"expired certificate, token":  {auth.Credentials{Token: ciToken, Certificates: certificate("x", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) })}, "", auth.KindCertificateExpired},
-		"certificate before its time": {auth.Credentials{Certificates: certificate("ci", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) })}, "", auth.KindCertificateExpired},
-		"name in another field":       {auth.Credentials{Certificates: certificate("ci.example", unchanged)}, "", auth.KindNotListed},
+		"nothing":                        {auth.Credentials{}, "", auth.KindCredentialMissing},
+		"unlisted user":                  {auth.Credentials{Peer: other}, "", auth.KindCredentialMissing},
+		"wrong token":                    {auth.Credentials{Token: "x"}, "", auth.KindTokenInvalid},
+		"wrong token, root":              {auth.Credentials{Token: "x", Peer: root}, "", auth.KindTokenInvalid},
+		"wrong token, loopback":          {auth.Credentials{Token: "x", Loopback: true}, "", auth.KindTokenInvalid},
+		"wrong token, certificate":       {auth.Credentials{Token: "x", Certificates: certificate("ci", unchanged)}, "", auth.KindTokenInvalid},
+		"expired token, root":            {auth.Credentials{Token: hs256(signed.with("exp", 1)), Peer: root}, "", auth.KindTokenExpired},
+		"signed for an unlisted subject": {auth.Credentials{Token: hs256(signed.with("sub", "x"))}, "", auth.KindNotListed},
+		"other issuer":                   {auth.Credentials{Token: hs256(signed.with("iss", "x"))}, "", auth.KindIssuerMismatch},
+		"token of another":               {auth.Credentials{Token: sumToken, Certificates: certificate("ci", unchanged)}, "", auth.KindCredentialsDisagree},
+		"unlisted certificate":           {auth.Credentials{Certificates: certificate("x", unchanged), Loopback: true}, "", auth.KindNotListed},
+		"certificate of two":             {auth.Credentials{Certificates: both}, "", auth.KindCredentialsDisagree},
+		"certificate that expired":       {auth.Credentials{Certificates: certificate("ci", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) })}, "", auth.KindCertificateExpired},
+		"expired certificate, token":     {auth.Credentials{Token: ciToken, Certificates: certificate("x", func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Second) })}, "", auth.KindCertificateExpired},
+		"certificate before its time":    {auth.Credentials{Certificates: certificate("ci", func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) })}, "", auth.KindCertificateExpired},
+		"name in another field":          {auth.Credentials{Certificates: certificate("ci.example", unchanged)}, "", auth.KindNotListed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			caller, err := a.Authenticate(tc.show)
@@ -140,7 +140,7 @@ func expectCaller(t *testing.T, caller auth.Caller, err error, want string, kind
 	if want == "" {
 		var typed *auth.Error
 		if !errors.As(err, &typed) || typed.Kind != kind || caller != (auth.Caller{}) {
-			t.Errorf("got %+v, %v, want nobody and an Error of kind %v", caller, err, kind)
+			t.Errorf("got %+v, %v, want no caller and an Error of kind %v", caller, err, kind)
 		}
 		return
 	}
@@ -165,8 +165,8 @@ func TestOnBehalfOf(t *testing.T) {
 		show auth.Credentials
 		want string
 	}{
-		"somebody unlisted":          {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "user:ann"}, "gateway/user:ann via gateway: view, control, session"},
-		"somebody listed":            {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "ci"}, "ci via gateway: view"},
+		"unlisted principal":         {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "user:ann"}, "gateway/user:ann via gateway: view, control, session"},
+		"listed principal":           {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "ci"}, "ci via gateway: view"},
 		"not matching":               {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "admin"}, ""},
 		"itself":                     {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "gateway"}, ""},
 		"slash":                      {listed, auth.Credentials{Token: otherToken, OnBehalfOf: "user:a/b"}, ""},

@@ -27,9 +27,9 @@ func TestDocument_Example_IsValid(t *testing.T) {
 	_, rest, _ := strings.Cut(securityDocument(t), "```toml\n")
 	example, _, found := strings.Cut(rest, "\n```")
 	if !found {
-		t.Fatal("there is no example")
+		t.Fatal("the document has no example")
 	}
-	// The example must not accept anybody: the token of its hash is unknown.
+	// The example must accept no caller: the token of its hash is unknown.
 	token := strings.Repeat("t", MinSecretBytes)
 	hash := HashToken([]byte(token))
 	example = regexp.MustCompile(`token_sha256 = "[0-9a-f]{64}"`).ReplaceAllString(example, fmt.Sprintf("token_sha256 = \"%x\"", hash))
@@ -55,7 +55,7 @@ func TestDocument_Example_IsValid(t *testing.T) {
 		"ci": View | Start | Control, "dashboard": View | Environment, "gateway": Everything, "admin": Everything,
 	} {
 		if i, ok := table.byName[name]; !ok || table.entries[i].may != may {
-			t.Errorf("%s is not there, or may not do %v", name, may)
+			t.Errorf("%s is missing, or does not have the permission %v", name, may)
 		}
 	}
 	if c, err := table.Authenticate(Credentials{Token: token, OnBehalfOf: "user:ann"}); err != nil || c.Principal.Name != "gateway/user:ann" {
@@ -79,7 +79,7 @@ func TestDocument_DescribesEveryKey(t *testing.T) {
 			want = append(want, reflect.TypeOf(example).Field(i).Tag.Get("toml"))
 		}
 		if strings.Join(described, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: described are %v, there are %v", heading, described, want)
+			t.Errorf("%s: described are %v, want %v", heading, described, want)
 		}
 	}
 }

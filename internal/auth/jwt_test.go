@@ -102,34 +102,34 @@ func TestJWT_Invalid_Fails(t *testing.T) {
 		token string
 		kind  auth.Kind
 	}{
-		"empty":                  {"", auth.KindTokenInvalid},
-		"no token":               {"abc", auth.KindTokenInvalid},
-		"two parts":              {good[:cut], auth.KindTokenInvalid},
-		"four parts":             {good + ".x", auth.KindTokenInvalid},
-		"no signature":           {good[:cut+1], auth.KindTokenInvalid},
-		"other signature":        {hs256(goodClaims.with("sub", "x"))[:cut] + good[cut:], auth.KindTokenInvalid},
-		"padded":                 {good + "=", auth.KindTokenInvalid},
-		"other secret":           {forge(header("HS256"), goodClaims, mac(sha256.New, []byte("x"))), auth.KindTokenInvalid},
-		"empty secret":           {forge(header("HS256"), goodClaims, mac(sha256.New, nil)), auth.KindTokenInvalid},
-		"none":                   {forge(header("none"), goodClaims, nothing), auth.KindTokenInvalid},
-		"None":                   {forge(header("None"), goodClaims, nothing), auth.KindTokenInvalid},
-		"our placeholder":        {forge(header("none of these"), goodClaims, nothing), auth.KindTokenInvalid},
-		"no algorithm":           {forge(map[string]any{}, goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
-		"HS512":                  {forge(header("HS512"), goodClaims, mac(sha512.New, secret)), auth.KindTokenInvalid},
-		"public key as secret":   {forge(header("HS256"), goodClaims, mac(sha256.New, verifyingKey)), auth.KindTokenInvalid},
-		"HS256 said to be EdDSA": {forge(header("EdDSA"), goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
-		"critical extension":     {forge(map[string]any{"alg": "HS256", "crit": []string{"x"}}, goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
-		"no exp":                 {hs256(goodClaims.with("exp", nil)), auth.KindTokenInvalid},
-		"exp is text":            {hs256(goodClaims.with("exp", "tomorrow")), auth.KindTokenInvalid},
-		"no sub":                 {hs256(goodClaims.with("sub", nil)), auth.KindTokenInvalid},
-		"expired":                {hs256(goodClaims.with("exp", jwtNow.Unix()-31)), auth.KindTokenExpired},
-		"expired, wrong secret":  {forge(header("HS256"), goodClaims.with("exp", 1), mac(sha256.New, []byte("x"))), auth.KindTokenInvalid},
-		"not yet":                {eddsa(goodClaims.with("nbf", jwtNow.Unix()+31)), auth.KindTokenNotYetValid},
-		"other issuer":           {hs256(goodClaims.with("iss", "other")), auth.KindIssuerMismatch},
-		"no issuer":              {hs256(goodClaims.with("iss", nil)), auth.KindIssuerMismatch},
-		"other audience":         {hs256(goodClaims.with("aud", "other")), auth.KindAudienceMismatch},
-		"other audiences":        {hs256(goodClaims.with("aud", []string{"a", "b"})), auth.KindAudienceMismatch},
-		"no audience":            {hs256(goodClaims.with("aud", nil)), auth.KindAudienceMismatch},
+		"empty":                   {"", auth.KindTokenInvalid},
+		"no token":                {"abc", auth.KindTokenInvalid},
+		"two parts":               {good[:cut], auth.KindTokenInvalid},
+		"four parts":              {good + ".x", auth.KindTokenInvalid},
+		"no signature":            {good[:cut+1], auth.KindTokenInvalid},
+		"other signature":         {hs256(goodClaims.with("sub", "x"))[:cut] + good[cut:], auth.KindTokenInvalid},
+		"padded":                  {good + "=", auth.KindTokenInvalid},
+		"other secret":            {forge(header("HS256"), goodClaims, mac(sha256.New, []byte("x"))), auth.KindTokenInvalid},
+		"empty secret":            {forge(header("HS256"), goodClaims, mac(sha256.New, nil)), auth.KindTokenInvalid},
+		"none":                    {forge(header("none"), goodClaims, nothing), auth.KindTokenInvalid},
+		"None":                    {forge(header("None"), goodClaims, nothing), auth.KindTokenInvalid},
+		"our placeholder":         {forge(header("none of these"), goodClaims, nothing), auth.KindTokenInvalid},
+		"no algorithm":            {forge(map[string]any{}, goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
+		"HS512":                   {forge(header("HS512"), goodClaims, mac(sha512.New, secret)), auth.KindTokenInvalid},
+		"public key as secret":    {forge(header("HS256"), goodClaims, mac(sha256.New, verifyingKey)), auth.KindTokenInvalid},
+		"HS256 declared as EdDSA": {forge(header("EdDSA"), goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
+		"critical extension":      {forge(map[string]any{"alg": "HS256", "crit": []string{"x"}}, goodClaims, mac(sha256.New, secret)), auth.KindTokenInvalid},
+		"no exp":                  {hs256(goodClaims.with("exp", nil)), auth.KindTokenInvalid},
+		"exp is text":             {hs256(goodClaims.with("exp", "tomorrow")), auth.KindTokenInvalid},
+		"no sub":                  {hs256(goodClaims.with("sub", nil)), auth.KindTokenInvalid},
+		"expired":                 {hs256(goodClaims.with("exp", jwtNow.Unix()-31)), auth.KindTokenExpired},
+		"expired, wrong secret":   {forge(header("HS256"), goodClaims.with("exp", 1), mac(sha256.New, []byte("x"))), auth.KindTokenInvalid},
+		"not yet":                 {eddsa(goodClaims.with("nbf", jwtNow.Unix()+31)), auth.KindTokenNotYetValid},
+		"other issuer":            {hs256(goodClaims.with("iss", "other")), auth.KindIssuerMismatch},
+		"no issuer":               {hs256(goodClaims.with("iss", nil)), auth.KindIssuerMismatch},
+		"other audience":          {hs256(goodClaims.with("aud", "other")), auth.KindAudienceMismatch},
+		"other audiences":         {hs256(goodClaims.with("aud", []string{"a", "b"})), auth.KindAudienceMismatch},
+		"no audience":             {hs256(goodClaims.with("aud", nil)), auth.KindAudienceMismatch},
 	} {
 		subject, err := auth.NewJWT(bothAlgorithms).Verify(tc.token)
 		var typed *auth.Error
@@ -172,8 +172,8 @@ func TestJWT_WithoutIssuerAndAudience_AcceptsAny(t *testing.T) {
 	}
 }
 
-// Claim names are compared exactly: claims that differ in case, which others may
-// control at the issuer, are ignored.
+// Claim names are compared exactly. A claim that differs in case is ignored: its value may
+// come from another party than the issuer.
 func TestJWT_ClaimNames_AreExact(t *testing.T) {
 	j := auth.NewJWT(bothAlgorithms)
 	// Later members would win.
@@ -189,7 +189,7 @@ func TestJWT_ClaimNames_AreExact(t *testing.T) {
 		"no iss":  goodClaims.with("iss", nil).with("Iss", "issuer"),
 	} {
 		if subject, err := j.Verify(hs256(body)); err == nil {
-			t.Errorf("%s: %q is let in", name, subject)
+			t.Errorf("%s: %q is accepted", name, subject)
 		}
 	}
 }

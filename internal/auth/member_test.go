@@ -54,7 +54,7 @@ allow = ["all"]
 			t.Errorf("%+v with %s: %+v, %v", tc.shown, tc.executor, m, err)
 		}
 	}
-	// At a server the principal of the relay needs no entry; at a hub it is one like others.
+	// At a server the principal of the relay needs no entry. At a hub it is a principal like others.
 	if m, err := member(t, file, auth.Credentials{Known: auth.Relay}); err == nil || m.MayActAs("gpu") || m.MayConnectTo("gpu") {
 		t.Errorf("a principal called relay that is not listed: %+v, %v", m, err)
 	}
@@ -76,6 +76,6 @@ func TestMember_WithoutTable(t *testing.T) {
 		t.Errorf("%+v, %v", m, err)
 	}
 	if m, err := member(t, "", auth.Credentials{}); err == nil {
-		t.Errorf("one from elsewhere is %+v", m)
+		t.Errorf("a caller from another host is %+v", m)
 	}
 }

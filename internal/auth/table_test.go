@@ -49,9 +49,9 @@ func directory(t *testing.T, text string) (table string) {
 
 func TestReadTable_Invalid_Fails(t *testing.T) {
 	for name, tc := range map[string]struct {
-		text  string
-		entry string
-		says  []string
+		text     string
+		entry    string
+		wantText []string
 	}{
 		"not TOML":         {"[[principal", "", []string{"not a valid table"}},
 		"empty":            {"", "", []string{"no principals"}},
@@ -112,9 +112,9 @@ func TestReadTable_Invalid_Fails(t *testing.T) {
 			if len(files) == 0 || files[0] != file {
 				t.Errorf("it read %v, want the table first", files)
 			}
-			for _, text := range append(tc.says, file) {
+			for _, text := range append(tc.wantText, file) {
 				if text = strings.ReplaceAll(text, "DIR", filepath.Dir(file)); !strings.Contains(err.Error(), text) {
-					t.Errorf("%q does not say %q", err, text)
+					t.Errorf("%q does not contain %q", err, text)
 				}
 			}
 			for _, hidden := range []string{ciToken, string(secret)} {

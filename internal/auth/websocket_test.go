@@ -66,33 +66,33 @@ func TestWebsocketTokens(t *testing.T) {
 		token string
 		kind  auth.Kind // 0: accepted
 	}{
-		"token":                {capability, websocketToken, 0},
-		"token by its hash":    {hashed, websocketToken, 0},
-		"wrong token":          {capability, websocketToken + "x", auth.KindTokenInvalid},
-		"wrong for the hash":   {hashed, "x", auth.KindTokenInvalid},
-		"short token":          {short, "short", auth.KindTokenInvalid},
-		"signed":               {signed, hs256(until(60)), 0},
-		"signed for somebody":  {signed, hs256(until(60).with("sub", "x").with("iss", "i").with("aud", "a")), 0},
-		"expired in skew":      {signed, hs256(until(-10)), 0},
-		"expired":              {signed, hs256(until(-40)), auth.KindTokenExpired},
-		"expired, no skew":     {strict, hs256(named.with("exp", now-3)), auth.KindTokenExpired},
-		"not yet":              {signed, hs256(until(300).with("nbf", now+120)), auth.KindTokenNotYetValid},
-		"not yet, in skew":     {signed, hs256(until(300).with("nbf", now+20)), 0},
-		"no end":               {signed, hs256(claims{"sub": "x"}), auth.KindTokenInvalid},
-		"end as text":          {signed, hs256(claims{"exp": "9999999999"}), auth.KindTokenInvalid},
-		"other algorithm":      {signed, eddsa(until(60)), auth.KindTokenInvalid},
-		"no token":             {signed, "a.b.c", auth.KindTokenInvalid},
-		"issuer and audience":  {strict, hs256(named), 0},
-		"audience in a list":   {strict, hs256(named.with("aud", []string{"z", "aud1"})), 0},
-		"other issuer":         {strict, hs256(named.with("iss", "no")), auth.KindIssuerMismatch},
-		"other audience":       {strict, hs256(named.with("aud", "no")), auth.KindAudienceMismatch},
-		"neither of the two":   {strict, hs256(until(60)), auth.KindIssuerMismatch},
-		"signed, not expected": {capability, hs256(until(60)), auth.KindTokenInvalid},
+		"token":                       {capability, websocketToken, 0},
+		"token by its hash":           {hashed, websocketToken, 0},
+		"wrong token":                 {capability, websocketToken + "x", auth.KindTokenInvalid},
+		"wrong for the hash":          {hashed, "x", auth.KindTokenInvalid},
+		"short token":                 {short, "short", auth.KindTokenInvalid},
+		"signed":                      {signed, hs256(until(60)), 0},
+		"signed with a subject":       {signed, hs256(until(60).with("sub", "x").with("iss", "i").with("aud", "a")), 0},
+		"expired in skew":             {signed, hs256(until(-10)), 0},
+		"expired":                     {signed, hs256(until(-40)), auth.KindTokenExpired},
+		"expired, no skew":            {strict, hs256(named.with("exp", now-3)), auth.KindTokenExpired},
+		"not yet":                     {signed, hs256(until(300).with("nbf", now+120)), auth.KindTokenNotYetValid},
+		"not yet, in skew":            {signed, hs256(until(300).with("nbf", now+20)), 0},
+		"no end":                      {signed, hs256(claims{"sub": "x"}), auth.KindTokenInvalid},
+		"end as text":                 {signed, hs256(claims{"exp": "9999999999"}), auth.KindTokenInvalid},
+		"other algorithm":             {signed, eddsa(until(60)), auth.KindTokenInvalid},
+		"no token":                    {signed, "a.b.c", auth.KindTokenInvalid},
+		"issuer and audience":         {strict, hs256(named), 0},
+		"audience in a list":          {strict, hs256(named.with("aud", []string{"z", "aud1"})), 0},
+		"other issuer":                {strict, hs256(named.with("iss", "no")), auth.KindIssuerMismatch},
+		"other audience":              {strict, hs256(named.with("aud", "no")), auth.KindAudienceMismatch},
+		"neither issuer nor audience": {strict, hs256(until(60)), auth.KindIssuerMismatch},
+		"signed, not expected":        {capability, hs256(until(60)), auth.KindTokenInvalid},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := withTokens(t, "", tc.ws)
 			if !a.HasWebsocketTokens() || a.HasTable() {
-				t.Error("there are no tokens, or there is a table")
+				t.Error("there are no websocket tokens, or there is a table")
 			}
 			expectOf(t, a, auth.Credentials{Token: tc.token, Loopback: true}, "ws: "+everything, tc.kind)
 			expectOf(t, a, auth.Credentials{Loopback: true}, "loopback: "+everything, 0)
@@ -157,7 +157,7 @@ func TestAuthenticate_Known(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("one that was taken from the table may go on")
+			t.Fatal("a principal removed from the table is accepted")
 		}
 	}
 	expectOf(t, a, known("ci"), "", auth.KindNotListed)
@@ -166,8 +166,8 @@ func TestAuthenticate_Known(t *testing.T) {
 	expectOf(t, open, known("loopback"), "loopback: "+everything, 0)
 }
 
-// Callers from the relay are authenticated by the rendezvous, so that a table
-// need not list them, but may.
+// The rendezvous authenticates callers from the relay, so the table need not list them, but
+// may.
 func TestRelay(t *testing.T) {
 	relayed := auth.Credentials{Known: auth.Relay}
 	expectOf(t, withTokens(t, "", auth.WebsocketOptions{}), relayed, "relay: "+everything, 0)
@@ -186,8 +186,8 @@ func TestWebsocketTokens_Invalid_Fail(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		ws   auth.WebsocketOptions
-		says string
+		ws       auth.WebsocketOptions
+		wantText string
 	}{
 		"no file":        {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: "/nonexistent"}, "/nonexistent cannot be opened: no such file"},
 		"empty file":     {auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, "\n")}, "has 0 bytes"},
@@ -199,8 +199,8 @@ func TestWebsocketTokens_Invalid_Fail(t *testing.T) {
 	} {
 		_, err := auth.NewAuthenticator("", tc.ws, nil)
 		var typed *auth.WebsocketError
-		if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.says) || strings.Contains(err.Error(), websocketToken) {
-			t.Errorf("%s: %v, want an error that says %q", name, err, tc.says)
+		if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.wantText) || strings.Contains(err.Error(), websocketToken) {
+			t.Errorf("%s: %v, want an error that contains %q", name, err, tc.wantText)
 		}
 	}
 }

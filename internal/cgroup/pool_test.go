@@ -101,7 +101,7 @@ func openPool(t *testing.T) *Pool {
 	t.Helper()
 	p, err := Open("auto")
 	if err != nil || p == nil {
-		t.Fatalf("there is no writable cgroup v2 tree: run the tests as root on a system with one: %v", err)
+		t.Fatalf("no writable cgroup v2 tree: run the tests as root on a system with one: %v", err)
 	}
 	return p
 }
@@ -141,7 +141,7 @@ func TestPool_Frozen_IsNotReused(t *testing.T) {
 	}
 	g.Release()
 	if left := directories(t, c); len(left) > 0 {
-		t.Errorf("%v are left", left)
+		t.Errorf("the remaining directories are %v", left)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestPool_ReadLocksOfOtherPrograms_DoNotBlock(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(c.location.dir); !os.IsNotExist(err) {
-		t.Errorf("the directory of a dead server is left: %v", err)
+		t.Errorf("the directory of a dead server remains: %v", err)
 	}
 }
 

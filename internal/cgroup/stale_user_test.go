@@ -33,7 +33,7 @@ func TestRemoveStale_GroupOfAnotherUser_IsLeftAlone(t *testing.T) {
 	}()
 	removed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		if err := unix.Setfsuid(61131); err != nil {
 			removed <- err
 			return
@@ -44,7 +44,7 @@ func TestRemoveStale_GroupOfAnotherUser_IsLeftAlone(t *testing.T) {
 		t.Errorf("another user: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(leftover, "1")); err != nil {
-		t.Errorf("it is gone: %v", err)
+		t.Errorf("the group was removed: %v", err)
 	}
 	if err := removeStale(location); err != nil {
 		t.Error(err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestDefaultsAreValid(t *testing.T) {
+func TestDefault_IsValid(t *testing.T) {
 	cfg := Default()
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
@@ -20,7 +20,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-func TestEverySettingIsDescribed(t *testing.T) {
+func TestSettings_HaveDescriptions(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range Settings() {
 		mayBeEmpty := slices.Contains([]string{"path", "paths", "text", "origins", "names"}, s.Unit)
@@ -31,7 +31,7 @@ func TestEverySettingIsDescribed(t *testing.T) {
 	}
 }
 
-func TestLoadLaysFileAndEnvironmentOverDefaults(t *testing.T) {
+func TestLoad_FileAndEnvironment_OverrideDefaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "execwire.toml")
 	text := "listen = [\"unix:///run/execwire.sock\"]\nretained_output_bytes_per_process = \"2MiB\"\nmax_wait = \"1m\"\nretained_events = 200\n"
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -45,26 +45,26 @@ func TestLoadLaysFileAndEnvironmentOverDefaults(t *testing.T) {
 		t.Errorf("the file was not applied: %+v", cfg)
 	}
 	if len(cfg.Origins) != 0 || cfg.WebsocketClockSkew != defaultClockSkew {
-		t.Errorf("defaults are not there: %+v", cfg)
+		t.Errorf("the defaults were not applied: %+v", cfg)
 	}
 	if time.Duration(cfg.MaxWait) != 2*time.Minute {
 		t.Errorf("max_wait = %v, want the environment's 2m", time.Duration(cfg.MaxWait))
 	}
 }
 
-// What a flag says completes what the environment says before it is judged.
-func TestFlagsAreLaidOverAll(t *testing.T) {
+// Flags are applied after the environment and before the validation.
+func TestLoad_Flags_OverrideAll(t *testing.T) {
 	environ := []string{"EXECWIRE_WS_AUTH=capability-token", "EXECWIRE_MAX_WAIT=2m"}
 	cfg, err := Load("", environ, func(c *Config) { c.WebsocketToken, c.MaxWait = "/token", Duration(time.Minute) })
 	if err != nil || cfg.WebsocketToken != "/token" || time.Duration(cfg.MaxWait) != time.Minute {
 		t.Errorf("Load = %+v, %v", cfg, err)
 	}
 	if _, err := Load("", nil, func(c *Config) { c.MaxWait = 0 }); err == nil {
-		t.Error("a flag out of range is not refused")
+		t.Error("a flag out of range is accepted")
 	}
 }
 
-func TestLoadRefuses(t *testing.T) {
+func TestLoad_InvalidSettings_Fail(t *testing.T) {
 	tests := []struct {
 		name, file, env, want string
 	}{
@@ -159,14 +159,13 @@ func TestLoadRefuses(t *testing.T) {
 			_, err := Load(path, []string{tt.env})
 			var configErr *Error
 			if !errors.As(err, &configErr) || !strings.Contains(err.Error(), tt.want) {
-				t.Fatalf("Load = %v, want an *Error that says %q", err, tt.want)
+				t.Fatalf("Load = %v, want an *Error that contains %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// Backends that are left out are not used.
-func TestBackends(t *testing.T) {
+func TestUsesBackend(t *testing.T) {
 	for _, tt := range []struct {
 		names                []string
 		bubblewrap, landlock bool
@@ -186,14 +185,14 @@ func TestBackends(t *testing.T) {
 	}
 }
 
-func TestLoadNamesAMissingFile(t *testing.T) {
+func TestLoad_MissingFile_IsNamed(t *testing.T) {
 	_, err := Load("/nonexistent/execwire.toml", nil)
 	if err == nil || !strings.Contains(err.Error(), "/nonexistent/execwire.toml: does not exist") {
 		t.Fatalf("Load = %v", err)
 	}
 }
 
-func TestBytesNotation(t *testing.T) {
+func TestBytes_Notation(t *testing.T) {
 	for text, want := range map[string]Bytes{"0": 0, "17": 17, "64KiB": 64 << 10, "3 MiB": 3 << 20, "1GiB": 1 << 30} {
 		got, err := ParseBytes(text)
 		if err != nil || got != want {
@@ -207,8 +206,7 @@ func TestBytesNotation(t *testing.T) {
 	}
 }
 
-// A daemon with a relay has no listeners by default.
-func TestRemoteDoesNotListenByItself(t *testing.T) {
+func TestLoad_Remote_HasNoListenersByDefault(t *testing.T) {
 	remote := []string{"EXECWIRE_REMOTE_URL=https://hub.example.org/base", "EXECWIRE_EXECUTOR_ID=a"}
 	for _, tt := range []struct {
 		environ []string

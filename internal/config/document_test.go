@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// document is a part of a document that is made from settings.
+// document returns the table of settings for a document.
 func document(settings []Setting) string {
 	var b strings.Builder
 	b.WriteString("| setting | default | unit | range | what it does |\n| --- | --- | --- | --- | --- |\n")
@@ -21,18 +21,18 @@ func document(settings []Setting) string {
 	return b.String()
 }
 
-// TestDocumentIsUpToDate holds documents against the settings. Set
-// EXECWIRE_UPDATE_DOCS=1 to write them anew.
-func TestDocumentIsUpToDate(t *testing.T) {
+// TestDocument_IsUpToDate compares the documents with the settings. Set
+// EXECWIRE_UPDATE_DOCS=1 to write them.
+func TestDocument_IsUpToDate(t *testing.T) {
 	for _, d := range []struct {
 		path     string
 		settings []Setting
 	}{{"../../docs/configuration.md", Settings()}, {"../../docs/hub.md", HubSettings()}} {
-		t.Run(d.path, func(t *testing.T) { holdDocument(t, d.path, document(d.settings)) })
+		t.Run(d.path, func(t *testing.T) { compareDocument(t, d.path, document(d.settings)) })
 	}
 }
 
-func holdDocument(t *testing.T, path, want string) {
+func compareDocument(t *testing.T, path, want string) {
 	const begin, end = "<!-- settings: begin -->\n", "<!-- settings: end -->"
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestSettingsOfAHubAreDescribedAndTheirDefaultsValid(t *testing.T) {
+func TestHubSettings_HaveDescriptionsAndValidDefaults(t *testing.T) {
 	cfg := DefaultHub()
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func TestSettingsOfAHubAreDescribedAndTheirDefaultsValid(t *testing.T) {
 	}
 }
 
-func TestLoadHubLaysFileEnvironmentAndFlagsOverDefaults(t *testing.T) {
+func TestLoadHub_FileEnvironmentAndFlags_OverrideDefaults(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hub.toml")
 	if err := os.WriteFile(path, []byte("frame_bytes = \"1MiB\"\nstream_grace = \"10s\"\nexecutors = 5\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -36,8 +36,8 @@ func TestLoadHubLaysFileEnvironmentAndFlagsOverDefaults(t *testing.T) {
 	}
 }
 
-func TestLoadHubRefuses(t *testing.T) {
-	for _, tc := range []struct{ name, text, says string }{
+func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
+	for _, tc := range []struct{ name, text, wantText string }{
 		{"unknown", "frames = 1", "frames is not a setting: docs/hub.md"},
 		{"a daemon's", "default_grace = \"1s\"", "default_grace is not a setting"},
 		{"too small", "frame_bytes = 1", "frame_bytes is below 64KiB"},
@@ -63,8 +63,8 @@ func TestLoadHubRefuses(t *testing.T) {
 			}
 			_, err := LoadHub(path, nil)
 			var typed *Error
-			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("%v, want %q", err, tc.says)
+			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.wantText) {
+				t.Errorf("%v, want %q", err, tc.wantText)
 			}
 		})
 	}

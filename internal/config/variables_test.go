@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// A variable that can only be a slip of the pen is refused, as in a file: what it was to
-// switch on would be off.
-func TestMisspelledVariablesAreRefused(t *testing.T) {
+// A probably misspelled variable is an error, like a misspelled setting in a file: otherwise
+// the setting would be silently missing.
+func TestLoad_MisspelledVariable_Fails(t *testing.T) {
 	hub := func(environ []string) error { _, err := LoadHub("", environ); return err }
 	serve := func(environ []string) error { _, err := Load("", environ); return err }
 	for name, tt := range map[string]struct {
@@ -29,9 +29,9 @@ func TestMisspelledVariablesAreRefused(t *testing.T) {
 	}
 }
 
-// Others may have variables that begin like ours, and execwire has some that are no
+// Other programs may have variables with this prefix, and some variables of execwire are no
 // settings.
-func TestOtherVariablesAreTakenAsTheyAre(t *testing.T) {
+func TestLoad_OtherVariables_AreIgnored(t *testing.T) {
 	environ := []string{
 		"EXECWIRE_MINE=secret", "EXECWIRE_SHUTDOWN_GRACE=1s", "EXECWIRE_LISTEN=off", "EXECWIRE_SERVER=x", "EXECWIRE_HUB=x",
 		"EXECWIRE_GROUP=x", "EXECWIRE_HUB_MODE=x", "EXECWIRE_SOAK=1", "EXECWIRE_HUB_LISTEN_AT=x", "EXECWIRE_TLS_KEY=x", "EXECWIRE_GUARDIAN_PIPE=3", "EXECWIRE_TEST_X=1", "HOME=/", "EXECWIREMENT=1",
@@ -56,8 +56,7 @@ func TestOtherVariablesAreTakenAsTheyAre(t *testing.T) {
 	}
 }
 
-// No variable of a setting is taken for a misspelled other one, nor for one of the
-// other program.
+// No variable of a setting is treated as a misspelled variable of another setting.
 func TestSettings_AreNotSimilarToEachOther(t *testing.T) {
 	environ := slices.Clone(otherVariables)
 	for _, s := range append(Settings(), HubSettings()...) {

@@ -64,7 +64,7 @@ func TestAccept_AnyErrorButClosed_IsRetried(t *testing.T) {
 				defer func() { _, _ = want.Close(), other.Close() }()
 				inner.conns <- want
 				if got, err := lis.Accept(); got != want || err != nil {
-					t.Fatalf("Accept = %v, %v, want the connection that came after the errors", got, err)
+					t.Fatalf("Accept = %v, %v, want the connection after the errors", got, err)
 				}
 				if err := lis.Close(); err != nil {
 					t.Fatal(err)
@@ -77,7 +77,7 @@ func TestAccept_AnyErrorButClosed_IsRetried(t *testing.T) {
 	}
 }
 
-// An hour of failures is reported some sixty times, without a busy loop.
+// An hour of failures is reported about sixty times, without a busy loop.
 func TestAccept_RepeatedFailures_AreReportedOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const hour = 100_000 // more failures than there are in an hour

@@ -20,8 +20,8 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// whoCalls describes the caller as a handler sees it.
-func whoCalls(ctx context.Context) string {
+// describeCaller formats the identity of the caller in a handler.
+func describeCaller(ctx context.Context) string {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return "no peer"
@@ -40,13 +40,13 @@ func whoCalls(ctx context.Context) string {
 // header.
 func serveOn(t *testing.T, listeners ...net.Listener) {
 	t.Helper()
-	tell := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-		if err := ss.SetHeader(metadata.Pairs("who", whoCalls(ss.Context()))); err != nil {
+	sendCaller := func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+		if err := ss.SetHeader(metadata.Pairs("who", describeCaller(ss.Context()))); err != nil {
 			return err
 		}
 		return next(srv, ss)
 	}
-	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.StreamInterceptor(tell))
+	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.StreamInterceptor(sendCaller))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	var wg sync.WaitGroup
 	for _, l := range listeners {
@@ -70,9 +70,8 @@ func TestPeerCredentials_AllListeners(t *testing.T) {
 	}
 }
 
-// The socket's mode keeps other users out. That the helper connects once the mode
-// allows it shows that nothing else kept it out; its identity is determined by
-// the kernel.
+// The socket's mode rejects other users. The helper connects after a change of the mode, so
+// nothing else rejected it. The kernel determines its identity.
 func TestUnix_OtherUser(t *testing.T) {
 	path := filepath.Join(publicDir(t), "s")
 	serveOn(t, mustListen(t, "unix://"+path))
@@ -121,6 +120,6 @@ func TestPeerCredentials_Client_Fails(t *testing.T) {
 	defer func() { _ = conn.Close() }()
 	_, err = healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 	if !strings.Contains(status.Convert(err).Message(), "for servers") {
-		t.Errorf("a client with these credentials gets %v, want to be told they are for servers", err)
+		t.Errorf("a client with these credentials gets %v, want an error that they are for servers", err)
 	}
 }

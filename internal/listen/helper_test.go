@@ -37,8 +37,8 @@ func TestMain(m *testing.M) {
 // hangGuard bounds operations that could hang.
 const hangGuard = 30 * time.Second
 
-// call makes one call in plain text and returns the header "who" of the server in
-// credentials_test.go, or the error.
+// call makes one call in plain text and returns the header "who" of the test server, or the
+// error.
 func call(ctx context.Context, target string) string {
 	ctx, cancel := context.WithTimeout(ctx, hangGuard)
 	defer cancel()

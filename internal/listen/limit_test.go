@@ -99,7 +99,7 @@ func expectFull(t *testing.T, err error, most int) {
 		t.Fatalf("got %v, want %v", err, auth.KindTooManyConnections)
 	}
 	if full.Setting != "connections_per_listener" || full.Limit != most || full.RetryAfter <= 0 || !strings.Contains(full.ForCaller, full.Setting) {
-		t.Errorf("the error says %+v", full)
+		t.Errorf("the error is %+v", full)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
 	}
 	late := make(chan error, 1)
 	evicted.Use(func(err error) { late <- err })()
-	expectFull(t, <-late, 2) // later users are told, too
+	expectFull(t, <-late, 2) // later users receive it too
 	_ = neighbour.server.Close()
 	if err := evicted.Admit("a"); err != nil {
 		t.Error(err)
@@ -205,9 +205,9 @@ func TestEvictedConnection_IsAdmittedAgain(t *testing.T) {
 	evicted.expectPlaced(true)
 }
 
-// For any behavior of principals, the limit holds, no principal is rejected while
-// another has two more connections, and nothing is left when all are closed.
-func TestConnections_AtRandom_LockNobodyOut(t *testing.T) {
+// Whatever principals do, the limit holds, no principal is rejected while another has two
+// connections more, and nothing remains after all are closed.
+func TestConnections_Random_BlockNoPrincipal(t *testing.T) {
 	const most = 6
 	c := newCrowd(t, "grpc://127.0.0.1:0", most)
 	seed := rand.Uint64()

@@ -29,7 +29,7 @@ func TestTCP_PortInUse(t *testing.T) {
 	}
 	for _, text := range []string{first.URL().String(), "already in use", "port 0"} {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the message %q does not tell %q", err, text)
+			t.Errorf("the message %q does not contain %q", err, text)
 		}
 	}
 }
@@ -61,9 +61,9 @@ func TestListen_InvalidURL_Fails(t *testing.T) {
 	}
 }
 
-// A loopback peer that closes its socket before it is accepted cannot be
-// identified by the kernel. Where every user is accepted it is still checked for
-// confinement: data that it has sent is read all the same.
+// The kernel cannot identify a loopback peer that closed its socket before it was accepted.
+// If every user is accepted, the peer is still checked for confinement, because its data is
+// read.
 func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 	users, err := auth.ParseLoopbackUsers([]string{auth.LoopbackAny})
 	if err != nil {
@@ -96,7 +96,7 @@ func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 		}
 		refused := info.(listen.AuthInfo).Refused()
 		if closed && !errors.Is(refused, refusal) || !closed && refused != nil {
-			t.Errorf("closed %v: refused: %v", closed, refused)
+			t.Errorf("closed %v: rejected: %v", closed, refused)
 		}
 	}
 }

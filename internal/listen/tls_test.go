@@ -21,7 +21,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// locked is a directory with the files of a grpcs listener.
+// locked is a directory with the certificate files of a grpcs listener.
 type locked struct {
 	dir     string
 	ca      *testcert.Authority
@@ -49,8 +49,7 @@ func newLocked(t *testing.T) *locked {
 // unauthenticatedBytes is the limit before authentication.
 const unauthenticatedBytes = 64 << 10
 
-// open serves a listener that tells clients the name in their certificate after
-// the handshake.
+// open opens a listener that sends clients the name in their certificate after the handshake.
 func (l *locked) open(t *testing.T, raw string) listen.Listener {
 	t.Helper()
 	u, err := listen.Parse(raw)
@@ -69,14 +68,14 @@ func (l *locked) open(t *testing.T, raw string) listen.Listener {
 			if err != nil {
 				return
 			}
-			serving.Go(func() { greet(conn, creds) })
+			serving.Go(func() { sendName(conn, creds) })
 		}
 	})
 	t.Cleanup(func() { _ = lis.Close(); serving.Wait() })
 	return lis
 }
 
-func greet(raw net.Conn, creds credentials.TransportCredentials) {
+func sendName(raw net.Conn, creds credentials.TransportCredentials) {
 	defer func() { _ = raw.Close() }()
 	_ = raw.SetDeadline(time.Now().Add(hangGuard))
 	conn, info, err := creds.ServerHandshake(raw)
@@ -91,8 +90,8 @@ func greet(raw net.Conn, creds credentials.TransportCredentials) {
 	_, _ = io.WriteString(conn, name)
 }
 
-// knock connects and returns the response.
-func (l *locked) knock(t *testing.T, lis listen.Listener, change func(*tls.Config)) (string, error) {
+// dial connects and returns what the listener sends.
+func (l *locked) dial(t *testing.T, lis listen.Listener, change func(*tls.Config)) (string, error) {
 	t.Helper()
 	config := &tls.Config{RootCAs: l.ca.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}}
 	change(config)
@@ -119,14 +118,14 @@ func with(pair testcert.Pair, t *testing.T) func(*tls.Config) {
 	}
 }
 
-func TestHandshakes(t *testing.T) {
+func TestTLS_Handshakes(t *testing.T) {
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	usage := func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }
 	for name, tc := range map[string]struct {
-		change func(*tls.Config)
-		told   string
-		failed string // the server's error
+		change    func(*tls.Config)
+		wantReply string
+		failed    string // the server's error
 	}{
 		"right certificate": {with(l.clients.Issue("ci"), t), "ci", ""},
 		"no certificate":    {func(*tls.Config) {}, "nobody", ""},
@@ -138,9 +137,9 @@ func TestHandshakes(t *testing.T) {
 		"distrusts us":      {func(c *tls.Config) { c.RootCAs = l.clients.Pool() }, "", "certificate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reply, err := l.knock(t, lis, tc.change)
-			if reply != tc.told || (err == nil) != (tc.told != "") {
-				t.Errorf("the client was told %q, %v, want %q", reply, err, tc.told)
+			reply, err := l.dial(t, lis, tc.change)
+			if reply != tc.wantReply || (err == nil) != (tc.wantReply != "") {
+				t.Errorf("the client received %q, %v, want %q", reply, err, tc.wantReply)
 			}
 			if tc.failed == "" {
 				return
@@ -151,7 +150,7 @@ func TestHandshakes(t *testing.T) {
 					t.Errorf("the handshake failed with %v, want %q", err, tc.failed)
 				}
 			case <-time.After(hangGuard):
-				t.Error("the server did not tell of the handshake")
+				t.Error("the server did not report the handshake")
 			}
 		})
 	}
@@ -164,12 +163,12 @@ func TestHandshakes(t *testing.T) {
 func TestHandshake_LostConnection_IsNotReported(t *testing.T) {
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
-	for _, say := range []string{"", "\x16\x03", "\x16\x03\x01\x01\x00\x01\x00", "GET / HTTP/1.1\r\n\r\n"} {
+	for _, data := range []string{"", "\x16\x03", "\x16\x03\x01\x01\x00\x01\x00", "GET / HTTP/1.1\r\n\r\n"} {
 		conn, err := net.Dial("tcp", lis.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(conn, say); err != nil {
+		if _, err := io.WriteString(conn, data); err != nil {
 			t.Fatal(err)
 		}
 		_ = conn.(*net.TCPConn).CloseWrite()
@@ -179,13 +178,13 @@ func TestHandshake_LostConnection_IsNotReported(t *testing.T) {
 	select {
 	case err := <-l.failed:
 		if !strings.Contains(err.Error(), "does not look like a TLS handshake") {
-			t.Errorf("told of %v", err)
+			t.Errorf("the reported error is %v", err)
 		}
 	case <-time.After(hangGuard):
-		t.Error("not told of garbage")
+		t.Error("garbage was not reported")
 	}
 	if len(l.failed) > 0 {
-		t.Errorf("told of %v, too", <-l.failed)
+		t.Errorf("%v was reported too", <-l.failed)
 	}
 }
 
@@ -214,8 +213,8 @@ func TestTLS_BeyondLoopback(t *testing.T) {
 	if addr := lis.URL().Addr; addr.Addr().String() != "0.0.0.0" || addr.Port() == 0 {
 		t.Errorf("listens on %v", lis.URL())
 	}
-	if reply, err := l.knock(t, lis, func(*tls.Config) {}); reply != "nobody" {
-		t.Errorf("told %q, %v", reply, err)
+	if reply, err := l.dial(t, lis, func(*tls.Config) {}); reply != "nobody" {
+		t.Errorf("received %q, %v", reply, err)
 	}
 }
 
@@ -228,32 +227,32 @@ func TestTLS_ChangedFiles_AreReloaded(t *testing.T) {
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	client := with(l.clients.Issue("ci"), t)
-	if reply, err := l.knock(t, lis, client); reply != "ci" {
-		t.Fatalf("told %q, %v", reply, err)
+	if reply, err := l.dial(t, lis, client); reply != "ci" {
+		t.Fatalf("received %q, %v", reply, err)
 	}
 	if err := os.Chmod(l.files.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a broken key is told", func() bool {
-		if reply, err := l.knock(t, lis, client); reply != "ci" {
+	eventually(t, "a broken key is wantReply", func() bool {
+		if reply, err := l.dial(t, lis, client); reply != "ci" {
 			t.Fatalf("while the key is broken: %q, %v", reply, err)
 		}
 		return len(l.broken) > 0
 	})
 	if err := <-l.broken; !strings.Contains(err.Error(), "chmod 600 "+l.files.Key) {
-		t.Errorf("told %v", err)
+		t.Errorf("the reported error is %v", err)
 	}
 	next := testcert.NewAuthority(t)
 	next.Issue("server").Write(t, l.dir, "server")
 	testcert.WriteFile(t, l.files.ClientCA, next.PEM)
 	trusting := func(c *tls.Config) { c.RootCAs = next.Pool() }
 	eventually(t, "the new keys are used", func() bool {
-		reply, _ := l.knock(t, lis, trusting)
+		reply, _ := l.dial(t, lis, trusting)
 		return reply == "nobody"
 	})
-	reply, err := l.knock(t, lis, func(c *tls.Config) { trusting(c); client(c) })
+	reply, err := l.dial(t, lis, func(c *tls.Config) { trusting(c); client(c) })
 	if err == nil {
-		t.Errorf("a certificate of the authority that is gone: told %q", reply)
+		t.Errorf("a certificate of the removed authority: received %q", reply)
 	}
 }
 
@@ -269,8 +268,8 @@ func eventually(t *testing.T, what string, done func() bool) {
 func TestTLS_InvalidFiles_Fail(t *testing.T) {
 	ca := testcert.NewAuthority(t)
 	for name, tc := range map[string]struct {
-		spoil func(dir string, f *listen.TLSFiles)
-		says  string
+		spoil    func(dir string, f *listen.TLSFiles)
+		wantText string
 	}{
 		"no certificate": {func(_ string, f *listen.TLSFiles) { f.Certificate += ".none" }, "no such file"},
 		"no key":         {func(_ string, f *listen.TLSFiles) { f.Key += ".none" }, "no such file"},
@@ -292,8 +291,8 @@ func TestTLS_InvalidFiles_Fail(t *testing.T) {
 			tc.spoil(dir, &files)
 			_, err := listen.LoadTLS(files, nil)
 			var typed *secretfile.Error
-			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.says) {
-				t.Errorf("LoadTLS = %v, want %q", err, tc.says)
+			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.wantText) {
+				t.Errorf("LoadTLS = %v, want %q", err, tc.wantText)
 			}
 		})
 	}

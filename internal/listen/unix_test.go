@@ -42,12 +42,12 @@ func expect(t *testing.T, err error, kind listen.Kind, texts ...string) {
 	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
-			t.Errorf("the message %q does not tell %q", err, text)
+			t.Errorf("the message %q does not contain %q", err, text)
 		}
 	}
 }
 
-// names lists a directory: nothing may be left beside the socket.
+// names lists a directory.
 func names(t *testing.T, dir string) string {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -82,8 +82,8 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// Watches the directory with inotify: what appears under the name must be private
-// already, whatever the umask.
+// inotify on the directory shows whether the socket is ever accessible to others, with any
+// umask.
 func TestUnix_IsAlwaysPrivate(t *testing.T) {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
@@ -199,7 +199,7 @@ func TestUnix_OtherFile_IsNotRemoved(t *testing.T) {
 			_, err = tryListen(t, "unix://"+path)
 			expect(t, err, listen.KindPathOccupied, path, name, "choose another path")
 			if after, err := os.Lstat(path); err != nil || !os.SameFile(before, after) {
-				t.Errorf("the %s is gone: %v", name, err)
+				t.Errorf("the %s was removed: %v", name, err)
 			}
 			if got := names(t, filepath.Dir(path)); got != "s" {
 				t.Errorf("the directory has %q, want nothing new", got)
@@ -208,7 +208,7 @@ func TestUnix_OtherFile_IsNotRemoved(t *testing.T) {
 	}
 }
 
-// A datagram socket accepts no connections, but is not a stale socket of ours.
+// A datagram socket accepts no connections, but is not a stale socket of a server.
 func TestUnix_DatagramSocket_IsNotRemoved(t *testing.T) {
 	path := socketPath(t)
 	other, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
@@ -219,7 +219,7 @@ func TestUnix_DatagramSocket_IsNotRemoved(t *testing.T) {
 	_, err = tryListen(t, "unix://"+path)
 	expect(t, err, listen.KindPathOccupied, "cannot determine")
 	if _, err := os.Lstat(path); err != nil {
-		t.Errorf("the socket is gone: %v", err)
+		t.Errorf("the socket was removed: %v", err)
 	}
 }
 
@@ -236,8 +236,8 @@ func TestUnix_Close_LeavesSuccessor(t *testing.T) {
 	roundTrip(t, second)
 }
 
-// The path that a socket was bound by has a descriptor number that is reused;
-// Close must not remove what it names later.
+// The bound path of a socket contains a descriptor number that is reused. Close must not
+// remove the file that the path names later.
 func TestUnix_Close_IgnoresBoundName(t *testing.T) {
 	l := mustListen(t, "unix://"+socketPath(t))
 	other := t.TempDir()
@@ -256,7 +256,7 @@ func TestUnix_Close_IgnoresBoundName(t *testing.T) {
 		t.Errorf("Close = %v", err)
 	}
 	if _, err := os.Lstat(bystander); err != nil {
-		t.Errorf("a file of somebody else is gone: %v", err)
+		t.Errorf("a foreign file was removed: %v", err)
 	}
 }
 
@@ -307,8 +307,7 @@ func holdLock(t *testing.T, name string, flags int) *os.File {
 	return file
 }
 
-// Locks that read-only programs or other users can hold do not keep servers from
-// starting and stopping.
+// Locks of read-only programs or other users do not keep servers from starting and stopping.
 func TestUnix_LocksOfReaders_AreIgnored(t *testing.T) {
 	path := socketPath(t)
 	holdLock(t, filepath.Dir(path), os.O_RDONLY)

@@ -125,7 +125,7 @@ func TestParse_Invalid_Fails(t *testing.T) {
 			}
 			for _, text := range tc.texts {
 				if !strings.Contains(err.Error(), text) {
-					t.Errorf("the message %q does not tell %q", err, text)
+					t.Errorf("the message %q does not contain %q", err, text)
 				}
 			}
 		})
@@ -142,7 +142,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if u.Scheme == listen.SchemeGRPC && !u.Addr.Addr().IsLoopback() {
-			t.Errorf("Parse(%q) lets %v listen", raw, u.Addr)
+			t.Errorf("Parse(%q) permits listening on %v", raw, u.Addr)
 		}
 		if again, err := listen.Parse(u.String()); err != nil || again != u {
 			t.Errorf("Parse(%q) = %v, which parses as %v, %v", raw, u, again, err)

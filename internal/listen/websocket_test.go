@@ -47,7 +47,7 @@ func TestWebsocket_BeyondLoopback_RequiresAuthentication(t *testing.T) {
 		}
 		for _, text := range []string{"ws_auth", "--ws-auth", "principals_file", string(u.Scheme) + "://127.0.0.1:"} {
 			if !strings.Contains(err.Error(), text) {
-				t.Errorf("the message %q does not tell %q", err, text)
+				t.Errorf("the message %q does not contain %q", err, text)
 			}
 		}
 		opts.WebsocketAuthenticated = true
@@ -134,7 +134,7 @@ func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
 		t.Helper()
 		result := make(chan error, 1)
 		go func() {
-			_, err := l.knock(t, lis, change)
+			_, err := l.dial(t, lis, change)
 			result <- err
 		}()
 		conn, err := lis.Accept()
@@ -182,10 +182,10 @@ func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
 	select {
 	case err := <-l.failed:
 		if !strings.Contains(err.Error(), "unknown authority") {
-			t.Errorf("told of %v", err)
+			t.Errorf("the reported error is %v", err)
 		}
 	case <-time.After(hangGuard):
-		t.Error("a failed handshake is not told")
+		t.Error("a failed handshake is not reported")
 	}
 	_ = conn.Close()
 	<-result

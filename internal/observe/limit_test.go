@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// written is what a logger has written.
+// written collects the output of a logger.
 type written struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -23,7 +23,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// take returns what was written since.
+// take returns the output since the last call.
 func (w *written) take() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,8 +31,8 @@ func (w *written) take() string {
 	return w.text.String()
 }
 
-// spareLog returns a logger that leaves out, and what it has written.
-func spareLog(t *testing.T, most int) (*slog.Logger, *written) {
+// newLimitedLog returns a logger with a limit of lines, and its output.
+func newLimitedLog(t *testing.T, most int) (*slog.Logger, *written) {
 	t.Helper()
 	out := new(written)
 	logger, err := NewLogger(out, Text, "debug", most)
@@ -42,17 +42,17 @@ func spareLog(t *testing.T, most int) (*slog.Logger, *written) {
 	return logger, out
 }
 
-// pass lets the interval end.
-func pass() {
-	time.Sleep(LinesInterval) // of the bubble
+// endInterval waits for the end of the interval.
+func endInterval() {
+	time.Sleep(LinesInterval) // in the time of the synctest bubble
 	synctest.Wait()
 }
 
-// A flood of lines is cut off, whoever of one family of loggers writes them, and
-// it is said how many are missing.
-func TestAFloodOfLinesIsCounted(t *testing.T) {
+// Repeated lines are limited over all loggers derived from one, and the number of suppressed
+// lines is logged.
+func TestLimit_RepeatedLines_AreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logger, out := spareLog(t, 10)
+		logger, out := newLimitedLog(t, 10)
 		var writing sync.WaitGroup
 		for i := range 4 {
 			writing.Go(func() {
@@ -64,62 +64,61 @@ func TestAFloodOfLinesIsCounted(t *testing.T) {
 		}
 		writing.Wait()
 		logger.Info("something else")
-		said := out.take()
-		if lines := strings.Count(said, "a connection was lost"); lines != 10 {
+		log := out.take()
+		if lines := strings.Count(log, "a connection was lost"); lines != 10 {
 			t.Errorf("%d of 1000 lines were written", lines)
 		}
-		if !strings.Contains(said, "something else") || strings.Contains(said, "suppressed") {
-			t.Errorf("the log says %s", said)
+		if !strings.Contains(log, "something else") || strings.Contains(log, "suppressed") {
+			t.Errorf("the log is %s", log)
 		}
-		pass()
-		if said := out.take(); strings.Count(said, "\n") != 1 || !strings.Contains(said, `level=INFO msg="log lines were suppressed" suppressed=990 of="a connection was lost"`) {
-			t.Errorf("the log says %s", said)
+		endInterval()
+		if log := out.take(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="log lines were suppressed" suppressed=990 of="a connection was lost"`) {
+			t.Errorf("the log is %s", log)
 		}
 		logger.Info("a connection was lost")
-		pass()
-		if said := out.take(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "a connection was lost") {
-			t.Errorf("after the flood the log says %s", said)
+		endInterval()
+		if log := out.take(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "a connection was lost") {
+			t.Errorf("after the flood the log is %s", log)
 		}
 	})
 }
 
-// Lines with other levels and other codes are of other kinds, and what is for
-// finding faults is written whole.
-func TestAFloodOfLinesHidesNoOthers(t *testing.T) {
+// Lines with other levels or codes are other kinds, and debug lines are not limited.
+func TestLimit_OtherKinds_AreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logger, out := spareLog(t, 2)
+		logger, out := newLimitedLog(t, 2)
 		for range 5 {
 			logger.Info("finished call", "grpc.code", "NotFound")
 			logger.Debug("finished call", "grpc.code", "OK")
 		}
 		logger.Info("finished call", "grpc.code", "Unauthenticated")
 		logger.Error("finished call", "grpc.code", "NotFound")
-		said := out.take()
+		log := out.take()
 		for part, want := range map[string]int{"level=INFO msg=\"finished call\" grpc.code=NotFound": 2, "code=OK": 5, "Unauthenticated": 1, "level=ERROR": 1} {
-			if got := strings.Count(said, part); got != want {
-				t.Errorf("%d lines have %q, want %d: %s", got, part, want, said)
+			if got := strings.Count(log, part); got != want {
+				t.Errorf("%d lines have %q, want %d: %s", got, part, want, log)
 			}
 		}
-		pass()
-		if said := out.take(); strings.Count(said, "\n") != 1 || !strings.Contains(said, "suppressed=3") || !strings.Contains(said, "grpc.code=NotFound") {
-			t.Errorf("the log says %s", said)
+		endInterval()
+		if log := out.take(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "suppressed=3") || !strings.Contains(log, "grpc.code=NotFound") {
+			t.Errorf("the log is %s", log)
 		}
 	})
 }
 
-// Kinds are bounded, too: those that are too many are one, and none is kept.
-func TestKindsOfLinesAreBounded(t *testing.T) {
+// The number of kinds is bounded: all others are counted as one. No kind is kept after the interval.
+func TestLimit_Kinds_AreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		logger, out := spareLog(t, 1)
+		logger, out := newLimitedLog(t, 1)
 		for i := range 3 * maxKinds {
 			logger.Info(fmt.Sprintf("kind %d", i))
 		}
 		if lines := strings.Count(out.take(), "kind "); lines != maxKinds+1 {
 			t.Errorf("%d lines were written", lines)
 		}
-		pass()
-		if said := out.take(); !strings.Contains(said, fmt.Sprintf("suppressed=%d of=\"other kinds\"", 2*maxKinds-1)) {
-			t.Errorf("the log says %s", said[max(0, len(said)-500):])
+		endInterval()
+		if log := out.take(); !strings.Contains(log, fmt.Sprintf("suppressed=%d of=\"other kinds\"", 2*maxKinds-1)) {
+			t.Errorf("the log is %s", log[max(0, len(log)-500):])
 		}
 		if kept := len(logger.Handler().(*limitingHandler).counts.counts); kept != 0 {
 			t.Errorf("%d kinds are remembered", kept)
@@ -127,8 +126,8 @@ func TestKindsOfLinesAreBounded(t *testing.T) {
 	})
 }
 
-func TestZeroLeavesNothingOut(t *testing.T) {
-	logger, out := spareLog(t, 0)
+func TestLimit_Zero_WritesAll(t *testing.T) {
+	logger, out := newLimitedLog(t, 0)
 	for range 5000 {
 		logger.Info("a connection was lost")
 	}
@@ -137,7 +136,7 @@ func TestZeroLeavesNothingOut(t *testing.T) {
 	}
 }
 
-func TestANegativeBoundIsRefused(t *testing.T) {
+func TestNewLogger_NegativeLimit_Fails(t *testing.T) {
 	if _, err := NewLogger(io.Discard, Text, "info", -1); err == nil || !strings.Contains(err.Error(), "0 for all") {
 		t.Errorf("a bound of -1 lines: %v", err)
 	}

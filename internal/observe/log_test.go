@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestLoggerHonoursFormatAndLevel(t *testing.T) {
+func TestNewLogger_FormatAndLevel(t *testing.T) {
 	var out strings.Builder
 	logger, err := NewLogger(&out, JSON, "warn", DefaultLines)
 	if err != nil {
@@ -23,7 +23,7 @@ func TestLoggerHonoursFormatAndLevel(t *testing.T) {
 	}
 }
 
-func TestLoggerRefusesUnknownNames(t *testing.T) {
+func TestNewLogger_UnknownName_Fails(t *testing.T) {
 	if _, err := NewLogger(nil, "xml", "info", DefaultLines); err == nil || !strings.Contains(err.Error(), "text or json") {
 		t.Errorf("format: %v", err)
 	}

@@ -22,7 +22,7 @@ func TestParseStat(t *testing.T) {
 	threads := " Z 1 42 40 0 -1 4194304 0 0 0 0 0 0 0 0 20 0 "
 	for text, want := range map[string]Stat{
 		"43 (x)" + threads + "1 0 123456 0": dead,
-		"43 (x)" + threads + "2 0 123456 0": want, // its first thread has ended, and another one has not
+		"43 (x)" + threads + "2 0 123456 0": want, // its first thread has ended, another one runs
 	} {
 		if got, ok := ParseStat([]byte(text)); !ok || got != want {
 			t.Errorf("%q: %+v, %v", text, got, ok)

@@ -169,7 +169,7 @@ func TestHoldPipes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = out.Close() }() // which cmd.Wait would do, after closing it too early
+	defer func() { _ = out.Close() }() // cmd.Wait would close it too early
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
