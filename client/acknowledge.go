@@ -10,7 +10,8 @@ import (
 const (
 	// MaxUntakenBytes is how much of a process a server may send ahead of the readers of
 	// a Process or a Session, plus 256 bytes for each event: 16 MiB, or its window if
-	// that is larger, up to 1 GiB. More fails with an [*UntakenError].
+	// that is larger, up to 1 GiB, which is also the limit for all processes of a Session.
+	// More fails with an [*UntakenError].
 	MaxUntakenBytes = 16 << 20
 	// maxWindowBytes is the largest window, with its events, that a server may use.
 	maxWindowBytes = 1 << 30

@@ -219,12 +219,13 @@ func protocolErrorf(format string, args ...any) *ProtocolError {
 type UntakenError struct {
 	// ProcessID is the process.
 	ProcessID string
-	// LimitBytes is the limit: [MaxUntakenBytes], or more for a larger window.
+	// LimitBytes is the limit: [MaxUntakenBytes], more for a larger window, or 1 GiB for all
+	// processes of a session together.
 	LimitBytes int
 }
 
 func (e *UntakenError) Error() string {
-	return fmt.Sprintf("the server ignores its window: of process %s more than the %d bytes are unread that are kept in memory", e.ProcessID, e.LimitBytes)
+	return fmt.Sprintf("the server ignores its window: more than the %d bytes are unread that are kept in memory, the last of them of process %s", e.LimitBytes, e.ProcessID)
 }
 
 // OutputError reports that output of the process could not be written. The process was

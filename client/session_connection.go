@@ -172,7 +172,7 @@ func (s *Session) receive(stream sessionStream) error {
 			err = s.feed.add(m.Events.GetProcessId(), m.Events.GetEvents())
 			s.conn.resetFailures()
 		case *execwirev1.AttachSessionResponse_Released:
-			s.feed.release(m.Released.GetProcessId())
+			err = s.feed.release(m.Released.GetProcessId())
 		case *execwirev1.AttachSessionResponse_Ping:
 			// Only the last of several pings needs an answer.
 			s.nonce.Store(m.Ping.GetNonce())

@@ -25,6 +25,7 @@ type sessionFeed struct {
 	mu        sync.Mutex
 	processes map[string]*sessionPosition // guarded by mu
 	queue     []SessionEvents             // guarded by mu; received and not returned
+	queued    int                         // guarded by mu; the size of queue
 	err       error                       // guarded by mu; why no more follows
 	acks      *acknowledger
 }
@@ -83,9 +84,30 @@ func (f *sessionFeed) add(id string, events []*execwirev1.ProcessEvent) error {
 	}
 	batch.last = p.received
 	p.batches = append(p.batches, batch)
-	f.queue = append(f.queue, SessionEvents{ProcessID: id, Events: fresh})
+	if err := f.acks.received(id, batch.bytes, batch.events); err != nil {
+		return err
+	}
+	return f.push(SessionEvents{ProcessID: id, Events: fresh})
+}
+
+// push queues events. It fails if those of all processes exceed the limit. mu is held.
+func (f *sessionFeed) push(events SessionEvents) error {
+	f.queue = append(f.queue, events)
+	f.queued += events.size()
 	f.ready.Set()
-	return f.acks.received(id, batch.bytes, batch.events)
+	if f.queued > maxWindowBytes {
+		return &UntakenError{ProcessID: events.ProcessID, LimitBytes: maxWindowBytes}
+	}
+	return nil
+}
+
+// size returns the memory of the events.
+func (e SessionEvents) size() int {
+	size := eventBytes
+	for _, event := range e.Events {
+		size += eventBytes + len(event.GetOutput().GetData())
+	}
+	return size
 }
 
 // inexact returns a gap that was counted from the cursor but begins after the received
@@ -138,13 +160,12 @@ func (p *sessionPosition) advance(event *execwirev1.ProcessEvent) (known bool, e
 }
 
 // release forgets the position of a process that another client advances.
-func (f *sessionFeed) release(id string) {
+func (f *sessionFeed) release(id string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.processes, id)
 	f.acks.forget(id)
-	f.queue = append(f.queue, SessionEvents{ProcessID: id, Released: true})
-	f.ready.Set()
+	return f.push(SessionEvents{ProcessID: id, Released: true})
 }
 
 // end records why no more follows.
@@ -179,6 +200,7 @@ func (f *sessionFeed) take() (SessionEvents, bool, error) {
 	first := f.queue[0]
 	f.queue[0] = SessionEvents{}
 	f.queue = f.queue[1:]
+	f.queued -= first.size()
 	return first, true, nil
 }
 

@@ -66,6 +66,30 @@ func TestSession_ServerIgnoresWindow_Ends(t *testing.T) {
 	expectUntaken(t, s.Detach(t.Context()))
 }
 
+// A server can name any number of processes, each within its window, and release them.
+func TestSessionFeed_ManyProcesses_AreBounded(t *testing.T) {
+	f := newSessionFeed(nil)
+	if err := f.add("p", []*execwirev1.ProcessEvent{untakenEvent(1)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := f.take(); !ok || err != nil || f.queued != 0 {
+		t.Errorf("%d bytes are queued, %v", f.queued, err)
+	}
+	f.queued = maxWindowBytes - 2*eventBytes
+	if err := f.release("p"); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"events":  f.add("q", []*execwirev1.ProcessEvent{stdout(1, 0, "x")}),
+		"release": f.release("q"),
+	} {
+		var untaken *UntakenError
+		if !errors.As(err, &untaken) || untaken.ProcessID != "q" || untaken.LimitBytes != maxWindowBytes {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestUntakenLimit(t *testing.T) {
 	for _, test := range []struct {
 		bytes, events uint64
