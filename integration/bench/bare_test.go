@@ -19,9 +19,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// The floor of every row that goes through gRPC: a server in a process of its
-// own that has nothing behind its methods, with the transport set up as the
-// daemon's and the client's are.
+// The floor of every gRPC row: a server in a separate process without an implementation behind
+// its methods, with the same transport settings as the daemon and the client.
 
 const (
 	bareChunk            = 32_700
@@ -43,7 +42,7 @@ var bareDescription = grpc.ServiceDesc{
 	},
 }
 
-// bareOutput sends as many zeros as it is asked for.
+// bareOutput sends the requested number of zeros.
 func bareOutput(_ any, stream grpc.ServerStream) error {
 	var wanted wrapperspb.Int64Value
 	if err := stream.RecvMsg(&wanted); err != nil {
@@ -59,9 +58,8 @@ func bareOutput(_ any, stream grpc.ServerStream) error {
 	return nil
 }
 
-// bareRelay sends what a process writes that writes as many zeros as it is asked
-// for: the shortest way from a pipe to a stream. It keeps nothing, numbers
-// nothing and waits for no acknowledgement.
+// bareRelay sends the output of a process that writes the requested number of zeros: the
+// shortest way from a pipe to a stream, without retention, numbers or acknowledgements.
 func bareRelay(_ any, stream grpc.ServerStream) error {
 	var wanted wrapperspb.Int64Value
 	if err := stream.RecvMsg(&wanted); err != nil {
@@ -89,8 +87,8 @@ func bareRelay(_ any, stream grpc.ServerStream) error {
 	return cmd.Wait()
 }
 
-// bareStore writes what it gets to the file that the first message names: the
-// shortest way from a stream to a file.
+// bareStore writes what it receives to the file named by the first message: the shortest way
+// from a stream to a file.
 func bareStore(_ any, stream grpc.ServerStream) error {
 	var path, m wrapperspb.BytesValue
 	if err := stream.RecvMsg(&path); err != nil {
@@ -114,7 +112,7 @@ func bareStore(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(wrapperspb.Int64(written))
 }
 
-// bareEcho sends back what it gets.
+// bareEcho sends back what it receives.
 func bareEcho(_ any, stream grpc.ServerStream) error {
 	for {
 		var m wrapperspb.BytesValue
@@ -129,7 +127,7 @@ func bareEcho(_ any, stream grpc.ServerStream) error {
 	}
 }
 
-// serveBare SOCKET prints where it listens and serves until it is signalled.
+// serveBare SOCKET prints where it listens and serves until a signal.
 func serveBare(args []string) int {
 	server := grpc.NewServer(
 		grpc.StaticStreamWindowSize(bareStreamWindow), grpc.StaticConnWindowSize(bareConnectionWindow),
@@ -173,8 +171,7 @@ func (b *bench) dialBare(p *harness.Peer, transport string) *grpc.ClientConn {
 	return conn
 }
 
-// receiveBare receives n bytes by a method of the floor and checks that they are
-// n.
+// receiveBare receives n bytes with a method of the floor and checks their number.
 func (b *bench) receiveBare(conn *grpc.ClientConn, method string, n int64) {
 	b.Helper()
 	stream, err := conn.NewStream(b.ctx, &grpc.StreamDesc{ServerStreams: true}, "/bench.Bare/"+method)
@@ -195,7 +192,7 @@ func (b *bench) receiveBare(conn *grpc.ClientConn, method string, n int64) {
 	}
 }
 
-// sendBare has the floor write a file of n bytes, and checks that they are n.
+// sendBare makes the floor write a file of n bytes, and checks their number.
 func (b *bench) sendBare(conn *grpc.ClientConn, path string, n int64) {
 	b.Helper()
 	stream, err := conn.NewStream(b.ctx, &grpc.StreamDesc{ClientStreams: true}, "/bench.Bare/Store")

@@ -12,13 +12,13 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// budgetRow measures something that we have a budget for, beside its floor.
+// budgetRow measures something that has a budget, and its floor.
 type budgetRow struct {
 	name    string
 	measure func(*bench) []line
 }
 
-// budgetRows are the rows of the table in docs/perf.md, in its order.
+// budgetRows lists the rows of the table in docs/perf.md, in its order.
 var budgetRows = []budgetRow{
 	{"spawn", measureSpawn},
 	{"spawn-jsonrpc", measureSpawnJSON},
@@ -47,10 +47,9 @@ var budgetRows = []budgetRow{
 	{"relay", measureRelay},
 }
 
-// BenchmarkBudgets measures every row once and, if EXECWIRE_BENCH_TABLE names a
-// file, puts the table into it. Nothing fails for being slow: the table says
-// what is met. Raw figures go to standard output, and the lines of the table too
-// if there is no file.
+// BenchmarkBudgets measures every row once and, if EXECWIRE_BENCH_TABLE names a file, writes
+// the table into it. A slow figure is no failure: the table states which budgets are met. Raw
+// figures go to standard output, and so does the table without a file.
 func BenchmarkBudgets(b *testing.B) {
 	lines := make([][]line, len(budgetRows))
 	whole := true
@@ -74,9 +73,8 @@ func BenchmarkBudgets(b *testing.B) {
 	}
 }
 
-// TestBudgets_Smoke runs every row once in small, so that the benchmarks keep
-// working: they fail when a byte is missing, an exit is wrong or a figure makes
-// no sense, not when one is bad.
+// TestBudgets_Smoke runs every row once with small sizes, so that the benchmarks keep working.
+// It fails for missing bytes, wrong exits or invalid figures, not for bad ones.
 func TestBudgets_Smoke(t *testing.T) {
 	harness.Slow(t)
 	for _, row := range budgetRows {
@@ -94,7 +92,7 @@ func TestBudgets_Smoke(t *testing.T) {
 	}
 }
 
-// benchSizes says how much is measured.
+// benchSizes has the sizes of the measurements.
 type benchSizes struct {
 	spawns       int // one after another, of each kind
 	rateRounds   int
@@ -143,15 +141,14 @@ type bench struct {
 	sizes benchSizes
 }
 
-// raw reports a figure as it was measured. Benchmarks write it past the
-// framework, which cuts their logs short.
+// raw reports a measured figure. Benchmarks print it, because the framework truncates their
+// logs.
 func (b *bench) raw(format string, args ...any) {
 	b.Helper()
 	harness.Raw(b.TB, format, args...)
 }
 
-// benchCommand is what starts argv the way all rows do: with an environment of its
-// own, in /.
+// benchCommand starts argv like all rows do: with its own environment, in /.
 func benchCommand(argv ...string) *execwirev1.StartProcessRequest {
 	return &execwirev1.StartProcessRequest{Command: &execwirev1.ProcessCommand{
 		Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{

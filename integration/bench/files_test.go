@@ -11,8 +11,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// Rows of files over gRPC. What is read is in the memory of the machine: disks
-// are not what is measured.
+// Rows of files over gRPC. Files are in the page cache: disks are not measured.
 
 // readRatio is the budget of reading beside a bare stream of the same bytes, and
 // readGrowth that of the memory which it takes.
@@ -21,15 +20,13 @@ const (
 	readGrowth = 16 << 20
 )
 
-// files returns the service of files on a connection that is set up as the one
-// to the floor.
+// files returns the file service on a connection with the same settings as that to the floor.
 func (b *bench) files(p *harness.Peer, transport string) execwirev1.FileSystemServiceClient {
 	b.Helper()
 	return execwirev1.NewFileSystemServiceClient(b.dialBare(p, transport))
 }
 
-// zeroFile makes a file of n zeros that are on disk, so that reading them costs
-// what reading costs.
+// zeroFile creates a file of n zeros that are on disk, so that reading them has its real cost.
 func (b *bench) zeroFile(n int64) string {
 	b.Helper()
 	path := filepath.Join(b.TempDir(), "f")
@@ -73,8 +70,8 @@ func measureReadFile(b *bench) []line {
 	return lines
 }
 
-// growth is how much more memory a server has at most while something happens
-// for the first time.
+// growth returns by how much the memory of a server grows at most while f runs for the first
+// time.
 func growth(p *harness.Peer, f func()) int64 {
 	p.Tb.Helper()
 	before := p.Resident()
@@ -100,7 +97,7 @@ func (b *bench) download(files execwirev1.FileSystemServiceClient, path string, 
 // uploadPiece is the data in one message of an upload, of the floor and of ours.
 const uploadPiece = 256 << 10
 
-// measureWriteFile has no budget in the design: the figure is reported.
+// measureWriteFile has no budget in the design; the figure is only reported.
 func measureWriteFile(b *bench) []line {
 	server, bare := b.startServer(), b.startBare()
 	size := b.sizes.fileBytes[0]
@@ -121,7 +118,7 @@ func measureWriteFile(b *bench) []line {
 	return lines
 }
 
-// upload writes a file and checks that all of it is there.
+// upload writes a file and checks that it is complete.
 func (b *bench) upload(files execwirev1.FileSystemServiceClient, path string, size int64) {
 	b.Helper()
 	stream, err := files.UploadFile(b.ctx)
@@ -160,7 +157,7 @@ func (b *bench) directoryLine(transport string, floor, ours harness.Samples[time
 	return atMost(fmt.Sprintf("directory of %d entries, %s, p50", b.sizes.entries, transport), floor.Median(), ours.Median(), 2, harness.ShowTime)
 }
 
-// fullDirectory makes a directory of as many files as are listed.
+// fullDirectory creates a directory with the number of files of a listing.
 func (b *bench) fullDirectory() string {
 	b.Helper()
 	dir := b.TempDir()
@@ -172,7 +169,7 @@ func (b *bench) fullDirectory() string {
 	return dir
 }
 
-// listHere is the floor: a directory and what is known of each of its entries.
+// listHere is the floor: a directory and the metadata of each entry.
 func (b *bench) listHere(dir string) {
 	b.Helper()
 	entries, err := os.ReadDir(dir)

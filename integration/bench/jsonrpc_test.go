@@ -36,7 +36,7 @@ func measureSpawnJSON(b *bench) []line {
 	return []line{atMost("start → closed, JSON-RPC, p50", floor.Median(), ours.Median(), 1.6, harness.ShowTime)}
 }
 
-// startTrueAlone is StartTrue on a connection on which nothing else happens.
+// startTrueAlone is StartTrue on an otherwise idle connection.
 func (b *bench) startTrueAlone(c *harness.RawRPC) {
 	c.Send(harness.OpText, fmt.Appendf(nil, `{"id":1,"method":"process/start","params":%s}`, harness.StartParams(harness.ProcessID(), `,"tty":false`, harness.TrueCommand)))
 	for _, part := range []string{`{"id":1,"result":{"processId":`, `"exitCode":0`, `"process/closed"`} {
@@ -113,7 +113,7 @@ type benchMessages interface {
 	Next() ([]byte, error)
 }
 
-// receiveOutputJSON runs a process and checks that its output is whole and its
+// receiveOutputJSON runs a process and checks that its output is complete and its
 // notifications are in order, without decoding them.
 func (b *bench) receiveOutputJSON(c benchMessages) {
 	b.Helper()
@@ -148,7 +148,7 @@ func (b *bench) receiveOutputJSON(c benchMessages) {
 	}
 }
 
-// checkOutputJSON shows once that what arrives is what was written.
+// checkOutputJSON checks once that the received output is what was written.
 func (b *bench) checkOutputJSON(server *harness.Peer) {
 	b.Helper()
 	const size = 8<<20 + 17
@@ -251,7 +251,7 @@ func measureSmallRequestJSON(b *bench) []line {
 	return []line{l, within("terminate beside them, JSON-RPC, p99", ends.Quantile(0.99), 50*time.Millisecond, harness.ShowTime)}
 }
 
-// startStuck starts a process that neither reads nor speaks.
+// startStuck starts a process that neither reads nor writes.
 func (b *bench) startStuck(c *harness.RawRPC, stick bool) string {
 	b.Helper()
 	id := harness.ProcessID()
@@ -262,8 +262,8 @@ func (b *bench) startStuck(c *harness.RawRPC, stick bool) string {
 	return id
 }
 
-// stickJSON makes a long poll of a process wait and writes to its stdin hang,
-// on this connection.
+// stickJSON starts a long poll of a process and a blocked write to its stdin on this
+// connection.
 func (b *bench) stickJSON(c *harness.RawRPC, id string) {
 	b.Helper()
 	c.Request("process/read", fmt.Sprintf(`{"processId":%q,"waitMs":600000}`, id))
@@ -311,8 +311,8 @@ func measureIdleJSON(b *bench) []line {
 	}
 }
 
-// measureStalledJSON measures what a server keeps for a client that stops
-// reading, and that nothing is lost when it goes on.
+// measureStalledJSON measures what a server retains for a client that stops reading, and that
+// nothing is lost when it continues.
 func measureStalledJSON(b *bench) []line {
 	const retention = 1 << 20 // the default
 	server := harness.StartSocketServer(b)

@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// measureIdle measures what a server costs that has nothing to do. Nothing is
-// done to make it give memory back: what it has is what an operator sees.
+// measureIdle measures the cost of an idle server. Nothing makes it release memory: an
+// operator sees the same figure.
 func measureIdle(b *bench) []line {
 	server := b.startServer()
 	b.settle()
@@ -26,7 +26,7 @@ func measureIdle(b *bench) []line {
 	return append(lines, idleProcesses(b, server, c)...)
 }
 
-// settle gives a server time to come to rest.
+// settle waits until a server is idle.
 func (b *bench) settle() { time.Sleep(b.sizes.idle * 3 / 5) }
 
 func idleConnections(b *bench, server *harness.Peer) []line {
@@ -62,8 +62,7 @@ func idleProcesses(b *bench, server *harness.Peer, c *client.Client) []line {
 	}
 }
 
-// measureFinished measures what is left of processes that are over and
-// forgotten.
+// measureFinished measures what remains of processes that have ended and were removed.
 func measureFinished(b *bench) []line {
 	const size = 1 << 20
 	server := b.startServer("EXECWIRE_CLOSED_PROCESS_RETENTION=" + b.sizes.retention.String())
@@ -95,7 +94,7 @@ func measureFinished(b *bench) []line {
 		after-before, 16<<20, harness.ShowMiB)}
 }
 
-// stallWriter writes nothing until it is opened.
+// stallWriter blocks writes until it is opened.
 type stallWriter struct {
 	stalled chan struct{} // closed when the first bytes wait
 	opened  chan struct{}
@@ -109,8 +108,8 @@ func (w *stallWriter) Write(p []byte) (int, error) {
 	return w.discardCounter.Write(p)
 }
 
-// measureStalled measures what a server keeps for a client that stops reading,
-// and that nothing is lost when it goes on.
+// measureStalled measures what a server retains for a client that stops reading, and that
+// nothing is lost when it continues.
 func measureStalled(b *bench) []line {
 	const retention = 1 << 20 // the default
 	server := b.startServer()

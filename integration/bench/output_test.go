@@ -19,9 +19,9 @@ func zeros(n int64) []string {
 	return []string{"/usr/bin/dd", "if=/dev/zero", "bs=64k", "count=" + strconv.FormatInt(n>>16, 10), "status=none"}
 }
 
-// measureOutput compares the output of a process with a bare stream of as many
-// bytes. The bare stream has no process that writes, which matters where there
-// are few CPUs; a bare stream of a process's output is shown beside it.
+// measureOutput compares the output of a process with a bare stream of the same size. The bare
+// stream has no writing process, which matters with few CPUs; a bare stream of a process's
+// output is shown too.
 func measureOutput(b *bench) []line {
 	b.checkOutput()
 	server, bare := b.startServer(), b.startBare()
@@ -76,8 +76,8 @@ func (t *transfers) addBytes(p *harness.Peer, n int64, transfer func()) {
 	t.cpu = append(t.cpu, spent.Seconds()/(float64(n)/(1<<30)))
 }
 
-// receiveOutput runs a process that writes n bytes. The client checks that they
-// are whole and in order by their offsets, which it also acknowledges.
+// receiveOutput runs a process that writes n bytes. The client checks offsets and
+// acknowledges.
 func (b *bench) receiveOutput(c *client.Client, n int64) {
 	b.Helper()
 	var got discardCounter
@@ -87,7 +87,7 @@ func (b *bench) receiveOutput(c *client.Client, n int64) {
 	}
 }
 
-// checkOutput shows once that what arrives is what was written, byte by byte.
+// checkOutput checks once, byte by byte, that the received output is what was written.
 func (b *bench) checkOutput() {
 	b.Helper()
 	const size = 8<<20 + 17
@@ -102,8 +102,8 @@ func (b *bench) checkOutput() {
 
 func init() { testproc.Register("bench-read-pipe", readPipe) }
 
-// pipeReadCost is the CPU that a process needs to read output from a pipe and
-// do nothing else, in s/GiB: the other half of the floor.
+// pipeReadCost returns the CPU time of a process that only reads output from a pipe, in s/GiB:
+// the other half of the floor.
 func (b *bench) pipeReadCost() float64 {
 	b.Helper()
 	var cost harness.Samples[float64]
@@ -123,8 +123,8 @@ func (b *bench) pipeReadCost() float64 {
 	return cost.Median()
 }
 
-// readPipe N reads the N bytes that a process writes, and prints how many came
-// and how many nanoseconds of CPU it took.
+// readPipe N reads the N bytes that a process writes, and prints the number of bytes and the
+// nanoseconds of CPU used.
 func readPipe(args []string) int {
 	n, err := strconv.ParseInt(args[0], 10, 64)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 // killed ends a process at once.
 var killed = &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}
 
-// measureSmallRequest shows that clients do not wait for each other: requests on a
-// connection on which a long poll waits and a write to stdin is stuck.
+// measureSmallRequest shows that requests do not wait for each other, on a connection with a
+// long poll and a blocked write to stdin.
 func measureSmallRequest(b *bench) []line {
 	server := b.startServer()
 	var lines []line
@@ -41,7 +41,7 @@ func measureSmallRequest(b *bench) []line {
 	return lines
 }
 
-// startDeaf starts a process that never reads its stdin and never speaks.
+// startDeaf starts a process that neither reads its stdin nor writes.
 func (b *bench) startDeaf(c *client.Client) string {
 	b.Helper()
 	request := benchCommand("/bin/sleep", "600")
@@ -77,8 +77,8 @@ func (b *bench) getTimes(c *client.Client, id string) harness.Samples[time.Durat
 
 var errUnstuck = errors.New("the measurement is over")
 
-// stick makes a long poll of the process wait and a write to its stdin hang,
-// and returns what ends both.
+// stick starts a long poll of a process and a blocked write to its stdin, and returns a
+// function that ends both.
 func (b *bench) stick(c *client.Client, id string) (unstick func()) {
 	b.Helper()
 	ctx, cancel := context.WithCancelCause(b.ctx)
@@ -111,8 +111,7 @@ func (b *bench) stick(c *client.Client, id string) (unstick func()) {
 	}
 }
 
-// terminateTimes times the end of processes that each have a long poll and a
-// stuck write.
+// terminateTimes times the end of processes that each have a long poll and a blocked write.
 func (b *bench) terminateTimes(c *client.Client) harness.Samples[time.Duration] {
 	b.Helper()
 	var times harness.Samples[time.Duration]

@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// confinedCallRatio is how much longer a call about a file may take whose helper is
-// there, beside one that is not confined.
+// confinedCallRatio limits the time of a confined file call with a running worker, compared
+// with an unconfined one.
 const confinedCallRatio = 2
 
 // readOnlyJSON is what harness.ReadOnly is in JSON-RPC.
@@ -28,8 +28,8 @@ const workspaceJSON = `,"sandbox":{"permissions":{"type":"managed","file_system"
 	`{"path":{"type":"special","value":{"kind":"project_roots","subpath":".aws"}},"access":"read","missing_path_behavior":"skip"}]},` +
 	`"network":"restricted"},"cwd":"file://%[1]s","workspaceRoots":["file://%[1]s"],"windowsSandboxLevel":"disabled"}`
 
-// workspaceWrite lets everything be read, and a directory and those for temporary
-// files be written, but for what in the directory decides what others do.
+// workspaceWrite grants read access to all files, and write access to a directory and to
+// temporary directories except for protected paths.
 func workspaceWrite(dir string) *execwirev1.SandboxPolicy {
 	policy := harness.ReadOnly()
 	managed := policy.GetManaged()
@@ -54,9 +54,8 @@ func workspaceWrite(dir string) *execwirev1.SandboxPolicy {
 	return policy
 }
 
-// measureSandboxedFiles takes calls with and without a sandbox in turn, through both
-// transports, on a server for each backend. Landlock cannot protect what is in a writable
-// directory.
+// measureSandboxedFiles makes calls with and without a sandbox in turn, over both transports,
+// on a server for each backend. Landlock cannot protect paths in a writable directory.
 func measureSandboxedFiles(b *bench) []line {
 	var lines []line
 	for _, kind := range sandboxBackends {

@@ -19,8 +19,8 @@ import (
 	"syscall"
 )
 
-// The floor of every row that goes through JSON-RPC: websocket frames of the
-// same messages, made by a process of its own with nothing around the socket.
+// The floor of every JSON-RPC row: websocket frames with the same messages, made by a separate
+// process with a plain socket.
 
 const (
 	bareSocketChunk = 32 << 10
@@ -106,8 +106,8 @@ func bareSocketOutput(w *bufio.Writer, n int64) error {
 	return writeFrame(w, harness.OpText, notification(zeros[:n]))
 }
 
-// bareSocketRelay is the shortest way from a pipe to frames of JSON: it keeps
-// nothing, numbers nothing and waits for no acknowledgement.
+// bareSocketRelay is the shortest way from a pipe to JSON frames, without retention, numbers
+// or acknowledgements.
 func bareSocketRelay(w *bufio.Writer, n int64) error {
 	argv := zeros(n)
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -131,7 +131,7 @@ func bareSocketRelay(w *bufio.Writer, n int64) error {
 	return cmd.Wait()
 }
 
-// bareSocketEcho sends small messages back as they came.
+// bareSocketEcho returns small messages unchanged.
 func bareSocketEcho(conn net.Conn, in *bufio.Reader) error {
 	for {
 		message, err := readSmall(in)

@@ -13,16 +13,16 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// forkExecWait is the floor of a start: what Go needs to run a process that
-// nobody hears or feeds.
+// forkExecWait is the floor of a start: the time Go needs to run a process without output and
+// input.
 func (b *bench) forkExecWait() {
 	if err := (&exec.Cmd{Path: harness.TrueCommand, Args: []string{harness.TrueCommand}, Env: []string{"PATH=/usr/bin:/bin"}}).Run(); err != nil {
 		b.Error(err)
 	}
 }
 
-// forkExecListen is the same with both outputs read through pipes, as anybody
-// must who passes output on. It is no row's floor, only shown beside it.
+// forkExecListen also reads both outputs through pipes, as every program that forwards output
+// must. It is no row's floor and only shown.
 func (b *bench) forkExecListen() {
 	cmd := &exec.Cmd{Path: harness.TrueCommand, Args: []string{harness.TrueCommand}, Env: []string{"PATH=/usr/bin:/bin"}}
 	cmd.Stdout, cmd.Stderr = &discardCounter{}, &discardCounter{}
@@ -63,7 +63,7 @@ func (b *bench) watchTrue(c *client.Client) {
 	}
 }
 
-// measureSpawn takes all ways in turn, so that what disturbs one disturbs all.
+// measureSpawn measures all ways in turn, so that disturbances affect all of them.
 func measureSpawn(b *bench) []line {
 	server := b.startServer()
 	floor, listen := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
@@ -100,7 +100,7 @@ func (b *bench) rawTimes(what string, s harness.Samples[time.Duration]) {
 		harness.ShowTime(s.Quantile(0.9)), harness.ShowTime(s.Quantile(0.99)), len(s))
 }
 
-// inFlight is how many processes are there at once when their rate is measured.
+// inFlight is the number of concurrent processes when their rate is measured.
 const inFlight = 64
 
 // spawnRate runs n processes, inFlight at once, and returns how many that is

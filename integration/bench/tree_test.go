@@ -12,9 +12,8 @@ import (
 // benchTreeSize is how many children the process has that is killed as a tree.
 const benchTreeSize = 8
 
-// measureTree measures what it costs that nothing of a process survives it: at
-// its start, and when it is killed. One server has control groups and the other
-// has not.
+// measureTree measures the cost of killing a process tree, at the start of a process and when
+// it is killed. One server has control groups, the other has none.
 func measureTree(b *bench) []line {
 	kinds := []struct {
 		name     string

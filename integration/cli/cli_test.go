@@ -95,7 +95,7 @@ func TestRun_Stdin(t *testing.T) {
 	}
 }
 
-// A client that is killed leaves its process for the grace and no longer.
+// The process of a client that is killed runs until the grace period ends.
 func TestRun_KilledClient_TerminatesTheProcess(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestRun_KilledClient_TerminatesTheProcess(t *testing.T) {
 	}
 }
 
-// A client whose server is killed says so, and not that the process ended.
+// A client whose server is killed reports that, and not an exit of the process.
 func TestRun_KilledServer_ReportsTheLoss(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRun_KilledServer_ReportsTheLoss(t *testing.T) {
 	}
 }
 
-// SIGTERM drains: what runs may finish, nothing new begins.
+// SIGTERM drains: running processes may finish, and no new ones start.
 func TestServe_SIGTERM_Drains(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
@@ -159,8 +159,8 @@ func TestServe_SIGTERM_Drains(t *testing.T) {
 	}
 }
 
-// What does not finish within the grace is killed, and its client reports by
-// whom.
+// A process that does not finish within the grace period is killed, and its client reports
+// that the server did it.
 func TestServe_SIGTERM_KillsAfterTheGrace(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestServe_SIGTERM_KillsAfterTheGrace(t *testing.T) {
 	}
 }
 
-// Without a server the command brings its own along.
+// Without a server the command embeds one.
 func TestRun_WithoutAServer(t *testing.T) {
 	got := harness.Run(t, strings.NewReader("hello"), append([]string{"run", "-i", "--"}, harness.Shell("tr a-z A-Z; echo apart >&2; exit 6")...)...)
 	if want := (harness.Result{Code: 6, Stdout: "HELLO", Stderr: "apart\n"}); got != want {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A copy into what is copied ends, with what was there at the beginning, and says what
-// it leaves out, whichever end is the server.
+// A copy of a directory into itself ends, copies what was there at the beginning, and reports
+// what it leaves out, in both directions.
 func TestCopy_DirectoryIntoItself_IsRejected(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range []harness.Transport{harness.UnixTransport, harness.TCPTransport, harness.WebsocketTransport} {
@@ -28,8 +28,7 @@ func TestCopy_DirectoryIntoItself_IsRejected(t *testing.T) {
 				code     int
 				want     []string
 			}{
-				// Into a new directory far below, in the directory itself, and into one
-				// that was there.
+				// Into a new directory far below the directory itself, and into an existing one.
 				{"a", "a/b/c", 1, []string{"a", "a/b", "a/b/c", "a/b/c/b", "a/b/c/f", "a/b/old", "a/b/old/g", "a/b/c/b/old", "a/b/c/b/old/g", "a/f"}},
 				{"a", "a/new", 0, []string{"a", "a/b", "a/b/old", "a/b/old/g", "a/f", "a/new", "a/new/b", "a/new/b/old", "a/new/b/old/g", "a/new/f"}},
 				{"a", "a/b", 1, []string{"a", "a/b", "a/b/f", "a/b/old", "a/b/old/g", "a/f"}},
@@ -49,7 +48,7 @@ func TestCopy_DirectoryIntoItself_IsRejected(t *testing.T) {
 	}
 }
 
-// namesBelow lists a directory and what is below it, relative to the one that it is in.
+// namesBelow lists a directory and its content, relative to its parent.
 func namesBelow(t testing.TB, dir string) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -64,8 +63,7 @@ func namesBelow(t testing.TB, dir string) (names []string) {
 	return names
 }
 
-// Directories that have the name of what is made, wherever they are, are not taken for
-// it.
+// Existing directories with the same name as the new one are copied too.
 func TestCopy_SameNames(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

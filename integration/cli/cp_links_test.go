@@ -21,8 +21,8 @@ func linked(t testing.TB, dir string, links map[string]string) {
 // ends are the two ways of a copy: what its source and its destination begin with.
 var ends = [][2]string{{"", ":"}, {":", ""}}
 
-// A link that is named with a slash or a dot after it is what it leads to, and so
-// is one that things are copied to.
+// A link named with a trailing slash or dot means its target, and so does a link as the
+// destination.
 func TestCopy_NamedLink_IsFollowed(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -53,7 +53,7 @@ func TestCopy_NamedLink_IsFollowed(t *testing.T) {
 	}
 }
 
-// Links that a first copy has left lead no later one out of the destination.
+// Links left by a first copy do not lead a later copy out of the destination.
 func TestCopy_Links_StayInTheDestination(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

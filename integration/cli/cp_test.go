@@ -18,9 +18,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// inventory is what is in a tree: of files the content and the permission bits; of
-// links where they lead; and, if it is to be exact, the times of files and the
-// permission bits of directories.
+// inventory describes a tree: content and permission bits of files and the targets of links;
+// if exact, also the times of files and the permission bits of directories.
 func inventory(t testing.TB, dir string, exact bool) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -62,7 +61,7 @@ func inventory(t testing.TB, dir string, exact bool) (list []string) {
 	return list
 }
 
-// expectSameTree wants the same in two trees.
+// expectSameTree checks that two trees are equal.
 func expectSameTree(t testing.TB, what, got, want string, exact bool) {
 	t.Helper()
 	gotList, wantList := inventory(t, got, exact), inventory(t, want, exact)
@@ -72,7 +71,7 @@ func expectSameTree(t testing.TB, what, got, want string, exact bool) {
 	}
 }
 
-// oddTree is a tree with all that a copy can get wrong.
+// oddTree creates a tree with everything that is difficult to copy.
 func oddTree(t testing.TB) string {
 	t.Helper()
 	dir := harness.FileTree(t, map[string]string{
@@ -119,8 +118,8 @@ func TestCopy_Trees(t *testing.T) {
 	}
 }
 
-// Both ways a copy is made the same as its source, again and again, and what is
-// the same already is left alone.
+// In both directions a copy becomes equal to its source, repeatedly, and equal files are not
+// copied again.
 func TestCopy_Trees_Synchronize(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -162,7 +161,7 @@ func TestCopy_Trees_Synchronize(t *testing.T) {
 	}
 }
 
-// What cp does with single files, and with what it is not to touch.
+// The behavior of cp with single files, and its refusals.
 func TestCopy_Destinations(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -217,7 +216,7 @@ func TestCopy_Destinations(t *testing.T) {
 	}
 }
 
-// A tree goes there and back as it is, however often the connection breaks.
+// A tree survives a copy in both directions unchanged while the connection is cut repeatedly.
 func TestCopy_Trees_WithCuts(t *testing.T) {
 	harness.Waits(t)
 	harness.WithConnectionCuts(t, 1<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command) {
@@ -239,8 +238,7 @@ func TestCopy_Trees_WithCuts(t *testing.T) {
 	})
 }
 
-// How far a copy is is shown at a terminal, and nowhere else, nor if it is not
-// wanted.
+// The progress of a copy is shown only at a terminal, and not if it is disabled.
 func TestCopy_Terminal_ShowsProgress(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -269,7 +267,7 @@ func TestCopy_Terminal_ShowsProgress(t *testing.T) {
 	}
 }
 
-// A file is copied again when the copy was changed.
+// A file is copied again if its copy was changed.
 func TestCopy_Repeated_Replaces(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

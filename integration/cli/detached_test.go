@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// untilClosed waits until ps shows that the processes have closed, which is not to see
-// how they ended.
+// untilClosed waits until ps shows that the processes have closed. This does not count as
+// seeing their exit.
 func awaitSessionClosed(c *harness.Command, t testing.TB, d harness.Transport, ids ...string) {
 	t.Helper()
 	harness.Eventually(t, strings.Join(ids, ", ")+" have closed", func() bool {
@@ -24,7 +24,7 @@ func awaitSessionClosed(c *harness.Command, t testing.TB, d harness.Transport, i
 	})
 }
 
-// untilRemoved waits until the record of a process is gone.
+// untilRemoved waits until the record of a process is removed.
 func untilRemoved(c *harness.Command, t testing.TB, d harness.Transport, id string) {
 	t.Helper()
 	harness.Eventually(t, "the record of "+id+" is removed", func() bool {
@@ -32,8 +32,8 @@ func untilRemoved(c *harness.Command, t testing.TB, d harness.Transport, id stri
 	})
 }
 
-// The result of a detached process waits for the one who asks for it, also after
-// records whose exit was seen are gone.
+// The result of a detached process is kept until a client asks for it, also after the removal
+// of records whose exit was seen.
 func TestDetachedRun_Result_IsKeptUntilRead(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t, "EXECWIRE_CLOSED_PROCESS_RETENTION=1ms")
@@ -54,8 +54,8 @@ func TestDetachedRun_Result_IsKeptUntilRead(t *testing.T) {
 	}
 }
 
-// A second run under one id is another run: it is refused while there is a record of the
-// first, or takes its place, and never prints what the first has written.
+// A second run with the same id is another run: it fails while a record of the first exists,
+// or replaces it, and never prints the output of the first.
 func TestRun_ExistingID_IsRejectedOrReplaced(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)

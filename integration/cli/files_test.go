@@ -74,7 +74,7 @@ func TestLs_Trees(t *testing.T) {
 	}
 }
 
-// A directory that cannot be listed is reported, and those after it are listed.
+// A directory that cannot be listed is reported, and the following ones are listed.
 func TestLs_UnreadableDirectory_ListsTheRest(t *testing.T) {
 	server := harness.Serve(t)
 	dir := harness.FileTree(t, map[string]string{"z/last": ""})
@@ -126,7 +126,7 @@ func TestCatAndStat(t *testing.T) {
 	}
 }
 
-// An error of the output ends the command, and is no error of a file.
+// A write error of the output ends the command, and is not reported as an error of a file.
 func TestCat_FullDisk_Fails(t *testing.T) {
 	server := harness.Serve(t)
 	dir := harness.FileTree(t, map[string]string{"a": "1", "b": "2"})
@@ -172,7 +172,7 @@ func TestDirectories_CreateAndRemove(t *testing.T) {
 	}
 }
 
-// What is refused by its name is refused before anything is removed.
+// Paths that are rejected by name are rejected before anything is removed.
 func TestRemove_DotPaths_AreRejected(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

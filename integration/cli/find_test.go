@@ -74,7 +74,7 @@ func TestWatchCommand_Directory(t *testing.T) {
 	}
 }
 
-// A watch ends with a signal, and with its directory, and says so.
+// A watch ends on a signal or with its directory, and reports that.
 func TestWatchCommand_End(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

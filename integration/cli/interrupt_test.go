@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A copy that a signal ends leaves what was there, and the same command goes on
-// with it.
+// A copy that is ended by a signal leaves the previous file, and the same command resumes it.
 func TestCopy_Interrupted_Continues(t *testing.T) {
 	const size, before, after = 12 << 20, 6 << 20, 11 << 20
 	server := harness.Serve(t)
@@ -43,8 +42,7 @@ func TestCopy_Interrupted_Continues(t *testing.T) {
 	}
 }
 
-// What a signal ends counts no more towards the uploads that there may be, and
-// nothing is left of it.
+// After a signal the upload no longer counts towards the limit, and leaves no files.
 func TestPut_Interrupted_LeavesNothing(t *testing.T) {
 	server := harness.Serve(t, "EXECWIRE_UPLOADS_PER_PRINCIPAL=1")
 	for _, d := range harness.NetworkTransports {

@@ -37,7 +37,7 @@ func TestMove_Files(t *testing.T) {
 	}
 }
 
-// To another file system things are copied, and removed when they are.
+// Moving to another file system copies the source and then removes it.
 func TestMove_AcrossFileSystems(t *testing.T) {
 	server, dir := harness.MountedServer(t)
 	server.ExpectCommand(t, harness.TCPTransport, harness.Result{}, "mv", dir+"/full/kept", dir+"/moved")

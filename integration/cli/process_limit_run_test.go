@@ -12,13 +12,12 @@ import (
 	"testing"
 )
 
-// namesProcesses is what an error for want of processes or threads says: ours, or that of
-// the Go runtime, or of the C library, where the program cannot even begin.
+// namesProcesses matches errors about missing processes or threads: those of execwire, of the
+// Go runtime, or of the C library if the program cannot start.
 var namesProcesses = regexp.MustCompile(`pids\.max|ulimit -u|pthread_create failed: Resource temporarily unavailable|RLIMIT_NPROC`)
 
-// A run whose server is inside it, under a guardian, ends at every limit of processes and
-// threads: with the command's result or with an error that names the limit. It leaves no
-// process.
+// At every limit of processes and threads a run with an embedded server and a guardian ends
+// with the command's result or an error that names the limit. It leaves no process.
 func TestRun_AtTheLimitOfProcesses_EndsWithAClearErrorAndLeavesNothing(t *testing.T) {
 	harness.Slow(t)
 	const user = 61130

@@ -59,7 +59,7 @@ func TestAttach_TakesOverAndForwardsSignals(t *testing.T) {
 	}
 }
 
-// A terminal that is closed takes attach with it, and not the process.
+// Closing the terminal ends attach but not the process.
 func TestAttach_TerminalGone_LeavesTheProcess(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

@@ -169,7 +169,7 @@ func TestLogs_MissingOutput_IsReported(t *testing.T) {
 	}
 }
 
-// Following goes on where it was when the connection is lost.
+// Following resumes at its position after a lost connection.
 func TestLogs_FollowWithCuts(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

@@ -23,8 +23,8 @@ type runInvocation struct {
 
 var runMarks atomic.Int64
 
-// startRun begins `execwire run` with these flags, and waits until the script has so
-// many processes named sleep.
+// startRun starts `execwire run` with these flags, and waits until the script has so many
+// processes named sleep.
 func startRun(t *testing.T, sleeps int, flags []string, script string) runInvocation {
 	t.Helper()
 	mark := fmt.Sprintf("RUN_MARK=%d-%d", os.Getpid(), runMarks.Add(1))
@@ -56,7 +56,7 @@ func (r runInvocation) processes() (found []harness.ProcessInfo) {
 	return found
 }
 
-// expectEnd waits for the end and wants this exit code, and nothing left.
+// expectEnd waits for the end and checks the exit code and that no process remains.
 func (r runInvocation) expectEnd(t *testing.T, code int) {
 	t.Helper()
 	if got := r.Await(t); got != code {
@@ -67,8 +67,8 @@ func (r runInvocation) expectEnd(t *testing.T, code int) {
 	}
 }
 
-// withServers calls test with the flags that name a server inside the command, and
-// one elsewhere by gRPC and by JSON-RPC.
+// withServers calls test with the flags for an embedded server, and for a separate server by
+// gRPC and by JSON-RPC.
 func withServers(t *testing.T, test func(t *testing.T, flags []string)) {
 	server := harness.Serve(t)
 	for name, flags := range map[string][]string{
@@ -80,8 +80,8 @@ func withServers(t *testing.T, test func(t *testing.T, flags []string)) {
 	}
 }
 
-// leavesSession is a script whose descendant leaves its process group and holds its
-// output open.
+// leavesSession is a script whose descendant leaves its process group and keeps its output
+// open.
 const leavesSession = "setsid sleep 1000 & sleep 1000"
 
 func TestRun_TerminatingSignal_EndsDescendantsThatHoldTheOutput(t *testing.T) {
@@ -126,7 +126,7 @@ func TestRun_SecondSIGTERM_KillsTheTree(t *testing.T) {
 	})
 }
 
-// timeout(1) sends a signal to its command, and at once again to the process group.
+// timeout(1) sends a signal to its command, and immediately again to the process group.
 func TestRun_SignalAsByTimeout_IsPassedOnOnce(t *testing.T) {
 	harness.Waits(t)
 	withServers(t, func(t *testing.T, flags []string) {
@@ -174,7 +174,7 @@ func TestRun_DescendantHoldsTheOutput_IsWaitedForUnlessAsked(t *testing.T) {
 	})
 }
 
-// Nothing is left of a run with a server inside it when it is killed, or its server.
+// No process remains when a run with an embedded server, or the server, is killed.
 func TestRun_KilledWithItsServer_LeavesNothing(t *testing.T) {
 	harness.Waits(t)
 	const script = `trap "" TERM HUP INT
@@ -199,7 +199,7 @@ sleep 1000 & sleep 1000`
 	})
 }
 
-// A key of a terminal reaches the run and its guardian: it counts once.
+// A key of a terminal reaches the run and its guardian, but counts once.
 func TestRun_InterruptToTheGroup_IsPassedOnOnce(t *testing.T) {
 	harness.Waits(t)
 	r := startRun(t, 1, nil, `trap "echo interrupted" INT; trap "exit 7" TERM; sleep 1000 & while :; do wait; done`)
@@ -215,8 +215,8 @@ func TestRun_InterruptToTheGroup_IsPassedOnOnce(t *testing.T) {
 	}
 }
 
-// A process that ends leaves its control group to the next one, and nothing else: what
-// the next one leaves in the background is waited for.
+// A process that ends leaves only its control group to the next one: descendants of the next
+// one in the background are waited for.
 func TestRun_OrphanInAReusedControlGroup_IsNotKilled(t *testing.T) {
 	server := harness.Serve(t)
 	for range 15 {

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// A server that reads a terminal has its foreground, although a guardian stands
-// between it and the shell: it is not stopped for reading, keys reach it once,
-// and the next program has the terminal, without a shell that sees to that.
+// A server that reads from a terminal is in its foreground process group despite its guardian:
+// it is not stopped for reading, receives keys once, and the next program gets the terminal
+// without help of a shell.
 func TestStdioServer_AtATerminal_IsForeground(t *testing.T) {
 	p := harness.NewPane(t, 150, 24)
 	for key, what := range map[string]string{"C-d": "the end of the input", "C-c": "an interrupt"} {

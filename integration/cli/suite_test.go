@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// timings are what differs between two runs of the same tests.
+// timings matches what differs between two runs of the same tests.
 var timings = regexp.MustCompile(`\d+\.\d+s`)
 
-// expectSame runs a command line here and through a server, and wants the same
-// of both: exit code and, but for timings, output.
+// expectSame runs a command line locally and through a server, and compares exit code and
+// output, except for timings.
 func expectSame(t *testing.T, server *harness.Command, d harness.Transport, dir string, env, argv []string) harness.Result {
 	t.Helper()
 	here := &harness.Command{Cmd: exec.Command(argv[0], argv[1:]...)}
@@ -35,8 +35,8 @@ func expectSame(t *testing.T, server *harness.Command, d harness.Transport, dir 
 	return got
 }
 
-// A real build and a real test suite do through a server what they do here:
-// those of this repository.
+// The build and a test suite of this repository give the same result through a server as
+// locally.
 func TestRun_RealTestSuite_SameResult(t *testing.T) {
 	harness.Slow(t)
 	server := harness.Serve(t)
@@ -61,7 +61,7 @@ import "testing"
 func TestFails(t *testing.T) { t.Error("on purpose") }
 `
 
-// So does one that fails, or does not compile.
+// So does a build or a test that fails.
 func TestRun_FailingTestSuite_Fails(t *testing.T) {
 	harness.Slow(t)
 	server := harness.Serve(t)

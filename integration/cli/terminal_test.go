@@ -9,8 +9,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// atTerminal runs a command line of the server at a terminal, whose output it
-// returns.
+// atTerminal runs a command line of the server at a terminal, and returns its output.
 func atTerminal(c *harness.Command, t testing.TB, d harness.Transport, name string, args ...string) harness.Result {
 	t.Helper()
 	argv := append([]string{"--", harness.Execwire}, c.Remotely(d, name, args...)...)

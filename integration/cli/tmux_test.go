@@ -18,14 +18,14 @@ func awaitOutput(p *harness.Pane, line, prompt string) {
 	p.AwaitLine(prompt)
 }
 
-// clear empties the screen, so that what comes is new.
+// clear empties the screen before new output.
 func clearPane(p *harness.Pane, prompt string) {
 	p.T.Helper()
 	p.Enter("clear")
 	p.Await("nothing but a prompt", func(screen string) bool { return strings.TrimSpace(screen) == prompt })
 }
 
-// A person at a real terminal works in a shell on a server as in one here.
+// A shell on a server works at a real terminal like a local one.
 func TestTerminal_Interactive(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -51,16 +51,15 @@ func TestTerminal_Interactive(t *testing.T) {
 	}
 }
 
-// saveSettings has the local shell write the terminal's settings to a file. A
-// prompt is there before and after: what tells that it is done is a line which is
-// not what was typed.
+// saveSettings makes the local shell write the settings of the terminal to a file. A prompt is
+// there before and after, so it waits for a line that differs from the typed one.
 func saveSettings(p *harness.Pane, file string) {
 	p.T.Helper()
 	p.Enter("stty -a > " + file + "; echo sa''ved")
 	awaitOutput(p, "saved", "local[0]$")
 }
 
-// tellSizes asks the remote terminal its size, before and after a change.
+// tellSizes prints the size of the remote terminal, before and after a change.
 func tellSizes(p *harness.Pane) {
 	p.T.Helper()
 	p.Enter("stty size")
@@ -73,7 +72,7 @@ func tellSizes(p *harness.Pane) {
 	clearPane(p, "remote[0]$")
 }
 
-// interrupt presses Ctrl-C at a program that would take long.
+// interrupt presses Ctrl-C during a long program.
 func interrupt(p *harness.Pane) {
 	p.T.Helper()
 	p.Enter("sh -c 'echo sleeping; exec sleep 100'")
@@ -85,7 +84,7 @@ func interrupt(p *harness.Pane) {
 	clearPane(p, "remote[0]$")
 }
 
-// readInLess has a full-screen program draw, move and give the screen back.
+// readInLess runs a full-screen program that draws, scrolls and restores the screen.
 func readInLess(p *harness.Pane, t *testing.T) {
 	t.Helper()
 	var text strings.Builder
@@ -110,7 +109,7 @@ func readInLess(p *harness.Pane, t *testing.T) {
 	})
 }
 
-// expectSameSettings compares what stty said, but for the size.
+// expectSameSettings compares the output of stty, except for the size.
 func expectSameSettings(t *testing.T, before, after string) {
 	t.Helper()
 	var said [2]string
@@ -126,7 +125,7 @@ func expectSameSettings(t *testing.T, before, after string) {
 	}
 }
 
-// A terminal is given back also when the connection is permanently lost.
+// The terminal is also restored when the connection is permanently lost.
 func TestTerminal_ServerGone_IsRestored(t *testing.T) {
 	server := harness.Serve(t)
 	p := harness.NewPane(t, 100, 24)
@@ -147,8 +146,8 @@ func TestTerminal_ServerGone_IsRestored(t *testing.T) {
 	expectSameSettings(t, settings+".before", settings+".after")
 }
 
-// A person leaves a shell on a server by keys and comes back to it, at another
-// size, as it was.
+// A user detaches from a shell on a server by keys and attaches again, with another size, and
+// finds it unchanged.
 func TestTerminal_DetachAndAttach(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
@@ -190,7 +189,7 @@ func TestTerminal_DetachAndAttach(t *testing.T) {
 	}
 }
 
-// leave detaches, and waits until that was said.
+// leave detaches, and waits for the message.
 func leave(p *harness.Pane, id string) {
 	p.T.Helper()
 	p.Key("C-p")
@@ -200,7 +199,7 @@ func leave(p *harness.Pane, id string) {
 	})
 }
 
-// A full-screen program is drawn again for a client that attaches.
+// A full-screen program redraws for a client that attaches.
 func TestAttach_FullScreenProgram_IsRedrawn(t *testing.T) {
 	server := harness.Serve(t)
 	file := filepath.Join(harness.ShortDir(t), "file")

@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// Commands do over a websocket what they do over gRPC, with the same output and exit
-// codes; the texts of errors are those of the reference. What the protocol cannot do is
-// refused with the URLs that can.
+// Over a websocket commands have the same output and exit codes as over gRPC. Error texts are
+// those of the reference. What the protocol cannot do fails with the URLs that can.
 func TestCommands_OverAWebsocket(t *testing.T) {
 	server := harness.Serve(t)
 	for _, tt := range []struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// backends are what confines, each with control groups and without.
+// backends are the sandbox backends, each with and without control groups.
 func backends(t *testing.T, f func(t *testing.T, settings ...string)) {
 	for _, backend := range []string{"bubblewrap", "landlock"} {
 		for _, cgroup := range []string{"auto", "off"} {
@@ -22,14 +22,13 @@ func backends(t *testing.T, f func(t *testing.T, settings ...string)) {
 	}
 }
 
-// nested is a command line that runs argv on the server by a process of the server.
+// nested returns a command line that starts argv on the server from a process of the server.
 func nested(c *harness.Command, outer, inner harness.Transport, flags []string, argv ...string) []string {
 	args := append(append([]string{"run", "--server", c.URLs[outer]}, flags...), "--", harness.Execwire)
 	return append(append(args, c.Through(inner, "--")...), argv...)
 }
 
-// A confined process with the network cannot have its own server start another one
-// that is not confined.
+// A confined process with network access cannot make its own server start an unconfined one.
 func TestConfined_ProcessesAreRefusedByTheirOwnServer(t *testing.T) {
 	harness.Slow(t)
 	confined := []string{"--sandbox", "read-only", "--network"}
@@ -41,7 +40,7 @@ func TestConfined_ProcessesAreRefusedByTheirOwnServer(t *testing.T) {
 				t.Errorf("by %s: %+v", d, got)
 			}
 		}
-		// Those that are not confined are accepted as before.
+		// Unconfined processes are still accepted.
 		for _, d := range []harness.Transport{harness.TCPTransport, harness.WebsocketTransport, harness.UnixTransport} {
 			if got := harness.Run(t, nil, server.Through(d, "--", "echo", "outside")...); got != (harness.Result{Stdout: "outside\n"}) {
 				t.Errorf("from outside by %s: %+v", d, got)
@@ -53,7 +52,7 @@ func TestConfined_ProcessesAreRefusedByTheirOwnServer(t *testing.T) {
 	})
 }
 
-// What a confined process leaves in the background is confined, too.
+// Background processes of a confined process are confined too.
 func TestConfined_DescendantsAreRefusedByTheirOwnServer(t *testing.T) {
 	harness.Slow(t)
 	confined := []string{"--sandbox", "read-only", "--network"}
@@ -70,8 +69,8 @@ func TestConfined_DescendantsAreRefusedByTheirOwnServer(t *testing.T) {
 	}
 }
 
-// A table of principals that lists the user, or loopback, changes nothing for a
-// confined process; a token does.
+// A table of principals that lists the user or loopback does not change that for a confined
+// process; a token does.
 func TestConfined_ProcessesNeedATokenOfTheTable(t *testing.T) {
 	harness.Slow(t)
 	dir := harness.ShortDir(t)

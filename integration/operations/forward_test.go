@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An executor behind a relay is reached by a socket of this host, and what runs
-// there says everything once, though websockets are cut all the time.
+// An executor behind a relay is reached by a socket of this host, and output is delivered
+// exactly once while websockets are cut repeatedly.
 func TestForward_RelayWithCuts_LosesNothing(t *testing.T) {
 	harness.Waits(t)
 	f := harness.NewFleet(t)
@@ -19,8 +19,7 @@ func TestForward_RelayWithCuts_LosesNothing(t *testing.T) {
 	expectCountsThrough(t, forward, f.Cutting)
 }
 
-// A client of a forward resumes when the connection to the server is
-// lost, as it does without one.
+// A client of a forward resumes after a lost connection to the server, as it does without one.
 func TestForward_LostConnections_AreResumed(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)
@@ -63,7 +62,7 @@ func expectCountsThrough(t *testing.T, forward *harness.Command, cutting func(ti
 	}
 }
 
-// A client that comes while the server is away is served once it is back.
+// A client that connects while the server is down is served once it is back.
 func TestForward_ServerRestarts_Reconnects(t *testing.T) {
 	server := harness.Serve(t)
 	forward := harness.NewForward(t, "--server", server.URLs[harness.TCPTransport])

@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// alive tells whether it is, and not a zombie.
+// alive reports whether a process exists and is no zombie.
 func stillAlive(b harness.ProcessIdentity) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(b.Pid) + "/stat")
 	if err != nil {
@@ -20,8 +20,8 @@ func stillAlive(b harness.ProcessIdentity) bool {
 	return ok && k.ProcessIdentity == b && !k.Dead
 }
 
-// cgroupOf is the directory that a server made for the cgroup of this process of
-// its, without the part that is the process's; "" if it made none.
+// cgroupOf returns the directory of the server's cgroups, from the cgroup of one of its
+// processes; "" if it has none.
 func cgroupOf(t testing.TB, pid int) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cgroup")

@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// What a killed server had confined ends as all the rest does, hostile or not.
+// The confined processes of a killed server are killed too, hostile or not.
 func TestKilledServer_Sandboxed_LeavesNoProcess(t *testing.T) {
 	for _, backend := range []string{"bubblewrap", "landlock"} {
 		harness.WithAndWithoutCgroups(t, func(t *testing.T, setting string) {
@@ -45,8 +45,8 @@ func TestKilledServer_Sandboxed_LeavesNoProcess(t *testing.T) {
 	}
 }
 
-// runningWith lists the processes with a text in their command line, zombies not
-// among them: those have none.
+// runningWith lists the processes with a text in their command line, except zombies, which have
+// none.
 func runningWith(t *testing.T, text string) (lines []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

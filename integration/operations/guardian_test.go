@@ -18,7 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// A tree of four processes in three sessions that ignore what asks them to end.
+// A tree of four processes in three sessions that ignore signals to end.
 const (
 	treeSize   = 4
 	treeScript = `trap "" TERM HUP INT QUIT
@@ -30,8 +30,7 @@ exec sleep 1000`
 // hostileWays are those in which descendants of a hostile process try to survive.
 var hostileWays = []string{"child", "stopped", "group", "session", "daemon", "daemon-chain"}
 
-// forest is a server with trees of processes, and somebody who has nothing to
-// do with it.
+// forest is a server with process trees, and an unrelated process.
 type forest struct {
 	*harness.Command
 	trees     []harness.ProcessIdentity
@@ -103,7 +102,7 @@ func start(c *harness.Command, t *testing.T, argv []string) *execwirev1.Process 
 	return response.GetProcess()
 }
 
-// hostiles are all hostile processes that there have been.
+// hostiles returns all hostile processes so far.
 func (f *forest) hostiles(t *testing.T) []testproc.Hostile {
 	t.Helper()
 	found, err := testproc.ReadHostile(f.report)
@@ -113,8 +112,8 @@ func (f *forest) hostiles(t *testing.T) []testproc.Hostile {
 	return found
 }
 
-// expectFelled wants that nothing is left of the trees once the command has
-// ended, and that a server can take the place of this one at once.
+// expectFelled checks that no process of the trees is alive after the command has ended, and
+// that another server can start at its place immediately.
 func (f *forest) expectFelled(t *testing.T) {
 	t.Helper()
 	for _, b := range f.trees {
@@ -167,8 +166,8 @@ func TestKilledServer_LeavesNoProcess(t *testing.T) {
 	})
 }
 
-// Processes that do nothing but fork and end cannot outrun the guardian: none of
-// them is ever there for long enough to be found and killed alone.
+// Processes that only fork and end cannot escape from the guardian: none of them exists long
+// enough to be found and killed alone.
 func TestKilledServer_ForkBomb_LeavesNoProcess(t *testing.T) {
 	server := harness.Serve(t, "EXECWIRE_CGROUP=off") // which would end them all at one instant
 	var groups []int
@@ -217,7 +216,7 @@ func TestGuardian_Killed_LeavesNoProcess(t *testing.T) {
 	})
 }
 
-// What stops a server stops it through its guardian, too, and twice is at once.
+// Signals that stop a server reach it through its guardian; a second one stops it immediately.
 func TestStoppedServer_LeavesNoProcess(t *testing.T) {
 	f := plant(t, 3)
 	h := harness.HoldCommand(t, f.Command, harness.TCPTransport)
@@ -233,7 +232,7 @@ func TestStoppedServer_LeavesNoProcess(t *testing.T) {
 	f.expectFelled(t)
 }
 
-// The keys of a terminal reach a server once: its guardian passes them on.
+// The keys of a terminal reach a server once: its guardian forwards them.
 func TestGuardian_Server_HasItsOwnProcessGroup(t *testing.T) {
 	server := harness.Serve(t)
 	pid := server.ServerPID(t)
@@ -242,8 +241,8 @@ func TestGuardian_Server_HasItsOwnProcessGroup(t *testing.T) {
 	}
 }
 
-// At a terminal Ctrl-C lets processes end, and a second one ends them: one key
-// press is one signal, although there are two processes.
+// At a terminal Ctrl-C lets processes end, and a second one kills them: one key press is one
+// signal, although there are two processes.
 func TestGuardian_ControlC_ReachesTheServerOnce(t *testing.T) {
 	url := "unix://" + filepath.Join(harness.ShortDir(t), "s")
 	p := harness.NewPane(t, 150, 24)
@@ -264,7 +263,7 @@ func TestGuardian_ControlC_ReachesTheServerOnce(t *testing.T) {
 	}
 }
 
-// execServer starts a server in the place of a shell that ran a script.
+// execServer executes a server in place of a shell that ran a script.
 func execServer(t *testing.T, script string) *harness.Command {
 	t.Helper()
 	c := harness.NewCommand()
@@ -283,8 +282,7 @@ func execServer(t *testing.T, script string) *harness.Command {
 	return c
 }
 
-// Signals other than those to stop come to the server, too; what nohup ignores
-// comes to nobody.
+// Other signals reach the server too. Signals ignored by nohup have no effect.
 func TestGuardian_Signals_AreForwarded(t *testing.T) {
 	server := execServer(t, "")
 	server.Send(t, unix.SIGQUIT)
@@ -302,8 +300,7 @@ func TestGuardian_Signals_AreForwarded(t *testing.T) {
 	}
 }
 
-// Children that the program had before it was the guardian are nobody's
-// business.
+// Children that the program had before it became the guardian are left alone.
 func TestGuardian_EarlierChildren_AreNotKilled(t *testing.T) {
 	c := execServer(t, "sleep 1000 <>/dev/null >&0 2>&0 &")
 	var child harness.ProcessIdentity
@@ -322,7 +319,7 @@ func TestGuardian_EarlierChildren_AreNotKilled(t *testing.T) {
 	_ = unix.Kill(child.Pid, unix.SIGKILL)
 }
 
-// A server that cannot serve says so once, and its code is the command's.
+// A server that cannot serve reports that once, and the exit code is the command's.
 func TestGuardian_ServerEnds_ReturnsItsStatus(t *testing.T) {
 	server := harness.Serve(t)
 	got := harness.Run(t, nil, "serve", "--listen", server.URLs[harness.TCPTransport])
@@ -335,7 +332,7 @@ func TestGuardian_ServerEnds_ReturnsItsStatus(t *testing.T) {
 	}
 }
 
-// Without a guardian the command is the server itself, and says so.
+// Without a guardian the command is the server itself, and logs that.
 func TestGuardian_Disabled(t *testing.T) {
 	for setting, guarded := range map[string]bool{"on": true, "off": false} {
 		server := harness.Serve(t, "EXECWIRE_GUARDIAN="+setting)

@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// SIGHUP ends none of our programs that serve, and no process.
+// SIGHUP ends no server and no process.
 func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)
@@ -57,7 +57,7 @@ func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
 	}
 }
 
-// A server of stdio ignores it, too: its client ends it by closing stdin.
+// A server of stdio ignores it too: its client ends it by closing stdin.
 func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
 	harness.Waits(t)
 	c := harness.NewCommand("serve", "--listen", "stdio")
@@ -88,7 +88,7 @@ func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
 	}
 }
 
-// What nohup has the server ignore, a process does not.
+// Processes do not inherit the signals that nohup makes the server ignore.
 func TestProcess_OfAServerUnderNohup_HeedsSIGHUP(t *testing.T) {
 	c := harness.Prepare(exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, harness.Execwire, "serve", "--listen", "grpc://127.0.0.1:0"))
 	c.Listen(t, 1)

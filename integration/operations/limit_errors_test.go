@@ -19,7 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// limitFixture is a server at whose limit a client is.
+// limitFixture is a server and a client that reaches its limits.
 type limitFixture struct {
 	*harness.Scenario
 	files execwirev1.FileSystemServiceClient
@@ -29,8 +29,8 @@ type limitFixture struct {
 	url   string // of a server that answers /head with a large head and nothing else
 }
 
-// limitCase reaches a limit. A function that is nil is for a protocol in which the limit
-// cannot be met, or is met by the same function of the server.
+// limitCase reaches a limit. A nil function is for a protocol in which the limit cannot be
+// reached, or where the same function of the server reports it.
 type limitCase struct {
 	set     func(*config.Config)
 	grpc    func(*limitFixture) error             // returns the refusal
@@ -38,7 +38,7 @@ type limitCase struct {
 	lasting bool                                  // the same request is refused whenever it is repeated
 }
 
-// reachedLimits are the settings that are limits which refuse a request, each reached.
+// reachedLimits are settings that limit requests, each with a way to reach it.
 var reachedLimits = map[string]limitCase{
 	"readers_per_process": {set: func(c *config.Config) { c.Readers = 1 }, grpc: func(s *limitFixture) error {
 		id := s.Start(harness.Program("sleep"))
@@ -155,8 +155,7 @@ var reachedLimits = map[string]limitCase{
 	}},
 }
 
-// reachedElsewhere are the settings that are limits which refuse a request, and the test
-// that reaches each.
+// reachedElsewhere are settings that limit requests, with the test that reaches each.
 var reachedElsewhere = map[string]string{
 	"failed_attempts":                    "server: TestLimitErrors_NameSettingAndRetryDelay",
 	"file_helpers_per_principal":         "server: TestLimitErrors_NameSettingAndRetryDelay",
@@ -167,7 +166,7 @@ var reachedElsewhere = map[string]string{
 	"http_buffered_bytes_per_connection": "gateway: TestLimitRefusals_NameTheSettingAndWhenToRetry",
 }
 
-// refuseNothing are the numbers that refuse no request with an error, and what happens.
+// refuseNothing are numeric settings that fail no request, with their effect.
 var refuseNothing = map[string]string{
 	"relay_streams":                     "the stream is reset",
 	"retained_output_bytes_per_process": "the oldest output gives way, or the process blocks",
@@ -190,8 +189,8 @@ var refuseNothing = map[string]string{
 	"oom_score_adjust":                  "no limit",
 }
 
-// Every setting that is a limit is in one of the tables. Reached, it is named by the
-// error with when to retry, through gRPC and JSON-RPC.
+// Every setting that is a limit is in one of the tables. When it is reached, the error names it
+// and has a retry delay, over gRPC and JSON-RPC.
 func TestLimits_EverySettingReached_IsNamedWithWhenToRetry(t *testing.T) {
 	harness.Slow(t)
 	for _, setting := range config.Settings() {
@@ -281,7 +280,7 @@ func secondStart(s *limitFixture) *harness.RPCError {
 	return s.rpc.Refused("process/start", harness.StartOf("two", harness.Program("sleep"), nil), -32005)
 }
 
-// secondRequest makes two requests, of which one is refused and the other waits.
+// secondRequest makes two requests, of which one fails and the other waits.
 func secondRequest(s *limitFixture) *harness.RPCError {
 	first := s.rpc.Post("http/request", harness.RPCParams{"method": "GET", "url": s.url + "/", "requestId": "a"})
 	second := s.rpc.Post("http/request", harness.RPCParams{"method": "GET", "url": s.url + "/", "requestId": "b"})

@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// otherUser is a user of this host that no server of the tests is run as.
+// otherUser is a user of this host that runs no server of the tests.
 const otherUser = 1001
 
 // publicExecwire returns a copy of the command that every user can run.
@@ -27,7 +27,7 @@ func publicExecwire(t *testing.T) string {
 	return path
 }
 
-// as is the command binary run by a user.
+// as returns the command run by a user.
 func as(uid uint32, binary string, args ...string) *harness.Command {
 	c := harness.Prepare(exec.Command(binary, args...))
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
@@ -72,7 +72,7 @@ func TestLoopback_ProcessesOfOtherUsersAreRefused(t *testing.T) {
 	}
 }
 
-// What monitors ask is answered: it says nothing but that a server is there.
+// Requests of monitors are permitted: the responses only show that a server is there.
 func TestLoopback_HealthIsForEveryUser(t *testing.T) {
 	server := harness.Serve(t)
 	url := "http" + strings.TrimPrefix(server.URLs[harness.WebsocketTransport], "ws") + "/readyz"
@@ -145,7 +145,7 @@ func TestLoopback_UsersOfTheSettingAreAccepted(t *testing.T) {
 	}
 }
 
-// A credential decides as it does without the setting.
+// A credential has the same effect as without the setting.
 func TestLoopback_TokenOfAnotherUserIsAccepted(t *testing.T) {
 	binary := publicExecwire(t)
 	dir := harness.PublicDir(t)
@@ -193,7 +193,7 @@ func TestLoopback_RefusedConnectionsTakeNoPlace(t *testing.T) {
 	}
 }
 
-// Encryption is no credential either.
+// TLS without a certificate is no credential either.
 func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
 	binary := publicExecwire(t)
 	dir := harness.PublicDir(t)
@@ -215,8 +215,8 @@ func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
 	}
 }
 
-// A user without a number in the user namespace of the server has the ID of nobody there, also
-// if the setting names the number that stands for such users.
+// A user without a mapping in the server's user namespace appears there as nobody, even if the
+// setting names the number of nobody.
 func TestLoopback_UsersOutsideTheUserNamespaceAreRefused(t *testing.T) {
 	binary := publicExecwire(t)
 	server := harness.NewCommand("serve", "--listen", "grpc://127.0.0.1:0")

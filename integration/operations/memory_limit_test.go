@@ -25,8 +25,8 @@ const (
 	greedy = "b = []\nwhile True: b.append(bytearray(1 << 20))"
 )
 
-// With little memory for a server and all of its processes, output of detached processes
-// is bounded by it, and a process that takes the rest is killed instead of the server.
+// With little memory for a server and all of its processes, the output retained for detached
+// processes is bounded by it, and a process that uses the rest is killed instead of the server.
 func TestServer_WithLittleMemory_RefusesStartsAndOutlivesTheGreedy(t *testing.T) {
 	harness.Slow(t)
 	for mib, most := range map[int]int{64: 11, 256: 44, 512: 89} { // as docs/reliability.md has it
@@ -69,7 +69,7 @@ func TestServer_WithLittleMemory_RefusesStartsAndOutlivesTheGreedy(t *testing.T)
 	}
 }
 
-// taken reports whether a process runs.
+// taken reports whether a process exists.
 func taken(t *testing.T, processes execwirev1.ProcessServiceClient, id string) bool {
 	t.Helper()
 	answer, err := processes.GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{ProcessId: id})
@@ -79,7 +79,7 @@ func taken(t *testing.T, processes execwirev1.ProcessServiceClient, id string) b
 	return answer.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_RUNNING
 }
 
-// oomKills counts who was killed in a control group because there was no memory.
+// oomKills returns how many processes of a control group were killed for lack of memory.
 func oomKills(t *testing.T, group string) (kills int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(group, "memory.oom_control")) // cgroup v1

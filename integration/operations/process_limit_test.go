@@ -20,8 +20,8 @@ const (
 	pidsUser
 )
 
-// bomb forks as often as the system lets it, in every process that it has become, and
-// goes on when one has ended.
+// bomb forks as often as the system permits, in every process, and continues when one has
+// ended.
 const bomb = `import os, time
 while True:
     try:
@@ -29,8 +29,8 @@ while True:
     except OSError:
         time.sleep(0.01)`
 
-// A server at the limit of processes of its user lives, answers, and ends the process
-// that has taken them all.
+// A server at the process limit of its user survives, responds, and kills the process that has
+// reached it.
 func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 	harness.Slow(t)
 	for _, tc := range []struct {
@@ -79,7 +79,7 @@ func TestServer_AtTheLimitOfProcesses_LivesAndEndsTheBomb(t *testing.T) {
 	}
 }
 
-// expectServed makes many calls that need threads, so many at once. Starts may be refused.
+// expectServed makes concurrent calls that need threads. Starts may fail.
 func expectServed(t *testing.T, atOnce int, start func(id string, argv ...string) error, files execwirev1.FileSystemServiceClient) {
 	t.Helper()
 	var callers sync.WaitGroup

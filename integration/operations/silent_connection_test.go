@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection on which nothing comes does not keep a server from ending: it
-// is closed, and the program ends with success.
+// A silent connection does not prevent a server from ending: it is closed, and the exit code
+// is 0.
 func TestSilentConnection_LetsTheServerEnd(t *testing.T) {
 	server := harness.Serve(t, "EXECWIRE_SHUTDOWN_GRACE_PERIOD="+harness.StepTimeout.String())
 	var silent []net.Conn

@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// resumedProcess is a process that a client resumed.
+// resumedProcess is a process resumed by a client.
 type resumedProcess struct {
 	stdout, stderr harness.LockedBuffer
 	input          *io.PipeWriter
@@ -78,8 +78,8 @@ func (k *resumedProcess) enter(s *harness.Scenario, text string) {
 	}
 }
 
-// expectLeft checks that a process was left running, without an owner, with
-// exactly this output, which is that of the program echo.
+// expectLeft checks that a process still runs without an owner, and that its output, that of
+// the program echo, is exactly this.
 func expectLeft(s *harness.Scenario, id, output string) {
 	s.Helper()
 	s.AwaitOwned(id, false)
@@ -116,7 +116,7 @@ func TestResume_FollowsToTheEnd(t *testing.T) {
 	})
 }
 
-// From a cursor on there is only what comes after it, the end included.
+// After a cursor only later events are delivered, including the end.
 func TestResume_FromACursor(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		id := s.Start(harness.Shell("echo one; read x; echo two; exit 3"), harness.WithStdin)
@@ -163,7 +163,7 @@ func TestDetach_LeavesTheProcess(t *testing.T) {
 	})
 }
 
-// A detach that was cut off is done by the stream that comes after.
+// A detach that was cut is completed by the next stream.
 func TestDetach_Cut_Succeeds(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		if s.Proxy == nil {
@@ -184,7 +184,7 @@ func TestDetach_Cut_Succeeds(t *testing.T) {
 	})
 }
 
-// Who took a process up and fails leaves it as it was.
+// A resume that fails leaves the process unchanged.
 func TestResume_CanceledClient_LeavesTheProcess(t *testing.T) {
 	gone := errors.New("enough")
 	harness.OverTransports(t, func(s *harness.Scenario) {
@@ -214,7 +214,7 @@ type brokenWriter struct{ err error }
 
 func (w brokenWriter) Write([]byte) (int, error) { return 0, w.err }
 
-// Following shows all of it, across cuts, and owns nothing.
+// Following delivers everything across cuts, and does not own the process.
 func TestFollow_Cuts_LosesNothing(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		id := s.Start(harness.Program("echo"), harness.WithStdin)
@@ -267,7 +267,7 @@ func TestFollow_Cuts_LosesNothing(t *testing.T) {
 	})
 }
 
-// Waiting goes on beyond the server's longest wait, and across cuts.
+// Waiting continues beyond the server's longest wait, and across cuts.
 func TestWait_LongerThanOneCall(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// Every byte of a flood arrives once and in order, and the exit code with it,
-// however often the connection breaks; and the server does not hoard meanwhile.
+// Every byte of a flood arrives once and in order, and so does the exit code, however often
+// the connection is cut. The memory of the server stays bounded.
 func TestOutput_FloodWithCuts_IsComplete(t *testing.T) {
 	stdoutBytes, stderrBytes := uint64(192<<20+3), uint64(64<<20+1)
 	if testing.Short() {
@@ -37,9 +37,8 @@ func TestOutput_FloodWithCuts_IsComplete(t *testing.T) {
 	})
 }
 
-// What a server may take for a flood. At its height there is garbage beside
-// what it retains: as much as its collector lets pile up, and what is on its
-// way. Soon after, only what it retains is left.
+// The memory that a server may use during a flood. At the peak this includes garbage up to the
+// next collection and data in flight; soon after, only what it retains.
 const (
 	retainedBytes  = 4 << 20
 	collectorBytes = 32 << 20
@@ -47,8 +46,8 @@ const (
 	leftBytes      = 8 << 20
 )
 
-// expectBounded bounds the server's memory during a flood and after it. Race
-// detection multiplies memory: with it there is nothing to compare.
+// expectBounded bounds the server's memory during a flood and after it. The race detector
+// multiplies memory, so nothing is compared with it.
 func expectBounded(c *harness.Command, t *testing.T, before int64) {
 	t.Helper()
 	if harness.RaceEnabled {
@@ -66,7 +65,7 @@ func expectBounded(c *harness.Command, t *testing.T, before int64) {
 	t.Logf("resident memory grew by up to %d KiB, of which %d are left", most>>10, left>>10)
 }
 
-// Input is applied once and in order, and comes back so.
+// Input is applied once and in order, and is echoed so.
 func TestStdin_Cuts_IsComplete(t *testing.T) {
 	harness.Waits(t)
 	size := int64(6<<20 + 5)

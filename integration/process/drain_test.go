@@ -10,9 +10,9 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// A server that was told to stop lets processes finish, tells their owners, and
-// starts nothing new. The call inside the program has no health service; the
-// others are asked over both transports.
+// A draining server lets processes finish, reports their end to their owners, and starts
+// nothing new. The in-process transport has no health service; the others are asked over both
+// transports.
 func TestDrain_ProcessesFinish(t *testing.T) {
 	patient := func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(harness.StepTimeout) }
 	harness.WithConfig(t, patient, func(s *harness.Scenario) {
@@ -46,7 +46,7 @@ func expectHealth(s *harness.Scenario, want healthpb.HealthCheckResponse_Serving
 	}
 }
 
-// What still runs after the grace is killed, and its owner gets the cause.
+// A process that still runs after the grace period is killed, and its owner gets the cause.
 func TestDrain_EndsAfterTheShutdownGrace(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(200 * time.Millisecond) }
 	harness.WithConfig(t, brief, func(s *harness.Scenario) {
@@ -61,7 +61,7 @@ func TestDrain_EndsAfterTheShutdownGrace(t *testing.T) {
 	})
 }
 
-// An owner can return while the server drains.
+// An owner can resume while the server drains.
 func TestDrain_OwnerCanReturn(t *testing.T) {
 	patient := func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(harness.StepTimeout) }
 	harness.WithConfig(t, patient, func(s *harness.Scenario) {

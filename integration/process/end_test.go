@@ -26,8 +26,8 @@ func TestExit_CodesAndSignalsDiffer(t *testing.T) {
 	})
 }
 
-// A signal that a client sends is the process's to die of: only termination is
-// this server's doing.
+// A process that dies of a client's signal has the cause EXITED. Only a termination changes the
+// cause.
 func TestSignal_IsDelivered(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("trap-term"))
@@ -100,8 +100,7 @@ func TestTerminate_Forced_KillsTheGroup(t *testing.T) {
 	})
 }
 
-// isGone reports whether a process of that pid has ended; one that nobody has
-// reaped yet has.
+// isGone reports whether the process with the pid has ended; a zombie counts as ended.
 func isGone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")

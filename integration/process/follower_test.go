@@ -7,8 +7,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// expectSomewhere waits until the text comes on the stream, and drops what came
-// before it: terminals echo and programs draw.
+// expectSomewhere waits until the text appears on the stream, and drops the output before it:
+// terminals echo and programs draw.
 func expectSomewhere(f *harness.Follower, stream execwirev1.OutputStream, text string) {
 	f.T.Helper()
 	for {

@@ -14,15 +14,15 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// heldBytes is more than a small server retains, and little enough to be passed on by
-// a handful of connections.
+// heldBytes is more than a small server retains, and little enough to be forwarded by a few
+// connections.
 const heldBytes = 1 << 20
 
 func heldFlood() []string {
 	return harness.Program("flood", "-bytes", fmt.Sprint(heldBytes), "-stderr", fmt.Sprint(heldBytes/4))
 }
 
-// hold starts a process that the client holds.
+// hold starts a process and returns the client's handle.
 func holdProcess(s *harness.Scenario, options client.StartOptions, argv []string, change ...harness.Option) *client.Process {
 	s.Helper()
 	options.Process = s.Request(argv, change...).GetProcess()
@@ -34,8 +34,8 @@ func holdProcess(s *harness.Scenario, options client.StartOptions, argv []string
 	return process
 }
 
-// whole reads the events of a flood and returns why they are not all of it.
-// midway, unless nil, is closed in the middle.
+// whole reads the events of a flood and returns an error if they are incomplete. midway,
+// unless nil, is closed in the middle.
 func whole(s *harness.Scenario, process *client.Process, midway chan struct{}) error {
 	stdout, stderr := testproc.StdoutPattern.NewVerifier(), testproc.StderrPattern.NewVerifier()
 	last, closed := uint64(0), false
@@ -70,8 +70,8 @@ func whole(s *harness.Scenario, process *client.Process, midway chan struct{}) e
 	return nil
 }
 
-// Two read from the beginning, one comes in the middle, one after the end: each gets
-// all of it, while the connection is cut again and again.
+// Two readers begin at the start, one in the middle, one after the end. Each receives all
+// events, while the connection is cut repeatedly.
 func TestHandle_Cuts_EveryReaderGetsEverything(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		cutEvery(s, heldBytes/4)
@@ -137,8 +137,7 @@ func TestCommunicate_Cuts_LosesNothing(t *testing.T) {
 	})
 }
 
-// No client reads, so the process may write a window and no more, and lives on when it
-// is read.
+// Without a reader the process is blocked after one window, and continues when it is read.
 func TestHandle_Unread_BlocksTheProcess(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		process := holdProcess(s, client.StartOptions{}, heldFlood())
@@ -149,7 +148,7 @@ func TestHandle_Unread_BlocksTheProcess(t *testing.T) {
 	})
 }
 
-// What one program had taken is where another goes on.
+// A second program continues where the first one stopped.
 func TestHandle_Ref_OpensTheProcessElsewhere(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		process := holdProcess(s, client.StartOptions{}, harness.Program("echo"), harness.WithStdin)
@@ -210,7 +209,7 @@ func TestHandle_Terminate_ReturnsTheExit(t *testing.T) {
 	})
 }
 
-// What was written and ended before a process is given up reaches it.
+// Output and the end before the release of a process reach it.
 func TestHandle_Detach_DeliversAllInput(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		process := holdProcess(s, client.StartOptions{}, harness.Program("echo"), harness.WithStdin)

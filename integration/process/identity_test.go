@@ -19,7 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// The same request repeated is the same process; another one is refused.
+// A repeated start returns the same process. A start with another request fails.
 func TestStart_Repeated_IsTheSameProcess(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		request := s.Request(harness.Program("echo"), harness.WithStdin).GetProcess()
@@ -38,7 +38,7 @@ func TestStart_Repeated_IsTheSameProcess(t *testing.T) {
 	})
 }
 
-// So it is for RunProcess, which then goes on from the first event.
+// The same holds for RunProcess, which then begins with the first event.
 func TestRun_Repeated_IsTheSameProcess(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithID("same"))
@@ -56,8 +56,7 @@ func TestRun_Repeated_IsTheSameProcess(t *testing.T) {
 	})
 }
 
-// Each transport knows its callers by another name, and none of them sees what
-// belongs to another.
+// Each transport has its own principal, and no principal sees what belongs to another.
 func TestPrincipals_AreIsolated(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	scenarios := map[harness.Transport]*harness.Scenario{}
@@ -111,7 +110,7 @@ func TestUsers_AreIsolated(t *testing.T) {
 	}
 }
 
-// seen is what the program list-processes prints.
+// seen is the output of the program list-processes.
 type seen struct {
 	Before []string // the processes it saw at first
 	Reason string   // why it could not see the one it was told of
@@ -120,8 +119,8 @@ type seen struct {
 
 func init() { testproc.Register("list-processes", listProcesses) }
 
-// list-processes URL ID NEW says what its user sees of a server: the processes,
-// the one called ID, and the processes again after it has started NEW.
+// list-processes URL ID NEW prints what its user sees of a server: the processes, the process
+// ID, and the processes again after starting NEW.
 func listProcesses(args []string) int {
 	if err := tryListProcesses(args[0], args[1], args[2]); err != nil {
 		fmt.Fprintln(os.Stderr, err)

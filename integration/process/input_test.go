@@ -37,7 +37,7 @@ func TestStdin_HalfClose_EndsTheInput(t *testing.T) {
 	})
 }
 
-// Without a pipe the process reads end of file at once.
+// Without a pipe the process reads end of file immediately.
 func TestStdin_Default_IsClosed(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"))
@@ -66,7 +66,7 @@ func TestStdin_RepeatedWrite_IsAppliedOnce(t *testing.T) {
 	})
 }
 
-// What the owner sent before a cut and sends again after it is applied once.
+// Input that the owner sends again after a cut is applied once.
 func TestStdin_ResentAfterACut_IsAppliedOnce(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin)
@@ -89,8 +89,7 @@ func TestStdin_ResentAfterACut_IsAppliedOnce(t *testing.T) {
 	})
 }
 
-// Input that leaves a hole, or exceeds the window, ends the stream; the process
-// can be resumed.
+// Input with a gap, or beyond the window, ends the stream. The process can be resumed.
 func TestStdin_OutOfOrder_EndsTheStream(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin)

@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// hostile starts a process that tries to survive, with descendants in all the
-// ways there are, and returns those who live.
+// hostile starts a process that tries to survive with all kinds of descendants, and returns a
+// function that lists those alive.
 func hostile(t *testing.T, c *harness.Command, leave bool, args ...string) (id string, alive func() int) {
 	t.Helper()
 	report := filepath.Join(t.TempDir(), "report")
@@ -25,8 +25,8 @@ func hostile(t *testing.T, c *harness.Command, leave bool, args ...string) (id s
 	return response.GetProcess().GetProcessId(), survivors(t, report)
 }
 
-// survivors counts those of a hostile process's report who live, and kills them
-// after the test.
+// survivors returns the living processes of a hostile process's report, and kills them after
+// the test.
 func survivors(t *testing.T, report string) func() int {
 	living := func() (found []testproc.Hostile) {
 		all, err := testproc.ReadHostile(report)
@@ -79,8 +79,8 @@ func TestKill_LeavesNoProcessAndReportsIt(t *testing.T) {
 	})
 }
 
-// A daemon ends with the process that started it, unless it is to be left, and
-// then with the next termination.
+// A daemon is killed with the process that started it, unless descendants are to be left. Then
+// the next termination kills it.
 func TestKill_Daemon_SurvivesOnlyOnRequest(t *testing.T) {
 	harness.WithAndWithoutCgroups(t, func(t *testing.T, setting string) {
 		server := harness.Serve(t, setting)

@@ -31,8 +31,7 @@ func resource(r execwirev1.LimitedResource, soft, hard uint64) *execwirev1.Proce
 	return &execwirev1.ProcessLimits{ResourceLimits: []*execwirev1.ResourceLimit{{Resource: r, Soft: soft, Hard: proto.Uint64(hard)}}}
 }
 
-// A process has its limits from its first instruction on, and so have its
-// descendants.
+// The limits apply to a process from its first instruction on, and to its descendants.
 func TestLimits_AreEnforced(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		limits := resource(openFiles, 50, 60)
@@ -49,7 +48,7 @@ func TestLimits_AreEnforced(t *testing.T) {
 	})
 }
 
-// What a process is killed for is the cause of its end.
+// The limit that killed a process is the cause of its exit.
 func TestLimits_Exceeded_AreTheCause(t *testing.T) {
 	harness.Slow(t)
 	file := filepath.Join(harness.ShortDir(t), "file")
@@ -61,7 +60,7 @@ func TestLimits_Exceeded_AreTheCause(t *testing.T) {
 	s.Run(spin, limited(resource(cpuSeconds, 1, 1))).ExpectEnd(s, 0, harness.Sigkill, forALimit)
 }
 
-// A process that says nothing is ended.
+// A process without output is killed.
 func TestSilenceLimit_EndsTheProcess(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		limits := &execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(200 * time.Millisecond)}
@@ -71,8 +70,7 @@ func TestSilenceLimit_EndsTheProcess(t *testing.T) {
 	})
 }
 
-// One that its owner keeps from saying more is not silent, and nothing of what
-// it said is lost.
+// A process that is blocked by its owner is not silent, and none of its output is lost.
 func TestSilenceLimit_SlowOwner_DoesNotCount(t *testing.T) {
 	harness.Slow(t)
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
@@ -92,7 +90,7 @@ func TestSilenceLimit_SlowOwner_DoesNotCount(t *testing.T) {
 	})
 }
 
-// run has flags for limits, and says what a process was ended for.
+// run has flags for limits, and reports the limit that ended the process.
 func TestRun_Limits(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

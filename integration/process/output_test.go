@@ -21,8 +21,8 @@ func TestOutput_BothStreams_AreCompleteAndSeparate(t *testing.T) {
 	})
 }
 
-// The follower checks that exited follows output, closed comes last and the
-// totals are right; here there is enough to get it wrong.
+// The follower checks that exited follows the output, closed is last and the totals are right.
+// This output is large enough to show mistakes.
 func TestOutput_Flood_IsCompletePerStream(t *testing.T) {
 	const stdoutBytes, stderrBytes = 3<<20 + 17, 1<<20 + 5
 	harness.OverTransports(t, func(s *harness.Scenario) {
@@ -36,7 +36,7 @@ func TestOutput_Flood_IsCompletePerStream(t *testing.T) {
 	})
 }
 
-// Descendants that hold a stream open speak after the exit, and before the end.
+// Descendants that keep a stream open write after the exit, and before the close.
 func TestOutput_OfDescendantsAfterTheExit_IsDelivered(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		goOn := filepath.Join(s.TempDir(), "go-on")
@@ -114,7 +114,7 @@ func TestObserver_ContinuesFromACursor(t *testing.T) {
 	})
 }
 
-// ReadOutput and SnapshotOutput show the same as the stream does.
+// ReadOutput and SnapshotOutput return the same output as the stream.
 func TestOutput_ReadByRequest(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		id := s.Start(harness.Program("flood", "-bytes", "300000"))

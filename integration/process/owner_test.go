@@ -30,8 +30,7 @@ func terminate(o *harness.Owner, how *execwirev1.Termination) {
 	o.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Terminate{Terminate: how}})
 }
 
-// awaitRejected waits until the server says that something was not done, and
-// checks why.
+// awaitRejected waits until the server rejects a message, and checks the reason.
 func awaitRejected(o *harness.Owner, want execwirev1.ErrorReason) {
 	o.T.Helper()
 	for len(o.Rejected) == 0 {

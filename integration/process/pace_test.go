@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// An observer that stalls gets a gap with exactly what it misses. The owner, at the
-// same time, misses nothing and is not held up.
+// An observer that does not read receives a gap with exactly what it missed. The owner misses
+// nothing meanwhile and is not delayed.
 func TestObserver_Stalled_GetsAGapAndTheOwnerEverything(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		p := s.Run(harness.Shell(`read line; exec "$@"`), harness.WithStdin, harness.AppendArgs(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes))))
@@ -31,8 +31,8 @@ func TestObserver_Stalled_GetsAGapAndTheOwnerEverything(t *testing.T) {
 	})
 }
 
-// An owner that stalls holds up its own process and nothing else on the same
-// connection; not even the end of that process.
+// An owner that does not read blocks its own process and nothing else on the connection, not
+// even the end of that process.
 func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		stalled := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))
@@ -56,7 +56,7 @@ func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
 	})
 }
 
-// An owner that takes and does not acknowledge gets one window.
+// An owner that reads but does not acknowledge receives one window.
 func TestOwner_Window_BoundsUnacknowledgedOutput(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))

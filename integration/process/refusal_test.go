@@ -94,7 +94,7 @@ func file(mode os.FileMode, text string) func(*testing.T, *execwirev1.StartProce
 	}
 }
 
-// Whatever is wrong with a start is said by a reason, and leaves the id free.
+// Every failed start has a reason, and does not use the id.
 func TestInvalidStarts_AreRejected(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	for _, d := range harness.Transports {
@@ -118,7 +118,7 @@ func TestInvalidStarts_AreRejected(t *testing.T) {
 	}
 }
 
-// expectRefusal checks code and reason, and that there are words for people.
+// expectRefusal checks code and reason, and that there is a message.
 func expectRefusal(s *harness.Scenario, err error, code codes.Code, reason string) {
 	s.Helper()
 	s.ExpectReason(err, reason)
@@ -131,7 +131,7 @@ func expectRefusal(s *harness.Scenario, err error, code codes.Code, reason strin
 	}
 }
 
-// TestInvalidRequests_AreRejected goes through the calls on processes.
+// TestInvalidRequests_AreRejected tries invalid calls on processes.
 func TestInvalidRequests_AreRejected(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		s.Start(harness.Shell("exit 0"), harness.WithID("over"))
@@ -226,8 +226,8 @@ func waitForPattern(id, expression string) call {
 	}
 }
 
-// A stream that begins wrongly ends with a reason; what is wrong later does not
-// end it.
+// A stream with an invalid first message ends with a reason. Later invalid messages do not end
+// it.
 func TestInvalidRuns_AreRejected(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		start := s.Request(harness.Shell("exit 0"))

@@ -33,8 +33,8 @@ func TestOwner_Resume_LosesNothing(t *testing.T) {
 	})
 }
 
-// A process that ends while its owner is away is kept for as long as the owner
-// was promised, however short closed processes are kept.
+// A process that ends while its owner is away is retained for the owner's grace period,
+// however short the retention of closed processes is.
 func TestOwner_Away_ExitRecordIsKept(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ClosedRetention = config.Duration(50 * time.Millisecond) }
 	harness.WithConfig(t, brief, func(s *harness.Scenario) {
@@ -68,7 +68,7 @@ func TestGrace_Zero_TerminatesAtOnce(t *testing.T) {
 	})
 }
 
-// A return ends the grace: the process outlives what was left of it.
+// A resume ends the grace period: the process outlives its remainder.
 func TestOwner_Return_EndsTheGrace(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(time.Second))
@@ -82,8 +82,8 @@ func TestOwner_Return_EndsTheGrace(t *testing.T) {
 	})
 }
 
-// A grace ends with its process: what has been terminated is no owner's any
-// more, and others read what it said.
+// The grace period ends with its process: a terminated process has no owner any more, and
+// others can read its output.
 func TestOwner_Detach_LeavesTheProcess(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(0))
@@ -117,8 +117,7 @@ func TestOwner_Newest_TakesOver(t *testing.T) {
 	})
 }
 
-// An owner whose network went silent without notice returns by
-// another way.
+// An owner whose network fails silently resumes over another connection.
 func TestOwner_ReturnBesideASilentConnection_TakesOver(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
@@ -140,8 +139,8 @@ func TestOwner_ReturnBesideASilentConnection_TakesOver(t *testing.T) {
 	}
 }
 
-// The record of a closed process whose exit was seen goes after its time, and its id is
-// free.
+// The record of a closed process whose exit was seen is removed after the retention, and its
+// id is free.
 func TestExitRecord_IsRemovedAfterItsRetention(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ClosedRetention = config.Duration(200 * time.Millisecond) }
 	harness.WithConfig(t, brief, func(s *harness.Scenario) {

@@ -46,7 +46,7 @@ func TestTerminal_ControlC_InterruptsTheForeground(t *testing.T) {
 	})
 }
 
-// The foreground group is who a key press reaches, not who leads.
+// A key press signals the foreground process group, not the session leader.
 func TestTerminal_Signal_ReachesOnlyTheForeground(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		// A shell with job control gives each job a group of its own.

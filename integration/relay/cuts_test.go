@@ -13,8 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// projectMakefile is a project that says a lot while it is made, and takes some
-// seconds.
+// projectMakefile is a project with much output during its build, which takes some seconds.
 const projectMakefile = `parts := $(shell seq 1 40)
 
 all: $(addprefix part-,$(parts)) program
@@ -40,8 +39,8 @@ func main() {
 }
 `
 
-// A build says through the relay what it says here, though the websocket on
-// either side is cut every second.
+// A build has the same output through the relay as locally, while the websockets on both sides
+// are cut every second.
 func TestRelay_BuildWithCuts_Succeeds(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
@@ -85,7 +84,7 @@ func TestRelay_BuildWithCuts_Succeeds(t *testing.T) {
 	}
 }
 
-// A hub that is killed and started again is one more loss of websockets.
+// A restart of the hub is one more loss of websockets.
 func TestHub_Restart_ReconnectsExecutors(t *testing.T) {
 	harness.Waits(t)
 	f := harness.NewFleet(t)

@@ -24,8 +24,8 @@ func init() { testproc.Register("with-small-disk", withSmallDisk) }
 // smallDisk is the size of the file system of withSmallDisk.
 const smallDisk = 8 << 20
 
-// withSmallDisk DIR COMMAND... mounts a small file system on DIR, which no other process
-// sees, and executes the command.
+// withSmallDisk DIR COMMAND... mounts a small file system on DIR that other processes do not
+// see, and executes the command.
 func withSmallDisk(args []string) int {
 	runtime.LockOSThread() // the mounts are of the thread that executes
 	for _, step := range []func() error{
@@ -66,7 +66,7 @@ func newDiskHub(t *testing.T, settings ...string) *diskHub {
 	return h
 }
 
-// ask returns the status of an answer, whether it says when to retry, and its body.
+// ask returns the status of a response, whether it has a retry delay, and its body.
 func (h *diskHub) ask(method, path string) (status int, retry bool, body string) {
 	h.t.Helper()
 	request, err := http.NewRequestWithContext(harness.Context(h.t), method, h.url+path, nil)
@@ -89,7 +89,7 @@ func (h *diskHub) register(id string) (status int, retry bool, body string) {
 	return h.ask(http.MethodPost, "/cloud/executor/"+id+"/register")
 }
 
-// fillDisk leaves nothing free.
+// fillDisk fills the file system.
 func (h *diskHub) fillDisk() {
 	h.t.Helper()
 	f, err := os.Create(h.fill)
@@ -106,8 +106,8 @@ func (h *diskHub) fillDisk() {
 	}
 }
 
-// expectUnavailable waits until the hub answers that it keeps nothing, and checks
-// that every registration until then is answered.
+// expectUnavailable waits until the hub responds that it cannot store anything, and checks
+// that every registration until then gets a response.
 func (h *diskHub) expectUnavailable() {
 	h.t.Helper()
 	n := 0
@@ -128,8 +128,8 @@ func (h *diskHub) expectUnavailable() {
 	})
 }
 
-// A hub whose disk is full says so, refuses what it cannot keep, and goes on when
-// there is space.
+// A hub with a full disk reports that, rejects what it cannot store, and recovers when there
+// is space.
 func TestHub_WithAFullDisk_RefusesAndRecovers(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t) // a server that cannot write answers nothing for three seconds
@@ -164,7 +164,7 @@ func TestHub_WithAFullDisk_RefusesAndRecovers(t *testing.T) {
 	}
 }
 
-// A full disk does not keep a hub from ending.
+// A full disk does not prevent a hub from ending.
 func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
@@ -177,8 +177,7 @@ func TestHub_WithAFullDisk_EndsWhenTold(t *testing.T) {
 	}
 }
 
-// Executors that are connected stay reachable while the disk is full, for clients that
-// are connected and for new ones.
+// Connected executors stay reachable while the disk is full, for existing and new clients.
 func TestHub_WithAFullDisk_KeepsExecutorsReachable(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)

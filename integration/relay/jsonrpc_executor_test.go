@@ -86,7 +86,7 @@ func (e *jsonrpcExecutor) connect(ctx context.Context, websocket *wsconn.Conn, i
 	return conn, nil
 }
 
-// TestJSONRPCExecutor_BehindAHub_RunsCommands has the command and the SDK reach an
+// TestJSONRPCExecutor_BehindAHub_RunsCommands runs commands with the CLI and the SDK on an
 // executor that speaks no gRPC.
 func TestJSONRPCExecutor_BehindAHub_RunsCommands(t *testing.T) {
 	server, hub := harness.Serve(t), harness.NewHub(t, nil)

@@ -16,8 +16,8 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// machines are a hub, an executor and a client, each with a network of its own,
-// and a line from the hub to each of the others.
+// machines are a hub, an executor and a client with separate networks, and a link from the hub
+// to each of the others.
 type machines struct {
 	t         *testing.T
 	hub       int            // who has the hub's network
@@ -91,7 +91,7 @@ func (m *machines) do(holder int, command ...string) {
 	}
 }
 
-// connected connects the line to a machine, or does away with it.
+// connected connects the link to a machine, or removes it.
 func (m *machines) connected(name string, is bool) {
 	m.t.Helper()
 	m.do(m.hub, "ip", "link", "set", name, map[bool]string{true: "up", false: "down"}[is])
@@ -137,16 +137,16 @@ func (m *machines) start(settings ...string) {
 	})
 }
 
-// client is a command of the client.
+// client prepares a command of the client.
 func (m *machines) client(name string, args ...string) *harness.Command {
 	return m.command(m.others["client"], append([]string{harness.Execwire, name, "--hub", m.url["client"], "--executor", harness.ExecutorID,
 		"--token-file", m.tokens["client"], "--tls-ca", m.authority}, args...)...)
 }
 
-// quickly is for tests that wait for machines to be missed.
+// quickly has settings with short timeouts, for tests that wait for them.
 var quickly = []string{"EXECWIRE_KEEPALIVE_TIMEOUT=1s", "EXECWIRE_HUB_KEEPALIVE_INTERVAL=1s", "EXECWIRE_HUB_KEEPALIVE_TIMEOUT=1s"}
 
-// A network that is gone for less than the grace costs nothing but time.
+// A network failure shorter than the grace period only costs time.
 func TestNetworkLoss_WithinGrace_LosesNothing(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
@@ -171,8 +171,8 @@ func TestNetworkLoss_WithinGrace_LosesNothing(t *testing.T) {
 	}
 }
 
-// One that is gone for longer ends the processes, whichever machine it is that is
-// out of reach, and the client reports it once it is connected.
+// A longer failure ends the processes, on whichever machine it occurs, and the client reports
+// that once it is connected.
 func TestNetworkLoss_BeyondGrace_IsReported(t *testing.T) {
 	harness.Slow(t)
 	for _, away := range []string{"client", "executor"} {

@@ -14,8 +14,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// plainConn is a stream of a harness of the reference: it acknowledges nothing,
-// numbers what it sends and looks at no number.
+// plainConn is a stream of a harness of the reference: it acknowledges nothing, numbers its
+// messages and ignores received numbers.
 type plainConn struct {
 	websocket *harness.WebsocketConn
 	stream    string
@@ -63,7 +63,7 @@ type resetError struct{ reason string }
 
 func (e *resetError) Error() string { return "the stream was reset: " + e.reason }
 
-// receive implements rpcConn. What the reference would not understand is an error.
+// receive implements rpcConn. A frame that the reference would not understand is an error.
 func (l *plainConn) Receive() (harness.RPCFrame, error) {
 	for {
 		frame, err := l.websocket.Receive()
@@ -93,8 +93,8 @@ func (l *plainConn) Receive() (harness.RPCFrame, error) {
 // drop implements rpcConn.
 func (l *plainConn) Drop() { l.websocket.Drop() }
 
-// resumePlainly takes a session up on a new stream, as soon as the executor is there
-// and knows that the one before is gone.
+// resumePlainly resumes a session on a new stream, once the executor is there and has noticed
+// the end of the previous one.
 func resumePlainly(f *harness.Fleet, t *testing.T, session string) *harness.RPCClient {
 	t.Helper()
 	var c *harness.RPCClient
@@ -116,8 +116,8 @@ func resumePlainly(f *harness.Fleet, t *testing.T, session string) *harness.RPCC
 	return c
 }
 
-// A harness of the reference finds what it knows, and takes its session up on
-// another stream when its websocket is lost.
+// A harness of the reference works with this hub, and resumes its session on another stream
+// after a lost websocket.
 func TestHub_ReferenceHarness_Works(t *testing.T) {
 	f := harness.NewFleet(t)
 	c := plainClient(f, t).Initialize("")
@@ -156,8 +156,8 @@ func TestHub_ReferenceHarness_Works(t *testing.T) {
 	resumePlainly(f, t, c.Session)
 }
 
-// What does not fit into one frame is refused, with what to do instead, and
-// no connection is lost.
+// A message that does not fit into one frame is rejected with advice, and no connection is
+// lost.
 func TestHub_PlainHarness_GetsNoLargerFrames(t *testing.T) {
 	harness.Slow(t)
 	f := harness.NewFleet(t)

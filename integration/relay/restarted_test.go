@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// restart kills the server and starts another one where it listened.
+// restart kills the server and starts another one at the same address.
 func restart(c *harness.Command, t testing.TB) *harness.Command {
 	t.Helper()
 	c.KillServer(t)
@@ -28,8 +28,8 @@ func restart(c *harness.Command, t testing.TB) *harness.Command {
 	return again
 }
 
-// A client of a server that was killed and started again reports that, whatever the
-// grace: the process ended with its server.
+// A client of a server that was killed and restarted reports that its process ended with the
+// server, whatever the grace period.
 func TestRestartedServer_IsReported(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)
@@ -105,8 +105,7 @@ func TestRestartedServer_IsReported(t *testing.T) {
 	}
 }
 
-// A client of an executor behind a hub, which was killed and started again, reports that
-// as soon as the hub has the new one.
+// A client of a killed and restarted executor reports that as soon as the hub has the new one.
 func TestRestartedExecutor_BehindAHub_IsReported(t *testing.T) {
 	harness.Waits(t)
 	f := harness.NewFleet(t)

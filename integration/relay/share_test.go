@@ -10,8 +10,7 @@ import (
 	relayharness "github.com/execwire/execwire/relay/harness"
 )
 
-// takeStreams opens streams to the executor until there is no place for one more,
-// and returns how many those are.
+// takeStreams opens streams to the executor up to the limit, and returns their number.
 func takeStreams(t testing.TB, h *relayharness.Harness) (conns []net.Conn) {
 	t.Helper()
 	for {
@@ -30,8 +29,7 @@ func takeStreams(t testing.TB, h *relayharness.Harness) (conns []net.Conn) {
 	}
 }
 
-// One harness takes all streams of a shared executor. Others run commands there all
-// the same.
+// One harness uses all streams of a shared executor. Others can still run commands there.
 func TestRelay_OneClientWithAllStreams_LeavesAPlaceToOthers(t *testing.T) {
 	f := harness.NewFleet(t, "EXECWIRE_RELAY_STREAMS=8")
 	if n := len(takeStreams(t, dialHarness(f, t))); n != 8 {
@@ -44,7 +42,7 @@ func TestRelay_OneClientWithAllStreams_LeavesAPlaceToOthers(t *testing.T) {
 	}
 }
 
-// A client that there is no place for learns why, and what to do.
+// A client above the limit of streams receives the reason and advice.
 func TestRelay_WithoutAPlace_NamesTheLimit(t *testing.T) {
 	f := harness.NewFleet(t, "EXECWIRE_RELAY_STREAMS=2")
 	for range 2 { // which have as few as the next one would

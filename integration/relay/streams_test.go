@@ -49,7 +49,7 @@ func remoteCommand(argv ...string) *execwirev1.StartProcessRequest {
 		Direct: &execwirev1.DirectCommand{Argv: argv, WorkingDirectory: "/", Env: harness.Environment()}}}}
 }
 
-// stuck is a writer that takes nothing until it is told to.
+// stuck is a writer that blocks until it is released.
 type stuck struct {
 	began chan struct{}
 	once  sync.Once
@@ -64,8 +64,8 @@ func (s *stuck) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Of 64 streams on one executor, all on one websocket, one is not read: the others
-// do not notice, and it has missed nothing when it is read in the end.
+// One of 64 streams on one executor and websocket is not read. The others are not delayed, and
+// it has lost nothing when it is read in the end.
 func TestRelay_StalledStream_DelaysNoOther(t *testing.T) {
 	const streams = 64
 	size, flood := 1<<20, 64<<20
@@ -110,7 +110,7 @@ func TestRelay_StalledStream_DelaysNoOther(t *testing.T) {
 	}
 }
 
-// What goes through is not kept on the way.
+// The relay does not retain forwarded data.
 func TestRelay_LargeTransfer_UsesBoundedMemory(t *testing.T) {
 	harness.Slow(t) // the race detector takes several times the memory
 	size := int64(256 << 20)
@@ -138,7 +138,7 @@ func TestRelay_LargeTransfer_UsesBoundedMemory(t *testing.T) {
 	}
 }
 
-// countingWriter counts what it is given.
+// countingWriter counts the bytes written.
 type countingWriter struct{ bytes int64 }
 
 func (w *countingWriter) Write(p []byte) (int, error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// again attaches to the session again, after what was taken.
+// again attaches to the session again, after the received events.
 func again(a *harness.Attached, options ...harness.Lease) {
 	a.Scenario.Helper()
 	a.Attach(options...)
@@ -34,8 +34,8 @@ func runAttached(a *harness.Attached, argv []string, options ...harness.Option) 
 	return receiveFrom(a, a.Scenario.Start(argv, options...))
 }
 
-// nextEventsOf returns what came of one process, acknowledged. A process that has closed
-// has an end, like a stream of its own.
+// nextEventsOf returns and acknowledges the next events of one process. After its close it
+// returns io.EOF, like a separate stream.
 func nextEventsOf(a *harness.Attached, id string, f *harness.Feed) ([]*execwirev1.ProcessEvent, error) {
 	for len(f.Waiting) == 0 {
 		if f.Totals != nil {
@@ -77,14 +77,13 @@ func next(a *harness.Attached) error {
 	return nil
 }
 
-// acknowledge does not care whether the stream is still there: the next receive
-// tells.
+// acknowledge ignores errors: the next receive reports them.
 func acknowledge(a *harness.Attached, id string, seq uint64) {
 	_ = a.Stream.Send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Acknowledge{
 		Acknowledge: &execwirev1.SessionAcknowledge{ProcessId: id, Seq: seq}}})
 }
 
-// failure drops what comes until the stream ends, and returns how it does.
+// failure drops messages until the stream ends, and returns its error.
 func failure(a *harness.Attached) error {
 	for {
 		if err := next(a); err != nil {
@@ -93,7 +92,7 @@ func failure(a *harness.Attached) error {
 	}
 }
 
-// detach ends the attachment as asked for.
+// detach ends the attachment with a detach message.
 func detach(a *harness.Attached) {
 	a.Scenario.Helper()
 	if err := a.Stream.Send(&execwirev1.AttachSessionRequest{Message: &execwirev1.AttachSessionRequest_Detach{
@@ -143,7 +142,7 @@ func awaitAttached(s *harness.Scenario, attached bool) {
 	})
 }
 
-// awaitOver waits until the session is no more.
+// awaitOver waits until the session does not exist.
 func awaitOver(s *harness.Scenario, id string) {
 	s.Helper()
 	harness.Eventually(s, "the session is over", func() bool { return describeSession(s, id) == nil })

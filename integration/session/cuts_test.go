@@ -22,10 +22,9 @@ import (
 
 const sessionsPerTransport = 10
 
-// Attachments are cut many times, in a soak ten thousand times, anywhere: before they are granted,
-// while they wait for another response, between any two messages. Every
-// byte of every process comes once and in order all the same, up to an end that
-// adds up, and nothing is left of it.
+// Attachments are cut many times, in a soak ten thousand times, at any point: before they are
+// granted, while they wait for another response, between messages. Nevertheless every byte of
+// every process arrives once and in order, with the right totals, and nothing remains.
 func TestSessions_ManyCuts_LoseNothing(t *testing.T) {
 	harness.Slow(t)
 	cutsPerTransport := int64(1000)
@@ -58,7 +57,7 @@ func TestSessions_ManyCuts_LoseNothing(t *testing.T) {
 	}
 }
 
-// cutter attaches to a session of its own and cuts, until the cuts are used up.
+// cutter attaches to a session of its own and cuts, until all cuts are done.
 type cutter struct {
 	*harness.Scenario
 	random *rand.Rand
@@ -69,7 +68,7 @@ type cutter struct {
 	cuts, mid, contests int64
 }
 
-// checked is a process whose output is compared as it comes.
+// checked is a process whose output is compared as it arrives.
 type checked struct {
 	*harness.Feed
 	verifiers map[execwirev1.OutputStream]*testproc.Verifier
@@ -101,7 +100,7 @@ func (c *cutter) work() {
 	c.finish()
 }
 
-// take takes what came, and checks it.
+// take receives events and checks them.
 func (c *cutter) take() {
 	c.Helper()
 	for _, f := range c.feeds {
@@ -120,8 +119,8 @@ func (c *cutter) take() {
 	}
 }
 
-// again attaches. As long as the server hears the last words of a stream that
-// was cut, they count as an answer of its client.
+// again attaches. While the server still receives the last messages of a stream that was cut,
+// they count as a response to its ping.
 func (c *cutter) again() {
 	c.Helper()
 	var err error
@@ -134,8 +133,8 @@ func (c *cutter) again() {
 	}
 }
 
-// cutBetweenMessages takes a few messages and breaks the stream. Not all of them are
-// acknowledged, but never all windows left to be used up: there would be no next message.
+// cutBetweenMessages receives a few messages and breaks the stream. It acknowledges some of
+// them, so that never all windows are used up: then there would be no next message.
 func (c *cutter) cutBetweenMessages() {
 	c.Helper()
 	for range c.random.IntN(6) {
@@ -153,7 +152,7 @@ func (c *cutter) cutBetweenMessages() {
 	c.again()
 }
 
-// cutTheWire breaks the connection, in whatever frame is on its way.
+// cutTheWire breaks the connection in the middle of a frame.
 func (c *cutter) cutTheWire() {
 	c.Helper()
 	c.take()
@@ -161,8 +160,7 @@ func (c *cutter) cutTheWire() {
 	c.again()
 }
 
-// takeOver takes the session from an attachment that does not answer, and is
-// cut right after that.
+// takeOver takes the session from an attachment that does not respond, and is cut right after.
 func (c *cutter) takeOver() {
 	c.Helper()
 	dead := c.a.Stream
@@ -177,7 +175,7 @@ func (c *cutter) takeOver() {
 	c.again()
 }
 
-// cutWhileAttaching breaks streams that were not granted yet.
+// cutWhileAttaching breaks streams that are not granted yet.
 func (c *cutter) cutWhileAttaching() {
 	c.Helper()
 	c.a.Leave(harness.ErrDisconnect)
@@ -186,8 +184,7 @@ func (c *cutter) cutWhileAttaching() {
 	c.again()
 }
 
-// cutAContender breaks a stream that waits for the holder's answer, and then
-// the holder.
+// cutAContender breaks a stream that waits for the holder's response, and then the holder.
 func (c *cutter) cutAContender() {
 	c.Helper()
 	c.abortAttach(time.Duration(c.random.IntN(2000)) * time.Microsecond)
@@ -196,8 +193,8 @@ func (c *cutter) cutAContender() {
 	c.again()
 }
 
-// abortAttach asks for the lease and goes away after a while. Cursors are left
-// out, so that it cannot acknowledge anything by being granted.
+// abortAttach requests the lease and cancels after a while. It has no cursors, so a grant does
+// not acknowledge anything.
 func (c *cutter) abortAttach(after time.Duration) {
 	c.Helper()
 	ctx, cancel := context.WithCancelCause(c.Ctx)
@@ -219,7 +216,7 @@ func (c *cutter) abortAttach(after time.Duration) {
 	}
 }
 
-// finish ends the processes and takes all that is left of them.
+// finish ends the processes and receives all remaining events.
 func (c *cutter) finish() {
 	c.Helper()
 	for _, f := range c.feeds {

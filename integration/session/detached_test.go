@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// flooded attaches to a session with a process that floods on request,
-// and leaves it when it has begun.
+// flooded attaches to a session with a process that floods on request, and detaches when the
+// flood has begun.
 func flooded(s *harness.Scenario, options ...harness.Lease) (*harness.Attached, *harness.Feed) {
 	s.Helper()
 	a := s.Lease(options...)
@@ -46,14 +46,14 @@ func TestDetachedSession_Discard_DropsTheOldest(t *testing.T) {
 			s.Errorf("attached again, the policy is %v", got)
 		}
 		p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
-		// The follower checks that what came and what was declared add up.
+		// The follower checks that received and declared bytes add up.
 		if got := uint64(len(p.Output[harness.StdoutOf])); p.Dropped == 0 || got+p.Dropped != harness.FloodBytes {
 			s.Errorf("%d bytes came and %d are missing, of %d", got, p.Dropped, harness.FloodBytes)
 		}
 	})
 }
 
-// What is detached may speak and end; its end is kept as long as the session.
+// A detached process may write and end; its end is retained as long as the session.
 func TestDetachedSession_ExitRecord_IsKept(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ClosedRetention = config.Duration(50 * time.Millisecond) }
 	harness.WithConfig(t, brief, func(s *harness.Scenario) {

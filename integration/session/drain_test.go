@@ -8,8 +8,8 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// A server that was told to stop lets the processes of sessions finish, and
-// their owners return; only nothing new begins.
+// A draining server lets the processes of sessions finish and their owners resume, and starts
+// nothing new.
 func TestDrain_SessionsFinish(t *testing.T) {
 	patient := func(cfg *config.Config) { cfg.ShutdownGrace = config.Duration(harness.StepTimeout) }
 	harness.WithConfig(t, patient, func(s *harness.Scenario) {

@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// principal is what the server calls the callers at the scenario's transport.
+// principal returns the server's name for callers of the scenario's transport.
 func principal(s *harness.Scenario) string {
 	s.Helper()
 	session := s.Session
@@ -38,8 +38,7 @@ const (
 	writing  = execwirev1.SessionAccess_SESSION_ACCESS_WRITE
 )
 
-// calls are all RPCs about a session, by the access they need, each as the error
-// that it gets.
+// calls are all RPCs about a session, by the access they need. Each returns its error.
 func calls(s *harness.Scenario, session, id string) map[string]map[string]error {
 	first := func(err error, receive func() error) error {
 		if err == nil {
@@ -100,9 +99,9 @@ func calls(s *harness.Scenario, session, id string) map[string]map[string]error 
 	}
 }
 
-// Every RPC, by every caller: other principals find nothing, viewers see, writers do,
-// and nobody but the principal itself owns. The process has closed, so that what
-// is let through does no harm.
+// Every RPC by every caller: other principals find nothing, viewers can view, writers can
+// write, and only the principal itself is the owner. The process has closed, so permitted
+// calls have no effect.
 func TestGrant_AllowsOnlyItsPermissions(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	owner, other, viewer := harness.NewScenario(t, server, harness.TCPTransport), harness.NewScenario(t, server, harness.UnixTransport), harness.NewScenario(t, server, harness.InProcess)
@@ -146,7 +145,7 @@ func TestGrant_AllowsOnlyItsPermissions(t *testing.T) {
 	}
 }
 
-// What was granted is used, seen in lists, and hidden from others.
+// Grants take effect, are listed for the owner, and hidden from others.
 func TestGrant_SharesASession(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	for _, d := range harness.Transports {
@@ -173,7 +172,7 @@ func TestGrant_SharesASession(t *testing.T) {
 			if describeSession(guest, owner.Session) != nil {
 				t.Error("the guest still sees the session")
 			}
-			// What it has open goes on.
+			// Its open streams continue.
 			owner.Write(p.ID, ", and on")
 			observer.ExpectOutput(harness.StdoutOf, ", and on")
 			owner.CloseStdin(p.ID)

@@ -32,7 +32,7 @@ func TestLimit_SessionsPerPrincipal(t *testing.T) {
 	})
 }
 
-// A start beyond the limit does nothing; when a process has closed there is room.
+// A start beyond the limit fails without effect. A closed process no longer counts.
 func TestLimit_ProcessesPerSession(t *testing.T) {
 	two := func(cfg *config.Config) { cfg.Processes = 2 }
 	harness.WithConfig(t, two, func(s *harness.Scenario) {
@@ -60,8 +60,8 @@ func TestLimit_ProcessesPerSession(t *testing.T) {
 	})
 }
 
-// What may have to be kept of all processes is bounded. What has closed and is
-// nobody's gives way.
+// The memory that processes may retain is bounded. Records of closed processes without an
+// owner are evicted.
 func TestLimit_RetainedOutput(t *testing.T) {
 	tight := func(cfg *config.Config) { cfg.RetainedOutput, cfg.RetainedTotal = 24<<20, 64<<20 }
 	harness.WithConfig(t, tight, func(s *harness.Scenario) {
@@ -87,7 +87,7 @@ func TestLimit_RetainedOutput(t *testing.T) {
 	})
 }
 
-// The limits are reported as they are.
+// The limits are reported as configured.
 func TestLimits_AreInTheEnvironment(t *testing.T) {
 	odd := func(cfg *config.Config) {
 		cfg.Processes, cfg.Sessions, cfg.RetainedTotal, cfg.Streams, cfg.HeaderList = 11, 12, 64<<20+13, 15, 8<<10+16
@@ -106,8 +106,8 @@ func TestLimits_AreInTheEnvironment(t *testing.T) {
 	})
 }
 
-// While one process floods and another's output is not acknowledged, all others
-// are delivered.
+// While one process floods and the output of another is not acknowledged, all others are
+// delivered.
 func TestFeed_ManyProcesses_IsFair(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -143,7 +143,7 @@ func TestFeed_ManyProcesses_IsFair(t *testing.T) {
 	})
 }
 
-// alongside takes what the flood says, and drops it, until something holds.
+// alongside receives and drops the flood's output until a condition holds.
 func alongside(a *harness.Attached, flood *harness.Feed, holds func() bool) {
 	a.Scenario.Helper()
 	for !holds() {
@@ -152,7 +152,7 @@ func alongside(a *harness.Attached, flood *harness.Feed, holds func() bool) {
 	}
 }
 
-// Processes that all have more to say than fits into a message take turns, one
+// Processes that all have more output than fits into a message are delivered in turn, one
 // message each.
 func TestFeed_ManyProcesses_Alternates(t *testing.T) {
 	const (
@@ -194,7 +194,7 @@ func TestFeed_ManyProcesses_Alternates(t *testing.T) {
 	})
 }
 
-// spoken is how much a process has written on stdout so far.
+// spoken returns how much a process has written on stdout.
 func outputBytes(s *harness.Scenario, id string) uint64 {
 	s.Helper()
 	snapshot, err := s.Processes.SnapshotOutput(s.Ctx, &execwirev1.SnapshotOutputRequest{SessionId: s.Session, ProcessId: id})
@@ -204,8 +204,8 @@ func outputBytes(s *harness.Scenario, id string) uint64 {
 	return snapshot.GetStreams()[0].GetTotalBytes()
 }
 
-// A client that reads and acknowledges nothing makes the server hold a window
-// of each process, and no more.
+// For a client that reads and acknowledges nothing, the server retains one window of each
+// process.
 func TestFeed_WindowPerProcess(t *testing.T) {
 	const processes = 40
 	heap := func() int64 {

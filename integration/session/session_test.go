@@ -89,7 +89,7 @@ func TestLease_Cuts_LosesNothing(t *testing.T) {
 	})
 }
 
-// A client that remembers nothing goes on after what it acknowledged.
+// A client without cursors continues after what it acknowledged.
 func TestFeed_WithoutCursors_ContinuesAfterTheAcknowledged(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -162,8 +162,7 @@ func expectGone(s *harness.Scenario, pids ...int32) {
 	}
 }
 
-// A session without a returning client ends with all its processes and their
-// descendants.
+// A session whose client does not return ends with all its processes and their descendants.
 func TestSession_Lost_EndsAfterItsGrace(t *testing.T) {
 	for name, grace := range map[string]time.Duration{"brief": 300 * time.Millisecond, "none": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +183,7 @@ func TestSession_Lost_EndsAfterItsGrace(t *testing.T) {
 	}
 }
 
-// treeOf returns the descendants that the program tree says it has.
+// treeOf returns the descendants that the program tree prints.
 func treeOf(s *harness.Scenario, f *harness.Feed) (pids []int32) {
 	s.Helper()
 	for !strings.HasSuffix(string(f.Output[harness.StdoutOf]), "\n") {
@@ -234,7 +233,7 @@ func TestSession_Close_EndsItsProcesses(t *testing.T) {
 	})
 }
 
-// What was asked for is done, though the one who asked has gone.
+// A call takes effect even if its caller disconnects.
 func TestSession_CloseCanceled_Continues(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -255,8 +254,8 @@ func TestSession_CloseCanceled_Continues(t *testing.T) {
 	})
 }
 
-// A RunProcess stream owns what it runs, in a leased session too. What it gives
-// up goes to the attachment.
+// A RunProcess stream owns its process, in a leased session too. A process that it releases
+// goes to the attachment.
 func TestSession_Run_IsReleasedToIt(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -294,8 +293,8 @@ func TestSession_Run_IsReleasedToIt(t *testing.T) {
 	})
 }
 
-// A RunProcess stream that is lost has a grace of its own: the session goes on
-// without its process, and gets its exit record.
+// A lost RunProcess stream has its own grace period. Meanwhile the session continues without
+// the process; afterwards it receives the exit record.
 func TestSession_LostRun_HasItsOwnGrace(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease(harness.WithLeaseGrace(time.Hour))
@@ -321,8 +320,7 @@ func TestSession_LostRun_HasItsOwnGrace(t *testing.T) {
 	})
 }
 
-// The SDK's session survives connections that break anywhere, with several processes
-// that speak at once.
+// A session of the SDK survives broken connections while several processes write.
 func TestSession_Cuts_LosesNothing(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// other is another client of the same session, which has taken the same.
+// other returns another client of the same session, with the same cursors.
 func anotherAttachment(a *harness.Attached) *harness.Attached {
 	b := &harness.Attached{Scenario: a.Scenario, Feeds: map[string]*harness.Feed{}}
 	for id, f := range a.Feeds {
@@ -28,8 +28,8 @@ func anotherAttachment(a *harness.Attached) *harness.Attached {
 	return b
 }
 
-// untilClosed reads, and answers pings, until the process has closed, and returns
-// what it said on stdout.
+// untilClosed reads, and responds to pings, until the process has closed, and returns its
+// stdout.
 func receiveUntilClosed(f *harness.Feed, a *harness.Attached) string {
 	f.T.Helper()
 	for f.Totals == nil {
@@ -70,7 +70,7 @@ func TestTakeover_LiveAttachment_IsRejected(t *testing.T) {
 	})
 }
 
-// The SDK answers for a caller that is busy, and holds what came meanwhile.
+// The SDK responds to pings for a busy caller, and buffers events meanwhile.
 func TestTakeover_SDKAnswersPingsWhenIdle(t *testing.T) {
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
 		session, err := client.New(s.Conn).AttachSession(s.Ctx, client.SessionOptions{})
@@ -97,8 +97,8 @@ func TestTakeover_SDKAnswersPingsWhenIdle(t *testing.T) {
 	})
 }
 
-// A client that neither reads nor answers loses its session, however full its
-// stream is, and is told so should it come to.
+// A client that neither reads nor responds loses its session, even if its stream is full, and
+// receives the reason if it reads later.
 func TestTakeover_DeadAttachment_IsReplaced(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
@@ -134,7 +134,7 @@ func TestTakeover_DeadAttachment_IsReplaced(t *testing.T) {
 	})
 }
 
-// Whatever a client says is a sign of life.
+// Any message of a client is a sign of life.
 func TestTakeover_AcknowledgmentCountsAsAnAnswer(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -152,7 +152,7 @@ func TestTakeover_AcknowledgmentCountsAsAnAnswer(t *testing.T) {
 	})
 }
 
-// Of several that want a session whose client is dead, one gets it.
+// Of several contenders for the session of a dead client, one gets it.
 func TestTakeover_ManyClients_OneSucceeds(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
@@ -189,8 +189,8 @@ func TestTakeover_ManyClients_OneSucceeds(t *testing.T) {
 	})
 }
 
-// An attachment of a client that is gone without a word is no obstacle at all
-// once the server has noticed.
+// The attachment of a client that has silently gone is no obstacle once the server has noticed
+// it.
 func TestTakeover_LostAttachment_IsReplaced(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		a := s.Lease()
@@ -203,8 +203,7 @@ func TestTakeover_LostAttachment_IsReplaced(t *testing.T) {
 	})
 }
 
-// A client whose network went silent without notice returns by
-// another way.
+// A client whose network fails silently resumes over another connection.
 func TestSession_ReturnBesideASilentConnection_TakesOver(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)
