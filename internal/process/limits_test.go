@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // limits returns a Spec with limits.
@@ -173,6 +175,18 @@ func TestResourceLimits_NotPermitted_FailsStart(t *testing.T) {
 	if _, err := os.Stat(marker); err == nil {
 		t.Error("the program ran")
 	}
+}
+
+// The error names the limit also if it would be set inside a sandbox.
+func TestResourceLimits_NotPermittedInSandbox_NamesTheLimit(t *testing.T) {
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		spec := limits(shell("true"), Limit{ResourceCoreBytes, 0, 0}, Limit{ResourceOpenFiles, 1 << 40, 1 << 40})
+		_, err := newSupervisor(t, Config{}).Start(testContext(t), confined(spec, confine(readOnly)))
+		wantKind(t, err, PermissionDenied)
+		if typed, ok := err.(*Error); !ok || typed.Field != "resource_limits[1]" {
+			t.Errorf("%v does not name the limit", err)
+		}
+	})
 }
 
 func TestNoOutputTimeout_KillsSilentProcess(t *testing.T) {
