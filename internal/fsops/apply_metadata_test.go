@@ -18,13 +18,13 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-func init() { testproc.Register("fsops-unprivileged-replace", replaceAsNobody) }
+func init() { testproc.Register("fsops-unprivileged-replace", replaceUnprivileged) }
 
-// team is a group that nobody is in, besides its own.
+// team is a group of its own without members.
 const team = 54321
 
-// foreignFiles are what an ordinary user replaces, with owner, group and mode, and
-// what becomes of them.
+// foreignFiles are the owner, group and mode of files that an unprivileged user
+// replaces, and their result.
 var foreignFiles = map[string]struct {
 	uid, gid int
 	mode     uint32
@@ -40,34 +40,34 @@ var foreignFiles = map[string]struct {
 	"sticky/own":          {nobody, nobody, 0o600, "65534 65534 600"},
 }
 
-// replaceAsNobody DIR replaces the files as an ordinary user, and prints what
-// became of each.
-func replaceAsNobody(args []string) int {
+// replaceUnprivileged DIR replaces the files as an unprivileged user, and prints the
+// result of each.
+func replaceUnprivileged(args []string) int {
 	if syscall.Setgroups([]int{team}) != nil || syscall.Setgid(nobody) != nil || syscall.Setuid(nobody) != nil {
 		return 1
 	}
-	said := map[string]string{}
+	notes := map[string]string{}
 	for name := range foreignFiles {
 		for suffix, uploads := range map[string]*fsops.Uploads{"": fsops.NewUploads(time.Minute, 4, 4), ".named": fsops.NewUploads(time.Minute, 4, 4).WithNames()} {
 			done, err := replace(context.Background(), uploads, fsops.Replacement{Path: args[0] + "/" + name + suffix}, "new")
 			m := done.Metadata
-			said[name+suffix] = fmt.Sprintf("%d %d %o", m.UID, m.GID, m.Mode)
+			notes[name+suffix] = fmt.Sprintf("%d %d %o", m.UID, m.GID, m.Mode)
 			if typed, ok := err.(*fsops.Error); ok {
-				said[name+suffix] = typed.Kind.String() + " " + typed.ErrnoName()
+				notes[name+suffix] = typed.Kind.String() + " " + typed.ErrnoName()
 			}
 			uploads.Close()
 		}
 	}
-	if json.NewEncoder(os.Stdout).Encode(said) != nil {
+	if json.NewEncoder(os.Stdout).Encode(notes) != nil {
 		return 1
 	}
 	return 0
 }
 
-// A file that gets another group must not be read by more people for that.
-func TestAnOrdinaryUserReplacesFilesOfOthers(t *testing.T) {
+// A file whose group changes must not become readable for more users.
+func TestUpload_UnprivilegedUser_ForeignFiles(t *testing.T) {
 	dir := build(t, "sticky/")
-	letPass(t, dir)
+	makeAccessible(t, dir)
 	do := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -88,23 +88,23 @@ func TestAnOrdinaryUserReplacesFilesOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the helper failed; the tests are run as root: %v", err)
 	}
-	var said map[string]string
-	do(json.Unmarshal(output, &said))
+	var notes map[string]string
+	do(json.Unmarshal(output, &notes))
 	for name, file := range foreignFiles {
 		for _, suffix := range []string{"", ".named"} {
-			if said[name+suffix] != file.want {
-				t.Errorf("%s: %s, want %s", name+suffix, said[name+suffix], file.want)
+			if notes[name+suffix] != file.want {
+				t.Errorf("%s: %s, want %s", name+suffix, notes[name+suffix], file.want)
 			}
 		}
 	}
 	entries, err := os.ReadDir(dir + "/sticky")
 	if content, _ := os.ReadFile(dir + "/sticky/another's"); err != nil || string(content) != "old" || len(entries) != 4 {
-		t.Errorf("of what was refused %q is left, and %v: %v", content, entries, err)
+		t.Errorf("after the failed replacement there are %q and %v: %v", content, entries, err)
 	}
 }
 
-// accessList encodes an access control list of a user with its own entry, beside a
-// group that may do nothing.
+// accessList encodes an access control list with an entry for a user, and none
+// for the group.
 func accessList(user uint32) []byte {
 	list := binary.LittleEndian.AppendUint32(nil, 2)
 	const none = ^uint32(0)
@@ -119,9 +119,9 @@ func accessList(user uint32) []byte {
 	return list
 }
 
-// The mode of a file with an access control list says for its group what the list
-// allows at most: without it the group could do all that.
-func TestAReplacedFileKeepsItsAccessList(t *testing.T) {
+// With an access control list, the group bits of the mode are its mask. Without
+// the list, the group would get all of these permissions.
+func TestUpload_KeepsAccessList(t *testing.T) {
 	const attribute = "system.posix_acl_access"
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "listed = old", "plain mode=640 = old", "asked = old")
@@ -146,7 +146,7 @@ func TestAReplacedFileKeepsItsAccessList(t *testing.T) {
 			list := make([]byte, 1000)
 			n, err := unix.Getxattr(dir+name, attribute, list)
 			switch {
-			case name == "/asked" && err == nil: // whose mask is what was asked for
+			case name == "/asked" && err == nil: // the mask is the requested mode
 			case want.list == nil && err == unix.ENODATA:
 			case err != nil || !bytes.Equal(list[:n], want.list):
 				t.Errorf("%s has the list %x: %v", name, list[:max(n, 0)], err)

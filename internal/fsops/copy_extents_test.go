@@ -9,10 +9,9 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// The holes of a file are holes of its copy, which takes no more room, and no
-// more time: whoever makes a file of a TiB with nothing in it must not fill the
-// disk by copying it.
-func TestACopyHasTheHolesOfItsSource(t *testing.T) {
+// A copy uses no more blocks than its source. A sparse file of a TiB must not
+// fill the disk when it is copied.
+func TestCopy_SparseFile_KeepsHoles(t *testing.T) {
 	const (
 		size = 1 << 40
 		far  = 300 << 30
@@ -43,7 +42,7 @@ func TestACopyHasTheHolesOfItsSource(t *testing.T) {
 	room := blocksOf(t, source)
 	for _, name := range []string{"/copy", "/other", "/tree/sparse"} {
 		if blocks := blocksOf(t, dir+name); blocks > room {
-			t.Errorf("%s takes %d blocks, its source %d", name, blocks, room)
+			t.Errorf("%s uses %d blocks, its source %d", name, blocks, room)
 		}
 		info, err := os.Stat(dir + name)
 		if err != nil || info.Size() != size {
@@ -55,8 +54,8 @@ func TestACopyHasTheHolesOfItsSource(t *testing.T) {
 	}
 }
 
-// Holes at the begin, at the end, and files that are nothing else.
-func TestACopyIsEqualWhereverTheHolesAre(t *testing.T) {
+// The holes are at the start, at the end, or the whole file.
+func TestCopy_AnyHoles_ContentIsEqual(t *testing.T) {
 	const block = 64 << 10
 	for _, filled := range [][]int64{nil, {0}, {3}, {0, 3}, {1, 2}, {0, 2, 3}} {
 		dir := build(t, "f = ")

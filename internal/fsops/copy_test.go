@@ -12,7 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// The tree that the reference was asked about, in the order it was asked.
+// The tree and the order of the copies are those that were recorded from the
+// reference.
 func TestCopy(t *testing.T) {
 	dir := build(t, "f mode=750 = src", "g mode=600 = older and longer", "d/", "d/sub/ mode=700", "d/a mode=755 = a", "d/sub/b = data",
 		"d/la -> a", "d/dangling -> nowhere", "d/lsub -> sub", "lf -> f", "ld -> d", "dangling -> nowhere", "fifo |", "exist/", "exist/keep = kept")
@@ -57,11 +58,11 @@ func TestCopy(t *testing.T) {
 		omitted, err := fsops.Copy(t.Context(), dir+"/"+tt.from, dir+"/"+tt.to, tt.recursive)
 		wantError(t, tt.from+" to "+tt.to, err, tt.kind, tt.errno)
 		if omitted != 0 {
-			t.Errorf("%s: %d files were left out", tt.from, omitted)
+			t.Errorf("%s: %d files were omitted", tt.from, omitted)
 		}
 	}
 	if info, err := os.Stat(dir + "/f1"); err != nil || info.ModTime().Equal(old) {
-		t.Errorf("the copy is as old as the source: %v", err)
+		t.Errorf("the copy has the modification time of the source: %v", err)
 	}
 	copied := func(name string) []string {
 		return []string{name + "/ mode=755", name + "/a mode=755 = a", name + "/sub/ mode=755", name + "/sub/b mode=644 = data",
@@ -77,8 +78,8 @@ func TestCopy(t *testing.T) {
 	wantTree(t, dir, want...)
 }
 
-// The reference empties a file that is copied onto itself.
-func TestAFileOntoItselfStaysWhole(t *testing.T) {
+// The reference truncates the file.
+func TestCopy_OntoItself_KeepsContent(t *testing.T) {
 	dir := build(t, "f mode=640 = precious", "d/", "l -> f", "d/out -> ..")
 	if err := os.Link(dir+"/f", dir+"/hard"); err != nil {
 		t.Fatal(err)
@@ -91,31 +92,30 @@ func TestAFileOntoItselfStaysWhole(t *testing.T) {
 	wantTree(t, dir, "f mode=640 = precious", "hard mode=640 = precious", "l -> f", "d/ mode=755", "d/out -> ..")
 }
 
-func TestSpecialFilesInsideAreLeftOut(t *testing.T) {
+func TestCopy_SpecialFiles_AreOmitted(t *testing.T) {
 	dir := build(t, "d/", "d/f = x", "d/fifo |", "d/sub/", "d/sub/fifo |")
 	omitted, err := fsops.Copy(t.Context(), dir+"/d", dir+"/e", true)
 	if err != nil || omitted != 2 {
-		t.Errorf("%d were left out: %v", omitted, err)
+		t.Errorf("%d were omitted: %v", omitted, err)
 	}
 	wantTree(t, dir+"/e", "f mode=644 = x", "sub/ mode=755")
 }
 
-// What a link in the destination leads to is written to, unless that is where
-// we read.
-func TestLinksInTheDestinationAreFollowed(t *testing.T) {
+// A link in the destination is followed, unless it leads into the source.
+func TestCopy_LinkInDestination_IsFollowed(t *testing.T) {
 	dir := build(t, "d/", "d/sub/", "d/sub/f = x", "e/", "e/sub -> ../other", "other/", "loop/", "loop/sub -> ../d/sub", "file/", "file/sub = ")
 	if _, err := fsops.Copy(t.Context(), dir+"/d", dir+"/e", true); err != nil {
 		t.Error(err)
 	}
 	wantTree(t, dir+"/other", "f mode=644 = x")
 	_, err := fsops.Copy(t.Context(), dir+"/d", dir+"/loop", true)
-	wantError(t, "into what is read", err, fsops.CopyIntoItself, 0)
+	wantError(t, "into the source", err, fsops.CopyIntoItself, 0)
 	_, err = fsops.Copy(t.Context(), dir+"/d", dir+"/file", true)
 	wantError(t, "over a file", err, fsops.AlreadyExists, unix.EEXIST)
 	wantTree(t, dir+"/d", "sub/ mode=755", "sub/f mode=644 = x")
 }
 
-func TestCopiesAreNotDeeperThanTheLimit(t *testing.T) {
+func TestCopy_MaxDepth(t *testing.T) {
 	dir := build(t, "d/", "deeper/")
 	nest(t, dir+"/d", fsops.MaxCopyDepth-1)
 	nest(t, dir+"/deeper", fsops.MaxCopyDepth)
@@ -123,13 +123,13 @@ func TestCopiesAreNotDeeperThanTheLimit(t *testing.T) {
 		t.Errorf("at the limit: %v", err)
 	}
 	_, err := fsops.Copy(t.Context(), dir+"/deeper", dir+"/f", true)
-	wantError(t, "one deeper", err, fsops.TreeTooDeep, 0)
+	wantError(t, "above the limit", err, fsops.TreeTooDeep, 0)
 	if typed, ok := err.(*fsops.Error); ok && typed.Limit != fsops.MaxCopyDepth {
-		t.Errorf("the limit is said to be %d", typed.Limit)
+		t.Errorf("the reported limit is %d", typed.Limit)
 	}
 }
 
-func TestMuchIsCopied(t *testing.T) {
+func TestCopy_LargeFile(t *testing.T) {
 	dir := build(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 600_000)
 	if err := os.WriteFile(dir+"/f", data, 0o600); err != nil {
@@ -143,8 +143,8 @@ func TestMuchIsCopied(t *testing.T) {
 	}
 }
 
-// What says it is empty is copied nevertheless, onto another file system.
-func TestFilesWithoutASizeAreCopied(t *testing.T) {
+// The source reports size 0. The destination is on another file system.
+func TestCopy_FileWithoutSize(t *testing.T) {
 	dir := build(t)
 	if _, err := fsops.Copy(t.Context(), "/proc/version", dir+"/v", false); err != nil {
 		t.Fatal(err)
@@ -158,8 +158,8 @@ func TestFilesWithoutASizeAreCopied(t *testing.T) {
 	}
 }
 
-// Set-user-ID means the owner of the source, not that of the copy.
-func TestSpecialModeBitsAreNotCopied(t *testing.T) {
+// Set-user-ID refers to the owner of the source, not to that of the copy.
+func TestCopy_SetIDBits_AreNotCopied(t *testing.T) {
 	dir := build(t, "f = x")
 	if err := os.Chmod(dir+"/f", 0o755|os.ModeSetuid|os.ModeSetgid|os.ModeSticky); err != nil {
 		t.Fatal(err)

@@ -7,9 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Whoever can write to a tree that is removed can put a link in the place of a
-// directory just before it is entered, and cannot have another tree removed.
-func TestALinkIsNotEntered(t *testing.T) {
+// A user with write access to a tree that is being removed can replace a
+// directory by a link just before it is entered. That must not remove another
+// tree.
+func TestRemove_DirectoryReplacedByLink_IsNotEntered(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{os.Mkdir(dir+"/kept", 0o755), os.WriteFile(dir+"/kept/f", nil, 0o644), os.Symlink("kept", dir+"/l")} {
 		if err != nil {
@@ -28,9 +29,9 @@ func TestALinkIsNotEntered(t *testing.T) {
 	}
 }
 
-// The way back from a directory that was moved meanwhile leads elsewhere, where
-// nothing may be removed.
-func TestAMovedDirectoryIsNotLeftUpwards(t *testing.T) {
+// The parent of a directory that was moved meanwhile is outside of the tree.
+// Nothing may be removed there.
+func TestRemove_MovedDirectory_LeavesNewParentAlone(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"/top", "/top/d", "/elsewhere", "/elsewhere/d"} {
 		if err := os.Mkdir(dir+name, 0o755); err != nil {
@@ -56,11 +57,11 @@ func TestAMovedDirectoryIsNotLeftUpwards(t *testing.T) {
 		}
 	}
 	if err := removal.empty(); KindOf(err) != Failed {
-		t.Errorf("the removal went on: %v", err)
+		t.Errorf("the removal continued: %v", err)
 	}
 	for _, name := range []string{"/elsewhere/d", "/elsewhere/moved", "/top"} {
 		if _, err := os.Stat(dir + name); err != nil {
-			t.Errorf("%s is gone: %v", name, err)
+			t.Errorf("%s was removed: %v", name, err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// mayOpen lets the process have so many descriptors, up to the end of the test.
+// mayOpen limits the descriptors of the process until the end of the test.
 func mayOpen(t *testing.T, descriptors uint64) {
 	t.Helper()
 	var before unix.Rlimit
@@ -28,9 +28,9 @@ func mayOpen(t *testing.T, descriptors uint64) {
 	})
 }
 
-// Whatever is open, there are descriptors left to read and write files with, and
-// whatever is read and written, there are some left for everything else.
-func TestFilesLeaveDescriptorsToOthers(t *testing.T) {
+// Open handles leave descriptors for file calls, and file calls leave descriptors
+// for everything else.
+func TestDescriptorBudget_LeavesDescriptors(t *testing.T) {
 	dir := build(t, "f = content", "d/")
 	const all = 1000
 	mayOpen(t, all)
@@ -75,21 +75,21 @@ func TestFilesLeaveDescriptorsToOthers(t *testing.T) {
 		t.Errorf("%d files could be opened, of %d descriptors", taken, all)
 	}
 	for what, err := range map[string]error{
-		"writing":                  fsops.WriteFile(t.Context(), dir+"/f", nil),
-		"writing anew":             fsops.WriteFile(t.Context(), dir+"/new", nil),
-		"copying":                  copyOf(t, dir+"/f", dir+"/new"),
-		"looking at without links": func() error { _, err := fsops.Stat(dir+"/d/x", fsops.NoSymlinks); return err }(),
+		"writing":            fsops.WriteFile(t.Context(), dir+"/f", nil),
+		"writing a new file": fsops.WriteFile(t.Context(), dir+"/new", nil),
+		"copying":            copyOf(t, dir+"/f", dir+"/new"),
+		"stat without links": func() error { _, err := fsops.Stat(dir+"/d/x", fsops.NoSymlinks); return err }(),
 	} {
 		wantError(t, what, err, fsops.Exhausted, unix.EMFILE)
 	}
 	if content, err := os.ReadFile(dir + "/f"); err != nil || string(content) != "written" {
-		t.Errorf("others read %q: %v", content, err)
+		t.Errorf("another reader got %q: %v", content, err)
 	}
 	wantTree(t, dir, "f mode=644 = written", "d/ mode=755")
 
 	handles.Close()
 	if err := fsops.WriteFile(t.Context(), dir+"/f", []byte("again")); err != nil {
-		t.Errorf("after that: %v", err)
+		t.Errorf("after Close: %v", err)
 	}
 }
 

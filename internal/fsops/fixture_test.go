@@ -105,22 +105,22 @@ func wantTree(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// wantError wants an error of a kind with an errno, 0 being that the kernel said
-// nothing; kind 0 wants success.
+// wantError checks the kind and errno of an error. Errno 0 means none, kind 0
+// means success.
 func wantError(t *testing.T, what string, err error, kind fsops.Kind, errno syscall.Errno) {
 	t.Helper()
 	got := fsops.KindOf(err)
-	var said syscall.Errno
+	var gotErrno syscall.Errno
 	if typed, ok := err.(*fsops.Error); ok {
-		said = typed.Errno
+		gotErrno = typed.Errno
 	}
-	if got != kind || said != errno || (err == nil) != (kind == 0) {
-		t.Errorf("%s: %v (%v, %v), want %v, %v", what, err, got, said, kind, errno)
+	if got != kind || gotErrno != errno || (err == nil) != (kind == 0) {
+		t.Errorf("%s: %v (%v, %v), want %v, %v", what, err, got, gotErrno, kind, errno)
 	}
 }
 
-// called is a context whose end has a cause.
-func called(t *testing.T) (context.Context, context.CancelCauseFunc) {
+// cancellable returns a context that ends with a cause.
+func cancellable(t *testing.T) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
 	return ctx, cancel

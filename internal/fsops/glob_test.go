@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-func TestGlobs(t *testing.T) {
+func TestGlob(t *testing.T) {
 	tests := []struct{ pattern, matched, other string }{
 		{"f", "f a/f a/b/f f/", "F ff a/ff f/x"},
 		{"*.go", "x.go a/x.go .go", "x.got go x.go/y"},
@@ -61,7 +61,7 @@ func TestGlobs(t *testing.T) {
 		check(tt.other, false)
 	}
 	if fsops.Globs(nil).Match("x", true) || (fsops.Globs{{}}).Match("x", true) {
-		t.Error("no pattern matches something")
+		t.Error("an empty list of patterns matches")
 	}
 }
 
@@ -73,7 +73,7 @@ func split(list string) []string {
 	return strings.Fields(list)
 }
 
-func TestMalformedGlobsAreRefused(t *testing.T) {
+func TestGlob_Malformed_Fails(t *testing.T) {
 	for _, pattern := range []string{"", "/", "//", "a//b", "a/", "!x", "[", "[a", "[!", "[]", "x[", `x\`, `[\]`, "a/../b", "./a", "..", "\x00", "[[:alpha:]]", "x[^_[:digit:]]",
 		strings.Repeat("x", fsops.MaxGlobBytes+1)} {
 		_, err := fsops.ParseGlob(pattern)
@@ -96,8 +96,8 @@ func TestMalformedGlobsAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzGlob: whatever pattern is taken matches in a time that its length bounds,
-// and whatever is written with backslashes matches itself alone.
+// FuzzGlob: the match time of an accepted pattern is bounded by its length, and a
+// pattern that is escaped with backslashes matches only itself.
 func FuzzGlob(f *testing.F) {
 	f.Add("a/**/[b-d]*?", "a/x/cyz")
 	f.Add("**/**/*a*b*c*", strings.Repeat("ab", 50))

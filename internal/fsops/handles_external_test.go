@@ -8,7 +8,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// keeper has files open for handles, and counts those that have ended.
+// keeper makes external files and counts those that have ended.
 type keeper struct{ ended chan struct{} }
 
 func newKeeper() *keeper { return &keeper{make(chan struct{}, 10)} }
@@ -31,12 +31,12 @@ func (k *keeper) wantEnded(t *testing.T, what string, want int) {
 	}
 }
 
-func TestKeptHandleEndsWhenNobodyUsesIt(t *testing.T) {
+func TestExternalHandle_Closed_EndsAfterLastUse(t *testing.T) {
 	handles, k := newHandles(t, fsops.HandleLimits{}), newKeeper()
 	k.keep(t, handles, "h")
 	by, done := handles.External("h")
 	if by != any(k) {
-		t.Fatalf("it is kept by %v", by)
+		t.Fatalf("the file of the handle is %v", by)
 	}
 	_, err := handles.ReadBlock("h", 1, 0, nil)
 	wantHandleError(t, "read", err, fsops.HandleNotFound)
@@ -48,7 +48,7 @@ func TestKeptHandleEndsWhenNobodyUsesIt(t *testing.T) {
 	}
 	k.wantEnded(t, "in use", 0)
 	if by, _ := handles.External("h"); by != nil {
-		t.Error("it is found when it was closed")
+		t.Error("the closed handle is found")
 	}
 	done()
 	k.wantEnded(t, "not in use", 1)
@@ -56,13 +56,13 @@ func TestKeptHandleEndsWhenNobodyUsesIt(t *testing.T) {
 	k.wantEnded(t, "the table closed", 1)
 }
 
-func TestKeptHandlesCountAsOthers(t *testing.T) {
+func TestExternalHandle_CountsInLimits(t *testing.T) {
 	handles, k := newHandles(t, fsops.HandleLimits{Handles: 2}), newKeeper()
 	openHandle(t, handles, "plain", build(t, "f = x")+"/f", fsops.ReadMode)
 	if by, _ := handles.External("plain"); by != nil {
-		t.Error("somebody else has a file of this program's")
+		t.Error("a handle of this process is reported as external")
 	}
-	unexpected := func() error { t.Error("it is opened"); return nil }
+	unexpected := func() error { t.Error("the file is opened"); return nil }
 	wantHandleError(t, "taken", handles.OpenExternal("plain", k.kept(), unexpected), fsops.HandleExists)
 	refused := errors.New("refused")
 	if err := handles.OpenExternal("h", k.kept(), func() error { return refused }); err != refused {
@@ -75,21 +75,21 @@ func TestKeptHandlesCountAsOthers(t *testing.T) {
 	k.wantEnded(t, "the table closed", 1)
 }
 
-func TestKeptHandleIsClosedWhileItIsOpened(t *testing.T) {
+func TestExternalHandle_ClosedDuringOpen_Ends(t *testing.T) {
 	handles, k := newHandles(t, fsops.HandleLimits{}), newKeeper()
 	err := handles.OpenExternal("h", k.kept(), func() error { return handles.CloseFile("h") })
 	wantHandleError(t, "closed while it was opened", err, fsops.HandleNotFound)
 	k.wantEnded(t, "closed while it was opened", 1)
 	if !handles.IsEmpty() {
-		t.Error("it is kept")
+		t.Error("the handle is kept")
 	}
 }
 
-func TestIdleKeptHandleEnds(t *testing.T) {
+func TestExternalHandle_Idle_Ends(t *testing.T) {
 	handles, k := newHandles(t, fsops.HandleLimits{Idle: time.Millisecond}), newKeeper()
 	k.keep(t, handles, "h")
 	<-k.ended
 	if !handles.IsEmpty() {
-		t.Error("it is found still")
+		t.Error("the idle handle is found")
 	}
 }

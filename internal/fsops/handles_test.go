@@ -17,7 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// newHandles returns a table that is closed with the test.
+// newHandles returns a table that is closed at the end of the test.
 func newHandles(t *testing.T, limits fsops.HandleLimits) *fsops.Handles {
 	t.Helper()
 	handles := fsops.NewHandles(limits, nil)
@@ -40,7 +40,7 @@ func wantHandleError(t *testing.T, what string, err error, kind fsops.Kind) {
 	}
 }
 
-func TestHandleReadsBlocks(t *testing.T) {
+func TestHandle_ReadBlock(t *testing.T) {
 	dir := build(t, "f = 0123456789", "empty = ")
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
@@ -64,17 +64,17 @@ func TestHandleReadsBlocks(t *testing.T) {
 				t.Errorf("%s at %d: %q, %v, want %q", tt.id, tt.offset, data, err, tt.want)
 			}
 			if len(memory) >= tt.length && len(data) > 0 && &data[0] != &memory[0] {
-				t.Errorf("%s at %d: the memory that was given is not used", tt.id, tt.offset)
+				t.Errorf("%s at %d: the given buffer is not used", tt.id, tt.offset)
 			}
 		}
 	}
 	if data, err := handles.ReadBlock("proc", fsops.MaxBlockBytes, 0, nil); err != nil || !bytes.HasSuffix(data, []byte("\n")) || len(data) < 500 {
-		t.Errorf("a file of /proc has %d bytes: %v", len(data), err)
+		t.Errorf("got %d bytes of a file of /proc: %v", len(data), err)
 	}
 }
 
-// What grew since it was opened is read too.
-func TestHandleReadsLargeBlocks(t *testing.T) {
+// The file grows after it was opened.
+func TestHandle_ReadBlock_Large(t *testing.T) {
 	want := bytes.Repeat([]byte("abcdefgh"), fsops.MaxBlockBytes/4)
 	path := filepath.Join(t.TempDir(), "f")
 	if err := os.WriteFile(path, want[:100], 0o644); err != nil {
@@ -96,11 +96,11 @@ func TestHandleReadsLargeBlocks(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%d bytes were read, of %d", len(got), len(want))
+		t.Errorf("got %d bytes of %d", len(got), len(want))
 	}
 }
 
-func TestHandleReplacesAFile(t *testing.T) {
+func TestHandle_Replace(t *testing.T) {
 	dir := build(t, "old mode=640 = something long", "d/", "link -> old", "fifo |")
 	handles := newHandles(t, fsops.HandleLimits{})
 	before, err := fsops.Stat(dir + "/old")
@@ -118,7 +118,7 @@ func TestHandleReplacesAFile(t *testing.T) {
 		}
 	}
 	_, err = handles.ReadBlock("w", 1, 0, nil)
-	wantError(t, "reading what is written", err, fsops.Failed, unix.EBADF)
+	wantError(t, "reading a handle for writing", err, fsops.Failed, unix.EBADF)
 	if err := handles.CloseFile("w"); err != nil {
 		t.Error(err)
 	}
@@ -135,12 +135,11 @@ func TestHandleReplacesAFile(t *testing.T) {
 	_, err = handles.Open("m", dir+"/missing/f", fsops.ReplaceMode)
 	wantError(t, "no parent", err, fsops.NotFound, unix.ENOENT)
 	_, err = handles.Open("r", "relative", fsops.ReplaceMode)
-	wantError(t, "no absolute path", err, fsops.InvalidPath, 0)
+	wantError(t, "a relative path", err, fsops.InvalidPath, 0)
 	wantTree(t, dir, "old mode=640 = abcdex", "d/ mode=755", "link -> old", "fifo |", "new mode=644 = ")
 }
 
-// A mistake of a caller does not close what it is about.
-func TestHandleIsForWhatItWasOpenedFor(t *testing.T) {
+func TestHandle_WrongDirection_FailsAndStaysOpen(t *testing.T) {
 	dir := build(t, "f = content")
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
@@ -150,7 +149,7 @@ func TestHandleIsForWhatItWasOpenedFor(t *testing.T) {
 	}
 }
 
-func TestHandleStaysWithItsFile(t *testing.T) {
+func TestHandle_RenamedFile_IsKept(t *testing.T) {
 	dir := build(t, "f = before", "g = after")
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
@@ -162,23 +161,23 @@ func TestHandleStaysWithItsFile(t *testing.T) {
 	}
 }
 
-func TestHandleIDs(t *testing.T) {
+func TestHandle_IDs(t *testing.T) {
 	dir := build(t, "f = content")
 	handles := newHandles(t, fsops.HandleLimits{Handles: 2})
 	_, err := handles.ReadBlock("f", 1, 0, nil)
 	wantHandleError(t, "reading", err, fsops.HandleNotFound)
 	wantHandleError(t, "writing", handles.WriteBlock("f", []byte("x"), 0), fsops.HandleNotFound)
 	if err := handles.CloseFile("f"); err != nil {
-		t.Errorf("closing nothing: %v", err)
+		t.Errorf("closing an unknown handle: %v", err)
 	}
 	_, err = handles.Open("f", dir+"/missing", fsops.ReadMode)
-	wantError(t, "a file that is not there", err, fsops.NotFound, unix.ENOENT)
+	wantError(t, "a missing file", err, fsops.NotFound, unix.ENOENT)
 	openHandle(t, handles, "f", dir+"/f", fsops.ReadMode)
 	_, err = handles.Open("f", dir+"/missing", fsops.ReadMode)
 	wantHandleError(t, "the same id", err, fsops.HandleExists)
 	openHandle(t, handles, "g", dir+"/f", fsops.ReadMode)
 	_, err = handles.Open("h", dir+"/f", fsops.ReadMode)
-	wantHandleError(t, "one too many", err, fsops.TooManyHandles)
+	wantHandleError(t, "above the limit", err, fsops.TooManyHandles)
 	if err := handles.CloseFile("f"); err != nil {
 		t.Error(err)
 	}
@@ -186,28 +185,27 @@ func TestHandleIDs(t *testing.T) {
 	handles.Close()
 	handles.Close()
 	_, err = handles.ReadBlock("f", 1, 0, nil)
-	wantHandleError(t, "reading what was closed with all", err, fsops.HandleNotFound)
+	wantHandleError(t, "reading after Close", err, fsops.HandleNotFound)
 	_, err = handles.Open("f", dir+"/f", fsops.ReadMode)
-	wantHandleError(t, "opening after the end", err, fsops.HandleNotFound)
+	wantHandleError(t, "opening after Close", err, fsops.HandleNotFound)
 }
 
-// What the system cannot read closes the handle: a page that is not mapped
-// cannot be read from /proc/self/mem.
-func TestReadErrorClosesTheHandle(t *testing.T) {
+// Reading an unmapped page of /proc/self/mem fails.
+func TestHandle_ReadError_Closes(t *testing.T) {
 	handles := newHandles(t, fsops.HandleLimits{})
 	openHandle(t, handles, "mem", "/proc/self/mem", fsops.ReadMode)
 	_, err := handles.ReadBlock("mem", 1, 0, nil)
 	wantError(t, "page 0", err, fsops.Failed, unix.EIO)
 	_, err = handles.ReadBlock("mem", 1, 0, nil)
-	wantHandleError(t, "after that", err, fsops.HandleNotFound)
+	wantHandleError(t, "after the error", err, fsops.HandleNotFound)
 	if !handles.IsEmpty() {
-		t.Error("it is still there")
+		t.Error("the handle is still there")
 	}
 }
 
-// Nobody's call meets a descriptor that is closed, or another file under its
-// number, however handles come and go.
-func TestHandlesCloseUnderCalls(t *testing.T) {
+// Calls never use a closed descriptor, or another file with the same descriptor
+// number, while handles are opened and closed concurrently.
+func TestHandle_ConcurrentClose_ReadsNoOtherFile(t *testing.T) {
 	dir := t.TempDir()
 	const files = 8
 	for i := range files {
@@ -243,11 +241,11 @@ func TestHandlesCloseUnderCalls(t *testing.T) {
 	}
 	group.Wait()
 	if !handles.IsEmpty() || emptied.Load() == 0 {
-		t.Errorf("it is not empty, or said so %d times", emptied.Load())
+		t.Errorf("the table is not empty, or reported that %d times", emptied.Load())
 	}
 }
 
-func TestIdleHandleCloses(t *testing.T) {
+func TestHandle_Idle_Closes(t *testing.T) {
 	dir := build(t, "f = content")
 	gone := make(chan struct{})
 	handles := fsops.NewHandles(fsops.HandleLimits{Idle: time.Millisecond}, func() { close(gone) })

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// When the kernel has dropped notices everybody looks again: watches are told of
-// an overflow and go on, and who waits for a path finds it.
-func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
+// After an overflow of the kernel's queue, watches report it and continue, and
+// waits find paths that appeared meanwhile.
+func TestInotify_QueueOverflow_Rescans(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWatcher(WatcherOptions{Watches: 1, AwaitedPaths: 1, Directories: 10, PendingBytes: 1 << 20})
 	watch, err := w.Watch(t.Context(), WatchRequest{Path: dir, Recursive: true})
@@ -26,7 +26,7 @@ func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
 	}
 	defer wait.Close()
 
-	// What the kernel says meanwhile meets nobody.
+	// The events of the kernel are dropped meanwhile.
 	i := watch.inotify
 	i.mu.Lock()
 	marks := i.marks
@@ -57,19 +57,18 @@ func TestEverybodyLooksAgainAfterAnOverflowOfTheKernel(t *testing.T) {
 	if err := os.WriteFile(dir+"/d/after", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for told := false; !told; {
+	for reported := false; !reported; {
 		batch, err := watch.Next(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range batch.Changes {
-			told = told || c.Path == "d/after"
+			reported = reported || c.Path == "d/after"
 		}
 	}
 }
 
-// When the kernel cannot be read any more nobody waits for what is never told.
-func TestNobodyWaitsForAKernelThatFails(t *testing.T) {
+func TestInotify_ReadFails_EndsWatchesAndWaits(t *testing.T) {
 	dir := t.TempDir()
 	w := NewWatcher(WatcherOptions{Watches: 2, AwaitedPaths: 2, Directories: 10, PendingBytes: 1 << 20})
 	watch, err := w.Watch(t.Context(), WatchRequest{Path: dir})
@@ -82,7 +81,7 @@ func TestNobodyWaitsForAKernelThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer wait.Close()
-	watch.inotify.fail(errors.New("it fails"))
+	watch.inotify.fail(errors.New("read failed"))
 
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, context.DeadlineExceeded)
 	defer cancel()
@@ -90,16 +89,16 @@ func TestNobodyWaitsForAKernelThatFails(t *testing.T) {
 		t.Errorf("the wait ended with %v", err)
 	}
 	if batch, err := watch.Next(ctx); err != nil || len(batch.Lost) != 1 {
-		t.Errorf("the watch told %v, %v", batch, err)
+		t.Errorf("the watch reported %v, %v", batch, err)
 	}
 	if late, err := w.Watch(ctx, WatchRequest{Path: dir}); KindOf(err) != Failed {
-		t.Errorf("another watch begins with %v", err)
+		t.Errorf("another watch returned %v", err)
 		if err == nil {
 			late.Close()
 		}
 	}
 	if late, err := w.AwaitPaths("", []string{dir + "/g"}, nil); KindOf(err) != Failed {
-		t.Errorf("another wait begins with %v", err)
+		t.Errorf("another wait returned %v", err)
 		if err == nil {
 			late.Close()
 		}

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lender is a watcher that has lent the only instance of its reserve.
-func lender(t *testing.T) (w *Watcher, fd int) {
+// lendingWatcher returns a watcher that has lent the only instance of its reserve.
+func lendingWatcher(t *testing.T) (w *Watcher, fd int) {
 	t.Helper()
 	w = NewWatcher(WatcherOptions{Watches: 1, AwaitedPaths: 1, Directories: 10, PendingBytes: 1 << 20})
 	w.Keep(1)
@@ -24,7 +24,7 @@ func lender(t *testing.T) (w *Watcher, fd int) {
 	return w, fd
 }
 
-// watchesOf counts what an instance watches.
+// watchesOf counts the inotify watches of an instance.
 func watchesOf(t *testing.T, fd int) int {
 	t.Helper()
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
@@ -34,8 +34,8 @@ func watchesOf(t *testing.T, fd int) int {
 	return strings.Count(string(info), "inotify wd:")
 }
 
-func TestTakeBack_OfAnInstanceThatIsInUse_EmptiesIt(t *testing.T) {
-	w, fd := lender(t)
+func TestTakeBack_UsedInstance_IsEmptied(t *testing.T) {
+	w, fd := lendingWatcher(t)
 	dir := t.TempDir()
 	for n := range 20 {
 		sub := dir + "/" + strconv.Itoa(n)
@@ -50,9 +50,9 @@ func TestTakeBack_OfAnInstanceThatIsInUse_EmptiesIt(t *testing.T) {
 		}
 	}
 	if n := watchesOf(t, fd); n != 20 {
-		t.Fatalf("it watches %d directories", n)
+		t.Fatalf("the instance has %d watches", n)
 	}
-	if err := unix.SetNonblock(fd, false); err != nil { // as who has it can
+	if err := unix.SetNonblock(fd, false); err != nil { // as the process that has it can
 		t.Fatal(err)
 	}
 	w.takeBack(fd)
@@ -60,18 +60,18 @@ func TestTakeBack_OfAnInstanceThatIsInUse_EmptiesIt(t *testing.T) {
 		t.Fatalf("the reserve is %v", w.reserve)
 	}
 	if n := watchesOf(t, fd); n != 0 {
-		t.Errorf("it watches %d directories", n)
+		t.Errorf("the instance has %d watches", n)
 	}
 	if err := os.WriteFile(dir+"/0/other", nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := unix.Read(fd, make([]byte, 1024)); err != unix.EAGAIN {
-		t.Errorf("it reports %d bytes, %v", n, err)
+		t.Errorf("the instance reports %d bytes, %v", n, err)
 	}
 }
 
-func TestTakeBack_WithAFullReserve_ClosesTheInstance(t *testing.T) {
-	w, fd := lender(t)
+func TestTakeBack_FullReserve_ClosesInstance(t *testing.T) {
+	w, fd := lendingWatcher(t)
 	other, err := openInstance()
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +79,7 @@ func TestTakeBack_WithAFullReserve_ClosesTheInstance(t *testing.T) {
 	w.takeBack(fd)
 	w.takeBack(other)
 	if _, err := unix.FcntlInt(uintptr(other), unix.F_GETFD, 0); err != unix.EBADF {
-		t.Errorf("it is open: %v", err)
+		t.Errorf("the instance is open: %v", err)
 	}
 	w.Close()
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != unix.EBADF {
@@ -87,7 +87,7 @@ func TestTakeBack_WithAFullReserve_ClosesTheInstance(t *testing.T) {
 	}
 }
 
-func TestLend_FromTheReserve_KeepsHalfForOthers(t *testing.T) {
+func TestLend_KeepsHalfOfReserveForOthers(t *testing.T) {
 	w := NewWatcher(WatcherOptions{})
 	w.Keep(8)
 	t.Cleanup(w.Close)
@@ -113,7 +113,7 @@ func TestLend_FromTheReserve_KeepsHalfForOthers(t *testing.T) {
 	}
 }
 
-func TestAdopt_BeforeTheFirstWatch_WatchesWithTheInstance(t *testing.T) {
+func TestAdopt_BeforeFirstWatch_UsesInstance(t *testing.T) {
 	lending := NewWatcher(WatcherOptions{Watches: 1, AwaitedPaths: 1, Directories: 10, PendingBytes: 1 << 20})
 	fd, giveBack, err := lending.Lend("")
 	if err != nil {
@@ -130,13 +130,13 @@ func TestAdopt_BeforeTheFirstWatch_WatchesWithTheInstance(t *testing.T) {
 		w.Adopt(duplicate)
 	}
 	dir := t.TempDir()
-	for range 2 { // it stays between watches
+	for range 2 { // the instance is kept between watches
 		wait, err := w.AwaitPaths("", []string{dir + "/file"}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if watchesOf(t, fd) == 0 {
-			t.Error("the lent instance watches nothing")
+			t.Error("the lent instance has no watches")
 		}
 		if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// withoutLinks are the calls that can be told to follow none, by name. Each is made
-// on a path of its own kind: a file, or a directory if its name ends so.
+// withoutLinks returns the calls that accept NoSymlinks. Each is called with a
+// path of its kind: a directory if its name ends so, else a file.
 func withoutLinks(t *testing.T) map[string]func(path string) error {
 	ctx := t.Context()
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
@@ -66,7 +66,7 @@ func TestNoSymlinks(t *testing.T) {
 	}
 }
 
-func TestDirectoriesAreMadeWithoutLinks(t *testing.T) {
+func TestCreateDirectory_NoSymlinks(t *testing.T) {
 	dir := build(t, "real/", "ld -> real", "f = ")
 	for _, path := range []string{"/a/b/c", "/real/x", "/real/x"} {
 		if err := fsops.CreateDirectory(dir+path, true, nil, fsops.NoSymlinks); err != nil {
@@ -85,8 +85,8 @@ func TestDirectoriesAreMadeWithoutLinks(t *testing.T) {
 	wantTree(t, dir, "real/ mode=755", "real/x/ mode=755", "ld -> real", "f mode=644 = ", "a/ mode=755", "a/b/ mode=755", "a/b/c/ mode=755", "m/ mode=755", "m/n/ mode=750")
 }
 
-// What was removed by way of a link is not taken for missing.
-func TestRemovingWithoutLinks(t *testing.T) {
+// With IgnoreMissing, a path through a link fails. It does not count as missing.
+func TestRemove_NoSymlinks(t *testing.T) {
 	dir := build(t, "real/", "real/f = ", "ld -> real")
 	removal := fsops.Removal{NoSymlinks: true, IgnoreMissing: true, Recursive: true}
 	for _, missing := range []string{"/none", "/none/x", "/real/none"} {
@@ -101,8 +101,8 @@ func TestRemovingWithoutLinks(t *testing.T) {
 	wantTree(t, dir, "ld -> real")
 }
 
-// A directory that becomes a link in the middle of a call does not lead elsewhere.
-func TestNoSymlinksIsNotOutrun(t *testing.T) {
+// A directory is replaced by a link during the call.
+func TestNoSymlinks_ConcurrentSwap_IsNotFollowed(t *testing.T) {
 	dir := build(t, "real/", "real/f = public", "secret/", "secret/f = secret", "link -> secret")
 	stop := swapping(t, dir+"/real", dir+"/link")
 	defer stop()
@@ -122,9 +122,9 @@ func TestNoSymlinksIsNotOutrun(t *testing.T) {
 	}
 }
 
-// An upload that began by way of a link is not gone on with without links, also
-// when there is none any more.
-func TestAnUploadThatBeganByALinkIsRefused(t *testing.T) {
+// An upload that began through a link cannot be resumed with NoSymlinks, also
+// when the link no longer exists.
+func TestUpload_BegunThroughLink_NoSymlinksFails(t *testing.T) {
 	dir := build(t, "real/", "p -> real")
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()

@@ -23,15 +23,15 @@ func init() {
 	testproc.Register("fsops-mounted-tree", func(args []string) int { return inMountNamespace(args[0], removeMounts) })
 }
 
-// inMountNamespace does something where nobody else sees mounts, and prints what
-// it noted.
+// inMountNamespace calls do in a mount namespace of its own, and prints its
+// notes.
 func inMountNamespace(dir string, do func(dir string, note func(string, error)) error) int {
 	runtime.LockOSThread() // the mounts are of this thread
-	said := map[string]string{}
+	notes := map[string]string{}
 	note := func(name string, err error) {
-		said[name] = fmt.Sprint(err)
+		notes[name] = fmt.Sprint(err)
 		if typed, ok := err.(*fsops.Error); ok {
-			said[name] = strings.TrimSpace(typed.Kind.String() + " " + typed.ErrnoName())
+			notes[name] = strings.TrimSpace(typed.Kind.String() + " " + typed.ErrnoName())
 		}
 	}
 	err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
@@ -39,7 +39,7 @@ func inMountNamespace(dir string, do func(dir string, note func(string, error)) 
 		err = do(dir, note)
 	}
 	if err == nil {
-		err = json.NewEncoder(os.Stdout).Encode(said)
+		err = json.NewEncoder(os.Stdout).Encode(notes)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,7 +48,7 @@ func inMountNamespace(dir string, do func(dir string, note func(string, error)) 
 	return 0
 }
 
-// wantNotes runs a program of inMountNamespace and compares what it noted.
+// wantNotes runs a program of inMountNamespace and compares its notes.
 func wantNotes(t *testing.T, program string, want map[string]string) {
 	t.Helper()
 	argv := testproc.Argv(program, t.TempDir())
@@ -58,18 +58,18 @@ func wantNotes(t *testing.T, program string, want map[string]string) {
 	if err != nil {
 		t.Fatalf("the helper failed; it has to be root to mount: %v", err)
 	}
-	var said map[string]string
-	if err := json.Unmarshal(output, &said); err != nil {
+	var notes map[string]string
+	if err := json.Unmarshal(output, &notes); err != nil {
 		t.Fatal(err)
 	}
-	for name := range said {
+	for name := range notes {
 		if _, ok := want[name]; !ok {
-			t.Errorf("%s: %s, which nobody expects", name, said[name])
+			t.Errorf("%s: unexpected note %s", name, notes[name])
 		}
 	}
 	for name, wanted := range want {
-		if said[name] != wanted {
-			t.Errorf("%s: %s, want %s", name, said[name], wanted)
+		if notes[name] != wanted {
+			t.Errorf("%s: %s, want %s", name, notes[name], wanted)
 		}
 	}
 }
@@ -126,13 +126,13 @@ func replaceOnMounts(dir string, note func(string, error)) error {
 	return nil
 }
 
-// fill makes empty files until there is no room for another.
+// fill makes empty files until the file system is full.
 func fill(dir string) {
 	for i := 0; os.WriteFile(fmt.Sprintf("%s/filler-%d", dir, i), nil, 0o600) == nil; i++ {
 	}
 }
 
-// empty removes what fill made.
+// empty removes the files of fill.
 func empty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -143,7 +143,7 @@ func empty(dir string) error {
 	return err
 }
 
-// onlyFile is an error if a directory has anything but f in it.
+// onlyFile fails if a directory has other entries than f.
 func onlyFile(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err == nil && (len(entries) != 1 || entries[0].Name() != "f") {
@@ -152,7 +152,7 @@ func onlyFile(dir string) error {
 	return err
 }
 
-// onlyOld is an error if it is not f, as it was.
+// onlyOld fails unless the directory has only f, unchanged.
 func onlyOld(dir string) error {
 	content, err := os.ReadFile(dir + "/f")
 	if err == nil && string(content) != "old" {
@@ -161,7 +161,7 @@ func onlyOld(dir string) error {
 	return errors.Join(err, onlyFile(dir))
 }
 
-func TestReplacingOnFullAndReadOnlyFileSystems(t *testing.T) {
+func TestUpload_FullOrReadOnlyFileSystem(t *testing.T) {
 	want := map[string]string{
 		"read-only":           "read-only EROFS",
 		"read-only, named":    "read-only EROFS",
@@ -180,7 +180,7 @@ func TestReplacingOnFullAndReadOnlyFileSystems(t *testing.T) {
 	wantNotes(t, "fsops-mounted-replace", want)
 }
 
-// removeMounts removes and renames trees with mounts in them.
+// removeMounts removes and renames trees with mount points in them.
 func removeMounts(dir string, note func(string, error)) error {
 	err := errors.Join(os.MkdirAll(dir+"/tree/deep/mounted", 0o755), os.MkdirAll(dir+"/tree/bound", 0o755),
 		os.Mkdir(dir+"/tree/free", 0o755), os.Mkdir(dir+"/kept", 0o755),
@@ -223,7 +223,7 @@ func unmountIfThere(path string) error {
 	return nil
 }
 
-func TestMountsAreNotEmptied(t *testing.T) {
+func TestRemove_MountPoint_Fails(t *testing.T) {
 	wantNotes(t, "fsops-mounted-tree", map[string]string{
 		"remove /tree/deep/mounted":                    "mount point EBUSY",
 		"remove /tree/deep":                            "mount point EBUSY",

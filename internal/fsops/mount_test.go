@@ -17,8 +17,8 @@ import (
 
 func init() { testproc.Register("fsops-mounts", mounts) }
 
-// mounts DIR makes a small file system at a directory, which nobody else sees,
-// fills it, makes it read-only, and prints what each step was refused with.
+// mounts DIR mounts a small file system in a mount namespace of its own, fills
+// it, makes it read-only, and prints the error of each step.
 func mounts(args []string) int {
 	runtime.LockOSThread() // the mounts are of this thread
 	dir, ctx := args[0], context.Background()
@@ -33,11 +33,11 @@ func mounts(args []string) int {
 			return 1
 		}
 	}
-	said := map[string]string{}
+	notes := map[string]string{}
 	note := func(name string, err error) {
-		said[name] = fmt.Sprint(err)
+		notes[name] = fmt.Sprint(err)
 		if typed, ok := err.(*fsops.Error); ok {
-			said[name] = typed.Kind.String() + " " + typed.ErrnoName()
+			notes[name] = typed.Kind.String() + " " + typed.ErrnoName()
 		}
 	}
 	note("write to a full disk", fsops.WriteFile(ctx, dir+"/f", make([]byte, 100<<10)))
@@ -55,7 +55,7 @@ func mounts(args []string) int {
 	note("remove", fsops.Remove(ctx, dir+"/source", fsops.Removal{IgnoreMissing: true}))
 	note("remove what is missing", fsops.Remove(ctx, dir+"/none", fsops.Removal{}))
 	note("remove what may be missing", fsops.Remove(ctx, dir+"/none", fsops.Removal{IgnoreMissing: true}))
-	if json.NewEncoder(os.Stdout).Encode(said) != nil {
+	if json.NewEncoder(os.Stdout).Encode(notes) != nil {
 		return 1
 	}
 	return 0
@@ -66,7 +66,7 @@ func read(ctx context.Context, path string) error {
 	return err
 }
 
-func TestFullAndReadOnlyFileSystems(t *testing.T) {
+func TestFullOrReadOnlyFileSystem(t *testing.T) {
 	argv := testproc.Argv("fsops-mounts", t.TempDir())
 	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
 	command.Stderr = os.Stderr
@@ -74,8 +74,8 @@ func TestFullAndReadOnlyFileSystems(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the helper failed; it has to be root to mount: %v", err)
 	}
-	var said map[string]string
-	if err := json.Unmarshal(output, &said); err != nil {
+	var notes map[string]string
+	if err := json.Unmarshal(output, &notes); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
@@ -90,8 +90,8 @@ func TestFullAndReadOnlyFileSystems(t *testing.T) {
 		"remove what is missing":     "not found ENOENT",
 		"remove what may be missing": "<nil>",
 	} {
-		if said[name] != want {
-			t.Errorf("%s: %s, want %s", name, said[name], want)
+		if notes[name] != want {
+			t.Errorf("%s: %s, want %s", name, notes[name], want)
 		}
 	}
 }

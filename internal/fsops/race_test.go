@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// swapping exchanges two names again and again until stop is called.
+// swapping exchanges two names repeatedly until stop is called.
 func swapping(t *testing.T, one, other string) (stop func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -32,8 +32,8 @@ func swapping(t *testing.T, one, other string) (stop func()) {
 	}
 }
 
-// A link that takes the place of a file is not followed by a copy of the tree.
-func TestACopyDoesNotLeaveItsTree(t *testing.T) {
+// A link that replaces a file during a copy is not followed.
+func TestCopy_ConcurrentSwap_StaysInTree(t *testing.T) {
 	for range 100 {
 		dir := build(t, "secret = secret", "top/", "top/f = public", "top/l -> ../secret")
 		stop := swapping(t, dir+"/top/f", dir+"/top/l")

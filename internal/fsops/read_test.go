@@ -61,8 +61,8 @@ func TestReadFile(t *testing.T) {
 	}
 }
 
-// Files of /proc say that they are empty.
-func TestReadFileWithoutASize(t *testing.T) {
+// Files of /proc report size 0.
+func TestReadFile_NoSize(t *testing.T) {
 	want, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestReadFileWithoutASize(t *testing.T) {
 	wantError(t, "more than the limit", err, fsops.TooLarge, 0)
 }
 
-func TestReadFileHasALimit(t *testing.T) {
+func TestReadFile_Limit(t *testing.T) {
 	dir := build(t, "f = 0123456789")
 	if data, _, err := fsops.ReadFile(t.Context(), dir+"/f", 10); err != nil || len(data) != 10 {
 		t.Errorf("at the limit: %q, %v", data, err)
@@ -88,7 +88,7 @@ func TestReadFileHasALimit(t *testing.T) {
 	}
 }
 
-func TestFileIsReadFromAnOffset(t *testing.T) {
+func TestFile_ReadFromOffset(t *testing.T) {
 	dir := build(t, "f = 0123456789")
 	f, err := fsops.Open(dir + "/f")
 	if err != nil {
@@ -166,10 +166,10 @@ func TestCanonicalize(t *testing.T) {
 	}
 }
 
-// What is called off says why.
-func TestCallsEndWithTheirContext(t *testing.T) {
+// The error is the cause of the context.
+func TestCalls_ContextEnds_Fail(t *testing.T) {
 	dir := build(t, "f = content", "d/", "d/x = ")
-	ctx, cancel := called(t)
+	ctx, cancel := cancellable(t)
 	cause := errors.New("the caller went away")
 	cancel(cause)
 	_, _, read := fsops.ReadFile(ctx, dir+"/f", 1<<20)

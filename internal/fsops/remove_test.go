@@ -43,7 +43,7 @@ func TestRemove(t *testing.T) {
 		wantError(t, tt.path, fsops.Remove(t.Context(), dir+"/"+tt.path, tt.how), tt.kind, tt.errno)
 		left := tree(t, dir)
 		if len(left) != len(all)-len(tt.gone) {
-			t.Errorf("%s, %+v: left are %q", tt.path, tt.how, left)
+			t.Errorf("%s, %+v: %q are left", tt.path, tt.how, left)
 		}
 		for _, name := range tt.gone {
 			if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
@@ -53,14 +53,14 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-func TestTheRootIsNotRemoved(t *testing.T) {
+func TestRemove_Root_Fails(t *testing.T) {
 	for _, path := range []string{"/", "//", "/..", "/x/.."} {
-		err := fsops.Remove(t.Context(), path, fsops.Removal{}) // not recursive, should the test be right
+		err := fsops.Remove(t.Context(), path, fsops.Removal{}) // not recursive, in case the root can be removed
 		wantError(t, path, err, fsops.Failed, unix.EBUSY)
 	}
 }
 
-func TestWideTreesAreRemoved(t *testing.T) {
+func TestRemove_WideTree(t *testing.T) {
 	dir := build(t, "top/")
 	for i := range 300 {
 		for _, line := range []string{fmt.Sprintf("top/d%d/", i), fmt.Sprintf("top/d%d/f = ", i), fmt.Sprintf("top/f%d = ", i)} {
@@ -75,8 +75,8 @@ func TestWideTreesAreRemoved(t *testing.T) {
 	wantTree(t, dir)
 }
 
-// A tree can be deeper than a path is long, and than descriptors there are.
-func TestDeepTreesAreRemoved(t *testing.T) {
+// The tree is deeper than a path can be long, and than there are descriptors.
+func TestRemove_DeepTree(t *testing.T) {
 	dir := build(t, "top/", "top/f = ")
 	nest(t, dir+"/top", 2500)
 	if err := fsops.Remove(t.Context(), dir+"/top", fsops.Removal{Recursive: true}); err != nil {
@@ -85,13 +85,13 @@ func TestDeepTreesAreRemoved(t *testing.T) {
 	wantTree(t, dir)
 }
 
-// nest makes directories that are so deep.
+// nest makes nested directories of a depth.
 func nest(t *testing.T, top string, depth int) {
 	t.Helper()
 	nestNamed(t, top, "d", depth)
 }
 
-// nestNamed is nest with directories of a name.
+// nestNamed is nest with a name for the directories.
 func nestNamed(t *testing.T, top, name string, depth int) {
 	t.Helper()
 	at, err := unix.Open(top, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -112,11 +112,11 @@ func nestNamed(t *testing.T, top, name string, depth int) {
 	_ = unix.Close(at)
 }
 
-func TestErrorsNameWhatTheyAreAbout(t *testing.T) {
+func TestError_NamesPathAndOperation(t *testing.T) {
 	dir := build(t, "d/", "d/f = ")
 	err := fsops.Remove(t.Context(), dir+"/d", fsops.Removal{})
 	if err == nil || !strings.Contains(err.Error(), dir+"/d") || !strings.Contains(err.Error(), "remove") {
-		t.Errorf("the error says %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	for _, kind := range fsops.Kinds() {
 		if strings.HasPrefix(kind.String(), "kind(") {

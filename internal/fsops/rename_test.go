@@ -17,7 +17,7 @@ func TestRename(t *testing.T) {
 		noReplace bool
 		kind      fsops.Kind
 		errno     syscall.Errno
-		change    map[string]string // of the tree, by what was there
+		change    map[string]string // changes of the tree, by the old entry
 	}{
 		{from: "f", to: "h", change: map[string]string{"f mode=644 = one": "h mode=644 = one"}},
 		{from: "f", to: "g", change: map[string]string{"f mode=644 = one": "g mode=644 = one", "g mode=644 = two": ""}},
@@ -73,18 +73,18 @@ func TestCreateSymlink(t *testing.T) {
 			t.Errorf("the link leads to %q: %v", got, err)
 		}
 	}
-	wantError(t, "what is there", fsops.CreateSymlink(dir+"/f", "l"), fsops.AlreadyExists, unix.EEXIST)
-	wantError(t, "a link that is there", fsops.CreateSymlink(dir+"/l", "f"), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "an existing file", fsops.CreateSymlink(dir+"/f", "l"), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "an existing link", fsops.CreateSymlink(dir+"/l", "f"), fsops.AlreadyExists, unix.EEXIST)
 	wantError(t, "no parent", fsops.CreateSymlink(dir+"/none/l", "f"), fsops.NotFound, unix.ENOENT)
 	wantError(t, "a long target", fsops.CreateSymlink(dir+"/longer", strings.Repeat("x", 4096)), fsops.Failed, unix.ENAMETOOLONG)
 }
 
-func TestDirectoriesWithPermissions(t *testing.T) {
+func TestCreateDirectory_Permissions(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{
 		fsops.CreateDirectory(dir+"/a", false, new(uint32(0o750))),
 		fsops.CreateDirectory(dir+"/p/b", true, new(uint32(0o777))),
-		fsops.CreateDirectory(dir+"/p/b", true, new(uint32(0o700))), // which is there
+		fsops.CreateDirectory(dir+"/p/b", true, new(uint32(0o700))), // exists
 		fsops.CreateDirectory(dir+"/none", false, new(uint32(0))),
 	} {
 		if err != nil {
@@ -92,7 +92,7 @@ func TestDirectoriesWithPermissions(t *testing.T) {
 		}
 	}
 	wantTree(t, dir, "a/ mode=750", "p/ mode=755", "p/b/ mode=777", "none/ mode=0")
-	wantError(t, "what is there", fsops.CreateDirectory(dir+"/a", false, new(uint32(0o700))), fsops.AlreadyExists, unix.EEXIST)
+	wantError(t, "an existing file", fsops.CreateDirectory(dir+"/a", false, new(uint32(0o700))), fsops.AlreadyExists, unix.EEXIST)
 	wantError(t, "no parent", fsops.CreateDirectory(dir+"/no/d", false, new(uint32(0o700))), fsops.NotFound, unix.ENOENT)
 	if m, err := fsops.Stat(dir + "/a"); err != nil || m.Mode != 0o750 {
 		t.Errorf("the mode is %o: %v", m.Mode, err)

@@ -8,9 +8,8 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// A FIFO that is named by mistake stays as it is: whoever waits at its other end
-// goes on waiting.
-func TestAFIFOIsNotOpened(t *testing.T) {
+// Opening a FIFO would wake the process at its other end.
+func TestFIFO_IsNotOpened(t *testing.T) {
 	dir := build(t, "fifo |", "l -> fifo", "f = content", "d/", "d/fifo = content")
 	fifo := dir + "/fifo"
 	reader, err := unix.Open(fifo, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

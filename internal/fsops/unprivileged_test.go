@@ -19,10 +19,10 @@ import (
 
 func init() { testproc.Register("fsops-unprivileged", unprivileged) }
 
-// nobody is a user that owns nothing.
+// nobody is a user without files.
 const nobody = 65534
 
-// operations are what an ordinary user is refused, and two that it is not, by name.
+// operations are calls that fail for an unprivileged user, and two that succeed.
 func operations(dir string) map[string]func() error {
 	ctx := context.Background()
 	return map[string]func() error{
@@ -52,8 +52,8 @@ func operations(dir string) map[string]func() error {
 	}
 }
 
-// unprivileged DIR tries the operations as an ordinary user, and prints for each
-// what the kernel said.
+// unprivileged DIR calls the operations as an unprivileged user, and prints the
+// error of each.
 func unprivileged(args []string) int {
 	if os.Geteuid() == 0 {
 		if err := syscall.Setgroups(nil); err != nil {
@@ -66,22 +66,22 @@ func unprivileged(args []string) int {
 			return 1
 		}
 	}
-	said := map[string]string{}
+	notes := map[string]string{}
 	for name, operate := range operations(args[0]) {
 		err := operate()
-		said[name] = fmt.Sprint(err)
+		notes[name] = fmt.Sprint(err)
 		if typed, ok := err.(*fsops.Error); ok {
-			said[name] = typed.Kind.String() + " " + typed.ErrnoName()
+			notes[name] = typed.Kind.String() + " " + typed.ErrnoName()
 		}
 	}
-	if json.NewEncoder(os.Stdout).Encode(said) != nil {
+	if json.NewEncoder(os.Stdout).Encode(notes) != nil {
 		return 1
 	}
 	return 0
 }
 
-// letPass lets everybody reach a directory for tests.
-func letPass(t *testing.T, dir string) {
+// makeAccessible makes a directory of a test accessible to all users.
+func makeAccessible(t *testing.T, dir string) {
 	t.Helper()
 	for ; strings.HasPrefix(dir, os.TempDir()); dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -94,12 +94,12 @@ func letPass(t *testing.T, dir string) {
 	}
 }
 
-func TestAnOrdinaryUserIsRefused(t *testing.T) {
+func TestUnprivilegedUser_PermissionDenied(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they have to be another user too")
 	}
 	dir := build(t, "secret mode=600 = x", "public mode=644 = x", "shared mode=666 = kept", "locked/ mode=700", "locked/x = ", "tree/ mode=755", "tree/f = ", "own/")
-	letPass(t, dir)
+	makeAccessible(t, dir)
 	if err := os.Chown(dir+"/own", nobody, nobody); err != nil {
 		t.Fatal(err)
 	}
@@ -108,20 +108,20 @@ func TestAnOrdinaryUserIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the helper failed: %v", err)
 	}
-	var said map[string]string
-	if err := json.Unmarshal(output, &said); err != nil {
+	var notes map[string]string
+	if err := json.Unmarshal(output, &notes); err != nil {
 		t.Fatal(err)
 	}
 	for name := range operations(dir) {
 		want := "permission denied " + unix.ErrnoName(unix.EACCES)
 		switch name {
-		case "copy mode": // another's file may be written, but not given a mode
+		case "copy mode": // the file of another user can be written, but its mode cannot be changed
 			want = "permission denied " + unix.ErrnoName(unix.EPERM)
 		case "read what is public", "write what is its own":
 			want = "<nil>"
 		}
-		if said[name] != want {
-			t.Errorf("%s: %s, want %s", name, said[name], want)
+		if notes[name] != want {
+			t.Errorf("%s: %s, want %s", name, notes[name], want)
 		}
 	}
 	if content, err := os.ReadFile(dir + "/shared"); err != nil || string(content) != "kept" {

@@ -15,7 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// interrupted uploads a part of a content and leaves.
+// interrupted uploads a part of a content and disconnects.
 func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, part string) {
 	t.Helper()
 	u, err := uploads.Begin(t.Context(), how)
@@ -28,9 +28,9 @@ func interrupted(t *testing.T, uploads *fsops.Uploads, how fsops.Replacement, pa
 	u.Leave()
 }
 
-// What was received stays also if the next stream is cut while the file is read that
-// it has to match.
-func TestACutWhileMatchingKeepsTheUpload(t *testing.T) {
+// The stream is cut while the server reads the file that has to match. The
+// received part is kept.
+func TestUpload_CutWhileMatching_IsKept(t *testing.T) {
 	dir := build(t, "f = old")
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
@@ -39,9 +39,9 @@ func TestACutWhileMatchingKeepsTheUpload(t *testing.T) {
 	how.Offset, how.IfMatch = 3, sum("old")
 	cut, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 50 { // each may also be cut before it reads
+	for range 50 { // some are cut before they read
 		if _, err := uploads.Begin(cut, how); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a stream that is cut: %v", err)
+			t.Fatalf("a cut stream: %v", err)
 		}
 	}
 	u, err := uploads.Begin(t.Context(), how)
@@ -54,8 +54,8 @@ func TestACutWhileMatchingKeepsTheUpload(t *testing.T) {
 	}
 }
 
-// However often an upload is cut, and wherever it goes on, the file is whole.
-func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
+// The content is complete after any number of cuts and resumes.
+func TestUpload_ResumesFromAnyOffset(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		random := rand.New(rand.NewPCG(6, 1))
 		dir := t.TempDir()
@@ -71,7 +71,7 @@ func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
 					how.Offset = int64(1 + random.IntN(received))
 				}
 				upTo := received + random.IntN(len(content)-received+1)
-				if random.IntN(10) == 0 { // a client that forgot begins anew
+				if random.IntN(10) == 0 { // a client without state starts again
 					how.Offset, received = 0, 0
 				}
 				upTo = max(upTo, int(how.Offset))
@@ -95,20 +95,20 @@ func TestAnUploadGoesOnFromAnyOffset(t *testing.T) {
 			}
 			u.Leave()
 			if got, err := os.ReadFile(how.Path); err != nil || !bytes.Equal(got, content) {
-				t.Fatalf("the file has %d bytes of %d, or others: %v", len(got), len(content), err)
+				t.Fatalf("the file has %d bytes of %d, or a different content: %v", len(got), len(content), err)
 			}
 		}
 	})
 }
 
-func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
+func TestUpload_OtherOwnerOrPath_Fails(t *testing.T) {
 	dir := t.TempDir()
 	uploads := fsops.NewUploads(time.Minute, 2, 2)
 	defer uploads.Close()
 	mine := fsops.Replacement{Path: dir + "/f", Owner: "me", ID: "u"}
 	interrupted(t, uploads, mine, "12345")
 	_, err := uploads.Find("you", "u")
-	wantError(t, "somebody else's", err, fsops.UploadNotFound, 0)
+	wantError(t, "of another owner", err, fsops.UploadNotFound, 0)
 	on := mine
 	on.Offset, on.Path = 5, dir+"/g"
 	_, err = uploads.Begin(t.Context(), on)
@@ -117,7 +117,7 @@ func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
 	_, err = uploads.Begin(t.Context(), on)
 	var typed *fsops.Error
 	if wantError(t, "an offset beyond", err, fsops.UploadOffsetInvalid, 0); errors.As(err, &typed) && typed.Limit != 5 {
-		t.Errorf("it may go on from %d", typed.Limit)
+		t.Errorf("the reported offset is %d", typed.Limit)
 	}
 	other := mine
 	other.ID = "v"
@@ -129,9 +129,9 @@ func TestUploadsBelongToTheirOwnerAndPath(t *testing.T) {
 	wantTree(t, dir, "f mode=644 = 1234567")
 }
 
-// Uploads of an owner that have a stream are bounded; further ones are refused until
-// one has ended. Those of others do not count.
-func TestUploadsWithAStreamAreBounded(t *testing.T) {
+// Further uploads fail until a stream has ended. Uploads of other owners do not
+// count.
+func TestUploads_StreamsPerOwner_AreBounded(t *testing.T) {
 	dir := t.TempDir()
 	uploads := fsops.NewUploads(time.Minute, 2, 2)
 	defer uploads.Close()
@@ -163,9 +163,9 @@ func TestUploadsWithAStreamAreBounded(t *testing.T) {
 	streams[1].Leave()
 }
 
-// Of the unfinished uploads that no stream goes on with the oldest give way: however
-// many an owner leaves, it can begin others.
-func TestOfAbandonedUploadsTheLastAreKept(t *testing.T) {
+// Unfinished uploads without a stream do not keep their owner from starting
+// others.
+func TestUploads_Abandoned_OldestAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		uploads := fsops.NewUploads(time.Minute, 1, 2)
@@ -189,7 +189,7 @@ func TestOfAbandonedUploadsTheLastAreKept(t *testing.T) {
 	})
 }
 
-func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
+func TestUpload_SecondStream_TakesOver(t *testing.T) {
 	dir := t.TempDir()
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
@@ -207,10 +207,10 @@ func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
 	}
 	first := begin(0, "123")
 	second := begin(3, "45")
-	wantError(t, "the first goes on", first.Write(t.Context(), []byte("x")), fsops.UploadTakenOver, 0)
+	wantError(t, "the first stream writes", first.Write(t.Context(), []byte("x")), fsops.UploadTakenOver, 0)
 	anew := begin(0, "abc")
 	_, err := second.Commit(t.Context(), nil)
-	wantError(t, "the second ends", err, fsops.UploadTakenOver, 0)
+	wantError(t, "the second stream commits", err, fsops.UploadTakenOver, 0)
 	first.Leave()
 	second.Leave()
 	if _, err := anew.Commit(t.Context(), sum("abc")); err != nil {
@@ -220,7 +220,7 @@ func TestTheLaterStreamTakesAnUploadOver(t *testing.T) {
 	wantTree(t, dir, "f mode=644 = abc")
 }
 
-func TestUploadsExpire(t *testing.T) {
+func TestUploads_Expire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := build(t, "f = old")
 		uploads := fsops.NewUploads(10*time.Minute, 4, 4).WithNames()
@@ -237,7 +237,7 @@ func TestUploadsExpire(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // nothing expires that somebody goes on with
+		time.Sleep(time.Hour) // uploads with a stream do not expire
 		if state, err := uploads.Find("", "u"); err != nil || !state.Expires.IsZero() {
 			t.Errorf("%+v, %v", state, err)
 		}
@@ -254,8 +254,8 @@ func TestUploadsExpire(t *testing.T) {
 	})
 }
 
-// When an answer was lost, a stream that goes on gets it.
-func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
+// The response was lost, and a new stream resumes the upload.
+func TestUpload_Completed_RepeatsResult(t *testing.T) {
 	dir := t.TempDir()
 	uploads := fsops.NewUploads(time.Minute, 2, 2)
 	defer uploads.Close()
@@ -278,13 +278,13 @@ func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
 	wantTree(t, dir)
 	how.Offset = 7
 	_, err = replace(t.Context(), uploads, how, "more")
-	wantError(t, "more than there was", err, fsops.UploadOffsetInvalid, 0)
+	wantError(t, "more content", err, fsops.UploadOffsetInvalid, 0)
 	how.Offset = 8
 	_, err = uploads.Begin(t.Context(), how)
 	wantError(t, "beyond the end", err, fsops.UploadOffsetInvalid, 0)
 	how.Offset = 5
 	_, err = replace(t.Context(), uploads, how, "")
-	wantError(t, "less than there was", err, fsops.DigestMismatch, 0)
+	wantError(t, "less content", err, fsops.DigestMismatch, 0)
 	how.Offset = 0
 	if _, err = replace(t.Context(), uploads, how, "anew"); err != nil {
 		t.Error(err)
@@ -292,9 +292,8 @@ func TestACompletedUploadIsAnsweredAgain(t *testing.T) {
 	wantTree(t, dir, "f mode=644 = anew")
 }
 
-// What is remembered of completed uploads is bounded, and keeps nobody from
-// beginning others.
-func TestOfCompletedUploadsTheLastAreRemembered(t *testing.T) {
+// Completed uploads do not keep their owner from starting others.
+func TestUploads_Completed_OldestAreEvicted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		uploads := fsops.NewUploads(time.Minute, 2, 2)
@@ -316,7 +315,7 @@ func TestOfCompletedUploadsTheLastAreRemembered(t *testing.T) {
 	})
 }
 
-func TestClosingDropsUploads(t *testing.T) {
+func TestUploads_Close_RemovesAll(t *testing.T) {
 	dir := build(t, "f = old")
 	uploads := fsops.NewUploads(time.Minute, 4, 4).WithNames()
 	how := fsops.Replacement{Path: dir + "/f", ID: "u"}
@@ -335,8 +334,8 @@ func TestClosingDropsUploads(t *testing.T) {
 	wantTree(t, dir, "f mode=644 = old")
 }
 
-// Waiting ends with the call that waits, and what was received stays.
-func TestACommitThatIsCancelledCanBeRepeated(t *testing.T) {
+// The wait ends with its call. The received content is kept.
+func TestUpload_CommitCancelled_CanBeRepeated(t *testing.T) {
 	dir := build(t, "f = "+strings.Repeat("x", 1000))
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
@@ -348,11 +347,11 @@ func TestACommitThatIsCancelledCanBeRepeated(t *testing.T) {
 	if err := u.Write(t.Context(), []byte("new")); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := called(t)
+	ctx, cancel := cancellable(t)
 	enough := errors.New("enough")
 	cancel(enough)
 	if _, err := u.Commit(ctx, nil); !errors.Is(err, enough) {
-		t.Errorf("it ended with %v", err)
+		t.Errorf("Commit returned %v", err)
 	}
 	u.Leave()
 	how.Offset = 3

@@ -16,7 +16,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// eachStore runs a test with files without names, and with hidden ones.
+// eachStore runs a test with unnamed temporary files, and with hidden ones.
 func eachStore(t *testing.T, test func(t *testing.T, uploads *fsops.Uploads)) {
 	t.Run("unnamed", func(t *testing.T) {
 		uploads := fsops.NewUploads(10*time.Minute, 4, 4)
@@ -30,7 +30,7 @@ func eachStore(t *testing.T, test func(t *testing.T, uploads *fsops.Uploads)) {
 	})
 }
 
-// replace uploads a content in two pieces.
+// replace uploads a content in two parts.
 func replace(ctx context.Context, uploads *fsops.Uploads, how fsops.Replacement, content string) (fsops.Replaced, error) {
 	u, err := uploads.Begin(ctx, how)
 	if err != nil {
@@ -45,13 +45,13 @@ func replace(ctx context.Context, uploads *fsops.Uploads, how fsops.Replacement,
 	return u.Commit(ctx, nil)
 }
 
-// sum is the SHA-256 of a text.
+// sum returns the SHA-256 of a text.
 func sum(text string) []byte {
 	digest := sha256.Sum256([]byte(text))
 	return digest[:]
 }
 
-func TestAReplacedFileKeepsWhatItIs(t *testing.T) {
+func TestUpload_KeepsMetadataAndLinks(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "f mode=640 = old", "d/", "d/l -> ../f", "ll -> d/l", "dangling -> d/new", "absolute -> "+t.TempDir()+"/x")
 		if err := os.Chown(dir+"/f", nobody, nobody); err != nil {
@@ -75,7 +75,7 @@ func TestAReplacedFileKeepsWhatItIs(t *testing.T) {
 	})
 }
 
-func TestAReplacedFileGetsWhatIsAsked(t *testing.T) {
+func TestUpload_AppliesRequestedMetadata(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "f mode=640 = old")
 		when := time.Unix(1_000_000_000, 123_456_789)
@@ -95,7 +95,7 @@ func TestAReplacedFileGetsWhatIsAsked(t *testing.T) {
 	})
 }
 
-func TestNothingHalfIsSeenOrLeft(t *testing.T) {
+func TestUpload_PartialContent_IsNotVisible(t *testing.T) {
 	dir := build(t, "f = old")
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
@@ -114,7 +114,7 @@ func TestNothingHalfIsSeenOrLeft(t *testing.T) {
 	wantTree(t, dir, "f mode=644 = old")
 }
 
-func TestUploadsThatAreRefusedLeaveWhatWasThere(t *testing.T) {
+func TestUpload_Errors_LeaveFileUnchanged(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "f = old", "d/", "fifo |", "loop -> loop", "slash -> d/", "none -> x/", "root -> /")
 		before := tree(t, dir)
@@ -130,19 +130,19 @@ func TestUploadsThatAreRefusedLeaveWhatWasThere(t *testing.T) {
 			{"a link to the root", fsops.Replacement{Path: dir + "/root"}, fsops.IsADirectory, unix.EISDIR},
 			{"the root", fsops.Replacement{Path: "/"}, fsops.IsADirectory, unix.EISDIR},
 			{"a FIFO", fsops.Replacement{Path: dir + "/fifo"}, fsops.NotRegular, 0},
-			{"links in a circle", fsops.Replacement{Path: dir + "/loop"}, fsops.SymlinkLoop, unix.ELOOP},
+			{"a link loop", fsops.Replacement{Path: dir + "/loop"}, fsops.SymlinkLoop, unix.ELOOP},
 			{"no parent", fsops.Replacement{Path: dir + "/no/f"}, fsops.NotFound, unix.ENOENT},
 			{"a file for a parent", fsops.Replacement{Path: dir + "/f/f"}, fsops.NotADirectory, unix.ENOTDIR},
 			{"a relative path", fsops.Replacement{Path: "f"}, fsops.InvalidPath, 0},
-			{"one that is there", fsops.Replacement{Path: dir + "/f", IfMissing: true}, fsops.AlreadyExists, unix.EEXIST},
+			{"an existing file", fsops.Replacement{Path: dir + "/f", IfMissing: true}, fsops.AlreadyExists, unix.EEXIST},
 			{"another content", fsops.Replacement{Path: dir + "/f", IfMatch: sum("other")}, fsops.ContentNotMatched, 0},
-			{"content of nothing", fsops.Replacement{Path: dir + "/g", IfMatch: sum("")}, fsops.ContentNotMatched, 0},
+			{"content of a missing file", fsops.Replacement{Path: dir + "/g", IfMatch: sum("")}, fsops.ContentNotMatched, 0},
 			{"an unknown upload", fsops.Replacement{Path: dir + "/f", ID: "u", Offset: 1}, fsops.UploadNotFound, 0},
 		}
 		for _, tt := range refusals {
 			_, err := replace(t.Context(), uploads, tt.how, "new")
 			wantError(t, tt.what, err, tt.kind, tt.errno)
-			if tt.how.ID == "" { // an upload with an id is refused as one without
+			if tt.how.ID == "" { // an upload with an id fails as one without
 				tt.how.ID = "u"
 				_, err = replace(t.Context(), uploads, tt.how, "new")
 				wantError(t, tt.what+" with an id", err, tt.kind, tt.errno)
@@ -168,8 +168,8 @@ func TestUploadsThatAreRefusedLeaveWhatWasThere(t *testing.T) {
 	})
 }
 
-// What changes while an upload goes on is found when it is put in its place.
-func TestConditionsHoldAtTheEnd(t *testing.T) {
+// The file changes during the upload.
+func TestUpload_Conditions_AreCheckedAtCommit(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "f = old", "j/")
 		for _, tt := range []struct {
@@ -199,8 +199,8 @@ func TestConditionsHoldAtTheEnd(t *testing.T) {
 	})
 }
 
-// Of many that would replace the same content one does.
-func TestOneOfThoseThatMatchWins(t *testing.T) {
+// Many uploads replace the same content.
+func TestUpload_ConcurrentIfMatch_OneSucceeds(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		dir := build(t, "f = 0")
 		content := "0"
@@ -224,16 +224,16 @@ func TestOneOfThoseThatMatchWins(t *testing.T) {
 			winners := 0
 			won.Range(func(_, _ any) bool { winners++; return true })
 			if _, ok := won.Load(string(got)); err != nil || winners != 1 || !ok {
-				t.Fatalf("%d have won, and the file has %q: %v", winners, got, err)
+				t.Fatalf("%d have succeeded, and the file has %q: %v", winners, got, err)
 			}
 			content = string(got)
 		}
 	})
 }
 
-// A link that takes the place of the file, or of its directory, while it is being
-// replaced does not lead the content elsewhere.
-func TestAnUploadIsNotLedElsewhere(t *testing.T) {
+// A link replaces the file, or its directory, during the upload, and is not
+// followed.
+func TestUpload_ConcurrentSwap_StaysInDirectory(t *testing.T) {
 	eachStore(t, func(t *testing.T, uploads *fsops.Uploads) {
 		for round := range 50 {
 			dir := build(t, "secret/", "secret/f = secret", "top/", "top/d/", "top/d/f = old", "top/elsewhere -> ../secret", "top/d/l -> ../../secret/f")
@@ -256,15 +256,14 @@ func TestAnUploadIsNotLedElsewhere(t *testing.T) {
 				t.Error(err)
 			}
 			if content, err := os.ReadFile(dir + "/secret/f"); err != nil || string(content) != "secret" {
-				t.Errorf("what the link leads to has %q: %v", content, err)
+				t.Errorf("the target of the link has %q: %v", content, err)
 			}
 		}
 	})
 }
 
-// Links that somebody else put where everybody may are not followed, as the
-// kernel does not.
-func TestLinksOfOthersInSharedDirectories(t *testing.T) {
+// The kernel does not follow such links either.
+func TestUpload_ForeignLinkInStickyDirectory_Fails(t *testing.T) {
 	dir := build(t, "f = kept", "shared/ mode=777", "shared/theirs -> ../f", "shared/mine -> ../f")
 	for _, err := range []error{os.Chmod(dir+"/shared", 0o777|os.ModeSticky), os.Lchown(dir+"/shared/theirs", nobody, nobody)} {
 		if err != nil {
@@ -274,7 +273,7 @@ func TestLinksOfOthersInSharedDirectories(t *testing.T) {
 	uploads := fsops.NewUploads(time.Minute, 4, 4)
 	defer uploads.Close()
 	_, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/theirs"}, "new")
-	wantError(t, "theirs", err, fsops.PermissionDenied, unix.EACCES)
+	wantError(t, "a foreign link", err, fsops.PermissionDenied, unix.EACCES)
 	if _, err := replace(t.Context(), uploads, fsops.Replacement{Path: dir + "/shared/mine"}, "new"); err != nil {
 		t.Error(err)
 	}

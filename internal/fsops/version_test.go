@@ -12,7 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-func TestVersionsTellChangesApart(t *testing.T) {
+func TestVersion_ChangesWithFile(t *testing.T) {
 	dir := build(t, "f = content", "g = content", "l -> f")
 	version := func(name string) string {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestVersionsTellChangesApart(t *testing.T) {
 		}
 		is := version("f")
 		if is == was {
-			t.Errorf("the version is %q still", is)
+			t.Errorf("the version is still %q", is)
 		}
 		was = is
 	}
@@ -51,14 +51,14 @@ func TestDigest(t *testing.T) {
 		}
 	}
 	_, _, err := fsops.Digest(t.Context(), dir+"/l", false)
-	wantError(t, "a link that is not followed", err, fsops.SymlinkLoop, unix.ELOOP)
+	wantError(t, "a link with NoSymlinks", err, fsops.SymlinkLoop, unix.ELOOP)
 	_, _, err = fsops.Digest(t.Context(), dir+"/d", true)
 	wantError(t, "a directory", err, fsops.IsADirectory, 0)
 	_, _, err = fsops.Digest(t.Context(), dir+"/fifo", true)
 	wantError(t, "a FIFO", err, fsops.NotRegular, 0)
 }
 
-func TestAChangedFileIsNotTheVersionThatWasAskedFor(t *testing.T) {
+func TestFile_ChangedVersion_Fails(t *testing.T) {
 	dir := build(t, "f = content")
 	f, err := fsops.Open(dir + "/f")
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// found is what a walk told.
+// found records what a walk reports.
 type found struct {
 	entries []fsops.WalkEntry
 	errs    map[string]*fsops.Error
-	batch   func([]fsops.WalkEntry) error // beside that; nil does nothing
+	batch   func([]fsops.WalkEntry) error // called for each batch; nil: not called
 }
 
 func (f *found) Entries(entries []fsops.WalkEntry) error {
@@ -57,10 +57,10 @@ func (f *found) lines() []string {
 	return lines
 }
 
-// everything bounds a walk by nothing.
+// everything does not limit a walk.
 var everything = fsops.WalkOptions{MaxDepth: math.MaxInt, MaxDirectories: fsops.MaxWalkDirectories, MaxEntries: math.MaxUint64}
 
-// walk tells what a walk finds, with changed options.
+// walk returns what a walk with changed options reports.
 func walk(t *testing.T, dir string, change func(*fsops.WalkOptions)) (*found, fsops.WalkLimit) {
 	t.Helper()
 	options, f := everything, &found{}
@@ -93,13 +93,13 @@ func TestWalk(t *testing.T) {
 		{"one more level", func(o *fsops.WalkOptions) { o.MaxDepth = 1 }, top + " .hid/x sub/b sub/deep/", 0},
 		{"few entries", func(o *fsops.WalkOptions) { o.MaxEntries = 2 }, ".h .hid/", fsops.WalkedEntries},
 		{"no entries", func(o *fsops.WalkOptions) { o.MaxEntries = 0 }, "", fsops.WalkedEntries},
-		{"just as many", func(o *fsops.WalkOptions) { o.MaxEntries = 14 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
+		{"exactly as many entries", func(o *fsops.WalkOptions) { o.MaxEntries = 14 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
 		{"two directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 2 }, top + " .hid/x", fsops.WalkedDirectories},
-		{"just as many directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 4 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
+		{"exactly as many directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 4 }, top + " .hid/x sub/b sub/deep/ sub/deep/c", 0},
 		{"no directories", func(o *fsops.WalkOptions) { o.MaxDirectories = 0 }, "", fsops.WalkedDirectories},
-		{"none that are hidden", func(o *fsops.WalkOptions) { o.SkipHidden = true }, top + " sub/b sub/deep/ sub/deep/c", 0},
-		{"what is not ignored", func(o *fsops.WalkOptions) { o.Ignore = globs }, "a dang-> fifo loop-> sub/ up-> sub/b", 0},
-		{"what links lead to", func(o *fsops.WalkOptions) { o.FollowDirectoryLinks = true },
+		{"without hidden files", func(o *fsops.WalkOptions) { o.SkipHidden = true }, top + " sub/b sub/deep/ sub/deep/c", 0},
+		{"not ignored", func(o *fsops.WalkOptions) { o.Ignore = globs }, "a dang-> fifo loop-> sub/ up-> sub/b", 0},
+		{"directory links", func(o *fsops.WalkOptions) { o.FollowDirectoryLinks = true },
 			".h .hid/ a dang-> fifo ld->/ lf-> loop->/ sub/ up->/ .hid/x ld/b ld/deep/ up/o ld/deep/c", 0},
 	}
 	for _, tt := range tests {
@@ -123,7 +123,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-func TestWalkTellsMetadata(t *testing.T) {
+func TestWalk_Metadata(t *testing.T) {
 	dir := build(t, "f mode=640 = content", "l -> f", "d/")
 	f, _ := walk(t, dir, func(o *fsops.WalkOptions) { o.WantMetadata = true })
 	if len(f.entries) != 3 {
@@ -141,7 +141,7 @@ func TestWalkTellsMetadata(t *testing.T) {
 	}
 }
 
-func TestWalkTellsNamesThatAreNotText(t *testing.T) {
+func TestWalk_NonUTF8Names(t *testing.T) {
 	dir := build(t, "b\xff/", "b\xff/x\n = ", "a = ")
 	f, _ := walk(t, dir, nil)
 	if got := f.lines(); !slices.Equal(got, []string{"a", "b\xff/", "b\xff/x\n"}) {
@@ -149,9 +149,9 @@ func TestWalkTellsNamesThatAreNotText(t *testing.T) {
 	}
 }
 
-// A tree can be deeper than a path is long, and have more branches than descriptors
-// are kept.
-func TestWalkOfADeepTree(t *testing.T) {
+// The tree is deeper than a path can be long, and has more branches than
+// descriptors are kept.
+func TestWalk_DeepTree(t *testing.T) {
 	dir := t.TempDir()
 	const branches, depth = 20, 24
 	t.Cleanup(func() {
@@ -176,8 +176,8 @@ func TestWalkOfADeepTree(t *testing.T) {
 	}
 }
 
-// Links are followed again when more of them are in use than descriptors are kept.
-func TestWalkComesBackToLinks(t *testing.T) {
+// More links are in use than descriptors are kept.
+func TestWalk_ManyLinks_AreReopened(t *testing.T) {
 	const links = 20
 	lines := []string{"top/"}
 	for i := range links {
@@ -195,9 +195,8 @@ func TestWalkComesBackToLinks(t *testing.T) {
 	}
 }
 
-// A link that has taken the place of a directory since it was found is not
-// followed.
-func TestWalkDoesNotLeaveItsTree(t *testing.T) {
+// A link has replaced a directory since the walk found it.
+func TestWalk_DirectoryReplacedByLink_IsNotFollowed(t *testing.T) {
 	lines := []string{"secret/", "secret/s = ", "top/", "top/z/", "top/l -> ../secret"}
 	for i := range fsops.MaxEntries {
 		lines = append(lines, fmt.Sprintf("top/a%04d = ", i))
@@ -219,21 +218,21 @@ func TestWalkDoesNotLeaveItsTree(t *testing.T) {
 	}
 }
 
-func TestWalkEndsWithItsListenerAndItsContext(t *testing.T) {
+func TestWalk_CallbackOrContextFails_Ends(t *testing.T) {
 	dir := build(t, "d/", "d/f = ")
 	enough := errors.New("enough")
 	f := &found{batch: func([]fsops.WalkEntry) error { return enough }}
 	if _, err := fsops.Walk(t.Context(), dir, everything, f); err != enough {
 		t.Errorf("Walk = %v", err)
 	}
-	ctx, cancel := called(t)
+	ctx, cancel := cancellable(t)
 	cancel(enough)
 	if _, err := fsops.Walk(ctx, dir, everything, &found{}); err != enough {
 		t.Errorf("Walk = %v", err)
 	}
 }
 
-// slowContext is a context that takes a second to say whether it has ended.
+// slowContext is a context whose Err takes a second.
 type slowContext struct{ context.Context }
 
 func (c slowContext) Err() error {
@@ -241,8 +240,8 @@ func (c slowContext) Err() error {
 	return c.Context.Err()
 }
 
-// What was found is told while it takes long to find more.
-func TestSlowWalkTellsWhatItHas(t *testing.T) {
+// Entries are sent while it takes long to find more.
+func TestWalk_Slow_SendsPartialBatches(t *testing.T) {
 	dir := build(t, "a/", "a/x = ", "b/", "b/y = ", "c/")
 	synctest.Test(t, func(t *testing.T) {
 		var batches []int
@@ -254,13 +253,13 @@ func TestSlowWalkTellsWhatItHas(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(batches, []int{3, 1, 1}) {
-			t.Errorf("so many entries were told at once: %v", batches)
+			t.Errorf("the batches have %v entries", batches)
 		}
 	})
 }
 
-// The queue of a walk is bounded, whatever its tree is like.
-func TestWalkReadsSoManyDirectories(t *testing.T) {
+// The queue of a walk is bounded for any tree.
+func TestWalk_MaxDirectories(t *testing.T) {
 	dir := t.TempDir()
 	const some = 100
 	for i := range some {
@@ -270,8 +269,8 @@ func TestWalkReadsSoManyDirectories(t *testing.T) {
 	}
 	for _, most := range []int{1, 50, 2 * some, 2*some + 1} {
 		f, limit := walk(t, dir, func(o *fsops.WalkOptions) { o.MaxDirectories = most })
-		if told := some + min(most-1, some); len(f.entries) != told || (limit == fsops.WalkedDirectories) != (most <= 2*some) {
-			t.Errorf("%d directories: %d entries, limit %v, want %d", most, len(f.entries), limit, told)
+		if reported := some + min(most-1, some); len(f.entries) != reported || (limit == fsops.WalkedDirectories) != (most <= 2*some) {
+			t.Errorf("%d directories: %d entries, limit %v, want %d", most, len(f.entries), limit, reported)
 		}
 	}
 }

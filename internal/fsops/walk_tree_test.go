@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// However few names are sorted at once, all come, once and in order.
-func TestLargeDirectoriesAreSortedInParts(t *testing.T) {
+// However few names are sorted at once, each is returned once, in order.
+func TestReadSorted_LargeDirectory_IsSortedInParts(t *testing.T) {
 	dir := t.TempDir()
 	var want []string
 	for i := range 500 {
@@ -38,12 +38,12 @@ func TestLargeDirectoriesAreSortedInParts(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%d at once: %d names, want %d", most, len(got), len(want))
+			t.Errorf("%d names at once: got %d names, want %d", most, len(got), len(want))
 		}
 	}
 }
 
-func TestNoLinkIsFollowedBeneath(t *testing.T) {
+func TestOpenBeneath_Link_Fails(t *testing.T) {
 	dir := t.TempDir()
 	for _, err := range []error{os.MkdirAll(dir+"/d/e", 0o755), os.WriteFile(dir+"/d/e/f", nil, 0o600), os.Symlink("d", dir+"/ld"),
 		os.Symlink("f", dir+"/d/e/lf"), os.Symlink("/", dir+"/root")} {

@@ -28,7 +28,7 @@ func (n *entryNames) Error(relative string, err *Error) error {
 	return nil
 }
 
-func TestWalk_ReadsARootThatMayBeReadButNotSearched(t *testing.T) {
+func TestWalk_UnsearchableRoot_IsRead(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to act as another user")
 	}

@@ -14,23 +14,23 @@ import (
 	"github.com/execwire/execwire/internal/fsops"
 )
 
-// hang is how long a test waits for what must happen.
-const hang = 2 * time.Minute
+// patience limits how long a test waits.
+const patience = 2 * time.Minute
 
-// roomy are bounds that tests do not reach unless they want to.
-var roomy = fsops.WatcherOptions{Watches: 1000, AwaitedPaths: 10_000, Directories: 100_000, PendingBytes: 1 << 20}
+// wideLimits are limits that tests do not reach by accident.
+var wideLimits = fsops.WatcherOptions{Watches: 1000, AwaitedPaths: 10_000, Directories: 100_000, PendingBytes: 1 << 20}
 
-// follower follows a watch as clients are meant to: it has a picture of the tree
-// that the changes keep true.
+// follower follows a watch as clients do: it applies changes to a model of the
+// tree.
 type follower struct {
 	t        *testing.T
 	dir      string
 	watch    *fsops.Watch
 	ignore   fsops.Globs
-	picture  map[string]bool // paths, and whether they are directories
+	model    map[string]bool // paths, and whether they are directories
 	overflow int
 	lost     []fsops.Lost
-	told     []fsops.Change
+	reported []fsops.Change
 }
 
 func follow(t *testing.T, w *fsops.Watcher, r fsops.WatchRequest) *follower {
@@ -41,29 +41,29 @@ func follow(t *testing.T, w *fsops.Watcher, r fsops.WatchRequest) *follower {
 	}
 	f := &follower{t: t, dir: r.Path, watch: watch, ignore: r.Ignore}
 	t.Cleanup(watch.Close)
-	f.picture = f.real()
+	f.model = f.real()
 	return f
 }
 
-// real is the tree as it is.
+// real lists the actual tree.
 func (f *follower) real() map[string]bool {
-	picture := map[string]bool{}
+	model := map[string]bool{}
 	_ = filepath.WalkDir(f.dir, func(path string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(f.dir, path)
 		switch {
-		case d == nil || name == ".": // or gone meanwhile
+		case d == nil || name == ".": // or removed meanwhile
 		case f.ignore.Match(name, d.IsDir()) && d.IsDir():
 			return fs.SkipDir
 		case f.ignore.Match(name, d.IsDir()):
 		case err == nil:
-			picture[name] = d.IsDir()
+			model[name] = d.IsDir()
 		}
 		return nil
 	})
-	return picture
+	return model
 }
 
-// next takes a batch into the picture.
+// next applies the next batch of changes.
 func (f *follower) next(ctx context.Context) error {
 	batch, err := f.watch.Next(ctx)
 	if err != nil {
@@ -71,54 +71,54 @@ func (f *follower) next(ctx context.Context) error {
 	}
 	if batch.Overflowed {
 		f.overflow++
-		f.picture = f.real()
+		f.model = f.real()
 	}
 	for _, c := range batch.Changes {
 		if c.Kind == fsops.Created || c.Kind == fsops.Removed {
-			maps.DeleteFunc(f.picture, func(name string, _ bool) bool {
+			maps.DeleteFunc(f.model, func(name string, _ bool) bool {
 				return name == c.Path || strings.HasPrefix(name, c.Path+"/")
 			})
 		}
 		if c.Kind == fsops.Created {
-			f.picture[c.Path] = c.Type == fsops.Directory
+			f.model[c.Path] = c.Type == fsops.Directory
 		}
 	}
-	f.told = append(f.told, batch.Changes...)
+	f.reported = append(f.reported, batch.Changes...)
 	f.lost = append(f.lost, batch.Lost...)
 	return nil
 }
 
-// catchUp follows until the picture is true.
+// catchUp follows until the model equals the tree.
 func (f *follower) catchUp() {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(f.t.Context(), hang, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(f.t.Context(), patience, context.DeadlineExceeded)
 	defer cancel()
-	for !maps.Equal(f.picture, f.real()) {
+	for !maps.Equal(f.model, f.real()) {
 		if err := f.next(ctx); err != nil {
-			f.t.Fatalf("%v: the picture is not true:\n%s", err, f.difference())
+			f.t.Fatalf("%v: the model differs from the tree:\n%s", err, f.difference())
 		}
 	}
 }
 
-// catchUpWith follows until a file that it makes has been told of, and with it all
-// that was before, and wants the picture to be true.
+// catchUpWith follows until the change of a file that it makes is reported, and
+// thereby all earlier changes. Then the model must equal the tree.
 func (f *follower) catchUpWith(name string) {
 	f.t.Helper()
 	if err := os.WriteFile(filepath.Join(f.dir, name), nil, 0o600); err != nil {
 		f.t.Fatal(err)
 	}
-	f.until("the last file", func() bool { _, ok := f.picture[name]; return ok })
+	f.until("the last file", func() bool { _, ok := f.model[name]; return ok })
 	f.catchUp()
 }
 
-// until follows until something is so.
+// until follows until a condition is true.
 func (f *follower) until(what string, isSo func() bool) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeoutCause(f.t.Context(), hang, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(f.t.Context(), patience, context.DeadlineExceeded)
 	defer cancel()
 	for !isSo() {
 		if err := f.next(ctx); err != nil {
-			f.t.Fatalf("%s: %v; told were %v, lost %v", what, err, f.told, f.lost)
+			f.t.Fatalf("%s: %v; reported were %v, lost %v", what, err, f.reported, f.lost)
 		}
 	}
 }
@@ -127,11 +127,11 @@ func (f *follower) difference() string {
 	var lines []string
 	real := f.real()
 	for name := range real {
-		if _, ok := f.picture[name]; !ok {
+		if _, ok := f.model[name]; !ok {
 			lines = append(lines, "not told of: "+name)
 		}
 	}
-	for name, isDir := range f.picture {
+	for name, isDir := range f.model {
 		if realDir, ok := real[name]; !ok || realDir != isDir {
 			lines = append(lines, "told of: "+name)
 		}
@@ -140,9 +140,9 @@ func (f *follower) difference() string {
 	return strings.Join(lines[:min(len(lines), 20)], "\n")
 }
 
-// kinds are what was told of a path, in order.
+// kinds returns the reported changes of a path, in order.
 func (f *follower) kinds(path string) (kinds []fsops.ChangeKind) {
-	for _, c := range f.told {
+	for _, c := range f.reported {
 		if c.Path == path {
 			kinds = append(kinds, c.Kind)
 		}
@@ -150,7 +150,7 @@ func (f *follower) kinds(path string) (kinds []fsops.ChangeKind) {
 	return kinds
 }
 
-// do does what a test needs done.
+// do fails the test if a step fails.
 func do(t *testing.T, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
@@ -160,7 +160,7 @@ func do(t *testing.T, errs ...error) {
 	}
 }
 
-// instances is how many inotify instances this process has.
+// instances counts the inotify instances of this process.
 func instances(t *testing.T) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

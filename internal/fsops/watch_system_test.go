@@ -24,17 +24,17 @@ func init() {
 	testproc.Register("fsops-unreadable", unreadable)
 }
 
-// said is what a helper prints: what each step came to.
-type said map[string]string
+// notes is what a helper prints: the result of each step.
+type notes map[string]string
 
-func (s said) note(name string, err error) {
+func (s notes) note(name string, err error) {
 	s[name] = fmt.Sprint(err)
 	if typed, ok := err.(*fsops.Error); ok {
 		s[name] = typed.Kind.String() + " " + typed.ErrnoName() + ": " + typed.Err.Error()
 	}
 }
 
-func (s said) print(errs ...error) int {
+func (s notes) print(errs ...error) int {
 	for _, err := range append(errs, json.NewEncoder(os.Stdout).Encode(s)) {
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -44,9 +44,9 @@ func (s said) print(errs ...error) int {
 	return 0
 }
 
-// firstLost follows a watch until something is lost.
+// firstLost follows a watch until a loss is reported.
 func firstLost(w *fsops.Watch) (fsops.Lost, error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), hang, context.DeadlineExceeded)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), patience, context.DeadlineExceeded)
 	defer cancel()
 	for {
 		batch, err := w.Next(ctx)
@@ -59,11 +59,11 @@ func firstLost(w *fsops.Watch) (fsops.Lost, error) {
 	}
 }
 
-// unmounts DIR watches a file system, and a directory that another one is mounted
-// in, and unmounts both.
+// unmounts DIR watches a file system, and a directory with another mount, and
+// unmounts both.
 func unmounts(args []string) int {
 	runtime.LockOSThread() // the mounts are of this thread
-	dir, s := args[0], said{}
+	dir, s := args[0], notes{}
 	for _, err := range []error{
 		unix.Unshare(unix.CLONE_NEWNS),
 		unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
@@ -76,7 +76,7 @@ func unmounts(args []string) int {
 			return s.print(err)
 		}
 	}
-	w := fsops.NewWatcher(roomy)
+	w := fsops.NewWatcher(wideLimits)
 	whole, err := w.Watch(context.Background(), fsops.WatchRequest{Path: dir + "/in", Recursive: true})
 	if err != nil {
 		return s.print(err)
@@ -97,7 +97,7 @@ func unmounts(args []string) int {
 	return s.print()
 }
 
-func TestUnmountedIsLost(t *testing.T) {
+func TestWatch_Unmount_ReportsLost(t *testing.T) {
 	s := help(t, nil, "fsops-unmounts", t.TempDir())
 	wantSaid(t, s, map[string]string{
 		fmt.Sprintf("mounted %d", fsops.LostUnmounted):   "<nil>",
@@ -108,11 +108,11 @@ func TestUnmountedIsLost(t *testing.T) {
 
 // fewWatches DIR has a user namespace with five inotify watches and one instance.
 func fewWatches(args []string) int {
-	dir, s := args[0], said{}
+	dir, s := args[0], notes{}
 	if err := os.WriteFile("/proc/sys/user/max_inotify_watches", []byte("5"), 0o600); err != nil {
 		return s.print(err)
 	}
-	w := fsops.NewWatcher(roomy)
+	w := fsops.NewWatcher(wideLimits)
 	whole, err := w.Watch(context.Background(), fsops.WatchRequest{Path: dir, Recursive: true})
 	s.note("too many directories", err)
 	if err == nil {
@@ -138,12 +138,12 @@ func fewWatches(args []string) int {
 	if err := os.WriteFile("/proc/sys/user/max_inotify_instances", []byte("0"), 0o600); err != nil {
 		return s.print(err)
 	}
-	_, err = fsops.NewWatcher(roomy).AwaitPaths("", []string{dir + "/none"}, nil)
+	_, err = fsops.NewWatcher(wideLimits).AwaitPaths("", []string{dir + "/none"}, nil)
 	s.note("no instance", err)
 	return s.print()
 }
 
-func TestTheLimitsOfTheSystemAreSaid(t *testing.T) {
+func TestWatch_SystemLimits_AreReported(t *testing.T) {
 	dir := build(t, "1/", "2/", "3/", "4/", "5/", "6/")
 	root := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
 	s := help(t, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: root, GidMappings: root}, "fsops-few-watches", dir)
@@ -156,20 +156,20 @@ func TestTheLimitsOfTheSystemAreSaid(t *testing.T) {
 		t.Errorf("no instance: %s", got)
 	}
 	if got := s[fmt.Sprintf("new- %d", fsops.LostNoWatches)]; got != "<nil>" || !strings.Contains(s["why"], "fs.inotify.max_user_watches") {
-		t.Errorf("lost was %v", s)
+		t.Errorf("the reported loss is %v", s)
 	}
 }
 
-// unreadable DIR watches, as an ordinary user, a directory with one in it that
-// may not be read.
+// unreadable DIR watches, as an unprivileged user, a directory with a
+// subdirectory that it may not read.
 func unreadable(args []string) int {
-	dir, s := args[0], said{}
+	dir, s := args[0], notes{}
 	for _, err := range []error{syscall.Setgroups(nil), syscall.Setgid(nobody), syscall.Setuid(nobody)} {
 		if err != nil {
 			return s.print(err)
 		}
 	}
-	w := fsops.NewWatcher(roomy)
+	w := fsops.NewWatcher(wideLimits)
 	_, err := w.Watch(context.Background(), fsops.WatchRequest{Path: dir + "/locked"})
 	s.note("locked", err)
 	_, err = w.AwaitPaths("", []string{dir + "/locked/f"}, nil)
@@ -184,9 +184,9 @@ func unreadable(args []string) int {
 	return s.print()
 }
 
-func TestUnreadableDirectoriesAreLost(t *testing.T) {
+func TestWatch_UnreadableDirectory_ReportsLost(t *testing.T) {
 	dir := build(t, "locked/ mode=700", "open/")
-	letPass(t, dir)
+	makeAccessible(t, dir)
 	do(t, os.Chmod(dir, 0o755))
 	s := help(t, nil, "fsops-unreadable", dir)
 	wantSaid(t, s, map[string]string{
@@ -196,8 +196,8 @@ func TestUnreadableDirectoriesAreLost(t *testing.T) {
 	})
 }
 
-// help runs a helper, and returns what it said.
-func help(t *testing.T, attributes *syscall.SysProcAttr, args ...string) said {
+// help runs a helper and returns its notes.
+func help(t *testing.T, attributes *syscall.SysProcAttr, args ...string) notes {
 	t.Helper()
 	argv := testproc.Argv(args[0], args[1:]...)
 	command := exec.CommandContext(t.Context(), argv[0], argv[1:]...)
@@ -206,14 +206,14 @@ func help(t *testing.T, attributes *syscall.SysProcAttr, args ...string) said {
 	if err != nil {
 		t.Fatalf("the helper failed; it has to be root: %v", err)
 	}
-	var s said
+	var s notes
 	if err := json.Unmarshal(output, &s); err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func wantSaid(t *testing.T, got said, want map[string]string) {
+func wantSaid(t *testing.T, got notes, want map[string]string) {
 	t.Helper()
 	for name, text := range want {
 		if got[name] != text {

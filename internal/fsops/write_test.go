@@ -56,15 +56,15 @@ func TestWriteFile(t *testing.T) {
 	}
 	after, err := os.Stat(dir + "/f")
 	if err != nil || !os.SameFile(before, after) {
-		t.Errorf("the file is another one: %v", err)
+		t.Errorf("the file was replaced: %v", err)
 	}
 	_ = os.Remove(dir + "/socket")
 	wantTree(t, dir, "f mode=640 = by a link", "lf -> f", "d/ mode=755", "dangling -> made", "made mode=644 = by a link to nothing",
 		"new mode=644 = hello", "empty mode=644 = ", "hard mode=644 = hh", "hard2 mode=644 = hh", "fifo |")
 }
 
-// A reader of the FIFO would make the open succeed.
-func TestNobodyIsWrittenTo(t *testing.T) {
+// A reader of the FIFO would let the open succeed.
+func TestFIFO_WithReader_IsNotWritten(t *testing.T) {
 	dir := build(t, "fifo |")
 	reader, err := unix.Open(dir+"/fifo", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -82,18 +82,18 @@ func TestNobodyIsWrittenTo(t *testing.T) {
 	}
 }
 
-func TestMuchIsWritten(t *testing.T) {
+func TestWriteFile_Large(t *testing.T) {
 	dir := build(t)
 	data := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
 	if err := fsops.WriteFile(t.Context(), dir+"/f", data); err != nil {
 		t.Fatal(err)
 	}
 	if got, _, err := fsops.ReadFile(t.Context(), dir+"/f", len(data)); err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%d bytes of %d came back: %v", len(got), len(data), err)
+		t.Errorf("got %d bytes of %d: %v", len(got), len(data), err)
 	}
 }
 
-func TestWriterWritesInPlace(t *testing.T) {
+func TestWriter_WritesInPlace(t *testing.T) {
 	dir := build(t, "f = old content")
 	w, err := fsops.Create(dir + "/f")
 	if err != nil {
@@ -189,11 +189,11 @@ func TestReadDirectory(t *testing.T) {
 	}
 	full := errors.New("enough")
 	if err := fsops.ReadDirectory(t.Context(), dir, func([]fsops.Entry) error { return full }); err != full {
-		t.Errorf("what the receiver says is lost: %v", err)
+		t.Errorf("the error of the callback is lost: %v", err)
 	}
 }
 
-func TestReadDirectoryOfMany(t *testing.T) {
+func TestReadDirectory_ManyEntries(t *testing.T) {
 	dir := build(t)
 	missing := map[string]bool{}
 	for i := range 2*fsops.MaxEntries + 5 {
@@ -205,7 +205,7 @@ func TestReadDirectoryOfMany(t *testing.T) {
 	}
 	for _, e := range entriesOf(t, dir) {
 		if !missing[e.Name] {
-			t.Errorf("%q is told twice, or is not there", e.Name)
+			t.Errorf("%q is returned twice, or does not exist", e.Name)
 		}
 		delete(missing, e.Name)
 	}
