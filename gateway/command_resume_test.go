@@ -25,7 +25,7 @@ func TestDialect_ResumedSession_BothDialects(t *testing.T) {
 	cl.command("old", "echo before; read line; echo after $line; read line; exit 5", "tty", true)
 	cl.command("silent", "read line; echo heard $line", "tty", true)
 	cl.start("new", "read line; echo $line", "pipeStdin", true)
-	cl.wait("the beginning", func(frame) bool { return saidIn(cl.frames, "old") == "before\r\n" })
+	cl.wait("the beginning", func(frame) bool { return outputIn(cl.frames, "old") == "before\r\n" })
 	cl.drop()
 	other, _ := srv.attach(id) // a connection without records of the processes
 	for _, name := range []string{"old", "silent", "new"} {
@@ -37,7 +37,7 @@ func TestDialect_ResumedSession_BothDialects(t *testing.T) {
 	if text, _ := other.output("new", 1); text != "one\n" {
 		t.Errorf("the new process wrote %q", text)
 	}
-	other.wait("more", func(frame) bool { return saidIn(other.frames, "old") == "one\r\nafter one\r\n" })
+	other.wait("more", func(frame) bool { return outputIn(other.frames, "old") == "one\r\nafter one\r\n" })
 	a := other.readOutput("old")
 	if a.text() != "before\r\none\r\nafter one\r\n" || a.Exited {
 		t.Errorf("process/read returned %+v", a)
@@ -58,13 +58,13 @@ func TestCommandExit_Cut_IsSentOnce(t *testing.T) {
 		s.sendEvents("p", outputEvent(1, 1), exitedEvent(2), outputEvent(3, 1))
 		time.Sleep(closeTimeout / 2)
 		cl.expectNotifications("1 3")
-		if told := s.acknowledgements(); told != "p 1" {
-			t.Errorf("before the exit was sent, the server received %q", told)
+		if acknowledged := s.acknowledgements(); acknowledged != "p 1" {
+			t.Errorf("before the exit was sent, the server received %q", acknowledged)
 		}
 		time.Sleep(closeTimeout)
 		cl.expectNotifications("1 3 exited")
-		if told := s.acknowledgements(); told != "p 1, p 3" {
-			t.Errorf("after the exit was sent, the server received %q", told)
+		if acknowledged := s.acknowledgements(); acknowledged != "p 1, p 3" {
+			t.Errorf("after the exit was sent, the server received %q", acknowledged)
 		}
 		cl.drop()
 		s.last["p"] = 3
@@ -84,15 +84,15 @@ func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 	srv := newTestServer(t)
 	cl, id := srv.attach("")
 	cl.command("p", fmt.Sprintf("seq 1 %d; exit 9", lines), "outputBytesCap", 4096)
-	var said strings.Builder
+	var output strings.Builder
 	have := uint64(0)
 	take := func(seq uint64, chunk []byte) {
 		if seq > have+1 {
-			t.Fatalf("seq %d comes after %d", seq, have)
+			t.Fatalf("seq %d follows %d", seq, have)
 		}
 		if seq == have+1 {
 			have = seq
-			said.Write(chunk)
+			output.Write(chunk)
 		}
 	}
 	takeAll := func() {
@@ -120,8 +120,8 @@ func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 	}
 	exited := cl.event("p", "command/exec/exited")
 	takeAll()
-	if want := numbered(lines); said.String() != want || *exited.Params.ExitCode != 9 {
-		t.Errorf("got %d bytes of %d, and exit code %d", said.Len(), len(want), *exited.Params.ExitCode)
+	if want := numbered(lines); output.String() != want || *exited.Params.ExitCode != 9 {
+		t.Errorf("got %d bytes of %d, and exit code %d", output.Len(), len(want), *exited.Params.ExitCode)
 	}
 }
 

@@ -38,11 +38,11 @@ func TestCommandExec_StartToExit(t *testing.T) {
 func TestCommandExec_Terminal(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
 	cl.command("p", "stty size; cat", "tty", true)
-	cl.wait("the size", func(frame) bool { return saidIn(cl.frames, "p") == "24 80\r\n" })
+	cl.wait("the size", func(frame) bool { return outputIn(cl.frames, "p") == "24 80\r\n" })
 	if got := cl.must("command/exec/write", writeOf("p", "typed\n")); string(got) != `{"accepted":true}` {
 		t.Errorf("a write returned %s", got)
 	}
-	cl.wait("the echo", func(frame) bool { return strings.Count(saidIn(cl.frames, "p"), "typed\r\n") == 2 })
+	cl.wait("the echo", func(frame) bool { return strings.Count(outputIn(cl.frames, "p"), "typed\r\n") == 2 })
 	end := map[string]any{"processId": "p"}
 	if got := cl.must("command/exec/terminate", end); string(got) != `{"running":true}` {
 		t.Errorf("a termination returned %s", got)
@@ -104,7 +104,7 @@ func TestCommandExec_Errors(t *testing.T) {
 		t.Run(name, func(t *testing.T) { cl.refused(test.method, test.params, test.code, test.text) })
 	}
 	cl.notify("command/exec/exited", map[string]any{"processId": "pipes", "exitCode": 0})
-	f, _ := cl.wait("refusal", func(f frame) bool { return string(f.ID) == "-1" })
+	f, _ := cl.wait("an error", func(f frame) bool { return string(f.ID) == "-1" })
 	if f.Error == nil || f.Error.Code != -32600 {
 		t.Errorf("a notification got the response %s", f.raw)
 	}
@@ -121,7 +121,7 @@ func TestDialect_BothOnOneConnection(t *testing.T) {
 		t.Errorf("a write returned %s", got)
 	}
 	cl.wait("both", func(frame) bool {
-		return saidIn(cl.frames, "new") == "to the new\n" && saidIn(cl.frames, "old") == strings.Repeat("to the old\r\n", 2)
+		return outputIn(cl.frames, "new") == "to the new\n" && outputIn(cl.frames, "old") == strings.Repeat("to the old\r\n", 2)
 	})
 	if a := cl.readOutput("old"); a.text() != strings.Repeat("to the old\r\n", 2) || a.Chunks[0].Stream != "pty" {
 		t.Errorf("process/read of the old process returned %+v", a)
@@ -155,7 +155,7 @@ func TestCommandExec_ResponsesPrecedeEffects(t *testing.T) {
 		id := fmt.Sprint("p", i)
 		start := cl.ask("command/exec", startOf(id, "echo ready; exec cat", "tty", true))
 		write := cl.ask("command/exec/write", writeOf(id, "x\n"))
-		cl.wait("the echo", func(frame) bool { return strings.Contains(saidIn(cl.frames, id), "x\r\n") })
+		cl.wait("the echo", func(frame) bool { return strings.Contains(outputIn(cl.frames, id), "x\r\n") })
 		end := cl.ask("command/exec/terminate", map[string]any{"processId": id})
 		cl.event(id, "command/exec/exited")
 		first := map[string]int{}
@@ -184,8 +184,8 @@ func TestCommandExec_ResponsesPrecedeEffects(t *testing.T) {
 // The descendant keeps the streams open for longer than the close timeout.
 func TestCommandExit_DescendantKeepsStreams_LateOutputIsSent(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
-	hold := filepath.Join(t.TempDir(), "left")
-	cl.command("p", fmt.Sprintf("echo soon; (while ! test -e %s; do sleep 0.01; done; echo late) & exit 3", hold))
+	marker := filepath.Join(t.TempDir(), "left")
+	cl.command("p", fmt.Sprintf("echo soon; (while ! test -e %s; do sleep 0.01; done; echo late) & exit 3", marker))
 	streams, code := cl.commandOutput("p", 1)
 	if code != 3 || streams["stdout"] != "soon\n" {
 		t.Errorf("it wrote %q and exited with %d", streams, code)
@@ -193,10 +193,10 @@ func TestCommandExit_DescendantKeepsStreams_LateOutputIsSent(t *testing.T) {
 	if a := cl.readOutput("p"); !a.Exited || a.Closed {
 		t.Errorf("%+v", a)
 	}
-	if err := os.WriteFile(hold, nil, 0o600); err != nil {
+	if err := os.WriteFile(marker, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cl.wait("late output", func(frame) bool { return saidIn(cl.frames, "p") == "soon\nlate\n" })
+	cl.wait("late output", func(frame) bool { return outputIn(cl.frames, "p") == "soon\nlate\n" })
 	for after := 2; ; after++ { // the exit, the late output, the close
 		if a := cl.readOutput("p", "afterSeq", after, "waitMs", 60_000); a.Closed {
 			break

@@ -15,17 +15,17 @@ import (
 func TestDecodeLimiter_BoundsLargeMessages(t *testing.T) {
 	gate := newDecodeLimiter()
 	slots := decodeSlots()
-	inside, leave := make(chan struct{}, 10*slots), make(chan struct{})
+	running, release := make(chan struct{}, 10*slots), make(chan struct{})
 	var reading sync.WaitGroup
 	for range 10 * slots {
 		reading.Go(func() {
-			if !gate.run(t.Context(), largeMessageBytes, func() { inside <- struct{}{}; <-leave }) {
+			if !gate.run(t.Context(), largeMessageBytes, func() { running <- struct{}{}; <-release }) {
 				t.Error("a large message is not decoded")
 			}
 		})
 	}
 	for range slots {
-		<-inside
+		<-running
 	}
 	read := false
 	if !gate.run(t.Context(), largeMessageBytes-1, func() { read = true }) || !read {
@@ -36,10 +36,10 @@ func TestDecodeLimiter_BoundsLargeMessages(t *testing.T) {
 	if gate.run(ctx, largeMessageBytes, func() { t.Error("a large message is decoded above the limit") }) {
 		t.Error("run ignores the end of the connection")
 	}
-	if waiting := len(inside); waiting != 0 {
+	if waiting := len(running); waiting != 0 {
 		t.Errorf("%d large messages are decoded above the limit of %d", waiting, slots)
 	}
-	close(leave)
+	close(release)
 	reading.Wait()
 }
 

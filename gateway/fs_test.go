@@ -220,15 +220,16 @@ func TestReadDirectory_OmitsDanglingLinks(t *testing.T) {
 	}
 }
 
-// wantUnconfined wants the refusal of a server that cannot confine.
+// wantUnconfined checks the error of a server that cannot confine.
 func wantUnconfined(t *testing.T, refusal *wireError) {
 	t.Helper()
 	if refusal.Data["reason"] != "SANDBOX_UNAVAILABLE" {
-		t.Errorf("the refusal is %+v, want the reason SANDBOX_UNAVAILABLE", refusal)
+		t.Errorf("the error is %+v, want the reason SANDBOX_UNAVAILABLE", refusal)
 	}
 }
 
-// A server without a sandbox refuses, whatever the call and the shape.
+// A server without a sandbox backend rejects every call with a sandbox of any
+// shape.
 func TestFileSandbox_NoBackend_Fails(t *testing.T) {
 	srv := newTestServer(t, withSmallFiles)
 	cl, _ := srv.attach("")
@@ -256,7 +257,7 @@ func TestFileSandbox_NoBackend_Fails(t *testing.T) {
 			"handleId": "h", "options": map[string]any{"maxDepth": 1, "maxDirectories": 1, "maxEntries": 1},
 			"watchId": 1, "missing": []string{dir + "/missing"}}
 	}
-	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"} // which name no path
+	pathless := []string{"fs/readBlock", "fs/writeBlock", "fs/close", "fs/unwatch"} // without a path
 	for method, known := range methods {
 		if known.group == groupFiles && !slices.Contains(pathless, method) {
 			wantUnconfined(t, cl.refused(method, older(`{"type":"readOnly","networkAccess":false}`), -32600, ""))
@@ -278,8 +279,7 @@ func TestFileSandbox_NoBackend_Fails(t *testing.T) {
 	}
 }
 
-// Files of every size around the borders of messages and of groups of three
-// bytes arrive as they were sent.
+// The sizes are around the limits of messages and of groups of three bytes.
 func TestWriteAndReadFile_Sizes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
@@ -293,7 +293,7 @@ func TestWriteAndReadFile_Sizes(t *testing.T) {
 		var got struct{ DataBase64 []byte }
 		cl.decode(cl.must("fs/readFile", map[string]any{"path": path}), &got)
 		if !bytes.Equal(got.DataBase64, data) {
-			t.Errorf("of %d bytes came %d, or others", size, len(got.DataBase64))
+			t.Errorf("want %d bytes, got %d or a different content", size, len(got.DataBase64))
 		}
 	}
 }
@@ -307,8 +307,7 @@ func TestReadFile_AboveLimit_Fails(t *testing.T) {
 	cl.must("fs/getMetadata", map[string]any{"path": path})
 }
 
-// A client that does not wait for answers finds what it would have found if it
-// had.
+// Pipelined calls have the same effects as calls that wait for responses.
 func TestFileCalls_Pipelined_KeepOrder(t *testing.T) {
 	srv := newTestServer(t, withSmallFiles)
 	cl, _ := srv.attach("")
@@ -330,12 +329,12 @@ func TestFileCalls_Pipelined_KeepOrder(t *testing.T) {
 		}
 		cl.decode(f.Result, &got)
 		if string(got.DataBase64) != fmt.Sprint(i) {
-			t.Errorf("read %d found %q", i, got.DataBase64)
+			t.Errorf("read %d returned %q", i, got.DataBase64)
 		}
 	}
 }
 
-// writeMany makes a file of so many zero bytes.
+// writeMany makes a file of zero bytes.
 func writeMany(path string, size int64) error {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		return err

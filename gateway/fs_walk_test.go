@@ -60,7 +60,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// An answer is as large as with the reference, whatever names there are.
+// A response has the size of the reference's, whatever the length of the names.
 func TestWalk_ResponseBytesAreBounded(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir() + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250)

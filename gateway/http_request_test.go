@@ -85,12 +85,12 @@ func (cl *client) deltas(id string) (all []delta, first, last int) {
 		if f.Method != "http/request/bodyDelta" || !bytes.Contains(f.raw, []byte(`"requestId":"`+id+`"`)) {
 			continue
 		}
-		var told struct{ Params delta }
-		cl.decode(f.raw, &told)
+		var notification struct{ Params delta }
+		cl.decode(f.raw, &notification)
 		if len(all) == 0 {
 			first = i
 		}
-		all, last = append(all, told.Params), i
+		all, last = append(all, notification.Params), i
 	}
 	return all, first, last
 }
@@ -187,9 +187,9 @@ func TestHTTPRequest_ErrorsMatchReference(t *testing.T) {
 	if late.Error == nil || late.Error.Code != -32603 || late.Error.Message != "failed to read http/request response body: error decoding response body" {
 		t.Errorf("a late body: got %s", late.raw)
 	}
-	told := cl.refused("http/request", getOf("http://127.0.0.1:1/"), -32603, "")
-	if told.Data["reason"] != "HTTP_FAILED" || told.Data["errno"] != "ECONNREFUSED" || !strings.Contains(fmt.Sprint(told.Data["cause"]), "refused") {
-		t.Errorf("the data is %v", told.Data)
+	refusal := cl.refused("http/request", getOf("http://127.0.0.1:1/"), -32603, "")
+	if refusal.Data["reason"] != "HTTP_FAILED" || refusal.Data["errno"] != "ECONNREFUSED" || !strings.Contains(fmt.Sprint(refusal.Data["cause"]), "refused") {
+		t.Errorf("the data is %v", refusal.Data)
 	}
 	var stopped struct{ Status int }
 	cl.decode(cl.must("http/request", getOf(url+"/redir", "redirectPolicy", "stop")), &stopped)
@@ -211,7 +211,7 @@ func TestHTTPStream_BodyFollowsResponse(t *testing.T) {
 		t.Errorf("got %d bytes of %d, %q", len(body), size, failed)
 	}
 	_, first, _ := cl.deltas("s")
-	if _, at := cl.wait("the answer", func(f frame) bool { return string(f.ID) == answer }); at > first {
+	if _, at := cl.wait("the response", func(f frame) bool { return string(f.ID) == answer }); at > first {
 		t.Errorf("the response follows the body: message %d after %d", at, first)
 	}
 	for path, want := range map[string]string{"/cut": "only this", "/late": "abc", "/ok": "hello", "/bytes/0": ""} {
@@ -240,10 +240,10 @@ func TestHTTPStream_IDIsInUseUntilEnd(t *testing.T) {
 		}
 	}))
 	t.Cleanup(web.Close)
-	held := toJSON(getOf(web.URL+"/held", "streamResponse", true, "requestId", "s"))
+	pending := toJSON(getOf(web.URL+"/held", "streamResponse", true, "requestId", "s"))
 	for i := range 2 {
-		cl.send(fmt.Sprintf(`{"id":"first %d","method":"http/request","params":%s}`, i, held))
-		cl.send(fmt.Sprintf(`{"id":"second %d","method":"http/request","params":%s}`, i, held))
+		cl.send(fmt.Sprintf(`{"id":"first %d","method":"http/request","params":%s}`, i, pending))
+		cl.send(fmt.Sprintf(`{"id":"second %d","method":"http/request","params":%s}`, i, pending))
 		second := cl.reply(fmt.Sprintf(`"second %d"`, i))
 		if second.Error == nil || second.Error.Code != -32602 || second.Error.Message != "http/request streamResponse requestId `s` is already active" {
 			t.Errorf("the second request: got %s", second.raw)
@@ -279,14 +279,14 @@ func TestHTTPStream_SlowReader_DelaysNothingElse(t *testing.T) {
 // The end of a connection, normal or not, cancels its requests.
 func TestHTTPRequest_Disconnect_IsCancelled(t *testing.T) {
 	for what, end := range map[string]func(*client){"cut": (*client).cut, "closed": func(cl *client) { close(cl.pipe.finished) }} {
-		arrived, gone := make(chan struct{}, 2), make(chan struct{}, 2)
+		arrived, cancelled := make(chan struct{}, 2), make(chan struct{}, 2)
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/stream" {
 				w.(http.Flusher).Flush()
 			}
 			arrived <- struct{}{}
 			<-r.Context().Done()
-			gone <- struct{}{}
+			cancelled <- struct{}{}
 		}))
 		cl, _ := newTestServer(t).attach("")
 		cl.must("http/request", getOf(s.URL+"/stream", "streamResponse", true))
@@ -297,7 +297,7 @@ func TestHTTPRequest_Disconnect_IsCancelled(t *testing.T) {
 		end(cl)
 		_ = cl.ended()
 		for range 2 {
-			awaitOne(t, what+": the requests end with the connection", gone)
+			awaitOne(t, what+": the requests end with the connection", cancelled)
 		}
 		s.Close()
 	}
@@ -349,11 +349,11 @@ func TestHTTPRequest_Limits(t *testing.T) {
 
 // Little of a large body is in memory while the client does not read.
 func TestHTTPStream_SlowReader_BlocksOrigin(t *testing.T) {
-	var taken atomic.Int64
+	var bytesRead atomic.Int64
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for piece := make([]byte, 64<<10); ; {
 			n, err := w.Write(piece)
-			if taken.Add(int64(n)); err != nil {
+			if bytesRead.Add(int64(n)); err != nil {
 				return
 			}
 		}
@@ -365,7 +365,7 @@ func TestHTTPStream_SlowReader_BlocksOrigin(t *testing.T) {
 	const much = 32 << 20 // more than all buffers in between
 	settle := func() {
 		for seen, still := int64(-1), 0; still < 5; time.Sleep(20 * time.Millisecond) {
-			now := taken.Load()
+			now := bytesRead.Load()
 			if still++; now != seen {
 				seen, still = now, 0
 			}
@@ -375,9 +375,9 @@ func TestHTTPStream_SlowReader_BlocksOrigin(t *testing.T) {
 		}
 	}
 	settle()
-	before := taken.Load()
+	before := bytesRead.Load()
 	cl.resumeReading()
-	for begun := time.Now(); taken.Load() < before+1<<20; time.Sleep(time.Millisecond) {
+	for begun := time.Now(); bytesRead.Load() < before+1<<20; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > patience {
 			t.Fatal("the body does not continue when the client reads")
 		}

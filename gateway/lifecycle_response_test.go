@@ -88,7 +88,7 @@ func (m *model) current(candidates []*modelProcess) (l *modelProcess, sure bool)
 	return nil, false
 }
 
-// told takes a message in its order.
+// receive checks a message against the model, in the order of arrival.
 func (m *model) receive(f *frame, at time.Time) error {
 	if f.Method != "" {
 		return m.notified(f, at)

@@ -183,8 +183,8 @@ func TestOutput_NoReadReceipts_DoesNotStall(t *testing.T) {
 		t.Skip("slow: runs in make test-all")
 	}
 	for name, change := range map[string]func(*pipe, *Config){
-		"standard streams": func(p *pipe, _ *Config) { p.proves = false },
-		"no pongs":         func(p *pipe, _ *Config) { p.deaf = true },
+		"standard streams": func(p *pipe, _ *Config) { p.confirmsReads = false },
+		"no pongs":         func(p *pipe, _ *Config) { p.ignoresPings = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			cl, _ := newTestServer(t).attach("", change)

@@ -80,16 +80,16 @@ func checkParams(t *testing.T, method string, decode func([]byte) (any, *jsonrpc
 
 func checkRefusal(t *testing.T, method string, params []byte, refused *jsonrpc.Error) {
 	t.Helper()
-	said := jsonrpc.AppendError(nil, jsonrpc.NumberID(1), refused)
+	encoded := jsonrpc.AppendError(nil, jsonrpc.NumberID(1), refused)
 	switch {
 	case !slices.Contains(refusalCodes, refused.Code):
 		t.Errorf("%s: %s fails with the code %d", method, params, refused.Code)
-	case len(said) > maxRefusalBytes:
-		t.Errorf("%s: %.300s fails with %d bytes: %.300s", method, params, len(said), said)
+	case len(encoded) > maxRefusalBytes:
+		t.Errorf("%s: %.300s fails with %d bytes: %.300s", method, params, len(encoded), encoded)
 	case !utf8.ValidString(refused.Message), refused.Message == "":
 		t.Errorf("%s: %s fails with %q", method, params, refused.Message)
-	case !json.Valid(said):
-		t.Errorf("%s: %s fails with invalid JSON: %s", method, params, said)
+	case !json.Valid(encoded):
+		t.Errorf("%s: %s fails with invalid JSON: %s", method, params, encoded)
 	}
 }
 

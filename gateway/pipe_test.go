@@ -12,33 +12,33 @@ import (
 // pipe is a transport to a client in the test. It queues messages to the client
 // until the client reads them; above capacity bytes, sending blocks.
 type pipe struct {
-	capacity  int
-	proves    bool // reads can be confirmed; false: as with standard streams
-	deaf      bool // the client reads, and does not answer pings
-	halves    bool // the client continues to read after it has closed its side
-	limit     int  // bytes of a message to the client; 0: no limit
-	in        chan []byte
-	lost      chan struct{} // closed when the connection is lost
-	lostOnce  sync.Once
-	finished  chan struct{} // closed when the client closed the connection normally
-	oversized chan struct{} // closed when the client sent a message that is too large
-	refusal   error         // the error in that case
+	capacity      int
+	confirmsReads bool // reads can be confirmed; false: as with standard streams
+	ignoresPings  bool // the client reads, and does not answer pings
+	halves        bool // the client continues to read after it has closed its side
+	limit         int  // bytes of a message to the client; 0: no limit
+	in            chan []byte
+	lost          chan struct{} // closed when the connection is lost
+	lostOnce      sync.Once
+	finished      chan struct{} // closed when the client closed the connection normally
+	oversized     chan struct{} // closed when the client sent a message that is too large
+	refusal       error         // the error in that case
 	// fault reports whether a call panics; nil: never.
 	fault func(call string, message []byte) bool
 
-	mu      sync.Mutex
-	changed sync.Cond
-	queue   [][]byte
-	bytes   int
-	sent    int // messages that were queued
-	taken   int // messages that the client has read
-	closed  bool
-	code    int
-	reason  string
+	mu       sync.Mutex
+	changed  sync.Cond
+	queue    [][]byte
+	bytes    int
+	sent     int // messages that were queued
+	received int // messages that the client has read
+	closed   bool
+	code     int
+	reason   string
 }
 
 func newPipe() *pipe {
-	p := &pipe{capacity: 64 << 10, proves: true, in: make(chan []byte),
+	p := &pipe{capacity: 64 << 10, confirmsReads: true, in: make(chan []byte),
 		refusal: &jsonrpc.TooLargeError{What: "frame", Limit: 16 << 20},
 		lost:    make(chan struct{}), finished: make(chan struct{}), oversized: make(chan struct{})}
 	p.changed.L = &p.mu
@@ -109,7 +109,7 @@ func (m *pipeMessage) Close() error { return m.p.Send(m.data) }
 
 func (p *pipe) Prove(ctx context.Context) error {
 	p.fail("Prove", nil)
-	if !p.proves {
+	if !p.confirmsReads {
 		return jsonrpc.ErrCannotProve
 	}
 	stop := context.AfterFunc(ctx, func() {
@@ -120,7 +120,7 @@ func (p *pipe) Prove(ctx context.Context) error {
 	defer stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for upTo := p.sent; p.taken < upTo || p.deaf; p.changed.Wait() {
+	for upTo := p.sent; p.received < upTo || p.ignoresPings; p.changed.Wait() {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -184,7 +184,7 @@ func (p *pipe) next() []byte {
 	m := p.queue[0]
 	p.queue = p.queue[1:]
 	p.bytes -= len(m)
-	p.taken++
+	p.received++
 	p.changed.Broadcast()
 	return m
 }

@@ -51,7 +51,7 @@ func (cl *client) started(id, script string, members ...any) string {
 
 // denied waits until a process has closed and returns its exit code, and what the
 // exited event and process/read report about denials.
-func (cl *client) denied(id string) (code int64, told, read bool) {
+func (cl *client) denied(id string) (code int64, reported, read bool) {
 	cl.t.Helper()
 	var answer struct {
 		NextSeq       uint64
@@ -90,9 +90,9 @@ func TestStart_Sandbox_ConfinesAndReports(t *testing.T) {
 				if kind := cl.started(id, test.script, test.members...); kind != test.kind {
 					t.Errorf("%s runs in %s, want %s", test.script, kind, test.kind)
 				}
-				code, told, read := cl.denied(id)
-				if code != test.code || told != test.denied || read != test.denied {
-					t.Errorf("%s exits with %d, denied %v, as read %v; want %d, %v", test.script, code, told, read, test.code, test.denied)
+				code, reported, read := cl.denied(id)
+				if code != test.code || reported != test.denied || read != test.denied {
+					t.Errorf("%s exits with %d, denied %v, as read %v; want %d, %v", test.script, code, reported, read, test.code, test.denied)
 				}
 			}
 			if of := cl.list().Processes; of[0].SandboxType != "linuxSeccomp" || of[1].SandboxType != "none" {

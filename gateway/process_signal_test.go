@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// signalsHeard is a script that prints received signals, and exits at TERM.
-const signalsHeard = `for s in HUP INT QUIT USR1 USR2 WINCH CONT; do trap "echo heard $s" $s; done
+// signalReporter is a script that prints received signals, and exits at TERM.
+const signalReporter = `for s in HUP INT QUIT USR1 USR2 WINCH CONT; do trap "echo heard $s" $s; done
 trap 'echo heard TERM; exit 9' TERM; echo ready; while :; do sleep 0.01; done`
 
 func TestSignal_AllSignals(t *testing.T) {
 	cl, _ := newTestServer(t, patientHolds).attach("")
-	cl.start("p", signalsHeard)
+	cl.start("p", signalReporter)
 	cl.event("p", "process/output")
 	for _, test := range []struct {
 		signal any
@@ -22,9 +22,9 @@ func TestSignal_AllSignals(t *testing.T) {
 		{"interrupt", "INT"}, {"SIGTERM", "TERM"},
 	} {
 		ask := cl.ask("process/signal", map[string]any{"processId": "p", "signal": test.signal})
-		heard := "heard " + test.name + "\n"
-		_, effect := cl.wait(heard, func(f frame) bool { return strings.Contains(string(f.Params.Chunk), heard) })
-		if f, answer := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask }); string(f.Result) != "{}" || answer > effect {
+		output := "heard " + test.name + "\n"
+		_, effect := cl.wait(output, func(f frame) bool { return strings.Contains(string(f.Params.Chunk), output) })
+		if f, answer := cl.wait("the response", func(f frame) bool { return string(f.ID) == ask }); string(f.Result) != "{}" || answer > effect {
 			t.Errorf("%v: got %s as message %d; the signal was received as message %d", test.signal, f.raw, answer, effect)
 		}
 	}
@@ -84,19 +84,19 @@ func TestSignal_Target(t *testing.T) {
 		return fmt.Sprintf(`trap 'echo %s heard' USR1; trap 'echo %s was asked' USR2; echo %s ready; while :; do sleep 0.01; done`, name, name, name)
 	}
 	cl.start("p", "("+member("child")+") & "+member("leader"))
-	said := func(text string) {
+	waitFor := func(text string) {
 		t.Helper()
-		cl.wait(text, func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), text) })
+		cl.wait(text, func(frame) bool { return strings.Contains(outputIn(cl.frames, "p"), text) })
 	}
-	said("child ready")
-	said("leader ready")
+	waitFor("child ready")
+	waitFor("leader ready")
 	cl.must("process/signal", map[string]any{"processId": "p", "signal": "USR1", "target": "process"})
-	said("leader heard")
+	waitFor("leader heard")
 	cl.must("process/signal", map[string]any{"processId": "p", "signal": "USR2", "target": "group"})
-	said("child was asked")
-	said("leader was asked")
-	if strings.Contains(saidIn(cl.all(), "p"), "child heard") {
-		t.Error("a signal to the process came to its child")
+	waitFor("child was asked")
+	waitFor("leader was asked")
+	if strings.Contains(outputIn(cl.all(), "p"), "child heard") {
+		t.Error("a signal to the process reached its child")
 	}
 	cl.must("process/terminate", map[string]any{"processId": "p"})
 }

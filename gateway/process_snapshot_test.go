@@ -26,7 +26,7 @@ func (cl *client) snapshot(id string) snapshotAnswer {
 func TestSnapshot_HasBothStreams(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "echo out; echo err >&2; read line; exit 3", "pipeStdin", true)
-	cl.wait("both lines", func(frame) bool { return len(saidIn(cl.frames, "p")) == len("out\nerr\n") })
+	cl.wait("both lines", func(frame) bool { return len(outputIn(cl.frames, "p")) == len("out\nerr\n") })
 	got := cl.must("process/snapshot", map[string]any{"processId": "p"})
 	const running = `{"stdout":"b3V0Cg==","stderr":"ZXJyCg==","terminal":"","truncated":false,"omitted":{},"running":true,"exitCode":null,"closed":false}`
 	if string(got) != running {

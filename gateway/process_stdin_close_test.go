@@ -49,7 +49,7 @@ func TestCloseStdin_ResponsePrecedesExit(t *testing.T) {
 		cl.start(id, "exec cat", "pipeStdin", true)
 		end := cl.ask("process/closeStdin", map[string]any{"processId": id})
 		cl.output(id, 1)
-		_, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == end })
+		_, answered := cl.wait("the response", func(f frame) bool { return string(f.ID) == end })
 		_, exited := cl.wait("the exit", func(f frame) bool { return f.Method == "process/exited" && f.Params.ProcessID == id })
 		if exited < answered {
 			t.Fatalf("the exit precedes the response: %s", summary(cl.all()))

@@ -11,22 +11,22 @@ const terminalSizes = `trap 'stty size' WINCH; stty size; while :; do sleep 0.01
 
 func TestTerminal_Size(t *testing.T) {
 	cl, _ := newTestServer(t, patientHolds).attach("")
-	said := func(text string) {
+	awaitSize := func(text string) {
 		t.Helper()
-		cl.wait("the size "+text, func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), text+"\r\n") })
+		cl.wait("the size "+text, func(frame) bool { return strings.Contains(outputIn(cl.frames, "p"), text+"\r\n") })
 	}
 	start := cl.ask("process/start", startOf("p", terminalSizes, "tty", true, "rows", 50, "cols", 132))
-	said("50 132")
+	awaitSize("50 132")
 	size := map[string]any{"processId": "p", "rows": 65535, "cols": 1}
 	resize := cl.ask("process/resize", size)
-	said("65535 1")
+	awaitSize("65535 1")
 	if f := cl.reply(resize); string(f.Result) != "{}" {
 		t.Errorf("a resize: got %s", f.raw)
 	}
 	checkOrder(t, cl.all(), map[string]string{"p": start})
-	_, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == resize })
-	_, told := cl.wait("the effect", func(f frame) bool { return strings.Contains(string(f.Params.Chunk), "65535 1") })
-	if told < answered {
+	_, answered := cl.wait("the response", func(f frame) bool { return string(f.ID) == resize })
+	_, effect := cl.wait("the effect", func(f frame) bool { return strings.Contains(string(f.Params.Chunk), "65535 1") })
+	if effect < answered {
 		t.Errorf("the effect of a resize precedes its response: %s", summary(cl.all()))
 	}
 	cl.must("process/terminate", map[string]any{"processId": "p"})

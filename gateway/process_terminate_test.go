@@ -59,7 +59,7 @@ func TestTerminate_Force_ReportsMethod(t *testing.T) {
 	if _, code := cl.output("p", 1); code != 137 {
 		t.Errorf("it exited with %d", code)
 	}
-	f, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask })
+	f, answered := cl.wait("the response", func(f frame) bool { return string(f.ID) == ask })
 	_, exited := cl.wait("the exit", func(f frame) bool { return f.Method == "process/exited" })
 	if exited < answered {
 		t.Errorf("the exit precedes the response: %s", summary(cl.all()))

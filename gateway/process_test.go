@@ -43,7 +43,7 @@ func TestProcess_StartToClose(t *testing.T) {
 func TestProcess_Terminal(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "stty size; echo ${SHELL:+has a shell}; cat", "tty", true, "pipeStdin", true)
-	cl.wait("the shell", func(frame) bool { return strings.Contains(saidIn(cl.frames, "p"), "shell\r\n") })
+	cl.wait("the shell", func(frame) bool { return strings.Contains(outputIn(cl.frames, "p"), "shell\r\n") })
 	cl.must("process/write", writeOf("p", "typed\n\x04"))
 	text, code := cl.output("p", 1)
 	if code != 0 || !strings.Contains(text, "24 80\r\nhas a shell\r\n") || strings.Count(text, "typed\r\n") != 2 {
@@ -198,7 +198,7 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%v: %s", write, got)
 		}
 	}
-	said := func() (text string) {
+	output := func() (text string) {
 		for _, f := range cl.all() {
 			if f.Params.ProcessID == "cat" {
 				text += string(f.Params.Chunk)
@@ -206,8 +206,8 @@ func TestWrite(t *testing.T) {
 		}
 		return text
 	}
-	cl.wait("all of it", func(frame) bool { return len(saidIn(cl.frames, "cat")) == len("abcdef") })
-	if got := said(); got != "abcdef" {
+	cl.wait("all of it", func(frame) bool { return len(outputIn(cl.frames, "cat")) == len("abcdef") })
+	if got := output(); got != "abcdef" {
 		t.Errorf("cat wrote %q", got)
 	}
 	for params, text := range map[string]string{
@@ -224,7 +224,7 @@ func TestWrite(t *testing.T) {
 	cl.refused("process/write", writeOf("cat", "x"), -32603, "failed to write to process stdin")
 }
 
-func saidIn(frames []frame, id string) (text string) {
+func outputIn(frames []frame, id string) (text string) {
 	for _, f := range frames {
 		if f.Params.ProcessID == id {
 			text += string(f.Params.Chunk)
@@ -242,7 +242,7 @@ func TestWrite_LargeRetried_IsAppliedOnce(t *testing.T) {
 	cl.must("process/write", write)
 	cl.must("process/write", write)
 	cl.must("process/write", writeOf("p", "y"))
-	cl.wait("the count", func(frame) bool { return strings.TrimSpace(saidIn(cl.frames, "p")) == "10001" })
+	cl.wait("the count", func(frame) bool { return strings.TrimSpace(outputIn(cl.frames, "p")) == "10001" })
 }
 
 func TestTerminate_KillsRunningProcessOnly(t *testing.T) {

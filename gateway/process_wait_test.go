@@ -87,7 +87,7 @@ func TestWait_Exit(t *testing.T) {
 func TestWait_Pattern(t *testing.T) {
 	cl, _ := newTestServer(t).attach("")
 	cl.start("p", "echo begin; echo error >&2; read line; echo got $line; read line", "pipeStdin", true)
-	cl.wait("both lines", func(frame) bool { return len(saidIn(cl.frames, "p")) == len("begin\nerror\n") })
+	cl.wait("both lines", func(frame) bool { return len(outputIn(cl.frames, "p")) == len("begin\nerror\n") })
 	ask := cl.ask("process/wait", waitFor("p", "until", map[string]any{"pattern": "got [a-z]+", "stream": "stdout"}))
 	a := cl.waitUntil("p", map[string]any{"pattern": "err.r"})
 	if a.met() != "pattern" || a.Match == nil || a.Match.Stream != "stderr" || string(a.Match.Chunk) != "error" || a.Match.Offset != 0 || a.Exited {

@@ -117,9 +117,9 @@ func TestReader_OneRead_IsNoReader(t *testing.T) {
 		s.sendOutput("p", 2)
 		time.Sleep(watermarkInterval)
 		synctest.Wait()
-		told := s.acknowledgements()
-		if told != "p 1, q 1, p 2" && told != "q 1, p 1, p 2" {
-			t.Errorf("the server received %q", told)
+		acknowledged := s.acknowledgements()
+		if acknowledged != "p 1, q 1, p 2" && acknowledged != "q 1, p 1, p 2" {
+			t.Errorf("the server received %q", acknowledged)
 		}
 	})
 }

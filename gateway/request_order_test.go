@@ -103,8 +103,8 @@ func TestRequests_Pipelined_SeeEarlierEffects(t *testing.T) {
 		for n := range 20 {
 			want += fmt.Sprintf("%02d ", n)
 		}
-		cl.wait("the echo", func(frame) bool { return len(saidIn(cl.frames, id)) >= len(want) })
-		if got := saidIn(cl.all(), id); got != want {
+		cl.wait("the echo", func(frame) bool { return len(outputIn(cl.frames, id)) >= len(want) })
+		if got := outputIn(cl.all(), id); got != want {
 			t.Fatalf("the writes were echoed as %q", got)
 		}
 	}
@@ -157,10 +157,10 @@ func TestEventGate_StuckWrite_IsLimited(t *testing.T) {
 	for range 30 {
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 4096)))
 	}
-	cl.wait("ten ticks", func(frame) bool { return strings.Count(saidIn(cl.frames, "p"), "tick") >= 10 })
+	cl.wait("ten ticks", func(frame) bool { return strings.Count(outputIn(cl.frames, "p"), "tick") >= 10 })
 	at := len(cl.all())
 	cl.wait("more of them", func(frame) bool {
-		return len(cl.frames) > at && strings.Count(saidIn(cl.frames[at:], "p"), "tick") >= 10
+		return len(cl.frames) > at && strings.Count(outputIn(cl.frames[at:], "p"), "tick") >= 10
 	})
 	cl.must("process/terminate", map[string]any{"processId": "p"})
 }
@@ -190,13 +190,13 @@ func TestRequests_AboveLimit_Fail(t *testing.T) {
 func TestPermits_ControlRequests_AreReserved(t *testing.T) {
 	var p permits
 	p.configure(Config{Requests: 3, ControlRequests: 1, Incoming: 1 << 20}, new(wsconn.Share))
-	var held []func()
+	var releases []func()
 	enter := func(control bool, setting string) {
 		t.Helper()
 		release, refused := p.acquire(control, 100)
 		switch {
 		case refused == nil && setting == "":
-			held = append(held, release)
+			releases = append(releases, release)
 		case refused == nil, refused.Data.(map[string]any)["setting"] != setting:
 			t.Fatalf("enter(%v) = %v, want %q", control, refused, setting)
 		}
@@ -206,10 +206,10 @@ func TestPermits_ControlRequests_AreReserved(t *testing.T) {
 	}
 	enter(true, "control_requests_per_connection")
 	enter(false, "requests_per_connection")
-	held[0]()
+	releases[0]()
 	enter(false, "")
 	enter(true, "control_requests_per_connection")
-	held[3]()
+	releases[3]()
 	enter(false, "requests_per_connection")
 	enter(true, "")
 }
@@ -228,7 +228,7 @@ func TestPermits_RequestBytes_AreBounded(t *testing.T) {
 	for range 6 { // some of them block
 		cl.ask("process/write", writeOf("p", strings.Repeat("x", 100_000)))
 	}
-	f, _ := cl.wait("a refusal", func(f frame) bool { return f.Error != nil })
+	f, _ := cl.wait("an error", func(f frame) bool { return f.Error != nil })
 	if f.Error.Code != -32005 || !strings.Contains(f.Error.Message, "incoming_bytes_per_connection") {
 		t.Errorf("the error is %s", f.raw)
 	}

@@ -108,7 +108,7 @@ func TestResume_DeadClient_IsTakenOver(t *testing.T) {
 		t.Skip("slow: runs in make test-all")
 	}
 	srv := newTestServer(t)
-	dead, id := srv.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+	dead, id := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true })
 	second, _ := srv.attach(id)
 	if err := dead.ended(); err == nil || dead.pipe.code != 1008 || !strings.Contains(dead.pipe.reason, "took the session over") {
 		t.Errorf("Serve returned %v, code %d, reason %q", err, dead.pipe.code, dead.pipe.reason)
@@ -158,14 +158,14 @@ func TestResume_Cuts_LosesNothing(t *testing.T) {
 	srv := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 128 << 10 })
 	cl, id := srv.attach("")
 	cl.start("p", fmt.Sprintf("seq 1 %d", lines))
-	var said strings.Builder
+	var output strings.Builder
 	have, closed, cuts := uint64(0), false, 0
 	take := func(seq uint64, chunk []byte) {
 		if seq == have+1 {
 			have++
-			said.Write(chunk)
+			output.Write(chunk)
 		} else if seq > have+1 {
-			t.Fatalf("seq %d comes after %d", seq, have)
+			t.Fatalf("seq %d follows %d", seq, have)
 		}
 	}
 	for !closed {
@@ -200,8 +200,8 @@ func TestResume_Cuts_LosesNothing(t *testing.T) {
 	for i := range lines {
 		fmt.Fprintln(&want, i+1)
 	}
-	if said.String() != want.String() {
-		t.Errorf("got %d bytes of %d", said.Len(), want.Len())
+	if output.String() != want.String() {
+		t.Errorf("got %d bytes of %d", output.Len(), want.Len())
 	}
 	if cuts < 10 {
 		t.Errorf("only %d cuts were made", cuts)
@@ -262,11 +262,11 @@ func TestNormalClose_TakenOverSession_IsNotClosed(t *testing.T) {
 		synctest.Wait()
 		close(cl.pipe.finished)
 		synctest.Wait()
-		taken, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SESSION_TAKEN_OVER"})
+		takenOver, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SESSION_TAKEN_OVER"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.end <- taken.Err()
+		s.end <- takenOver.Err()
 		if err := cl.ended(); err != nil {
 			t.Errorf("Serve returned %v", err)
 		}

@@ -190,17 +190,17 @@ func FuzzSandbox(f *testing.F) {
 		if json.Unmarshal(m.Params, &given) != nil || given == nil {
 			return
 		}
-		asked := map[string]any{"sandbox": given["sandbox"], "sandboxPolicy": given["sandboxPolicy"]}
+		requested := map[string]any{"sandbox": given["sandbox"], "sandboxPolicy": given["sandboxPolicy"]}
 		if !param.IsGiven(given["sandbox"]) && !param.IsGiven(given["sandboxPolicy"]) {
 			return
 		}
-		said := unescaped(t, asked)
-		start, refused := startWith("/c", said[1:len(said)-1])
+		encoded := unescaped(t, requested)
+		start, refused := startWith("/c", encoded[1:len(encoded)-1])
 		if refused != nil {
-			checkRefusal(t, "process/start", []byte(said), refused)
+			checkRefusal(t, "process/start", []byte(encoded), refused)
 			return
 		}
-		checkSaid(t, said, start.policy)
+		checkStated(t, encoded, start.policy)
 	})
 }
 
@@ -211,25 +211,25 @@ func unescaped(t *testing.T, value any) string {
 	return string(rewritten)
 }
 
-func checkSaid(t *testing.T, said string, policy *execwirev1.SandboxPolicy) {
+func checkStated(t *testing.T, encoded string, policy *execwirev1.SandboxPolicy) {
 	t.Helper()
 	says := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(said, word) })
+		return slices.ContainsFunc(words, func(word string) bool { return strings.Contains(encoded, word) })
 	}
 	managed := policy.GetManaged()
 	switch {
 	case managed == nil && !says("disabled", "external", "xternalSandbox", "unrestricted", "full-access", "FullAccess"):
-		t.Errorf("%s is unconfined", said)
+		t.Errorf("%s is unconfined", encoded)
 	case managed == nil:
 		return
 	case managed.GetFileSystem().GetUnrestricted() != nil && !says("unrestricted"):
-		t.Errorf("%s does not restrict files", said)
+		t.Errorf("%s does not restrict files", encoded)
 	case reachesNetwork(policy) && !says("enabled", "true", "danger", "Danger", "xternal"):
-		t.Errorf("%s permits network access", said)
+		t.Errorf("%s permits network access", encoded)
 	}
 	for _, e := range managed.GetFileSystem().GetRestricted().GetEntries() {
 		if e.GetAccess() == execwirev1.SandboxAccess_SANDBOX_ACCESS_WRITE && !says("write", "Write") {
-			t.Errorf("%s permits writing", said)
+			t.Errorf("%s permits writing", encoded)
 		}
 	}
 }

@@ -29,40 +29,40 @@ func formatPolicy(policy *execwirev1.SandboxPolicy) string {
 		return "external, network " + network(p.External.GetNetwork())
 	}
 	managed := policy.GetManaged()
-	said := []string{"network " + network(managed.GetNetwork())}
+	text := []string{"network " + network(managed.GetNetwork())}
 	if len(managed.GetWorkspaceRoots()) > 0 {
-		said = append(said, "roots "+strings.Join(managed.GetWorkspaceRoots(), " "))
+		text = append(text, "roots "+strings.Join(managed.GetWorkspaceRoots(), " "))
 	}
 	restricted := managed.GetFileSystem().GetRestricted()
 	if restricted == nil {
-		return strings.Join(append(said, "all files"), ", ")
+		return strings.Join(append(text, "all files"), ", ")
 	}
 	if restricted.GlobScanMaxDepth != nil {
-		said = append(said, fmt.Sprint("depth ", restricted.GetGlobScanMaxDepth()))
+		text = append(text, fmt.Sprint("depth ", restricted.GetGlobScanMaxDepth()))
 	}
 	for _, e := range restricted.GetEntries() {
-		said = append(said, formatEntry(e))
+		text = append(text, formatEntry(e))
 	}
-	return strings.Join(said, ", ")
+	return strings.Join(text, ", ")
 }
 
 func formatEntry(e *execwirev1.SandboxEntry) string {
-	said := strings.ToLower(strings.TrimPrefix(e.GetAccess().String(), "SANDBOX_ACCESS_")) + " "
+	text := strings.ToLower(strings.TrimPrefix(e.GetAccess().String(), "SANDBOX_ACCESS_")) + " "
 	switch place := e.GetPlace().(type) {
 	case *execwirev1.SandboxEntry_Path:
-		said += place.Path
+		text += place.Path
 	case *execwirev1.SandboxEntry_Glob:
-		said += "glob " + place.Glob
+		text += "glob " + place.Glob
 	case *execwirev1.SandboxEntry_Special:
-		said += strings.TrimPrefix(place.Special.GetKind().String(), "SPECIAL_PATH_KIND_")
+		text += strings.TrimPrefix(place.Special.GetKind().String(), "SPECIAL_PATH_KIND_")
 		if sub := place.Special.GetSubPath(); sub != "" {
-			said += "/" + sub
+			text += "/" + sub
 		}
 	}
 	if e.GetMissingPathBehavior() == execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP {
-		said += " or skip"
+		text += " or skip"
 	}
-	return said
+	return text
 }
 
 // startWith decodes a process/start in /c with more members.

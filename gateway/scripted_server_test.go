@@ -39,21 +39,21 @@ type scriptedServer struct {
 	// unknown is the error of GetProcess, if any.
 	unknown error
 
-	mu       sync.Mutex
-	takes    map[string]time.Duration     // guarded by mu; durations of writes to these processes, which do not call write
-	labels   map[string]map[string]string // guarded by mu; labels of started processes
-	last     map[string]uint64            // last seqs in ListProcesses and ReadOutput
-	done     bool                         // ListProcesses reports all processes as closed and acknowledged
-	closed   bool                         // ReadOutput reports the process as closed
-	told     []string                     // acknowledgements and pongs, in order
-	finished bool                         // CloseSession was called
+	mu           sync.Mutex
+	writeTimes   map[string]time.Duration     // guarded by mu; durations of writes to these processes, which do not call write
+	labels       map[string]map[string]string // guarded by mu; labels of started processes
+	last         map[string]uint64            // last seqs in ListProcesses and ReadOutput
+	done         bool                         // ListProcesses reports all processes as closed and acknowledged
+	closed       bool                         // ReadOutput reports the process as closed
+	acknowledged []string                     // acknowledgements and pongs, in order
+	finished     bool                         // CloseSession was called
 }
 
 const scriptedWindow = 1000
 
 func newScriptedServer(t *testing.T) (*scriptedServer, *testServer) {
 	s := &scriptedServer{feed: make(chan *execwirev1.AttachSessionResponse), end: make(chan error, 1),
-		last: map[string]uint64{}, labels: map[string]map[string]string{}, takes: map[string]time.Duration{}}
+		last: map[string]uint64{}, labels: map[string]map[string]string{}, writeTimes: map[string]time.Duration{}}
 	channel := inproc.New()
 	execwirev1.RegisterSessionServiceServer(channel, s)
 	execwirev1.RegisterProcessServiceServer(channel, s)
@@ -115,9 +115,9 @@ func (s *scriptedServer) note(m *execwirev1.AttachSessionRequest) {
 	defer s.mu.Unlock()
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.AttachSessionRequest_Acknowledge:
-		s.told = append(s.told, fmt.Sprintf("%s %d", m.Acknowledge.GetProcessId(), m.Acknowledge.GetSeq()))
+		s.acknowledged = append(s.acknowledged, fmt.Sprintf("%s %d", m.Acknowledge.GetProcessId(), m.Acknowledge.GetSeq()))
 	case *execwirev1.AttachSessionRequest_Pong:
-		s.told = append(s.told, fmt.Sprintf("pong %d", m.Pong.GetNonce()))
+		s.acknowledged = append(s.acknowledged, fmt.Sprintf("pong %d", m.Pong.GetNonce()))
 	}
 }
 
@@ -190,11 +190,11 @@ func (s *scriptedServer) StartProcess(_ context.Context, req *execwirev1.StartPr
 
 func (s *scriptedServer) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
 	s.mu.Lock()
-	takes, slow := s.takes[req.GetProcessId()]
+	writeTimes, slow := s.writeTimes[req.GetProcessId()]
 	s.mu.Unlock()
 	if !slow {
 		s.write()
-	} else if !pause(ctx, takes) {
+	} else if !pause(ctx, writeTimes) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}
 	return &execwirev1.WriteStdinResponse{}, nil
@@ -251,6 +251,6 @@ func (s *scriptedServer) sendEvents(id string, events ...*execwirev1.ProcessEven
 func (s *scriptedServer) acknowledgements() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	told := slices.Clone(s.told)
-	return strings.Join(told, ", ")
+	acknowledged := slices.Clone(s.acknowledged)
+	return strings.Join(acknowledged, ", ")
 }

@@ -12,10 +12,10 @@ import (
 const forever = time.Duration(1 << 60)
 
 // askSlowly requests a write that takes so long, and returns the id of the request.
-func (cl *client) askSlowly(s *scriptedServer, processID string, takes time.Duration) string {
+func (cl *client) askSlowly(s *scriptedServer, processID string, writeTimes time.Duration) string {
 	cl.t.Helper()
 	s.mu.Lock()
-	s.takes[processID] = takes
+	s.writeTimes[processID] = writeTimes
 	s.mu.Unlock()
 	return cl.ask("process/write", writeOf(processID, "x"))
 }

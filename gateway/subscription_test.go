@@ -114,9 +114,9 @@ func TestFailedNotification_StartFails_FollowsResponse(t *testing.T) {
 	cl.refused("process/start", startOf("malformed", "true", "argv", []string{}), -32602, "argv must not be empty")
 	ask := cl.ask("process/start", startOf("~none", "true", "argv", []string{"/no/such"}))
 	notice := cl.event("~none", "process/failed")
-	answer, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == ask })
-	_, told := cl.wait("the notice", func(f frame) bool { return f.Method == "process/failed" })
-	if told != answered+1 {
+	answer, answered := cl.wait("the response", func(f frame) bool { return string(f.ID) == ask })
+	_, notified := cl.wait("the notification", func(f frame) bool { return f.Method == "process/failed" })
+	if notified != answered+1 {
 		t.Errorf("the notification does not follow the response: %s", summary(cl.all()))
 	}
 	var got failedNotice

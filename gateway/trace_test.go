@@ -35,7 +35,7 @@ func (h *traceRecorder) note(ctx context.Context, method string) {
 	h.calls = append(h.calls, fmt.Sprintf("%s %s %s", method[strings.LastIndexByte(method, '/')+1:], md.Get("traceparent"), md.Get("tracestate")))
 }
 
-func (h *traceRecorder) take() []string {
+func (h *traceRecorder) drain() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer func() { h.calls = nil }()
@@ -93,11 +93,11 @@ func tracingServers(t *testing.T, run func(t *testing.T, h *traceRecorder, c *te
 	})
 }
 
-// askTraced sends a request with a trace and waits for its answer.
+// askTraced sends a request with a trace and waits for its response.
 func (cl *client) askTraced(id int, method string, params any, trace map[string]any) frame {
 	cl.t.Helper()
 	cl.send(toJSON(map[string]any{"id": id, "method": method, "params": params, "trace": trace}))
-	answer, _ := cl.wait("answer", func(f frame) bool { return string(f.ID) == fmt.Sprint(id) })
+	answer, _ := cl.wait("the response", func(f frame) bool { return string(f.ID) == fmt.Sprint(id) })
 	return answer
 }
 
@@ -106,22 +106,22 @@ func TestTrace_IsPassedToServer(t *testing.T) {
 	tracingServers(t, func(t *testing.T, h *traceRecorder, c *testServer) {
 		cl := c.connect()
 		place := map[string]any{"traceparent": someParent, "tracestate": "a=1, b=2"}
-		told := " [" + someParent + "] [a=1,b=2]"
+		trace := " [" + someParent + "] [a=1,b=2]"
 		if a := cl.askTraced(101, "initialize", map[string]any{"clientName": "c"}, place); a.Error != nil {
 			t.Fatalf("%+v", a.Error)
 		}
 		cl.notify("initialized", nil)
-		if got := h.take(); !slices.Equal(got, []string{"GetEnvironment" + told, "AttachSession" + told}) {
+		if got := h.drain(); !slices.Equal(got, []string{"GetEnvironment" + trace, "AttachSession" + trace}) {
 			t.Errorf("initialize sent the server %q", got)
 		}
 		cl.askTraced(102, "process/read", map[string]any{"processId": "p"}, place)
-		for _, call := range h.take() {
-			if !strings.HasSuffix(call, told) {
+		for _, call := range h.drain() {
+			if !strings.HasSuffix(call, trace) {
 				t.Errorf("a read sent the server %q", call)
 			}
 		}
 		cl.must("process/read", map[string]any{"processId": "p"})
-		for _, call := range h.take() {
+		for _, call := range h.drain() {
 			if !strings.HasSuffix(call, " [] []") {
 				t.Errorf("a read without a trace sent the server %q", call)
 			}
@@ -133,7 +133,7 @@ func TestTrace_IsPassedToServer(t *testing.T) {
 func TestTrace_Invalid_IsDropped(t *testing.T) {
 	tracingServers(t, func(t *testing.T, h *traceRecorder, c *testServer) {
 		cl, _ := c.attach("")
-		h.take()
+		h.drain()
 		long := strings.Repeat("x", 1<<20)
 		for i, tc := range []struct {
 			trace map[string]any
@@ -156,7 +156,7 @@ func TestTrace_Invalid_IsDropped(t *testing.T) {
 			if a := cl.askTraced(100+i, "process/read", map[string]any{"processId": "p"}, tc.trace); a.Error != nil {
 				t.Errorf("%.200s: %+v", toJSON(tc.trace), a.Error)
 			}
-			calls := h.take()
+			calls := h.drain()
 			for _, call := range calls {
 				if !strings.HasSuffix(call, tc.want) {
 					t.Errorf("%.200s: the server received %.300q", toJSON(tc.trace), call)

@@ -204,8 +204,8 @@ func TestWatchMissing(t *testing.T) {
 		}
 		do(t, tt.do())
 		want := fmt.Sprintf(`{"method":"fs/missingChanged","params":{"watchId":%d}}`, n)
-		_, told := cl.wait(want, func(f frame) bool { return string(f.raw) == want })
-		if _, answered := cl.wait("the answer", func(f frame) bool { return string(f.ID) == asked }); answered > told {
+		_, notified := cl.wait(want, func(f frame) bool { return string(f.raw) == want })
+		if _, answered := cl.wait("the response", func(f frame) bool { return string(f.ID) == asked }); answered > notified {
 			t.Error("the notification precedes the response")
 		}
 		cl.must("fs/watchMissing", map[string]any{"watchId": n, "missing": []string{dir + "/none"}})
@@ -225,7 +225,7 @@ func TestWatch_SlowReader_ReportsOverflow(t *testing.T) {
 	cl.resumeReading()
 	cl.changedOf("1", func(c fsChanged) bool { return c.Overflow })
 	// Later changes are reported, or reported as missed.
-	for most, told := 1, false; !told; most++ {
+	for most, notified := 1, false; !notified; most++ {
 		after := fmt.Sprintf("%s/after %d", dir, most)
 		do(t, os.WriteFile(after, nil, 0o600))
 		overflows := 0
@@ -233,8 +233,8 @@ func TestWatch_SlowReader_ReportsOverflow(t *testing.T) {
 			if c.Overflow {
 				overflows++
 			}
-			told = slices.ContainsFunc(c.Changes, func(change fsChange) bool { return change.Path == after && change.Kind == "created" })
-			return told || overflows > most
+			notified = slices.ContainsFunc(c.Changes, func(change fsChange) bool { return change.Path == after && change.Kind == "created" })
+			return notified || overflows > most
 		})
 	}
 }
@@ -250,7 +250,7 @@ func TestWatchMissing_ManyConnections_ShareInotifyInstance(t *testing.T) {
 		}
 	}
 	if n := inotifyInstances(t); n != 1 {
-		t.Errorf("there are %d instances", n)
+		t.Errorf("there are %d inotify instances", n)
 	}
 	do(t, os.Mkdir(dir+"/d", 0o755))
 	for id := range 20 {

@@ -18,11 +18,11 @@ import (
 
 // expect checks the acknowledgements that the server received, and the seqs of the
 // notifications.
-func expect(t *testing.T, s *scriptedServer, cl *client, told string, pushed ...uint64) {
+func expect(t *testing.T, s *scriptedServer, cl *client, acknowledged string, pushed ...uint64) {
 	t.Helper()
 	synctest.Wait()
-	if got := s.acknowledgements(); got != told {
-		t.Errorf("the server received %q, want %q", got, told)
+	if got := s.acknowledgements(); got != acknowledged {
+		t.Errorf("the server received %q, want %q", got, acknowledged)
 	}
 	var seqs []uint64
 	for _, f := range cl.all() {
@@ -75,7 +75,7 @@ func TestWatermark_UnreadOutput_IsNotAcknowledged(t *testing.T) {
 func TestWatermark_NoPong_CountsSentAsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, srv := newScriptedServer(t)
-		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.deaf = true })
+		cl, _ := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true })
 		s.sendOutput("p", 1)
 		time.Sleep(watermarkInterval + proofTimeout - 1)
 		expect(t, s, cl, "", 1)
@@ -86,7 +86,7 @@ func TestWatermark_NoPong_CountsSentAsRead(t *testing.T) {
 		expect(t, s, cl, "p 1, p 2", 1, 2)
 
 		cl.pipe.mu.Lock()
-		cl.pipe.deaf = false
+		cl.pipe.ignoresPings = false
 		cl.pipe.changed.Broadcast()
 		cl.pipe.mu.Unlock()
 		synctest.Wait() // from now on a pong is required
@@ -108,7 +108,7 @@ func TestServerPing_IsAnsweredAfterClientPong(t *testing.T) {
 		ping(1)
 		expect(t, s, cl, "pong 1")
 		cl.pipe.mu.Lock()
-		cl.pipe.deaf = true
+		cl.pipe.ignoresPings = true
 		cl.pipe.mu.Unlock()
 		for nonce := range uint64(5) {
 			ping(nonce + 2)
@@ -116,7 +116,7 @@ func TestServerPing_IsAnsweredAfterClientPong(t *testing.T) {
 		time.Sleep(time.Hour)
 		expect(t, s, cl, "pong 1")
 		cl.pipe.mu.Lock()
-		cl.pipe.deaf = false
+		cl.pipe.ignoresPings = false
 		cl.pipe.changed.Broadcast()
 		cl.pipe.mu.Unlock()
 		expect(t, s, cl, "pong 1, pong 2, pong 6")

@@ -76,16 +76,16 @@ func TestFileStream_Incomplete_Fails(t *testing.T) {
 	}
 
 	f, ended = newDownload(t, chunk, func() (*execwirev1.DownloadFileResponse, error) { return dataMessage(chunk), nil })
-	if err := f.StreamTo(brokenWriter{}); err != errBroken || !ended() {
+	if err := f.StreamTo(brokenWriter{}); err != errConnectionLost || !ended() {
 		t.Errorf("after a lost connection StreamTo returned %v", err)
 	}
 }
 
-var errBroken = errors.New("the connection was lost")
+var errConnectionLost = errors.New("the connection was lost")
 
 type brokenWriter struct{}
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errConnectionLost }
 
 func TestReadDirectory_AboveLimit_Fails(t *testing.T) {
 	for entries, refused := range map[int]bool{maxEntries: false, maxEntries + 1: true} {

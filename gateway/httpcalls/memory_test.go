@@ -34,13 +34,13 @@ func TestReadBody_SmallChunks_MemoryIsBounded(t *testing.T) {
 		if failed := response.readBody(4 * size); failed != nil {
 			t.Fatal(failed)
 		}
-		came, takes := 0, 0
+		received, allocated := 0, 0
 		for _, chunk := range response.body {
-			came += len(chunk)
-			takes += cap(chunk) + 24 // and the slice
+			received += len(chunk)
+			allocated += cap(chunk) + 24 // and the slice
 		}
-		if want := size / of * of; came != want || response.size != want || takes > 2*want {
-			t.Errorf("%d bytes in chunks of %d became %d bytes, which use %d", want, of, came, takes)
+		if want := size / of * of; received != want || response.size != want || allocated > 2*want {
+			t.Errorf("%d bytes in chunks of %d became %d bytes, which use %d", want, of, received, allocated)
 		}
 	}
 }

@@ -41,7 +41,7 @@ func TestPath_Forms(t *testing.T) {
 	for _, tt := range tests {
 		got, err := ParsePath("path", tt.raw)
 		if err != nil || got.Native != tt.native || got.Like(got.Native) != tt.like {
-			t.Errorf("%q is %q, answered as %q (%v); want %q, answered as %q", tt.raw, got.Native, got.Like(got.Native), err, tt.native, tt.like)
+			t.Errorf("%q is %q, formatted as %q (%v); want %q, formatted as %q", tt.raw, got.Native, got.Like(got.Native), err, tt.native, tt.like)
 		}
 	}
 }
@@ -78,7 +78,7 @@ func TestPath_Errors(t *testing.T) {
 	for _, tt := range tests {
 		_, err := ParsePath("sourcePath", tt.raw)
 		if err == nil || err.Code != tt.code || err.Message != tt.message {
-			t.Errorf("%q is answered with %+v, want %d %s", tt.raw, err, tt.code, tt.message)
+			t.Errorf("%q returns %+v, want %d %s", tt.raw, err, tt.code, tt.message)
 			continue
 		}
 		if data, _ := err.Data.(jsonrpc.InvalidField); data.Field != "sourcePath" {
@@ -96,7 +96,7 @@ func TestPath_ErrorsAreShort(t *testing.T) {
 	} {
 		_, err := ParsePath("path", raw)
 		if err == nil || len(err.Message) > 2*maxQuotedBytes || !utf8.ValidString(err.Message) {
-			t.Errorf("%.20q is answered with %v", raw, err)
+			t.Errorf("%.20q returns %v", raw, err)
 		}
 	}
 }
@@ -122,7 +122,7 @@ func FuzzPath(f *testing.F) {
 		p, err := ParsePath("path", raw)
 		if err != nil {
 			if err.Code != -32600 && err.Code != -32602 || len(err.Message) > 2*maxQuotedBytes || utf8.ValidString(raw) && !utf8.ValidString(err.Message) {
-				t.Errorf("%q is answered with %+v", raw, err)
+				t.Errorf("%q returns %+v", raw, err)
 			}
 			return
 		}
@@ -135,21 +135,21 @@ func FuzzPath(f *testing.F) {
 		if read, ok := readByLibrary(raw); p.URI && ok && read != p.Native {
 			t.Errorf("%q is %q, by net/url %q", raw, p.Native, read)
 		}
-		said := p.Like(p.Native)
-		if read, ok := readByLibrary(said); p.URI && (!ok || read != p.Native) {
-			t.Errorf("%q is answered as %q, which net/url reads as %q", p.Native, said, read)
+		encoded := p.Like(p.Native)
+		if read, ok := readByLibrary(encoded); p.URI && (!ok || read != p.Native) {
+			t.Errorf("%q is formatted as %q, which net/url parses as %q", p.Native, encoded, read)
 		}
-		if p.URI != strings.HasPrefix(said, "file:///") {
-			t.Errorf("%q is answered as %q", raw, said)
+		if p.URI != strings.HasPrefix(encoded, "file:///") {
+			t.Errorf("%q is formatted as %q", raw, encoded)
 		}
-		if !utf8.ValidString(said) {
-			t.Errorf("%q is answered as %q", raw, said)
+		if !utf8.ValidString(encoded) {
+			t.Errorf("%q is formatted as %q", raw, encoded)
 		}
 		if !p.URI && !utf8.ValidString(p.Native) {
 			return
 		}
-		if again, err := ParsePath("path", said); err != nil || again != p {
-			t.Errorf("%q is %+v, answered as %q, which is %+v (%v)", raw, p, said, again, err)
+		if again, err := ParsePath("path", encoded); err != nil || again != p {
+			t.Errorf("%q is %+v, formatted as %q, which is %+v (%v)", raw, p, encoded, again, err)
 		}
 	})
 }

@@ -159,13 +159,13 @@ func TestHTTPSurface(t *testing.T) {
 	} {
 		response, body := s.ask(t, c.request)
 		if response.StatusCode != c.status || body != c.body {
-			t.Errorf("%.60q was answered %d %q, want %d %q", c.request, response.StatusCode, body, c.status, c.body)
+			t.Errorf("%.60q returned %d %q, want %d %q", c.request, response.StatusCode, body, c.status, c.body)
 		}
 		if c.status == http.StatusMethodNotAllowed && !strings.Contains(c.request, " / ") && response.Header.Get("Allow") != "GET,HEAD" {
 			t.Errorf("%.60q allows %q", c.request, response.Header.Get("Allow"))
 		}
 		if got := response.Header.Get("Content-Type"); c.body != "" && got != "text/plain; charset=utf-8" {
-			t.Errorf("%.60q is answered with %q", c.request, got)
+			t.Errorf("%.60q has the content type %q", c.request, got)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func TestUpgrade_NegotiatesNoExtension(t *testing.T) {
 		"Sec-WebSocket-Protocol": "codex", "Sec-WebSocket-Extensions": "permessage-deflate",
 	}))
 	if got := response.Header.Get("Sec-WebSocket-Accept"); got != "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" {
-		t.Errorf("the key is answered with %q", got)
+		t.Errorf("the accept key is %q", got)
 	}
 	for _, name := range []string{"Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"} {
 		if got := response.Header.Values(name); len(got) > 0 {
@@ -197,7 +197,7 @@ func TestAuthenticate_OnlyValidUpgrades(t *testing.T) {
 		"GET / HTTP/1.1\nHost: x\n\n":       http.StatusBadRequest,
 	} {
 		if response, _ := s.ask(t, request); response.StatusCode != want {
-			t.Errorf("%q was answered %d, want %d", request, response.StatusCode, want)
+			t.Errorf("%q returned %d, want %d", request, response.StatusCode, want)
 		}
 	}
 	if n := asked.Load(); n != 0 {
@@ -205,7 +205,7 @@ func TestAuthenticate_OnlyValidUpgrades(t *testing.T) {
 	}
 	response, body := s.ask(t, upgrade("/", nil))
 	if response.StatusCode != http.StatusTooManyRequests || response.Header.Get("Retry-After") != "2" || body == "" {
-		t.Errorf("answered %d, Retry-After %q, %q", response.StatusCode, response.Header.Get("Retry-After"), body)
+		t.Errorf("got %d, Retry-After %q, %q", response.StatusCode, response.Header.Get("Retry-After"), body)
 	}
 }
 

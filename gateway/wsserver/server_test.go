@@ -19,12 +19,12 @@ import (
 
 func TestShutdown_WaitsForConnections(t *testing.T) {
 	cause := make(chan error)
-	serving, leave := make(chan struct{}), make(chan struct{})
+	serving, release := make(chan struct{}), make(chan struct{})
 	s := serveHTTP(t, wsserver.HTTPConfig{Serve: func(ctx context.Context, _ auth.Caller, c *wsconn.Conn) {
 		close(serving)
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
-		<-leave
+		<-release
 		_ = c.Close(wsconn.CodeGoingAway, "the server is shutting down")
 	}})
 	c, err := wsconn.Dial(t.Context(), "ws://"+s.address, wsconn.DialOptions{})
@@ -59,10 +59,10 @@ func TestShutdown_WaitsForConnections(t *testing.T) {
 		upgrade("/", nil):                    http.StatusServiceUnavailable,
 	} {
 		if response, _ := s.ask(t, request); response.StatusCode != want {
-			t.Errorf("%.20q was answered %d, want %d", request, response.StatusCode, want)
+			t.Errorf("%.20q returned %d, want %d", request, response.StatusCode, want)
 		}
 	}
-	close(leave)
+	close(release)
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -99,11 +99,11 @@ func TestRequestHeader_TooLarge_IsRejected(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{})
 	response, _ := s.ask(t, "GET /readyz HTTP/1.1\nHost: x\nX: "+strings.Repeat("x", 80<<10)+"\n\n")
 	if response.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
-		t.Errorf("answered %d", response.StatusCode)
+		t.Errorf("got %d", response.StatusCode)
 	}
 	response, _ = s.ask(t, "GET /readyz HTTP/1.1\nHost: x\nX: "+strings.Repeat("x", 60<<10)+"\n\n")
 	if response.StatusCode != http.StatusOK {
-		t.Errorf("a header within the limit was answered %d", response.StatusCode)
+		t.Errorf("a header within the limit returned %d", response.StatusCode)
 	}
 }
 
@@ -160,6 +160,6 @@ func TestHTTP2Preface_IsRejected(t *testing.T) {
 	s := serveHTTP(t, wsserver.HTTPConfig{})
 	response, _ := s.ask(t, "PRI * HTTP/2.0\n\nSM\n\n")
 	if response.StatusCode < 400 {
-		t.Errorf("answered %s", response.Status)
+		t.Errorf("got %s", response.Status)
 	}
 }

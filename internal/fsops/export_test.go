@@ -1,7 +1,7 @@
 package fsops
 
-// WithNames has the content of uploads have hidden names until it is in its
-// place, as on file systems that know no files without a name.
+// WithNames gives temporary files hidden names, as on file systems without unnamed
+// temporary files.
 func (s *Uploads) WithNames() *Uploads {
 	s.named = true
 	return s
