@@ -119,13 +119,6 @@ type relayMessage struct {
 	ended     bool
 }
 
-// messageTooLargeError is a message that exceeds the limit of the stream.
-type messageTooLargeError struct{ limit int }
-
-func (e *messageTooLargeError) Error() string {
-	return fmt.Sprintf("a message is larger than the relay's limit of %d bytes", e.limit)
-}
-
 // errAnswersFull is the error of a message that exceeds the budget.
 var errAnswersFull = errors.New("too many large answers wait for clients of the relay (answer_bytes_total): try again")
 
@@ -135,7 +128,7 @@ func (m *relayMessage) Write(p []byte) (int, error) {
 	if size > cap(m.data) {
 		limit := m.transport.MessageLimit()
 		if size > limit {
-			return 0, &messageTooLargeError{limit}
+			return 0, fmt.Errorf("a message is larger than the relay's limit of %d bytes", limit)
 		}
 		capacity := min(max(2*cap(m.data), size), limit)
 		if !m.transport.share.Resize(int64(capacity)) {

@@ -81,7 +81,7 @@ type listed struct {
 func (l *lister) list(arguments []string) error {
 	var files []listed
 	var directories []string
-	told := eachPath(l.std, arguments, nil, func(name string) error {
+	failed := eachPath(l.std, arguments, nil, func(name string) error {
 		info, err := l.client.Lstat(l.ctx, name)
 		if err == nil && info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_SYMLINK && !l.long && !l.directory {
 			if followed, followErr := l.client.Stat(l.ctx, name); followErr == nil {
@@ -98,8 +98,8 @@ func (l *lister) list(arguments []string) error {
 		}
 		return nil
 	})
-	if told != nil && !isSomeFailed(told) {
-		return told
+	if failed != nil && !isSomeFailed(failed) {
+		return failed
 	}
 	if err := l.print(files); err != nil {
 		return err
@@ -111,7 +111,7 @@ func (l *lister) list(arguments []string) error {
 	if l.failed {
 		return &exitError{code: codeSomeFailed}
 	}
-	return told
+	return failed
 }
 
 // isSomeFailed reports whether err was already reported for each file.

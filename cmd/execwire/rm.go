@@ -30,17 +30,14 @@ The root, and paths that end with "." or "..", are refused before anything is re
 The exit code is 1 if one of the paths could not be removed.` + pathHelp,
 		Example: `  execwire rm build.log
   execwire rm -rf /srv/build`,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if err := paths(1, unlimited)(command, arguments); err != nil {
-				return err
-			}
+		Args: cobra.MatchAll(paths(1, unlimited), valid(func(_ *cobra.Command, arguments []string) error {
 			for _, argument := range arguments {
 				if err := mayRemove(argument); err != nil {
-					return usageError(command, err)
+					return err
 				}
 			}
 			return nil
-		},
+		})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.recursive, "recursive", "r", false, "remove directories with their content")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -68,15 +69,15 @@ to list, read and wait. write allows it also to write, resize, signal and termin
 none revokes the access.`,
 		Example: `  execwire sessions grant 0b9fcd12 uid:1000 view
   execwire sessions grant 0b9fcd12 uid:1000 none`,
-		Args: func(command *cobra.Command, arguments []string) error {
+		Args: valid(func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) != 3 {
-				return usageError(command, fmt.Errorf("give a session's id, a principal, and view, write or none"))
+				return errors.New("give a session's id, a principal, and view, write or none")
 			}
 			if _, known := accessLevels[arguments[2]]; !known {
-				return usageError(command, fmt.Errorf("%q is not an access level: use view, write or none", arguments[2]))
+				return fmt.Errorf("%q is not an access level: use view, write or none", arguments[2])
 			}
 			return nil
-		},
+		}),
 	}
 	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return c.GrantSession(ctx, arguments[0], arguments[1], accessLevels[arguments[2]])

@@ -38,7 +38,7 @@ func AddServerLog(f *pflag.FlagSet) *Log {
 
 // Logger returns a logger as the flags select it.
 func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
-	return observe.NewLogger(w, observe.Format(l.format), l.level, l.lines)
+	return observe.NewLogger(w, l.format, l.level, l.lines)
 }
 
 // Overrides maps flags to the settings that they override. A flag of a boolean type is for

@@ -35,7 +35,7 @@ func (w *written) take() string {
 func newLimitedLog(t *testing.T, most int) (*slog.Logger, *written) {
 	t.Helper()
 	out := new(written)
-	logger, err := NewLogger(out, Text, "debug", most)
+	logger, err := NewLogger(out, "text", "debug", most)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestLimit_Zero_WritesAll(t *testing.T) {
 }
 
 func TestNewLogger_NegativeLimit_Fails(t *testing.T) {
-	if _, err := NewLogger(io.Discard, Text, "info", -1); err == nil || !strings.Contains(err.Error(), "0 for all") {
+	if _, err := NewLogger(io.Discard, "text", "info", -1); err == nil || !strings.Contains(err.Error(), "0 for all") {
 		t.Errorf("a bound of -1 lines: %v", err)
 	}
 }

@@ -8,27 +8,16 @@ import (
 	"log/slog"
 )
 
-// Format is the format of log lines.
-type Format string
-
-// The formats.
-const (
-	// Text is one line of key=value pairs, for people.
-	Text Format = "text"
-	// JSON is one JSON object a line, for machines.
-	JSON Format = "json"
-)
-
 // DefaultLines is how many lines of one kind are written in [LinesInterval].
 const DefaultLines = 100
 
 // NewLogger returns a logger that writes lines of at least the given level ("debug",
-// "info", "warn" or "error") to w. It writes at most this many lines of one kind,
-// that is, with the same message, level and status code of a call, in
-// [LinesInterval], and then a line with the number of the others; 0 writes all. Debug
-// lines are not limited. The logger is safe for concurrent use. Counts of an interval
-// in which the program ends are lost.
-func NewLogger(w io.Writer, format Format, level string, lines int) (*slog.Logger, error) {
+// "info", "warn" or "error") to w, as "text", one line of key=value pairs, or "json",
+// one object a line. It writes at most this many lines of one kind, that is, with the
+// same message, level and status code of a call, in [LinesInterval], and then a line
+// with the number of the others; 0 writes all. Debug lines are not limited. The logger
+// is safe for concurrent use. Counts of an interval in which the program ends are lost.
+func NewLogger(w io.Writer, format, level string, lines int) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, fmt.Errorf("log level %q is not known: use debug, info, warn or error", level)
@@ -39,9 +28,9 @@ func NewLogger(w io.Writer, format Format, level string, lines int) (*slog.Logge
 	options := &slog.HandlerOptions{Level: l}
 	var handler slog.Handler
 	switch format {
-	case Text:
+	case "text":
 		handler = slog.NewTextHandler(w, options)
-	case JSON:
+	case "json":
 		handler = slog.NewJSONHandler(w, options)
 	default:
 		return nil, fmt.Errorf("log format %q is not known: use text or json", format)

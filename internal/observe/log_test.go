@@ -8,7 +8,7 @@ import (
 
 func TestNewLogger_FormatAndLevel(t *testing.T) {
 	var out strings.Builder
-	logger, err := NewLogger(&out, JSON, "warn", DefaultLines)
+	logger, err := NewLogger(&out, "json", "warn", DefaultLines)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestNewLogger_UnknownName_Fails(t *testing.T) {
 	if _, err := NewLogger(nil, "xml", "info", DefaultLines); err == nil || !strings.Contains(err.Error(), "text or json") {
 		t.Errorf("format: %v", err)
 	}
-	if _, err := NewLogger(nil, Text, "loud", DefaultLines); err == nil || !strings.Contains(err.Error(), "debug, info") {
+	if _, err := NewLogger(nil, "text", "loud", DefaultLines); err == nil || !strings.Contains(err.Error(), "debug, info") {
 		t.Errorf("level: %v", err)
 	}
 }
