@@ -15,9 +15,9 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
-	coreprocess "github.com/execwire/execwire/internal/process"
+	serverprocess "github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
-	coresession "github.com/execwire/execwire/internal/session"
+	serversession "github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server"
 )
 
@@ -34,7 +34,7 @@ type testServer struct {
 // serverSettings are the settings of a server that tests change.
 type serverSettings struct {
 	limits   server.Limits
-	sessions coresession.Config
+	sessions serversession.Config
 	wire     bool // the gateway uses a gRPC connection
 	patient  bool // event gates have no practical limit
 
@@ -55,13 +55,13 @@ func newTestServer(t testing.TB, change ...func(*serverSettings)) *testServer {
 			FileHelpers: 8, FileHelpersTotal: 64, FileHelperIdle: time.Minute,
 		},
 		http:     httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 100}),
-		sessions: coresession.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
+		sessions: serversession.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 	}
 	for _, f := range change {
 		f(&set)
 	}
-	supervisor := coreprocess.NewSupervisor(coreprocess.Config{StdinQueueBytes: int(set.limits.StdinQueueBytes), MaxWriteBytes: int(set.limits.StdinWriteBytes)})
-	sessions := coresession.NewRegistry(supervisor, set.sessions)
+	supervisor := serverprocess.NewSupervisor(serverprocess.Config{StdinQueueBytes: int(set.limits.StdinQueueBytes), MaxWriteBytes: int(set.limits.StdinWriteBytes)})
+	sessions := serversession.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		HTTP:         set.http,

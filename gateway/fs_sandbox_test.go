@@ -101,7 +101,7 @@ func (s *sandboxedFiles) outcome(method, name string, sandbox any) string {
 }
 
 // What a sandbox permits, and the errors of what it does not, are what was
-// observed of both versions of the reference. One thing differs: what
+// observed of both versions of the reference. There is one difference: what
 // is denied in a visible directory is -32600 for clients of older versions, too.
 func TestFileSandbox_MatchesReference(t *testing.T) {
 	c := confining(t, sandbox.Bubblewrap)

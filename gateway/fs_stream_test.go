@@ -28,7 +28,7 @@ func TestReadFile_DownloadFails_ClosesConnection(t *testing.T) {
 		t.Errorf("the connection ended with %v", err)
 	}
 	if cl.pipe.code != closeInternal {
-		t.Errorf("it was closed with %d", cl.pipe.code)
+		t.Errorf("the connection was closed with %d", cl.pipe.code)
 	}
 }
 

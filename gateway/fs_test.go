@@ -21,7 +21,7 @@ import (
 func withSmallFiles(s *serverSettings) { s.limits.ReadFileBytes = 1 << 20 }
 
 // literalCall is a literal file request and its response, with T for the
-// directory of the test, which is a path in the one dialect and a URI in the
+// directory of the test, which is a path in one dialect and a URI in the
 // other.
 type literalCall struct{ method, params, answer string }
 

@@ -115,7 +115,7 @@ func TestFileHandles_LargeBlocks(t *testing.T) {
 	for _, wire := range []bool{false, true} {
 		cl, _ := newTestServer(t, func(s *serverSettings) { s.wire = wire }).attach("")
 		path := t.TempDir() + "/f"
-		want := bytes.Repeat([]byte("0123456789abcdef"), (5<<20)/32) // two blocks and a half
+		want := bytes.Repeat([]byte("0123456789abcdef"), (5<<20)/32) // two and a half blocks
 		cl.must("fs/open", openOf("w", path, "mode", "replace"))
 		for at := 0; at < len(want); at += 1 << 20 {
 			block := want[at:min(at+1<<20, len(want))]

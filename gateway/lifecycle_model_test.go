@@ -90,7 +90,7 @@ type seenEvent struct {
 type written struct {
 	key      string // the writeId
 	ask      *walkRequest
-	accepted bool // it was accepted
+	accepted bool // the response was accepted
 	lost     bool // the response was lost
 }
 

@@ -166,7 +166,7 @@ func (m *model) checkWriteOlder(a *walkRequest, f *frame) error {
 		}
 	case isError(f, -32600, "stdin of process "+a.process+" is closed"):
 		if l == nil && sure || !ambiguous && (l.tty || l.pipe) && !l.mayHaveExited(a) {
-			return fmt.Errorf("it is open")
+			return fmt.Errorf("stdin is open")
 		}
 	case result(f, &answer) != nil, !answer.Accepted:
 		return fmt.Errorf("the result is wrong")

@@ -278,7 +278,7 @@ func (m *model) checkTerminate(a *walkRequest, f *frame) error {
 	case answer.Running && l == nil && sure:
 		return fmt.Errorf("the process does not exist")
 	case answer.Running && a.knownExit:
-		return fmt.Errorf("it had exited before")
+		return fmt.Errorf("the process had exited before")
 	case !answer.Running && l != nil && sure && !l.mayHaveExited(a):
 		return fmt.Errorf("no other request has ended it")
 	}
@@ -292,7 +292,7 @@ func (m *model) checkWrite(a *walkRequest, f *frame) error {
 	}
 	if isError(f, -32603, "failed to write to process stdin") {
 		if l != nil && (!l.pipe || !l.mayHaveExited(a)) || l == nil && sure {
-			return fmt.Errorf("it has not exited")
+			return fmt.Errorf("the process has not exited")
 		}
 		return nil
 	}

@@ -392,11 +392,11 @@ func TestSandboxShapes_PartialNetwork_Fails(t *testing.T) {
 
 func TestSandboxType_NamesBackend(t *testing.T) {
 	if got := sandboxType(&execwirev1.Process{}); got != "none" {
-		t.Errorf("without a report it is %s", got)
+		t.Errorf("without a report the sandbox type is %s", got)
 	}
 	for _, backend := range []execwirev1.SandboxBackend{execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP, execwirev1.SandboxBackend_SANDBOX_BACKEND_LANDLOCK} {
 		if got := sandboxType(&execwirev1.Process{Sandbox: &execwirev1.SandboxReport{Backend: backend}}); got != "linuxSeccomp" {
-			t.Errorf("with %v it is %s", backend, got)
+			t.Errorf("with %v the sandbox type is %s", backend, got)
 		}
 	}
 }

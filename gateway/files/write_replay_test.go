@@ -91,8 +91,8 @@ func (u *breakingUpload) Send(m *execwirev1.UploadFileRequest) error {
 }
 
 // gRPC retries a stream whose first message was not sent: with what was sent until the
-// connection broke, and then the half-close. A server that writes in place would take
-// that for a file of no bytes.
+// connection broke, and then the half-close. A server that writes in place would accept
+// that as an empty file.
 func TestWriteFile_ConnectionBreaks_IsNotRetriedInPart(t *testing.T) {
 	listener := bufconn.Listen(64 << 10)
 	srv, files := grpc.NewServer(), &countingFiles{}

@@ -28,7 +28,7 @@ func TestToUTF8_ReplacesInvalidBytes(t *testing.T) {
 		"\xc3(":                   x + "(",
 	} {
 		if got := ToUTF8(text); got != want || !utf8.ValidString(got) {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("%q is converted to %q, want %q", text, got, want)
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestExpandGlob(t *testing.T) {
 	} {
 		got, problem := expandGlob(pattern)
 		if strings.Join(got, " ") != want || (problem == "") != (want != "") {
-			t.Errorf("%q becomes %q, %q; want %q", pattern, got, problem, want)
+			t.Errorf("%q expands to %q, %q; want %q", pattern, got, problem, want)
 		}
 	}
 }

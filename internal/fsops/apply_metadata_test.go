@@ -86,7 +86,7 @@ func TestUpload_UnprivilegedUser_ForeignFiles(t *testing.T) {
 	argv := testproc.Argv("fsops-unprivileged-replace", dir)
 	output, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).Output()
 	if err != nil {
-		t.Fatalf("the helper failed; the tests are run as root: %v", err)
+		t.Fatalf("the helper failed; it needs root: %v", err)
 	}
 	var notes map[string]string
 	do(json.Unmarshal(output, &notes))

@@ -65,7 +65,7 @@ func TestGlob(t *testing.T) {
 	}
 }
 
-// split splits at spaces, but for one that a path begins with.
+// split splits at spaces, except for a leading space of a path.
 func split(list string) []string {
 	if strings.HasPrefix(list, " ") {
 		return []string{list}

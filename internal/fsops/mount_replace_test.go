@@ -56,7 +56,7 @@ func wantNotes(t *testing.T, program string, want map[string]string) {
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("the helper failed; it has to be root to mount: %v", err)
+		t.Fatalf("the helper failed; mounts need root: %v", err)
 	}
 	var notes map[string]string
 	if err := json.Unmarshal(output, &notes); err != nil {

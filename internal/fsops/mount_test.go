@@ -72,7 +72,7 @@ func TestFullOrReadOnlyFileSystem(t *testing.T) {
 	command.Stderr = os.Stderr
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("the helper failed; it has to be root to mount: %v", err)
+		t.Fatalf("the helper failed; mounts need root: %v", err)
 	}
 	var notes map[string]string
 	if err := json.Unmarshal(output, &notes); err != nil {

@@ -21,7 +21,7 @@ func swapping(t *testing.T, one, other string) (stop func()) {
 			case <-done:
 				return
 			default:
-				// It fails once one of them was removed.
+				// This fails after one of them was removed.
 				_ = unix.Renameat2(unix.AT_FDCWD, one, unix.AT_FDCWD, other, unix.RENAME_EXCHANGE)
 			}
 		}
@@ -48,7 +48,7 @@ func TestCopy_ConcurrentSwap_StaysInTree(t *testing.T) {
 				continue
 			}
 			if content, _ := os.ReadFile(dir + name); string(content) == "secret" {
-				t.Errorf("%s has what the link leads to", name)
+				t.Errorf("%s has the content of the link's target", name)
 			}
 		}
 	}

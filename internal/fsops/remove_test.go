@@ -47,7 +47,7 @@ func TestRemove(t *testing.T) {
 		}
 		for _, name := range tt.gone {
 			if _, err := os.Lstat(filepath.Join(dir, name)); !os.IsNotExist(err) {
-				t.Errorf("%s, %+v: %s is there (%v)", tt.path, tt.how, name, err)
+				t.Errorf("%s, %+v: %s still exists (%v)", tt.path, tt.how, name, err)
 			}
 		}
 	}

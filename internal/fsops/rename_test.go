@@ -70,7 +70,7 @@ func TestCreateSymlink(t *testing.T) {
 			t.Error(err)
 		}
 		if _, got, err := fsops.Lstat(dir + "/" + name); err != nil || got != target {
-			t.Errorf("the link leads to %q: %v", got, err)
+			t.Errorf("the target of the link is %q: %v", got, err)
 		}
 	}
 	wantError(t, "an existing file", fsops.CreateSymlink(dir+"/f", "l"), fsops.AlreadyExists, unix.EEXIST)

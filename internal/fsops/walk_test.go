@@ -40,8 +40,8 @@ func (f *found) Error(relative string, err *fsops.Error) error {
 	return nil
 }
 
-// lines are the entries, with a slash behind directories and -> behind links, and
-// another slash behind those that lead to directories.
+// lines lists the entries. Directories end in a slash, links in ->, and links to
+// directories in ->/.
 func (f *found) lines() []string {
 	var lines []string
 	for _, e := range f.entries {

@@ -204,7 +204,7 @@ func help(t *testing.T, attributes *syscall.SysProcAttr, args ...string) notes {
 	command.Stderr, command.SysProcAttr = os.Stderr, attributes
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("the helper failed; it has to be root: %v", err)
+		t.Fatalf("the helper failed; it needs root: %v", err)
 	}
 	var s notes
 	if err := json.Unmarshal(output, &s); err != nil {

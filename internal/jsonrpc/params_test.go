@@ -148,7 +148,7 @@ func TestDecodeParams_UnpositionedField_OnlyByName(t *testing.T) {
 	} {
 		var got params
 		if err := DecodeParams([]byte(text), &got); err != nil || got != want {
-			t.Errorf("%s becomes %+v, %v; want %+v", text, got, err, want)
+			t.Errorf("%s is decoded as %+v, %v; want %+v", text, got, err, want)
 		}
 	}
 	err := DecodeParams([]byte(`["a","b","c"]`), &params{})
