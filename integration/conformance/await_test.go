@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// awaitReplies waits until our server has answered what the reference had
-// answered before the event.
+// awaitReplies waits until our server has sent the responses that the reference had sent before
+// the event.
 func (r *replay) awaitReplies(at int) {
 	r.Helper()
 	replies := map[string]int{}
@@ -26,8 +26,8 @@ func (r *replay) awaitReplies(at int) {
 	}
 }
 
-// awaitEvents waits until our server has told what the reference had told of
-// processes before the event.
+// awaitEvents waits until our server has sent the process notifications that the reference had
+// sent before the event.
 func (r *replay) awaitEvents(at int) {
 	r.Helper()
 	for name, seen := range r.eventsBefore(at) {
@@ -46,7 +46,7 @@ func (r *replay) awaitEvents(at int) {
 	}
 }
 
-// await waits for one thing on a connection, once.
+// await waits for a condition on a connection, once.
 func (r *replay) await(conn, what string, holds func([]harness.RPCFrame) bool) {
 	r.Helper()
 	c := r.conns[conn]
@@ -72,7 +72,7 @@ func (r *replay) await(conn, what string, holds func([]harness.RPCFrame) bool) {
 	}
 }
 
-// amountOf is how many bytes of output or how many ends of a process came.
+// amountOf returns how many bytes of output or how many ends of a process were received.
 func amountOf(frames []harness.RPCFrame, process, method string) int {
 	n := 0
 	for _, e := range harness.EventsOf(frames, process) {
@@ -83,8 +83,8 @@ func amountOf(frames []harness.RPCFrame, process, method string) int {
 	return n
 }
 
-// eventsBefore is what the reference had said of processes before an event, by
-// connection and process, in the measure of amountOf.
+// eventsBefore returns what the reference had reported of processes before an event, by
+// connection and process, counted like amountOf.
 func (r *replay) eventsBefore(at int) map[string]map[string]int {
 	seen := map[string]map[string]int{}
 	for _, e := range r.events[:at] {
@@ -101,8 +101,8 @@ func (r *replay) eventsBefore(at int) map[string]map[string]int {
 	return seen
 }
 
-// processEvent is the event as a notification about a process. Output that was cut has
-// no bytes.
+// processEvent returns the event as a notification about a process. Truncated output has no
+// bytes.
 func processEvent(e harness.TranscriptEvent) (harness.RPCEvent, bool) {
 	if e.Direction != "<" || e.Kind != "text" {
 		return harness.RPCEvent{}, false
@@ -114,7 +114,7 @@ func processEvent(e harness.TranscriptEvent) (harness.RPCEvent, bool) {
 	return *f.Event, true
 }
 
-// notStarted tells whether our server refused to start a process.
+// notStarted reports whether our server rejected the start of a process.
 func (r *replay) notStarted(conn, process string) bool {
 	for _, m := range r.talk {
 		if m.conn != conn || m.replyAt < 0 {
@@ -138,8 +138,8 @@ func (r *replay) notStarted(conn, process string) bool {
 	return false
 }
 
-// learnSession binds ${SESSIONn} when our server has answered where the
-// reference named it.
+// learnSession binds ${SESSIONn} when our server has sent the response in which the reference
+// named it.
 func (r *replay) learnSession(m exchanged) {
 	reply, _ := m.reply.(map[string]any)
 	result, _ := reply["result"].(map[string]any)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// What a process said last is there for process/read, a MiB of it in whole
-// chunks; all of it is reported.
+// process/read returns the last MiB of a process's output in whole chunks; notifications have
+// all of it.
 func TestRead_ReturnsOnlyWhatIsRetained(t *testing.T) {
 	harness.Slow(t)
 	const limit = 1 << 20
@@ -55,8 +55,8 @@ func TestRead_ReturnsOnlyWhatIsRetained(t *testing.T) {
 	}
 }
 
-// Writes to a process that does not read wait when its queue is full. With the
-// reference nothing else on the connection is answered then.
+// Writes to a process that does not read wait when its queue is full. The reference does not
+// respond to anything else on the connection then.
 func TestStdin_Full_DelaysOnlyItself(t *testing.T) {
 	c := harness.WebsocketClient(t, harness.NewServer(t, nil).Address(harness.WebsocketTransport)).Initialize("")
 	mebibyte := strings.Repeat("a", 1<<20)
@@ -81,11 +81,11 @@ func TestStdin_Full_DelaysOnlyItself(t *testing.T) {
 	}
 	c.ExpectEnd("sleep", 128+9)
 	for _, write := range writes {
-		c.Reply(write) // whatever became of it
+		c.Reply(write) // with any result
 	}
 }
 
-// A file is read whole into one message up to 512 MiB, and refused beyond.
+// A file of up to 512 MiB is read into one message. Larger ones are rejected.
 func TestReadFile_UpToTheLimit_IsComplete(t *testing.T) {
 	harness.Slow(t)
 	dir := harness.ShortDir(t)

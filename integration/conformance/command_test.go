@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenDiffers are listen URLs that are not compared, and why.
+// listenDiffers has listen URLs that are not compared, with the reason.
 var listenDiffers = map[string]string{
 	"ws://0.0.0.0:0":     "nobody listens beyond loopback without authentication",
 	"ws://localhost:0":   "names are fine",
@@ -24,8 +24,8 @@ var listenDiffers = map[string]string{
 	"stdio://":           "TestStdio_MatchesTheReference has it",
 }
 
-// What --listen takes and refuses is what the reference does, but for what it
-// lacks; a refusal is a line and a failure.
+// --listen accepts and rejects the same URLs as the reference, except for what it lacks; a
+// rejection is one line and a failure.
 func TestListenURLs_MatchTheReference(t *testing.T) {
 	one := 1
 	compared := 0
@@ -62,8 +62,8 @@ func TestListenURLs_MatchTheReference(t *testing.T) {
 
 func portOf(address string) string { return address[strings.LastIndexByte(address, ':')+1:] }
 
-// SIGTERM and SIGINT end the server with 0, and its processes with it once the
-// time for their own end has passed. Connections are closed.
+// SIGTERM and SIGINT end the server with 0, and its processes after the grace period.
+// Connections are closed.
 func TestSignal_EndsTheServerAndItsProcesses(t *testing.T) {
 	for _, signal := range []unix.Signal{unix.SIGTERM, unix.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestSignal_EndsTheServerAndItsProcesses(t *testing.T) {
 	}
 }
 
-// On stdio everything is as on a websocket, a message a line.
+// Stdio behaves like a websocket, with one message per line.
 func TestStdio_MatchesTheReference(t *testing.T) {
 	for _, url := range []string{"stdio", "stdio://"} {
 		t.Run(url, func(t *testing.T) {

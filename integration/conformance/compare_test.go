@@ -10,25 +10,25 @@ import (
 	"strings"
 )
 
-// comparison holds what the reference said against what we say, by the rules of
-// the shared compare.py: codes, shapes and values, not texts; more members are
-// fine; boundaries of chunks are timing.
+// comparison compares the messages of the reference with ours by the rules of the shared
+// compare.py: codes, shapes and values, not texts. Additional members are permitted, and chunk
+// boundaries are not compared.
 type comparison struct {
-	// place writes what transcripts have in place of volatile values.
+	// place replaces volatile values by their placeholders in transcripts.
 	place *strings.Replacer
-	// reference and ours are the notifications about processes on one connection, for
-	// sequence numbers, which move with the boundaries of chunks.
+	// reference and ours are the notifications about processes on one connection, for sequence
+	// numbers, which depend on chunk boundaries.
 	reference, ours progress
 }
 
-// uncompared are members that differ between servers.
+// uncompared lists members that differ between servers.
 var uncompared = map[string]bool{"environmentInfo": true, "sessionId": true, "message": true}
 
-// base64Members are those whose content may name places.
+// base64Members lists members whose content may have placeholders.
 var base64Members = map[string]bool{"chunk": true, "dataBase64": true, "bodyBase64": true, "deltaBase64": true}
 
-// normal is a value without what differs between runs. own values have the
-// places of this run, the others those of a transcript.
+// normal returns a value without what differs between runs. own values have the values of this
+// run, the others the placeholders of a transcript.
 func (c comparison) normal(value any, key string) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -78,7 +78,7 @@ func (c comparison) text(value, key string) string {
 	return c.place.Replace(value)
 }
 
-// sorted is a list whose order is that of a directory.
+// sorted sorts a list whose order is that of a directory.
 func (c comparison) sorted(value []any) []any {
 	out := make([]any, len(value))
 	for i, item := range value {
@@ -88,7 +88,7 @@ func (c comparison) sorted(value []any) []any {
 	return out
 }
 
-// joinChunks joins output per stream.
+// joinChunks joins the output of each stream.
 func joinChunks(c comparison, chunks []any) map[string]any {
 	out := map[string]any{}
 	for _, chunk := range chunks {
@@ -101,7 +101,7 @@ func joinChunks(c comparison, chunks []any) map[string]any {
 	return out
 }
 
-// chunk decodes output; what a transcript cut is a question mark.
+// chunk decodes output; truncated output becomes a question mark.
 func (c comparison) chunk(value any) string {
 	text, _ := value.(string)
 	data, err := base64.StdEncoding.DecodeString(text)
@@ -111,8 +111,7 @@ func (c comparison) chunk(value any) string {
 	return c.place.Replace(string(data))
 }
 
-// covers tells whether ours has every member of the reference's with an equal
-// value.
+// covers reports whether ours has every member of the reference's with an equal value.
 func covers(reference, ours any) bool {
 	switch reference := reference.(type) {
 	case map[string]any:
@@ -133,8 +132,8 @@ func covers(reference, ours any) bool {
 	return reflect.DeepEqual(reference, ours)
 }
 
-// differ says how two answers differ; empty if they agree. process is the one
-// the request was about.
+// differ describes how two responses differ; empty if they agree. process is the one of the
+// request.
 func (c comparison) differ(reference, ours any, process string) string {
 	if reference == nil && ours == nil {
 		return ""
@@ -164,8 +163,8 @@ func (c comparison) differ(reference, ours any, process string) string {
 	return ""
 }
 
-// alignNext replaces nextSeq in two results of process/read by the place in what
-// the process said that it stands for, if that is known of both.
+// alignNext replaces nextSeq in two results of process/read by the position in the output of
+// the process, if that is known for both.
 func (c comparison) alignNext(reference, ours any, process string) {
 	want, _ := reference.(map[string]any)
 	got, _ := ours.(map[string]any)
@@ -181,10 +180,10 @@ func (c comparison) alignNext(reference, ours any, process string) {
 	}
 }
 
-// progress is what each process said, by sequence number.
+// progress is the output of each process by sequence number.
 type progress map[string]map[uint64]harness.RPCEvent
 
-// add adds a notification. A process whose id was used twice is not known.
+// add adds a notification. A process whose id was used twice is not tracked.
 func (p progress) add(e harness.RPCEvent) {
 	if p[e.ProcessID] == nil {
 		p[e.ProcessID] = map[uint64]harness.RPCEvent{}
@@ -195,8 +194,7 @@ func (p progress) add(e harness.RPCEvent) {
 	p[e.ProcessID][e.Seq] = e
 }
 
-// before is what had happened before the event with a number: bytes per stream,
-// and the ends.
+// before returns what happened before an event: bytes per stream, and the ends.
 func (p progress) before(process string, next uint64) (map[string]int, bool) {
 	events := p[process]
 	if _, twice := events[0]; twice {
@@ -213,8 +211,8 @@ func (p progress) before(process string, next uint64) (map[string]int, bool) {
 	return place, true
 }
 
-// eventsOf is what was said about processes on one connection: output by process
-// and stream, the ends with their codes, and everything else by method.
+// eventsOf returns the notifications about processes on one connection: output by process and
+// stream, the ends with their codes, and everything else by method.
 func (c comparison) eventsOf(messages []map[string]any) (output map[string]string, ends []string) {
 	output = map[string]string{}
 	for _, message := range messages {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// elsewhere are scenarios that cannot be replayed from their transcripts, and
-// the tests that have what they recorded.
+// elsewhere are scenarios that cannot be replayed from their transcripts, with the tests that
+// cover them.
 var elsewhere = map[string]string{
 	"01_frames":          "TestFrames_MatchTheReference",
 	"01_large_frames":    "TestFrames_SizeLimits_MatchTheReference",
@@ -23,15 +23,14 @@ var elsewhere = map[string]string{
 	"10_ws_auth":         "TestWebsocketCredentials_MatchTheReference",
 }
 
-// recordedEnvironment is what the servers of the reference were started with.
+// recordedEnvironment is the environment of the recorded servers.
 var recordedEnvironment = []string{
 	"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home", "CODEX_HOME=/home/.codex", "LANG=C.UTF-8", "ORACLE_SERVER_VAR=server-env",
 }
 
-// What was recorded with two versions of the reference happens with us, but for
-// the deliberate differences of the allow files. An allowance that is not
-// needed fails, so that the files say no more than is so, unless its reason says
-// "sometimes".
+// Our server behaves like two recorded versions of the reference, except for the deliberate
+// differences in the allow files. An allowance that is not needed fails the test, unless its
+// reason contains "sometimes".
 func TestTranscripts_Replay(t *testing.T) {
 	harness.Slow(t)
 	for _, version := range []string{oldVersion, newVersion} {

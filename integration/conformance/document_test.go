@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// protocolExamples are the conversations of gateway/PROTOCOL.md, line by line.
+// protocolExamples are the examples of gateway/PROTOCOL.md, line by line.
 func protocolExamples(t *testing.T) (text string, examples [][]string) {
 	t.Helper()
 	data, err := os.ReadFile("../../gateway/PROTOCOL.md")
@@ -29,14 +29,14 @@ func protocolExamples(t *testing.T) (text string, examples [][]string) {
 	return text, examples
 }
 
-// sayHello is the server that examples of http/request ask.
+// sayHello is the HTTP server for the examples of http/request.
 func sayHello(w http.ResponseWriter, _ *http.Request) {
 	w.Header()["Date"] = nil
 	w.Header().Set("Content-Type", "text/plain")
 	_, _ = io.WriteString(w, "hello\n")
 }
 
-// What gateway/PROTOCOL.md says is what a server does.
+// The server behaves as gateway/PROTOCOL.md documents.
 func TestProtocolDocument_Examples(t *testing.T) {
 	_, examples := protocolExamples(t)
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
@@ -67,8 +67,8 @@ func TestProtocolDocument_Examples(t *testing.T) {
 	}
 }
 
-// expectExample wants the next message to be as an example says, and returns
-// where the one after it will be.
+// expectExample checks the next message against an example, and returns the position after
+// it.
 func expectExample(c *harness.RPCClient, next int, want string) int {
 	c.Helper()
 	var got harness.RPCFrame
@@ -92,7 +92,7 @@ func expectExample(c *harness.RPCClient, next int, want string) int {
 	return next + 1
 }
 
-// coversExample is covers where an ellipsis stands for any value.
+// coversExample is covers with an ellipsis for any value.
 func coversExample(want, got any) bool {
 	if want == "…" {
 		return got != nil
@@ -117,7 +117,7 @@ func coversExample(want, got any) bool {
 // methodName is a method in the document.
 var methodName = regexp.MustCompile("(?:`|# |, )([a-z]+(?:/[a-zA-Z]+)?)")
 
-// Every method that a server knows is in the document.
+// The document has every method of the server.
 func TestProtocolDocument_IsComplete(t *testing.T) {
 	text, _ := protocolExamples(t)
 	var documented []string

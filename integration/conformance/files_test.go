@@ -97,7 +97,7 @@ func (r *replay) makeListing() {
 	r.makeFile("f", "data", 0o644)
 }
 
-// makeDoomed makes what 08_remove removes, anew in every round.
+// makeDoomed creates the files that 08_remove removes, in every round.
 func (r *replay) makeDoomed() {
 	r.Helper()
 	r.must(os.RemoveAll(r.path("r")))

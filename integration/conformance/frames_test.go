@@ -12,8 +12,8 @@ import (
 // The message of the recorded scenarios about frames.
 var askForP = []byte(`{"id":1,"method":"process/read","params":{"processId":"p"}}`)
 
-// Frames of every kind have the effect they had with the reference. (It never
-// sends a close frame; we may.)
+// Frames of every kind have the same effect as with the reference, which never sends a close
+// frame; ours may.
 func TestFrames_MatchTheReference(t *testing.T) {
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
 	connect := func(t *testing.T) (*harness.RPCClient, *harness.WebsocketConn) {
@@ -121,7 +121,7 @@ func padded(size int) []byte {
 	return fmt.Appendf(nil, "%s%s%s", before, bytes.Repeat([]byte("a"), size-len(before)-len(after)), after)
 }
 
-// A frame of 16 MiB and a message of 64 MiB are taken.
+// A frame of 16 MiB and a message of 64 MiB are accepted.
 func TestFrames_LargeMessages_AreAccepted(t *testing.T) {
 	harness.Slow(t)
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
@@ -138,8 +138,8 @@ func TestFrames_LargeMessages_AreAccepted(t *testing.T) {
 	}
 }
 
-// Nothing longer is. Where the reference resets the connection, we say why
-// before we close it.
+// Larger ones are not. Where the reference resets the connection, ours sends the reason before
+// closing it.
 func TestFrames_SizeLimits_MatchTheReference(t *testing.T) {
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
 	for name, send := range map[string]func(*harness.WebsocketConn) error{

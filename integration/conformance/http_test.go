@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// httpExchange is a request over HTTP in a transcript, and its answer.
+// httpExchange is an HTTP request in a transcript, and its response.
 type httpExchange struct {
 	Request string             // method and path, and what it is in parentheses
 	Headers map[string]*string // nil takes one away that an upgrade has
@@ -28,7 +28,7 @@ type httpExchange struct {
 	ResponseHeaders map[string]string `json:"response_headers"`
 }
 
-// httpOf is the exchange of an event; false if it is another kind.
+// httpOf returns the exchange of an event; false for other kinds.
 func httpOf(t testing.TB, e harness.TranscriptEvent) (httpExchange, bool) {
 	t.Helper()
 	var x httpExchange
@@ -41,7 +41,7 @@ func httpOf(t testing.TB, e harness.TranscriptEvent) (httpExchange, bool) {
 	return x, true
 }
 
-// repeat sends the request again and says how the answer differs.
+// repeat sends the request again and describes how the response differs.
 func (x httpExchange) repeat(t testing.TB, address string, place func(string) string) string {
 	t.Helper()
 	line, isUpgrade := strings.CutSuffix(x.Request, " (websocket upgrade)")
@@ -83,8 +83,8 @@ func (x httpExchange) repeat(t testing.TB, address string, place func(string) st
 	return ""
 }
 
-// What is not websocket is answered as by the newer reference, but that there is
-// /healthz, which its documents promise. (The older one took any Origin.)
+// Requests without an upgrade get the responses of the newer reference, and /healthz, which its
+// documents promise. (The older one accepted any Origin.)
 func TestHTTP_MatchesTheReference(t *testing.T) {
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
 	here := strings.NewReplacer("127.0.0.1:${PORT}", address).Replace
@@ -107,7 +107,7 @@ func TestHTTP_MatchesTheReference(t *testing.T) {
 	}
 }
 
-// jwtClaims are those of the tokens that transcripts name, at a moment.
+// jwtClaims returns the claims of the tokens that transcripts name, at a time.
 func jwtClaims(now int64) map[string]map[string]any {
 	return map[string]map[string]any{
 		"exp+60": {"exp": now + 60}, "no exp": {"sub": "x"},
@@ -125,7 +125,7 @@ func jwtClaims(now int64) map[string]map[string]any {
 
 const websocketSecret = "0123456789abcdef0123456789abcdef"
 
-// jwt makes the token that transcripts name.
+// jwt creates the token that a transcript names.
 func jwt(name string) string {
 	if name == "garbage" {
 		return "a.b.c"
@@ -150,7 +150,7 @@ func jwt(name string) string {
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// placeTokens writes tokens into headers, where a transcript names them.
+// placeTokens replaces the names of tokens in headers.
 func placeTokens(header string) string {
 	before, rest, found := strings.Cut(header, "<jwt: ")
 	if !found {
@@ -160,8 +160,8 @@ func placeTokens(header string) string {
 	return before + jwt(name)
 }
 
-// The flags for credentials, and what becomes of clients with and without, are
-// those of the reference.
+// The flags for credentials, and the results of clients with and without them, are those of
+// the reference.
 func TestWebsocketCredentials_MatchTheReference(t *testing.T) {
 	dir := harness.ShortDir(t)
 	for name, content := range map[string]string{"tok": "super-secret-token-0123456789abcdef\n", "key": websocketSecret, "short": "short", "empty": ""} {
@@ -204,7 +204,7 @@ func TestWebsocketCredentials_MatchTheReference(t *testing.T) {
 	}
 }
 
-// websocketServer is the command with one websocket listener.
+// websocketServer is the command with a websocket listener.
 type websocketServer struct {
 	testing.TB
 	*harness.Command
@@ -239,9 +239,9 @@ func startServer(t testing.TB, flags ...string) *websocketServer {
 	return &websocketServer{TB: t, Command: c, flags: flags, address: harness.AddressOf(string(line))}
 }
 
-// expect wants a server that runs, or one that ended with success or failure as
-// the reference did, and said why in a line. (Which code a failure has is a matter
-// of the command: 125 is its own failures.)
+// expect checks that the server runs, or that it ended with success or failure like the
+// reference, with one line as the reason. The code of a failure is our own: 125 for failures of
+// the command itself.
 func (s *websocketServer) expect(code *int) {
 	s.Helper()
 	switch {

@@ -80,7 +80,7 @@ func TestOlderDialect_ExampleSession(t *testing.T) {
 	c.AwaitDeath(pid)
 }
 
-// What testdata/command_exec has is what a server does, over both transports.
+// The server behaves as testdata/command_exec documents, over both transports.
 func TestOlderDialect_Transcripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/command_exec/*.txt")
 	if err != nil || len(files) < 3 {
@@ -114,8 +114,8 @@ func TestOlderDialect_Transcripts(t *testing.T) {
 	}
 }
 
-// Megabytes of both streams come whole to a client that reads late, over both transports,
-// also where little is kept of them.
+// A client that reads late receives megabytes of both streams completely, over both transports,
+// also with little retention.
 func TestOlderDialect_Output_IsComplete(t *testing.T) {
 	size := uint64(4 << 20)
 	if testing.Short() {
@@ -166,8 +166,8 @@ func TestOlderDialect_Output_IsComplete(t *testing.T) {
 	}
 }
 
-// A process goes on in its dialect when its client has come back, which reads
-// what it missed by the numbers of what it was told.
+// A process continues in its dialect when its client has resumed. The client reads what it
+// missed by sequence numbers.
 func TestOlderDialect_Cut_LosesNothing(t *testing.T) {
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
 	c := harness.WebsocketClient(t, address).Initialize("")

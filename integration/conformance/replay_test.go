@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// replay sends to a server of ours what a recorded client sent, each message
-// after everything the reference had said before it, and compares the answers.
+// replay sends the recorded messages of clients to our server, each after everything that the
+// reference had sent before it, and compares the responses.
 type replay struct {
 	testing.TB
 	scenario, version string
@@ -37,37 +37,35 @@ type replay struct {
 	web *recordedWeb // ${UP}; nil if there is none
 }
 
-// script is what a scenario does besides talking, and what is said otherwise
-// than recorded. Every member may be nil.
+// script has the actions of a scenario besides messages, and deviations from the recording.
+// Every member may be nil.
 type script struct {
-	// prepare makes the files the scenario works on.
+	// prepare creates the files of the scenario.
 	prepare func(r *replay)
-	// before runs before the message with the index is sent, when what came before
-	// it was answered.
+	// before runs before a message is sent, when earlier ones have their responses.
 	before func(r *replay, index int, text string)
-	// after runs when the message with the index was sent.
+	// after runs after a message was sent.
 	after func(r *replay, index int, text string)
-	// outputDiffers says that processes may say less than with the reference.
+	// outputDiffers permits less output of processes than with the reference.
 	outputDiffers bool
 	// beforeClose runs before a connection is closed.
 	beforeClose func(r *replay)
 	// rewrite replaces a message; the recorded text is given.
 	rewrite func(index int, text string) string
-	// silent names the connection that began, unrecorded, the session ${SESSIONn}.
+	// silent names the connection whose unrecorded initialize created ${SESSIONn}.
 	silent map[string]string
 }
 
 var replays atomic.Int64
 
-// uninitialized are connections that never shake hands; all others do, and
-// where the recording does not show it, unrecorded.
+// uninitialized are connections that never initialize. All others do, if needed by an
+// unrecorded message.
 var uninitialized = map[string]bool{
 	"01_before_initialize a": true, "01_before_initialize b": true, "01_before_initialize c": true,
 	"01_batch unini": true,
 }
 
-// beginAgain are connections that shook hands, unrecorded, before a recorded
-// initialize.
+// beginAgain are connections that initialized, unrecorded, before a recorded initialize.
 var beginAgain = map[string]bool{"01_method_existence c1": true}
 
 // newReplay prepares a replay against the websocket listener of a server.
@@ -82,11 +80,11 @@ func newReplay(t testing.TB, version, scenario string, server *harness.Server, a
 	return r
 }
 
-// absentDescriptor is one that a server does not have: a server of its own has few,
-// the one that is here has those of all tests that run.
+// absentDescriptor is a descriptor that a separate server does not have. The one in this process
+// shares the descriptors of all running tests.
 var absentDescriptor = [2]string{"/proc/self/fd/99", "/proc/self/fd/9999999"}
 
-// places are what transcripts have in place of volatile values, and back.
+// places maps volatile values to the placeholders of transcripts, and back.
 func (r *replay) places() (write, read *strings.Replacer) {
 	pairs := []string{"${TMP}", r.dir, "${TMPNAME}", filepath.Base(r.dir), "${N}", r.unique, absentDescriptor[0], absentDescriptor[1]}
 	if r.web != nil {
@@ -102,10 +100,10 @@ func (r *replay) places() (write, read *strings.Replacer) {
 	return strings.NewReplacer(pairs...), strings.NewReplacer(back...)
 }
 
-// path is one in the directory of the scenario.
+// path returns a path in the directory of the scenario.
 func (r *replay) path(name string) string { return filepath.Join(r.dir, name) }
 
-// run plays the whole conversation.
+// run replays the whole conversation.
 func (r *replay) run() {
 	r.Helper()
 	if r.script.prepare != nil {
@@ -141,7 +139,7 @@ func (r *replay) run() {
 	}
 }
 
-// conn is the connection with a name, which it opens the first time.
+// conn returns the connection with a name, and opens it the first time.
 func (r *replay) conn(name string) *harness.RPCClient {
 	r.Helper()
 	if c, open := r.conns[name]; open {
@@ -166,8 +164,7 @@ func (r *replay) conn(name string) *harness.RPCClient {
 	return c
 }
 
-// initializesItself tells whether the recording of a connection begins with a
-// handshake.
+// initializesItself reports whether the recording of a connection begins with initialize.
 func (r *replay) initializesItself(name string) bool {
 	for _, e := range r.events {
 		if e.Conn == name && isSend(e) && !beginAgain[r.scenario+" "+name] {

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// The rules by which answers are compared let pass what may differ and nothing
-// else.
+// The rules of comparison permit exactly what may differ.
 func TestComparison_DetectsDifferences(t *testing.T) {
 	for _, test := range []struct {
 		name, reference, ours string
@@ -55,8 +54,7 @@ func TestComparison_DetectsDifferences(t *testing.T) {
 	}
 }
 
-// The dialogue of a transcript is as compare.py sees it, which allowances count
-// by.
+// The dialogue of a transcript matches compare.py, whose indexes the allowances use.
 func TestTranscript_Dialogue(t *testing.T) {
 	event := func(direction, value string) harness.TranscriptEvent {
 		return harness.TranscriptEvent{Conn: "c", Direction: direction, Kind: "text", Value: []byte(value)}

@@ -15,11 +15,11 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// waitFor is a shell's way to wait for a file of the scenario. Recorded
-// processes slept a while instead, which is no order.
+// waitFor makes a shell wait for a file of the scenario. The recorded processes slept instead,
+// which defines no order.
 func waitFor(name string) string { return "while [ ! -e " + name + " ]; do sleep 0.02; done" }
 
-// instead replaces a part of the message with the index, as it is in JSON.
+// instead replaces a part of a message in JSON.
 func instead(at int, pairs ...string) func(int, string) string {
 	replacer := strings.NewReplacer(pairs...)
 	return func(index int, text string) string {
@@ -33,8 +33,8 @@ func instead(at int, pairs ...string) func(int, string) string {
 	}
 }
 
-// scripts are what scenarios do besides talking; the first two digits are those
-// of their names.
+// scripts are the actions of scenarios besides messages, by the first two digits of their
+// names.
 var scripts = map[string]script{
 	"01_ids":               {rewrite: literally(idTexts())},
 	"01_envelope_variants": {rewrite: literally(envelopeTexts)},
@@ -138,12 +138,12 @@ var scripts = map[string]script{
 		"${SESSION4}": "a9.7", "${SESSION5}": "a10.5", "${SESSION6}": "a12"}},
 }
 
-// tunes change the server that a scenario is played against.
+// tunes change the configuration of the server for a scenario.
 var tunes = map[string]func(*config.Config){
 	"03_exited_retention_time": func(cfg *config.Config) { cfg.ClosedRetention = 1e8 },
 }
 
-// at runs do before the message with the index.
+// at runs a function before a message.
 func at(index int, do func(r *replay)) func(*replay, int, string) {
 	return func(r *replay, i int, _ string) {
 		if i == index {
@@ -180,7 +180,7 @@ func (r *replay) makeFIFO(name string) {
 	r.must(unix.Mkfifo(r.path(name), 0o644))
 }
 
-// makeRemovable gives back the right to remove what is in a directory.
+// makeRemovable restores the permission to remove the content of a directory.
 func makeRemovable(dir string) {
 	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() {
@@ -190,7 +190,7 @@ func makeRemovable(dir string) {
 	})
 }
 
-// makePrograms makes files that cannot be run.
+// makePrograms creates files that cannot be executed.
 func (r *replay) makePrograms() {
 	r.Helper()
 	r.makeFile("noexec", "#!/bin/sh\necho hi\n", 0o644)
@@ -198,15 +198,15 @@ func (r *replay) makePrograms() {
 	r.makeFile("badint", "#!/no/such/interp\n", 0o755)
 }
 
-// makeRunnable turns one of them into a program when its time has come.
+// makeRunnable turns one of them into a program.
 func (r *replay) makeRunnable(_ int, text string) {
 	if strings.Contains(text, `"prog-script"`) {
 		r.must(os.Chmod(r.path("noexec"), 0o755))
 	}
 }
 
-// killTagged kills the processes with a command line that only this replay has,
-// and tells if there are any.
+// killTagged kills the processes with the unique command line of this replay, and reports
+// whether there were any.
 func (r *replay) killTagged(commandLine string) (killed bool) {
 	r.Helper()
 	want := strings.ReplaceAll(commandLine, " ", "\x00") + "\x00"
@@ -219,8 +219,7 @@ func (r *replay) killTagged(commandLine string) (killed bool) {
 	return killed
 }
 
-// awaitSeq waits until a process has said something with the number, as the
-// core tells it.
+// awaitSeq waits until a process has an event with the number, according to the core.
 func (r *replay) awaitSeq(session, process string, seq uint64) {
 	r.Helper()
 	processes := execwirev1.NewProcessServiceClient(r.core)

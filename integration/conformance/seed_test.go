@@ -60,7 +60,7 @@ func TestSeed_ExampleSession(t *testing.T) {
 	}
 }
 
-// expectResult wants the answer to be this result, byte for byte.
+// expectResult checks that the response has this result, byte for byte.
 func expectResult(c *harness.RPCClient, id int, want string) {
 	c.Helper()
 	if answer := c.Reply(id); string(answer.Result) != want {

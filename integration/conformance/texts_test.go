@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// literally sends every other message, from the first on, as it was sent to the
-// reference: transcripts have what a JSON parser made of it.
+// literally sends every other message as it was sent to the reference: transcripts have the
+// output of a JSON parser.
 func literally(texts []string) func(int, string) string {
 	return func(index int, text string) string {
 		if index%2 == 0 && index/2 < len(texts) {
@@ -67,7 +67,7 @@ var envelopeTexts = []string{
 
 var cutBatch = regexp.MustCompile(`"<<cut: (\d+) items in all>>"`)
 
-// wholeBatches writes out the lists of requests that a transcript cut.
+// wholeBatches restores the lists of requests that a transcript truncated.
 func wholeBatches(_ int, text string) string {
 	return cutBatch.ReplaceAllStringFunc(text, func(cut string) string {
 		size, err := strconv.Atoi(cutBatch.FindStringSubmatch(cut)[1])

@@ -21,12 +21,12 @@ const (
 	newVersion = "NEW"
 )
 
-// isSend tells whether the client sent a message.
+// isSend reports whether the client sent a message.
 func isSend(e harness.TranscriptEvent) bool {
 	return e.Direction == ">" && (e.Kind == "text" || e.Kind == "binary")
 }
 
-// note is what a remark says; empty if the event is none.
+// note returns the text of a remark; empty for other events.
 func note(e harness.TranscriptEvent) string {
 	var note struct{ Msg string }
 	if e.Kind != "note" || json.Unmarshal(e.Value, &note) != nil {
@@ -57,7 +57,7 @@ func readTranscript(t testing.TB, version, scenario string) []harness.Transcript
 	return events
 }
 
-// scenariosOf are the scenarios recorded with a version.
+// scenariosOf returns the scenarios recorded with a version.
 func scenariosOf(t testing.TB, version string) []string {
 	t.Helper()
 	files, err := filepath.Glob(transcriptPath(version, "*"))
@@ -71,7 +71,7 @@ func scenariosOf(t testing.TB, version string) []string {
 	return names
 }
 
-// exchanged is a message of the client and its answer.
+// exchanged is a message of the client and its response.
 type exchanged struct {
 	conn, id string // id is that in JSON; -1 for what has none
 	at       int    // where the message is among the events
@@ -79,7 +79,7 @@ type exchanged struct {
 	reply    any    // nil if there is none
 }
 
-// dialogue pairs messages with answers in the way of the shared compare.py.
+// dialogue pairs messages with responses like the shared compare.py.
 func dialogue(events []harness.TranscriptEvent) []exchanged {
 	var list []exchanged
 	open := map[string][]int{}
@@ -114,14 +114,14 @@ func isReply(value map[string]any) bool {
 	return isResult || isError
 }
 
-// allowances are deliberate differences from a version, each with its reason.
-// The key is a scenario, or a scenario, a colon, and the index of a message of
-// the client or "notifications".
+// allowances are deliberate differences from a version, with their reasons. The key is a
+// scenario, or a scenario, a colon, and the index of a message of the client or
+// "notifications".
 type allowances map[string]string
 
 var allowanceKey = regexp.MustCompile(`^[0-9a-zA-Z_]+(:([0-9]+|notifications))?$`)
 
-// readAllowances reads the file that compare.py takes as well.
+// readAllowances reads the file that compare.py reads too.
 func readAllowances(t testing.TB, version string) allowances {
 	t.Helper()
 	path := filepath.Join("testdata", "allow-"+version+".txt")
@@ -148,11 +148,11 @@ func readAllowances(t testing.TB, version string) allowances {
 	return allowed
 }
 
-// cutText is what transcripts have in place of long strings.
+// cutText is the placeholder of transcripts for long strings.
 var cutText = regexp.MustCompile(`"([^"]*)<<cut: (\d+) chars in all, sha256 [0-9a-f]+>>"`)
 
-// restoreCut writes out strings of the client that a transcript cut: base64 of
-// some MiB of the letter a, or the letter x.
+// restoreCut restores strings of the client that a transcript truncated: base64 of some MiB of
+// the letter a, or the letter x.
 func restoreCut(text string) string {
 	return cutText.ReplaceAllStringFunc(text, func(cut string) string {
 		groups := cutText.FindStringSubmatch(cut)
@@ -169,7 +169,7 @@ func restoreCut(text string) string {
 	})
 }
 
-// sortedKeys are those of an allowance, for messages in a stable order.
+// sortedKeys returns the keys of an allowance in a stable order.
 func (a allowances) sortedKeys() []string {
 	var keys []string
 	for key := range a {
@@ -179,7 +179,7 @@ func (a allowances) sortedKeys() []string {
 	return keys
 }
 
-// scenarioOf is the scenario of an allowance's key.
+// scenarioOf returns the scenario of an allowance's key.
 func scenarioOf(key string) string {
 	scenario, _, _ := strings.Cut(key, ":")
 	return scenario

@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// ourEvents are what was said in a replay, as a transcript: what we sent, and
-// what came on each connection.
+// ourEvents returns the messages of a replay as a transcript.
 func (r *replay) ourTalk() []exchanged {
 	var events []harness.TranscriptEvent
 	for _, e := range r.events {
@@ -28,8 +27,8 @@ func (r *replay) ourTalk() []exchanged {
 	return dialogue(events)
 }
 
-// verdict holds our side of a replay against the reference's. It returns the
-// allowances that were needed.
+// verdict compares our side of a replay with the reference's. It returns the allowances that
+// were needed.
 func (r *replay) verdict() (needed []string) {
 	r.Helper()
 	ours := r.ourTalk()
@@ -44,8 +43,7 @@ func (r *replay) verdict() (needed []string) {
 	return append(needed, r.judge("notifications", "notifications", how.String())...)
 }
 
-// judge reports a difference that is not allowed, and returns the keys that
-// allow it.
+// judge reports a difference that is not allowed, and returns the keys that allow it.
 func (r *replay) judge(key, what, how string) []string {
 	r.Helper()
 	if how == "" {
@@ -63,7 +61,7 @@ func (r *replay) judge(key, what, how string) []string {
 	return keys
 }
 
-// comparison is one for what was said on a connection.
+// comparison returns the comparison for a connection.
 func (r *replay) comparison(conn string) comparison {
 	_, read := r.places()
 	c := comparison{place: read, reference: progress{}, ours: progress{}}
@@ -80,14 +78,14 @@ func (r *replay) comparison(conn string) comparison {
 	return c
 }
 
-// processOf is the process a message is about.
+// processOf returns the process of a message.
 func (r *replay) processOf(m exchanged) string {
 	var request struct{ Params struct{ ProcessID string } }
 	_ = json.Unmarshal(r.events[m.at].Value, &request)
 	return request.Params.ProcessID
 }
 
-// differingEvents says how the notifications on a connection differ.
+// differingEvents describes how the notifications on a connection differ.
 func (r *replay) differingEvents(conn string) string {
 	var theirs, own []map[string]any
 	for _, e := range r.events {
@@ -122,7 +120,7 @@ func merged[V any](a, b map[string]V) map[string]V {
 	return all
 }
 
-// without is a without the items of b.
+// without returns a without the items of b.
 func without(a, b []string) []string {
 	left := slices.Clone(b)
 	var rest []string

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// recordedWeb is the HTTP server that http/request was recorded with, which closes
-// every connection after a response without saying so.
+// recordedWeb is the HTTP server used in the recording of http/request. It closes every
+// connection after a response without announcing it.
 type recordedWeb struct {
 	listener net.Listener
 	zipped   []byte // what it says at /gzip, which has the time of the recording
@@ -60,7 +60,7 @@ func newRecordedWeb(t testing.TB, zipped []byte) *recordedWeb {
 	return w
 }
 
-// port is what transcripts have ${UP} for.
+// port is the value of ${UP} in transcripts.
 func (w *recordedWeb) port() string {
 	return strconv.Itoa(w.listener.Addr().(*net.TCPAddr).Port)
 }
@@ -85,8 +85,8 @@ func (w *recordedWeb) serve(conn net.Conn) {
 	w.answer(conn, request.URL.Path, body)
 }
 
-// answer is what the recorder's server says; where that slept, this one waits
-// until the client has gone.
+// answer sends the responses of the recorder's server. Where that slept, this one waits until
+// the client has disconnected.
 func (w *recordedWeb) answer(conn net.Conn, path string, body []byte) {
 	respond := func(status, extra string, body []byte) {
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s\r\nX-A: 1\r\nX-A: 2\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n%s", status, extra, len(body), body)
@@ -132,7 +132,7 @@ func (w *recordedWeb) answer(conn net.Conn, path string, body []byte) {
 	}
 }
 
-// prepareWeb starts the server that the conversation is about.
+// prepareWeb starts the server for the conversation.
 func (r *replay) prepareWeb() {
 	for _, m := range r.talk {
 		if !strings.Contains(string(r.events[m.at].Value), "/gzip") {
@@ -144,8 +144,8 @@ func (r *replay) prepareWeb() {
 	}
 }
 
-// awaitBodies waits until every body has come that came to an end, and something
-// of the one that did not.
+// awaitBodies waits until every body that ended is complete, and a part of the one that did
+// not has arrived.
 func (r *replay) awaitBodies() {
 	r.Helper()
 	want := bodiesOf(r.responsesBefore(len(r.events)))
@@ -166,7 +166,7 @@ func (r *replay) awaitBodies() {
 	})
 }
 
-// responsesBefore is what the reference had said before an event.
+// responsesBefore returns the responses of the reference before an event.
 func (r *replay) responsesBefore(at int) (said []map[string]any) {
 	for _, e := range r.events[:at] {
 		if value, ok := harness.DecodeAny(e.Value).(map[string]any); ok && e.Direction == "<" {
@@ -176,7 +176,7 @@ func (r *replay) responsesBefore(at int) (said []map[string]any) {
 	return said
 }
 
-// streamedBody is what notifications have told of one.
+// streamedBody is a body received in notifications.
 type streamedBody struct {
 	data  bytes.Buffer
 	last  json.Number // seq
@@ -184,7 +184,7 @@ type streamedBody struct {
 	wrong string      // what is wrong with the notifications
 }
 
-// bodiesOf are the bodies that were streamed, by request id.
+// bodiesOf returns the streamed bodies by request id.
 func bodiesOf(said []map[string]any) map[string]*streamedBody {
 	bodies := map[string]*streamedBody{}
 	for _, message := range said {
@@ -232,8 +232,8 @@ func restoreZ(text string) []byte {
 	panic("nobody knows what was cut from " + text)
 }
 
-// differingBodies says how the streamed bodies differ. Of one that did not end
-// there may be more or less.
+// differingBodies describes how the streamed bodies differ. A body without an end may have more
+// or less data.
 func differingBodies(reference, ours []map[string]any) string {
 	want, got := bodiesOf(reference), bodiesOf(ours)
 	var how strings.Builder

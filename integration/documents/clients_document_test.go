@@ -17,7 +17,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// olderSurface is what the documents of the older client list.
+// olderSurface lists the documented API of the older client.
 var olderSurface = []string{
 	"ExecServerClient", "ExecServerError", "ExecServerClientConnectOptions", "RemoteExecServerConnectArgs",
 	"ExecServerLaunchCommand", "ExecServerProcess",
@@ -30,11 +30,11 @@ var olderSurface = []string{
 	"fs/readFile", "fs/writeFile", "fs/createDirectory", "fs/getMetadata", "fs/readDirectory", "fs/remove", "fs/copy",
 }
 
-// instance makes a value that tells its type.
+// instance returns a value that identifies its type.
 func instance[T any]() any { return reflect.TypeFor[T]() }
 
-// counterparts are the names of the document, as the compiler knows them: types by
-// instance, all others by themselves.
+// counterparts are the names of the document as seen by the compiler: types through instance,
+// all others directly.
 var counterparts = map[string]any{
 	"client.Client": instance[client.Client](), "client.Environment": instance[client.Environment](), "client.Option": instance[client.Option](),
 	"client.Dial": client.Dial, "client.RelayURL": client.RelayURL,
@@ -87,8 +87,8 @@ var counterparts = map[string]any{
 	"executor.Credentials": instance[executor.Credentials](), "executor.FindCredentials": executor.FindCredentials,
 }
 
-// The document names a counterpart for everything that the older client had, and
-// nothing that is not there.
+// The document has a counterpart for everything that the older client had, and every
+// counterpart exists.
 func TestClientsDocument_NamesEveryCounterpart(t *testing.T) {
 	text, err := os.ReadFile("../../docs/clients.md")
 	if err != nil {
@@ -142,7 +142,7 @@ var (
 	goName = regexp.MustCompile(`^[a-z][a-z0-9]*\.[A-Z][A-Za-z0-9]*(\.[A-Z][A-Za-z0-9]*)?$`)
 )
 
-// nameOf is the name of a type, a function or a method; empty of other values.
+// nameOf returns the name of a type, a function or a method; empty for other values.
 func nameOf(value any) string {
 	if t, ok := value.(reflect.Type); ok {
 		return t.String()

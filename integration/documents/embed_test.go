@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// embedCommand is the path of the example that has a server inside itself.
+// embedCommand is the path of the example that embeds a server.
 var embedCommand = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(filepath.Dir(harness.Execwire), "embed")
 	return binary, harness.Build(binary, "./examples/embed")
@@ -31,8 +31,8 @@ func newEmbed(t testing.TB, flags ...string) *harness.Command {
 	return c
 }
 
-// A program with a server inside itself is reached by its socket and through a hub
-// at once, sandboxes work in it, and it leaves nothing behind.
+// A program that embeds a server can be reached by its socket and through a hub at the same
+// time, sandboxes work in it, and it leaves nothing behind.
 func TestEmbedExample(t *testing.T) {
 	f := harness.NewFleet(t)
 	embed := newEmbed(t, "--hub", f.URL(), "--executor-id", "inside")
@@ -65,7 +65,7 @@ func TestEmbedExample(t *testing.T) {
 	}
 }
 
-// Without a hub it is a server like any other.
+// Without a hub it is an ordinary server.
 func TestEmbedExample_WithoutAHub(t *testing.T) {
 	embed := newEmbed(t)
 	if got := harness.Run(t, strings.NewReader("hello"), append([]string{"run", "-i", "--server", embed.URLs[harness.UnixTransport], "--"}, harness.Shell("tr a-z A-Z")...)...); got != (harness.Result{Stdout: "HELLO"}) {
@@ -79,8 +79,7 @@ func TestEmbedExample_WithoutAHub(t *testing.T) {
 	}
 }
 
-// The program of the document is one that others can have: it is built outside of
-// this repository, which it imports.
+// The program of the document can be built in another module that imports this repository.
 func TestEmbeddingDocument_Program(t *testing.T) {
 	harness.Slow(t)
 	text, err := os.ReadFile("../../docs/embedding.md")
@@ -100,7 +99,7 @@ func TestEmbeddingDocument_Program(t *testing.T) {
 	}
 }
 
-// buildOutside builds a program of a module of its own that needs this one.
+// buildOutside builds a program in a separate module that depends on this one.
 func buildOutside(t *testing.T, files map[string]string) (binary string) {
 	t.Helper()
 	all := map[string]string{

@@ -20,8 +20,7 @@ func tool(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// grpcurl calls a server the way a person does who has nothing but the
-// reflection.
+// grpcurl calls a server with nothing but the reflection service.
 func grpcurl(t *testing.T, server *harness.Command, d harness.Transport, args ...string) harness.Result {
 	t.Helper()
 	flags := []string{"-plaintext"}
@@ -78,7 +77,7 @@ func TestGrpcurl_Reflection(t *testing.T) {
 	}
 }
 
-// eventKinds sums up what WatchProcess printed.
+// eventKinds summarizes the output of WatchProcess.
 func eventKinds(t *testing.T, text string) string {
 	t.Helper()
 	var kinds []string
@@ -116,7 +115,7 @@ func eventKinds(t *testing.T, text string) string {
 	return strings.Join(kinds, " ")
 }
 
-// The reason of a failure is there to see, not only in our own client.
+// The reason of a failure is visible without our own client.
 func TestGrpcurl_ShowsErrorDetails(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {

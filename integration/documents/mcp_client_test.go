@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// mcpServer is the command line of the MCP server that examples/mcp pins, which
-// works on files below a directory.
+// mcpServer is the command line of the MCP server that examples/mcp pins, serving files below a
+// directory.
 func mcpServer(t testing.TB, directory string) []string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -29,8 +29,7 @@ func mcpServer(t testing.TB, directory string) []string {
 	return []string{node, script, directory}
 }
 
-// mcp is a client of an MCP server that speaks by lines of standard streams: those
-// of execwire run, which passes them.
+// mcp is a client of an MCP server over the standard streams of execwire run.
 type mcp struct {
 	t       testing.TB
 	command *harness.Command
@@ -39,7 +38,7 @@ type mcp struct {
 	id      int
 }
 
-// startMCP starts execwire with arguments, which run the server, and shakes hands.
+// startMCP starts execwire with arguments that run the server, and initializes the session.
 func startMCP(t testing.TB, arguments ...string) *mcp {
 	t.Helper()
 	c := harness.NewCommand(arguments...)
@@ -87,7 +86,7 @@ func (m *mcp) ask(method string, parameters any) int {
 	return m.id
 }
 
-// next reads the next message, which has to be an answer.
+// next reads the next message, which must be a response.
 func (m *mcp) next() (id int, result json.RawMessage) {
 	m.t.Helper()
 	line, err := m.lines.ReadBytes('\n')
@@ -105,7 +104,7 @@ func (m *mcp) next() (id int, result json.RawMessage) {
 	return message.ID, message.Result
 }
 
-// call makes a request and decodes its answer.
+// call sends a request and decodes its response.
 func (m *mcp) call(method string, parameters, result any) {
 	m.t.Helper()
 	asked := m.ask(method, parameters)
@@ -123,13 +122,13 @@ func (m *mcp) decode(text json.RawMessage, into any) {
 	}
 }
 
-// toolResult is what a tool has done.
+// toolResult is the result of a tool.
 type toolResult struct {
 	Content []struct{ Type, Text string }
 	IsError bool
 }
 
-// tool has a tool do something, and returns what it says.
+// tool calls a tool and returns its text.
 func (m *mcp) tool(name string, arguments map[string]any) string {
 	m.t.Helper()
 	var result toolResult
@@ -156,8 +155,8 @@ func (m *mcp) tools() (names []string) {
 	return names
 }
 
-// leave ends stdin, as clients of MCP take their leave, and expects the server to end
-// well, having said nothing more.
+// leave ends stdin, as MCP clients do, and expects the server to exit with 0 and without
+// further messages.
 func (m *mcp) leave() {
 	m.t.Helper()
 	if err := m.in.Close(); err != nil {
@@ -179,7 +178,7 @@ func fileOf(t testing.TB, directory string, i int) (path, content string) {
 	return path, content
 }
 
-// mcpServersIn are the processes of MCP servers for a directory.
+// mcpServersIn returns the processes of MCP servers for a directory.
 func mcpServersIn(t testing.TB, directory string) (pids []string) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")

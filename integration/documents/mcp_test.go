@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mcpTransports are the beginnings of command lines that run something, by the way they
-// take to where it runs.
+// mcpTransports are the beginnings of command lines that run a program, by transport.
 func mcpTransports(t *testing.T) map[string][]string {
 	server, f := harness.Serve(t), harness.NewFleet(t)
 	forward := harness.NewForward(t, "--hub", f.URL(), "--executor", harness.ExecutorID)
@@ -28,8 +27,8 @@ func mcpTransports(t *testing.T) map[string][]string {
 	}
 }
 
-// An MCP server runs where its files are, and its client speaks to it as if it were
-// here, whatever is between them. When the client is done nothing is left.
+// An MCP server runs next to its files, and its client uses it like a local one over every
+// transport. Nothing remains when the client is done.
 func TestMCP_ServerOnAnExecutor(t *testing.T) {
 	for name, through := range mcpTransports(t) {
 		t.Run(name, func(t *testing.T) {
@@ -62,7 +61,7 @@ func TestMCP_ServerOnAnExecutor(t *testing.T) {
 	}
 }
 
-// A client that is killed takes its server along when the grace is over.
+// If the client is killed, its server ends after the grace period.
 func TestMCP_KilledClient_EndsTheServer(t *testing.T) {
 	server := harness.Serve(t)
 	dir := harness.ShortDir(t)
@@ -73,8 +72,8 @@ func TestMCP_KilledClient_EndsTheServer(t *testing.T) {
 	harness.Eventually(t, "the server has ended", func() bool { return len(mcpServersIn(t, dir)) == 0 })
 }
 
-// Requests and answers pass once and in order, though the connection is cut all the
-// time while they are on their way.
+// Requests and responses are delivered once and in order while the connection is cut
+// repeatedly.
 func TestMCP_Cuts_LosesNothing(t *testing.T) {
 	harness.Waits(t)
 	server, f := harness.Serve(t), harness.NewFleet(t)

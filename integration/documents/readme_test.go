@@ -72,10 +72,9 @@ func runExamples(t *testing.T, document string, least int) {
 	runCommands(t, document, least, here, "EXECWIRE_SERVER="+server.URLs[harness.TCPTransport])
 }
 
-// runCommands runs the commands of a document in a directory of their own, which also
-// takes the place of /tmp, so that two runs on one machine do not share files. here are
-// further replacements, as strings.NewReplacer has them, and variables are of the form
-// NAME=VALUE.
+// runCommands runs the commands of a document in a directory of their own that also replaces
+// /tmp, so that two runs on one machine do not share files. here has further replacements for
+// strings.NewReplacer, and variables have the form NAME=VALUE.
 func runCommands(t *testing.T, document string, least int, here []string, variables ...string) {
 	t.Helper()
 	examples := examplesOf(t, document)

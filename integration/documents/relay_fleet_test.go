@@ -32,7 +32,7 @@ func TestExecutorSecrets_AreNotInherited(t *testing.T) {
 	}
 }
 
-// TestRemoteDocument_FiveMinutes takes the shortest way to a command on another machine.
+// TestRemoteDocument_FiveMinutes runs the quick start for a command on another machine.
 func TestRemoteDocument_FiveMinutes(t *testing.T) {
 	f := harness.NewFleet(t)
 	got := harness.Run(t, nil, "executors", "--hub", f.URL())

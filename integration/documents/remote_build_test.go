@@ -13,14 +13,13 @@ import (
 	"time"
 )
 
-// remoteBuildCommand is the path of the example that builds a project elsewhere.
+// remoteBuildCommand is the path of the example that builds a project on another machine.
 var remoteBuildCommand = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(filepath.Dir(harness.Execwire), "remote-build")
 	return binary, harness.Build(binary, "./examples/remote-build")
 })
 
-// hubProject copies what the hub of this repository is made of to a new directory, and
-// returns the files that it has.
+// hubProject copies the sources of the hub to a new directory, and returns its files.
 func hubProject(t *testing.T) (directory string, files []string) {
 	t.Helper()
 	own := lines(t, "go", "list", "-deps", "-f", "{{with .Module}}{{if .Main}}{{$.Dir}}{{end}}{{end}}", "./cmd/execwire-hub")
@@ -49,7 +48,7 @@ func hubProject(t *testing.T) (directory string, files []string) {
 	return directory, files
 }
 
-// lines are what a program of the repository says.
+// lines returns the output lines of a program of the repository.
 func lines(t *testing.T, program string, arguments ...string) []string {
 	t.Helper()
 	command := exec.Command(program, arguments...)
@@ -61,9 +60,8 @@ func lines(t *testing.T, program string, arguments ...string) []string {
 	return strings.Fields(string(said))
 }
 
-// TestRemoteBuild_Cuts_BuildsTheSame builds the hub on an executor
-// behind a hub by the program in examples, as a newcomer would. Nothing of what it says
-// is missing, and what comes back is what is built here.
+// TestRemoteBuild_Cuts_BuildsTheSame builds the hub on an executor behind a hub with the program
+// in examples. Its output is complete, and the result equals a local build.
 func TestRemoteBuild_Cuts_BuildsTheSame(t *testing.T) {
 	harness.Slow(t)
 	harness.Waits(t)

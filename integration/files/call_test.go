@@ -19,8 +19,7 @@ func fileService(c *harness.Command, t *testing.T) execwirev1.FileSystemServiceC
 	return execwirev1.NewFileSystemServiceClient(harness.Dial(t, "tcp", c.Address(harness.TCPTransport)))
 }
 
-// fileCall is an operation on files, over both protocols. Either can
-// be missing.
+// fileCall is an operation on files over both protocols. Either can be missing.
 type fileCall struct {
 	name   string
 	call   func(context.Context, execwirev1.FileSystemServiceClient) error
@@ -28,7 +27,7 @@ type fileCall struct {
 	params harness.RPCParams
 }
 
-// unary makes a call of a method of the generated client.
+// unary calls a unary method of the generated client.
 func unary[Request, Response any, Option any](
 	method func(execwirev1.FileSystemServiceClient, context.Context, Request, ...Option) (Response, error), request Request,
 ) func(context.Context, execwirev1.FileSystemServiceClient) error {
@@ -40,7 +39,7 @@ func unary[Request, Response any, Option any](
 
 type fileClient = execwirev1.FileSystemServiceClient
 
-// uploading makes an upload of data.
+// uploading uploads data.
 func uploading(head *execwirev1.UploadHead, data []byte) func(context.Context, fileClient) error {
 	return func(ctx context.Context, files fileClient) error {
 		stream, err := files.UploadFile(ctx)
@@ -61,7 +60,7 @@ func uploading(head *execwirev1.UploadHead, data []byte) func(context.Context, f
 	}
 }
 
-// reading makes a stream that is read to its end.
+// reading reads a stream to its end.
 func reading[M any, S interface{ Recv() (M, error) }](open func(context.Context, fileClient) (S, error)) func(context.Context, fileClient) error {
 	return func(ctx context.Context, files fileClient) error {
 		ctx, cancel := context.WithCancelCause(ctx)
@@ -89,7 +88,7 @@ func listing(request *execwirev1.ReadDirectoryRequest) func(context.Context, fil
 	})
 }
 
-// fileOutcome is how a call ends over both transports; zero is success.
+// fileOutcome is the result of a call over both transports; zero means success.
 type fileOutcome struct {
 	reason  execwirev1.ErrorReason
 	code    int
@@ -117,7 +116,7 @@ func (f fileCall) expect(t *testing.T, files fileClient, c *harness.RPCClient, w
 
 func inBase64(data []byte) string { return base64.StdEncoding.EncodeToString(data) }
 
-// namesIn lists a directory that only the server sees.
+// namesIn lists a directory that only the server can see.
 func namesIn(t *testing.T, files fileClient, dir string) []string {
 	t.Helper()
 	stream, err := files.ReadDirectory(harness.Context(t), &execwirev1.ReadDirectoryRequest{Path: dir})

@@ -18,15 +18,15 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// changingBytes is more than is on the way to a client that does not read.
+// changingBytes is more than the buffers on the way to a client that does not read.
 const changingBytes = 32 << 20
 
-// fileChanges are what can happen to a file while it is read.
+// fileChanges are changes of a file while it is read.
 var fileChanges = []struct {
 	name    string
 	change  func(path string) error
 	changed bool // or may be told as if
-	// whole says that the data has to be what the file was.
+	// whole requires that the data is the original content.
 	whole bool
 }{
 	{name: "nothing", change: func(string) error { return nil }, whole: true},
@@ -60,8 +60,8 @@ func writeAt(path string, offset int64) error {
 	return errors.Join(err, f.Close())
 }
 
-// A file that changes during a download is reported: what is received is never
-// a mixture that passes for the file. What came is what its digest says.
+// A change of a file during a download is reported, so that a client never takes a mixture for
+// the file. The digest is that of the received data.
 func TestDownload_FileChanges_IsReported(t *testing.T) {
 	harness.Slow(t)
 	s := harness.NewServer(t, nil)
@@ -120,9 +120,8 @@ func TestDownload_FileChanges_IsReported(t *testing.T) {
 	}
 }
 
-// A file that is replaced has what was there, or what is to be there, and nothing
-// else is ever seen beside it: also when the client goes away in the middle, when
-// its connection is cut, or when the server is killed.
+// A replaced file has the old content or the new one, and no other state is ever visible: also
+// if the client disconnects, its connection is cut, or the server is killed.
 func TestUpload_Replacement_IsAtomic(t *testing.T) {
 	harness.Slow(t)
 	endings := map[string]func(t *testing.T, server *harness.Command, wire *harness.Proxy, stop func()){

@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// A file goes there and back as it is, however often the connection breaks: from
-// where one can go back, and from where one cannot.
+// A file survives upload and download unchanged while the connection is cut repeatedly, from
+// sources that can seek and from those that cannot.
 func TestFiles_Cuts_AreComplete(t *testing.T) {
 	harness.Waits(t)
 	content := harness.RandomBytes(harness.CutBytes())
@@ -38,7 +38,7 @@ func TestFiles_Cuts_AreComplete(t *testing.T) {
 	})
 }
 
-// expectNoParts wants nothing in a directory that was not asked for.
+// expectNoParts checks that a directory has no unexpected files.
 func expectNoParts(t testing.TB, dir string) {
 	t.Helper()
 	if names, err := filepath.Glob(dir + "/.*"); len(names) > 0 || err != nil {

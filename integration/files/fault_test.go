@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// wantKept wants a file to be as withMounts made it.
+// wantKept checks that a file is as withMounts created it.
 func wantKept(t *testing.T, files fileClient, path string) {
 	t.Helper()
 	got, err := files.ReadFile(harness.Context(t), &execwirev1.ReadFileRequest{Path: path})
@@ -22,8 +22,8 @@ func wantKept(t *testing.T, files fileClient, path string) {
 	}
 }
 
-// A full disk is an error that says so, over every transport and however one writes; it
-// is full no longer when something was removed.
+// A full disk has an error of its own, over every transport and with every way to write.
+// Writing succeeds again after a removal.
 func TestFiles_FullDisk(t *testing.T) {
 	server, dir := harness.MountedServer(t)
 	dir += "/full"
@@ -40,8 +40,8 @@ func TestFiles_FullDisk(t *testing.T) {
 	} {
 		tt.expect(t, files, c, noSpace)
 		wantKept(t, files, dir+"/kept")
-		// What a refused call in place has written of a new file is there, and
-		// takes room. A replacement leaves nothing.
+		// A failed write in place leaves a part of the new file, which uses space. A replacement leaves
+		// nothing.
 		for _, name := range namesIn(t, files, dir) {
 			if name != "kept" && name != "other" {
 				if strings.HasPrefix(tt.name, "replace") {
@@ -60,7 +60,7 @@ func TestFiles_FullDisk(t *testing.T) {
 	} {
 		tt.expect(t, files, c, fileOutcome{})
 	}
-	// And when there are no more inodes, which directories need too.
+	// The same without free inodes, which directories need too.
 	for i := range 40 {
 		err := unary(fileClient.CreateDirectory, &execwirev1.CreateDirectoryRequest{Path: fmt.Sprintf("%s/d%d", dir, i)})(harness.Context(t), files)
 		if err != nil {
@@ -71,7 +71,7 @@ func TestFiles_FullDisk(t *testing.T) {
 		method: "fs/createDirectory", params: harness.RPCParams{"path": dir + "/f/g"}}.expect(t, files, c, noSpace)
 }
 
-// Nothing of a read-only file system changes, and everything can be read.
+// A read-only file system is not changed, and everything can be read.
 func TestFiles_ReadOnlyMount(t *testing.T) {
 	server, dir := harness.MountedServer(t)
 	dir += "/frozen"
@@ -117,8 +117,7 @@ func TestFiles_ReadOnlyMount(t *testing.T) {
 	}
 }
 
-// serveAsNobody runs a server as another user, from a copy that this user can
-// reach.
+// serveAsNobody runs a server as another user, from a copy that this user can execute.
 func serveAsNobody(t *testing.T) *harness.Command {
 	t.Helper()
 	c := harness.NewCommand(harness.PublicListeners...)
@@ -129,7 +128,7 @@ func serveAsNobody(t *testing.T) *harness.Command {
 	return c
 }
 
-// What the server's user may not do, its clients may not either.
+// Clients have no more permissions than the user of the server.
 func TestFiles_UnprivilegedServer(t *testing.T) {
 	dir := harness.PublicDir(t)
 	for _, step := range []error{

@@ -19,8 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// uploadOf sends a file in pieces of odd sizes and returns how many bytes were
-// taken.
+// uploadOf sends a file in pieces of odd sizes and returns the number of bytes sent.
 func uploadOf(t *testing.T, files execwirev1.FileSystemServiceClient, path string, content []byte) uint64 {
 	t.Helper()
 	stream, err := files.UploadFile(t.Context())
@@ -51,7 +50,7 @@ func uploadOf(t *testing.T, files execwirev1.FileSystemServiceClient, path strin
 	return resp.GetSize()
 }
 
-// receive reads a download to its end into a digest.
+// receive reads a download to its end and computes a digest.
 func receive(t *testing.T, stream grpc.ServerStreamingClient[execwirev1.DownloadFileResponse], digest hash.Hash) {
 	t.Helper()
 	for {
@@ -66,8 +65,8 @@ func receive(t *testing.T, stream grpc.ServerStreamingClient[execwirev1.Download
 	}
 }
 
-// Files of any size come and go over every transport as they are, to clients that
-// changed nothing about what gRPC takes.
+// Files of any size are transferred unchanged over every transport, to clients with the default
+// message sizes of gRPC.
 func TestFiles_EveryTransport(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	limit := int(config.Default().ReadFile)
@@ -99,7 +98,7 @@ func TestFiles_EveryTransport(t *testing.T) {
 	}
 }
 
-// A client that stops reading a file holds up nothing but that.
+// A client that does not read a file delays nothing else.
 func TestDownload_Unread_DelaysNoOtherCall(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	for _, d := range harness.Transports {

@@ -13,9 +13,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// A path that is to have no link in it is never resolved through one that takes
-// the place of a directory meanwhile: what is read is inside, and nothing outside
-// is written.
+// A path without symlinks is never resolved through a link that replaces a directory
+// concurrently: reads stay inside, and nothing outside is written.
 func TestNoFollow_PathsStayInside(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	files := execwirev1.NewFileSystemServiceClient(s.Core(t))

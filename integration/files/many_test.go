@@ -21,10 +21,10 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// manyEntries is twice what one answer of JSON-RPC may have.
+// manyEntries is twice the limit of one JSON-RPC response.
 const manyEntries = 100_000
 
-// manyNames is a directory of so many files, whose names are long.
+// manyNames creates a directory with so many files that have long names.
 func manyNames(t *testing.T) (dir string, names []string) {
 	t.Helper()
 	dir = filepath.Join(harness.ShortDir(t), "many")
@@ -40,9 +40,9 @@ func manyNames(t *testing.T) (dir string, names []string) {
 	return dir, names
 }
 
-// A directory of 100,000 entries is listed whole, in memory that does not depend
-// on how many there are or on who reads; it is refused, and not cut short, where
-// one answer would have to have them all; and it is removed.
+// A directory of 100,000 entries is listed completely, in memory that depends neither on their
+// number nor on readers. A call whose response would need them all fails. The directory can be
+// removed.
 func TestFiles_DirectoryOfManyEntries(t *testing.T) {
 	harness.Slow(t)
 	server := harness.Serve(t)
@@ -104,8 +104,7 @@ func TestFiles_DirectoryOfManyEntries(t *testing.T) {
 	}
 }
 
-// deepTree makes a directory with so many levels of directories in it that no path
-// can name the last one.
+// deepTree creates a directory tree that is deeper than any path can name.
 func deepTree(t *testing.T, levels int) (dir string) {
 	t.Helper()
 	dir = filepath.Join(harness.ShortDir(t), "deep")
@@ -131,8 +130,7 @@ func deepTree(t *testing.T, levels int) (dir string) {
 	return dir
 }
 
-// A tree that is deeper than any path is long is walked, and removed, and its copy
-// refused.
+// A tree deeper than the longest path can be walked and removed. A copy of it fails.
 func TestFiles_DeepTree(t *testing.T) {
 	harness.Slow(t)
 	s := harness.NewServer(t, nil)
@@ -169,8 +167,8 @@ func TestFiles_DeepTree(t *testing.T) {
 	}
 }
 
-// A file of 1 TiB that takes no room is not read as a whole, can be read in
-// parts, and takes no room when it is copied.
+// A sparse file of 1 TiB cannot be read at once, can be read in parts, and stays sparse when it
+// is copied.
 func TestFiles_SparseFile(t *testing.T) {
 	const size = 1 << 40
 	s := harness.NewServer(t, nil)
@@ -217,10 +215,10 @@ func TestFiles_SparseFile(t *testing.T) {
 	}
 }
 
-// largestFile is what fs/readFile returns at most.
+// largestFile is the limit of fs/readFile.
 const largestFile = 512 << 20
 
-// The largest file is read whole by one request, and one byte more is refused.
+// The largest file is read by one request. A file of one more byte is rejected.
 func TestReadFile_JSONRPC_LargestFile(t *testing.T) {
 	harness.Slow(t)
 	server := harness.Serve(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// pathMethod is a method of FileSystemService whose request names paths. All
-// those are found in the contract, so that none is forgotten.
+// pathMethod is a method of FileSystemService whose request has paths. All of them are found in
+// the contract.
 type pathMethod struct {
 	protoreflect.MethodDescriptor
 	head  protoreflect.FieldDescriptor   // of the request, which has the paths; nil if the request has them

@@ -21,7 +21,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// hardNames are names that are easily taken for something else, or changed.
+// hardNames are names that are easily misinterpreted or changed.
 var hardNames = []string{
 	"new\nline", "carriage\rreturn", "tab\tbell\abackspace\b", "\x1b[31mred\x7f", `quo"te'`, `back\slash\x41`,
 	" space ", "-rf", "...", "~", "per%41cent%", "#fragment?query&a=b", "*?[a-z]{x,y}", "$(exit)`exit`;|&", "a:b",
@@ -29,14 +29,14 @@ var hardNames = []string{
 	"bad\xff\xfe", "\xed\xa0\x80surrogate", "broken off \xe2\x82", "over\xc0\xaflong", strings.Repeat("x", 255), strings.Repeat("\xff", 255),
 }
 
-// What methods need that do not need a file, and what is gone after them.
+// Files that methods need, and whether they exist afterwards.
 var (
 	needDirectory = []protoreflect.Name{"ReadDirectory", "WalkDirectory", "WatchDirectory"}
 	needNothing   = []protoreflect.Name{"CreateDirectory", "CreateSymlink"}
 	moveFirst     = []protoreflect.Name{"RemovePath", "RenamePath"}
 )
 
-// Every method takes every name there can be, as it is.
+// Every method accepts every possible name unchanged.
 func TestNames_EveryMethodAcceptsEveryName(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	for _, d := range []harness.Transport{harness.InProcess, harness.TCPTransport} {
@@ -74,7 +74,7 @@ func TestNames_EveryMethodAcceptsEveryName(t *testing.T) {
 	}
 }
 
-// bytesOf is a name that came as text, and as bytes if it is not text.
+// bytesOf returns a name from its text, or from its bytes if it is not text.
 func bytesOf(text string, raw []byte) string {
 	if len(raw) > 0 {
 		return string(raw)
@@ -82,7 +82,7 @@ func bytesOf(text string, raw []byte) string {
 	return text
 }
 
-// Responses have names exactly, byte by byte.
+// Responses have names byte by byte.
 func TestNames_InResponses_AreExact(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	dir := harness.ShortDir(t)
@@ -124,8 +124,7 @@ func TestNames_InResponses_AreExact(t *testing.T) {
 	}
 }
 
-// A walk and a watch report paths byte by byte; one can wait for
-// each.
+// A walk and a watch report paths byte by byte, and AwaitPaths accepts them.
 func TestNames_InNotifications_AreExact(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	files := execwirev1.NewFileSystemServiceClient(s.Core(t))
@@ -188,7 +187,7 @@ func TestNames_InNotifications_AreExact(t *testing.T) {
 	}
 }
 
-// fileURI names a path in the only way in which JSON can name every one.
+// fileURI returns the URI of a path, the only form in which JSON can name every path.
 func fileURI(path string) string {
 	var b strings.Builder
 	b.WriteString("file://")
@@ -202,8 +201,7 @@ func fileURI(path string) string {
 	return b.String()
 }
 
-// With JSON-RPC every name can be said, in a URI, and every name that is told can
-// be known.
+// In JSON-RPC every name can be sent as a URI, and every reported name is exact.
 func TestNames_JSONRPC(t *testing.T) {
 	c := harness.WebsocketClient(t, harness.NewServer(t, nil).Address(harness.WebsocketTransport)).Initialize("")
 	dir := harness.ShortDir(t)

@@ -16,8 +16,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// swapping exchanges two names again and again until stop is called, which says
-// how often it did.
+// swapping exchanges two names repeatedly until stop is called, which returns how often.
 func swapping(one, other string) (stop func() (swaps int)) {
 	done := make(chan struct{})
 	var swapper sync.WaitGroup
@@ -42,8 +41,7 @@ func swapping(one, other string) (stop func() (swaps int)) {
 	}
 }
 
-// trap is a tree in which a directory and a link to a place outside can be
-// exchanged.
+// trap is a tree with a directory and a link to a place outside that can be exchanged.
 type trap struct{ outside, top, directory, link string }
 
 const trapFiles = 20
@@ -70,7 +68,7 @@ func newTrap(t *testing.T) trap {
 	return at
 }
 
-// wantOutsideWhole wants the place outside to be as it was.
+// wantOutsideWhole checks that the place outside is unchanged.
 func (at trap) wantOutsideWhole(t *testing.T, what string) {
 	t.Helper()
 	found := 0
@@ -102,8 +100,8 @@ func filesBelow(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// A directory of a tree that is exchanged with a link while the tree is copied,
-// or removed, leads neither to what it leads to.
+// If a directory is exchanged with a link while its tree is copied or removed, the target of
+// the link is not affected.
 func TestTrees_ReplacedByLinks_AreNotLeft(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	files := execwirev1.NewFileSystemServiceClient(s.Core(t))

@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// A download that was interrupted is gone on with by the next one, in another
-// program as well, and not if the file was changed; no part of it is visible.
+// The next download resumes an interrupted one, also in another program, unless the file was
+// changed. Parts are not visible.
 func TestDownload_Interrupted_Continues(t *testing.T) {
 	s := harness.NewServer(t, nil)
 	for _, d := range harness.Transports {

@@ -17,8 +17,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// specialFiles make what has no content of its own, or without an end: no device
-// of them stores anything.
+// specialFiles create files without content of their own or without an end. None of the devices
+// stores anything.
 var specialFiles = map[string]func(path string) error{
 	"a FIFO": func(path string) error { return unix.Mkfifo(path, 0o666) },
 	"a socket": func(path string) error {
@@ -35,8 +35,7 @@ var specialFiles = map[string]func(path string) error{
 	"a link to a FIFO with no reader": func(path string) error { return os.Symlink("fifo", path) },
 }
 
-// placeOf makes a directory with a special file s, a FIFO that links may lead to,
-// and a file f.
+// placeOf creates a directory with a special file s, a FIFO as a target of links, and a file f.
 func placeOf(t *testing.T, makeSpecial func(path string) error) (dir string) {
 	t.Helper()
 	dir = harness.ShortDir(t)
@@ -52,7 +51,7 @@ func placeOf(t *testing.T, makeSpecial func(path string) error) (dir string) {
 	return dir
 }
 
-// openings tells of files that are opened.
+// openings reports which files are opened.
 type openings int
 
 func watchOpenings(t *testing.T) openings {
@@ -65,7 +64,7 @@ func watchOpenings(t *testing.T) openings {
 	return openings(watch)
 }
 
-// of begins to watch a file.
+// of starts to watch a file.
 func (o openings) of(t *testing.T, path string) {
 	t.Helper()
 	if _, err := unix.InotifyAddWatch(int(o), path, unix.IN_OPEN); err != nil {
@@ -79,9 +78,8 @@ func (o openings) any() bool {
 	return err != unix.EAGAIN
 }
 
-// Whatever one asks about a special file, and wherever one names it: the call
-// ends, a file with content is made of none, and a FIFO is not opened, at whose
-// other end a process may wait.
+// Every call on a special file ends, in whatever way the file is named. It creates no file with
+// content, and does not open a FIFO, at whose other end a process may wait.
 func TestSpecialFiles_DoNotHang(t *testing.T) {
 	s, opened := harness.NewServer(t, nil), watchOpenings(t)
 	refusedAlways := []protoreflect.Name{"ReadFile", "DownloadFile", "OpenFile"}

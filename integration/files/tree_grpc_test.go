@@ -11,8 +11,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// cutsOfTrees is how often a connection is cut while trees are copied. What holds when
-// it is cut also holds when it is not, so only a soak does both.
+// cutsOfTrees is how often a connection is cut while trees are copied. What holds with cuts
+// holds without, so only a soak tests both.
 func cutsOfTrees() []int {
 	if harness.Soak() {
 		return []int{0, 10}
@@ -20,9 +20,8 @@ func cutsOfTrees() []int {
 	return []int{10}
 }
 
-// A real source tree is uploaded, changed, synced and downloaded over gRPC, and is
-// the same at each end, with its modes and links: over a connection that holds,
-// and over one that is cut again and again.
+// A real source tree is uploaded, changed, synced and downloaded over gRPC, and is equal at
+// each end, with modes and links: without cuts and with repeated cuts.
 func TestSourceTree_GRPC(t *testing.T) {
 	harness.Slow(t)
 	for _, d := range harness.NetworkTransports {
@@ -81,8 +80,8 @@ func TestSourceTree_GRPC(t *testing.T) {
 	}
 }
 
-// removedFrom counts the files and directories of a snapshot that a tree has no more, each directory with all below it
-// as one.
+// removedFrom counts the files and directories of a snapshot that a tree no longer has. A
+// directory counts once with all below it.
 func removedFrom(dir string, before treeSnapshot) (gone int) {
 	for path := range before {
 		parent, err := os.Lstat(filepath.Join(dir, filepath.Dir(path)))

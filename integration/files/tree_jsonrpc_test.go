@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// rpcFiles is a client of files over JSON-RPC that connects again, and takes its
-// session up, whenever the connection breaks, and repeats the request that has no
-// answer.
+// rpcFiles is a JSON-RPC client of files that reconnects, resumes its session and repeats
+// requests without a response whenever the connection breaks.
 type rpcFiles struct {
 	testing.TB
 	address string
@@ -39,7 +38,7 @@ func (r *rpcFiles) drop() {
 	}
 }
 
-// call repeats a request until it is answered.
+// call repeats a request until it has a response.
 func (r *rpcFiles) call(method string, params harness.RPCParams) harness.RPCContent {
 	r.Helper()
 	for deadline := time.Now().Add(harness.StepTimeout); ; {
@@ -54,7 +53,7 @@ func (r *rpcFiles) call(method string, params harness.RPCParams) harness.RPCCont
 	}
 }
 
-// result is call of what is to succeed; into may be nil.
+// result is call with expected success; into may be nil.
 func (r *rpcFiles) result(method string, params harness.RPCParams, into any) {
 	r.Helper()
 	answer := r.call(method, params)
@@ -68,7 +67,7 @@ func (r *rpcFiles) result(method string, params harness.RPCParams, into any) {
 	}
 }
 
-// try sends a request, over a connection that is made if there is none.
+// try sends a request, over a new connection if there is none.
 func (r *rpcFiles) try(method string, params harness.RPCParams) (harness.RPCContent, error) {
 	if r.link == nil {
 		if err := r.connect(); err != nil {
@@ -104,7 +103,7 @@ func (r *rpcFiles) connect() (err error) {
 	return r.link.Send([]byte(`{"method":"initialized"}`))
 }
 
-// exchange sends a request and waits for its answer.
+// exchange sends a request and waits for its response.
 func (r *rpcFiles) exchange(method string, params harness.RPCParams) (harness.RPCContent, error) {
 	r.lastID++
 	if err := r.link.Send([]byte(harness.RequestText(r.lastID, method, params))); err != nil {
@@ -127,11 +126,11 @@ func (r *rpcFiles) exchange(method string, params harness.RPCParams) (harness.RP
 	}
 }
 
-// blockFile is the size of a file from which on it goes in blocks.
+// blockFile is the size from which files are transferred in blocks.
 const blockFile = 100_000
 
-// put writes a file, a large one by a handle. Handles are of a connection, so the
-// file is begun anew after one broke.
+// put writes a file, a large one with a handle. Handles belong to a connection, so the file is
+// begun again after a cut.
 func (r *rpcFiles) put(path string, content []byte) {
 	r.Helper()
 	if len(content) < blockFile {
@@ -179,8 +178,7 @@ func (r *rpcFiles) get(path string) []byte {
 	return content.Bytes()
 }
 
-// withHandle opens a file and does something with it, again if the connection
-// broke meanwhile.
+// withHandle opens a file and calls a function, again if the connection broke meanwhile.
 func (r *rpcFiles) withHandle(path, mode string, do func(handle string) (done bool)) {
 	r.Helper()
 	for {
@@ -196,8 +194,8 @@ func (r *rpcFiles) withHandle(path, mode string, do func(handle string) (done bo
 	}
 }
 
-// still is result of a request about a handle. It reports whether there was one:
-// with the connection that it belonged to, it goes.
+// still is result for a request with a handle. It reports whether the handle still existed: it
+// is closed with its connection.
 func (r *rpcFiles) still(method string, params harness.RPCParams, into any) bool {
 	r.Helper()
 	before := r.connections
@@ -240,8 +238,8 @@ func (r *rpcFiles) walk(dir string) map[string]bool {
 	return found
 }
 
-// sync makes a directory of the server have what a tree has. What is known to be
-// there is a snapshot, empty at first.
+// sync makes a directory of the server equal to a tree. The snapshot has what the directory is
+// known to contain.
 func (r *rpcFiles) sync(tree, dir string, known treeSnapshot) treeSnapshot {
 	r.Helper()
 	r.result("fs/createDirectory", harness.RPCParams{"path": dir}, nil)
@@ -267,7 +265,7 @@ func (r *rpcFiles) sync(tree, dir string, known treeSnapshot) treeSnapshot {
 	return want
 }
 
-// fetch makes a new tree of a directory of the server.
+// fetch creates a new tree from a directory of the server.
 func (r *rpcFiles) fetch(dir, tree string) {
 	r.Helper()
 	found := r.walk(dir)
@@ -290,10 +288,9 @@ func (r *rpcFiles) fetch(dir, tree string) {
 	}
 }
 
-// A real source tree is uploaded, changed, synced and downloaded over JSON-RPC,
-// and is the same at each end: over a connection that holds, and over one that is
-// cut again and again, where the client resumes its session and repeats what has
-// no answer.
+// A real source tree is uploaded, changed, synced and downloaded over JSON-RPC, and is equal at
+// each end: without cuts, and with repeated cuts after which the client resumes its session and
+// repeats requests without a response.
 func TestSourceTree_JSONRPC(t *testing.T) {
 	harness.Slow(t)
 	for _, cuts := range cutsOfTrees() {

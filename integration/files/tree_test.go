@@ -47,12 +47,12 @@ func realTree(t testing.TB) (dir string) {
 	return dir
 }
 
-// treeSnapshot is what is in a tree: by path, the mode and the digest of each file, the
-// mode of each directory, and where each link leads.
+// treeSnapshot is the content of a tree by path: mode and digest of files, mode of directories,
+// and the targets of links.
 type treeSnapshot map[string]string
 
-// snapshotTree takes the snapshot of a tree; without modes it can be held against one
-// that went through a protocol that has none.
+// snapshotTree creates the snapshot of a tree; without modes it can be compared with a tree
+// transferred by a protocol that has none.
 func snapshotTree(t testing.TB, dir string, modes bool) treeSnapshot {
 	t.Helper()
 	p := treeSnapshot{}
@@ -92,7 +92,7 @@ func snapshotTree(t testing.TB, dir string, modes bool) treeSnapshot {
 	return p
 }
 
-// differences are the paths of which two snapshots say different things.
+// differences returns the paths at which two snapshots differ.
 func (p treeSnapshot) differences(other treeSnapshot) []string {
 	var paths []string
 	for path, what := range p {
@@ -108,7 +108,7 @@ func (p treeSnapshot) differences(other treeSnapshot) []string {
 	return slices.Sorted(slices.Values(paths))
 }
 
-// expect wants a tree to be as the snapshot is.
+// expect checks that a tree equals the snapshot.
 func (p treeSnapshot) expect(t testing.TB, what, dir string, modes bool) {
 	t.Helper()
 	if len(p) < 400 {
@@ -130,9 +130,9 @@ func (p treeSnapshot) filesOf(files bool) []string {
 	return paths
 }
 
-// changeTree does to a tree what people do: it edits files in the middle, at the
-// end and to the same length, empties one, adds and removes files and
-// directories, makes a file of a directory and the reverse, and changes modes.
+// changeTree changes a tree like a developer: it edits files in the middle, at the end and
+// without changing the length, empties one, adds and removes files and directories, replaces a
+// file by a directory and the reverse, and changes modes.
 func changeTree(t testing.TB, dir string, random *rand.Rand) {
 	t.Helper()
 	again := fmt.Sprint(random.Uint32(), "-")

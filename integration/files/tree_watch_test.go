@@ -19,16 +19,14 @@ type changeNotification struct {
 	Lost     *struct{ Path, Reason, Message string }
 }
 
-// mirror is a copy of a directory of the server that is kept as what is told of
-// the directory says.
+// mirror is a copy of a directory of the server that is updated from notifications.
 type mirror struct {
 	*harness.RPCClient
 	of, at string
 	taken  int // frames of the record
 }
 
-// take applies what was told since the last call, and reports whether there was
-// something.
+// take applies the notifications since the last call, and reports whether there were any.
 func (m *mirror) take() bool {
 	m.Helper()
 	frames := m.Record()
@@ -84,8 +82,7 @@ func (m *mirror) apply(path, kind, what string) {
 	}
 }
 
-// Who keeps a copy of a source tree, and takes into it what a watch tells, has
-// what the tree is.
+// A copy of a source tree that is updated from the notifications of a watch equals the tree.
 func TestWatch_SourceTree_KeepsACopyInSync(t *testing.T) {
 	harness.Slow(t)
 	c := harness.WebsocketClient(t, harness.NewServer(t, nil).Address(harness.WebsocketTransport)).Initialize("")

@@ -16,8 +16,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// partialUploads counts the uploads to a directory of which the server has received a
-// part: their files are open and have no name.
+// partialUploads counts the unfinished uploads to a directory: their files are open and have no
+// name.
 func partialUploads(c *harness.Command, t testing.TB, dir string) (count int) {
 	t.Helper()
 	links, err := filepath.Glob("/proc/" + strconv.Itoa(c.ServerPID(t)) + "/fd/*")
@@ -39,8 +39,7 @@ func awaitPartialUploads(c *harness.Command, t testing.TB, dir string, want int)
 	harness.Eventually(t, strconv.Itoa(want)+" uploads are partial", func() bool { return partialUploads(c, t, dir) == want })
 }
 
-// Nothing of uploads stays on the server that were going on when their client was
-// closed.
+// Closing a client removes its unfinished uploads from the server.
 func TestClose_AbortsUploads(t *testing.T) {
 	const uploads = 10
 	server := harness.Serve(t)
@@ -79,8 +78,7 @@ func TestClose_AbortsUploads(t *testing.T) {
 	}
 }
 
-// Of the uploads of a tree that a signal ends, the server keeps one, with which the
-// same command goes on.
+// After a signal the server keeps one of the uploads of a tree, which the same command resumes.
 func TestInterruptedTrees_KeepOneUpload(t *testing.T) {
 	harness.Slow(t)
 	const atOnce = 16 // files that cp copies
@@ -117,8 +115,8 @@ func largeTree(t testing.TB) string {
 	return dir
 }
 
-// Clients that are killed amid more uploads than the server keeps leave those that it
-// keeps, and the next client of their principal uploads at once.
+// Clients that are killed during more uploads than the server keeps leave only those, and the
+// next client of their principal can upload at once.
 func TestKilledUploads_DoNotLockOut(t *testing.T) {
 	harness.Slow(t)
 	const clients, most, kept = 5, 70, 64

@@ -44,8 +44,8 @@ func TestWatch_WithoutInotifyInstances_Works(t *testing.T) {
 	}
 }
 
-// A helper gives its instance back: more helpers than there are instances in reserve watch
-// one after the other.
+// A worker releases its inotify instance: more workers than there are instances in reserve can
+// watch one after the other.
 func TestWatch_WithReservedInstancesThatWereUsed_Works(t *testing.T) {
 	server := harness.ServeAs(t, instancesUser, 400, 400, "EXECWIRE_SANDBOX_BACKENDS=landlock", "EXECWIRE_FILE_HELPERS_PER_PRINCIPAL=1")
 	conn := harness.Dial(t, "tcp", server.Address(harness.TCPTransport))
@@ -61,7 +61,7 @@ func TestWatch_WithReservedInstancesThatWereUsed_Works(t *testing.T) {
 	}
 }
 
-// useAllInstances has a process of the server take the inotify instances of its user.
+// useAllInstances makes a process of the server use all inotify instances of its user.
 func useAllInstances(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
 	ctx := harness.Context(t)
@@ -86,7 +86,7 @@ func useAllInstances(t *testing.T, conn *grpc.ClientConn) {
 	}
 }
 
-// watchReportsChange watches a directory until a file that is created there is reported.
+// watchReportsChange watches a directory until a new file is reported.
 func watchReportsChange(t *testing.T, conn *grpc.ClientConn, dir string, policy *execwirev1.SandboxPolicy) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(harness.Context(t))
@@ -110,7 +110,7 @@ func watchReportsChange(t *testing.T, conn *grpc.ClientConn, dir string, policy 
 	}
 }
 
-// awaitReportsChange awaits a file in a directory until it is there.
+// awaitReportsChange waits for a file in a directory.
 func awaitReportsChange(t *testing.T, conn *grpc.ClientConn, dir string, policy *execwirev1.SandboxPolicy) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(harness.Context(t))

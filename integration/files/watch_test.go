@@ -12,8 +12,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// Changes by processes are reported over every transport, until the server stops, which
-// does not wait for who watches.
+// Changes by processes are reported over every transport until the server stops. It does not
+// wait for watches.
 func TestWatch_ReportsChangesByProcesses(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		dir := harness.ShortDir(s)
@@ -57,7 +57,7 @@ func TestWatch_ReportsChangesByProcesses(t *testing.T) {
 	})
 }
 
-// expectStarted wants a stream to begin with what says so.
+// expectStarted checks that a stream begins with its first message.
 func expectStarted[M, Started any](s *harness.Scenario, err error, stream grpc.ServerStreamingClient[M], started func(*M) *Started) {
 	s.Helper()
 	if err == nil {
@@ -69,8 +69,8 @@ func expectStarted[M, Started any](s *harness.Scenario, err error, stream grpc.S
 	s.Fatalf("it does not begin: %v", err)
 }
 
-// A session that is resumed over another connection has none of the watches of
-// the one before, and their ids are free.
+// A session resumed on another connection has no watches of the previous one, and their ids are
+// free.
 func TestWatch_ConnectionLost_Ends(t *testing.T) {
 	address := harness.NewServer(t, nil).Address(harness.WebsocketTransport)
 	dir := harness.ShortDir(t)

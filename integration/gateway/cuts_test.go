@@ -17,10 +17,9 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// Connections are cut anywhere, while they shake hands and in the middle of
-// frames, under load in both directions. A client that resumes as those of the
-// reference do loses nothing and gets nothing twice, and what it writes is
-// applied once.
+// Connections are cut at any point, during the handshake and inside frames, under load in both
+// directions. A client that resumes like those of the reference receives everything exactly
+// once, and its writes are applied once.
 func TestResume_Cuts_LosesNothing(t *testing.T) {
 	cuts := 600
 	if testing.Short() {
@@ -41,8 +40,7 @@ func TestResume_Cuts_LosesNothing(t *testing.T) {
 	working.Wait()
 }
 
-// rpcResumer is a client that takes its session up again whenever its
-// connection breaks.
+// rpcResumer is a client that resumes its session whenever its connection breaks.
 type rpcResumer struct {
 	testing.TB
 	server *harness.Server
@@ -89,7 +87,7 @@ func (r *rpcResumer) work(cuts int) {
 	}
 }
 
-// connect resumes the session and does something until the connection breaks.
+// connect resumes the session and runs a function until the connection breaks.
 func (r *rpcResumer) connect(do func() error) error {
 	link, err := harness.Upgrade(r.wire.Listener.Addr().String(), nil)
 	if err != nil {
@@ -141,8 +139,8 @@ func (r *rpcResumer) connect(do func() error) error {
 	return do()
 }
 
-// startAll starts what was not started yet. A start whose answer was lost is
-// refused the second time.
+// startAll starts what is not started yet. If the response to a start was lost, the second
+// start is rejected.
 func (r *rpcResumer) startAll() error {
 	for id, argv := range map[string][]string{
 		"big":   harness.Program("flood", "-bytes", fmt.Sprint(uint64(1)<<50), "-stderr", fmt.Sprint(uint64(1)<<50)),
@@ -164,7 +162,7 @@ func (r *rpcResumer) startAll() error {
 	return nil
 }
 
-// stir writes and takes what comes, until the connection breaks.
+// stir writes and receives until the connection breaks.
 func (r *rpcResumer) stir() error {
 	for {
 		if err := r.writeOn(); err != nil {
@@ -173,8 +171,8 @@ func (r *rpcResumer) stir() error {
 	}
 }
 
-// writeOn writes the next piece of the pattern to the process echo, the same
-// one with the same id if the answer to it was lost.
+// writeOn writes the next piece of the pattern to the process echo, or the same one with the
+// same id if its response was lost.
 func (r *rpcResumer) writeOn() error {
 	piece := make([]byte, echoWrite)
 	testproc.StdoutPattern.Fill(piece, uint64(r.acknowledged*echoWrite))
@@ -192,8 +190,7 @@ func (r *rpcResumer) writeOn() error {
 	return nil
 }
 
-// finish ends the processes and wants all that they said. A few cuts can have
-// come too soon for any write.
+// finish ends the processes and checks all their output. A few cuts may come before any write.
 func (r *rpcResumer) finish() error {
 	for r.acknowledged < max(r.written, 1) {
 		if err := r.writeOn(); err != nil {
@@ -223,7 +220,7 @@ func (r *rpcResumer) finish() error {
 	return r.compareTotals()
 }
 
-// compareTotals holds what came against what the core counted.
+// compareTotals compares the received totals with those of the core.
 func (r *rpcResumer) compareTotals() error {
 	processes := execwirev1.NewProcessServiceClient(r.server.Core(r))
 	for id, f := range r.followers {
@@ -241,7 +238,7 @@ func (r *rpcResumer) compareTotals() error {
 	return nil
 }
 
-// call sends a request and takes everything up to its answer.
+// call sends a request and receives everything up to its response.
 func (r *rpcResumer) call(method string, params any) (harness.RPCContent, error) {
 	r.lastID++
 	id := r.lastID
@@ -266,7 +263,7 @@ func (r *rpcResumer) send(text string) error {
 	return nil
 }
 
-// step takes one frame.
+// step receives one frame.
 func (r *rpcResumer) step() error {
 	frame, err := r.link.Receive()
 	if err != nil {
@@ -293,8 +290,8 @@ func (r *rpcResumer) step() error {
 	return nil
 }
 
-// What a client has not read for ten seconds counts as taken. Those in which the
-// server itself stood still, as with the machine that it runs on, do not count.
+// Notifications that a client has not read for ten seconds count as received. Time in which
+// the server itself was suspended does not count.
 func TestResume_StoppedServer_LosesNothing(t *testing.T) {
 	harness.Waits(t)
 	s := harness.Serve(t, "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=64KiB")
@@ -333,7 +330,7 @@ func TestResume_StoppedServer_LosesNothing(t *testing.T) {
 	})
 }
 
-// resumeWithoutReading takes the session up, and says so to the server.
+// resumeWithoutReading resumes the session, and confirms that to the server.
 func (r *rpcResumer) resumeWithoutReading() {
 	r.Helper()
 	harness.Eventually(r, "the session is given away", func() bool {

@@ -9,9 +9,9 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// rpcFollower takes what a process says as clients of the reference do: from
-// notifications, and after a resume from process/read, which goes on after the
-// last number it has. It wants every number once and every byte in place.
+// rpcFollower receives the output of a process like clients of the reference: from
+// notifications, and after a resume from process/read, which continues after the last number
+// received. It checks that every number comes once and every byte is right.
 type rpcFollower struct {
 	id      string
 	streams map[string]*testproc.Verifier
@@ -28,20 +28,20 @@ func followFlood(id string) *rpcFollower {
 		"stdout": testproc.StdoutPattern.NewVerifier(), "stderr": testproc.StderrPattern.NewVerifier()}}
 }
 
-// take takes a notification.
+// take receives a notification.
 func (f *rpcFollower) take(e harness.RPCEvent) error {
 	f.note(e)
 	return f.advance()
 }
 
-// note keeps what was not taken yet: what was read may be told again.
+// note keeps new events: what was read may be notified again.
 func (f *rpcFollower) note(e harness.RPCEvent) {
 	if e.Seq > f.last {
 		f.waiting[e.Seq] = e
 	}
 }
 
-// advance takes what is next as long as there is no hole.
+// advance handles the next events as long as there is no gap.
 func (f *rpcFollower) advance() error {
 	for {
 		next, there := f.waiting[f.last+1]
@@ -72,9 +72,8 @@ func (f *rpcFollower) apply(e harness.RPCEvent) error {
 	return nil
 }
 
-// takeRead takes the whole answer to process/read after a number; notifications
-// may have come meanwhile. Its numbers have no hole but for the ends, which it
-// tells without numbers.
+// takeRead handles a response to process/read after a number; notifications may have arrived
+// meanwhile. Its numbers have no gaps except for the ends, which have no numbers there.
 func (f *rpcFollower) takeRead(after uint64, read harness.RPCRead) error {
 	missing := map[uint64]bool{}
 	for seq := after + 1; seq < read.NextSeq; seq++ {

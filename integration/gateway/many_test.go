@@ -9,8 +9,8 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// Two hundred processes speak at once over one connection, and each says
-// exactly what it says.
+// Two hundred processes write concurrently over one connection, and the output of each is
+// exactly its own.
 func TestConnection_TwoHundredProcesses(t *testing.T) {
 	const size = 200_000
 	processes := 200

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A response comes before the notifications it causes, and those of a process
-// in the order of their numbers, however much of it a client sends at once.
+// A response precedes the notifications it causes, and those of a process are in order, even
+// if a client sends many requests at once.
 func TestOrder_ResponsePrecedesItsNotifications(t *testing.T) {
 	runs := 1000
 	if testing.Short() {
@@ -31,8 +31,8 @@ func TestOrder_ResponsePrecedesItsNotifications(t *testing.T) {
 	connections.Wait()
 }
 
-// recordOrder starts, feeds and terminates a process without waiting for
-// answers, and looks at the frames.
+// recordOrder starts, writes to and terminates a process without waiting for responses, and
+// checks the frames.
 func recordOrder(c *harness.RPCClient, id string) {
 	c.Helper()
 	start := c.Post("process/start", harness.StartOf(id, harness.Shell("read line; echo $line; exec sleep 1000"), harness.RPCParams{"pipeStdin": true}))
@@ -62,8 +62,8 @@ func recordOrder(c *harness.RPCClient, id string) {
 	}
 }
 
-// So it is for a process that ends at once, whose notifications could overtake the
-// answer to its start.
+// The same holds for a process that ends immediately, whose notifications could overtake the
+// response to its start.
 func TestOrder_StartResponsePrecedesTheExit(t *testing.T) {
 	runs := 300
 	if testing.Short() {
@@ -97,8 +97,8 @@ func TestOrder_StartResponsePrecedesTheExit(t *testing.T) {
 	}
 }
 
-// A long poll, a full stdin and an observer that does not read delay no other
-// request on their connection.
+// A long poll, a full stdin and an observer that does not read do not delay other requests on
+// their connection.
 func TestOrder_RequestsDoNotWaitForEachOther(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")

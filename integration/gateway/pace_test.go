@@ -10,8 +10,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// A client that stops reading holds back its own processes, in bounded memory,
-// and loses nothing; neither its requests nor other clients are held up.
+// A client that does not read blocks only its own processes, in bounded memory, and loses
+// nothing. Its requests and other clients are not delayed.
 func TestBackpressure_ClientStopsReading_BlocksOnlyItsProcesses(t *testing.T) {
 	harness.Slow(t)
 	const processes, size = 4, 16 << 20
@@ -106,8 +106,7 @@ func TestBackpressure_ClientStopsReading_BlocksOnlyItsProcesses(t *testing.T) {
 	}
 }
 
-// A thousand clients that do nothing cost little memory, a descriptor each, and
-// no processor time.
+// A thousand idle clients use little memory, one descriptor each, and no CPU time.
 func TestIdle_ThousandConnections_CostLittle(t *testing.T) {
 	harness.Slow(t)
 	const connections = 1000
@@ -140,7 +139,7 @@ func TestIdle_ThousandConnections_CostLittle(t *testing.T) {
 	expectIdle(p)
 }
 
-// expectIdle wants a process to use next to no processor time in a while.
+// expectIdle checks that a process uses almost no CPU time for a while.
 func expectIdle(p harness.ProcStat) {
 	p.Tb.Helper()
 	const while = 3 * time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// pidOf asks the core for the number of a process of the client's session.
+// pidOf returns the pid of a process of the client's session, from the core.
 func pidOf(s *harness.Server, c *harness.RPCClient, id string) int32 {
 	c.Helper()
 	told, err := execwirev1.NewProcessServiceClient(s.Core(c)).GetProcess(harness.Context(c),
@@ -21,7 +21,7 @@ func pidOf(s *harness.Server, c *harness.RPCClient, id string) int32 {
 	return told.GetProcess().GetPid()
 }
 
-// A normal close ends the session and its processes, whatever the grace.
+// A normal close ends the session and its processes, whatever the grace period.
 func TestSession_NormalClose_EndsIt(t *testing.T) {
 	server := harness.NewServer(t, func(cfg *config.Config) { cfg.DefaultGrace = config.Duration(time.Hour) })
 	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")
@@ -34,7 +34,7 @@ func TestSession_NormalClose_EndsIt(t *testing.T) {
 	again.Initialize("") // a refused handshake may be repeated
 }
 
-// What was asked before a normal close is done, and answered.
+// Requests before a normal close are handled and get their responses.
 func TestNormalClose_PendingRequests_AreAnswered(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	for range 20 {
@@ -53,8 +53,7 @@ func TestNormalClose_PendingRequests_AreAnswered(t *testing.T) {
 	}
 }
 
-// A lost connection leaves processes running, and what they say is there for
-// who resumes.
+// A lost connection leaves processes running, and their output is available after a resume.
 func TestResume_LostConnection_LosesNothing(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")
@@ -83,7 +82,7 @@ func TestResume_LostConnection_LosesNothing(t *testing.T) {
 	}
 }
 
-// The session and its processes end with the grace.
+// The session and its processes end with the grace period.
 func TestResume_AfterTheGrace_IsRefused(t *testing.T) {
 	server := harness.NewServer(t, func(cfg *config.Config) { cfg.DefaultGrace = config.Duration(100 * time.Millisecond) })
 	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")
@@ -98,7 +97,7 @@ func TestResume_AfterTheGrace_IsRefused(t *testing.T) {
 	})
 }
 
-// While its connection answers, a session is not given to another.
+// While its connection responds, a session cannot be resumed elsewhere.
 func TestResume_AttachedSession_IsRefused(t *testing.T) {
 	server := harness.NewServer(t, nil)
 	c := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize("")
@@ -112,7 +111,7 @@ func TestResume_AttachedSession_IsRefused(t *testing.T) {
 	c.ExpectEnd("p", 0)
 }
 
-// A connection that does not answer loses its session to who asks for it.
+// A session whose connection does not respond can be resumed elsewhere.
 func TestResume_DeadConnection_IsReplaced(t *testing.T) {
 	harness.Waits(t)
 	server := harness.NewServer(t, nil)
@@ -135,8 +134,8 @@ func TestResume_DeadConnection_IsReplaced(t *testing.T) {
 	c.AwaitEnd()
 }
 
-// The end of stdin ends a server on stdio and its processes; what was asked
-// before is answered, and not waited for.
+// The end of stdin ends a server on stdio and its processes. Earlier requests get their
+// responses.
 func TestStdioServer_EndOfStdin_EndsIt(t *testing.T) {
 	server, c := harness.StdioClient(t)
 	c.Initialize("")

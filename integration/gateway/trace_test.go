@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// gatewayTo runs a gateway to a server, both in processes of their own, until the
-// test ends. It returns where its websocket listener is.
+// gatewayTo runs a gateway to a server, both in separate processes, until the test ends. It
+// returns the URL of its websocket listener.
 func gatewayTo(t testing.TB, server *harness.Command) (address string) {
 	t.Helper()
 	c := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--upstream", server.URLs[harness.UnixTransport])
@@ -25,8 +25,8 @@ func gatewayTo(t testing.TB, server *harness.Command) (address string) {
 	return harness.AddressOf(strings.TrimSpace(line))
 }
 
-// Where a client is in its trace is in the server's log of its request, through
-// a gateway elsewhere as well; processes are not told of it.
+// The trace id of a client is in the server's log of its request, also through a separate
+// gateway. Processes do not receive it.
 func TestTrace_IsLoggedAndNotInherited(t *testing.T) {
 	server := harness.ServeWith(t, []string{"--log-level", "debug"})
 	for i, address := range []string{server.Address(harness.WebsocketTransport), gatewayTo(t, server)} {

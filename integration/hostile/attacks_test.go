@@ -14,33 +14,33 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// attack is something that a client may do to a server. One wave of it ends by
-// itself; attackers may leave connections to be dropped at its end.
+// attack is a load that a client can put on a server. One wave of it ends by itself; attackers
+// may leave connections to be dropped at its end.
 type attack struct {
 	name string
 	// settings are those of the server, in the form NAME=value.
 	settings []string
-	// most is by how many MiB the server's memory may grow in a soak, garbage
-	// included, and by half of that in a smaller run; 0 is usualGrowth.
+	// most limits the growth of the server's memory in MiB in a soak, including garbage, and half
+	// of it in a smaller run; 0 means usualGrowth.
 	most int64
-	// slow leaves it out of a short run.
+	// slow skips it in short runs.
 	slow bool
 	wave func(a *assault)
 }
 
-// environment is that of a server which forgets the sessions of the attack soon.
+// environment returns settings with which the server soon removes the sessions of the attack.
 //
-// Garbage is collected sooner than it is otherwise, because how much of it there is at
-// the peak differs from run to run by more than what an attack costs.
+// Garbage is collected earlier than usual, because its amount at the peak varies between runs
+// by more than the cost of an attack.
 func (one attack) environment() []string {
 	return append([]string{"EXECWIRE_DEFAULT_GRACE=1s", "GOGC=25"}, one.settings...)
 }
 
-// usualGrowth is two to three times what most attacks were seen to cost at all
-// scales: what a server keeps without a bound is far more than it.
+// usualGrowth is two to three times the measured cost of most attacks at all scales. An
+// unbounded buffer grows far beyond it.
 const usualGrowth = 240
 
-// bound is by how many MiB the server's memory may grow.
+// bound returns the limit of the server's memory growth in MiB.
 func (one attack) bound(scale int) int64 {
 	most := one.most
 	if most == 0 {
@@ -52,7 +52,7 @@ func (one attack) bound(scale int) int64 {
 	return most
 }
 
-// attacks are all there are, by what they are done with.
+// attacks are all attacks, by kind.
 func attacks() []attack {
 	var all []attack
 	for _, some := range [][]attack{handshakeAttacks, frameAttacks, messageAttacks, floodAttacks, readingAttacks, sessionAttacks} {
@@ -61,8 +61,7 @@ func attacks() []attack {
 	return all
 }
 
-// assault is a wave of an attack on a server. Its methods may be called by any
-// goroutine.
+// assault is a wave of an attack on a server. Its methods are safe for concurrent use.
 type assault struct {
 	testing.TB
 	address string      // of the websocket listener
@@ -83,7 +82,7 @@ const (
 	soakScale  = 10
 )
 
-// testScale is that of a test: small in a short run, and whole in a soak.
+// testScale is the scale of a test: small in a short run, and full in a soak.
 func testScale() int {
 	switch {
 	case testing.Short():
@@ -94,7 +93,7 @@ func testScale() int {
 	return 2
 }
 
-// times is n in a soak and less otherwise.
+// times returns n in a soak and less otherwise.
 func (a *assault) times(n int) int { return max(1, n*a.scale/soakScale) }
 
 // begin runs one wave.
@@ -103,7 +102,7 @@ func (a *assault) begin(wave func(*assault)) {
 	wave(a)
 }
 
-// owns has a connection dropped at the end of the wave.
+// owns registers a connection to be dropped at the end of the wave.
 func (a *assault) owns(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +121,7 @@ func (a *assault) dropAll() {
 	a.conns = nil
 }
 
-// together runs one step n times at once, and waits for all.
+// together runs one step n times concurrently, and waits for all.
 func (a *assault) together(n int, step func(i int)) {
 	var running sync.WaitGroup
 	for i := range n {
@@ -145,7 +144,7 @@ func (a *assault) await(what string, holds func() bool) {
 	}
 }
 
-// connect opens a connection that says nothing.
+// connect opens a connection that sends nothing.
 func (a *assault) connect() (net.Conn, bool) {
 	conn, err := net.Dial("tcp", a.address)
 	if err != nil {
@@ -185,7 +184,7 @@ type raider struct {
 	session string
 }
 
-// hello shakes hands; resume is a session to take up again, or empty.
+// hello initializes; resume is a session to resume, or empty.
 func (r *raider) hello(resume string) error {
 	params := harness.RPCParams{"clientName": "raider"}
 	if resume != "" {
@@ -200,7 +199,7 @@ func (r *raider) hello(resume string) error {
 	return r.Send([]byte(`{"method":"initialized"}`))
 }
 
-// ask sends a request and reads until it is answered. A refusal is an error.
+// ask sends a request and reads until its response. An error response is an error.
 func (r *raider) ask(id int, method string, params any) (harness.RPCFrame, error) {
 	if err := r.Send([]byte(harness.RequestText(id, method, params))); err != nil {
 		return harness.RPCFrame{}, err
@@ -208,7 +207,7 @@ func (r *raider) ask(id int, method string, params any) (harness.RPCFrame, error
 	return r.reply(id)
 }
 
-// reply reads until a request is answered. A refusal is an error.
+// reply reads until the response to a request. An error response is an error.
 func (r *raider) reply(id int) (harness.RPCFrame, error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	for {
@@ -228,8 +227,8 @@ func (r *raider) reply(id int) (harness.RPCFrame, error) {
 	}
 }
 
-// ended reads until the connection has ended, and returns the code of the close,
-// 0 if there was none.
+// ended reads until the end of the connection, and returns the close code, or 0 if there was
+// none.
 func (r *raider) ended() (code int, err error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	for {
@@ -246,7 +245,7 @@ func (r *raider) ended() (code int, err error) {
 	}
 }
 
-// answers reads n answers and counts those that are refusals, by code.
+// answers reads n responses and counts errors by code.
 func (r *raider) answers(n int) (refused map[int]int, err error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	refused = map[int]int{}
@@ -272,9 +271,9 @@ func (r *raider) answers(n int) (refused map[int]int, err error) {
 	return refused, nil
 }
 
-// TestHostileClients_DoNotAffectOthers attacks a server in a process of its own
-// in every way while a neighbour works on it, all of whose answers are right.
-// Its memory stays bounded meanwhile. Then nothing is left of the attack.
+// TestHostileClients_DoNotAffectOthers runs every attack against a separate server while a
+// neighbour works on it. All responses to the neighbour are right, the server's memory stays
+// bounded, and nothing remains of the attack.
 func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 	harness.WithoutRace(t)
 	for _, one := range attacks() {
@@ -301,10 +300,10 @@ func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// keptWorkers is how many goroutines a server keeps for the next calls.
+// keptWorkers is how many goroutines a server keeps for later calls.
 const keptWorkers = 16
 
-// TestHostileClients_LeakNoGoroutine is the same with a server in this program.
+// TestHostileClients_LeakNoGoroutine does the same with a server in this process.
 func TestHostileClients_LeakNoGoroutine(t *testing.T) {
 	harness.Slow(t)
 	for _, one := range attacks() {

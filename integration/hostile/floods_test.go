@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// floodAttacks are of those who ask more than can be answered.
+// floodAttacks send more requests than can be handled.
 var floodAttacks = []attack{
 	{name: "flood of small requests", wave: func(a *assault) {
 		a.flood(8, 200, `{"id":1,"method":"environment/status"}`, 0)
@@ -52,7 +52,7 @@ var floodAttacks = []attack{
 			if err != nil || refused[-32005] != polls {
 				a.Errorf("of %d long polls were refused %v, %v", 2*polls, refused, err)
 			}
-			// What ends the process is not held up.
+			// Ending the process is not delayed.
 			if answer, err := r.ask(9, "process/terminate", harness.RPCParams{"processId": "p"}); err != nil || string(answer.Result) != `{"running":true}` {
 				a.Errorf("terminating was answered %s, %v", answer.Data, err)
 			}
@@ -79,7 +79,7 @@ var floodAttacks = []attack{
 	}},
 }
 
-// starts starts a process p, whose stdin is a pipe.
+// starts starts a process p with a pipe as stdin.
 func (a *assault) starts(r *raider, argv ...string) bool {
 	_, err := r.ask(1, "process/start", harness.StartOf("p", argv, harness.RPCParams{"pipeStdin": true}))
 	if err != nil {
@@ -88,10 +88,9 @@ func (a *assault) starts(r *raider, argv ...string) bool {
 	return err == nil
 }
 
-// flood has n clients say a text, batches of a hundred times, as fast as they
-// can, while they read the answers. Each is answered, by an error with the code
-// unless that is 0, as long as the client keeps up with its answers: one that
-// does not is put out.
+// flood makes n clients send a text as fast as they can, in batches of a hundred, while they
+// read the responses. Each request gets a response, with the error code unless that is 0, as
+// long as the client keeps up with its responses. A client that does not is disconnected.
 func (a *assault) flood(n, batches int, text string, code int) {
 	const batch = 100
 	frames := bytes.Repeat(maskedFrame(0x80|harness.OpText, []byte(text)), batch)

@@ -7,8 +7,7 @@ import (
 	"strings"
 )
 
-// frameAttacks are of those who break the rules of websockets, or make the most
-// of them.
+// frameAttacks violate the rules of websockets, or use them excessively.
 var frameAttacks = []attack{
 	{name: "frames byte by byte", wave: func(a *assault) {
 		a.together(a.times(40), func(int) {
@@ -138,8 +137,7 @@ var frameAttacks = []attack{
 	}},
 }
 
-// maskedFrame is one frame of a client. Its mask is zero, which leaves the payload
-// as it is.
+// maskedFrame returns a frame of a client. Its mask is zero, which leaves the payload unchanged.
 func maskedFrame(first byte, payload []byte) []byte {
 	frame := append([]byte{first}, harness.FrameLength(0x80, len(payload))...)
 	return append(append(frame, 0, 0, 0, 0), payload...)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// handshakeAttacks are of those who never become clients.
+// handshakeAttacks never complete the handshake.
 var handshakeAttacks = []attack{
 	{name: "connections that say nothing", wave: func(a *assault) {
 		for range a.times(400) {
@@ -83,7 +83,7 @@ var handshakeAttacks = []attack{
 	}},
 }
 
-// upgradeText is an ordinary request for a websocket.
+// upgradeText is an ordinary upgrade request.
 func upgradeText(address string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GET / HTTP/1.1\r\nHost: %s\r\n", address)

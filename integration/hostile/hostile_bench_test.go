@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// hostileRow is what a neighbour sees of one attack, and what that costs the
-// server.
+// hostileRow has the latencies of a neighbour during one attack, and the cost for the server.
 type hostileRow struct {
 	name    string
 	request harness.Samples[time.Duration] // fs/getMetadata
@@ -26,9 +25,8 @@ type hostileRow struct {
 // attackTime is how long each attack lasts in the benchmark.
 const attackTime = time.Second
 
-// BenchmarkHostile measures what a neighbour waits for while each attack goes on,
-// wave after wave, beside a server without attacks. If EXECWIRE_HOSTILE_TABLE
-// names a file, the table is put into it.
+// BenchmarkHostile measures the latencies of a neighbour during each attack, wave after wave,
+// and without attacks. If EXECWIRE_HOSTILE_TABLE names a file, the table is written into it.
 func BenchmarkHostile(b *testing.B) {
 	alone := attack{name: "none", wave: func(*assault) { time.Sleep(10 * time.Millisecond) }}
 	var rows []hostileRow
@@ -46,8 +44,7 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// measureAttack has a neighbour work for a time while waves of an attack follow
-// each other.
+// measureAttack lets a neighbour work for a time during successive waves of an attack.
 func measureAttack(b testing.TB, one attack, howLong time.Duration) hostileRow {
 	// The sessions of a wave are not to be in the way of the next.
 	server := harness.StartSocketServer(b, append(one.environment(), "EXECWIRE_DEFAULT_GRACE=0s")...)
@@ -106,8 +103,7 @@ func hostileTable(rows []hostileRow) string {
 	return b.String()
 }
 
-// TestHostileBenchmark_Smoke runs the benchmark in small, so that it keeps
-// working.
+// TestHostileBenchmark_Smoke runs the benchmark with small sizes, so that it keeps working.
 func TestHostileBenchmark_Smoke(t *testing.T) {
 	harness.Slow(t)
 	row := measureAttack(t, frameAttacks[0], time.Millisecond)

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// tightMessages are limits of messages that a test can reach. One more byte than
-// each is refused, and the total bounds what all clients have on the way.
+// tightMessages are small limits of messages that a test can reach. One byte more is rejected,
+// and the total bounds the unfinished messages of all clients.
 var tightMessages = []string{
 	"EXECWIRE_FRAME_BYTES=1MiB", "EXECWIRE_REQUEST_BYTES=4MiB",
 	"EXECWIRE_INCOMING_BYTES_TOTAL=16MiB", "EXECWIRE_INCOMING_BYTES_PER_CONNECTION=8MiB",
 }
 
-// roomyMessages have the same limits of a message, and a total that is never
-// reached.
+// roomyMessages has the same limits of a message, and a total that is never reached.
 var roomyMessages = []string{"EXECWIRE_FRAME_BYTES=1MiB", "EXECWIRE_REQUEST_BYTES=4MiB"}
 
-// messageAttacks are of those who say too much, or what takes long to read.
+// messageAttacks send too much, or messages that are expensive to parse.
 var messageAttacks = []attack{
 	{name: "frames and messages that are too large", settings: tightMessages, wave: func(a *assault) {
 		const frame = 1 << 20
@@ -134,8 +133,7 @@ var messageAttacks = []attack{
 	}},
 }
 
-// askInTurn has n clients say texts, and wants the answers to be such that holds
-// is true.
+// askInTurn makes n clients send texts in turn, and checks the responses with holds.
 func (a *assault) askInTurn(n int, texts []string, holds func(refused map[int]int) bool) {
 	a.together(a.times(n), func(int) {
 		r, ok := a.settled()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// neighbour is a client that works on a server while others attack it, and wants
-// every answer to be right. Its methods are for the goroutine of the test.
+// neighbour is a client that works on a server during attacks, and checks every response. Its
+// methods are for the goroutine of the test.
 type neighbour struct {
 	*harness.RPCClient
 	dir    string
@@ -31,8 +31,8 @@ func moveInAs(t testing.TB, address string, header http.Header, dir string) *nei
 	return &neighbour{RPCClient: harness.DialWebsocket(t, address, header, nil).Initialize(""), dir: dir}
 }
 
-// workDuring works while a wave of an attack on its transport goes on, and returns how
-// many rounds there were.
+// workDuring works during a wave of an attack on its transport, and returns the number of
+// rounds.
 func (n *neighbour) workDuring(one attack, scale int) int {
 	n.Helper()
 	return n.workDuringAttackOn(n.Websocket().Conn.RemoteAddr().String(), scale, one.wave)
@@ -58,7 +58,7 @@ func (n *neighbour) workDuringAttackOn(address string, scale int, wave func(*ass
 	}
 }
 
-// work does so many rounds of everything.
+// work does so many rounds of all operations.
 func (n *neighbour) work(rounds int) {
 	n.Helper()
 	for range rounds {
@@ -97,7 +97,7 @@ func (n *neighbour) useFiles() {
 	n.Refused("fs/getMetadata", harness.RPCParams{"path": filepath.Join(n.dir, "none")}, -32004)
 }
 
-// useProcess runs a process, writes to it and takes all that it says.
+// useProcess runs a process, writes to it and reads its output.
 func (n *neighbour) useProcess() {
 	n.Helper()
 	id, line := fmt.Sprint("p", n.rounds), fmt.Sprintf("line %d\n", n.rounds)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// readingAttacks are of those who do not read what they asked for.
+// readingAttacks do not read what they requested.
 var readingAttacks = []attack{
 	{name: "unread output", wave: func(a *assault) {
 		a.together(a.times(20), func(int) {

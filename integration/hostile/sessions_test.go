@@ -8,8 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// sessionAttacks are of those who want more than their share of sessions and
-// processes, or those of others.
+// sessionAttacks use more than their share of sessions and processes, or those of others.
 var sessionAttacks = []attack{
 	{name: "clients that come and go", settings: []string{"EXECWIRE_SESSIONS_PER_PRINCIPAL=200", "EXECWIRE_DEFAULT_GRACE=200ms"}, wave: func(a *assault) {
 		var refused atomic.Int64
@@ -94,7 +93,7 @@ var sessionAttacks = []attack{
 	}},
 }
 
-// isLimit reports whether err is a refusal for a limit, by its reason.
+// isLimit reports whether err is an error about a limit, by its reason.
 func isLimit(err error, reason string) bool {
 	refusal, ok := errors.AsType[*harness.RPCError](err)
 	return ok && refusal.Code == -32005 && strings.Contains(string(refusal.Data), reason)

@@ -24,7 +24,7 @@ type soakAttack struct {
 	header http.Header
 }
 
-// Attacks that are counted. Each succeeds at least once in a soak: it would show nothing
+// Attacks that are counted. Each must succeed at least once in a soak, which would show nothing
 // otherwise.
 const (
 	unfinishedMessage = "unfinished messages"
@@ -43,7 +43,7 @@ const (
 var countedAttacks = []string{unfinishedMessage, retainedProcess, heldSession, abandonedUpload, stoppedClient, forkBomb, instancesTaken,
 	watchesTaken, registeredID, takenStream, unfinishedFrame}
 
-// tally counts what attacks that go on at once succeed in. The nil tally counts nothing.
+// tally counts the successes of concurrent attacks. The nil tally counts nothing.
 type tally struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -58,15 +58,15 @@ func (d *tally) add(name string, n int) {
 	d.counts[name] += n
 }
 
-// soakHold is how long an attacker keeps what it has taken.
+// soakHold is how long an attacker keeps resources.
 const soakHold = time.Second
 
 // hold waits, but not beyond the end.
 func (a *assault) hold() { time.Sleep(min(soakHold, time.Until(a.end))) }
 
-// soakAttacks are the attacks of which each goes on for itself: all that there are one
-// by one, and those that only count beside others or take what the system has. A short
-// soak has every fourth of the former, and one principal for most of the latter.
+// soakAttacks are the independent attacks: each of the single attacks, and those that only
+// matter beside others or use up system resources. A short soak has every fourth of the former,
+// and one principal for most of the latter.
 func soakAttacks(t testing.TB, s *soakServer, short bool) (all []soakAttack) {
 	principals := soakAttackers
 	if short {
@@ -109,8 +109,7 @@ func unfinishedMessages(a *assault) {
 	a.hold()
 }
 
-// retainedProcesses says something by processes that then wait, on sessions which are
-// kept.
+// retainedProcesses writes output by processes that then wait, in sessions that are retained.
 func retainedProcesses(a *assault) {
 	a.together(a.times(10), func(int) {
 		r, ok := a.settled()
@@ -130,7 +129,7 @@ func retainedProcesses(a *assault) {
 	a.hold()
 }
 
-// heldSessions has as many sessions as a principal may have, and their connections.
+// heldSessions opens as many sessions as a principal may have, and keeps their connections.
 func heldSessions(a *assault) {
 	a.together(a.times(60), func(int) {
 		if _, ok := a.settled(); ok {
@@ -158,7 +157,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 
 var errAbandoned = errors.New("the upload is abandoned")
 
-// abandonUploads begins uploads with an id, and leaves them.
+// abandonUploads begins uploads with an id, and does not finish them.
 func (s *soakServer) abandonUploads(a *assault, principal string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -178,7 +177,7 @@ func (s *soakServer) abandonUploads(a *assault, principal string) {
 	})
 }
 
-// Programs that take what the system has, within bounds of their own.
+// Programs that use up system resources, within bounds of their own.
 const (
 	// soakBomb forks as often as a bound of its own lets it, which is above what
 	// its user has, and below what the user of the server may have.
@@ -209,7 +208,7 @@ print("taken", flush=True)
 time.sleep(1000)`
 )
 
-// runAs runs a program for a time, confined but for the bomb, and ends it.
+// runAs runs a program for a time, confined except for the bomb, and ends it.
 func (s *soakServer) runAs(a *assault, principal, program, counted string) {
 	args := []string{"run", "--server", s.URLs[harness.TCPTransport], "--token-file", s.tokens[principal]}
 	if program != soakBomb {
@@ -221,8 +220,8 @@ func (s *soakServer) runAs(a *assault, principal, program, counted string) {
 	}
 }
 
-// forATime runs the command, sends it a signal when its time is over and then kills
-// it. It returns the beginning of what the command said.
+// forATime runs the command, signals it after the time and then kills it. It returns the
+// beginning of its output.
 func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, howLong time.Duration) string {
 	cmd := harness.Prepare(exec.Command(harness.Execwire, args...))
 	var said bounded
@@ -242,7 +241,7 @@ func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, how
 	return said.String()
 }
 
-// over waits for an end, for a time at most, and reports whether it has come.
+// over waits for an end for a limited time, and reports whether it came.
 func over(ended <-chan struct{}, atMost time.Duration) bool {
 	select {
 	case <-ended:
@@ -271,7 +270,7 @@ func (b *bounded) String() string {
 	return string(b.begin)
 }
 
-// stoppedClients are stopped while much is said to them, and killed.
+// stoppedClients are stopped while the server sends them much data, and then killed.
 func (s *soakServer) stoppedClients(a *assault, principal string) {
 	a.together(a.times(10), func(int) {
 		args := []string{"run", "--server", s.URLs[harness.TCPTransport], "--token-file", s.tokens[principal], "--", "/bin/sh", "-c", "head -c 100000000 /dev/zero"}

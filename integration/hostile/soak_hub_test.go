@@ -26,7 +26,7 @@ type soakHub struct {
 	rounds int
 }
 
-// newSoakHub starts hub and executor. Attackers of the hub have a token, too.
+// newSoakHub starts hub and executor. Attackers of the hub have a token too.
 func newSoakHub(t *testing.T) *soakHub {
 	t.Helper()
 	h := &soakHub{T: t, token: map[string]string{}}
@@ -50,7 +50,7 @@ func newSoakHub(t *testing.T) *soakHub {
 	return h
 }
 
-// round runs a command on the executor, which says what it was given.
+// round runs a command on the executor that prints its input.
 func (h *soakHub) round() {
 	h.rounds++
 	ctx, cancel := context.WithTimeoutCause(h.Context(), harness.StepTimeout, harness.ErrTimeout)
@@ -64,7 +64,7 @@ func (h *soakHub) round() {
 	}
 }
 
-// attack begins what a principal does to the hub until the end.
+// attack starts the attacks of a principal on the hub until the end.
 func (h *soakHub) attack(attacking *sync.WaitGroup, did *tally, scale int, end time.Time) {
 	token, err := os.ReadFile(h.token["attacker"])
 	if err != nil {
@@ -81,7 +81,7 @@ func (h *soakHub) attack(attacking *sync.WaitGroup, did *tally, scale int, end t
 	}
 }
 
-// registerMany registers other ids in each wave, and leaves them.
+// registerMany registers new ids in each wave, and does not release them.
 func (h *soakHub) registerMany(a *assault) {
 	a.together(a.times(40), func(i int) {
 		path := fmt.Sprintf("/cloud/executor/attacker-%d-%d/register", a.before, i)
@@ -94,7 +94,7 @@ func (h *soakHub) registerMany(a *assault) {
 	})
 }
 
-// takeStreams opens as many streams as one websocket gets, and keeps them.
+// takeStreams opens as many streams as one websocket can have, and keeps them.
 func (h *soakHub) takeStreams(a *assault) {
 	link, err := relayharness.Dial(context.Background(), relayharness.Options{
 		URL:   fmt.Sprintf("ws://%s/executor/%s?role=harness", a.address, harness.ExecutorID),

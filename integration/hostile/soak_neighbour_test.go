@@ -23,7 +23,7 @@ import (
 // largeBytes is the size of the neighbour's large messages and uploads.
 const largeBytes = 300 << 10
 
-// soakNeighbour is a neighbour that does everything that a client does.
+// soakNeighbour is a neighbour that uses every operation of a client.
 type soakNeighbour struct {
 	*neighbour
 	server  *soakServer
@@ -31,7 +31,7 @@ type soakNeighbour struct {
 	took    map[string]harness.Samples[time.Duration]
 }
 
-// newSoakNeighbour opens its session and its connection of gRPC.
+// newSoakNeighbour opens its session and its gRPC connection.
 func newSoakNeighbour(t *testing.T, s *soakServer) *soakNeighbour {
 	t.Helper()
 	n := &soakNeighbour{
@@ -47,7 +47,7 @@ func newSoakNeighbour(t *testing.T, s *soakServer) *soakNeighbour {
 	return n
 }
 
-// round is one of everything, each call of which succeeds.
+// round does every operation once; each call must succeed.
 func (n *soakNeighbour) round() {
 	n.Helper()
 	n.rounds++
@@ -70,7 +70,7 @@ func (n *soakNeighbour) round() {
 	n.Forget()
 }
 
-// times are those of all steps.
+// times returns the durations of all steps.
 func (n *soakNeighbour) times() string {
 	var text []string
 	for _, name := range slices.Sorted(maps.Keys(n.took)) {
@@ -79,12 +79,12 @@ func (n *soakNeighbour) times() string {
 	return strings.Join(text, ", ")
 }
 
-// content differs from round to round.
+// content returns data that differs between rounds.
 func (n *neighbour) content() []byte {
 	return bytes.Repeat(fmt.Appendf(nil, "%07d\n", n.rounds), largeBytes/8)
 }
 
-// useLarge sends a large message, whose answer is checked, and reads it back.
+// useLarge sends a large message, checks the response, and reads the data back.
 func (n *neighbour) useLarge() {
 	n.Helper()
 	path := filepath.Join(n.dir, "large")
@@ -96,7 +96,7 @@ func (n *neighbour) useLarge() {
 	}
 }
 
-// useLargeInput sends a large message to a process, which says what it got.
+// useLargeInput sends a large message to a process, which reports what it received.
 func (n *neighbour) useLargeInput() {
 	n.Helper()
 	id, content := fmt.Sprint("l", n.rounds), n.content()
@@ -150,7 +150,7 @@ func (n *soakNeighbour) command(name string, args ...string) string {
 	return string(out)
 }
 
-// useCopy uploads a file by the command.
+// useCopy uploads a file with the command.
 func (n *soakNeighbour) useCopy() {
 	n.Helper()
 	from, to, content := filepath.Join(n.dir, "from"), filepath.Join(n.dir, "copied"), n.content()
@@ -161,7 +161,7 @@ func (n *soakNeighbour) useCopy() {
 	n.expectFile(to, content)
 }
 
-// useRun runs a process by the command.
+// useRun runs a process with the command.
 func (n *soakNeighbour) useRun() {
 	n.Helper()
 	want := fmt.Sprintf("round %d\n", n.rounds)

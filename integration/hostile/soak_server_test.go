@@ -16,16 +16,16 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// soakUser is a user of its own: the system counts the processes, inotify instances and epoll
-// watches of a user.
+// soakUser is a user of its own, because the system counts processes, inotify instances and
+// epoll watches per user.
 const soakUser = 61140
 
-// soakAttackers is how many principals attack by a token of their own, beside the one
-// of loopback.
+// soakAttackers is how many principals attack with a token of their own, beside the loopback
+// principal.
 const soakAttackers = 4
 
-// soakSettings are those of the server in a soak: limits that the attacks reach.
-// Sessions, records and uploads of attackers end soon.
+// soakSettings has limits that the attacks reach. Sessions, records and uploads of attackers
+// expire soon.
 var soakSettings = append([]string{
 	"GOGC=25",
 	"EXECWIRE_DEFAULT_GRACE=1s", "EXECWIRE_CLOSED_PROCESS_RETENTION=1s", "EXECWIRE_UPLOAD_RETENTION=1s",
@@ -36,8 +36,8 @@ var soakSettings = append([]string{
 	"EXECWIRE_ABANDONED_UPLOADS_PER_PRINCIPAL=16", "EXECWIRE_UPLOADS_PER_PRINCIPAL=64",
 }, tightMessages...)
 
-// soakMemory is how much memory a server may take by its settings, in bytes: the sum of
-// the limits of all, with the garbage that GOGC allows.
+// soakMemory returns how much memory a server may use by its settings, in bytes: the sum of all
+// limits, with the garbage that GOGC permits.
 func soakMemory(cfg config.Config) (sum int64, terms string) {
 	const (
 		program  = 64 << 20  // of an idle server
@@ -63,8 +63,8 @@ func soakMemory(cfg config.Config) (sum int64, terms string) {
 	return sum + sum/4, text.String()
 }
 
-// soakServer is a server in a soak, as a user of its own and within control groups
-// which bound what goes wrong.
+// soakServer is a server in a soak, with a user of its own and inside control groups that bound
+// failures.
 type soakServer struct {
 	*harness.Command
 	dir    string            // of the user of the server
@@ -72,8 +72,8 @@ type soakServer struct {
 	group  string            // the control group below which those of processes are
 }
 
-// newSoakServer starts it with a table of principals: a neighbour, attackers by
-// numbers, and who comes by loopback without a token.
+// newSoakServer starts it with a table of principals: a neighbour, numbered attackers, and
+// loopback without a token.
 func newSoakServer(t *testing.T, settings ...string) *soakServer {
 	t.Helper()
 	s := &soakServer{dir: harness.PublicDir(t), tokens: map[string]string{}}
@@ -123,7 +123,7 @@ exec setpriv --reuid=%d --regid=%[3]d --clear-groups "$0" "$@"`, pids, s.group, 
 	return s
 }
 
-// newDelegatedGroup makes a control group of version 2 that belongs to soakUser.
+// newDelegatedGroup creates a cgroup v2 that belongs to soakUser.
 func newDelegatedGroup(t *testing.T) string {
 	t.Helper()
 	root := "/sys/fs/cgroup/unified"
@@ -145,7 +145,7 @@ func newDelegatedGroup(t *testing.T) string {
 	return dir
 }
 
-// header is that of an upgrade by a principal.
+// header returns the upgrade header of a principal.
 func (s *soakServer) header(t testing.TB, principal string) http.Header {
 	t.Helper()
 	token, err := os.ReadFile(s.tokens[principal])
@@ -158,7 +158,7 @@ func (s *soakServer) header(t testing.TB, principal string) http.Header {
 // keptControlGroups is how many empty control groups a server keeps for later processes.
 const keptControlGroups = 64
 
-// controlGroups lists those that the server has made for processes.
+// controlGroups lists the control groups that the server created for processes.
 func (s *soakServer) controlGroups(t testing.TB) []string {
 	t.Helper()
 	groups, err := filepath.Glob(filepath.Join(s.group, "*", "*", "cgroup.procs"))
@@ -168,7 +168,7 @@ func (s *soakServer) controlGroups(t testing.TB) []string {
 	return groups
 }
 
-// temporaryFiles lists what is in the directory for them.
+// temporaryFiles lists the directory for temporary files.
 func (s *soakServer) temporaryFiles(t testing.TB) (names []string) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "own", "tmp")
@@ -184,7 +184,7 @@ func (s *soakServer) temporaryFiles(t testing.TB) (names []string) {
 	return names
 }
 
-// publicDirOf is a directory of the user of the server.
+// publicDirOf creates a directory of the server's user.
 func (s *soakServer) publicDirOf(t *testing.T) string {
 	t.Helper()
 	dir := harness.PublicDir(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// soakTime is how long all attacks go on at once: seconds, unless
-// EXECWIRE_SOAK_DURATION says otherwise.
+// soakTime is how long all attacks run concurrently: seconds, unless EXECWIRE_SOAK_DURATION is
+// set.
 func soakTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("EXECWIRE_SOAK_DURATION")
@@ -30,13 +30,12 @@ func soakTime(t testing.TB) time.Duration {
 	return d
 }
 
-// soakRounds is how many rounds of its work a neighbour gets done at least, once in
-// this time: far fewer than were seen.
+// soakRounds is the time in which a neighbour completes at least one round of its work. Measured
+// rounds are far faster.
 const soakRounds = time.Minute
 
-// unchecked is the attackers' end of a soak. Attacks that go on at once take each
-// other's places, so that what one of them wants to see need not come about: only
-// the neighbour's answers count.
+// unchecked is the attackers' view of a soak. Concurrent attacks displace each other, so an
+// attack may not reach its goal; only the neighbour's responses count.
 type unchecked struct{ testing.TB }
 
 func (u unchecked) Error(...any)          {}
@@ -45,8 +44,8 @@ func (u unchecked) Fatal(...any)          { runtime.Goexit() }
 func (u unchecked) Fatalf(string, ...any) { runtime.Goexit() }
 func (u unchecked) Logf(string, ...any)   {}
 
-// beginUntil runs one wave, whose connections are dropped from end on: it may wait for
-// what does not come about beside other attacks.
+// beginUntil runs one wave, whose connections are dropped at the end: it may wait for something
+// that other attacks prevent.
 func (a *assault) beginUntil(end time.Time, wave func(*assault)) {
 	over := make(chan struct{})
 	var dropping sync.WaitGroup
@@ -71,11 +70,10 @@ func (a *assault) beginUntil(end time.Time, wave func(*assault)) {
 	dropping.Wait()
 }
 
-// TestHostileSoak has all attacks go on at once for EXECWIRE_SOAK_DURATION, those of
-// several principals and of processes. A neighbour, of a principal of its own, works
-// meanwhile, and another one behind a hub: every answer to them is right, of small and
-// large messages, streamed uploads, starts and watches. Then nothing is left, in the
-// memory that the settings allow.
+// TestHostileSoak runs all attacks concurrently for EXECWIRE_SOAK_DURATION, by several
+// principals and by processes. Meanwhile a neighbour with a principal of its own works, and
+// another one behind a hub. All their responses are right: small and large messages, uploads,
+// starts and watches. Afterwards nothing remains, and the memory is within the settings.
 func TestHostileSoak(t *testing.T) {
 	harness.WithoutRace(t)
 	harness.Slow(t)

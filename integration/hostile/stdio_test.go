@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// loggedURL is where the log says that a websocket listener is.
+// loggedURL returns the URL of a websocket listener from the log.
 var loggedURL = regexp.MustCompile(`ws://([0-9.:]+)`)
 
-// TestHostileStdioClients_DoNotAffectOthers has the client on the standard
-// streams do its worst while a neighbour works at a websocket.
+// TestHostileStdioClients_DoNotAffectOthers runs attacks by the client on the standard streams
+// while a neighbour works over a websocket.
 func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 	harness.WithoutRace(t)
 	scale := testScale()
@@ -115,7 +115,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 	}
 }
 
-// repeated says a text n times.
+// repeated sends a text n times.
 func repeated(text string, n int) func(to io.Writer) error {
 	return func(to io.Writer) error {
 		for range n {

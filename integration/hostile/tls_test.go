@@ -13,7 +13,7 @@ import (
 	"github.com/execwire/execwire/internal/testcert"
 )
 
-// patient is a connection of which a Read or Write fails that hangs.
+// patient is a connection whose Read and Write fail on a timeout.
 type patient struct{ net.Conn }
 
 func (p *patient) Read(b []byte) (int, error) {
@@ -26,8 +26,8 @@ func (p *patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// TestHostileTLSHandshakes_DoNotAffectOthers attacks a listener with TLS
-// before anybody is let in, while a neighbour works at another.
+// TestHostileTLSHandshakes_DoNotAffectOthers attacks a TLS listener before authentication while
+// a neighbour works on another listener.
 func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 	authority := testcert.NewAuthority(t)
 	dir := harness.ShortDir(t)

@@ -69,7 +69,7 @@ func TestServer_WithLittleMemory_RefusesStartsAndOutlivesTheGreedy(t *testing.T)
 	}
 }
 
-// taken reports whether a process exists.
+// taken reports whether a process runs.
 func taken(t *testing.T, processes execwirev1.ProcessServiceClient, id string) bool {
 	t.Helper()
 	answer, err := processes.GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{ProcessId: id})

@@ -18,13 +18,13 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// cutScenario is something that goes on while its connection is cut.
+// cutScenario is an operation that continues while its connection is cut.
 type cutScenario struct {
 	name string
-	// do does it. What is not to fail fails the test.
+	// do runs it. Failures fail the test.
 	do func(v *scenarioRun, wire *harness.Proxy)
-	// not is where it is not done, because it cannot be, cut or not, or because
-	// less is reported there of a cut than elsewhere.
+	// not lists where it is skipped: it is not possible there, or a cut has other effects than
+	// elsewhere.
 	not []protocol
 }
 
@@ -41,8 +41,8 @@ var cutScenarios = []cutScenario{
 	{"a watch", cutWatch, overJSON},
 }
 
-// TestTransports_Cuts shows that what can go on after a lost connection
-// does, without a byte less or more, and that what cannot fails as documented.
+// TestTransports_Cuts checks that operations that survive a lost connection continue without
+// loss or repetition, and that the others fail as documented.
 func TestTransports_Cuts(t *testing.T) {
 	for _, e := range endpoints {
 		t.Run(e.name, func(t *testing.T) {
@@ -72,8 +72,7 @@ func TestTransports_Cuts(t *testing.T) {
 	}
 }
 
-// cutSoon has the connection cut now, and each after it when so many bytes have
-// passed.
+// cutSoon cuts the connection now, and each later one after so many bytes.
 func cutSoon(wire *harness.Proxy, bytes int64) {
 	wire.CutAfter(func() int64 { return bytes })
 	wire.Cut()
@@ -111,8 +110,8 @@ func cutInput(v *scenarioRun, wire *harness.Proxy) {
 	}
 }
 
-// counting is a script that says the numbers up to n, each when the file of the one
-// before is there.
+// counting is a script that prints the numbers up to n, each after the file of the previous
+// one exists.
 func (v *scenarioRun) counting(n int) []string {
 	return harness.Shell(fmt.Sprintf("i=0; while [ $i -lt %d ]; do until [ -e go$i ]; do sleep 0.005; done; i=$((i+1)); echo $i; done", n))
 }
@@ -205,8 +204,7 @@ func cutDownload(v *scenarioRun, wire *harness.Proxy) {
 	}
 }
 
-// expectLost fails unless err is of the type that servers' errors have, and says
-// that there is no connection.
+// expectLost fails unless err has the type of server errors and reports a lost connection.
 func (v *scenarioRun) expectLost(what string, err error) {
 	v.Helper()
 	var typed *client.Error

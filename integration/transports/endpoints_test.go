@@ -17,36 +17,34 @@ import (
 	"github.com/execwire/execwire/relay/hub"
 )
 
-// protocol is what is spoken behind an endpoint, by which it differs what a
-// client can have done.
+// protocol is the protocol of an endpoint, on which it depends what a client can do.
 type protocol string
 
 const (
-	// protocolGRPC is the services themselves.
+	// protocolGRPC is the gRPC services.
 	protocolGRPC protocol = "gRPC"
-	// protocolJSONRPC is the exec-server protocol, by a server of ours.
+	// protocolJSONRPC is the exec-server protocol of our server.
 	protocolJSONRPC protocol = "JSON-RPC"
-	// protocolReferenceOld and protocolReferenceNew are what the versions of the reference have of
-	// it, by a server that has nothing else.
+	// protocolReferenceOld and protocolReferenceNew are what the versions of the reference
+	// implement of it, on a server that has nothing else.
 	protocolReferenceOld protocol = "JSON-RPC of 0.132.0"
 	protocolReferenceNew protocol = "JSON-RPC of 0.169.0"
 )
 
-// endpoint is a transport as a client of the SDK comes in by it, with a server of its
-// own behind it.
+// endpoint is a way to connect a client of the SDK, with a server of its own.
 type endpoint struct {
 	name     string
 	protocol protocol
-	// distant is whether it is for the run of all tests alone: what is special
-	// about it is shown by another one too.
+	// distant reports whether it is tested only when all tests run: another endpoint has the same
+	// properties.
 	distant bool
-	// lasting is whether its connections outlive a cut.
+	// lasting reports whether its connections survive a cut.
 	lasting bool
-	// open starts the server, which ends with the test.
+	// open starts a server that ends with the test.
 	open func(t testing.TB) *site
 }
 
-// endpoints are all ways in that the SDK has.
+// endpoints are all ways in which the SDK connects.
 var endpoints = []endpoint{
 	{name: "in process", protocol: protocolGRPC, open: openInProcess},
 	{name: "unix", protocol: protocolGRPC, open: func(t testing.TB) *site {
@@ -66,22 +64,21 @@ var endpoints = []endpoint{
 	{name: "as 0.169.0", protocol: protocolReferenceNew, distant: true, open: func(t testing.TB) *site { return openReference(t, newerContract()) }},
 }
 
-// site is a server and how clients reach it.
+// site is a server and the way in which clients reach it.
 type site struct {
-	// url and options are what Dial takes, or daemon.Open.
+	// url and options are the arguments of Dial, or of daemon.Open.
 	url     string
 	options []client.Option
-	// network and address are what there is to put a proxy before; empty in
-	// process.
+	// network and address are where a proxy can connect; empty in process.
 	network, address string
-	// reference is the server that stands for the reference, if one does.
+	// reference is the server that imitates the reference, if there is one.
 	reference *referenceServer
-	// adds is what the server itself adds to environments that it makes by a policy,
-	// as a name and its "=", or the beginning of a variable that goes on after it.
+	// adds has the variables that the server adds to environments made by a policy, as a name and
+	// its "=", or as a prefix.
 	adds []string
 }
 
-// dial connects a client, which the test closes.
+// dial connects a client that the test closes.
 func (s *site) dial(t testing.TB) *client.Client {
 	t.Helper()
 	if s.url == daemon.LocalURL {
@@ -90,7 +87,7 @@ func (s *site) dial(t testing.TB) *client.Client {
 	return s.dialURL(t, s.url)
 }
 
-// dialLocal has a client with a server of its own in this program.
+// dialLocal connects a client to a server embedded in this program.
 func (s *site) dialLocal(t testing.TB) *client.Client {
 	t.Helper()
 	c, err := daemon.Open(harness.Context(t), s.url, daemon.OpenOptions{Daemon: daemon.Options{
@@ -116,7 +113,7 @@ func (s *site) dialURL(t testing.TB, url string) *client.Client {
 	return c
 }
 
-// dialThrough connects a client through a proxy that cuts.
+// dialThrough connects a client through a proxy that cuts connections.
 func (s *site) dialThrough(t testing.TB) (*client.Client, *harness.Proxy) {
 	t.Helper()
 	wire := harness.NewProxy(t, s.network, s.address)
@@ -125,16 +122,16 @@ func (s *site) dialThrough(t testing.TB) (*client.Client, *harness.Proxy) {
 
 func openInProcess(testing.TB) *site { return &site{url: daemon.LocalURL} }
 
-// openCommand has every client start a server of its own.
+// openCommand makes every client start a server of its own.
 func openCommand(testing.TB) *site {
 	return &site{url: "stdio:", options: []client.Option{
 		client.WithLaunchCommand(client.LaunchCommand{Argv: []string{harness.Execwire, "serve", "--listen", "stdio"}, Env: siteEnvironment})}}
 }
 
-// siteEnvironment is what policies for the environment take from.
+// siteEnvironment is the environment of the server, which policies refer to.
 var siteEnvironment = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/home/site", "SITE=here", "SITE_TOKEN=secret", "GORACE=atexit_sleep_ms=0"}
 
-// openListener serves at one transport.
+// openListener serves one transport.
 func openListener(t testing.TB, url string, tune func(*config.Config), options ...client.Option) *site {
 	t.Helper()
 	s := harness.NewServerIn(t, siteEnvironment, func(cfg *config.Config) {
@@ -153,7 +150,7 @@ func openListener(t testing.TB, url string, tune func(*config.Config), options .
 	return at
 }
 
-// openTLS serves gRPC with TLS to whom the table of principals lets in.
+// openTLS serves gRPC with TLS to the principals of a table.
 func openTLS(t testing.TB, dir, scheme string, authority *testcert.Authority, principal string, options ...client.Option) *site {
 	t.Helper()
 	return openListener(t, scheme+"://127.0.0.1:0", func(cfg *config.Config) {
@@ -164,7 +161,7 @@ func openTLS(t testing.TB, dir, scheme string, authority *testcert.Authority, pr
 	}, options...)
 }
 
-// authorityIn is an authority whose certificate is in a new directory.
+// authorityIn returns an authority whose certificate is in a new directory.
 func authorityIn(t testing.TB) (dir, file string, authority *testcert.Authority) {
 	t.Helper()
 	dir, authority = harness.ShortDir(t), testcert.NewAuthority(t)
@@ -189,7 +186,7 @@ func openWithTokenAt(t testing.TB, scheme string) *site {
 		client.WithTLS(client.TLSFiles{CA: ca}), client.WithTokenFile(token))
 }
 
-// openGateway serves gRPC, and what is dialed is a gateway to it.
+// openGateway serves gRPC, and clients connect to a gateway to it.
 func openGateway(t testing.TB) *site {
 	t.Helper()
 	core := openListener(t, "unix://"+filepath.Join(harness.ShortDir(t), "s"), nil)

@@ -45,7 +45,7 @@ func (v *scenarioRun) path(name ...string) string {
 	return filepath.Join(append([]string{v.dir}, name...)...)
 }
 
-// write makes a file on the machine of the server, which is this one.
+// write creates a file on the machine of the server, which is this one.
 func (v *scenarioRun) write(name, text string) string {
 	v.Helper()
 	if err := os.WriteFile(v.path(name), []byte(text), 0o640); err != nil {
@@ -119,7 +119,7 @@ func fileMetadata(v *scenarioRun) error {
 	return err
 }
 
-// expectEntries reads a directory and compares it, sorted.
+// expectEntries reads a directory and compares its sorted entries.
 func (v *scenarioRun) expectEntries(path string, want ...client.DirEntry) error {
 	v.Helper()
 	got, err := v.client.ReadDir(v.ctx, path)
@@ -246,7 +246,7 @@ func rawNames(v *scenarioRun) error {
 	return v.expectEntries(v.dir, client.DirEntry{Name: name + "2", Type: regularFile, TargetType: regularFile})
 }
 
-// grow makes a small tree.
+// grow creates a small tree.
 func (v *scenarioRun) grow() {
 	v.Helper()
 	for _, dir := range []string{"a", "a/b", "node_modules"} {

@@ -14,19 +14,19 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// pending is something that a client does until it cannot any more.
+// pending is an operation that continues until it fails.
 type pending struct {
 	name string
-	// do begins, calls begun, and returns why it cannot go on.
+	// do begins it, calls begun, and returns why it ended.
 	do func(v *scenarioRun, begun func()) error
-	// not is where it cannot be done.
+	// not lists where it is not possible.
 	not []protocol
 }
 
-// nothing is a grace with which a lost connection is the end.
+// nothing is a grace period after which a lost connection is final at once.
 var nothing = time.Duration(0)
 
-// pendingThings are of every kind that takes long.
+// pendingThings has every kind of operation that takes long.
 var pendingThings = []pending{
 	{"a run", func(v *scenarioRun, begun func()) error {
 		_, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process(harness.Program("sleep")), Grace: &nothing,
@@ -65,7 +65,7 @@ var pendingThings = []pending{
 	}, nil},
 }
 
-// lookingThings are of those that try for longer than the grace.
+// lookingThings has those that try for longer than the grace period.
 var lookingThings = []pending{
 	{"a subscriber", func(v *scenarioRun, begun func()) error {
 		id, err := v.start(harness.Shell("echo begun; exec sleep 1000"))
@@ -96,7 +96,7 @@ var lookingThings = []pending{
 	}, overJSON},
 }
 
-// untilClosed is a reader that has some bytes every now and then.
+// untilClosed is a reader that returns some bytes from time to time.
 type untilClosed struct {
 	ctx   context.Context
 	begun func()
@@ -111,7 +111,7 @@ func (r untilClosed) Read(p []byte) (int, error) {
 	return min(len(p), 1000), nil
 }
 
-// laterThings are calls of every kind, after the end.
+// laterThings has calls of every kind after the end.
 var laterThings = []pending{
 	{"a run", func(v *scenarioRun, _ func()) error {
 		_, err := v.client.Run(v.ctx, client.RunOptions{Process: v.process([]string{"true"})})
@@ -141,8 +141,8 @@ var laterThings = []pending{
 	}, nil},
 }
 
-// begin begins things side by side, and returns what gets how each of them ended
-// when all have begun.
+// begin starts operations concurrently. Once all have begun, it returns a channel of their
+// errors.
 func (v *scenarioRun) begin(things []pending) func() map[string]error {
 	v.Helper()
 	var beginning, going sync.WaitGroup
@@ -171,8 +171,8 @@ func (v *scenarioRun) begin(things []pending) func() map[string]error {
 	}
 }
 
-// TestTransports_ClientClosed shows that what goes on then fails at
-// once and says why, and what is tried later, too.
+// TestTransports_ClientClosed checks that pending operations fail at once with the reason when
+// the client is closed, and so do later calls.
 func TestTransports_ClientClosed(t *testing.T) {
 	for _, e := range endpoints {
 		t.Run(e.name, func(t *testing.T) {
@@ -199,8 +199,8 @@ func TestTransports_ClientClosed(t *testing.T) {
 	}
 }
 
-// TestTransports_ConnectionLost shows that what must not outlive its
-// connection fails when there is none, and what would go on ends with its context.
+// TestTransports_ConnectionLost checks that operations bound to a connection fail without it,
+// and that others end with their context.
 func TestTransports_ConnectionLost(t *testing.T) {
 	for _, e := range endpoints {
 		t.Run(e.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// handleScenarios are about processes that a program holds.
+// handleScenarios are about handles of processes.
 var handleScenarios = []scenario{
 	{name: "talking to a process", do: talking, except: notWithReferences("cannot close the input")},
 	{name: "readers of a process, early and late", do: earlyAndLate},

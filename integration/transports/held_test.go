@@ -14,7 +14,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// heldScenarios are about what else is done with processes that a program holds.
+// heldScenarios are about other operations on handles of processes.
 var heldScenarios = []scenario{
 	{name: "output of a command", do: outputOfCommand},
 	{name: "events in order", do: eventsInOrder},
@@ -61,8 +61,7 @@ func outputOfCommand(v *scenarioRun) error {
 	return nil
 }
 
-// events ranges over all events and says them, outputs of a stream that follow each
-// other as one.
+// events formats all events. It joins consecutive output of a stream.
 func (v *scenarioRun) events(p *client.Process) (said []string, err error) {
 	var last uint64
 	stream := execwirev1.OutputStream_OUTPUT_STREAM_UNSPECIFIED

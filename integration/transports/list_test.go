@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Servers of the exec-server protocol list a link as what it leads to.
+// Servers of the exec-server protocol list a link as its target.
 func TestLs_ReferenceServer_DoesNotFollowLinks(t *testing.T) {
 	for _, c := range []contract{olderContract(), newerContract()} {
 		site := openReference(t, c)

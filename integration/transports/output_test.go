@@ -15,7 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// outputScenarios are about what processes say.
+// outputScenarios are about the output of processes.
 var outputScenarios = []scenario{
 	{name: "output whole and in order", do: wholeOutput},
 	{name: "a late subscriber", do: lateSubscriber, except: notWithJSON("a process cannot be left behind")},
@@ -37,7 +37,7 @@ func flooding() []string {
 	return harness.Program("flood", "-bytes", "3145728", "-stderr", "1048576", "-chunk", "10000")
 }
 
-// patterns are writers that take exactly what flooding says.
+// patterns are writers that accept exactly the output of flooding.
 type patterns struct{ stdout, stderr *testproc.Verifier }
 
 func newPatterns() patterns {
@@ -65,8 +65,7 @@ func wholeOutput(v *scenarioRun) error {
 	return nil
 }
 
-// order checks that events come as they have to: every seq once, the exit once,
-// the close last.
+// order checks the order of events: every seq once, the exit once, the close last.
 type order struct {
 	testing.TB
 	last           uint64
@@ -159,7 +158,7 @@ func severalSubscribers(v *scenarioRun) error {
 	return errors.Join(failed[:]...)
 }
 
-// gated is a writer that takes nothing until it is opened.
+// gated is a writer that blocks until it is opened.
 type gated struct {
 	io.Writer
 	reached chan struct{} // closed when there is something to take
@@ -173,7 +172,7 @@ func (g *gated) Write(p []byte) (int, error) {
 	return g.Writer.Write(p)
 }
 
-// slowSubscriber: one that takes nothing holds up its process alone.
+// slowSubscriber: a subscriber that does not read blocks only its process.
 func slowSubscriber(v *scenarioRun) error {
 	p := newPatterns()
 	slow := &gated{Writer: p.stdout, reached: make(chan struct{}), open: make(chan struct{})}
@@ -285,8 +284,8 @@ func untakenOutput(v *scenarioRun) error {
 	return err
 }
 
-// slowSubscriberWithGaps: who takes nothing while others use the connection loses
-// what is not retained, and gets the gaps.
+// slowSubscriberWithGaps: a subscriber that does not read while others use the connection
+// loses evicted output, and receives the gaps.
 func slowSubscriberWithGaps(v *scenarioRun) error {
 	var written countedBytes
 	gaps := 0
@@ -317,7 +316,7 @@ func slowSubscriberWithGaps(v *scenarioRun) error {
 	return nil
 }
 
-// countedBytes is a writer that counts.
+// countedBytes is a writer that counts bytes.
 type countedBytes uint64
 
 func (c *countedBytes) Write(p []byte) (int, error) {

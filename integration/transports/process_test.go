@@ -23,7 +23,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// processScenarios are about how processes begin and end.
+// processScenarios are about the start and the end of processes.
 var processScenarios = []scenario{
 	{name: "exit codes", do: exitCodes},
 	{name: "signals", do: signals, except: otherwiseWithJSON("deaths, as the reference tells them")},
@@ -86,7 +86,7 @@ func terminalSizes(v *scenarioRun) error {
 	return nil
 }
 
-// expecting is a writer that does something when a text has come.
+// expecting is a writer that calls a function when a text has arrived.
 type expecting struct {
 	bytes.Buffer
 	text map[string]func()
@@ -131,7 +131,7 @@ func noInput(v *scenarioRun) error {
 	return nil
 }
 
-// terminate runs a program and ends it when it has said a line, which is returned.
+// terminate runs a program and terminates it after its first line, which it returns.
 func (v *scenarioRun) terminate(argv []string, how *execwirev1.Termination) (exit client.Exit, line string, err error) {
 	terminate := make(chan *execwirev1.Termination, 1)
 	said := &expecting{text: map[string]func(){"\n": func() { terminate <- how }}}
@@ -139,7 +139,7 @@ func (v *scenarioRun) terminate(argv []string, how *execwirev1.Termination) (exi
 	return exit, said.String(), err
 }
 
-// expectGone waits until the processes are gone whose ids are in a line.
+// expectGone waits until the processes whose pids are in a line have ended.
 func (v *scenarioRun) expectGone(line string) {
 	v.Helper()
 	for _, text := range strings.Fields(line)[1:] {

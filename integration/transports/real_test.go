@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// referenceVariable has the path of the reference's command, where it is to be
-// tried with it: see make reference.
+// referenceVariable has the path of the reference's command, for tests with the real one: see
+// make reference.
 const referenceVariable = "EXECWIRE_REFERENCE"
 
 func init() {
@@ -47,7 +47,7 @@ func openRealReference(t testing.TB, codex string) *site {
 		adds: []string{"CODEX_HOME=", "PATH=" + home, "PATH=" + filepath.Dir(filepath.Dir(codex))}}
 }
 
-// without returns variables without what the server adds.
+// without returns variables without those that the server adds.
 func (s *site) without(variables []string) []string {
 	var rest []string
 	for _, variable := range variables {

@@ -6,36 +6,34 @@ import (
 	"strings"
 )
 
-// contract is what the reference implementation has of the protocol, as it was
-// recorded: what is not in it is not there.
+// contract is the recorded part of the protocol that the reference implements. Nothing else is
+// available.
 type contract struct {
 	name string
-	// uris is whether paths are file: URIs, and nothing else; otherwise they are
-	// absolute, and nothing else.
+	// uris reports whether paths must be file: URIs; otherwise they must be absolute.
 	uris bool
-	// methods are those that it has.
+	// methods are the methods it has.
 	methods map[string]shape
-	// notifications are what it tells, by the members that it tells.
+	// notifications are the notifications it sends, with their members.
 	notifications map[string]members
-	// deaths is whether a signal is reported as an exit code.
+	// deaths reports whether a signal is reported as an exit code.
 	deaths bool
 }
 
 // shape is the form of a method.
 type shape struct {
 	params, result members
-	// paths are parameters that have to be paths.
+	// paths are parameters that must be paths.
 	paths []string
-	// required are parameters that have to be there.
+	// required are parameters that must be present.
 	required []string
 }
 
-// members are those of an object that are known, each with those below it; nil
-// below is everything.
+// members are the known members of an object, each with its own known members; nil means all.
 type members map[string]members
 
-// known reads members from a text: names, with those below one in parentheses. A
-// name with a star has everything below it.
+// known parses members: names, with nested ones in parentheses. A name with a star includes
+// everything below it.
 func known(text string) members {
 	m, rest := readMembers(text)
 	if rest != "" {
@@ -68,7 +66,7 @@ func readMembers(text string) (members, string) {
 	}
 }
 
-// keep removes what is not known, from objects and from those in lists.
+// keep removes unknown members from objects and from those in lists.
 func (m members) keep(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -156,16 +154,15 @@ func newerContract() contract {
 	return c
 }
 
-// refusal is why the reference would not take a request; nil if it does.
+// refusal returns why the reference rejects a request; nil if it does not.
 type refusal struct {
 	code    int
 	message string
-	// unforeseen is whether clients have no reason to ask.
+	// unforeseen reports whether clients have no reason to send it.
 	unforeseen bool
 }
 
-// check looks at a request, and removes what the reference would take no notice
-// of.
+// check validates a request, and removes what the reference ignores.
 func (c *contract) check(method string, params map[string]any) *refusal {
 	s, is := c.methods[method]
 	if !is {
@@ -205,7 +202,7 @@ func (m members) keepIn(params map[string]any) {
 	}
 }
 
-// answer is a result as the reference tells it.
+// answer reduces a result to what the reference returns.
 func (c *contract) answer(method string, result any) any {
 	result = c.methods[method].result.keep(result)
 	object, is := result.(map[string]any)
@@ -223,8 +220,7 @@ func (c *contract) answer(method string, result any) any {
 	return result
 }
 
-// reportDeath has an exit code say what the reference says of processes that a signal
-// killed.
+// reportDeath sets the exit code that the reference reports for processes killed by a signal.
 func (c *contract) reportDeath(object map[string]any) {
 	if code, is := object["exitCode"].(json.Number); is && !c.deaths {
 		if n, err := code.Int64(); err == nil && n > 128 && n <= 128+64 {

@@ -17,10 +17,9 @@ import (
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
-// referenceServer is a server that does what its contract has, as the reference
-// does it, and nothing else: an upstream of ours behind it does the work. It takes
-// one request at a time on each connection, and output may overtake the answer to a
-// start.
+// referenceServer is a server that does exactly what its contract has, in the way of the
+// reference, with our server as upstream. It handles one request at a time on each connection,
+// and output may overtake the response to a start.
 type referenceServer struct {
 	contract
 	t        testing.TB
@@ -53,14 +52,14 @@ func newReferenceServer(t testing.TB, c contract, upstream string) *referenceSer
 	return r
 }
 
-// blame notes what a client should not have said.
+// blame records a request that clients should not send.
 func (r *referenceServer) blame(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.unforeseen = append(r.unforeseen, fmt.Sprintf(format, args...))
 }
 
-// blamed returns what was noted since it was called before.
+// blamed returns what was recorded since the last call.
 func (r *referenceServer) blamed() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,9 +89,9 @@ func (r *referenceServer) accept(w http.ResponseWriter, request *http.Request) {
 type referenceClient struct {
 	*referenceServer
 	client, upstream *wsconn.Conn
-	// answered gets something when the request in flight was answered.
+	// answered receives a value when the request in flight has its response.
 	answered chan struct{}
-	// outgoing has what goes to the client.
+	// outgoing has the messages to the client.
 	outgoing chan []byte
 	over     chan struct{}
 	once     sync.Once
@@ -113,15 +112,15 @@ type envelope struct {
 	} `json:"error,omitempty"`
 }
 
-// readEnvelope keeps numbers as they are.
+// readEnvelope keeps numbers unchanged.
 func readEnvelope(message []byte) (e envelope, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(message))
 	decoder.UseNumber()
 	return e, decoder.Decode(&e)
 }
 
-// serve ends with the connection: the upstream's is dropped, so that it keeps the
-// session, whatever the client said.
+// serve ends with the connection. It drops the upstream's connection, so the session survives
+// whatever the client has sent.
 func (c *referenceClient) serve() {
 	var running sync.WaitGroup
 	running.Go(func() { c.end(c.requests()) })
@@ -145,7 +144,7 @@ func (c *referenceClient) end(error) {
 
 var errRefused = errors.New("the reference would end the connection")
 
-// requests passes on what the client asks, one after the other.
+// requests forwards the client's requests one after the other.
 func (c *referenceClient) requests() error {
 	for {
 		message, err := c.client.Receive()
@@ -185,7 +184,7 @@ func (c *referenceClient) requests() error {
 	}
 }
 
-// ask has the upstream do a request, and waits for the answer.
+// ask sends a request to the upstream, and waits for the response.
 func (c *referenceClient) ask(e envelope) error {
 	c.mu.Lock()
 	c.method = e.Method
@@ -219,7 +218,7 @@ func (c *referenceClient) tell(e envelope) error {
 	}
 }
 
-// answers passes on what the upstream says.
+// answers forwards the upstream's messages.
 func (c *referenceClient) answers() error {
 	for {
 		message, err := c.upstream.Receive()
@@ -261,11 +260,11 @@ func (c *referenceClient) answers() error {
 	}
 }
 
-// overtaking is for how long the answer to a start may be overtaken.
+// overtaking is how long the response to a start may be overtaken.
 const overtaking = 2 * time.Millisecond
 
-// write writes what goes to the client; the answer to a start after what comes
-// right after it.
+// write writes messages to the client; the response to a start after the messages that follow
+// it immediately.
 func (c *referenceClient) write() error {
 	for {
 		var message []byte

@@ -14,8 +14,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// referenceScenarios are what servers of the reference do otherwise than ours, and what
-// is known of ours over the exec-server protocol.
+// referenceScenarios are differences between servers of the reference and ours, and the
+// corresponding behavior of ours over the exec-server protocol.
 var referenceScenarios = []scenario{
 	{name: "deaths, as the reference tells them", do: referenceDeaths, only: overJSON},
 	{name: "an end, however it was asked for", do: referenceEnd, only: references},
@@ -24,8 +24,8 @@ var referenceScenarios = []scenario{
 	{name: "copies, as the reference tells of them", do: referenceCopies, only: overJSON},
 }
 
-// referenceDeaths: a signal that killed is reported as the exit code of a shell by the
-// newer version, and not at all by the older.
+// referenceDeaths: the newer version reports a killing signal as the exit code of a shell, the
+// older one not at all.
 func referenceDeaths(v *scenarioRun) error {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		exit, _, _, err := v.run(harness.Program("signal-self", fmt.Sprint(int(signal))), nil)
@@ -41,7 +41,7 @@ func referenceDeaths(v *scenarioRun) error {
 	return nil
 }
 
-// referenceEnd: the reference kills, and asks no process to end.
+// referenceEnd: the reference kills without asking the process to end.
 func referenceEnd(v *scenarioRun) error {
 	for _, how := range []*execwirev1.Termination{harness.Forced, harness.Gracefully(harness.StepTimeout)} {
 		exit, said, err := v.terminate(harness.Program("trap-term"), how)
@@ -54,8 +54,8 @@ func referenceEnd(v *scenarioRun) error {
 	return nil
 }
 
-// referenceMetadata: the reference tells what a link leads to, times to the
-// millisecond, and since the newer version sizes.
+// referenceMetadata: the reference returns the target of a link, times in milliseconds, and
+// sizes since the newer version.
 func referenceMetadata(v *scenarioRun) error {
 	path := v.write("file", "four")
 	modified := time.Date(2001, 2, 3, 4, 5, 6, 7_000_000, time.UTC)
@@ -79,8 +79,8 @@ func referenceMetadata(v *scenarioRun) error {
 	return err
 }
 
-// referenceListing: the reference tells of links what they lead to, leaves those
-// out that lead nowhere, and of special files does not tell which.
+// referenceListing: the reference returns the targets of links, omits dangling links, and does
+// not distinguish special files.
 func referenceListing(v *scenarioRun) error {
 	v.write("file", "")
 	if err := errors.Join(os.Mkdir(v.path("sub"), 0o700), unix.Mkfifo(v.path("pipe"), 0o600),
@@ -94,7 +94,7 @@ func referenceListing(v *scenarioRun) error {
 		client.DirEntry{Name: "sub", Type: directory, TargetType: directory})
 }
 
-// referenceCopies: the reference does not tell what it left out.
+// referenceCopies: the reference does not report what it omitted.
 func referenceCopies(v *scenarioRun) error {
 	v.write("file", "text")
 	if err := os.Mkdir(v.path("tree"), 0o700); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// transferScenarios are about content that goes there and back.
+// transferScenarios are about uploads and downloads.
 var transferScenarios = []scenario{
 	{name: "a big file there and back", do: bigFile, except: otherwiseWithJSON("a big file there and back, in place")},
 	{name: "a big file there and back, in place", do: bigFileInPlace},
@@ -94,7 +94,7 @@ func conditionalWrites(v *scenarioRun) error {
 	return v.expectEntries(v.dir, client.DirEntry{Name: "file", Type: regularFile, TargetType: regularFile})
 }
 
-// failingReader has a text and then an error.
+// failingReader returns a text and then an error.
 type failingReader struct {
 	text string
 	err  error

@@ -18,38 +18,37 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// scenario is something that clients do, and that is the same at every endpoint.
+// scenario is an operation of clients with the same result at every endpoint.
 type scenario struct {
 	name string
-	// do does it. It returns what the SDK refused it with, and fails the test
-	// when the SDK did something else than it has to.
+	// do runs it. It returns the error of the SDK, and fails the test if the SDK behaves
+	// otherwise than expected.
 	do func(v *scenarioRun) error
-	// except says where it cannot be done.
+	// except lists where it is not possible.
 	except []exception
-	// only is where it is done; empty is everywhere.
+	// only lists where it runs; empty means everywhere.
 	only []protocol
 }
 
-// exception is what a client gets where something cannot be done: an error with
-// this code and reason, whose text says what cannot, and what to do about it.
+// exception is the error of an operation that is not possible: its code, its reason, and parts
+// of its text, which names the operation and the alternative.
 type exception struct {
 	protocol protocol
 	code     codes.Code
 	reason   execwirev1.ErrorReason
 	text     string
-	// instead is the scenario that shows what can be done there, where this is no
-	// error.
+	// instead is the scenario that shows the behavior there, if it is no error.
 	instead string
 }
 
-// references are the servers that have nothing but the reference has.
+// references are the servers that have only what the reference has.
 var references = []protocol{protocolReferenceOld, protocolReferenceNew}
 
-// overJSON is where the exec-server protocol is spoken.
+// overJSON lists where the exec-server protocol is used.
 var overJSON = []protocol{protocolReferenceOld, protocolReferenceNew, protocolJSONRPC}
 
-// notWithReferences is that servers of the reference cannot do something. says is
-// in the error.
+// notWithReferences is for operations that servers of the reference do not have. says is in
+// the error.
 func notWithReferences(says string) (all []exception) {
 	for _, p := range references {
 		all = append(all, exception{protocol: p, code: codes.Unimplemented, reason: execwirev1.ErrorReason_ERROR_REASON_NOT_IMPLEMENTED, text: says})
@@ -57,26 +56,25 @@ func notWithReferences(says string) (all []exception) {
 	return all
 }
 
-// notWithOlder is that the older of them cannot. It is refused for the sandbox's
-// sake, as by a server that has none.
+// notWithOlder is for operations that the older version does not have. They fail because of
+// the sandbox, as on a server without one.
 func notWithOlder(says string) []exception {
 	return []exception{{protocol: protocolReferenceOld, code: codes.FailedPrecondition, reason: execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE, text: says}}
 }
 
-// notWithJSON is for what the exec-server protocol cannot do.
+// notWithJSON is for operations that the exec-server protocol does not have.
 func notWithJSON(says string) []exception {
 	ours := notWithReferences(says)[0]
 	ours.protocol = protocolJSONRPC
 	return append(notWithReferences(says), ours)
 }
 
-// otherwiseWithJSON is that another scenario shows what is done over the exec-server
-// protocol.
+// otherwiseWithJSON names the scenario with the behavior over the exec-server protocol.
 func otherwiseWithJSON(instead string) []exception {
 	return append(otherwiseWithReferences(instead), exception{protocol: protocolJSONRPC, instead: instead})
 }
 
-// otherwiseWithReferences is that another scenario shows what they do.
+// otherwiseWithReferences names the scenario with the behavior of the reference.
 func otherwiseWithReferences(instead string) (all []exception) {
 	for _, p := range references {
 		all = append(all, exception{protocol: p, instead: instead})
@@ -84,7 +82,7 @@ func otherwiseWithReferences(instead string) (all []exception) {
 	return all
 }
 
-// endpoint returns what is declared for an endpoint, if that is an exception.
+// endpoint returns the exception declared for an endpoint, if any.
 func (s *scenario) at(e *endpoint) (exception, bool) {
 	i := slices.IndexFunc(s.except, func(x exception) bool { return x.protocol == e.protocol })
 	if i < 0 {
@@ -105,8 +103,8 @@ type scenarioRun struct {
 	ids    int
 }
 
-// TestTransports shows that a client of the SDK notices nothing of the transport it
-// came in by but what is declared.
+// TestTransports checks that a client of the SDK behaves equally over every transport, except
+// for the declared differences.
 func TestTransports(t *testing.T) {
 	for _, e := range endpoints {
 		t.Run(e.name, func(t *testing.T) {
@@ -133,7 +131,7 @@ func scenariosAt(e *endpoint) []scenario {
 	})
 }
 
-// TestExceptions_NameExistingScenarios finds exceptions that name none.
+// TestExceptions_NameExistingScenarios checks that the scenarios named by exceptions exist.
 func TestExceptions_NameExistingScenarios(t *testing.T) {
 	for _, e := range endpoints {
 		there := scenariosAt(&e)
@@ -151,7 +149,7 @@ func newRun(t testing.TB, e *endpoint, s *site) *scenarioRun {
 	return &scenarioRun{TB: t, ctx: harness.Context(t), endpoint: e, site: s, client: s.dial(t), dir: harness.ShortDir(t)}
 }
 
-// play has a scenario happen as it is declared.
+// play runs a scenario and checks the declared result.
 func (s *scenario) play(v *scenarioRun) {
 	v.Helper()
 	err := s.do(v)
@@ -172,13 +170,13 @@ func (s *scenario) play(v *scenarioRun) {
 	}
 }
 
-// newID is an id that is new to the server.
+// newID returns an id that is new to the server.
 func (v *scenarioRun) newID() string {
 	v.ids++
 	return fmt.Sprintf("%s %s %d", v.Name(), v.dir, v.ids)
 }
 
-// process says what to run.
+// process returns the description of a process.
 func (v *scenarioRun) process(argv []string, options ...harness.Option) *execwirev1.StartProcessRequest {
 	r := &execwirev1.RunStart{Process: &execwirev1.StartProcessRequest{
 		ProcessId: v.newID(),
@@ -198,7 +196,7 @@ func (v *scenarioRun) start(argv []string, options ...harness.Option) (string, e
 	return response.GetProcess().GetProcessId(), client.FromRPC(err)
 }
 
-// run runs a process to its end, with this input; nil is none.
+// run runs a process to its end, with this input; nil means none.
 func (v *scenarioRun) run(argv []string, input io.Reader, options ...harness.Option) (exit client.Exit, stdout, stderr string, err error) {
 	v.Helper()
 	var out, complaint bytes.Buffer
@@ -207,8 +205,7 @@ func (v *scenarioRun) run(argv []string, input io.Reader, options ...harness.Opt
 	return exit, out.String(), complaint.String(), err
 }
 
-// expectExit checks how a process ended: by a code, or by a signal if that is
-// not 0.
+// expectExit checks how a process ended: by a code, or by a signal if that is not 0.
 func (v *scenarioRun) expectExit(exit client.Exit, code int, signal syscall.Signal, cause execwirev1.ExitCause) {
 	v.Helper()
 	if exit.Code != code || exit.Signal != signal || exit.Cause != cause || exit.DroppedBytes != 0 {
@@ -216,8 +213,8 @@ func (v *scenarioRun) expectExit(exit client.Exit, code int, signal syscall.Sign
 	}
 }
 
-// expectReason fails unless err is of the type that servers' errors have, for this
-// reason by its name on the wire.
+// expectReason fails unless err has the type of server errors and this reason, by its name on
+// the wire.
 func (v *scenarioRun) expectReason(what string, err error, want string) {
 	v.Helper()
 	var typed *client.Error
@@ -226,7 +223,7 @@ func (v *scenarioRun) expectReason(what string, err error, want string) {
 	}
 }
 
-// expectText fails unless a stream said exactly this.
+// expectText fails unless the output of a stream is exactly this.
 func (v *scenarioRun) expectText(what, got, want string) {
 	v.Helper()
 	if got != want {
