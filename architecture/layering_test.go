@@ -29,7 +29,7 @@ type packageRule struct {
 
 // packages lists every package of the repository. Add a new package with the imports that it needs.
 var packages = map[string]packageRule{
-	"internal/eventlog":          {purpose: "what a process wrote: sequence numbers, cursors, gaps"},
+	"internal/eventlog":          {purpose: "what a process wrote: sequence numbers, cursors, gaps", imports: []string{"internal/notify"}},
 	"internal/process":           {purpose: "starts, signals and reaps users' processes", imports: []string{"internal/cgroup", "internal/eventlog", "internal/notify", "internal/procfs", "internal/sandbox"}},
 	"internal/procfs":            {purpose: "reads /proc: which processes there are, and where they come from"},
 	"internal/cgroup":            {purpose: "a pool of control groups for processes", imports: []string{"internal/procfs"}},

@@ -1,13 +1,18 @@
 package eventlog
 
-import "context"
+import (
+	"context"
+	"slices"
 
-// waiter is a goroutine that waits. Its channel lives as long as the waiter, so that
+	"github.com/execwire/execwire/internal/notify"
+)
+
+// waiter is a goroutine that waits. Its signal lives as long as the waiter, so that
 // waiting allocates nothing. If notify is set, it is called instead, and no goroutine
 // waits.
 type waiter struct {
 	ready  func() bool   // called with Log.mu held
-	wake   chan struct{} // one slot; filled with Log.mu held
+	wake   notify.Signal // made when the waiter first waits; set with Log.mu held
 	notify func()        // called with Log.mu held
 }
 
@@ -17,8 +22,8 @@ type waiter struct {
 type waiters []*waiter
 
 func (ws *waiters) add(w *waiter) {
-	if w.wake == nil && w.notify == nil {
-		w.wake = make(chan struct{}, 1)
+	if w.wake == (notify.Signal{}) && w.notify == nil {
+		w.wake = notify.NewSignal()
 	}
 	*ws = append(*ws, w)
 }
@@ -30,17 +35,13 @@ func (ws *waiters) wake() {
 	}
 	still := (*ws)[:0]
 	for _, w := range *ws {
-		if !w.ready() {
+		switch {
+		case !w.ready():
 			still = append(still, w)
-			continue
-		}
-		if w.notify != nil {
+		case w.notify != nil:
 			w.notify()
-			continue
-		}
-		select {
-		case w.wake <- struct{}{}:
-		default: // never: a woken waiter takes its wake-up before it waits again
+		default:
+			w.wake.Set()
 		}
 	}
 	clear((*ws)[len(still):])
@@ -49,22 +50,17 @@ func (ws *waiters) wake() {
 
 // remove removes w from the list, or takes back its wake-up.
 func (ws *waiters) remove(w *waiter) {
-	for i, other := range *ws {
-		if other == w {
-			*ws = append((*ws)[:i], (*ws)[i+1:]...)
-			return
-		}
+	if i := slices.Index(*ws, w); i >= 0 {
+		*ws = slices.Delete(*ws, i, i+1)
+		return
 	}
-	select {
-	case <-w.wake:
-	default:
-	}
+	w.wake.Clear()
 }
 
 // await blocks until w, which is on the list, is woken.
 func (l *Log) await(ctx context.Context, list *waiters, w *waiter) error {
 	select {
-	case <-w.wake:
+	case <-w.wake.C():
 		return nil
 	case <-ctx.Done():
 		l.mu.Lock()

@@ -58,7 +58,6 @@ type AttachRequest struct {
 type Attachment struct {
 	session *Session
 	holder  *holder
-	feed    *feed
 	resumed bool
 }
 
@@ -92,7 +91,7 @@ func (a *Attachment) Resumed() bool { return a.resumed }
 // [Draining] after the registry was closed and the ends of all processes were
 // delivered, with [ErrDetached] after Lost, and with the cause of ctx.
 func (a *Attachment) Next(ctx context.Context, maxBytes int) (Delivery, error) {
-	return a.feed.next(ctx, maxBytes)
+	return a.holder.feed.next(ctx, maxBytes)
 }
 
 // Alive reports that the client has sent a message, which answers a ping.
@@ -103,7 +102,7 @@ func (a *Attachment) Alive() { a.session.lease.alive(a.holder) }
 // changes nothing.
 func (a *Attachment) Lost() {
 	a.session.lease.leave(a.holder)
-	a.feed.fail(ErrDetached)
+	a.holder.feed.fail(ErrDetached)
 }
 
 // Acknowledge acknowledges all events of a process up to seq. It ignores a seq lower
@@ -111,7 +110,7 @@ func (a *Attachment) Lost() {
 // own. A seq that the process has not reached is [eventlog.ErrFutureSeq]. It never
 // blocks on a process or a reader.
 func (a *Attachment) Acknowledge(processID string, seq uint64) error {
-	it := a.feed.item(processID)
+	it := a.holder.feed.item(processID)
 	if it == nil {
 		return nil
 	}
@@ -162,7 +161,7 @@ func (r *Registry) Attach(ctx context.Context, principal string, req AttachReque
 		}
 		return nil, err
 	}
-	return &Attachment{session: s, holder: h, feed: h.feed, resumed: req.SessionID != ""}, nil
+	return &Attachment{session: s, holder: h, resumed: req.SessionID != ""}, nil
 }
 
 // toAttach finds the session or creates one.
