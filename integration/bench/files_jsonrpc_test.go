@@ -60,12 +60,12 @@ func (b *bench) readBlocks(c *harness.RawRPC, path string, size int64, atOnce in
 		}
 		n, err := skipBlock(c)
 		if err != nil || n == 0 {
-			b.Fatalf("%d bytes of %d came: %v", received, size, err)
+			b.Fatalf("received %d bytes of %d: %v", received, size, err)
 		}
 		received, open = received+n, open-1
 	}
 	if received != size {
-		b.Fatalf("%d bytes came of %d", received, size)
+		b.Fatalf("received %d bytes of %d", received, size)
 	}
 	ask(c, `{"id":0,"method":"fs/close","params":{"handleId":%q}}`, id)
 }

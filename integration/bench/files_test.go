@@ -134,9 +134,9 @@ func (b *bench) upload(files execwirev1.FileSystemServiceClient, path string, si
 	if err == nil {
 		_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}})
 	}
-	resp, err := stream.CloseAndRecv() // says why sending failed, if it did
+	resp, err := stream.CloseAndRecv() // returns the error if sending failed
 	if err != nil || resp.GetSize() != uint64(size) {
-		b.Fatalf("the upload took %d bytes of %d: %v", resp.GetSize(), size, err)
+		b.Fatalf("the upload has %d bytes of %d: %v", resp.GetSize(), size, err)
 	}
 }
 

@@ -77,7 +77,7 @@ func (b *bench) confinedStats(backend, what, path string, policy *execwirev1.San
 	stat := func(policy *execwirev1.SandboxPolicy) {
 		response, err := files.GetMetadata(b.ctx, &execwirev1.GetMetadataRequest{Path: path, Sandbox: policy})
 		if err != nil || response.GetMetadata().GetSize() != 1<<10 {
-			b.Fatalf("the file is said to be %v: %v", response, err)
+			b.Fatalf("the metadata of the file is %v: %v", response, err)
 		}
 	}
 	protected := &execwirev1.CreateDirectoryRequest{Path: filepath.Dir(path) + "/.git/hooks", Recursive: true, Sandbox: policy}

@@ -86,7 +86,7 @@ func serveBareConn(conn net.Conn) error {
 }
 
 func writeFrame(w *bufio.Writer, opcode byte, message []byte) error {
-	_ = w.WriteByte(0x80 | opcode) // as every error of a bufio.Writer, it comes again
+	_ = w.WriteByte(0x80 | opcode) // a bufio.Writer returns its error again
 	_, _ = w.Write(harness.FrameLength(0, len(message)))
 	_, err := w.Write(message)
 	return err
@@ -171,7 +171,7 @@ func bareSocketKeys(conn net.Conn, in *bufio.Reader) error {
 		for {
 			n, err := master.Read(buf)
 			if err != nil || echo(buf[:n]) != nil {
-				return // the terminal, or the client, is gone
+				return // the terminal or the client is closed
 			}
 		}
 	})

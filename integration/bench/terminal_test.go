@@ -74,7 +74,7 @@ func startTerminal() (master *os.File, end func(), err error) {
 	}
 	return master, func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // says that it was killed
+		_ = cmd.Wait() // returns that it was killed
 		_ = master.Close()
 	}, nil
 }

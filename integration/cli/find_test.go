@@ -69,7 +69,7 @@ func TestWatchCommand_Directory(t *testing.T) {
 			harness.Eventually(t, step.want, func() bool { return strings.Contains(said.String(), step.want+"\n") })
 		}
 		if code := watch.Await(t); code != 0 || strings.Count(said.String(), "\n") != 4 {
-			t.Errorf("it ended with %d through %s and said %q", code, d, said.String())
+			t.Errorf("it ended with %d through %s and wrote %q", code, d, said.String())
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestWatchCommand_End(t *testing.T) {
 			harness.Eventually(t, "the watch begins", func() bool { return said.String() != "" })
 			end.do(watch, dir)
 			if code := watch.Await(t); code != end.code || !strings.Contains(watch.Errors.String(), end.says) {
-				t.Errorf("it ended with %d through %s and said %q", code, d, watch.Errors.String())
+				t.Errorf("it ended with %d through %s and wrote %q", code, d, watch.Errors.String())
 			}
 		}
 		got := harness.Run(t, nil, server.Remotely(d, "watch", "/no/such/directory")...)

@@ -42,7 +42,7 @@ func TestMove_AcrossFileSystems(t *testing.T) {
 	server, dir := harness.MountedServer(t)
 	server.ExpectCommand(t, harness.TCPTransport, harness.Result{}, "mv", dir+"/full/kept", dir+"/moved")
 	if got, err := os.ReadFile(dir + "/moved"); string(got) != strings.Repeat("k", harness.MountedFileBytes) {
-		t.Errorf("%d bytes came, %v", len(got), err)
+		t.Errorf("received %d bytes, %v", len(got), err)
 	}
 	server.ExpectCommand(t, harness.TCPTransport, harness.Result{Stdout: "other\n"}, "ls", dir+"/full")
 	// One that cannot be removed is there twice.

@@ -28,7 +28,7 @@ func TestAttach_BehavesLikeTheProcess(t *testing.T) {
 		server.ExpectCommand(t, d, harness.Result{Code: 5, Stdout: "typed and more", Stderr: "apart\n"}, "attach", "--since-seq", "1", id)
 		got = harness.Run(t, nil, server.Remotely(d, "attach", "nobody")...)
 		if got.Code != 125 || !strings.Contains(got.Stderr, "execwire ps -a") {
-			t.Errorf("attached to nobody: %+v", got)
+			t.Errorf("attached to an unknown process: %+v", got)
 		}
 	}
 }

@@ -225,7 +225,7 @@ func TestWait_ExitCodes(t *testing.T) {
 		}
 		got := harness.Run(t, nil, server.Remotely(d, "wait", "nobody", "zero", "none")...)
 		if got.Code != 125 || !strings.Contains(got.Stderr, `"nobody"`) || !strings.Contains(got.Stderr, `"none"`) {
-			t.Errorf("of nobody: %+v", got)
+			t.Errorf("of an unknown process: %+v", got)
 		}
 		got = harness.Run(t, nil, server.Remotely(d, "wait", "--json", "--pattern", "go", "three")...)
 		if !strings.HasPrefix(got.Stdout, `{"id":"three","satisfied":true,"state":"closed","exit":{"exit_code":3,`) ||

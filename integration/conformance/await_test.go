@@ -66,7 +66,7 @@ func (r *replay) await(conn, what string, holds func([]harness.RPCFrame) bool) {
 		case <-changed:
 		case <-time.After(time.Until(deadline)):
 			r.settled[conn+what] = true
-			r.Errorf("on connection %s there is no %s; the server said:\n%s", conn, what, c.LastFrames())
+			r.Errorf("on connection %s there is no %s; the server sent:\n%s", conn, what, c.LastFrames())
 			return
 		}
 	}

@@ -29,7 +29,7 @@ func TestRead_ReturnsOnlyWhatIsRetained(t *testing.T) {
 			said += len(e.Chunk)
 		}
 		if want := map[string]int{"big": 640 * 8192, "one": 3_000_000, "two": 1_600_000}[id]; said != want {
-			t.Errorf("%d bytes of %s were told, of %d", said, id, want)
+			t.Errorf("received %d bytes of %s, of %d", said, id, want)
 		}
 		read := c.ReadProcess(id, harness.RPCParams{"afterSeq": nil})
 		kept := 0
@@ -74,7 +74,7 @@ func TestStdin_Full_DelaysOnlyItself(t *testing.T) {
 		writes = append(writes, c.Post("process/write", harness.WriteOf("sleep", "b")))
 	}
 	if read := c.ReadProcess("sleep", nil); read.Exited || read.NextSeq != 1 {
-		t.Errorf("process/read says %+v", read)
+		t.Errorf("process/read returns %+v", read)
 	}
 	if !c.Terminate("sleep") {
 		t.Error("the process was not running")
@@ -110,6 +110,6 @@ func TestReadFile_UpToTheLimit_IsComplete(t *testing.T) {
 	}
 	size(512<<20 + 1)
 	if refused := c.Refused("fs/readFile", harness.RPCParams{"path": path}, -32600); !strings.HasPrefix(refused.Message, "file is too large to read: limit is 536870912 bytes") {
-		t.Errorf("the refusal says %q", refused.Message)
+		t.Errorf("the error is %q", refused.Message)
 	}
 }

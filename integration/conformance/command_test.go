@@ -44,7 +44,7 @@ func TestListenURLs_MatchTheReference(t *testing.T) {
 		s := startServer(t, "--listen", url)
 		s.expect(note.ExitCode)
 		if note.ExitCode == nil && !strings.HasPrefix(url, "ws://"+strings.TrimSuffix(s.address, portOf(s.address))) {
-			t.Errorf("listening on %s, the server says %s", url, s.address)
+			t.Errorf("listening on %s, the server prints %s", url, s.address)
 		}
 		s.stop()
 		compared++
@@ -102,10 +102,10 @@ func TestStdio_MatchesTheReference(t *testing.T) {
 			var read harness.RPCRead
 			c.Decode("process/read", c.Reply(1003), &read)
 			if len(read.Chunks) != 1 || read.NextSeq != 4 || !read.Closed || *read.ExitCode != 3 {
-				t.Errorf("process/read says %+v", read)
+				t.Errorf("process/read returns %+v", read)
 			}
 			if answer := c.Reply(1005); answer.Error == nil || answer.Error.Code != -32600 {
-				t.Errorf("reading an unknown process says %+v", answer)
+				t.Errorf("reading an unknown process returns %+v", answer)
 			}
 			c.Until("four lines are refused", func(frames []harness.RPCFrame) bool { return harness.CountReplies(frames, "-1") == 4 })
 			for _, frame := range c.Record() {
@@ -128,7 +128,7 @@ func TestStdio_MatchesTheReference(t *testing.T) {
 			}
 			c.AwaitEnd()
 			if harness.ReplyTo(c.Record(), 1007) < 0 {
-				t.Errorf("the last line was not answered; the server said:\n%s", c.LastFrames())
+				t.Errorf("the last line was not answered; the server sent:\n%s", c.LastFrames())
 			}
 			if code := server.Await(t); code != 0 {
 				t.Errorf("the server exited with %d", code)

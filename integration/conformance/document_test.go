@@ -87,7 +87,7 @@ func expectExample(c *harness.RPCClient, next int, want string) int {
 		c.Fatalf("the example %s is not JSON", want)
 	}
 	if !coversExample(expected, harness.DecodeAny(got.Data)) {
-		c.Fatalf("the server said\n%s\nand the document has\n%s", got.Data, want)
+		c.Fatalf("the server sent\n%s\nand the document has\n%s", got.Data, want)
 	}
 	return next + 1
 }

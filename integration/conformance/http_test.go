@@ -21,7 +21,7 @@ import (
 // httpExchange is an HTTP request in a transcript, and its response.
 type httpExchange struct {
 	Request string             // method and path, and what it is in parentheses
-	Headers map[string]*string // nil takes one away that an upgrade has
+	Headers map[string]*string // nil removes a header of the upgrade
 	Status  string
 	Body    string
 
@@ -209,7 +209,7 @@ type websocketServer struct {
 	testing.TB
 	*harness.Command
 	flags   []string
-	address string // empty if it did not come up
+	address string // empty if it did not start
 }
 
 // startWebsocketServer runs the command until it listens or ends.
@@ -254,7 +254,7 @@ func (s *websocketServer) expect(code *int) {
 			s.Errorf("a server with %s exited with %d, want %d, or another failure", s.flags, got, *code)
 		}
 		if said := s.Errors.String(); *code != 0 && strings.Count(strings.TrimSpace(said), "\n") != 0 {
-			s.Errorf("a server with %s says more than a line:\n%s", s.flags, said)
+			s.Errorf("a server with %s prints more than a line:\n%s", s.flags, said)
 		}
 	}
 }

@@ -59,7 +59,7 @@ func TestOlderDialect_ExampleSession(t *testing.T) {
 	}
 	want := []string{"1", "2", "command/exec/outputDelta", "3", "command/exec/outputDelta", "4", "command/exec/exited"}
 	if !slices.Equal(order, want) {
-		t.Errorf("the server said %q, want %q", order, want)
+		t.Errorf("the server wrote %q, want %q", order, want)
 	}
 
 	// "If the stdio connection closes, the server terminates any remaining managed
@@ -103,7 +103,7 @@ func TestOlderDialect_Transcripts(t *testing.T) {
 				}
 			}
 			if next == 0 {
-				c.Errorf("nothing is said in %s", file)
+				c.Errorf("%s has no messages", file)
 			}
 		}
 		t.Run(filepath.Base(file)+" over a websocket", func(t *testing.T) { converse(harness.WebsocketClient(t, address)) })
@@ -155,7 +155,7 @@ func TestOlderDialect_Output_IsComplete(t *testing.T) {
 				}
 				for stream, v := range verify {
 					if v.Offset() != size {
-						t.Errorf("%s: %d bytes came of %d", stream, v.Offset(), size)
+						t.Errorf("%s: received %d bytes of %d", stream, v.Offset(), size)
 					}
 				}
 				if exited.ExitCode != 0 {
@@ -189,7 +189,7 @@ func TestOlderDialect_Cut_LosesNothing(t *testing.T) {
 			said += string(chunk.Chunk)
 		}
 		if after = read.NextSeq - 1; !strings.HasPrefix("two\r\n", said) {
-			t.Fatalf("process/read says %q", said)
+			t.Fatalf("process/read returns %q", said)
 		}
 	}
 	again.Result("command/exec/write", harness.WriteOf("p", "three\n"), nil)

@@ -49,7 +49,7 @@ func TestComparison_DetectsDifferences(t *testing.T) {
 		}
 		how := c.differ(harness.DecodeAny([]byte(test.reference)), harness.DecodeAny([]byte(test.ours)), "p")
 		if (how != "") != test.differs {
-			t.Errorf("%s: the comparison says %q", test.name, how)
+			t.Errorf("%s: the comparison returns %q", test.name, how)
 		}
 	}
 }

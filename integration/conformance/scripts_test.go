@@ -89,7 +89,7 @@ var scripts = map[string]script{
 			})
 		}),
 	},
-	"04_write_id": {outputDiffers: true, beforeClose: func(r *replay) { // all that was written has come back
+	"04_write_id": {outputDiffers: true, beforeClose: func(r *replay) { // everything written was echoed
 		r.conns["c1"].Until("cat says all", func(frames []harness.RPCFrame) bool { return amountOf(frames, "cat", "process/output") >= 10 })
 	}},
 	"05_terminate": {before: func(r *replay, index int, _ string) {

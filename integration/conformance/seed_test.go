@@ -56,7 +56,7 @@ func TestSeed_ExampleSession(t *testing.T) {
 	}
 	want := []string{"1", "2", "process/output", "3", "process/output", "4", "process/exited", "process/closed"}
 	if !slices.Equal(order, want) {
-		t.Errorf("the server said %q, want %q", order, want)
+		t.Errorf("the server wrote %q, want %q", order, want)
 	}
 }
 

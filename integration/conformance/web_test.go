@@ -23,7 +23,7 @@ import (
 // connection after a response without announcing it.
 type recordedWeb struct {
 	listener net.Listener
-	zipped   []byte // what it says at /gzip, which has the time of the recording
+	zipped   []byte // the response of /gzip, with the time of the recording
 	serving  sync.WaitGroup
 
 	mu    sync.Mutex

@@ -75,7 +75,7 @@ func TestEmbedExample_WithoutAHub(t *testing.T) {
 		t.Errorf("it ended with %d: %s", code, embed.Errors.String())
 	}
 	if said := embed.Errors.String(); !strings.HasPrefix(said, "embed: processes run on Linux\n") {
-		t.Errorf("it said %q", said)
+		t.Errorf("it printed %q", said)
 	}
 }
 

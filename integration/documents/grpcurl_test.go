@@ -67,11 +67,11 @@ func TestGrpcurl_Reflection(t *testing.T) {
 				"argv": ["/bin/sh", "-c", "echo hello; exit 3"], "working_directory": "/"}}}`, "execwire.v1.ProcessService/StartProcess")
 			watched := call("-d", `{"process_id": "curled"}`, "execwire.v1.ProcessService/WatchProcess")
 			if kinds := eventKinds(t, watched); kinds != "1:output=hello\n 2:exited=3 3:closed" {
-				t.Errorf("watching says %q: %s", kinds, watched)
+				t.Errorf("watching prints %q: %s", kinds, watched)
 			}
 			rest := call("-d", `{"process_id": "curled", "after_seq": 1}`, "execwire.v1.ProcessService/WatchProcess")
 			if kinds := eventKinds(t, rest); kinds != "2:exited=3 3:closed" {
-				t.Errorf("watching from a cursor says %q: %s", kinds, rest)
+				t.Errorf("watching from a cursor prints %q: %s", kinds, rest)
 			}
 		})
 	}

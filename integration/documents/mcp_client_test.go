@@ -164,7 +164,7 @@ func (m *mcp) leave() {
 	}
 	rest, err := io.ReadAll(m.lines)
 	if code := m.command.Await(m.t); code != 0 || err != nil || len(rest) > 0 {
-		m.t.Errorf("it ended with %d, having said %q, %v: %s", code, rest, err, m.command.Errors.String())
+		m.t.Errorf("it ended with %d, after printing %q, %v: %s", code, rest, err, m.command.Errors.String())
 	}
 }
 

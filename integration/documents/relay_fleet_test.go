@@ -28,7 +28,7 @@ func TestExecutorSecrets_AreNotInherited(t *testing.T) {
 		t.Errorf("a process sees %+v", got)
 	}
 	if said := f.Executor.Errors.String(); strings.Contains(said, "secret-") {
-		t.Errorf("the log says %s", said)
+		t.Errorf("the log is %s", said)
 	}
 }
 

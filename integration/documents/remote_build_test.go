@@ -108,7 +108,7 @@ func TestRemoteBuild_Cuts_BuildsTheSame(t *testing.T) {
 		}
 	}
 	if got := builder.Stdout.(*harness.LockedBuffer).String(); code != 0 || got != want.String() {
-		t.Fatalf("it ended with %d and said %d bytes of %d: %s", code, len(got), want.Len(), builder.Errors.String())
+		t.Fatalf("it ended with %d and wrote %d bytes of %d: %s", code, len(got), want.Len(), builder.Errors.String())
 	}
 	got, err := os.ReadFile(filepath.Join(to, "hub"))
 	if err != nil || !bytes.Equal(got, made) {

@@ -55,7 +55,7 @@ func uploading(head *execwirev1.UploadHead, data []byte) func(context.Context, f
 		if err == nil {
 			_ = stream.Send(&execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_End{End: &execwirev1.UploadEnd{}}})
 		}
-		_, err = stream.CloseAndRecv() // says why sending failed, if it did
+		_, err = stream.CloseAndRecv() // returns the error if sending failed
 		return err
 	}
 }

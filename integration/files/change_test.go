@@ -25,7 +25,7 @@ const changingBytes = 32 << 20
 var fileChanges = []struct {
 	name    string
 	change  func(path string) error
-	changed bool // or may be told as if
+	changed bool // or may be reported so
 	// whole requires that the data is the original content.
 	whole bool
 }{
@@ -106,14 +106,14 @@ func TestDownload_FileChanges_IsReported(t *testing.T) {
 					t.Fatalf("the download ended with %v and the end %v", err, end)
 				}
 				if digest := sha256.Sum256(got); !bytes.Equal(end.GetSha256(), digest[:]) {
-					t.Error("the digest is not that of what came")
+					t.Error("the digest is not that of the received data")
 				}
 				same := bytes.Equal(got, content)
 				switch {
 				case tt.whole && !same:
-					t.Errorf("%d bytes came that are not those of the file that was opened", len(got))
+					t.Errorf("received %d bytes that are not those of the opened file", len(got))
 				case !tt.whole && !end.GetChanged(), end.GetChanged() && !tt.changed:
-					t.Errorf("%d bytes came, the same as before: %t; they are told to be of a changed file: %t", len(got), same, end.GetChanged())
+					t.Errorf("received %d bytes, unchanged: %t; reported as changed: %t", len(got), same, end.GetChanged())
 				}
 			})
 		}
@@ -171,7 +171,7 @@ func TestUpload_Replacement_IsAtomic(t *testing.T) {
 			wantOnly("during the upload")
 			end(t, server, wire, cancel)
 			if _, err := stream.CloseAndRecv(); err == nil {
-				t.Error("the upload came to its end")
+				t.Error("the upload succeeded")
 			}
 			server.Kill()
 			wantOnly("after it")

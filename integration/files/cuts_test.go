@@ -31,7 +31,7 @@ func TestFiles_Cuts_AreComplete(t *testing.T) {
 			}
 			var got bytes.Buffer
 			if _, err := c.Download(ctx, path, &got, client.DownloadOptions{}); err != nil || !bytes.Equal(got.Bytes(), content) {
-				t.Fatalf("%d bytes came back, %v", got.Len(), err)
+				t.Fatalf("received %d bytes back, %v", got.Len(), err)
 			}
 		}
 		expectNoParts(t, filepath.Dir(path))

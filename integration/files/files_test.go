@@ -30,7 +30,7 @@ func uploadOf(t *testing.T, files execwirev1.FileSystemServiceClient, path strin
 	message := &execwirev1.UploadFileRequest{Message: &execwirev1.UploadFileRequest_Head{Head: head}}
 	for size := 1; ; size = size*3 + 1 {
 		if err := stream.Send(message); err != nil {
-			break // CloseAndRecv says why
+			break // CloseAndRecv returns the error
 		}
 		if message.GetEnd() != nil {
 			break
@@ -86,7 +86,7 @@ func TestFiles_EveryTransport(t *testing.T) {
 		digest := sha256.New()
 		receive(t, stream, digest)
 		if !bytes.Equal(digest.Sum(nil), want[:]) {
-			t.Errorf("%s: the file came back otherwise", d)
+			t.Errorf("%s: the received file differs", d)
 		}
 		if _, err := files.WriteFile(t.Context(), &execwirev1.WriteFileRequest{Path: path, Data: content[:limit]}); err != nil {
 			t.Fatal(err)

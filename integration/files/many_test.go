@@ -70,14 +70,14 @@ func TestFiles_DirectoryOfManyEntries(t *testing.T) {
 		}
 	}
 	if err != io.EOF || len(seen) != manyEntries {
-		t.Errorf("ReadDirectory tells %d of %d entries: %v", len(seen), manyEntries, err)
+		t.Errorf("ReadDirectory reports %d of %d entries: %v", len(seen), manyEntries, err)
 	}
 	// 12 whole listings are 180 MiB.
 	grown := server.ResidentBytes(t, "VmHWM") - before
 	if t.Logf("the server took %d MiB for unread listings", grown>>20); grown > 100<<20 {
 		t.Error("that is too much")
 	}
-	for _, stream := range stuck { // what was stuck goes on
+	for _, stream := range stuck { // the blocked streams continue
 		for err = nil; err == nil; {
 			_, err = stream.Recv()
 		}
@@ -96,7 +96,7 @@ func TestFiles_DirectoryOfManyEntries(t *testing.T) {
 	}
 	var listed struct{ Entries []struct{ FileName string } }
 	if c.Result("fs/readDirectory", harness.RPCParams{"path": dir}, &listed); len(listed.Entries) != manyEntries/2 {
-		t.Errorf("fs/readDirectory tells %d of as many entries as it may", len(listed.Entries))
+		t.Errorf("fs/readDirectory reports %d of more entries than permitted", len(listed.Entries))
 	}
 	c.Result("fs/remove", harness.RPCParams{"path": dir}, nil)
 	if _, err := os.Lstat(dir); !os.IsNotExist(err) {
@@ -260,17 +260,17 @@ func TestReadFile_JSONRPC_LargestFile(t *testing.T) {
 		skipped := min(skip, len(piece))
 		skip, piece = skip-skipped, piece[skipped:]
 		n := min(int64(len(piece)), left)
-		_, _ = decoded.Write(piece[:n]) // an error is that of the reader, who tells it
+		_, _ = decoded.Write(piece[:n]) // the reader reports an error
 		left, rest = left-n, append(rest, piece[n:]...)
 	})
 	if closeErr := errors.Join(decoded.Close(), <-digested); err != nil || closeErr != nil || left != 0 || string(rest) != end {
 		t.Fatalf("%d signs are missing, and the answer ends with %.100q: %v, %v", left, rest, err, closeErr)
 	}
 	if !bytes.Equal(want.Sum(nil), got.Sum(nil)) {
-		t.Error("the file came otherwise")
+		t.Error("the received file differs")
 	}
 	if grown := server.ResidentBytes(t, "VmHWM") - before; grown > 64<<20 {
-		t.Errorf("the server took %d MiB for it", grown>>20)
+		t.Errorf("the server used %d MiB for it", grown>>20)
 	}
 	if err := f.Truncate(largestFile + 1); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func (m pathMethod) call(ctx context.Context, t testing.TB, conn grpc.ClientConn
 	name := "/" + string(m.Parent().FullName()) + "/" + string(m.Name())
 	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, name)
 	if err == nil {
-		_ = stream.SendMsg(m.request(t, paths...)) // receiving says why it failed, if it did
+		_ = stream.SendMsg(m.request(t, paths...)) // receiving returns the error
 		if end := m.Input().Fields().ByName("end"); end != nil {
 			last := newMessage(t, m.Input())
 			last.Mutable(end)

@@ -108,7 +108,7 @@ func TestNames_InResponses_AreExact(t *testing.T) {
 			}
 		}
 		if slices.Sort(got); err != io.EOF || !slices.Equal(got, want) {
-			t.Errorf("%s: ReadDirectory tells %q: %v", d, got, err)
+			t.Errorf("%s: ReadDirectory reports %q: %v", d, got, err)
 		}
 		for i, name := range hardNames {
 			link := []byte(filepath.Join(dir, name, fmt.Sprint(i)))
@@ -171,7 +171,7 @@ func TestNames_InNotifications_AreExact(t *testing.T) {
 		}
 	}
 	if got := slices.Sorted(maps.Keys(told)); !slices.Equal(got, want) {
-		t.Errorf("the watch tells %q", got)
+		t.Errorf("the watch reports %q", got)
 	}
 	var got []string
 	walk, err := files.WalkDirectory(ctx, &execwirev1.WalkDirectoryRequest{Path: dir})
@@ -183,7 +183,7 @@ func TestNames_InNotifications_AreExact(t *testing.T) {
 		}
 	}
 	if slices.Sort(got); err != io.EOF || !slices.Equal(got, want) {
-		t.Errorf("the walk tells %q: %v", got, err)
+		t.Errorf("the walk reports %q: %v", got, err)
 	}
 }
 
@@ -238,13 +238,13 @@ func TestNames_JSONRPC(t *testing.T) {
 		if e.FileNameBase64 != "" {
 			raw, err := base64.StdEncoding.DecodeString(e.FileNameBase64)
 			if err != nil || !strings.Contains(name, "\ufffd") {
-				t.Errorf("%q is told as %q: %v", raw, name, err)
+				t.Errorf("%q is reported as %q: %v", raw, name, err)
 			}
 			name = string(raw)
 		}
 		got = append(got, name)
 	}
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(hardNames))) {
-		t.Errorf("fs/readDirectory tells %q", got)
+		t.Errorf("fs/readDirectory reports %q", got)
 	}
 }

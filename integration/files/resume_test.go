@@ -59,7 +59,7 @@ func TestDownload_Interrupted_Continues(t *testing.T) {
 		expect := func() {
 			t.Helper()
 			if got, err := os.ReadFile(dest); !bytes.Equal(got, content) {
-				t.Errorf("%s: %d bytes came, %v", d, len(got), err)
+				t.Errorf("%s: received %d bytes, %v", d, len(got), err)
 			}
 			expectNoParts(t, dir)
 		}
@@ -69,7 +69,7 @@ func TestDownload_Interrupted_Continues(t *testing.T) {
 			t.Errorf("%s: a part of it is seen: %v", d, err)
 		}
 		if first, err := pull(1 << 40); err != nil || first < kept {
-			t.Errorf("%s: it goes on at %d after %d: %v", d, first, kept, err)
+			t.Errorf("%s: it resumes at %d after %d: %v", d, first, kept, err)
 		}
 		expect()
 		interrupt()

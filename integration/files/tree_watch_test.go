@@ -41,7 +41,7 @@ func (m *mirror) take() bool {
 			m.Fatal(err)
 		}
 		if news.Overflow || news.Lost != nil {
-			m.Fatalf("the watch told %s", frame.Params)
+			m.Fatalf("the watch reported %s", frame.Params)
 		}
 		for _, change := range news.Changes {
 			m.apply(change.Path, change.Kind, change.Type)
@@ -71,7 +71,7 @@ func (m *mirror) apply(path, kind, what string) {
 	case what == "file":
 		var read struct{ DataBase64 []byte }
 		answer := m.Call("fs/readFile", harness.RPCParams{"path": path})
-		if answer.Error != nil && answer.Error.Code == -32004 { // gone since, which is reported too
+		if answer.Error != nil && answer.Error.Code == -32004 { // removed since, which is reported too
 			return
 		}
 		m.Decode("fs/readFile", answer, &read)

@@ -30,14 +30,14 @@ func TestWatch_ReportsChangesByProcesses(t *testing.T) {
 		for len(told) < 4 {
 			message, err := changes.Recv()
 			if err != nil {
-				s.Fatalf("%v; told was %v", err, told)
+				s.Fatalf("%v; received %v", err, told)
 			}
 			for _, c := range message.GetChanges().GetChanges() {
 				told[c.GetPath()] = c.GetType()
 			}
 		}
 		if told["a/b"] != execwirev1.FileType_FILE_TYPE_DIRECTORY || told["a/b/c"] != execwirev1.FileType_FILE_TYPE_REGULAR || told["a/b/d"] != execwirev1.FileType_FILE_TYPE_SYMLINK {
-			s.Errorf("told was %v", told)
+			s.Errorf("received %v", told)
 		}
 		if got, err := soon.Recv(); err != nil || !got.GetAwaited().GetExists() {
 			s.Errorf("the wait ended with %v, %v", got, err)
@@ -92,6 +92,6 @@ func TestWatch_ConnectionLost_Ends(t *testing.T) {
 		return slices.ContainsFunc(frames, func(f harness.RPCFrame) bool { return strings.Contains(string(f.Params), dir+"/g") })
 	})
 	if slices.ContainsFunc(second.Record(), func(f harness.RPCFrame) bool { return f.Method == "fs/missingChanged" }) {
-		t.Errorf("the second connection was told %s", second.LastFrames())
+		t.Errorf("the second connection received %s", second.LastFrames())
 	}
 }

@@ -56,7 +56,7 @@ type rpcResumer struct {
 	link   *harness.WebsocketConn
 	lastID int
 	got    map[int]harness.RPCContent // answers on this connection
-	told   map[string]uint64          // the last number that was told on this connection
+	told   map[string]uint64          // the last number notified on this connection
 }
 
 // echoWrite is the size of a write to the process echo.
@@ -210,7 +210,7 @@ func (r *rpcResumer) finish() error {
 	for id, f := range r.followers {
 		for !f.closed {
 			if err := r.step(); err != nil {
-				return fmt.Errorf("waiting for the end of %s, which has said number %d: %w", id, f.last, err)
+				return fmt.Errorf("waiting for the end of %s, which has number %d: %w", id, f.last, err)
 			}
 		}
 		if *f.exit != 128+9 {
@@ -229,11 +229,11 @@ func (r *rpcResumer) compareTotals() error {
 			return err
 		}
 		if seq := told.GetProcess().GetLastSeq(); seq != f.last {
-			return fmt.Errorf("%s has said number %d, and %d came", id, seq, f.last)
+			return fmt.Errorf("%s has number %d, and the client received %d", id, seq, f.last)
 		}
 	}
 	if got := r.followers["echo"].streams["stdout"].Offset(); got != uint64(r.written*echoWrite) {
-		return fmt.Errorf("%d bytes were written to echo, and it said %d", r.written*echoWrite, got)
+		return fmt.Errorf("%d bytes were written to echo, and it wrote %d", r.written*echoWrite, got)
 	}
 	return nil
 }

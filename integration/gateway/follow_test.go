@@ -59,7 +59,7 @@ func (f *rpcFollower) advance() error {
 func (f *rpcFollower) apply(e harness.RPCEvent) error {
 	switch {
 	case f.closed:
-		return fmt.Errorf("%s says %s after it closed", f.id, e.Method)
+		return fmt.Errorf("%s has %s after its close", f.id, e.Method)
 	case e.Method == "process/exited":
 		f.exit = &e.ExitCode
 	case e.Method == "process/closed":
@@ -81,14 +81,14 @@ func (f *rpcFollower) takeRead(after uint64, read harness.RPCRead) error {
 	}
 	for _, chunk := range read.Chunks {
 		if !missing[chunk.Seq] {
-			return fmt.Errorf("read after %d, %s says number %d before %d", after, f.id, chunk.Seq, read.NextSeq)
+			return fmt.Errorf("read after %d, %s has number %d before %d", after, f.id, chunk.Seq, read.NextSeq)
 		}
 		delete(missing, chunk.Seq)
 		f.note(chunk)
 	}
 	for seq := range missing {
 		if seq <= f.last || f.waiting[seq].Method != "" {
-			delete(missing, seq) // an end that was told
+			delete(missing, seq) // an end that was notified
 		}
 	}
 	holes := slices.Sorted(maps.Keys(missing))

@@ -71,7 +71,7 @@ func TestConnection_TwoHundredProcesses(t *testing.T) {
 	}
 	for id, f := range followers {
 		if out, err := f.streams["stdout"].Offset(), f.streams["stderr"].Offset(); out != size || err != size/2 || *f.exit != 0 {
-			t.Errorf("%s said %d and %d bytes and exited with %d", id, out, err, *f.exit)
+			t.Errorf("%s wrote %d and %d bytes and exited with %d", id, out, err, *f.exit)
 		}
 	}
 }

@@ -101,7 +101,7 @@ func TestBackpressure_ClientStopsReading_BlocksOnlyItsProcesses(t *testing.T) {
 	}
 	for id, f := range followers {
 		if got := f.streams["stdout"].Offset(); got != size || *f.exit != 0 {
-			t.Errorf("%s said %d bytes and exited with %d", id, got, *f.exit)
+			t.Errorf("%s wrote %d bytes and exited with %d", id, got, *f.exit)
 		}
 	}
 }
@@ -152,6 +152,6 @@ func expectIdle(p harness.ProcStat) {
 	})
 	time.Sleep(while)
 	if used := p.CPU() - settled; used > while/10 {
-		p.Tb.Errorf("doing nothing for %v took %v of processor time", while, used)
+		p.Tb.Errorf("doing nothing for %v took %v of CPU time", while, used)
 	}
 }

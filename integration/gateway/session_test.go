@@ -66,7 +66,7 @@ func TestResume_LostConnection_LosesNothing(t *testing.T) {
 		t.Errorf("resuming %s gave the session %s", c.Session, again.Session)
 	}
 	if read := again.ReadProcess("p", harness.RPCParams{"afterSeq": 0}); len(read.Chunks) != 1 || read.NextSeq != 2 {
-		t.Errorf("what was said before is %+v", read)
+		t.Errorf("the output from before is %+v", read)
 	}
 	again.Write("p", "x\n", "accepted")
 	again.AwaitOutput("p", "stdout", "two\n")
@@ -104,7 +104,7 @@ func TestResume_AttachedSession_IsRefused(t *testing.T) {
 	other := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport))
 	refused := other.Refused("initialize", harness.ResumeOf(c.Session), -32010)
 	if want := "session " + c.Session + " is already attached to another connection"; refused.Message != want {
-		t.Errorf("the refusal says %q, want %q", refused.Message, want)
+		t.Errorf("the error is %q, want %q", refused.Message, want)
 	}
 	other.Initialize("")
 	c.Start("p", []string{"/bin/true"}, nil)
@@ -125,7 +125,7 @@ func TestResume_DeadConnection_IsReplaced(t *testing.T) {
 	c.AwaitOutput("p", "stdout", "one\n")
 	again := harness.WebsocketClient(t, server.Address(harness.WebsocketTransport)).Initialize(c.Session)
 	if read := again.ReadProcess("p", nil); len(read.Chunks) != 1 {
-		t.Errorf("what was said before is %+v", read)
+		t.Errorf("the output from before is %+v", read)
 	}
 	again.Write("p", "x\n", "accepted")
 	if e := again.AwaitEvent("process/exited", "p"); e.ExitCode != 3 {
@@ -154,7 +154,7 @@ func TestStdioServer_EndOfStdin_EndsIt(t *testing.T) {
 	c.AwaitEnd()
 	for _, id := range []int{poll, wait, last} {
 		if harness.ReplyTo(c.Record(), id) < 0 {
-			t.Errorf("request %d was not answered; the server said:\n%s", id, c.LastFrames())
+			t.Errorf("request %d was not answered; the server sent:\n%s", id, c.LastFrames())
 		}
 	}
 	if code := server.Await(t); code != 0 {

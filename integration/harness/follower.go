@@ -57,7 +57,7 @@ func (f *Follower) Check(event *execwirev1.ProcessEvent) {
 		f.T.Fatalf("seq %d came after %d (gap: %v)", event.GetSeq(), f.Last, f.gap)
 	}
 	if f.Totals != nil {
-		f.T.Fatalf("after the closed event came %v", event)
+		f.T.Fatalf("received %v after the closed event", event)
 	}
 	f.Last = event.GetSeq()
 	switch e := event.GetEvent().(type) {
@@ -117,7 +117,7 @@ func (f *Follower) ExpectOutput(stream execwirev1.OutputStream, want string) {
 	for {
 		got := f.Output[stream]
 		if n := min(len(got), len(want)); string(got[:n]) != want[:n] {
-			f.T.Fatalf("%v says %q, want %q", stream, got, want)
+			f.T.Fatalf("%v is %q, want %q", stream, got, want)
 		}
 		if len(got) >= len(want) {
 			f.Output[stream] = got[len(want):]
@@ -155,7 +155,7 @@ func (f *Follower) AwaitClosed() {
 	for {
 		events, err := f.Receive() // messages without events may still follow
 		if len(events) > 0 || err != nil && !IsEnd(err) {
-			f.T.Fatalf("after the closed event came %v, %v; want the end", events, err)
+			f.T.Fatalf("received %v after the closed event, %v; want the end", events, err)
 		}
 		if err != nil {
 			return
@@ -170,7 +170,7 @@ func (f *Follower) ExpectNothingMore() {
 	f.AwaitClosed()
 	for stream, rest := range f.Output {
 		if len(rest) > 0 {
-			f.T.Errorf("%v also says %q", stream, rest)
+			f.T.Errorf("%v also has %q", stream, rest)
 		}
 	}
 }

@@ -117,12 +117,12 @@ func ContextWithoutTest() (context.Context, context.CancelCauseFunc) {
 	return ctx, func(cause error) { cancel(cause); stop() }
 }
 
-// Eventually polls until holds does. what completes "waited in vain until".
+// Eventually polls until holds returns true. what names the condition.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(StepTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
+			t.Fatalf("timeout waiting until %s", what)
 		}
 	}
 }

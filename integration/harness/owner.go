@@ -89,7 +89,7 @@ func (o *Owner) next() ([]*execwirev1.ProcessEvent, error) {
 	case *execwirev1.RunProcessResponse_Rejected:
 		o.Rejected = append(o.Rejected, m.Rejected)
 	case *execwirev1.RunProcessResponse_Started:
-		o.T.Error("the process was said to run twice")
+		o.T.Error("the server reported the start twice")
 	}
 	events := response.GetEvents().GetEvents()
 	if len(events) > 0 && !o.Silent {

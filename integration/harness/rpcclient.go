@@ -126,7 +126,7 @@ func (c *RPCClient) Drop() {
 func (c *RPCClient) Until(what string, holds func(frames []RPCFrame) bool) {
 	c.Helper()
 	if !c.settle(what, holds) {
-		c.Fatalf("the connection ended with %v before %s; it said:\n%s", c.End(), what, c.LastFrames())
+		c.Fatalf("the connection ended with %v before %s; the server sent:\n%s", c.End(), what, c.LastFrames())
 	}
 }
 
@@ -145,7 +145,7 @@ func (c *RPCClient) settle(what string, holds func(frames []RPCFrame) bool) bool
 		select {
 		case <-changed:
 		case <-deadline.C:
-			c.Fatalf("waited in vain until %s; the server said:\n%s", what, c.LastFrames())
+			c.Fatalf("timeout waiting until %s; the server sent:\n%s", what, c.LastFrames())
 		}
 	}
 }
@@ -321,7 +321,7 @@ func (c *RPCClient) AwaitOutput(id, stream, want string) {
 		return len(OutputOf(frames, id, stream)) >= len(want)
 	})
 	if got := OutputOf(c.Record(), id, stream); got != want {
-		c.Fatalf("%s said %q on %s, want %q", id, got, stream, want)
+		c.Fatalf("%s wrote %q on %s, want %q", id, got, stream, want)
 	}
 }
 

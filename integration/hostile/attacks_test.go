@@ -138,7 +138,7 @@ func (a *assault) await(what string, holds func() bool) {
 	}
 	for ; !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			a.Errorf("waited in vain until %s", what)
+			a.Errorf("timeout waiting until %s", what)
 			return
 		}
 	}

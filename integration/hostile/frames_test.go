@@ -22,7 +22,7 @@ var frameAttacks = []attack{
 				}
 			}
 			if _, err := r.reply(1); err != nil {
-				a.Errorf("a request that came slowly: %v", err)
+				a.Errorf("a slow request: %v", err)
 			}
 		})
 	}},

@@ -19,7 +19,7 @@ var handshakeAttacks = []attack{
 		request := upgradeText(a.address)
 		a.together(a.times(100), func(i int) {
 			conn, ok := a.connect()
-			for at := 0; ok && at < len(request)-1; at++ { // the last byte never comes
+			for at := 0; ok && at < len(request)-1; at++ { // the last byte is never sent
 				if _, err := io.WriteString(conn, request[at:at+1]); err != nil {
 					return // it took longer than a request may
 				}

@@ -44,7 +44,7 @@ var messageAttacks = []attack{
 		more := maskedFrame(harness.OpContinue, []byte(strings.Repeat(" ", 1<<20)))
 		a.together(a.times(60), func(int) {
 			if r, ok := a.raider(); ok {
-				_ = r.Raw(part, more, more) // may be refused when others have taken everything
+				_ = r.Raw(part, more, more) // may fail when others use the whole budget
 			}
 		})
 	}},

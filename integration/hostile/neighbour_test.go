@@ -118,11 +118,11 @@ func (n *neighbour) useProcess() {
 		}
 	}
 	if out, err := harness.OutputOf(n.Record(), id, "stdout"), harness.OutputOf(n.Record(), id, "stderr"); out != line || err != line || exit != 7 {
-		n.Errorf("%s said %q and %q and exited with %d", id, out, err, exit)
+		n.Errorf("%s wrote %q and %q and exited with %d", id, out, err, exit)
 	}
 	var read harness.RPCRead
 	if n.Result("process/read", harness.RPCParams{"processId": id, "afterSeq": 0}, &read); !read.Closed || read.ExitCode == nil || *read.ExitCode != 7 || len(read.Chunks) != 2 {
-		n.Errorf("reading %s says %+v", id, read)
+		n.Errorf("reading %s returns %+v", id, read)
 	}
 }
 
@@ -133,7 +133,7 @@ func (n *neighbour) endProcess() {
 	n.Result("process/start", harness.StartOf(id, []string{"/bin/sleep", "1000"}, nil), nil)
 	var ended struct{ Running bool }
 	if n.Result("process/terminate", harness.RPCParams{"processId": id}, &ended); !ended.Running {
-		n.Errorf("terminating %s says that it was not running", id)
+		n.Errorf("terminating %s reports that it was not running", id)
 	}
 	n.awaitClosed(id)
 }

@@ -166,7 +166,7 @@ func (n *soakNeighbour) useRun() {
 	n.Helper()
 	want := fmt.Sprintf("round %d\n", n.rounds)
 	if got := n.command("run", "--", "/bin/echo", strings.TrimSpace(want)); got != want {
-		n.Errorf("round %d: a command says %q, want %q", n.rounds, got, want)
+		n.Errorf("round %d: a command prints %q, want %q", n.rounds, got, want)
 	}
 }
 

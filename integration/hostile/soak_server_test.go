@@ -173,7 +173,7 @@ func (s *soakServer) temporaryFiles(t testing.TB) (names []string) {
 	t.Helper()
 	dir := filepath.Join(s.dir, "own", "tmp")
 	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err == nil && path != dir { // others have gone meanwhile
+		if err == nil && path != dir { // other files were removed meanwhile
 			names = append(names, path)
 		}
 		return nil

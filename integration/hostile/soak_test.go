@@ -139,7 +139,7 @@ func TestHostileSoak(t *testing.T) {
 	peak := server.ResidentBytes(t, "VmHWM")
 	t.Logf("the server took up to %d MiB of the %d that its settings allow:%s with garbage", peak>>20, most>>20, terms)
 	if peak > most && !harness.RaceEnabled {
-		t.Errorf("the server took %d MiB, want at most %d", peak>>20, most>>20)
+		t.Errorf("the server used %d MiB, want at most %d", peak>>20, most>>20)
 	}
 	harness.Eventually(t, "the descriptors of the attacks are closed", func() bool { return kernel.Descriptors() <= before })
 	harness.Eventually(t, "the processes of the attacks are gone", func() bool { return len(harness.Descendants(pid)) == 0 })
@@ -160,6 +160,6 @@ func TestHostileSoak(t *testing.T) {
 		t.Errorf("the server is process %d, was %d", now, pid)
 	}
 	if said := server.Errors.String(); strings.Contains(said, "panic") || strings.Contains(said, "fatal error") {
-		t.Errorf("the server says:\n%s", said)
+		t.Errorf("the log is:\n%s", said)
 	}
 }

@@ -26,7 +26,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 		says  func(to io.Writer) error
 		reads bool   // it reads its answers
 		told  string // what of them is the last
-		out   string // what the log says when it is put out, which leaves its last write hanging
+		out   string // the log line of its disconnection, after which its last write blocks
 	}{
 		"lines byte by byte": {says: func(to io.Writer) error {
 			for _, b := range []byte(hello + strings.Repeat("\r\n", 100) + status) {

@@ -60,7 +60,7 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 		"a hello byte by byte": func(a *assault) {
 			a.together(a.times(50), func(int) {
 				conn, ok := a.connect()
-				for _, b := range []byte(hello + strings.Repeat("\x00", 400)) { // the rest never comes
+				for _, b := range []byte(hello + strings.Repeat("\x00", 400)) { // the rest is never sent
 					if !ok {
 						return
 					}

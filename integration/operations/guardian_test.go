@@ -142,7 +142,7 @@ func (f *forest) expectFelled(t *testing.T) {
 	for _, d := range harness.NetworkTransports {
 		line := make([]byte, len(f.URLs[d])+1)
 		if _, err := said.Read(line); err != nil || strings.TrimSpace(string(line)) != f.URLs[d] {
-			t.Errorf("the next server says %q, %v; want %s", line, err, f.URLs[d])
+			t.Errorf("the next server prints %q, %v; want %s", line, err, f.URLs[d])
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestGuardian_Killed_LeavesNoProcess(t *testing.T) {
 		f.Await(t)
 		harness.Eventually(t, "the server is gone, too", func() bool { return !stillAlive(server) })
 		if said := f.Errors.String(); !strings.Contains(said, "guardian was killed") {
-			t.Errorf("the server said %q", said)
+			t.Errorf("the server wrote %q", said)
 		}
 		f.expectFelled(t)
 	})
@@ -342,11 +342,11 @@ func TestGuardian_Disabled(t *testing.T) {
 		environ := execwirev1.NewEnvironmentServiceClient(harness.Dial(t, "unix", server.Address(harness.UnixTransport)))
 		response, err := environ.GetEnvironment(harness.Context(t), &execwirev1.GetEnvironmentRequest{})
 		if err != nil || response.GetGuarded() != guarded {
-			t.Errorf("with guardian=%s the server says guarded %v, %v", setting, response.GetGuarded(), err)
+			t.Errorf("with guardian=%s the server reports guarded %v, %v", setting, response.GetGuarded(), err)
 		}
 		got := harness.Run(t, nil, server.Through(harness.UnixTransport, "--env-inherit", "all", "--", "env")...)
 		if got.Code != 0 || strings.Contains(got.Stdout, "GUARDIAN_PIPE") {
-			t.Errorf("processes are told of the guardian: %+v", got)
+			t.Errorf("processes have variables of the guardian: %+v", got)
 		}
 		server.Send(t, unix.SIGTERM)
 		if code := server.Await(t); code != 0 {

@@ -312,7 +312,7 @@ func expectLimitStatus(t *testing.T, err error, setting string, lasting bool) {
 		t.Errorf("%v is about %q and %q, want %s", err, subject, got, setting)
 	}
 	if lasting != (retry == 0) {
-		t.Errorf("%v says to retry after %v", err, retry)
+		t.Errorf("%v has the retry delay %v", err, retry)
 	}
 }
 
@@ -326,6 +326,6 @@ func expectLimitData(t *testing.T, refused *harness.RPCError, setting string, la
 		t.Errorf("%+v has the data %v, want %s", refused, data, setting)
 	}
 	if after := data["retryAfterMs"]; lasting && after != nil || !lasting && !reflect.DeepEqual(after, 1000.0) {
-		t.Errorf("%+v says to retry after %v ms", refused, after)
+		t.Errorf("%+v has the retry delay %v ms", refused, after)
 	}
 }

@@ -101,7 +101,7 @@ func TestResume_FollowsToTheEnd(t *testing.T) {
 		k.enter(s, "after")
 		harness.Eventually(s, "the answer", func() bool { return k.stdout.String() == "before after" })
 		if !s.Get(id).GetOwned() {
-			s.Error("nobody owns it")
+			s.Error("the process has no owner")
 		}
 		if s.Proxy != nil {
 			s.Proxy.Cut()
@@ -126,7 +126,7 @@ func TestResume_FromACursor(t *testing.T) {
 		k.enter(s, "\n")
 		await(s, "the end", k.returned)
 		if k.err != nil || k.exit.Code != 3 || k.stdout.String() != "two\n" || k.exit.DroppedBytes != 0 || k.exit.StdoutBytes != 8 {
-			s.Errorf("it ended with %+v, %v and said %q", k.exit, k.err, k.stdout.String())
+			s.Errorf("it ended with %+v, %v and wrote %q", k.exit, k.err, k.stdout.String())
 		}
 		last := s.Get(id).GetLastSeq()
 		for _, after := range []uint64{last, last - 1} {

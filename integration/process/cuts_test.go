@@ -29,7 +29,7 @@ func TestOutput_FloodWithCuts_IsComplete(t *testing.T) {
 			t.Errorf("Run = %+v, %v; want exit code 37", exit, err)
 		}
 		if stdout.Offset() != stdoutBytes || stderr.Offset() != stderrBytes || exit.DroppedBytes != 0 {
-			t.Errorf("%d of %d bytes of stdout and %d of %d of stderr came, %d were dropped",
+			t.Errorf("%d of %d bytes of stdout and %d of %d of stderr were received, %d were dropped",
 				stdout.Offset(), stdoutBytes, stderr.Offset(), stderrBytes, exit.DroppedBytes)
 		}
 		t.Logf("taken up %d times", exit.Resumed)
@@ -84,7 +84,7 @@ func TestStdin_Cuts_IsComplete(t *testing.T) {
 			t.Errorf("Run = %+v, %v; want exit code 41", exit, err)
 		}
 		if echoed.Offset() != uint64(size) || stderr.String() != "end of input\n" {
-			t.Errorf("%d of %d bytes came back, and %q", echoed.Offset(), size, stderr.String())
+			t.Errorf("received %d of %d bytes back, and %q", echoed.Offset(), size, stderr.String())
 		}
 		t.Logf("taken up %d times", exit.Resumed)
 	})

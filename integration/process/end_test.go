@@ -64,7 +64,7 @@ func TestTerminate_Graceful_KillsAfterTheTimeout(t *testing.T) {
 		response := s.Terminate(id, harness.Gracefully(50*time.Millisecond))
 		s.ExpectEnd(response.GetExit(), 0, harness.Sigkill, harness.Terminated)
 		if !response.GetWasRunning() || response.GetMethod() == execwirev1.KillMethod_KILL_METHOD_UNSPECIFIED {
-			s.Errorf("terminating it says %v", response)
+			s.Errorf("terminating it returns %v", response)
 		}
 		again := s.Terminate(id, harness.Forced)
 		s.ExpectEnd(again.GetExit(), 0, harness.Sigkill, harness.Terminated)

@@ -65,7 +65,7 @@ func whole(s *harness.Scenario, process *client.Process, midway chan struct{}) e
 		}
 	}
 	if stdout.Offset() != heldBytes || stderr.Offset() != heldBytes/4 || !closed {
-		return fmt.Errorf("%d and %d bytes came, closed is %v", stdout.Offset(), stderr.Offset(), closed)
+		return fmt.Errorf("received %d and %d bytes, closed is %v", stdout.Offset(), stderr.Offset(), closed)
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func TestCommunicate_Cuts_LosesNothing(t *testing.T) {
 		}
 		stdout, stderr, exit, err := process.Communicate(s.Ctx, input)
 		if err != nil || exit.ShellCode() != 0 || string(stderr) != "end of input\n" || !bytes.Equal(stdout, input) {
-			t.Errorf("%d of %d bytes came back, %q, %+v, %v", len(stdout), len(input), stderr, exit, err)
+			t.Errorf("received %d of %d bytes back, %q, %+v, %v", len(stdout), len(input), stderr, exit, err)
 		}
 		expectCuts(s)
 	})

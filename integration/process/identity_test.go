@@ -47,7 +47,7 @@ func TestRun_Repeated_IsTheSameProcess(t *testing.T) {
 		disconnect(p)
 		again := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithID("same"))
 		if !again.Started.GetResumed() || again.Started.GetProcess().GetPid() != p.Started.GetProcess().GetPid() {
-			s.Errorf("the same run again says %v", again.Started)
+			s.Errorf("the same run again returns %v", again.Started)
 		}
 		again.Sent = again.Started.GetStdinOffset()
 		again.EndInput()
@@ -102,7 +102,7 @@ func TestUsers_AreIsolated(t *testing.T) {
 	}
 	said := runAsNobody(t, "list-processes", "unix://"+socket, "mine", "theirs")
 	if want := (seen{Before: nil, Reason: "PROCESS_NOT_FOUND", After: []string{"theirs"}}); fmt.Sprint(said) != fmt.Sprint(want) {
-		t.Errorf("nobody sees %+v, want %+v", said, want)
+		t.Errorf("the other user sees %+v, want %+v", said, want)
 	}
 	list, err := s.Processes.ListProcesses(s.Ctx, &execwirev1.ListProcessesRequest{})
 	if err != nil || len(list.GetProcesses()) != 1 || list.GetProcesses()[0].GetProcessId() != "mine" {
@@ -113,7 +113,7 @@ func TestUsers_AreIsolated(t *testing.T) {
 // seen is the output of the program list-processes.
 type seen struct {
 	Before []string // the processes it saw at first
-	Reason string   // why it could not see the one it was told of
+	Reason string   // the error for the process ID
 	After  []string // the processes it saw when it had started one
 }
 

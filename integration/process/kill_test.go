@@ -71,10 +71,10 @@ func TestKill_LeavesNoProcessAndReportsIt(t *testing.T) {
 		harness.Eventually(t, "all are in place", func() bool { return alive() == 6 })
 		response := terminateBy(t, server, id)
 		if left := alive(); left != 0 || !response.GetVerifiedEmpty() || !response.GetWasRunning() {
-			t.Errorf("%d are left, and the server says %v", left, response)
+			t.Errorf("%d processes are left, and the server reports %v", left, response)
 		}
 		if response.GetMethod() != described.GetKillMethod() || response.GetMethod() < execwirev1.KillMethod_KILL_METHOD_DESCENDANTS {
-			t.Errorf("it used %v, and says that it can do %v", response.GetMethod(), described.GetKillMethod())
+			t.Errorf("it used %v, and reports the method %v", response.GetMethod(), described.GetKillMethod())
 		}
 	})
 }
@@ -100,7 +100,7 @@ func TestKill_Daemon_SurvivesOnlyOnRequest(t *testing.T) {
 			t.Fatalf("of two descendants that were to be left %d are", n)
 		}
 		if response := terminateBy(t, server, id); left() != 0 || response.GetWasRunning() || !response.GetVerifiedEmpty() {
-			t.Errorf("%d are left, and the server says %v", left(), response)
+			t.Errorf("%d processes are left, and the server reports %v", left(), response)
 		}
 	})
 }

@@ -51,7 +51,7 @@ func disconnect(o *harness.Owner) {
 		o.T.Fatal("there was no connection to cut")
 	}
 	acknowledged := o.Silent
-	o.Silent = true // what still comes is lost
+	o.Silent = true // later events are lost
 	if harness.IsEnd(o.Failure()) {
 		o.T.Fatal("the stream outlived its connection")
 	}

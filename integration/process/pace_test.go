@@ -26,7 +26,7 @@ func TestObserver_Stalled_GetsAGapAndTheOwnerEverything(t *testing.T) {
 		observer.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
 		received := uint64(len(observer.Output[harness.StdoutOf]))
 		if observer.Dropped == 0 || received+observer.Dropped != harness.FloodBytes {
-			s.Errorf("the observer got %d bytes and was told of %d more, of %d", received, observer.Dropped, harness.FloodBytes)
+			s.Errorf("the observer got %d bytes and gaps of %d more, of %d", received, observer.Dropped, harness.FloodBytes)
 		}
 	})
 }
@@ -40,7 +40,7 @@ func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
 		neighbour.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, 1_000_000)
 		neighbour.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
 		if state := s.Get(stalled.ID).GetState(); state != execwirev1.ProcessState_PROCESS_STATE_RUNNING {
-			s.Fatalf("a process whose output nobody took is %v, want running", state)
+			s.Fatalf("a process whose output no client reads is %v, want running", state)
 		}
 
 		response := s.Terminate(stalled.ID, harness.Forced)
@@ -51,7 +51,7 @@ func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
 			s.Errorf("of %d bytes %d are right, %d were dropped", len(got), verifier.Offset(), stalled.Dropped)
 		}
 		if len(got) >= harness.FloodBytes {
-			s.Errorf("the process wrote all its %d bytes though nobody took them", len(got))
+			s.Errorf("the process wrote all its %d bytes although no client read them", len(got))
 		}
 	})
 }
@@ -67,7 +67,7 @@ func TestOwner_Window_BoundsUnacknowledgedOutput(t *testing.T) {
 		}
 		s.ExpectRunning(p.ID)
 		if got := uint64(len(p.Output[harness.StdoutOf])); got > window {
-			s.Errorf("%d bytes came unacknowledged, the window is %d", got, window)
+			s.Errorf("received %d bytes without acknowledgement, the window is %d", got, window)
 		}
 		p.Silent = false
 		p.Acknowledge(p.Last)

@@ -14,7 +14,7 @@ func TestTerminal_Size_CanBeChanged(t *testing.T) {
 		resizeTerminal(p, 50, 132)
 		p.ExpectOutput(harness.TerminalOf, "50x132\r\n")
 		if size := s.Get(p.ID).GetTerminalSize(); size.GetRows() != 50 || size.GetColumns() != 132 {
-			s.Errorf("the terminal is said to be %v", size)
+			s.Errorf("the reported size of the terminal is %v", size)
 		}
 		resizeTerminal(p, 0, 10)
 		awaitRejected(p, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)

@@ -20,7 +20,7 @@ import (
 // to each of the others.
 type machines struct {
 	t         *testing.T
-	hub       int            // who has the hub's network
+	hub       int            // PID of the holder of the hub's network
 	others    map[string]int // and those of the others
 	url       map[string]string
 	authority string
@@ -163,7 +163,7 @@ func TestNetworkLoss_WithinGrace_LosesNothing(t *testing.T) {
 	for i, name := range []string{"executor", "client"} {
 		harness.Eventually(t, "it says more", func() bool { return strings.Count(stdout.String(), "\n") > 10+i*80 })
 		m.connected(name, false)
-		time.Sleep(3 * time.Second) // that is how long the network is gone
+		time.Sleep(3 * time.Second) // the duration of the failure
 		m.connected(name, true)
 	}
 	if code := c.Await(t); code != 3 || stdout.String() != want {

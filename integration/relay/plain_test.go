@@ -20,7 +20,7 @@ type plainConn struct {
 	websocket *harness.WebsocketConn
 	stream    string
 	seq       uint32 // of what is sent next
-	heard     uint32 // how many messages came; of the reader
+	heard     uint32 // number of messages received; of the reader
 }
 
 // plainClient connects to the executor as a harness of the reference does.

@@ -41,7 +41,7 @@ func TestRestartedServer_IsReported(t *testing.T) {
 		}
 		commands[d] = harness.HoldCommand(t, server, d, flags...)
 	}
-	described := make(chan struct{}, 2) // Follow and Wait know whom they wait for
+	described := make(chan struct{}, 2) // Follow and Wait have found the process
 	c, err := client.Dial(harness.Context(t), server.URLs[harness.TCPTransport], client.WithDialOptions(grpc.WithUnaryInterceptor(
 		func(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, call grpc.UnaryInvoker, options ...grpc.CallOption) error {
 			err := call(ctx, method, request, response, conn, options...)

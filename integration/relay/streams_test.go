@@ -132,7 +132,7 @@ func TestRelay_LargeTransfer_UsesBoundedMemory(t *testing.T) {
 	}
 	for name, grown := range map[string]int64{"hub": hub.Peak() - beforeHub, "executor": executor.Peak() - beforeExecutor} {
 		if grown > 64<<20 {
-			t.Errorf("the %s took %d MiB more", name, grown>>20)
+			t.Errorf("the %s used %d MiB more", name, grown>>20)
 		}
 		t.Logf("the %s took %d MiB more", name, grown>>20)
 	}

@@ -72,7 +72,7 @@ func next(a *harness.Attached) error {
 	case *execwirev1.AttachSessionResponse_Released:
 		a.Released = append(a.Released, m.Released.GetProcessId())
 	default:
-		a.Scenario.Errorf("the feed says %v", response)
+		a.Scenario.Errorf("the feed delivers %v", response)
 	}
 	return nil
 }

@@ -237,7 +237,7 @@ func (c *cutter) finish() {
 		c.ExpectEnd(f.Exit, 0, harness.Sigkill, harness.Terminated)
 		for stream, total := range f.Totals {
 			if got := f.verifiers[stream].Offset(); got != total || got == 0 && stream == harness.StdoutOf {
-				c.Errorf("%d bytes of %v came, of %d", got, stream, total)
+				c.Errorf("received %d bytes of %v, of %d", got, stream, total)
 			}
 		}
 	}

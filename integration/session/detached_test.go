@@ -48,7 +48,7 @@ func TestDetachedSession_Discard_DropsTheOldest(t *testing.T) {
 		p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
 		// The follower checks that received and declared bytes add up.
 		if got := uint64(len(p.Output[harness.StdoutOf])); p.Dropped == 0 || got+p.Dropped != harness.FloodBytes {
-			s.Errorf("%d bytes came and %d are missing, of %d", got, p.Dropped, harness.FloodBytes)
+			s.Errorf("received %d bytes and %d are missing, of %d", got, p.Dropped, harness.FloodBytes)
 		}
 	})
 }

@@ -199,7 +199,7 @@ func TestGrant_Count_IsLimited(t *testing.T) {
 	}
 	_, err := grant(s, "one more", viewing)
 	s.ExpectReason(err, "INVALID_FIELD")
-	mustGrant(s, "guest 7", writing) // who has one may get another
+	mustGrant(s, "guest 7", writing) // an existing grant can be changed
 	mustGrant(s, "guest 8", noAccess)
 	if n := len(mustGrant(s, "one more", viewing).GetGrants()); n != 100 {
 		t.Errorf("%d principals have grants", n)

@@ -24,7 +24,7 @@ func TestLimit_SessionsPerPrincipal(t *testing.T) {
 		err := third.TryAttach()
 		s.ExpectReason(err, "TOO_MANY_SESSIONS")
 		if limit := harness.MetadataOf(err)["limit"]; limit != "2" {
-			s.Errorf("the limit is said to be %q", limit)
+			s.Errorf("the reported limit is %q", limit)
 		}
 		s.Start(harness.Shell("exit 0")) // the default session is none of them
 		closeSession(s, first)
@@ -43,7 +43,7 @@ func TestLimit_ProcessesPerSession(t *testing.T) {
 			_, err := s.Processes.StartProcess(s.Ctx, s.Request(harness.Shell("exit 0")).GetProcess())
 			s.ExpectReason(err, "TOO_MANY_PROCESSES")
 			if limit := harness.MetadataOf(err)["limit"]; limit != "2" {
-				s.Errorf("the limit is said to be %q", limit)
+				s.Errorf("the reported limit is %q", limit)
 			}
 		}
 		if n := describeSession(s, s.Session).GetProcessCount(); n != 2 {
@@ -76,7 +76,7 @@ func TestLimit_RetainedOutput(t *testing.T) {
 		_, err := s.Processes.StartProcess(s.Ctx, s.Request(harness.Shell("exit 0")).GetProcess())
 		s.ExpectReason(err, "RETAINED_OUTPUT_FULL")
 		if limit := harness.MetadataOf(err)["limit_bytes"]; limit != fmt.Sprint(64<<20) {
-			s.Errorf("the limit is said to be %q", limit)
+			s.Errorf("the reported limit is %q", limit)
 		}
 		s.Terminate("first", harness.Forced)
 		s.AwaitClosed("first")
@@ -131,10 +131,10 @@ func TestFeed_ManyProcesses_IsFair(t *testing.T) {
 			echo.ExpectOutput(harness.StdoutOf, said)
 		}
 		if got := len(stuck.Output[harness.StdoutOf]); got > window {
-			s.Errorf("%d bytes of a process came unacknowledged, the window is %d", got, window)
+			s.Errorf("received %d bytes of a process without acknowledgement, the window is %d", got, window)
 		}
 		if exit := s.Get(stuck.ID).GetExit(); exit != nil {
-			s.Errorf("a process that nobody listens to ended with %v", exit)
+			s.Errorf("a process without a reader ended with %v", exit)
 		}
 		s.Terminate(flood.ID, harness.Forced)
 		stuck.Silent = false
@@ -231,7 +231,7 @@ func TestFeed_WindowPerProcess(t *testing.T) {
 		}
 		s.ExpectRunning(ids[0])
 		if grown := heap() - before; grown > processes*(256<<10)+8<<20 {
-			s.Errorf("%d processes that nobody listens to take %d KiB", processes, grown>>10)
+			s.Errorf("%d processes without a reader use %d KiB", processes, grown>>10)
 		}
 		for _, id := range ids {
 			if exit := s.Get(id).GetExit(); exit != nil {

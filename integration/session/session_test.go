@@ -28,7 +28,7 @@ func TestSession_Feed_CoversAllProcesses(t *testing.T) {
 		p.ExpectNothingMore()
 		p.ExpectEnd(s, 3, harness.NoSignal, harness.ByItself)
 		if !s.Get(q.ID).GetOwned() {
-			s.Error("a process of an attached session is nobody's")
+			s.Error("a process of an attached session has no owner")
 		}
 		s.CloseStdin(q.ID)
 		q.ExpectOutput(harness.StderrOf, "end of input\n")
@@ -288,7 +288,7 @@ func TestSession_Run_IsReleasedToIt(t *testing.T) {
 		q.ExpectOutput(harness.StdoutOf, "mine")
 		q.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
 		if f := a.Feeds[q.ID]; f != nil {
-			s.Errorf("the feed told of a process that a stream owns: %v", f.Waiting)
+			s.Errorf("the feed delivers a process that a stream owns: %v", f.Waiting)
 		}
 	})
 }
@@ -310,7 +310,7 @@ func TestSession_LostRun_HasItsOwnGrace(t *testing.T) {
 		q.Leave(harness.ErrDisconnect)
 		s.AwaitOwned(q.ID, false)
 		detach(a)
-		again(a) // which does not take what a stream may come back to
+		again(a) // it does not take a process whose stream may resume
 		q.Resume()
 		q.Write("two")
 		q.ExpectOutput(harness.StdoutOf, "two")

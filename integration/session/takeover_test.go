@@ -55,7 +55,7 @@ func TestTakeover_LiveAttachment_IsRejected(t *testing.T) {
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			if said := receiveUntilClosed(p, a); said != "still mine" {
-				s.Errorf("the incumbent was told %q", said)
+				s.Errorf("the previous holder received %q", said)
 			}
 		})
 		for range 3 {
@@ -90,7 +90,7 @@ func TestTakeover_SDKAnswersPingsWhenIdle(t *testing.T) {
 		}
 		again(b)
 		for id, seq := range session.Cursors() {
-			if seq != 0 { // of what was received and not taken it is 0
+			if seq != 0 { // 0 for received events without a reader
 				s.Errorf("%s is at %d, though nothing was taken", id, seq)
 			}
 		}
@@ -174,7 +174,7 @@ func TestTakeover_ManyClients_OneSucceeds(t *testing.T) {
 				}
 				won.Add(1)
 				if said := receiveUntilClosed(f, b); said != "to the winner" {
-					s.Errorf("the winner was told %q", said)
+					s.Errorf("the winner received %q", said)
 				}
 			})
 		}

@@ -36,7 +36,7 @@ var cutScenarios = []cutScenario{
 	{"a wait", cutWait, overJSON},             // it waits for a pattern
 	{"small calls", cutCalls, nil},
 	{"an upload", cutUpload, overJSON},
-	{"a download", cutDownload, []protocol{protocolReferenceOld}}, // files come whole there
+	{"a download", cutDownload, []protocol{protocolReferenceOld}}, // files are read by one request there
 	{"a walk", cutWalk, []protocol{protocolReferenceOld}},         // it is many calls there
 	{"a watch", cutWatch, overJSON},
 }
@@ -89,7 +89,7 @@ func cutOutput(v *scenarioRun, wire *harness.Proxy) {
 	v.expectExit(exit, 0, 0, harness.ByItself)
 	p.expectWhole(v)
 	if exit.Resumed != events {
-		v.Errorf("it was resumed %d times, and %d were told", exit.Resumed, events)
+		v.Errorf("it was resumed %d times, and %d were reported", exit.Resumed, events)
 	}
 }
 
@@ -106,7 +106,7 @@ func cutInput(v *scenarioRun, wire *harness.Proxy) {
 	v.expectExit(exit, 0, 0, harness.ByItself)
 	v.expectText("what it says at the end", end.String(), "end of input\n")
 	if checked.Offset() != size {
-		v.Errorf("%d bytes of %d came back", checked.Offset(), size)
+		v.Errorf("received %d bytes of %d back", checked.Offset(), size)
 	}
 }
 
@@ -200,7 +200,7 @@ func cutDownload(v *scenarioRun, wire *harness.Proxy) {
 	cutSoon(wire, 2_500_000)
 	checked := testproc.StdoutPattern.NewVerifier()
 	if _, err := v.client.Download(v.ctx, v.path("file"), checked, client.DownloadOptions{}); err != nil || checked.Offset() != cutFileBytes {
-		v.Errorf("%d bytes of %d came: %v", checked.Offset(), cutFileBytes, err)
+		v.Errorf("received %d bytes of %d: %v", checked.Offset(), cutFileBytes, err)
 	}
 }
 
@@ -225,7 +225,7 @@ func cutWalk(v *scenarioRun, wire *harness.Proxy) {
 	case !v.endpoint.lasting:
 		v.expectLost(fmt.Sprintf("a walk of %d that told %d", entries, told), err)
 	case err != nil || told != entries:
-		v.Errorf("a walk of %d told %d: %v", entries, told, err)
+		v.Errorf("a walk of %d entries reported %d: %v", entries, told, err)
 	}
 }
 

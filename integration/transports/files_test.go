@@ -274,7 +274,7 @@ func walk(v *scenarioRun) error {
 	})
 	slices.Sort(got)
 	if want := []string{"a", "a/b", "a/b/three", "a/two", "a/up", "one"}; err == nil && !slices.Equal(got, want) {
-		v.Errorf("the walk told %q, want %q", got, want)
+		v.Errorf("the walk reported %q, want %q", got, want)
 	}
 	return err
 }
@@ -288,7 +288,7 @@ func endedWalk(v *scenarioRun) error {
 	told := 0
 	err := v.client.Walk(v.ctx, v.dir, client.WalkOptions{MaxDepth: &none}, func(client.WalkEntry) error { told++; return nil })
 	if err == nil && told != 3 {
-		v.Errorf("a walk of the directory alone told %d", told)
+		v.Errorf("a walk of the directory alone reported %d", told)
 	}
 	v.expectReason("a walk of nothing", v.client.Walk(v.ctx, v.path("none"), client.WalkOptions{}, func(client.WalkEntry) error { return nil }), "PATH_NOT_FOUND")
 	return err
@@ -315,7 +315,7 @@ func watch(v *scenarioRun) error {
 		return err
 	}
 	if _, told := seen["unseen.log"]; told || len(seen) != 1 {
-		v.Errorf("the watch told of %v", seen)
+		v.Errorf("the watch reported %v", seen)
 	}
 	v.expectReason("a watch of nothing", v.client.Watch(v.ctx, v.path("none"), client.WatchOptions{}, func(client.WatchEvent) error { return nil }), "PATH_NOT_FOUND")
 	return nil

@@ -136,7 +136,7 @@ func communicating(v *scenarioRun) error {
 		return err
 	}
 	if string(stdout) != input || string(stderr) != "end of input\n" {
-		v.Errorf("%d of %d bytes came back, and %q", len(stdout), len(input), stderr)
+		v.Errorf("received %d of %d bytes back, and %q", len(stdout), len(input), stderr)
 	}
 	v.expectExit(exit, 0, 0, harness.ByItself)
 	return nil

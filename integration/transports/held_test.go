@@ -284,7 +284,7 @@ func describe(v *scenarioRun) error {
 	var environment client.Environment = v.client
 	what, err := environment.Describe(v.ctx)
 	if v.endpoint.protocol == protocolReferenceOld {
-		return err // it tells nothing
+		return err // it reports nothing
 	}
 	if err == nil && (what.GetOperatingSystem() != "linux" || what.GetShell() == "" || what.GetServerVersion() == "" || what.GetWorkingDirectory() == "") {
 		v.Errorf("it is %v", what)

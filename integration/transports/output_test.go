@@ -311,7 +311,7 @@ func slowSubscriberWithGaps(v *scenarioRun) error {
 	}
 	other.expectWhole(v)
 	if whole := written == muchStdout+muchStderr; whole != (gaps == 0) {
-		v.Errorf("%d bytes came of %d, and %d gaps were told", written, muchStdout+muchStderr, gaps)
+		v.Errorf("received %d bytes of %d, and %d gaps were reported", written, muchStdout+muchStderr, gaps)
 	}
 	return nil
 }

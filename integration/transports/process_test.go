@@ -115,7 +115,7 @@ func muchInput(v *scenarioRun) error {
 	v.expectExit(exit, 0, 0, harness.ByItself)
 	v.expectText("what it says at the end", end.String(), "end of input\n")
 	if checked.Offset() != size {
-		v.Errorf("%d bytes of %d came back", checked.Offset(), size)
+		v.Errorf("received %d bytes of %d back", checked.Offset(), size)
 	}
 	return nil
 }

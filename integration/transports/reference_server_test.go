@@ -30,7 +30,7 @@ type referenceServer struct {
 	stop     context.CancelCauseFunc
 
 	mu         sync.Mutex
-	unforeseen []string // guarded by mu; what clients should not have said
+	unforeseen []string // guarded by mu; what clients should not have sent
 }
 
 // newReferenceServer serves until the test ends.

@@ -42,7 +42,7 @@ func thereAndBack(v *scenarioRun, size int64, options client.UploadOptions) erro
 		return err
 	}
 	if uploaded.Size != size || downloaded.Size != size || checked.Offset() != uint64(size) || downloaded.Changed {
-		v.Errorf("%+v went there and %+v came back, %d bytes right", uploaded, downloaded, checked.Offset())
+		v.Errorf("sent %+v and received %+v, %d bytes right", uploaded, downloaded, checked.Offset())
 	}
 	return nil
 }
@@ -133,10 +133,10 @@ func trees(v *scenarioRun) error {
 		return err
 	}
 	if sent != got || sent.Files != 5 || sent.Links != 1 || sent.Directories != 4 {
-		v.Errorf("%+v went there and %+v came back", sent, got)
+		v.Errorf("sent %+v and received %+v", sent, got)
 	}
 	if a, b := reportedEntries(v, v.dir), reportedEntries(v, back); !slices.Equal(a, b) {
-		v.Errorf("what came back is %q, want %q", b, a)
+		v.Errorf("received %q, want %q", b, a)
 	}
 	again, err := v.client.Push(v.ctx, v.dir, there, client.TransferOptions{Recursive: true, Update: true})
 	if err == nil && (again.Files != 0 || again.Skipped == 0) {
