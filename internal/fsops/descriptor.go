@@ -45,8 +45,20 @@ func (d descriptor) readAt(p []byte, offset int64) (int, error) {
 
 // write writes all of p, unless there is an error.
 func (d descriptor) write(p []byte) error {
+	return writeAll(p, func(rest []byte) (int, error) { return unix.Write(int(d), rest) })
+}
+
+// writeAt writes all of p at an offset, unless there is an error.
+func (d descriptor) writeAt(p []byte, offset int64) error {
+	return writeAll(p, func(rest []byte) (int, error) {
+		return unix.Pwrite(int(d), rest, offset+int64(len(p)-len(rest)))
+	})
+}
+
+// writeAll calls write with what is left of p until all is written.
+func writeAll(p []byte, write func(rest []byte) (int, error)) error {
 	for len(p) > 0 {
-		n, err := retried(func() (int, error) { return unix.Write(int(d), p) })
+		n, err := retried(func() (int, error) { return write(p) })
 		if err != nil {
 			return err
 		}

@@ -74,18 +74,3 @@ func (d descriptor) likelyBytes(length int, offset int64) int {
 	}
 	return length
 }
-
-// writeAt writes all of p at an offset, unless there is an error.
-func (d descriptor) writeAt(p []byte, offset int64) error {
-	for len(p) > 0 {
-		n, err := retried(func() (int, error) { return unix.Pwrite(int(d), p, offset) })
-		switch {
-		case err != nil:
-			return err
-		case n == 0:
-			return unix.EIO
-		}
-		p, offset = p[n:], offset+int64(n)
-	}
-	return nil
-}
