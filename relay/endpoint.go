@@ -103,28 +103,44 @@ func (e *Endpoint) Open(id string) (*Stream, error) {
 // Accept blocks for the next stream that a peer began. A stream that has already
 // ended is returned only if a message was received. The error is [ErrRole],
 // [ErrClosed] or the cause of ctx.
-func (e *Endpoint) Accept(ctx context.Context) (*Stream, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (e *Endpoint) Accept(ctx context.Context) (s *Stream, err error) {
 	if e.table.config.Role != Executor {
 		return nil, ErrRole
 	}
-	for {
-		switch {
-		case e.closed:
-			return nil, ErrClosed
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+	err = e.await(ctx, &e.arrived, func() (done bool, err error) {
+		if e.closed {
+			return false, ErrClosed
 		}
-		if len(e.accepted) > 0 {
-			s := popFront(&e.accepted)
-			if s.state.flow.ended != nil && len(s.state.receive.queue) == 0 {
-				e.table.reportEnd(s.state)
-				continue
+		for len(e.accepted) > 0 {
+			s = popFront(&e.accepted)
+			if s.state.flow.ended == nil || len(s.state.receive.queue) > 0 {
+				return true, nil
 			}
-			return s, nil
+			e.table.reportEnd(s.state)
 		}
-		e.wait(ctx.Done(), &e.arrived)
+		return false, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// await calls attempt, with mu held, after each notification until it is done or
+// fails, or ctx ends.
+func (e *Endpoint) await(ctx context.Context, b *notify.Broadcast, attempt func() (done bool, err error)) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		over := ctx.Err() != nil // before the last attempt, which can see it too
+		done, err := attempt()
+		switch {
+		case done || err != nil:
+			return err
+		case over:
+			return context.Cause(ctx)
+		}
+		e.wait(ctx.Done(), b)
 	}
 }
 
@@ -143,18 +159,13 @@ func (e *Endpoint) wait(done <-chan struct{}, b *notify.Broadcast) {
 // Flush blocks until the streams of all connections that were closed at this end
 // (see [NewConn]) have ended. The error is [ErrClosed] or the cause of ctx.
 func (e *Endpoint) Flush(ctx context.Context) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for e.table.closing() {
-		switch {
-		case e.closed:
-			return ErrClosed
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
+	return e.await(ctx, &e.connEnded, func() (done bool, err error) {
+		done = !e.table.closing()
+		if !done && e.closed {
+			err = ErrClosed
 		}
-		e.wait(ctx.Done(), &e.connEnded)
-	}
-	return nil
+		return done, err
+	})
 }
 
 // Close ends all streams with the reason, which peers receive if the carrier

@@ -102,51 +102,45 @@ func (s *Stream) limit() (name string, bytes int) {
 
 // push queues a segment when the window has space for it.
 func (s *Stream) push(ctx context.Context, seg segment) error {
-	e := s.endpoint
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for {
+	return s.await(ctx, func() (done bool, err error) {
 		switch {
 		case s.state.flow.ended != nil:
-			return s.end()
+			return false, s.end()
 		case s.state.finishing:
-			return ErrClosed
+			return false, ErrClosed
 		case s.state.makeSpace(seg.size()):
 			s.state.send.push(seg)
-			e.update(s.state)
-			return nil
-		case ctx.Err() != nil:
-			if seg.index > 0 {
-				s.state.end(ReasonMessageCut, false)
-				e.update(s.state)
-			}
-			return context.Cause(ctx)
+			s.endpoint.update(s.state)
+			return true, nil
+		case ctx.Err() != nil && seg.index > 0:
+			s.state.end(ReasonMessageCut, false)
+			s.endpoint.update(s.state)
 		}
-		e.wait(ctx.Done(), &s.changed)
-	}
+		return false, nil
+	})
+}
+
+// await is [Endpoint.await] for changes of the stream.
+func (s *Stream) await(ctx context.Context, attempt func() (done bool, err error)) error {
+	return s.endpoint.await(ctx, &s.changed, attempt)
 }
 
 // Receive returns the next message, which the caller owns, and blocks until there
 // is one. The error is the cause of ctx or, permanently, the stream's
 // [*ResetError]; messages received before the end of the stream are returned
 // first.
-func (s *Stream) Receive(ctx context.Context) ([]byte, error) {
-	e := s.endpoint
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for {
-		if message := s.state.pop(); message != nil {
-			e.update(s.state)
-			return message, nil
+func (s *Stream) Receive(ctx context.Context) (message []byte, err error) {
+	err = s.await(ctx, func() (done bool, err error) {
+		if message = s.state.pop(); message != nil {
+			s.endpoint.update(s.state)
+			return true, nil
 		}
-		switch {
-		case s.state.flow.ended != nil:
-			return nil, s.end()
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+		if s.state.flow.ended != nil {
+			return false, s.end()
 		}
-		e.wait(ctx.Done(), &s.changed)
-	}
+		return false, nil
+	})
+	return message, err
 }
 
 // WaitReliable blocks until the peer has shown that it acknowledges. The error is
@@ -171,22 +165,15 @@ func (s *Stream) WaitAcknowledged(ctx context.Context) error {
 // waitPeer blocks until the peer is reliable and whenReliable holds, or it is
 // plain and whenPlain holds.
 func (s *Stream) waitPeer(ctx context.Context, whenReliable, whenPlain func() bool) error {
-	e := s.endpoint
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for {
+	return s.await(ctx, func() (done bool, err error) {
 		switch {
 		case s.state.flow.ended != nil:
-			return s.end()
-		case s.state.peer == reliable && whenReliable():
-			return nil
+			return false, s.end()
 		case s.state.peer == plain && whenPlain():
-			return ErrPlainPeer
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return false, ErrPlainPeer
 		}
-		e.wait(ctx.Done(), &s.changed)
-	}
+		return s.state.peer == reliable && whenReliable(), nil
+	})
 }
 
 // Reset ends the stream at both ends; what has not arrived is lost. The peer
