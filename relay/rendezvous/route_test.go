@@ -127,7 +127,7 @@ func (r *run) disconnectHarness(p *pair) {
 func (r *run) removeClosing() {
 	for _, p := range slices.Clone(r.harnesses) {
 		if p.conn.isClosing != p.model.closed {
-			r.fail("harness %d is finished: %v, want %v", p.model.number, p.conn.isClosing, p.model.closed)
+			r.fail("harness %d is closing: %v, want %v", p.model.number, p.conn.isClosing, p.model.closed)
 		}
 		if p.conn.isClosing {
 			r.disconnectHarness(p)
@@ -137,7 +137,7 @@ func (r *run) removeClosing() {
 		if latest := i == len(r.executors)-1; p.conn.isClosing && (!latest || p.conn.code != CodeSuperseded) && r.model.executor != p.model {
 			r.disconnectExecutor(p)
 		} else if p.conn.isClosing {
-			r.fail("executor %d is finished with %d", p.model.number, p.conn.code)
+			r.fail("executor %d is closing with %d", p.model.number, p.conn.code)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (r *run) read(p *pair, limit int) {
 		frame, more := p.conn.next()
 		if frame == nil {
 			if more && (len(p.model.resets) > 0 || len(p.model.frames) > 0) {
-				r.fail("line %d has nothing, want %v and %v", p.model.number, p.model.resets, p.model.frames)
+				r.fail("connection %d has nothing, want %v and %v", p.model.number, p.model.resets, p.model.frames)
 			}
 			return
 		}
@@ -189,14 +189,14 @@ func (r *run) check(p *pair, frame []byte) {
 	if reset := decoded.GetReset_(); reset != nil {
 		i := slices.Index(p.model.resets, pendingReset{decoded.GetStreamId(), reset.GetReason()})
 		if i < 0 {
-			r.fail("line %d is told %v, want %v", p.model.number, decoded, p.model.resets)
+			r.fail("connection %d receives %v, want %v", p.model.number, decoded, p.model.resets)
 		}
 		p.model.resets = slices.Delete(p.model.resets, i, i+1)
 		return
 	}
 	want, expected := r.model.received(p.model, decoded.GetStreamId())
 	if got := string(decoded.GetData().GetPayload()); !expected || got != want {
-		r.fail("line %d gets %v, want %q (%v)", p.model.number, decoded, want, expected)
+		r.fail("connection %d receives %v, want %q (%v)", p.model.number, decoded, want, expected)
 	}
 }
 
