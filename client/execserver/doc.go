@@ -29,6 +29,6 @@
 // fill it (process_incoming.go, process_read.go). As the protocol has no acknowledgements,
 // the connection is not read from while a window is unacknowledged and nothing else needs
 // it; otherwise notifications are dropped, and what the server still has is read when the
-// owner has acknowledged. Input of owners is written by one goroutine per process
-// (process_stdin.go).
+// owner has acknowledged; the rest is a gap. Input of owners is written by one goroutine
+// per process (process_stdin.go).
 package execserver

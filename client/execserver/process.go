@@ -51,8 +51,8 @@ func (s *processService) find(ctx context.Context, r interface {
 	return p, l, nil
 }
 
-// closedRetention is how long a closed process is kept: longer than by servers, so that
-// a repeated start is recognized.
+// closedRetention is how long a process is kept that has closed or will not: longer than by
+// servers, so that a repeated start is recognized.
 const closedRetention = 90 * time.Second
 
 // processTable has the processes of a session by id.
@@ -130,8 +130,9 @@ type process struct {
 	attempted bool                // guarded by mu; a start was sent
 	started   bool                // guarded by mu; a start was answered
 	killed    bool                // guarded by mu; this program terminated it
+	abandoned bool                // guarded by mu; its owner did not return within the grace period
 	failed    error               // guarded by mu; why there will be no more events
-	closedAt  time.Time           // guarded by mu
+	endedAt   time.Time           // guarded by mu; when it closed, failed or lost its last owner
 	log       eventLog            // guarded by mu
 	incoming  incoming            // guarded by mu
 	stdin     stdin               // guarded by mu
@@ -154,15 +155,23 @@ func (p *process) isOwned() bool {
 func (p *process) isForgotten() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.log.closed && time.Since(p.closedAt) > closedRetention
+	hasEnded := p.log.closed || p.failed != nil || p.abandoned && !p.started
+	return hasEnded && p.owner == nil && time.Since(p.endedAt) > closedRetention
 }
 
-// append adds an event to the log. The caller holds mu.
+// append adds an event to the log. The exit precedes the close also if its place was lost
+// with output. The caller holds mu.
 func (p *process) append(event *execwirev1.ProcessEvent) {
 	if event.GetClosed() != nil {
-		p.closedAt = time.Now()
+		p.endedAt = time.Now()
+		if p.incoming.exit != nil {
+			p.log.append(exitedEvent(p.incoming.exit))
+		}
 	}
 	p.log.append(event)
+	if p.abandoned {
+		p.log.discard()
+	}
 	p.changed.Notify()
 }
 

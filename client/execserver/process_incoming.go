@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// readBytes is how much output is read at once, less than a connection carries that
-	// is lost again and again.
-	readBytes = 128 << 10
+	// readBytes is how much output is read at once: less than a connection carries that is
+	// lost again and again, and if each byte is a chunk, which has four JSON values, fewer
+	// values than a message may have.
+	readBytes = 64_000
 	// maxChunkBytes is the largest chunk of any known server.
 	maxChunkBytes = 32 << 10
 	// maxMessageOutput limits the output in a message of the server: many times what known
@@ -34,6 +35,7 @@ const (
 type incoming struct {
 	received  uint64    // the server's seq up to which its events are in the log
 	announced uint64    // the highest seq of a notification
+	ended     bool      // the close was announced
 	early     []arrival // beyond the next seq, sorted
 	bytes     int       // the cost of early
 	recovery  *link     // the link over which missing events are being read
@@ -187,8 +189,10 @@ func (p *process) arrive(l *link, arrived arrival) {
 	defer p.mu.Unlock()
 	in := &p.incoming
 	in.announced = max(in.announced, arrived.seq)
-	if exited := arrived.event.GetExited(); exited != nil {
-		in.exit, in.exitSeq = exited.GetExit(), arrived.seq
+	in.ended = in.ended || arrived.event.GetClosed() != nil
+	if exited := arrived.event.GetExited(); exited != nil && in.exitSeq == 0 {
+		in.exit, in.exitSeq = cmp.Or(in.exit, exited.GetExit()), arrived.seq
+		arrived.event = exitedEvent(in.exit)
 		p.changed.Notify()
 	}
 	switch {

@@ -8,6 +8,8 @@ const (
 	windowBytes = 1 << 20
 	// eventCost is what an event counts besides its output.
 	eventCost = 256
+	// windowEvents is how many events an owner may get beyond those it has acknowledged.
+	windowEvents = windowBytes / eventCost
 	// batchBytes limits the output in one message of a stream.
 	batchBytes = 256 << 10
 )
@@ -81,6 +83,15 @@ func (l *eventLog) evict(to uint64) {
 		l.events[0] = nil
 		l.events = l.events[1:]
 		l.evicted++
+	}
+}
+
+// discard drops all events but the close, which answers later owners.
+func (l *eventLog) discard() {
+	if l.closed {
+		l.evict(l.last - 1)
+	} else {
+		l.evict(l.last)
 	}
 }
 

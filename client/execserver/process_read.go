@@ -1,6 +1,8 @@
 package execserver
 
 import (
+	"time"
+
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
@@ -98,12 +100,21 @@ func hasHole(chunks []wireChunk) bool {
 	return false
 }
 
-// fail records that the server has no more events, unless the link was lost.
+// fail records that the server has no more events, unless the link was lost. If it has
+// removed the process and its end was announced, what was not received is lost output.
 func (p *process) fail(l *link, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.over.Err() == nil {
-		p.failed = err
+	in := &p.incoming
+	switch {
+	case l.over.Err() != nil, p.log.closed:
+	case in.ended && in.exit != nil && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND:
+		for p.takeEarly(); len(in.early) > 0; p.takeEarly() {
+			p.addMissing(in.early[0].seq, in.early[0].event.GetClosed() != nil)
+		}
+		p.addEnd(max(in.announced, in.received), true)
+	default:
+		p.failed, p.endedAt = err, time.Now()
 		p.changed.Notify()
 	}
 }
@@ -135,17 +146,7 @@ func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bo
 		if p.takeEarly(); chunk.Seq <= in.received {
 			continue
 		}
-		missing := chunk.Seq - in.received - 1
-		isExit := i > 0 || exitIsFirst
-		if in.exitSeq > 0 {
-			isExit = in.received < in.exitSeq && in.exitSeq < chunk.Seq
-		}
-		if missing > 0 && isExit && in.exit != nil && p.log.exit == nil {
-			p.addLost(missing - 1)
-			p.append(exitedEvent(in.exit))
-		} else {
-			p.addLost(missing)
-		}
+		p.addMissing(chunk.Seq, i > 0 || exitIsFirst)
 		in.received = chunk.Seq
 		p.append(outputEvent(stream, chunk.Chunk))
 	}
@@ -162,6 +163,24 @@ func (p *process) addRead(r *readResult, after, announced uint64, exitIsFirst bo
 		p.addEnd(end, r.Closed)
 	}
 	return nil
+}
+
+// addMissing adds what is missing before a seq: lost output, and the exit if its seq is
+// among the missing ones or, where only reads have reported it, hasExit is set. The caller
+// holds mu.
+func (p *process) addMissing(seq uint64, hasExit bool) {
+	in := &p.incoming
+	missing := seq - in.received - 1
+	if in.exitSeq > 0 {
+		hasExit = in.received < in.exitSeq && in.exitSeq < seq
+	}
+	if missing > 0 && hasExit && in.exit != nil && p.log.exit == nil {
+		p.addLost(missing - 1)
+		p.append(exitedEvent(in.exit))
+	} else {
+		p.addLost(missing)
+	}
+	in.received = seq - 1
 }
 
 // addEnd adds what follows the last output, up to a seq: lost output, the exit if it was

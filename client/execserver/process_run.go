@@ -1,6 +1,7 @@
 package execserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -80,7 +81,7 @@ func (r *run) open() error {
 	}
 	return r.stream.Send(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Started{Started: &execwirev1.RunStarted{
 		Process: r.process.describe(), Resumed: resumed,
-		StdinOffset: r.stdinOffset, StdinWindowBytes: stdinWindow, OutputWindowBytes: windowBytes}}})
+		StdinOffset: r.stdinOffset, StdinWindowBytes: stdinWindow, OutputWindowBytes: windowBytes, OutputWindowEvents: windowEvents}}})
 }
 
 func unexpectedMessage(text string) error {
@@ -103,7 +104,7 @@ func (r *run) own(p *process, after uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r.process, r.sent, r.stdinOffset = p, after, p.stdin.queued()
-	p.owner = r
+	p.owner, p.abandoned = r, false
 	p.owners++
 	p.acknowledge(after)
 }
@@ -117,11 +118,11 @@ func (r *run) release(err error) {
 	if p.owner != r {
 		return
 	}
-	p.owner = nil
+	p.owner, p.endedAt = nil, time.Now()
 	p.changed.Notify()
 	switch {
 	case err == nil:
-		p.log.evict(p.log.last - 1) // all was sent; the close answers later readers
+		p.log.discard() // all was sent
 	case !errors.Is(err, errOwnerless) && !p.log.closed && (p.started || isUnanswered(err)):
 		generation := p.owners
 		p.conn.tasks.Go(func() { p.terminateAbandoned(r.grace, generation) })
@@ -142,7 +143,11 @@ func (p *process) terminateAbandoned(chosen *durationpb.Duration, generation int
 	for more := backoff.Pause(p.conn.ctx, grace); more; more = wait.Wait(p.conn.ctx, 0) {
 		p.mu.Lock()
 		isOver := p.owners != generation || p.log.closed
-		p.killed = p.killed || !isOver
+		if !isOver {
+			p.killed, p.abandoned = true, true
+			p.log.discard() // so that what follows is received, up to the close
+			p.changed.Notify()
+		}
 		p.mu.Unlock()
 		if isOver {
 			return
@@ -198,12 +203,14 @@ func (r *run) next() (responses []*execwirev1.RunProcessResponse, closed bool, e
 		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_StdinAccepted{
 			StdinAccepted: &execwirev1.RunStdinAccepted{Offset: r.stdinOffset, EndOfFile: r.stdinEnded}}})
 	}
-	if events := p.log.next(&r.sent); len(events) > 0 {
-		responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
-			Events: &execwirev1.RunEvents{Events: events}}})
+	if r.sent < p.log.evicted+windowEvents {
+		if events := p.log.next(&r.sent); len(events) > 0 {
+			responses = append(responses, &execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Events{
+				Events: &execwirev1.RunEvents{Events: events}}})
+		}
 	}
-	if err = p.failed; err == nil {
-		err = p.stdin.failed
+	if r.sent == p.log.last {
+		err = cmp.Or(p.failed, p.stdin.failed)
 	}
 	return responses, p.log.isEnd(r.sent), err
 }

@@ -42,11 +42,12 @@ func (s *processService) start(ctx context.Context, l *link, r *execwirev1.Start
 	created := &process{conn: s.conn, id: params.ProcessID, request: encoded,
 		hasTerminal: params.Tty, hasStdin: params.PipeStdin, starting: semaphore.NewWeighted(1)}
 	created.stdin = stdin{process: created, nonce: uuid.NewString()}
+	created.starting.TryAcquire(1) // by this start, unless the process is known
 	p := s.conn.processes.add(created)
 	if p != created && (!bytes.Equal(p.request, encoded) || r.GetMustBeNew()) {
 		return false, failure(execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS, "process %s already exists", p.id)
 	}
-	if p.starting.Acquire(ctx, 1) != nil {
+	if p != created && p.starting.Acquire(ctx, 1) != nil {
 		return false, contextStatus(ctx)
 	}
 	defer p.starting.Release(1)

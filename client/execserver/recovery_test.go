@@ -5,10 +5,12 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -240,6 +242,219 @@ func TestTerminate_OutputAfterTheAnswer_DoesNotHideTheExit(t *testing.T) {
 		response, err := service.terminate(ctx, conn.lastLink(), p, nil)
 		if err != nil || response.GetExit().GetCause() != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED {
 			t.Errorf("got %v, %v", response, err)
+		}
+	})
+}
+
+// kindsOf returns the kinds of all events in the log of a process.
+func kindsOf(p *process) string {
+	var kinds []string
+	for at := uint64(0); at < p.log.last; {
+		for _, event := range p.log.next(&at) {
+			kinds = append(kinds, kindOf(event))
+		}
+	}
+	return strings.Join(kinds, ", ")
+}
+
+// TestArrive_CloseBeforeTheExitIsFound_ComesAfterTheExit has a server that has lost the
+// beginning of the output, and with it where the exit was, and sends the close before the
+// read that finds no other place for the exit.
+func TestArrive_CloseBeforeTheExitIsFound_ComesAfterTheExit(t *testing.T) {
+	chunk := func(seq uint64) wireChunk {
+		return wireChunk{Seq: seq, Stream: "stdout", Chunk: jsonrpc.Base64("x")}
+	}
+	c := &Conn{}
+	p := c.processes.add(&process{conn: c, id: "p"})
+	l := &link{conn: c}
+	l.over, l.end = context.WithCancelCause(t.Context())
+	code := new(int64)
+	read := readResult{Chunks: []wireChunk{chunk(9), chunk(10)}, NextSeq: 11, Exited: true, ExitCode: code}
+	if err := p.addRead(&read, 0, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	p.arrive(l, arrival{11, closedEvent()})
+	end := readResult{NextSeq: 12, Exited: true, ExitCode: code, Closed: true}
+	if err := p.addRead(&end, 11, 11, false); err != nil {
+		t.Fatal(err)
+	}
+	if kinds := kindsOf(p); kinds != "gap, output, output, exited, closed" {
+		t.Errorf("%s", kinds)
+	}
+}
+
+// TestArrive_ExitIsRepeated_RecordStays has a server that sends an exit again after this
+// program has terminated the process.
+func TestArrive_ExitIsRepeated_RecordStays(t *testing.T) {
+	c := &Conn{}
+	p := c.processes.add(&process{conn: c, id: "p", described: &execwirev1.Process{}})
+	l := &link{conn: c}
+	l.over, l.end = context.WithCancelCause(t.Context())
+	params := []byte(`{"processId":"p","seq":1,"exitCode":137}`)
+	if err := c.notify(l, "process/exited", params); err != nil {
+		t.Fatal(err)
+	}
+	p.killed = true
+	if err := c.notify(l, "process/exited", params); err != nil {
+		t.Fatal(err)
+	}
+	if exit := p.describe().GetExit(); exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_EXITED || p.log.exit != exit {
+		t.Errorf("the exit is %v, and its event has %v", exit, p.log.exit)
+	}
+}
+
+// output32K returns a notification of maxChunkBytes of output.
+func output32K(seq int) string {
+	return fmt.Sprintf(`{"method":"process/output","params":{"processId":"p","seq":%d,"stream":"stdout","chunk":"%s"}}`,
+		seq, base64.StdEncoding.EncodeToString(make([]byte, maxChunkBytes)))
+}
+
+const (
+	exitedSeq = `{"method":"process/exited","params":{"processId":"p","seq":%d,"exitCode":3}}`
+	closedSeq = `{"method":"process/closed","params":{"processId":"p","seq":%d}}`
+)
+
+// openRun opens a stream until the test ends, and starts a process on it.
+func openRun(t *testing.T, conn *Conn, start *execwirev1.RunStart) execwirev1.ProcessService_RunProcessClient {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	stream, err := execwirev1.NewProcessServiceClient(conn).RunProcess(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: start}}); err != nil {
+		t.Fatal(err)
+	}
+	return stream
+}
+
+// TestRun_SlowOwnerOfARemovedProcess_GetsTheExit has an owner that takes nothing until the
+// server has removed the closed process, while another process needs the link.
+func TestRun_SlowOwnerOfARemovedProcess_GetsTheExit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const window = windowBytes / maxChunkBytes
+		conn := dialScripted(t, func(id int64, method string) (messages []string) {
+			switch method {
+			case "process/start":
+				messages = append(messages, fmt.Sprintf(`{"id":%d,"result":{"sandboxType":"none"}}`, id))
+				for seq := range window + 5 {
+					messages = append(messages, output32K(seq+1))
+				}
+				return append(messages, fmt.Sprintf(exitedSeq, window+6), output32K(window+7), fmt.Sprintf(closedSeq, window+8))
+			case "process/read":
+				return []string{fmt.Sprintf(`{"id":%d,"error":{"code":-32600,"message":"unknown process id p"}}`, id)}
+			}
+			return nil
+		})
+		conn.processes.add(&process{conn: conn, id: "q", owner: &run{}})
+		stream := openRun(t, conn, &execwirev1.RunStart{Process: script("p", "x")})
+		time.Sleep(time.Minute)
+		var kinds []string
+		var lost uint64
+		for {
+			m, err := stream.Recv()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			last := uint64(0)
+			for _, event := range m.GetEvents().GetEvents() {
+				if kinds = append(kinds, kindOf(event)); event.GetGap() != nil {
+					lost += event.GetGap().GetDroppedBytes()
+				}
+				last = max(last, event.GetSeq())
+			}
+			if last > 0 {
+				_ = stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+					Acknowledge: &execwirev1.RunAcknowledge{Seq: last}}})
+			}
+		}
+		text := strings.Join(kinds, ", ")
+		if !strings.HasSuffix(text, "output, gap, exited, closed") || strings.Count(text, "output")*maxChunkBytes+int(lost) != (window+6)*maxChunkBytes {
+			t.Errorf("%s; %d bytes are lost", text, lost)
+		}
+	})
+}
+
+// TestFail_RemovedProcess_KeepsWhatArrivedEarly has events behind a hole, whose beginning
+// nothing can be read of. A second failure adds nothing.
+func TestFail_RemovedProcess_KeepsWhatArrivedEarly(t *testing.T) {
+	c := &Conn{}
+	p := c.processes.add(&process{conn: c, id: "p"})
+	l := &link{conn: c, over: t.Context()}
+	exit := exitedEvent(p.exitOf(new(int64), nil))
+	output := func() *execwirev1.ProcessEvent {
+		return outputEvent(execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, []byte("x"))
+	}
+	p.incoming.recovery = l // nothing is read
+	for _, arrived := range []arrival{{1, output()}, {4, output()}, {6, exit}, {7, output()}, {9, closedEvent()}} {
+		p.arrive(l, arrived)
+	}
+	for range 2 {
+		p.fail(l, processNotFound("p"))
+	}
+	if kinds := kindsOf(p); kinds != "output, gap, output, gap, exited, output, gap, closed" || p.failed != nil {
+		t.Errorf("%s, %v", kinds, p.failed)
+	}
+}
+
+// TestRun_Failure_FollowsAllEvents has more events than a window before the server fails to
+// answer.
+func TestRun_Failure_FollowsAllEvents(t *testing.T) {
+	p := &process{conn: &Conn{}, id: "p", failed: io.ErrUnexpectedEOF}
+	for range windowEvents + 2*batchBytes/eventCost {
+		p.append(outputEvent(execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, nil))
+	}
+	r := &run{}
+	r.own(p, 0)
+	for err := error(nil); err == nil; {
+		var responses []*execwirev1.RunProcessResponse
+		if responses, _, err = r.next(); len(responses) == 0 && err == nil {
+			r.acknowledge(r.sent)
+		}
+		if err != nil && r.sent != p.log.last {
+			t.Errorf("it fails after %d events of %d", r.sent, p.log.last)
+		}
+	}
+}
+
+// TestRun_SmallEvents_AreSentByTheWindow has a server that answers a read with a chunk for
+// each byte, of which the owner acknowledges none.
+func TestRun_SmallEvents_AreSentByTheWindow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chunks = readBytes
+		conn := dialScripted(t, func(id int64, method string) []string {
+			switch method {
+			case "process/start":
+				return []string{fmt.Sprintf(`{"id":%d,"result":{"sandboxType":"none"}}`, id), output32K(chunks + 1)}
+			case "process/read":
+				var all strings.Builder
+				for seq := range chunks {
+					fmt.Fprintf(&all, `,{"seq":%d,"stream":"stdout","chunk":"eA=="}`, seq+1)
+				}
+				return []string{fmt.Sprintf(`{"id":%d,"result":{"chunks":[%s],"nextSeq":%d,"exited":false,"closed":false}}`, id, all.String()[1:], chunks+2)}
+			}
+			return nil
+		})
+		stream := openRun(t, conn, &execwirev1.RunStart{Process: script("p", "x")})
+		var events, window int
+		go func() {
+			for {
+				m, err := stream.Recv()
+				if err != nil {
+					return
+				}
+				window += int(m.GetStarted().GetOutputWindowEvents())
+				events += len(m.GetEvents().GetEvents())
+			}
+		}()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if events < window || events > window+batchBytes/eventCost || window == 0 {
+			t.Errorf("%d events were sent, of a window of %d", events, window)
 		}
 	})
 }
