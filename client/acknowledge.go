@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// MaxUntakenBytes is how much of a process a server may send ahead of the readers of
+	// MaxUnreadBytes is how much of a process a server may send ahead of the readers of
 	// a Process or a Session, plus 256 bytes for each event: 16 MiB, or its window if
 	// that is larger, up to 1 GiB, which is also the limit for all processes of a Session.
-	// More fails with an [*UntakenError].
-	MaxUntakenBytes = 16 << 20
+	// More fails with a [*WindowError].
+	MaxUnreadBytes = 16 << 20
 	// maxWindowBytes is the largest window, with its events, that a server may use.
 	maxWindowBytes = 1 << 30
-	// untakenSlack is what a server may send beyond a large window: the rest of a message
+	// unreadSlack is what a server may send beyond a large window: the rest of a message
 	// that was acknowledged in part, the exit, the close and gaps.
-	untakenSlack = 1 << 20
+	unreadSlack = 1 << 20
 	// eventBytes is the memory of an event besides its output.
 	eventBytes = 256
 
@@ -29,10 +29,10 @@ const (
 	acknowledgeEvents = 1024
 )
 
-// untakenLimit returns how much a server with these windows may send ahead of a reader.
-func untakenLimit(windowBytes, windowEvents uint64) int {
+// unreadLimit returns how much a server with these windows may send ahead of a reader.
+func unreadLimit(windowBytes, windowEvents uint64) int {
 	window := min(windowBytes, maxWindowBytes) + eventBytes*min(windowEvents, maxWindowBytes)
-	return max(MaxUntakenBytes, int(min(window+untakenSlack, maxWindowBytes)))
+	return max(MaxUnreadBytes, int(min(window+unreadSlack, maxWindowBytes)))
 }
 
 // acknowledger decides when the sender of a stream acknowledges consumed events: at a
@@ -56,7 +56,7 @@ type consumption struct {
 	last          uint64 // the seq up to which events were consumed
 	bytes, events int    // what was consumed since the last acknowledgement
 	isPending     bool   // last is to be acknowledged
-	untaken       int    // the size of what was received and not consumed
+	unread        int    // the size of what was received and not consumed
 }
 
 func newAcknowledger() *acknowledger {
@@ -84,7 +84,7 @@ func (a *acknowledger) resume(windowBytes, windowEvents uint64) {
 	if windowEvents > 0 {
 		a.events = int(min(windowEvents/4, 1<<30))
 	}
-	a.limit = untakenLimit(windowBytes, windowEvents)
+	a.limit = unreadLimit(windowBytes, windowEvents)
 	a.reset()
 	for _, c := range a.processes {
 		if c.isPending {
@@ -93,14 +93,14 @@ func (a *acknowledger) resume(windowBytes, windowEvents uint64) {
 	}
 }
 
-// received records what was received of a process. It fails with an [*UntakenError] if
+// received records what was received of a process. It fails with a [*WindowError] if
 // the server ignores its window.
 func (a *acknowledger) received(id string, bytes, events int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	c := a.process(id)
-	if c.untaken += bytes + eventBytes*events; c.untaken > a.limit {
-		return &UntakenError{ProcessID: id, LimitBytes: a.limit}
+	if c.unread += bytes + eventBytes*events; c.unread > a.limit {
+		return &WindowError{ProcessID: id, LimitBytes: a.limit}
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (a *acknowledger) taken(id string, last uint64, bytes, events int, final bo
 	c := a.process(id)
 	c.last, c.isPending = last, true
 	c.bytes, c.events = c.bytes+bytes, c.events+events
-	c.untaken -= bytes + eventBytes*events
+	c.unread -= bytes + eventBytes*events
 	a.schedule(final || c.bytes > a.bytes || c.events >= a.events)
 }
 

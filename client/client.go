@@ -50,7 +50,7 @@
 // # Memory
 //
 // Memory is bounded: a Process receives at most the window of the server ahead of its
-// readers, and fails beyond [MaxUntakenBytes]; it keeps [DefaultKeepBytes] for late
+// readers, and fails beyond [MaxUnreadBytes]; it keeps [DefaultKeepBytes] for late
 // readers, and collects at most [MaxOutputBytes]. Run keeps no output.
 //
 // Everything else that the server offers is available through the generated stubs, see

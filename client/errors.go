@@ -213,19 +213,19 @@ func protocolErrorf(format string, args ...any) *ProtocolError {
 	return &ProtocolError{Problem: fmt.Sprintf(format, args...)}
 }
 
-// UntakenError reports that a server ignores its window: it has sent more of a process
+// WindowError reports that a server ignores its window: it has sent more of a process
 // than is kept in memory for readers that have not consumed it. A process from Start was
 // terminated.
-type UntakenError struct {
+type WindowError struct {
 	// ProcessID is the process.
 	ProcessID string
-	// LimitBytes is the limit: [MaxUntakenBytes], more for a larger window, or 1 GiB for all
+	// LimitBytes is the limit: [MaxUnreadBytes], more for a larger window, or 1 GiB for all
 	// processes of a session together.
 	LimitBytes int
 }
 
-func (e *UntakenError) Error() string {
-	return fmt.Sprintf("the server ignores its window: more than the %d bytes are unread that are kept in memory, the last of them of process %s", e.LimitBytes, e.ProcessID)
+func (e *WindowError) Error() string {
+	return fmt.Sprintf("the server ignores its window: more than %d bytes are unread, the last of them of process %s", e.LimitBytes, e.ProcessID)
 }
 
 // OutputError reports that output of the process could not be written. The process was

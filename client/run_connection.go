@@ -98,7 +98,7 @@ func (r *run) cleanUp(err error) error {
 // isLocalError reports whether err has a local reason, or is a protocol error.
 func isLocalError(err error) bool {
 	return errors.As(err, new(*InputError)) || errors.As(err, new(*OutputError)) ||
-		errors.As(err, new(*ProtocolError)) || errors.As(err, new(*UntakenError))
+		errors.As(err, new(*ProtocolError)) || errors.As(err, new(*WindowError))
 }
 
 // kill ends the process by force. If the start is not yet answered, it waits for the

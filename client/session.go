@@ -134,7 +134,7 @@ func (s *Session) Info() *execwirev1.Session {
 //
 // A Session receives whether or not Next is called, so that it always answers pings: it
 // buffers at most one window of each process. A server that sends more than
-// [MaxUntakenBytes] of one ends it with an [*UntakenError].
+// [MaxUnreadBytes] of one ends it with a [*WindowError].
 func (s *Session) Next(ctx context.Context) (SessionEvents, error) { return s.feed.next(ctx) }
 
 // Events ranges over the results of Next until the Session has ended. It ends with an

@@ -96,7 +96,7 @@ func (f *sessionFeed) push(events SessionEvents) error {
 	f.queued += events.size()
 	f.ready.Set()
 	if f.queued > maxWindowBytes {
-		return &UntakenError{ProcessID: events.ProcessID, LimitBytes: maxWindowBytes}
+		return &WindowError{ProcessID: events.ProcessID, LimitBytes: maxWindowBytes}
 	}
 	return nil
 }

@@ -9,18 +9,18 @@ import (
 )
 
 // ignoredWindow is what a server sends that ignores its window.
-const ignoredWindow = 2 * MaxUntakenBytes
+const ignoredWindow = 2 * MaxUnreadBytes
 
-// untakenEvents returns the event with a seq, of 256 KiB of output.
-func untakenEvent(seq uint64) *execwirev1.ProcessEvent {
+// unreadEvent returns the event with a seq, of 256 KiB of output.
+func unreadEvent(seq uint64) *execwirev1.ProcessEvent {
 	data := strings.Repeat("x", 256<<10)
 	return stdout(seq, (seq-1)*uint64(len(data)), data)
 }
 
-func expectUntaken(t *testing.T, err error) {
+func expectWindowError(t *testing.T, err error) {
 	t.Helper()
-	var untaken *UntakenError
-	if !errors.As(err, &untaken) || untaken.ProcessID != "p" || untaken.LimitBytes != MaxUntakenBytes {
+	var exceeded *WindowError
+	if !errors.As(err, &exceeded) || exceeded.ProcessID != "p" || exceeded.LimitBytes != MaxUnreadBytes {
 		t.Errorf("the end is %v", err)
 	}
 }
@@ -32,7 +32,7 @@ func TestProcess_ServerIgnoresWindow_Fails(t *testing.T) {
 			err = firstError(err, stream.Send(m))
 		}
 		for seq := uint64(1); seq <= ignoredWindow>>18 && err == nil; seq++ {
-			err = stream.Send(events(untakenEvent(seq)))
+			err = stream.Send(events(unreadEvent(seq)))
 		}
 		<-stream.Context().Done()
 		return err
@@ -43,7 +43,7 @@ func TestProcess_ServerIgnoresWindow_Fails(t *testing.T) {
 	}
 	<-process.over
 	_, err = process.Wait(t.Context())
-	expectUntaken(t, err)
+	expectWindowError(t, err)
 	if len(fake.terminations()) != 1 {
 		t.Errorf("%d terminations", len(fake.terminations()))
 	}
@@ -53,7 +53,7 @@ func TestSession_ServerIgnoresWindow_Ends(t *testing.T) {
 	_, c := newFakeSessions(t, granted(func(a *fakeAttachment) error {
 		var err error
 		for seq := uint64(1); seq <= ignoredWindow>>18 && err == nil; seq++ {
-			err = a.events("p", untakenEvent(seq))
+			err = a.events("p", unreadEvent(seq))
 		}
 		<-a.stream.Context().Done()
 		return err
@@ -63,13 +63,13 @@ func TestSession_ServerIgnoresWindow_Ends(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.over
-	expectUntaken(t, s.Detach(t.Context()))
+	expectWindowError(t, s.Detach(t.Context()))
 }
 
 // A server can name any number of processes, each within its window, and release them.
 func TestSessionFeed_ManyProcesses_AreBounded(t *testing.T) {
 	f := newSessionFeed(nil)
-	if err := f.add("p", []*execwirev1.ProcessEvent{untakenEvent(1)}); err != nil {
+	if err := f.add("p", []*execwirev1.ProcessEvent{unreadEvent(1)}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := f.take(); !ok || err != nil || f.queued != 0 {
@@ -83,25 +83,25 @@ func TestSessionFeed_ManyProcesses_AreBounded(t *testing.T) {
 		"events":  f.add("q", []*execwirev1.ProcessEvent{stdout(1, 0, "x")}),
 		"release": f.release("q"),
 	} {
-		var untaken *UntakenError
-		if !errors.As(err, &untaken) || untaken.ProcessID != "q" || untaken.LimitBytes != maxWindowBytes {
+		var exceeded *WindowError
+		if !errors.As(err, &exceeded) || exceeded.ProcessID != "q" || exceeded.LimitBytes != maxWindowBytes {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestUntakenLimit(t *testing.T) {
+func TestUnreadLimit(t *testing.T) {
 	for _, test := range []struct {
 		bytes, events uint64
 		limit         int
 	}{
-		{1 << 20, 50_000, MaxUntakenBytes}, // the defaults of a server
-		{0, 0, MaxUntakenBytes},
-		{64 << 20, 1000, 64<<20 + 1000*eventBytes + untakenSlack},
+		{1 << 20, 50_000, MaxUnreadBytes}, // the defaults of a server
+		{0, 0, MaxUnreadBytes},
+		{64 << 20, 1000, 64<<20 + 1000*eventBytes + unreadSlack},
 		{1 << 62, 0, maxWindowBytes},
 		{0, 1 << 62, maxWindowBytes},
 	} {
-		if got := untakenLimit(test.bytes, test.events); got != test.limit {
+		if got := unreadLimit(test.bytes, test.events); got != test.limit {
 			t.Errorf("windows of %d bytes and %d events: %d, want %d", test.bytes, test.events, got, test.limit)
 		}
 	}
