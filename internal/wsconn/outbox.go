@@ -183,11 +183,14 @@ func (o *outbox) key() []byte {
 	return key
 }
 
-// addControl buffers pending control frames, unless a data frame is incomplete,
-// and as far as they fit. mu is held.
+// addControl buffers pending control frames in their order, unless a data frame is
+// incomplete, and as far as they fit: nothing may follow the close frame. mu is held.
 func (o *outbox) addControl() {
 	for _, waiting := range []*[]byte{&o.pongFrame, &o.pingFrame, &o.closeFrame} {
-		if len(*waiting) > 0 && !o.midFrame && len(o.pending)+len(*waiting) <= bufferBytes {
+		if o.midFrame || len(o.pending)+len(*waiting) > bufferBytes {
+			return
+		}
+		if len(*waiting) > 0 {
 			o.buffer(*waiting)
 			*waiting = nil
 		}
