@@ -7,6 +7,7 @@ import (
 	"math"
 	"net"
 	"sync"
+	"unicode/utf8"
 )
 
 // readAheadBytes is the size of the buffer between a frameReader and the
@@ -78,7 +79,10 @@ func (r *frameReader) Read(p []byte) (int, error) {
 	n, err := r.src.Read(p[:min(int64(len(p)), r.left)])
 	r.unmask(p[:n])
 	r.left -= int64(n)
-	return n, notNormal(err)
+	if n > 0 {
+		return n, nil // the next read from the connection returns the error again
+	}
+	return 0, notNormal(err)
 }
 
 // nextData reads up to the payload of the next data frame. mu is held.
@@ -225,8 +229,12 @@ func (r *frameReader) peerClosed(payload []byte) error {
 		r.refuse(err.Error())
 		return err
 	}
-	r.closeReply = append([]byte{}, payload...)
-	return &ClosedError{Code: code, Reason: string(payload[2:])}
+	reason := payload[2:]
+	r.closeReply = append([]byte{}, payload[:2]...)
+	if utf8.Valid(reason) { // otherwise it must not be sent
+		r.closeReply = append(r.closeReply, reason...)
+	}
+	return &ClosedError{Code: code, Reason: string(reason)}
 }
 
 // refuse sets the reply to a violation of the protocol. mu is held.
