@@ -97,7 +97,8 @@ type wrapped struct{ net.Conn }
 func TestPeerCredentials_UnknownConnection_Fails(t *testing.T) {
 	a, b := net.Pipe()
 	defer func() { _, _ = a.Close(), b.Close() }()
-	for _, conn := range []net.Conn{a, wrapped{a}} {
+	otherHost := listen.Counted(farAway{a}) // without TLS
+	for _, conn := range []net.Conn{a, wrapped{a}, otherHost} {
 		if _, info, err := listen.PeerCredentials(nil).ServerHandshake(conn); err == nil {
 			t.Errorf("ServerHandshake of a %T = %v, want an error", conn, info)
 		}

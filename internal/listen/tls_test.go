@@ -233,7 +233,7 @@ func TestTLS_ChangedFiles_AreReloaded(t *testing.T) {
 	if err := os.Chmod(l.files.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "a broken key is wantReply", func() bool {
+	eventually(t, "a broken key is reported", func() bool {
 		if reply, err := l.dial(t, lis, client); reply != "ci" {
 			t.Fatalf("while the key is broken: %q, %v", reply, err)
 		}
