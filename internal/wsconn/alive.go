@@ -86,9 +86,9 @@ func (c *Conn) deadPeerCheck() func() {
 		}
 		now := time.Now()
 		silent := time.Duration(info.Last_ack_recv) * time.Millisecond
-		heard := silent <= now.Sub(lastCheck)+timeSlack
+		acknowledged := silent <= now.Sub(lastCheck)+timeSlack
 		lastCheck = now
-		if heard {
+		if acknowledged {
 			retransmits = info.Retransmits
 			return
 		}

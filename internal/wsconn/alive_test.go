@@ -62,13 +62,13 @@ func TestDeadPeer_EndsConnection(t *testing.T) {
 		"with data on the way": func(t *testing.T) (*rawConn, *wsconn.Conn) {
 			c, server := open(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
 			vanish(t, c)
-			if err := server.Send([]byte("anybody?")); err != nil {
+			if err := server.Send([]byte("probe")); err != nil {
 				t.Fatal(err)
 			}
 			return c, server
 		},
 		"with a closed window": func(t *testing.T) (*rawConn, *wsconn.Conn) {
-			c, server, _ := stuffed(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
+			c, server, _ := blockedSender(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
 			vanish(t, c)
 			return c, server
 		},
@@ -79,7 +79,7 @@ func TestDeadPeer_EndsConnection(t *testing.T) {
 			if err := <-receiving(server); !isDead(err) {
 				t.Errorf("receiving ends with %v", err)
 			}
-			if err := server.Send([]byte("anybody?")); !isDead(err) {
+			if err := server.Send([]byte("probe")); !isDead(err) {
 				t.Errorf("sending ends with %v", err)
 			}
 			if err := server.Prove(t.Context()); !isDead(err) {
@@ -94,7 +94,7 @@ func TestSlowPeer_IsNotDead(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: runs in make test-all")
 	}
-	c, server, _ := stuffed(t, wsconn.Options{DeadAfter: deadAfter, PingInterval: deadAfter / 10})
+	c, server, _ := blockedSender(t, wsconn.Options{DeadAfter: deadAfter, PingInterval: deadAfter / 10})
 	end := receiving(server)
 	select {
 	case err := <-end:

@@ -131,7 +131,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			c.send(b, frame(final|closing, parting(1000, "")))
+			c.send(b, frame(final|closing, closePayload(1000, "")))
 		})
 	}
 }
@@ -160,7 +160,7 @@ func benchmarkReceive(b *testing.B, size int) {
 	for b.Loop() {
 		c.send(b, frames)
 	}
-	c.send(b, goodbye)
+	c.send(b, normalClose)
 	if err := <-ended; err != io.EOF {
 		b.Fatal(err)
 	}

@@ -55,8 +55,8 @@ func TestBudget_SlowMessages_AreBounded(t *testing.T) {
 	refused := raw(t, url)
 	refused.send(t, frame(text, strings.Repeat("x", large)))
 	refused.expect(t, final|text, "explained")
-	refused.expect(t, final|closing, parting(wsconn.CodePolicy, "full"))
-	refused.send(t, goodbye)
+	refused.expect(t, final|closing, closePayload(wsconn.CodePolicy, "full"))
+	refused.send(t, normalClose)
 	var full *wsconn.BudgetError
 	if err := <-refusals; !errors.As(err, &full) || full.Limit != limit {
 		t.Errorf("one more ends with %v", err)
@@ -68,8 +68,8 @@ func TestBudget_SlowMessages_AreBounded(t *testing.T) {
 			c.send(t, frame(final|text, "and more"))
 			c.expect(t, final|text, "got 8")
 			another := trickling(t, url, large)
-			another.send(t, goodbye) // releases its bytes
-			another.expect(t, final|closing, parting(1000, ""))
+			another.send(t, normalClose) // releases its bytes
+			another.expect(t, final|closing, closePayload(1000, ""))
 			if _, _, err := another.next(); err != io.EOF { // now they are released
 				t.Errorf("after the close: %v", err)
 			}

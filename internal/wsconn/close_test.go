@@ -21,7 +21,7 @@ import (
 // the reply to its close.
 func TestClose_ByPeer_IsAnsweredLast(t *testing.T) {
 	client, server := open(t, wsconn.Options{})
-	client.send(t, frame(final|text, "question"), goodbye)
+	client.send(t, frame(final|text, "question"), normalClose)
 	if message, err := server.Receive(); err != nil || string(message) != "question" {
 		t.Fatalf("received %q, %v", message, err)
 	}
@@ -31,11 +31,11 @@ func TestClose_ByPeer_IsAnsweredLast(t *testing.T) {
 	if err := server.Send([]byte("answer")); err != nil {
 		t.Fatal(err)
 	}
-	if err := server.Close(wsconn.CodeInternalError, "not what the peer said"); err != nil {
+	if err := server.Close(wsconn.CodeInternalError, "not that of the peer"); err != nil {
 		t.Error(err)
 	}
 	client.expect(t, final|text, "answer")
-	client.expect(t, final|closing, parting(1000, ""))
+	client.expect(t, final|closing, closePayload(1000, ""))
 }
 
 // A peer that violated the protocol receives the close frame although it sends
@@ -55,13 +55,13 @@ func TestClose_ProtocolViolation_SendsCode(t *testing.T) {
 			closed := make(chan error, 1)
 			go func() { closed <- server.Close(wsconn.CodePolicy, "") }()
 			first, payload, err := client.next()
-			if first != final|closing || !strings.HasPrefix(payload, parting(1002, "")) || err != nil {
+			if first != final|closing || !strings.HasPrefix(payload, closePayload(1002, "")) || err != nil {
 				t.Fatalf("got frame %#x %q, %v", first, payload, err)
 			}
 			if _, _, err := client.next(); err != io.EOF {
 				t.Errorf("after the close: %v", err)
 			}
-			client.send(t, frame(final|text, "did that work?"), goodbye)
+			client.send(t, frame(final|text, "did that work?"), normalClose)
 			if err := <-closed; err != nil {
 				t.Error(err)
 			}
@@ -71,7 +71,7 @@ func TestClose_ProtocolViolation_SendsCode(t *testing.T) {
 
 func TestClose_PeerNotReading_TimesOut(t *testing.T) {
 	leakcheck.Check(t)
-	_, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+	_, server, sent := blockedSender(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
 	var closers sync.WaitGroup
 	for range 3 {
 		closers.Go(func() {
@@ -99,53 +99,53 @@ func TestClose_PeerNotAnswering_TimesOut(t *testing.T) {
 		t.Error(err)
 	}
 	c.expect(t, final|text, "last words")
-	c.expect(t, final|closing, parting(1000, ""))
+	c.expect(t, final|closing, closePayload(1000, ""))
 	if err := <-receiving; !errors.Is(err, net.ErrClosed) {
 		t.Error(err)
 	}
 }
 
-// entangled reads only when it can write, as TLS does during a key update.
-type entangled struct {
+// coupledConn reads only when it can write, as TLS does during a key update.
+type coupledConn struct {
 	net.Conn
 	reading   chan struct{} // closed by the first Read
 	writable  chan struct{} // closed by a write deadline
 	once, end sync.Once
 }
 
-func (e *entangled) Read([]byte) (int, error) {
+func (e *coupledConn) Read([]byte) (int, error) {
 	e.once.Do(func() { close(e.reading) })
 	<-e.writable
 	return 0, os.ErrDeadlineExceeded
 }
 
-func (e *entangled) Write([]byte) (int, error) {
+func (e *coupledConn) Write([]byte) (int, error) {
 	<-e.writable
 	return 0, os.ErrDeadlineExceeded
 }
 
-func (e *entangled) SetWriteDeadline(time.Time) error {
+func (e *coupledConn) SetWriteDeadline(time.Time) error {
 	e.end.Do(func() { close(e.writable) })
 	return nil
 }
 
-// untangled returns entangled connections when hijacked.
-type untangled struct {
+// coupledHijacker returns coupledConn connections when hijacked.
+type coupledHijacker struct {
 	http.ResponseWriter
-	conn *entangled
+	conn *coupledConn
 }
 
-func (u untangled) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (u coupledHijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(u.ResponseWriter).Hijack()
 	u.conn.Conn = conn
 	return u.conn, buffered, err
 }
 
-func TestClose_EntangledReader_Returns(t *testing.T) {
+func TestClose_ReaderWaitingForWriter_Returns(t *testing.T) {
 	closed := make(chan error, 1)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn := &entangled{reading: make(chan struct{}), writable: make(chan struct{})}
-		c, err := wsconn.Accept(untangled{w, conn}, r, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+		conn := &coupledConn{reading: make(chan struct{}), writable: make(chan struct{})}
+		c, err := wsconn.Accept(coupledHijacker{w, conn}, r, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
 		if err != nil {
 			closed <- err
 			return
@@ -184,7 +184,7 @@ func TestClose_WhilePeerSends_DeliversSent(t *testing.T) {
 				return
 			}
 		}
-		_, err := c.Write(frame(final|closing, parting(1000, "")))
+		_, err := c.Write(frame(final|closing, closePayload(1000, "")))
 		sending <- err
 	}()
 	if _, err := server.Receive(); err != nil {
@@ -197,7 +197,7 @@ func TestClose_WhilePeerSends_DeliversSent(t *testing.T) {
 		t.Error(err)
 	}
 	c.expect(t, final|text, "last words")
-	c.expect(t, final|closing, parting(wsconn.CodePolicy, "stop"))
+	c.expect(t, final|closing, closePayload(wsconn.CodePolicy, "stop"))
 }
 
 func TestClose_CodesAndReasons(t *testing.T) {
@@ -217,14 +217,14 @@ func TestClose_CodesAndReasons(t *testing.T) {
 		client, server := open(t, wsconn.Options{})
 		closed := make(chan error, 1)
 		go func() { closed <- server.Close(c.code, c.reason) }()
-		client.expect(t, final|closing, parting(c.wantCode, c.want))
+		client.expect(t, final|closing, closePayload(c.wantCode, c.want))
 		if err := errors.Join(client.Close(), <-closed); err != nil {
 			t.Error(err)
 		}
 	}
 	client, server := open(t, wsconn.Options{})
 	closed := make(chan error, 1)
-	go func() { closed <- server.Close(0, "nothing is said") }()
+	go func() { closed <- server.Close(0, "not sent") }()
 	if _, _, err := client.next(); err != io.EOF {
 		t.Errorf("without a code the peer sees %v", err)
 	}

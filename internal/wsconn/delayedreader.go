@@ -7,7 +7,7 @@ import (
 
 // delayedReader is a connection on which reads wait for the first write.
 // Otherwise the HTTP client logs unsolicited data from servers of other protocols
-// that send first, without saying from which.
+// that send first, without naming the server.
 type delayedReader struct {
 	net.Conn
 	wrote chan struct{} // closed by the first write or Close

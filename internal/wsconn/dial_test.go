@@ -305,10 +305,10 @@ func TestTLS_HalfClosedPeer_ReceivesResponses(t *testing.T) {
 		t.Fatalf("answered %v, %v", response, err)
 	}
 	below.holding = true
-	_, err = conn.Write(append(frame(final|text, "question"), goodbye...))
+	_, err = conn.Write(append(frame(final|text, "question"), normalClose...))
 	if err := errors.Join(err, conn.CloseWrite(), below.letGo()); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(t, final|text, "answer")
-	c.expect(t, final|closing, parting(1000, ""))
+	c.expect(t, final|closing, closePayload(1000, ""))
 }

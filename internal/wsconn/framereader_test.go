@@ -10,17 +10,17 @@ import (
 	"testing/iotest"
 )
 
-// heard is what a frameReader found in a stream.
-type heard struct {
+// framesRead is what a frameReader found in a stream.
+type framesRead struct {
 	messages []string // with their opcodes
 	controls []string // with their opcodes
 	err      error
 }
 
-func (h heard) String() string { return fmt.Sprintf("%q, %q, %v", h.messages, h.controls, h.err) }
+func (h framesRead) String() string { return fmt.Sprintf("%q, %q, %v", h.messages, h.controls, h.err) }
 
-// hear reads all messages of a stream, with the limits of the tests.
-func hear(from io.Reader, p []byte) (h heard) {
+// readFrames reads all messages of a stream, with the limits of the tests.
+func readFrames(from io.Reader, p []byte) (h framesRead) {
 	r := newFrameReader(from, true, Options{FrameBytes: 1000, MessageBytes: 1500}, func(opcode byte, payload []byte) {
 		h.controls = append(h.controls, fmt.Sprintf("%d %s", opcode, payload))
 	})
@@ -74,7 +74,7 @@ func FuzzFrameReader(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		whole := hear(bytes.NewReader(b), make([]byte, 512))
+		whole := readFrames(bytes.NewReader(b), make([]byte, 512))
 		_, limited := errors.AsType[*TooLargeError](whole.err)
 		_, closed := errors.AsType[*ClosedError](whole.err)
 		_, violated := errors.AsType[protocolError](whole.err)
@@ -86,7 +86,7 @@ func FuzzFrameReader(f *testing.F) {
 			"halves":         iotest.HalfReader(bytes.NewReader(b)),
 			"with the error": iotest.DataErrReader(bytes.NewReader(b)),
 		} {
-			if cut := hear(from, make([]byte, 3)); cut.String() != whole.String() {
+			if cut := readFrames(from, make([]byte, 3)); cut.String() != whole.String() {
 				t.Fatalf("%s: %s, whole: %s", name, cut, whole)
 			}
 		}
@@ -122,8 +122,8 @@ func TestFrameReader_DrainContinues(t *testing.T) {
 	} {
 		stream := append(begin, masked(bitFinal|opClose, []byte{0x03, 0xe8, 'x'})...)
 		for cut := range len(stream) {
-			behind := bytes.NewReader([]byte("more"))
-			from := &interrupted{first: bytes.NewReader(stream[:cut]), rest: io.MultiReader(bytes.NewReader(stream[cut:]), behind)}
+			after := bytes.NewReader([]byte("more"))
+			from := &interrupted{first: bytes.NewReader(stream[:cut]), rest: io.MultiReader(bytes.NewReader(stream[cut:]), after)}
 			r := newFrameReader(from, true, Options{FrameBytes: 1000, MessageBytes: 1500}, func(byte, []byte) {})
 			var err error
 			for err == nil {
@@ -134,9 +134,9 @@ func TestFrameReader_DrainContinues(t *testing.T) {
 			from.done = true // whatever ended it, the deadline is set anew
 			r.stop()
 			r.drain()
-			if r.first&opcodeBits != opClose || r.left != 0 || behind.Len() != 4 {
-				t.Errorf("%s, interrupted after %d bytes with %v: drained to the opcode %d with %d bytes left, and %d behind the end",
-					name, cut, err, r.first&opcodeBits, r.left, behind.Len())
+			if r.first&opcodeBits != opClose || r.left != 0 || after.Len() != 4 {
+				t.Errorf("%s, interrupted after %d bytes with %v: drained to the opcode %d with %d bytes left, and %d after its end",
+					name, cut, err, r.first&opcodeBits, r.left, after.Len())
 			}
 		}
 	}

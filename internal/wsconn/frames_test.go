@@ -37,8 +37,8 @@ func collect(t *testing.T, o wsconn.Options) (url string, got <-chan received) {
 	}), all
 }
 
-// goodbye is a close frame that ends a connection normally.
-var goodbye = frame(final|closing, parting(1000, ""))
+// normalClose is a close frame that ends a connection normally.
+var normalClose = frame(final|closing, closePayload(1000, ""))
 
 func TestReceive_Frames(t *testing.T) {
 	url, got := collect(t, wsconn.Options{})
@@ -52,7 +52,7 @@ func TestReceive_Frames(t *testing.T) {
 		"empty fragments": {[][]byte{frame(text, ""), frame(continuation, ""), frame(final|continuation, "")}, []string{""}},
 		"fragments":       {[][]byte{frame(text, "he"), frame(continuation, "l"), frame(final|continuation, "lo")}, []string{"hello"}},
 		"ping within": {[][]byte{frame(text, "he"), frame(final|ping, "p"), frame(continuation, "l"),
-			frame(final|pong, "nobody asked"), frame(final|continuation, "lo")}, []string{"hello"}},
+			frame(final|pong, "unsolicited"), frame(final|continuation, "lo")}, []string{"hello"}},
 		"invalid UTF-8":       {[][]byte{frame(final|text, "\xff\xfe")}, []string{"\xff\xfe"}},
 		"UTF-8 cut":           {[][]byte{frame(text, "\xc3"), frame(final|continuation, "\xa4")}, []string{"ä"}},
 		"sixteen bit length":  {[][]byte{frame(final|text, strings.Repeat("x", 126)), frame(final|text, "y")}, []string{strings.Repeat("x", 126), "y"}},
@@ -66,7 +66,7 @@ func TestReceive_Frames(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/slowly=%v", name, slowly), func(t *testing.T) {
 				c1 := raw(t, url)
-				sent := append(bytes.Join(c.frames, nil), goodbye...)
+				sent := append(bytes.Join(c.frames, nil), normalClose...)
 				if slowly {
 					for i := range sent {
 						c1.send(t, sent[i:i+1])
@@ -93,7 +93,7 @@ func TestAccept_FramesWithRequest_AreReceived(t *testing.T) {
 	defer conn.Close()
 	request := "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-	early := append(frame(final|text, "early"), goodbye...)
+	early := append(frame(final|text, "early"), normalClose...)
 	if _, err := conn.Write(append([]byte(request), early...)); err != nil {
 		t.Fatal(err)
 	}
@@ -108,17 +108,17 @@ func TestReceive_Ends(t *testing.T) {
 		sent     []byte
 		wantCode int // of a ClosedError; 0 for none
 	}{
-		"closed with 1001":     {frame(final|closing, parting(1001, "")), 1001},
-		"closed with 4000":     {frame(final|closing, parting(4000, "bye")), 4000},
+		"closed with 1001":     {frame(final|closing, closePayload(1001, "")), 1001},
+		"closed with 4000":     {frame(final|closing, closePayload(4000, "bye")), 4000},
 		"closed without code":  {frame(final|closing, ""), 1005},
 		"dropped":              {nil, 0},
 		"dropped in a header":  {frame(final|text, "hello")[:1], 0},
 		"dropped in a frame":   {frame(final|text, "hello")[:8], 0},
 		"dropped in a message": {frame(text, "hello"), 0},
 		"dropped in a ping":    {frame(final|ping, "hello")[:8], 0},
-		"close frame cut":      {goodbye[:7], 0},
+		"close frame cut":      {normalClose[:7], 0},
 		"close code cut":       {frame(final|closing, "\x03"), 0},
-		"impossible code":      {frame(final|closing, parting(1006, "")), 0},
+		"impossible code":      {frame(final|closing, closePayload(1006, "")), 0},
 		"unmasked":             {[]byte{final | text, 1, 'x'}, 0},
 		"reserved bit":         {frame(final|0x40|text, "x"), 0},
 		"reserved opcode":      {frame(final|0x3, "x"), 0},
@@ -168,8 +168,8 @@ func TestReceive_Reset_IsLost(t *testing.T) {
 func TestReceive_Close_IsAnswered(t *testing.T) {
 	url, _ := collect(t, wsconn.Options{})
 	c := raw(t, url)
-	c.send(t, frame(final|closing, parting(4321, "why")))
-	c.expect(t, final|closing, parting(4321, "why"))
+	c.send(t, frame(final|closing, closePayload(4321, "why")))
+	c.expect(t, final|closing, closePayload(4321, "why"))
 	if _, _, err := c.next(); err != io.EOF {
 		t.Errorf("after the close: %v", err)
 	}

@@ -69,7 +69,7 @@ func TestReceive_FrameLimit(t *testing.T) {
 			c.expect(t, final|text, "got 1000")
 			c.send(t, sent)
 			c.expect(t, final|text, "explained")
-			c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+			c.expect(t, final|closing, closePayload(wsconn.CodeTooLarge, "too large"))
 			if err := c.Close(); err != nil {
 				t.Error(err)
 			}
@@ -84,7 +84,7 @@ func TestReceive_TooLarge_SlowPeerGetsReason(t *testing.T) {
 	const size = wsconn.DefaultFrameBytes + 1
 	c.send(t, huge(final|text, strings.Repeat("x", size)))
 	c.expect(t, final|text, "explained")
-	c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+	c.expect(t, final|closing, closePayload(wsconn.CodeTooLarge, "too large"))
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -103,7 +103,7 @@ func TestReceive_MessageLimit(t *testing.T) {
 	}
 	c.send(t, frame(text, half), frame(continuation, half), header(continuation, 1))
 	c.expect(t, final|text, "explained")
-	c.expect(t, final|closing, parting(wsconn.CodeTooLarge, "too large"))
+	c.expect(t, final|closing, closePayload(wsconn.CodeTooLarge, "too large"))
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -142,6 +142,6 @@ func TestReceive_LargestFrameAndMessage(t *testing.T) {
 	if got != wsconn.DefaultMessageBytes {
 		t.Errorf("%d bytes came back", got)
 	}
-	c.send(t, goodbye)
-	c.expect(t, final|closing, parting(1000, ""))
+	c.send(t, normalClose)
+	c.expect(t, final|closing, closePayload(1000, ""))
 }

@@ -69,7 +69,7 @@ func TestProve_PingFollowsSentMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.send(t, goodbye)
+	c.send(t, normalClose)
 	if err := <-end; err != io.EOF {
 		t.Error(err)
 	}
@@ -162,7 +162,7 @@ func TestProve_ConnectionEnds_Fails(t *testing.T) {
 		"context": {func(_ *rawConn, _ *wsconn.Conn, cancel context.CancelCauseFunc) error { cancel(enough); return nil }, enough},
 		"closed":  {func(_ *rawConn, c *wsconn.Conn, _ context.CancelCauseFunc) error { return c.Close(0, "") }, net.ErrClosed},
 		"peer closes": {func(c *rawConn, _ *wsconn.Conn, _ context.CancelCauseFunc) error {
-			_, err := c.Write(goodbye)
+			_, err := c.Write(normalClose)
 			return err
 		}, net.ErrClosed},
 		"peer is gone": {func(c *rawConn, _ *wsconn.Conn, _ context.CancelCauseFunc) error { return c.Close() }, io.ErrUnexpectedEOF},
@@ -192,7 +192,7 @@ func TestProve_ConnectionEnds_Fails(t *testing.T) {
 // Repeatedly canceled calls do not accumulate while the peer does not read, and a
 // later one succeeds.
 func TestProve_CanceledCalls_DoNotAccumulate(t *testing.T) {
-	c, server, _ := stuffed(t, wsconn.Options{})
+	c, server, _ := blockedSender(t, wsconn.Options{})
 	receiving(server)
 	enough := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())

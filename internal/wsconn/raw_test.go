@@ -107,8 +107,8 @@ func frame(first byte, payload string) []byte {
 	return b
 }
 
-// parting is the payload of a close frame.
-func parting(code uint16, reason string) string {
+// closePayload is the payload of a close frame.
+func closePayload(code uint16, reason string) string {
 	return string(binary.BigEndian.AppendUint16(nil, code)) + reason
 }
 

@@ -175,7 +175,7 @@ func isAnswered(cause error) bool {
 	return cause == io.EOF
 }
 
-// isRefusal reports whether a message was rejected and its sender can be told.
+// isRefusal reports whether a message was rejected and its sender can get the reason.
 func isRefusal(cause error) bool {
 	switch cause.(type) {
 	case *TooLargeError, *BudgetError:

@@ -154,14 +154,14 @@ func nameOfEnd(err error) string {
 // FuzzReceive sends arbitrary bytes after the handshake on a real connection.
 func FuzzReceive(f *testing.F) {
 	for _, frames := range [][][]byte{
-		{frame(final|text, "hello"), goodbye},
+		{frame(final|text, "hello"), normalClose},
 		{frame(text, "he"), frame(final|ping, "p"), frame(continuation, ""), frame(final|continuation, "llo"), frame(final|closing, "")},
 		{huge(text, string(make([]byte, 1000))), huge(continuation, string(make([]byte, 501)))},
-		{huge(final|binaryData, string(make([]byte, 1000))), frame(final|closing, parting(1001, "go"))},
+		{huge(final|binaryData, string(make([]byte, 1000))), frame(final|closing, closePayload(1001, "go"))},
 		{header(final|text, 1<<63), frame(final|text, "x")},
 		{{final | text, 1, 'x'}},
 		{frame(final|0x3, ""), header(final|text, 1001)},
-		{frame(final|closing, parting(1005, ""))}, {frame(final|closing, "x")},
+		{frame(final|closing, closePayload(1005, ""))}, {frame(final|closing, "x")},
 		{frame(final|ping, string(make([]byte, 126)))}, {frame(ping, "")},
 		{frame(final|0x3, ""), frame(final|0x78, ""), make([]byte, 20_000)},
 		{frame(final|continuation, "x")}, {frame(text, ""), frame(text, "")},
@@ -174,7 +174,7 @@ func FuzzReceive(f *testing.F) {
 			return
 		}
 		c := connect(t)
-		if err := sayAll(c, sent); err != nil && !speaksBehindClose(sent) {
+		if err := sendAll(c, sent); err != nil && !sendsAfterClose(sent) {
 			t.Errorf("%x: %v", sent, err)
 		}
 		if err := c.Close(); err != nil {
@@ -188,8 +188,8 @@ func FuzzReceive(f *testing.F) {
 	})
 }
 
-// sayAll sends everything and reads until the end.
-func sayAll(c *net.UnixConn, sent []byte) error {
+// sendAll sends everything and reads until the end.
+func sendAll(c *net.UnixConn, sent []byte) error {
 	if _, err := c.Write(sent); err != nil {
 		return err
 	}
@@ -200,9 +200,9 @@ func sayAll(c *net.UnixConn, sent []byte) error {
 	return err
 }
 
-// speaksBehindClose reports whether data follows a close frame: the server does
+// sendsAfterClose reports whether data follows a close frame: the server does
 // not read it, so the connection is reset.
-func speaksBehindClose(b []byte) bool {
+func sendsAfterClose(b []byte) bool {
 	frames, _ := simpleFrames(b)
 	i := slices.IndexFunc(frames, func(f simpleFrame) bool { return f.first&0xf == closing })
 	return i >= 0 && (i < len(frames)-1 || frames[i].rest > 0)

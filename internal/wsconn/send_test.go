@@ -180,7 +180,7 @@ func TestSend_SmallMessages_AreCombined(t *testing.T) {
 	for range small {
 		c.expect(t, final|text, "small")
 	}
-	c.expect(t, final|closing, parting(1000, ""))
+	c.expect(t, final|closing, closePayload(1000, ""))
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
@@ -189,8 +189,8 @@ func TestSend_SmallMessages_AreCombined(t *testing.T) {
 	}
 }
 
-// stuffed is a connection whose peer does not read and whose sender is blocked.
-func stuffed(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn, sent <-chan int) {
+// blockedSender is a connection whose peer does not read and whose sender is blocked.
+func blockedSender(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Conn, sent <-chan int) {
 	t.Helper()
 	client, server = open(t, o)
 	if err := wsconn.Innermost(server).(*net.TCPConn).SetWriteBuffer(64 << 10); err != nil {
@@ -224,7 +224,7 @@ func stuffed(t *testing.T, o wsconn.Options) (client *rawConn, server *wsconn.Co
 // A peer that pings and does not read is not dropped: in the end it receives
 // everything, and the pong to its last ping.
 func TestSend_SlowPeer_LosesNothing(t *testing.T) {
-	c, server, _ := stuffed(t, wsconn.Options{})
+	c, server, _ := blockedSender(t, wsconn.Options{})
 	received := make(chan error, 1)
 	got := make(chan string, 2)
 	go func() {
@@ -262,7 +262,7 @@ func TestSend_SlowPeer_LosesNothing(t *testing.T) {
 	if pongs > pings {
 		t.Errorf("%d pings were answered %d times", pings, pongs)
 	}
-	c.send(t, goodbye)
+	c.send(t, normalClose)
 	if err := <-received; err != io.EOF {
 		t.Error(err)
 	}
@@ -274,13 +274,13 @@ func TestSend_SlowPeer_LosesNothing(t *testing.T) {
 // A blocked sender is released when the connection ends.
 func TestSend_PeerEnds_Unblocks(t *testing.T) {
 	for name, end := range map[string]func(*rawConn) error{
-		"closed":             func(c *rawConn) error { _, err := c.Write(goodbye); return err },
-		"closed otherwise":   func(c *rawConn) error { _, err := c.Write(frame(final|closing, parting(4000, ""))); return err },
+		"closed":             func(c *rawConn) error { _, err := c.Write(normalClose); return err },
+		"closed otherwise":   func(c *rawConn) error { _, err := c.Write(frame(final|closing, closePayload(4000, ""))); return err },
 		"ended its side":     func(c *rawConn) error { return c.CloseWrite() },
 		"broke the protocol": func(c *rawConn) error { _, err := c.Write(frame(final|0xb, "")); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, server, sent := stuffed(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
+			c, server, sent := blockedSender(t, wsconn.Options{CloseTimeout: 50 * time.Millisecond})
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
@@ -303,10 +303,10 @@ func TestSend_PeerGone_Fails(t *testing.T) {
 	deadline := time.Now().Add(patience)
 	for server.Send([]byte("x")) == nil {
 		if time.Now().After(deadline) {
-			t.Fatal("sending to nobody never fails")
+			t.Fatal("sending to a peer that is gone never fails")
 		}
 	}
 	if err := server.Close(wsconn.CodeNormal, ""); err == nil {
-		t.Error("closing says that everything was sent")
+		t.Error("Close reports that everything was sent")
 	}
 }

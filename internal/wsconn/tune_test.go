@@ -42,6 +42,6 @@ func TestTune_LimitsUnsentData(t *testing.T) {
 		}
 	}
 	if written > most {
-		t.Errorf("the kernel took %d bytes that nobody reads, want %d at most", written, most)
+		t.Errorf("the kernel took %d bytes that the peer does not read, want %d at most", written, most)
 	}
 }
