@@ -123,16 +123,19 @@ func toTotals(p *session.Process) []*execwirev1.StreamTotal {
 
 // toProcess describes a process at this moment.
 func toProcess(p *session.Process) *execwirev1.Process {
-	spec, stats := p.Spec(), p.Log().Stats()
+	spec := p.Spec()
+	// The order matters: the last seq of a process that has closed is final.
+	state, exit := p.State(), toExit(p)
+	stats := p.Log().Stats()
 	m := &execwirev1.Process{
 		SessionId:         p.SessionID(),
 		ProcessId:         p.ID(),
-		State:             processStates[p.State()],
+		State:             processStates[state],
 		Pid:               int32(p.PID()),
 		Argv:              spec.Argv,
 		WorkingDirectory:  spec.Cwd,
 		StartTime:         timestamppb.New(p.StartedAt()),
-		Exit:              toExit(p),
+		Exit:              exit,
 		LastSeq:           stats.LastSeq,
 		FirstAvailableSeq: stats.FirstRetainedSeq,
 		Owned:             p.Owned(),

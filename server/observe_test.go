@@ -153,6 +153,29 @@ func TestSnapshot_HasHeadAndTailOfEachStream(t *testing.T) {
 	}
 }
 
+// A snapshot that describes the process as closed has all of its output.
+func TestSnapshot_OfClosedProcess_HasAllOutput(t *testing.T) {
+	const size = 3 << 20 // copying it takes longer than the end of the process
+	f := newFixture(t, func(s *settings) { s.limits.SnapshotBytes = size })
+	for i := range 20 {
+		id := fmt.Sprint("p", i)
+		f.start(shell(id, fmt.Sprintf("head -c %d /dev/zero; sleep 0.02; printf end", size)))
+		for closed := false; !closed; {
+			resp, err := f.processes.SnapshotOutput(f.ctx, &execwirev1.SnapshotOutputRequest{ProcessId: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			closed = resp.GetProcess().GetState() == execwirev1.ProcessState_PROCESS_STATE_CLOSED
+			if total := resp.GetStreams()[0].GetTotalBytes(); closed && total != size+3 {
+				t.Fatalf("the process has closed, and the snapshot has %d of %d bytes", total, size+3)
+			}
+			if resp.GetLastSeq() < resp.GetProcess().GetLastSeq() {
+				t.Fatalf("the snapshot was made after seq %d of the process, and its last seq is %d", resp.GetProcess().GetLastSeq(), resp.GetLastSeq())
+			}
+		}
+	}
+}
+
 func TestListProcesses_PagesByID(t *testing.T) {
 	f := newFixture(t)
 	for _, id := range []string{"c", "a", "b"} {

@@ -179,7 +179,8 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 	if err != nil {
 		return nil, err
 	}
-	resp := &execwirev1.SnapshotOutputResponse{}
+	// The process is described first: if it has closed, the streams are complete.
+	resp := &execwirev1.SnapshotOutputResponse{Process: toProcess(p)}
 	for _, stream := range streamsOf(p) {
 		part := p.Log().Snapshot(stream)
 		resp.Streams = append(resp.Streams, &execwirev1.StreamSnapshot{
@@ -190,7 +191,6 @@ func (s *processService) SnapshotOutput(ctx context.Context, req *execwirev1.Sna
 			TotalBytes:   part.Total,
 		})
 	}
-	resp.Process = toProcess(p)
-	resp.LastSeq = resp.Process.GetLastSeq()
+	resp.LastSeq = p.Log().Stats().LastSeq
 	return resp, nil
 }
