@@ -151,7 +151,7 @@ func (r *run) serve() error {
 	writing.Wait()
 	r.outbox.stopPosting()
 	cause := context.Cause(r.ctx)
-	if taken || err != nil && errors.Is(cause, errDetached) {
+	if taken || errors.Is(cause, errDetached) {
 		// The receiver detaches too, perhaps later: the call must not end before the
 		// ownership.
 		r.owner.Detach()

@@ -282,6 +282,23 @@ func TestRun_GraceAboveMaximum_StartsNothing(t *testing.T) {
 	expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
 }
 
+// An owner that detaches without acknowledging the end leaves no process that waits for it.
+func TestRun_DetachAfterClosed_LeavesNoOwner(t *testing.T) {
+	f := newFixture(t, func(s *settings) { s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Hour, 1000 })
+	for i := range 100 {
+		req := shell("p", "true")
+		req.StartId, req.ReplaceClosed = fmt.Sprint(i), true
+		o := f.run(req)
+		o.until("the end", func() bool { return o.out.closed != nil })
+		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
+		for err := error(nil); err != io.EOF; err = o.recv() {
+			if err != nil {
+				t.Fatalf("detaching ended with %v", err)
+			}
+		}
+	}
+}
+
 func TestRun_Detach_LeavesProcessRunning(t *testing.T) {
 	f := newFixture(t)
 	o := f.open(startMessage(withStdin(command("p", "cat")), durationpb.New(0)), 0)
