@@ -69,7 +69,7 @@ Exit codes:
 	f.StringVar(&flags.pattern, "pattern", "", "wait for output that matches this `expression`")
 	f.StringVar(&flags.stream, "stream", "", "with --pattern: search only this `stream`: stdout, stderr or terminal")
 	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: search after the event with this `number`")
-	f.Uint32Var(&flags.port, "port", 0, "wait until the process listens on this TCP `port`")
+	f.Uint32Var(&flags.port, "port", 0, "wait until it or a descendant listens on this TCP `port`")
 	f.DurationVar(&flags.idle, "idle", 0, "wait until the process has written nothing for this long")
 	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
