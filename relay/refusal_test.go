@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -134,6 +135,44 @@ func TestSend_CanceledMidMessage_EndsStream(t *testing.T) {
 	expectReset(t, s, ReasonMessageCut, false)
 	expect(t, p, "first")
 	expectReset(t, p, ReasonMessageCut, true)
+}
+
+// lateContext ends right after the first look at it once it is armed.
+type lateContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+	why    error
+	armed  atomic.Bool
+}
+
+func (c *lateContext) Err() error {
+	err := c.Context.Err()
+	if c.armed.CompareAndSwap(true, false) {
+		c.cancel(c.why)
+	}
+	return err
+}
+
+// The context ends at the moment at which a Send that waits is woken.
+func TestSend_CanceledMidMessageWhileStreamChanges_FailsWithCause(t *testing.T) {
+	h, x := endpoint(t, Config{Role: Harness, MessageBytes: 100 << 20}), endpoint(t, Config{QueueBytes: 1})
+	connect(t, h, x)
+	s := openReliable(t, h)
+	send(t, s, "first")
+	accept(t, x)
+	ctx := &lateContext{why: errors.New("changed my mind")}
+	ctx.Context, ctx.cancel = context.WithCancelCause(t.Context())
+	sent := make(chan error, 1)
+	go func() { sent <- s.Send(ctx, make([]byte, 50<<20)) }()
+	eventually(t, s, func(one *streamState) bool { return len(one.send.queue) == DefaultWindowFrames })
+	h.mu.Lock()
+	ctx.armed.Store(true)
+	s.changed.Notify()
+	h.mu.Unlock()
+	if err := <-sent; !errors.Is(err, ctx.why) {
+		t.Errorf("the error is %v", err)
+	}
+	expectReset(t, s, ReasonMessageCut, false)
 }
 
 // A carrier survives messages that are not frames, and the log is not flooded.

@@ -115,6 +115,7 @@ func (s *Stream) push(ctx context.Context, seg segment) error {
 		case ctx.Err() != nil && seg.index > 0:
 			s.state.end(ReasonMessageCut, false)
 			s.endpoint.update(s.state)
+			return false, context.Cause(ctx)
 		}
 		return false, nil
 	})
