@@ -85,24 +85,20 @@ func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 		r.stats.drop(dropEnded)
 		return nil
 	}
-	var evicted *stream
 	full := len(r.streams) >= r.capacity
-	if full {
-		evicted = r.evictable(c)
-	}
 	switch reachable := r.executor != nil || r.executorGrace != nil && c.resumable; {
 	case !reachable:
 		c.sendReset(id, relay.ReasonExecutorGone)
 		return nil
 	case len(c.streams) >= r.limits.StreamsPerConnection,
 		r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor,
-		full && evicted == nil,
+		full && !r.mayEvict(c),
 		!r.hubState.streamCounts.add(c.principal, r.limits.StreamsPerPrincipal):
 		c.sendReset(id, relay.ReasonStreamLimit)
 		return nil
 	}
 	if full {
-		r.endStream(evicted, relay.ReasonStreamLimit, true, true)
+		r.endStream(r.evictable(c), relay.ReasonStreamLimit, true, true)
 	}
 	s := &stream{id: id, principal: c.principal, harness: c, resumable: c.resumable, lastUsed: r.clock.now()}
 	r.streamsOf[s.principal]++

@@ -1,19 +1,31 @@
 package rendezvous
 
-// evictable returns the stream to evict for one more of c: of the principal with
-// the most at this executor, on its websocket with the most, the least recently
-// used. It is nil if the principal of c has the most and c has no fewer than its
-// other websockets. The newcomer never ends up with more than its victim, so that
-// two of them do not evict each other in turns. mu is held.
+// mayEvict reports whether a stream may be evicted for one more of c: unless the
+// principal of c has the most at this executor and c has no fewer than its other
+// websockets. The newcomer never ends up with more than its victim, so that two of
+// them do not evict each other in turns. Refused streams arrive at any rate, so it
+// does not look at each stream. mu is held.
+func (r *executorRoute) mayEvict(c *peerConn) bool {
+	if r.heaviestPrincipal(c.principal) != c.principal {
+		return true
+	}
+	for other := range r.harnesses {
+		if other.principal == c.principal && len(other.streams) > len(c.streams)+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// evictable returns the stream to evict for one more of c, which may evict one: of
+// the principal with the most at this executor, on its websocket with the most, the
+// least recently used. mu is held.
 func (r *executorRoute) evictable(c *peerConn) (victim *stream) {
 	principal := r.heaviestPrincipal(c.principal)
 	for _, s := range r.streams {
 		if s.principal == principal && (victim == nil || s.evictedBefore(victim)) {
 			victim = s
 		}
-	}
-	if principal == c.principal && (victim == nil || victim.connStreams() <= len(c.streams)+1) {
-		return nil
 	}
 	return victim
 }
