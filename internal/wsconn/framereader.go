@@ -10,10 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// readAheadBytes is the size of the buffer between a frameReader and the
-// connection, which every idle connection keeps. It has space for a whole control
+// Sizes of the buffer between a frameReader and the connection, which every idle
+// connection keeps: a server has many, a client few. It has space for a whole control
 // frame. Larger reads bypass it.
-const readAheadBytes = 1 << 10
+const (
+	serverReadAhead = 1 << 10
+	clientReadAhead = 4 << 10
+)
 
 // frameReader reads the messages of a peer from its frames (RFC 6455, section 5).
 // A frame beyond a limit is rejected by its header, before its payload arrives.
@@ -43,7 +46,11 @@ type frameReader struct {
 }
 
 func newFrameReader(from io.Reader, fromClient bool, o Options, onControl func(byte, []byte)) *frameReader {
-	return &frameReader{src: bufio.NewReaderSize(from, readAheadBytes), fromClient: fromClient,
+	ahead := clientReadAhead
+	if fromClient {
+		ahead = serverReadAhead
+	}
+	return &frameReader{src: bufio.NewReaderSize(from, ahead), fromClient: fromClient,
 		frameLimit: o.FrameBytes, messageLimit: o.MessageBytes, onControl: onControl}
 }
 
