@@ -160,12 +160,12 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 		a.files = append(a.files, p.Image)
 		path = ownDescriptor(len(a.files) - 1)
 	}
-	// All signals are blocked: otherwise those that the program handles would kill bwrap.
-	// Package innerexec unblocks them.
+	// Signals that the program handles must not kill bwrap. The calls of the child open
+	// files besides those of this process, which may be more than the program may open.
 	wrapped := Program{
 		Path: b.program, Argv: append([]string{"bwrap", "--args", strconv.Itoa(fd), "--", ownDescriptor(innerexec.SelfFD), path}, p.Argv...),
 		Env: innerEnvironment(p), Dir: "/", Terminal: -1, Limits: raisedLimits(p.Limits), Nice: p.Nice, OOMScore: p.OOMScore,
-		ResetSignals: p.ResetSignals, blockSignals: true, calls: &v.childCalls,
+		ResetSignals: p.ResetSignals, setUpInside: true, calls: &v.childCalls,
 	}
 	if p.Terminal >= 0 {
 		wrapped.Terminal = innerexec.StreamsFD + p.Terminal

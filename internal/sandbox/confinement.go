@@ -63,8 +63,10 @@ type Program struct {
 	// ResetSignals are signals that this process ignores, and the program must not.
 	ResetSignals []syscall.Signal
 
-	blockSignals bool        // the program starts with all signals blocked; otherwise with none
-	calls        *childCalls // further calls between fork and execve; nil: none
+	// setUpInside is set if package innerexec unblocks signals and sets the limit of open
+	// files. Until then all signals are blocked, and the limit is that of this process.
+	setUpInside bool
+	calls       *childCalls // further calls between fork and execve; nil: none
 }
 
 // Limit is a resource limit.

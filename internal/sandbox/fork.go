@@ -212,13 +212,14 @@ func (p *childCalls) resetSignals(program *Program) {
 		}
 	}
 	mask := p.words(0)
-	if program.blockSignals {
+	if program.setUpInside {
 		mask = p.words(math.MaxUint64)
 	}
 	p.call(unix.SYS_RT_SIGPROCMASK, literal(unix.SIG_SETMASK), mask, literal(0), literal(signalSetBytes))
 }
 
-// setLimits sets the nice value and the limits, and restores the limit of open files.
+// setLimits sets the nice value and the limits, and restores the limit of open files
+// unless package innerexec does.
 func (p *childCalls) setLimits(program *Program) error {
 	if program.Nice != 0 {
 		reversed, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
@@ -237,7 +238,7 @@ func (p *childCalls) setLimits(program *Program) error {
 		p.setLimit(limit)
 	}
 	p.fail = nil
-	if openFiles {
+	if openFiles || program.setUpInside {
 		return nil
 	}
 	if limit, differs := openfiles.Children(); differs {
