@@ -144,6 +144,8 @@ func forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, e
 		defer unix.Close(fd)
 		attr.UseCgroupFD, attr.CgroupFD = true, fd
 	}
+	var oomScoreDenied bool
+	prog.OOMScoreDenied = &oomScoreDenied
 	pid, err := prog.ForkExec(attr)
 	var limit *sandbox.LimitError
 	switch {
@@ -153,6 +155,9 @@ func forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, e
 		return child{}, err
 	case pidfd < 0:
 		return child{}, killChild(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
+	}
+	if oomScoreDenied {
+		setOOMScore(pid, prog.OOMScore, 0)
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {

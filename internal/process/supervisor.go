@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -54,20 +53,6 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-// maxOOMScore is the highest value of oom_score_adj.
-const maxOOMScore = 1000
-
-func (c Config) oomScore() string {
-	if c.OOMScoreAdjust <= 0 {
-		return ""
-	}
-	own := 0
-	if text, err := os.ReadFile("/proc/self/oom_score_adj"); err == nil {
-		own, _ = strconv.Atoi(strings.TrimSpace(string(text)))
-	}
-	return strconv.Itoa(min(own+c.OOMScoreAdjust, maxOOMScore))
 }
 
 // ignoredSignals lists the signals that this program ignores. Its children would ignore them, too.

@@ -14,6 +14,7 @@ type childCalls struct {
 	calls      []childCall
 	fail       func(errno syscall.Errno) error // returns the error of the following calls; nil: the errno
 	execFailed func(errno syscall.Errno) error // returns the error of execve; nil: the errno
+	oomScore   argument                        // result of the call that writes oom_score_adj
 }
 
 // childCall is a system call or a comparison.

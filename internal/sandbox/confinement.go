@@ -58,8 +58,12 @@ type Program struct {
 	Limits []Limit
 	// Nice is added to the nice value of this process. The sum is clamped to -20 and 19.
 	Nice int
-	// OOMScore is the oom_score_adj, if the system permits it. Empty: that of this process.
+	// OOMScore is the oom_score_adj, if the child may set it. Empty: that of this process.
 	OOMScore string
+	// OOMScoreDenied, unless it is nil, is set by ForkExec if the child may not set
+	// OOMScore: until execve its files in /proc belong to root if this process is not
+	// dumpable.
+	OOMScoreDenied *bool
 	// ResetSignals are signals that this process ignores, and the program must not.
 	ResetSignals []syscall.Signal
 

@@ -46,6 +46,9 @@ func (p Program) ForkExec(attr syscall.SysProcAttr) (pid int, err error) {
 	if attr.PidFD != nil {
 		*attr.PidFD = int(c.pidfd)
 	}
+	if p.OOMScoreDenied != nil {
+		*p.OOMScoreDenied = p.OOMScore != "" && c.results[c.oomScore.result-1] != uintptr(len(p.OOMScore))
+	}
 	return int(child), nil
 }
 
@@ -170,7 +173,7 @@ func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
 	p.resetSignals(program)
 	if program.OOMScore != "" {
 		score := p.callOptional(unix.SYS_OPENAT, cwdFD, p.text("/proc/self/oom_score_adj"), literal(unix.O_WRONLY|unix.O_CLOEXEC), literal(0))
-		p.callOptional(unix.SYS_WRITE, score, p.text(program.OOMScore), literal(len(program.OOMScore)))
+		p.oomScore = p.callOptional(unix.SYS_WRITE, score, p.text(program.OOMScore), literal(len(program.OOMScore)))
 		p.callOptional(unix.SYS_CLOSE, score)
 	}
 	return p.setLimits(program)
