@@ -516,6 +516,23 @@ func TestLeaveDescendants_EmptySession_IDIsReleased(t *testing.T) {
 	}
 }
 
+// A process is released when its last daemon ends, also if nothing else happens then.
+func TestLeaveDescendants_LastDaemonEnds_IsReleased(t *testing.T) {
+	s := killSetup{adopt: true}.supervisor(t)
+	spec := shell("setsid sleep 0.3 >/dev/null 2>&1 &")
+	spec.LeaveDescendants = true
+	p, err := s.Start(testContext(t), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEnd(t, p)
+	poll(t, "the release", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.released
+	})
+}
+
 func TestTerminate_Graceful_SendsSIGTERMOutsideGroup(t *testing.T) {
 	onEachKillSetup(t, func(t *testing.T, setup killSetup) {
 		sawTerm := filepath.Join(t.TempDir(), "terminated")

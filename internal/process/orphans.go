@@ -169,11 +169,12 @@ func (t *processTracker) dropEmptyRoots(result scanResult) (empty []*Process, un
 	return empty, uncertain
 }
 
-// reap reaps an adopted child, unless a Process has its PID by now.
+// reap reaps an adopted child, unless a Process has its PID by now, or the last supervisor that
+// adopts was closed during the scan: the child may belong to the rest of the program.
 func (t *processTracker) reap(pid int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.leaders[pid] {
+	if t.adopters > 0 && !t.leaders[pid] {
 		_ = waitID(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG, nil)
 	}
 }

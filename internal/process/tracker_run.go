@@ -124,8 +124,9 @@ func (t *processTracker) stepJob(job *killJob, snap snapshot) {
 	switch {
 	case done:
 		delete(t.jobs, job)
-	// A graceful job waits for the exit of a running leader, which triggers the next step.
-	case job.nextStep.IsZero() && (snap.forced || exited):
+	// A graceful job waits for the exit of a running leader, which triggers the next step, once a
+	// scan has found its descendants.
+	case job.nextStep.IsZero() && (snap.forced || exited || snap.scanErr != nil):
 		if !snap.forced {
 			wait = max(wait, gracefulPollShare*t.scanCost)
 		}

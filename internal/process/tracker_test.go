@@ -1,8 +1,11 @@
 package process
 
 import (
+	"os/exec"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/notify"
@@ -97,6 +100,36 @@ func TestTerminate_VerifiedOnlyByScanAfterExit(t *testing.T) {
 	waitClosed(t, p) // it was sent SIGTERM
 	if !step() || !job.result.empty || !job.result.verified {
 		t.Errorf("not done after the exit, or not verified: %+v", job.result)
+	}
+}
+
+// Descendants outside of the process group get SIGTERM only from a step with a scan.
+func TestTracker_GracefulJobWithoutScan_TakesAnotherStep(t *testing.T) {
+	p := start(t, shell("exec sleep 1000"))
+	tracker := &processTracker{}
+	job := &killJob{process: p, sentTerm: map[procfs.ID]bool{}, groupSentTerm: true} // p keeps running
+	tracker.stepJob(job, snapshot{scanErr: unix.EMFILE, now: time.Now()})
+	if job.nextStep.IsZero() {
+		t.Error("it waits for the exit")
+	}
+}
+
+// A scan that was under way when the last supervisor closed may have found a child of the rest of the
+// program.
+func TestTracker_ReapsOnlyWhileASupervisorAdopts(t *testing.T) {
+	for adopters, wantReaped := range []bool{false, true} {
+		child := exec.Command("/bin/true")
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if err := waitID(unix.P_PID, child.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+			t.Fatal(err)
+		}
+		tracker := &processTracker{adopters: adopters}
+		tracker.reap(child.Process.Pid)
+		if err := child.Wait(); (err != nil) != wantReaped {
+			t.Errorf("with %d adopters: Wait: %v", adopters, err)
+		}
 	}
 }
 
