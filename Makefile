@@ -34,8 +34,8 @@ help: ## print this list
 .PHONY: run
 run: bin/execwire ## build the daemon and serve on the default listener
 	@echo 'Once it says where it listens, type in another terminal, for example:'
-	@echo '    bin/execwire run --server grpc://127.0.0.1:7420 -- echo hello'
-	@echo '    bin/execwire run --server grpc://127.0.0.1:7420 -t -i -- bash'
+	@echo '    bin/execwire run --server tcp://127.0.0.1:7420 -- echo hello'
+	@echo '    bin/execwire run --server tcp://127.0.0.1:7420 -t -i -- bash'
 	@echo 'bin/execwire --help lists the commands; Ctrl-C here stops the server.'
 	bin/execwire serve
 
@@ -48,6 +48,13 @@ bin/execwire: ## build the daemon
 bin/execwire-hub: ## build the hub of the relay
 	go build -o $@ ./cmd/execwire-hub
 
+# With the help of the commands in these binaries.
+.PHONY: man
+man: bin/execwire bin/execwire-hub ## write the manual pages of all commands to bin/man
+	rm -rf bin/man
+	bin/execwire man bin/man/man1
+	bin/execwire-hub man bin/man/man1
+
 .PHONY: run-hub
 run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 	bin/execwire-hub
@@ -55,17 +62,21 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 # --- test ------------------------------------------------------------------
 
 # The race detector makes everything several times slower. With it run the short tests:
-# -short makes some smaller and skips the slowest. These, and those that measure memory,
-# run without it; tools/slowtests finds them. So do the packages of WITHOUT_RACE, which run
-# with it in make soak. check runs architecture. What -short makes smaller runs in full in
+# -short makes some smaller and skips the slowest. These, and those that package testrace
+# skips, run without it; tools/slowtests finds them. So do the packages of WITHOUT_RACE.
+# All but those that -short skips or that measure memory run with it in make soak. check
+# runs architecture. What -short makes smaller runs in full in
 # make test-all. Many tests mostly wait, so all of this runs at the same time: tests of
 # one package that call t.Parallel, packages, more of them than there are processors, and
 # the targets below. check vets.
 PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
 # Packages that start hundreds of commands and compare what they print.
 WITHOUT_RACE := integration/cli integration/conformance integration/documents
+# The programs that tests start, as a small binary without the race detector: a test binary
+# with it takes 10 ms of a processor to start, this one takes 1, and there are thousands of starts.
+TEST_PROGRAMS := .cache/testprograms
 .PHONY: test
-test: deps bin/execwire bin/execwire-hub ## all that CI checks
+test: deps bin/execwire bin/execwire-hub $(TEST_PROGRAMS) ## all that CI checks
 	scripts/in-parallel test-race test-slow test-typescript test-python check
 
 .PHONY: deps
@@ -76,23 +87,59 @@ deps: machine $(TOOLS) ## install what tests need and is missing
 machine:
 	scripts/install-test-deps
 
+.PHONY: $(TEST_PROGRAMS)
+$(TEST_PROGRAMS):
+	go build -o $@ ./internal/testprograms
+test-race test-slow: export EXECWIRE_TEST_PROGRAMS := $(CURDIR)/$(TEST_PROGRAMS)
+
 .PHONY: test-short
 test-short: ## the short tests, without the race detector
 	go test $(PARALLEL) -short ./...
 
 .PHONY: test-race
-test-race: $(TOOLS) ## the short tests, with the race detector
+test-race: $(TOOLS) $(TEST_PROGRAMS) ## the short tests, with the race detector
 	CGO_ENABLED=1 go test $(PARALLEL) -race -short $$(go list ./... | grep -vE '/(architecture|$(subst $() ,|,$(WITHOUT_RACE)))$$')
 
 .PHONY: test-slow
-test-slow: $(TOOLS) ## the tests that test-race skips, without the race detector
+test-slow: $(TOOLS) $(TEST_PROGRAMS) ## the tests that test-race skips, without the race detector
 	go test $(PARALLEL) -short $(addprefix ./,$(WITHOUT_RACE))
 	go test $(PARALLEL) $$(go -C tools run ./slowtests $(CURDIR) short)
 	go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) race)
 
 .PHONY: test-all
-test-all: $(TOOLS) ## all tests in full, without the race detector
+test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy check-platforms ## all tests in full, without the race detector, and those of browsers, packages and images
 	go test -p 4 -parallel 4 -timeout 30m ./...
+
+# A module of its own, so that the driver of the browser stays out of the main one. Not in
+# make test: Chromium is 300 MB.
+BROWSER_TESTS := integration/browser
+.PHONY: test-browser
+test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, and dev servers behind a hub, in Chromium
+	scripts/install-test-deps browser
+	scripts/install-node-packages sdk/typescript $(BROWSER_TESTS)/vite
+	go -C $(BROWSER_TESTS) mod tidy -diff
+	go -C $(BROWSER_TESTS) vet .
+	go -C $(BROWSER_TESTS) test -count=1 -timeout 14m .
+
+# Charts, manifests and the image, in a module of its own for Helm, the types of
+# Kubernetes and go-containerregistry. Nothing here needs a container engine or a cluster.
+.PHONY: test-deploy
+test-deploy: bin/execwire bin/execwire-hub ## test the container image, the Helm chart and the manifests for Kubernetes
+	scripts/install-test-deps
+	go -C tools/deploy mod tidy -diff
+	go -C tools/deploy vet ./...
+	go -C tools/deploy test -count=1 -timeout 14m ./...
+
+# The runner is in a module of its own: only this target needs it, and the other tools keep
+# their versions. It fails for a known failing case that passes, too.
+CONNECT_CONFORMANCE := .cache/connect
+.PHONY: test-conformance
+test-conformance: $(TOOLS) ## Connect's conformance runner against the handler of calls by HTTP
+	go build -o $(CONNECT_CONFORMANCE)/server ./internal/connectserver
+	$(BUF) build "$$(go -C tools/connect mod download -json connectrpc.com/conformance | sed -n 's/^\t"Dir": "\(.*\)",$$/\1/p')/proto" \
+		--output $(CONNECT_CONFORMANCE)/contract.binpb
+	cd tools/connect && go tool connectconformance --conf config.yaml --mode server --known-failing @known-failing.txt -- \
+		$(CURDIR)/$(CONNECT_CONFORMANCE)/server $(CURDIR)/$(CONNECT_CONFORMANCE)/contract.binpb
 
 # Servers of the reference's contract are in the tests; this is the reference itself,
 # of the newer version, as npm has it.
@@ -111,9 +158,22 @@ soak: test-all ## make every attack on a server at full size, all at once for an
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestHostile|TestTerminate_ManyTimes)' ./integration/hostile ./internal/process
 	EXECWIRE_SOAK=1 go test -timeout 14m -v -run '^(TestSourceTree|TestRelay_LargeTransfer|TestSessions_ManyCuts)_' ./integration/files ./integration/relay ./integration/session
 	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test -race -short -timeout 30m -run '^TestHostile' ./integration/hostile
+	EXECWIRE_SOAK=1 CGO_ENABLED=1 go test $(PARALLEL) -race -short -skip '^TestHostile' $$(go -C tools run ./slowtests $(CURDIR) race)
 	CGO_ENABLED=1 go test -race -short -timeout 30m $(addprefix ./,$(WITHOUT_RACE))
 	EXECWIRE_SOAK_DURATION=$(SOAK_DURATION) go test -timeout 3h -v -run '^TestHostileSoak$$' ./integration/hostile
 	EXECWIRE_RELAY_RUNS=1000000 go test -timeout 90m -v -run '^TestProperty_' ./relay
+
+# --- deploy ----------------------------------------------------------------
+
+IMAGE ?= .cache/image
+.PHONY: image
+image: ## write the container image as an OCI layout to IMAGE=.cache/image, and print its digest
+	@mkdir -p $(dir $(IMAGE))
+	@go -C tools/deploy run ./image --source $(CURDIR) --out $(abspath $(IMAGE)) --version $(VERSION)
+
+.PHONY: deploy-manifests
+deploy-manifests: ## write the manifests of deploy/kubernetes from the chart
+	EXECWIRE_UPDATE_DOCS=1 go -C tools/deploy test -count=1 -run "^TestManifests_AreTheChart$$" .
 
 # The inputs that are checked in run in the tests already: this looks for others.
 FUZZTIME ?= 30s
@@ -152,10 +212,35 @@ test-python: bin/execwire bin/execwire-hub ## test the SDK for Python
 	scripts/install-node-packages examples/mcp
 	cd sdk/python && PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests
 
+PACKAGES ?= .cache/packages
+.PHONY: packages-sdk
+packages-sdk: ## build the packages of the SDKs for PyPI and npm, into PACKAGES=directory
+	scripts/package-sdks $(PACKAGES)
+
+# --- packages --------------------------------------------------------------
+
+# nfpm and cyclonedx-gomod are in a module of their own: only these targets need them.
+VERSION ?= 0.1.0-dev
+.PHONY: packages
+packages: ## build archives, deb, rpm, npm packages and more in dist, VERSION=1.2.3
+	scripts/release packages $(VERSION)
+
+.PHONY: release
+release: ## the same of a commit whose changelog has the version; uploads nothing
+	scripts/release release $(VERSION)
+
+# Builds all artefacts twice, and installs them. Not in make test: it needs rpm and root.
+.PHONY: test-packages
+test-packages: ## build all artefacts twice, compare them, install them, and use what is installed
+	scripts/install-test-deps packages
+	go -C tools/packages mod tidy -diff
+	go -C tools/packages vet .
+	go -C tools/packages test -count=1 -timeout 30m .
+
 # --- check -----------------------------------------------------------------
 
 .PHONY: check
-check: check-format check-go check-proto check-generated check-modules check-guards ## all checks that run no tests
+check: check-format check-go check-platforms check-proto check-generated check-modules check-guards ## all checks that run no tests
 
 .PHONY: check-format
 check-format: $(TOOLS)
@@ -169,6 +254,21 @@ check-go: $(TOOLS)
 	go vet ./...
 	$(EXECWIRE_TOOLS_DIR)/staticcheck ./...
 	go test ./architecture
+
+# The client on other systems: all of it is compiled, and the packages with rules of other
+# systems are vetted with their tests. Other tests start servers, which need Linux. A
+# platform costs 40 s of a processor on a fresh machine, so check has one of each system, and
+# test-all the others.
+PLATFORMS := darwin/arm64 windows/amd64
+test-all: PLATFORMS += linux/arm64 darwin/amd64 windows/arm64
+PLATFORM_PACKAGES := ./client/... ./cmd/execwire/...
+PLATFORM_TESTS := ./client/internal/commandgroup ./client/internal/transfer ./cmd/execwire/internal/terminal ./internal/secretfile
+.PHONY: check-platforms
+check-platforms: ## build what clients need for the other systems
+	for platform in $(PLATFORMS); do \
+		export GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
+		go build $(PLATFORM_PACKAGES) && go vet $(PLATFORM_TESTS) || { echo "fails for $$platform"; exit 1; }; \
+	done
 
 .PHONY: check-proto
 check-proto: lint-proto breaking
@@ -217,7 +317,7 @@ baseline: $(TOOLS) ## at a release: remember the protos that must not break
 
 .PHONY: clean
 clean: ## remove binaries, built tools and what came from npm
-	rm -rf bin .cache sdk/typescript/{node_modules,src/gen,dist,build} examples/mcp/node_modules
+	rm -rf bin dist .cache sdk/typescript/{node_modules,src/gen,dist,build} examples/mcp/node_modules integration/browser/vite/node_modules
 
 $(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json
 	@echo 'building the tools of tools/go.mod: about two minutes the first time'

@@ -28,8 +28,8 @@ var forbidden = []name{
 		why: "one package starts and signals processes"},
 	{pkg: "syscall", names: []string{"ForkExec", "StartProcess", "Wait4"}, only: reapers,
 		why: "one package starts, signals and reaps processes"},
-	{pkg: "syscall", names: []string{"Kill"}, only: append([]string{"client/execserver"}, reapers...),
-		why: "one package signals processes; client/execserver kills the command that it started as a connection"},
+	{pkg: "syscall", names: []string{"Kill"}, only: append([]string{"client/internal/commandgroup"}, reapers...),
+		why: "one package signals processes; client/internal/commandgroup kills the command that client/execserver started as a connection"},
 	{pkg: "golang.org/x/sys/unix", names: []string{"Kill", "PidfdSendSignal", "Wait4", "Waitid"}, only: reapers,
 		why: "one package signals and reaps processes"},
 }

@@ -16,8 +16,8 @@ var rules = map[string]func(*tree) []string{
 	"exported docs": checkExportedDocs,
 }
 
-// TestRepository applies every rule to the repository itself.
-func TestRepository(t *testing.T) {
+// TestRepository_FollowsRules applies every rule to the repository itself.
+func TestRepository_FollowsRules(t *testing.T) {
 	repository, err := repositoryTree()
 	if err != nil {
 		t.Fatal(err)
@@ -111,9 +111,9 @@ var violations = []violation{
 	{"exported docs", "server/a.go", "const A = 1", "exported A has no comment"},
 }
 
-// TestRulesCatchViolations applies each rule to a tree of one file that breaks it, so that a
+// TestRules_CatchViolations applies each rule to a tree of one file that breaks it, so that a
 // rule without effect fails here.
-func TestRulesCatchViolations(t *testing.T) {
+func TestRules_CatchViolations(t *testing.T) {
 	for _, b := range violations {
 		t.Run(b.rule+"/"+b.file, func(t *testing.T) {
 			found := check(t, b.rule, map[string]string{b.file: "package p\n" + b.source})
@@ -122,7 +122,7 @@ func TestRulesCatchViolations(t *testing.T) {
 	}
 }
 
-func TestPackageDocsCatchViolations(t *testing.T) {
+func TestPackageDocs_CatchViolations(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		files map[string]string
@@ -140,8 +140,8 @@ func TestPackageDocsCatchViolations(t *testing.T) {
 	}
 }
 
-// TestEveryRuleHasAViolation keeps the two tables above complete.
-func TestEveryRuleHasAViolation(t *testing.T) {
+// TestRules_EachHasAViolation keeps the two tables above complete.
+func TestRules_EachHasAViolation(t *testing.T) {
 	for rule := range rules {
 		caught := rule == "package docs" || slices.ContainsFunc(violations, func(b violation) bool { return b.rule == rule && b.want != "" })
 		if !caught {
@@ -150,7 +150,7 @@ func TestEveryRuleHasAViolation(t *testing.T) {
 	}
 }
 
-func TestEmptyTreeIsAnError(t *testing.T) {
+func TestReadTree_EmptyTree_Fails(t *testing.T) {
 	for name, files := range map[string]fstest.MapFS{
 		"nothing":           {},
 		"only foreign code": {"gen/go/a.go": {Data: []byte("package a")}, "p/testdata/a.go": {Data: []byte("package a")}},

@@ -43,7 +43,7 @@ func isForeign(name string) bool {
 	case "testdata", "node_modules":
 		return true
 	}
-	return name == "gen" || name == "tools" || name == "bin" ||
+	return name == "gen" || name == "tools" || name == "integration/browser" || name == "bin" ||
 		name != "." && strings.HasPrefix(path.Base(name), ".")
 }
 

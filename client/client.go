@@ -26,6 +26,12 @@
 // size and resume after a lost connection. [Client.Push] and [Client.Pull] copy files
 // and directories.
 //
+// # Ports
+//
+// [Client.ListPorts] and [Client.WatchPorts] find the TCP ports on which processes
+// listen, and [Client.DialPort] connects to them. [Client.ListenPort] opens a port there whose
+// connections arrive here.
+//
 // [Client.WithSandbox] confines processes and file calls; [Sandbox] builds common
 // policies.
 //
@@ -108,16 +114,17 @@ func newClient(channel lifetimeConn, owned io.Closer) *Client {
 // loses the owner of their processes and terminates them after their grace period.
 // Uploads in progress are aborted on the server first, except those with an ID, see
 // [UploadOptions]; Close waits for that, and for a reader that does not return, at most
-// one second. Closing again, or closing a client made by New, does nothing.
+// one second. Connections to ports are reset. Closing again, or closing a client made by New, does nothing.
 func (c *Client) Close() error {
 	if c.owned == nil {
 		return nil
 	}
 	var err error
 	c.closeOnce.Do(func() {
-		c.life.end(ErrClosed)
+		c.life.close()
 		c.life.uploads.wait(dropTimeout)
 		err = c.owned.Close()
+		c.life.background.Wait()
 	})
 	return err
 }

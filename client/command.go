@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -103,11 +105,19 @@ type ExitError struct {
 func (e *ExitError) Error() string {
 	switch {
 	case e.Exit.Signal != 0:
-		return fmt.Sprintf("the command was ended by signal %d (%v)", int(e.Exit.Signal), e.Exit.Signal)
+		return fmt.Sprintf("the command was ended by signal %d (%s)", int(e.Exit.Signal), signalText(e.Exit.Signal))
 	case e.Exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_LOST:
 		return "the command ended, and how is not known"
 	}
 	return fmt.Sprintf("the command ended with code %d", e.Exit.Code)
+}
+
+// signalText describes a signal of Linux. Other systems have other signals with its number.
+func signalText(signal syscall.Signal) string {
+	if runtime.GOOS == "linux" {
+		return signal.String()
+	}
+	return "SIG" + strings.TrimPrefix(execwirev1.Signal(signal).String(), "SIGNAL_")
 }
 
 // MaxOutputBytes is how much stdout or terminal output [Client.Output] and
@@ -190,7 +200,7 @@ type Exit struct {
 	// Code is the exit code, valid when Signal is 0 and the cause is not
 	// EXIT_CAUSE_LOST.
 	Code int
-	// Signal is the signal that killed the process, or 0.
+	// Signal is the signal that killed the process, by its number of Linux, or 0.
 	Signal syscall.Signal
 	// Cause is why it ended.
 	Cause execwirev1.ExitCause

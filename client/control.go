@@ -79,7 +79,8 @@ func (c *Client) ReadOutput(ctx context.Context, process ProcessRef, options Rea
 }
 
 // Signal sends a signal to the process group. It is sent once: if the answer is lost,
-// the signal may have been delivered.
+// the signal may have been delivered. Signals have the numbers of Linux, those of
+// [execwirev1.Signal]: on macOS some of package syscall differ, such as SIGUSR1.
 func (c *Client) Signal(ctx context.Context, process ProcessRef, signal syscall.Signal) error {
 	_, err := c.processes.SignalProcess(ctx, &execwirev1.SignalProcessRequest{
 		SessionId: process.SessionID, ProcessId: process.ProcessID, Signal: execwirev1.Signal(signal)})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/execwire/execwire/internal/backoff"
+	"github.com/execwire/execwire/internal/syserr"
 )
 
 const (
@@ -38,7 +38,8 @@ type Option func(*dialConfig)
 type dialConfig struct {
 	grpc      []grpc.DialOption
 	tls       TLSFiles
-	tokenFile string         // empty: no token
+	token     string // or that of tokenFile; both empty: none
+	tokenFile string
 	launch    *LaunchCommand // nil: the URL has the command
 	name      string         // empty: the default of each protocol
 }
@@ -89,8 +90,8 @@ func (e *URLError) Error() string {
 
 // Dial connects to the server at rawURL:
 //
-//	grpc://HOST:PORT          gRPC without TLS
-//	grpcs://HOST:PORT         gRPC with TLS
+//	tcp://HOST:PORT           gRPC without TLS; grpc:// means the same
+//	tls://HOST:PORT           gRPC with TLS; grpcs:// means the same
 //	unix:///PATH              gRPC over a unix socket
 //	relay+wss://HOST/executor/ID?role=harness
 //	                          an executor of a relay, see [RelayURL]: gRPC, or the
@@ -154,7 +155,7 @@ func (c *dialConfig) connect(ctx context.Context, rawURL string) (*grpc.ClientCo
 			return conn, dialer, nil
 		}
 		// A refused connection after another failure: the server is restarting.
-		again := isTransient(err) || last != nil && errors.Is(err, syscall.ECONNREFUSED)
+		again := isTransient(err) || last != nil && syserr.IsRefused(err)
 		if ctx.Err() == nil {
 			last = err
 		}
@@ -201,7 +202,7 @@ type endpoint struct {
 	relay                       string // the websocket URL at the rendezvous; empty without a relay
 }
 
-const urlSyntax = "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND or relay+wss://HOST/executor/ID?role=harness"
+const urlSyntax = "write it as tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND or relay+wss://HOST/executor/ID?role=harness"
 
 func parseURL(rawURL string) (endpoint, error) {
 	u, err := url.Parse(rawURL)
@@ -210,15 +211,18 @@ func parseURL(rawURL string) (endpoint, error) {
 		return endpoint{}, &URLError{URL: shown, Problem: urlSyntax}
 	}
 	switch u.Scheme {
-	case "grpc", "grpcs":
+	case "tcp", "tls", "grpc", "grpcs":
 		return tcpEndpoint(rawURL, u)
+	case "http", "https":
+		return endpoint{}, &URLError{URL: rawURL, Problem: "http is for web clients: write it as tcp://HOST:PORT, or tls://HOST:PORT for https; " +
+			"a hub needs the id of an executor, too"}
 	case "unix":
 		return unixEndpoint(rawURL, u)
 	case schemeRelay, schemeRelayTLS:
 		return relayEndpoint(rawURL, u)
 	case schemeWebsocket, schemeWebsocketTLS, schemeLaunch:
 		return endpoint{}, &URLError{URL: rawURL, Problem: "Connect does not support " + u.Scheme +
-			":, use Dial; it supports grpc://, grpcs://, unix:// and relay+wss://"}
+			":, use Dial; it supports tcp://, tls://, unix:// and relay+wss://"}
 	default:
 		return endpoint{}, &URLError{URL: rawURL, Problem: urlSyntax}
 	}
@@ -231,7 +235,7 @@ func tcpEndpoint(rawURL string, u *url.URL) (endpoint, error) {
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.User != nil:
 		return endpoint{}, &URLError{URL: rawURL, Problem: "nothing may follow or precede host and port: " + u.Scheme + "://HOST:PORT"}
 	}
-	return endpoint{network: "tcp", address: u.Host, authority: u.Host, tls: u.Scheme == "grpcs"}, nil
+	return endpoint{network: "tcp", address: u.Host, authority: u.Host, tls: u.Scheme == "tls" || u.Scheme == "grpcs"}, nil
 }
 
 func unixEndpoint(rawURL string, u *url.URL) (endpoint, error) {

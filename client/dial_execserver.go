@@ -89,13 +89,13 @@ func (c *dialConfig) websocket(rawURL string) (*websocket, error) {
 	}
 	w := &websocket{url: u, options: wsconn.DialOptions{TLS: trust, Options: wsconn.Options{
 		PingInterval: wsconn.DefaultPingInterval, DeadAfter: wsconn.DefaultDeadAfter, Label: "exec-server websocket"}}}
-	if c.tokenFile == "" {
+	if !c.hasToken() {
 		return w, nil
 	}
 	if u.Scheme == schemeWebsocket && !wsconn.IsLoopback(u.Hostname()) {
 		return nil, &DialError{URL: redactURL(u), Err: errPlainText}
 	}
-	token, err := newTokenFile(c.tokenFile)
+	token, err := c.bearer()
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (w *websocket) explain(err error) error {
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return errors.New("the server does not use TLS: try ws://")
 	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no type for it
-		return errors.New("the server does not speak HTTP: try grpc://")
+		return errors.New("the server does not speak HTTP: try tcp://")
 	}
 	return explainTLS(err, schemeWebsocket)
 }

@@ -27,6 +27,16 @@ func TestSplitCommand(t *testing.T) {
 	}
 }
 
+// A command gets the environment of this program, but no token.
+func TestDial_Stdio_DoesNotPassTokenOn(t *testing.T) {
+	t.Setenv("EXECWIRE_TOKEN", "seen")
+	t.Setenv("EXECWIRE_TOKEN_FILE", "/token")
+	_, err := Dial(t.Context(), "stdio:sh -c 'echo \"<$EXECWIRE_TOKEN$EXECWIRE_TOKEN_FILE>\" >&2; exit 3'")
+	if err == nil || !strings.Contains(err.Error(), "</token>") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDial_Stdio_LaunchesCommand(t *testing.T) {
 	var ended *execserver.CommandEndedError
 	var dial *DialError

@@ -8,11 +8,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/execwire/execwire/internal/syserr"
 	"github.com/execwire/execwire/relay/harness"
 
 	"golang.org/x/net/http2"
@@ -83,7 +84,7 @@ func (d *recordingDialer) lastError(ctx context.Context) error {
 	case relay && err != nil:
 		return explainHubTLS(err, d.endpoint.tls)
 	case d.endpoint.tls && !relay && lost && d.speaksPlain(ctx):
-		return &TLSError{Fix: "the server does not use TLS: if it is on this host, dial grpc://", Err: err}
+		return &TLSError{Fix: "the server does not use TLS: if it is on this host, dial tcp://", Err: err}
 	case err != nil:
 		return explainTLS(err, "grpc")
 	case d.endpoint.tls && !relay:
@@ -97,7 +98,7 @@ const probeTimeout = 5 * time.Second
 
 var (
 	errNotGRPC         = errors.New("the server does not speak gRPC")
-	errOnlyTLS         = errors.New("the server does not speak gRPC, or only with TLS (grpcs://)")
+	errOnlyTLS         = errors.New("the server does not speak gRPC, or only with TLS (tls://)")
 	errExecutorNotGRPC = errors.New("the executor does not speak gRPC")
 	errLostEarly       = errors.New("the connection is lost before the server has answered")
 )
@@ -117,16 +118,11 @@ func isTransient(err error) bool {
 // isLost reports whether err means that the connection was lost, and not that the
 // server rejected it.
 func isLost(err error) bool {
-	for _, lost := range []error{
-		errLostEarly, io.EOF, io.ErrUnexpectedEOF,
-		syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, syscall.EAGAIN,
-	} {
-		if errors.Is(err, lost) {
-			var remote *net.OpError // a TLS alert has the reason
-			return !(errors.As(err, &remote) && remote.Op == "remote error")
-		}
+	if !slices.ContainsFunc([]error{errLostEarly, io.EOF, io.ErrUnexpectedEOF}, func(lost error) bool { return errors.Is(err, lost) }) && !syserr.IsLost(err) {
+		return false
 	}
-	return false
+	var remote *net.OpError // a TLS alert has the reason
+	return !(errors.As(err, &remote) && remote.Op == "remote error")
 }
 
 // probe finds out why gRPC failed over a connection without TLS. It connects again and

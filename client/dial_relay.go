@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,9 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/execwire/execwire/internal/syserr"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/harness"
 )
@@ -95,14 +96,29 @@ func (c *dialConfig) relayOptions(dialer *recordingDialer) error {
 	}
 	dialer.relay = harness.Options{URL: dialer.endpoint.relay, TLS: trust}
 	dialer.relay.Relay.HeartbeatInterval = relayHeartbeat
-	if c.tokenFile != "" {
-		token, err := newTokenFile(c.tokenFile)
+	if u, err := url.Parse(dialer.endpoint.relay); err == nil && !u.Query().Has("sig") {
+		dialer.relay.Locate = func(ctx context.Context) (string, error) { return c.locate(ctx, u) }
+	} // else who has the URL got it from the hub, and can ask for another
+	if c.hasToken() {
+		token, err := c.bearer()
 		if err != nil {
 			return err
 		}
 		dialer.relay.Token = token.token
 	}
 	return nil
+}
+
+// locate asks a hub for the URL of an executor's websocket at the node that has the executor.
+func (c *dialConfig) locate(ctx context.Context, u *url.URL) (string, error) {
+	base, id, found := strings.Cut(u.Path, "/executor/")
+	if !found {
+		return "", &URLError{URL: redactURL(u), Problem: "it is not that of an executor at a hub"}
+	}
+	hub := url.URL{Scheme: map[string]string{"ws": "http", "wss": "https"}[u.Scheme], Host: u.Host, Path: base}
+	var answer struct{ URL string }
+	err := c.callHub(ctx, hub.String(), http.MethodPost, "/cloud/executor/"+id+"/connect", nil, &answer)
+	return answer.URL, err
 }
 
 // connectRelay opens a connection to the executor over a websocket of its own, which is
@@ -201,13 +217,64 @@ const (
 // not followed. The error is a [*URLError], a [*CredentialError], a
 // [*harness.RefusedError] from the hub, or a [*DialError].
 func Executors(ctx context.Context, hubURL string, options ...Option) ([]Executor, error) {
+	var answer struct {
+		Executors []Executor `json:"executors"`
+	}
+	err := newDialConfig(options).callHub(ctx, hubURL, http.MethodGet, "/v1/executors", nil, &answer)
+	return answer.Executors, err
+}
+
+// Preview is a port of an executor that a hub serves over HTTP, on a host of its own.
+type Preview struct {
+	ExecutorID string `json:"executor_id"` // the id of the executor
+	Port       uint16 `json:"port"`        // the TCP port on its loopback
+	// URL is a link: anyone who has it may use the port, with the permission of the
+	// principal that made it. Browsers exchange it for a cookie.
+	URL string `json:"url,omitempty"`
+	// Expires is when the link ends.
+	Expires time.Time `json:"expires,omitzero"`
+}
+
+// MakePreview makes a link to a port of an executor, that ends after lifetime, or the
+// hub's default (an hour) if that is 0. Otherwise it is like [Executors].
+func MakePreview(ctx context.Context, hubURL, executorID string, port uint16, lifetime time.Duration, options ...Option) (Preview, error) {
+	request := map[string]any{"executor_id": executorID, "port": port}
+	if lifetime != 0 {
+		request["lifetime_seconds"] = lifetime.Seconds()
+	}
+	var made Preview
+	err := newDialConfig(options).callHub(ctx, hubURL, http.MethodPost, "/v1/previews", request, &made)
+	return made, err
+}
+
+// Previews lists the valid links that the bearer of the token has made at this hub, or
+// node of a hub, those that expire first at the beginning. Otherwise it is like
+// [Executors].
+func Previews(ctx context.Context, hubURL string, options ...Option) ([]Preview, error) {
+	var answer struct {
+		Previews []Preview `json:"previews"`
+	}
+	err := newDialConfig(options).callHub(ctx, hubURL, http.MethodGet, "/v1/previews", nil, &answer)
+	return answer.Previews, err
+}
+
+// RevokePreview ends a link that the bearer of the token has made, and the requests that
+// use it. It returns which port it was for. Otherwise it is like [Executors].
+func RevokePreview(ctx context.Context, hubURL, link string, options ...Option) (Preview, error) {
+	var revoked Preview
+	err := newDialConfig(options).callHub(ctx, hubURL, http.MethodPost, "/v1/previews/revoke", map[string]any{"url": link}, &revoked)
+	return revoked, err
+}
+
+// callHub makes a request at a hub and decodes the answer. A nil body is none.
+func (c *dialConfig) callHub(ctx context.Context, hubURL, method, path string, body, answer any) error {
 	u, err := parseHub(hubURL)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	request, transport, err := newDialConfig(options).hubRequest(ctx, u)
+	request, transport, err := c.hubRequest(ctx, u, method, path, body)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer transport.CloseIdleConnections()
 	caller := &http.Client{
@@ -219,39 +286,43 @@ func Executors(ctx context.Context, hubURL string, options ...Option) ([]Executo
 		if failed, ok := errors.AsType[*url.Error](err); ok {
 			err = failed.Err
 		}
-		return nil, &DialError{URL: u.String(), Err: explainHubTLS(err, u.Scheme == "https")}
+		return &DialError{URL: u.String(), Err: explainHubTLS(err, u.Scheme == "https")}
 	}
 	defer func() { _ = response.Body.Close() }() // read, or not needed
 	if response.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(response.Body, maxHubError)) // best effort
-		return nil, harness.NewRefusedError(u.Host, response.StatusCode, string(text))
+		return harness.NewRefusedError(u.Host, response.StatusCode, string(text))
 	}
-	var answer struct {
-		Executors []Executor `json:"executors"`
+	if err := json.NewDecoder(io.LimitReader(response.Body, maxHubAnswer)).Decode(answer); err != nil {
+		return &DialError{URL: u.String(), Err: fmt.Errorf("not the answer of a hub: %w", err)}
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxHubAnswer)).Decode(&answer); err != nil {
-		return nil, &DialError{URL: u.String(), Err: fmt.Errorf("not the answer of a hub: %w", err)}
-	}
-	return answer.Executors, nil
+	return nil
 }
 
-// hubRequest returns the request for the list and its transport.
-func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL) (*http.Request, *http.Transport, error) {
-	list := *u
-	list.Path += "/v1/executors"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, list.String(), nil)
+// hubRequest returns a request and its transport.
+func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL, method, path string, body any) (*http.Request, *http.Transport, error) {
+	to := *u
+	to.Path += path
+	content := []byte(nil)
+	if body != nil {
+		content, _ = json.Marshal(body) // what this file sends can be encoded
+	}
+	request, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(content))
 	if err != nil {
 		return nil, nil, &URLError{URL: u.String(), Problem: err.Error()}
 	}
-	if c.tokenFile != "" {
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	if c.hasToken() {
 		if u.Scheme == "http" && !wsconn.IsLoopback(u.Hostname()) {
 			return nil, nil, &DialError{URL: u.String(), Err: errPlainText}
 		}
-		token, err := newTokenFile(c.tokenFile)
+		token, err := c.bearer()
 		if err != nil {
 			return nil, nil, err
 		}
-		request.Header.Set("Authorization", token.header.Get())
+		request.Header.Set("Authorization", token.header())
 	}
 	trust, err := c.tls.config()
 	if err != nil {
@@ -263,7 +334,7 @@ func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL) (*http.Request,
 // explainHubTLS is [explainTLS] for a hub; it also detects a hub with TLS that was
 // contacted without.
 func explainHubTLS(err error, locked bool) error {
-	if !locked && (errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)) {
+	if !locked && (errors.Is(err, io.EOF) || syserr.IsReset(err)) {
 		return &TLSError{Fix: "it may speak TLS alone: write its address as https://", Err: err}
 	}
 	if errors.Is(err, http.ErrSchemeMismatch) {

@@ -3,6 +3,8 @@ package client
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,7 +87,7 @@ func TestDial_InvalidRelayURL_Fails(t *testing.T) {
 		"relay+wss:///executor/a?role=harness&sig=hide":             "relay+wss://HOST/executor/ID",
 		"relay+ws://x:hide@127.0.0.1:1/executor/a?role=harness":     "relay+ws://HOST/executor/ID",
 		"relay+ws://127.0.0.1:1/executor/a?role=harness&sig=hide":   "refused",
-		"relay+ws://127.0.0.1:1/%zz/executor?role=harness&sig=hide": "grpc://HOST:PORT",
+		"relay+ws://127.0.0.1:1/%zz/executor?role=harness&sig=hide": "tcp://HOST:PORT",
 	} {
 		c, err := Dial(t.Context(), url)
 		if err == nil {
@@ -136,6 +138,55 @@ func TestDial_HubRejectsClient_EndsWaitingCalls(t *testing.T) {
 		}
 		if life.over() != nil {
 			t.Errorf("%d: nobody is asked again", status)
+		}
+	}
+}
+
+// At a hub of several nodes the client asks for the URL of the executor's node, which gets no
+// token. With a URL that it got from the hub it does not ask.
+func TestDial_ExecutorElsewhere_IsLocated(t *testing.T) {
+	const token = "a-token"
+	var asked, arrived atomic.Int32
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived.Add(1)
+		if r.URL.Query().Get("sig") != "signed" || r.Header.Get("Authorization") != "" {
+			t.Errorf("the node gets %s, %v", r.URL, r.Header)
+		}
+		http.Error(w, "this is the node", http.StatusNotFound)
+	}))
+	t.Cleanup(node.Close)
+	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			w.WriteHeader(http.StatusMisdirectedRequest)
+			_, _ = io.WriteString(w, `{"error":{"code":"executor_elsewhere","message":"another node"}}`)
+			return
+		}
+		asked.Add(1)
+		if r.URL.Path != "/base/cloud/executor/a/connect" || r.Header.Get("Authorization") != "Bearer "+token {
+			t.Errorf("asked %s, %v", r.URL, r.Header)
+		}
+		_, _ = fmt.Fprintf(w, `{"url":"ws%s/executor/a?role=harness&sig=signed"}`, strings.TrimPrefix(node.URL, "http"))
+	}))
+	t.Cleanup(hub.Close)
+	url, err := RelayURL(hub.URL+"/base", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		url, want string
+		asked     int32
+	}{
+		{url, "this is the node", 1},
+		{url + "&sig=old", "another node", 0},
+	} {
+		asked.Store(0)
+		arrived.Store(0)
+		c, err := Dial(t.Context(), tt.url, WithToken(token))
+		if err == nil {
+			_ = c.Close() // nothing is connected
+		}
+		if err == nil || !strings.Contains(err.Error(), tt.want) || asked.Load() != tt.asked || arrived.Load() != tt.asked {
+			t.Errorf("%s: %v, asked %d and tried %d times; want %q, %d", tt.url, err, asked.Load(), arrived.Load(), tt.want, tt.asked)
 		}
 	}
 }

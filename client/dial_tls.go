@@ -25,7 +25,7 @@ type TLSFiles struct {
 	Certificate, Key string
 }
 
-// WithTLS sets the CAs and the client certificate for grpcs:// connections and for the
+// WithTLS sets the CAs and the client certificate for tls:// connections and for the
 // hub of a relay. It has no effect on others. Unusable files make Dial return a
 // [*CredentialError].
 func WithTLS(files TLSFiles) Option {

@@ -94,7 +94,7 @@ func TestDial_TLS(t *testing.T) {
 		"other certificate":     {asking, "grpcs", showing("other", other.Issue("me")), "refused the certificate"},
 		"expired certificate":   {asking, "grpcs", showing("expired", ca.Issue("me", testcert.Expired)), "refused the certificate"},
 		"only TLS 1.2":          {old, "grpcs", trust, "TLS 1.3"},
-		"TLS where plain is":    {server(), "grpc", trust, "grpcs://"},
+		"TLS where plain is":    {server(), "grpc", trust, "tls://"},
 		"host and port missing": {server(), "grpcs", trust, "grpcs://HOST:PORT"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestWithTokenFile_SendsTokenWithEveryCall(t *testing.T) {
 
 func TestWithTokenFile_PlainText_Fails(t *testing.T) {
 	path := testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte("token"))
-	if _, err := Dial(t.Context(), "grpc://192.0.2.1:7420", WithTokenFile(path)); !errors.Is(err, errPlainText) || !strings.Contains(err.Error(), "grpcs://") {
+	if _, err := Dial(t.Context(), "grpc://192.0.2.1:7420", WithTokenFile(path)); !errors.Is(err, errPlainText) || !strings.Contains(err.Error(), "tls://") {
 		t.Errorf("got %v", err)
 	}
 	for address, private := range map[string]bool{

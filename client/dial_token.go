@@ -19,43 +19,65 @@ import (
 // be able to read the file. With a relay, the token is sent to the hub instead, and not
 // to the server. The file is read again when it changes; an unusable version leaves the
 // previous token in use. A token is never sent in plain text to another host: Dial
-// rejects grpc:// and relay+ws:// beyond loopback. An unusable file makes Dial return a
+// rejects tcp:// and relay+ws:// beyond loopback. An unusable file makes Dial return a
 // [*CredentialError].
 func WithTokenFile(path string) Option {
-	return func(c *dialConfig) { c.tokenFile = path }
+	return func(c *dialConfig) { c.tokenFile, c.token = path, "" }
 }
 
-// tokenFile implements per-call credentials.
-type tokenFile struct {
-	header *secretfile.Watched[string]
+// WithToken is [WithTokenFile] with the token itself, without white space. Prefer a file
+// where programs of others can see the memory or environment of this one. The last of both
+// options counts; empty is no token.
+func WithToken(token string) Option {
+	return func(c *dialConfig) { c.token, c.tokenFile = token, "" }
 }
 
-func newTokenFile(path string) (tokenFile, error) {
+// hasToken reports whether there is a token.
+func (c *dialConfig) hasToken() bool { return c.token != "" || c.tokenFile != "" }
+
+// bearer implements per-call credentials.
+type bearer struct {
+	header func() string // with "Bearer "
+}
+
+// isNotOfToken reports whether a token cannot have a character.
+func isNotOfToken(r rune) bool { return r <= ' ' || r > '~' }
+
+// bearer returns the credentials of a configuration with a token.
+func (c *dialConfig) bearer() (bearer, error) {
+	path := c.tokenFile
+	if path == "" {
+		if strings.ContainsFunc(c.token, isNotOfToken) {
+			return bearer{}, &CredentialError{Err: errors.New("the token has white space or other characters that tokens do not have")}
+		}
+		header := "Bearer " + c.token
+		return bearer{header: func() string { return header }}, nil
+	}
 	load := func() (string, []string, error) {
 		token, err := secretfile.Token(path, 1)
-		if err == nil && bytes.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		if err == nil && bytes.ContainsFunc(token, isNotOfToken) {
 			err = &secretfile.Error{File: path, Problem: "holds more than one token", Fix: "leave nothing but the token in it"}
 		}
 		return "Bearer " + string(token), []string{path}, err
 	}
 	header, err := secretfile.Watch(load, nil, nil)
 	if err != nil {
-		return tokenFile{}, &CredentialError{Err: err}
+		return bearer{}, &CredentialError{Err: err}
 	}
-	return tokenFile{header: header}, nil
+	return bearer{header: header.Get}, nil
 }
 
 // token returns the token alone.
-func (t tokenFile) token() string { return strings.TrimPrefix(t.header.Get(), "Bearer ") }
+func (t bearer) token() string { return strings.TrimPrefix(t.header(), "Bearer ") }
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
-func (t tokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
-	return map[string]string{"authorization": t.header.Get()}, nil
+func (t bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": t.header()}, nil
 }
 
 // RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, the
 // dialer restricts connections to this host.
-func (t tokenFile) RequireTransportSecurity() bool { return false }
+func (t bearer) RequireTransportSecurity() bool { return false }
 
 // dialOptions returns the gRPC options of the configuration.
 func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, error) {
@@ -77,8 +99,8 @@ func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, er
 		}
 		options = append(options, grpc.WithTransportCredentials(creds))
 	}
-	if c.tokenFile != "" {
-		token, err := newTokenFile(c.tokenFile)
+	if c.hasToken() {
+		token, err := c.bearer()
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +111,7 @@ func (c *dialConfig) dialOptions(dialer *recordingDialer) ([]grpc.DialOption, er
 }
 
 // errPlainText reports that a token was not sent.
-var errPlainText = errors.New("a token would be sent in plain text to another host: use grpcs:// or https://, or a tunnel to this host")
+var errPlainText = errors.New("a token would be sent in plain text to another host: use tls:// or https://, or a tunnel to this host")
 
 // requireLoopback returns errPlainText if address is not loopback. It accepts host names:
 // these are checked after resolution.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"syscall"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -71,13 +72,19 @@ func (e *Error) Error() string {
 	return e.Message + " (" + strings.Join(fields, "; ") + ")"
 }
 
-// Is reports whether target is the io/fs error for the reason.
+// Is reports whether target is the error of package fs or syscall for the reason.
 func (e *Error) Is(target error) bool {
 	switch e.Reason {
 	case execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND:
 		return target == fs.ErrNotExist
 	case execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS:
 		return target == fs.ErrExist
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_REFUSED:
+		return target == syscall.ECONNREFUSED
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_RESET, execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_NOT_FOUND:
+		return target == syscall.ECONNRESET
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_IN_USE:
+		return target == syscall.EADDRINUSE
 	case execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED, execwirev1.ErrorReason_ERROR_REASON_CALL_NOT_ALLOWED:
 		return target == fs.ErrPermission
 	}

@@ -3,7 +3,10 @@ package client
 import (
 	"context"
 	"fmt"
+	"time"
 	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -88,6 +91,34 @@ func (c *FileClient) ReadDir(ctx context.Context, path string) ([]DirEntry, erro
 		})
 		return entries, err
 	})
+}
+
+// FileURLOptions are the options of [FileClient.SignFileURL]. The zero value is for
+// reading, for 15 minutes.
+type FileURLOptions struct {
+	// Upload is for a URL that replaces the file, by PUT; otherwise it reads it.
+	Upload bool
+	// Expiry is how long the URL is valid; 0 is the default of the server, and its
+	// signed_url_max_age the most.
+	Expiry time.Duration
+	// MaxBytes is the largest upload; nil is any.
+	MaxBytes *uint64
+}
+
+// SignFileURL returns a URL by which anyone can read or replace a file over HTTP, as this
+// client may, until it expires. It is relative to the address of the server, and begins
+// with "/v1/files/".
+func (c *FileClient) SignFileURL(ctx context.Context, path string, options FileURLOptions) (url string, expires time.Time, err error) {
+	request := &execwirev1.SignFileURLRequest{Method: execwirev1.FileURLMethod_FILE_URL_METHOD_GET, MaxBytes: options.MaxBytes}
+	request.Path, request.RawPath = pathFields(path)
+	if options.Upload {
+		request.Method = execwirev1.FileURLMethod_FILE_URL_METHOD_PUT
+	}
+	if options.Expiry != 0 {
+		request.Expiry = durationpb.New(options.Expiry)
+	}
+	response, err := repeatCall(ctx, c.life, c.files.SignFileURL, request)
+	return response.GetUrl(), response.GetExpireTime().AsTime(), err
 }
 
 // Mkdir makes a directory with the permission bits, of mode 07777; nil is 0777 without

@@ -54,11 +54,32 @@ type lifetime struct {
 	// function always returns zero.
 	lastReceived func() time.Time
 	uploads      uploadCount
+	// background are goroutines that end soon after the lifetime. Only what has entered may begin one.
+	background sync.WaitGroup
+	entering   sync.Mutex // orders enter and close
 }
 
 func newLifetime() *lifetime {
 	ctx, end := context.WithCancelCause(context.Background())
 	return &lifetime{ctx: ctx, end: end}
+}
+
+// enter makes close wait until leave is called. It fails once the lifetime is over.
+func (l *lifetime) enter() (leave func(), err error) {
+	l.entering.Lock()
+	defer l.entering.Unlock()
+	if over := l.over(); over != nil {
+		return nil, over
+	}
+	l.background.Add(1)
+	return l.background.Done, nil
+}
+
+// close ends the lifetime. After it, background only shrinks.
+func (l *lifetime) close() {
+	l.entering.Lock()
+	defer l.entering.Unlock()
+	l.end(ErrClosed)
 }
 
 // over returns why the client is no longer usable, or nil.

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
-	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/execwire/execwire/client/internal/waitread"
 )
 
 // stdinReader is a reader whose Read may be interruptible.
@@ -29,86 +27,11 @@ func newStdinReader(r io.Reader) stdinReader {
 		return stdinReader{r, func() { _ = d.SetReadDeadline(time.Unix(1, 0)) }, func() { _ = d.SetReadDeadline(time.Time{}) }}
 	}
 	if f, ok := r.(*os.File); ok {
-		if p, err := newPollReader(f); err == nil {
-			return stdinReader{p, p.interrupt, p.release}
+		if w, err := waitread.New(f); err == nil {
+			return stdinReader{w, w.Interrupt, w.Release}
 		}
 	}
 	return stdinReader{Reader: r}
-}
-
-var errInterrupted = errors.New("interrupted")
-
-// pollReader reads a file that is not in the runtime poller, such as most standard
-// input, and polls it together with an eventfd.
-type pollReader struct {
-	file *os.File
-	raw  syscall.RawConn
-	wake int
-
-	once sync.Once
-}
-
-func newPollReader(file *os.File) (*pollReader, error) {
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	if err != nil {
-		return nil, err
-	}
-	return &pollReader{file: file, raw: raw, wake: wake}, nil
-}
-
-func (r *pollReader) Read(p []byte) (int, error) {
-	for {
-		if err := r.wait(); err != nil {
-			return 0, err
-		}
-		n, err := r.file.Read(p)
-		// Another process with the same open file description may have set O_NONBLOCK,
-		// and may have read the data.
-		if !errors.Is(err, unix.EAGAIN) {
-			return n, err
-		}
-	}
-}
-
-// wait blocks until the file is readable or the reader is interrupted.
-func (r *pollReader) wait() error {
-	var interrupted bool
-	var pollErr error
-	err := r.raw.Control(func(fd uintptr) {
-		fds := []unix.PollFd{
-			{Fd: int32(fd), Events: unix.POLLIN},
-			{Fd: int32(r.wake), Events: unix.POLLIN},
-		}
-		for {
-			_, pollErr = unix.Poll(fds, -1)
-			if !errors.Is(pollErr, unix.EINTR) {
-				break
-			}
-		}
-		interrupted = fds[1].Revents != 0
-	})
-	switch {
-	case err != nil:
-		return err
-	case pollErr != nil:
-		return os.NewSyscallError("poll", pollErr)
-	case interrupted:
-		return errInterrupted
-	}
-	return nil
-}
-
-// interrupt makes the eventfd permanently readable.
-func (r *pollReader) interrupt() {
-	_, _ = unix.Write(r.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
-}
-
-func (r *pollReader) release() {
-	r.once.Do(func() { _ = unix.Close(r.wake) })
 }
 
 // pump reads until the input ends, fails or is no longer needed.

@@ -56,14 +56,14 @@ func (c *FileClient) Push(ctx context.Context, local, remote string, options Tra
 		return Transferred{}, err
 	}
 	defer source.Close()
-	if !options.Recursive || transfer.NamesDirectory(local) {
+	if !options.Recursive || transfer.LocalNamesDirectory(local) {
 		if err := source.Follow(ctx); err != nil {
 			return Transferred{}, err
 		}
 	}
 	destination := &remoteSide{client: c, base: remote, plain: options.InPlace}
 	p := &push{Transfer: transfer.New(source, destination, options), source: source, destination: destination}
-	p.WantsDirectory, p.IsFatal, p.Copy = transfer.NamesDirectory(local), isFatal, p.copy
+	p.WantsDirectory, p.IsFatal, p.Copy = transfer.LocalNamesDirectory(local), isFatal, p.copy
 	p.Finish = func() error { p.abortUploads(ctx); return nil }
 	return p.Run(ctx)
 }
@@ -72,7 +72,9 @@ func (c *FileClient) Push(ctx context.Context, local, remote string, options Tra
 // rules of Push. A file is written to a hidden file beside its destination, whose name
 // ends with ".execwire-part", and then renamed. That of an interrupted large file is
 // kept, see [InterruptedError]. Nothing is written outside of the destination, whatever
-// names and links the server returns.
+// names and links the server returns. On Windows a file whose name Windows does not allow,
+// such as one with a colon, fails, and the others are copied. Where the file system ignores
+// case, of names that differ in case alone one replaces the other.
 func (c *FileClient) Pull(ctx context.Context, remote, local string, options TransferOptions) (Transferred, error) {
 	destination, err := transfer.OpenLocal(local)
 	if err != nil {
@@ -134,7 +136,7 @@ func (p *push) copy(ctx context.Context, name string) (size int64, changed bool,
 		options.ModifyTime = info.ModTime()
 	}
 	if info.Size() > resumeBytes {
-		options.ID = transfer.UploadID(file.Name(), info, p.destination.path(name))
+		options.ID = transfer.UploadID(file, info, p.destination.path(name))
 	}
 	if p.Options.InPlace {
 		options = UploadOptions{InPlace: true, OnProgress: options.OnProgress}

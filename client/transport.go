@@ -25,14 +25,14 @@ type Transport struct {
 	timeout time.Duration
 }
 
-// NewTransport parses the URL of a server, grpc://, grpcs://, unix:// or relay+wss://
+// NewTransport parses the URL of a server, tcp://, tls://, unix:// or relay+wss://
 // as for [Dial], and reads the files of the options, without connecting. A token is for
 // the hub of a relay only: other servers expect it with calls, which a Transport does
 // not make, so NewTransport returns a [*CredentialError]. gRPC options have no effect.
 // Other errors are those of Dial.
 func NewTransport(rawURL string, options ...Option) (*Transport, error) {
 	if execServerScheme(rawURL) != "" {
-		return nil, &URLError{URL: rawURL, Problem: "the URL is for JSON-RPC, and only gRPC can be forwarded: use grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH or a relay"}
+		return nil, &URLError{URL: rawURL, Problem: "the URL is for JSON-RPC, and only gRPC can be forwarded: use tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH or a relay"}
 	}
 	endpoint, err := parseURL(rawURL)
 	if err != nil {
@@ -44,8 +44,8 @@ func NewTransport(rawURL string, options ...Option) (*Transport, error) {
 	case endpoint.relay != "":
 		t.timeout = harness.ConnectTimeout
 		err = config.relayOptions(t.dialer)
-	case config.tokenFile != "":
-		err = &CredentialError{Err: fmt.Errorf("the token in %s cannot be used: connections to %s carry calls of other clients, which send their own token", config.tokenFile, t.url)}
+	case config.hasToken():
+		err = &CredentialError{Err: fmt.Errorf("the token%s cannot be used: connections to %s carry calls of other clients, which send their own token", in(config.tokenFile), t.url)}
 	case endpoint.tls:
 		t.tls, err = config.tls.credentials(&recordingDialer{endpoint: endpoint})
 	}
@@ -55,11 +55,19 @@ func NewTransport(rawURL string, options ...Option) (*Transport, error) {
 	return t, nil
 }
 
+// in returns where something is; empty for no path.
+func in(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " in " + path
+}
+
 // URL returns the URL of the server for messages, without a signature.
 func (t *Transport) URL() string { return t.url }
 
 // Connect opens a connection. It blocks until the server, or the executor behind the
-// relay, has answered, for 10 s at most, or the timeouts of a relay. With grpcs:// the
+// relay, has answered, for 10 s at most, or the timeouts of a relay. With tls:// the
 // connection is inside TLS. The error is a [*DialError]. The caller closes the
 // connection.
 func (t *Transport) Connect(ctx context.Context) (net.Conn, error) {

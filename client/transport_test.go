@@ -18,8 +18,8 @@ func TestNewTransport_InvalidURL_Fails(t *testing.T) {
 		"ws://127.0.0.1:1":  "JSON-RPC",
 		"wss://127.0.0.1:1": "JSON-RPC",
 		"stdio:execwire":    "JSON-RPC",
-		"http://x":          "grpc://HOST:PORT",
-		"":                  "grpc://HOST:PORT",
+		"http://x":          "tcp://HOST:PORT",
+		"":                  "tcp://HOST:PORT",
 	} {
 		_, err := NewTransport(url)
 		if wrong := new(URLError); !errors.As(err, &wrong) || !strings.Contains(err.Error(), want) {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"time"
@@ -30,8 +31,13 @@ const (
 type authenticator struct {
 	principals *auth.Authenticator
 	attempts   *auth.Attempts // nil if there is no secret to guess
-	users      auth.LoopbackUsers
-	logger     *slog.Logger
+	// urlAttempts counts invalid signatures of URLs, apart from attempts: any web page
+	// makes the browsers of its visitors send them, which must not lock out other clients
+	// of the same address. nil if attempts is.
+	urlAttempts *auth.Attempts
+	users       auth.LoopbackUsers
+	fileURLs    *auth.FileURLKeys
+	logger      *slog.Logger
 }
 
 func newAuthenticator(cfg config.Config, logger *slog.Logger) (*authenticator, error) {
@@ -46,8 +52,15 @@ func newAuthenticator(cfg config.Config, logger *slog.Logger) (*authenticator, e
 	if err != nil {
 		return nil, err
 	}
+	k.fileURLs, err = auth.NewFileURLKeys(cfg.SignedURLKeys, func(err error) {
+		logger.Error("failed to reload the keys of signed URLs; keeping the old ones", "error", err)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("signed_url_key_file: %w", err)
+	}
 	if k.principals.HasTable() || k.principals.HasWebsocketTokens() {
 		k.attempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
+		k.urlAttempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
 	}
 	return k, nil
 }
@@ -61,8 +74,9 @@ type peerInfo struct {
 	info credentials.AuthInfo // what the listener knows about it; may be nil
 	// All values of the headers with credentials.
 	authorization, onBehalfOf []string
-	// websocket is set if it requests a websocket.
-	websocket bool
+	// http is whether it sends an HTTP request, and websocket whether that is for a
+	// websocket.
+	http, websocket bool
 }
 
 // peerOf returns the client that makes a call.
@@ -126,9 +140,9 @@ var (
 
 // credentialsOf returns what the listener knows about a client.
 func (a *authenticator) credentialsOf(v peerInfo) (auth.Credentials, error) {
-	// Without a table, a client on a TCP listener can only show a token for
-	// websockets, and must show it if there is one.
-	loopback := !(v.websocket && !a.principals.HasTable() && a.principals.HasWebsocketTokens())
+	// Without a table, a client of HTTP on a TCP listener can only show a token of
+	// ws_auth, and must show it if there is one.
+	loopback := !(v.http && !a.principals.HasTable() && a.principals.HasWebsocketTokens())
 	switch info := v.info.(type) {
 	case listen.AuthInfo:
 		// Without a table and without tokens, a listener with TLS is on loopback.

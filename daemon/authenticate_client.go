@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -13,7 +12,8 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 )
 
-// clientAuthInfo is the AuthInfo of calls that are made for a JSON-RPC client.
+// clientAuthInfo is the AuthInfo of calls that are made for a client of HTTP or
+// JSON-RPC.
 type clientAuthInfo struct {
 	credentials.CommonAuthInfo
 	shown auth.Credentials // without a token
@@ -27,31 +27,35 @@ func newClientAuthInfo(shown auth.Credentials) clientAuthInfo {
 	return clientAuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, shown: shown}
 }
 
-// upgrade returns the caller that requests a websocket by r on conn, and counts conn
-// at its listener as one of the caller. Calls by that websocket are made with the
-// AuthInfo: the permissions are looked up for each call, the credentials are not
-// checked again.
-func (a *authenticator) upgrade(r *http.Request, conn net.Conn) (auth.Caller, clientAuthInfo, listen.Admission, error) {
-	info, err := listen.AuthInfoOf(conn)
-	if err != nil {
-		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
+// admitHTTP is admitRequest for a request that is not for a websocket.
+func (a *authenticator) admitHTTP(r *http.Request, on *httpConn) (auth.Caller, clientAuthInfo, listen.Admission, error) {
+	return a.admitRequest(r, on, false)
+}
+
+// admitRequest returns the caller of the request r, which may be for a websocket, and
+// counts its connection at its listener as one of the caller. Calls for the request, or
+// by the websocket, are made with the AuthInfo: the permissions are looked up for each
+// call, the credentials are not checked again.
+func (a *authenticator) admitRequest(r *http.Request, on *httpConn, websocket bool) (auth.Caller, clientAuthInfo, listen.Admission, error) {
+	if on.unknown != nil {
+		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: on.unknown}
 	}
 	v := peerInfo{
-		addr: conn.RemoteAddr(), info: info, websocket: true,
+		addr: on.conn.RemoteAddr(), info: on.peer, http: true, websocket: websocket,
 		authorization: r.Header.Values(authorizationKey), onBehalfOf: r.Header.Values(onBehalfOfKey),
 	}
 	caller, err := a.authenticatePeer(v)
 	if err != nil {
 		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, err
 	}
-	if err := info.Admit(caller.Self().Name); err != nil {
+	if err := on.peer.Admit(caller.Self().Name); err != nil {
 		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, err
 	}
 	shown := auth.Credentials{Known: caller.Self()}
 	if len(v.onBehalfOf) > 0 {
 		shown.OnBehalfOf = v.onBehalfOf[0]
 	}
-	return caller, newClientAuthInfo(shown), info.Admission, nil
+	return caller, newClientAuthInfo(shown), on.peer.Admission, nil
 }
 
 // stdioCaller returns the caller at the other end of the standard streams: the user

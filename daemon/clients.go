@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -12,12 +11,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/gateway"
 	"github.com/execwire/execwire/gateway/wsserver"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/httpstall"
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/wsconn"
@@ -30,6 +31,8 @@ type clientsConfig struct {
 	logger        *slog.Logger
 	// upstream returns the connection for the calls of a client.
 	upstream func(clientAuthInfo) grpc.ClientConnInterface
+	// totals are served at /metrics beside those of the program. May be nil.
+	totals []prometheus.Collector
 	// ready reports whether upstream is reachable. It is called concurrently.
 	ready func() bool
 	// changed is called when a client has connected or disconnected, as
@@ -37,7 +40,8 @@ type clientsConfig struct {
 	changed func()
 }
 
-// clients serves JSON-RPC clients, over websockets and standard streams.
+// clients serves clients of HTTP, and JSON-RPC clients over websockets and standard
+// streams.
 type clients struct {
 	clientsConfig
 	gateway  *gateway.Gateway
@@ -52,11 +56,13 @@ type clients struct {
 	closeLeft func()                   // closes left; may be called again
 }
 
-// clientConn is one connection.
+// clientConn is one JSON-RPC connection, or one HTTP request of another kind.
 type clientConn struct {
 	cancel   context.CancelCauseFunc
 	admitted listen.Admission
-	feeds    int // guarded by clients.mu; feeds not delivered to their end
+	// pending is what stop waits for: feeds not delivered to their end, or the one
+	// response to an HTTP request. Guarded by clients.mu.
+	pending int
 }
 
 // newClients returns clients without any connection. They need not be closed unless
@@ -76,6 +82,7 @@ func newClients(config clientsConfig) (*clients, error) {
 		return nil, err
 	}
 	c := &clients{clientsConfig: config, gateway: translator, live: make(map[*clientConn]struct{}), left: make(chan struct{})}
+	hosts := listen.NewHosts(cfg.Hosts...)
 	c.closeLeft = sync.OnceFunc(func() { close(c.left) })
 	c.handler = wsserver.NewHandler(wsserver.HTTPConfig{
 		Websocket: wsconn.Options{
@@ -84,36 +91,90 @@ func newClients(config clientsConfig) (*clients, error) {
 		},
 		Origins:       cfg.Origins,
 		OriginRefused: logRefusedOrigins(config.logger),
+		HostKnown:     func(r *http.Request) bool { return hosts.Know(httpConnOf(r).conn, r.Host) },
+		Mounts:        c.mounts(),
 		Authenticate:  c.authenticate,
 		Ready:         func() bool { return !c.refusing.Load() && c.ready() },
 		Serve:         c.serveWebsocket,
 	})
-	c.server = wsserver.NewHTTPServer(c.handler, c.logger)
+	c.server = wsserver.NewHTTPServer(c.handler, time.Duration(cfg.HandshakeTimeout), c.logger)
 	c.server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if state == http.StateActive {
 			listen.Begin(conn)
 		}
 	}
 	c.server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, upgradeStateKey{}, &upgradeState{conn: conn})
+		on := &httpConn{conn: conn}
+		on.peer, on.unknown = listen.AuthInfoOf(conn)
+		return context.WithValue(ctx, httpConnKey{}, on)
 	}
 	return c, nil
 }
 
-// upgradeStateKey is the context key of the connection of a request and of the
-// authenticated caller.
-type upgradeStateKey struct{}
+// httpConnKey is the context key of the [httpConn] of a request.
+type httpConnKey struct{}
 
-type upgradeState struct {
+// httpConn is a connection of the HTTP server.
+type httpConn struct {
 	conn     net.Conn
-	info     clientAuthInfo   // set once authenticated
-	admitted listen.Admission // set once authenticated
+	peer     listen.AuthInfo  // what the listener knows
+	unknown  error            // why it does not know the peer
+	info     clientAuthInfo   // of a websocket, once authenticated
+	admitted listen.Admission // of a websocket, once authenticated
+}
+
+func httpConnOf(r *http.Request) *httpConn { return r.Context().Value(httpConnKey{}).(*httpConn) }
+
+// httpCall is an HTTP request of an authenticated caller that is not for a websocket.
+type httpCall struct {
+	caller auth.Caller
+	info   clientAuthInfo  // of the calls that are made for it
+	ctx    context.Context // of the request; ends also when the connection is evicted, and when the server stops
+	end    func()          // must be called when the response is complete
+}
+
+// admitFunc authenticates an HTTP request that is not for a websocket. See
+// [authenticator.admitHTTP].
+type admitFunc func(*http.Request, *httpConn) (auth.Caller, clientAuthInfo, listen.Admission, error)
+
+// beginHTTP authenticates an HTTP request of a mount by admit, and marks its connection
+// as in use until the call ends; see [clients.track]. It logs the error, which
+// [server.MayCall] translates.
+func (c *clients) beginHTTP(r *http.Request, admit admitFunc) (*httpCall, error) {
+	caller, info, admitted, err := admit(r, httpConnOf(r))
+	if err != nil {
+		c.logger.Log(r.Context(), refusalLevel(err), "a request was refused", "peer", r.RemoteAddr, "path", fmt.Sprintf("%.100s", r.URL.Path), "error", err.Error())
+		return nil, err
+	}
+	ctx, end := c.track(r.Context(), admitted)
+	return &httpCall{caller: caller, info: info, ctx: ctx, end: end}, nil
+}
+
+// track marks the connection of an HTTP request as in use until end is called, when the
+// response was written. When the server stops, it waits flushTimeout for that, and then
+// ends the returned context and interrupts the request.
+func (c *clients) track(request context.Context, admitted listen.Admission) (ctx context.Context, end func()) {
+	ctx, cancel := context.WithCancelCause(request)
+	stopUse := admitted.Use(func(why error) { cancel(why) })
+	stopped := context.AfterFunc(ctx, func() {
+		if context.Cause(ctx) == errFlush {
+			httpstall.Interrupt(ctx)
+		}
+	})
+	one := &clientConn{cancel: cancel, admitted: admitted, pending: 1}
+	c.add(one)
+	return ctx, func() {
+		stopped()
+		c.remove(one)
+		stopUse()
+		cancel(errCallOver)
+	}
 }
 
 // authenticate identifies the client that requests a websocket.
 func (c *clients) authenticate(r *http.Request) (auth.Caller, *wsserver.Refusal) {
-	a := r.Context().Value(upgradeStateKey{}).(*upgradeState)
-	caller, info, admitted, err := c.authenticator.upgrade(r, a.conn)
+	a := httpConnOf(r)
+	caller, info, admitted, err := c.authenticator.admitRequest(r, a, true)
 	if err != nil {
 		c.logger.Log(r.Context(), refusalLevel(err), "a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
 		return auth.Caller{}, wsserver.RefusalOf(err, c.cfg.WebsocketAuth == string(auth.WebsocketSignedToken))
@@ -126,7 +187,7 @@ func (c *clients) authenticate(r *http.Request) (auth.Caller, *wsserver.Refusal)
 // admittedOf returns the admission of a websocket's connection, and that of no connection
 // for others.
 func admittedOf(ctx context.Context) listen.Admission {
-	if a, ok := ctx.Value(upgradeStateKey{}).(*upgradeState); ok {
+	if a, ok := ctx.Value(httpConnKey{}).(*httpConn); ok {
 		return a.admitted
 	}
 	return listen.Admission{}
@@ -135,21 +196,18 @@ func admittedOf(ctx context.Context) listen.Admission {
 // keepAliveProbes is how many TCP keepalive probes are sent within keepalive_timeout.
 const keepAliveProbes = 3
 
-// serve serves a listener until stop, and then returns nil.
-func (c *clients) serve(l net.Listener) error {
-	tuned := wsconn.Tune(l, net.KeepAliveConfig{
+// serve serves the connections of a queue until stop.
+func (c *clients) serve(q *listen.Queue) {
+	tuned := wsconn.Tune(q, net.KeepAliveConfig{
 		Idle:     time.Duration(c.cfg.KeepaliveInterval),
 		Interval: max(time.Duration(c.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
 		Count:    keepAliveProbes,
 	})
-	if err := c.server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	_ = c.server.Serve(tuned) // returns when the server is closed
 }
 
 func (c *clients) serveWebsocket(ctx context.Context, caller auth.Caller, conn *wsconn.Conn) {
-	a := ctx.Value(upgradeStateKey{}).(*upgradeState)
+	a := ctx.Value(httpConnKey{}).(*httpConn)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer a.admitted.OnEvict(func(why error) { cancel(why) })()
@@ -217,17 +275,17 @@ func (c *clients) notifyChange() {
 	}
 }
 
-// addFeeds changes the number of a client's open feeds.
-func (c *clients) addFeeds(one *clientConn, feeds int) {
+// addPending changes how much of a client stop waits for.
+func (c *clients) addPending(one *clientConn, change int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	one.feeds += feeds
+	one.pending += change
 	c.cancelIdle(one)
 }
 
-// cancelIdle disconnects a client without open feeds, when stopping. mu is held.
+// cancelIdle disconnects a client for which stop need not wait, when stopping. mu is held.
 func (c *clients) cancelIdle(one *clientConn) {
-	if c.stopping && one.feeds == 0 {
+	if c.stopping && one.pending == 0 {
 		one.cancel(errStopping)
 	}
 }

@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
 // idleConnectionBytes bounds the memory of an idle connection with its session: 30 KiB of
 // stacks, and as much for everything else.
-const idleConnectionBytes = 30<<10*stackFactor + 30<<10
+const idleConnectionBytes = 30<<10 + 30<<10
 
 // dialRaw opens a websocket and a session over a plain socket, which costs the test little
 // memory, and reads files.
@@ -50,7 +51,7 @@ func dialRaw(t *testing.T, address string, files ...string) net.Conn {
 		}
 		return string(append(header, 0, 0, 0, 0)) + text
 	}
-	exchange("GET / HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"+
+	exchange("GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", "\r\n\r\n")
 	exchange(frame(`{"id":1,"method":"initialize","params":{"clientName":"c"}}`), `"sessionId"`)
 	exchange(frame(`{"method":"initialized"}`)+frame(`{"id":2,"method":"environment/status"}`), `"ready"`)
@@ -61,6 +62,7 @@ func dialRaw(t *testing.T, address string, files ...string) net.Conn {
 }
 
 func TestClients_Idle_UseLittleMemory(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	const many = 200
 	o := open(t, func(cfg *config.Config) { cfg.PingInterval = 0 })
 	address := strings.TrimPrefix(o.urls[0], "ws://")

@@ -16,6 +16,10 @@ import (
 // answer.
 const disconnectTimeout = 15 * time.Second
 
+// lastResponsesTimeout bounds the wait for the HTTP server to send what handlers have
+// written.
+const lastResponsesTimeout = time.Second
+
 var (
 	// errStopping ends JSON-RPC connections and streams of reflection.
 	errStopping = errors.New("the server stops")
@@ -47,7 +51,7 @@ func (c *clients) stop() error {
 	c.mu.Unlock()
 	if !within(flushTimeout, c.left) {
 		if cut := c.disconnectAll(errFlush); cut > 0 {
-			c.logger.Warn("disconnected clients that did not read the end of their feeds", "clients", cut, "reason", errFlush.Error())
+			c.logger.Warn("disconnected clients that did not read the end of their feeds or responses", "clients", cut, "reason", errFlush.Error())
 		}
 	}
 	late, cancel := context.WithTimeoutCause(context.Background(), disconnectTimeout, errDisconnect)
@@ -58,17 +62,20 @@ func (c *clients) stop() error {
 	case <-late.Done():
 		err = errDisconnect
 	}
+	sent, cancelSent := context.WithTimeout(context.Background(), lastResponsesTimeout)
+	defer cancelSent()
+	_ = c.server.Shutdown(sent) // Close disconnects those who do not receive them
 	return errors.Join(err, c.server.Close())
 }
 
 // disconnectAll ends all connections, and returns how many of them had undelivered
-// feeds.
+// feeds or responses.
 func (c *clients) disconnectAll(cause error) (cut int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.live {
 		one.cancel(cause)
-		if one.feeds > 0 {
+		if one.pending > 0 {
 			cut++
 		}
 	}
@@ -102,7 +109,7 @@ func (t *trackedConn) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 		return stream, nil
 	}
 	// The gateway ends the context when the client has received all of the feed.
-	t.clients.addFeeds(t.client, 1)
-	context.AfterFunc(ctx, func() { t.clients.addFeeds(t.client, -1) })
+	t.clients.addPending(t.client, 1)
+	context.AfterFunc(ctx, func() { t.clients.addPending(t.client, -1) })
 	return stream, nil
 }

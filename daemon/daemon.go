@@ -11,21 +11,25 @@ package daemon
 import (
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
-	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/destination"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/relay/executor"
@@ -56,6 +60,12 @@ type Options struct {
 	// OnListen is called with the URL of every listener when it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
+	// OnReady is called once, when all listeners accept. Nil calls nothing.
+	OnReady func()
+	// Inherited are listening sockets that the program was started with, for example by
+	// systemd. A listener of the configuration with the address of one uses it. One
+	// that no listener uses is an error. Serve closes them, unless it returns an error.
+	Inherited []net.Listener
 	// OnDrain is called when the daemon begins to drain while processes run, with
 	// their number. Nil calls nothing.
 	OnDrain func(processes int)
@@ -76,6 +86,7 @@ func (o Options) withDefaults(cfg config.Config) Options {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
+	o.Environ = secretfile.WithoutToken(o.Environ)
 	if cfg.HasRemote() {
 		o.Environ = withoutSecrets(o.Environ)
 	}
@@ -90,9 +101,11 @@ type Daemon struct {
 	authenticator *authenticator
 	confined      func(auth.Peer, func() bool) error // see [listen.Options]
 	sessions      *session.Registry
-	requests      *httpclient.Client // nil if they are disabled
+	rules         *destination.Rules // of requests, and of connections and listeners of PortService
 	sandboxes     *sandbox.Sandboxes
 	server        *server.Server
+	health        *health.Server
+	streams       *grpcStreams
 	channel       *inproc.Channel
 	clients       *clients
 	reserve       ProcessReserve
@@ -121,6 +134,12 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	rules := new(destination.Rules)
+	portNetwork, err := newPortNetwork(cfg, rules, required, opts.Logger)
+	if err != nil {
+		sandboxes.Close()
+		return nil, err
+	}
 	cgroups, err := cgroup.Open(cfg.Cgroup)
 	if err != nil {
 		sandboxes.Close()
@@ -138,10 +157,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Logger:          opts.Logger,
 	})
 	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts))
-	requests := newHTTPClient(cfg, required, opts.Logger)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
-		HTTP:         requests,
+		HTTP:         newHTTPClient(cfg, rules, required, opts.Logger),
+		Ports:        portNetwork,
 		Limits:       limits(cfg),
 		Authenticate: authenticator.authenticate,
 		Logger:       opts.Logger,
@@ -155,21 +174,28 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		NoPrepared:   !cfg.HasPreparedExec(),
 		OnContent:    opts.OnChange,
 
+		FileURLs: authenticator.fileURLs, FileURLMaxAge: time.Duration(cfg.SignedURLMaxAge),
+
 		RequiredSandbox: required,
 		LoopbackAnyUser: authenticator.users.AcceptsAny(),
 	})
+	streams := newGRPCStreams()
 	channel := inproc.New(
 		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
-		inproc.WithStreamInterceptors(srv.StreamInterceptors()...),
+		inproc.WithStreamInterceptors(append(srv.StreamInterceptors(), streams.intercept)...),
 	)
 	srv.Register(channel)
-	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, requests: requests, sandboxes: sandboxes, server: srv, channel: channel,
+	healthServer := health.NewServer()
+	healthpb.RegisterHealthServer(channel, healthServer)
+	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv,
+		health: healthServer, streams: streams, channel: channel,
 		confined: confinedPeers(supervisor), reserve: reserve}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	d.clients, err = newClients(clientsConfig{
 		cfg: cfg, authenticator: authenticator, logger: opts.Logger,
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
+		totals:   d.totals(),
 		ready:    func() bool { return true },
 		changed:  opts.OnChange,
 	})
@@ -228,6 +254,10 @@ func limits(cfg config.Config) server.Limits {
 			HeaderListBytes:             uint64(cfg.HeaderList),
 			HttpRequestsPerPrincipal:    uint64(cfg.HTTPRequests),
 			HttpHeadBytes:               uint64(cfg.HTTPHead),
+			PortConnectionsPerPrincipal: uint64(cfg.PortConnections),
+			PortListenersPerPrincipal:   uint64(cfg.PortListeners),
+			PortBacklog:                 uint64(cfg.PortBacklog),
+			PortAcceptTimeout:           durationpb.New(time.Duration(cfg.PortAcceptTimeout)),
 			FileHandlesPerSession:       uint64(cfg.FileHandles),
 			WatchesPerPrincipal:         uint64(cfg.Watches),
 			AwaitedPathsPerPrincipal:    uint64(cfg.AwaitedPaths),

@@ -88,7 +88,7 @@ func serveWith(t *testing.T, change func(*config.Config), urls ...string) *servi
 // dial connects to the n-th listener.
 func (s *serving) dial(n int) *grpc.ClientConn {
 	s.t.Helper()
-	target := "passthrough:///" + strings.TrimPrefix(s.urls[n], "grpc://")
+	target := "passthrough:///" + strings.TrimPrefix(s.urls[n], "tcp://")
 	if path, ok := strings.CutPrefix(s.urls[n], "unix://"); ok {
 		target = "unix://" + path
 	}
@@ -118,7 +118,7 @@ func (s *serving) startSleep(conn *grpc.ClientConn) {
 }
 
 func TestServe_EveryListener(t *testing.T) {
-	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "grpc://127.0.0.1:0", "grpc://[::1]:0")
+	s := serve(t, "unix://"+filepath.Join(t.TempDir(), "s"), "tcp://127.0.0.1:0", "tcp://[::1]:0")
 	for i := range s.urls {
 		resp, err := healthpb.NewHealthClient(s.dial(i)).Check(s.ctx, &healthpb.HealthCheckRequest{})
 		if err != nil || resp.GetStatus() != healthpb.HealthCheckResponse_SERVING {
@@ -128,7 +128,7 @@ func TestServe_EveryListener(t *testing.T) {
 }
 
 func TestStop_NoProcesses_IsImmediate(t *testing.T) {
-	s := serve(t, "grpc://127.0.0.1:0")
+	s := serve(t, "tcp://127.0.0.1:0")
 	s.stop(errors.New("SIGTERM"))
 	if err := s.wait(); err != nil {
 		t.Errorf("Serve = %v", err)
@@ -136,7 +136,7 @@ func TestStop_NoProcesses_IsImmediate(t *testing.T) {
 }
 
 func TestHealth_Watch_EndsWithServer(t *testing.T) {
-	s := serve(t, "grpc://127.0.0.1:0")
+	s := serve(t, "tcp://127.0.0.1:0")
 	health := healthpb.NewHealthClient(s.dial(0))
 	expectHealth := func(watch healthpb.Health_WatchClient, want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
@@ -168,7 +168,7 @@ func TestHealth_Watch_EndsWithServer(t *testing.T) {
 }
 
 func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
-	s := serve(t, "grpc://127.0.0.1:0")
+	s := serve(t, "tcp://127.0.0.1:0")
 	conn := s.dial(0)
 	s.startSleep(conn)
 	client := execwirev1.NewProcessServiceClient(conn)
@@ -213,7 +213,7 @@ func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 }
 
 func TestUnknownMethod_IsUnimplemented(t *testing.T) {
-	s := serve(t, "grpc://127.0.0.1:0")
+	s := serve(t, "tcp://127.0.0.1:0")
 	err := s.dial(0).Invoke(s.ctx, "/execwire.v1.ProcessService/FromTheFuture", &execwirev1.GetProcessRequest{}, &execwirev1.GetProcessResponse{})
 	if status.Code(err) != codes.Unimplemented || reason(err) != "NOT_IMPLEMENTED" {
 		t.Errorf("an unknown method returns %v", err)

@@ -11,7 +11,7 @@ import (
 // A drain does not wait for closed processes whose owners have left without acknowledging
 // the end, although their grace period is an hour.
 func TestDrain_ClosedProcesses_DoNotCountAsRunning(t *testing.T) {
-	s := serve(t, "grpc://127.0.0.1:0")
+	s := serve(t, "tcp://127.0.0.1:0")
 	processes := execwirev1.NewProcessServiceClient(s.dial(0))
 	for i := range 30 {
 		run, err := processes.RunProcess(s.ctx)

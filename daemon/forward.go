@@ -46,9 +46,9 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 		switch url, err := listen.Parse(raw); {
 		case err != nil:
 			return nil, err
-		case url.Scheme != listen.SchemeGRPC && url.Scheme != listen.SchemeUnix:
+		case url.Scheme != listen.SchemeTCP && url.Scheme != listen.SchemeGRPC && url.Scheme != listen.SchemeUnix:
 			return nil, &config.Error{Setting: "listen", Problem: fmt.Sprintf("has %s, which is not for clients of gRPC on this host", url),
-				Fix: "write unix:///PATH or grpc://127.0.0.1:PORT"}
+				Fix: "write unix:///PATH or tcp://127.0.0.1:PORT"}
 		}
 	}
 	if opts.Logger == nil {
@@ -73,34 +73,32 @@ func (f *Forward) Serve(ctx context.Context) error {
 	}
 	running, end := context.WithCancelCause(ctx)
 	var serving sync.WaitGroup
-	refuser := newRefusingServer()
+	refuser := newRefusingServer(time.Duration(f.cfg.HandshakeTimeout))
 	serving.Go(refuser.serve)
-	failed := make(chan error, len(open.inOrder))
-	for _, l := range open.inOrder {
-		serving.Go(func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
-					return
-				}
-				if refusal := refusedPeer(conn); refusal != nil {
-					f.opts.Logger.Warn("a client was refused", "listener", l.URL().String(), "error", refusal.Error())
-					refuser.refuse(conn)
-					continue
-				}
-				serving.Go(func() { f.passAdmitted(running, conn) })
+	// HTTP is not forwarded: the server would apply its rules for web pages to the names
+	// and addresses of this listener.
+	queue := listen.NewQueue()
+	open.dispatch(queue, nil, &serving)
+	serving.Go(func() {
+		for {
+			conn, err := queue.Accept()
+			if err != nil {
+				return
 			}
-		})
-	}
+			if refusal := refusedPeer(conn); refusal != nil {
+				f.opts.Logger.Warn("a client was refused", "listener", conn.LocalAddr().String(), "error", refusal.Error())
+				refuser.refuse(conn)
+				continue
+			}
+			serving.Go(func() { f.passAdmitted(running, conn) })
+		}
+	})
 	open.announce(f.opts.OnListen)
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
+	<-ctx.Done()
 	end(errStopping)
 	open.close()
+	_ = queue.Close()
 	refuser.stop()
 	serving.Wait()
-	return err
+	return nil
 }

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"net"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/peer"
@@ -15,13 +16,14 @@ import (
 // forward with the reason. The forward itself does not parse what clients send.
 type refusingServer struct {
 	server *grpc.Server
-	conns  *relayListener // of rejected connections
+	conns  *listen.Queue // of rejected connections
 }
 
-func newRefusingServer() *refusingServer {
+// timeout bounds the handshakes of its connections.
+func newRefusingServer(timeout time.Duration) *refusingServer {
 	return &refusingServer{
-		conns: newRelayListener(),
-		server: grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.ConnectionTimeout(handshakeTimeout),
+		conns: listen.NewQueue(),
+		server: grpc.NewServer(grpc.Creds(listen.PeerCredentials()), grpc.ConnectionTimeout(timeout),
 			grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 				method, _ := grpc.MethodFromServerStream(stream)
 				var refusal error
@@ -40,7 +42,7 @@ func (r *refusingServer) serve() { _ = r.server.Serve(r.conns) } // fails only w
 // refuse fails the calls on conn. It blocks until serve has accepted the connection,
 // or has ended.
 func (r *refusingServer) refuse(conn net.Conn) {
-	if !r.conns.deliver(conn) {
+	if !r.conns.Deliver(conn) {
 		_ = conn.Close() // the server has ended
 	}
 }

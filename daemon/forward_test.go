@@ -84,12 +84,29 @@ func forwardWith(t *testing.T, at string, change func(*config.Config), tune func
 func (o *forwarding) connect() (near, far net.Conn) {
 	o.t.Helper()
 	near = o.dial()
-	far, err := o.server.Accept()
+	far, err := o.accept()
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	o.closing(far)
 	return near, far
+}
+
+// begin is how a client of gRPC begins.
+const begin = "PRI * HTTP/2.0"
+
+// accept accepts a connection of dial at the server.
+func (o *forwarding) accept() (net.Conn, error) {
+	o.t.Helper()
+	far, err := o.server.Accept()
+	if err != nil {
+		return nil, err
+	}
+	o.closing(far)
+	got := make([]byte, len(begin))
+	if _, err := io.ReadFull(far, got); err != nil || string(got) != begin {
+		o.t.Fatalf("the server received %q, %v", got, err)
+	}
+	return far, nil
 }
 
 func (o *forwarding) dial() net.Conn {
@@ -103,6 +120,9 @@ func (o *forwarding) dial() net.Conn {
 		o.t.Fatal(err)
 	}
 	o.closing(conn)
+	if _, err := io.WriteString(conn, begin); err != nil {
+		o.t.Fatal(err)
+	}
 	return conn
 }
 
@@ -209,8 +229,7 @@ func TestForward_ClientLeavesStalledServer_FreesPlace(t *testing.T) {
 	for o.ctx.Err() == nil {
 		next := o.dial()
 		_ = o.server.(*net.TCPListener).SetDeadline(time.Now().Add(50 * time.Millisecond))
-		if far, err := o.server.Accept(); err == nil {
-			o.closing(far)
+		if far, err := o.accept(); err == nil {
 			o.expect(next, far, "its place")
 			return
 		}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -30,8 +29,8 @@ type GatewayOptions struct {
 	OnChange func()
 }
 
-// Gateway serves JSON-RPC clients by a server elsewhere. All methods may be called
-// concurrently.
+// Gateway serves clients of JSON-RPC and HTTP by a server elsewhere. All methods may be
+// called concurrently.
 type Gateway struct {
 	cfg     config.Config
 	opts    GatewayOptions
@@ -52,9 +51,9 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 		switch url, err := listen.Parse(raw); {
 		case err != nil:
 			return nil, err
-		case url.Scheme == listen.SchemeGRPC, url.Scheme == listen.SchemeGRPCS, url.Scheme == listen.SchemeUnix:
+		case url.Scheme == listen.SchemeGRPC, url.Scheme == listen.SchemeGRPCS:
 			return nil, &config.Error{Setting: "listen", Problem: fmt.Sprintf("has %s, where clients of gRPC come", url),
-				Fix: "they use the upstream server itself; write ws://HOST:PORT, wss://HOST:PORT or stdio"}
+				Fix: "they use the upstream server itself; write tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT or stdio"}
 		}
 	}
 	if opts.Logger == nil {
@@ -101,22 +100,23 @@ func (g *Gateway) Serve(ctx context.Context) error {
 		return err
 	}
 	var serving sync.WaitGroup
-	failed := make(chan error, len(open.inOrder))
-	serveEach(open.websocket, g.clients.serve, &serving, failed)
+	queue := listen.NewQueue()
+	serving.Go(func() { g.clients.serve(queue) })
+	open.dispatch(nil, queue, &serving)
 	open.announce(g.opts.OnListen)
 	left := open.serveStdio(g.clients, &serving)
 	select {
 	case <-ctx.Done():
-	case err = <-failed:
 	case <-left:
 	}
+	open.closeNetwork()
 	g.clients.refuse()
 	g.clients.disconnectAll(errStopping)
-	if stopErr := g.clients.stop(); stopErr != nil {
-		return errors.Join(err, stopErr) // the serving goroutines wait for connections that hang
+	if err := g.clients.stop(); err != nil {
+		return err // the serving goroutines wait for connections that hang
 	}
 	serving.Wait()
-	return err
+	return nil
 }
 
 // remoteCalls makes the calls of one client to a server elsewhere.
@@ -146,6 +146,9 @@ func (r *remoteCalls) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 
 // authorize checks that the client may make a call, and adds its name to the context.
 func (r *remoteCalls) authorize(ctx context.Context, method string, req any) (context.Context, error) {
+	if server.IsPublic(method) { // nobody is named, as on the server
+		return ctx, nil
+	}
 	caller, err := r.authenticator.authenticatePeer(peerInfo{info: r.info})
 	if err := server.MayCall(caller, err, method, req); err != nil {
 		return nil, err

@@ -2,12 +2,8 @@ package daemon
 
 import "github.com/execwire/execwire/internal/listen"
 
-const (
-	// DefaultListenURL is the default listener for gRPC.
-	DefaultListenURL = "grpc://127.0.0.1:7420"
-	// DefaultWebsocketListenURL is the default listener for JSON-RPC.
-	DefaultWebsocketListenURL = "ws://127.0.0.1:7421"
-)
+// DefaultListenURL is the default listener of a server, for all protocols.
+const DefaultListenURL = "tcp://127.0.0.1:7420"
 
 // ListenURL is the URL of a listener. It is comparable; [ParseListenURL] returns
 // valid ones.
@@ -27,7 +23,8 @@ const (
 	ListenURLTooLong = listen.KindTooLong
 )
 
-// ParseListenURL parses a value of the setting listen: grpc://HOST:PORT on loopback,
-// grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT, wss://HOST:PORT, stdio or off. The
-// error is a [*ListenURLError].
+// ParseListenURL parses a value of the setting listen: tcp://HOST:PORT on loopback,
+// tls://HOST:PORT or unix:///PATH for all protocols; grpc://HOST:PORT on loopback,
+// grpcs://HOST:PORT, ws://HOST:PORT or wss://HOST:PORT for one; stdio or off. The error
+// is a [*ListenURLError].
 func ParseListenURL(raw string) (ListenURL, error) { return listen.Parse(raw) }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
@@ -17,6 +18,7 @@ import (
 // opener opens listeners.
 type opener struct {
 	cfg           config.Config
+	inherited     []net.Listener // see [listen.Options]
 	authenticator *authenticator // nil: clients are not authenticated
 	users         auth.LoopbackUsers
 	logger        *slog.Logger
@@ -26,9 +28,8 @@ type opener struct {
 
 // listeners are the open listeners.
 type listeners struct {
-	grpc, websocket []listen.Listener
-	inOrder         []listen.Listener // all of those, in the configured order
-	stdio           *stdioClient      // nil if stdio is not configured
+	inOrder []listen.Listener // in the configured order
+	stdio   *stdioClient      // nil if stdio is not configured
 }
 
 // stdioClient is the client at the other end of the standard streams.
@@ -41,14 +42,11 @@ type stdioClient struct {
 // onlyStdio reports whether stdio is the only listener.
 func (l *listeners) onlyStdio() bool { return l.stdio != nil && len(l.inOrder) == 0 }
 
-// serveEach serves each listener in a goroutine, and sends errors to failed.
-func serveEach(list []listen.Listener, with func(net.Listener) error, serving *sync.WaitGroup, failed chan<- error) {
-	for _, l := range list {
-		serving.Go(func() {
-			if err := with(l); err != nil {
-				failed <- fmt.Errorf("failed to serve %s: %w", l.URL(), err)
-			}
-		})
+// dispatch delivers connections of all listeners to the queues until close, in
+// goroutines of serving. A nil queue is that of a protocol that is not served.
+func (l *listeners) dispatch(grpc, http *listen.Queue, serving *sync.WaitGroup) {
+	for _, one := range l.inOrder {
+		serving.Go(func() { one.Dispatch(grpc, http) })
 	}
 }
 
@@ -62,11 +60,16 @@ func (l *listeners) announce(onListen func(url string)) {
 	}
 }
 
-// close closes all listeners.
-func (l *listeners) close() {
+// closeNetwork closes all listeners but the standard streams. It may be called again.
+func (l *listeners) closeNetwork() {
 	for _, one := range l.inOrder {
 		_ = one.Close()
 	}
+}
+
+// close closes all listeners.
+func (l *listeners) close() {
+	l.closeNetwork()
 	if l.stdio != nil {
 		_ = l.stdio.transport.Close(0, "")
 	}
@@ -76,7 +79,9 @@ func (l *listeners) close() {
 func (o opener) open(ctx context.Context) (*listeners, error) {
 	opened := &listeners{}
 	opts := listen.Options{
+		HandshakeTimeout:     time.Duration(o.cfg.HandshakeTimeout),
 		LoopbackUsers:        o.users,
+		Inherited:            o.inherited,
 		Confined:             o.confined,
 		UnauthenticatedBytes: unauthenticatedHeaders * int(o.cfg.HeaderList),
 		Connections:          int(o.cfg.Connections),
@@ -94,6 +99,10 @@ func (o opener) open(ctx context.Context) (*listeners, error) {
 			return nil, err
 		}
 	}
+	if err := listen.CheckInherited(o.inherited, opened.inOrder); err != nil {
+		opened.close()
+		return nil, err
+	}
 	warnOfAnyUser(o.logger, o.users, opened.inOrder)
 	return opened, nil
 }
@@ -109,7 +118,7 @@ func (o opener) openOne(ctx context.Context, opened *listeners, raw string, opts
 		return nil
 	case listen.SchemeStdio:
 		return o.openStdio(opened)
-	case listen.SchemeGRPCS, listen.SchemeWSS:
+	case listen.SchemeTLS, listen.SchemeGRPCS, listen.SchemeWSS:
 		if opts.TLS == nil && o.cfg.TLSCertificate != "" && o.cfg.TLSKey != "" {
 			if opts.TLS, err = o.loadTLS(); err != nil {
 				return fmt.Errorf("failed to listen on %s: %w", url, err)
@@ -121,13 +130,7 @@ func (o opener) openOne(ctx context.Context, opened *listeners, raw string, opts
 		return err
 	}
 	opened.inOrder = append(opened.inOrder, l)
-	switch url.Scheme {
-	case listen.SchemeWS, listen.SchemeWSS:
-		o.warnOfPlainText(l.URL())
-		opened.websocket = append(opened.websocket, l)
-	default:
-		opened.grpc = append(opened.grpc, l)
-	}
+	o.warnOfPlainText(l.URL())
 	return nil
 }
 

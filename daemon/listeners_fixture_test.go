@@ -82,7 +82,7 @@ func lock(t *testing.T, change func(*config.Config), table func(l *locked) strin
 	t.Helper()
 	l := &locked{t: t, dir: t.TempDir(), log: &buffer{}, ca: testcert.NewAuthority(t), clients: testcert.NewAuthority(t)}
 	cfg := config.Default()
-	cfg.Listen = []string{"grpc://127.0.0.1:0", "grpcs://127.0.0.1:0", "unix://" + filepath.Join(l.dir, "s")}
+	cfg.Listen = []string{"tcp://127.0.0.1:0", "tls://127.0.0.1:0", "unix://" + filepath.Join(l.dir, "s")}
 	cfg.TLSCertificate, cfg.TLSKey = l.ca.Issue("server").Write(t, l.dir, "server")
 	cfg.TLSClientCA = testcert.WriteFile(t, filepath.Join(l.dir, "clients.pem"), l.clients.PEM)
 	cfg.Principals = l.writeTable(table(l))

@@ -22,24 +22,29 @@ import (
 const (
 	public = "public"
 	local  = "local"
+	// anyPrincipal is a call whose request decides about the permission.
+	anyPrincipal = "any principal"
 )
 
 // permissions lists what every call needs. It repeats the table of package server, so that
 // changes there are intended.
 var permissions = map[string]string{
-	"/execwire.v1.ProcessService/GetProcess":       "view",
-	"/execwire.v1.ProcessService/ListProcesses":    "view",
-	"/execwire.v1.ProcessService/WatchProcess":     "view",
-	"/execwire.v1.ProcessService/ReadOutput":       "view",
-	"/execwire.v1.ProcessService/SnapshotOutput":   "view",
-	"/execwire.v1.ProcessService/WaitProcess":      "view",
-	"/execwire.v1.ProcessService/StartProcess":     "start",
-	"/execwire.v1.ProcessService/RunProcess":       "start",
-	"/execwire.v1.ProcessService/WriteStdin":       "control",
-	"/execwire.v1.ProcessService/CloseStdin":       "control",
-	"/execwire.v1.ProcessService/ResizeTerminal":   "control",
-	"/execwire.v1.ProcessService/SignalProcess":    "control",
-	"/execwire.v1.ProcessService/TerminateProcess": "control",
+	"/execwire.v1.ProcessService/GetProcess":        "view",
+	"/execwire.v1.ProcessService/ListProcesses":     "view",
+	"/execwire.v1.ProcessService/WatchProcess":      "view",
+	"/execwire.v1.ProcessService/ReadOutput":        "view",
+	"/execwire.v1.ProcessService/SnapshotOutput":    "view",
+	"/execwire.v1.ProcessService/WaitProcess":       "view",
+	"/execwire.v1.ProcessService/StartProcess":      "start",
+	"/execwire.v1.ProcessService/RunProcess":        "start",
+	"/execwire.v1.ProcessService/OwnProcess":        "start",
+	"/execwire.v1.ProcessService/AcknowledgeOutput": "start",
+	"/execwire.v1.ProcessService/DetachProcess":     "start",
+	"/execwire.v1.ProcessService/WriteStdin":        "control",
+	"/execwire.v1.ProcessService/CloseStdin":        "control",
+	"/execwire.v1.ProcessService/ResizeTerminal":    "control",
+	"/execwire.v1.ProcessService/SignalProcess":     "control",
+	"/execwire.v1.ProcessService/TerminateProcess":  "control",
 
 	"/execwire.v1.SessionService/AttachSession": "session",
 	"/execwire.v1.SessionService/ListSessions":  "session",
@@ -59,6 +64,7 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/WatchDirectory":   "read_files",
 	"/execwire.v1.FileSystemService/RenamePath":       "write_files",
 	"/execwire.v1.FileSystemService/CreateSymlink":    "write_files",
+	"/execwire.v1.FileSystemService/SignFileURL":      anyPrincipal, // read_files or write_files, by the method of the URL
 	"/execwire.v1.FileSystemService/GetUpload":        "write_files",
 	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",
 	"/execwire.v1.FileSystemService/RemovePath":       "write_files",
@@ -70,6 +76,11 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/WriteBlock":       "write_files",
 
 	"/execwire.v1.HttpService/Fetch": "http",
+
+	"/execwire.v1.PortService/ListPorts":   "view",
+	"/execwire.v1.PortService/WatchPorts":  "view",
+	"/execwire.v1.PortService/ConnectPort": "ports",
+	"/execwire.v1.PortService/ListenPort":  "ports",
 
 	"/grpc.health.v1.Health/Check": public,
 	"/grpc.health.v1.Health/List":  public,
@@ -110,7 +121,7 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 }
 
 func TestPermissions_EveryCall(t *testing.T) {
-	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
+	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports"}
 	l := lock(t, many, func(l *locked) string {
 		table := l.principal("everything", `"all"`)
 		for _, name := range all {
@@ -161,7 +172,7 @@ func (l *locked) expectCall(listener int, method, need, has string, err error) {
 	switch {
 	case need == local && listener == onTLS:
 		l.expect(err, codes.Unimplemented, "NOT_IMPLEMENTED")
-	case need == public, need == local, need == has, has == "everything":
+	case need == public, need == local, need == anyPrincipal, need == has, has == "everything":
 		l.expectMade(method, has, err)
 	default:
 		l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")

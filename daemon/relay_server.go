@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,28 +9,24 @@ import (
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
-
-// beginTimeout bounds the time until the first message of a stream is complete.
-const beginTimeout = handshakeTimeout
-
-// grpcBegins is the beginning of every gRPC connection, and of no JSON-RPC message.
-var grpcBegins = []byte("PRI ")
 
 // relayServer serves the streams of the relay. The first bytes of a stream tell gRPC
 // from JSON-RPC.
 type relayServer struct {
 	endpoint *relay.Endpoint
-	grpc     *relayListener
+	grpc     *listen.Queue // of the gRPC server
+	begin    time.Duration // bounds the time until the first message of a stream is complete
 	clients  *clients
 	logger   *slog.Logger
 	large    *wsconn.Budget // for JSON-RPC messages that are written in parts
 	serving  sync.WaitGroup
 }
 
-func newRelayServer(cfg config.Config, clients *clients, logger *slog.Logger) *relayServer {
+func newRelayServer(cfg config.Config, grpc *listen.Queue, clients *clients, logger *slog.Logger) *relayServer {
 	silence := time.Duration(cfg.RelaySilence)
 	endpoint := relay.NewEndpoint(relay.Config{
 		Role: relay.Executor, Streams: int(cfg.RelayStreams), MessageBytes: int(cfg.Request), Logger: logger,
@@ -39,7 +34,7 @@ func newRelayServer(cfg config.Config, clients *clients, logger *slog.Logger) *r
 	})
 	large := wsconn.NewBudget(int64(cfg.AnswersTotal))
 	large.Setting = "answer_bytes_total"
-	return &relayServer{endpoint: endpoint, grpc: newRelayListener(), clients: clients, logger: logger, large: large}
+	return &relayServer{endpoint: endpoint, grpc: grpc, begin: time.Duration(cfg.HandshakeTimeout), clients: clients, logger: logger, large: large}
 }
 
 // accept accepts streams until the endpoint is closed.
@@ -57,22 +52,22 @@ func (r *relayServer) accept() {
 // server. One without a request is closed when that stops, because the server waits
 // for handshakes.
 func (r *relayServer) serve(stream *relay.Stream) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), beginTimeout, errors.New("the first message took too long"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), r.begin, errors.New("the first message took too long"))
 	defer cancel()
 	first, err := stream.Receive(ctx)
 	switch {
 	case err != nil:
 		r.logger.Debug("a relay stream ended before its first message", "stream", stream.ID(), "error", err)
 		stream.Reset(relay.ReasonProtocolError)
-	case bytes.HasPrefix(first, grpcBegins):
+	case listen.IsGRPC(first):
 		conn := newRelayedConn(relay.NewConn(stream), stream.ID(), first)
-		if !r.grpc.deliver(conn) {
+		if !r.grpc.Deliver(conn) {
 			stream.Reset(relay.ReasonGoingAway)
 			return
 		}
 		select {
 		case <-conn.begun:
-		case <-r.grpc.closed:
+		case <-r.grpc.Closed():
 			_ = conn.Close()
 		}
 	case r.clients.refusing.Load():

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
@@ -24,8 +25,9 @@ type remote struct {
 	ended   <-chan struct{}
 }
 
-// openRemote returns the executor, or nil if none is configured. It must be closed.
-func (d *Daemon) openRemote() (*remote, error) {
+// openRemote returns the executor, or nil if none is configured. It must be closed. Its
+// gRPC clients are delivered to grpc.
+func (d *Daemon) openRemote(grpc *listen.Queue) (*remote, error) {
 	if !d.cfg.HasRemote() {
 		return nil, nil
 	}
@@ -37,7 +39,7 @@ func (d *Daemon) openRemote() (*remote, error) {
 	if name == "" {
 		name, _ = os.Hostname() // an empty name is accepted
 	}
-	served := newRelayServer(d.cfg, d.clients, d.opts.Logger)
+	served := newRelayServer(d.cfg, grpc, d.clients, d.opts.Logger)
 	return &remote{server: served, options: executor.Options{
 		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: trust,
 		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),

@@ -55,6 +55,43 @@ func hello(t *testing.T, c *client.Client) {
 	}
 }
 
+// Processes do not get a token for client commands, even if they ask for secrets.
+func TestRun_DoesNotPassTokenOn(t *testing.T) {
+	t.Setenv("EXECWIRE_TOKEN", "secret")
+	t.Setenv("EXECWIRE_TOKEN_FILE", "/token")
+	cfg := daemon.DefaultConfig()
+	cfg.Listen = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
+	r := run(t, daemon.Options{}, func(ctx context.Context, options daemon.Options) error { return daemon.Run(ctx, cfg, options) })
+	c, err := client.Dial(t.Context(), r.url(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	request := client.Command{Argv: []string{"/bin/sh", "-c", "echo \"<$EXECWIRE_TOKEN$EXECWIRE_TOKEN_FILE>\""}, Dir: "/", Inherit: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL}.Request()
+	request.GetCommand().GetDirect().GetEnvironmentPolicy().IgnoreDefaultExcludes = true
+	process, err := c.Start(t.Context(), client.StartOptions{Process: request})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = process.Close() }()
+	var out []byte
+	for event, err := range process.Events(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if output, ok := event.(*client.OutputEvent); ok {
+			out = append(out, output.Data...)
+		}
+	}
+	if string(out) != "</token>\n" {
+		t.Errorf("the process has %q", out)
+	}
+	r.stop()
+	if err := <-r.done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+}
+
 func TestRun_ServesUntilContextEnds(t *testing.T) {
 	cfg := daemon.DefaultConfig()
 	cfg.Listen = []string{"unix://" + filepath.Join(t.TempDir(), "s")}
@@ -137,10 +174,10 @@ func TestRunExecutor_InvalidOptions_Fail(t *testing.T) {
 
 // Documents and programs rely on these URLs.
 func TestDefaultListenURLs(t *testing.T) {
-	if got := daemon.DefaultConfig().Listen; !slices.Equal(got, []string{daemon.DefaultListenURL, daemon.DefaultWebsocketListenURL}) {
+	if got := daemon.DefaultConfig().Listen; !slices.Equal(got, []string{daemon.DefaultListenURL}) {
 		t.Errorf("a daemon listens at %q", got)
 	}
-	for _, raw := range []string{daemon.DefaultListenURL, daemon.DefaultWebsocketListenURL} {
+	for _, raw := range []string{daemon.DefaultListenURL} {
 		if u, err := daemon.ParseListenURL(raw); err != nil || u.String() != raw {
 			t.Errorf("%s is parsed as %v, %v", raw, u, err)
 		}

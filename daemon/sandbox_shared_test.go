@@ -23,7 +23,7 @@ const temporaryOnly = `{"managed": {"fileSystem": {"restricted": {"entries": [
 // server that requires workspace-write starts, and processes and file calls work.
 func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	for name, obstruct := range map[string]func(at, work string) error{
 		"link":          func(at, work string) error { return os.Symlink(work, at) },

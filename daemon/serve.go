@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/execwire/execwire/internal/listen"
 )
 
 // Serve opens the configured listeners and serves until ctx ends. Then it drains:
@@ -21,26 +23,30 @@ import (
 // A daemon with remote_url is reached through the relay while Serve runs. If that
 // fails for good, Serve drains and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
-	open, err := opener{cfg: d.cfg, authenticator: d.authenticator, users: d.authenticator.users, logger: d.opts.Logger, confined: d.confined}.open(ctx)
+	open, err := opener{cfg: d.cfg, authenticator: d.authenticator, users: d.authenticator.users, inherited: d.opts.Inherited, logger: d.opts.Logger, confined: d.confined}.open(ctx)
 	if err != nil {
 		return err
 	}
-	relayed, err := d.openRemote()
+	grpcQueue, httpQueue := listen.NewQueue(), listen.NewQueue()
+	relayed, err := d.openRemote(grpcQueue)
 	if err != nil {
 		open.close()
 		return err
 	}
-	refuseListeners(d.requests, open.inOrder)
-	grpcServer, healthServer, streams := d.newGRPCServer()
+	refuseListeners(d.rules, open.inOrder)
+	grpcServer := d.newGRPCServer()
 	var serving sync.WaitGroup
-	failed := make(chan error, len(open.inOrder)+2)
-	serveEach(open.grpc, grpcServer.Serve, &serving, failed)
-	serveEach(open.websocket, d.clients.serve, &serving, failed)
+	failed := make(chan error, 1)
+	serving.Go(func() { _ = grpcServer.Serve(grpcQueue) }) // returns when the server is stopped
+	serving.Go(func() { d.clients.serve(httpQueue) })
+	open.dispatch(grpcQueue, httpQueue, &serving)
 	if relayed != nil {
-		serving.Go(func() { _ = grpcServer.Serve(relayed.server.grpc) }) // returns with the server
 		relayed.begin(failed)
 	}
 	open.announce(d.opts.OnListen)
+	if d.opts.OnReady != nil {
+		d.opts.OnReady()
+	}
 	left := open.serveStdio(d.clients, &serving)
 	if relayed != nil {
 		left = nil // clients can connect through the relay
@@ -54,14 +60,15 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 		now = endedContext(errClientLeft)
 	}
 	probed(errStopping)
-	healthServer.Shutdown()
-	streams.drain(errStopping)
+	d.health.Shutdown()
+	d.streams.drain(errStopping)
 	d.clients.refuse()
 	d.drain(now)
 	// Owners receive the ends of their processes before their streams end.
 	_ = d.processesEnded() // Close returns the error, too
-	streams.stop(errStopped)
+	d.streams.stop(errStopped)
 	d.server.EndWatches()
+	open.closeNetwork()
 	var clientsErr error
 	disconnected := runAsync(func() { clientsErr = d.clients.stop() })
 	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)
@@ -76,7 +83,7 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	if relayed != nil {
 		relayed.server.wait()
 	}
-	streams.receivers.Wait()
+	d.streams.receivers.Wait()
 	serving.Wait()
 	return errors.Join(err, d.Close())
 }
@@ -95,7 +102,7 @@ func endedContext(cause error) context.Context {
 // it lets owners that have lost their connection return for the end of theirs.
 func (d *Daemon) drain(now context.Context) {
 	d.sessions.Drain()
-	if n := d.sessions.Running(); n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
+	if n := d.sessions.Totals().Running; n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
 		d.opts.OnDrain(n)
 	}
 	grace, cancel := context.WithTimeoutCause(now, time.Duration(d.cfg.ShutdownGrace), errors.New("the shutdown grace is over"))
@@ -106,7 +113,7 @@ func (d *Daemon) drain(now context.Context) {
 		defer cancel()
 		err = d.sessions.WaitIdle(returned)
 	}
-	if left := d.sessions.Running(); err != nil && left > 0 {
+	if left := d.sessions.Totals().Running; err != nil && left > 0 {
 		d.opts.Logger.Info("terminating the remaining processes", "processes", left, "reason", err.Error())
 	}
 }

@@ -1,10 +1,10 @@
 package daemon
 
 import (
+	"runtime"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
@@ -22,9 +22,6 @@ const (
 	bufferSize       = 128 << 10
 )
 
-// handshakeTimeout bounds the handshakes of a connection, TLS and HTTP/2.
-const handshakeTimeout = 20 * time.Second
-
 // unauthenticatedHeaders is how many of the largest headers a connection may send
 // before a caller is authenticated on it.
 const unauthenticatedHeaders = 4
@@ -35,29 +32,32 @@ const maxPingInterval = 5 * time.Second
 
 // newGRPCServer creates the server for all listeners. It has reflection; the table of
 // permissions refuses that to callers over TLS.
-func (d *Daemon) newGRPCServer() (*grpc.Server, *health.Server, *grpcStreams) {
-	streams := newGRPCStreams()
+func (d *Daemon) newGRPCServer() *grpc.Server {
 	s := grpc.NewServer(append(transportOptions(d.cfg),
-		grpc.Creds(listenerCredentials{listen.PeerCredentials(d.authenticator.handshakeFailed)}),
+		grpc.Creds(listenerCredentials{listen.PeerCredentials()}),
 		grpc.InTapHandle(d.authenticator.admit),
 		grpc.ChainUnaryInterceptor(append(d.server.UnaryInterceptors(), useUnary)...),
-		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), useStream, streams.intercept)...),
+		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), useStream, d.streams.intercept)...),
 		grpc.WaitForHandlers(true),
+		// Goroutines whose stacks have grown already: a new one copies its stack in every call.
+		grpc.NumStreamWorkers(uint32(2*runtime.GOMAXPROCS(0))),
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
 	d.server.Register(s)
-	healthServer := health.NewServer()
-	healthpb.RegisterHealthServer(s, healthServer)
+	healthpb.RegisterHealthServer(s, d.health)
 	reflection.Register(s)
-	return s, healthServer, streams
+	return s
 }
+
+// receiveLimit is the largest message that the transport accepts: twice the limit, so
+// that the server can explain the error.
+func receiveLimit(cfg config.Config) int { return 2 * int(cfg.Message) }
 
 // transportOptions are the sizes, limits and intervals of connections.
 func transportOptions(cfg config.Config) []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ConnectionTimeout(handshakeTimeout),
-		// Twice the limit, so that the server can explain the error.
-		grpc.MaxRecvMsgSize(2 * int(cfg.Message)),
+		grpc.ConnectionTimeout(time.Duration(cfg.HandshakeTimeout)),
+		grpc.MaxRecvMsgSize(receiveLimit(cfg)),
 		grpc.MaxConcurrentStreams(uint32(cfg.Streams)),
 		grpc.MaxHeaderListSize(uint32(cfg.HeaderList)),
 		grpc.StaticStreamWindowSize(streamWindow),

@@ -18,7 +18,7 @@ import (
 
 func TestConnection_StreamLimit(t *testing.T) {
 	const limit = 10
-	s := serveWith(t, func(cfg *config.Config) { cfg.Streams = limit }, "grpc://127.0.0.1:0")
+	s := serveWith(t, func(cfg *config.Config) { cfg.Streams = limit }, "tcp://127.0.0.1:0")
 	conn := s.dial(0)
 	health := healthpb.NewHealthClient(conn)
 	ctx, cancel := context.WithCancelCause(s.ctx)
@@ -47,7 +47,7 @@ func TestConnection_StreamLimit(t *testing.T) {
 }
 
 func TestCall_MetadataLimit(t *testing.T) {
-	s := serveWith(t, func(cfg *config.Config) { cfg.HeaderList = 16 << 10 }, "grpc://127.0.0.1:0")
+	s := serveWith(t, func(cfg *config.Config) { cfg.HeaderList = 16 << 10 }, "tcp://127.0.0.1:0")
 	conn := s.dial(0)
 	check := func(size int) error {
 		ctx := metadata.AppendToOutgoingContext(s.ctx, "x-much", strings.Repeat("~", size))

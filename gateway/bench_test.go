@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/execwire/execwire/gateway/wsserver"
 	"github.com/execwire/execwire/internal/auth"
@@ -33,7 +34,7 @@ func dialTestServer(b *testing.B) *wsconn.Conn {
 	if err != nil {
 		b.Fatal(err)
 	}
-	web := wsserver.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
+	web := wsserver.NewHTTPServer(handler, time.Minute, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, net.KeepAliveConfig{})) })
 	conn, err := wsconn.Dial(b.Context(), "ws://"+listener.Addr().String(), wsconn.DialOptions{})

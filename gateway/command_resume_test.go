@@ -78,7 +78,7 @@ func TestCommandExit_Cut_IsSentOnce(t *testing.T) {
 // The client reads what it missed by the seqs of its notifications.
 func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const lines, cuts = 400_000, 12
 	srv := newTestServer(t)
@@ -128,7 +128,7 @@ func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 // The client does not read until the command blocks. Little output is retained.
 func TestCommandOutput_SlowReader_LosesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const lines = 500_000
 	srv := newTestServer(t)
@@ -157,7 +157,7 @@ func TestCommandOutput_SlowReader_LosesNothing(t *testing.T) {
 // A megabyte is written, and what is retained is read again.
 func TestOutputBytesCap_LowersRetention(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const kept, bytes = 1 << 20, 1 << 20
 	srv := newTestServer(t)

@@ -23,12 +23,14 @@ type connection struct {
 	processes    execwirev1.ProcessServiceClient
 	sessions     execwirev1.SessionServiceClient
 	environments execwirev1.EnvironmentServiceClient
+	ports        execwirev1.PortServiceClient
 
 	out           *outgoing
 	answering     sync.WaitGroup // requests that are not answered
 	files         *files.Service
 	http          *httpcalls.Service
-	outputAnswers *call.Limiter // for process output
+	watches       *call.Watches
+	outputAnswers *call.Limiter // for process output and lists
 
 	table    processTable
 	marks    *watermarks
@@ -47,12 +49,14 @@ func newConnection(life *lifetime, config Config, limits gateLimits, answers cal
 		processes:     execwirev1.NewProcessServiceClient(upstream),
 		sessions:      execwirev1.NewSessionServiceClient(upstream),
 		environments:  execwirev1.NewEnvironmentServiceClient(upstream),
+		ports:         execwirev1.NewPortServiceClient(upstream),
 		out:           &outgoing{conn: life.conn, limit: config.Outgoing},
 		outputAnswers: call.NewLimiter(answers),
 		table:         processTable{records: make(map[string]*process)},
 		live:          make(chan struct{}),
 	}
-	c.files = files.New(execwirev1.NewFileSystemServiceClient(upstream), c, config.Watches, answers)
+	c.watches = call.NewWatches(c, config.Watches)
+	c.files = files.New(execwirev1.NewFileSystemServiceClient(upstream), c, c.watches, answers)
 	c.marks = newWatermarks(life, &c.table)
 	c.delivery = eventDelivery{life: life, table: &c.table, out: c.out, marks: c.marks}
 	return c

@@ -9,6 +9,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/files"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestFollowSymlinks_False(t *testing.T) {
@@ -35,6 +36,7 @@ func TestFollowSymlinks_False(t *testing.T) {
 
 // Also for files that are larger than one message of the server.
 func TestFollowSymlinks_FalseForLargeFile(t *testing.T) {
+	testrace.WithoutRace(t)
 	cl, _ := newTestServer(t, withSmallFiles).attach("")
 	dir := t.TempDir()
 	large := make([]byte, files.WholeWrite+1)

@@ -57,7 +57,7 @@ func (s *failingStream) RecvMsg(m any) error {
 
 func TestReadFile_LargestFile_MemoryIsBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	srv := newTestServer(t, withSmallFiles)
 	path := t.TempDir() + "/f"
@@ -149,7 +149,7 @@ func TestReadFile_SlowReader_BoundsPreparedResponses(t *testing.T) {
 
 // filesOf serves file calls without a connection.
 func filesOf(srv *testServer) *files.Service {
-	return files.New(execwirev1.NewFileSystemServiceClient(srv.channel), unlimited{}, 1, call.NewShared(DefaultAnswers))
+	return files.New(execwirev1.NewFileSystemServiceClient(srv.channel), unlimited{}, nil, call.NewShared(DefaultAnswers))
 }
 
 // unlimited is a connection whose responses have the limit of the protocol.
@@ -160,7 +160,7 @@ func (unlimited) ContentLimit() int { return maxContent }
 // fileCall is a call on one path.
 func fileCall(t *testing.T, method, path string) files.Call {
 	t.Helper()
-	decoded, err := methods[method].decode([]byte(toJSON(map[string]any{"path": path})), files.New(nil, nil, 1, nil))
+	decoded, err := methods[method].decode([]byte(toJSON(map[string]any{"path": path})), files.New(nil, nil, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

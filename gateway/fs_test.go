@@ -282,7 +282,7 @@ func TestFileSandbox_NoBackend_Fails(t *testing.T) {
 // The sizes are around the limits of messages and of groups of three bytes.
 func TestWriteAndReadFile_Sizes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	srv := newTestServer(t, func(s *serverSettings) { s.limits.ReadFileBytes = 64 << 10 })
 	cl, _ := srv.attach("")

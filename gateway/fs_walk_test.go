@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestWalk(t *testing.T) {
@@ -62,6 +64,7 @@ func TestWalk(t *testing.T) {
 
 // A response has the size of the reference's, whatever the length of the names.
 func TestWalk_ResponseBytesAreBounded(t *testing.T) {
+	testrace.WithoutRace(t)
 	cl, _ := newTestServer(t).attach("")
 	dir := t.TempDir() + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250) + "/" + strings.Repeat("d", 250)
 	do(t, os.MkdirAll(dir, 0o755))

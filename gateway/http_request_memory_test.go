@@ -7,10 +7,13 @@ import (
 	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // While the response of a request is streamed, its request is freed.
 func TestHTTPStream_FreesRequest(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	const requests, size = 8, 1 << 20
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // limited limits the messages of the transport.
@@ -16,6 +17,7 @@ func limited(bytes int) func(*pipe, *Config) {
 // What exceeds the message limit of the transport fails before any of it is
 // sent; what fits is sent.
 func TestReadFile_MessageLimitOfTransport(t *testing.T) {
+	testrace.WithoutRace(t)
 	const limit = 4 << 20
 	content := (limit - aroundContent) / 4 * 3
 	whole := func(s *serverSettings) { s.limits.ReadFileBytes = limit }

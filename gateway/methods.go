@@ -27,6 +27,7 @@ const (
 	groupFiles       = "filesystem"
 	groupEnvironment = "environment info"
 	groupHTTP        = "http"
+	groupPorts       = "port"
 )
 
 // methods are the methods that need an initialized session.
@@ -43,6 +44,10 @@ var methods = withFiles(map[string]method{
 	"process/wait":       {group: groupExec, new: newCall[waitParams]},
 	"process/snapshot":   {group: groupExec, new: newCall[snapshotParams]},
 	"process/list":       {group: groupExec, optional: true, new: newCall[listParams]},
+
+	"port/list":    {group: groupPorts, optional: true, new: newCall[portListParams]},
+	"port/watch":   {group: groupPorts, new: newCall[portWatchParams]},
+	"port/unwatch": {group: groupPorts, control: true, new: newCall[portUnwatchParams]},
 
 	"command/exec":           {group: groupExec, new: newCall[commandParams]},
 	"command/exec/write":     {group: groupExec, new: newCall[commandWriteParams]},

@@ -15,13 +15,14 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // The client stops reading while a process writes more than is retained, and
 // continues later.
 func TestOutput_StoppedReader_LosesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	srv := newTestServer(t)
 	cl, id := srv.attach("")
@@ -127,7 +128,7 @@ func TestRequests_ClientNotReading_IsDisconnected(t *testing.T) {
 func TestRead_ClientNotReading_MemoryIsBounded(t *testing.T) {
 	const chunk, chunks, reads = 32 << 10, 32, 100
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	s, srv := newScriptedServer(t)
 	var given atomic.Int64
@@ -180,7 +181,7 @@ func memory() int64 {
 // One transport has no pings, and the client of another one does not answer them.
 func TestOutput_NoReadReceipts_DoesNotStall(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	for name, change := range map[string]func(*pipe, *Config){
 		"standard streams": func(p *pipe, _ *Config) { p.confirmsReads = false },
@@ -285,6 +286,7 @@ func TestRead_MaxBytes_SplitsBetweenChunks(t *testing.T) {
 
 // More output is retained than one response of the server can contain.
 func TestRead_ReturnsAllRetainedOutput(t *testing.T) {
+	testrace.WithoutRace(t)
 	cl, _ := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 8 << 20 }).attach("")
 	const bytes = 5 << 20
 	cl.start("p", fmt.Sprintf("head -c %d /dev/zero", bytes))

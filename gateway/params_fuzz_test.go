@@ -30,7 +30,7 @@ func decodeInitialize(params []byte) (any, *jsonrpc.Error) {
 func allDecoders() map[string]func([]byte) (any, *jsonrpc.Error) {
 	all := map[string]func([]byte) (any, *jsonrpc.Error){"initialize": decodeInitialize}
 	for name, m := range methods {
-		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params, files.New(nil, nil, 1, nil)) }
+		all[name] = func(params []byte) (any, *jsonrpc.Error) { return m.decode(params, files.New(nil, nil, nil, nil)) }
 	}
 	return all
 }
@@ -118,7 +118,7 @@ var paramSeeds = []string{
 	`{"processId":"p","argv":["a"],"cwd":"/","env":{"A":"1"},"tty":true,"pipeStdin":true,"arg0":"x",` +
 		`"envPolicy":{"inherit":"core","ignoreDefaultExcludes":true,"exclude":["*X*"],"set":{"B":"2"},"includeOnly":[]},` +
 		`"sandbox":{"permissions":{"type":"disabled"}},"enforceManagedNetwork":false,"managedNetwork":null}`,
-	`["p",["a"],"file:///tmp",{},false]`,
+	`["p",["a"],"file:///tmp",{},false]`, `{"watchId":1,"processId":"~p"}`, `["w",null]`,
 	`{"processId":"p","argv":["a"],"cwd":"/","env":{},"tty":false,"outputBytesCap":16384,"arg0":null}`,
 	`["p",["a"],"/tmp",{},true,18446744073709551615,"x"]`,
 	`{"processId":"p","argv":[],"cwd":"/","env":{},"tty":false}`,

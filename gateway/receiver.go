@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/files"
 	"github.com/execwire/execwire/gateway/httpcalls"
 	"github.com/execwire/execwire/gateway/param"
@@ -253,10 +254,17 @@ func (c *receiver) admits(group string) *jsonrpc.Error {
 // enqueue assigns the request its turn. Calls are in the order in which requests
 // arrive.
 func (c *receiver) enqueue(r *request) {
+	if named, ok := r.call.(call.WatchCall); ok {
+		c.watches.Enqueue(&r.turn, named)
+	}
 	switch named := r.call.(type) {
 	case processCall:
 		id, kind := named.order()
 		c.table.enqueue(&r.turn, id.server(), kind)
+	case portCall:
+		if id := named.server(); id != "" {
+			c.table.enqueue(&r.turn, id, orderAny)
+		}
 	case files.Call:
 		c.files.Enqueue(&r.turn, named)
 	case *httpcalls.Request:

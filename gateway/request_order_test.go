@@ -33,7 +33,7 @@ func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
 // Many of a thousand processes run at a time on one connection.
 func TestResponses_PrecedeEffects(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const runs, atOnce = 1000, 16
 	cl, _ := newTestServer(t).attach("")

@@ -105,7 +105,7 @@ func TestResume_AttachedOrUnknown_Fails(t *testing.T) {
 // The client neither reads nor answers pings.
 func TestResume_DeadClient_IsTakenOver(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	srv := newTestServer(t)
 	dead, id := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true })
@@ -152,7 +152,7 @@ func TestInitialize_TooManySessions_Fails(t *testing.T) {
 // The client reads what it missed.
 func TestResume_Cuts_LosesNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const lines = 800_000
 	srv := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 128 << 10 })

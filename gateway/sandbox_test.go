@@ -180,7 +180,7 @@ func TestSandboxShapes_Decode(t *testing.T) {
 // and no network.
 func TestSandboxShapes_FileCalls_HaveNoNetwork(t *testing.T) {
 	srv := &recordingFiles{}
-	service := files.New(srv, nil, 1, nil)
+	service := files.New(srv, nil, nil, nil)
 	for _, shape := range shapes {
 		read, err := methods["fs/getMetadata"].decode([]byte(`{"path":"/p",`+withLevel(shape.members)+`}`), service)
 		if err != nil {
@@ -359,7 +359,7 @@ func TestSandboxShapes_MissingCwd_Fails(t *testing.T) {
 		} {
 			for path, code := range paths {
 				members := withLevel(strings.Replace(members, `"cwd":"/d"`, `"cwd":null`, 1))
-				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), files.New(nil, nil, 1, nil))
+				_, err := methods["fs/readFile"].decode([]byte(`{"path":"`+path+`",`+members+`}`), files.New(nil, nil, nil, nil))
 				if err == nil || err.Code != code || err.Message != text {
 					t.Errorf("%s with %s: got %v, want %d %q", path, members, err, code, text)
 				}

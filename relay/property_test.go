@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // Environment variables of the property tests: the number of scenarios, and the
@@ -21,6 +23,7 @@ const (
 // -short, and stops at the first failure.
 func scenarios(t *testing.T, holds func(rng *rand.Rand) error) {
 	t.Helper()
+	testrace.WithoutRace(t)
 	runs := uint64(10_000)
 	if testing.Short() {
 		runs = 1000

@@ -20,51 +20,57 @@ import (
 
 // A sent exit record can still be lost: it may take most of a minute until a dead connection is noticed.
 func TestRun_UnacknowledgedOutput_IsRetained(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.sessions.ClosedRetention = 10 * time.Millisecond })
-	o := f.open(startMessage(shell("p", "echo result; exit 3"), durationpb.New(time.Hour)), 0)
-	for {
-		if err := o.recv(); err == io.EOF {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form, func(s *settings) { s.sessions.ClosedRetention = 10 * time.Millisecond })
+		o := f.open(startMessage(shell("p", "echo result; exit 3"), durationpb.New(time.Hour)), 0)
+		for {
+			if err := o.recv(); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if o.out.closed == nil {
-		t.Fatal("the stream ended before the process was closed")
-	}
-	time.Sleep(50 * time.Millisecond) // longer than the retention
-	again := f.resume("p", 0)
-	again.mustEnd()
-	if again.out.stdout() != "result\n" || again.out.exit.GetExitCode() != 3 {
-		t.Errorf("the resume received %q and %v", again.out.stdout(), again.out.exit)
-	}
-	for f.ctx.Err() == nil { // the acknowledged record is removed after its retention
-		_, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
-		if status.Code(err) == codes.NotFound {
-			return
+		if o.out.closed == nil {
+			t.Fatal("the stream ended before the process was closed")
 		}
-	}
-	t.Error("an acknowledged record is kept")
+		time.Sleep(50 * time.Millisecond) // longer than the retention
+		again := f.resume("p", 0)
+		again.mustEnd()
+		if again.out.stdout() != "result\n" || again.out.exit.GetExitCode() != 3 {
+			t.Errorf("the resume received %q and %v", again.out.stdout(), again.out.exit)
+		}
+		for f.ctx.Err() == nil { // the acknowledged record is removed after its retention
+			_, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
+			if status.Code(err) == codes.NotFound {
+				return
+			}
+		}
+		t.Error("an acknowledged record is kept")
+	})
 }
 
 func TestRun_DetachWithoutReading_FreesProcess(t *testing.T) {
-	f := newFixture(t)
-	const size = 8 << 20
-	o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(size))...))
-	// The client no longer reads, so the server is blocked sending, and the client detaches.
-	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
-	if exit := f.waitClosed("p").GetExit(); exit.GetExitCode() != 0 {
-		t.Errorf("exit is %v", exit)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		const size = 8 << 20
+		o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(size))...))
+		// The client no longer reads, so the server is blocked sending, and the client detaches.
+		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
+		if exit := f.waitClosed("p").GetExit(); exit.GetExitCode() != 0 {
+			t.Errorf("exit is %v", exit)
+		}
+	})
 }
 
 func TestReplacedOwners_NotReading_ExhaustNothing(t *testing.T) {
-	f := newFixture(t)
-	f.start(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
-	f.waitClosed("p")
-	for range 100 {
-		f.resume("p", 0) // and does not read further
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		f.start(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
+		f.waitClosed("p")
+		for range 100 {
+			f.resume("p", 0) // and does not read further
+		}
+	})
 }
 
 func TestRun_Started_ReportsEventWindow(t *testing.T) {
@@ -109,16 +115,18 @@ func TestRun_HalfCloseWithoutStdin_IsAccepted(t *testing.T) {
 }
 
 func TestRun_CallerMemory_IsNotModified(t *testing.T) {
-	o := newFixture(t).run(withStdin(command("p", testproc.Argv("never-read")...)))
-	memory := []byte("helloXXXXXXXXXX")
-	for i := range 2 {
-		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Stdin{
-			Stdin: &execwirev1.RunStdin{Offset: uint64(5 * i), Data: memory[:5]}}})
-	}
-	o.until("the input to be accepted", func() bool { return o.stdin == 10 })
-	if string(memory) != "helloXXXXXXXXXX" {
-		t.Errorf("the caller's memory is %q", memory)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		o := newFixture(t, form).run(withStdin(command("p", testproc.Argv("never-read")...)))
+		memory := []byte("helloXXXXXXXXXX")
+		for i := range 2 {
+			o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Stdin{
+				Stdin: &execwirev1.RunStdin{Offset: uint64(5 * i), Data: memory[:5]}}})
+		}
+		o.until("the input to be accepted", func() bool { return o.stdin == 10 })
+		if string(memory) != "helloXXXXXXXXXX" {
+			t.Errorf("the caller's memory is %q", memory)
+		}
+	})
 }
 
 func TestReadOutput_Cursor_NeverDecreases(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 // sessionMethods returns the RPCs of the contract that concern sessions.
 func sessionMethods() (methods []string) {
 	for _, file := range []protoreflect.FileDescriptor{
-		execwirev1.File_execwire_v1_process_service_proto, execwirev1.File_execwire_v1_session_proto,
+		execwirev1.File_execwire_v1_process_service_proto, execwirev1.File_execwire_v1_session_proto, execwirev1.File_execwire_v1_port_proto,
 	} {
 		services := file.Services()
 		for i := range services.Len() {
@@ -32,7 +32,7 @@ func sessionMethods() (methods []string) {
 
 func TestAccess_EverySessionRPC_NeedsAccess(t *testing.T) {
 	for _, method := range sessionMethods() {
-		if permission := needs[method].permission; permission&(auth.View|auth.Start|auth.Control|auth.Session) == 0 {
+		if permission := needs[method].permission; permission&(auth.View|auth.Start|auth.Control|auth.Session|auth.Ports) == 0 {
 			t.Errorf("%s needs the permission %v, from which no access follows", method, permission)
 		}
 	}
@@ -75,10 +75,13 @@ func TestAccess_MatchesSessionDocument(t *testing.T) {
 			continue
 		}
 		for _, name := range regexp.MustCompile("`([A-Z][A-Za-z]+)`( with)?").FindAllStringSubmatch(cells[1], -1) {
-			method := "/execwire.v1.ProcessService/" + name[1]
-			if strings.Contains(name[1], "Session") {
-				method = "/execwire.v1.SessionService/" + name[1]
+			service := "ProcessService"
+			for word, of := range map[string]string{"Session": "SessionService", "Port": "PortService"} {
+				if strings.Contains(name[1], word) {
+					service = of
+				}
 			}
+			method := "/execwire.v1." + service + "/" + name[1]
 			if name[2] != "" { // an option needs more access
 				continue
 			}

@@ -26,23 +26,26 @@ type need struct {
 // needs has every method by its full name. A method that is missing is not served; a
 // test proves it complete.
 var needs = map[string]need{
-	execwirev1.ProcessService_GetProcess_FullMethodName:       {permission: auth.View},
-	execwirev1.ProcessService_ListProcesses_FullMethodName:    {permission: auth.View},
-	execwirev1.ProcessService_WatchProcess_FullMethodName:     {permission: auth.View},
-	execwirev1.ProcessService_ReadOutput_FullMethodName:       {permission: auth.View},
-	execwirev1.ProcessService_SnapshotOutput_FullMethodName:   {permission: auth.View},
-	execwirev1.ProcessService_WaitProcess_FullMethodName:      {permission: auth.View},
-	execwirev1.ProcessService_StartProcess_FullMethodName:     {permission: auth.Start},
-	execwirev1.ProcessService_RunProcess_FullMethodName:       {permission: auth.Start},
-	execwirev1.ProcessService_WriteStdin_FullMethodName:       {permission: auth.Control},
-	execwirev1.ProcessService_CloseStdin_FullMethodName:       {permission: auth.Control},
-	execwirev1.ProcessService_ResizeTerminal_FullMethodName:   {permission: auth.Control},
-	execwirev1.ProcessService_SignalProcess_FullMethodName:    {permission: auth.Control},
-	execwirev1.ProcessService_TerminateProcess_FullMethodName: {permission: auth.Control},
-	execwirev1.SessionService_AttachSession_FullMethodName:    {permission: auth.Session},
-	execwirev1.SessionService_ListSessions_FullMethodName:     {permission: auth.Session},
-	execwirev1.SessionService_CloseSession_FullMethodName:     {permission: auth.Session},
-	execwirev1.SessionService_GrantSession_FullMethodName:     {permission: auth.Session},
+	execwirev1.ProcessService_GetProcess_FullMethodName:        {permission: auth.View},
+	execwirev1.ProcessService_ListProcesses_FullMethodName:     {permission: auth.View},
+	execwirev1.ProcessService_WatchProcess_FullMethodName:      {permission: auth.View},
+	execwirev1.ProcessService_ReadOutput_FullMethodName:        {permission: auth.View},
+	execwirev1.ProcessService_SnapshotOutput_FullMethodName:    {permission: auth.View},
+	execwirev1.ProcessService_WaitProcess_FullMethodName:       {permission: auth.View},
+	execwirev1.ProcessService_StartProcess_FullMethodName:      {permission: auth.Start},
+	execwirev1.ProcessService_RunProcess_FullMethodName:        {permission: auth.Start},
+	execwirev1.ProcessService_OwnProcess_FullMethodName:        {permission: auth.Start},
+	execwirev1.ProcessService_AcknowledgeOutput_FullMethodName: {permission: auth.Start},
+	execwirev1.ProcessService_DetachProcess_FullMethodName:     {permission: auth.Start},
+	execwirev1.ProcessService_WriteStdin_FullMethodName:        {permission: auth.Control},
+	execwirev1.ProcessService_CloseStdin_FullMethodName:        {permission: auth.Control},
+	execwirev1.ProcessService_ResizeTerminal_FullMethodName:    {permission: auth.Control},
+	execwirev1.ProcessService_SignalProcess_FullMethodName:     {permission: auth.Control},
+	execwirev1.ProcessService_TerminateProcess_FullMethodName:  {permission: auth.Control},
+	execwirev1.SessionService_AttachSession_FullMethodName:     {permission: auth.Session},
+	execwirev1.SessionService_ListSessions_FullMethodName:      {permission: auth.Session},
+	execwirev1.SessionService_CloseSession_FullMethodName:      {permission: auth.Session},
+	execwirev1.SessionService_GrantSession_FullMethodName:      {permission: auth.Session},
 
 	execwirev1.FileSystemService_ReadFile_FullMethodName:         {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_DownloadFile_FullMethodName:     {permission: auth.ReadFiles},
@@ -55,6 +58,7 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_WriteFile_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_UploadFile_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_SignFileURL_FullMethodName:      {}, // by the method of the URL: see needOf
 	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RenamePath_FullMethodName:       {permission: auth.WriteFiles},
@@ -64,6 +68,11 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_ReadBlock_FullMethodName:        {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_CloseFile_FullMethodName:        {permission: auth.ReadFiles},
 	execwirev1.FileSystemService_WriteBlock_FullMethodName:       {permission: auth.WriteFiles},
+
+	execwirev1.PortService_ListPorts_FullMethodName:   {permission: auth.View},
+	execwirev1.PortService_WatchPorts_FullMethodName:  {permission: auth.View},
+	execwirev1.PortService_ConnectPort_FullMethodName: {permission: auth.Ports},
+	execwirev1.PortService_ListenPort_FullMethodName:  {permission: auth.Ports},
 
 	execwirev1.HttpService_Fetch_FullMethodName: {permission: auth.HTTP},
 
@@ -96,7 +105,7 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	if err := mayCall(caller, err, method, need, known); err != nil {
 		return nil, err
 	}
-	ctx = context.WithValue(ctx, permissionsKey{}, caller.May)
+	ctx = context.WithValue(ctx, callerKey{}, caller)
 	return auth.WithPrincipal(ctx, caller.Principal), nil
 }
 
@@ -115,14 +124,24 @@ func callerFields(caller auth.Caller, err error) (fields logging.Fields) {
 	return fields
 }
 
-// permissionsKey is the context key of the caller's permissions.
-type permissionsKey struct{}
+// callerKey is the context key of the authenticated caller.
+type callerKey struct{}
 
 // needOf returns the permissions that a request needs in addition to those of its
 // method.
 func needOf(req any) auth.Permissions {
-	if m, ok := req.(*execwirev1.OpenFileRequest); ok && m.GetMode() == execwirev1.OpenMode_OPEN_MODE_REPLACE {
-		return auth.WriteFiles
+	switch m := req.(type) {
+	case *execwirev1.OpenFileRequest:
+		if m.GetMode() == execwirev1.OpenMode_OPEN_MODE_REPLACE {
+			return auth.WriteFiles
+		}
+	case *execwirev1.SignFileURLRequest:
+		switch m.GetMethod() {
+		case execwirev1.FileURLMethod_FILE_URL_METHOD_GET:
+			return auth.ReadFiles
+		case execwirev1.FileURLMethod_FILE_URL_METHOD_PUT:
+			return auth.WriteFiles
+		}
 	}
 	return 0
 }
@@ -133,15 +152,14 @@ func authorizeRequest(ctx context.Context, req any) error {
 	if need.permission == 0 {
 		return nil
 	}
-	principal, err := auth.FromContext(ctx)
-	may, _ := ctx.Value(permissionsKey{}).(auth.Permissions)
-	return mayCall(auth.Caller{Principal: principal, May: may}, err, "", need, true)
+	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
+	return mayCall(caller, nil, "", need, true)
 }
 
 // MayCall returns nil if the caller may call a method, by its full name, with a
-// request, which is nil for a stream, and otherwise the status of the error. It is
-// for programs that make calls to another server for their own callers; err is the
-// error of authentication, or nil.
+// request, which is nil for a stream, and otherwise the status of the error. It is for
+// programs that make calls to another server for their own callers, and for refusing a
+// call before its request is received; err is the error of authentication, or nil.
 func MayCall(caller auth.Caller, err error, method string, req any) error {
 	need, known := needs[method]
 	need.permission |= needOf(req)

@@ -52,6 +52,21 @@ func TestPermissions_EachCall_NeedsAtMostOne(t *testing.T) {
 	}
 }
 
+func TestMayCall_SignFileURL_NeedsPermissionOfMethod(t *testing.T) {
+	for method, want := range map[execwirev1.FileURLMethod]auth.Permissions{
+		execwirev1.FileURLMethod_FILE_URL_METHOD_GET: auth.ReadFiles,
+		execwirev1.FileURLMethod_FILE_URL_METHOD_PUT: auth.WriteFiles,
+	} {
+		for _, may := range []auth.Permissions{auth.ReadFiles, auth.WriteFiles} {
+			caller := auth.Caller{Principal: auth.Principal{Name: "p"}, May: may}
+			err := MayCall(caller, nil, execwirev1.FileSystemService_SignFileURL_FullMethodName, &execwirev1.SignFileURLRequest{Method: method})
+			if (err == nil) != (may == want) {
+				t.Errorf("%v with %v: %v", method, may, err)
+			}
+		}
+	}
+}
+
 // A request that is not inspected (nil) needs the permission of the method only.
 func TestMayCall_OpenForReplace_NeedsWriteFiles(t *testing.T) {
 	const method = execwirev1.FileSystemService_OpenFile_FullMethodName

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -35,7 +36,7 @@ func conversations(t *testing.T, document string) []conversation {
 	for block := range strings.SplitSeq(string(text), "```conversation ") {
 		method, rest, _ := strings.Cut(block, "\n")
 		body, _, fenced := strings.Cut(rest, "\n```")
-		if fenced && (method == "RunProcess" || method == "WatchProcess" || method == "AttachSession") {
+		if fenced && (method == "RunProcess" || method == "OwnProcess" || method == "WatchProcess" || method == "AttachSession") {
 			list = append(list, conversation{method, strings.Split(body, "\n")})
 		}
 	}
@@ -43,7 +44,7 @@ func conversations(t *testing.T, document string) []conversation {
 }
 
 func TestDocumentExamples_MatchServer(t *testing.T) {
-	for document, want := range map[string]int{"protocol.md": 3, "sessions.md": 1} {
+	for document, want := range map[string]int{"protocol.md": 4, "sessions.md": 1} {
 		list := conversations(t, document)
 		if len(list) != want {
 			t.Fatalf("docs/%s has %d conversations", document, len(list))
@@ -66,6 +67,7 @@ type speaker struct {
 	f       *fixture
 	method  string
 	session string // replaces SESSION of the document, once it is known
+	owner   string // replaces OWNER
 
 	cancel  context.CancelCauseFunc
 	send    func(json string) error
@@ -79,6 +81,9 @@ func (s *speaker) play(line string) {
 	text := strings.TrimSpace(line[1:])
 	if s.session != "" {
 		text = strings.ReplaceAll(text, "SESSION\"", s.session+"\"")
+	}
+	if line[0] == '!' {
+		text = strings.ReplaceAll(text, `"OWNER"`, `"`+s.owner+`"`)
 	}
 	switch {
 	case line[0] == '>':
@@ -98,18 +103,37 @@ func (s *speaker) play(line string) {
 			s.f.waitClosed(req.GetProcessId())
 		}
 	case strings.HasSuffix(text, "is written"):
-		req := &execwirev1.WriteStdinRequest{}
-		fill(s.t, strings.TrimSuffix(text, "is written"), req)
-		if _, err := s.f.processes.WriteStdin(s.f.ctx, req); err != nil {
+		if err := s.write(strings.TrimSuffix(text, "is written")); err != nil {
+			s.t.Fatal(err)
+		}
+	case strings.Contains(text, " fails with "):
+		request, reason, _ := strings.Cut(text, " fails with ")
+		if err := s.write(request); !strings.Contains(fmt.Sprint(status.Convert(err).Details()), reason) {
+			s.t.Fatalf("%s: %v", line, err)
+		}
+	case strings.HasSuffix(text, "is acknowledged"):
+		req := &execwirev1.AcknowledgeOutputRequest{}
+		fill(s.t, strings.TrimSuffix(text, "is acknowledged"), req)
+		if _, err := s.f.processes.AcknowledgeOutput(s.f.ctx, req); err != nil {
 			s.t.Fatal(err)
 		}
 	default:
 		s.cancel(errors.New("the test cuts the connection"))
 		s.send, s.events, s.answers = nil, nil, nil
-		if s.session != "" {
+		switch {
+		case s.session != "":
 			s.f.awaitDetached(s.session)
+		case s.method == "OwnProcess":
+			s.f.awaitUnowned("web")
 		}
 	}
+}
+
+func (s *speaker) write(text string) error {
+	req := &execwirev1.WriteStdinRequest{}
+	fill(s.t, text, req)
+	_, err := s.f.processes.WriteStdin(s.f.ctx, req)
+	return err
 }
 
 func (s *speaker) connect() {
@@ -121,6 +145,14 @@ func (s *speaker) connect() {
 			req := &execwirev1.WatchProcessRequest{}
 			fill(s.t, text, req)
 			stream, err := s.f.processes.WatchProcess(ctx, req)
+			s.receive = func() (proto.Message, error) { return stream.Recv() }
+			return err
+		}
+	case "OwnProcess":
+		s.send = func(text string) error {
+			req := &execwirev1.OwnProcessRequest{}
+			fill(s.t, text, req)
+			stream, err := s.f.processes.OwnProcess(ctx, req)
 			s.receive = func() (proto.Message, error) { return stream.Recv() }
 			return err
 		}
@@ -193,8 +225,11 @@ func (s *speaker) expectEvent(want map[string]any) {
 	}
 }
 
-// named replaces the placeholder SESSION by the id of the session.
+// named replaces the placeholders SESSION and OWNER.
 func (s *speaker) named(want map[string]any) map[string]any {
+	if started, ok := want["started"].(map[string]any); ok && started["ownerId"] != nil {
+		started["ownerId"] = s.owner
+	}
 	attached, _ := want["attached"].(map[string]any)
 	if described, ok := attached["session"].(map[string]any); ok && s.session != "" {
 		described["sessionId"] = s.session
@@ -214,6 +249,9 @@ func (s *speaker) take() {
 	}
 	if attached, ok := m.(*execwirev1.AttachSessionResponse); ok && attached.GetAttached() != nil {
 		s.session = attached.GetAttached().GetSession().GetSessionId()
+	}
+	if own, ok := m.(*execwirev1.OwnProcessResponse); ok && own.GetStarted() != nil {
+		s.owner = own.GetStarted().GetOwnerId()
 	}
 	got := parse(s.t, string(text))
 	if events := eventsOf(got); events != nil {

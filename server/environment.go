@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"context"
 	"os"
-	"os/user"
 	"runtime"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -68,6 +68,7 @@ func (s *environmentService) features(sandboxed bool) []execwirev1.Feature {
 		execwirev1.Feature_FEATURE_KILL_TREE,
 		execwirev1.Feature_FEATURE_FILES,
 		execwirev1.Feature_FEATURE_NO_SYMLINKS,
+		execwirev1.Feature_FEATURE_PORTS,
 	}
 	if s.server.cfg.HTTP != nil {
 		features = append(features, execwirev1.Feature_FEATURE_HTTP)
@@ -89,10 +90,7 @@ func kernelRelease() string {
 // loginShell returns the shell of the server's user from a file in the format of
 // /etc/passwd, which package os/user does not report.
 func loginShell(passwd string) string {
-	current, err := user.Current()
-	if err != nil {
-		return fallbackShell
-	}
+	uid := strconv.Itoa(os.Getuid()) // os/user needs HOME and USER for a user without an entry
 	file, err := os.Open(passwd)
 	if err != nil {
 		return fallbackShell
@@ -100,7 +98,7 @@ func loginShell(passwd string) string {
 	defer func() { _ = file.Close() }()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		fields := strings.Split(lines.Text(), ":")
-		if len(fields) == 7 && fields[2] == current.Uid && fields[6] != "" {
+		if len(fields) == 7 && fields[2] == uid && fields[6] != "" {
 			return fields[6]
 		}
 	}

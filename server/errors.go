@@ -23,6 +23,7 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -90,6 +91,7 @@ var sessionErrors = map[session.Kind]translation{
 	session.TooManyProcessesAttached: {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.TooManyProcesses:         {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_PROCESSES},
 	session.RetainedOutputFull:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL},
+	session.OwnerLost:                {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_OWNER_LOST},
 }
 
 // Sizes of errors. A status is sent in the trailer of its call, for which clients
@@ -229,6 +231,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		sessionErr *session.Error
 		fileErr    *fsops.Error
 		httpErr    *httpclient.Error
+		portErr    *ports.Error
 		authErr    *auth.Error
 	)
 	switch {
@@ -240,6 +243,8 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return fromFiles(fileErr)
 	case errors.As(err, &httpErr):
 		return fromHTTP(httpErr)
+	case errors.As(err, &portErr):
+		return fromPort(portErr)
 	case errors.As(err, &authErr): // of an evicted connection
 		return fromAuth(authErr)
 	case errors.Is(err, eventlog.ErrReplaced):
@@ -289,7 +294,7 @@ func (s *Server) fromSession(err *session.Error) error {
 		f.resource("session", err.Subject, err.Error())
 	case session.ProcessNotFound:
 		f.set("instance_id", s.instance).resource("process", err.Subject, err.Error())
-	case session.ProcessAlreadyExists:
+	case session.ProcessAlreadyExists, session.OwnerLost:
 		f.resource("process", err.Subject, err.Error())
 	case session.Draining:
 		f.retry(retryWhileDraining)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -94,6 +95,13 @@ var fileQuotas = map[fsops.Kind]quota{
 var httpQuotas = map[httpclient.Kind]quota{
 	httpclient.HeadTooLarge:    {setting: "http_head_bytes", unit: bytesUnit, permanent: true},
 	httpclient.TooManyRequests: {setting: "http_requests_per_principal", unit: "requests"},
+}
+
+// portQuotas are the limits of kinds of package ports.
+var portQuotas = map[ports.Kind]quota{
+	ports.TooManyConnections: {setting: "port_connections_per_principal", unit: "connections"},
+	ports.TooManyListeners:   {setting: "port_listeners_per_principal", unit: "listeners"},
+	ports.ListenFailed:       {}, // of the system
 }
 
 // Limits without a kind of their own.

@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -91,6 +92,21 @@ func TestToStatus_HTTPErrors(t *testing.T) {
 			continue
 		}
 		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &httpclient.Error{Kind: kind, Field: "url", URL: "http://h/\xff", Err: errors.New("cause \xff")}))
+		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
+			t.Errorf("%v becomes %v", kind, err)
+		}
+	}
+}
+
+func TestToStatus_PortErrors(t *testing.T) {
+	s := New(Config{})
+	for _, kind := range ports.Kinds() {
+		want, ok := portErrors[kind]
+		if !ok {
+			t.Errorf("kind %v of ports has no translation", kind)
+			continue
+		}
+		err := s.toStatus(t.Context(), fmt.Errorf("wrapped: %w", &ports.Error{Kind: kind, Target: "h\xff:1", Err: errors.New("cause \xff")}))
 		if status.Code(err) != want.code || infoOf(t, err).GetReason() != reasonName(want.reason) {
 			t.Errorf("%v becomes %v", kind, err)
 		}

@@ -17,7 +17,7 @@ import (
 // Neither the server nor the worker, which has the same limits, keeps a whole stream in memory.
 func TestConfinedFiles_LargeStreams_BoundMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const size, most = 200 << 20, 64 << 20
 	_, work, _ := makeWorkplace(t)

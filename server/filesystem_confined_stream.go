@@ -82,7 +82,7 @@ func (s *confinedFiles) WalkDirectory(req *execwirev1.WalkDirectoryRequest, stre
 
 // WatchDirectory implements the RPC.
 func (s *confinedFiles) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx, leave := s.withWatches(stream.Context())
+	ctx, leave := s.server.untilStopped(stream.Context())
 	defer leave()
 	return confinedStream(ctx, s, req, stream, s.fileSystemService.WatchDirectory, execwirev1.FileSystemServiceClient.WatchDirectory,
 		func(owner string) (func(), error) { return s.server.watcher.CountWatch(owner, pathOf(req)) })
@@ -90,7 +90,7 @@ func (s *confinedFiles) WatchDirectory(req *execwirev1.WatchDirectoryRequest, st
 
 // AwaitPaths implements the RPC.
 func (s *confinedFiles) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx, leave := s.withWatches(stream.Context())
+	ctx, leave := s.server.untilStopped(stream.Context())
 	defer leave()
 	return confinedStream(ctx, s, req, stream, s.fileSystemService.AwaitPaths, execwirev1.FileSystemServiceClient.AwaitPaths,
 		func(owner string) (func(), error) {

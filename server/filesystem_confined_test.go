@@ -115,6 +115,10 @@ var fileCalls = map[string]func(f *fixture, policy *execwirev1.SandboxPolicy, at
 		_, err := f.files.GetUpload(f.ctx, &execwirev1.GetUploadRequest{UploadId: "get"})
 		return err
 	},
+	"SignFileURL": func(f *fixture, _ *execwirev1.SandboxPolicy, at string) error {
+		_, err := f.files.SignFileURL(f.ctx, &execwirev1.SignFileURLRequest{Path: at + "/file", Method: execwirev1.FileURLMethod_FILE_URL_METHOD_GET})
+		return err
+	},
 	"CreateDirectory": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
 		_, err := f.files.CreateDirectory(f.ctx, &execwirev1.CreateDirectoryRequest{Path: at + "/made", Sandbox: p})
 		return err
@@ -262,8 +266,9 @@ func TestConfinedFiles_EveryCall_IsConfined(t *testing.T) {
 					if err := call(f, policy, work); err != nil {
 						t.Errorf("%s inside: %v", name, err)
 					}
-					// AwaitPaths treats hidden paths as missing, and Landlock does not hide names.
-					if name != "AwaitPaths" && name != "CanonicalizePath" {
+					// AwaitPaths treats hidden paths as missing, Landlock does not hide names, and
+					// requests by a signed URL are confined.
+					if name != "SignFileURL" && name != "AwaitPaths" && name != "CanonicalizePath" {
 						expectRefused(t, name+" outside", call(f, policy, outside))
 					}
 				}

@@ -6,6 +6,7 @@ import (
 	"hash"
 	"io"
 	"math"
+	"os"
 
 	"google.golang.org/grpc"
 
@@ -27,6 +28,10 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 		}
 	}
 	head := &execwirev1.DownloadHead{Metadata: toMetadata(file.Metadata())}
+	if taker, ok := grpc.ServerTransportStreamFromContext(stream.Context()).(interface{ FileTaker() func(*os.File) }); ok && taker.FileTaker() != nil {
+		taker.FileTaker()(file.Detach()) // the caller is in this program, and reads it
+		return stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}})
+	}
 	if err := stream.Send(&execwirev1.DownloadFileResponse{Message: &execwirev1.DownloadFileResponse_Head{Head: head}}); err != nil {
 		return err
 	}
@@ -39,8 +44,16 @@ func (s *fileSystemService) DownloadFile(req *execwirev1.DownloadFileRequest, st
 	if req.GetWantSha256() {
 		digest = sha256.New()
 	}
-	if err := sendFile(stream, file, left, digest); err != nil || digest == nil {
+	if err := sendFile(stream, file, left, digest); err != nil {
 		return err
+	}
+	if req.GetFailIfChanged() {
+		if err := file.Unchanged(); err != nil {
+			return err
+		}
+	}
+	if digest == nil {
+		return nil
 	}
 	changed, err := file.Changed()
 	if err != nil {

@@ -76,6 +76,7 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 		ID:          head.GetUploadId(),
 		Offset:      int64(head.GetOffset()),
 		IfMatch:     head.GetIfMatchSha256(),
+		IfVersion:   head.GetIfMatchVersion(),
 		IfMissing:   head.GetIfMissing(),
 		Permissions: head.Permissions,
 		Sync:        head.GetSync(),
@@ -96,7 +97,7 @@ func (s *fileSystemService) replace(stream uploadStream, head *execwirev1.Upload
 	if err != nil {
 		return nil, err
 	}
-	return &execwirev1.UploadFileResponse{Size: uint64(replaced.Size), Sha256: replaced.SHA256, Metadata: toMetadata(replaced.Metadata)}, nil
+	return &execwirev1.UploadFileResponse{Size: uint64(replaced.Size), Sha256: replaced.SHA256, Metadata: toMetadata(replaced.Metadata), Created: replaced.Created}, nil
 }
 
 // receiveFile passes on the data of a client up to the end of the stream, and returns

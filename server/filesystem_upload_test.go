@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -93,6 +95,54 @@ func (f *fixture) awaitUpload(id string, wanted func(*execwirev1.GetUploadRespon
 			f.t.Fatal(err)
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// Of several uploads that expect the same version, one replaces the file, also if all have
+// begun before.
+func TestUpload_SameVersion_OneReplaces(t *testing.T) {
+	f, path := newFixture(t), t.TempDir()+"/f"
+	resp, err := f.upload(replaceHead(path, nil), uploadData([]byte("old")), uploadEnd(nil))
+	if err != nil || !resp.GetCreated() {
+		t.Fatal(resp, err)
+	}
+	head := replaceHead(path, func(h *execwirev1.UploadHead) { h.IfMatchVersion = resp.GetMetadata().GetVersion() })
+	var streams []grpc.ClientStreamingClient[execwirev1.UploadFileRequest, execwirev1.UploadFileResponse]
+	for range 4 {
+		stream, err := f.files.UploadFile(f.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		streams = append(streams, stream)
+		for _, m := range []*execwirev1.UploadFileRequest{head, uploadData([]byte("new"))} {
+			if err := stream.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	replaced := 0
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	for _, stream := range streams {
+		group.Go(func() {
+			_ = stream.Send(uploadEnd(nil)) // the answer says why
+			resp, err := stream.CloseAndRecv()
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && !resp.GetCreated() {
+				replaced++
+			} else if status.Code(err) != codes.FailedPrecondition {
+				t.Error(resp, err)
+			}
+		})
+	}
+	group.Wait()
+	if replaced != 1 {
+		t.Errorf("%d uploads replaced the file", replaced)
+	}
+	missing := replaceHead(path+"2", func(h *execwirev1.UploadHead) { h.IfMatchVersion = "1-2-3-4-5" })
+	if _, err := f.upload(missing, uploadEnd(nil)); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("of a missing file: %v", err)
 	}
 }
 

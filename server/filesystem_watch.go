@@ -1,11 +1,9 @@
 package server
 
 import (
-	"context"
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -23,7 +21,7 @@ const (
 
 // WatchDirectory implements the RPC.
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
-	ctx, leave := s.withWatches(stream.Context())
+	ctx, leave := s.server.untilStopped(stream.Context())
 	defer leave()
 	ignore, err := fsops.ParseGlobs(req.GetIgnore())
 	if err != nil {
@@ -52,23 +50,6 @@ func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest
 			return err
 		}
 	}
-}
-
-// withWatches returns a context that ends with the call, or when the server ends its
-// watches.
-func (s *fileSystemService) withWatches(call context.Context) (ctx context.Context, leave func()) {
-	ctx, cancel := context.WithCancelCause(call)
-	stop := context.AfterFunc(s.server.watchContext, func() { cancel(context.Cause(s.server.watchContext)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// drainingError is the error of watches when the server stops.
-func drainingError() error {
-	return translation{codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING}.failure("the server stops: watch again when it is back").
-		retry(retryWhileDraining).status()
 }
 
 func sendBatch(stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse], batch fsops.Batch) error {
@@ -137,7 +118,7 @@ func toLost(l fsops.Lost) *execwirev1.WatchLost {
 
 // AwaitPaths implements the RPC.
 func (s *fileSystemService) AwaitPaths(req *execwirev1.AwaitPathsRequest, stream grpc.ServerStreamingServer[execwirev1.AwaitPathsResponse]) error {
-	ctx, leave := s.withWatches(stream.Context())
+	ctx, leave := s.server.untilStopped(stream.Context())
 	defer leave()
 	wait, err := s.server.watcher.AwaitPaths(caller(ctx), pathsOf(req.GetMissing()), pathsOf(req.GetPresent()))
 	if err != nil {

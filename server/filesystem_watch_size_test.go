@@ -9,6 +9,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // recordedChanges is a stream that records what is sent.
@@ -24,6 +25,7 @@ func (s *recordedChanges) Send(message *execwirev1.WatchDirectoryResponse) error
 
 // Clients without settings of their own receive messages of up to 4 MiB.
 func TestWatchDirectory_Messages_AreBounded(t *testing.T) {
+	testrace.WithoutRace(t)
 	const many = 200_000
 	batch := fsops.Batch{Changes: make([]fsops.Change, many)}
 	for i := range batch.Changes {

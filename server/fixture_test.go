@@ -17,9 +17,11 @@ import (
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/testowner"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/server"
 )
@@ -44,6 +46,9 @@ type fixture struct {
 	leases    execwirev1.SessionServiceClient
 	files     execwirev1.FileSystemServiceClient
 	http      execwirev1.HttpServiceClient
+	ports     execwirev1.PortServiceClient
+	server    *server.Server
+	own       testowner.Open
 }
 
 // settings are the options of a fixture.
@@ -53,6 +58,7 @@ type settings struct {
 	principal func() auth.Principal
 	logger    *slog.Logger
 	http      *httpclient.Client
+	ports     *ports.Network
 	// The forms of commands that are disabled.
 	noDirect, noPrepared bool
 	onContent            func()
@@ -60,6 +66,7 @@ type settings struct {
 	sandboxes *sandbox.Sandboxes
 	required  *execwirev1.SandboxPolicy
 	process   process.Config
+	own       testowner.Open // how an owner owns a process; the default is a RunProcess stream
 }
 
 func newFixture(t *testing.T, change ...func(*settings)) *fixture {
@@ -78,16 +85,22 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		sessions:  session.Config{DefaultGrace: 30 * time.Second, MaxGrace: time.Hour, ClosedRetention: 30 * time.Second},
 		principal: func() auth.Principal { return auth.InProcess },
 		http:      httpclient.New(httpclient.Options{HeadBytes: 16 << 10, PerOwner: 3}),
+		own:       testowner.Run,
 	}
 	for _, f := range change {
 		f(&set)
 	}
 	set.process.StdinQueueBytes, set.process.MaxWriteBytes = int(set.limits.StdinQueueBytes), int(set.limits.StdinWriteBytes)
+	urls, err := auth.NewFileURLKeys("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	supervisor := process.NewSupervisor(set.process)
 	sessions := session.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		HTTP:         set.http,
+		Ports:        set.ports,
 		Limits:       set.limits,
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(set.principal()), nil },
 		Logger:       set.logger,
@@ -97,6 +110,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		NoDirect:     set.noDirect,
 		NoPrepared:   set.noPrepared,
 		OnContent:    set.onContent,
+		FileURLs:     urls, FileURLMaxAge: time.Hour,
 
 		RequiredSandbox: set.required,
 
@@ -120,6 +134,17 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		leases:    execwirev1.NewSessionServiceClient(channel),
 		files:     execwirev1.NewFileSystemServiceClient(channel),
 		http:      execwirev1.NewHttpServiceClient(channel),
+		ports:     execwirev1.NewPortServiceClient(channel),
+		server:    srv,
+		own:       set.own,
+	}
+}
+
+// inEachForm runs a test in each form of ownership. It passes form on to newFixture.
+func inEachForm(t *testing.T, test func(t *testing.T, form func(*settings))) {
+	t.Helper()
+	for name, own := range testowner.Forms {
+		t.Run(name, func(t *testing.T) { test(t, func(s *settings) { s.own = own }) })
 	}
 }
 

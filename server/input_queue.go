@@ -102,11 +102,15 @@ func (q *inputQueue) discard() {
 	q.discarding, q.data = true, nil
 }
 
-// accepted moves the window forward.
+// accepted moves the window forward. The process may have accepted more than was received
+// here, from the stream before; the client continues after that.
 func (q *inputQueue) accepted(offset uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.base = max(q.base, offset)
+	if offset > q.next {
+		q.next, q.data = offset, nil
+	}
 }
 
 // pop waits for the next piece, or returns ctx's cause.

@@ -29,6 +29,9 @@ func (s *processService) StartProcess(ctx context.Context, req *execwirev1.Start
 
 // WriteStdin implements the RPC.
 func (s *processService) WriteStdin(ctx context.Context, req *execwirev1.WriteStdinRequest) (*execwirev1.WriteStdinResponse, error) {
+	if req.GetOwnerId() != "" {
+		return s.server.writeOwned(ctx, req)
+	}
 	p, err := s.server.find(ctx, req.GetSessionId(), req.GetProcessId())
 	if err != nil {
 		return nil, err

@@ -206,6 +206,27 @@ func TestCalls_UnknownProcessOrSession_AreNotFound(t *testing.T) {
 			_, err = stream.Recv()
 			return err
 		},
+		"AcknowledgeOutput": func(session, id string) error {
+			_, err := f.processes.AcknowledgeOutput(f.ctx, &execwirev1.AcknowledgeOutputRequest{SessionId: session, ProcessId: id, OwnerId: "o"})
+			return err
+		},
+		"DetachProcess": func(session, id string) error {
+			_, err := f.processes.DetachProcess(f.ctx, &execwirev1.DetachProcessRequest{SessionId: session, ProcessId: id, OwnerId: "o"})
+			return err
+		},
+		"WriteStdin of an owner": func(session, id string) error {
+			_, err := f.processes.WriteStdin(f.ctx, &execwirev1.WriteStdinRequest{SessionId: session, ProcessId: id, OwnerId: "o"})
+			return err
+		},
+		"OwnProcess": func(session, id string) error {
+			stream, err := f.processes.OwnProcess(f.ctx, &execwirev1.OwnProcessRequest{Message: &execwirev1.OwnProcessRequest_Resume{
+				Resume: &execwirev1.RunResume{SessionId: session, ProcessId: id}}})
+			if err != nil {
+				return err
+			}
+			_, err = stream.Recv()
+			return err
+		},
 		"RunProcess": func(session, id string) error {
 			stream, err := f.processes.RunProcess(f.ctx)
 			if err != nil {

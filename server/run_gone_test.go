@@ -34,7 +34,11 @@ func (l *lockedText) String() string {
 func TestLog_ClientsThatDisconnect_AreNoFailures(t *testing.T) {
 	var log lockedText
 	f := newFixture(t, func(s *settings) { s.logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	for i := range 200 {
+	clients := 200
+	if testing.Short() {
+		clients = 50
+	}
+	for i := range clients {
 		ctx, cancel := context.WithCancelCause(f.ctx)
 		stream, err := f.processes.RunProcess(ctx)
 		if err != nil {

@@ -27,15 +27,7 @@ func (r *run) halfClosed() {
 	if r.process.Spec().PipeStdin {
 		r.input.end()
 	}
-	_ = r.acknowledge(r.lastSent.Load())
-}
-
-func (r *run) acknowledge(seq uint64) error {
-	if err := r.owner.Acknowledge(seq); err != nil {
-		return err
-	}
-	r.acknowledged.Set()
-	return nil
+	_ = r.owner.Acknowledge(r.lastSent.Load())
 }
 
 // handle handles one message. An error ends the stream.
@@ -46,7 +38,7 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	}
 	switch m := m.GetMessage().(type) {
 	case *execwirev1.RunProcessRequest_Acknowledge:
-		return r.acknowledge(m.Acknowledge.GetSeq())
+		return r.owner.Acknowledge(m.Acknowledge.GetSeq())
 	case *execwirev1.RunProcessRequest_Stdin:
 		return r.input.push(m.Stdin)
 	case *execwirev1.RunProcessRequest_Resize:
@@ -56,6 +48,7 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	case *execwirev1.RunProcessRequest_Terminate:
 		r.terminate(m.Terminate)
 	case *execwirev1.RunProcessRequest_Detach:
+		_ = r.owner.Detach() // unless it was replaced
 		return errDetached
 	default:
 		return unexpectedMessage("start and resume come once, first")
@@ -101,7 +94,7 @@ func (r *run) writeInput() {
 		if err != nil {
 			return
 		}
-		accepted, err := r.process.WriteStdinAt(r.ctx, in.offset, in.data, in.end)
+		accepted, err := r.owner.WriteStdin(r.ctx, in.offset, in.data, in.end)
 		if r.ctx.Err() != nil {
 			return
 		}

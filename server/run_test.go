@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testowner"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// owner is a client's side of a RunProcess stream.
+// owner is an owner of a process, in either form.
 type owner struct {
 	f       *fixture
-	stream  grpc.BidiStreamingClient[execwirev1.RunProcessRequest, execwirev1.RunProcessResponse]
+	stream  testowner.Stream
 	cut     context.CancelCauseFunc
 	started *execwirev1.RunStarted
 	out     *output
@@ -32,7 +32,7 @@ type owner struct {
 func (f *fixture) open(first *execwirev1.RunProcessRequest, afterSeq uint64) *owner {
 	f.t.Helper()
 	ctx, cut := context.WithCancelCause(f.ctx)
-	stream, err := f.processes.RunProcess(ctx)
+	stream, err := f.own(ctx, f.processes)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -134,30 +134,34 @@ func (o *owner) mustEnd() {
 }
 
 func TestRun_SendsOutputThenExitThenClosed(t *testing.T) {
-	o := newFixture(t).run(shell("p", "echo out; echo err >&2; exit 7"))
-	o.mustEnd()
-	if o.out.stdout() != "out\n" || o.out.stderr() != "err\n" {
-		t.Errorf("output is %q and %q", o.out.stdout(), o.out.stderr())
-	}
-	if code := o.out.exit.GetExitCode(); code != 7 || o.out.exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_EXITED {
-		t.Errorf("exit is %v", o.out.exit)
-	}
-	for _, total := range o.out.closed.GetTotals() {
-		if got := uint64(len(o.out.bytes[total.GetStream()])); got != total.GetBytes() {
-			t.Errorf("%v: received %d bytes of %d", total.GetStream(), got, total.GetBytes())
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		o := newFixture(t, form).run(shell("p", "echo out; echo err >&2; exit 7"))
+		o.mustEnd()
+		if o.out.stdout() != "out\n" || o.out.stderr() != "err\n" {
+			t.Errorf("output is %q and %q", o.out.stdout(), o.out.stderr())
 		}
-	}
+		if code := o.out.exit.GetExitCode(); code != 7 || o.out.exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_EXITED {
+			t.Errorf("exit is %v", o.out.exit)
+		}
+		for _, total := range o.out.closed.GetTotals() {
+			if got := uint64(len(o.out.bytes[total.GetStream()])); got != total.GetBytes() {
+				t.Errorf("%v: received %d bytes of %d", total.GetStream(), got, total.GetBytes())
+			}
+		}
+	})
 }
 
 func TestRun_WritesStdinAndReportsOffset(t *testing.T) {
-	o := newFixture(t).run(withStdin(command("p", "cat")))
-	o.write(0, "hello ", false)
-	o.write(6, "world", true)
-	o.until("all input to be accepted", func() bool { return o.stdin == 11 })
-	o.mustEnd()
-	if o.out.stdout() != "hello world" {
-		t.Errorf("cat wrote %q", o.out.stdout())
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		o := newFixture(t, form).run(withStdin(command("p", "cat")))
+		o.write(0, "hello ", false)
+		o.write(6, "world", true)
+		o.until("all input to be accepted", func() bool { return o.stdin == 11 })
+		o.mustEnd()
+		if o.out.stdout() != "hello world" {
+			t.Errorf("cat wrote %q", o.out.stdout())
+		}
+	})
 }
 
 func TestRun_HalfClose_EndsStdinAndDeliversAll(t *testing.T) {
@@ -181,90 +185,100 @@ func TestRun_HalfClose_EndsStdinAndDeliversAll(t *testing.T) {
 }
 
 func TestRun_NoAcknowledgement_BlocksProcess(t *testing.T) {
-	f := newFixture(t)
-	o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
-	window := int(o.started.GetOutputWindowBytes())
-	// A quarter of the window is reserved for stderr, and up to 4 KiB may stay unused: see
-	// eventlog.Writer.Buffer.
-	o.until("the window to be used up", func() bool { return len(o.out.stdout()) > window*3/4-4096 })
-	if got := len(o.out.stdout()); got > window {
-		t.Errorf("received %d bytes without acknowledgement, the window is %d", got, window)
-	}
-	p, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
-	if err != nil || p.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING || !p.GetProcess().GetOwned() {
-		t.Fatalf("the process is %v, %v; it should be blocked and owned", p, err)
-	}
-	o.acknowledge(o.out.seq)
-	o.mustEnd()
-	var want bytes.Buffer
-	if _, err := io.Copy(&want, testproc.StdoutPattern.Reader(8<<20)); err != nil {
-		t.Fatal(err)
-	}
-	if o.out.stdout() != want.String() {
-		t.Errorf("the %d bytes received differ from those written", len(o.out.stdout()))
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		o := f.run(command("p", testproc.Argv("flood", "-bytes", fmt.Sprint(8<<20))...))
+		window := int(o.started.GetOutputWindowBytes())
+		// A quarter of the window is reserved for stderr, and up to 4 KiB may stay unused: see
+		// eventlog.Writer.Buffer.
+		o.until("the window to be used up", func() bool { return len(o.out.stdout()) > window*3/4-4096 })
+		if got := len(o.out.stdout()); got > window {
+			t.Errorf("received %d bytes without acknowledgement, the window is %d", got, window)
+		}
+		p, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
+		if err != nil || p.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING || !p.GetProcess().GetOwned() {
+			t.Fatalf("the process is %v, %v; it should be blocked and owned", p, err)
+		}
+		o.acknowledge(o.out.seq)
+		o.mustEnd()
+		var want bytes.Buffer
+		if _, err := io.Copy(&want, testproc.StdoutPattern.Reader(8<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if o.out.stdout() != want.String() {
+			t.Errorf("the %d bytes received differ from those written", len(o.out.stdout()))
+		}
+	})
 }
 
 func TestRun_ResumeAfterCut_LosesNothing(t *testing.T) {
-	f := newFixture(t)
-	o := f.run(withStdin(command("p", "cat")))
-	o.write(0, "one", false)
-	o.until("the echo", func() bool { return o.out.stdout() == "one" && o.stdin == 3 })
-	o.write(3, "two", false) // in flight when the connection is cut
-	o.cut(errors.New("cut"))
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		o := f.run(withStdin(command("p", "cat")))
+		o.write(0, "one", false)
+		o.until("the echo", func() bool { return o.out.stdout() == "one" && o.stdin == 3 })
+		o.write(3, "two", false) // in flight when the connection is cut
+		o.cut(errors.New("cut"))
 
-	again := f.resume("p", o.out.seq)
-	if !again.started.GetResumed() {
-		t.Error("the answer does not report a resume")
-	}
-	again.write(3, "two", false)
-	again.write(6, "three", true)
-	again.mustEnd()
-	if got := o.out.stdout() + again.out.stdout(); got != "onetwothree" {
-		t.Errorf("the output of both streams is %q", got)
-	}
+		again := f.resume("p", o.out.seq)
+		if !again.started.GetResumed() {
+			t.Error("the answer does not report a resume")
+		}
+		again.write(3, "two", false)
+		again.write(6, "three", true)
+		again.mustEnd()
+		if got := o.out.stdout() + again.out.stdout(); got != "onetwothree" {
+			t.Errorf("the output of both streams is %q", got)
+		}
+	})
 }
 
 func TestRun_RepeatedStart_FindsProcess(t *testing.T) {
-	f := newFixture(t)
-	req := shell("p", "echo once; cat")
-	o := f.run(withStdin(req))
-	o.until("output", func() bool { return o.out.stdout() == "once\n" })
-	o.cut(errors.New("cut"))
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		req := shell("p", "echo once; cat")
+		o := f.run(withStdin(req))
+		o.until("output", func() bool { return o.out.stdout() == "once\n" })
+		o.cut(errors.New("cut"))
 
-	again := f.run(req)
-	if !again.started.GetResumed() || again.started.GetProcess().GetPid() != o.started.GetProcess().GetPid() {
-		t.Errorf("a repeated start started another process: %v", again.started)
-	}
-	again.write(0, "", true)
-	again.mustEnd()
-	if again.out.stdout() != "once\n" {
-		t.Errorf("the output of the second stream is %q", again.out.stdout())
-	}
-	_, err := f.processes.StartProcess(f.ctx, shell("p", "echo different"))
-	expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+		again := f.run(req)
+		if !again.started.GetResumed() || again.started.GetProcess().GetPid() != o.started.GetProcess().GetPid() {
+			t.Errorf("a repeated start started another process: %v", again.started)
+		}
+		again.write(0, "", true)
+		again.mustEnd()
+		if again.out.stdout() != "once\n" {
+			t.Errorf("the output of the second stream is %q", again.out.stdout())
+		}
+		_, err := f.processes.StartProcess(f.ctx, shell("p", "echo different"))
+		expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+	})
 }
 
 func TestRun_Resume_TakesOver(t *testing.T) {
-	f := newFixture(t)
-	first := f.run(withStdin(command("p", "cat")))
-	second := f.resume("p", 0)
-	expectFailure(t, first.end(), codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER)
-	second.write(0, "x", true)
-	second.mustEnd()
-	if second.out.stdout() != "x" {
-		t.Errorf("the new owner read %q", second.out.stdout())
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		first := f.run(withStdin(command("p", "cat")))
+		second := f.resume("p", 0)
+		expectFailure(t, first.end(), codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PROCESS_TAKEN_OVER)
+		second.write(0, "x", true)
+		second.mustEnd()
+		if second.out.stdout() != "x" {
+			t.Errorf("the new owner read %q", second.out.stdout())
+		}
+	})
 }
 
 func TestRun_LostOwner_TerminatesAfterGrace(t *testing.T) {
-	f := newFixture(t)
-	o := f.open(startMessage(command("p", "sleep", "1000"), durationpb.New(50*time.Millisecond)), 0)
-	o.cut(errors.New("cut"))
-	exit := f.waitClosed("p").GetExit()
-	if exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED || exit.GetSignal() != execwirev1.Signal_SIGNAL_KILL {
-		t.Errorf("exit is %v", exit)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		o := f.open(startMessage(command("p", "sleep", "1000"), durationpb.New(50*time.Millisecond)), 0)
+		o.cut(errors.New("cut"))
+		exit := f.waitClosed("p").GetExit()
+		if exit.GetCause() != execwirev1.ExitCause_EXIT_CAUSE_TERMINATED || exit.GetSignal() != execwirev1.Signal_SIGNAL_KILL {
+			t.Errorf("exit is %v", exit)
+		}
+	})
 }
 
 func TestRun_GraceAboveMaximum_StartsNothing(t *testing.T) {
@@ -284,32 +298,36 @@ func TestRun_GraceAboveMaximum_StartsNothing(t *testing.T) {
 
 // An owner that detaches without acknowledging the end leaves no process that waits for it.
 func TestRun_DetachAfterClosed_LeavesNoOwner(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Hour, 1000 })
-	for i := range 100 {
-		req := shell("p", "true")
-		req.StartId, req.ReplaceClosed = fmt.Sprint(i), true
-		o := f.run(req)
-		o.until("the end", func() bool { return o.out.closed != nil })
-		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
-		for err := error(nil); err != io.EOF; err = o.recv() {
-			if err != nil {
-				t.Fatalf("detaching ended with %v", err)
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form, func(s *settings) { s.sessions.UnseenRetention, s.sessions.UnseenPerPrincipal = time.Hour, 1000 })
+		for i := range 100 {
+			req := shell("p", "true")
+			req.StartId, req.ReplaceClosed = fmt.Sprint(i), true
+			o := f.run(req)
+			o.until("the end", func() bool { return o.out.closed != nil })
+			o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
+			for err := error(nil); err != io.EOF; err = o.recv() {
+				if err != nil {
+					t.Fatalf("detaching ended with %v", err)
+				}
 			}
 		}
-	}
+	})
 }
 
 func TestRun_Detach_LeavesProcessRunning(t *testing.T) {
-	f := newFixture(t)
-	o := f.open(startMessage(withStdin(command("p", "cat")), durationpb.New(0)), 0)
-	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
-	if err := o.end(); err != nil {
-		t.Fatalf("detaching ended with %v", err)
-	}
-	resp, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
-	if err != nil || resp.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING || resp.GetProcess().GetOwned() {
-		t.Fatalf("after detaching the process is %v, %v", resp, err)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		o := f.open(startMessage(withStdin(command("p", "cat")), durationpb.New(0)), 0)
+		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Detach{Detach: &execwirev1.RunDetach{}}})
+		if err := o.end(); err != nil {
+			t.Fatalf("detaching ended with %v", err)
+		}
+		resp, err := f.processes.GetProcess(f.ctx, &execwirev1.GetProcessRequest{ProcessId: "p"})
+		if err != nil || resp.GetProcess().GetState() != execwirev1.ProcessState_PROCESS_STATE_RUNNING || resp.GetProcess().GetOwned() {
+			t.Fatalf("after detaching the process is %v, %v", resp, err)
+		}
+	})
 }
 
 func TestRun_RejectedMessage_KeepsStream(t *testing.T) {
@@ -387,28 +405,32 @@ func TestRun_FirstMessageNotStartOrResume_Fails(t *testing.T) {
 }
 
 func TestRun_BlockedStdin_DelaysNothingElse(t *testing.T) {
-	o := newFixture(t).run(withStdin(command("p", testproc.Argv("never-read")...)))
-	o.write(0, strings.Repeat("x", 1<<20), false)
-	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Terminate{
-		Terminate: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}}})
-	o.mustEnd()
-	if o.out.exit.GetSignal() != execwirev1.Signal_SIGNAL_KILL {
-		t.Errorf("exit is %v", o.out.exit)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		o := newFixture(t, form).run(withStdin(command("p", testproc.Argv("never-read")...)))
+		o.write(0, strings.Repeat("x", 1<<20), false)
+		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Terminate{
+			Terminate: &execwirev1.Termination{Mode: &execwirev1.Termination_Force{Force: &execwirev1.ForcedTermination{}}}}})
+		o.mustEnd()
+		if o.out.exit.GetSignal() != execwirev1.Signal_SIGNAL_KILL {
+			t.Errorf("exit is %v", o.out.exit)
+		}
+	})
 }
 
 func TestRun_RejectedStdin_IsReportedOnce(t *testing.T) {
-	o := newFixture(t).run(command("p", "sleep", "1000"))
-	for i := range 10 {
-		o.write(uint64(i), "x", false)
-	}
-	o.until("a rejection", func() bool { return len(o.refused) > 0 })
-	if o.refused[0].GetReason() != execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED {
-		t.Errorf("the rejection is %v", o.refused[0])
-	}
-	o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: &execwirev1.RunSignal{Signal: execwirev1.Signal_SIGNAL_TERM}}})
-	o.mustEnd()
-	if len(o.refused) != 1 {
-		t.Errorf("rejected %d times: %v", len(o.refused), o.refused)
-	}
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		o := newFixture(t, form).run(command("p", "sleep", "1000"))
+		for i := range 10 {
+			o.write(uint64(i), "x", false)
+		}
+		o.until("a rejection", func() bool { return len(o.refused) > 0 })
+		if o.refused[0].GetReason() != execwirev1.ErrorReason_ERROR_REASON_STDIN_NOT_PIPED {
+			t.Errorf("the rejection is %v", o.refused[0])
+		}
+		o.send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: &execwirev1.RunSignal{Signal: execwirev1.Signal_SIGNAL_TERM}}})
+		o.mustEnd()
+		if len(o.refused) != 1 {
+			t.Errorf("rejected %d times: %v", len(o.refused), o.refused)
+		}
+	})
 }

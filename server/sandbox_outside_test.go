@@ -45,7 +45,7 @@ var outsideStates = map[string]func(dir, path string) error{
 // depend on what is at that path.
 func TestRequiredSandbox_Errors_RevealNothingOutside(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	dir := realDirectory(t)
 	work, outside := dir+"/work", dir+"/outside"

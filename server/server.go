@@ -16,12 +16,14 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
@@ -52,6 +54,8 @@ type Config struct {
 	Sessions *session.Registry
 	// HTTP makes requests for callers. Nil disables HttpService.
 	HTTP *httpclient.Client
+	// Ports connects to ports and listens on them for callers. Nil refuses both.
+	Ports *ports.Network
 	// Limits are the limits of clients.
 	Limits Limits
 	// Authenticate returns the caller of a call and its permissions, or an
@@ -84,6 +88,9 @@ type Config struct {
 	KeepWatcher bool
 	// NoDirect rejects direct commands, and NoPrepared prepared ones.
 	NoDirect, NoPrepared bool
+	// FileURLs sign URLs of files, for at most FileURLMaxAge. Nil disables SignFileURL.
+	FileURLs      *auth.FileURLKeys
+	FileURLMaxAge time.Duration
 	// OnContent is called when a call has transferred much file content, so that
 	// memory may have become free. It must neither block nor use the server. Nil
 	// calls nothing.
@@ -97,6 +104,7 @@ type Server struct {
 	instance       string // identifies this run of the server
 	uploads        *fsops.Uploads
 	watcher        *fsops.Watcher
+	ports          *ports.Finder
 	watchContext   context.Context // ends with EndWatches
 	cancelWatches  context.CancelCauseFunc
 	receivers      sync.WaitGroup // goroutines that end just after their handler
@@ -106,6 +114,7 @@ type Server struct {
 	// Resources of sessions.
 	handles    *session.ResourceKind[*fsops.Handles]
 	workerSets *session.ResourceKind[*fileworker.Set]
+	listeners  *session.ResourceKind[*ports.Listeners]
 }
 
 // New returns a server, ready to be registered.
@@ -118,8 +127,9 @@ func New(cfg Config) *Server {
 	if window, retained := limits.GetWindowBytes(), limits.GetRetainedOutputBytes(); window == 0 || window > retained {
 		limits.WindowBytes = retained
 	}
+	cfg.Ports = cmp.Or(cfg.Ports, ports.NewNetwork(ports.Options{}))
 	s := &Server{
-		cfg: cfg, instance: uuid.NewString(),
+		cfg: cfg, instance: uuid.NewString(), ports: ports.NewFinder(),
 		uploads: fsops.NewUploads(limits.GetUploadRetention().AsDuration(), int(limits.GetUploadsPerPrincipal()), limits.AbandonedUploads),
 		watcher: fsops.NewWatcher(fsops.WatcherOptions{
 			Watches: int(limits.GetWatchesPerPrincipal()), AwaitedPaths: int(limits.GetAwaitedPathsPerPrincipal()),
@@ -134,6 +144,9 @@ func New(cfg Config) *Server {
 	s.handles = session.NewResourceKind(s.newHandles)
 	s.workerSets = session.NewResourceKind(func(of *session.Session, emptied func()) *fileworker.Set {
 		return s.workers.NewSet(of.Principal(), emptied)
+	})
+	s.listeners = session.NewResourceKind(func(of *session.Session, emptied func()) *ports.Listeners {
+		return cfg.Ports.Listeners(of.Principal(), emptied)
 	})
 	if cfg.KeepWatcher {
 		reserve := 0
@@ -160,13 +173,30 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterProcessServiceServer(r, &processService{server: s})
 	execwirev1.RegisterSessionServiceServer(r, &sessionService{server: s})
 	execwirev1.RegisterFileSystemServiceServer(r, &confinedFiles{&fileSystemService{server: s}})
+	execwirev1.RegisterPortServiceServer(r, &portService{server: s})
 	execwirev1.RegisterHttpServiceServer(r, &httpService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
 
-// EndWatches ends current and later watches of files, which would otherwise run for
-// as long as their clients want.
+// EndWatches ends current and later watches, and connections and listeners of
+// PortService, which would otherwise run for as long as their clients want.
 func (s *Server) EndWatches() { s.cancelWatches(drainingError()) }
+
+// untilStopped returns a context that ends with the call, or with EndWatches.
+func (s *Server) untilStopped(call context.Context) (ctx context.Context, leave func()) {
+	ctx, cancel := context.WithCancelCause(call)
+	stop := context.AfterFunc(s.watchContext, func() { cancel(context.Cause(s.watchContext)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+// drainingError is the error of calls that EndWatches ends.
+func drainingError() error {
+	return translation{codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING}.failure("the server stops: call again when it is back").
+		retry(retryWhileDraining).status()
+}
 
 // Close waits for goroutines of handlers, and drops unfinished uploads. Call it after
 // the gRPC server and every in-process channel have stopped.
@@ -176,4 +206,5 @@ func (s *Server) Close() {
 	s.receivers.Wait()
 	s.uploads.Close()
 	s.watcher.Close()
+	s.ports.Close()
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/server"
 )
 
@@ -313,6 +314,7 @@ func TestListSessions_Pages(t *testing.T) {
 
 // A page ends before it becomes too large to receive, because grants can be long.
 func TestListSessions_BoundsPageBytes(t *testing.T) {
+	testrace.WithoutRace(t)
 	f := newFixture(t)
 	for range 60 {
 		id := f.attach(&execwirev1.SessionAttach{}).attached.GetSession().GetSessionId()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/netip"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -25,6 +26,8 @@ const (
 	maxCursors = 10_000
 	// maxPrincipalBytes is the longest name of a principal.
 	maxPrincipalBytes = 256
+	// maxHostBytes is the longest name of a host.
+	maxHostBytes = 255
 )
 
 // processReference is implemented by every request about one process.
@@ -40,9 +43,14 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.StartProcessRequest:
 		return validateStart("", m)
 	case *execwirev1.RunProcessRequest:
-		return validateRun(m)
+		return validateOwn(m)
+	case *execwirev1.OwnProcessRequest:
+		if m.GetMessage() == nil {
+			return invalidField("message", "is missing: give start or resume")
+		}
+		return validateOwn(m)
 	case *execwirev1.WriteStdinRequest:
-		return cmp.Or(validateLength("write_id", m.GetWriteId(), MaxWriteIDBytes), validateReference("", m))
+		return cmp.Or(validateWrite(m), validateReference("", m))
 	case *execwirev1.ReadOutputRequest:
 		return cmp.Or(validateDuration("wait", m.GetWait()), validateReference("", m))
 	case *execwirev1.WaitProcessRequest:
@@ -55,6 +63,14 @@ func validateFields(m proto.Message) error {
 		return cmp.Or(validateTermination("termination", m.GetTermination()), validateReference("", m))
 	case *execwirev1.ListProcessesRequest:
 		return cmp.Or(validateLength("session_id", m.GetSessionId(), maxIDBytes), validatePage(m))
+	case *execwirev1.ListPortsRequest:
+		return validatePortsOf(m)
+	case *execwirev1.WatchPortsRequest:
+		return validatePortsOf(m)
+	case *execwirev1.ConnectPortRequest:
+		return cmp.Or(validateConnect(m.GetConnect()), validateAccept(m.GetAccept()))
+	case *execwirev1.ListenPortRequest:
+		return validateListen(m)
 	case *execwirev1.FetchRequest:
 		return validateFetch(m)
 	case *execwirev1.AttachSessionRequest:
@@ -66,6 +82,8 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.GrantSessionRequest:
 		return cmp.Or(validateName("session_id", m.GetSessionId(), maxIDBytes),
 			validateName("principal", m.GetPrincipal(), maxPrincipalBytes), validateEnum("access", m.GetAccess()))
+	case ownerReference:
+		return cmp.Or(validateName("owner_id", m.GetOwnerId(), maxIDBytes), validateReference("", m))
 	case processReference:
 		return validateReference("", m)
 	}
@@ -76,6 +94,39 @@ func validateFields(m proto.Message) error {
 func validateReference(prefix string, m processReference) error {
 	return cmp.Or(validateName(prefix+"process_id", m.GetProcessId(), MaxProcessIDBytes),
 		validateLength(prefix+"session_id", m.GetSessionId(), maxIDBytes))
+}
+
+// validatePortsOf limits the ids of a request for ports, in which the process may be absent.
+func validatePortsOf(m processReference) error {
+	return cmp.Or(validateLength("process_id", m.GetProcessId(), MaxProcessIDBytes),
+		validateLength("session_id", m.GetSessionId(), maxIDBytes))
+}
+
+// validateConnect accepts nil, a message with data.
+func validateConnect(m *execwirev1.PortConnect) error {
+	if m == nil {
+		return nil
+	}
+	return cmp.Or(validateLength("connect.session_id", m.GetSessionId(), maxIDBytes), validateLength("connect.host", m.GetHost(), maxHostBytes),
+		validateRange("connect.port", uint64(m.GetPort()), 1, math.MaxUint16))
+}
+
+// validateAccept accepts nil, another message.
+func validateAccept(m *execwirev1.PortAccept) error {
+	if m == nil {
+		return nil
+	}
+	return cmp.Or(validateLength("accept.session_id", m.GetSessionId(), maxIDBytes), validateName("accept.connection_id", m.GetConnectionId(), maxIDBytes))
+}
+
+func validateListen(m *execwirev1.ListenPortRequest) error {
+	if address := m.GetAddress(); address != "" {
+		if addr, err := netip.ParseAddr(address); err != nil || addr.Zone() != "" {
+			return invalidField("address", "is no IP address without a zone: write for example 127.0.0.1, ::1 or 0.0.0.0")
+		}
+	}
+	return cmp.Or(validateLength("session_id", m.GetSessionId(), maxIDBytes), validateMost("port", uint64(m.GetPort()), math.MaxUint16),
+		validateLength("listener_id", m.GetListenerId(), maxIDBytes))
 }
 
 // validateName checks a required name.

@@ -58,6 +58,8 @@ func validateFiles(m proto.Message) error {
 		return cmp.Or(validatePermissions("permissions", m.GetPermissions()), validateFile(m))
 	case *execwirev1.UploadFileRequest:
 		return validateUpload(m)
+	case *execwirev1.SignFileURLRequest:
+		return validateSignFileURL(m)
 	case *execwirev1.GetUploadRequest:
 		return validateName("upload_id", m.GetUploadId(), maxUploadIDBytes)
 	case *execwirev1.WalkDirectoryRequest:
@@ -209,6 +211,7 @@ func validateInPlace(head *execwirev1.UploadHead) error {
 		{"upload_id", head.GetUploadId() != ""},
 		{"offset", head.GetOffset() != 0},
 		{"if_match_sha256", len(head.GetIfMatchSha256()) > 0},
+		{"if_match_version", head.GetIfMatchVersion() != ""},
 		{"if_missing", head.GetIfMissing()},
 		{"permissions", head.Permissions != nil},
 		{"modify_time", head.GetModifyTime() != nil},
@@ -225,12 +228,15 @@ func validateReplacement(head *execwirev1.UploadHead) error {
 	switch {
 	case head.GetOffset() > 0 && head.GetUploadId() == "":
 		return invalidField("head.offset", "is for uploads that go on: give the upload_id, or begin at 0")
+	case head.GetIfMatchVersion() != "" && (head.GetIfMissing() || len(head.GetIfMatchSha256()) > 0):
+		return invalidField("head.if_match_version", "and another condition on the existing file are both set: give one of them")
 	case head.GetIfMissing() && len(head.GetIfMatchSha256()) > 0:
 		return invalidField("head.if_missing", "and head.if_match_sha256 are both set: a file that is missing has no content")
 	case head.GetModifyTime() != nil && head.GetModifyTime().CheckValid() != nil:
 		return invalidField("head.modify_time", "is not a time between the years 1 and 9999")
 	}
 	return cmp.Or(validateLength("head.upload_id", head.GetUploadId(), maxUploadIDBytes),
+		validateLength("head.if_match_version", head.GetIfMatchVersion(), maxVersionBytes),
 		validateDigest("head.if_match_sha256", head.GetIfMatchSha256()),
 		validateOffset("head.offset", head.GetOffset()), validatePermissions("head.permissions", head.GetPermissions()))
 }

@@ -113,20 +113,33 @@ func validateResourceLimit(field string, m *execwirev1.ResourceLimit, seen []exe
 	return nil
 }
 
-// validateRun validates the first message of a stream. Later messages are validated
-// by the handler, because a mistake in them must not end the stream: see
+// validateOwn validates the first message of an owner. Later messages of a stream are
+// validated by the handler, because a mistake in them must not end the stream: see
 // [validateRunInput].
-func validateRun(m *execwirev1.RunProcessRequest) error {
-	switch message := m.GetMessage().(type) {
-	case *execwirev1.RunProcessRequest_Start:
-		if message.Start.GetProcess() == nil {
-			return invalidField("start.process", "is missing")
-		}
-		return cmp.Or(validateDuration("start.grace", message.Start.GetGrace()), validateStart("start.process.", message.Start.GetProcess()))
-	case *execwirev1.RunProcessRequest_Resume:
-		return cmp.Or(validateDuration("resume.grace", message.Resume.GetGrace()), validateReference("resume.", message.Resume))
+func validateOwn(m ownRequest) error {
+	start, resume := m.GetStart(), m.GetResume()
+	switch {
+	case start != nil && start.GetProcess() == nil:
+		return invalidField("start.process", "is missing")
+	case start != nil:
+		return cmp.Or(validateDuration("start.grace", start.GetGrace()), validateStart("start.process.", start.GetProcess()))
+	case resume != nil:
+		return cmp.Or(validateDuration("resume.grace", resume.GetGrace()), validateReference("resume.", resume))
 	}
 	return nil
+}
+
+// validateWrite validates what only owners, and only others, may set.
+func validateWrite(m *execwirev1.WriteStdinRequest) error {
+	switch owned := m.GetOwnerId() != ""; {
+	case owned && m.GetWriteId() != "":
+		return invalidField("write_id", "is set beside owner_id: an owner repeats a write with its offset")
+	case !owned && m.GetOffset() != 0:
+		return invalidField("offset", "is set without owner_id: only an owner has an offset")
+	case !owned && m.GetEndOfFile():
+		return invalidField("end_of_file", "is set without owner_id: call CloseStdin")
+	}
+	return cmp.Or(validateLength("write_id", m.GetWriteId(), MaxWriteIDBytes), validateLength("owner_id", m.GetOwnerId(), maxIDBytes))
 }
 
 // validateRunInput validates later messages of a stream.

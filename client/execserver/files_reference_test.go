@@ -70,7 +70,7 @@ func essence(t *testing.T, o outcome, newer bool) string {
 // reasons, or are refused before anything is done.
 func TestFiles_RandomCalls_MatchGRPC(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	eachReference(t, func(t *testing.T, s *gatewayServer, conn *Conn, newer bool) {
 		refused, done := map[string]int{}, map[string]int{}
@@ -133,7 +133,11 @@ func TestUpload_WritesOnlyInPlace(t *testing.T) {
 	eachReference(t, func(t *testing.T, _ *gatewayServer, conn *Conn, newer bool) {
 		files := execwirev1.NewFileSystemServiceClient(conn)
 		path := filepath.Join(t.TempDir(), "file")
-		content := bytes.Repeat([]byte("0123456789abcdef"), 200_000)
+		repeats := 200_000
+		if testing.Short() {
+			repeats = 50_000 // 27 pieces
+		}
+		content := bytes.Repeat([]byte("0123456789abcdef"), repeats)
 		upload := func(mode execwirev1.UploadMode, content []byte, end bool) (*execwirev1.UploadFileResponse, error) {
 			stream, err := files.UploadFile(t.Context())
 			if err != nil {

@@ -85,7 +85,7 @@ func newGateway(t testing.TB) *gatewayServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	web := wsserver.NewHTTPServer(handler, slog.New(slog.DiscardHandler))
+	web := wsserver.NewHTTPServer(handler, time.Minute, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = web.Serve(listener) })
 	t.Cleanup(func() {

@@ -11,15 +11,16 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
+	"github.com/execwire/execwire/client/internal/commandgroup"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/secretfile"
 )
 
 const (
 	// exitTimeout is how long a command may take to exit after the end of its stdin,
-	// before it is killed with its process group.
+	// before it is killed with its group.
 	exitTimeout = 5 * time.Second
 	// outputTimeout is how long descendants of a command that has exited may keep its
 	// output open.
@@ -37,7 +38,8 @@ type LaunchCommand struct {
 	Argv []string
 	// Dir is its working directory; empty is that of this program.
 	Dir string
-	// Env is its whole environment, as NAME=value; nil is that of this program.
+	// Env is its whole environment, as NAME=value; nil is that of this program without
+	// EXECWIRE_TOKEN.
 	Env []string
 	// Stderr receives its stderr, from another goroutine, until the connection is
 	// closed. nil discards it, except for the last lines in the error when the command
@@ -88,8 +90,8 @@ func (e *NoServerError) Error() string {
 func (e *NoServerError) Unwrap() error { return e.Err }
 
 // Launch starts a command as a transport. Closing the transport ends the command's stdin,
-// waits for the command to exit, and kills its process group if it takes too long. ctx
-// limits only the start.
+// waits for the command to exit, and kills it if it takes too long: with its process group;
+// on Windows with its descendants. ctx limits only the start.
 func Launch(ctx context.Context, options LaunchCommand) (jsonrpc.Transport, error) {
 	if len(options.Argv) == 0 {
 		return nil, errors.New("failed to launch a server: Argv is empty: name a command")
@@ -114,6 +116,7 @@ type launched struct {
 	options    LaunchCommand
 	name       string
 	command    *exec.Cmd
+	group      *commandgroup.Group
 	stdout     *os.File
 	head, tail excerpt // of stdout and stderr
 	tasks      sync.WaitGroup
@@ -127,7 +130,10 @@ type launched struct {
 func (l *launched) start() error {
 	l.command = exec.Command(l.options.Argv[0], l.options.Argv[1:]...)
 	l.command.Dir, l.command.Env = l.options.Dir, l.options.Env
-	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if l.options.Env == nil {
+		l.command.Env = secretfile.WithoutToken(l.command.Environ()) // with PWD for Dir
+	}
+	l.command.SysProcAttr = commandgroup.Attributes()
 	l.command.WaitDelay = outputTimeout
 	l.command.Stderr = &l.tail
 	if l.options.Stderr != nil {
@@ -143,13 +149,27 @@ func (l *launched) start() error {
 		return errors.Join(err, stdin.Close())
 	}
 	l.command.Stdout = theirs
-	err = errors.Join(l.command.Start(), theirs.Close())
+	err = errors.Join(l.run(), theirs.Close())
 	if err != nil {
 		return errors.Join(err, stdout.Close())
 	}
 	l.stdout = stdout
 	l.Stdio = jsonrpc.NewStdio(interruptible{stdout, &l.head}, stdin, jsonrpc.StdioOptions{CloseTimeout: l.options.exitTimeout})
 	l.tasks.Go(l.await)
+	return nil
+}
+
+// run starts the command in its group.
+func (l *launched) run() error {
+	if err := l.command.Start(); err != nil {
+		return err
+	}
+	group, err := commandgroup.New(l.command.Process)
+	if err != nil {
+		_, _ = l.command.Process.Kill(), l.command.Wait() // it never ran
+		return err
+	}
+	l.group = group
 	return nil
 }
 
@@ -220,10 +240,14 @@ func (l *launched) Close(code int, reason string) error {
 		err := l.Stdio.Close(code, reason)
 		if !l.awaitExit() {
 			// It was not waited for, or only just: the process group is still its own.
-			_ = syscall.Kill(-l.command.Process.Pid, syscall.SIGKILL)
+			l.group.Kill()
 		}
 		l.tasks.Wait()
-		l.closed = errors.Join(err, l.stdout.Close())
+		l.group.Close()
+		if closeErr := l.stdout.Close(); !errors.Is(closeErr, os.ErrClosed) { // interruptible may have closed it
+			err = errors.Join(err, closeErr)
+		}
+		l.closed = err
 	})
 	return l.closed
 }
@@ -242,7 +266,14 @@ func (f interruptible) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (f interruptible) Close() error { return f.SetReadDeadline(time.Unix(1, 0)) }
+// Close implements io.Closer. Pipes of Windows have no deadlines: there it closes the file.
+func (f interruptible) Close() error {
+	err := f.SetReadDeadline(time.Unix(1, 0))
+	if errors.Is(err, os.ErrNoDeadline) {
+		return f.File.Close()
+	}
+	return err
+}
 
 // lenientWriter ignores the errors of a writer: the command continues without it.
 type lenientWriter struct {

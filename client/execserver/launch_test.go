@@ -104,3 +104,15 @@ func TestLaunch_CommandDoesNotExit_IsKilled(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Without Env a command has the environment of this program for its directory, and no token.
+func TestLaunch_NoEnv_InheritsAllButToken(t *testing.T) {
+	t.Setenv("EXECWIRE_TOKEN", "secret")
+	t.Setenv("EXECWIRE_TOKEN_FILE", "/token")
+	dir := t.TempDir()
+	_, err := launch(t.Context(), LaunchCommand{Dir: dir, Argv: []string{"sh", "-c",
+		"tr '\\0' '\\n' </proc/$$/environ | grep -E '^(PWD|EXECWIRE_TOKEN|EXECWIRE_TOKEN_FILE)=' | sort >&2; exit 3"}})
+	if want := ": EXECWIRE_TOKEN_FILE=/token; PWD=" + dir; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}

@@ -5,9 +5,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/backoff"
@@ -136,7 +135,7 @@ func (p *process) exitOf(code *int64, denied *bool) *execwirev1.ExitRecord {
 	switch {
 	case code == nil, *code < 0 && !killed, *code > 1<<31-1:
 		record.Cause = execwirev1.ExitCause_EXIT_CAUSE_LOST
-	case killed && (*code < 0 || *code == signalBase+int64(unix.SIGKILL)):
+	case killed && (*code < 0 || *code == signalBase+int64(syscall.SIGKILL)):
 		record.Status = &execwirev1.ExitRecord_Signal{Signal: execwirev1.Signal_SIGNAL_KILL}
 	default:
 		record.Status = &execwirev1.ExitRecord_ExitCode{ExitCode: int32(*code)}

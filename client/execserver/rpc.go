@@ -45,7 +45,7 @@ func (s *clientStream) RecvMsg(m any) error {
 }
 
 // grpcURLs are the URLs for calls that the exec-server protocol lacks.
-const grpcURLs = "grpc://, grpcs://, unix:// or a relay"
+const grpcURLs = "tcp://, tls://, unix:// or a relay"
 
 // explain adds to an error that the connection is permanently lost, or which URLs support
 // a call that the protocol lacks.

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 const (
@@ -108,6 +109,7 @@ func meant(policy *execwirev1.SandboxPolicy, ofFiles bool) *execwirev1.SandboxPo
 // TestSandbox_RandomPolicies_ArriveUnchanged has random policies come to a core as they
 // were given, of processes and of files, or be refused before they do.
 func TestSandbox_RandomPolicies_ArriveUnchanged(t *testing.T) {
+	testrace.WithoutRace(t)
 	eachReference(t, func(t *testing.T, s *gatewayServer, files *Conn, newer bool) {
 		var seen []*execwirev1.SandboxPolicy
 		see := grpc.UnaryServerInterceptor(func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, serve grpc.UnaryHandler) (any, error) {

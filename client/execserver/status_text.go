@@ -8,8 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"golang.org/x/sys/unix"
-
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
@@ -21,7 +19,7 @@ var osError = regexp.MustCompile(`\(os error (\d{1,3})\)`)
 func statusFromText(method string, e *jsonrpc.Error) error {
 	if found := osError.FindStringSubmatch(e.Message); found != nil {
 		number, _ := strconv.Atoi(found[1]) // at most three digits
-		return osStatus(method, unix.Errno(number), e.Message)
+		return osStatus(method, linuxErrno(number), e.Message)
 	}
 	if reason := reasonFromText(e); reason != execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED {
 		return failure(reason, "%s", e.Message)
@@ -68,8 +66,8 @@ func reasonFromText(e *jsonrpc.Error) execwirev1.ErrorReason {
 	return execwirev1.ErrorReason_ERROR_REASON_UNSPECIFIED
 }
 
-// osStatus returns the status of an error of the operating system.
-func osStatus(method string, errno unix.Errno, message string) error {
+// osStatus returns the status of an error of the operating system, by its name.
+func osStatus(method string, errno, message string) error {
 	reasons, otherwise := fileReasons, execwirev1.ErrorReason_ERROR_REASON_FILE_SYSTEM_FAILED
 	if method == "process/start" {
 		reasons, otherwise = startReasons, execwirev1.ErrorReason_ERROR_REASON_SYSTEM_LIMIT
@@ -78,33 +76,57 @@ func osStatus(method string, errno unix.Errno, message string) error {
 	if !ok {
 		reason = otherwise
 	}
-	return newStatus(reason, message, map[string]string{"errno": unix.ErrnoName(errno)})
+	return newStatus(reason, message, map[string]string{"errno": errno})
 }
 
 // fileReasons are the reasons of failed calls on files.
-var fileReasons = map[unix.Errno]execwirev1.ErrorReason{
-	unix.ENOENT:    execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND,
-	unix.EPERM:     execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
-	unix.EACCES:    execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
-	unix.EEXIST:    execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS,
-	unix.ENOTDIR:   execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY,
-	unix.EISDIR:    execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY,
-	unix.ENOTEMPTY: execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY,
-	unix.EROFS:     execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM,
-	unix.ENOSPC:    execwirev1.ErrorReason_ERROR_REASON_NO_SPACE,
-	unix.EDQUOT:    execwirev1.ErrorReason_ERROR_REASON_NO_SPACE,
-	unix.ELOOP:     execwirev1.ErrorReason_ERROR_REASON_SYMLINK_LOOP,
-	unix.EXDEV:     execwirev1.ErrorReason_ERROR_REASON_CROSS_DEVICE,
-	unix.EBUSY:     execwirev1.ErrorReason_ERROR_REASON_MOUNT_POINT,
+var fileReasons = map[string]execwirev1.ErrorReason{
+	"ENOENT":    execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND,
+	"EPERM":     execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+	"EACCES":    execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+	"EEXIST":    execwirev1.ErrorReason_ERROR_REASON_PATH_ALREADY_EXISTS,
+	"ENOTDIR":   execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY,
+	"EISDIR":    execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY,
+	"ENOTEMPTY": execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY,
+	"EROFS":     execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM,
+	"ENOSPC":    execwirev1.ErrorReason_ERROR_REASON_NO_SPACE,
+	"EDQUOT":    execwirev1.ErrorReason_ERROR_REASON_NO_SPACE,
+	"ELOOP":     execwirev1.ErrorReason_ERROR_REASON_SYMLINK_LOOP,
+	"EXDEV":     execwirev1.ErrorReason_ERROR_REASON_CROSS_DEVICE,
+	"EBUSY":     execwirev1.ErrorReason_ERROR_REASON_MOUNT_POINT,
 }
 
 // startReasons are the reasons of failed starts. ENOENT is also that of a missing
 // directory.
-var startReasons = map[unix.Errno]execwirev1.ErrorReason{
-	unix.ENOENT:  execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND,
-	unix.ENOTDIR: execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY,
-	unix.EACCES:  execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
-	unix.ENOEXEC: execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
-	unix.EPERM:   execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
-	unix.E2BIG:   execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG,
+var startReasons = map[string]execwirev1.ErrorReason{
+	"ENOENT":  execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND,
+	"ENOTDIR": execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY,
+	"EACCES":  execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
+	"ENOEXEC": execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_EXECUTABLE,
+	"EPERM":   execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED,
+	"E2BIG":   execwirev1.ErrorReason_ERROR_REASON_ARGUMENT_LIST_TOO_LONG,
 }
+
+// linuxErrno returns the name of an error of Linux, whatever this system is: that is where
+// servers run. It is empty for an unknown number.
+func linuxErrno(number int) string {
+	if number < 1 || number > len(linuxErrnos) || linuxErrnos[number-1] == "-" {
+		return ""
+	}
+	return linuxErrnos[number-1]
+}
+
+// linuxErrnos are the names from number 1 on.
+var linuxErrnos = strings.Fields(`
+EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK
+EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE
+EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP - ENOMSG EIDRM
+ECHRNG EL2NSYNC EL3HLT EL3RST ELNRNG EUNATCH ENOCSI EL2HLT EBADE EBADR EXFULL ENOANO EBADRQC EBADSLT
+- EBFONT ENOSTR ENODATA ETIME ENOSR ENONET ENOPKG EREMOTE ENOLINK EADV ESRMNT ECOMM EPROTO EMULTIHOP
+EDOTDOT EBADMSG EOVERFLOW ENOTUNIQ EBADFD EREMCHG ELIBACC ELIBBAD ELIBSCN ELIBMAX ELIBEXEC EILSEQ
+ERESTART ESTRPIPE EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT
+ESOCKTNOSUPPORT ENOTSUP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH
+ENETRESET ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETOOMANYREFS ETIMEDOUT
+ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY EINPROGRESS ESTALE EFSCORRUPTED ENOTNAM ENAVAIL EISNAM
+EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED
+EOWNERDEAD ENOTRECOVERABLE ERFKILL EHWPOISON EFTYPE`)

@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -36,5 +38,19 @@ func TestDocument_IsUpToDate(t *testing.T) {
 	}
 	if err := os.WriteFile(path, []byte(head+begin+document()+end+tail), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestMan_PagesAreValid(t *testing.T) {
+	directory := t.TempDir()
+	if code := execute([]string{"man", directory}, io.Discard, os.Stderr); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	pages, err := filepath.Glob(directory + "/execwire-hub*.1")
+	if err != nil || len(pages) < 4 {
+		t.Fatalf("%q, %v", pages, err)
+	}
+	if out, err := exec.Command("groff", append([]string{"-man", "-ww", "-z"}, pages...)...).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -9,15 +9,17 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/execwire/execwire/internal/buildinfo"
+	"github.com/execwire/execwire/internal/commands"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/observe"
+	"github.com/execwire/execwire/internal/systemd"
 	"github.com/execwire/execwire/relay/hub"
 )
 
@@ -36,6 +38,9 @@ func (e *usageError) Error() string { return e.err.Error() }
 
 func (e *usageError) Unwrap() error { return e.err }
 
+// errInvalid ends the command after it has printed what is wrong.
+var errInvalid = errors.New("the configuration file is invalid")
+
 // execute runs the command line and returns the exit code.
 func execute(arguments []string, out, errOut io.Writer) int {
 	command := newCommand(out, errOut)
@@ -45,6 +50,9 @@ func execute(arguments []string, out, errOut io.Writer) int {
 	err := command.Execute()
 	if err == nil {
 		return 0
+	}
+	if errors.Is(err, errInvalid) {
+		return codeFailed
 	}
 	fmt.Fprintf(errOut, "execwire-hub: %v\n", err)
 	if errors.As(err, new(*usageError)) {
@@ -56,12 +64,11 @@ func execute(arguments []string, out, errOut io.Writer) int {
 
 // overrides are the flags for settings. --presence-directory also selects NATS.
 var overrides = flags.Overrides{
-	"listen": "listen", "public-url": "public_url", "allow-http": "allow_http", "principals": "principals_file",
+	"listen": "listen", "public-url": "public_url", "allow-http": "allow_http", "allowed-host": "allowed_hosts", "preview-domain": "preview_domain", "principals": "principals_file",
 	"tls-certificate": "tls_certificate_file", "tls-key": "tls_key_file", "presence-directory": "presence_directory",
 }
 
 func newCommand(out, errOut io.Writer) *cobra.Command {
-	var file string
 	var log *flags.Log
 	command := &cobra.Command{
 		Use:   "execwire-hub [--listen URL]... [--config FILE]",
@@ -81,67 +88,100 @@ with the executors that each may act as (act_as_executors) and connect to
 		Example: `  execwire-hub
   execwire-hub --listen http://127.0.0.1:0 --log-format json
   execwire-hub --listen https://0.0.0.0:7430 --tls-certificate hub.pem --tls-key hub.key --principals principals.toml`,
-		Version:       version(),
+		Version:       buildinfo.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, arguments []string) error {
+		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
-				return &usageError{fmt.Errorf("unexpected argument %q", arguments[0])}
+				return &usageError{commands.UnknownCommand(command, arguments[0])}
 			}
 			return nil
 		},
-		RunE: func(command *cobra.Command, _ []string) error { return run(command.Flags(), file, log, out, errOut) },
+		RunE: func(command *cobra.Command, _ []string) error { return run(command.Flags(), log, out, errOut) },
 	}
-	command.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	command.CompletionOptions.DisableDefaultCmd = true
-	f := command.Flags()
+	usage := func(_ *cobra.Command, err error) error { return &usageError{err} }
+	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return usage(command, commands.ExplainFlag(command, err, config.HubSettings()))
+	})
+	command.AddCommand(
+		commands.NewConfig(commands.Program{
+			Name: "execwire-hub", Command: "execwire-hub", Settings: config.HubSettings(),
+			AddFlags: addFlags, Overrides: overrides,
+			Load: func(command *cobra.Command) (any, config.Sources, error) {
+				cfg, sources, err := load(command.Flags())
+				return &cfg, sources, err
+			},
+			Check: config.CheckHubFile, Usage: usage, Invalid: errInvalid,
+		}),
+		commands.NewCompletion(command, "", usage), commands.NewMan(buildinfo.Get().Version, usage))
+	addFlags(command.Flags())
+	log = flags.AddServerLog(command.Flags())
+	return command
+}
+
+// addFlags adds --config and all flags for settings.
+func addFlags(f *pflag.FlagSet) {
 	f.StringArray("listen", nil,
 		"the `URL` to listen on: https://HOST:PORT, or http://HOST:PORT on loopback (port 0 takes a free one); may be repeated (default http://127.0.0.1:7430)")
-	f.StringVar(&file, "config", "", "a TOML `file` with settings")
+	f.String("config", "", "a TOML `file` with settings")
 	f.String("tls-certificate", "", "the `file` with the certificate chain of https listeners")
 	f.String("tls-key", "", "the `file` with its private key")
 	f.String("principals", "", "the `file` with the table of principals")
 	f.String("public-url", "", "the `URL` of the hub for other hosts, https://HOST, if it differs from the listener")
+	f.StringArray("allowed-host", nil, "a further `name` of the hub in the Host header of requests; may be repeated")
+	f.String("preview-domain", "", "serve ports of executors as https://PORT--EXECUTOR.DOMAIN/ with this `domain`")
 	f.String("presence-directory", "", "store the presence of executors in this `directory`, by embedded NATS")
 	f.Bool("allow-http", false, "also listen on http:// beyond loopback, where tokens travel in plain text")
-	log = flags.AddServerLog(f)
-	return command
 }
 
-func run(f *pflag.FlagSet, file string, log *flags.Log, out, errOut io.Writer) error {
-	logger, err := log.Logger(errOut)
+// load returns the configuration with flags of addFlags.
+func load(f *pflag.FlagSet) (config.Hub, config.Sources, error) {
+	file, err := f.GetString("config")
 	if err != nil {
-		return &usageError{err}
+		return config.Hub{}, nil, err
 	}
-	defer observe.IgnoreHangups(logger)()
-	cfg, err := config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
+	return config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
 		if f.Changed("presence-directory") {
 			cfg.Presence = config.PresenceNATS
 		}
 		overrides.Apply(f, cfg)
 	})
+}
+
+func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
+	service, err := systemd.Inherit()
+	if err != nil {
+		return err
+	}
+	logger, err := log.Logger(errOut)
+	if err != nil {
+		return &usageError{err}
+	}
+	notify := func(state string) {
+		if err := service.Notify(state); err != nil {
+			logger.Error(err.Error())
+		}
+	}
+	defer observe.IgnoreHangups(logger)()
+	cfg, _, err := load(f)
 	if err != nil {
 		return err
 	}
 	config.WarnOfVariables(logger, config.HubSettings(), os.Environ())
-	h, err := hub.New(cfg, hub.Options{Logger: logger, OnListen: func(url string) { fmt.Fprintln(out, url) }})
+	h, err := hub.New(cfg, hub.Options{
+		Logger: logger, Inherited: service.Sockets,
+		OnListen: func(url string) { fmt.Fprintln(out, url) },
+		OnReady:  func() { notify(systemd.Ready) },
+	})
 	if err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
+	defer systemd.AfterDone(ctx, func() {
 		logger.Info("stopping")
+		notify(systemd.Stopping)
 		stop() // a second signal terminates the program
 	})()
 	return h.Serve(ctx)
-}
-
-// version returns the version of the build.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "unknown"
-	}
-	return info.Main.Version
 }

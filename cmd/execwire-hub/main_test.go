@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -70,7 +71,7 @@ func TestHub_UsageErrors(t *testing.T) {
 		code      int
 		says      string
 	}{
-		"argument":    {[]string{"serve"}, "", codeUsage, `unexpected argument "serve"`},
+		"argument":    {[]string{"serve"}, "", codeUsage, `"serve" is not a command`},
 		"flag":        {[]string{"--port", "1"}, "", codeUsage, "unknown flag: --port"},
 		"log":         {[]string{"--log-level", "loud"}, "", codeUsage, `log level "loud"`},
 		"plain text":  {[]string{"--listen", "http://0.0.0.0:0"}, "", codeFailed, "--allow-http"},
@@ -95,6 +96,46 @@ func TestHub_Overrides_NameSettings(t *testing.T) {
 	for flag, setting := range overrides {
 		if f.Lookup(flag) == nil || !slices.ContainsFunc(config.HubSettings(), func(s config.Setting) bool { return s.Name == setting }) {
 			t.Errorf("there is no flag %s or no setting %s", flag, setting)
+		}
+	}
+}
+
+func TestConfig_OfTheHub(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hub.toml")
+	if err := os.WriteFile(file, []byte("executors = 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run := func(arguments ...string) (int, string) {
+		var out bytes.Buffer
+		code := execute(arguments, &out, &out)
+		return code, out.String()
+	}
+	if code, out := run("config", "print", "--config", file, "--presence-directory", "/p"); code != 0 || !strings.Contains(out, "executors = 5  # "+file+":1\n") ||
+		!strings.Contains(out, "presence = \"nats\"  # implied by another setting\npresence_directory = \"/p\"  # --presence-directory\n") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	// The file has a value, but a flag implies another.
+	if err := os.WriteFile(file, []byte("presence = \"memory\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := run("config", "print", "--config", file, "--presence-directory", "/p"); code != 0 || !strings.Contains(out, "presence = \"nats\"  # implied by another setting\n") {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if code, out := run("config", "check", file); code != 0 || out != file+": no errors\n" {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if err := os.WriteFile(file, []byte("executers = 5\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := run("config", "check", file); code != 1 || out != file+":1:1: executers is not a setting: did you mean executors? execwire-hub config example lists them\n" {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	for line, want := range map[string]string{
+		"--prinipals x": "did you mean --principals?", "--url-lifetime 1m": "the setting url_lifetime has no flag: set it in the file of --config, or by EXECWIRE_HUB_URL_LIFETIME",
+		"cofig": `"cofig" is not a command: did you mean config?`,
+	} {
+		if code, out := run(strings.Fields(line)...); code != 2 || !strings.Contains(out, want) {
+			t.Errorf("%s: exit code %d: %s", line, code, out)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/internal/commands"
 )
 
 // Checks of command lines, before a command runs. Combine them by [cobra.MatchAll].
@@ -15,8 +17,12 @@ import (
 // unlimited is the number of arguments of a command that accepts any.
 const unlimited = math.MaxInt
 
-// noArguments rejects arguments with the error of an invalid flag.
+// noArguments rejects arguments with the error of an invalid flag. Those of a command with
+// others below it are unknown commands.
 func noArguments(command *cobra.Command, arguments []string) error {
+	if len(arguments) > 0 && command.HasSubCommands() {
+		return usageError(command, commands.UnknownCommand(command, arguments[0]))
+	}
 	return atMost(command, arguments, 0)
 }
 

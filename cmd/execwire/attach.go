@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -61,7 +62,7 @@ Exit codes of attach itself are those of run.`,
 	f.DurationVar(&flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addSessionFlag(command, &flags.session)
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Process}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		flags.hasSince, flags.hasGrace = f.Changed("since-seq"), f.Changed("grace")
 		return attach(ctx, c, flags, arguments[0], std)
 	})

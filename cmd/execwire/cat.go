@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -25,7 +26,7 @@ The exit code is 1 if a file could not be read.` + pathHelp,
 	f := command.Flags()
 	offset := f.Int64("offset", 0, "skip this many `bytes`")
 	length := f.Int64("length", 0, "print at most this many `bytes` (default up to the end)")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		options := client.DownloadOptions{Offset: *offset}
 		if f.Changed("length") {
 			options.Length = length

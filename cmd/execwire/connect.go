@@ -1,22 +1,31 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/execwire/execwire/client"
-	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/secretfile"
 )
 
-// Environment variables that replace flags. Secrets are only in files that they name.
+// Environment variables that replace flags. Of secrets, only the token of tokenVariable can
+// be in one itself.
 const (
 	serverVariable    = "EXECWIRE_SERVER"
+	tokenVariable     = secretfile.TokenVariable
 	tokenFileVariable = "EXECWIRE_TOKEN_FILE"
 	tlsCAVariable     = "EXECWIRE_TLS_CA"
 	tlsCertVariable   = "EXECWIRE_TLS_CERT"
@@ -30,12 +39,14 @@ type connectFlags struct {
 	server        string
 	hub, executor string // an executor of a relay instead
 	tokenFile     string
+	token         string      // of tokenVariable
+	tokenFlag     *pflag.Flag // --token-file, which overrides it
 	tls           client.TLSFiles
 }
 
 // The help of --server: every server, and those whose processes end with the command.
 const (
-	serverHelp       = "the `URL` of the server, grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH"
+	serverHelp       = "the `URL` of the server, tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH"
 	ephemeralServers = ", ws://HOST:PORT, wss://HOST:PORT, stdio:COMMAND to start one, or local: for one inside this program"
 )
 
@@ -49,14 +60,87 @@ func addConnectFlags(command *cobra.Command, flags *connectFlags, help, otherwis
 	addFlagWithVariable(f, &flags.hub, "hub", hubVariable, "or the `URL` of a hub, https://HOST, to reach the executor of --executor")
 	addFlagWithVariable(f, &flags.executor, "executor", executorVariable, "the `ID` of that executor")
 	addCredentialFlags(f, flags)
-	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.resolveHub(command) }
+	command.PreRunE = func(command *cobra.Command, _ []string) error {
+		if err := flags.resolveHub(command); err != nil {
+			return err
+		}
+		flags.warn(command.ErrOrStderr(), otherwise)
+		return nil
+	}
+	if f.Lookup("session") != nil {
+		completeFlag(command, "session", complete.Sessions(completed(flags)))
+	}
+	completeFlag(command, "server", cobra.NoFileCompletions)
+	completeFlag(command, "hub", cobra.NoFileCompletions)
+	completeFlag(command, "executor", flags.executors)
 }
+
+// completeFlag sets the completion of a flag that the command has.
+func completeFlag(command *cobra.Command, name string, completion cobra.CompletionFunc) {
+	if err := command.RegisterFlagCompletionFunc(name, completion); err != nil {
+		panic("completion of --" + name + ": " + err.Error())
+	}
+}
+
+// executors completes --executor.
+func (f *connectFlags) executors(command *cobra.Command, arguments []string, typed string) ([]string, cobra.ShellCompDirective) {
+	if f.hub == "" {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	list := func(ctx context.Context) ([]client.Executor, error) {
+		return client.Executors(ctx, f.hub, f.options()...)
+	}
+	return complete.Executors(list)(command, arguments, typed)
+}
+
+var errNoCompletion = errors.New("a completion starts no server")
+
+// completed is the server that flags select, for completions.
+func completed(flags *connectFlags) complete.Server {
+	connectTo := func(ctx context.Context, command *cobra.Command) (*client.Client, error) {
+		selected := *flags
+		if err := selected.resolveHub(command); err != nil {
+			return nil, err
+		}
+		selected.server = cmp.Or(selected.server, defaultServer)
+		switch scheme, _, _ := strings.Cut(strings.ToLower(selected.server), ":"); scheme {
+		case launchScheme, "local":
+			return nil, errNoCompletion
+		}
+		return connect(ctx, selected)
+	}
+	return complete.Server{Connect: connectTo, Resolve: remotePath}
+}
+
+// embeddedServers is the default of commands that start a server themselves if none is
+// named.
+const embeddedServers = "local:"
+
+// warn warns of variables that have no effect because they are misspelled, and of a token
+// in a variable if the command starts programs on this machine. They do not get it, but can
+// read the environment of this program in /proc. otherwise is the server if none is named.
+func (f *connectFlags) warn(w io.Writer, otherwise string) {
+	for _, misspelled := range config.MisspelledVariables(variables, os.Environ()) {
+		fmt.Fprintf(w, "execwire: warning: %s\n", misspelled)
+	}
+	scheme, _, _ := strings.Cut(strings.ToLower(cmp.Or(f.server, otherwise)), ":")
+	if f.token != "" && (scheme == "local" || scheme == launchScheme) {
+		fmt.Fprintf(w, "execwire: warning: %s is not passed to processes, but those of your user on this machine can read it in /proc: unset it, or use %s\n",
+			tokenVariable, tokenFileVariable)
+	}
+}
+
+// variables are those of commands that connect to a server.
+var variables = []string{serverVariable, tokenVariable, tokenFileVariable, tlsCAVariable, tlsCertVariable, tlsKeyVariable, hubVariable, executorVariable}
 
 // addCredentialFlags adds the flags for credentials.
 func addCredentialFlags(f *pflag.FlagSet, flags *connectFlags) {
 	addFlagWithVariable(f, &flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token, for the hub if there is one")
+	flags.tokenFlag = f.Lookup("token-file")
+	flags.tokenFlag.Usage = "the `file` with the token, for the hub if there is one (default the token in $" + tokenVariable + ", else the file $" + tokenFileVariable + ", else none)"
+	flags.token = strings.TrimSpace(os.Getenv(tokenVariable))
 	addFlagWithVariable(f, &flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the certificate authorities to trust, as PEM, instead of the system's")
-	addFlagWithVariable(f, &flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the client certificate for grpcs://, as PEM")
+	addFlagWithVariable(f, &flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the client certificate for tls://, as PEM")
 	addFlagWithVariable(f, &flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with its private key, as PEM")
 }
 
@@ -69,29 +153,27 @@ func addFlagWithVariable(f *pflag.FlagSet, value *string, name, variable, usage 
 // options returns the options for package client.
 func (f connectFlags) options() []client.Option {
 	options := []client.Option{client.WithTLS(f.tls)}
-	if f.tokenFile != "" {
+	switch {
+	case f.token != "" && !f.tokenFlag.Changed:
+		options = append(options, client.WithToken(f.token))
+	case f.tokenFile != "":
 		options = append(options, client.WithTokenFile(f.tokenFile))
 	}
 	return options
 }
 
+// localURL is the URL of a server inside this program, which needs Linux.
+const localURL = "local:"
+
 // connect connects to the selected server, or starts one inside this program if none is
 // selected, which ends with its processes when the client is closed. Its errors are
 // explained.
 func connect(ctx context.Context, flags connectFlags) (*client.Client, error) {
-	options := daemon.OpenOptions{Dial: flags.options()}
-	if flags.server == "" || flags.server == daemon.LocalURL {
-		cfg, err := daemon.LoadConfig("", os.Environ())
-		if err != nil {
-			return nil, explainDial(err)
-		}
-		options.Config = &cfg
-		options.Daemon = daemon.Options{
-			Version:      buildVersion(),
-			AdoptOrphans: true, // nothing else in this program starts processes
-		}
+	dial := func() (*client.Client, error) { return client.Dial(ctx, flags.server, flags.options()...) }
+	if flags.server == "" || flags.server == localURL {
+		dial = func() (*client.Client, error) { return openEmbedded(ctx) }
 	}
-	c, err := daemon.Open(ctx, flags.server, options)
+	c, err := dial()
 	if err != nil {
 		return nil, explainDial(err)
 	}
@@ -106,7 +188,7 @@ func checkPersistent(command *cobra.Command, server string) error {
 	switch scheme = strings.ToLower(scheme); scheme {
 	case "ws", "wss", launchScheme, "local":
 		return usageError(command, fmt.Errorf(
-			"a server reached by %s ends processes with the command that started them: name one with grpc://, grpcs:// or unix://, or with --hub and --executor", scheme))
+			"a server reached by %s ends processes with the command that started them: name one with tcp://, tls:// or unix://, or with --hub and --executor", scheme))
 	}
 	return nil
 }
@@ -144,7 +226,7 @@ func (f *connectFlags) resolveHub(command *cobra.Command) error {
 }
 
 // defaultServer is the default of execwire serve --listen and of --server.
-const defaultServer = daemon.DefaultListenURL
+const defaultServer = "tcp://127.0.0.1:7420"
 
 // remoteHelp ends the help of every command with --server.
 const remoteHelp = "\n\nThe server is that of --server, or of --hub and --executor. The default is\n$" + serverVariable + ", else " + defaultServer + "."
@@ -163,6 +245,8 @@ type serverUse struct {
 	// untilSignal ends the context of the command with a terminating signal, so that it
 	// can clean up. A second signal terminates the program.
 	untilSignal bool
+	// completes completes the arguments in a shell; nil completes nothing.
+	completes complete.Argument
 }
 
 // onServer makes a command call do with a client of the server that its flags select.
@@ -174,6 +258,10 @@ func onServer(command *cobra.Command, use serverUse, do serverCall) {
 	}
 	addConnectFlags(command, &flags, help, defaultServer)
 	command.Long += remoteHelp
+	if use.completes == nil {
+		use.completes = complete.Nothing
+	}
+	command.ValidArgsFunction = use.completes(completed(&flags))
 	command.RunE = func(command *cobra.Command, arguments []string) error {
 		if use.persistent {
 			if err := checkPersistent(command, flags.server); err != nil {
@@ -204,4 +292,22 @@ func withServer(ctx context.Context, flags connectFlags, do func(*client.Client)
 		return explain(err, nil)
 	}
 	return nil
+}
+
+// untilSignal calls do with a context that ends with a terminating signal. A second signal
+// terminates the program.
+func untilSignal(ctx context.Context, do func(context.Context) error) error {
+	ctx, stop := signal.NotifyContext(ctx, terminal.Unignored(syscall.SIGTERM)...)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	err := do(ctx)
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	ended := &exitError{code: codeInterrupted, err: errors.New("interrupted")}
+	var exit *exitError
+	if errors.As(err, &exit) {
+		ended.hint = exit.hint
+	}
+	return ended
 }

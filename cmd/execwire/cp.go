@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 )
 
 type cpFlags struct {
@@ -76,7 +77,7 @@ machine.`,
 	f.BoolVar(&flags.InPlace, "in-place", false, "write files of the server in place, without permission bits")
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
-	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, _ []string) error {
+	onServer(command, serverUse{untilSignal: true, completes: complete.CopyPaths}, func(ctx context.Context, c *client.Client, _ []string) error {
 		copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
 		return copier.run(ctx)
 	})

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,6 +23,7 @@ type copyPlan struct {
 	sources              []copySource
 	dest                 string
 	fromServer, toServer bool
+	system               string // of this machine, as in runtime.GOOS
 	// destIsDirectory is whether DEST ends with a slash.
 	destIsDirectory bool
 }
@@ -34,18 +38,26 @@ type copySource struct {
 
 // planCopies parses the arguments of cp, at least two.
 func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
-	var plan copyPlan
+	return planCopiesOn(runtime.GOOS, arguments, flags)
+}
+
+// planCopiesOn is planCopies on a system.
+func planCopiesOn(system string, arguments []string, flags cpFlags) (copyPlan, error) {
+	plan := copyPlan{system: system}
 	last := len(arguments) - 1
 	for i, argument := range arguments {
 		name, remote := strings.CutPrefix(argument, ":")
 		path := name
 		if remote {
 			var err error
-			if path, err = remotePath(argument); err != nil {
+			if path, err = serverPath(system, argument); err != nil {
 				return plan, err
 			}
 		}
-		base := name[strings.LastIndexByte(name, '/')+1:]
+		base, root := splitLocal(system, name)
+		if remote {
+			base, root = name[strings.LastIndexByte(name, '/')+1:], path == "/"
+		}
 		switch {
 		case i == last:
 			plan.dest, plan.toServer = path, remote
@@ -54,7 +66,7 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 			return plan, errors.New("the sources must be all on the server or all local")
 		default:
 			plan.fromServer = remote
-			source := copySource{argument: argument, path: path, contentOnly: base == "." || base == ".." || path == "/"}
+			source := copySource{argument: argument, path: path, contentOnly: base == "." || base == ".." || root}
 			if remote && path != "/" && (base == "" || source.contentOnly) {
 				source.path += "/" // remotePath removes it; it means that a link is followed
 			}
@@ -64,11 +76,19 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 	switch {
 	case !plan.fromServer && !plan.toServer:
 		return plan, errors.New("neither sources nor DEST are on the server: write paths on the server as :PATH")
+	case system == windowsSystem && plan.fromServer && !plan.toServer && !flags.noTargetDirectory && slices.ContainsFunc(plan.sources, isForeignName):
+		return plan, errors.New("a source has a name that Windows does not allow: copy it alone, and name the copy with -T")
 	case flags.noTargetDirectory && len(plan.sources) > 1:
 		return plan, errors.New("-T allows only one source")
 	}
 	return plan, nil
 }
+
+// isForeignName reports whether the name of a source of the server is a path on Windows.
+func isForeignName(source copySource) bool { return strings.ContainsAny(source.baseName(), `\:`) }
+
+// baseName is the name of the copy of a source of the server.
+func (s copySource) baseName() string { return path.Base(s.path) }
 
 // rejectFlags rejects flags of a command.
 func rejectFlags(command *cobra.Command, why string, names ...string) error {
@@ -85,7 +105,14 @@ func (p *copier) destination(source copySource, directory bool) string {
 	if !directory || source.contentOnly {
 		return p.plan.dest
 	}
-	return filepath.Join(p.plan.dest, filepath.Base(source.path))
+	base := source.baseName()
+	if !p.plan.fromServer {
+		base = filepath.Base(source.path)
+	}
+	if p.plan.toServer {
+		return path.Join(p.plan.dest, base)
+	}
+	return filepath.Join(p.plan.dest, base)
 }
 
 // isDirectory reports whether copies are placed in DEST.
@@ -232,8 +259,11 @@ func (p *copier) reportFailure(source copySource, dest, name string, err error) 
 	var file *fs.PathError
 	var link *os.LinkError
 	at := filepath.Join(source.argument, name)
-	if p.plan.fromServer {
-		at += " to " + filepath.Join(dest, name)
+	switch {
+	case p.plan.fromServer && p.plan.toServer:
+		at = path.Join(source.argument, name) + " to " + path.Join(dest, name)
+	case p.plan.fromServer:
+		at = path.Join(source.argument, name) + " to " + filepath.Join(dest, name)
 	}
 	switch {
 	case errors.As(err, &file):

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -104,10 +102,13 @@ func enumWord(value fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
 }
 
+// signalPrefix begins the names of signals in the contract, which has those of Linux.
+const signalPrefix = "SIGNAL_"
+
 // signalName returns the name of a signal as in kill(1), or its number.
 func signalName(signal execwirev1.Signal) string {
-	if name := unix.SignalName(unix.Signal(signal)); name != "" {
-		return name
+	if name, known := strings.CutPrefix(signal.String(), signalPrefix); known && signal != 0 {
+		return "SIG" + name
 	}
 	return strconv.Itoa(int(signal))
 }
@@ -118,7 +119,7 @@ func parseSignal(name string) (execwirev1.Signal, error) {
 	number, err := strconv.Atoi(name)
 	if err != nil {
 		upper := strings.ToUpper(name)
-		number = int(unix.SignalNum("SIG" + strings.TrimPrefix(upper, "SIG")))
+		number = int(execwirev1.Signal_value[signalPrefix+strings.TrimPrefix(upper, "SIG")])
 	}
 	if number < 1 || number > highest {
 		return 0, fmt.Errorf("%q is not a signal: use a name such as TERM, or a number from 1 to %d", name, highest)

@@ -4,17 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
-	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/config"
 )
 
 type doctorFlags struct {
@@ -53,6 +52,13 @@ Checks:
                   much output is retained (only this machine)
   oom-score       whether the kernel kills processes before the server when memory
                   runs out (only this machine)
+  temporary-directory
+                  whether the server's TMPDIR, or /tmp, is writable (only this machine)
+  home-directory  whether HOME is a writable directory, which many programs need; a
+                  container with a read-only root often has none (only this machine)
+  user-name       whether the server's user has a name, which ssh and others need; a
+                  container with a random user ID has none (only this machine)
+  shell           whether the user's shell exists (only this machine)
 
 With --json each check is an object on its own line: check, works, detail, and fix,
 which says what to do.
@@ -83,7 +89,7 @@ Exit codes:
 	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server")
 	f.StringArrayVar(&flags.require, "require", nil, "exit with 1 if this `check` does not work; may be repeated")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, "one in this program")
+	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, embeddedServers)
 	return command
 }
 
@@ -127,10 +133,14 @@ const (
 	checkProcessLimit  = "process-limit"
 	checkMemoryLimit   = "memory-limit"
 	checkOOMScore      = "oom-score"
+	checkTemporary     = "temporary-directory"
+	checkHome          = "home-directory"
+	checkUserName      = "user-name"
+	checkShell         = "shell"
 )
 
 var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches,
-	checkProcessLimit, checkMemoryLimit, checkOOMScore}
+	checkProcessLimit, checkMemoryLimit, checkOOMScore, checkTemporary, checkHome, checkUserName, checkShell}
 
 // runChecks runs the checks of a server or of this machine.
 func runChecks(ctx context.Context, flags doctorFlags) ([]check, error) {
@@ -146,38 +156,6 @@ func runChecks(ctx context.Context, flags doctorFlags) ([]check, error) {
 		return err
 	})
 	return checks, err
-}
-
-// runLocalChecks runs the checks of a server inside this program.
-func runLocalChecks(ctx context.Context, file string) ([]check, error) {
-	cfg, err := config.Load(file, os.Environ())
-	if err != nil {
-		return nil, err
-	}
-	cfg.Principals = "" // no other client can reach it
-	options := daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)}
-	d, err := daemon.New(cfg, options)
-	var unmet *config.Error
-	hasUnmet := errors.As(err, &unmet) && unmet.Setting == "require_sandbox"
-	if hasUnmet {
-		cfg.RequiredSandbox, cfg.SandboxWritableRoots, cfg.SandboxNetwork = config.SandboxOff, nil, "off"
-		d, err = daemon.New(cfg, options)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("failed to start a server in this program: %w", err)
-	}
-	defer func() { _ = d.Close() }()
-	environment, err := client.New(d.Conn()).Describe(ctx)
-	if err != nil {
-		return nil, explain(err, nil)
-	}
-	here := machine{root: "/"}
-	checks := checksOf(environment, cfg.Guardian == "on", here)
-	if hasUnmet {
-		i := slices.IndexFunc(checks, func(c check) bool { return c.Check == checkRequired })
-		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
-	}
-	return append(checks, here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg)), nil
 }
 
 // checksOf returns the checks of a server. The machine, if known, provides the fixes.
@@ -239,4 +217,52 @@ func printCheck(c check, asJSON bool, std streams) error {
 	}
 	_, err := fmt.Fprintf(std.out, "%s: %s\n", c.Check, state)
 	return err
+}
+
+// machine reads properties of a machine. root is its file system; empty for another
+// machine.
+type machine struct{ root string }
+
+// unknownMachine is a machine other than this one.
+var unknownMachine = machine{}
+
+// setting reads a number from /proc/sys.
+func (m machine) setting(name string) (value int, known bool) {
+	if m.root == "" {
+		return 0, false
+	}
+	text, err := os.ReadFile(filepath.Join(m.root, "proc/sys", strings.ReplaceAll(name, ".", "/")))
+	if err != nil {
+		return 0, false
+	}
+	value, err = strconv.Atoi(strings.TrimSpace(string(text)))
+	return value, err == nil
+}
+
+// userNamespaces are the sysctls that disable unprivileged user namespaces, with the
+// values that do not.
+var userNamespaces = []struct {
+	name      string
+	bad, good int
+}{
+	{"user.max_user_namespaces", 0, 15000},
+	{"kernel.unprivileged_userns_clone", 0, 1},
+	{"kernel.apparmor_restrict_unprivileged_userns", 1, 0},
+}
+
+// sandboxFix returns a fix for a sandbox backend, in addition to its problem.
+func (m machine) sandboxFix(status *execwirev1.SandboxStatus) string {
+	if status.GetBackend() != execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP || status.GetProgram() == "" {
+		return ""
+	}
+	for _, s := range userNamespaces {
+		if value, known := m.setting(s.name); known && value == s.bad {
+			return fmt.Sprintf("user namespaces are disabled on this machine: as root, sysctl %s=%d", s.name, s.good)
+		}
+	}
+	if strings.Contains(status.GetProblem(), "switched off") {
+		return "sandbox_backends = auto uses it"
+	}
+	return "bubblewrap needs user namespaces and a /proc that nothing covers; a container has to allow both, as Docker does with " +
+		"--security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
 }

@@ -23,7 +23,7 @@ func TestCommands_EphemeralServer_IsRejected(t *testing.T) {
 				c := command(t, arguments...)
 				c.Env = append(c.Env, "EXECWIRE_SERVER="+server)
 				got := runCommand(t, c)
-				if got.code != codeUsage || got.out != "" || !strings.Contains(got.errOut, "grpc://") && !strings.Contains(got.errOut, "goes on when this program ends") {
+				if got.code != codeUsage || got.out != "" || !strings.Contains(got.errOut, "tcp://") && !strings.Contains(got.errOut, "goes on when this program ends") {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -35,7 +35,7 @@ func TestCommands_EphemeralServer_IsRejected(t *testing.T) {
 func TestCommands_WrongProtocol_Fail(t *testing.T) {
 	core := startServer(t, "grpc://127.0.0.1:0", "ws://127.0.0.1:0")
 	for server, wantText := range map[string]string{
-		"ws" + strings.TrimPrefix(core.urls[0], "grpc"): "grpc://",
+		"ws" + strings.TrimPrefix(core.urls[0], "grpc"): "tcp://",
 		"wss" + strings.TrimPrefix(core.urls[1], "ws"):  "ws://",
 		"stdio:/nonexistent/server":                     "stdio:execwire serve --listen stdio",
 	} {

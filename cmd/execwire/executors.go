@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,15 +39,22 @@ The hub is that of --hub, else of ` + hubVariable + `.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if flags.connect.hub == "" {
-				return usageError(command, errors.New("name the hub with --hub or "+hubVariable))
+				return usageError(command, errNoHub)
 			}
 			return executors(command.Context(), flags, std)
 		},
 	}
-	addFlagWithVariable(command.Flags(), &flags.connect.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
+	addHubFlag(command, &flags.connect)
 	command.Flags().BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addCredentialFlags(command.Flags(), &flags.connect)
 	return command
+}
+
+var errNoHub = errors.New("name the hub with --hub or " + hubVariable)
+
+// addHubFlag adds --hub to a command that makes requests at the hub itself.
+func addHubFlag(command *cobra.Command, flags *connectFlags) {
+	addFlagWithVariable(command.Flags(), &flags.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
 }
 
 func executors(ctx context.Context, flags executorsFlags, std streams) error {
@@ -79,4 +87,103 @@ func labelText(labels map[string]string) string {
 		pairs = append(pairs, printable(key+"="+labels[key]))
 	}
 	return strings.Join(pairs, ",")
+}
+
+type previewFlags struct {
+	connect connectFlags
+	expires time.Duration
+	revoke  string
+	list    bool
+	json    bool
+}
+
+func newPreviewCommand(std streams) *cobra.Command {
+	var flags previewFlags
+	command := &cobra.Command{
+		Use:   "preview PORT [--hub URL] [--executor ID] [--expires DURATION] [--json]\n  execwire preview --list [--hub URL] [--json]\n  execwire preview --revoke LINK [--hub URL]",
+		Short: "Make a link to a port of an executor",
+		Long: `preview prints a link for a browser to a port on which a process listens on an
+executor of a hub, for example a development server. Anyone with the link may use the
+port until it expires or is revoked, or the hub stops. It is for that port alone, and
+works only while you may connect to the executor. The hub needs the setting
+preview_domain; docs/hub.md describes previews.
+
+--list prints the valid links that you made. --revoke ends one of them, and the
+requests that use it.
+
+With --json the output is an object: executor_id, port, and unless it was revoked url
+and expires. --list prints one such object per line.`,
+		Example: `  execwire preview 5173 --hub https://hub.example.org --executor build-1
+  execwire preview 8080 --expires 8h --json | jq -r .url
+  execwire preview --revoke 'https://5173--build-1.preview.example.org/?execwire-preview=…'`,
+		Args: func(command *cobra.Command, arguments []string) error { return atMost(command, arguments, 1) },
+		RunE: func(command *cobra.Command, arguments []string) error { return preview(command, flags, arguments, std) },
+	}
+	f := command.Flags()
+	f.SortFlags = false
+	f.DurationVar(&flags.expires, "expires", time.Hour, "how long the link is valid, as in 30m")
+	f.StringVar(&flags.revoke, "revoke", "", "end this `link`")
+	f.BoolVar(&flags.list, "list", false, "list the valid links that you made")
+	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
+	addHubFlag(command, &flags.connect)
+	addFlagWithVariable(f, &flags.connect.executor, "executor", executorVariable, "the `ID` of the executor")
+	completeFlag(command, "executor", flags.connect.executors)
+	command.ValidArgsFunction = cobra.NoFileCompletions
+	addCredentialFlags(f, &flags.connect)
+	return command
+}
+
+func preview(command *cobra.Command, flags previewFlags, arguments []string, std streams) error {
+	ctx, connect := command.Context(), flags.connect
+	revokes := command.Flags().Changed("revoke")
+	switch {
+	case connect.hub == "":
+		return usageError(command, errNoHub)
+	case flags.list && (len(arguments) > 0 || revokes || command.Flags().Changed("expires")):
+		return usageError(command, errors.New("--list takes neither PORT nor --revoke nor --expires: it lists all links that you made"))
+	case flags.list:
+		return listPreviews(ctx, flags, std)
+	case revokes && (len(arguments) > 0 || command.Flags().Changed("expires")):
+		return usageError(command, errors.New("--revoke takes neither PORT nor --expires: the link says which port it is for"))
+	case revokes:
+		ended, err := client.RevokePreview(ctx, connect.hub, flags.revoke, connect.options()...)
+		return printPreview(ended, err, fmt.Sprintf("revoked: port %d of executor %s", ended.Port, printable(ended.ExecutorID)), flags, std)
+	case len(arguments) == 0:
+		return usageError(command, errors.New("name a PORT; execwire ports lists those on which processes listen"))
+	case connect.executor == "":
+		return usageError(command, errors.New("name the executor with --executor or "+executorVariable+": execwire executors lists them"))
+	case flags.expires <= 0:
+		return usageError(command, fmt.Errorf("--expires is %v: it must be positive", flags.expires))
+	}
+	port, err := strconv.ParseUint(arguments[0], 10, 16)
+	if err != nil || port == 0 {
+		return usageError(command, fmt.Errorf("PORT is %q: it is a number from 1 to 65535", arguments[0]))
+	}
+	made, err := client.MakePreview(ctx, connect.hub, connect.executor, uint16(port), flags.expires, connect.options()...)
+	return printPreview(made, err, printable(made.URL), flags, std)
+}
+
+func listPreviews(ctx context.Context, flags previewFlags, std streams) error {
+	list, err := client.Previews(ctx, flags.connect.hub, flags.connect.options()...)
+	if err != nil {
+		return explainDial(err)
+	}
+	table := newListing(std, flags.json, "EXECUTOR", "PORT", "EXPIRES", "LINK")
+	for _, made := range list {
+		if err := table.add(made, printable(made.ExecutorID), strconv.Itoa(int(made.Port)), made.Expires.Local().Format(time.DateTime), printable(made.URL)); err != nil {
+			return err
+		}
+	}
+	return table.end()
+}
+
+// printPreview prints the answer of the hub.
+func printPreview(answer client.Preview, err error, text string, flags previewFlags, std streams) error {
+	switch {
+	case err != nil:
+		return explainDial(err)
+	case flags.json:
+		return printJSON(std.out, answer)
+	}
+	return printLine(std.out, text)
 }

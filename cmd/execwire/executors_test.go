@@ -93,3 +93,29 @@ func TestExecutorVariables_SelectExecutor(t *testing.T) {
 		}
 	}
 }
+
+func TestPreview_InvalidCommandLine_NamesFix(t *testing.T) {
+	const hub, executor = "--hub=http://127.0.0.1:1", "--executor=a"
+	for _, tt := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"80", executor}, "name the hub with --hub or EXECWIRE_HUB"},
+		{[]string{"80", hub}, "name the executor with --executor or EXECWIRE_EXECUTOR"},
+		{[]string{hub, executor}, "name a PORT"},
+		{[]string{"65536", hub, executor}, "PORT is \"65536\": it is a number from 1 to 65535"},
+		{[]string{"0", hub, executor}, "PORT is \"0\""},
+		{[]string{"80", "81", hub, executor}, "81"},
+		{[]string{"80", hub, executor, "--expires", "-1s"}, "--expires is -1s: it must be positive"},
+		{[]string{"80", hub, "--revoke", "x"}, "--revoke takes neither PORT nor --expires"},
+		{[]string{"80", hub, "--list"}, "--list takes neither PORT nor --revoke nor --expires"},
+	} {
+		if got := runCommand(t, command(t, append([]string{"preview"}, tt.arguments...)...)); got.code != codeUsage || !strings.Contains(got.errOut, tt.want) {
+			t.Errorf("%q: %+v, want %q", tt.arguments, got, tt.want)
+		}
+	}
+	got := runCommand(t, command(t, "preview", "80", hub, executor))
+	if got.code != codeFailed || !strings.Contains(got.errOut, "cannot reach http://127.0.0.1:1: connection refused\n  start a hub with: execwire-hub") {
+		t.Errorf("without a hub: %+v", got)
+	}
+}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/client/execserver"
-	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/relay/harness"
@@ -47,6 +47,12 @@ func reasonHint(err error) string {
 		return "list what is there with: execwire ps -a"
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
 		return "list what is there with: execwire sessions"
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_REFUSED:
+		return "list what listens with: execwire ports"
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_IN_USE:
+		return "take a free port with port 0: -R 0:[HOST:]LOCAL"
+	case execwirev1.ErrorReason_ERROR_REASON_PORT_LISTEN_DENIED:
+		return "listen on loopback, on a port from 1024, or change ports_listen of the server"
 	case execwirev1.ErrorReason_ERROR_REASON_UNAUTHENTICATED:
 		return "use a token with --token-file, or a certificate with --tls-cert and --tls-key"
 	case execwirev1.ErrorReason_ERROR_REASON_PEER_REFUSED:
@@ -103,12 +109,18 @@ func explainDial(err error) error {
 	if strings.HasPrefix(dial.URL, launchScheme+":") {
 		return failed(errno.Error(), "name a command that is in PATH, or give its path: --server 'stdio:execwire serve --listen stdio'")
 	}
+	if runtime.GOOS != "linux" {
+		return failed(errno.Error(), otherServerHint)
+	}
 	hint := "start a server with: execwire serve"
-	if dial.URL != daemon.DefaultListenURL {
+	if dial.URL != defaultServer {
 		hint += " --listen " + dial.URL
 	}
 	return failed(errno.Error(), hint)
 }
+
+// otherServerHint is for systems on which no server runs.
+const otherServerHint = "servers need Linux: name one with --server, or with --hub and --executor, or run execwire serve in WSL or a container"
 
 // relayHint returns a hint for a rejection by a rendezvous or an executor; false for
 // other errors.
@@ -129,6 +141,9 @@ func relayHint(err error) (hint string, ok bool) {
 	case http.StatusForbidden:
 		return "allow it in the hub's table of principals, or use another token with --token-file", true
 	case http.StatusNotFound:
+		if strings.HasPrefix(refused.Code, "preview") {
+			return "", true
+		}
 		return "list connected executors with: execwire executors", true
 	}
 	return "", true

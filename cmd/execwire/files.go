@@ -2,19 +2,24 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -23,12 +28,39 @@ const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the
 
 // remotePath returns an argument as an absolute path of the server. A leading colon, as
 // for cp, is ignored.
-func remotePath(argument string) (string, error) {
-	name, err := filepath.Abs(strings.TrimPrefix(argument, ":"))
+func remotePath(argument string) (string, error) { return serverPath(runtime.GOOS, argument) }
+
+// windowsSystem is the system whose paths are not those of servers.
+const windowsSystem = "windows"
+
+// serverPath is remotePath on a system, as in runtime.GOOS. Elsewhere than on Windows a
+// relative path begins at the path of the current directory of this machine.
+func serverPath(system, argument string) (string, error) {
+	name := strings.TrimPrefix(argument, ":")
+	if system == windowsSystem {
+		if !strings.HasPrefix(name, "/") {
+			return "", fmt.Errorf("%q is not a path of the server: on Windows, begin it with /, as in /srv/file", argument)
+		}
+		return path.Clean(name), nil
+	}
+	name, err := filepath.Abs(name)
 	if err != nil {
 		return "", fmt.Errorf("failed to find the current directory, at which %q begins: %w", argument, err)
 	}
 	return name, nil
+}
+
+// splitLocal returns the last element of a local path, empty after a separator, and whether
+// the path is the root of the file system or of a drive.
+func splitLocal(system, name string) (base string, root bool) {
+	separators, rest := "/", name
+	if system == windowsSystem {
+		separators = `/\`
+		if len(name) >= 2 && name[1] == ':' {
+			rest = name[2:]
+		}
+	}
+	return rest[strings.LastIndexAny(rest, separators)+1:], strings.Trim(rest, separators) == ""
 }
 
 // eachPath calls do with every path of arguments. It reports errors and continues,
@@ -171,4 +203,38 @@ func modeString(m *execwirev1.FileMetadata) string {
 		}
 	}
 	return string(text)
+}
+
+func newMkdirCommand(std streams) *cobra.Command {
+	var parents bool
+	var mode string
+	var permissions *uint32
+	command := &cobra.Command{
+		Use:   "mkdir [-p] [-m MODE] PATH...",
+		Short: "Create directories on a server",
+		Long: `mkdir creates directories.
+
+The exit code is 1 if one of them could not be created.` + pathHelp,
+		Example: `  execwire mkdir /srv/build
+  execwire mkdir -p /srv/build/a/b
+  execwire mkdir -m 700 /srv/keys`,
+		Args: cobra.MatchAll(paths(1, unlimited), valid(func(*cobra.Command, []string) (err error) {
+			permissions, err = parseMode(mode)
+			return err
+		})),
+	}
+	command.Flags().BoolVarP(&parents, "parents", "p", false, "create parent directories too; accept an existing directory")
+	command.Flags().StringVarP(&mode, "mode", "m", "", "the `mode` of the directory, in octal (default that of the server)")
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		hints := reasonHints{
+			execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND: "make the directories above it too with -p",
+		}
+		return eachPath(std, arguments, hints, func(name string) error {
+			if parents {
+				return c.MkdirAll(ctx, name, permissions)
+			}
+			return c.Mkdir(ctx, name, permissions)
+		})
+	})
+	return command
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -67,7 +68,7 @@ The exit code is 1 if a directory could not be read, or PATH does not exist.` + 
 	f.StringArrayVar(&search.ignore, "ignore", nil, "skip what matches this `pattern`; may be repeated")
 	f.BoolVar(&search.print0, "print0", false, "separate names by NUL instead of newlines, for xargs -0")
 	f.BoolVar(&search.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		search.client, search.hasDepth = c, f.Changed("maxdepth")
 		if len(arguments) == 0 {
 			arguments = []string{"."}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -124,6 +125,83 @@ func TestGateway_CallsOnBehalfOfClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	converse(t, refused, greeting, `"id":1`, "error", "may not act on behalf of")
+
+	// Calls by HTTP are made in the same way: ann sees the session of her websocket.
+	for token, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		viewToken: {http.StatusOK, `"attached":true`}, wrongToken: {http.StatusForbidden, "may not act on behalf of"},
+		goodToken: {http.StatusUnauthorized, `"UNAUTHENTICATED"`}, "": {http.StatusUnauthorized, `"UNAUTHENTICATED"`},
+	} {
+		header := http.Header{"Content-Type": {"application/json"}}
+		if token != "" {
+			header.Set("Authorization", "Bearer "+token)
+		}
+		if status, text := request(t, http.MethodPost, url, "/execwire.v1.SessionService/ListSessions", header, "{}"); status != want.status || !strings.Contains(text, want.text) {
+			t.Errorf("the sessions of the bearer of %q: %d: %s", token, status, text)
+		}
+	}
+	if status, text := request(t, http.MethodPost, url, "/grpc.health.v1.Health/Check", http.Header{"Content-Type": {"application/json"}}, "{}"); status != http.StatusOK {
+		t.Errorf("health, which needs no token: %d: %s", status, text)
+	}
+}
+
+// request sends an HTTP request to the server with a websocket URL, and returns the status
+// and the body without the blanks of JSON.
+func request(t *testing.T, method, url, path string, header http.Header, body string) (status int, text string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, strings.Replace(url, "ws:", "http:", 1)+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Errorf("%s: the response ends with %v", path, err)
+	}
+	return response.StatusCode, strings.ReplaceAll(string(content), `": `, `":`)
+}
+
+// The contract and files are served over HTTP, as on the server itself.
+func TestGateway_ServesHTTP(t *testing.T) {
+	dir := publicDir(t)
+	core := startServer(t, "unix://"+dir+"/s")
+	url, _ := startGateway(t, nil, "--upstream", core.urls[0])
+	call := func(method, body string, want ...string) {
+		t.Helper()
+		status, text := request(t, http.MethodPost, url, "/execwire.v1.ProcessService/"+method, http.Header{"Content-Type": {"application/json"}}, body)
+		for _, piece := range want {
+			if status != http.StatusOK || !strings.Contains(text, piece) {
+				t.Errorf("%s: %d: %s, want %s", method, status, text, piece)
+			}
+		}
+	}
+	call("StartProcess", `{"processId":"p","command":{"direct":{"argv":["sh","-c","echo hello; exit 3"],"workingDirectory":"/","env":{"PATH":"/usr/bin:/bin"}}}}`, `"processId":"p"`)
+	call("WaitProcess", `{"processId":"p","wait":"60s"}`, `"exitCode":3`)
+	envelope := "\x00\x00\x00\x00\x11" + `{"processId":"p"}`
+	_, stream := request(t, http.MethodPost, url, "/execwire.v1.ProcessService/WatchProcess", http.Header{"Content-Type": {"application/connect+json"}}, envelope)
+	for _, piece := range []string{`"data":"` + base64.StdEncoding.EncodeToString([]byte("hello\n")) + `"`, `"exited"`, `"closed"`, "\x02\x00\x00\x00\x02{}"} {
+		if !strings.Contains(stream, piece) {
+			t.Errorf("the stream lacks %q: %q", piece, stream)
+		}
+	}
+	status, text := request(t, http.MethodPost, url, "/execwire.v1.ProcessService/GetProcess", http.Header{"Content-Type": {"application/json"}}, `{"processId":"q"}`)
+	if status != http.StatusNotFound || !strings.Contains(text, `"PROCESS_NOT_FOUND"`) {
+		t.Errorf("a process that does not exist: %d: %s", status, text)
+	}
+	path := filepath.Join(dir, "f")
+	if status, text := request(t, http.MethodPut, url, "/v1/files"+path, nil, "content"); status/100 != 2 {
+		t.Errorf("PUT: %d: %s", status, text)
+	}
+	if status, text := request(t, http.MethodGet, url, "/v1/files"+path, nil, ""); status != http.StatusOK || text != "content" {
+		t.Errorf("GET: %d: %s", status, text)
+	}
 }
 
 // startListening starts a prepared server with one listener, and returns its URL.
@@ -149,7 +227,7 @@ func startListening(t *testing.T, c *exec.Cmd) string {
 // start, and reconnects later.
 func TestGateway_ServerUnavailable_IsNotReady(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	upstream := "unix://" + publicDir(t) + "/s"
 	got := runCommand(t, command(t, "gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream))
@@ -192,7 +270,7 @@ func TestGateway_UsageErrors(t *testing.T) {
 		wantText  string
 	}{
 		"no upstream":    {nil, codeUsage, "--upstream"},
-		"bad upstream":   {[]string{"--upstream", "http://x"}, codeFailed, "grpc://HOST:PORT"},
+		"bad upstream":   {[]string{"--upstream", "http://x"}, codeFailed, "tcp://HOST:PORT"},
 		"no such token":  {[]string{"--upstream", "unix:///nowhere", "--token-file", "/nonexistent"}, codeFailed, "/nonexistent"},
 		"ws auth of two": {[]string{"--upstream", "unix:///nowhere", "--ws-auth", "capability-token"}, codeWebsocketAuth, "--ws-token-file"},
 		"unexpected":     {[]string{"x"}, codeUsage, `"x"`},

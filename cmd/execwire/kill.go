@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -56,7 +57,7 @@ The exit code is 1 if a process could not be ended or signalled.`,
 	f.DurationVar(&flags.timeout, "timeout", 5*time.Second, "how long to wait between SIGTERM and SIGKILL")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Processes}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return kill(ctx, c, flags, signal, arguments, std)
 	})
 	return command

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -44,7 +45,7 @@ With --json each event is an object on its own line: seq, event, and for each ev
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &process.SessionID)
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Record}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		process.ProcessID = arguments[0]
 		if hasTail := f.Changed("tail"); hasTail || !*follow {
 			kept := &logTail{limit: *tail}

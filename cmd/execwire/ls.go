@@ -14,6 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -48,7 +49,7 @@ The exit code is 1 if a directory could not be listed.` + pathHelp,
 	f.BoolVarP(&l.directory, "directory", "d", false, "list directories themselves, not their content")
 	f.BoolVarP(&l.recursive, "recursive", "R", false, "list directories recursively")
 	f.BoolVar(&l.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if len(arguments) == 0 {
 			arguments = []string{"."}
 		}

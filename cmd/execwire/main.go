@@ -6,57 +6,39 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
-	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/buildinfo"
 )
 
 func main() {
-	daemon.Main()
+	serverMain()
 	os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// version is set by the linker in releases.
-var version = ""
-
-// buildVersion returns the version of the release, or of the module when installed by
-// the go command, or "devel".
-func buildVersion() string {
-	if version != "" {
-		return version
-	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		return info.Main.Version
-	}
-	return "devel"
-}
+// buildVersion returns the version of this program.
+func buildVersion() string { return buildinfo.Get().Version }
 
 func newVersionCommand() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "version [--json]",
 		Short: "Print the version of this program",
-		Long: `version prints the version of this program, of Go, and the system it was built for.
+		Long: `version prints the version of this program, the commit it was built from, the version of
+Go, and the system it was built for, as execwire --version does.
 
-With --json it is one object: version, go_version, operating_system and architecture.`,
+With --json it is one object: version, commit and date (of the commit; both are missing
+if they are not known), go_version, operating_system and architecture.`,
 		Example: `  execwire version
   execwire version --json`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if !asJSON {
-				_, err := fmt.Fprintf(command.OutOrStdout(), "execwire %s (%s, %s/%s)\n",
-					buildVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+				_, err := fmt.Fprintf(command.OutOrStdout(), "execwire %s\n", buildinfo.Get())
 				return err
 			}
-			return json.NewEncoder(command.OutOrStdout()).Encode(map[string]string{
-				"version":          buildVersion(),
-				"go_version":       runtime.Version(),
-				"operating_system": runtime.GOOS,
-				"architecture":     runtime.GOARCH,
-			})
+			return json.NewEncoder(command.OutOrStdout()).Encode(buildinfo.Get())
 		},
 	}
 	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
@@ -25,6 +27,9 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv(runCommandVariable) != "" {
+		if limit, err := time.ParseDuration(os.Getenv(completionTimeoutVariable)); err == nil {
+			complete.Timeout = limit
+		}
 		os.Exit(execute(os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 	}
 	leakcheck.Main(m)
@@ -136,7 +141,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"timeout":             {[]string{"run", "--timeout", "50ms", "--", "sleep", "60"}, 124, []string{"timeout"}},
 		"no server":           {[]string{"run", "--server", "unix://" + missing, "true"}, 125, []string{"cannot reach unix://" + missing, "no such file", "execwire serve --listen unix://" + missing}},
 		"no server at all":    {[]string{"run", "--server", "stdio:cat", "--", "true"}, 125, []string{"cannot reach stdio:cat", "repeats", "the command cat printed \"{", "exec-server protocol", "stdio:execwire serve --listen stdio"}},
-		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"grpc://HOST:PORT"}},
+		"bad server URL":      {[]string{"run", "--server", "http://x", "true"}, 125, []string{"tcp://HOST:PORT"}},
 		"no such sandbox":     {[]string{"run", "--sandbox", "readonly", "true"}, 2, []string{`"readonly"`, "read-only, workspace-write or a file"}},
 		"writable nowhere":    {[]string{"run", "--writable", "/x", "true"}, 2, []string{"--sandbox workspace-write"}},
 		"network, no sandbox": {[]string{"run", "--network", "true"}, 2, []string{"--sandbox workspace-write"}},
@@ -252,7 +257,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 }
 
 func TestHelp_HasExamples(t *testing.T) {
-	for _, c := range commands(newRootCommand(streams{})) {
+	for _, c := range allCommands(newRootCommand(streams{})) {
 		arguments := append(strings.Fields(c.CommandPath())[1:], "--help")
 		got := runCommand(t, command(t, arguments...))
 		if got.code != 0 || !strings.Contains(got.out, "Examples:\n  execwire") {
@@ -263,6 +268,9 @@ func TestHelp_HasExamples(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	if got := runCommand(t, command(t, "version")); !strings.HasPrefix(got.out, "execwire ") {
+		t.Errorf("got %q", got.out)
+	}
+	if got := runCommand(t, command(t, "--version")); !strings.HasPrefix(got.out, "execwire version ") {
 		t.Errorf("got %q", got.out)
 	}
 	if got := runCommand(t, command(t, "version", "--json")); !strings.Contains(got.out, `"version":`) {

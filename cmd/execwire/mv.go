@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -38,7 +39,7 @@ The exit code is 1 if one of the paths could not be moved.` + pathHelp,
 	f := command.Flags()
 	f.BoolVarP(&m.noClobber, "no-clobber", "n", false, "do not replace existing files")
 	f.BoolVarP(&m.noTargetDirectory, "no-target-directory", "T", false, "DEST is the new name, even if it is a directory")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		m.client = c
 		last := len(arguments) - 1
 		var err error

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -53,7 +54,7 @@ signal, and 125 for other failures.` + pathHelp,
 	f.StringVar(&flags.ifMatch, "if-match", "", "only if the content of the file has this `SHA-256`")
 	f.BoolVar(&flags.InPlace, "in-place", false, "write to the existing file")
 	f.BoolVar(&flags.Sync, "sync", false, "sync to disk before the command ends")
-	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{untilSignal: true, completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		name, err := remotePath(arguments[0])
 		if err != nil {
 			return err

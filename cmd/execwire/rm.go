@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -43,7 +44,7 @@ The exit code is 1 if one of the paths could not be removed.` + pathHelp,
 	f.BoolVarP(&flags.recursive, "recursive", "r", false, "remove directories with their content")
 	f.BoolVarP(&flags.dir, "dir", "d", false, "remove empty directories too")
 	f.BoolVarP(&flags.force, "force", "f", false, "ignore paths that do not exist")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove all that is in it too with -r",
 		}

@@ -6,6 +6,10 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/execwire/execwire/internal/buildinfo"
+	"github.com/execwire/execwire/internal/commands"
+	"github.com/execwire/execwire/internal/config"
 )
 
 // Exit codes of execwire itself, in addition to those of the processes it runs.
@@ -56,6 +60,7 @@ func usageError(command *cobra.Command, err error) error {
 // execute runs the command line and returns the exit code.
 func execute(arguments []string, std streams) int {
 	root := newRootCommand(std)
+	_ = os.Unsetenv(tokenVariable) // the commands have it, and programs that they start do not get it
 	root.SetArgs(expandFlags(arguments))
 	root.SetIn(std.in)
 	root.SetOut(std.out)
@@ -83,33 +88,40 @@ func report(w *os.File, exit *exitError) {
 	}
 }
 
+// completionHelp says what completions complete beside commands and flags.
+const completionHelp = `Ids of processes, sessions and executors, and paths of a server, are completed by a
+request to the server of --server, or of --hub and --executor, on the line or in
+variables. For cp, they begin with a colon. If the server does not answer within two
+seconds, nothing is completed.
+`
+
 func newRootCommand(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "execwire",
 		Short: "Run processes and serve files for remote programs",
 		Long: `execwire runs processes and serves files for remote programs: agents, CI jobs,
 editors, people at a terminal. Output is delivered exactly once, across
-disconnects.`,
+disconnects.
+
+Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		Example: `  execwire serve
-  execwire run --server grpc://127.0.0.1:7420 -- make test
+  execwire run --server tcp://127.0.0.1:7420 -- make test
   execwire run -ti -- bash
   execwire ps`,
+		Version:       buildinfo.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 0 {
-				return usageError(command, fmt.Errorf("%q is not a command", arguments[0]))
-			}
-			return nil
-		},
-		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
+		Args:          noArguments,
+		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	root.SetFlagErrorFunc(usageError)
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
+		return usageError(command, commands.ExplainFlag(command, err, config.Settings()))
+	})
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
-		newSessionsCommand(std), newExecutorsCommand(std), newGatewayCommand(std), newForwardCommand(std), newDoctorCommand(std), newVersionCommand())
+		newSessionsCommand(std), newExecutorsCommand(std), newPreviewCommand(std), newGatewayCommand(std), newForwardCommand(std), newPortsCommand(std), newPortForwardCommand(std), newDoctorCommand(std), newConfigCommand(),
+		commands.NewCompletion(root, completionHelp, usageError), commands.NewMan(buildVersion(), usageError), newVersionCommand())
 	return root
 }

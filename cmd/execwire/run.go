@@ -13,9 +13,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
-	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/guardian"
 )
 
 type runFlags struct {
@@ -104,7 +102,7 @@ Exit codes of run itself:
   echo hello | execwire run -i -- tr a-z A-Z
   execwire run --sandbox workspace-write --writable ~/.cache -- make test
   execwire run --server unix:///run/user/1000/execwire.sock -ti -- bash
-  id=$(execwire run --server grpc://127.0.0.1:7420 --detach -- make test)`,
+  id=$(execwire run --server tcp://127.0.0.1:7420 --detach -- make test)`,
 		Args: cobra.MatchAll(positive("timeout", "no-output-timeout"), func(command *cobra.Command, arguments []string) error {
 			if len(arguments) == 0 || arguments[0] == "" {
 				return usageError(command, errors.New("name a program to run"))
@@ -154,7 +152,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
 	f.DurationVar(&flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
-	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, "local:")
+	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, embeddedServers)
 }
 
 // heapGrowth lets the tiny heap grow to about 16 MiB between collections. At full rate,
@@ -166,10 +164,10 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-	if flags.server == daemon.LocalURL {
+	if flags.server == localURL {
 		flags.server = "" // flags that need a server are rejected
 	}
-	watch, err := guardian.Guarded() // before the environment is read
+	watch, err := guarded() // before the environment is read
 	if err != nil {
 		return err
 	}

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/syserr"
 )
 
 // explainRun explains why a process did not start or could not be followed.
@@ -20,7 +19,7 @@ func explainRun(err error, flags runFlags) error {
 	switch {
 	case errors.Is(err, terminal.ErrInterrupted), errors.Is(err, context.Canceled):
 		return &exitError{code: codeInterrupted}
-	case errors.As(err, &output) && errors.Is(err, syscall.EPIPE):
+	case errors.As(err, &output) && syserr.IsBrokenPipe(err):
 		return &exitError{code: codeBrokenPipe}
 	case errors.As(err, &lost):
 		return explainLost(lost, err)
@@ -93,7 +92,7 @@ func explainExit(exit client.Exit, killed syscall.Signal) error {
 	case code == 0:
 		return nil
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED && killed != 0:
-		return &exitError{code: code, err: fmt.Errorf("killed, because you repeated %s", unix.SignalName(killed))}
+		return &exitError{code: code, err: fmt.Errorf("killed, because you repeated %s", signalName(execwirev1.Signal(killed)))}
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:
 		return &exitError{code: code,
 			err: errors.New("the server terminated the process: another client requested it, or this client was disconnected for longer than the grace period")}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,11 +20,24 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
+// workingDirectory returns the directory of --cwd. The current directory of Windows is none of
+// a server: without --cwd it is the root there.
+func workingDirectory(system, directory string) (string, error) {
+	if system == windowsSystem {
+		return serverPath(system, cmp.Or(directory, "/"))
+	}
+	directory, err := filepath.Abs(directory)
+	if err != nil {
+		return "", fmt.Errorf("failed to find the current directory, name one with --cwd: %w", err)
+	}
+	return directory, nil
+}
+
 // buildProcess builds the request from the command line. Its errors are usage errors.
 func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.StartProcessRequest, error) {
-	directory, err := filepath.Abs(flags.directory)
+	directory, err := workingDirectory(runtime.GOOS, flags.directory)
 	if err != nil {
-		return nil, fmt.Errorf("failed to find the current directory, name one with --cwd: %w", err)
+		return nil, err
 	}
 	env, err := buildEnv(flags, os.LookupEnv)
 	if err != nil {
@@ -94,7 +109,11 @@ func environmentPolicy(flags runFlags) (*execwirev1.EnvironmentPolicy, error) {
 // files, then those of the flags.
 func buildEnv(flags runFlags, lookup func(string) (string, bool)) (map[string]string, error) {
 	env := map[string]string{}
-	if value, ok := lookup("TERM"); ok && flags.terminal {
+	value, ok := lookup("TERM")
+	if !ok && runtime.GOOS == windowsSystem {
+		value, ok = "xterm-256color", true // what its consoles are, and no variable says
+	}
+	if ok && flags.terminal {
 		env["TERM"] = value
 	}
 	for _, file := range flags.envFiles {

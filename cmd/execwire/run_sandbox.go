@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/term"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -44,7 +45,7 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 		sandbox.Temporary = true
 		sandbox.Writable = []string{directory}
 		for _, dir := range flags.writable {
-			absolute, err := filepath.Abs(dir)
+			absolute, err := writablePath(runtime.GOOS, dir)
 			if dir == "" || err != nil {
 				return nil, fmt.Errorf("--writable is %q: name a directory", dir)
 			}
@@ -57,11 +58,19 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 	return readPolicy(flags.sandbox)
 }
 
+// writablePath returns the path of --writable, which may begin with a colon that is part of it.
+func writablePath(system, dir string) (string, error) {
+	if system == windowsSystem {
+		return serverPath(system, dir)
+	}
+	return filepath.Abs(dir)
+}
+
 // checkWritable rejects a missing --writable directory: the process could not create it
 // either, without a clear error. It ignores servers without file access.
 func checkWritable(ctx context.Context, c *client.Client, flags sandboxFlags) error {
 	for _, dir := range flags.writable {
-		absolute, err := filepath.Abs(dir)
+		absolute, err := writablePath(runtime.GOOS, dir)
 		if err == nil {
 			_, err = c.Stat(ctx, absolute)
 		}

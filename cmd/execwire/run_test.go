@@ -16,7 +16,7 @@ import (
 func onEveryListener(t *testing.T, test func(t *testing.T, run func(arguments ...string) *exec.Cmd)) {
 	socket := "unix://" + filepath.Join(t.TempDir(), "socket")
 	// Processes left by a test end with it.
-	s := startServerWith(t, []string{"EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s"}, "grpc://127.0.0.1:0", socket)
+	s := startServerWith(t, []string{"EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s"}, "tcp://127.0.0.1:0", socket)
 	for name, url := range map[string]string{"in process": "", "tcp": s.urls[0], "unix": s.urls[1]} {
 		t.Run(name, func(t *testing.T) {
 			test(t, func(arguments ...string) *exec.Cmd {
@@ -71,7 +71,7 @@ func TestRun_Environment(t *testing.T) {
 	if err := os.WriteFile(file, []byte("# comment\n\nA=file\nB=from file\nSECRET_KEY\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	url := startServer(t, "grpc://127.0.0.1:0").urls[0]
+	url := startServer(t, "tcp://127.0.0.1:0").urls[0]
 	for name, test := range map[string]struct {
 		arguments []string
 		want      string
@@ -95,7 +95,7 @@ func TestRun_Environment(t *testing.T) {
 }
 
 func TestRun_ServerVariable(t *testing.T) {
-	s := startServer(t, "grpc://127.0.0.1:0")
+	s := startServer(t, "tcp://127.0.0.1:0")
 	c := command(t, "run", "--", "sh", "-c", "echo $PPID")
 	c.Env = append(c.Env, serverVariable+"="+s.urls[0])
 	got := runCommand(t, c)
@@ -107,7 +107,7 @@ func TestRun_ServerVariable(t *testing.T) {
 
 // A server that rejects the command form of run names the setting to enable it.
 func TestRun_CommandFormDisabled_Fails(t *testing.T) {
-	s := startServerWith(t, []string{"EXECWIRE_ALLOW_DIRECT_EXEC=off"}, "grpc://127.0.0.1:0")
+	s := startServerWith(t, []string{"EXECWIRE_ALLOW_DIRECT_EXEC=off"}, "tcp://127.0.0.1:0")
 	got := runCommand(t, command(t, "run", "--server", s.urls[0], "--", "true"))
 	if got.code != codeFailed || !strings.Contains(got.errOut, "starts no direct commands") ||
 		!strings.Contains(got.errOut, "EXECWIRE_ALLOW_DIRECT_EXEC=on") {
@@ -209,7 +209,7 @@ func TestRun_BrokenPipe_EndsSilently(t *testing.T) {
 
 func TestServe_Drains(t *testing.T) {
 	t.Run("waits for processes", func(t *testing.T) {
-		s := startServer(t, "grpc://127.0.0.1:0")
+		s := startServer(t, "tcp://127.0.0.1:0")
 		c := command(t, "run", "--server", s.urls[0], "-i", "--", "sh", "-c", "echo ready; read x; echo $x; exit 4")
 		stdin, err := c.StdinPipe()
 		if err != nil {
@@ -225,7 +225,7 @@ func TestServe_Drains(t *testing.T) {
 		s.stop(t)
 	})
 	t.Run("at once when asked twice", func(t *testing.T) {
-		s := startServer(t, "grpc://127.0.0.1:0")
+		s := startServer(t, "tcp://127.0.0.1:0")
 		c := command(t, "run", "--server", s.urls[0], "--", "sh", "-c", "echo ready; exec sleep 60")
 		var errOut strings.Builder
 		c.Stderr = &errOut

@@ -169,8 +169,8 @@ func TestCommands_SecureServer(t *testing.T) {
 		"open token":          {append(tls, "--token-file", open), 125, []string{"chmod 600 " + open}},
 		"no authority":        {[]string{"--server", s.tls}, 125, []string{"cannot reach " + s.tls, "unknown authority", "--tls-ca FILE"}},
 		"other authority":     {[]string{"--server", s.tls, "--tls-ca", other}, 125, []string{"unknown authority"}},
-		"plain text":          {[]string{"--server", "grpc://127.0.0.1" + port}, 125, []string{"grpcs://"}},
-		"token, plain text":   {[]string{"--server", "grpc://192.0.2.1:1", "--token-file", s.good}, 125, []string{"plain text", "grpcs://"}},
+		"plain text":          {[]string{"--server", "grpc://127.0.0.1" + port}, 125, []string{"tls://"}},
+		"token, plain text":   {[]string{"--server", "grpc://192.0.2.1:1", "--token-file", s.good}, 125, []string{"plain text", "tls://"}},
 		"key, no certificate": {append(tls, "--tls-key", s.good), 125, []string{"needed together"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -47,7 +48,7 @@ it is created again, empty, when it is next used.`,
 		Example: `  execwire sessions close 0b9fcd12`,
 		Args:    ids("session", 1),
 	}
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Session}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return c.CloseSession(ctx, arguments[0])
 	})
 	return command
@@ -79,7 +80,7 @@ none revokes the access.`,
 			return nil
 		}),
 	}
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Session}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return c.GrantSession(ctx, arguments[0], arguments[1], accessLevels[arguments[2]])
 	})
 	return command

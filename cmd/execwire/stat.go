@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -34,7 +35,7 @@ The exit code is 1 if one of the paths could not be described.` + pathHelp,
 	dereference := f.BoolP("dereference", "L", false, "follow links")
 	sha256 := f.Bool("sha256", false, "also print the SHA-256 of the content")
 	asJSON := f.Bool("json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		look := c.Lstat
 		if *dereference {
 			look = c.Stat

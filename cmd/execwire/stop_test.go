@@ -15,7 +15,7 @@ import (
 func TestServe_UntilStdinCloses(t *testing.T) {
 	for _, guardian := range []string{"on", "off"} {
 		t.Run("guardian "+guardian, func(t *testing.T) {
-			c := command(t, "serve", "--until-stdin-closes", "--listen", "grpc://127.0.0.1:0")
+			c := command(t, "serve", "--until-stdin-closes", "--listen", "tcp://127.0.0.1:0")
 			c.Env = append(c.Env, "EXECWIRE_GUARDIAN="+guardian, "EXECWIRE_SHUTDOWN_GRACE_PERIOD=10ms")
 			s, in := startWithStdin(t, c)
 			expectHello(t, s.urls[0])

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -74,7 +75,7 @@ Exit codes:
 	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
-	onServer(command, serverUse{persistent: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{persistent: true, completes: complete.Records}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return wait(ctx, c, flags, request, arguments, std)
 	})
 	return command

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -44,7 +45,7 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` 
 	f.DurationVar(&settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
 	f.IntVarP(&w.count, "number", "n", 0, "end after this many changes; 0 is never")
 	f.BoolVar(&w.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{untilSignal: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{untilSignal: true, completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if len(arguments) == 0 {
 			arguments = []string{"."}
 		}

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	daemon.Main() // must be first: for a sandbox the server runs this program again
-	listen := flag.String("listen", "grpc://127.0.0.1:0", "where to listen: unix:///PATH or grpc://127.0.0.1:PORT")
+	listen := flag.String("listen", "tcp://127.0.0.1:0", "where to listen: unix:///PATH or tcp://127.0.0.1:PORT")
 	hub := flag.String("hub", "", "the URL of a hub to register with")
 	id := flag.String("executor-id", "embedded", "the executor id at the hub")
 	flag.Parse()

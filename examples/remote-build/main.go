@@ -2,7 +2,7 @@
 // command in it, prints the output, and fetches the result. The connection may be cut
 // meanwhile.
 //
-//	remote-build -server grpc://127.0.0.1:7420 -result bin/program PROJECT make
+//	remote-build -server tcp://127.0.0.1:7420 -result bin/program PROJECT make
 //	remote-build -hub https://hub.example.org -executor build-1 -token-file token …
 package main
 

@@ -1,5 +1,5 @@
-// Package call has what the calls of all subjects (processes, files, HTTP) share: their
-// order, results that encode themselves, and limits of large results.
+// Package call has what the calls of all subjects (processes, files, HTTP, ports) share:
+// their order, results that encode themselves, limits of large results, and watches.
 package call
 
 import (

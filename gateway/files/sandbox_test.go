@@ -31,7 +31,7 @@ func TestMethods_DecodeSandbox(t *testing.T) {
 			t.Errorf("%s has no sandbox", name)
 			continue
 		}
-		if err := New(nil, nil, 1, nil).Check(read); err != nil || confined.confinement().policy == nil {
+		if err := New(nil, nil, nil, nil).Check(read); err != nil || confined.confinement().policy == nil {
 			t.Errorf("%s ignores its sandbox: %v", name, err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestMethods_DecodeSandbox(t *testing.T) {
 func callWith(t *testing.T, s *Service, path, sandbox string) (*fsGetMetadataParams, *jsonrpc.Error) {
 	t.Helper()
 	if s == nil {
-		s = New(nil, nil, 1, nil)
+		s = New(nil, nil, nil, nil)
 	}
 	p := new(fsGetMetadataParams)
 	if err := jsonrpc.DecodeParams([]byte(`{"path":"`+path+`",`+sandbox+`}`), p); err != nil {
@@ -57,7 +57,7 @@ func readSandbox(path string) string {
 // A cached policy equals a freshly decoded one, in any order of calls and for all
 // forms of paths.
 func TestSandboxCache_DecodesSamePolicy(t *testing.T) {
-	s := New(nil, nil, 1, nil)
+	s := New(nil, nil, nil, nil)
 	sandboxes := []string{`"sandboxPolicy":{"type":"readOnly"}`, `"sandboxPolicy":{"type":"dangerFullAccess"}`, `"sandbox":{"permissions":7}`,
 		`"sandbox":{"windowsSandboxLevel":"disabled","permissions":{"type":"managed","file_system":{"type":"unrestricted"},"network":"restricted"}}`}
 	for i := range 2 * maxCachedSandboxes {
@@ -80,7 +80,7 @@ func TestSandboxCache_DecodesSamePolicy(t *testing.T) {
 }
 
 func TestSandboxCache_Hit(t *testing.T) {
-	s := New(nil, nil, 1, nil)
+	s := New(nil, nil, nil, nil)
 	read := func(members string) *execwirev1.SandboxPolicy {
 		t.Helper()
 		p, err := callWith(t, s, "/p", members)

@@ -25,7 +25,7 @@ type Service struct {
 	answers    *call.Limiter
 	order      call.Paths
 	handles    handles
-	watches    watches
+	watches    *call.Watches
 
 	sandboxes sandboxCache // of the receiving goroutine
 
@@ -34,12 +34,10 @@ type Service struct {
 	noSymlinks bool // the server can refuse symbolic links
 }
 
-// New returns the service of a connection. watches is the largest number of watches,
-// and shared bounds the large answers of all connections.
-func New(client execwirev1.FileSystemServiceClient, connection call.Connection, watches int, shared call.Shared) *Service {
-	s := &Service{client: client, connection: connection, answers: call.NewLimiter(shared), sandboxes: make(sandboxCache)}
-	s.watches.limit = watches
-	return s
+// New returns the service of a connection with its watches. shared bounds the large answers of all
+// connections.
+func New(client execwirev1.FileSystemServiceClient, connection call.Connection, watches *call.Watches, shared call.Shared) *Service {
+	return &Service{client: client, connection: connection, answers: call.NewLimiter(shared), watches: watches, sandboxes: make(sandboxCache)}
 }
 
 // Open sets the session of the connection and the features of the server. It precedes
@@ -81,11 +79,6 @@ type confinedCall interface {
 	confinement() *confined
 }
 
-// watchCall is a call that names a watch.
-type watchCall interface {
-	watchID() watchID
-}
-
 // handleCall is a call that names a handle.
 type handleCall interface {
 	// usesHandle returns the handle, and whether the call is ordered with all others
@@ -114,9 +107,6 @@ func (s *Service) Enqueue(turn *call.Turn, c Call) {
 	if named, ok := c.(handleCall); ok {
 		id, changes := named.usesHandle()
 		s.handles.order.Enqueue(turn, []string{id}, changes)
-	}
-	if named, ok := c.(watchCall); ok {
-		s.watches.order.Enqueue(turn, []string{string(named.watchID())}, true)
 	}
 	if named, ok := c.(pathCall); ok {
 		paths, changes := named.touches()

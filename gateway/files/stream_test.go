@@ -103,7 +103,7 @@ func TestReadDirectory_AboveLimit_Fails(t *testing.T) {
 			return &execwirev1.ReadDirectoryResponse{Entries: some}, nil
 		}}
 		p := &fsReadDirectoryParams{Path: param.Path{Native: "/d"}}
-		result, failed := New(directory, nil, 1, nil).Run(t.Context(), p)
+		result, failed := New(directory, nil, nil, nil).Run(t.Context(), p)
 		if refused != (failed != nil) || refused && failed.Code != jsonrpc.CodeLimitReached {
 			t.Errorf("%d entries: %v", entries, failed)
 		}

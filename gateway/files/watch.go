@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
@@ -20,23 +21,13 @@ const maxChanges = 1000
 
 // fsWatchParams is the parameters of fs/watch.
 type fsWatchParams struct {
-	WatchID   json.RawMessage `param:"watchId"`
-	Path      param.Path      `param:"path"`
-	Recursive *bool           `param:"recursive,optional"`
-	Ignore    []string        `param:"ignore,optional,nullable"`
-	SettleMs  *uint64         `param:"settleMs,optional"`
+	call.OnWatch
+	Path      param.Path `param:"path"`
+	Recursive *bool      `param:"recursive,optional"`
+	Ignore    []string   `param:"ignore,optional,nullable"`
+	SettleMs  *uint64    `param:"settleMs,optional"`
 	confined
-
-	id watchID
 }
-
-// Check implements [call.Checked].
-func (p *fsWatchParams) Check() (err *jsonrpc.Error) {
-	p.id, err = parseWatchID(param.Take(&p.WatchID))
-	return err
-}
-
-func (p *fsWatchParams) watchID() watchID { return p.id }
 
 func (p *fsWatchParams) touches() ([]param.Path, bool) { return []param.Path{p.Path}, false }
 
@@ -47,9 +38,12 @@ func (p *fsWatchParams) run(ctx context.Context, s *Service) (any, *jsonrpc.Erro
 		req.Settle = durationpb.New(param.Milliseconds(*p.SettleMs))
 	}
 	changes := fsChanges{service: s, root: p.Path}
-	return startWatch(ctx, s, p.id, func(ctx context.Context) (grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse], error) {
-		return s.client.WatchDirectory(ctx, req)
-	}, changes.follow)
+	return started(call.StartWatch(ctx, s.watches, p.WatchID(), call.Stream[execwirev1.WatchDirectoryResponse]{
+		Open: func(ctx context.Context) (grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse], error) {
+			return s.client.WatchDirectory(ctx, req)
+		},
+		Explain: watchFailure, Follow: changes.follow,
+	}))
 }
 
 // fsChanges sends the changes of a directory as fast as the client reads. The server
@@ -117,7 +111,7 @@ func changedType(t execwirev1.FileType) string {
 }
 
 // follow sends changes until the watch ends.
-func (f fsChanges) follow(ctx context.Context, w *watch, stream grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse]) {
+func (f fsChanges) follow(ctx context.Context, w *call.Watch, stream grpc.ServerStreamingClient[execwirev1.WatchDirectoryResponse]) {
 	for {
 		message, err := stream.Recv()
 		switch {
@@ -156,16 +150,16 @@ func whyEnded(err error) string {
 const changedMethod = "fs/changed"
 
 // sendLost sends that the watch has ended. The client can reuse its id.
-func (f fsChanges) sendLost(w *watch, lost *fsLost) {
-	f.service.notifyLast(w, changedMethod, fsChanged{WatchID: json.RawMessage(w.id), Changes: []fsChange{}, Lost: lost})
+func (f fsChanges) sendLost(w *call.Watch, lost *fsLost) {
+	f.service.watches.NotifyLast(w, changedMethod, fsChanged{WatchID: w.ID(), Changes: []fsChange{}, Lost: lost})
 }
 
-func (f fsChanges) send(w *watch, changed fsChanged) {
-	changed.WatchID = json.RawMessage(w.id)
+func (f fsChanges) send(w *call.Watch, changed fsChanged) {
+	changed.WatchID = w.ID()
 	if changed.Changes == nil {
 		changed.Changes = []fsChange{}
 	}
-	f.service.notify(changedMethod, changed)
+	f.service.watches.Notify(changedMethod, changed)
 }
 
 func (f fsChanges) changes(changes []*execwirev1.WatchChange) []fsChange {

@@ -1,11 +1,10 @@
 package files
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -16,18 +15,6 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
-
-// The error of a watch above the limit names the setting and the retry delay.
-func TestWatchLimit_NamesTheSettingAndWhenToRetry(t *testing.T) {
-	const setting = "watches_per_connection"
-	w := &watches{limit: 1}
-	_, _ = w.reserve("1")
-	_, refused := w.reserve("2")
-	data := refused.Data.(map[string]any)
-	if data["setting"] != setting || !strings.Contains(refused.Message, setting) || data["retryAfterMs"] != int64(1000) {
-		t.Errorf("%+v", refused)
-	}
-}
 
 // lostWatches is a server whose watches end at once.
 type lostWatches struct {
@@ -68,8 +55,13 @@ func (c *busyConnection) Send(appendTo func([]byte) []byte) error {
 func TestWatch_KeepsItsIDUntilItsEndIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connection := &busyConnection{free: make(chan struct{})}
-		s := New(lostWatches{}, connection, 2, nil)
-		for _, c := range []Call{&fsWatchParams{id: "1", Path: param.Path{Native: "/d"}}, &fsWatchMissingParams{id: "2", Missing: []param.Path{{Native: "/f"}}}} {
+		s := New(lostWatches{}, connection, call.NewWatches(connection, 2), nil)
+		one, two := &fsWatchParams{Path: param.Path{Native: "/d"}}, &fsWatchMissingParams{Missing: []param.Path{{Native: "/f"}}}
+		one.RawWatchID, two.RawWatchID = json.RawMessage("1"), json.RawMessage("2")
+		if err := cmp.Or(one.Check(), two.Check()); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []Call{one, two} {
 			result, failed := s.Run(t.Context(), c)
 			if failed != nil {
 				t.Fatal(failed)
@@ -77,34 +69,17 @@ func TestWatch_KeepsItsIDUntilItsEndIsSent(t *testing.T) {
 			result.(call.SendObserver).Sent()
 		}
 		synctest.Wait()
-		for _, id := range []watchID{"1", "2"} {
-			if s.watches.find(id) == nil {
-				t.Errorf("watch %s is removed before its end was sent", id)
+		for _, c := range []Call{one, two} {
+			if _, failed := s.Run(t.Context(), c); failed == nil {
+				t.Errorf("%T: the id is free before the end was sent", c)
 			}
 		}
 		close(connection.free)
 		connection.tasks.Wait()
-		for _, id := range []watchID{"1", "2"} {
-			if s.watches.find(id) != nil {
-				t.Errorf("watch %s is not removed", id)
+		for _, c := range []Call{one, two} {
+			if _, failed := s.Run(t.Context(), c); failed != nil {
+				t.Errorf("%T: %v", c, failed)
 			}
-		}
-	})
-}
-
-// FuzzWatchID: an accepted id encodes to JSON that is accepted as the same id.
-func FuzzWatchID(f *testing.F) {
-	for _, seed := range []string{"1", `"a"`, `"\u0061"`, "-1", "1.5", "null", `"\ud800"`, " 7 "} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, raw string) {
-		id, failed := parseWatchID(json.RawMessage(raw))
-		if failed != nil {
-			return
-		}
-		again, failed := parseWatchID(json.RawMessage(id))
-		if failed != nil && len(id) <= maxWatchIDBytes || failed == nil && again != id {
-			t.Error(errors.New("the id "+string(id)), again, failed)
 		}
 	})
 }

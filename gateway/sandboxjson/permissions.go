@@ -164,14 +164,14 @@ func (r *Parser) parseFileSystem(field string, raw json.RawMessage, into *Policy
 }
 
 // parseFileSystemBody parses a file system of the kind that its tag names.
-func (r *Parser) parseFileSystemBody(field, said, tag string, files *fileSystemParams, into *Policy, known ...string) *jsonrpc.Error {
+func (r *Parser) parseFileSystemBody(field, value, tag string, files *fileSystemParams, into *Policy, known ...string) *jsonrpc.Error {
 	switch {
 	case files.Read != nil:
 		return param.Invalid(field+".read", "is only for permissions without a `type`: give entries")
 	case files.Write != nil:
 		return param.Invalid(field+".write", "is only for permissions without a `type`: give entries")
 	}
-	switch said {
+	switch value {
 	case "restricted":
 		if files.Entries == nil {
 			return param.Missing(field, "entries")
@@ -184,7 +184,7 @@ func (r *Parser) parseFileSystemBody(field, said, tag string, files *fileSystemP
 		into.unrestricted = true
 		return nil
 	}
-	return param.Unknown(field+"."+tag, said, known...)
+	return param.Unknown(field+"."+tag, value, known...)
 }
 
 // parseRestricted parses the optional entries and the search depth for patterns.

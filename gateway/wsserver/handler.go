@@ -1,16 +1,18 @@
 package wsserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/httpstall"
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/wsconn"
 )
@@ -31,6 +33,21 @@ type HTTPConfig struct {
 	// OriginRefused is called for each request that is refused for its Origin,
 	// concurrently. nil ignores them.
 	OriginRefused func(*http.Request)
+	// HostKnown reports whether the Host of a request means this server; others are
+	// refused, whatever they request. It is called concurrently; nil accepts every
+	// host.
+	HostKnown func(*http.Request) bool
+	// Mounts are further handlers, by the prefix of their paths; the longest prefix
+	// counts, and paths are not cleaned. They get requests whose Origin and Host are
+	// accepted, and authenticate them themselves. A response may take any time, as long
+	// as the client takes each part of it within StallTimeout; so may a request body.
+	// The request's context ends with [Handler.Shutdown], which waits for the handler;
+	// see [httpstall.Interrupt]. The ResponseWriter has two more methods: StopReading, and for
+	// authenticated requests LiftStallLimit.
+	Mounts map[string]http.Handler
+	// StallTimeout is how long a client of a mount may delay the next part of its
+	// request or response; zero is [DefaultStallTimeout].
+	StallTimeout time.Duration
 	// Authenticate returns the caller of a request for a websocket, or the refusal. It
 	// is called concurrently. Health needs no authentication.
 	Authenticate func(*http.Request) (auth.Caller, *Refusal)
@@ -44,18 +61,21 @@ type HTTPConfig struct {
 	Serve func(ctx context.Context, caller auth.Caller, conn *wsconn.Conn)
 }
 
+// DefaultStallTimeout is the default of [HTTPConfig.StallTimeout].
+const DefaultStallTimeout = time.Minute
+
 // ErrShutdown is the cancellation cause of Shutdown.
 var ErrShutdown = errors.New("the gateway is shutting down")
 
-// Handler is the gateway's HTTP handler: websockets at /, and health. It may be used
-// concurrently.
+// Handler is the HTTP handler of a listener: websockets at /, health, and mounts. It may
+// be used concurrently.
 type Handler struct {
 	config HTTPConfig
 	over   context.Context // done at shutdown
 	end    context.CancelCauseFunc
 
 	mu      sync.Mutex
-	serving int           // guarded by mu; connections in Serve
+	serving int           // guarded by mu; connections in Serve, and requests of mounts
 	idle    chan struct{} // guarded by mu; closed when none is left after shutdown
 }
 
@@ -64,6 +84,7 @@ func NewHandler(config HTTPConfig) *Handler {
 	if config.Ready == nil {
 		config.Ready = func() bool { return true }
 	}
+	config.StallTimeout = cmp.Or(config.StallTimeout, DefaultStallTimeout)
 	if config.Websocket.Label == "" {
 		config.Websocket.Label = websocketLabel
 	}
@@ -82,6 +103,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusForbidden)
 		return
 	}
+	if h.config.HostKnown != nil && !h.config.HostKnown(r) {
+		hostUnknown(r).Answer(w)
+		return
+	}
+	if mounted := h.mounted(r.URL.Path); mounted != nil {
+		if !allowOrigin(w, r) {
+			h.serveMounted(mounted, w, r)
+		}
+		return
+	}
 	switch r.URL.Path {
 	case "/":
 		h.websocket(w, r)
@@ -92,6 +123,32 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
+}
+
+// mounted returns the handler with the longest prefix of path, or nil.
+func (h *Handler) mounted(path string) (found http.Handler) {
+	longest := 0
+	for prefix, handler := range h.config.Mounts {
+		if len(prefix) > longest && strings.HasPrefix(path, prefix) {
+			found, longest = handler, len(prefix)
+		}
+	}
+	return found
+}
+
+// serveMounted serves a request for a mount.
+func (h *Handler) serveMounted(mounted http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !h.enter() {
+		notReady.Answer(w)
+		return
+	}
+	defer h.leave()
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	defer context.AfterFunc(h.over, func() { cancel(ErrShutdown) })()
+	bounded, r := httpstall.Bound(w, r.WithContext(ctx), h.config.StallTimeout)
+	defer bounded.Extend()
+	mounted.ServeHTTP(bounded, r)
 }
 
 // originAllowed reports whether the header is absent or allowed. An empty value is not
@@ -115,20 +172,20 @@ func health(w http.ResponseWriter, r *http.Request, good bool) {
 
 func (h *Handler) websocket(w http.ResponseWriter, r *http.Request) {
 	if refusal := notUpgrade(r); refusal != nil {
-		refusal.answer(w)
+		refusal.Answer(w)
 		return
 	}
 	if !h.ready() {
-		notReady.answer(w)
+		notReady.Answer(w)
 		return
 	}
 	caller, refusal := h.config.Authenticate(r)
 	if refusal != nil {
-		refusal.answer(w)
+		refusal.Answer(w)
 		return
 	}
 	if !h.enter() {
-		notReady.answer(w)
+		notReady.Answer(w)
 		return
 	}
 	options := h.config.Websocket
@@ -219,9 +276,9 @@ func (h *Handler) settle() {
 	}
 }
 
-// Shutdown refuses new websockets, ends the contexts of the others, and waits until
-// Serve has returned for all (http.Server.Shutdown does not), or until ctx ends; then
-// it returns its cause.
+// Shutdown refuses new websockets and requests of mounts, ends the contexts of the
+// others, and waits until Serve and the mounts have returned for all
+// (http.Server.Shutdown does not), or until ctx ends; then it returns its cause.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
 	if h.over.Err() == nil {
@@ -237,21 +294,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Connections returns the number of connections in Serve.
+// Connections returns the number of connections in Serve, and of requests of mounts.
 func (h *Handler) Connections() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.serving
-}
-
-// answer writes the refusal as the response.
-func (f *Refusal) answer(w http.ResponseWriter) {
-	if f.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.FormatInt(seconds(f.RetryAfter), 10))
-	}
-	if f.Text != "" {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	}
-	w.WriteHeader(f.Status)
-	_, _ = w.Write([]byte(f.Text)) // the client is gone
 }

@@ -31,6 +31,12 @@ type surface struct {
 // serveHTTP serves config, with defaults for what it omits.
 func serveHTTP(t *testing.T, config wsserver.HTTPConfig) *surface {
 	t.Helper()
+	return serveHTTPWithin(t, time.Minute, config)
+}
+
+// serveHTTPWithin is serveHTTP with a limit of the time of requests.
+func serveHTTPWithin(t *testing.T, limit time.Duration, config wsserver.HTTPConfig) *surface {
+	t.Helper()
 	if config.Authenticate == nil {
 		config.Authenticate = func(*http.Request) (auth.Caller, *wsserver.Refusal) {
 			return auth.Unrestricted(auth.Loopback), nil
@@ -44,7 +50,7 @@ func serveHTTP(t *testing.T, config wsserver.HTTPConfig) *surface {
 		t.Fatal(err)
 	}
 	s := &surface{Handler: wsserver.NewHandler(config), address: listener.Addr().String()}
-	server := wsserver.NewHTTPServer(s.Handler, slog.New(slog.DiscardHandler))
+	server := wsserver.NewHTTPServer(s.Handler, limit, slog.New(slog.DiscardHandler))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -2,13 +2,15 @@ package wsserver
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// Refusal is the response to a request that gets no websocket.
+// Refusal is the response to a request that is refused.
 type Refusal struct {
 	Status     int           // HTTP status
 	Text       string        // body
@@ -17,6 +19,12 @@ type Refusal struct {
 
 // notReady is the response of a draining server, and of a gateway without its upstream.
 var notReady = &Refusal{Status: http.StatusServiceUnavailable, Text: "no clients are taken now: the server is shutting down, or cannot be reached"}
+
+// hostUnknown is the response to a request for another host.
+func hostUnknown(r *http.Request) *Refusal {
+	return &Refusal{Status: http.StatusMisdirectedRequest, Text: fmt.Sprintf("the Host %.100q is not a name of this server: "+
+		"use its IP address or localhost, or add the name to its setting allowed_hosts\n", r.Host)}
+}
 
 // refusalTexts are the reference's texts. Other kinds have one text.
 var refusalTexts = map[auth.Kind]string{
@@ -58,3 +66,15 @@ func RefusalOf(err error, signed bool) *Refusal {
 
 // seconds rounds d up to seconds.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+
+// Answer writes the refusal as the response.
+func (f *Refusal) Answer(w http.ResponseWriter) {
+	if f.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.FormatInt(seconds(f.RetryAfter), 10))
+	}
+	if f.Text != "" {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	}
+	w.WriteHeader(f.Status)
+	_, _ = w.Write([]byte(f.Text)) // the client is gone
+}

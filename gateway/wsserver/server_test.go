@@ -108,12 +108,9 @@ func TestRequestHeader_TooLarge_IsRejected(t *testing.T) {
 }
 
 // An incomplete request times out; a silent websocket does not.
-// nothing for as long is.
 func TestRequestHeader_Incomplete_TimesOut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
-	}
-	s := serveHTTP(t, wsserver.HTTPConfig{Serve: func(_ context.Context, _ auth.Caller, c *wsconn.Conn) {
+	t.Parallel()
+	s := serveHTTPWithin(t, 3*time.Second, wsserver.HTTPConfig{Serve: func(_ context.Context, _ auth.Caller, c *wsconn.Conn) {
 		message, err := c.Receive()
 		if err == nil {
 			err = c.Send(message)

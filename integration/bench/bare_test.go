@@ -156,7 +156,8 @@ func serveBare(args []string) int {
 // dialBare connects to the floor as client.Dial does to the daemon.
 func (b *bench) dialBare(p *harness.Peer, transport string) *grpc.ClientConn {
 	b.Helper()
-	target := "passthrough:///" + strings.TrimPrefix(p.URLs[transport], "grpc://")
+	_, address, _ := strings.Cut(p.URLs[transport], "://")
+	target := "passthrough:///" + address
 	if transport == "unix" {
 		target = p.URLs[transport]
 	}

@@ -35,6 +35,7 @@ var budgetRows = []budgetRow{
 	{"small-request-jsonrpc", measureSmallRequestJSON},
 	{"read-file", measureReadFile},
 	{"read-file-jsonrpc", measureReadFileJSON},
+	{"read-file-http", measureReadFileHTTP},
 	{"write-file", measureWriteFile},
 	{"directory", measureDirectory},
 	{"directory-jsonrpc", measureDirectoryJSON},
@@ -45,6 +46,7 @@ var budgetRows = []budgetRow{
 	{"stalled-jsonrpc", measureStalledJSON},
 	{"first-answer", measureFirstAnswer},
 	{"relay", measureRelay},
+	{"forward", measureForward},
 }
 
 // BenchmarkBudgets measures every row once and, if EXECWIRE_BENCH_TABLE names a file, writes

@@ -30,19 +30,22 @@ func measureOutput(b *bench) []line {
 	for _, transport := range harness.PeerTransports {
 		c, conn := b.dial(server, transport), b.dialBare(bare, transport)
 		b.receiveBare(conn, "Output", bareChunk)
-		var floor, relay, ours transfers
+		var floor, relay, ours, own transfers
 		for range b.sizes.outputRounds {
 			floor.add(b, bare, func() { b.receiveBare(conn, "Output", b.sizes.outputBytes) })
 			relay.add(b, bare, func() { b.receiveBare(conn, "Relay", b.sizes.outputBytes) })
 			ours.add(b, server, func() { b.receiveOutput(c, b.sizes.outputBytes) })
+			own.add(b, server, func() { b.receiveOwned(c, b.sizes.outputBytes) })
 		}
 		b.raw("%s, bare stream: %.0f MiB/s, server CPU %.2f s/GiB", transport, floor.rate, floor.cpu)
 		b.raw("%s, bare stream of a process's output: %.0f MiB/s, server CPU %.2f s/GiB", transport, relay.rate, relay.cpu)
 		b.raw("%s, RunProcess: %.0f MiB/s, server CPU %.2f s/GiB", transport, ours.rate, ours.cpu)
+		b.raw("%s, OwnProcess: %.0f MiB/s, server CPU %.2f s/GiB", transport, own.rate, own.cpu)
 		lines = append(lines,
 			atLeast("output of one process to its owner, "+transport, floor.rate.Median(), ours.rate.Median(), 0.85, "MiB/s"),
 			atLeast("the same, beside a bare stream of a process's output, "+transport, relay.rate.Median(), ours.rate.Median(), 0.85, "MiB/s"),
-			cpuLine(transport, pipe, floor.cpu.Median(), ours.cpu.Median()))
+			cpuLine(transport, pipe, floor.cpu.Median(), ours.cpu.Median()),
+			atLeast("output by `OwnProcess` and calls, "+transport, floor.rate.Median(), own.rate.Median(), 0.85, "MiB/s"))
 	}
 	return lines
 }

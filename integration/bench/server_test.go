@@ -15,7 +15,7 @@ func (b *bench) startServer(settings ...string) *harness.Peer {
 	socket := filepath.Join(b.TempDir(), "s")
 	settings = append(settings, "EXECWIRE_SHUTDOWN_GRACE_PERIOD=0s") // processes that still run are to go
 	return harness.StartPeer(b, settings, harness.Execwire, "serve", "--log-level", "warn",
-		"--listen", "unix://"+socket, "--listen", "grpc://127.0.0.1:0")
+		"--listen", "unix://"+socket, "--listen", "tcp://127.0.0.1:0")
 }
 
 // startBare runs the floor: a gRPC server that has nothing behind it.

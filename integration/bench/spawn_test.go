@@ -63,11 +63,16 @@ func (b *bench) watchTrue(c *client.Client) {
 	}
 }
 
+// ownTrue runs it through OwnProcess and the calls of an owner.
+func (b *bench) ownTrue(c *client.Client) {
+	b.own(c, benchCommand(harness.TrueCommand)).receive(func([]byte) {})
+}
+
 // measureSpawn measures all ways in turn, so that disturbances affect all of them.
 func measureSpawn(b *bench) []line {
 	server := b.startServer()
 	floor, listen := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
-	run, watch := map[string]harness.Samples[time.Duration]{}, map[string]harness.Samples[time.Duration]{}
+	run, own, watch := map[string]harness.Samples[time.Duration]{}, map[string]harness.Samples[time.Duration]{}, map[string]harness.Samples[time.Duration]{}
 	clients := map[string]*client.Client{}
 	for _, transport := range harness.PeerTransports {
 		clients[transport] = b.dial(server, transport)
@@ -78,6 +83,7 @@ func measureSpawn(b *bench) []line {
 		listen = append(listen, harness.Timed(b.forkExecListen))
 		for t, c := range clients {
 			run[t] = append(run[t], harness.Timed(func() { b.runTrue(c) }))
+			own[t] = append(own[t], harness.Timed(func() { b.ownTrue(c) }))
 			watch[t] = append(watch[t], harness.Timed(func() { b.watchTrue(c) }))
 		}
 	}
@@ -86,9 +92,11 @@ func measureSpawn(b *bench) []line {
 	var lines []line
 	for _, t := range harness.PeerTransports {
 		b.rawTimes("RunProcess, "+t, run[t])
+		b.rawTimes("OwnProcess, "+t, own[t])
 		b.rawTimes("StartProcess and WatchProcess, "+t, watch[t])
 		lines = append(lines,
 			atMost("start → closed, `RunProcess`, "+t+", p50", floor.Median(), run[t].Median(), 1.4, harness.ShowTime),
+			atMost("start → closed, `OwnProcess` and calls, "+t+", p50", floor.Median(), own[t].Median(), 1.4, harness.ShowTime),
 			atMost("start → closed, `StartProcess` + `WatchProcess`, "+t+", p50", floor.Median(), watch[t].Median(), 1.4, harness.ShowTime))
 	}
 	return lines

@@ -25,26 +25,35 @@ func measureTerminal(b *bench) []line {
 	for _, transport := range harness.PeerTransports {
 		trip := b.bareRoundTrip(b.dialBare(bare, transport))
 		key, end := b.runTerminal(b.dial(server, transport))
-		floor, trips, ours := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
+		ownKey, ownEnd := b.ownTerminal(b.dial(server, transport))
+		floor, trips, ours, own := harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}, harness.Samples[time.Duration]{}
 		for range b.sizes.echoes {
 			floor = append(floor, harness.Timed(terminal))
 			trips = append(trips, harness.Timed(trip))
 			ours = append(ours, harness.Timed(key))
+			own = append(own, harness.Timed(ownKey))
 		}
 		end()
+		ownEnd()
 		b.rawTimes("terminal in Go", floor)
 		b.rawTimes("bare round trip, "+transport, trips)
 		b.rawTimes("write → echo, "+transport, ours)
-		const extra = 30 * time.Microsecond
-		limit := floor.Median() + trips.Median() + extra
-		lines = append(lines, line{
-			what: "write → echo through a terminal, " + transport + ", p50", ours: harness.ShowTime(ours.Median()),
-			floor:  fmt.Sprintf("%s terminal + %s round trip", harness.ShowTime(floor.Median()), harness.ShowTime(trips.Median())),
-			ratio:  "+ " + harness.ShowTime(ours.Median()-floor.Median()-trips.Median()),
-			budget: fmt.Sprintf("floor + %s", harness.ShowTime(extra)), met: ours.Median() <= limit,
-		})
+		b.rawTimes("write → echo by OwnProcess, "+transport, own)
+		lines = append(lines, echoLine("write → echo through a terminal, "+transport+", p50", floor, trips, ours),
+			echoLine("the same by `OwnProcess` and `WriteStdin`, "+transport+", p50", floor, trips, own))
 	}
 	return lines
+}
+
+func echoLine(what string, floor, trips, ours harness.Samples[time.Duration]) line {
+	const extra = 30 * time.Microsecond
+	limit := floor.Median() + trips.Median() + extra
+	return line{
+		what: what, ours: harness.ShowTime(ours.Median()),
+		floor:  fmt.Sprintf("%s terminal + %s round trip", harness.ShowTime(floor.Median()), harness.ShowTime(trips.Median())),
+		ratio:  "+ " + harness.ShowTime(ours.Median()-floor.Median()-trips.Median()),
+		budget: fmt.Sprintf("floor + %s", harness.ShowTime(extra)), met: ours.Median() <= limit,
+	}
 }
 
 // openTerminal opens a terminal in this process and returns one key's way.
@@ -79,12 +88,17 @@ func startTerminal() (master *os.File, end func(), err error) {
 	}, nil
 }
 
+func terminalRequest() *execwirev1.StartProcessRequest {
+	request := benchCommand(terminalChild...)
+	request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
+	return request
+}
+
 // runTerminal opens a terminal on the server and returns one key's way, and
 // what ends it.
 func (b *bench) runTerminal(c *client.Client) (key, end func()) {
 	b.Helper()
-	request := benchCommand(terminalChild...)
-	request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Terminal{Terminal: &execwirev1.TerminalIo{}}}
+	request := terminalRequest()
 	keys, input := io.Pipe()
 	echoes := make(chan string, 1)
 	terminate := make(chan *execwirev1.Termination, 1)

@@ -219,7 +219,8 @@ func TestCopy_Destinations(t *testing.T) {
 // A tree survives a copy in both directions unchanged while the connection is cut repeatedly.
 func TestCopy_Trees_WithCuts(t *testing.T) {
 	harness.Waits(t)
-	harness.WithConnectionCuts(t, 1<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command) {
+	harness.WithConnectionCuts(t, 1<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command, cut func()) {
+		cut()
 		src, dir := oddTree(t), t.TempDir()
 		for i := range byte(8) {
 			if err := os.WriteFile(filepath.Join(src, "a", "big"+string('0'+i)), harness.RandomBytes(harness.CutBytes()/8), 0o644); err != nil {

@@ -62,7 +62,7 @@ func TestCommands_OverAWebsocket(t *testing.T) {
 	} {
 		args := append([]string{tt.args[0], "--server", server.URLs[harness.WebsocketTransport]}, tt.args[1:]...)
 		refused := harness.Run(t, nil, args...)
-		if refused.Code != tt.code || refused.Stdout != "" || !strings.Contains(refused.Stderr, "grpc://") {
+		if refused.Code != tt.code || refused.Stdout != "" || !strings.Contains(refused.Stderr, "tcp://") {
 			t.Errorf("%q over a websocket: %+v", tt.args, refused)
 		}
 	}

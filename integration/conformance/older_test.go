@@ -21,7 +21,7 @@ import (
 //     then "hello\r\necho:hello\r\n" in one or more chunks
 //   - command/exec/outputDelta has a seq, by which a client goes on after a resume
 //   - command/exec/exited of a process that was killed has the exit code 137, not 0
-//   - HOME is set, so that the login shell reads no profile of whoever runs this
+//   - HOME is set, so that the login shell reads no profile of the user who runs this
 func TestOlderDialect_ExampleSession(t *testing.T) {
 	server, c := harness.StdioClient(t)
 	c.Send(`{"id":1,"method":"initialize","params":{"clientName":"example-client"}}`)

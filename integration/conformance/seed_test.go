@@ -20,7 +20,7 @@ import (
 //   - process/exited of a process that was killed has the exit code 137, not 0,
 //     and sandboxDenied
 //   - process/closed has a seq
-//   - HOME is set, so that the login shell reads no profile of whoever runs this
+//   - HOME is set, so that the login shell reads no profile of the user who runs this
 func TestSeed_ExampleSession(t *testing.T) {
 	c := harness.WebsocketClient(t, harness.NewServer(t, nil).Address(harness.WebsocketTransport))
 	c.Send(`{"id":1,"method":"initialize","params":{"clientName":"example-client"}}`)

@@ -38,7 +38,7 @@ func instance[T any]() any { return reflect.TypeFor[T]() }
 var counterparts = map[string]any{
 	"client.Client": instance[client.Client](), "client.Environment": instance[client.Environment](), "client.Option": instance[client.Option](),
 	"client.Dial": client.Dial, "client.RelayURL": client.RelayURL,
-	"client.WithName": client.WithName, "client.WithTokenFile": client.WithTokenFile, "client.WithTLS": client.WithTLS,
+	"client.WithName": client.WithName, "client.WithTokenFile": client.WithTokenFile, "client.WithToken": client.WithToken, "client.WithTLS": client.WithTLS,
 	"client.LaunchCommand": instance[client.LaunchCommand](), "client.WithLaunchCommand": client.WithLaunchCommand,
 	"client.Client.Attach": (*client.Client).Attach, "client.Client.AttachSession": (*client.Client).AttachSession,
 	"client.Client.Start": (*client.Client).Start, "client.Client.Run": (*client.Client).Run, "client.Client.Output": (*client.Client).Output,
@@ -79,8 +79,8 @@ var counterparts = map[string]any{
 	"execwirev1.FetchRequest":  instance[execwirev1.FetchRequest](), "execwirev1.FetchResponse": instance[execwirev1.FetchResponse](),
 
 	"daemon.Open": daemon.Open, "daemon.LocalURL": daemon.LocalURL, "daemon.Run": daemon.Run, "daemon.New": daemon.New, "daemon.Daemon.Serve": (*daemon.Daemon).Serve,
-	"daemon.DefaultListenURL": daemon.DefaultListenURL, "daemon.DefaultWebsocketListenURL": daemon.DefaultWebsocketListenURL,
-	"daemon.Options": instance[daemon.Options](), "daemon.Main": daemon.Main, "daemon.Config": daemon.Config{}.Bubblewrap,
+	"daemon.DefaultListenURL": daemon.DefaultListenURL,
+	"daemon.Options":          instance[daemon.Options](), "daemon.Main": daemon.Main, "daemon.Config": daemon.Config{}.Bubblewrap,
 	"daemon.ListenURLError": new(daemon.ListenURLError).Kind, "daemon.ParseListenURL": daemon.ParseListenURL,
 	"daemon.ListenURLMalformed": daemon.ListenURLMalformed, "daemon.ListenURLNotLoopback": daemon.ListenURLNotLoopback, "daemon.ListenURLTooLong": daemon.ListenURLTooLong,
 	"daemon.RemoteExecutor": instance[daemon.RemoteExecutor](), "daemon.RunExecutor": daemon.RunExecutor,

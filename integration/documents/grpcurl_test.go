@@ -127,3 +127,24 @@ func TestGrpcurl_ShowsErrorDetails(t *testing.T) {
 		}
 	}
 }
+
+// One port serves buf curl by every protocol, with the details of errors.
+func TestBufCurl_EveryProtocol(t *testing.T) {
+	server := harness.NewCommand("serve", "--listen", "tcp://127.0.0.1:0")
+	server.Listen(t, 1)
+	method := "http://" + server.Address(harness.TCPTransport) + "/execwire.v1.ProcessService/"
+	for protocol, flags := range map[string][]string{"connect": nil, "grpcweb": nil, "grpc": {"--http2-prior-knowledge"}} {
+		call := func(method, data string) (string, error) {
+			args := append([]string{"curl", "--schema", "../../proto/baseline.binpb", "--protocol", protocol, "-d", data}, flags...)
+			output, err := exec.CommandContext(harness.Context(t), tool(t, "buf"), append(args, method)...).CombinedOutput()
+			return strings.TrimSpace(string(output)), err
+		}
+		if output, err := call(method+"ListProcesses", "{}"); err != nil || output != "{}" {
+			t.Errorf("%s: ListProcesses answers %s, %v", protocol, output, err)
+		}
+		// Of the reason, buf shows the encoding: by gRPC it does not know the type.
+		if output, err := call(method+"GetProcess", `{"processId": "none"}`); err == nil || !strings.Contains(output, `"not_found"`) || !strings.Contains(output, "google.rpc.ErrorInfo") {
+			t.Errorf("%s: GetProcess answers %s, %v", protocol, output, err)
+		}
+	}
+}

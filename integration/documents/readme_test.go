@@ -59,6 +59,9 @@ func TestReadme_MatchesTheExample(t *testing.T) {
 // sandboxes.
 func TestSecurityDocument_Commands(t *testing.T) { runExamples(t, "docs/security.md", 6) }
 
+// TestProtocolDocument_Commands runs the commands of docs/protocol.md.
+func TestProtocolDocument_Commands(t *testing.T) { runExamples(t, "docs/protocol.md", 15) }
+
 // runExamples runs the commands of a document, at least so many.
 func runExamples(t *testing.T, document string, least int) {
 	t.Helper()
@@ -66,7 +69,9 @@ func runExamples(t *testing.T, document string, least int) {
 	here := []string{
 		"bin/execwire", harness.Execwire,
 		"grpcurl", tool(t, "grpcurl"),
+		"http://127.0.0.1:7420", "http://" + server.Address(harness.WebsocketTransport),
 		"127.0.0.1:7420", server.Address(harness.TCPTransport),
+		"8000", harness.UnusedPort(t),
 	}
 	// Some commands rely on the default address.
 	runCommands(t, document, least, here, "EXECWIRE_SERVER="+server.URLs[harness.TCPTransport])

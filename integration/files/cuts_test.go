@@ -17,7 +17,8 @@ import (
 func TestFiles_Cuts_AreComplete(t *testing.T) {
 	harness.Waits(t)
 	content := harness.RandomBytes(harness.CutBytes())
-	harness.WithConnectionCuts(t, 2<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command) {
+	harness.WithConnectionCuts(t, 2<<20, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command, cut func()) {
+		cut()
 		path := filepath.Join(t.TempDir(), "file")
 		for name, from := range map[string]io.Reader{
 			"seeking": bytes.NewReader(content), "not seeking": io.MultiReader(bytes.NewReader(content)),

@@ -53,10 +53,10 @@ type rpcResumer struct {
 
 	written, acknowledged int // writes to the process echo, and those with an answer
 
-	link   *harness.WebsocketConn
-	lastID int
-	got    map[int]harness.RPCContent // answers on this connection
-	told   map[string]uint64          // the last number notified on this connection
+	link         *harness.WebsocketConn
+	lastID       int
+	got          map[int]harness.RPCContent // answers on this connection
+	lastNotified map[string]uint64          // the last number notified on this connection
 }
 
 // echoWrite is the size of a write to the process echo.
@@ -94,7 +94,7 @@ func (r *rpcResumer) connect(do func() error) error {
 		return errCut
 	}
 	defer link.Drop()
-	r.link, r.got, r.told = link, map[int]harness.RPCContent{}, map[string]uint64{}
+	r.link, r.got, r.lastNotified = link, map[int]harness.RPCContent{}, map[string]uint64{}
 	params := harness.RPCParams{"clientName": "resumer"}
 	if r.session != "" {
 		params["resumeSessionId"] = r.session
@@ -224,11 +224,11 @@ func (r *rpcResumer) finish() error {
 func (r *rpcResumer) compareTotals() error {
 	processes := execwirev1.NewProcessServiceClient(r.server.Core(r))
 	for id, f := range r.followers {
-		told, err := processes.GetProcess(harness.Context(r), &execwirev1.GetProcessRequest{SessionId: r.session, ProcessId: id})
+		response, err := processes.GetProcess(harness.Context(r), &execwirev1.GetProcessRequest{SessionId: r.session, ProcessId: id})
 		if err != nil {
 			return err
 		}
-		if seq := told.GetProcess().GetLastSeq(); seq != f.last {
+		if seq := response.GetProcess().GetLastSeq(); seq != f.last {
 			return fmt.Errorf("%s has number %d, and the client received %d", id, seq, f.last)
 		}
 	}
@@ -276,10 +276,10 @@ func (r *rpcResumer) step() error {
 		return err
 	}
 	if e := frame.Event; e != nil {
-		if before := r.told[e.ProcessID]; before > 0 && e.Seq != before+1 {
+		if before := r.lastNotified[e.ProcessID]; before > 0 && e.Seq != before+1 {
 			return fmt.Errorf("number %d of %s came after %d", e.Seq, e.ProcessID, before)
 		}
-		r.told[e.ProcessID] = e.Seq
+		r.lastNotified[e.ProcessID] = e.Seq
 		return r.followers[e.ProcessID].take(*e)
 	}
 	var id int
@@ -338,7 +338,7 @@ func (r *rpcResumer) resumeWithoutReading() {
 		if err != nil {
 			r.Fatal(err)
 		}
-		r.link, r.got, r.told = link, map[int]harness.RPCContent{}, map[string]uint64{}
+		r.link, r.got, r.lastNotified = link, map[int]harness.RPCContent{}, map[string]uint64{}
 		answer, err := r.call("initialize", harness.RPCParams{"clientName": "resumer", "resumeSessionId": r.session})
 		if err == nil && answer.Error == nil {
 			return true

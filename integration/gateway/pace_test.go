@@ -60,14 +60,14 @@ func TestBackpressure_ClientStopsReading_BlocksOnlyItsProcesses(t *testing.T) {
 	}
 	core := execwirev1.NewProcessServiceClient(harness.Dial(t, "tcp", server.Address(harness.TCPTransport)))
 	spoken := func() map[string]uint64 {
-		said := map[string]uint64{}
+		lastSeqs := map[string]uint64{}
 		for id := range followers {
-			told, err := core.GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{SessionId: c.Session, ProcessId: id})
+			response, err := core.GetProcess(harness.Context(t), &execwirev1.GetProcessRequest{SessionId: c.Session, ProcessId: id})
 			if err == nil {
-				said[id] = told.GetProcess().GetLastSeq()
+				lastSeqs[id] = response.GetProcess().GetLastSeq()
 			}
 		}
-		return said
+		return lastSeqs
 	}
 	last := map[string]uint64{}
 	unchanged := 0

@@ -13,12 +13,12 @@ import (
 // pidOf returns the pid of a process of the client's session, from the core.
 func pidOf(s *harness.Server, c *harness.RPCClient, id string) int32 {
 	c.Helper()
-	told, err := execwirev1.NewProcessServiceClient(s.Core(c)).GetProcess(harness.Context(c),
+	response, err := execwirev1.NewProcessServiceClient(s.Core(c)).GetProcess(harness.Context(c),
 		&execwirev1.GetProcessRequest{SessionId: c.Session, ProcessId: id})
 	if err != nil {
 		c.Fatal(err)
 	}
-	return told.GetProcess().GetPid()
+	return response.GetProcess().GetPid()
 }
 
 // A normal close ends the session and its processes, whatever the grace period.

@@ -13,12 +13,12 @@ import (
 func gatewayTo(t testing.TB, server *harness.Command) (address string) {
 	t.Helper()
 	c := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--upstream", server.URLs[harness.UnixTransport])
-	said, err := c.StdoutPipe()
+	stdout, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Launch(t)
-	line, err := bufio.NewReader(said).ReadString('\n')
+	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the gateway did not come up: %v\n%s", err, c.Errors.String())
 	}
@@ -41,9 +41,9 @@ func TestTrace_IsLoggedAndNotInherited(t *testing.T) {
 			events := harness.EventsOf(frames, "p")
 			return len(events) > 0 && events[len(events)-1].Method == "process/closed"
 		})
-		said := harness.OutputOf(c.Record(), "p", "stdout")
-		if lower := strings.ToLower(said); !strings.Contains(said, "PATH=") || strings.Contains(lower, "trace") || strings.Contains(said, trace) {
-			t.Errorf("a process has the environment %q", said)
+		output := harness.OutputOf(c.Record(), "p", "stdout")
+		if lower := strings.ToLower(output); !strings.Contains(output, "PATH=") || strings.Contains(lower, "trace") || strings.Contains(output, trace) {
+			t.Errorf("a process has the environment %q", output)
 		}
 		harness.Eventually(t, "the log has the request's trace", func() bool {
 			for line := range strings.Lines(server.Errors.String()) {

@@ -154,7 +154,8 @@ func (c *Command) Kill() {
 	_ = c.Waited()
 }
 
-// Serve runs a server in another process, with a unix socket and a free port,
+// Serve runs a server in another process, with a unix socket and a free port for all
+// protocols,
 // until the test ends. settings are in the form NAME=value.
 func Serve(t testing.TB, settings ...string) *Command {
 	t.Helper()
@@ -164,30 +165,32 @@ func Serve(t testing.TB, settings ...string) *Command {
 // ServeWith is Serve with flags.
 func ServeWith(t testing.TB, flags []string, settings ...string) *Command {
 	t.Helper()
-	c := NewCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(ShortDir(t), "s"), "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"}, flags...)...)
+	c := NewCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(ShortDir(t), "s"), "--listen", "tcp://127.0.0.1:0"}, flags...)...)
 	c.Env = append(c.Env, settings...)
-	c.Listen(t, 3)
+	c.Listen(t, 2)
 	return c
 }
 
-// Listen launches a server and reads the URLs of so many listeners.
-func (c *Command) Listen(t testing.TB, listeners int) {
+// Listen launches a server and returns the URLs of so many listeners.
+func (c *Command) Listen(t testing.TB, listeners int) (urls []string) {
 	t.Helper()
-	said, err := c.StdoutPipe()
+	stdout, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.Launch(t)
 	c.URLs = map[Transport]string{}
-	lines := bufio.NewReader(said)
+	lines := bufio.NewReader(stdout)
 	for range listeners {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			t.Fatalf("the server did not come up: %v\n%s", err, c.Errors.String())
 		}
 		url := strings.TrimSpace(line)
-		c.URLs[transportOf(url)] = url
+		addURL(c.URLs, url)
+		urls = append(urls, url)
 	}
+	return urls
 }
 
 // Address returns the address of a listener, as package net has it.

@@ -28,8 +28,8 @@ const MinCuts = 8
 
 // WithConnectionCuts runs a test against a server in another process, through a proxy
 // that cuts connections at random: after up to most bytes, mostly inside a frame, and
-// every few hundred milliseconds. Short tests use one transport.
-func WithConnectionCuts(t *testing.T, most int64, run func(t *testing.T, ctx context.Context, c *client.Client, s *Command)) {
+// every few hundred milliseconds, from when the test calls cut. Short tests use one transport.
+func WithConnectionCuts(t *testing.T, most int64, run func(t *testing.T, ctx context.Context, c *client.Client, s *Command, cut func())) {
 	listeners := []Transport{UnixTransport, TCPTransport}
 	if testing.Short() {
 		listeners = listeners[1:]
@@ -51,8 +51,8 @@ func WithConnectionCuts(t *testing.T, most int64, run func(t *testing.T, ctx con
 				t.Fatal(err)
 			}
 			defer func() { _ = c.Close() }()
-			stop := CutConnections(wire, rand.New(rand.NewPCG(seed, 0)), most)
-			run(t, ctx, c, server)
+			stop := func() {}
+			run(t, ctx, c, server, func() { stop = CutConnections(wire, rand.New(rand.NewPCG(seed, 0)), most) })
 			stop()
 			if cuts := wire.CutCount(); cuts < MinCuts {
 				t.Errorf("the connection broke %d times, which shows little", cuts)

@@ -136,17 +136,9 @@ func Waits(t *testing.T) { t.Parallel() }
 // case, however long that takes.
 func Soak() bool { return os.Getenv("EXECWIRE_SOAK") != "" }
 
-// WithoutRace skips a test in a build with the race detector, except in a soak. It is for
-// tests that put a load on a server, which the race detector multiplies.
-func WithoutRace(t testing.TB) {
-	if RaceEnabled && !Soak() {
-		t.Skip("runs without the race detector in make test-slow, with it in make soak")
-	}
-}
-
 // Slow skips a test in short runs.
 func Slow(t testing.TB) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 }

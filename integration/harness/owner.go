@@ -8,19 +8,20 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testowner"
 )
 
 // ErrDisconnect is the cause with which a test ends its streams.
 var ErrDisconnect = errors.New("the test disconnects")
 
-// Owner is a RunProcess stream and the process that it owns. It reads only while one
-// of its methods runs.
+// Owner owns a process, in the form of its scenario. It reads only while one of its
+// methods runs.
 type Owner struct {
 	*Follower
 	Scenario *Scenario
 	ID       string
 	grace    *durationpb.Duration
-	Stream   execwirev1.ProcessService_RunProcessClient
+	Stream   testowner.Stream
 	Leave    context.CancelCauseFunc
 	Started  *execwirev1.RunStarted
 
@@ -61,7 +62,7 @@ func (o *Owner) Resume() {
 func (o *Owner) open(first *execwirev1.RunProcessRequest) {
 	o.T.Helper()
 	ctx, leave := context.WithCancelCause(o.Scenario.Ctx)
-	stream, err := o.Scenario.Processes.RunProcess(ctx)
+	stream, err := o.Scenario.own(ctx, o.Scenario.Processes)
 	if err != nil {
 		o.T.Fatalf("RunProcess: %v", err)
 	}

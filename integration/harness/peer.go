@@ -106,7 +106,7 @@ func StartPeer(b testing.TB, settings []string, program string, arguments ...str
 			p.URLs[ThroughHub] = url
 		case strings.HasPrefix(url, "unix:"):
 			p.URLs["unix"] = url
-		case strings.HasPrefix(url, "grpc:"):
+		case strings.HasPrefix(url, "tcp:"), strings.HasPrefix(url, "grpc:"):
 			p.URLs["TCP"] = url
 		}
 	}

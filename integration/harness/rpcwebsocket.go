@@ -111,8 +111,8 @@ func UpgradeAt(address, path string, header http.Header) (*WebsocketConn, error)
 	}
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		defer conn.Close()
-		said, _ := io.ReadAll(response.Body)
-		return nil, fmt.Errorf("the upgrade was answered %s %q", response.Status, said)
+		body, _ := io.ReadAll(response.Body)
+		return nil, fmt.Errorf("the upgrade was answered %s %q", response.Status, body)
 	}
 	return &WebsocketConn{Conn: conn, in: in}, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testowner"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -71,28 +72,41 @@ type Scenario struct {
 	Processes execwirev1.ProcessServiceClient
 	Leases    execwirev1.SessionServiceClient
 	Session   string // session of the processes; empty is the default session
+	own       testowner.Open
 	ids       atomic.Int64
 }
 
 // OverTransports runs a test over each transport, each time with a new server.
-func OverTransports(t *testing.T, tell func(*Scenario)) {
+func OverTransports(t *testing.T, run func(*Scenario)) {
 	t.Helper()
-	WithConfig(t, nil, tell)
+	WithConfig(t, nil, run)
 }
 
 // WithConfig is OverTransports with another configuration of the server.
-func WithConfig(t *testing.T, tune func(*config.Config), tell func(*Scenario)) {
+func WithConfig(t *testing.T, tune func(*config.Config), run func(*Scenario)) {
 	t.Helper()
 	for _, d := range Transports {
-		t.Run(string(d), func(t *testing.T) { tell(NewScenario(t, NewServer(t, tune), d)) })
+		t.Run(string(d), func(t *testing.T) { run(NewScenario(t, NewServer(t, tune), d)) })
 	}
+}
+
+// InEachForm is WithConfig, and once more over TCP with owners that make calls instead of
+// using a bidirectional stream.
+func InEachForm(t *testing.T, tune func(*config.Config), tell func(*Scenario)) {
+	t.Helper()
+	WithConfig(t, tune, tell)
+	t.Run("OwnProcess", func(t *testing.T) {
+		s := NewScenario(t, NewServer(t, tune), TCPTransport)
+		s.own = testowner.Calls
+		tell(s)
+	})
 }
 
 // NewScenario connects to a server over a transport.
 func NewScenario(t testing.TB, s *Server, d Transport) *Scenario {
 	t.Helper()
 	conn, wire := s.Connect(t, d)
-	return &Scenario{TB: t, Ctx: Context(t), Server: s, transport: d, Conn: conn, Proxy: wire,
+	return &Scenario{TB: t, Ctx: Context(t), Server: s, transport: d, Conn: conn, Proxy: wire, own: testowner.Run,
 		Processes: execwirev1.NewProcessServiceClient(conn), Leases: execwirev1.NewSessionServiceClient(conn)}
 }
 

@@ -67,7 +67,7 @@ func NewServer(t testing.TB, tune func(*config.Config)) *Server {
 func NewServerIn(t testing.TB, environ []string, tune func(*config.Config)) *Server {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Listen = []string{"unix://" + filepath.Join(ShortDir(t), "s"), "grpc://127.0.0.1:0", "ws://127.0.0.1:0"}
+	cfg.Listen = []string{"unix://" + filepath.Join(ShortDir(t), "s"), "tcp://127.0.0.1:0"}
 	if tune != nil {
 		tune(&cfg)
 	}
@@ -92,13 +92,21 @@ func NewServerIn(t testing.TB, environ []string, tune func(*config.Config)) *Ser
 		}
 		select {
 		case url := <-urls:
-			s.URLs[transportOf(url)] = url
+			addURL(s.URLs, url)
 		case err := <-s.served:
 			s.served <- err
 			t.Fatalf("the server did not come up: %v", err)
 		}
 	}
 	return s
+}
+
+// addURL adds the URL of a listener, for websockets too if it serves them.
+func addURL(urls map[Transport]string, url string) {
+	urls[transportOf(url)] = url
+	if address, ok := strings.CutPrefix(url, "tcp://"); ok {
+		urls[WebsocketTransport] = "ws://" + address
+	}
 }
 
 // transportOf returns the transport of a URL.

@@ -34,11 +34,11 @@ func (p *Pane) Tmux(args ...string) string {
 	p.T.Helper()
 	cmd := exec.Command("tmux", append([]string{"-S", p.socket}, args...)...)
 	cmd.Env = append(os.Environ(), "TMUX=", "LC_ALL=C.UTF-8")
-	said, err := cmd.CombinedOutput()
+	output, err := cmd.CombinedOutput()
 	if err != nil {
-		p.T.Fatalf("tmux %s: %v: %s", args, err, said)
+		p.T.Fatalf("tmux %s: %v: %s", args, err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // Enter types a line.

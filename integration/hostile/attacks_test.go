@@ -12,6 +12,7 @@ import (
 
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // attack is a load that a client can put on a server. One wave of it ends by itself; attackers
@@ -25,7 +26,7 @@ type attack struct {
 	most int64
 	// slow skips it in short runs.
 	slow bool
-	wave func(a *assault)
+	wave func(a *attackWave)
 }
 
 // environment returns settings with which the server soon removes the sessions of the attack.
@@ -61,8 +62,8 @@ func attacks() []attack {
 	return all
 }
 
-// assault is a wave of an attack on a server. Its methods are safe for concurrent use.
-type assault struct {
+// attackWave is one wave of an attack on a server. Its methods are safe for concurrent use.
+type attackWave struct {
 	testing.TB
 	address string      // of the websocket listener
 	header  http.Header // of upgrades; nil adds nothing
@@ -94,22 +95,22 @@ func testScale() int {
 }
 
 // times returns n in a soak and less otherwise.
-func (a *assault) times(n int) int { return max(1, n*a.scale/soakScale) }
+func (a *attackWave) times(n int) int { return max(1, n*a.scale/soakScale) }
 
 // begin runs one wave.
-func (a *assault) begin(wave func(*assault)) {
+func (a *attackWave) begin(wave func(*attackWave)) {
 	defer a.dropAll()
 	wave(a)
 }
 
 // owns registers a connection to be dropped at the end of the wave.
-func (a *assault) owns(conn net.Conn) {
+func (a *attackWave) owns(conn net.Conn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.conns = append(a.conns, conn)
 }
 
-func (a *assault) dropAll() {
+func (a *attackWave) dropAll() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, conn := range a.conns {
@@ -122,7 +123,7 @@ func (a *assault) dropAll() {
 }
 
 // together runs one step n times concurrently, and waits for all.
-func (a *assault) together(n int, step func(i int)) {
+func (a *attackWave) together(n int, step func(i int)) {
 	var running sync.WaitGroup
 	for i := range n {
 		running.Go(func() { step(i) })
@@ -131,7 +132,7 @@ func (a *assault) together(n int, step func(i int)) {
 }
 
 // await is eventually for any goroutine.
-func (a *assault) await(what string, holds func() bool) {
+func (a *attackWave) await(what string, holds func() bool) {
 	deadline := time.Now().Add(harness.StepTimeout)
 	if !a.end.IsZero() && a.end.Before(deadline) {
 		deadline = a.end
@@ -145,7 +146,7 @@ func (a *assault) await(what string, holds func() bool) {
 }
 
 // connect opens a connection that sends nothing.
-func (a *assault) connect() (net.Conn, bool) {
+func (a *attackWave) connect() (net.Conn, bool) {
 	conn, err := net.Dial("tcp", a.address)
 	if err != nil {
 		a.Errorf("failed to connect: %v", err)
@@ -155,20 +156,20 @@ func (a *assault) connect() (net.Conn, bool) {
 	return conn, true
 }
 
-// raider opens a websocket.
-func (a *assault) raider() (*raider, bool) {
+// attacker opens a websocket.
+func (a *attackWave) attacker() (*attacker, bool) {
 	link, err := harness.Upgrade(a.address, a.header)
 	if err != nil {
 		a.Errorf("failed to open a websocket: %v", err)
 		return nil, false
 	}
 	a.owns(link.Conn)
-	return &raider{WebsocketConn: link}, true
+	return &attacker{WebsocketConn: link}, true
 }
 
 // settled opens a websocket and a session.
-func (a *assault) settled() (*raider, bool) {
-	r, ok := a.raider()
+func (a *attackWave) settled() (*attacker, bool) {
+	r, ok := a.attacker()
 	if ok {
 		if err := r.hello(""); err != nil {
 			a.Errorf("failed to open a session: %v", err)
@@ -178,15 +179,15 @@ func (a *assault) settled() (*raider, bool) {
 	return r, ok
 }
 
-// raider is a client that reads on demand. It is for one goroutine.
-type raider struct {
+// attacker is a client that reads on demand. It is for one goroutine.
+type attacker struct {
 	*harness.WebsocketConn
 	session string
 }
 
 // hello initializes; resume is a session to resume, or empty.
-func (r *raider) hello(resume string) error {
-	params := harness.RPCParams{"clientName": "raider"}
+func (r *attacker) hello(resume string) error {
+	params := harness.RPCParams{"clientName": "attacker"}
 	if resume != "" {
 		params["resumeSessionId"] = resume
 	}
@@ -200,7 +201,7 @@ func (r *raider) hello(resume string) error {
 }
 
 // ask sends a request and reads until its response. An error response is an error.
-func (r *raider) ask(id int, method string, params any) (harness.RPCFrame, error) {
+func (r *attacker) ask(id int, method string, params any) (harness.RPCFrame, error) {
 	if err := r.Send([]byte(harness.RequestText(id, method, params))); err != nil {
 		return harness.RPCFrame{}, err
 	}
@@ -208,7 +209,7 @@ func (r *raider) ask(id int, method string, params any) (harness.RPCFrame, error
 }
 
 // reply reads until the response to a request. An error response is an error.
-func (r *raider) reply(id int) (harness.RPCFrame, error) {
+func (r *attacker) reply(id int) (harness.RPCFrame, error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	for {
 		frame, err := r.Receive()
@@ -229,7 +230,7 @@ func (r *raider) reply(id int) (harness.RPCFrame, error) {
 
 // ended reads until the end of the connection, and returns the close code, or 0 if there was
 // none.
-func (r *raider) ended() (code int, err error) {
+func (r *attacker) ended() (code int, err error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	for {
 		frame, err := r.Receive()
@@ -246,7 +247,7 @@ func (r *raider) ended() (code int, err error) {
 }
 
 // answers reads n responses and counts errors by code.
-func (r *raider) answers(n int) (refused map[int]int, err error) {
+func (r *attacker) answers(n int) (refused map[int]int, err error) {
 	_ = r.Conn.SetReadDeadline(time.Now().Add(harness.StepTimeout))
 	refused = map[int]int{}
 	for n > 0 {
@@ -275,7 +276,7 @@ func (r *raider) answers(n int) (refused map[int]int, err error) {
 // neighbour works on it. All responses to the neighbour are right, the server's memory stays
 // bounded, and nothing remains of the attack.
 func TestHostileClients_DoNotAffectOthers(t *testing.T) {
-	harness.WithoutRace(t)
+	testrace.WithoutRace(t)
 	for _, one := range attacks() {
 		t.Run(one.name, func(t *testing.T) {
 			if one.slow {
@@ -290,7 +291,7 @@ func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 			rounds := neighbour.workDuring(one, testScale())
 			grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20
 			t.Logf("%d rounds of the neighbour; resident memory grew by up to %d MiB", rounds, grown)
-			if most := one.bound(testScale()); grown > most && !harness.RaceEnabled {
+			if most := one.bound(testScale()); grown > most && !testrace.Enabled {
 				t.Errorf("resident memory grew by up to %d MiB, want at most %d", grown, most)
 			}
 			harness.Eventually(t, "the descriptors of the attack are closed", func() bool { return kernel.Descriptors() <= before })

@@ -11,28 +11,28 @@ import (
 
 // floodAttacks send more requests than can be handled.
 var floodAttacks = []attack{
-	{name: "flood of small requests", wave: func(a *assault) {
+	{name: "flood of small requests", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"method":"environment/status"}`, 0)
 	}},
-	{name: "flood of requests that fail", slow: true, wave: func(a *assault) {
+	{name: "flood of requests that fail", slow: true, wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"method":"process/terminate","params":{"processId":"none"}}`, 0)
 	}},
-	{name: "flood of unknown methods", wave: func(a *assault) {
+	{name: "flood of unknown methods", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"method":"no/such"}`, -32601)
 	}},
-	{name: "flood of notifications", wave: func(a *assault) {
+	{name: "flood of notifications", wave: func(a *attackWave) {
 		a.flood(8, 200, `{"method":"no/such"}`, -32600)
 	}},
-	{name: "flood of responses", slow: true, wave: func(a *assault) {
+	{name: "flood of responses", slow: true, wave: func(a *attackWave) {
 		a.flood(8, 200, `{"id":1,"result":{}}`, -32600)
 	}},
-	{name: "flood of what is no JSON", slow: true, wave: func(a *assault) {
+	{name: "flood of what is no JSON", slow: true, wave: func(a *attackWave) {
 		a.flood(8, 200, `}{`, -32600)
 	}},
-	{name: "flood of initialize", slow: true, wave: func(a *assault) {
+	{name: "flood of initialize", slow: true, wave: func(a *attackWave) {
 		a.flood(8, 100, `{"id":1,"method":"initialize","params":{"clientName":"again"}}`, -32600)
 	}},
-	{name: "long polls", most: 400, wave: func(a *assault) {
+	{name: "long polls", most: 400, wave: func(a *attackWave) {
 		const polls = 1024
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -58,7 +58,7 @@ var floodAttacks = []attack{
 			}
 		})
 	}},
-	{name: "stuck writes", slow: true, wave: func(a *assault) {
+	{name: "stuck writes", slow: true, wave: func(a *attackWave) {
 		chunk := fmt.Sprintf("%0*d", 4*20_000, 0)
 		a.together(a.times(4), func(int) {
 			r, ok := a.settled()
@@ -80,7 +80,7 @@ var floodAttacks = []attack{
 }
 
 // starts starts a process p with a pipe as stdin.
-func (a *assault) starts(r *raider, argv ...string) bool {
+func (a *attackWave) starts(r *attacker, argv ...string) bool {
 	_, err := r.ask(1, "process/start", harness.StartOf("p", argv, harness.RPCParams{"pipeStdin": true}))
 	if err != nil {
 		a.Errorf("failed to start a process: %v", err)
@@ -91,7 +91,7 @@ func (a *assault) starts(r *raider, argv ...string) bool {
 // flood makes n clients send a text as fast as they can, in batches of a hundred, while they
 // read the responses. Each request gets a response, with the error code unless that is 0, as
 // long as the client keeps up with its responses. A client that does not is disconnected.
-func (a *assault) flood(n, batches int, text string, code int) {
+func (a *attackWave) flood(n, batches int, text string, code int) {
 	const batch = 100
 	frames := bytes.Repeat(maskedFrame(0x80|harness.OpText, []byte(text)), batch)
 	a.together(n, func(int) {

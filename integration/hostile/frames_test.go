@@ -9,7 +9,7 @@ import (
 
 // frameAttacks violate the rules of websockets, or use them excessively.
 var frameAttacks = []attack{
-	{name: "frames byte by byte", wave: func(a *assault) {
+	{name: "frames byte by byte", wave: func(a *attackWave) {
 		a.together(a.times(40), func(int) {
 			r, ok := a.settled()
 			if !ok {
@@ -26,7 +26,7 @@ var frameAttacks = []attack{
 			}
 		})
 	}},
-	{name: "fragments of a byte", wave: func(a *assault) {
+	{name: "fragments of a byte", wave: func(a *attackWave) {
 		message := []byte(`{"id":1,"method":"environment/status","x":"` + strings.Repeat("x", 20_000) + `"}`)
 		a.together(a.times(20), func(int) {
 			r, ok := a.settled()
@@ -48,7 +48,7 @@ var frameAttacks = []attack{
 			}
 		})
 	}},
-	{name: "empty fragments without an end", wave: func(a *assault) {
+	{name: "empty fragments without an end", wave: func(a *attackWave) {
 		empty := bytes.Repeat(maskedFrame(harness.OpContinue, nil), 10_000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -64,7 +64,7 @@ var frameAttacks = []attack{
 			}
 		})
 	}},
-	{name: "pings with unread answers", wave: func(a *assault) {
+	{name: "pings with unread answers", wave: func(a *attackWave) {
 		pings := bytes.Repeat(maskedFrame(0x80|harness.OpPing, bytes.Repeat([]byte("p"), 125)), 1000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -79,7 +79,7 @@ var frameAttacks = []attack{
 			}
 		})
 	}},
-	{name: "pongs to nothing", wave: func(a *assault) {
+	{name: "pongs to nothing", wave: func(a *attackWave) {
 		pongs := bytes.Repeat(append(maskedFrame(0x80|harness.OpPong, []byte("nothing")), maskedFrame(0x80|harness.OpPong, binary.BigEndian.AppendUint64(nil, 1<<60))...), 1000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -91,7 +91,7 @@ var frameAttacks = []attack{
 			}
 		})
 	}},
-	{name: "broken frames", wave: func(a *assault) {
+	{name: "broken frames", wave: func(a *attackWave) {
 		status := []byte(`{"id":1,"method":"environment/status"}`)
 		unmasked := append([]byte{0x80 | harness.OpText, byte(len(status))}, status...)
 		long := bytes.Repeat([]byte("x"), 200)
@@ -117,7 +117,7 @@ var frameAttacks = []attack{
 			})
 		}
 	}},
-	{name: "text that is no text", wave: func(a *assault) {
+	{name: "text that is no text", wave: func(a *attackWave) {
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
 			if !ok {

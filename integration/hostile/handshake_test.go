@@ -10,12 +10,12 @@ import (
 
 // handshakeAttacks never complete the handshake.
 var handshakeAttacks = []attack{
-	{name: "connections that say nothing", wave: func(a *assault) {
+	{name: "connections that say nothing", wave: func(a *attackWave) {
 		for range a.times(400) {
 			a.connect()
 		}
 	}},
-	{name: "requests byte by byte", wave: func(a *assault) {
+	{name: "requests byte by byte", wave: func(a *attackWave) {
 		request := upgradeText(a.address)
 		a.together(a.times(100), func(i int) {
 			conn, ok := a.connect()
@@ -26,13 +26,13 @@ var handshakeAttacks = []attack{
 			}
 		})
 	}},
-	{name: "requests without an end", wave: func(a *assault) {
+	{name: "requests without an end", wave: func(a *attackWave) {
 		a.together(a.times(50), func(int) {
 			conn, ok := a.connect()
 			if !ok {
 				return
 			}
-			text := "GET / HTTP/1.1\r\nHost: x\r\n"
+			text := "GET / HTTP/1.1\r\nHost: localhost\r\n"
 			var err error
 			for sent := 0; err == nil && sent < 1<<20; sent += len(text) {
 				_, err = io.WriteString(conn, text)
@@ -40,7 +40,7 @@ var handshakeAttacks = []attack{
 			}
 		})
 	}},
-	{name: "upgrades that are none", wave: func(a *assault) {
+	{name: "upgrades that are none", wave: func(a *attackWave) {
 		bad := []http.Header{
 			{"Sec-Websocket-Key": {"short"}}, {"Sec-Websocket-Version": {"12"}}, {"Origin": {"https://evil.example"}},
 			{"Upgrade": {"h2c"}}, {"Connection": {"close"}}, {"Host": {strings.Repeat("x", 10_000)}},
@@ -54,17 +54,17 @@ var handshakeAttacks = []attack{
 			}
 		})
 	}},
-	{name: "websockets that say nothing", wave: func(a *assault) {
+	{name: "websockets that say nothing", wave: func(a *attackWave) {
 		for range a.times(400) {
-			a.raider()
+			a.attacker()
 		}
 	}},
-	{name: "no HTTP at all", wave: func(a *assault) {
+	{name: "no HTTP at all", wave: func(a *attackWave) {
 		for i, text := range []string{
 			"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", strings.Repeat("\x00", 100_000),
 			strings.Repeat("\r\n", 100_000), "GET / HTTP/9.9\r\n\r\n", "GET " + strings.Repeat("/", 1<<20) + " HTTP/1.1\r\n\r\n",
-			"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\nx\r\n", 100_000),
-			"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+			"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + strings.Repeat("1\r\nx\r\n", 100_000),
+			"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
 		} {
 			a.together(a.times(10), func(int) {
 				conn, ok := a.connect()

@@ -28,7 +28,7 @@ const attackTime = time.Second
 // BenchmarkHostile measures the latencies of a neighbour during each attack, wave after wave,
 // and without attacks. If EXECWIRE_HOSTILE_TABLE names a file, the table is written into it.
 func BenchmarkHostile(b *testing.B) {
-	alone := attack{name: "none", wave: func(*assault) { time.Sleep(10 * time.Millisecond) }}
+	alone := attack{name: "none", wave: func(*attackWave) { time.Sleep(10 * time.Millisecond) }}
 	var rows []hostileRow
 	for _, one := range append([]attack{alone}, attacks()...) {
 		b.Run(strings.ReplaceAll(one.name, " ", "-"), func(b *testing.B) {
@@ -61,7 +61,7 @@ func measureAttack(b testing.TB, one attack, howLong time.Duration) hostileRow {
 				return
 			default:
 			}
-			a := &assault{TB: b, address: harness.AddressOf(server.URLs[harness.JSONRPC]), scale: benchScale, before: row.waves}
+			a := &attackWave{TB: b, address: harness.AddressOf(server.URLs[harness.JSONRPC]), scale: benchScale, before: row.waves}
 			a.begin(one.wave)
 			row.waves++
 		}

@@ -18,7 +18,7 @@ var roomyMessages = []string{"EXECWIRE_FRAME_BYTES=1MiB", "EXECWIRE_REQUEST_BYTE
 
 // messageAttacks send too much, or messages that are expensive to parse.
 var messageAttacks = []attack{
-	{name: "frames and messages that are too large", settings: tightMessages, wave: func(a *assault) {
+	{name: "frames and messages that are too large", settings: tightMessages, wave: func(a *attackWave) {
 		const frame = 1 << 20
 		a.together(a.times(40), func(i int) {
 			r, ok := a.settled()
@@ -39,16 +39,16 @@ var messageAttacks = []attack{
 			}
 		})
 	}},
-	{name: "large messages that do not end", settings: tightMessages, wave: func(a *assault) {
+	{name: "large messages that do not end", settings: tightMessages, wave: func(a *attackWave) {
 		part := maskedFrame(harness.OpText, []byte(strings.Repeat(" ", 1<<20)))
 		more := maskedFrame(harness.OpContinue, []byte(strings.Repeat(" ", 1<<20)))
 		a.together(a.times(60), func(int) {
-			if r, ok := a.raider(); ok {
+			if r, ok := a.attacker(); ok {
 				_ = r.Raw(part, more, more) // may fail when others use the whole budget
 			}
 		})
 	}},
-	{name: "large requests at once", settings: tightMessages, wave: func(a *assault) {
+	{name: "large requests at once", settings: tightMessages, wave: func(a *attackWave) {
 		text := fmt.Sprintf(`{"id":1,"method":"process/write","params":{"processId":"p","chunk":"%s"}}`, strings.Repeat("AAAA", 200_000))
 		a.together(a.times(40), func(int) {
 			r, ok := a.settled()
@@ -62,7 +62,7 @@ var messageAttacks = []attack{
 			}
 		})
 	}},
-	{name: "deep JSON", settings: roomyMessages, wave: func(a *assault) {
+	{name: "deep JSON", settings: roomyMessages, wave: func(a *attackWave) {
 		const depth = 500_000
 		texts := []string{
 			strings.Repeat("[", depth), strings.Repeat(`{"a":`, depth/5), strings.Repeat("[", depth) + strings.Repeat("]", depth),
@@ -71,7 +71,7 @@ var messageAttacks = []attack{
 		}
 		a.askInTurn(20, texts, func(refused map[int]int) bool { return refused[-32600]+refused[-32602] == len(texts) })
 	}},
-	{name: "many values", slow: true, settings: roomyMessages, most: 500, wave: func(a *assault) {
+	{name: "many values", slow: true, settings: roomyMessages, most: 500, wave: func(a *attackWave) {
 		const many = 90_000
 		var members, names strings.Builder
 		for i := range many {
@@ -93,7 +93,7 @@ var messageAttacks = []attack{
 		// One starts a process, the next finds its id taken.
 		a.askInTurn(10, texts, func(refused map[int]int) bool { return refused[-32601] == 4 && refused[-32600] == 3 })
 	}},
-	{name: "one id for all requests", wave: func(a *assault) {
+	{name: "one id for all requests", wave: func(a *attackWave) {
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
 			if !ok {
@@ -111,7 +111,7 @@ var messageAttacks = []attack{
 			}
 		})
 	}},
-	{name: "long paths that wait for each other", slow: true, settings: tightMessages, wave: func(a *assault) {
+	{name: "long paths that wait for each other", slow: true, settings: tightMessages, wave: func(a *attackWave) {
 		path := "/" + strings.Repeat("x/", 3000)
 		text := fmt.Sprintf(`{"id":1,"method":"fs/writeFile","params":{"path":"%s","dataBase64":""}}`, path)
 		a.together(a.times(5), func(int) {
@@ -134,7 +134,7 @@ var messageAttacks = []attack{
 }
 
 // askInTurn makes n clients send texts in turn, and checks the responses with holds.
-func (a *assault) askInTurn(n int, texts []string, holds func(refused map[int]int) bool) {
+func (a *attackWave) askInTurn(n int, texts []string, holds func(refused map[int]int) bool) {
 	a.together(a.times(n), func(int) {
 		r, ok := a.settled()
 		if !ok {

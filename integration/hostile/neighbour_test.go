@@ -39,9 +39,9 @@ func (n *neighbour) workDuring(one attack, scale int) int {
 }
 
 // workDuringAttackOn is workDuring for an attack on another listener.
-func (n *neighbour) workDuringAttackOn(address string, scale int, wave func(*assault)) int {
+func (n *neighbour) workDuringAttackOn(address string, scale int, wave func(*attackWave)) int {
 	n.Helper()
-	a := &assault{TB: n, address: address, scale: scale}
+	a := &attackWave{TB: n, address: address, scale: scale}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)

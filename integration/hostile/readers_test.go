@@ -11,14 +11,14 @@ import (
 
 // readingAttacks do not read what they requested.
 var readingAttacks = []attack{
-	{name: "unread output", wave: func(a *assault) {
+	{name: "unread output", wave: func(a *attackWave) {
 		a.together(a.times(20), func(int) {
 			if r, ok := a.settled(); ok {
 				a.starts(r, harness.Program("flood", "-bytes", fmt.Sprint(uint64(1)<<40))...)
 			}
 		})
 	}},
-	{name: "unread answers", most: 600, settings: []string{"EXECWIRE_ANSWER_BYTES_TOTAL=16MiB"}, wave: func(a *assault) {
+	{name: "unread answers", most: 600, settings: []string{"EXECWIRE_ANSWER_BYTES_TOTAL=16MiB"}, wave: func(a *attackWave) {
 		file := filepath.Join(a.TempDir(), "large")
 		if err := os.WriteFile(file, make([]byte, 2<<20), 0o600); err != nil {
 			a.Errorf("failed to prepare: %v", err)
@@ -34,7 +34,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "unread refusals", slow: true, most: 300, wave: func(a *assault) {
+	{name: "unread refusals", slow: true, most: 300, wave: func(a *attackWave) {
 		frames := bytes.Repeat(maskedFrame(0x80|harness.OpText, []byte(`{"id":1,"method":"no/such"}`)), 1000)
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
@@ -49,7 +49,7 @@ var readingAttacks = []attack{
 			}
 		})
 	}},
-	{name: "unread listings", slow: true, wave: func(a *assault) {
+	{name: "unread listings", slow: true, wave: func(a *attackWave) {
 		dir := a.TempDir()
 		for i := range 2000 {
 			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600); err != nil {

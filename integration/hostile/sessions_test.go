@@ -10,11 +10,11 @@ import (
 
 // sessionAttacks use more than their share of sessions and processes, or those of others.
 var sessionAttacks = []attack{
-	{name: "clients that come and go", settings: []string{"EXECWIRE_SESSIONS_PER_PRINCIPAL=200", "EXECWIRE_DEFAULT_GRACE=200ms"}, wave: func(a *assault) {
+	{name: "clients that come and go", settings: []string{"EXECWIRE_SESSIONS_PER_PRINCIPAL=200", "EXECWIRE_DEFAULT_GRACE=200ms"}, wave: func(a *attackWave) {
 		var refused atomic.Int64
 		a.together(20, func(int) {
 			for range a.times(150) {
-				r, ok := a.raider()
+				r, ok := a.attacker()
 				if !ok {
 					return
 				}
@@ -28,7 +28,7 @@ var sessionAttacks = []attack{
 		})
 		a.Logf("%d of %d sessions were too many", refused.Load(), 20*a.times(150))
 	}},
-	{name: "connections that come and go", wave: func(a *assault) {
+	{name: "connections that come and go", wave: func(a *attackWave) {
 		a.together(20, func(int) {
 			for range a.times(200) {
 				if conn, ok := a.connect(); ok {
@@ -38,11 +38,11 @@ var sessionAttacks = []attack{
 		})
 	}},
 	{name: "thousands of sessions", settings: []string{
-		"EXECWIRE_SESSIONS_PER_PRINCIPAL=300", "EXECWIRE_CONNECTIONS_PER_LISTENER=5000"}, wave: func(a *assault) {
+		"EXECWIRE_SESSIONS_PER_PRINCIPAL=300", "EXECWIRE_CONNECTIONS_PER_LISTENER=5000"}, wave: func(a *attackWave) {
 		var granted atomic.Int64
 		a.together(20, func(int) {
 			for range a.times(100) {
-				r, ok := a.raider()
+				r, ok := a.attacker()
 				if !ok {
 					return
 				}
@@ -59,9 +59,9 @@ var sessionAttacks = []attack{
 			a.Errorf("%d sessions were granted", n)
 		}
 	}},
-	{name: "guesses at sessions", wave: func(a *assault) {
+	{name: "guesses at sessions", wave: func(a *attackWave) {
 		a.together(8, func(i int) {
-			r, ok := a.raider()
+			r, ok := a.attacker()
 			for j := 0; ok && j < a.times(500); j++ {
 				guess := fmt.Sprintf("%d-%d%s", i, j, strings.Repeat("x", j))
 				if err := r.hello(guess); err == nil || !strings.Contains(err.Error(), "-32600 unknown session id") {
@@ -72,7 +72,7 @@ var sessionAttacks = []attack{
 		})
 	}},
 	{name: "as many processes as there may be", settings: []string{ // output of the waves before is still reserved
-		"EXECWIRE_PROCESSES_PER_SESSION=20", "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=65536"}, wave: func(a *assault) {
+		"EXECWIRE_PROCESSES_PER_SESSION=20", "EXECWIRE_RETAINED_OUTPUT_BYTES_PER_PROCESS=65536"}, wave: func(a *attackWave) {
 		a.together(a.times(10), func(int) {
 			r, ok := a.settled()
 			if !ok {

@@ -20,7 +20,7 @@ import (
 
 // soakAttack is an attack by a principal.
 type soakAttack struct {
-	wave   func(*assault)
+	wave   func(*attackWave)
 	header http.Header
 }
 
@@ -62,7 +62,7 @@ func (d *tally) add(name string, n int) {
 const soakHold = time.Second
 
 // hold waits, but not beyond the end.
-func (a *assault) hold() { time.Sleep(min(soakHold, time.Until(a.end))) }
+func (a *attackWave) hold() { time.Sleep(min(soakHold, time.Until(a.end))) }
 
 // soakAttacks are the independent attacks: each of the single attacks, and those that only
 // matter beside others or use up system resources. A short soak has every fourth of the former,
@@ -84,23 +84,23 @@ func soakAttacks(t testing.TB, s *soakServer, short bool) (all []soakAttack) {
 			soakAttack{unfinishedMessages, header},
 			soakAttack{retainedProcesses, header},
 			soakAttack{heldSessions, header},
-			soakAttack{func(a *assault) { s.abandonUploads(a, name) }, nil},
+			soakAttack{func(a *attackWave) { s.abandonUploads(a, name) }, nil},
 		)
 	}
 	return append(all,
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-0", soakBomb, forkBomb) }, nil},
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-1", soakInstances, instancesTaken) }, nil},
-		soakAttack{func(a *assault) { s.runAs(a, "attacker-2", soakWatches, watchesTaken) }, nil},
-		soakAttack{func(a *assault) { s.stoppedClients(a, "attacker-3") }, nil},
+		soakAttack{func(a *attackWave) { s.runAs(a, "attacker-0", soakBomb, forkBomb) }, nil},
+		soakAttack{func(a *attackWave) { s.runAs(a, "attacker-1", soakInstances, instancesTaken) }, nil},
+		soakAttack{func(a *attackWave) { s.runAs(a, "attacker-2", soakWatches, watchesTaken) }, nil},
+		soakAttack{func(a *attackWave) { s.stoppedClients(a, "attacker-3") }, nil},
 	)
 }
 
 // unfinishedMessages begins large messages, and sends nothing more.
-func unfinishedMessages(a *assault) {
+func unfinishedMessages(a *attackWave) {
 	part := maskedFrame(harness.OpText, []byte(strings.Repeat(" ", largeBytes)))
 	part[0] &^= 0x80 // more is to come
 	a.together(a.times(40), func(int) {
-		if r, ok := a.raider(); ok {
+		if r, ok := a.attacker(); ok {
 			if r.Raw(part) == nil {
 				a.did.add(unfinishedMessage, 1)
 			}
@@ -110,7 +110,7 @@ func unfinishedMessages(a *assault) {
 }
 
 // retainedProcesses writes output by processes that then wait, in sessions that are retained.
-func retainedProcesses(a *assault) {
+func retainedProcesses(a *attackWave) {
 	a.together(a.times(10), func(int) {
 		r, ok := a.settled()
 		if !ok {
@@ -130,7 +130,7 @@ func retainedProcesses(a *assault) {
 }
 
 // heldSessions opens as many sessions as a principal may have, and keeps their connections.
-func heldSessions(a *assault) {
+func heldSessions(a *attackWave) {
 	a.together(a.times(60), func(int) {
 		if _, ok := a.settled(); ok {
 			a.did.add(heldSession, 1)
@@ -158,7 +158,7 @@ func (r *slowReader) Read(p []byte) (int, error) {
 var errAbandoned = errors.New("the upload is abandoned")
 
 // abandonUploads begins uploads with an id, and does not finish them.
-func (s *soakServer) abandonUploads(a *assault, principal string) {
+func (s *soakServer) abandonUploads(a *attackWave, principal string) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	c, err := client.Dial(ctx, s.URLs[harness.TCPTransport], client.WithTokenFile(s.tokens[principal]))
@@ -209,7 +209,7 @@ time.sleep(1000)`
 )
 
 // runAs runs a program for a time, confined except for the bomb, and ends it.
-func (s *soakServer) runAs(a *assault, principal, program, counted string) {
+func (s *soakServer) runAs(a *attackWave, principal, program, counted string) {
 	args := []string{"run", "--server", s.URLs[harness.TCPTransport], "--token-file", s.tokens[principal]}
 	if program != soakBomb {
 		args = append(args, "--sandbox", "read-only")
@@ -222,7 +222,7 @@ func (s *soakServer) runAs(a *assault, principal, program, counted string) {
 
 // forATime runs the command, signals it after the time and then kills it. It returns the
 // beginning of its output.
-func (s *soakServer) forATime(a *assault, args []string, signal unix.Signal, howLong time.Duration) string {
+func (s *soakServer) forATime(a *attackWave, args []string, signal unix.Signal, howLong time.Duration) string {
 	cmd := harness.Prepare(exec.Command(harness.Execwire, args...))
 	var said bounded
 	cmd.Stdout = &said
@@ -271,7 +271,7 @@ func (b *bounded) String() string {
 }
 
 // stoppedClients are stopped while the server sends them much data, and then killed.
-func (s *soakServer) stoppedClients(a *assault, principal string) {
+func (s *soakServer) stoppedClients(a *attackWave, principal string) {
 	a.together(a.times(10), func(int) {
 		args := []string{"run", "--server", s.URLs[harness.TCPTransport], "--token-file", s.tokens[principal], "--", "/bin/sh", "-c", "head -c 100000000 /dev/zero"}
 		if s.forATime(a, args, unix.SIGSTOP, 0) != "" {

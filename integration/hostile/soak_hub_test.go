@@ -71,10 +71,10 @@ func (h *soakHub) attack(attacking *sync.WaitGroup, did *tally, scale int, end t
 		h.Fatal(err)
 	}
 	header := http.Header{"Authorization": {"Bearer " + string(token)}}
-	for _, wave := range []func(*assault){h.registerMany, h.takeStreams, unfinishedFrames} {
+	for _, wave := range []func(*attackWave){h.registerMany, h.takeStreams, unfinishedFrames} {
 		attacking.Go(func() {
 			for i := 0; time.Now().Before(end); i++ {
-				a := &assault{TB: unchecked{h.T}, address: h.hub.Address(harness.HubTransport), header: header, scale: scale, before: i, did: did, end: end}
+				a := &attackWave{TB: unchecked{h.T}, address: h.hub.Address(harness.HubTransport), header: header, scale: scale, before: i, did: did, end: end}
 				a.beginUntil(end, wave)
 			}
 		})
@@ -82,7 +82,7 @@ func (h *soakHub) attack(attacking *sync.WaitGroup, did *tally, scale int, end t
 }
 
 // registerMany registers new ids in each wave, and does not release them.
-func (h *soakHub) registerMany(a *assault) {
+func (h *soakHub) registerMany(a *attackWave) {
 	a.together(a.times(40), func(i int) {
 		path := fmt.Sprintf("/cloud/executor/attacker-%d-%d/register", a.before, i)
 		if conn, _, answer, err := harness.RoundTrip(a.address, http.MethodPost, path, a.header); err == nil {
@@ -95,7 +95,7 @@ func (h *soakHub) registerMany(a *assault) {
 }
 
 // takeStreams opens as many streams as one websocket can have, and keeps them.
-func (h *soakHub) takeStreams(a *assault) {
+func (h *soakHub) takeStreams(a *attackWave) {
 	link, err := relayharness.Dial(context.Background(), relayharness.Options{
 		URL:   fmt.Sprintf("ws://%s/executor/%s?role=harness", a.address, harness.ExecutorID),
 		Token: func() string { return strings.TrimPrefix(a.header.Get("Authorization"), "Bearer ") },
@@ -119,7 +119,7 @@ func (h *soakHub) takeStreams(a *assault) {
 }
 
 // unfinishedFrames begins messages of a harness, and sends nothing more.
-func unfinishedFrames(a *assault) {
+func unfinishedFrames(a *attackWave) {
 	a.together(a.times(40), func(int) {
 		link, err := harness.UpgradeAt(a.address, "/executor/"+harness.ExecutorID+"?role=harness", a.header)
 		if err != nil {

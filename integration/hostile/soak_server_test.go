@@ -116,10 +116,10 @@ echo $$ > %s/cgroup.procs
 ulimit -u 5000
 exec setpriv --reuid=%d --regid=%[3]d --clear-groups "$0" "$@"`, pids, s.group, soakUser)
 	s.Command = harness.Prepare(exec.Command("/bin/bash", "-c", script, binary, "serve", "--listen", "unix://"+filepath.Join(own, "s"),
-		"--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0"))
+		"--listen", "tcp://127.0.0.1:0"))
 	s.Env = append(s.Env, settings...)
 	s.Env = append(s.Env, "EXECWIRE_PRINCIPALS_FILE="+principals, "TMPDIR="+filepath.Join(own, "tmp"))
-	s.Listen(t, 3)
+	s.Listen(t, 2)
 	return s
 }
 

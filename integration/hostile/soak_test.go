@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // soakTime is how long all attacks run concurrently: seconds, unless EXECWIRE_SOAK_DURATION is
@@ -46,7 +47,7 @@ func (u unchecked) Logf(string, ...any)   {}
 
 // beginUntil runs one wave, whose connections are dropped at the end: it may wait for something
 // that other attacks prevent.
-func (a *assault) beginUntil(end time.Time, wave func(*assault)) {
+func (a *attackWave) beginUntil(end time.Time, wave func(*attackWave)) {
 	over := make(chan struct{})
 	var dropping sync.WaitGroup
 	dropping.Go(func() {
@@ -75,7 +76,7 @@ func (a *assault) beginUntil(end time.Time, wave func(*assault)) {
 // another one behind a hub. All their responses are right: small and large messages, uploads,
 // starts and watches. Afterwards nothing remains, and the memory is within the settings.
 func TestHostileSoak(t *testing.T) {
-	harness.WithoutRace(t)
+	testrace.WithoutRace(t)
 	harness.Slow(t)
 	howLong, scale := soakTime(t), smallScale
 	if howLong >= time.Minute {
@@ -98,7 +99,7 @@ func TestHostileSoak(t *testing.T) {
 	for _, one := range soakAttacks(t, server, howLong < time.Minute) {
 		attacking.Go(func() {
 			for wave := 0; time.Now().Before(end); wave++ {
-				a := &assault{TB: unchecked{t}, address: server.Address(harness.WebsocketTransport), header: one.header, scale: scale, before: wave, did: did, end: end}
+				a := &attackWave{TB: unchecked{t}, address: server.Address(harness.WebsocketTransport), header: one.header, scale: scale, before: wave, did: did, end: end}
 				a.beginUntil(end, one.wave)
 			}
 		})
@@ -138,7 +139,7 @@ func TestHostileSoak(t *testing.T) {
 	most, terms := soakMemory(cfg)
 	peak := server.ResidentBytes(t, "VmHWM")
 	t.Logf("the server took up to %d MiB of the %d that its settings allow:%s with garbage", peak>>20, most>>20, terms)
-	if peak > most && !harness.RaceEnabled {
+	if peak > most && !testrace.Enabled {
 		t.Errorf("the server used %d MiB, want at most %d", peak>>20, most>>20)
 	}
 	harness.Eventually(t, "the descriptors of the attacks are closed", func() bool { return kernel.Descriptors() <= before })

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testrace"
 	"io"
 	"regexp"
 	"strings"
@@ -16,9 +17,9 @@ var loggedURL = regexp.MustCompile(`ws://([0-9.:]+)`)
 // TestHostileStdioClients_DoNotAffectOthers runs attacks by the client on the standard streams
 // while a neighbour works over a websocket.
 func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
-	harness.WithoutRace(t)
+	testrace.WithoutRace(t)
 	scale := testScale()
-	hello := `{"id":1,"method":"initialize","params":{"clientName":"raider"}}` + "\n" + `{"method":"initialized"}` + "\n"
+	hello := `{"id":1,"method":"initialize","params":{"clientName":"attacker"}}` + "\n" + `{"method":"initialized"}` + "\n"
 	status := `{"id":2,"method":"environment/status"}` + "\n"
 	deaf := "disconnecting a JSON-RPC client that does not read"
 	start := `{"id":3,"method":"process/start","params":` + harness.MustJSON(harness.StartOf("p", harness.Program("flood", "-bytes", fmt.Sprint(uint64(1)<<40)), nil)) + "}\n"
@@ -75,7 +76,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 			neighbour := moveIn(t, address)
 			neighbour.work(1)
 			memory := server.ResidentBytes(t, "VmRSS")
-			neighbour.workDuringAttackOn(address, scale, func(a *assault) {
+			neighbour.workDuringAttackOn(address, scale, func(a *attackWave) {
 				said := make(chan error, 1)
 				go func() { said <- tc.says(stdin) }()
 				if tc.reads {
@@ -107,7 +108,7 @@ func TestHostileStdioClients_DoNotAffectOthers(t *testing.T) {
 					a.Errorf("failed to send: %v", failed)
 				}
 			})
-			if grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20; grown > 200 && !harness.RaceEnabled {
+			if grown := (server.ResidentBytes(t, "VmHWM") - memory) >> 20; grown > 200 && !testrace.Enabled {
 				t.Errorf("resident memory grew by up to %d MiB", grown)
 			}
 			neighbour.work(2)

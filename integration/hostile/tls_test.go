@@ -51,13 +51,13 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 		t.Fatalf("the server did not come up: %s", server.Errors.String())
 	}
 	hello := "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-	for name, wave := range map[string]func(a *assault){
-		"connections that say nothing": func(a *assault) {
+	for name, wave := range map[string]func(a *attackWave){
+		"connections that say nothing": func(a *attackWave) {
 			for range a.times(300) {
 				a.connect()
 			}
 		},
-		"a hello byte by byte": func(a *assault) {
+		"a hello byte by byte": func(a *attackWave) {
 			a.together(a.times(50), func(int) {
 				conn, ok := a.connect()
 				for _, b := range []byte(hello + strings.Repeat("\x00", 400)) { // the rest is never sent
@@ -69,7 +69,7 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 				}
 			})
 		},
-		"what is no hello": func(a *assault) {
+		"what is no hello": func(a *attackWave) {
 			for _, text := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 100_000), "\x16\x03\x01\xff\xff", "\x15\x03\x03\x00\x02\x02\x28", hello + strings.Repeat("\xff", 600)} {
 				a.together(a.times(20), func(int) {
 					if conn, ok := a.connect(); ok {
@@ -79,7 +79,7 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 				})
 			}
 		},
-		"handshakes that are all": func(a *assault) {
+		"handshakes that are all": func(a *attackWave) {
 			config := &tls.Config{RootCAs: authority.Pool(), ServerName: "localhost"}
 			a.together(a.times(50), func(i int) {
 				conn, ok := a.connect()
@@ -90,7 +90,7 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 				if err := client.HandshakeContext(t.Context()); err != nil {
 					a.Errorf("failed to shake hands: %v", err)
 				} else if i%2 == 0 {
-					_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\nUpgr")
+					_, _ = io.WriteString(client, "GET / HTTP/1.1\r\nHost: localhost\r\nUpgr")
 				}
 			})
 		},

@@ -54,7 +54,7 @@ func TestListeners_WithoutDescriptors_AnswerAgainAfterwards(t *testing.T) {
 				}
 				defer func() { _ = conn.Close() }()
 				harness.Eventually(t, "the log has the failed accept of "+url, func() bool {
-					return loggedAcceptFailure(tc.program.Errors.String(), url)
+					return loggedAcceptFailure(tc.program.Errors.String(), harness.AddressOf(url))
 				})
 			}
 			restore()
@@ -65,9 +65,9 @@ func TestListeners_WithoutDescriptors_AnswerAgainAfterwards(t *testing.T) {
 	}
 }
 
-func loggedAcceptFailure(log, url string) bool {
+func loggedAcceptFailure(log, address string) bool {
 	for line := range strings.Lines(log) {
-		if strings.Contains(line, "failed to accept") && strings.Contains(line, url) && strings.Contains(line, "RLIMIT_NOFILE") {
+		if strings.Contains(line, "failed to accept") && strings.Contains(line, address) && strings.Contains(line, "RLIMIT_NOFILE") {
 			return true
 		}
 	}

@@ -106,3 +106,51 @@ allow = ["all"]
 		}
 	})
 }
+
+// A hub, a gateway and a server behind a forward do not know what another server has confined. With a
+// table that lists tokens alone, they refuse a confined process that has none.
+func TestConfined_OtherListeners_NeedAToken(t *testing.T) {
+	harness.Slow(t)
+	dir := harness.ShortDir(t)
+	token := testcert.WriteFile(t, filepath.Join(dir, "token"), []byte(strings.Repeat("token-", 8)))
+	table := testcert.WriteFile(t, filepath.Join(dir, "principals.toml"), fmt.Appendf(nil, `
+[[principal]]
+name = "bearer"
+token_file = %q
+allow = ["all"]
+on_behalf_of = ["bearer"]
+connect_to_executors = ["*"]
+`, token))
+	start := func(arguments ...string) (url string) {
+		t.Helper()
+		c := harness.NewCommand(arguments...)
+		c.Env = append(c.Env, "EXECWIRE_PRINCIPALS_FILE="+table)
+		return c.Listen(t, 1)[0]
+	}
+	hub := harness.NewHub(t, []string{"EXECWIRE_HUB_PRINCIPALS_FILE=" + table}).URLs[harness.HubTransport]
+	other := start("serve", "--listen", "tcp://127.0.0.1:0")
+	gateway := start("gateway", "--upstream", other, "--token-file", token, "--listen", "ws://127.0.0.1:0")
+	forward := start("forward", "--server", other, "--listen", "tcp://127.0.0.1:0")
+	server := harness.Serve(t)
+	for name, to := range map[string][]string{
+		"the hub":     {"--hub", hub, "--executor", "build-1"},
+		"the gateway": {"--server", gateway},
+		"the forward": {"--server", forward},
+	} {
+		attempt := func(flags ...string) harness.Result {
+			t.Helper()
+			args := server.Through(harness.UnixTransport, "--sandbox", "read-only", "--network", "--", harness.Execwire, "run")
+			return harness.Run(t, nil, append(append(append(args, to...), flags...), "--", "echo", "ran")...)
+		}
+		if got := attempt(); got.Code == 0 || got.Stdout != "" || !strings.Contains(got.Stderr, "token") {
+			t.Errorf("%s without a token: %+v", name, got)
+		}
+		got := attempt("--token-file", token)
+		if name == "the hub" && strings.Contains(got.Stderr, "executor build-1 is unknown") {
+			continue
+		}
+		if got != (harness.Result{Stdout: "ran\n"}) {
+			t.Errorf("%s with a token: %+v", name, got)
+		}
+	}
+}

@@ -20,7 +20,7 @@ func TestKilledServer_Sandboxed_LeavesNoProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			report := filepath.Join(dir, "report")
-			argv := harness.Program("hostile", append([]string{"-hold", "-chain", "1h", "-report", report}, hostileWays...)...)
+			argv := harness.Program("hostile", append([]string{"-hold", "-chain", "2m", "-report", report}, hostileWays...)...)
 			response, err := harness.Remote(t, server, harness.UnixTransport).StartProcess(harness.Context(t), &execwirev1.StartProcessRequest{
 				Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
 					Argv: argv, WorkingDirectory: "/", Env: harness.Environment(), Sandbox: harness.OnlyWritable(dir)}}}})

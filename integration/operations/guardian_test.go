@@ -67,7 +67,7 @@ func plant(t *testing.T, trees int, settings ...string) *forest {
 		last = start(f.Command, t, harness.Shell(treeScript))
 	}
 	f.report = filepath.Join(t.TempDir(), "report")
-	start(f.Command, t, harness.Program("hostile", append([]string{"-hold", "-chain", "1h", "-report", f.report}, hostileWays...)...))
+	start(f.Command, t, harness.Program("hostile", append([]string{"-hold", "-chain", "2m", "-report", f.report}, hostileWays...)...))
 	harness.Eventually(t, "the hostile ones are in place", func() bool {
 		report, _ := os.ReadFile(f.report)
 		return strings.Count(string(report), "settled ") >= len(hostileWays)

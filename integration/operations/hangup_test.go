@@ -19,7 +19,7 @@ func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
 	server := harness.Serve(t)
 	gateway := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--upstream", server.URLs[harness.UnixTransport])
 	gateway.Listen(t, 1)
-	forward := harness.NewCommand("forward", "--listen", "grpc://127.0.0.1:0", "--server", server.URLs[harness.UnixTransport])
+	forward := harness.NewCommand("forward", "--listen", "tcp://127.0.0.1:0", "--server", server.URLs[harness.UnixTransport])
 	forward.Listen(t, 1)
 	hub := harness.NewHub(t, nil)
 	before := start(server, t, harness.Shell("exec sleep 1000")).GetProcessId()
@@ -90,7 +90,7 @@ func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
 
 // Processes do not inherit the signals that nohup makes the server ignore.
 func TestProcess_OfAServerUnderNohup_HeedsSIGHUP(t *testing.T) {
-	c := harness.Prepare(exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, harness.Execwire, "serve", "--listen", "grpc://127.0.0.1:0"))
+	c := harness.Prepare(exec.Command("/bin/sh", "-c", `trap "" HUP; exec "$0" "$@"`, harness.Execwire, "serve", "--listen", "tcp://127.0.0.1:0"))
 	c.Listen(t, 1)
 	got := harness.Run(t, nil, c.Through(harness.TCPTransport, "--", "sh", "-c", "kill -HUP $$; echo survived")...)
 	if got != (harness.Result{Code: 128 + 1}) {

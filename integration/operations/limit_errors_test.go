@@ -4,14 +4,17 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -138,6 +141,36 @@ var reachedLimits = map[string]limitCase{
 		}
 		return <-ended // the other waits for its response until the test ends
 	}, rpc: secondRequest},
+	"port_connections_per_principal": {set: func(c *config.Config) { c.PortConnections, c.PortsAllow = 1, []string{"loopback"} }, grpc: func(s *limitFixture) error {
+		target, err := url.Parse(s.url)
+		if err != nil {
+			return err
+		}
+		port, err := strconv.ParseUint(target.Port(), 10, 16)
+		if err != nil {
+			return err
+		}
+		for range 2 {
+			stream, streamErr := execwirev1.NewPortServiceClient(s.Conn).ConnectPort(s.Ctx)
+			if streamErr != nil {
+				return streamErr
+			}
+			connect := &execwirev1.ConnectPortRequest_Connect{Connect: &execwirev1.PortConnect{Port: uint32(port)}}
+			if err = stream.Send(&execwirev1.ConnectPortRequest{Message: connect}); err == nil {
+				_, err = stream.Recv()
+			}
+		}
+		return err
+	}},
+	"port_listeners_per_principal": {set: func(c *config.Config) { c.PortListeners = 1 }, grpc: func(s *limitFixture) (err error) {
+		for range 2 {
+			var stream grpc.ServerStreamingClient[execwirev1.ListenPortResponse]
+			if stream, err = execwirev1.NewPortServiceClient(s.Conn).ListenPort(s.Ctx, &execwirev1.ListenPortRequest{}); err == nil {
+				_, err = stream.Recv()
+			}
+		}
+		return err
+	}},
 	"http_requests_per_connection": {set: func(c *config.Config) { c.HTTPConnectionRequests = 1 }, rpc: secondRequest},
 	"http_head_bytes": {set: func(c *config.Config) { c.HTTPHead = 4 << 10 }, lasting: true,
 		grpc: func(s *limitFixture) error { return s.fetch("/head") },
@@ -169,6 +202,7 @@ var reachedElsewhere = map[string]string{
 // refuseNothing are numeric settings that fail no request, with their effect.
 var refuseNothing = map[string]string{
 	"relay_streams":                     "the stream is reset",
+	"port_backlog":                      "the connection is reset",
 	"retained_output_bytes_per_process": "the oldest output gives way, or the process blocks",
 	"retained_events":                   "the oldest events give way, or the process blocks",
 	"window_bytes":                      "the process blocks",

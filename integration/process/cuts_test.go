@@ -7,8 +7,10 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // Every byte of a flood arrives once and in order, and so does the exit code, however often
@@ -18,12 +20,13 @@ func TestOutput_FloodWithCuts_IsComplete(t *testing.T) {
 	if testing.Short() {
 		stdoutBytes, stderrBytes = 12<<20+3, 4<<20+1
 	}
-	harness.WithConnectionCuts(t, int64(stdoutBytes/12), func(t *testing.T, ctx context.Context, c *client.Client, s *harness.Command) {
+	harness.WithConnectionCuts(t, int64(stdoutBytes/12), func(t *testing.T, ctx context.Context, c *client.Client, s *harness.Command, cut func()) {
 		before := s.ResidentBytes(t, "VmRSS")
 		stdout, stderr := testproc.StdoutPattern.NewVerifier(), testproc.StderrPattern.NewVerifier()
 		exit, err := c.Run(ctx, client.RunOptions{
 			Process: harness.Direct(harness.ThenExit(37, harness.Program("flood", "-bytes", fmt.Sprint(stdoutBytes), "-stderr", fmt.Sprint(stderrBytes)))...),
 			Stdout:  stdout, Stderr: stderr,
+			OnStarted: func(*execwirev1.Process) { cut() }, // a start that never reaches the server is not repeated
 		})
 		if err != nil || exit.Code != 37 || exit.Signal != 0 {
 			t.Errorf("Run = %+v, %v; want exit code 37", exit, err)
@@ -50,7 +53,7 @@ const (
 // multiplies memory, so nothing is compared with it.
 func expectBounded(c *harness.Command, t *testing.T, before int64) {
 	t.Helper()
-	if harness.RaceEnabled {
+	if testrace.Enabled {
 		return
 	}
 	most := c.ResidentBytes(t, "VmHWM") - before
@@ -72,13 +75,14 @@ func TestStdin_Cuts_IsComplete(t *testing.T) {
 	if testing.Short() {
 		size = 3<<20 + 5
 	}
-	harness.WithConnectionCuts(t, size/5, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command) {
+	harness.WithConnectionCuts(t, size/5, func(t *testing.T, ctx context.Context, c *client.Client, _ *harness.Command, cut func()) {
 		echoed := testproc.StdoutPattern.NewVerifier()
 		var stderr bytes.Buffer
 		exit, err := c.Run(ctx, client.RunOptions{
 			Process: harness.Direct(harness.ThenExit(41, harness.Program("echo"))...),
 			Stdin:   testproc.StdoutPattern.Reader(size),
 			Stdout:  echoed, Stderr: &stderr,
+			OnStarted: func(*execwirev1.Process) { cut() },
 		})
 		if err != nil || exit.Code != 41 {
 			t.Errorf("Run = %+v, %v; want exit code 41", exit, err)

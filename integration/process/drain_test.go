@@ -54,8 +54,8 @@ func TestDrain_EndsAfterTheShutdownGrace(t *testing.T) {
 		p.ExpectOutput(harness.StdoutOf, "ready\n")
 		observer := s.Watch(p.ID, 0)
 		s.Server.Stop(harness.ErrStop)
-		for _, told := range []*harness.Follower{p.Follower, observer} {
-			told.ExpectEnd(s, 0, harness.Sigkill, harness.ByShutdown)
+		for _, follower := range []*harness.Follower{p.Follower, observer} {
+			follower.ExpectEnd(s, 0, harness.Sigkill, harness.ByShutdown)
 		}
 		s.AwaitStopped()
 	})

@@ -100,9 +100,9 @@ func TestUsers_AreIsolated(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // only root can change the user; the principals of the transports differ too
 	}
-	said := runAsNobody(t, "list-processes", "unix://"+socket, "mine", "theirs")
-	if want := (seen{Before: nil, Reason: "PROCESS_NOT_FOUND", After: []string{"theirs"}}); fmt.Sprint(said) != fmt.Sprint(want) {
-		t.Errorf("the other user sees %+v, want %+v", said, want)
+	got := runAsNobody(t, "list-processes", "unix://"+socket, "mine", "theirs")
+	if want := (seen{Before: nil, Reason: "PROCESS_NOT_FOUND", After: []string{"theirs"}}); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the other user sees %+v, want %+v", got, want)
 	}
 	list, err := s.Processes.ListProcesses(s.Ctx, &execwirev1.ListProcessesRequest{})
 	if err != nil || len(list.GetProcesses()) != 1 || list.GetProcesses()[0].GetProcessId() != "mine" {
@@ -166,7 +166,7 @@ func tryListProcesses(url, id, started string) error {
 
 // runAsNobody runs a program of this binary as another user, from a copy that this
 // user can reach.
-func runAsNobody(t *testing.T, name string, args ...string) (said seen) {
+func runAsNobody(t *testing.T, name string, args ...string) (got seen) {
 	t.Helper()
 	binary := filepath.Join(harness.PublicDir(t), "helper")
 	harness.CopyFile(t, "/proc/self/exe", binary)
@@ -179,10 +179,10 @@ func runAsNobody(t *testing.T, name string, args ...string) (said seen) {
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err == nil {
-		err = json.Unmarshal(out, &said)
+		err = json.Unmarshal(out, &got)
 	}
 	if err != nil {
 		t.Fatalf("the helper failed: %v: %s%s", err, out, &complaint)
 	}
-	return said
+	return got
 }

@@ -62,8 +62,9 @@ func TestLimits_Exceeded_AreTheCause(t *testing.T) {
 
 // A process without output is killed.
 func TestSilenceLimit_EndsTheProcess(t *testing.T) {
+	harness.Waits(t)
 	harness.OverTransports(t, func(s *harness.Scenario) {
-		limits := &execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(200 * time.Millisecond)}
+		limits := &execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(2 * time.Second)} // the shell has to start within it
 		p := s.Run(harness.Shell("echo begun; exec sleep 1000"), limited(limits))
 		p.ExpectOutput(harness.StdoutOf, "begun\n")
 		p.ExpectEnd(s, 0, harness.Sigkill, forSilence)
@@ -73,12 +74,13 @@ func TestSilenceLimit_EndsTheProcess(t *testing.T) {
 // A process that is blocked by its owner is not silent, and none of its output is lost.
 func TestSilenceLimit_SlowOwner_DoesNotCount(t *testing.T) {
 	harness.Slow(t)
+	harness.Waits(t)
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
-		timeout := 500 * time.Millisecond
+		const timeout = 3 * time.Second // on a busy machine the process may not get a processor for long
 		p := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)),
 			limited(&execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(timeout)}))
 		var last uint64
-		for begin := time.Now(); time.Since(begin) < 3*timeout; time.Sleep(timeout / 20) {
+		for begin := time.Now(); time.Since(begin) < timeout+timeout/2; time.Sleep(timeout / 100) {
 			if seq := s.Get(p.ID).GetLastSeq(); seq != last {
 				begin, last = time.Now(), seq // it still filled what is between it and its owner
 			}

@@ -34,7 +34,7 @@ func TestObserver_Stalled_GetsAGapAndTheOwnerEverything(t *testing.T) {
 // An owner that does not read blocks its own process and nothing else on the connection, not
 // even the end of that process.
 func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
-	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+	harness.InEachForm(t, harness.SmallRetention, func(s *harness.Scenario) {
 		stalled := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))
 		neighbour := s.Run(harness.Program("flood", "-bytes", "1000000"))
 		neighbour.ExpectPattern(harness.StdoutOf, testproc.StdoutPattern, 1_000_000)
@@ -58,7 +58,7 @@ func TestOwner_Stalled_BlocksOnlyItsProcess(t *testing.T) {
 
 // An owner that reads but does not acknowledge receives one window.
 func TestOwner_Window_BoundsUnacknowledgedOutput(t *testing.T) {
-	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+	harness.InEachForm(t, harness.SmallRetention, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes)))
 		p.Silent = true
 		window := p.Started.GetOutputWindowBytes()

@@ -12,7 +12,7 @@ import (
 )
 
 func TestOwner_Resume_LosesNothing(t *testing.T) {
-	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
+	harness.InEachForm(t, harness.SmallRetention, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("flood", "-bytes", fmt.Sprint(harness.FloodBytes), "-stderr", "1000000"))
 		for len(p.Output[harness.StdoutOf]) < harness.FloodBytes/3 {
 			p.Step()
@@ -37,7 +37,7 @@ func TestOwner_Resume_LosesNothing(t *testing.T) {
 // however short the retention of closed processes is.
 func TestOwner_Away_ExitRecordIsKept(t *testing.T) {
 	brief := func(cfg *config.Config) { cfg.ClosedRetention = config.Duration(50 * time.Millisecond) }
-	harness.WithConfig(t, brief, func(s *harness.Scenario) {
+	harness.InEachForm(t, brief, func(s *harness.Scenario) {
 		p := s.Run(harness.Shell(`printf before; read line; printf after; exit 4`), harness.WithStdin, harness.WithGrace(harness.StepTimeout))
 		p.ExpectOutput(harness.StdoutOf, "before")
 		disconnect(p)
@@ -53,7 +53,7 @@ func TestOwner_Away_ExitRecordIsKept(t *testing.T) {
 }
 
 func TestOwner_DoesNotReturn_ProcessIsTerminated(t *testing.T) {
-	harness.OverTransports(t, func(s *harness.Scenario) {
+	harness.InEachForm(t, nil, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("sleep"), harness.WithGrace(200*time.Millisecond))
 		disconnect(p)
 		s.ExpectEnd(awaitExit(s, p.ID), 0, harness.Sigkill, harness.Terminated)
@@ -61,7 +61,7 @@ func TestOwner_DoesNotReturn_ProcessIsTerminated(t *testing.T) {
 }
 
 func TestGrace_Zero_TerminatesAtOnce(t *testing.T) {
-	harness.OverTransports(t, func(s *harness.Scenario) {
+	harness.InEachForm(t, nil, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("sleep"), harness.WithGrace(0))
 		disconnect(p)
 		s.ExpectEnd(awaitExit(s, p.ID), 0, harness.Sigkill, harness.Terminated)
@@ -70,7 +70,7 @@ func TestGrace_Zero_TerminatesAtOnce(t *testing.T) {
 
 // A resume ends the grace period: the process outlives its remainder.
 func TestOwner_Return_EndsTheGrace(t *testing.T) {
-	harness.OverTransports(t, func(s *harness.Scenario) {
+	harness.InEachForm(t, nil, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(time.Second))
 		disconnect(p)
 		p.Resume()
@@ -85,7 +85,7 @@ func TestOwner_Return_EndsTheGrace(t *testing.T) {
 // The grace period ends with its process: a terminated process has no owner any more, and
 // others can read its output.
 func TestOwner_Detach_LeavesTheProcess(t *testing.T) {
-	harness.OverTransports(t, func(s *harness.Scenario) {
+	harness.InEachForm(t, nil, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(0))
 		p.Write("hello")
 		awaitAccepted(p, 5)
@@ -102,7 +102,7 @@ func TestOwner_Detach_LeavesTheProcess(t *testing.T) {
 }
 
 func TestOwner_Newest_TakesOver(t *testing.T) {
-	harness.OverTransports(t, func(s *harness.Scenario) {
+	harness.InEachForm(t, nil, func(s *harness.Scenario) {
 		first := s.Run(harness.Program("echo"), harness.WithStdin)
 		first.Write("one,")
 		first.ExpectOutput(harness.StdoutOf, "one,")

@@ -20,11 +20,11 @@ func restart(c *harness.Command, t testing.TB) *harness.Command {
 	c.KillServer(t)
 	c.Await(t)
 	args := []string{"serve"}
-	for _, d := range []harness.Transport{harness.UnixTransport, harness.TCPTransport, harness.WebsocketTransport} {
+	for _, d := range []harness.Transport{harness.UnixTransport, harness.TCPTransport} {
 		args = append(args, "--listen", c.URLs[d])
 	}
 	again := harness.NewCommand(args...)
-	again.Listen(t, 3)
+	again.Listen(t, 2)
 	return again
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestLimit_SessionsPerPrincipal(t *testing.T) {
@@ -207,6 +208,7 @@ func outputBytes(s *harness.Scenario, id string) uint64 {
 // For a client that reads and acknowledges nothing, the server retains one window of each
 // process.
 func TestFeed_WindowPerProcess(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	const processes = 40
 	heap := func() int64 {
 		var stats runtime.MemStats
@@ -215,9 +217,6 @@ func TestFeed_WindowPerProcess(t *testing.T) {
 		return int64(stats.HeapAlloc)
 	}
 	harness.WithConfig(t, harness.SmallRetention, func(s *harness.Scenario) {
-		if harness.RaceEnabled {
-			s.Skip("race detection multiplies memory")
-		}
 		a := s.Lease()
 		before := heap()
 		var ids []string

@@ -141,14 +141,20 @@ func severalEvents(v *scenarioRun) error {
 	if err != nil {
 		return err
 	}
-	var running sync.WaitGroup
+	var running, begun sync.WaitGroup
 	hasMuch := make(chan struct{})
 	failed, said := make([]error, 3), make([]patterns, 3)
 	for i := range failed {
 		said[i] = newPatterns()
 		before := false
+		begun.Add(1)
+		begin := sync.OnceFunc(begun.Done)
 		running.Go(func() {
+			defer begin()
 			for event, err := range p.Events(v.ctx) {
+				// The process waits for readers that have begun; a later one may get a gap.
+				begin()
+				begun.Wait()
 				if output, is := event.(*client.OutputEvent); is {
 					_, err = map[execwirev1.OutputStream]*testproc.Verifier{harness.StdoutOf: said[i].stdout, harness.StderrOf: said[i].stderr}[output.Stream].Write(output.Data)
 				}

@@ -44,12 +44,12 @@ func referenceDeaths(v *scenarioRun) error {
 // referenceEnd: the reference kills without asking the process to end.
 func referenceEnd(v *scenarioRun) error {
 	for _, how := range []*execwirev1.Termination{harness.Forced, harness.Gracefully(harness.StepTimeout)} {
-		exit, said, err := v.terminate(harness.Program("trap-term"), how)
+		exit, output, err := v.terminate(harness.Program("trap-term"), how)
 		if err != nil {
 			return err
 		}
 		v.expectExit(exit, 0, syscall.SIGKILL, harness.Terminated)
-		v.expectText("stdout", said, "ready\n")
+		v.expectText("stdout", output, "ready\n")
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func TestTransports(t *testing.T) {
 }
 
 func everyScenario() []scenario {
-	return slices.Concat(processScenarios, handleScenarios, heldScenarios, outputScenarios, fileScenarios, transferScenarios, referenceScenarios)
+	return slices.Concat(processScenarios, handleScenarios, heldScenarios, outputScenarios, fileScenarios, transferScenarios, portScenarios, referenceScenarios)
 }
 
 // scenariosAt are those of an endpoint.
@@ -154,8 +154,8 @@ func (s *scenario) play(v *scenarioRun) {
 	v.Helper()
 	err := s.do(v)
 	if v.site.reference != nil {
-		for _, said := range v.site.reference.blamed() {
-			v.Errorf("the reference has no place for %s", said)
+		for _, name := range v.site.reference.blamed() {
+			v.Errorf("the reference has no place for %s", name)
 		}
 	}
 	want, excepted := s.at(v.endpoint)

@@ -126,6 +126,21 @@ func AuthenticatePeer[C any](
 	return caller, err
 }
 
+// VerifyURL calls verify for the signed URL that the peer at an address shows, and counts
+// invalid signatures; while the address has shown too many, it is not called. An expired
+// URL has a valid signature and does not count.
+func (a *Attempts) VerifyURL(from net.Addr, verify func() error) error {
+	addr := addrOf(from)
+	err := a.Check(addr)
+	if err == nil {
+		err = verify()
+		if errorKind(err) == KindTokenInvalid {
+			a.Failed(addr)
+		}
+	}
+	return err
+}
+
 // HandshakeFailed counts a failed TLS handshake as a failed attempt, unless the client
 // ended it: a client that does not trust this server has not tried to authenticate.
 // again is whether the address had failed too often before.

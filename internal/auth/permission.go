@@ -18,12 +18,13 @@ const (
 	ReadFiles                           // read files, list directories
 	WriteFiles                          // write, create, copy and remove files and directories
 	HTTP                                // make HTTP requests
+	Ports                               // connect to ports
 )
 
 // Everything is all permissions.
-const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles | HTTP
+const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles | HTTP | Ports
 
-var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http"}
+var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports"}
 
 // ParsePermissions returns the set of the named permissions; "all" is every one.
 // For an unknown name ok is false.

@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package cgroup keeps a pool of control groups for processes, and removes those of servers that
 // died.
 package cgroup

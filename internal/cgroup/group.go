@@ -1,3 +1,5 @@
+//go:build linux
+
 package cgroup
 
 import (
@@ -182,6 +184,9 @@ const rootGroup = 1
 func (p *Pool) Excludes(id uint64) bool {
 	return p != nil && id > rootGroup && !hasGroup(p.location.dir, id)
 }
+
+// Has reports whether the group, or one below it, has that ID.
+func (g *Group) Has(id uint64) bool { return hasGroup(g.dir(), id) }
 
 // hasGroup reports whether a directory is the control group with an ID, or contains it.
 func hasGroup(dir string, id uint64) bool {

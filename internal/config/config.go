@@ -15,7 +15,9 @@ import (
 // made from them. The struct is plain data and safe to copy.
 type Config struct {
 	// Listen is where the daemon accepts clients.
-	Listen []string `name:"listen" default:"grpc://127.0.0.1:7420,ws://127.0.0.1:7421" unit:"URLs" help:"Addresses to listen on. gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS, unix:///PATH. JSON-RPC: ws://HOST:PORT, wss://HOST:PORT with TLS, stdio. Or off, the default if remote_url is set."`
+	Listen []string `name:"listen" default:"tcp://127.0.0.1:7420" unit:"URLs" help:"Addresses to listen on. gRPC, HTTP and JSON-RPC over websockets on one port: tcp://HOST:PORT on loopback, tls://HOST:PORT with TLS, unix:///PATH. Only gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS. Only HTTP and websockets: ws://HOST:PORT, wss://HOST:PORT with TLS. JSON-RPC on standard input and output: stdio. Or off, the default if remote_url is set."`
+	// HandshakeTimeout bounds the time until a connection is ready for calls.
+	HandshakeTimeout Duration `name:"handshake_timeout" default:"20s" unit:"duration" min:"10ms" max:"5m" help:"How long each step of a new connection may take: until its protocol is known, with the TLS handshake; then the HTTP/2 handshake, or the header of the first HTTP request; for a client of a relay, its first message. Slower connections are closed."`
 
 	// RemoteURL is the registry of the relay.
 	RemoteURL string `name:"remote_url" default:"" unit:"text" help:"The registry of the hub that this server registers with as an executor: https://HOST, or http://HOST:PORT on this host; see docs/remote.md. Empty: none."`
@@ -37,7 +39,7 @@ type Config struct {
 	RelaySilence Duration `name:"relay_silence_timeout" default:"30s" unit:"duration" min:"1s" max:"10m" help:"How long a relay client may be silent, connected or not, until its connection counts as lost and the grace period of its session begins. A third of it after the last message the server asks for a sign of life."`
 
 	// TLSCertificate is the server's certificate chain.
-	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
+	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of tls://, grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
 	// TLSKey is the private key of TLSCertificate.
 	TLSKey string `name:"tls_key_file" default:"" unit:"path" help:"Its private key, as PEM. Only the server's user may be able to read it. Read again when it changes."`
 	// TLSClientCA has the authorities of client certificates.
@@ -46,6 +48,10 @@ type Config struct {
 	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals, their credentials and permissions; see docs/security.md. Empty: every caller on a unix socket, users in loopback_users on loopback, and clients that ws_auth accepts may make every call. Read again when it changes."`
 	// LoopbackUsers are accepted on loopback without a credential.
 	LoopbackUsers []string `name:"loopback_users" default:"same" unit:"names" help:"Users, by name or number, whose processes are accepted on loopback without a token or certificate, beside the server's user and root. same: no others. any: all users, who can then run commands as the server's user."`
+	// SignedURLKeys has the keys of signed URLs.
+	SignedURLKeys string `name:"signed_url_key_file" default:"" unit:"path" choices:"/" help:"The keys of signed URLs of files, one in each line, of at least 32 bytes: the first signs, and all are accepted. URLs end when their key is removed. Only the server's user may be able to read it. Read again when it changes. Empty: a random key, so that all URLs end with the server."`
+	// SignedURLMaxAge limits the lifetime of signed URLs.
+	SignedURLMaxAge Duration `name:"signed_url_max_age" default:"1h" unit:"duration" min:"1s" max:"168h" help:"The longest time for which a URL of a file can be signed. A request for more is refused."`
 	// FailedAttempts limits failed authentication per address.
 	FailedAttempts Count `name:"failed_attempts" default:"10" unit:"attempts" min:"1" max:"10000" help:"Failed attempts to authenticate that one address may make before further ones are refused."`
 	// FailedAttemptInterval is how fast failed attempts expire.
@@ -86,7 +92,7 @@ type Config struct {
 	// Connections limits the connections of one listener.
 	Connections Count `name:"connections_per_listener" default:"1000" unit:"connections" min:"1" max:"1000000" help:"Connections with a principal of one listener. At the limit, the principal with the most loses one to a principal with fewer: the one that has been idle longest or, if all are in use, the least recently used. A further connection of the same principal replaces an idle one, or is refused. There may be an eighth more connections without a principal; the oldest is closed for a new one."`
 	// Streams limits the calls of one connection.
-	Streams Count `name:"streams_per_connection" default:"1000" unit:"streams" min:"10" max:"100000" help:"Concurrent calls on one gRPC connection, those that run or watch a process included. Clients delay further ones."`
+	Streams Count `name:"streams_per_connection" default:"2000" unit:"streams" min:"10" max:"100000" help:"Concurrent calls on one gRPC connection, those that run or watch a process and connections to ports included. Clients delay further ones without an error, so keep it above port_connections_per_principal, which is refused with one."`
 	// Processes limits the running processes of a session.
 	Processes Count `name:"processes_per_session" default:"1000" unit:"processes" min:"1" max:"1000000" help:"Processes of one session that have not closed."`
 	// Sessions limits the sessions of a principal.
@@ -115,7 +121,7 @@ type Config struct {
 	// OOMScoreAdjust is added to the oom_score_adj of processes.
 	OOMScoreAdjust Count `name:"oom_score_adjust" default:"1000" unit:"points" min:"0" max:"1000" help:"Added to the server's oom_score_adj for processes, up to a sum of 1000, so that the kernel kills them before the server when memory runs out. With 1000 always a process, the largest first. With less, a process is killed instead of the server if its memory is larger than the server's minus that many thousandths of all memory. 0: unchanged."`
 	// Guardian enables the guardian of execwire serve.
-	Guardian string `name:"guardian" default:"on" unit:"choice" choices:"on,off" help:"Whether execwire serve runs under a guardian that kills all processes if the server is killed: on or off."`
+	Guardian string `name:"guardian" default:"on" unit:"choice" choices:"on,off,systemd" help:"Whether execwire serve runs under a guardian that kills all processes if the server is killed: on or off. systemd: without, because the unit, with Type=notify and KillMode=mixed or control-group, does the same; required for socket activation."`
 	// DirectExec allows direct commands.
 	DirectExec string `name:"allow_direct_exec" default:"on" unit:"choice" choices:"on,off" help:"Whether to allow direct commands, whose programs the server looks up and to which it applies policies: on or off. With both forms off no process can be started."`
 	// PreparedExec allows prepared commands.
@@ -144,9 +150,25 @@ type Config struct {
 	// HTTPConnectionRequests limits the HTTP requests of one JSON-RPC connection.
 	HTTPConnectionRequests Count `name:"http_requests_per_connection" default:"64" unit:"requests" min:"1" max:"10000" help:"Concurrent HTTP requests of one JSON-RPC connection, streamed responses up to their end. Further ones are refused."`
 	// ConnectionWatches limits the watches of one JSON-RPC connection.
-	ConnectionWatches Count `name:"watches_per_connection" default:"64" unit:"watches" min:"1" max:"10000" help:"Concurrent watches of directories and missing paths of one JSON-RPC connection. Further ones are refused."`
+	ConnectionWatches Count `name:"watches_per_connection" default:"64" unit:"watches" min:"1" max:"10000" help:"Concurrent watches of directories, missing paths and ports of one JSON-RPC connection. Further ones are refused."`
 	// HTTPBuffered limits the buffered responses of one JSON-RPC connection.
 	HTTPBuffered Bytes `name:"http_buffered_bytes_per_connection" default:"64MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Bodies of HTTP responses that are answered as a whole, of all requests of one JSON-RPC connection together. A response with more fails; a streamed one has no limit. Over all connections they count for incoming_bytes_total."`
+
+	// PortsAllow lists what clients may connect to.
+	PortsAllow []string `name:"ports_allow" default:"own" unit:"names" help:"What clients may connect to through the server: a list of own, the ports on which processes of the client's session listen; loopback, every port at a loopback address; and HOST:PORT, ADDRESS:PORT or NETWORK/BITS:PORT, with * for every port. IPv6 addresses are in brackets. The server's own listeners, and addresses that HTTP requests do not reach, are always refused. Empty: nothing. If require_sandbox restricts the network, nothing is allowed."`
+	// PortConnections limits the connections to ports of one principal.
+	PortConnections Count `name:"port_connections_per_principal" default:"1000" unit:"connections" min:"1" max:"100000" help:"Concurrent connections of one principal to ports, and to ports on which it listens. Further ones are refused."`
+	// PortConnectTimeout limits the time to connect to a port.
+	PortConnectTimeout Duration `name:"port_connect_timeout" default:"10s" unit:"duration" min:"10ms" max:"10m" help:"How long establishing a connection to a port may take, with the resolution of a name."`
+
+	// PortsListen says where clients may listen.
+	PortsListen string `name:"ports_listen" default:"loopback" unit:"choice" choices:"off,loopback,any" help:"The addresses of the server's machine on which clients may listen through the server, to forward ports to their own machines: off, none; loopback; or any, which lets other hosts connect to them. Ports of the server's own listeners are refused. If require_sandbox restricts the network, none."`
+	// PortListeners limits the ports that one principal listens on.
+	PortListeners Count `name:"port_listeners_per_principal" default:"100" unit:"listeners" min:"1" max:"10000" help:"Ports on which one principal listens at the same time. Further ones are refused."`
+	// PortBacklog limits the connections to one of them that wait.
+	PortBacklog Count `name:"port_backlog" default:"128" unit:"connections" min:"1" max:"10000" help:"Connections to one port on which a client listens that may wait for the client to accept them. Further ones are reset. They count for port_connections_per_principal."`
+	// PortAcceptTimeout limits the time that each waits.
+	PortAcceptTimeout Duration `name:"port_accept_timeout" default:"10s" unit:"duration" min:"10ms" max:"10m" help:"How long a connection to such a port may wait for the client to accept it. Then it is reset."`
 
 	// DefaultGrace is how long a process is kept whose owner was lost.
 	DefaultGrace Duration `name:"default_grace" default:"30s" unit:"duration" min:"0s" max:"24h" help:"The grace period: how long a process that lost its owner is kept before it is terminated, unless the owner requested another time."`
@@ -187,13 +209,15 @@ type Config struct {
 	// PingInterval is how often websockets are pinged.
 	PingInterval Duration `name:"websocket_ping_interval" default:"30s" unit:"duration" min:"0s" max:"1h" help:"Time between pings to websocket clients. 0s: no pings."`
 	// Origins are the accepted values of the Origin header.
-	Origins []string `name:"allowed_origins" default:"" unit:"origins" help:"Accepted values of the Origin header of requests to ws:// and wss:// listeners, for example https://app.example.org. Others are refused, so that web pages cannot connect."`
+	Origins []string `name:"allowed_origins" default:"" unit:"origins" help:"Accepted values of the Origin header of HTTP requests, for example https://app.example.org. Others are refused, so that web pages cannot connect."`
+	// Hosts are further accepted values of the Host header.
+	Hosts []string `name:"allowed_hosts" default:"" unit:"names" help:"Names of this server in the Host header of HTTP requests, without a port, beside IP addresses, localhost and the names of its certificate: for example build.example.org. Requests with others are refused with status 421, so that a web page cannot reach the server by a name of its own (DNS rebinding)."`
 	// WebsocketAuth is how websocket clients authenticate.
-	WebsocketAuth string `name:"ws_auth" default:"off" unit:"choice" choices:"capability-token,signed-bearer-token,off" help:"Required credentials of clients of ws:// and wss:// listeners: capability-token, signed-bearer-token, or off, which leaves it to principals_file."`
+	WebsocketAuth string `name:"ws_auth" default:"off" unit:"choice" choices:"capability-token,signed-bearer-token,off" help:"Required credentials of clients by HTTP and websockets: capability-token, signed-bearer-token, or off, which leaves it to principals_file."`
 	// WebsocketToken has their token.
 	WebsocketToken string `name:"ws_token_file" default:"" unit:"path" help:"The token of capability-token. Only the server's user may be able to read it. Read again when it changes."`
 	// WebsocketTokenHash is the hash of their token.
-	WebsocketTokenHash string `name:"ws_token_sha256" default:"" unit:"text" help:"Or its SHA-256, in hexadecimal."`
+	WebsocketTokenHash string `name:"ws_token_sha256" default:"" unit:"text" secret:"true" help:"Or its SHA-256, in hexadecimal."`
 	// WebsocketSecret has the secret that signs their tokens.
 	WebsocketSecret string `name:"ws_shared_secret_file" default:"" unit:"path" help:"The HS256 secret of signed-bearer-token. Only the server's user may be able to read it. Read again when it changes."`
 	// WebsocketIssuer is the required issuer of their tokens.
@@ -222,44 +246,46 @@ type Duration time.Duration
 // Default returns the default configuration of a daemon.
 func Default() Config {
 	var cfg Config
-	setDefaults(settingsOf(&cfg))
+	setDefaults(Values(&cfg))
 	return cfg
 }
 
 // Validate reports the first setting that is out of its range or contradicts
 // another, as an [*Error] that names it.
 func (c *Config) Validate() error {
-	if err := checkSettings(settingsOf(c)); err != nil {
-		return err
-	}
-	if c.MaxGrace < c.DefaultGrace {
-		return &Error{Setting: "max_grace", Problem: "is below default_grace", Fix: "raise it to at least " + time.Duration(c.DefaultGrace).String()}
-	}
-	if c.RetainedTotal != 0 && c.RetainedTotal < c.RetainedOutput {
-		return &Error{Setting: "retained_output_bytes_total", Problem: "is below retained_output_bytes_per_process",
-			Fix: "raise it to at least " + c.RetainedOutput.String() + ", or write 0"}
-	}
-	if c.StdinQueue < c.StdinWrite {
-		return &Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()}
-	}
-	if c.IncomingTotal < 2*c.Request {
-		return &Error{Setting: "incoming_bytes_total", Problem: "is below twice request_bytes", Fix: "raise it to at least " + (2 * c.Request).String()}
-	}
-	if err := c.validateWebsocketAuth(); err != nil {
-		return err
-	}
-	if err := c.validateSandbox(); err != nil {
-		return err
-	}
-	if err := c.validateRemote(); err != nil {
-		return err
-	}
-	for _, name := range c.Disable {
-		if !slices.Contains(disableable, name) {
-			return invalid("disable", name, "what can be switched off is "+strings.Join(disableable, ", "))
+	return firstError(append(checkSettings(Values(c)), c.contradictions()...))
+}
+
+// contradictions returns an error for each setting that contradicts another, or has a
+// value that depends on more than its type.
+func (c *Config) contradictions() (problems []error) {
+	add := func(err error) {
+		if err != nil {
+			problems = append(problems, err)
 		}
 	}
-	return nil
+	if c.MaxGrace < c.DefaultGrace {
+		add(&Error{Setting: "max_grace", Problem: "is below default_grace", Fix: "raise it to at least " + c.DefaultGrace.String()})
+	}
+	if c.RetainedTotal != 0 && c.RetainedTotal < c.RetainedOutput {
+		add(&Error{Setting: "retained_output_bytes_total", Problem: "is below retained_output_bytes_per_process",
+			Fix: "raise it to at least " + c.RetainedOutput.String() + ", or write 0"})
+	}
+	if c.StdinQueue < c.StdinWrite {
+		add(&Error{Setting: "stdin_queue_bytes", Problem: "is below stdin_write_bytes", Fix: "raise it to at least " + c.StdinWrite.String()})
+	}
+	if c.IncomingTotal < 2*c.Request {
+		add(&Error{Setting: "incoming_bytes_total", Problem: "is below twice request_bytes", Fix: "raise it to at least " + (2 * c.Request).String()})
+	}
+	add(c.validateWebsocketAuth())
+	add(c.validateSandbox())
+	add(c.validateRemote())
+	for _, name := range c.Disable {
+		if !slices.Contains(disableable, name) {
+			add(invalid("disable", name, "what can be switched off is "+strings.Join(disableable, ", ")))
+		}
+	}
+	return problems
 }
 
 // switchedOn is a value of settings that are on or off.

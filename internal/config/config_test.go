@@ -15,7 +15,7 @@ func TestDefault_IsValid(t *testing.T) {
 	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if cfg.RetainedOutput != 1<<20 || time.Duration(cfg.DefaultGrace) != 30*time.Second || len(cfg.Listen) != 2 {
+	if cfg.RetainedOutput != 1<<20 || time.Duration(cfg.DefaultGrace) != 30*time.Second || len(cfg.Listen) != 1 {
 		t.Errorf("defaults are %+v", cfg)
 	}
 }
@@ -115,6 +115,12 @@ func TestLoad_InvalidSettings_Fail(t *testing.T) {
 		{"neither off nor on", "", "EXECWIRE_ALLOW_PREPARED_EXEC=false", `allow_prepared_exec cannot be "false": write on or off`},
 		{"nothing to switch off", `disable = ["http", "files"]`, "", `disable cannot be "files": what can be switched off is http`},
 		{"no requests over HTTP", "http_requests_per_principal = 0", "", "http_requests_per_principal is below 1"},
+		{"no connections to ports", "port_connections_per_principal = 0", "", "port_connections_per_principal is below 1"},
+		{"no time to connect to ports", "port_connect_timeout = \"1ms\"", "", "port_connect_timeout is below 10ms"},
+		{"no such place to listen", `ports_listen = "0.0.0.0"`, "", `ports_listen cannot be "0.0.0.0": write off, loopback or any`},
+		{"no listeners", "port_listeners_per_principal = 0", "", "port_listeners_per_principal is below 1"},
+		{"no backlog", "port_backlog = 0", "", "port_backlog is below 1"},
+		{"no time to accept", "port_accept_timeout = \"1ms\"", "", "port_accept_timeout is below 10ms"},
 		{"no requests over HTTP of a connection", "http_requests_per_connection = 0", "", "http_requests_per_connection is below 1"},
 		{"too small heads", "http_head_bytes = 1", "", "http_head_bytes is below 4KiB"},
 		{"too large responses", `http_buffered_bytes_per_connection = "2GiB"`, "", "http_buffered_bytes_per_connection is above 1GiB"},

@@ -1,8 +1,9 @@
 package config
 
 import (
+	"net/netip"
 	"net/url"
-	"time"
+	"regexp"
 )
 
 // Hub is a complete configuration of a hub of the relay. The zero value is not
@@ -32,6 +33,19 @@ type Hub struct {
 	FailedAttemptInterval Duration `name:"failed_attempt_interval" default:"2s" unit:"duration" min:"10ms" max:"1h" help:"The time after which one failed attempt of an address is forgiven."`
 	// Origins are the accepted values of the Origin header.
 	Origins []string `name:"allowed_origins" default:"" unit:"origins" help:"Accepted values of the Origin header, for example https://app.example.org. Requests with others are refused, so that web pages cannot connect."`
+	// Hosts are names of the hub in the Host header of requests.
+	Hosts []string `name:"allowed_hosts" default:"" unit:"names" help:"Names of this hub in the Host header of requests, without a port, beside the host of public_url, IP addresses, localhost and the names of its certificate. Requests with others are refused with status 421, so that a web page cannot reach the hub by a name of its own (DNS rebinding)."`
+
+	// PreviewDomain is the domain of previews.
+	PreviewDomain string `name:"preview_domain" default:"" unit:"text" help:"The domain of previews, for example preview.example.org: a request for PORT--EXECUTOR.DOMAIN is passed to that port of the executor. DNS and the certificate need *.DOMAIN. Use a domain that serves nothing else, and another one for each node of a cluster. Empty: no previews."`
+	// PreviewLinkLifetime limits the lifetime of links to previews.
+	PreviewLinkLifetime Duration `name:"preview_link_lifetime" default:"24h" unit:"duration" min:"1s" max:"8760h" help:"The longest lifetime of a link to a preview. Links end with the hub, too."`
+	// PreviewLinks limits the links of a principal.
+	PreviewLinks Count `name:"preview_links_per_principal" default:"256" unit:"links" min:"1" max:"100000" help:"Links to previews of one principal that are valid at a time. Further ones are refused until one expires or is revoked."`
+	// PreviewPortConnections limits the requests to one port.
+	PreviewPortConnections Count `name:"preview_connections_per_port" default:"256" unit:"connections" min:"1" max:"1000000" help:"Concurrent requests and websockets of the preview of one port. Further ones are refused."`
+	// PreviewExecutorConnections limits those to one executor.
+	PreviewExecutorConnections Count `name:"preview_connections_per_executor" default:"1024" unit:"connections" min:"1" max:"1000000" help:"Concurrent requests and websockets of all previews of one executor. Further ones are refused."`
 
 	// Node is the name of the hub in a cluster.
 	Node string `name:"node" default:"" unit:"text" help:"The name of this hub among the nodes of its cluster. Empty: the host name."`
@@ -95,7 +109,7 @@ type Hub struct {
 // DefaultHub returns the default configuration of a hub.
 func DefaultHub() Hub {
 	var cfg Hub
-	setDefaults(settingsOf(&cfg))
+	setDefaults(Values(&cfg))
 	return cfg
 }
 
@@ -108,32 +122,55 @@ const (
 // Validate reports the first setting that is out of its range or contradicts
 // another, as an [*Error] that names it.
 func (h *Hub) Validate() error {
-	if err := checkSettings(settingsOf(h)); err != nil {
-		return err
-	}
+	return firstError(append(checkSettings(Values(h)), h.contradictions()...))
+}
+
+// contradictions returns an error for each setting that contradicts another, or has a
+// value that depends on more than its type.
+func (h *Hub) contradictions() (problems []error) {
 	public, err := url.Parse(h.PublicURL)
-	switch {
-	case len(h.Listen) == 0:
-		return &Error{Setting: "listen", Problem: "is empty", Fix: "write for example http://127.0.0.1:7430"}
-	case h.Presence != PresenceNATS && (h.PresenceDirectory != "" || h.ClusterListen != "" || len(h.ClusterRoutes) > 0):
-		return &Error{Setting: "presence", Problem: "is memory, which has neither presence_directory nor a cluster", Fix: "write presence = \"nats\", or leave them out"}
-	case len(h.ClusterRoutes) > 0 && h.ClusterListen == "":
-		return &Error{Setting: "cluster_routes", Problem: "has nodes that could not reach this one", Fix: "set cluster_listen"}
-	case h.ClusterListen != "" && (h.URLKey == "" || h.PublicURL == ""):
-		return &Error{Setting: "cluster_listen", Problem: "needs url_key_file and public_url", Fix: "set them: one node hands out the URLs of another"}
-	case h.PublicURL != "" && (err != nil || !isHTTP(public)):
-		return invalid("public_url", h.PublicURL, "write for example https://hub.example.org")
-	case h.TotalQueue < h.Frame:
-		return &Error{Setting: "queue_bytes_total", Problem: "is below frame_bytes", Fix: "raise it to at least " + h.Frame.String()}
-	case h.StreamIdle < h.StreamGrace:
-		return &Error{Setting: "stream_idle", Problem: "is below stream_grace", Fix: "raise it to at least " + time.Duration(h.StreamGrace).String()}
+	for _, problem := range []struct {
+		is  bool
+		err *Error
+	}{
+		{len(h.Listen) == 0,
+			&Error{Setting: "listen", Problem: "is empty", Fix: "write for example http://127.0.0.1:7430"}},
+		{h.Presence != PresenceNATS && (h.PresenceDirectory != "" || h.ClusterListen != "" || len(h.ClusterRoutes) > 0),
+			&Error{Setting: "presence", Problem: "is memory, which has neither presence_directory nor a cluster", Fix: "write presence = \"nats\", or leave them out"}},
+		{len(h.ClusterRoutes) > 0 && h.ClusterListen == "",
+			&Error{Setting: "cluster_routes", Problem: "has nodes that could not reach this one", Fix: "set cluster_listen"}},
+		{h.ClusterListen != "" && (h.URLKey == "" || h.PublicURL == ""),
+			&Error{Setting: "cluster_listen", Problem: "needs url_key_file and public_url", Fix: "set them: one node hands out the URLs of another"}},
+		{h.PublicURL != "" && (err != nil || !isHTTP(public)),
+			invalid("public_url", h.PublicURL, "write for example https://hub.example.org")},
+		{h.PreviewDomain != "" && !isDomain(h.PreviewDomain),
+			invalid("preview_domain", h.PreviewDomain, "write a domain in lower case, without * and port, for example preview.example.org")},
+		{h.TotalQueue < h.Frame,
+			&Error{Setting: "queue_bytes_total", Problem: "is below frame_bytes", Fix: "raise it to at least " + h.Frame.String()}},
+		{h.StreamIdle < h.StreamGrace,
+			&Error{Setting: "stream_idle", Problem: "is below stream_grace", Fix: "raise it to at least " + h.StreamGrace.String()}},
+	} {
+		if problem.is {
+			problems = append(problems, problem.err)
+		}
 	}
-	return nil
+	return problems
 }
 
 // isHTTP reports whether a URL is that of an HTTP server, without credentials and query.
 func isHTTP(u *url.URL) bool {
 	return (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && u.RawQuery == "" && u.Fragment == ""
+}
+
+var domain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
+
+// maxDomain leaves space for a label and its dot in a name of DNS.
+const maxDomain = 253 - 64
+
+// isDomain reports whether text is a domain in lower case, not an IP address.
+func isDomain(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err != nil && len(text) <= maxDomain && domain.MatchString(text)
 }
 
 // HasPlainHTTP reports whether http:// is allowed beyond loopback.

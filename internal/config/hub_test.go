@@ -30,7 +30,7 @@ func TestLoadHub_FileEnvironmentAndFlags_OverrideDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	environ := []string{"EXECWIRE_HUB_STREAM_GRACE=20s", "EXECWIRE_HUB_EXECUTORS=6", "EXECWIRE_STREAM_GRACE=1s", "EXECWIRE_HUB=ignored"}
-	cfg, err := LoadHub(path, environ, func(h *Hub) { h.Executors = 7 })
+	cfg, _, err := LoadHub(path, environ, func(h *Hub) { h.Executors = 7 })
 	if err != nil || cfg.Frame != 1<<20 || time.Duration(cfg.StreamGrace) != 20*time.Second || cfg.Executors != 7 {
 		t.Errorf("LoadHub = %+v, %v", cfg, err)
 	}
@@ -38,7 +38,7 @@ func TestLoadHub_FileEnvironmentAndFlags_OverrideDefaults(t *testing.T) {
 
 func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
 	for _, tc := range []struct{ name, text, wantText string }{
-		{"unknown", "frames = 1", "frames is not a setting: docs/hub.md"},
+		{"unknown", "frames = 1", "frames is not a setting: execwire-hub config example"},
 		{"a daemon's", "default_grace = \"1s\"", "default_grace is not a setting"},
 		{"too small", "frame_bytes = 1", "frame_bytes is below 64KiB"},
 		{"too large", "stream_grace = \"2h\"", "stream_grace is above 1h"},
@@ -53,6 +53,13 @@ func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
 		{"no public URL", "presence = \"nats\"\ncluster_listen = \"a:1\"\nurl_key_file = \"/a\"", "public_url"},
 		{"public URL", "public_url = \"hub.example.org\"", "public_url cannot be"},
 		{"secret URL", "public_url = \"https://a:b@hub.example.org\"", "public_url cannot be"},
+		{"wildcard domain", "preview_domain = \"*.example.org\"", "preview_domain cannot be \"*.example.org\": write a domain in lower case"},
+		{"domain with port", "preview_domain = \"example.org:443\"", "preview_domain cannot be"},
+		{"address as domain", "preview_domain = \"127.0.0.1\"", "preview_domain cannot be"},
+		{"lifetime of links", "preview_link_lifetime = \"500ms\"", "preview_link_lifetime is below 1s"},
+		{"no links", "preview_links_per_principal = 0", "preview_links_per_principal is below 1"},
+		{"no connections to a port", "preview_connections_per_port = 0", "preview_connections_per_port is below 1"},
+		{"no connections to an executor", "preview_connections_per_executor = 0", "preview_connections_per_executor is below 1"},
 		{"total", "frame_bytes = \"64MiB\"\nqueue_bytes_total = \"1MiB\"", "queue_bytes_total is below frame_bytes"},
 		{"idle", "stream_grace = \"1h\"", "stream_idle is below stream_grace"},
 	} {
@@ -61,7 +68,7 @@ func TestLoadHub_InvalidSettings_Fail(t *testing.T) {
 			if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := LoadHub(path, nil)
+			_, _, err := LoadHub(path, nil)
 			var typed *Error
 			if !errors.As(err, &typed) || !strings.Contains(err.Error(), tc.wantText) {
 				t.Errorf("%v, want %q", err, tc.wantText)

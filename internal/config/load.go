@@ -3,20 +3,19 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Error describes an invalid setting: which, where it was set, and how to fix it.
 type Error struct {
 	// Source is the file or environment variable; empty if not known.
 	Source string
+	// Line and Column are the place in the file, from 1; 0 if not known. Columns are bytes.
+	Line, Column int
 	// Setting is the setting's name; empty if the whole file is invalid.
 	Setting string
 	// Problem is what is wrong; it follows the name in the message.
@@ -27,12 +26,22 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("configuration")
-	if e.Source != "" {
-		b.WriteString(" " + e.Source)
+	if e.Source == "" {
+		return "configuration: " + e.text()
 	}
-	b.WriteString(": ")
+	return "configuration " + e.Finding()
+}
+
+// Finding returns the error as compilers print them, FILE:LINE:COLUMN: TEXT.
+func (e *Error) Finding() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d:%d: %s", e.Source, e.Line, e.Column, e.text())
+	}
+	return e.Source + ": " + e.text()
+}
+
+func (e *Error) text() string {
+	var b strings.Builder
 	if e.Setting != "" {
 		b.WriteString(e.Setting + " ")
 	}
@@ -50,75 +59,75 @@ func (e *Error) Error() string {
 // [*Error], and so is an environment variable whose name is nearly that of a setting.
 // Other variables with the prefix are ignored: [WarnOfVariables] logs them.
 func Load(path string, environ []string, over ...func(*Config)) (Config, error) {
+	cfg, _, err := LoadWithSources(path, environ, over...)
+	return cfg, err
+}
+
+// LoadWithSources is [Load], and returns which settings the file and the environment set,
+// but for those that over changes.
+func LoadWithSources(path string, environ []string, over ...func(*Config)) (Config, Sources, error) {
 	cfg := Default()
 	cfg.Listen = notListed
-	if err := load(settingsOf(&cfg), path, environ, "docs/configuration.md lists them"); err != nil {
-		return Config{}, err
-	}
-	for _, change := range over {
-		change(&cfg)
+	sources, err := load(&cfg, path, environ, over)
+	if err != nil {
+		return Config{}, nil, err
 	}
 	cfg.listenUnlessSet()
-	return cfg, cfg.Validate()
+	return cfg, sources, sources.locate(cfg.Validate())
 }
 
-// LoadHub is [Load] for a hub.
-func LoadHub(path string, environ []string, over ...func(*Hub)) (Hub, error) {
+// LoadHub is [LoadWithSources] for a hub.
+func LoadHub(path string, environ []string, over ...func(*Hub)) (Hub, Sources, error) {
 	cfg := DefaultHub()
-	if err := load(settingsOf(&cfg), path, environ, "docs/hub.md lists them"); err != nil {
-		return Hub{}, err
+	sources, err := load(&cfg, path, environ, over)
+	if err != nil {
+		return Hub{}, nil, err
 	}
-	for _, change := range over {
-		change(&cfg)
-	}
-	return cfg, cfg.Validate()
+	return cfg, sources, sources.locate(cfg.Validate())
 }
 
-// load applies the settings of a file, if there is one, and of the environment; fix is
-// the advice for an unknown name.
-func load(list []Setting, path string, environ []string, fix string) error {
+// load applies the settings of a file, if there is one, of the environment, and of over.
+// It returns the sources of those that over does not change.
+func load[C any](cfg *C, path string, environ []string, over []func(*C)) (Sources, error) {
+	list := Values(cfg)
+	var f file
 	if path != "" {
-		if err := loadFile(list, path, fix); err != nil {
-			return err
+		var err error
+		if f, err = readFile(path); err != nil {
+			return nil, err
+		}
+		if problems := f.apply(list); len(problems) > 0 {
+			return nil, problems[0]
 		}
 	}
 	if err := loadEnvironment(list, environ); err != nil {
-		return err
+		return nil, err
 	}
 	for _, v := range unknownVariables(list, environ) {
 		if v.misspelled {
-			return &Error{Source: v.name, Problem: "names no setting", Fix: "did you mean " + v.nearest + "? " + fix}
+			return nil, &Error{Source: v.name, Problem: "names no setting", Fix: "did you mean " + v.nearest + "? " + documents(list)}
 		}
 	}
-	return nil
+	sources := f.sources(list)
+	sources.addEnvironment(list, environ)
+	before := *cfg
+	for _, change := range over {
+		change(cfg)
+	}
+	for i, s := range Values(&before) {
+		if !reflect.DeepEqual(s.Value(), list[i].Value()) {
+			delete(sources, s.Name)
+		}
+	}
+	return sources, nil
 }
 
-// loadFile applies the settings of a file; fix is the advice for an unknown name.
-func loadFile(list []Setting, path, fix string) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return &Error{Source: path, Problem: "does not exist", Fix: "create it, or leave --config out"}
+// documents says what lists the settings, also where the documents are not installed.
+func documents(list []Setting) string {
+	if list[0].prefix == HubEnvironmentPrefix {
+		return "execwire-hub config example lists them"
 	}
-	if err != nil {
-		return &Error{Source: path, Problem: "cannot be read: " + err.Error()}
-	}
-	var values map[string]any
-	if err := toml.Unmarshal(text, &values); err != nil {
-		return &Error{Source: path, Problem: "is not TOML: " + err.Error()}
-	}
-	for name, value := range values {
-		i := slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })
-		if i < 0 {
-			if near := slices.IndexFunc(list, func(s Setting) bool { return strings.EqualFold(s.Name, name) }); near >= 0 {
-				fix = "write " + list[near].Name
-			}
-			return &Error{Source: path, Setting: name, Problem: "is not a setting", Fix: fix}
-		}
-		if err := setFromTOML(list[i], value); err != nil {
-			return &Error{Source: path, Setting: name, Problem: err.Error()}
-		}
-	}
-	return nil
+	return "execwire config example lists them"
 }
 
 func setFromTOML(s Setting, value any) error {
@@ -143,6 +152,9 @@ func setFromTOML(s Setting, value any) error {
 			return nil
 		}
 	}
+	if s.Secret {
+		return fmt.Errorf("has a value of another type; it is measured in %s", s.Unit)
+	}
 	return fmt.Errorf("cannot be %v; it is measured in %s", value, s.Unit)
 }
 
@@ -150,7 +162,7 @@ func setFromTOML(s Setting, value any) error {
 // unless the setting is a list. A relative path becomes absolute. It panics for a value
 // that the setting cannot have, which the type of the flag has to exclude.
 func Override(configuration any, name string, values ...string) {
-	list := settingsOf(configuration)
+	list := Values(configuration)
 	s := list[slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })]
 	if texts, ok := s.value.Addr().Interface().(*[]string); ok {
 		*texts = values

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -28,45 +29,70 @@ type Setting struct {
 	Min, Max string
 	// Help describes the setting.
 	Help string
+	// Secret is set if the value is not to be printed.
+	Secret bool
 
-	value  reflect.Value
-	prefix string // of environment variables
+	value       reflect.Value
+	prefix      string // of environment variables
+	environment string // see Environment
 	// choices are the allowed values, separated by commas; / is any absolute path. Empty
 	// for any value.
 	choices string
 }
 
 // Environment returns the name of its environment variable.
-func (s Setting) Environment() string {
-	return s.prefix + strings.ToUpper(s.Name)
-}
+func (s Setting) Environment() string { return s.environment }
 
 // Settings returns all settings of the daemon in the order of the documentation.
-func Settings() []Setting { return settingsOf(new(Config)) }
+func Settings() []Setting {
+	cfg := Default()
+	return Values(&cfg)
+}
 
 // HubSettings returns all settings of a hub in the order of the documentation.
-func HubSettings() []Setting { return settingsOf(new(Hub)) }
+func HubSettings() []Setting {
+	cfg := DefaultHub()
+	return Values(&cfg)
+}
 
-// settingsOf returns the settings of a *Config or *Hub.
-func settingsOf(configuration any) []Setting {
-	prefix := EnvironmentPrefix
+// Values returns the settings of a [*Config] or [*Hub], in the order of the documentation.
+func Values(configuration any) []Setting {
+	described := describedSettings
 	if _, ok := configuration.(*Hub); ok {
-		prefix = HubEnvironmentPrefix
+		described = describedHubSettings
 	}
+	list := slices.Clone(described())
 	v := reflect.ValueOf(configuration).Elem()
-	list := make([]Setting, v.NumField())
 	for i := range list {
-		tag := v.Type().Field(i).Tag
+		list[i].value = v.Field(i)
+	}
+	return list
+}
+
+// Settings without values. They are described once, because both processes of a server do
+// it before it listens.
+var (
+	describedSettings    = sync.OnceValue(func() []Setting { return describe(reflect.TypeFor[Config](), EnvironmentPrefix) })
+	describedHubSettings = sync.OnceValue(func() []Setting { return describe(reflect.TypeFor[Hub](), HubEnvironmentPrefix) })
+)
+
+// describe reads the tags of the fields of a type.
+func describe(t reflect.Type, prefix string) []Setting {
+	list := make([]Setting, t.NumField())
+	for i := range list {
+		tag := t.Field(i).Tag
+		name := tag.Get("name")
 		list[i] = Setting{
-			Name:    tag.Get("name"),
-			Default: tag.Get("default"),
-			Unit:    tag.Get("unit"),
-			Min:     tag.Get("min"),
-			Max:     tag.Get("max"),
-			Help:    tag.Get("help"),
-			value:   v.Field(i),
-			prefix:  prefix,
-			choices: tag.Get("choices"),
+			Name:        name,
+			Default:     tag.Get("default"),
+			Unit:        tag.Get("unit"),
+			Min:         tag.Get("min"),
+			Max:         tag.Get("max"),
+			Help:        tag.Get("help"),
+			Secret:      tag.Get("secret") != "",
+			prefix:      prefix,
+			environment: prefix + strings.ToUpper(name),
+			choices:     tag.Get("choices"),
 		}
 	}
 	return list
@@ -81,14 +107,22 @@ func setDefaults(list []Setting) {
 	}
 }
 
-// checkSettings returns the first error of a setting.
-func checkSettings(list []Setting) error {
+// checkSettings returns the errors of settings by themselves.
+func checkSettings(list []Setting) (problems []error) {
 	for _, s := range list {
 		if err := s.check(); err != nil {
-			return err
+			problems = append(problems, err)
 		}
 	}
-	return nil
+	return problems
+}
+
+// firstError returns the first error of a list, or nil.
+func firstError(problems []error) error {
+	if len(problems) == 0 {
+		return nil
+	}
+	return problems[0]
 }
 
 // set parses text as the setting's value.
@@ -163,7 +197,7 @@ func (s Setting) checkChoice() error {
 }
 
 // invalid returns an error for a value of a setting.
-func invalid(setting, value, fix string) error {
+func invalid(setting, value, fix string) *Error {
 	return &Error{Setting: setting, Problem: fmt.Sprintf("cannot be %q", value), Fix: fix}
 }
 

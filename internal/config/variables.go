@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/execwire/execwire/internal/similar"
 )
 
 // unknownVariable is an environment variable that has the prefix of settings but names
@@ -28,10 +30,34 @@ func WarnOfVariables(logger *slog.Logger, settings []Setting, environ []string) 
 	}
 }
 
+// MisspelledVariables returns a text for each variable of environ, in the form of
+// os.Environ, that is probably a misspelled one of known. Settings of the daemon and of a
+// hub are no misspellings. The texts have no values.
+func MisspelledVariables(known []string, environ []string) (texts []string) {
+	names := slices.Concat(known, otherVariables)
+	for _, s := range append(Settings(), HubSettings()...) {
+		names = append(names, s.Environment())
+	}
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		letters := len(name) - len(EnvironmentPrefix)
+		if !strings.HasPrefix(name, EnvironmentPrefix) || letters < fewestClientLetters || slices.Contains(names, name) || strings.HasPrefix(name, testVariables) {
+			continue
+		}
+		if meant, slips := similar.Nearest(name, len(EnvironmentPrefix), known); meant != "" && slips <= mostSlips {
+			texts = append(texts, name+" has no effect: did you mean "+meant+"?")
+		}
+	}
+	return texts
+}
+
+// fewestClientLetters is the shortest name of which MisspelledVariables warns.
+const fewestClientLetters = 4
+
 // otherVariables are variables of other parts of execwire: the client commands, the
 // guardian, and its build and tests.
 var otherVariables = []string{
-	"EXECWIRE_SERVER", "EXECWIRE_TOKEN_FILE", "EXECWIRE_TLS_CA", "EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY",
+	"EXECWIRE_SERVER", "EXECWIRE_TOKEN", "EXECWIRE_TOKEN_FILE", "EXECWIRE_TLS_CA", "EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY",
 	"EXECWIRE_HUB", "EXECWIRE_EXECUTOR", "EXECWIRE_GUARDIAN_PIPE",
 	"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
 	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_HOSTILE_TABLE",
@@ -64,39 +90,14 @@ const (
 )
 
 // nearest finds the setting most similar to a variable, whose name without the prefix has
-// a number of letters: one with at most a third of them changed, or of which one name is
-// the prefix of the other.
+// a number of letters.
 func nearest(settings []Setting, name string, letters int) unknownVariable {
 	variable := unknownVariable{name: name}
-	for _, s := range settings {
-		other := s.Environment()
-		slips := distance(name, other)
-		isLike := slips <= letters/3 || strings.HasPrefix(name, other+"_") || strings.HasPrefix(other, name+"_")
-		if isLike && (variable.nearest == "" || slips < variable.slips) {
-			variable.nearest, variable.slips = other, slips
-		}
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.Environment()
 	}
+	variable.nearest, variable.slips = similar.Nearest(name, len(name)-letters, names)
 	variable.misspelled = variable.nearest != "" && variable.slips <= mostSlips && letters >= fewestLetters
 	return variable
-}
-
-// distance is the edit distance of two names.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/execwire/execwire/internal/similar"
 )
 
 // A probably misspelled variable is an error, like a misspelled setting in a file: otherwise
 // the setting would be silently missing.
 func TestLoad_MisspelledVariable_Fails(t *testing.T) {
-	hub := func(environ []string) error { _, err := LoadHub("", environ); return err }
+	hub := func(environ []string) error { _, _, err := LoadHub("", environ); return err }
 	serve := func(environ []string) error { _, err := Load("", environ); return err }
 	for name, tt := range map[string]struct {
 		load  func([]string) error
@@ -39,7 +41,7 @@ func TestLoad_OtherVariables_AreIgnored(t *testing.T) {
 	if _, err := Load("", environ); err != nil {
 		t.Error(err)
 	}
-	if _, err := LoadHub("", environ); err != nil {
+	if _, _, err := LoadHub("", environ); err != nil {
 		t.Error(err)
 	}
 	named := func(list []unknownVariable) (text []string) {
@@ -67,13 +69,17 @@ func TestSettings_AreNotSimilarToEachOther(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestNearest_FindsWhatWasMeant(t *testing.T) {
+	names := []string{"default_grace", "max_grace", "listen", "listen_timeout", "ws_auth"}
 	for _, tt := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "ab", 2}, {"abc", "abc", 0}, {"abc", "axc", 1}, {"abc", "ac", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 2}} {
-		if got, back := distance(tt.a, tt.b), distance(tt.b, tt.a); got != tt.want || back != tt.want {
-			t.Errorf("from %q to %q: %d, back %d, want %d", tt.a, tt.b, got, back, tt.want)
+		name, want string
+		slips      int
+	}{
+		{"listen", "listen", 0}, {"lisen", "listen", 1}, {"LISTEN", "listen", 0}, {"defaultGrace", "default_grace", 1}, {"max-grace", "max_grace", 0},
+		{"default", "default_grace", 6}, {"ws_auth_file", "ws_auth", 5}, {"ilsten", "listen", 1}, {"wsa_uth", "ws_auth", 1}, {"grace", "", 0}, {"x", "", 0}, {"", "", 0},
+	} {
+		if got, slips := similar.Nearest(tt.name, 0, names); got != tt.want || slips != tt.slips {
+			t.Errorf("nearest to %q is %q, distance %d; want %q, %d", tt.name, got, slips, tt.want, tt.slips)
 		}
 	}
 }

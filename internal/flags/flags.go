@@ -67,6 +67,16 @@ func (o Overrides) Apply(f *pflag.FlagSet, configuration any) {
 	}
 }
 
+// Flag returns the flag for a setting, with its dashes, if it was set.
+func (o Overrides) Flag(f *pflag.FlagSet, setting string) (flag string, isSet bool) {
+	for name, overridden := range o {
+		if overridden == setting && f.Changed(name) {
+			return "--" + name, true
+		}
+	}
+	return "", false
+}
+
 // Rename replaces the names of settings in a text by their flags, if one of these was
 // set; else it returns false.
 func (o Overrides) Rename(f *pflag.FlagSet, text string) (string, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"math"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -76,6 +77,27 @@ func (f *File) Changed() (bool, error) {
 	return m.Version() != f.metadata.Version(), nil
 }
 
+// Unchanged fails with Changed if the size or the modification time differs from when the file was
+// opened. A removal or a replacement of its path is no change.
+func (f *File) Unchanged() error {
+	m, err := f.fd.stat()
+	switch {
+	case err != nil:
+		return failed("read", f.path, err)
+	case m.Size != f.metadata.Size || !m.ModifyTime.Equal(f.metadata.ModifyTime):
+		return newError(Changed, "read", f.path, "it was changed while it was read: try again")
+	}
+	return nil
+}
+
+// Detach returns the open file as an *os.File, which the caller closes. Only Metadata and Close may
+// be called afterwards.
+func (f *File) Detach() *os.File {
+	file := os.NewFile(uintptr(f.fd), f.path)
+	f.fd = -1
+	return file
+}
+
 // Skip sets the offset of the next Read.
 func (f *File) Skip(offset int64) { f.offset = offset }
 
@@ -98,8 +120,12 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close releases the file. It must be called once.
-func (f *File) Close() { f.fd.release() }
+// Close releases the file, unless it was detached. It must be called once.
+func (f *File) Close() {
+	if f.fd >= 0 {
+		f.fd.release()
+	}
+}
 
 // ReadFile returns a regular file of at most limit bytes; a larger one is
 // TooLarge.

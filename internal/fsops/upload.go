@@ -22,6 +22,8 @@ type Replacement struct {
 	Offset int64
 	// IfMatch is the required SHA-256 of the file that is replaced. Nil: any.
 	IfMatch []byte
+	// IfVersion is the required version of the file that is replaced. Empty: any.
+	IfVersion string
 	// IfMissing fails with AlreadyExists if the file exists.
 	IfMissing bool
 	// Permissions are the bits 07777 of the file. Nil: those of the file that is replaced, or 0666
@@ -148,6 +150,8 @@ func (u *Upload) check(ctx context.Context) error {
 	switch {
 	case u.request.IfMissing && found.Type != 0:
 		return failed("write", p.path, unix.EEXIST)
+	case u.request.IfVersion != "" && (found.Type == 0 || found.Version() != u.request.IfVersion):
+		return notMatched(p.path)
 	case u.request.IfMatch == nil:
 		return nil
 	case found.Type != Regular:
@@ -213,6 +217,8 @@ type Replaced struct {
 	SHA256 []byte
 	// Metadata is that of the file now.
 	Metadata Metadata
+	// Created reports whether there was no file before.
+	Created bool
 }
 
 // Commit replaces the file by the received data, if that has the given SHA-256; nil: not checked. If
@@ -273,6 +279,7 @@ func (u *Upload) commit(ctx context.Context, sha256 []byte) (Replaced, error) {
 	if err := p.moveIntoPlace(&u.request); err != nil {
 		return Replaced{}, err
 	}
+	done.Created = p.found.Type == 0
 	if done.Metadata, err = p.fd.stat(); err != nil {
 		return Replaced{}, failed("write", p.path, err)
 	}

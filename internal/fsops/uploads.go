@@ -204,8 +204,8 @@ func (s *Uploads) Count(owner, path string) (done func(), err error) {
 	}, nil
 }
 
-// takeOver makes a stream the one that goes on with an upload, by whoever else it
-// was. It reports false if the upload is not there any more, or was dropped
+// takeOver makes a stream the one that goes on with an upload, in the place of an
+// earlier one. It reports false if the upload is not there any more, or was dropped
 // because it begins anew.
 func (s *Uploads) takeOver(k *storedUpload, u *Upload) (bool, error) {
 	path, offset := u.request.Path, u.request.Offset

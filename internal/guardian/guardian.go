@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package guardian runs a server below a parent process that kills what the server leaves when it
 // ends.
 package guardian
@@ -10,7 +12,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,8 +24,10 @@ const (
 	pipeVariable = "EXECWIRE_GUARDIAN_PIPE"
 	// pipeFD is that descriptor.
 	pipeFD = 3
-	// killTimeout bounds how long the guardian tries to kill what its server has left.
-	killTimeout = 10 * time.Second
+	// maxIdleScans is after how many scans in a row in which nothing died the guardian gives up
+	// killing what its server has left: after 10 seconds, or later on a busy machine, where a
+	// time alone could be over after few scans.
+	maxIdleScans = 200
 )
 
 // forwardedSignals are the signals that a guardian forwards to its server.
@@ -112,7 +115,7 @@ func (g *guardian) cleanUp(cgroups string) error {
 	// First, because the kernel kills a control group atomically. Repeated at the end to remove
 	// groups that were still busy.
 	_ = cgroup.RemoveStale(cgroups)
-	return errors.Join(g.killDescendants(time.Now().Add(killTimeout)), cgroup.RemoveStale(cgroups))
+	return errors.Join(g.killDescendants(), cgroup.RemoveStale(cgroups))
 }
 
 // exitCode returns the exit code that a shell reports.

@@ -1,3 +1,5 @@
+//go:build linux
+
 package guardian
 
 import (
@@ -14,10 +16,10 @@ import (
 // killDescendants kills all that is left of the server. All of it descends from children of this
 // process: the children of the server were reparented to it, and theirs are when they are killed.
 // The PID of a child stays valid until it is reaped, which only this goroutine does, so no other
-// process can be signalled.
-func (g *guardian) killDescendants(deadline time.Time) error {
+// process can be signalled. It does not give up while processes die.
+func (g *guardian) killDescendants() error {
 	const shortest, longest = time.Millisecond, 50 * time.Millisecond
-	pause, emptyScans := shortest, 0
+	pause, emptyScans, idleScans := shortest, 0, 0
 	for {
 		remaining, err := g.serverDescendants()
 		switch {
@@ -35,11 +37,12 @@ func (g *guardian) killDescendants(deadline time.Time) error {
 			_ = unix.Kill(child.PID, unix.SIGKILL)
 		}
 		if reapDead(remaining) {
-			pause = shortest
+			pause, idleScans = shortest, 0
 		} else {
 			pause = min(2*pause, longest)
+			idleScans++
 		}
-		if time.Now().After(deadline) {
+		if idleScans == maxIdleScans {
 			return fmt.Errorf("processes that it started could not be killed, among them %d", remaining[0].PID)
 		}
 		<-time.NewTimer(pause).C

@@ -8,32 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/execwire/execwire/internal/destination"
 )
-
-func TestAddresses_AllForms_AreChecked(t *testing.T) {
-	for address, refused := range map[string]bool{
-		"127.0.0.1": false, "127.9.9.9": false, "::1": false, "10.1.2.3": false, "192.168.0.1": false, "172.16.0.1": false,
-		"100.64.0.1": false, "8.8.8.8": false, "2606:4700::1111": false, "fd00::1": false, "fc00:ec2::254": false,
-		"64:ff9b::808:808": false, "2002:808:808::1": false, "::ffff:10.0.0.1": false, "::ffff:127.0.0.1": false,
-
-		"0.0.0.0": true, "0.1.2.3": true, "::": true, "::ffff:0.0.0.0": true,
-		"169.254.169.254": true, "169.254.0.1": true, "169.254.170.2": true, "fe80::1": true, "fe80::1%lo": true, "febf::1": true,
-		"::ffff:169.254.169.254": true, "::169.254.169.254": true, "::ffff:0:169.254.169.254": true,
-		"64:ff9b::a9fe:a9fe": true, "64:ff9b:1::a9fe:a9fe": true, "64:ff9b:1:a9fe:a9:fe00::": true,
-		"2002:a9fe:a9fe::": true, "2002:a9fe:a9fe:1:2:3:4:5": true,
-		"2001:0:a9fe:a9fe::": true, "2001:0:808:808:0:0:5601:5601": true,
-		"2002::1": true, "64:ff9b::": true,
-		"224.0.0.1": true, "239.255.255.255": true, "ff02::1": true, "255.255.255.255": true, "::ffff:224.0.0.1": true,
-		"fd00:ec2::254": true, "fd00:ec2::23": true, "fd20:ce::254": true, "100.100.100.200": true, "168.63.129.16": true, "192.0.0.192": true,
-	} {
-		var rules addressRules
-		err := rules.check(netip.AddrPortFrom(netip.MustParseAddr(address), 80))
-		var own *Error
-		if got := errors.As(err, &own) && own.Kind == AddressRefused; got != refused {
-			t.Errorf("%s: %v, want it refused: %v", address, err, refused)
-		}
-	}
-}
 
 // addressesOfHost returns addresses of this host.
 func addressesOfHost(t *testing.T) []string {
@@ -53,8 +30,7 @@ func addressesOfHost(t *testing.T) []string {
 
 func TestOwnListeners_AllAddresses_AreRejected(t *testing.T) {
 	u := newUpstream(t, say(ok))
-	c := newClient()
-	c.RefuseLocal(u.port())
+	c := newClient(refusing(u.port()))
 	for _, host := range addressesOfHost(t) {
 		_, _, err := get(t, c, &Request{URL: fmt.Sprintf("http://%s:%d/", host, u.port())})
 		if !isKind(err, AddressRefused) || !strings.Contains(err.Error(), "a listener of this server") {
@@ -67,21 +43,11 @@ func TestOwnListeners_AllAddresses_AreRejected(t *testing.T) {
 	mustGet(t, c, &Request{URL: newUpstream(t, say(ok)).url("/")}) // another loopback port
 }
 
-// A local address that no interface has is detected after connecting.
-func TestDial_ConnectionToSelf_IsRejected(t *testing.T) {
-	u := newUpstream(t, say(ok))
-	conn, err := net.Dial("tcp", u.host())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	var rules addressRules
-	if err := rules.checkConnected(conn); err != nil {
-		t.Errorf("a port that is not ours: %v", err)
-	}
-	rules.addOwnPort(u.port())
-	if err := rules.checkConnected(conn); !isKind(err, AddressRefused) {
-		t.Errorf("a port that is ours: %v", err)
+// refusing refuses a port of this host.
+func refusing(port uint16) func(*Options) {
+	return func(o *Options) {
+		o.Rules = new(destination.Rules)
+		o.Rules.RefuseLocal(port)
 	}
 }
 
@@ -135,10 +101,9 @@ func TestRedirect_Address_IsChecked(t *testing.T) {
 		"this host":        fmt.Sprintf("http://0.0.0.0:%d/", own.port()),
 	} {
 		u := newUpstream(t, say("HTTP/1.1 307 Moved\r\nLocation: "+location+"\r\nContent-Length: 0\r\n\r\n"))
-		c := newClient(func(o *Options) {
+		c := newClient(refusing(own.port()), func(o *Options) {
 			o.Resolver = names(t, func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("169.254.169.254")} })
 		})
-		c.RefuseLocal(own.port())
 		_, _, err := get(t, c, &Request{URL: u.url("/")})
 		if !isKind(err, AddressRefused) || !strings.Contains(err.Error(), location) {
 			t.Errorf("%s: %v, want it refused with its URL", what, err)

@@ -1,12 +1,15 @@
 package httpclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"io"
 	"net"
 	"sync"
+
+	"github.com/execwire/execwire/internal/destination"
 )
 
 // Options configure a client.
@@ -17,6 +20,8 @@ type Options struct {
 	// PerOwner bounds the concurrent requests of one owner, until their responses
 	// are closed. 0 allows none.
 	PerOwner int
+	// Rules decide which addresses are connected to. Nil means the general rules.
+	Rules *destination.Rules
 	// Resolver resolves names. Nil means the system's.
 	Resolver *net.Resolver
 	// Roots are the accepted certificate authorities. Nil means the system's.
@@ -27,7 +32,6 @@ type Options struct {
 // closed, but each response must be.
 type Client struct {
 	options Options
-	rules   addressRules
 
 	mu     sync.Mutex
 	active map[string]int // guarded by mu; requests in progress, by owner
@@ -35,12 +39,9 @@ type Client struct {
 
 // New returns a client.
 func New(options Options) *Client {
+	options.Rules = cmp.Or(options.Rules, new(destination.Rules))
 	return &Client{options: options, active: make(map[string]int)}
 }
-
-// RefuseLocal rejects requests to a port of this host, by any of its addresses,
-// because this server listens there.
-func (c *Client) RefuseLocal(port uint16) { c.rules.addOwnPort(port) }
 
 // Response is a response. Its Body must be closed.
 type Response struct {

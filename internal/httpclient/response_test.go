@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestResponse_IsReturnedAsReceived(t *testing.T) {
@@ -178,6 +180,7 @@ func TestError_Text_IsBounded(t *testing.T) {
 
 // Reading a body does not retain the head.
 func TestBody_DoesNotRetainHead(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	const requests, limit = 20, 256 << 10
 	c := newClient(func(o *Options) { o.HeadBytes = limit })
 	head := "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n" + strings.Repeat("a:\n", limit/3-30) + "\r\n1\r\n.\r\n"

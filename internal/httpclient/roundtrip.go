@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"syscall"
+
+	"github.com/execwire/execwire/internal/destination"
 )
 
 // roundTrip is a request with its response, on its own connection.
@@ -33,14 +35,14 @@ func (c *Client) dial(ctx context.Context, to *target) (net.Conn, error) {
 			if err != nil {
 				return err
 			}
-			return c.rules.check(addrPort)
+			return c.options.Rules.Check(addrPort)
 		},
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(to.host, to.port))
 	if err != nil {
 		return nil, err
 	}
-	if err := c.rules.checkConnected(conn); err != nil {
+	if err := c.options.Rules.CheckConnected(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -105,11 +107,10 @@ func (x *roundTrip) close() {
 
 // failure converts an error before the body of a response.
 func (c *Client) failure(err error, to *target) error {
-	var typed *Error
+	var refused *destination.Refused
 	switch {
-	case errors.As(err, &typed):
-		typed.URL = to.forError()
-		return typed
+	case errors.As(err, &refused):
+		return &Error{Kind: AddressRefused, Address: refused.Address, URL: to.forError(), Err: errors.New(refused.Reason)}
 	case errors.Is(err, errHeadTooLarge):
 		return &Error{Kind: HeadTooLarge, URL: to.forError(), Limit: c.options.HeadBytes}
 	}

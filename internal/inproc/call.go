@@ -3,9 +3,12 @@ package inproc
 import (
 	"context"
 	"io"
+	"os"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 )
@@ -43,13 +46,19 @@ type call struct {
 	cancel     context.CancelCauseFunc // of the handler's context; set before the call is shared
 	handedBack bool                    // the caller promised to hand messages back; set before the call is shared
 	lent       []byte                  // by the caller, for the response; set before the call is shared
+	takeFile   func(*os.File)          // of the caller; nil if it takes none; set before the call is shared
 
 	// Written before done is closed, and only read after.
 	status    *status.Status // for the client
 	serverErr error          // result of the handler's SendMsg and RecvMsg
 
-	mu    sync.Mutex
-	ended bool // guarded by mu
+	headerSent atomic.Bool // the client has the header, or may have it; set under mu
+
+	mu         sync.Mutex
+	ended      bool          // guarded by mu
+	header     metadata.MD   // of the response; immutable once headerSent is set; guarded by mu
+	headerWait chan struct{} // closed when the header is sent; nil while no client waits; guarded by mu
+	trailer    metadata.MD   // of the response; guarded by mu
 }
 
 func newCall(requests, responses int) *call {
@@ -66,6 +75,9 @@ func newCall(requests, responses int) *call {
 func (c *call) endByHandler(st *status.Status, cause error) {
 	c.mu.Lock()
 	if !c.ended {
+		if len(c.header) > 0 { // otherwise the response has only trailers, as with grpc-go
+			c.sendHeaderLocked()
+		}
 		c.endLocked(st, context.Canceled)
 	}
 	c.mu.Unlock()
@@ -82,6 +94,7 @@ func (c *call) endByClient(st *status.Status, cause error) {
 	if c.ended {
 		return
 	}
+	c.trailer = nil // it was not sent
 	if cause == nil {
 		c.endLocked(st, context.DeadlineExceeded)
 		return

@@ -2,17 +2,17 @@
 //
 // A [Channel] is both ends: services are registered on it as on a *grpc.Server,
 // and generated clients call through it as through a *grpc.ClientConn. Statuses,
-// the caller's metadata, end of stream, deadlines, cancellation, flow control and
-// interceptors behave as in grpc-go; the tests of this package run every scenario
-// over both. Handlers cannot send headers and trailers. Call options have no
-// effect, and metadata is not validated.
+// metadata in both directions, end of stream, deadlines, cancellation, flow control and
+// interceptors behave as in grpc-go; the tests of this package run every scenario over
+// both. Of the call options, grpc.Header and
+// grpc.Trailer have an effect, for unary calls, and metadata is not validated.
 //
 // Messages are not encoded: the receiver gets a shallow copy, whose byte slices,
 // lists, maps and sub-messages are the sender's own. A message is therefore
 // immutable once it is sent, on both sides and at every depth. A handler may
 // reuse memory that the caller promised to hand back, and use memory that the
-// caller lent (see the methods ReuseAfter and Lent of the stream in the handler's
-// context). Since nothing is encoded, limits on encoded size have no effect, text
+// caller lent, and may pass on an open file (see the methods ReuseAfter, Lent and FileTaker
+// of the stream in the handler's context). Since nothing is encoded, limits on encoded size have no effect, text
 // that is not UTF-8 is not rejected, and the metadata that the transport adds
 // (:authority, content-type, user-agent) is absent.
 package inproc

@@ -29,7 +29,9 @@ func (ch *Channel) invoke(ctx context.Context, from *peer.Peer, method string, a
 	if err := cs.SendMsg(args); err != nil {
 		return err
 	}
-	return cs.RecvMsg(reply)
+	err = cs.RecvMsg(reply)
+	cs.call.report(opts)
+	return err
 }
 
 // NewStream starts a streaming call; its handler starts at once. As with any gRPC
@@ -53,7 +55,7 @@ func (ch *Channel) newStream(ctx context.Context, from *peer.Peer, desc *grpc.St
 	md, _ := metadata.FromOutgoingContext(ctx) // a copy
 	m := ch.lookup(fullMethod)
 	c := newCall(queueFor(m.clientStreams), queueFor(m.serverStreams))
-	c.handedBack, c.lent = handedBackBy(opts), lentBy(opts)
+	c.handedBack, c.lent, c.takeFile = handedBackBy(opts), lentBy(opts), fileTakerOf(opts)
 	ss := newServerStream(ctx, c, fullMethod, m, md, from)
 	cs := newClientStream(ctx, c, desc)
 	if !ch.add(cs) {
@@ -139,11 +141,14 @@ func (cs *clientStream) settle(err, cause error) {
 
 func (cs *clientStream) Context() context.Context { return cs.ctx }
 
-// Header returns nil: handlers cannot send headers.
-func (cs *clientStream) Header() (metadata.MD, error) { return nil, nil }
+// Header blocks until the handler has sent its header, its first message or its status,
+// or the call has ended. It returns nil if there is no header; RecvMsg returns the status.
+// The error is always nil.
+func (cs *clientStream) Header() (metadata.MD, error) { return cs.call.awaitHeader(), nil }
 
-// Trailer returns nil: handlers cannot send trailers.
-func (cs *clientStream) Trailer() metadata.MD { return nil }
+// Trailer returns the handler's trailer, once RecvMsg has returned an error, or the
+// response of a call with a single one.
+func (cs *clientStream) Trailer() metadata.MD { return cs.call.receivedTrailer() }
 
 // CloseSend tells the handler that no more messages come. It never fails.
 func (cs *clientStream) CloseSend() error {

@@ -68,18 +68,16 @@ func (ss *serverStream) handle(interceptor grpc.StreamServerInterceptor) error {
 
 func (ss *serverStream) Context() context.Context { return ss.ctx }
 
-// errNoHeaders is the error for headers and trailers, which no handler sends.
-var errNoHeaders = status.Error(codes.Unimplemented, "inproc: headers and trailers are not supported")
-
-func (ss *serverStream) SetHeader(metadata.MD) error  { return errNoHeaders }
-func (ss *serverStream) SendHeader(metadata.MD) error { return errNoHeaders }
-func (ss *serverStream) SetTrailer(metadata.MD)       {}
+func (ss *serverStream) SetHeader(md metadata.MD) error  { return ss.call.setHeader(md) }
+func (ss *serverStream) SendHeader(md metadata.MD) error { return ss.call.sendHeader(md) }
+func (ss *serverStream) SetTrailer(md metadata.MD)       { ss.call.setTrailer(md) }
 
 // SendMsg passes m to the client. It blocks while the queue is full and fails
 // with Canceled or DeadlineExceeded once the call has ended. An error ends the
 // call.
 func (ss *serverStream) SendMsg(m any) error {
 	msg, err := toSend(m)
+	ss.call.beginResponse()
 	if err == nil && !ss.call.send(ss.call.responses, msg) {
 		err = ss.call.serverErr
 	}
@@ -130,7 +128,11 @@ type transportStream struct{ ss *serverStream }
 
 var _ grpc.ServerTransportStream = transportStream{}
 
-func (t transportStream) Method() string               { return t.ss.fullMethod }
-func (t transportStream) SetHeader(metadata.MD) error  { return errNoHeaders }
-func (t transportStream) SendHeader(metadata.MD) error { return errNoHeaders }
-func (t transportStream) SetTrailer(metadata.MD) error { return errNoHeaders }
+func (t transportStream) Method() string                  { return t.ss.fullMethod }
+func (t transportStream) SetHeader(md metadata.MD) error  { return t.ss.call.setHeader(md) }
+func (t transportStream) SendHeader(md metadata.MD) error { return t.ss.call.sendHeader(md) }
+
+func (t transportStream) SetTrailer(md metadata.MD) error {
+	t.ss.call.setTrailer(md)
+	return nil
+}

@@ -32,10 +32,10 @@ func (a Admission) Admitted() bool { return a.conn == nil || a.conn.admitted.Loa
 
 // Use marks the connection as in use until end is called, which may be repeated:
 // idle connections of a principal are evicted first. evict is called with an
-// [*auth.Error] of [auth.KindTooManyConnections] when the connection is evicted;
-// it must not block, may be called after end, and may be nil. An evicted
-// connection is otherwise left open until it is the oldest pending one beyond the
-// limit.
+// [*auth.Error] of [auth.KindTooManyConnections] when the connection is evicted, and
+// when it is closed as the oldest pending one; it must not block, may be called again
+// and after end, and may be nil. An evicted connection is otherwise left open until it
+// is the oldest pending one beyond the limit.
 func (a Admission) Use(evict func(error)) (end func()) {
 	return a.addUse(&connUse{evict: evict, busy: true})
 }

@@ -3,12 +3,14 @@ package listen
 import (
 	"container/list"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/credentials"
 
 	"github.com/execwire/execwire/internal/auth"
 )
@@ -17,7 +19,8 @@ import (
 type limitedConn struct {
 	net.Conn
 	limiter   *limiter
-	peer      auth.Peer    // on loopback, if known
+	peer      auth.Peer    // on this host, if known
+	unknown   error        // why the peer of a unix socket is not known
 	userError error        // why the user is not accepted there without a credential
 	peerError func() error // userError, or why the process is not accepted
 
@@ -32,8 +35,8 @@ type limitedConn struct {
 	// Guarded by limiter.mu.
 	owner   *principalConns       // nil unless admitted
 	busy    int                   // number of busy uses
-	uses    map[*connUse]struct{} // notified on eviction
-	evicted bool                  // it was admitted, and evicted
+	uses    map[*connUse]struct{} // notified when evicted is set
+	evicted bool                  // it lost its admission, or was closed for another one
 	list    *list.List            // the list that contains it
 	element *list.Element         // there
 	removed bool                  // no longer counted
@@ -92,12 +95,36 @@ func (c *limitedConn) countUse(u *connUse, change int) {
 func (l *limiter) identify(conn net.Conn) *limitedConn {
 	c := &limitedConn{Conn: conn, limiter: l}
 	c.peerError = sync.OnceValue(c.checkPeer)
-	if tcp, ok := conn.(*net.TCPConn); ok && isLoopback(tcp.LocalAddr()) && isLoopback(tcp.RemoteAddr()) {
-		var err error
-		c.peer, err = auth.LoopbackPeer(tcp)
-		c.userError = l.users.Check(c.peer, err)
+	switch conn := conn.(type) {
+	case *net.UnixConn:
+		c.peer, c.unknown = auth.UnixPeer(conn)
+	case *net.TCPConn:
+		if isLoopback(conn.LocalAddr()) && isLoopback(conn.RemoteAddr()) {
+			var err error
+			c.peer, err = auth.LoopbackPeer(conn)
+			c.userError = l.users.Check(c.peer, err)
+		}
 	}
 	return c
+}
+
+// authInfo returns the AuthInfo of a connection without TLS.
+func (c *limitedConn) authInfo() (AuthInfo, error) {
+	info := AuthInfo{Admission: Admission{c}}
+	if _, ok := c.Conn.(*net.UnixConn); ok {
+		info.SecurityLevel, info.Peer = credentials.PrivacyAndIntegrity, &c.peer
+		return info, c.unknown
+	}
+	info.SecurityLevel = credentials.NoSecurity
+	info.Loopback = isLoopback(c.LocalAddr()) && isLoopback(c.RemoteAddr())
+	return info, nil
+}
+
+// boundTo bounds how many bytes may be read before a request is authenticated. It is
+// called by the goroutine that reads.
+func (c *limitedConn) boundTo(bytes int) {
+	c.bound = bytes
+	c.isBounded.Store(true)
 }
 
 // checkPeer returns why the process at the other end is not accepted without a
@@ -162,9 +189,28 @@ func (c *limitedConn) Left() bool {
 }
 
 // CloseWrite closes the sending side, if the connection supports it.
-func (c *limitedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+func (c *limitedConn) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}
 	return nil
 }
+
+// copyBuffers has the buffers of copies to connections that cannot send a file themselves:
+// those of unix sockets, to which net/http copies with buffers of its own.
+var copyBuffers = sync.Pool{New: func() any { return new([64 << 10]byte) }}
+
+// ReadFrom implements io.ReaderFrom, so that files are sent without copying them.
+func (c *limitedConn) ReadFrom(r io.Reader) (int64, error) {
+	if to, ok := c.Conn.(io.ReaderFrom); ok {
+		return to.ReadFrom(r)
+	}
+	buffer := copyBuffers.Get().(*[64 << 10]byte)
+	defer copyBuffers.Put(buffer)
+	return io.CopyBuffer(struct{ io.Writer }{c.Conn}, r, buffer[:])
+}
+
+// NetConn returns the underlying connection, for setting socket options.
+func (c *limitedConn) NetConn() net.Conn { return c.Conn }

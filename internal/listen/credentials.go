@@ -2,10 +2,13 @@ package listen
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc/credentials"
@@ -23,6 +26,8 @@ type AuthInfo struct {
 	Peer *auth.Peer
 	// Loopback is whether this is a TCP connection within this host, without TLS.
 	Loopback bool
+
+	certificate *x509.Certificate // the server's, of a connection with TLS
 }
 
 // HasTLS reports whether the connection has TLS.
@@ -52,31 +57,86 @@ func (i AuthInfo) Refused() error {
 	return i.conn.peerError()
 }
 
-// PeerCredentials returns gRPC server credentials for the listeners of this
-// package, whose connections get an [AuthInfo]. On a grpcs listener they perform the
-// TLS handshake. On the others clients connect in plain text; those of other hosts
-// are rejected, and so are other connections. onError is called for failed handshakes, except
-// when the connection was lost; it must not block and may be nil.
-func PeerCredentials(onError func(remote net.Addr, err error)) credentials.TransportCredentials {
-	if onError == nil {
-		onError = func(net.Addr, error) {}
-	}
-	return peerCredentials{onError: onError}
-}
-
-type peerCredentials struct {
-	onError func(remote net.Addr, err error)
-}
-
-// ServerHandshake identifies the peer, after a TLS handshake on a grpcs listener.
-func (p peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	if c, ok := conn.(*tlsConn); ok {
-		secure, info, err := c.handshake()
-		if err != nil && !lost(err) {
-			p.onError(c.RemoteAddr(), err)
+// AuthInfoOf returns what the kernel and the TLS handshake know about the peer of a
+// connection that a listener delivered, or of a wrapper with a NetConn method. Other
+// connections are rejected.
+func AuthInfoOf(conn net.Conn) (AuthInfo, error) {
+	for {
+		switch c := conn.(type) {
+		case *tlsConn:
+			return c.authInfo(), nil
+		case *limitedConn:
+			return c.authInfo()
+		case interface{ NetConn() net.Conn }:
+			conn = c.NetConn()
+		default:
+			return AuthInfo{}, fmt.Errorf("failed to identify the peer %v: a %T is not from a listener", conn.RemoteAddr(), conn)
 		}
-		return secure, info, err
 	}
+}
+
+// Begin calls [Admission.Begin] for a connection that [AuthInfoOf] accepts;
+// others are ignored.
+func Begin(conn net.Conn) {
+	if info, err := AuthInfoOf(conn); err == nil {
+		info.Begin()
+	}
+}
+
+// KnowsHost reports whether host, from a Host header, can mean the listener: it is
+// empty, an IP address, localhost, a name of the server's certificate or, on a unix
+// socket, a name without a dot. A web page that makes its own name resolve to the
+// address of the listener (DNS rebinding) has another name. A port is ignored: a
+// tunnel has another one.
+func (i AuthInfo) KnowsHost(host string) bool {
+	host = HostName(host)
+	switch _, err := netip.ParseAddr(host); {
+	case err == nil, host == "", host == "localhost":
+		return true
+	case i.Peer != nil:
+		return !strings.Contains(host, ".")
+	}
+	return i.certificate != nil && i.certificate.VerifyHostname(host) == nil
+}
+
+// Hosts are names of a server in the Host header of HTTP requests, beside those that
+// [AuthInfo.KnowsHost] accepts. Its methods may be called concurrently.
+type Hosts map[string]bool
+
+// NewHosts returns the set of names. Ports, brackets and case are ignored.
+func NewHosts(names ...string) Hosts {
+	h := make(Hosts)
+	for _, name := range names {
+		h[HostName(name)] = true
+	}
+	return h
+}
+
+// Know reports whether host, from the Host header of a request on conn, can mean the
+// server. A connection that [AuthInfoOf] does not know has no names of its own.
+func (h Hosts) Know(conn net.Conn, host string) bool {
+	info, err := AuthInfoOf(conn)
+	return err == nil && info.KnowsHost(host) || h[HostName(host)]
+}
+
+// HostName returns the host of a Host header without its port and brackets, in lower
+// case.
+func HostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.ToLower(strings.Trim(host, "[]"))
+}
+
+// PeerCredentials returns gRPC server credentials for connections that the listeners of
+// this package delivered, which get an [AuthInfo]. Connections without TLS from other
+// hosts are rejected, and so are those of other listeners.
+func PeerCredentials() credentials.TransportCredentials { return peerCredentials{} }
+
+type peerCredentials struct{}
+
+// ServerHandshake identifies the peer. The TLS handshake was performed before.
+func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	info, err := AuthInfoOf(conn)
 	if err != nil {
 		return nil, nil, err

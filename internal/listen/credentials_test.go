@@ -46,7 +46,7 @@ func serveOn(t *testing.T, listeners ...net.Listener) {
 		}
 		return next(srv, ss)
 	}
-	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials(nil)), grpc.StreamInterceptor(sendCaller))
+	server := grpc.NewServer(grpc.Creds(listen.PeerCredentials()), grpc.StreamInterceptor(sendCaller))
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	var wg sync.WaitGroup
 	for _, l := range listeners {
@@ -99,14 +99,14 @@ func TestPeerCredentials_UnknownConnection_Fails(t *testing.T) {
 	defer func() { _, _ = a.Close(), b.Close() }()
 	otherHost := listen.Counted(farAway{a}) // without TLS
 	for _, conn := range []net.Conn{a, wrapped{a}, otherHost} {
-		if _, info, err := listen.PeerCredentials(nil).ServerHandshake(conn); err == nil {
+		if _, info, err := listen.PeerCredentials().ServerHandshake(conn); err == nil {
 			t.Errorf("ServerHandshake of a %T = %v, want an error", conn, info)
 		}
 	}
 }
 
 func TestPeerCredentials_Client_Fails(t *testing.T) {
-	creds := listen.PeerCredentials(nil)
+	creds := listen.PeerCredentials()
 	if got := creds.Clone().Info().SecurityProtocol; got != "insecure" {
 		t.Errorf("security protocol = %q, want insecure", got)
 	}

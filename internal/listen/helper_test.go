@@ -106,8 +106,65 @@ func publicDir(t *testing.T) string {
 	return dir
 }
 
+// dispatched is a listener that dispatches connections of every protocol to one queue.
+type dispatched struct {
+	listen.Listener
+	*listen.Queue
+	ended chan struct{}
+}
+
+func dispatch(l listen.Listener) *dispatched {
+	d := &dispatched{Listener: l, Queue: listen.NewQueue(), ended: make(chan struct{})}
+	go func() {
+		defer close(d.ended)
+		l.Dispatch(d.Queue, d.Queue)
+	}()
+	return d
+}
+
+// Addr returns the address of the listener.
+func (d *dispatched) Addr() net.Addr { return d.Listener.Addr() }
+
+// Close closes the listener, and waits until everything is dispatched.
+func (d *dispatched) Close() error {
+	err := d.Listener.Close()
+	_ = d.Queue.Close()
+	<-d.ended
+	return err
+}
+
+// dialFor connects to a listener, and sends what lets it dispatch the connection.
+func dialFor(t *testing.T, l *dispatched) net.Conn {
+	t.Helper()
+	client, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Fatalf("failed to connect to %v: %v", l.URL(), err)
+	}
+	if l.URL().Scheme == listen.SchemeUnix {
+		if _, err := io.WriteString(client, "PRI"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return client
+}
+
+// acceptFrom accepts a connection of dialFor.
+func acceptFrom(t *testing.T, l *dispatched) net.Conn {
+	t.Helper()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatalf("failed to accept: %v", err)
+	}
+	if l.URL().Scheme == listen.SchemeUnix {
+		if _, err := io.ReadFull(server, make([]byte, 3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return server
+}
+
 // mustListen opens a listener and closes it with the test.
-func mustListen(t *testing.T, raw string) listen.Listener {
+func mustListen(t *testing.T, raw string) *dispatched {
 	t.Helper()
 	l, err := tryListen(t, raw)
 	if err != nil {
@@ -117,29 +174,33 @@ func mustListen(t *testing.T, raw string) listen.Listener {
 	return l
 }
 
-func tryListen(t *testing.T, raw string) (listen.Listener, error) {
+func mustParse(t *testing.T, raw string) listen.URL {
 	t.Helper()
 	u, err := listen.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return u
+}
+
+func tryListen(t *testing.T, raw string) (*dispatched, error) {
+	t.Helper()
+	u := mustParse(t, raw)
 	ctx, cancel := context.WithTimeout(t.Context(), hangGuard)
 	defer cancel()
-	return listen.Listen(ctx, u, listen.Options{})
+	l, err := listen.Listen(ctx, u, listen.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return dispatch(l), nil
 }
 
 // roundTrip connects to l and exchanges data.
-func roundTrip(t *testing.T, l listen.Listener) {
+func roundTrip(t *testing.T, l *dispatched) {
 	t.Helper()
-	client, err := net.Dial(l.Addr().Network(), l.Addr().String())
-	if err != nil {
-		t.Fatalf("failed to connect to %v: %v", l.URL(), err)
-	}
+	client := dialFor(t, l)
 	defer func() { _ = client.Close() }()
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatalf("failed to accept: %v", err)
-	}
+	server := acceptFrom(t, l)
 	if _, err := server.Write([]byte("hello")); err != nil {
 		t.Error(err)
 	}

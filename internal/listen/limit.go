@@ -66,10 +66,13 @@ func (l *limiter) accept(next func() (net.Conn, error)) (*limitedConn, error) {
 		return nil, err
 	}
 	c := l.identify(conn)
-	oldest, ok := l.add(c)
+	oldest, evictions, ok := l.add(c)
 	if oldest != nil {
 		_ = oldest.Conn.Close()
 		l.full()
+	}
+	for _, evict := range evictions {
+		evict(l.limitError("this connection without a principal was closed for another one"))
 	}
 	if !ok {
 		_ = conn.Close()
@@ -79,20 +82,22 @@ func (l *limiter) accept(next func() (net.Conn, error)) (*limitedConn, error) {
 }
 
 // add makes c pending, unless the listener is closed, and returns the connection
-// to be closed for it.
-func (l *limiter) add(c *limitedConn) (oldest *limitedConn, ok bool) {
+// to be closed for it, with the functions to be called then.
+func (l *limiter) add(c *limitedConn) (oldest *limitedConn, evictions []func(error), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, false
+		return nil, nil, false
 	}
 	if l.limit > 0 && l.open >= l.limit+max(l.limit/pendingFraction, 1) {
 		oldest = l.pending.Front().Value.(*limitedConn) // exists, since fewer are admitted
 		l.remove(oldest)
+		oldest.evicted = true
+		evictions = oldest.evictions()
 	}
 	l.open++
 	l.relist(c)
-	return oldest, true
+	return oldest, evictions, true
 }
 
 // admit admits c for the principal, unless it is admitted. The error is an

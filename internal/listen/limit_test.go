@@ -19,7 +19,7 @@ import (
 // crowd is a listener with a limit, and its connections.
 type crowd struct {
 	t    *testing.T
-	lis  listen.Listener
+	lis  *dispatched
 	full atomic.Int32
 }
 
@@ -41,16 +41,10 @@ type member struct {
 // connect makes a connection without a request.
 func (c *crowd) connect() *member {
 	c.t.Helper()
-	client, err := net.Dial(c.lis.Addr().Network(), c.lis.Addr().String())
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	client := dialFor(c.t, c.lis)
 	c.t.Cleanup(func() { _ = client.Close() })
 	_ = client.SetDeadline(time.Now().Add(hangGuard))
-	server, err := c.lis.Accept()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	server := acceptFrom(c.t, c.lis)
 	c.t.Cleanup(func() { _ = server.Close() })
 	info, err := listen.AuthInfoOf(server)
 	if err != nil {
@@ -103,16 +97,20 @@ func expectFull(t *testing.T, err error, most int) {
 	}
 }
 
-// The oldest pending connection is closed for one too many, at no cost for any
-// principal.
+// The oldest pending connection is closed for one too many, with its uses, at no cost
+// for any principal.
 func TestPendingConnections_OneTooMany_OldestIsClosed(t *testing.T) {
 	for _, raw := range []string{"grpc://127.0.0.1:0", "unix://" + socketPath(t), "ws://127.0.0.1:0"} {
 		t.Run(raw[:4], func(t *testing.T) {
 			c := newCrowd(t, raw, 2)
 			placed := []*member{c.of("a"), c.of("a")}
 			first := c.connect() // in addition to the limit
+			defer first.busy()()
 			second := c.connect()
 			first.expectClosed()
+			expectFull(t, first.evicted.Swap(nil), 2)
+			defer first.busy()() // too late
+			expectFull(t, first.evicted.Load(), 2)
 			_ = second.server.Close()
 			_ = second.server.Close() // counts once, however often
 			third := c.connect()

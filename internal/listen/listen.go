@@ -1,34 +1,49 @@
 package listen
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// Listener is an open listener. Its methods may be called concurrently. Accept
-// retries failures; its only error is [net.ErrClosed], after Close. Close also
-// closes connections without a request; see [Admission.Begin].
+// Listener is an open listener. Its methods may be called concurrently.
 type Listener interface {
-	net.Listener
+	// Dispatch accepts connections until Close, and delivers each to the queue of its
+	// protocol: gRPC, which is HTTP/2 with prior knowledge, or HTTP/1. By a nil queue a
+	// protocol is not served: its connections are closed. With TLS the protocol is
+	// negotiated by ALPN. Otherwise, and for clients without ALPN, the first bytes tell
+	// it, unless the scheme of the listener does. A client that sends none within
+	// [Options.HandshakeTimeout] is disconnected, and delays no other. Failed accepts
+	// are retried. Dispatch returns when all connections were delivered or closed. It
+	// is called once.
+	Dispatch(grpc, http *Queue)
 	// URL returns the address for clients, with the port that the kernel chose.
 	URL() URL
+	// Addr returns that address.
+	Addr() net.Addr
+	// Close stops listening, and closes connections without a request; see
+	// [Admission.Begin]. Further calls return the same.
+	Close() error
 }
 
 // Options configure listeners.
 type Options struct {
-	// TLS is required for grpcs and wss.
+	// TLS is required for tls, grpcs and wss.
 	TLS *TLS
-	// Authenticated is whether callers are authenticated, so that a grpcs
-	// listener may be reachable from other hosts.
+	// HandshakeTimeout bounds the time from the accept until the protocol is known,
+	// including the TLS handshake. 0 is [DefaultHandshakeTimeout].
+	HandshakeTimeout time.Duration
+	// Authenticated is whether callers by gRPC are authenticated, so that a tls or
+	// grpcs listener may be reachable from other hosts.
 	Authenticated bool
-	// WebsocketAuthenticated is the same for ws and wss listeners.
+	// WebsocketAuthenticated is the same for callers by HTTP, and ws and wss listeners.
 	WebsocketAuthenticated bool
 	// LoopbackUsers are the users whose processes are accepted on loopback
 	// without a credential. Connections of others are served until a call is
@@ -51,6 +66,10 @@ type Options struct {
 	// [Admission.Admit]. An eighth more connections, and at least one, may be
 	// open without being admitted: the oldest of them is closed for a new one.
 	Connections int
+	// Inherited are listening sockets that this program was started with. A listener
+	// with the address of one uses it and does not bind; closing the listener closes
+	// it. The file of a unix socket keeps its mode, and is not removed.
+	Inherited []net.Listener
 	// Full is called with the listener for each connection that was closed,
 	// evicted or rejected because of Connections, concurrently. It must not
 	// block. May be nil.
@@ -60,9 +79,8 @@ type Options struct {
 	// accept is retried. It is called concurrently and must not block. May be
 	// nil.
 	AcceptFailed func(URL, error)
-	// HandshakeFailed is called for failed handshakes of a wss listener, except
-	// when the connection was lost. It is called concurrently and must not block.
-	// May be nil.
+	// HandshakeFailed is called for failed TLS handshakes, except when the connection
+	// was lost. It is called concurrently and must not block. May be nil.
 	HandshakeFailed func(remote net.Addr, err error)
 }
 
@@ -80,7 +98,7 @@ func (l Options) acceptFailed(u URL) func(error) {
 // combinations of u and opts are rejected.
 func Listen(ctx context.Context, u URL, opts Options) (Listener, error) {
 	switch u.Scheme {
-	case SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
+	case SchemeTCP, SchemeTLS, SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
 		return listenTCP(ctx, u, opts)
 	case SchemeUnix:
 		return listenUnix(ctx, u, opts)
@@ -94,17 +112,13 @@ func Listen(ctx context.Context, u URL, opts Options) (Listener, error) {
 }
 
 // hasTLS reports whether connections of the listener begin with a TLS handshake.
-func (u URL) hasTLS() bool { return u.Scheme == SchemeGRPCS || u.Scheme == SchemeWSS }
+func (u URL) hasTLS() bool {
+	return u.Scheme == SchemeTLS || u.Scheme == SchemeGRPCS || u.Scheme == SchemeWSS
+}
 
-// isWebsocket reports whether the listener is for JSON-RPC.
-func (u URL) isWebsocket() bool { return u.Scheme == SchemeWS || u.Scheme == SchemeWSS }
-
-// authenticated reports whether callers of the listener u are authenticated.
-func (l Options) authenticated(u URL) bool {
-	if u.isWebsocket() {
-		return l.WebsocketAuthenticated
-	}
-	return l.Authenticated
+// authenticated reports whether callers by all these protocols are authenticated.
+func (l Options) authenticated(by protocols) bool {
+	return (by&protocolGRPC == 0 || l.Authenticated) && (by&protocolHTTP == 0 || l.WebsocketAuthenticated)
 }
 
 // check rejects an insecure combination of a TCP listener and options.
@@ -114,11 +128,11 @@ func (l Options) check(u URL) error {
 	case u.hasTLS() && l.TLS == nil:
 		return &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
 			Fix: "set tls_certificate_file and tls_key_file"}
-	case reachable && u.Scheme == SchemeGRPC: // Parse would reject it
-		return notLoopback(u.String(), u.Addr.Addr().String(), u.Addr.Port())
-	case reachable && !l.authenticated(u):
+	case reachable && u.loopbackOnly(): // Parse would reject it
+		return notLoopback(u.String(), u, u.Addr.Addr().String())
+	case reachable && !l.authenticated(u.protocols()):
 		fix := "configure principals_file"
-		if u.isWebsocket() {
+		if u.protocols() == protocolHTTP {
 			fix = "configure ws_auth (--ws-auth) or principals_file"
 		}
 		return &Error{Kind: KindUnauthenticated, URL: u.String(),
@@ -140,6 +154,10 @@ type openListener struct {
 // newListener returns the listener u, whose connections inner accepts. Its first
 // Close calls unlink.
 func newListener(inner net.Listener, u URL, opts Options, unlink func() error) *openListener {
+	if opts.HandshakeFailed == nil {
+		opts.HandshakeFailed = func(net.Addr, error) {}
+	}
+	opts.HandshakeTimeout = cmp.Or(opts.HandshakeTimeout, DefaultHandshakeTimeout)
 	l := &openListener{Listener: retryAccepts(inner, opts.acceptFailed(u)), url: u, opts: opts, limiter: newLimiter(u, opts)}
 	l.close = sync.OnceValue(func() error {
 		// The socket is removed first: otherwise another server could consider it
@@ -152,6 +170,7 @@ func newListener(inner net.Listener, u URL, opts Options, unlink func() error) *
 	return l
 }
 
+// URL implements [Listener].
 func (l *openListener) URL() URL { return l.url }
 
 // Addr returns the address for clients. A unix socket was bound to another path.
@@ -162,37 +181,16 @@ func (l *openListener) Addr() net.Addr {
 	return l.Listener.Addr()
 }
 
-// Close stops listening, and closes connections without a request. Further calls
-// return the same result.
+// Close implements [Listener].
 func (l *openListener) Close() error { return l.close() }
 
-// Accept waits for the next connection. A TLS handshake takes place later, so that
-// a slow client delays only itself: by the gRPC credentials, or in the first Read
-// of a wss connection.
-func (l *openListener) Accept() (net.Conn, error) {
-	conn, err := l.limiter.accept(l.Listener.Accept)
-	switch {
-	case err != nil:
-		return nil, err
-	case l.url.Scheme == SchemeUnix, !l.url.hasTLS() && !l.opts.authenticated(l.url) && conn.userError == nil:
-		return conn, nil
-	}
-	conn.bound = l.opts.UnauthenticatedBytes
-	conn.isBounded.Store(true)
-	switch l.url.Scheme {
-	case SchemeGRPCS:
-		return &tlsConn{limitedConn: conn, tls: l.opts.TLS}, nil
-	case SchemeWSS:
-		return &wssConn{Conn: tls.Server(conn, l.opts.TLS.config.Get()), counted: conn, failed: l.opts.HandshakeFailed}, nil
-	}
-	return conn, nil
-}
-
-// listenTCP opens a TCP listener. Use [AuthInfoOf] to identify the peers of
-// connections for websockets, and [PeerCredentials] for those of gRPC.
+// listenTCP opens a TCP listener.
 func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if err := opts.check(u); err != nil {
 		return nil, err
+	}
+	if socket := opts.inherited(u); socket != nil {
+		return newListener(socket, u, opts, func() error { return nil }), nil
 	}
 	network := "tcp" // [::] accepts both families
 	if u.Addr.Addr().Is4() {
@@ -210,8 +208,5 @@ func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
 		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
 	u.Addr = lis.Addr().(*net.TCPAddr).AddrPort()
-	if opts.HandshakeFailed == nil {
-		opts.HandshakeFailed = func(net.Addr, error) {}
-	}
 	return newListener(lis, u, opts, func() error { return nil }), nil
 }

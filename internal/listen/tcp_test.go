@@ -70,14 +70,17 @@ func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal := errors.New("it may be confined")
-	l := mustListenWith(t, "grpc://127.0.0.1:0", listen.Options{LoopbackUsers: users, Confined: func(p auth.Peer, _ func() bool) error {
-		if p.Unknown {
-			return refusal
-		}
-		return nil
-	}})
 	for _, closed := range []bool{true, false} {
-		client, err := net.Dial("tcp", l.Addr().String())
+		opened, err := listen.Listen(t.Context(), mustParse(t, "grpc://127.0.0.1:0"), listen.Options{LoopbackUsers: users, Confined: func(p auth.Peer, _ func() bool) error {
+			if p.Unknown {
+				return refusal
+			}
+			return nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := net.Dial("tcp", opened.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,12 +88,14 @@ func TestTCP_UnknownPeer_MayBeConfined(t *testing.T) {
 		if closed {
 			_ = client.Close()
 		}
+		l := dispatch(opened) // accepts only now
+		defer func() { _ = l.Close() }()
 		conn, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = conn.Close() }()
-		_, info, err := listen.PeerCredentials(nil).ServerHandshake(conn)
+		_, info, err := listen.PeerCredentials().ServerHandshake(conn)
 		if err != nil {
 			t.Fatal(err)
 		}

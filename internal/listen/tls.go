@@ -2,7 +2,7 @@ package listen
 
 import (
 	"crypto/tls"
-	"net"
+	"crypto/x509"
 
 	"google.golang.org/grpc/credentials"
 
@@ -63,17 +63,19 @@ func (f TLSFiles) read() (*tls.Config, error) {
 	return config, err
 }
 
-// tlsConn is a connection of a grpcs listener before its handshake.
+// tlsConn is a connection with TLS.
 type tlsConn struct {
-	*limitedConn
-	tls *TLS
+	*tls.Conn
+	counted     *limitedConn      // below TLS
+	certificate *x509.Certificate // the server's
 }
 
-// handshake performs the TLS handshake.
-func (c *tlsConn) handshake() (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := credentials.NewTLS(c.tls.config.Get()).ServerHandshake(c.limitedConn)
-	if err != nil {
-		return nil, nil, err
+// authInfo returns the AuthInfo of the connection, after its handshake.
+func (c *tlsConn) authInfo() AuthInfo {
+	return AuthInfo{
+		TLSInfo: credentials.TLSInfo{
+			State: c.ConnectionState(), CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+		},
+		Admission: Admission{c.counted}, certificate: c.certificate,
 	}
-	return conn, AuthInfo{TLSInfo: info.(credentials.TLSInfo), Admission: Admission{c.limitedConn}}, nil
 }

@@ -50,17 +50,19 @@ func newLocked(t *testing.T) *locked {
 const unauthenticatedBytes = 64 << 10
 
 // open opens a listener that sends clients the name in their certificate after the handshake.
-func (l *locked) open(t *testing.T, raw string) listen.Listener {
+func (l *locked) open(t *testing.T, raw string) *dispatched {
 	t.Helper()
 	u, err := listen.Parse(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, Authenticated: true, UnauthenticatedBytes: unauthenticatedBytes})
+	opened, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, Authenticated: true, UnauthenticatedBytes: unauthenticatedBytes,
+		HandshakeFailed: func(_ net.Addr, err error) { l.failed <- err }})
 	if err != nil {
 		t.Fatal(err)
 	}
-	creds := listen.PeerCredentials(func(_ net.Addr, err error) { l.failed <- err })
+	lis := dispatch(opened)
+	creds := listen.PeerCredentials()
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -91,7 +93,7 @@ func sendName(raw net.Conn, creds credentials.TransportCredentials) {
 }
 
 // dial connects and returns what the listener sends.
-func (l *locked) dial(t *testing.T, lis listen.Listener, change func(*tls.Config)) (string, error) {
+func (l *locked) dial(t *testing.T, lis *dispatched, change func(*tls.Config)) (string, error) {
 	t.Helper()
 	config := &tls.Config{RootCAs: l.ca.Pool(), ServerName: "localhost", NextProtos: []string{"h2"}}
 	change(config)
@@ -305,10 +307,11 @@ func TestTLS_UnauthenticatedBytes_AreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lis, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, UnauthenticatedBytes: unauthenticatedBytes})
+	opened, err := listen.Listen(t.Context(), u, listen.Options{TLS: l.lock, UnauthenticatedBytes: unauthenticatedBytes})
 	if err != nil {
 		t.Fatal(err)
 	}
+	lis := dispatch(opened)
 	defer func() { _ = lis.Close() }()
 	const size = 4 * unauthenticatedBytes
 	for _, admit := range []bool{false, true} {
@@ -323,7 +326,7 @@ func TestTLS_UnauthenticatedBytes_AreBounded(t *testing.T) {
 			}
 			defer func() { _ = raw.Close() }()
 			_ = raw.SetDeadline(time.Now().Add(hangGuard))
-			conn, info, err := listen.PeerCredentials(nil).ServerHandshake(raw)
+			conn, info, err := listen.PeerCredentials().ServerHandshake(raw)
 			if err != nil {
 				readErr = err
 				return

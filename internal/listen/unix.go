@@ -40,6 +40,9 @@ func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if socket := opts.inherited(u); socket != nil {
+		return newListener(socket, u, opts, func() error { return nil }), nil
+	}
 	unlock, err := lockPath(ctx, u.Path)
 	if err != nil {
 		return nil, systemError(u, "the path cannot be locked", err)

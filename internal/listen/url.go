@@ -1,6 +1,7 @@
 package listen
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path/filepath"
@@ -13,9 +14,11 @@ type Scheme string
 
 // Schemes.
 const (
+	SchemeTCP   Scheme = "tcp"   // every protocol over loopback TCP
+	SchemeTLS   Scheme = "tls"   // every protocol over TLS
+	SchemeUnix  Scheme = "unix"  // every protocol over a unix socket
 	SchemeGRPC  Scheme = "grpc"  // gRPC over loopback TCP
 	SchemeGRPCS Scheme = "grpcs" // gRPC over TLS
-	SchemeUnix  Scheme = "unix"  // gRPC over a unix socket
 	SchemeWS    Scheme = "ws"    // JSON-RPC over websockets
 	SchemeWSS   Scheme = "wss"   // JSON-RPC over websockets with TLS
 	SchemeStdio Scheme = "stdio" // JSON-RPC over standard input and output
@@ -32,7 +35,7 @@ type URL struct {
 // String returns the URL in the form that Parse reads.
 func (u URL) String() string {
 	switch u.Scheme {
-	case SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
+	case SchemeTCP, SchemeTLS, SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
 		return string(u.Scheme) + "://" + u.Addr.String()
 	case SchemeUnix:
 		return "unix://" + u.Path
@@ -45,17 +48,17 @@ func (u URL) String() string {
 const maxPath = 107
 
 const (
-	fixExample = "write for example grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, unix:///run/execwire/execwire.sock, " +
-		"ws://127.0.0.1:7421, wss://0.0.0.0:7421, stdio or off"
-	fixLoopback = "only loopback may listen without TLS: listen on grpcs://ADDRESS:%d, or " +
-		"on grpc://127.0.0.1:%[1]d or a unix socket and reach it through an SSH tunnel, ssh -L %[1]d:127.0.0.1:%[1]d HOST"
+	fixExample = "write for example tcp://127.0.0.1:7420, tls://0.0.0.0:7420, unix:///run/execwire/execwire.sock, " +
+		"for one protocol grpc://127.0.0.1:7420, grpcs://0.0.0.0:7420, ws://127.0.0.1:7420 or wss://0.0.0.0:7420, or stdio or off"
+	fixLoopback = "only loopback may listen without TLS: listen on %s://ADDRESS:%d, or " +
+		"on %s://127.0.0.1:%[2]d or a unix socket and reach it through an SSH tunnel, ssh -L %[2]d:127.0.0.1:%[2]d HOST"
 	defaultPort = 7420
 )
 
-// Parse parses grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, ws://HOST:PORT,
-// wss://HOST:PORT, stdio (or stdio://) or off. HOST is an address, for grpc a
-// loopback one, or localhost, which always means 127.0.0.1. The error is an
-// *[Error] of kind malformed, not loopback or too long.
+// Parse parses tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH, grpc://HOST:PORT,
+// grpcs://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT, stdio (or stdio://) or off. HOST
+// is an address, for tcp and grpc a loopback one, or localhost, which always means
+// 127.0.0.1. The error is an *[Error] of kind malformed, not loopback or too long.
 func Parse(raw string) (URL, error) {
 	name, rest, found := strings.Cut(raw, "://")
 	switch scheme := Scheme(name); scheme {
@@ -64,7 +67,7 @@ func Parse(raw string) (URL, error) {
 			return URL{}, malformed(raw, fmt.Sprintf("%s takes no address", scheme))
 		}
 		return URL{Scheme: scheme}, nil
-	case SchemeGRPC, SchemeGRPCS, SchemeUnix, SchemeWS, SchemeWSS:
+	case SchemeTCP, SchemeTLS, SchemeUnix, SchemeGRPC, SchemeGRPCS, SchemeWS, SchemeWSS:
 		switch {
 		case !found:
 			return URL{}, malformed(raw, fmt.Sprintf("%q needs ://", scheme))
@@ -83,19 +86,24 @@ func malformed(raw, problem string) *Error {
 	return &Error{Kind: KindMalformed, URL: raw, Problem: problem, Fix: fixExample}
 }
 
-// parseAddress parses a URL whose host may be any address, unless the scheme is grpc:
-// [Listen] checks whether that is secure.
+// loopbackOnly reports whether the listener may only be on loopback, whatever the
+// options.
+func (u URL) loopbackOnly() bool { return u.Scheme == SchemeTCP || u.Scheme == SchemeGRPC }
+
+// parseAddress parses a URL whose host may be any address, unless the scheme is for
+// loopback only: [Listen] checks whether that is secure.
 func parseAddress(scheme Scheme, raw, rest string) (URL, error) {
 	host, addr, err := parseHostPort(raw, rest)
+	u := URL{Scheme: scheme, Addr: addr}
 	switch {
 	case err != nil:
 		return URL{}, err
-	case scheme == SchemeGRPC && !addr.Addr().IsLoopback():
-		return URL{}, notLoopback(raw, host, addr.Port())
+	case u.loopbackOnly() && !addr.Addr().IsLoopback():
+		return URL{}, notLoopback(raw, u, host)
 	case !addr.Addr().IsValid():
 		return URL{}, malformed(raw, fmt.Sprintf("host %q is a name: an address of this machine is needed, 0.0.0.0 or [::] for all of them", host))
 	}
-	return URL{Scheme: scheme, Addr: addr}, nil
+	return u, nil
 }
 
 // parseHostPort returns the host as given and its address, which is zero if the
@@ -143,14 +151,16 @@ func parseHost(host string) (addr netip.Addr, problem string) {
 	return netip.Addr{}, ""
 }
 
-func notLoopback(raw, host string, port uint16) *Error {
-	if port == 0 {
-		port = defaultPort
+func notLoopback(raw string, u URL, host string) *Error {
+	port := cmp.Or(u.Addr.Port(), defaultPort)
+	secure := SchemeTLS
+	if u.Scheme == SchemeGRPC {
+		secure = SchemeGRPCS
 	}
 	return &Error{
 		Kind: KindNotLoopback, URL: raw,
 		Problem: fmt.Sprintf("host %s is not a loopback address, and anyone who can connect could run commands", host),
-		Fix:     fmt.Sprintf(fixLoopback, port),
+		Fix:     fmt.Sprintf(fixLoopback, secure, port, u.Scheme),
 	}
 }
 

@@ -99,7 +99,7 @@ func TestParse_Invalid_Fails(t *testing.T) {
 		{"ws://127.0.0.1:99999", listen.KindMalformed, []string{`port "99999"`}},
 		{"ws://example.com:7421", listen.KindMalformed, []string{"example.com", "0.0.0.0"}},
 		{"wss://example.com:7421", listen.KindMalformed, []string{"example.com"}},
-		{"stdio://x", listen.KindMalformed, []string{"stdio takes no address", "ws://127.0.0.1:7421"}},
+		{"stdio://x", listen.KindMalformed, []string{"stdio takes no address", "ws://127.0.0.1:7420"}},
 		{"stdio:", listen.KindMalformed, []string{"no scheme"}},
 
 		{"grpc://0.0.0.0:7420", listen.KindNotLoopback, []string{"0.0.0.0", "grpcs://ADDRESS:7420", "ssh -L 7420:127.0.0.1:7420 HOST"}},

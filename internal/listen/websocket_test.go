@@ -13,7 +13,7 @@ import (
 )
 
 // mustListenWith opens a listener with options and closes it with the test.
-func mustListenWith(t *testing.T, raw string, opts listen.Options) listen.Listener {
+func mustListenWith(t *testing.T, raw string, opts listen.Options) *dispatched {
 	t.Helper()
 	u, err := listen.Parse(raw)
 	if err != nil {
@@ -23,8 +23,9 @@ func mustListenWith(t *testing.T, raw string, opts listen.Options) listen.Listen
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	return l
+	d := dispatch(l)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
 }
 
 // Websocket listeners that are reachable from other hosts require authentication,
@@ -124,44 +125,25 @@ func TestWebsocket_OtherHost_IsRemote(t *testing.T) {
 	}
 }
 
-// The handshake takes place in the first read, so that a slow client does not
-// delay Accept.
-func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
+// A client that delays its handshake does not delay others.
+func TestTLS_SlowHandshake_DelaysNoOther(t *testing.T) {
 	l := newLocked(t)
-	lis := mustListenWith(t, "wss://127.0.0.1:0", listen.Options{TLS: l.lock, WebsocketAuthenticated: true, UnauthenticatedBytes: unauthenticatedBytes,
-		HandshakeFailed: func(_ net.Addr, err error) { l.failed <- err }})
-	meet := func(change func(*tls.Config)) (net.Conn, chan error) {
-		t.Helper()
-		result := make(chan error, 1)
-		go func() {
-			_, err := l.dial(t, lis, change)
-			result <- err
-		}()
-		conn, err := lis.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		_ = conn.SetDeadline(time.Now().Add(hangGuard))
-		return conn, result
-	}
+	lis := mustListenWith(t, "wss://127.0.0.1:0", listen.Options{TLS: l.lock, WebsocketAuthenticated: true, UnauthenticatedBytes: unauthenticatedBytes})
 	silent, err := net.Dial("tcp", lis.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	first, err := lis.Accept()
+	result := make(chan error, 1)
+	go func() {
+		client := with(l.clients.Issue("ci"), t)
+		_, err := l.dial(t, lis, func(c *tls.Config) { client(c); c.NextProtos = nil })
+		result <- err
+	}()
+	conn, err := lis.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = first.Close() }()
-	if info, err := listen.AuthInfoOf(first); err == nil {
-		t.Errorf("before the handshake AuthInfo is %#v", info)
-	}
-
-	conn, result := meet(with(l.clients.Issue("ci"), t))
-	reads := make(chan error, 1)
-	go func() { _, err := conn.Read(make([]byte, 1)); reads <- err }()
 	if _, err := conn.Write([]byte("hello")); err != nil {
 		t.Error(err)
 	}
@@ -173,20 +155,4 @@ func TestWebsocket_Handshake_DoesNotBlockAccept(t *testing.T) {
 	if err := <-result; err != nil {
 		t.Errorf("the client: %v", err)
 	}
-	<-reads
-
-	conn, result = meet(with(l.ca.Issue("ci"), t))
-	if n, err := conn.Read(make([]byte, 1)); err == nil {
-		t.Errorf("read %d through a handshake that failed", n)
-	}
-	select {
-	case err := <-l.failed:
-		if !strings.Contains(err.Error(), "unknown authority") {
-			t.Errorf("the reported error is %v", err)
-		}
-	case <-time.After(hangGuard):
-		t.Error("a failed handshake is not reported")
-	}
-	_ = conn.Close()
-	<-result
 }

@@ -203,17 +203,32 @@ func TestStart_ConfinedErrors(t *testing.T) {
 		if err := tracker.waitForOrphans(testContext(t)); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("%d descriptors before, now %q; children %+v", before, openFiles(t), childrenLeft(t))
+			}
+		})
 		poll(t, "nothing to be left", func() bool { return descriptors(t) <= before && len(childrenLeft(t)) == 0 })
 	})
 }
 
 func descriptors(t testing.TB) int {
 	t.Helper()
+	return len(openFiles(t))
+}
+
+// openFiles lists what the descriptors of this program refer to.
+func openFiles(t testing.TB) (targets []string) {
+	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(entries)
+	for _, entry := range entries {
+		target, _ := os.Readlink("/proc/self/fd/" + entry.Name())
+		targets = append(targets, entry.Name()+" "+target)
+	}
+	return targets
 }
 
 // A working directory that the policy does not grant is rejected with any backend.

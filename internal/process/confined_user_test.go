@@ -17,7 +17,7 @@ const nobody = 65534
 // bubblewrap creates a user namespace with fewer privileges, and without control groups.
 func TestConfined_UnprivilegedUser(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they switch to another user")

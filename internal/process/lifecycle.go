@@ -138,6 +138,7 @@ func (p *Process) releaseAll() {
 	p.reap()
 	p.leader.close()
 	tracker.forget(p)
+	p.supervisor.removeProcess(p) // before its control group is reused: see isConfinedGroup
 	if p.cgroup != nil {
 		if p.exit.Signal == unix.SIGKILL { // perhaps sent to the whole group
 			p.cgroup.MarkDirty()
@@ -147,7 +148,6 @@ func (p *Process) releaseAll() {
 	if p.releaseSandbox != nil {
 		p.supervisor.goTracked(p.releaseSandbox) // it may wait for a file system
 	}
-	p.supervisor.removeProcess(p)
 }
 
 // releaseIfEmpty is called for a process closed with LeaveDescendants when none of them is left.

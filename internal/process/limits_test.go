@@ -211,9 +211,9 @@ func TestNoOutputTimeout_OutputRestartsTimer(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow: a process that speaks now and then")
 	}
-	spec := shell("for i in 1 2 3 4 5 6 7 8; do sleep 0.2; echo $i; sleep 0.2; echo $i >&2; done")
-	spec.NoOutputTimeout = time.Second
-	if record := waitClosed(t, start(t, spec)); record.Code != 0 || record.Signal != 0 || record.WallTime < 2*time.Second {
+	spec := shell("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do sleep 0.2; echo $i; sleep 0.2; echo $i >&2; done")
+	spec.NoOutputTimeout = 2500 * time.Millisecond
+	if record := waitClosed(t, start(t, spec)); record.Code != 0 || record.Signal != 0 || record.WallTime < 2*spec.NoOutputTimeout {
 		t.Errorf("it ended with %+v", record)
 	}
 }
@@ -224,13 +224,13 @@ func TestNoOutputTimeout_BlockedOutputDoesNotCount(t *testing.T) {
 		t.Skip("slow: waits for several timeouts")
 	}
 	spec := shell("read x; head -c 500000 /dev/zero; sleep 1000")
-	spec.NoOutputTimeout = 400 * time.Millisecond
+	spec.NoOutputTimeout = 2 * time.Second // the shell has to start within it
 	p, owner := startOwned(t, spec)
 	poll(t, "output to be blocked", p.OutputBlocked)
 	select {
 	case <-p.Exited():
 		t.Error("it was killed while its output was blocked")
-	case <-time.After(3 * spec.NoOutputTimeout):
+	case <-time.After(spec.NoOutputTimeout + spec.NoOutputTimeout/2):
 	}
 	if total, _ := drain(t, owner); total != 500_000 {
 		t.Errorf("the owner got %d bytes", total)

@@ -6,23 +6,59 @@ import (
 	"github.com/execwire/execwire/internal/procfs"
 )
 
-// certainMembers lists a process and those descendants that the kernel vouches for. After it has
-// closed the PIDs may belong to other processes.
-func certainMembers(p *Process) []int {
+// Members lists the PIDs of each process and of those descendants that the kernel vouches for, by
+// one scan of /proc. It lists none for a process that has closed, whose PIDs may belong to others.
+// It may be called concurrently, and does not wait for processes.
+func Members(processes []*Process) ([][]int, error) {
 	procs, err := procfs.List()
+	if err != nil {
+		return nil, err
+	}
+	s := processScan{procs: procs, self: os.Getpid(), session: ownSession(), cgroups: map[*trackedRoot][]int{}}
+	for _, p := range processes {
+		p.readControlGroup(s.cgroups)
+	}
+	tracker.mu.Lock()
+	for _, p := range processes {
+		if _, live := s.cgroups[p.root]; live {
+			s.roots = append(s.roots, p.root.snapshot())
+		}
+	}
+	tracker.mu.Unlock()
+	members := s.attribute().members
+	pids := make([][]int, len(processes))
+	for i, p := range processes {
+		select {
+		case <-p.closed:
+			continue
+		default:
+		}
+		for _, member := range members[p.root] {
+			pids[i] = append(pids[i], member.PID)
+		}
+	}
+	return pids, nil
+}
+
+// readControlGroup adds the members of the process's control group, none if it has no group. It adds
+// nothing for a process that was released: another process may have had its group when it was read.
+func (p *Process) readControlGroup(groups map[*trackedRoot][]int) {
+	var members []int
+	if p.cgroup != nil {
+		members = p.cgroup.Members()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.released {
+		groups[p.root] = members
+	}
+}
+
+// certainMembers is Members of one process. If that fails it returns none.
+func certainMembers(p *Process) []int {
+	pids, err := Members([]*Process{p})
 	if err != nil {
 		return nil
 	}
-	s := processScan{procs: procs, self: os.Getpid(), session: ownSession(), cgroups: map[*trackedRoot][]int{}}
-	if p.cgroup != nil {
-		s.cgroups[p.root] = p.cgroup.Members()
-	}
-	tracker.mu.Lock()
-	s.roots = []scannedRoot{p.root.snapshot()}
-	tracker.mu.Unlock()
-	var pids []int
-	for _, member := range s.attribute().members[p.root] {
-		pids = append(pids, member.PID)
-	}
-	return pids
+	return pids[0]
 }

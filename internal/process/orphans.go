@@ -148,14 +148,14 @@ func (t *processTracker) checkOrphans(result scanResult) {
 }
 
 // dropEmptyRoots drops the roots of forgotten processes that have no descendants left. It returns
-// the processes left running that have none, and whether some forgotten one may have descendants
-// that the scan missed. A scan that began before a process was left running or forgotten proves
+// the processes left running that have none, and whether one of either may have descendants that
+// the scan missed. A scan that began before a process was left running or forgotten proves
 // nothing about it. Called with mu held.
 func (t *processTracker) dropEmptyRoots(result scanResult) (empty []*Process, uncertain bool) {
 	for root, p := range t.roots {
 		maybeUnseen, _ := result.unseenOf(root)
-		uncertain = uncertain || maybeUnseen && p == nil
 		detachedAt := root.state.detachedAtScan
+		uncertain = uncertain || maybeUnseen && detachedAt > 0
 		switch {
 		case detachedAt == 0 || detachedAt > result.number:
 		case maybeUnseen || len(result.members[root]) > 0 || result.isCandidate(root):

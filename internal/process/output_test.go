@@ -11,7 +11,8 @@ import (
 	"github.com/execwire/execwire/internal/testproc"
 )
 
-// readFlood reads all output as the owner, calls pause after each batch, and checks every byte.
+// readFlood reads all output as the owner, calls pause after each batch, and checks every byte. The
+// output is held from the start: without an owner the log drops what it cannot retain.
 func readFlood(t *testing.T, p *Process, pause func()) (stdout, stderr uint64) {
 	t.Helper()
 	owner, err := p.Log().Own(0)
@@ -47,7 +48,9 @@ func readFlood(t *testing.T, p *Process, pause func()) (stdout, stderr uint64) {
 
 func TestOutput_SlowOwner_GetsEveryByteOnce(t *testing.T) {
 	const size = 64 << 20
-	p := start(t, program("flood", "-bytes", strconv.Itoa(size)))
+	spec := program("flood", "-bytes", strconv.Itoa(size))
+	spec.Output.Held = true
+	p := start(t, spec)
 	batches := 0
 	stdout, _ := readFlood(t, p, func() {
 		if batches++; batches%50 == 0 {
@@ -66,7 +69,7 @@ func TestOutput_BothStreamsAreComplete(t *testing.T) {
 	for _, window := range []int{0, 5000} {
 		const out, err = 3_000_001, 2_000_003
 		spec := program("flood", "-bytes", strconv.Itoa(out), "-stderr", strconv.Itoa(err), "-chunk", "10007")
-		spec.Output.WindowBytes = window
+		spec.Output.WindowBytes, spec.Output.Held = window, true
 		p := start(t, spec)
 		stdout, stderr := readFlood(t, p, func() {})
 		if stdout != out || stderr != err {

@@ -57,7 +57,7 @@ func smallSplits() int {
 
 func TestPattern_OutputSplitAnywhere(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	noise := bytes.Repeat([]byte("some line of output, é and \xff\xfe\x00 bytes\n"), 1500) // 60 KiB
 	at := func(texts ...string) []byte { return append(bytes.Clone(noise), strings.Join(texts, "")...) }
@@ -97,7 +97,7 @@ func TestPattern_OutputSplitAnywhere(t *testing.T) {
 // Text after a cut does not count as the start of the output, wherever the cut is.
 func TestPattern_TruncatedTextHasNoStart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	text := []byte(strings.Repeat("xfoo", 15_000) + " foo")
 	for _, expression := range []string{`\bfoo`, `(?m)\A.*\z|\bfoo`, `\Bx foo`} {
@@ -123,7 +123,7 @@ func TestPattern_TruncatedTextHasNoStart(t *testing.T) {
 
 func TestPattern_LongestMatch(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	for _, before := range []int{0, 1, 5, 40_000} {
 		text := strings.Repeat("é", before) + "<" + strings.Repeat("-", MaxPatternMatch-2) + ">"

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/sandbox"
@@ -37,7 +39,8 @@ var (
 // another error if that cannot be determined. Until a confined process with network access was
 // started it returns nil at once, because no other can connect. After that it reads /proc: for a
 // unix socket the process and its ancestors, and for a TCP socket, unless its control group
-// decides, the descriptors of all processes, newest first, until it finds the owner.
+// decides, the descriptors of processes, newest first, until it finds an owner. It reads the state of
+// all processes if some that are confined have no control group.
 //
 // Every confined process has no_new_privs and at least one seccomp filter more than this program.
 // Neither it nor its descendants can drop these.
@@ -56,10 +59,15 @@ func (s *Supervisor) CheckPeer(peer Peer) error {
 		return err
 	}
 	if peer.Socket != 0 {
-		if !s.confinedUngrouped.Load() && s.config.Cgroups.Excludes(peer.Cgroup) {
+		ungrouped := s.confinedUngrouped.Load()
+		outside := s.config.Cgroups.Excludes(peer.Cgroup)
+		switch {
+		case outside && !ungrouped:
 			return nil
+		case !outside && s.isConfinedGroup(peer.Cgroup):
+			return ErrPeerConfined
 		}
-		return s.checkSocketOwners(peer.Socket, own)
+		return s.checkSocketOwners(peer.Socket, own, ungrouped)
 	}
 	if peer.PID == 0 { // descendants of this program are in its PID namespace
 		return nil
@@ -87,9 +95,18 @@ func (s *Supervisor) noteNetworkAccess(spec *Spec, group *cgroup.Group) {
 	}
 }
 
-// checkSocketOwners is CheckPeer for a TCP socket. One owner that is not confined is enough,
-// because a confined process cannot make another open its sockets.
-func (s *Supervisor) checkSocketOwners(socket uint32, own confinement) error {
+// isConfinedGroup reports whether a control group is that of a confined process with network
+// access. A socket of it is refused whichever process has it now: a confined process can send its
+// descriptor to one that is not.
+func (s *Supervisor) isConfinedGroup(id uint64) bool {
+	return id != 0 && slices.ContainsFunc(s.tracked(), func(p *Process) bool {
+		return p.cgroup != nil && p.sandbox != nil && p.sandbox.Network != sandbox.NetworkRestricted && p.cgroup.Has(id)
+	})
+}
+
+// checkSocketOwners is CheckPeer for a TCP socket. If it may have been created by a confined process,
+// none of its owners may be one. Otherwise one that is not confined is enough.
+func (s *Supervisor) checkSocketOwners(socket uint32, own confinement, mayBeConfined bool) error {
 	pids, err := procfs.ListPIDs()
 	if err != nil {
 		return err
@@ -98,16 +115,31 @@ func (s *Supervisor) checkSocketOwners(socket uint32, own confinement) error {
 	found := errPeerNotFound
 	want := map[string]bool{fmt.Sprintf("socket:[%d]", socket): true}
 	for _, pid := range pids {
+		if found == nil { // only a confined owner would change that, and most processes are not confined
+			confined, err := s.isConfined(pid, own)
+			switch {
+			case err != nil && !errors.Is(err, unix.ESRCH):
+				return err
+			case err != nil, !confined:
+				continue
+			}
+		}
 		if !procfs.HasDescriptor(pid, want) {
 			continue
 		}
 		confined, err := s.isConfined(pid, own)
 		switch {
-		case err != nil: // it has ended
-		case !confined:
+		case errors.Is(err, unix.ESRCH): // it has ended
+		case err != nil:
+			return err
+		case confined && mayBeConfined:
+			return ErrPeerConfined
+		case confined:
+			found = ErrPeerConfined
+		case !mayBeConfined:
 			return nil
 		default:
-			found = ErrPeerConfined
+			found = nil
 		}
 	}
 	return found
@@ -123,7 +155,7 @@ type confinement struct {
 // readConfinement fails if there is no such process, or if the kernel (before 5.9) does not count
 // filters.
 func readConfinement(pid int) (c confinement, err error) {
-	status, err := procfs.Status(pid)
+	status, err := procfs.Status(pid, "PPid", "NoNewPrivs", "Seccomp_filters")
 	if err != nil {
 		return c, err
 	}

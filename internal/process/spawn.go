@@ -157,7 +157,7 @@ func forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, e
 		return child{}, killChild(pid, errors.New("the kernel has no pidfds; Linux 5.4 or later is needed"))
 	}
 	if oomScoreDenied {
-		setOOMScore(pid, prog.OOMScore, 0)
+		setOOMScoreLate(pid, pidfd, prog.OOMScore)
 	}
 	file, err := pollable(pidfd, "pidfd")
 	if err != nil {

@@ -21,14 +21,24 @@ type Input struct {
 // the process reads it, but blocks until the queue has space, after earlier writers. The queue
 // takes ownership of data. Kinds: StdinNotPiped, StdinClosed, WriteTooLarge.
 func (in *Input) WriteStdin(ctx context.Context, data []byte) error {
+	return in.QueueStdin(ctx, data, nil)
+}
+
+// QueueStdin is WriteStdin that calls accept when there is space for data, and before the process can
+// read any of it. If accept fails, nothing is queued, and QueueStdin returns its error. Nil calls
+// nothing. accept runs under a lock and must not block.
+func (in *Input) QueueStdin(ctx context.Context, data []byte, accept func() error) error {
 	if in.stdin == nil {
 		return newError(StdinNotPiped, "write stdin", "the process was started without an input; start it with a pipe or a terminal")
 	}
 	if len(data) > in.maxWrite {
 		return newError(WriteTooLarge, "write stdin", fmt.Sprintf("%d bytes are more than the %d of one write; split them", len(data), in.maxWrite))
 	}
-	return in.stdin.write(ctx, data)
+	return in.stdin.write(ctx, data, accept)
 }
+
+// MaxWrite returns how many bytes one write may have.
+func (in *Input) MaxWrite() int { return in.maxWrite }
 
 // CloseStdin closes the input of the process after all earlier writes, including writers that still
 // wait for space. It does not block, and later writers fail. It does nothing if the input is closed
@@ -65,9 +75,10 @@ type stdin struct {
 
 // stdinRequest waits for its turn and for space in the queue.
 type stdinRequest struct {
-	data []byte
-	done chan struct{} // closed when it was admitted or failed
-	err  error         // set before done is closed
+	data   []byte
+	accept func() error  // called before it is admitted; may be nil
+	done   chan struct{} // closed when it was admitted or failed
+	err    error         // set before done is closed
 }
 
 // requestEnd closes the input after the earlier requests.
@@ -79,8 +90,8 @@ func (in *stdin) requestEnd() {
 }
 
 // write queues all of data or nothing. It waits for space, after the earlier requests.
-func (in *stdin) write(ctx context.Context, data []byte) error {
-	req := &stdinRequest{data: data}
+func (in *stdin) write(ctx context.Context, data []byte, accept func() error) error {
+	req := &stdinRequest{data: data, accept: accept}
 	in.mu.Lock()
 	if in.endRequested || in.closed {
 		in.mu.Unlock()
@@ -122,6 +133,11 @@ func (in *stdin) admit(req *stdinRequest) bool {
 	case in.queued > 0 && in.queued+len(req.data) > in.limit:
 		return false
 	case len(req.data) > 0:
+		if req.accept != nil {
+			if req.err = req.accept(); req.err != nil {
+				break
+			}
+		}
 		rest := req.data
 		if !in.draining {
 			rest = rest[in.writeNow(rest):]

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/testproc"
 )
@@ -334,7 +336,7 @@ func TestStdin_SmallWritesShareChunks(t *testing.T) {
 	for i := range want {
 		message := make([]byte, 1<<10) // must not be retained
 		message[0] = want[i]
-		if err := in.write(ctx, message[:1]); err != nil {
+		if err := in.write(ctx, message[:1], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -357,7 +359,7 @@ func TestStdin_WritesKeepOrderAndCallerMemory(t *testing.T) {
 		memory := slices.Concat(bytes.Repeat([]byte{byte('a' + i)}, size), free)
 		piece := memory[:size]
 		want += string(piece)
-		if err := in.write(testContext(t), piece); err != nil {
+		if err := in.write(testContext(t), piece, nil); err != nil {
 			t.Fatal(err)
 		}
 		defer func() {
@@ -374,12 +376,12 @@ func TestStdin_WritesKeepOrderAndCallerMemory(t *testing.T) {
 func TestStdin_ChunkBeingWritten_DoesNotGrow(t *testing.T) {
 	in, _ := unreadInput(100)
 	for _, text := range []string{"a", "b"} {
-		if err := in.write(testContext(t), []byte(text)); err != nil {
+		if err := in.write(testContext(t), []byte(text), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
 	taken := in.nextChunk()
-	if err := in.write(testContext(t), []byte("c")); err != nil {
+	if err := in.write(testContext(t), []byte("c"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if next := in.nextChunk(); string(taken) != "ab" || string(next) != "c" {
@@ -407,5 +409,32 @@ func TestWriteStdin_SmallWriteWaitsBehindLargeOne(t *testing.T) {
 	}
 	if err := <-small; err != nil {
 		t.Errorf("%v", err)
+	}
+}
+
+// What accepts input has done so when the process answers it.
+func TestQueueStdin_AcceptsBeforeProcessCanRead(t *testing.T) {
+	p := start(t, piped(program("never-read")))
+	inPipe := func() (n int) {
+		_ = p.stdin.conn.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) })
+		return n
+	}
+	refused := errors.New("refused")
+	for _, want := range []error{refused, nil} {
+		calls := 0
+		err := p.QueueStdin(testContext(t), []byte("input"), func() error {
+			calls++
+			if n := inPipe(); n != 0 {
+				t.Errorf("%d bytes are in the pipe before the call", n)
+			}
+			return want
+		})
+		wantBytes := 0
+		if want == nil {
+			wantBytes = len("input")
+		}
+		if n := inPipe(); !errors.Is(err, want) || calls != 1 || n != wantBytes {
+			t.Errorf("accept returned %v: %d calls, then %d bytes in the pipe, %v", want, calls, n, err)
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (c Config) withDefaults() Config {
 
 // ignoredSignals lists the signals that this program ignores. Its children would ignore them, too.
 func ignoredSignals() (ignored []syscall.Signal) {
-	status, _ := procfs.Status(os.Getpid())
+	status, _ := procfs.Status(os.Getpid(), "SigIgn")
 	mask, _ := strconv.ParseUint(status["SigIgn"], 16, 64)
 	for n := range 64 {
 		if mask&(1<<n) != 0 {
@@ -289,6 +289,13 @@ func (s *Supervisor) startGoroutines(p *Process) {
 	s.goTracked(p.waitExit)
 }
 
+// tracked returns all processes whose trees may have members.
+func (s *Supervisor) tracked() []*Process {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.processes))
+}
+
 func (s *Supervisor) removeProcess(p *Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,7 +382,7 @@ func (s *Supervisor) settleOrphans(ctx context.Context) error {
 // beginClose rejects new starts and returns all processes.
 func (s *Supervisor) beginClose() []*Process {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.closing = true
-	return slices.Collect(maps.Keys(s.processes))
+	s.mu.Unlock()
+	return s.tracked()
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestClose_KillsAllProcesses(t *testing.T) {
@@ -296,6 +297,7 @@ func memoryInUse() uint64 {
 }
 
 func TestProcess_IdleMemory(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	const count = 100
 	for name, test := range map[string]struct {
 		spec        Spec

@@ -111,7 +111,7 @@ func TestTerminal_ClosedWithFullWindow_Ends(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := onTerminal(shell("head -c 300000 /dev/zero; exec <&- >&- 2>&-; read x < "+gate), 0, 0)
-	spec.Output.RetainedBytes = 64 << 10
+	spec.Output.RetainedBytes, spec.Output.Held = 64<<10, true
 	p := start(t, spec)
 	owner, err := p.Log().Own(0)
 	if err != nil {

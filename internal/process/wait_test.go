@@ -129,7 +129,7 @@ func TestWaitPattern_CountsAsReader(t *testing.T) {
 // A slow expression neither blocks the process nor misses its last output.
 func TestWaitPattern_SlowExpression_DoesNotBlockProcess(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const bytes = 32 << 20
 	spec := shell(fmt.Sprintf("%s -bytes %d; echo needle in a haystack", strings.Join(testproc.Argv("flood"), " "), bytes))

@@ -59,7 +59,7 @@ func (w *wrapper) openProgram() (fd int, program procfs.Stat, err error) {
 
 // innermostPID returns the PID of a process in its own namespace, or "".
 func innermostPID(pid int) string {
-	status, _ := procfs.Status(pid)
+	status, _ := procfs.Status(pid, "NSpid")
 	pids := status["NSpid"]
 	return pids[strings.LastIndexByte(pids, '\t')+1:]
 }

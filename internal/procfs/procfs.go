@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package procfs reads /proc: which processes there are, where they come from, and what they have open.
 package procfs
 
@@ -6,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,17 +99,23 @@ func ReadStat(pid int) (Stat, error) { return readStatFile(pid, make([]byte, 102
 func readStatFile(pid int, buf []byte) (Stat, error) {
 	text, err := ReadSmallFile(Dir(pid)+"/stat", buf)
 	if err != nil {
-		for _, gone := range []error{unix.ENOENT, unix.ESRCH, unix.EACCES, unix.EPERM} {
-			if errors.Is(err, gone) {
-				return Stat{}, unix.ESRCH
-			}
-		}
-		return Stat{}, err
+		return Stat{}, missingOr(err)
 	}
 	if p, ok := ParseStat(text); ok {
 		return p, nil
 	}
 	return Stat{}, unix.ESRCH
+}
+
+// missingOr returns ESRCH for the error of a file of a process that does not exist or is hidden, and
+// other errors unchanged.
+func missingOr(err error) error {
+	for _, missing := range []error{unix.ENOENT, unix.ESRCH, unix.EACCES, unix.EPERM} {
+		if errors.Is(err, missing) {
+			return unix.ESRCH
+		}
+	}
+	return err
 }
 
 // Dir returns the directory of a process in /proc.
@@ -220,16 +230,27 @@ func Children(pid int) (children []int, err error) {
 	return children, err
 }
 
-// Status returns the fields of /proc/PID/status by name.
-func Status(pid int) (map[string]string, error) {
-	text, err := os.ReadFile(Dir(pid) + "/status")
-	if err != nil {
-		return nil, err
+// statusBytes is usually enough for /proc/PID/status.
+const statusBytes = 4 << 10
+
+// Status returns those fields of /proc/PID/status that have one of the names. It fails with ESRCH as
+// [ReadStat] does.
+func Status(pid int, names ...string) (map[string]string, error) {
+	path := Dir(pid) + "/status"
+	var buf [statusBytes]byte
+	text, err := ReadSmallFile(path, buf[:])
+	if err == nil && len(text) == statusBytes { // of a process in many groups, or with many CPUs
+		text, err = os.ReadFile(path)
 	}
-	fields := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(line, ":")
-		fields[name] = strings.TrimSpace(value)
+	if err != nil {
+		return nil, missingOr(err)
+	}
+	fields := make(map[string]string, len(names))
+	for line := range bytes.Lines(text) {
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if slices.Contains(names, string(name)) {
+			fields[string(name)] = string(bytes.TrimSpace(value))
+		}
 	}
 	return fields, nil
 }
@@ -237,19 +258,56 @@ func Status(pid int) (map[string]string, error) {
 // HasDescriptor reports whether a process has a descriptor with one of the link targets in
 // /proc/PID/fd. It returns false for a process that is gone or may not be inspected.
 func HasDescriptor(pid int, targets map[string]bool) bool {
-	dir, err := os.Open(Dir(pid) + "/fd")
-	if err != nil {
-		return false
-	}
-	defer dir.Close()
-	names, _ := dir.Readdirnames(-1)
-	var buf [64]byte
-	for _, name := range names {
-		if n, err := unix.Readlinkat(int(dir.Fd()), name, buf[:]); err == nil && targets[string(buf[:n])] {
+	for target := range descriptors(pid) {
+		if targets[string(target)] {
 			return true
 		}
 	}
 	return false
+}
+
+// Sockets lists the inodes of the sockets that a process has open. It lists none for a process that
+// is gone or may not be inspected.
+func Sockets(pid int) (inodes []uint32) {
+	for target := range descriptors(pid) {
+		digits, ok := bytes.CutPrefix(target, []byte("socket:["))
+		if !ok {
+			continue
+		}
+		if inode, err := strconv.ParseUint(string(bytes.TrimSuffix(digits, []byte("]"))), 10, 32); err == nil {
+			inodes = append(inodes, uint32(inode))
+		}
+	}
+	return inodes
+}
+
+// descriptors iterates over the link targets in /proc/PID/fd, cut after 64 bytes. They are valid
+// until the next one.
+func descriptors(pid int) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		dir, err := os.Open(Dir(pid) + "/fd")
+		if err != nil {
+			return
+		}
+		defer dir.Close()
+		names, _ := dir.Readdirnames(-1)
+		var buf [64]byte
+		for _, name := range names {
+			if n, err := unix.Readlinkat(int(dir.Fd()), name, buf[:]); err == nil && !yield(buf[:n]) {
+				return
+			}
+		}
+	}
+}
+
+// Program returns the name of the program of a process, as in /proc/PID/comm; empty if the process
+// is gone.
+func Program(pid int) string {
+	text, err := ReadSmallFile(Dir(pid)+"/comm", make([]byte, 64))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(text), "\n")
 }
 
 // FileID identifies an open pipe or terminal.

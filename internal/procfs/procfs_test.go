@@ -1,12 +1,18 @@
+//go:build linux
+
 package procfs
 
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseStat(t *testing.T) {
@@ -32,6 +38,33 @@ func TestParseStat(t *testing.T) {
 		if got, ok := ParseStat([]byte(text)); ok {
 			t.Errorf("%q is %+v", text, got)
 		}
+	}
+}
+
+// The status of a process in many groups is longer than usual, and complete.
+func TestStatus(t *testing.T) {
+	sleep := exec.Command("sleep", "1000")
+	if os.Geteuid() == 0 {
+		groups := make([]uint32, 2000)
+		for i := range groups {
+			groups[i] = uint32(i + 1)
+		}
+		sleep.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Groups: groups}}
+	}
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	fields, err := Status(sleep.Process.Pid, "PPid", "Groups", "Seccomp_filters")
+	if err != nil || len(fields) != 3 || fields["PPid"] != strconv.Itoa(os.Getpid()) || fields["Seccomp_filters"] == "" {
+		t.Errorf("%v, %v", fields, err)
+	}
+	if os.Geteuid() == 0 && len(fields["Groups"]) < statusBytes {
+		t.Errorf("it has the groups %s", fields["Groups"])
+	}
+	_ = sleep.Process.Kill()
+	_ = sleep.Wait()
+	if _, err := Status(sleep.Process.Pid); err != unix.ESRCH {
+		t.Errorf("of a process that has ended: %v", err)
 	}
 }
 

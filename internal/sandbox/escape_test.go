@@ -229,7 +229,7 @@ const nobody = 65534
 // each backend. Each has to succeed without a sandbox.
 func TestEscapeAttempts_Fail(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they have to be another user too")

@@ -143,7 +143,7 @@ func writeLater(backend, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	input, tell, err := os.Pipe()
+	input, ready, err := os.Pipe()
 	if err != nil {
 		return "", err
 	}
@@ -155,7 +155,7 @@ func writeLater(backend, dir string) (string, error) {
 		return "", err
 	}
 	defer release()
-	if err := errors.Join(unix.Mount("none", later, "tmpfs", 0, ""), tell.Close()); err != nil {
+	if err := errors.Join(unix.Mount("none", later, "tmpfs", 0, ""), ready.Close()); err != nil {
 		return "", err
 	}
 	reap(pid)

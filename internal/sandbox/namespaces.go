@@ -71,7 +71,7 @@ func newNamespaces(withUsers bool) (users, network *os.File, err error) {
 		flags |= unix.CLONE_NEWUSER
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"execwire-namespaces"}, &syscall.ProcAttr{
-		Dir: "/", Env: []string{innerexec.EnvHold + "="}, Files: []uintptr{input.Fd()},
+		Dir: "/", Env: []string{innerexec.EnvWait + "="}, Files: []uintptr{input.Fd()},
 		Sys: &syscall.SysProcAttr{Setpgid: true, Cloneflags: flags},
 	})
 	if err != nil {

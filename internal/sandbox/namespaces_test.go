@@ -65,8 +65,8 @@ func tellNamespaces() error {
 	if err != nil {
 		return err
 	}
-	const tell = "readlink /proc/self/ns/net /proc/self/ns/user"
-	own, err := exec.Command("sh", "-c", tell).Output()
+	const script = "readlink /proc/self/ns/net /proc/self/ns/user"
+	own, err := exec.Command("sh", "-c", script).Output()
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func tellNamespaces() error {
 		if err != nil {
 			return err
 		}
-		program := shell(tell)
+		program := shell(script)
 		program.Files, program.Terminal = []int{int(null.Fd()), int(theirs.Fd()), int(theirs.Fd())}, -1
 		pid, release, err := launchProgram(program, sandboxes, plan)
 		_ = theirs.Close()

@@ -95,7 +95,7 @@ func sharedDirectory(t *testing.T, dir string) string {
 
 func TestSharedDirectory_EntriesOfAnotherUser_ChangeNothing(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		sandboxes := probed(t, backend)

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"syscall"
 )
 
 // maxBytes bounds the size of a file.
@@ -53,15 +52,11 @@ func reason(err error) string {
 // Secret returns the content of a file with a key or a token. The file is
 // rejected if others can read it, or if its group can and it belongs to this
 // process's user: a file of another user, such as root, is how a secret is
-// provided to a group. The error is an *[Error].
-func Secret(path string) ([]byte, error) {
-	return read(path, func(mode fs.FileMode, owner uint32) *Error {
-		if mode&0o004 != 0 || mode&0o040 != 0 && int(owner) == os.Geteuid() {
-			return &Error{File: path, Problem: fmt.Sprintf("can be read by others than its owner (mode %04o)", mode), Fix: "chmod 600 " + path}
-		}
-		return checkWritable(path, mode)
-	})
-}
+// provided to a group. On Windows its access list decides: it may allow to read
+// or write it to nobody but its owner, the user of this program, administrators
+// and the system, as that of a file below the user's profile does. The error is
+// an *[Error].
+func Secret(path string) ([]byte, error) { return read(path, checkSecret) }
 
 // Token is [Secret] without surrounding white space. It rejects a token of less
 // than minBytes bytes.
@@ -79,21 +74,13 @@ func Token(path string, minBytes int) ([]byte, error) {
 }
 
 // Public returns the content of a security-relevant file without secrets. It is
-// rejected if its group or others can write it. The error is an *[Error].
-func Public(path string) ([]byte, error) {
-	return read(path, func(mode fs.FileMode, _ uint32) *Error { return checkWritable(path, mode) })
-}
+// rejected if its group or others can write it; Windows as for [Secret]. The error
+// is an *[Error].
+func Public(path string) ([]byte, error) { return read(path, checkPublic) }
 
-func checkWritable(path string, mode fs.FileMode) *Error {
-	if mode&0o022 == 0 {
-		return nil
-	}
-	return &Error{File: path, Problem: fmt.Sprintf("can be written by others than its owner (mode %04o)", mode), Fix: "chmod go-w " + path}
-}
-
-func read(path string, check func(mode fs.FileMode, owner uint32) *Error) ([]byte, error) {
+func read(path string, check func(f *os.File, info fs.FileInfo) *Error) ([]byte, error) {
 	// O_NONBLOCK, since opening a pipe without a writer would block.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, &Error{File: path, Problem: "cannot be opened", Err: err}
 	}
@@ -105,7 +92,7 @@ func read(path string, check func(mode fs.FileMode, owner uint32) *Error) ([]byt
 	if !info.Mode().IsRegular() {
 		return nil, &Error{File: path, Problem: "is not a regular file"}
 	}
-	if err := check(info.Mode().Perm(), info.Sys().(*syscall.Stat_t).Uid); err != nil {
+	if err := check(f, info); err != nil {
 		return nil, err
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))

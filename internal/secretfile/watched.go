@@ -3,7 +3,6 @@ package secretfile
 import (
 	"errors"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -28,22 +27,6 @@ type Watched[T any] struct {
 	mu     sync.Mutex // held while checking
 	stamps map[string]stamp
 	retry  bool // the last load failed for a reason of the system, which was reported
-}
-
-// stamp changes when a file is written, replaced, or given other permissions. The
-// zero stamp is that of a file that cannot be examined.
-type stamp struct {
-	dev, ino, size uint64
-	changed        syscall.Timespec // inode change time, which cannot be set
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
-	}
-	st := info.Sys().(*syscall.Stat_t)
-	return stamp{dev: st.Dev, ino: st.Ino, size: uint64(st.Size), changed: st.Ctim}
 }
 
 // Watch loads the value with load, whose error it returns. load also returns the
@@ -102,9 +85,7 @@ func (w *Watched[T]) check() {
 // to the content of the files.
 func isShortage(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
-	return ok && slices.Contains([]syscall.Errno{
-		syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.EIO, syscall.ESTALE, syscall.ETIMEDOUT,
-	}, errno)
+	return ok && slices.Contains(shortages, errno)
 }
 
 func (w *Watched[T]) changed() bool {

@@ -54,6 +54,13 @@ func newBudget(most int64) *budget {
 	return &budget{limit: most, shares: make(map[string]*share)}
 }
 
+// inUse returns the bytes charged for all processes.
+func (b *budget) inUse() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.charged
+}
+
 // reservedBytes is the charge of a process that has not closed.
 func reservedBytes(spec *process.Spec) int64 {
 	limits := spec.Output.WithDefaults()

@@ -85,7 +85,7 @@ func TestEviction_RemovedVictim_IsNotChargedAgain(t *testing.T) {
 	r.budget.markInUse(p)
 	s.forgetAll()
 	p.evict(victims[0].bytes)
-	if charged := r.Charged(); charged != 60 {
+	if charged := r.Totals().RetainedBytes; charged != 60 {
 		t.Errorf("%d bytes are charged, want those of one process", charged)
 	}
 }

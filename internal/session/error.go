@@ -46,12 +46,14 @@ const (
 	TooManyProcessesAttached
 	// RetainedOutputFull: there is no space for the output of another process.
 	RetainedOutputFull
+	// OwnerLost: the ownership has ended because its stream was lost.
+	OwnerLost
 )
 
 // Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	var all []Kind
-	for k := SessionNotFound; k <= RetainedOutputFull; k++ {
+	for k := SessionNotFound; k <= OwnerLost; k++ {
 		all = append(all, k)
 	}
 	return all
@@ -110,5 +112,6 @@ var texts = map[Kind]string{
 	TooManyGrants:            "session %[1]q has %[2]d grants, which is the maximum: remove one",
 	TooManyProcessesAttached: "%[2]d processes of session %[1]q run, which is the maximum of its attachment: end one",
 	TooManyProcesses:         "%[2]d processes of session %[1]q run, which is the maximum: end one",
+	OwnerLost:                "the stream that owned process %[1]q was lost: resume the process and use its new owner_id",
 	RetainedOutputFull:       "the retained output of all processes has reached its limit of %[2]d bytes: end a process, or close a session",
 }

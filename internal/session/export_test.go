@@ -2,13 +2,6 @@ package session
 
 import "time"
 
-// Charged returns the bytes charged for all processes.
-func (r *Registry) Charged() int64 {
-	r.budget.mu.Lock()
-	defer r.budget.mu.Unlock()
-	return r.budget.charged
-}
-
 // Drained blocks until the registry has noticed that the process has closed.
 func (r *Registry) Drained(p *Process) {
 	for {

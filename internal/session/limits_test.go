@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // wantLimit checks the kind of an error and the bound that it names.
@@ -266,7 +267,7 @@ func TestBudget_AfterAllProcesses_IsZero(t *testing.T) {
 	if err := f.registry.CloseSession(f.ctx, "tester", ""); err != nil {
 		t.Fatal(err)
 	}
-	if n := f.registry.Charged(); n != 0 {
+	if n := f.registry.Totals().RetainedBytes; n != 0 {
 		t.Errorf("%d bytes are still charged; %d starts were rejected", n, refused.Load())
 	}
 }
@@ -274,6 +275,7 @@ func TestBudget_AfterAllProcesses_IsZero(t *testing.T) {
 // The charge of processes without output is about their real cost, including the ids of
 // their writes.
 func TestBudget_ChargeMatchesCost(t *testing.T) {
+	testrace.MeasuresMemory(t)
 	f := newFixture(t, session.Config{ClosedRetention: time.Hour})
 	heap := func() int64 {
 		runtime.GC()
@@ -284,7 +286,7 @@ func TestBudget_ChargeMatchesCost(t *testing.T) {
 	}
 	for name, tt := range map[string]struct{ processes, writes int }{"silent": {processes: 300}, "written to": {3, session.MaxWriteIDs}} {
 		for warm := range 2 {
-			before, charged := heap(), f.registry.Charged()
+			before, charged := heap(), f.registry.Totals().RetainedBytes
 			for i := range tt.processes {
 				p := f.start(t, fmt.Sprint(name, warm, i), "/bin/cat")
 				for n := range tt.writes {
@@ -298,7 +300,7 @@ func TestBudget_ChargeMatchesCost(t *testing.T) {
 				<-p.Closed()
 				f.registry.Drained(p)
 			}
-			cost, counted := heap()-before, f.registry.Charged()-charged
+			cost, counted := heap()-before, f.registry.Totals().RetainedBytes-charged
 			if warm > 0 && cost > 3*counted/2 {
 				t.Errorf("%s: the charge is %d bytes, the cost %d", name, counted, cost)
 			}

@@ -2,11 +2,14 @@ package session
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/process"
 )
 
@@ -32,17 +35,45 @@ type currentOwner struct {
 }
 
 // Ownership is the ownership of a process by one stream: output that the stream has
-// not acknowledged is not evicted. Next and Acknowledge are for one goroutine each.
-// Lost and Detach end the ownership; they may be called from any goroutine and more
-// than once, and the first call counts.
+// not acknowledged is not evicted. Next is for one goroutine, all other methods for any.
+// Lost and Detach end the ownership.
 type Ownership struct {
-	process *Process
-	grace   time.Duration
-	log     *eventlog.Owner
+	process      *Process
+	id           string
+	grace        time.Duration
+	log          *eventlog.Owner
+	acknowledged notify.Signal
+
+	// Guarded by session.mu.
+	ctx      context.Context // ends with the stream, or with the ownership by cancel
+	cancel   context.CancelCauseFunc
+	detached bool
 }
 
 // Process returns the owned process.
 func (o *Ownership) Process() *Process { return o.process }
+
+// ID identifies the ownership among all of its process: see [Process.Ownership].
+func (o *Ownership) ID() string { return o.id }
+
+// Context ends with the context of the stream, and as soon as the ownership ends; after a
+// replacement its cause is [eventlog.ErrReplaced].
+func (o *Ownership) Context() context.Context {
+	o.process.session.mu.Lock()
+	defer o.process.session.mu.Unlock()
+	return o.ctx
+}
+
+// endContext ends the context, after which no input is accepted, and drops that of the stream:
+// it retains the connection, and the process retains its latest ownership. session.mu is held.
+func (o *Ownership) endContext() {
+	o.process.stdin.accepting.Lock()
+	o.cancel(eventlog.ErrReplaced) // unless the stream has ended
+	o.process.stdin.accepting.Unlock()
+	cause := context.Cause(o.ctx)
+	o.ctx, o.cancel = context.WithCancelCause(context.Background())
+	o.cancel(cause)
+}
 
 // Next returns the next events, at least one, blocking until there is one; see
 // [eventlog.Owner].
@@ -50,21 +81,79 @@ func (o *Ownership) Next(ctx context.Context, maxBytes int) (eventlog.Batch, err
 	return o.log.Next(ctx, maxBytes)
 }
 
-// Acknowledge acknowledges all events up to and including seq; see [eventlog.Owner].
-func (o *Ownership) Acknowledge(seq uint64) error { return o.log.Acknowledge(seq) }
+// Acknowledge acknowledges all events up to and including seq; see [eventlog.Owner]. It
+// never blocks. After Detach it does nothing; after Lost it is kind [OwnerLost].
+func (o *Ownership) Acknowledge(seq uint64) error {
+	err := o.log.Acknowledge(seq)
+	if errors.Is(err, eventlog.ErrClosed) {
+		return o.ended()
+	}
+	o.acknowledged.Set()
+	return err
+}
 
-// AllAcknowledged reports whether all events so far were acknowledged, or the log was
-// freed because the server or the session ends.
-func (o *Ownership) AllAcknowledged() bool {
-	stats := o.process.Log().Stats()
-	return stats.Acknowledged >= stats.LastSeq || !stats.Owned
+// AwaitAcknowledged blocks until all events so far were acknowledged, or the log was
+// freed because the server or the session ends. It returns false when ctx ends or the
+// time is over first. It is for one goroutine.
+func (o *Ownership) AwaitAcknowledged(ctx context.Context, most time.Duration) bool {
+	timeout := time.NewTimer(most)
+	defer timeout.Stop()
+	for {
+		if stats := o.process.Log().Stats(); stats.Acknowledged >= stats.LastSeq || !stats.Owned {
+			return true
+		}
+		select {
+		case <-o.acknowledged.C():
+		case <-timeout.C:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// Ownership returns the latest ownership of the process by a stream, which may have
+// ended. One with another id has been replaced: [eventlog.ErrReplaced].
+func (p *Process) Ownership(id string) (*Ownership, error) {
+	p.session.mu.Lock()
+	defer p.session.mu.Unlock()
+	if p.lastStream == nil || p.lastStream.id != id {
+		return nil, eventlog.ErrReplaced
+	}
+	return p.lastStream, nil
+}
+
+// ended returns the error of a call for an ownership that has ended, which is nil after
+// Detach.
+func (o *Ownership) ended() error {
+	o.process.session.mu.Lock()
+	defer o.process.session.mu.Unlock()
+	return o.endedLocked()
+}
+
+func (o *Ownership) endedLocked() error {
+	switch {
+	case o.detached:
+		return nil
+	case o.process.lastStream != o:
+		return eventlog.ErrReplaced
+	}
+	return &Error{Kind: OwnerLost, Subject: o.process.id}
+}
+
+// Detached reports whether Detach ended the ownership.
+func (o *Ownership) Detached() bool {
+	o.process.session.mu.Lock()
+	defer o.process.session.mu.Unlock()
+	return o.detached
 }
 
 // Own makes the caller the owner and starts after afterSeq, which counts as
 // acknowledged. Reads of the previous owner fail with [eventlog.ErrReplaced]; an
 // attachment of the session gets a release. A nil grace is the default; more than the
-// maximum is kind [GraceTooLong]. If ctx has ended, Own changes nothing: a client
-// that is gone must not displace a later one.
+// maximum is kind [GraceTooLong]. ctx is that of the stream; the caller must call Lost
+// when it ends. If it has ended already, Own changes nothing: a client that is gone must
+// not displace a later one.
 func (p *Process) Own(ctx context.Context, afterSeq uint64, grace *time.Duration) (*Ownership, error) {
 	keep, err := p.session.registry.resolveGrace(p.id, grace)
 	if err != nil {
@@ -72,14 +161,14 @@ func (p *Process) Own(ctx context.Context, afterSeq uint64, grace *time.Duration
 	}
 	p.session.lock()
 	defer p.session.unlock()
-	return p.own(ctx, afterSeq, keep)
-}
-
-// own is Own with session.mu held.
-func (p *Process) own(ctx context.Context, afterSeq uint64, grace time.Duration) (*Ownership, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return p.own(ctx, afterSeq, keep)
+}
+
+// own is Own with session.mu held, also after ctx has ended.
+func (p *Process) own(ctx context.Context, afterSeq uint64, grace time.Duration) (*Ownership, error) {
 	if p.session.over {
 		return nil, &Error{Kind: SessionClosed, Subject: p.session.id}
 	}
@@ -90,7 +179,9 @@ func (p *Process) own(ctx context.Context, afterSeq uint64, grace time.Duration)
 	if err != nil {
 		return nil, err
 	}
-	o := &Ownership{process: p, grace: grace, log: log}
+	o := &Ownership{process: p, id: rand.Text(), grace: grace, log: log, acknowledged: notify.NewSignal()}
+	o.ctx, o.cancel = context.WithCancelCause(ctx)
+	p.lastStream = o
 	p.setOwner(currentOwner{state: streamOwned, stream: o})
 	return o, nil
 }
@@ -116,6 +207,7 @@ func (p *Process) setOwner(next currentOwner) {
 		// The stream may block in sending, and counts as a reader until it is
 		// released.
 		before.stream.log.Release(false)
+		before.stream.endContext()
 	}
 	if before.item != nil {
 		before.item.remove(next.stream != nil)
@@ -163,16 +255,19 @@ func (p *Process) Owned() bool {
 
 // Lost ends the ownership because the connection was lost. The process keeps its
 // unacknowledged output for the grace, and is then terminated unless it has a new
-// owner. An owner that was replaced changes nothing.
+// owner. After a replacement, Detach or an earlier call it changes nothing.
 func (o *Ownership) Lost() {
 	p := o.process
 	p.session.lock()
 	defer p.session.unlock()
-	if p.owner.stream != o || p.session.over {
-		o.detach()
-		return
+	switch {
+	case p.owner.stream != o:
+		o.log.Release(false)
+	case p.session.over:
+		p.assignOwner()
+	default:
+		o.startGrace()
 	}
-	o.startGrace()
 }
 
 // startGrace is Lost of the current owner. session.mu is held.
@@ -183,21 +278,20 @@ func (o *Ownership) startGrace() {
 	p.releaseOwner(currentOwner{state: inGrace, graceTimer: timer}, true)
 }
 
-// Detach ends the ownership. The process continues without an owner; in a leased
-// session, the session owns it again.
-func (o *Ownership) Detach() {
-	o.process.session.lock()
-	defer o.process.session.unlock()
-	o.detach()
-}
-
-// detach is Detach with session.mu held.
-func (o *Ownership) detach() {
-	if p := o.process; p.owner.stream == o {
-		p.assignOwner()
-		return
+// Detach ends the ownership, or the grace after Lost. The process continues without an
+// owner; in a leased session, the session owns it again. An earlier Detach is no error,
+// a replacement is [eventlog.ErrReplaced], and the end of the grace is kind [OwnerLost].
+func (o *Ownership) Detach() error {
+	p := o.process
+	p.session.lock()
+	defer p.session.unlock()
+	if p.owner.stream != o && (p.owner.state != inGrace || p.lastStream != o) {
+		o.log.Release(false)
+		return o.endedLocked()
 	}
-	o.log.Release(false)
+	o.detached = true
+	p.assignOwner()
+	return nil
 }
 
 // graceExpired terminates a process whose owner did not return. Of a closed process

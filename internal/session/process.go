@@ -20,13 +20,14 @@ type Process struct {
 	charge  charge
 
 	// Guarded by session.mu.
-	owner     currentOwner
-	assigned  bool        // it was started and assignOwner or own was called
-	closed    bool        // the log is closed and watchClosed has noticed
-	wasAtRest bool        // the registry has counted it as at rest
-	seen      bool        // the session's principal has received its exit record
-	restAt    time.Time   // when it last came to rest
-	expiry    *time.Timer // removes the record
+	owner      currentOwner
+	lastStream *Ownership  // the latest; nil: no stream has owned it
+	assigned   bool        // it was started and assignOwner or own was called
+	closed     bool        // the log is closed and watchClosed has noticed
+	wasAtRest  bool        // the registry has counted it as at rest
+	seen       bool        // the session's principal has received its exit record
+	restAt     time.Time   // when it last came to rest
+	expiry     *time.Timer // removes the record
 }
 
 // ID returns the id of the process in its session.

@@ -166,11 +166,19 @@ func wait(ctx context.Context, over <-chan struct{}) error {
 	}
 }
 
-// Running returns the number of processes that have not closed.
-func (r *Registry) Running() int {
+// Totals are the totals of a registry.
+type Totals struct {
+	Running       int   // processes that have not closed
+	Sessions      int   // default ones included
+	RetainedBytes int64 // what counts for [Config.RetainedTotal]
+}
+
+// Totals returns the current totals. It may be called concurrently, and does not block.
+func (r *Registry) Totals() Totals {
+	retained := r.budget.inUse()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.running
+	return Totals{Running: r.running, Sessions: len(r.defaults) + len(r.leased), RetainedBytes: retained}
 }
 
 // Close drains, ends every process with cause [process.ServerShutdown], waits for

@@ -222,7 +222,7 @@ func (s *Session) spawn(ctx context.Context, p *Process, spec process.Spec, grac
 	var o *Ownership
 	if grace == nil || s.over {
 		p.assignOwner()
-	} else if o, err = p.own(context.WithoutCancel(ctx), 0, *grace); err == nil && ctx.Err() != nil {
+	} else if o, err = p.own(ctx, 0, *grace); err == nil && ctx.Err() != nil {
 		o.startGrace()
 		o, err = nil, context.Cause(ctx)
 	}

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
@@ -276,7 +278,7 @@ func TestDrain_RejectsStartsAndWaits(t *testing.T) {
 	f.registry.Drain()
 	_, _, err := f.Start(f.ctx, "q", session.Digest{2}, spec("/bin/true"))
 	wantKind(t, err, session.Draining)
-	if n := f.registry.Running(); n != 1 {
+	if n := f.registry.Totals().Running; n != 1 {
 		t.Errorf("%d processes run", n)
 	}
 	if err := p.CloseStdin(f.ctx); err != nil {
@@ -392,6 +394,71 @@ func TestWriteStdin_WaitingInput_IsBounded(t *testing.T) {
 	}
 }
 
+// A former owner writes nothing after the offset that the next owner continues from, which would
+// skip as much of its own input.
+func TestWriteStdin_FormerOwner_AcceptsNothing(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/sh", "-c", "exec cat >/dev/null")
+	input := make([]byte, 4<<10)
+	for range 50 {
+		o, err := p.Own(f.ctx, 0, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin := p.StdinOffset()
+		written := make(chan error, 1)
+		go func() {
+			for offset := begin; ; {
+				var err error
+				if offset, err = o.WriteStdin(f.ctx, offset, input, false); err != nil {
+					written <- err
+					return
+				}
+			}
+		}()
+		for p.StdinOffset() == begin {
+			runtime.Gosched()
+		}
+		if _, err := p.Own(f.ctx, 0, nil); err != nil {
+			t.Fatal(err)
+		}
+		next := p.StdinOffset()
+		if err := <-written; !errors.Is(err, eventlog.ErrReplaced) {
+			t.Fatalf("the former owner's write fails with %v", err)
+		}
+		if after := p.StdinOffset(); after != next {
+			t.Fatalf("%d bytes of the former owner were accepted", after-next)
+		}
+	}
+}
+
+// The context of a stream retains its connection.
+func TestLost_FreesContext(t *testing.T) {
+	f := newFixture(t, session.Config{})
+	p := f.start(t, "p", "/bin/cat")
+	type key struct{}
+	connection := new([1 << 10]byte)
+	o, err := p.Own(context.WithValue(f.ctx, key{}, connection), 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, left := o.ID(), weak.Make(connection)
+	o.Lost()
+	if cause := context.Cause(o.Context()); !errors.Is(cause, eventlog.ErrReplaced) {
+		t.Errorf("the context ended because of %v", cause)
+	}
+	connection, o = nil, nil
+	until(t, f, "the connection is freed", func() bool {
+		runtime.GC()
+		return left.Value() == nil
+	})
+	if former, err := p.Ownership(id); err != nil {
+		t.Error(err)
+	} else {
+		wantKind(t, former.Acknowledge(0), session.OwnerLost)
+	}
+}
+
 func TestWriteStdin_RepeatedOffsets_AreSkipped(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	p := f.start(t, "p", "/bin/cat")
@@ -405,12 +472,12 @@ func TestWriteStdin_RepeatedOffsets_AreSkipped(t *testing.T) {
 		end    bool
 		want   uint64
 	}{{0, "hello ", false, 6}, {0, "hello ", false, 6}, {3, "lo wor", false, 9}, {9, "ld", true, 11}, {9, "ld", true, 11}} {
-		accepted, err := p.WriteStdinAt(f.ctx, in.offset, []byte(in.data), in.end)
+		accepted, err := o.WriteStdin(f.ctx, in.offset, []byte(in.data), in.end)
 		if err != nil || accepted != in.want {
 			t.Fatalf("%+v: accepted %d, %v", in, accepted, err)
 		}
 	}
-	_, err = p.WriteStdinAt(f.ctx, 12, []byte("hole"), false)
+	_, err = o.WriteStdin(f.ctx, 12, []byte("hole"), false)
 	wantKind(t, err, session.StdinOffsetInvalid)
 	var output []byte
 	for {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package sockdiag
 
 import (
@@ -35,23 +37,38 @@ var errMalformed = errors.New("the answer of sock_diag cannot be read")
 // kernel does not support it. The kernel has answered when the request is sent, so nothing blocks.
 // One netlink socket for each query costs 3 µs more than a shared one, and needs no lock.
 func queryDiag(t tuple) (record, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_INET_DIAG)
+	fd, err := openDiag()
 	if err != nil {
-		return record{}, os.NewSyscallError("socket", err)
+		return record{}, err
 	}
 	defer func() { _ = unix.Close(fd) }()
 	if err := unix.Sendto(fd, request(t), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return record{}, os.NewSyscallError("sendto", err)
 	}
 	buf := make([]byte, answerBufferBytes)
-	n, from, err := unix.Recvfrom(fd, buf, 0)
+	n, err := receive(fd, buf)
 	if err != nil {
-		return record{}, os.NewSyscallError("recvfrom", err)
-	}
-	if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
-		return record{}, errMalformed
+		return record{}, err
 	}
 	return parseAnswer(buf[:n])
+}
+
+// openDiag opens a netlink socket for sock_diag.
+func openDiag() (int, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_INET_DIAG)
+	return fd, os.NewSyscallError("socket", err)
+}
+
+// receive receives a datagram of the kernel.
+func receive(fd int, buf []byte) (int, error) {
+	n, from, err := unix.Recvfrom(fd, buf, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("recvfrom", err)
+	}
+	if kernel, ok := from.(*unix.SockaddrNetlink); !ok || kernel.Pid != 0 {
+		return 0, errMalformed
+	}
+	return n, nil
 }
 
 // request encodes the query for one socket.
@@ -82,7 +99,7 @@ func appendAddr(b []byte, a netip.Addr) []byte {
 	return append(b, field[:]...)
 }
 
-// parseAnswer parses the answer to one query.
+// parseAnswer parses the first message of an answer.
 func parseAnswer(b []byte) (record, error) {
 	if len(b) < headerBytes {
 		return record{}, errMalformed
@@ -123,8 +140,11 @@ func parseRecord(b []byte) (record, error) {
 		if size < unix.SizeofNlAttr || size > len(attrs) {
 			return record{}, errMalformed
 		}
-		if nativeEndian.Uint16(attrs[2:]) == attrCgroupID && size >= unix.SizeofNlAttr+8 {
-			r.Cgroup = nativeEndian.Uint64(attrs[unix.SizeofNlAttr:])
+		switch value := attrs[unix.SizeofNlAttr:size]; {
+		case nativeEndian.Uint16(attrs[2:]) == attrCgroupID && len(value) >= 8:
+			r.Cgroup = nativeEndian.Uint64(value)
+		case nativeEndian.Uint16(attrs[2:]) == attrV6Only && len(value) >= 1:
+			r.v6Only = value[0] != 0
 		}
 		attrs = attrs[min(len(attrs), (size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1)):]
 	}

@@ -1,3 +1,5 @@
+//go:build linux
+
 package sockdiag
 
 import (
@@ -54,7 +56,8 @@ type tuple struct{ local, remote netip.AddrPort }
 // record is a socket as the kernel reports it.
 type record struct {
 	tuple
-	state byte
+	state  byte
+	v6Only bool
 	Socket
 }
 
@@ -95,24 +98,29 @@ func (r record) socketOf(t tuple) (Socket, error) {
 // checkConnected returns an error unless this end of conn is connected. While it is, no other
 // socket can have the address and port of the peer; after a reset one could.
 func checkConnected(conn *net.TCPConn) error {
+	state, err := State(conn)
+	if err == nil && state != unix.BPF_TCP_ESTABLISHED && state != unix.BPF_TCP_CLOSE_WAIT {
+		err = ErrDisconnected
+	}
+	return err
+}
+
+// State returns the state of this end of conn, as [unix.BPF_TCP_ESTABLISHED]. It does not block, and
+// may be called concurrently. It fails if conn is closed.
+func State(conn *net.TCPConn) (state uint8, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var info *unix.TCPInfo
 	var infoErr error
 	err = raw.Control(func(fd uintptr) {
 		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	switch {
-	case err != nil:
-		return err
-	case infoErr != nil:
-		return infoErr
-	case info.State != unix.BPF_TCP_ESTABLISHED && info.State != unix.BPF_TCP_CLOSE_WAIT:
-		return ErrDisconnected
+	if err := errors.Join(err, infoErr); err != nil {
+		return 0, err
 	}
-	return nil
+	return info.State, nil
 }
 
 // addrPort returns a TCP address, unmapped if it is an IPv4 address in IPv6, or the invalid address

@@ -1,10 +1,6 @@
 package syslimit
 
-import (
-	"os"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // UserProcesses returns how many processes and threads the user of this program may have
 // (RLIMIT_NPROC). limited is false if there is no limit, or if it does not apply to this program.
@@ -14,15 +10,6 @@ func (s System) UserProcesses() (limit uint64, limited bool) {
 		return 0, false
 	}
 	return own.Cur, true
-}
-
-// isExempt reports whether RLIMIT_NPROC does not apply to this program: to user 0, or with one of two
-// capabilities.
-func isExempt() bool {
-	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var sets [2]unix.CapUserData
-	err := unix.Capget(&header, &sets[0])
-	return os.Getuid() == 0 || err == nil && sets[0].Effective&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
 }
 
 // GroupProcesses returns how many processes and threads the control groups of this program may have

@@ -11,12 +11,12 @@ import (
 )
 
 func init() {
-	Register("exit", exit)
-	Register("signal-self", signalSelf)
-	Register("ignore-term", ignoreTerm)
-	Register("trap-term", trapTerm)
-	Register("tree", tree)
-	Register("sleep", func([]string) int { return pause() })
+	register("exit", exit)
+	register("signal-self", signalSelf)
+	register("ignore-term", ignoreTerm)
+	register("trap-term", trapTerm)
+	register("tree", tree)
+	register("sleep", func([]string) int { return pause() })
 }
 
 // exit N exits with code N.

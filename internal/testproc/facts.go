@@ -14,10 +14,10 @@ import (
 )
 
 func init() {
-	Register("args", args)
-	Register("env", env)
-	Register("status", status)
-	Register("winsize", winsize)
+	register("args", args)
+	register("env", env)
+	register("status", status)
+	register("winsize", winsize)
 }
 
 // args prints argv[0] and the arguments after the program's name, as a JSON array.

@@ -15,8 +15,8 @@ import (
 )
 
 func init() {
-	Register("hostile", hostile)
-	Register("hostile-descendant", hostileDescendant)
+	register("hostile", hostile)
+	register("hostile-descendant", hostileDescendant)
 }
 
 // hostile -report FILE [-hold] [-flood] [-leave] [-chain TIME] [-cgroup DIRECTORY] WAY... starts a

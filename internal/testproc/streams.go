@@ -13,12 +13,12 @@ import (
 )
 
 func init() {
-	Register("flood", flood)
-	Register("echo", echo)
-	Register("never-read", neverRead)
-	Register("close-stdout", closeStdout)
-	Register("hold-pipes", holdPipes)
-	Register("hold-pipes-child", holdPipesChild)
+	register("flood", flood)
+	register("echo", echo)
+	register("never-read", neverRead)
+	register("close-stdout", closeStdout)
+	register("hold-pipes", holdPipes)
+	register("hold-pipes-child", holdPipesChild)
 }
 
 // flood [-bytes N] [-stderr N] [-chunk N] writes N bytes of StdoutPattern to stdout and of

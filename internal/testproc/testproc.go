@@ -1,6 +1,7 @@
 // Package testproc has small programs, well-behaved and hostile, that tests run as real processes.
 // They are part of the test binary: TestMain calls Main first, and Argv returns the command line of
-// a program.
+// a program. If EXECWIRE_TEST_PROGRAMS is set, as make does, the programs of this package itself are
+// those of that binary, because a test binary with the race detector takes long to start.
 package testproc
 
 import (
@@ -21,6 +22,12 @@ type Program func(args []string) int
 
 var programs = map[string]Program{}
 
+// binaryVariable is the path of command testprograms.
+const binaryVariable = "EXECWIRE_TEST_PROGRAMS"
+
+// own are the programs of this package. TestMain and its package may register others.
+var own = map[string]bool{}
+
 // Register adds a program. Call it in an init function or before Main. It panics if the name is
 // taken.
 func Register(name string, program Program) {
@@ -28,6 +35,12 @@ func Register(name string, program Program) {
 		panic("testproc: program registered twice: " + name)
 	}
 	programs[name] = program
+}
+
+// register adds a program of this package.
+func register(name string, program Program) {
+	Register(name, program)
+	own[name] = true
 }
 
 // Main runs the program that the command line names and exits with its code. It returns if the
@@ -44,14 +57,16 @@ func Main() {
 	syscall.Exit(program(os.Args[3:])) // os.Exit waits a second with the race detector
 }
 
-// Argv returns the command line of a program. The first element is the absolute path of the test
-// binary.
+// Argv returns the command line of a program. The first element is an absolute path.
 func Argv(name string, args ...string) []string {
-	self, err := os.Executable()
-	if err != nil {
-		panic("testproc: failed to find the test binary: " + err.Error())
+	binary := os.Getenv(binaryVariable)
+	if binary == "" || !own[name] {
+		var err error
+		if binary, err = os.Executable(); err != nil {
+			panic("testproc: failed to find the test binary: " + err.Error())
+		}
 	}
-	return append([]string{self, programArgument, name}, args...)
+	return append([]string{binary, programArgument, name}, args...)
 }
 
 // fail reports an error of a program, with a code that no test expects.

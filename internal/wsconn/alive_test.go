@@ -56,7 +56,7 @@ const deadAfter = 300 * time.Millisecond
 
 func TestDeadPeer_EndsConnection(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	for name, makeWait := range map[string]func(*testing.T) (*rawConn, *wsconn.Conn){
 		"with data on the way": func(t *testing.T) (*rawConn, *wsconn.Conn) {
@@ -92,7 +92,7 @@ func TestDeadPeer_EndsConnection(t *testing.T) {
 // A peer that does not read never counts as dead.
 func TestSlowPeer_IsNotDead(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	c, server, _ := blockedSender(t, wsconn.Options{DeadAfter: deadAfter, PingInterval: deadAfter / 10})
 	end := receiving(server)

@@ -112,7 +112,7 @@ func TestReceive_MessageLimit(t *testing.T) {
 
 func TestReceive_LargestFrameAndMessage(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	url := listen(t, wsconn.Options{}, echo)
 	c := raw(t, url)

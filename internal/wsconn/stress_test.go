@@ -114,7 +114,7 @@ const idleBytes = 60 << 10
 
 func TestIdleConnection_Memory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	const connections = 1000
 	ready := make(chan struct{}, connections)

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"net"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Defaults of Tune.
@@ -40,14 +38,6 @@ func (l *tunedListener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// tcpRTOMaxMS is TCP_RTO_MAX_MS of linux/tcp.h, which x/sys lacks.
-const tcpRTOMaxMS = 44
-
-// unsentBytes bounds the data in the kernel that is not sent yet. Unbounded, some
-// MiB of output would count as written to a client that does not read, and delay
-// responses.
-const unsentBytes = 512 << 10
-
 // tune sets the socket options. Failures are ignored: the connection works, but a
 // dead peer is detected later.
 func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
@@ -57,16 +47,7 @@ func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
 	config.Count = cmp.Or(config.Count, DefaultKeepAliveCount)
 	_ = tcp.SetNoDelay(true)
 	_ = tcp.SetKeepAliveConfig(config)
-	descriptor, err := tcp.SyscallConn()
-	if err != nil {
-		return
-	}
-	_ = descriptor.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentBytes)
-		// Before Linux 6.15 the option does not exist, and probes of a closed
-		// window are up to two minutes apart.
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, tcpRTOMaxMS, int(config.Interval.Milliseconds()))
-	})
+	tuneSystem(tcp, config.Interval)
 }
 
 // innermost returns the innermost connection of wrappers with a NetConn method,

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -46,6 +47,11 @@ type Options struct {
 	// Token returns the bearer token, or an empty string, each time a websocket
 	// is opened. nil means none.
 	Token func() string
+	// Locate returns the URL of the executor's websocket at the node of the hub to which
+	// the executor is connected. It is called each time a websocket is opened and the
+	// rendezvous answers that this is another node; the token is not sent to that URL,
+	// which has a signature. nil means that this is an error.
+	Locate func(ctx context.Context) (string, error)
 	// TLS is for wss://; nil means the defaults of crypto/tls. It is cloned.
 	TLS *tls.Config
 	// Timeout bounds the opening of a websocket. 0 is DefaultTimeout.
@@ -150,14 +156,42 @@ func (h *Harness) open(ctx context.Context) (*wsconn.Conn, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, h.options.Timeout, fmt.Errorf("the rendezvous did not answer within %v", h.options.Timeout))
 	defer cancel()
-	conn, err := wsconn.Dial(ctx, h.options.URL, wsconn.DialOptions{Options: h.options.Websocket, Header: header, TLS: h.options.TLS})
+	conn, err := h.dial(ctx, h.options.URL, header)
+	refused, ok := errors.AsType[*RefusedError](err)
+	if !ok || refused.Code != codeExecutorElsewhere || h.options.Locate == nil {
+		return conn, err
+	}
+	located, err := h.options.Locate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if hasTLS(h.options.URL) && !hasTLS(located) {
+		return nil, fmt.Errorf("%w, and its URL of that node has no TLS", refused)
+	}
+	header.Del("Authorization")
+	return h.dial(ctx, located, header)
+}
+
+// codeExecutorElsewhere is the code with which a rendezvous answers that the executor is
+// connected to another node.
+const codeExecutorElsewhere = "executor_elsewhere"
+
+// hasTLS reports whether the websocket of a URL has TLS. Schemes may have capitals.
+func hasTLS(url string) bool {
+	scheme, _, _ := strings.Cut(url, ":")
+	return strings.EqualFold(scheme, "wss")
+}
+
+// dial opens a websocket to a URL.
+func (h *Harness) dial(ctx context.Context, url string, header http.Header) (*wsconn.Conn, error) {
+	conn, err := wsconn.Dial(ctx, url, wsconn.DialOptions{Options: h.options.Websocket, Header: header, TLS: h.options.TLS})
 	switch {
 	case err == nil:
 		return conn, nil
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
 	}
-	return nil, dialError(h.options.URL, err)
+	return nil, dialError(url, err)
 }
 
 // setState records the state of the websocket.

@@ -205,6 +205,27 @@ func TestDial_Rejected(t *testing.T) {
 	}
 }
 
+// A node to which a rendezvous with TLS sends a client has TLS, too, also if the scheme of the URL
+// has capitals.
+func TestDial_NodeWithoutTLS_Fails(t *testing.T) {
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusMisdirectedRequest)
+		_, _ = io.WriteString(w, `{"error": {"code": "executor_elsewhere", "message": "it is at another node"}}`)
+	}))
+	defer elsewhere.Close()
+	r := newRendezvous(t)
+	for _, scheme := range []string{"wss", "WSS"} {
+		_, err := harness.Dial(t.Context(), harness.Options{
+			URL:    scheme + "://" + elsewhere.Listener.Addr().String() + "/executor/a?role=harness",
+			TLS:    elsewhere.Client().Transport.(*http.Transport).TLSClientConfig,
+			Locate: func(context.Context) (string, error) { return r.url, nil },
+		})
+		if err == nil || !strings.Contains(err.Error(), "has no TLS") {
+			t.Errorf("%s: %v", scheme, err)
+		}
+	}
+}
+
 // While the websocket cannot be reopened, Connect reports why, and it succeeds
 // afterwards.
 func TestConnect_WhileOffline_Fails(t *testing.T) {

@@ -14,10 +14,11 @@ import (
 
 // authenticator authenticates requests by their listener and credentials.
 type authenticator struct {
-	principals *auth.Authenticator
-	attempts   *auth.Attempts // nil if there is no table of principals
-	users      auth.LoopbackUsers
-	logger     *slog.Logger
+	principals      *auth.Authenticator
+	attempts        *auth.Attempts // nil if there is no table of principals
+	previewAttempts *auth.Attempts // the same
+	users           auth.LoopbackUsers
+	logger          *slog.Logger
 }
 
 func newAuthenticator(cfg config.Hub, logger *slog.Logger) (*authenticator, error) {
@@ -31,6 +32,7 @@ func newAuthenticator(cfg config.Hub, logger *slog.Logger) (*authenticator, erro
 	})
 	if err == nil && a.principals.HasTable() {
 		a.attempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
+		a.previewAttempts = auth.NewAttempts(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval), nil)
 	}
 	return a, err
 }
@@ -43,9 +45,11 @@ func withConn(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, conn)
 }
 
+func connOf(r *http.Request) net.Conn { return r.Context().Value(connKey{}).(net.Conn) }
+
 // peerOf returns the connection of r and what its listener knows about the peer.
 func peerOf(r *http.Request) (net.Conn, listen.AuthInfo, error) {
-	conn := r.Context().Value(connKey{}).(net.Conn)
+	conn := connOf(r)
 	info, err := listen.AuthInfoOf(conn)
 	if err != nil {
 		return nil, listen.AuthInfo{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: err}
@@ -56,6 +60,17 @@ func peerOf(r *http.Request) (net.Conn, listen.AuthInfo, error) {
 // authenticate returns the caller of r. Credentials are not checked while the
 // peer's address has too many failed attempts.
 func (a *authenticator) authenticate(r *http.Request) (auth.Member, error) {
+	return a.authenticateCounting(r, a.attempts)
+}
+
+// authenticatePreview is authenticate for previews, with failed attempts of their own:
+// their pages can make the browsers of visitors send wrong tokens, which must not lock
+// out other clients at the same address.
+func (a *authenticator) authenticatePreview(r *http.Request) (auth.Member, error) {
+	return a.authenticateCounting(r, a.previewAttempts)
+}
+
+func (a *authenticator) authenticateCounting(r *http.Request, attempts *auth.Attempts) (auth.Member, error) {
 	conn, info, err := peerOf(r)
 	if err != nil {
 		return auth.Member{}, err
@@ -71,7 +86,7 @@ func (a *authenticator) authenticate(r *http.Request) (auth.Member, error) {
 	if len(info.State.VerifiedChains) > 0 {
 		shown.Certificates = info.State.PeerCertificates
 	}
-	member, err := auth.AuthenticatePeer(a.attempts, conn.RemoteAddr(), authorization, shown, a.principals.Member)
+	member, err := auth.AuthenticatePeer(attempts, conn.RemoteAddr(), authorization, shown, a.principals.Member)
 	if err != nil {
 		return auth.Member{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/relay/preview"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -30,6 +32,12 @@ type Options struct {
 	// OnListen is called with the URL of each listener when it begins to accept,
 	// with the port that the kernel chose. May be nil.
 	OnListen func(url string)
+	// OnReady is called once, when all listeners accept. May be nil.
+	OnReady func()
+	// Inherited are listening sockets that the program was started with, for example by
+	// systemd. A listener of the configuration with the address of one uses it. One
+	// that no listener uses is an error. Serve closes them, unless it returns an error.
+	Inherited []net.Listener
 }
 
 // Hub is a hub, created by [New] and run by Serve.
@@ -102,9 +110,26 @@ func (h *Hub) Serve(ctx context.Context) error {
 		closeAll(listeners)
 		return err
 	}
-	router, err := rendezvous.New(rendezvous.Config{
+	hosts := listen.NewHosts(h.cfg.Hosts...)
+	if public, err := url.Parse(h.cfg.PublicURL); err == nil && h.cfg.PublicURL != "" { // validated
+		hosts[listen.HostName(public.Host)] = true
+	}
+	var router *rendezvous.Hub // set before anything is served
+	previews := preview.New(preview.Config{
+		Domain: h.cfg.PreviewDomain, PublicURL: h.cfg.PublicURL, Limits: previewLimitsOf(h.cfg),
+		Reachable: func(ctx context.Context, executor string) error { return router.Reachable(ctx, executor) },
+		Open: func(ctx context.Context, principal, executor string) (net.Conn, error) {
+			return openStream(ctx, router, principal, executor, h.logger)
+		},
+		Reject: func(w http.ResponseWriter, r *http.Request, executor string, err error) {
+			router.Reject(w, r, executor, err)
+		},
+		Authenticate: h.authenticator.authenticatePreview, Recall: h.authenticator.recall, Use: trackUse, Logger: h.logger,
+	})
+	router, err = rendezvous.New(rendezvous.Config{
 		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.authenticator.authenticate, Recall: h.authenticator.recall, Use: trackUse,
 		Node: h.cfg.Node, PublicURL: h.cfg.PublicURL, URLKey: h.urlKey, Origins: h.cfg.Origins,
+		HostKnown: func(r *http.Request) bool { return hosts.Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: previews.Metrics,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
 		Logger: h.logger,
 	})
@@ -112,36 +137,33 @@ func (h *Hub) Serve(ctx context.Context) error {
 		closeAll(listeners)
 		return errors.Join(err, presence.Close())
 	}
-	return h.serve(ctx, listeners, router)
+	return h.serve(ctx, listeners, router, previews)
 }
 
-// serve serves listeners until ctx ends or one of them fails, and closes
-// everything.
-func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub) error {
-	server := h.newServer(router)
-	failed := make(chan error, len(listeners))
+// serve serves listeners until ctx ends, and closes everything.
+func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub, previews *preview.Previews) error {
+	server := h.newServer(router, previews)
+	queue := listen.NewQueue()
+	tuned := wsconn.Tune(queue, net.KeepAliveConfig{
+		Idle:     duration(h.cfg.KeepaliveInterval),
+		Interval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
+		Count:    keepAliveProbes,
+	})
 	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(tuned) }) // returns when the server is closed
 	for _, l := range listeners {
-		tuned := wsconn.Tune(l.Listener, net.KeepAliveConfig{
-			Idle:     duration(h.cfg.KeepaliveInterval),
-			Interval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
-			Count:    keepAliveProbes,
-		})
-		serving.Go(func() {
-			if err := server.Serve(tuned); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("failed to serve %s: %w", l.url, err)
-			}
-		})
+		serving.Go(func() { l.Dispatch(nil, queue) })
 		if h.opts.OnListen != nil {
 			h.opts.OnListen(l.url)
 		}
 	}
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
+	if h.opts.OnReady != nil {
+		h.opts.OnReady()
 	}
-	err = errors.Join(err, router.Close())
+	<-ctx.Done()
+	previews.Close() // first: executors are told that its streams end
+	err := router.Close()
+	closeAll(listeners)
 	stopping, cancel := context.WithTimeoutCause(context.Background(), stopTimeout, errStopTakesLong)
 	defer cancel()
 	if server.Shutdown(stopping) != nil {
@@ -152,8 +174,8 @@ func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvou
 }
 
 // newServer returns an HTTP server with bounds on headers in size and time. They
-// do not apply after an upgrade to a websocket.
-func (h *Hub) newServer(router http.Handler) *http.Server {
+// do not apply after an upgrade to a websocket, and previews have others.
+func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Server{
@@ -162,6 +184,10 @@ func (h *Hub) newServer(router http.Handler) *http.Server {
 				if info.HasTLS() {
 					r.TLS = &info.State // hidden from net/http by the listener
 				}
+			}
+			if previews.Serves(r.Host) {
+				previews.ServeHTTP(w, r)
+				return
 			}
 			router.ServeHTTP(w, r)
 		}),

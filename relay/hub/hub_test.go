@@ -1,12 +1,14 @@
 package hub_test
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -295,5 +297,41 @@ func TestHub_ConnectionsOfOnePrincipal_AreEvicted(t *testing.T) {
 	}
 	if got, err := executor.Receive(); err != nil || string(got) != frame {
 		t.Errorf("%q came, %v", got, err)
+	}
+}
+
+// A Host that the hub does not know is refused, whatever is requested: a web page whose
+// name resolves to the hub must not reach it (DNS rebinding).
+func TestHub_UnknownHost_IsMisdirected(t *testing.T) {
+	url := start(t, "http", func(cfg *config.Hub) {
+		cfg.PublicURL, cfg.Hosts = "https://Public.example.org:7430", []string{"allowed.example.org"}
+	})
+	address := strings.TrimPrefix(url, "http://")
+	known := map[string]bool{
+		address: true, "localhost": true, "[::1]:1": true, "public.example.org": true, "ALLOWED.example.org:80": true,
+		"evil.example.org": false, "example.org": false, "public.example.org.evil.example": false,
+	}
+	handshake := "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for _, request := range []struct{ line, header string }{
+		{"GET /readyz", ""}, {"GET /v1/executors", ""}, {"POST /cloud/executor/build-1/register", "Content-Length: 0\r\n"},
+		{"GET /executor/build-1?role=harness", handshake}, {"GET /nothing", ""},
+	} {
+		for host, isKnown := range known {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", request.line, host, request.header)
+			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(response.Body)
+			_ = conn.Close()
+			refused := response.StatusCode == http.StatusMisdirectedRequest && strings.Contains(string(text), `"host_unknown"`) && strings.Contains(string(text), "allowed_hosts")
+			if refused == isKnown {
+				t.Errorf("%s of %s: %s, %s", request.line, host, response.Status, text)
+			}
+		}
 	}
 }

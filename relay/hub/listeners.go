@@ -3,11 +3,11 @@ package hub
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/relay/preview"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
 
@@ -22,7 +22,7 @@ const (
 
 // listener accepts connections of executors and harnesses.
 type listener struct {
-	net.Listener
+	listen.Listener
 	url string
 }
 
@@ -40,6 +40,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 		LoopbackUsers:          h.authenticator.users,
 		UnauthenticatedBytes:   unauthenticatedBytes,
 		Connections:            int(h.cfg.Connections),
+		Inherited:              h.opts.Inherited,
 		Full: func(listen.URL) {
 			h.logger.Warn("a listener closed a connection: its limit is reached", "connections_per_listener", int(h.cfg.Connections))
 		},
@@ -56,6 +57,10 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 			return nil, err
 		}
 		opened = append(opened, one)
+	}
+	if err := listen.CheckInherited(h.opts.Inherited, opened); err != nil {
+		closeAll(opened)
+		return nil, err
 	}
 	if h.authenticator.users.AcceptsAny() {
 		h.logger.Warn("loopback_users is any: every user of this host is accepted on loopback without a token")
@@ -139,5 +144,13 @@ func limitsOf(cfg config.Hub) rendezvous.Limits {
 		StreamsPerPrincipal: int(cfg.PrincipalStreams), StreamsPerExecutor: int(cfg.ExecutorStreams), Executors: int(cfg.Executors), ExecutorsPerPrincipal: int(cfg.PrincipalExecutors),
 		StreamGrace: duration(cfg.StreamGrace), StreamIdle: duration(cfg.StreamIdle), URLLifetime: duration(cfg.URLLifetime),
 		ExecutorRetention: duration(cfg.ExecutorRetention), PresenceInterval: duration(cfg.PresenceInterval),
+	}
+}
+
+// previewLimitsOf returns the limits of previews.
+func previewLimitsOf(cfg config.Hub) preview.Limits {
+	return preview.Limits{
+		LinkLifetime: duration(cfg.PreviewLinkLifetime), LinksPerPrincipal: int(cfg.PreviewLinks),
+		ConnectionsPerPort: int(cfg.PreviewPortConnections), ConnectionsPerExecutor: int(cfg.PreviewExecutorConnections),
 	}
 }

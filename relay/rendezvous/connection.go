@@ -18,9 +18,9 @@ import (
 )
 
 // refusalLevel returns the log level of a refusal: failures of the hub matter
-// more than mistakes of clients.
+// more than those of clients and executors.
 func refusalLevel(r *Refusal) slog.Level {
-	if r.Status >= http.StatusInternalServerError && r.Code != codeShuttingDown {
+	if r.Code == codeInternal || r.Code == codePresenceUnavailable {
 		return slog.LevelError
 	}
 	return slog.LevelInfo
@@ -43,15 +43,15 @@ func (h *Hub) websocket(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		h.reject(r, id, err, w)
+		h.Reject(w, r, id, err)
 	}
 }
 
 // verifyTicket returns the principal that the sig of a URL was issued to.
 func (h *Hub) verifyTicket(r *http.Request, want role, id string) (auth.Member, ticket, error) {
-	t, err := h.signer.verify(r.URL.Query().Get("sig"), want, id, h.shared.clock.now())
+	t, err := verifyTicket(h.signer, r.URL.Query().Get("sig"), want, id, h.shared.clock.now())
 	if err != nil {
-		return auth.Member{}, ticket{}, newRefusal(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", err)
+		return auth.Member{}, ticket{}, newRefusal(http.StatusUnauthorized, CodeUnauthorized, "%v: ask for a new one", err)
 	}
 	member, err := h.config.Recall(r, auth.Principal{Name: t.Principal})
 	return member, t, err
@@ -65,7 +65,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	case err != nil:
 		return err
 	case r.URL.Query().Get("epoch") != strconv.FormatUint(t.Epoch, 10):
-		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "%v: ask for a new one", errTicketInvalid)
+		return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "%v: ask for a new one", errTicketInvalid)
 	case !member.MayActAs(id):
 		return newRefusal(http.StatusForbidden, codeForbidden, "principal %s may no longer act as executor %s", member.Principal, id)
 	}
@@ -170,11 +170,11 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	if err != nil {
 		return err
 	}
-	if err := mayConnect(member, id); err != nil {
+	if err := MayConnect(member, id); err != nil {
 		return err
 	}
 	resumable := isResumable(r.Header)
-	if err := h.checkReachable(r, id, resumable); err != nil {
+	if err := h.checkReachable(r.Context(), id, resumable); err != nil {
 		return err
 	}
 	release, route, err := h.admit(member.Principal.Name, id)
@@ -201,26 +201,30 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 
 // checkReachable rejects a harness whose executor is not connected to this node.
 // A harness that retransmits may also come during the executor's grace period.
-func (h *Hub) checkReachable(r *http.Request, id string, resumable bool) error {
-	if route := h.routes.lookup(id); route != nil {
-		if route.isConnected() || resumable && route.isExpected() {
-			return nil
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(r.Context(), presenceTimeout, errPresenceSlow)
-	defer cancel()
-	record, err := h.findExecutor(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case record.Node != h.config.Node:
+func (h *Hub) checkReachable(ctx context.Context, id string, resumable bool) error {
+	record, err := h.locate(ctx, id, resumable)
+	if err == nil && record.Node != h.config.Node {
 		return newRefusal(http.StatusMisdirectedRequest, codeExecutorElsewhere,
 			"executor %s is connected to another node of this hub, %s: ask POST /cloud/executor/%s/connect for its URL", id, record.URL, id)
 	}
-	if h.isInstalled(id) {
-		return nil
+	return err
+}
+
+// locate returns the record of an executor that is connected to a node of this hub or, if
+// expected, expected back at this one.
+func (h *Hub) locate(ctx context.Context, id string, expected bool) (Record, error) {
+	if route := h.routes.lookup(id); route != nil {
+		if route.isConnected() || expected && route.isExpected() {
+			return Record{Executor: id, Node: h.config.Node}, nil
+		}
 	}
-	return newRefusal(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected: try again", id)
+	ctx, cancel := context.WithTimeoutCause(ctx, presenceTimeout, errPresenceSlow)
+	defer cancel()
+	record, err := h.findExecutor(ctx, id)
+	if err == nil && record.Node == h.config.Node && !h.isInstalled(id) {
+		err = newRefusal(http.StatusNotFound, codeExecutorOffline, "executor %s is not connected: try again", id)
+	}
+	return record, err
 }
 
 // isInstalled reports whether an executor is connected, after waiting for an
@@ -238,7 +242,7 @@ func (h *Hub) isInstalled(id string) bool {
 // admit counts one more connection of a principal. release undoes that.
 func (h *Hub) admit(principal, id string) (release func(), route *executorRoute, err error) {
 	if !h.connCounts.add(principal, h.shared.limits.Connections) {
-		return nil, nil, limitReached(codeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
+		return nil, nil, limitReached(CodeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
 	}
 	if route = h.routes.acquire(id); route == nil {
 		h.connCounts.remove(principal)

@@ -25,6 +25,16 @@ func (h *Hub) newMux() *http.ServeMux {
 	}
 	mux.HandleFunc("GET /executor/{id}", h.websocket)
 	mux.HandleFunc("GET /v1/executors", h.jsonHandler(h.list))
+	for pattern, call := range h.config.Calls {
+		mux.HandleFunc(pattern, h.jsonHandler(func(r *http.Request) (any, error) {
+			caller, err := h.config.Authenticate(r)
+			if err != nil {
+				return nil, err
+			}
+			r.Body = http.MaxBytesReader(nil, r.Body, maxBody)
+			return call(r, caller)
+		}))
+	}
 	mux.HandleFunc("GET /metrics", h.metrics)
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -44,7 +54,12 @@ func (h *Hub) newMux() *http.ServeMux {
 // ended.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if origins := r.Header.Values("Origin"); len(origins) > 1 || len(origins) == 1 && !slices.Contains(h.config.Origins, origins[0]) {
-		h.reject(r, "", newRefusal(http.StatusForbidden, codeOriginRefused, "requests with an Origin header are rejected, unless allowed_origins lists the origin"), w)
+		h.Reject(w, r, "", newRefusal(http.StatusForbidden, CodeOriginRefused, "requests with an Origin header are rejected, unless allowed_origins lists the origin"))
+		return
+	}
+	if h.config.HostKnown != nil && !h.config.HostKnown(r) {
+		h.Reject(w, r, "", newRefusal(http.StatusMisdirectedRequest, codeHostUnknown,
+			"the Host %.100q is not a name of this hub: use the host of public_url, an IP address or localhost, or add the name to the hub's setting allowed_hosts", r.Host))
 		return
 	}
 	h.mux.ServeHTTP(w, r)
@@ -59,7 +74,7 @@ func (h *Hub) jsonHandler(handle func(r *http.Request) (any, error)) http.Handle
 		defer context.AfterFunc(h.closing, cancel)()
 		body, err := handle(r.WithContext(ctx))
 		if err != nil {
-			h.reject(r, r.PathValue("id"), err, w)
+			h.Reject(w, r, r.PathValue("id"), err)
 			return
 		}
 		writeJSON(w, http.StatusOK, body)
@@ -87,8 +102,9 @@ func (h *Hub) executorHandler(kind string, handle func(r *http.Request, id strin
 	})
 }
 
-// reject responds with an error and logs it.
-func (h *Hub) reject(r *http.Request, id string, err error, w http.ResponseWriter) {
+// Reject responds to a request about an executor, whose id may be empty, with an error
+// and logs it: a [*Refusal], an *[auth.Error], or an error of the hub.
+func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err error) {
 	refusal := refusalOf(err)
 	if (refusal.Code == codeInternal || refusal.Code == codePresenceUnavailable) && h.closing.Err() != nil {
 		refusal = shuttingDown() // the request was cut short by the shutdown
@@ -132,7 +148,7 @@ func (h *Hub) register(r *http.Request, id string, caller auth.Member) (map[stri
 		return nil, err
 	}
 	h.logger.Info("an executor registered", "executor", id, "principal", reg.principal, "peer", r.RemoteAddr, "epoch", epoch)
-	sig := h.signer.sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
+	sig := h.signer.Sign(ticket{Role: roleExecutor, Executor: id, Epoch: epoch, Principal: reg.principal, Until: h.urlExpiry()})
 	query := url.Values{"role": {string(roleExecutor)}, "epoch": {strconv.FormatUint(epoch, 10)}, "sig": {sig}}
 	return map[string]any{"epoch": epoch, "url": websocketURL(h.baseURL(r), id, query)}, nil
 }
@@ -156,7 +172,7 @@ func checkProfile(r *http.Request) error {
 
 // connect handles a harness's request for a URL.
 func (h *Hub) connect(r *http.Request, id string, caller auth.Member) (map[string]any, error) {
-	if err := mayConnect(caller, id); err != nil {
+	if err := MayConnect(caller, id); err != nil {
 		return nil, err
 	}
 	record, err := h.findExecutor(r.Context(), id)
@@ -170,11 +186,18 @@ func (h *Hub) connect(r *http.Request, id string, caller auth.Member) (map[strin
 	if record.Node != h.config.Node && record.URL != "" {
 		base = record.URL
 	}
-	sig := h.signer.sign(ticket{Role: roleHarness, Executor: id, Principal: caller.Principal.Name, Until: h.urlExpiry()})
-	return map[string]any{"url": websocketURL(base, id, url.Values{"role": {string(roleHarness)}, "sig": {sig}})}, nil
+	return map[string]any{"url": h.harnessURL(base, id, caller.Principal.Name)}, nil
 }
 
-func mayConnect(member auth.Member, id string) error {
+// harnessURL returns a signed URL at which a harness of the principal reaches an executor
+// at the node with that base URL.
+func (h *Hub) harnessURL(base, id, principal string) string {
+	sig := h.signer.Sign(ticket{Role: roleHarness, Executor: id, Principal: principal, Until: h.urlExpiry()})
+	return websocketURL(base, id, url.Values{"role": {string(roleHarness)}, "sig": {sig}})
+}
+
+// MayConnect returns nil if a member may connect to an executor, or the refusal.
+func MayConnect(member auth.Member, id string) error {
 	if member.MayConnectTo(id) {
 		return nil
 	}

@@ -46,6 +46,16 @@ type Config struct {
 	// Origins are the allowed values of the Origin header, compared exactly.
 	// Other requests with that header, as from browsers, are rejected.
 	Origins []string
+	// HostKnown reports whether the Host of a request means this hub; others are
+	// rejected, whatever they request. It is called concurrently. Nil accepts every
+	// host.
+	HostKnown func(*http.Request) bool
+	// Calls are further requests of authenticated callers, by their pattern for
+	// http.ServeMux. What they return is the response, as JSON; an error that is not a
+	// [*Refusal] is one of the hub. They are called concurrently.
+	Calls map[string]func(r *http.Request, caller auth.Member) (any, error)
+	// Metrics returns further figures for /metrics. It is called concurrently. May be nil.
+	Metrics func() []Metric
 	// PingInterval and DeadAfter apply to every websocket; see [wsconn.Options].
 	PingInterval, DeadAfter time.Duration
 	// Logger logs registrations, connections and rejections. Nil discards.
@@ -59,7 +69,7 @@ type Hub struct {
 	shared        *hubState
 	routes        *routeTable
 	registry      *registry
-	signer        signer
+	signer        Signer
 	receiveBudget *wsconn.Budget
 	connCounts    *counter // of each principal
 	mux           *http.ServeMux
@@ -102,7 +112,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		config: config, shared: shared, routes: newRouteTable(shared),
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
 			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
-		signer: signer{key: config.URLKey}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
+		signer: Signer{Key: config.URLKey, Purpose: purposeURL}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
 		connCounts: newCounter(), logger: config.Logger,
 	}
 	h.receiveBudget.Setting, h.receiveBudget.MinRate = "queue_bytes_total", limits.MinIncomingRate

@@ -3,8 +3,9 @@ package rendezvous
 import (
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -231,7 +232,7 @@ func TestHub_RecordedExecutor_IsReachable(t *testing.T) {
 	if list, _ := body["executors"].([]any); len(list) != 1 || list[0].(map[string]any)["connected"] != true {
 		t.Errorf("the list is %v", body)
 	}
-	if err := hub.checkReachable(httptest.NewRequest(http.MethodGet, "/", nil), "build-1", false); err != nil {
+	if err := hub.checkReachable(t.Context(), "build-1", false); err != nil {
 		t.Errorf("a harness is refused: %v", err)
 	}
 	connecting.Wait()
@@ -269,4 +270,81 @@ func TestHub_QueuedFrames_KeepTheirContent(t *testing.T) {
 		next[stream]++
 	}
 	sending.Wait()
+}
+
+// A stream that the hub opens itself is like that of a harness, for both ends: it counts
+// for its principal, ends with either end, and the hub waits for it.
+func TestHub_OwnStream_IsAHarness(t *testing.T) {
+	hub := startHub(t, Config{Limits: Limits{Connections: 2}})
+	if _, err := hub.Open(t.Context(), "ann", "build-1"); refusalOf(err).Code != codeExecutorNotFound {
+		t.Errorf("an unknown executor: %v", err)
+	}
+	executor := relay.NewEndpoint(relay.Config{Role: relay.Executor})
+	websocket := mustDialUnread(t, hub.register("build-1", "8d3f7b52-7d0e-4d2e-9d25-1f6c8b2c1a01"), nil)
+	var running sync.WaitGroup
+	running.Go(func() { _ = executor.Run(context.Background(), websocket.conn) })
+	t.Cleanup(func() {
+		_ = executor.Close(relay.ReasonGoingAway)
+		running.Wait()
+	})
+	open := func() (near, far net.Conn) {
+		t.Helper()
+		near, err := hub.Open(t.Context(), "ann", "build-1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(near, "to the executor"); err != nil {
+			t.Fatal(err)
+		}
+		stream, err := executor.Accept(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return near, relay.NewConn(stream)
+	}
+	expect := func(what string, from net.Conn, text string, end bool) {
+		t.Helper()
+		got := make([]byte, len(text))
+		if _, err := io.ReadFull(from, got); err != nil || string(got) != text {
+			t.Fatalf("%s: %q, %v", what, got, err)
+		}
+		if !end {
+			return
+		}
+		if _, err := from.Read(make([]byte, 1)); err == nil {
+			t.Fatalf("%s: more", what)
+		}
+	}
+	near, far := open()
+	large := strings.Repeat("from the executor ", 1<<16) // several windows would not fit a queue
+	running.Go(func() { _, _ = io.WriteString(far, large) })
+	expect("near", near, large, false)
+	other, _ := open()
+	if _, err := hub.Open(t.Context(), "ann", "build-1"); refusalOf(err).Code != CodeConnectionLimit {
+		t.Errorf("one connection too many: %v", err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "a closed stream is not counted", func() bool { return hub.routes.lookup("build-1").streamCount() == 1 })
+	if err := near.Close(); err != nil {
+		t.Error(err)
+	}
+	expect("the executor after the end", far, "to the executor", true)
+	eventually(t, "the connections are not counted", func() bool {
+		hub.connCounts.mu.Lock()
+		defer hub.connCounts.mu.Unlock()
+		return hub.connCounts.byPrincipal["ann"] == 0
+	})
+
+	near, far = open()
+	if err := hub.Close(); err != nil {
+		t.Error(err)
+	}
+	expect("near, when the hub has closed", near, "", true)
+	_ = near.Close()
+	_ = far.Close()
+	if _, err := hub.Open(t.Context(), "ann", "build-1"); err == nil {
+		t.Error("a closed hub opens a stream")
+	}
 }

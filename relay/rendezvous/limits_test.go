@@ -35,7 +35,7 @@ func TestHub_ConnectionsPerPrincipal_AreLimited(t *testing.T) {
 	first := hub.harness("build-1", "ann", true)
 	hub.harness("build-1", "ann", true)
 	url := "ws" + strings.TrimPrefix(hub.url, "http") + "/executor/build-1?role=harness"
-	expectRefused(t, url, http.Header{"Authorization": {"Bearer ann"}}, http.StatusTooManyRequests, codeConnectionLimit)
+	expectRefused(t, url, http.Header{"Authorization": {"Bearer ann"}}, http.StatusTooManyRequests, CodeConnectionLimit)
 	hub.harness("build-1", "bob", true)
 	first.close()
 	eventually(t, "there is room again", func() bool {

@@ -12,11 +12,18 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-// Error codes, as clients receive them.
+// Error codes, as clients receive them, of refusals that other packages make, too.
 const (
-	codeUnauthorized        = "unauthorized"
+	CodeUnauthorized    = "unauthorized"
+	CodeOriginRefused   = "origin_refused"
+	CodeConnectionLimit = "connection_limit"
+	CodeShuttingDown    = "shutting_down"
+)
+
+// Error codes of this package alone.
+const (
 	codeForbidden           = "forbidden"
-	codeOriginRefused       = "origin_refused"
+	codeHostUnknown         = "host_unknown"
 	codeTooManyAttempts     = "too_many_attempts"
 	codeInvalidExecutorID   = "invalid_executor_id"
 	codeInvalidHeader       = "invalid_header"
@@ -28,9 +35,7 @@ const (
 	codeEnvironmentOffline  = "environment_offline"
 	codeExecutorElsewhere   = "executor_elsewhere"
 	codeSuperseded          = "registration_superseded"
-	codeConnectionLimit     = "connection_limit"
 	codeExecutorLimit       = "executor_limit"
-	codeShuttingDown        = "shutting_down"
 	codePresenceUnavailable = "presence_unavailable"
 	codeInternal            = "internal"
 	codeNotFound            = "not_found"
@@ -57,7 +62,7 @@ func superseded(id string) *Refusal {
 }
 
 func shuttingDown() *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Code: codeShuttingDown,
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: CodeShuttingDown,
 		Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
 }
 
@@ -89,15 +94,15 @@ func refusalOf(err error) *Refusal {
 		return &Refusal{Status: http.StatusTooManyRequests, Code: codeTooManyAttempts,
 			Message: "too many failed attempts", RetryAfter: max(a.RetryAfter, time.Second)}
 	case auth.KindTooManyConnections:
-		return &Refusal{Status: http.StatusTooManyRequests, Code: codeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter}
+		return &Refusal{Status: http.StatusTooManyRequests, Code: CodeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter}
 	case auth.KindPeerRefused:
 		return newRefusal(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
 	case auth.KindCredentialMissing:
-		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "missing bearer token")
+		return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "missing bearer token")
 	case auth.KindTokenExpired:
-		return newRefusal(http.StatusUnauthorized, codeUnauthorized, "expired bearer token")
+		return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "expired bearer token")
 	}
-	return newRefusal(http.StatusUnauthorized, codeUnauthorized, "invalid bearer token")
+	return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "invalid bearer token")
 }
 
 // write writes the refusal as the response.

@@ -51,21 +51,21 @@ func TestWebsocket_InvalidRequests_AreRejected(t *testing.T) {
 		status int
 		code   string
 	}{
-		"no token":            {ws + "/executor/here?role=harness", nil, 401, codeUnauthorized},
-		"wrong token":         {ws + "/executor/here?role=harness", with("Authorization", "Bearer wrong"), 401, codeUnauthorized},
+		"no token":            {ws + "/executor/here?role=harness", nil, 401, CodeUnauthorized},
+		"wrong token":         {ws + "/executor/here?role=harness", with("Authorization", "Bearer wrong"), 401, CodeUnauthorized},
 		"no permission":       {ws + "/executor/here?role=harness", with("Authorization", "Bearer nobody"), 403, codeForbidden},
-		"origin":              {ws + "/executor/here?role=harness", with("Origin", "https://evil.example.org"), 403, codeOriginRefused},
+		"origin":              {ws + "/executor/here?role=harness", with("Origin", "https://evil.example.org"), 403, CodeOriginRefused},
 		"unknown executor":    {ws + "/executor/none?role=harness", ann, 404, codeExecutorNotFound},
 		"never connected":     {ws + "/executor/waiting?role=harness", ann, 404, codeExecutorNotFound},
 		"gone":                {ws + "/executor/gone?role=harness", ann, 404, codeExecutorOffline},
 		"gone, resumable":     {ws + "/executor/gone?role=harness", with(headerResumable, "1"), 404, codeExecutorOffline},
 		"bad id":              {ws + "/executor/a.b?role=harness", ann, 400, codeInvalidExecutorID},
 		"no role":             {ws + "/executor/here", ann, 400, codeInvalidRole},
-		"executor, no sig":    {ws + "/executor/here?role=executor&epoch=1", ann, 401, codeUnauthorized},
-		"executor, other sig": {strings.Replace(harnessURL, "role=harness", "role=executor&epoch=1", 1), nil, 401, codeUnauthorized},
-		"other executor":      {strings.Replace(harnessURL, "/here", "/gone", 1), nil, 401, codeUnauthorized},
-		"other epoch":         {strings.Replace(executorURL, "epoch=2", "epoch=3", 1), nil, 401, codeUnauthorized},
-		"changed sig":         {harnessURL + "x", nil, 401, codeUnauthorized},
+		"executor, no sig":    {ws + "/executor/here?role=executor&epoch=1", ann, 401, CodeUnauthorized},
+		"executor, other sig": {strings.Replace(harnessURL, "role=harness", "role=executor&epoch=1", 1), nil, 401, CodeUnauthorized},
+		"other executor":      {strings.Replace(harnessURL, "/here", "/gone", 1), nil, 401, CodeUnauthorized},
+		"other epoch":         {strings.Replace(executorURL, "epoch=2", "epoch=3", 1), nil, 401, CodeUnauthorized},
+		"changed sig":         {harnessURL + "x", nil, 401, CodeUnauthorized},
 	} {
 		t.Run(name, func(t *testing.T) { expectRefused(t, tc.url, tc.header, tc.status, tc.code) })
 	}
@@ -87,8 +87,8 @@ func TestHTTP_InvalidRequests_AreRejected(t *testing.T) {
 		status              int
 		code                string
 	}{
-		"no token":         {"POST", "/cloud/executor/one/register", "", nil, 401, codeUnauthorized},
-		"wrong token":      {"POST", "/cloud/environment/one/register", "wrong", nil, 401, codeUnauthorized},
+		"no token":         {"POST", "/cloud/executor/one/register", "", nil, 401, CodeUnauthorized},
+		"wrong token":      {"POST", "/cloud/environment/one/register", "wrong", nil, 401, CodeUnauthorized},
 		"no permission":    {"POST", "/cloud/executor/one/register", "nobody", nil, 403, codeForbidden},
 		"bad id":           {"POST", "/cloud/executor/a%2Fb/register", "ann", nil, 400, codeInvalidExecutorID},
 		"long id":          {"POST", "/cloud/executor/" + strings.Repeat("x", 257) + "/register", "ann", nil, 400, codeInvalidExecutorID},
@@ -101,8 +101,8 @@ func TestHTTP_InvalidRequests_AreRejected(t *testing.T) {
 		"connect, none":    {"POST", "/cloud/executor/none/connect", "ann", nil, 404, codeExecutorNotFound},
 		"connect, gone":    {"POST", "/cloud/environment/two/connect", "ann", nil, 409, codeEnvironmentOffline},
 		"connect, nobody":  {"POST", "/cloud/executor/two/connect", "nobody", nil, 403, codeForbidden},
-		"list, no token":   {"GET", "/v1/executors", "", nil, 401, codeUnauthorized},
-		"origin":           {"GET", "/v1/executors", "ann", http.Header{"Origin": {"null"}}, 403, codeOriginRefused},
+		"list, no token":   {"GET", "/v1/executors", "", nil, 401, CodeUnauthorized},
+		"origin":           {"GET", "/v1/executors", "ann", http.Header{"Origin": {"null"}}, 403, CodeOriginRefused},
 		"elsewhere":        {"GET", "/", "ann", nil, 404, codeNotFound},
 		"no websocket":     {"GET", "/executor/one?role=harness", "ann", nil, 400, codeNotWebsocket},
 	} {

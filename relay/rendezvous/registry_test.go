@@ -95,14 +95,14 @@ func TestRegistry_Registrations_Expire(t *testing.T) {
 }
 
 func TestURL_ExpiresAndCannotBeForged(t *testing.T) {
-	s, now := signer{key: []byte("key")}, time.Unix(1_800_000_000, 0)
+	s, now := Signer{Key: []byte("key")}, time.Unix(1_800_000_000, 0)
 	good := ticket{Role: roleHarness, Executor: "x", Principal: "ann", Until: now.Unix() + 1}
-	sig := s.sign(good)
-	if got, err := s.verify(sig, roleHarness, "x", now); err != nil || got != good {
+	sig := s.Sign(good)
+	if got, err := verifyTicket(s, sig, roleHarness, "x", now); err != nil || got != good {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	payload, mac, _ := strings.Cut(sig, ".")
-	forged, _, _ := strings.Cut(signer{key: []byte("other")}.sign(ticket{Role: roleHarness, Executor: "x", Principal: "root", Until: now.Unix() + 9}), ".")
+	forged, _, _ := strings.Cut(Signer{Key: []byte("other")}.Sign(ticket{Role: roleHarness, Executor: "x", Principal: "root", Until: now.Unix() + 9}), ".")
 	for name, tc := range map[string]struct {
 		sig      string
 		as       role
@@ -116,10 +116,11 @@ func TestURL_ExpiresAndCannotBeForged(t *testing.T) {
 		"another payload":  {forged + "." + mac, roleHarness, "x", 0, errTicketInvalid},
 		"no signature":     {payload, roleHarness, "x", 0, errTicketInvalid},
 		"empty":            {"", roleHarness, "x", 0, errTicketInvalid},
-		"another key":      {signer{key: []byte("other")}.sign(good), roleHarness, "x", 0, errTicketInvalid},
+		"another key":      {Signer{Key: []byte("other")}.Sign(good), roleHarness, "x", 0, errTicketInvalid},
+		"another purpose":  {Signer{Key: s.Key, Purpose: "x"}.Sign(good), roleHarness, "x", 0, errTicketInvalid},
 		"longer":           {sig + "A", roleHarness, "x", 0, errTicketInvalid},
 	} {
-		if got, err := s.verify(tc.sig, tc.as, tc.executor, now.Add(tc.after)); !errors.Is(err, tc.want) || got != (ticket{}) {
+		if got, err := verifyTicket(s, tc.sig, tc.as, tc.executor, now.Add(tc.after)); !errors.Is(err, tc.want) || got != (ticket{}) {
 			t.Errorf("%s: %+v, %v, want %v", name, got, err, tc.want)
 		}
 	}

@@ -33,39 +33,54 @@ var (
 	errTicketExpired = errors.New("the URL has expired")
 )
 
-// signer creates and verifies the sig of URLs.
-type signer struct{ key []byte }
+// purposeURL is the purpose of the sig of a URL.
+const purposeURL = "execwire relay url"
 
-func (s signer) mac(payload string) []byte {
-	mac := hmac.New(sha256.New, s.key)
-	mac.Write([]byte("execwire relay url\x00" + payload))
+// Signer signs claims and verifies them. It may be used concurrently.
+type Signer struct {
+	// Key is the secret.
+	Key []byte
+	// Purpose distinguishes claims that are signed with the same key. It contains no
+	// zero byte.
+	Purpose string
+}
+
+func (s Signer) mac(payload string) []byte {
+	mac := hmac.New(sha256.New, s.Key)
+	mac.Write([]byte(s.Purpose + "\x00" + payload))
 	return mac.Sum(nil)
 }
 
-// sign returns the sig for a ticket.
-func (s signer) sign(t ticket) string {
-	text, err := json.Marshal(t)
+// Sign returns a claim as JSON with its signature, as letters, digits, - and _ with a
+// dot in between. The claim must be encodable as JSON.
+func (s Signer) Sign(claim any) string {
+	text, err := json.Marshal(claim)
 	if err != nil {
-		panic("rendezvous: a ticket cannot be encoded: " + err.Error())
+		panic("rendezvous: a claim cannot be encoded: " + err.Error())
 	}
 	payload := base64.RawURLEncoding.EncodeToString(text)
 	return payload + "." + base64.RawURLEncoding.EncodeToString(s.mac(payload))
 }
 
-// verify returns the ticket of a sig, if it is valid now for that role and
-// executor.
-func (s signer) verify(sig string, want role, executor string, now time.Time) (ticket, error) {
-	payload, mac, _ := strings.Cut(sig, ".")
+// Verify decodes a signed claim, and reports whether its signature is valid.
+func (s Signer) Verify(signed string, claim any) bool {
+	payload, mac, _ := strings.Cut(signed, ".")
 	given, err := base64.RawURLEncoding.Strict().DecodeString(mac)
 	if err != nil || !hmac.Equal(given, s.mac(payload)) {
-		return ticket{}, errTicketInvalid
+		return false
 	}
 	text, err := base64.RawURLEncoding.DecodeString(payload)
+	return err == nil && json.Unmarshal(text, claim) == nil
+}
+
+// verifyTicket returns the ticket of a sig, if it is valid now for that role and
+// executor.
+func verifyTicket(s Signer, sig string, want role, executor string, now time.Time) (ticket, error) {
 	var t ticket
-	if err != nil || json.Unmarshal(text, &t) != nil || t.Role != want || t.Executor != executor {
+	switch {
+	case !s.Verify(sig, &t), t.Role != want, t.Executor != executor:
 		return ticket{}, errTicketInvalid
-	}
-	if now.Unix() >= t.Until {
+	case now.Unix() >= t.Until:
 		return ticket{}, errTicketExpired
 	}
 	return t, nil

@@ -70,7 +70,7 @@ func startError(ctx context.Context, process *sandbox.Worker, err error) error {
 		return err
 	}
 	if process != nil && process.StderrTail() != "" {
-		err = fmt.Errorf("%w; it said %q", err, process.StderrTail())
+		err = fmt.Errorf("%w; stderr: %q", err, process.StderrTail())
 	}
 	return &sandbox.Error{Kind: sandbox.NotStarted, Err: err}
 }

@@ -135,7 +135,7 @@ func (p *Pool) run(w *worker, start Start) {
 	if conn.WaitForStateChange(w.ctx, connectivity.Ready) { // also if the worker broke the protocol, and still runs
 		p.drop(w)
 		process.Close()
-		p.options.Logger.Warn("a worker for sandboxed calls about files has ended by itself", "said", process.StderrTail())
+		p.options.Logger.Warn("a worker for sandboxed calls about files has ended by itself", "stderr", process.StderrTail())
 	}
 	_ = conn.Close()
 	process.Close()
@@ -153,8 +153,8 @@ func (p *Pool) drop(workers ...*worker) {
 	}
 	p.serveLocked()
 	p.mu.Unlock()
-	for _, tell := range emptied {
-		tell()
+	for _, notify := range emptied {
+		notify()
 	}
 }
 

@@ -26,7 +26,7 @@ const harness = "integration/harness"
 // marks finds functions that a test must not run with.
 var marks = map[string]func(body ast.Node) bool{
 	"short": skipsIfShort,
-	"race":  mentionsRace,
+	"race":  usesTestrace,
 }
 
 func main() {
@@ -128,12 +128,15 @@ func skipsIfShort(body ast.Node) bool {
 	})
 }
 
-// mentionsRace reports whether a body uses the constant of a build with the race
-// detector, subtests included.
-func mentionsRace(body ast.Node) (found bool) {
+// usesTestrace reports whether a body is that of a test that the race detector skips, or in
+// which it skips a check: whether it uses package testrace, subtests included.
+func usesTestrace(body ast.Node) (found bool) {
 	ast.Inspect(body, func(node ast.Node) bool {
-		name, ok := node.(*ast.Ident)
-		found = found || ok && strings.EqualFold(name.Name, "raceEnabled")
+		selector, ok := node.(*ast.SelectorExpr)
+		if ok {
+			name, ok := selector.X.(*ast.Ident)
+			found = found || ok && name.Name == "testrace"
+		}
 		return !found
 	})
 	return found

@@ -11,8 +11,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"sync"
-	"syscall"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -43,7 +43,7 @@ func OpenLocal(local string) (*Local, error) {
 		return nil, err
 	}
 	side := &Local{root: root, base: filepath.Base(local)}
-	if local == "/" {
+	if filepath.Dir(local) == local { // "/", or "C:\"
 		side.base = "."
 	}
 	return side, nil
@@ -78,6 +78,7 @@ func (s *Local) Lstat(_ context.Context, name string) (Attributes, error) {
 	facts := Attributes{Kind: localType(info.Mode()), Size: info.Size(), Mode: ModeBits(info.Mode()), ModifyTime: info.ModTime()}
 	if facts.Kind == Symlink {
 		facts.Target, err = s.root.Readlink(s.path(name))
+		facts.Target = filepath.ToSlash(facts.Target)
 	}
 	return facts, err
 }
@@ -103,7 +104,7 @@ func localType(mode os.FileMode) execwirev1.FileType {
 
 // ReadDir implements Side.
 func (s *Local) ReadDir(_ context.Context, name string) (map[string]execwirev1.FileType, error) {
-	file, err := s.root.OpenFile(s.path(name), os.O_RDONLY|syscall.O_DIRECTORY, 0)
+	file, err := s.root.OpenFile(s.path(name), os.O_RDONLY|directoryOnly, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +122,7 @@ func (s *Local) ReadDir(_ context.Context, name string) (map[string]execwirev1.F
 
 // Open opens a regular file, and does not block if it was replaced by something else.
 func (s *Local) Open(name string) (*os.File, os.FileInfo, error) {
-	file, err := s.root.OpenFile(s.path(name), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := s.root.OpenFile(s.path(name), os.O_RDONLY|nonBlocking, 0)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,6 +151,9 @@ func (s *Local) Digest(_ context.Context, name string) ([]byte, error) {
 
 // Mkdir creates a directory with write permission; SetModes sets its mode.
 func (s *Local) Mkdir(_ context.Context, name string, mode uint32) (made bool, err error) {
+	if err := s.checkName(name); err != nil {
+		return false, err
+	}
 	err = s.root.Mkdir(s.path(name), 0o700)
 	if err == nil {
 		s.mu.Lock()
@@ -182,7 +186,10 @@ func (s *Local) SetModes() error {
 
 // Symlink implements Destination.
 func (s *Local) Symlink(_ context.Context, name, target string) error {
-	return s.root.Symlink(target, s.path(name))
+	if err := s.checkName(name); err != nil {
+		return err
+	}
+	return s.root.Symlink(filepath.FromSlash(target), s.path(name))
 }
 
 // RemoveAll implements Destination.
@@ -190,13 +197,17 @@ func (s *Local) RemoveAll(_ context.Context, name string) error {
 	return s.root.RemoveAll(s.path(name))
 }
 
+// checkName rejects a name that this system cannot have, or gives another meaning.
+func (s *Local) checkName(name string) error {
+	if err := checkName(runtime.GOOS, path.Base(s.path(name))); err != nil {
+		return &fs.PathError{Op: "create", Path: s.path(name), Err: err}
+	}
+	return nil
+}
+
 // UploadID returns the upload ID of a file, with which a later upload of the same file
 // to the same path resumes.
-func UploadID(local string, info os.FileInfo, remote string) string {
-	identity := fmt.Sprintf("%q %q %d %d", local, remote, info.Size(), info.ModTime().UnixNano())
-	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		identity += fmt.Sprintf(" %d %d", stat.Dev, stat.Ino)
-	}
-	digest := sha256.Sum256([]byte(identity))
+func UploadID(file *os.File, info os.FileInfo, remote string) string {
+	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d%s", file.Name(), remote, info.Size(), info.ModTime().UnixNano(), identity(file, info)))
 	return "execwire-" + hex.EncodeToString(digest[:])
 }

@@ -5,8 +5,6 @@ package transfer
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 )
 
 // Options configure copying between this machine and the server. The zero value
@@ -17,7 +15,8 @@ type Options struct {
 	// an error and a link is followed.
 	Recursive bool
 	// Preserve copies modification times and the set-user-ID, set-group-ID and sticky
-	// bits. The permission bits, of mode 0777, are always copied, owners never.
+	// bits. The permission bits, of mode 0777, are always copied, owners never. Files of
+	// Windows have no mode: they arrive with 0644 or 0444, directories with 0755.
 	Preserve bool
 	// NoReplace does not replace existing files and links.
 	NoReplace bool
@@ -123,35 +122,3 @@ var (
 	errIntoItself   = errors.New("the destination is inside the source: choose another destination")
 	errInTheWay     = errors.New("an entry of another type is in its place")
 )
-
-// FileMode converts mode bits to an os.FileMode.
-func FileMode(bits uint32) os.FileMode {
-	mode := os.FileMode(bits & 0o777)
-	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
-		if bits&bit != 0 {
-			mode |= flag
-		}
-	}
-	return mode
-}
-
-// ModeBits converts an os.FileMode to mode bits.
-func ModeBits(mode os.FileMode) uint32 {
-	bits := uint32(mode.Perm())
-	for bit, flag := range map[uint32]os.FileMode{0o4000: os.ModeSetuid, 0o2000: os.ModeSetgid, 0o1000: os.ModeSticky} {
-		if mode&flag != 0 {
-			bits |= bit
-		}
-	}
-	return bits
-}
-
-// NamesDirectory reports whether a path ends with a slash or "/.": it refers to the
-// target of a link, not the link.
-func NamesDirectory(name string) bool {
-	switch name[strings.LastIndexByte(name, '/')+1:] {
-	case "", ".", "..":
-		return true
-	}
-	return false
-}

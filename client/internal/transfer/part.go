@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"syscall"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -47,6 +46,9 @@ const (
 
 // Create creates a file, or resumes one that was kept from the same source.
 func (s *Local) Create(name, source string) (*Part, error) {
+	if err := s.checkName(name); err != nil {
+		return nil, err
+	}
 	dest := s.path(name)
 	before, err := s.root.Lstat(dest)
 	switch {
@@ -69,7 +71,8 @@ func (s *Local) Create(name, source string) (*Part, error) {
 	if s.root.Rename(p.kept, p.path) == nil && p.resume() {
 		return p, nil
 	}
-	p.File, err = s.root.OpenFile(p.path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	_ = s.root.Remove(p.path) // what was kept and is not valid, whatever it is
+	p.File, err = s.root.OpenFile(p.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +85,13 @@ func (p *Part) resume() bool {
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	file, err := p.side.root.OpenFile(p.path, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	file, err := p.side.root.OpenFile(p.path, os.O_RDWR|noFollow|nonBlocking, 0)
 	if err != nil {
+		return false
+	}
+	// Not every system can refuse to follow a link that has just replaced the file.
+	if opened, err := file.Stat(); err != nil || !os.SameFile(info, opened) {
+		_ = file.Close() // it was only examined
 		return false
 	}
 	if p.Version, p.Size = readTrailer(file, info.Size()); p.Version != "" {
@@ -172,16 +180,6 @@ func (p *Part) Commit(mode os.FileMode, modifyTime time.Time, noReplace bool) er
 	}
 	p.done = true
 	return nil
-}
-
-// keepOwner copies the owner of the replaced file, if permitted.
-func (p *Part) keepOwner() {
-	if p.before == nil {
-		return
-	}
-	if stat, ok := p.before.Sys().(*syscall.Stat_t); ok && p.before.Mode().IsRegular() {
-		_ = p.File.Chown(int(stat.Uid), int(stat.Gid))
-	}
 }
 
 // Discard removes the file unless it was renamed or kept.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"runtime"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -183,7 +184,7 @@ func (t *Transfer) isSame(ctx context.Context, task fileTask) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case there.Kind != RegularFile, there.Size != here.Size, (there.Mode^here.Mode)&t.Options.ModeMask() != 0:
+	case there.Kind != RegularFile, there.Size != here.Size, !sameMode(runtime.GOOS, there.Mode, here.Mode, t.Options.ModeMask()):
 		return false, nil
 	case !t.Options.Checksum:
 		return SameTime(here.ModifyTime, there.ModifyTime), nil

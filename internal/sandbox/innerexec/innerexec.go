@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package innerexec does the last step of a start in bubblewrap, inside the sandbox and
 // right before the program is executed: what bwrap cannot do. For this step bwrap
 // executes the server's binary.
@@ -20,8 +22,8 @@ const (
 	// as "RESOURCE:SOFT:HARD" separated by commas. It must contain RLIMIT_NOFILE,
 	// which package syscall has raised.
 	EnvExec = "EXECWIRE_SANDBOX_EXEC"
-	// EnvHold selects waiting until standard input ends, and exiting.
-	EnvHold = "EXECWIRE_SANDBOX_HOLD"
+	// EnvWait selects waiting until standard input ends, and exiting.
+	EnvWait = "EXECWIRE_SANDBOX_WAIT"
 )
 
 // Descriptors that EnvExec expects.
@@ -42,7 +44,7 @@ func init() {
 	if limits, ok := syscall.Getenv(EnvExec); ok {
 		fail(execProgram(runtimeArgs(), syscall.Environ(), limits))
 	}
-	if _, ok := syscall.Getenv(EnvHold); ok {
+	if _, ok := syscall.Getenv(EnvWait); ok {
 		var b [1]byte
 		for {
 			if n, err := syscall.Read(0, b[:]); n == 0 || err != nil && err != syscall.EINTR { // package errors is not initialized

@@ -236,7 +236,7 @@ func freeAddress(t *testing.T) string {
 
 func TestCluster_SharesRecords(t *testing.T) {
 	if testing.Short() {
-		t.Skip("slow: runs in make test-all")
+		t.Skip("slow: runs in make test-slow, a part of make test")
 	}
 	addresses := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
 	nodes := make([]*presence.NATS, len(addresses))

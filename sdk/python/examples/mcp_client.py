@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Lists the tools of an MCP server on another machine, and calls one.
 
-    mcp_client.py grpc://127.0.0.1:7420 TOOL JSON -- node mcp-server-filesystem /srv/project
+    mcp_client.py tcp://127.0.0.1:7420 TOOL JSON -- node mcp-server-filesystem /srv/project
 """
 
 from __future__ import annotations

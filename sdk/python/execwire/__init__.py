@@ -4,7 +4,7 @@ Output is delivered exactly once, across lost connections.
 
     import execwire
 
-    with execwire.connect("grpc://127.0.0.1:7420") as server:
+    with execwire.connect("tcp://127.0.0.1:7420") as server:
         print(server.run(["uname", "-a"], check=True).text)
 
 ``Client`` is the entry point. The generated messages and stubs are in ``execwire.v1``.
@@ -15,9 +15,12 @@ from ._command import TerminalSize
 from ._download import Downloaded
 from ._events import Closed, Event, Exited, Gap, Output, Stream
 from ._exit import Exit, ExitCause
+from ._forward import Forward
 from ._metadata import FileInfo, FileType
+from ._ports import Port, PortChange, Ports, PortWatch
 from ._process import Process, Terminated
 from ._upload import Uploaded
+from ._version import __version__
 from ._wait import Wait
 from ._watch import Change, ChangeKind, Watch, WatchEvent
 from .errors import (
@@ -81,6 +84,7 @@ __all__ = [
     "FileInfo",
     "FileType",
     "Files",
+    "Forward",
     "Gap",
     "InvalidRequestError",
     "IsDirectoryError",
@@ -93,6 +97,10 @@ __all__ = [
     "PathExistsError",
     "PathNotFoundError",
     "PermissionDeniedError",
+    "Port",
+    "PortChange",
+    "PortWatch",
+    "Ports",
     "Process",
     "ProcessEndedError",
     "ProgramNotFoundError",
@@ -115,6 +123,7 @@ __all__ = [
     "WalkEntry",
     "Watch",
     "WatchEvent",
+    "__version__",
     "connect",
     "launch",
     "relay_url",

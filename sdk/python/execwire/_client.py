@@ -8,7 +8,7 @@ import time
 import weakref
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
 
 import grpc
 
@@ -19,16 +19,19 @@ from ._connect import open_transport
 from ._events import Event, EventLog
 from ._exit import Exit
 from ._follow import follow
+from ._forward import Forward, Local
 from ._owner import Owner
+from ._ports import Ports, PortWatch, list_ports
 from ._process import Input, Process, Terminated, graceful, terminate
 from ._tls import TLSFiles
 from ._transport import Transport
-from ._wait import Wait, wait
+from ._wait import Wait, Waiting, check_port
 from .errors import Completed
 from .files import Files
 from .sandbox import SandboxLike
 from .v1 import (
     environment_pb2,
+    port_pb2,
     process_command_pb2,
     process_pb2,
     process_run_pb2,
@@ -334,7 +337,7 @@ class Client:
 
         Returns the match, if the condition is a pattern.
         """
-        return wait(self._transport, session_id, process_id, condition)
+        return Waiting(self._transport, session_id, process_id, condition).run()
 
     def get(self, process_id: str, *, session_id: str = "") -> process_pb2.Process:
         """Describes a process."""
@@ -362,6 +365,43 @@ class Client:
         """Ends a process and all its descendants: SIGTERM, and SIGKILL after ``grace``
         seconds."""
         return terminate(self._transport, session_id, process_id, graceful(grace))
+
+    # --- ports
+
+    def ports(self, *, session_id: str = "", process_id: str = "") -> Ports:
+        """Returns the TCP ports on which the processes of a session listen now, or one of
+        them and its descendants."""
+        return list_ports(self._transport, session_id, process_id)
+
+    def watch_ports(self, *, session_id: str = "", process_id: str = "") -> PortWatch:
+        """Iterates over changes of such ports; see PortWatch."""
+        return PortWatch(self._transport, session_id, process_id)
+
+    def forward(
+        self,
+        port: int,
+        *,
+        host: str = "",
+        local: Local = 0,
+        session_id: str = "",
+        max_connections: int = 256,
+        on_error: Optional[Callable[[errors.Error], object]] = None,
+    ) -> Forward:
+        """Forwards connections to a port of this machine to a port of the server; see
+        Forward.
+
+        - ``port``, ``host``: by default, the server connects to its own loopback, and
+          only to ports on which processes of the session listen.
+        - ``local``: the port of 127.0.0.1 to listen on, 0 for any free one, or an address
+          and a port. Anyone who can connect to it reaches the port.
+        - ``max_connections``: how many are forwarded at once; further ones are reset. The
+          calls of a client have a limit together (1,000 by default).
+        - ``on_error``: called with the error of each connection that fails.
+        """
+        target = port_pb2.PortConnect(
+            session_id=session_id, host=host, port=check_port(port)
+        )
+        return Forward(self._transport, target, local, max_connections, on_error)
 
     def _start_request(self, command: Command) -> process_command_pb2.StartProcessRequest:
         if command.cwd is None:
@@ -475,7 +515,7 @@ def connect(
 
     ``url`` is one of
 
-    - ``grpc://HOST:PORT``, ``grpcs://HOST:PORT`` with TLS, ``unix:///PATH``;
+    - ``tcp://HOST:PORT``, ``tls://HOST:PORT`` with TLS, ``unix:///PATH``;
     - ``relay+wss://HOST/executor/ID?role=harness``, an executor behind a hub, see
       ``relay_url``: reached by ``execwire forward``, with the program of ``program``,
       EXECWIRE_BIN or PATH;

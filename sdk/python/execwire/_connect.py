@@ -12,19 +12,18 @@ from typing import Any, Callable, List, Optional, Tuple
 import grpc
 
 from ._backoff import Backoff
-from ._probe import probe
+from ._probe import TLS_SCHEMES, probe
 from ._program import forward, serve
 from ._tls import TLSFiles
 from ._token import Authenticator, TokenFile, check_token
-from ._transport import Transport
+from ._transport import POLL_INTERVAL, Transport
 from .errors import ConnectError, CredentialError, UsageError
 
 _URL_SYNTAX = (
-    "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, "
+    "write it as tcp://HOST:PORT, tls://HOST:PORT, unix:///PATH, "
     "relay+wss://HOST/executor/ID?role=harness or local:"
 )
 _MESSAGE_BYTES = 16 << 20
-_STATES_INTERVAL = 0.25
 _SYSTEM_AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 
 _OPTIONS: List[Tuple[str, Any]] = [
@@ -73,7 +72,7 @@ def open_transport(
     elif parts.scheme == "unix":
         target = "unix:" + urllib.parse.unquote(parts.path)
     else:
-        target, secure = parts.netloc, parts.scheme == "grpcs"
+        target, secure = parts.netloc, parts.scheme in TLS_SCHEMES
         authority = parts.hostname or ""
     try:
         source = _token_source(token, token_file)
@@ -87,7 +86,7 @@ def open_transport(
         except BaseException:
             # A thread of grpc polls subscriptions at this interval, and complains on
             # stderr about a channel that is closed meanwhile.
-            time.sleep(_STATES_INTERVAL)
+            time.sleep(POLL_INTERVAL)
             channel.close()
             raise
     except BaseException:
@@ -111,11 +110,16 @@ def _parse(url: str) -> urllib.parse.SplitResult:
     if parts.scheme in ("ws", "wss", "stdio"):
         raise UsageError(
             f"failed to parse server URL {shown!r}: {parts.scheme} is for clients of JSON-RPC; "
-            "this package speaks gRPC, by grpc://, grpcs:// or unix://"
+            "this package speaks gRPC, by tcp://, tls:// or unix://"
         )
-    if parts.scheme not in ("grpc", "grpcs", "unix", "relay+ws", "relay+wss"):
+    if parts.scheme in ("http", "https"):
+        raise UsageError(
+            f"failed to parse server URL {shown!r}: http is for web clients: write it as "
+            "tcp://HOST:PORT, or tls://HOST:PORT for https; a hub needs an executor, too"
+        )
+    if parts.scheme not in ("tcp", "tls", "grpc", "grpcs", "unix", "relay+ws", "relay+wss"):
         raise UsageError(f"failed to parse server URL {shown!r}: {_URL_SYNTAX}")
-    if parts.scheme in ("grpc", "grpcs"):
+    if parts.scheme in ("tcp", "tls", "grpc", "grpcs"):
         if not parts.hostname or port is None:
             raise UsageError(
                 f"failed to parse server URL {shown!r}: host and port are required: "
@@ -165,7 +169,7 @@ def _require_loopback(host: str) -> None:
     except ValueError:
         pass
     raise CredentialError(
-        f"a token is not sent to {host} in plain text: use grpcs://, or localhost or an address of loopback"
+        f"a token is not sent to {host} in plain text: use tls://, or localhost or an address of loopback"
     )
 
 

@@ -438,7 +438,9 @@ class Owner:
                 self._sent_at = time.monotonic()
         call = None
         try:
-            call = self._transport.processes.RunProcess(self._requests(stream))
+            call = self._transport.processes.RunProcess(
+                self._transport.sending(self._requests(stream))
+            )
             with self._cond:
                 self._call = call
                 if self._closing:

@@ -16,6 +16,8 @@ from typing import Optional
 
 from ._tls import TLSFiles
 
+# The schemes of servers with TLS. Both mean the same.
+TLS_SCHEMES = ("tls", "grpcs")
 # How long a server may take to answer, in seconds.
 _TIMEOUT = 5.0
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -49,7 +51,7 @@ class ProbeResult:
 def probe(parts: urllib.parse.SplitResult, tls: TLSFiles, timeout: float) -> ProbeResult:
     """Probes a server, for a few seconds at most."""
     deadline = time.monotonic() + min(timeout, _TIMEOUT)
-    secure = parts.scheme == "grpcs"
+    secure = parts.scheme in TLS_SCHEMES
     try:
         with _connect(parts, deadline) as plain:
             if not secure:
@@ -68,10 +70,10 @@ def probe(parts: urllib.parse.SplitResult, tls: TLSFiles, timeout: float) -> Pro
             return ProbeResult(error.strerror or str(error))
         verdict = ProbeResult(_LOST, transient=True)
     if verdict.transient and verdict.why == _LOST:
-        if parts.scheme == "grpc" and _speaks_tls(parts, deadline):
-            return ProbeResult(_NOT_GRPC + ", or only with TLS (grpcs://)")
+        if parts.scheme in ("tcp", "grpc") and _speaks_tls(parts, deadline):
+            return ProbeResult(_NOT_GRPC + ", or only with TLS (tls://)")
         if secure and _speaks_plain(parts, deadline):
-            return ProbeResult("the server does not use TLS: if it is on this host, use grpc://")
+            return ProbeResult("the server does not use TLS: if it is on this host, use tcp://")
     return verdict
 
 
@@ -142,7 +144,7 @@ def _classify(answer: bytes, parts: urllib.parse.SplitResult) -> ProbeResult:
         return ProbeResult(_LOST, transient=True)
     if len(answer) == len(_EMPTY_SETTINGS) and answer[_TYPE] in (_SETTINGS, _GOAWAY):
         return ProbeResult(_LOST, transient=True)  # it speaks HTTP/2
-    return ProbeResult(_NOT_GRPC + (", or only with TLS (grpcs://)" if parts.scheme == "grpc" else ""))
+    return ProbeResult(_NOT_GRPC + (", or only with TLS (tls://)" if parts.scheme in ("tcp", "grpc") else ""))
 
 
 def _speaks_tls(parts: urllib.parse.SplitResult, deadline: float) -> bool:

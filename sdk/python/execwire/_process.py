@@ -17,7 +17,9 @@ from ._events import Event, Output, Stream
 from ._exit import Exit, new_exit
 from ._io import as_bytes, write_all
 from ._owner import Owner
+from ._ports import Ports, PortWatch, list_ports
 from ._stdin import BLOCK_BYTES
+from ._wait import Wait, Waiting
 from .v1 import process_command_pb2, process_pb2, process_service_pb2
 
 if TYPE_CHECKING:
@@ -244,6 +246,38 @@ class Process:
 
     def _terminate(self, termination: process_command_pb2.Termination) -> Terminated:
         return terminate(self._transport, self.session_id, self.id, termination)
+
+    # --- ports and conditions
+
+    def ports(self) -> Ports:
+        """Returns the TCP ports on which it and its descendants listen now."""
+        return list_ports(self._transport, self.session_id, self.id)
+
+    def watch_ports(self) -> PortWatch:
+        """Iterates over changes of these ports, until the process has closed; see
+        PortWatch."""
+        return PortWatch(self._transport, self.session_id, self.id)
+
+    def wait_for(
+        self,
+        pattern: Optional[str] = None,
+        *,
+        port: Optional[int] = None,
+        idle: Optional[float] = None,
+        timeout: Optional[float] = None,
+    ) -> bytes:
+        """Blocks until output matches ``pattern``, until it or a descendant listens on
+        ``port``, or until it has been silent for ``idle`` seconds; see Wait.
+
+        Raises TimeoutError after ``timeout`` seconds, and ProcessEndedError if the
+        process ends before. Returns the match of a pattern. It consumes no output: a
+        process that writes more than a window before waits for its reader.
+        """
+        return self.waiting(Wait(pattern, 0, port, idle, timeout)).run()
+
+    def waiting(self, condition: Wait) -> Waiting:
+        """For execwire.aio: prepares ``wait_for``."""
+        return Waiting(self._transport, self.session_id, self.id, condition)
 
     # --- the end
 

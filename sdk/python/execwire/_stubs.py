@@ -14,6 +14,8 @@ from .v1 import (
     filesystem_transfer_pb2,
     filesystem_walk_pb2,
     filesystem_watch_pb2,
+    port_pb2,
+    port_pb2_grpc,
     process_command_pb2,
     process_run_pb2,
     process_service_pb2,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
         """A call with one request and one response."""
 
         def __call__(self, request: _Q, timeout: Optional[float] = None) -> _A: ...
+
+        def future(self, request: _Q) -> "grpc.Future[_A]": ...
 
     class Answers(Protocol[_Q, _A]):
         """A call with one request and a stream of responses."""
@@ -135,6 +139,14 @@ class Environment:
     ]
 
 
+class Ports:
+    """The stub of PortService."""
+
+    ListPorts: Unary[port_pb2.ListPortsRequest, port_pb2.ListPortsResponse]
+    WatchPorts: Answers[port_pb2.WatchPortsRequest, port_pb2.WatchPortsResponse]
+    ConnectPort: Both[port_pb2.ConnectPortRequest, port_pb2.ConnectPortResponse]
+
+
 def processes(channel: grpc.Channel) -> Processes:
     """Returns the stub of ProcessService."""
     stub: Any = process_service_pb2_grpc.ProcessServiceStub
@@ -150,4 +162,10 @@ def files(channel: grpc.Channel) -> FileSystem:
 def environment(channel: grpc.Channel) -> Environment:
     """Returns the stub of EnvironmentService."""
     stub: Any = environment_pb2_grpc.EnvironmentServiceStub
+    return stub(channel)  # type: ignore[no-any-return]
+
+
+def ports(channel: grpc.Channel) -> Ports:
+    """Returns the stub of PortService."""
+    stub: Any = port_pb2_grpc.PortServiceStub
     return stub(channel)  # type: ignore[no-any-return]

@@ -36,8 +36,7 @@ def size() -> TerminalSize:
 
 
 def connect_terminal(process: "Process", started_with: TerminalSize) -> "Exit":
-    """Forwards input and output between this terminal and that of a process, until its end.
-    Forwards input and output between this terminal and that of a process, until its end."""
+    """Forwards input and output between this terminal and that of a process, until its end."""
     before = termios.tcgetattr(0)
     over, wake = os.pipe()
     keys = threading.Thread(target=_forward_input, args=(process, over, started_with), daemon=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 from typing import Callable, Iterator, List, Optional, TypeVar
 
@@ -12,6 +13,12 @@ import grpc
 from . import _stubs, errors
 from ._backoff import RESUME_TIMEOUT, Backoff, RetryLimit
 _Result = TypeVar("_Result")
+_Request = TypeVar("_Request")
+
+#: How long a thread of grpc polls a channel after its last subscription has ended, in seconds.
+POLL_INTERVAL = 0.25
+#: How long close waits for threads of grpc that send requests, in seconds.
+_SENDERS_TIMEOUT = 1.0
 
 
 class Transport:
@@ -24,36 +31,66 @@ class Transport:
         self.processes = _stubs.processes(channel)
         self.files = _stubs.files(channel)
         self.environment = _stubs.environment(channel)
+        self.ports = _stubs.ports(channel)
         self._on_close = on_close
         self._lock = threading.Lock()
-        self._uploads: "List[Callable[[], None]]" = []  # functions that abort them
+        self._ends: "List[Callable[[], None]]" = []  # of uploads and forwards
+        self._senders: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
+        self._polled_until = 0.0  # when the last subscription of the channel has no thread any more
 
     @contextmanager
     def uploading(self, abort: Callable[[], None]) -> Iterator[None]:
         """Aborts an upload if the transport is closed meanwhile."""
-        with self._lock:
-            self._uploads.append(abort)
+        self.end_with(abort)
         try:
             yield
         finally:
-            with self._lock:
-                self._uploads.remove(abort)
+            self.forget(abort)
+
+    def end_with(self, end: Callable[[], None]) -> None:
+        """Has ``end`` called, in a thread, when the transport is closed, which waits for it."""
+        with self._lock:
+            if self.closed.is_set():
+                raise errors.ClosedError("the client was closed")
+            self._ends.append(end)
+
+    def forget(self, end: Callable[[], None]) -> None:
+        """Undoes ``end_with``."""
+        with self._lock:
+            if end in self._ends:
+                self._ends.remove(end)
+
+    def sending(self, requests: Iterator[_Request]) -> Iterator[_Request]:
+        """Returns the requests for a streaming call. grpc sends them in a thread of its own,
+        for which close waits."""
+        with self._lock:
+            self._senders.add(threading.current_thread())
+        yield from requests
 
     def close(self) -> None:
         """Ends all calls, and releases the connection.
 
-        It blocks until the server has dropped the uploads, for a second at most.
+        It blocks until the server has dropped the uploads, for a second at most, until
+        forwards have ended, and until the threads of grpc have ended that this class has
+        caused: at its exit the interpreter stops such threads where they are. One that has a
+        lock of the channel then would keep it, and the exit would hang.
         """
-        if self.closed.is_set():
-            return
-        self.closed.set()
         with self._lock:
-            threads = [threading.Thread(target=abort, daemon=True) for abort in self._uploads]
+            if self.closed.is_set():
+                return
+            self.closed.set()
+            threads = [threading.Thread(target=end, daemon=True) for end in self._ends]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        time.sleep(max(0.0, self._polled_until - time.monotonic()))
         self.channel.close()
+        deadline = time.monotonic() + _SENDERS_TIMEOUT
+        with self._lock:
+            senders = [t for t in self._senders if t is not threading.current_thread()]
+        for sender in senders:
+            sender.join(max(0.0, deadline - time.monotonic()))
         for end in self._on_close:
             end()
 
@@ -70,6 +107,7 @@ class Transport:
             yield
         finally:
             self.channel.unsubscribe(_ignore)
+            self._polled_until = time.monotonic() + POLL_INTERVAL
 
     def failure(self, error: BaseException) -> errors.Error:
         """Returns the typed error for the exception of a stub."""

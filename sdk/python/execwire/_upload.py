@@ -146,7 +146,9 @@ class Upload:
         with self._lock:
             self._check_resumable()
             try:
-                call = self._transport.files.UploadFile.future(iter(requests))
+                call = self._transport.files.UploadFile.future(
+                    self._transport.sending(iter(requests))
+                )
             except ValueError as error:
                 raise _ChannelClosed(str(error)) from None
             self._call = call
@@ -280,7 +282,8 @@ class Upload:
         end = filesystem_transfer_pb2.UploadEnd(sha256=bytes(hashlib.sha256().digest_size))
         try:
             self._transport.files.UploadFile(
-                iter((request(head=head), request(end=end))), timeout=timeout
+                self._transport.sending(iter((request(head=head), request(end=end)))),
+                timeout=timeout,
             )
         except grpc.RpcError as error:
             if errors.from_rpc(error).reason != "DIGEST_MISMATCH":

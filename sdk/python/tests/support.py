@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import random
 import shutil
 import signal
 import socket
@@ -89,12 +90,23 @@ def children(parent: int) -> List[int]:
     return found
 
 
-def serve(*flags: str, listen: str = "grpc://127.0.0.1:0") -> Program:
+def serve(*flags: str, listen: str = "tcp://127.0.0.1:0") -> Program:
     # Processes left by a test need no grace period.
     os.environ["EXECWIRE_SHUTDOWN_GRACE_PERIOD"] = "100ms"
     return Program(
         str(PROGRAM), "serve", "--listen", listen, "--log-level", "warn", *flags
     )
+
+
+def unused_port() -> int:
+    """A port that the system gives to no other socket by itself."""
+    while True:
+        port = random.randrange(10000, 32768)
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return port
+        except OSError:
+            continue
 
 
 class Wire:

@@ -61,7 +61,7 @@ class Transports(TestCase):
         self.addCleanup(
             lambda: [os.environ.pop("EXECWIRE_" + n) for n in ("TLS_CERTIFICATE_FILE", "TLS_KEY_FILE", "PRINCIPALS_FILE")]
         )
-        with serve(listen="grpcs://localhost:0") as server:
+        with serve(listen="tls://localhost:0") as server:
             with execwire.connect(server.url, ca_file=certificate_file, token_file=token) as client:
                 self.assertEqual(client.run(["cat"], input=b"safe").text, "safe")
                 client.files.write(self.path("x"), b"1")
@@ -74,7 +74,7 @@ class Transports(TestCase):
                 self.assertEqual(caught.exception.reason, "UNAUTHENTICATED")
             with self.assertRaisesRegex(execwire.ConnectError, "certificate is not trusted.*ca_file"):
                 execwire.connect(server.url, token_file=token)
-            plain = server.url.replace("grpcs", "grpc")
+            plain = server.url.replace("tls:", "tcp:")
             with self.assertRaisesRegex(execwire.ConnectError, "only with TLS"):
                 execwire.connect(plain)
 
@@ -197,13 +197,15 @@ class Failures(TestCase):
     def test_urls(self) -> None:
         for url, why in {
             "127.0.0.1:7420": "write it as",
-            "http://127.0.0.1:7420": "write it as",
+            "http://127.0.0.1:7420": "write it as tcp://",
+            "https://127.0.0.1": "tls://HOST:PORT for https",
+            "tls://localhost": "host and port are required",
             "grpc://localhost": "host and port are required",
             "grpc://localhost:x": "write it as",
             "grpc://localhost:1/path": "nothing may follow",
             "grpc://ann@localhost:1": "nothing may follow",
             "unix://relative": "must be absolute",
-            "ws://127.0.0.1:7421": "JSON-RPC",
+            "ws://127.0.0.1:7420": "JSON-RPC",
         }.items():
             with self.subTest(url), self.assertRaisesRegex(execwire.UsageError, why):
                 execwire.connect(url)
@@ -241,7 +243,7 @@ class Failures(TestCase):
         for answer in answers:
             with Raw(lambda _, s, a=answer: say(s, a)) as raw:
                 # Not " after 120 s".
-                with self.assertRaisesRegex(execwire.ConnectError, r"does not speak gRPC.*\(grpcs://\)$"):
+                with self.assertRaisesRegex(execwire.ConnectError, r"does not speak gRPC.*\(tls://\)$"):
                     execwire.connect(raw.url, timeout=LONG)
 
     def test_reset_before_probe_is_transient(self) -> None:
@@ -261,7 +263,7 @@ class Failures(TestCase):
 
         connected = threading.Semaphore(0)
         with Raw(lambda _, s: (connected.acquire(), reset(s))) as raw, mock.patch.object(_probe, "_connect", connect_and_be_reset):
-            for scheme in ("grpc", "grpcs"):
+            for scheme in ("tcp", "grpcs"):
                 parts = urllib.parse.urlsplit(raw.url)._replace(scheme=scheme)
                 verdict = _probe.probe(parts, TLSFiles(), LONG)
                 self.assertTrue(verdict.transient, verdict)
@@ -295,7 +297,7 @@ class Failures(TestCase):
             file.write("secret")
         os.chmod(token, 0o644)
         with self.assertRaisesRegex(execwire.CredentialError, "chmod 600"):
-            execwire.connect("grpcs://localhost:1", token_file=token)
+            execwire.connect("tls://localhost:1", token_file=token)
         os.chmod(token, 0o600)
         with self.assertRaisesRegex(execwire.CredentialError, "in plain text"):
             execwire.connect("grpc://example.org:7420", token_file=token)

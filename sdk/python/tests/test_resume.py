@@ -10,6 +10,7 @@ import threading
 import time
 import unittest
 import unittest.mock
+from typing import Iterator
 
 import execwire
 from execwire import Gap, Output
@@ -88,6 +89,24 @@ class Cut(TestCase):
                 self.assertEqual(list(lines), [])
                 self.assertEqual(process.wait().code, 0)
                 self.assertGreater(process.resumed, 3)
+
+    @unittest.mock.patch("execwire._transport._SENDERS_TIMEOUT", LONG)
+    def test_close_waits_for_threads_that_send(self) -> None:
+        # The interpreter stops them where they are at its exit, perhaps with a lock that the
+        # exit needs.
+        client = execwire.connect(server.url)
+        transport = client._transport
+
+        def requests() -> "Iterator[int]":
+            transport.closed.wait()
+            time.sleep(0.5)  # without a wait, close returns earlier
+            yield 1
+
+        sender = threading.Thread(target=lambda: list(transport.sending(requests())))
+        sender.start()
+        self.assertTrue(eventually(lambda: sender in transport._senders))
+        client.close()
+        self.assertFalse(sender.is_alive())
 
     def test_start_during_cuts(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:

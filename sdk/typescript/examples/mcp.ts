@@ -1,6 +1,6 @@
 // Calls an MCP server on another machine: the official MCP client, with an Execwire process as its transport.
 //
-//   node mcp.js grpc://127.0.0.1:7420 node /srv/mcp/node_modules/.bin/mcp-server-filesystem /srv/project
+//   node mcp.js tcp://127.0.0.1:7420 node /srv/mcp/node_modules/.bin/mcp-server-filesystem /srv/project
 import { Client as McpClient } from "@modelcontextprotocol/sdk/client/index.js";
 import { ReadBuffer, serializeMessage } from "@modelcontextprotocol/sdk/shared/stdio.js";
 import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";

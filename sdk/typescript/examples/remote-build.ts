@@ -1,7 +1,7 @@
 // Builds a project on another machine: uploads it, runs a command in it, prints the output, and downloads the
 // result. The connection may be cut meanwhile.
 //
-//   node remote-build.js --server grpc://127.0.0.1:7420 --result bin/program PROJECT -- make
+//   node remote-build.js --server tcp://127.0.0.1:7420 --result bin/program PROJECT -- make
 //   node remote-build.js --server https://hub.example.org --executor build-1 --token-file token …
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";

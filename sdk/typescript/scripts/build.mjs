@@ -1,7 +1,7 @@
 // Builds dist/ from src/ and gen/ts of the repository. npm runs it when the package is installed
 // from its folder or packed; a package from a tarball is already built.
 import { execFileSync } from "node:child_process";
-import { cpSync, existsSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -27,3 +27,8 @@ if (!existsSync(compiler)) {
 }
 rmSync(join(root, "dist"), { recursive: true, force: true });
 run(process.execPath, compiler, "--project", "tsconfig.json");
+// The same as CommonJS, for require. The package.json there selects the platform for it.
+run(process.execPath, compiler, "--project", "tsconfig.cjs.json");
+const { imports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+const platform = JSON.stringify(imports["#platform"]).replaceAll("./dist/", "./");
+writeFileSync(join(root, "dist/cjs/package.json"), `{"type":"commonjs","imports":{"#platform":${platform}}}\n`);

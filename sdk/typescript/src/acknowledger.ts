@@ -17,7 +17,7 @@ export class Acknowledger {
   /** Events handed to the caller after those: they must not be acknowledged yet. */
   private pending: { seq: number; bytes: number }[] = [];
   private due = false;
-  private timer: NodeJS.Timeout | undefined;
+  private timer: ReturnType<typeof setTimeout> | undefined;
 
   /** wake is called when there is something to acknowledge. */
   constructor(private readonly wake: () => void) {}

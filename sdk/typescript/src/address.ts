@@ -1,8 +1,17 @@
 import { UsageError } from "./errors.js";
 
+/** A host and a port, and whether the server there is called by the Connect protocol over HTTP/1.1 instead of gRPC. */
+export interface TcpAddress {
+  readonly kind: "tcp";
+  readonly host: string;
+  readonly port: number;
+  readonly tls: boolean;
+  readonly http: boolean;
+}
+
 /** The address of a server and its protocol. */
 export type Address =
-  | { readonly kind: "tcp"; readonly host: string; readonly port: number; readonly tls: boolean }
+  | TcpAddress
   | { readonly kind: "unix"; readonly path: string }
   | { readonly kind: "relay" }
   | { readonly kind: "local" };
@@ -11,7 +20,7 @@ export type Address =
 export type SocketAddress = Extract<Address, { kind: "tcp" | "unix" }>;
 
 const urlSyntax =
-  "write it as grpc://HOST:PORT, grpcs://HOST:PORT, unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
+  "write it as tcp://HOST:PORT, tls://HOST:PORT, http://HOST:PORT, https://HOST[:PORT], unix:///PATH, relay+wss://HOST/executor/ID?role=harness or local:";
 
 /** Parses the URL of a server. */
 export function parseAddress(url: string): Address {
@@ -26,16 +35,22 @@ export function parseAddress(url: string): Address {
   }
   const { protocol, hostname, port, pathname } = parsed;
   switch (protocol) {
+    case "tcp:":
+    case "tls:":
     case "grpc:":
-    case "grpcs:": {
+    case "grpcs:":
+    case "http:":
+    case "https:": {
       const shape = `${protocol}//HOST:PORT`;
-      if (hostname === "" || port === "") {
+      const http = protocol.startsWith("http");
+      if (hostname === "" || (port === "" && !http)) {
         throw bad(url, `host and port are required: ${shape}`);
       }
       if (pathname.replaceAll("/", "") !== "" || parsed.search !== "" || parsed.username !== "" || parsed.password !== "") {
         throw bad(url, `nothing may follow or precede host and port: ${shape}`);
       }
-      return { kind: "tcp", host: hostname.replace(/^\[|\]$/g, ""), port: Number(port), tls: protocol === "grpcs:" };
+      const tls = ["tls:", "grpcs:", "https:"].includes(protocol);
+      return { kind: "tcp", host: hostname.replace(/^\[|\]$/g, ""), port: Number(port || (tls ? 443 : 80)), tls, http };
     }
     case "unix:":
       if (hostname !== "" || !pathname.startsWith("/")) {

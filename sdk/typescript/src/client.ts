@@ -1,9 +1,10 @@
 import { create } from "@bufbuild/protobuf";
+import { platform } from "#platform";
 import { type StartOptions, startRequest } from "./command.js";
 import type { CommunicateOptions, Input } from "./communicate.js";
 import { ExitError, UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
-import type { Completed } from "./exit.js";
+import type { Completed, Exit } from "./exit.js";
 import { FileSystem } from "./files.js";
 import { follow } from "./follow.js";
 import type { GetEnvironmentResponse } from "./gen/execwire/v1/environment_pb.js";
@@ -11,7 +12,9 @@ import { TerminationSchema } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { RunStartSchema } from "./gen/execwire/v1/process_run_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
-import { type InteractiveOptions, interactive } from "./interactive.js";
+import type { Forward, ForwardOptions } from "./forward.js";
+import type { InteractiveOptions } from "./interactive.js";
+import { type ListeningPort, type PortChange, ports, watchPorts } from "./ports.js";
 import { Process } from "./process.js";
 import type { Rpc, Stubs } from "./rpc.js";
 import { Run } from "./run.js";
@@ -88,15 +91,19 @@ export class Client implements AsyncDisposable {
   async run(argv: readonly string[], options: RunCommandOptions = {}): Promise<Completed> {
     const { input, check, signal, maxOutputBytes, ...start } = options;
     signal?.throwIfAborted();
-    await using process = await this.start(argv, { ...start, stdin: input === undefined ? "closed" : "pipe", ...(signal && { signal }) });
-    const completed = await process.communicate(input, {
-      ...(maxOutputBytes !== undefined && { maxOutputBytes }),
-      ...(signal && { signal }),
-    });
-    if (check && !completed.exit.ok) {
-      throw new ExitError(completed);
+    const process = await this.start(argv, { ...start, stdin: input === undefined ? "closed" : "pipe", ...(signal && { signal }) });
+    try {
+      const completed = await process.communicate(input, {
+        ...(maxOutputBytes !== undefined && { maxOutputBytes }),
+        ...(signal && { signal }),
+      });
+      if (check && !completed.exit.ok) {
+        throw new ExitError(completed);
+      }
+      return completed;
+    } finally {
+      await process.close();
     }
-    return completed;
   }
 
   /**
@@ -128,8 +135,8 @@ export class Client implements AsyncDisposable {
    * Runs a command in a terminal connected to that of this program: input, output and changes of the window
    * size are forwarded. Returns how it ended.
    */
-  async interactive(argv: readonly string[], options: InteractiveOptions = {}): ReturnType<typeof interactive> {
-    return interactive((start) => this.start(argv, start), options);
+  async interactive(argv: readonly string[], options: InteractiveOptions = {}): Promise<Exit> {
+    return platform.interactive((start) => this.start(argv, start), options);
   }
 
   /**
@@ -165,6 +172,29 @@ export class Client implements AsyncDisposable {
   /** Waits until a process exits, writes output that matches, listens on a port or is idle. */
   waitFor(processId: string, condition: Condition, options: { sessionId?: string; waitMs?: number; signal?: AbortSignal } = {}): Promise<Waited> {
     return waitFor(this.shared.rpc, { processId, sessionId: options.sessionId ?? "" }, condition, options);
+  }
+
+  /** Returns the TCP ports on which the processes of a session listen. */
+  ports(options: { sessionId?: string; signal?: AbortSignal } = {}): Promise<ListeningPort[]> {
+    return ports(this.shared.rpc, { sessionId: options.sessionId ?? "", processId: "" }, options.signal);
+  }
+
+  /**
+   * Iterates over changes of the open ports of a session, beginning with those that are open. It throws when the
+   * connection is lost: watch again then.
+   */
+  watchPorts(options: { sessionId?: string; signal?: AbortSignal } = {}): AsyncGenerator<PortChange, void, undefined> {
+    return watchPorts(this.shared.rpc, { sessionId: options.sessionId ?? "", processId: "" }, options.signal);
+  }
+
+  /**
+   * Listens on this machine, and forwards each connection to a port of the server's machine, by default one on
+   * which a process of the session listens. Resolves when it listens; close it, or declare it with `await using`.
+   * A connection that is refused, or broken off, is reset, and reported to `onError`. It does not survive the loss
+   * of the connection to the server; later ones use the next.
+   */
+  forward(port: number, options: ForwardOptions = {}): Promise<Forward> {
+    return platform.forward(this.shared.rpc, port, options);
   }
 
   /**

@@ -1,4 +1,5 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { randomId } from "./bytes.js";
 import { UsageError } from "./errors.js";
 import {
   EnvironmentInherit,
@@ -95,7 +96,7 @@ export function startRequest(
   const size = typeof terminal === "object" ? { size: { rows: terminal.rows, columns: terminal.columns } } : {};
   return create(StartProcessRequestSchema, {
     sessionId: options.sessionId ?? "",
-    processId: options.id ?? crypto.randomUUID(),
+    processId: options.id ?? randomId(),
     command: {
       command: {
         case: "direct",

@@ -1,3 +1,4 @@
+import { concat } from "./bytes.js";
 import { ClosedError, OutputLimitError } from "./errors.js";
 import type { Completed, Exit } from "./exit.js";
 import type { Run } from "./run.js";
@@ -99,7 +100,7 @@ class Collector {
   }
 
   whole(): Uint8Array {
-    return Buffer.concat(this.pieces);
+    return concat(this.pieces);
   }
 }
 

@@ -1,43 +1,19 @@
-import { parseAddress, relayUrl, redact, type SocketAddress } from "./address.js";
+import { platform } from "#platform";
+import { redact, relayUrl } from "./address.js";
 import { Client, type Shared } from "./client.js";
-import { Credentials, type TlsFiles } from "./credentials.js";
-import { ConnectionError, ExecwireError, messageOf, UsageError } from "./errors.js";
-import { Helper } from "./helper.js";
+import { ConnectionError, ExecwireError, messageOf } from "./errors.js";
+import type { Link } from "./link.js";
+import type { ConnectOptions } from "./options.js";
+import type { Opened } from "./platform.js";
 import { assumedGraceMs, Backoff, graceMarginMs } from "./retry.js";
 import { Rpc } from "./rpc.js";
-import { requireLoopback, Connection } from "./transport.js";
-
-/** Options of {@link connect}. */
-export interface ConnectOptions {
-  /**
-   * The token, or a file with it that only the user may be able to read, and that is read again when it
-   * changes.
-   */
-  readonly token?: string;
-  readonly tokenFile?: string;
-  /** Files for grpcs:// and relay+wss://. */
-  readonly tls?: TlsFiles;
-  /** Cancels connecting. */
-  readonly signal?: AbortSignal;
-  /** How long to retry connections that are lost or not answered, in milliseconds: 30,000 by default. */
-  readonly timeoutMs?: number;
-  /**
-   * How long lost connections are resumed, in milliseconds: 75,000 by default. A process with a grace period
-   * is resumed for at least that.
-   */
-  readonly resumeForMs?: number;
-  /** How much output of one process may be buffered for its reader, in bytes: 4 MiB by default. */
-  readonly maxBufferedBytes?: number;
-  /** The execwire program, for local: and relay+wss://. Absent is $EXECWIRE_BIN, else that in PATH. */
-  readonly binary?: string;
-  /** An executor of a hub: the URL is then that of the hub, https://HOST, instead of a relay. */
-  readonly executor?: string;
-}
 
 const defaultMaxBufferedBytes = 4 << 20;
 
 /**
- * Connects to the server at a URL: grpc://HOST:PORT, grpcs://HOST:PORT with TLS, unix:///PATH,
+ * Connects to the server at a URL: tcp://HOST:PORT, tls://HOST:PORT with TLS, unix:///PATH,
+ * http://HOST:PORT and https://HOST:PORT (the Connect protocol over HTTP/1.1, for proxies that know nothing else:
+ * stubs of calls that stream in both directions fail with NOT_IMPLEMENTED),
  * relay+wss://HOST/executor/ID?role=harness through a relay, or local: (or an empty one) for a private server
  * on this machine. Resolves when the server has answered. A refused connection, a rejection and an answer
  * that is not gRPC reject at once; a connection lost before the server has answered is retried until
@@ -45,38 +21,7 @@ const defaultMaxBufferedBytes = 4 << 20;
  */
 export async function connect(url: string, options: ConnectOptions = {}): Promise<Client> {
   const dialed = options.executor === undefined ? url : relayUrl(url, options.executor);
-  const address = parseAddress(dialed);
-  const { token, tokenFile, tls = {}, signal, binary } = options;
-  let helper: Helper | undefined;
-  let socket: SocketAddress;
-  let credentials: Credentials;
-  if (address.kind === "relay") {
-    if (token !== undefined) {
-      throw new UsageError("a relay requires tokenFile instead of token");
-    }
-    credentials = new Credentials(undefined, undefined, {});
-    const flags: [string, string | undefined][] = [
-      ["--token-file", tokenFile],
-      ["--tls-ca", tls.ca],
-      ["--tls-cert", tls.certificate],
-      ["--tls-key", tls.key],
-    ];
-    const given = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
-    helper = await Helper.start(
-      redact(dialed),
-      binary,
-      (listen) => ["forward", "--server", dialed, "--listen", listen, "--until-stdin-closes", ...given],
-      signal,
-    );
-    socket = { kind: "unix", path: helper.socket };
-  } else if (address.kind === "local") {
-    return launch(options);
-  } else {
-    credentials = new Credentials(token, tokenFile, tls);
-    requireLoopback(address, credentials);
-    socket = address;
-  }
-  return open(dialed, socket, credentials, helper, options);
+  return connected(dialed, await platform.open(dialed, options), options);
 }
 
 /**
@@ -84,20 +29,12 @@ export async function connect(url: string, options: ConnectOptions = {}): Promis
  * with it.
  */
 export async function launch(options: Omit<ConnectOptions, "token" | "tokenFile" | "tls" | "executor"> & { readonly args?: readonly string[] } = {}): Promise<Client> {
-  const helper = await Helper.start("local:", options.binary, (listen) => ["serve", "--listen", listen, "--until-stdin-closes", ...(options.args ?? [])], options.signal);
-  return open("local:", { kind: "unix", path: helper.socket }, new Credentials(undefined, undefined, {}), helper, options);
+  return connected("local:", await platform.open("local:", options), options);
 }
 
-async function open(
-  url: string,
-  socket: SocketAddress,
-  credentials: Credentials,
-  helper: Helper | undefined,
-  options: ConnectOptions,
-): Promise<Client> {
-  const connection = new Connection(socket, credentials);
-  const rpc = new Rpc(connection.transport, options.resumeForMs ?? assumedGraceMs + graceMarginMs);
-  connection.onLost = () => rpc.lost();
+async function connected(url: string, { link, helper }: Opened, options: ConnectOptions): Promise<Client> {
+  const rpc = new Rpc(link, options.resumeForMs ?? assumedGraceMs + graceMarginMs);
+  link.onLost = () => rpc.lost();
   void helper?.ended.then((how) => rpc.fail(new ConnectionError(redact(url), new Error(how))));
   const shared: Shared = {
     rpc,
@@ -105,19 +42,19 @@ async function open(
     close: async () => {
       rpc.close();
       await rpc.ended(); // they drop their data on the server, over the connection
-      connection.close();
+      link.close();
       await helper?.close();
     },
   };
   try {
-    await waitForAnswer(rpc, connection, options.timeoutMs ?? defaultTimeoutMs, options.signal);
+    await waitForAnswer(rpc, link, options.timeoutMs ?? defaultTimeoutMs, options.signal);
   } catch (error) {
     await shared.close();
     const answered = error instanceof ExecwireError && error.fromServer;
     if (answered || options.signal?.aborted) {
       throw error;
     }
-    throw new ConnectionError(redact(url), error instanceof KnownReason ? error : connection.explain(error));
+    throw new ConnectionError(redact(url), error instanceof KnownReason ? error : link.explain(error));
   }
   return new Client(shared, undefined);
 }
@@ -128,7 +65,7 @@ const defaultTimeoutMs = 30_000;
  * Resolves when the server has answered. A missing permission counts as an answer, failed authentication as a
  * rejection. A connection lost before is retried.
  */
-async function waitForAnswer(rpc: Rpc, connection: Connection, timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
+async function waitForAnswer(rpc: Rpc, link: Link, timeoutMs: number, signal: AbortSignal | undefined): Promise<void> {
   const backoff = new Backoff();
   const over = AbortSignal.timeout(timeoutMs);
   const either = signal === undefined ? over : AbortSignal.any([signal, over]);
@@ -149,11 +86,11 @@ async function waitForAnswer(rpc: Rpc, connection: Connection, timeoutMs: number
         return;
       }
       // A refused connection after a lost one: the server is restarting.
-      if (answered || !(connection.wasLost || (connection.wasRefused && lost !== undefined))) {
+      if (answered || !(link.wasLost || (link.wasRefused && lost !== undefined))) {
         throw error;
       }
       lost = error;
-      const why = connection.wasLost ? await connection.probe() : undefined;
+      const why = link.wasLost ? await link.probe() : undefined;
       if (why !== undefined) {
         throw new KnownReason(why, { cause: error });
       }

@@ -1,5 +1,6 @@
 import { readFileSync, statSync } from "node:fs";
 import { CredentialError, messageOf, UsageError } from "./errors.js";
+import { checkToken } from "./link.js";
 
 /** PEM files for TLS connections. They are read again for every connection. */
 export interface TlsFiles {
@@ -69,14 +70,6 @@ export class Credentials {
       ...(key !== undefined && { key: readSecret(key) }),
     };
   }
-}
-
-function checkToken(text: string, where: string): string {
-  const token = text.trim();
-  if (!/^[!-~]+$/.test(token)) {
-    throw new CredentialError(`${where} holds no token, or more than one: leave nothing but the token in it`);
-  }
-  return token;
 }
 
 function readPublic(file: string): string {

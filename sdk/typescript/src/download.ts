@@ -1,4 +1,5 @@
-import { createHash, timingSafeEqual } from "node:crypto";
+import { platform } from "#platform";
+import { equal } from "./bytes.js";
 import { ChangedError, DigestError, makeError, ProtocolError } from "./errors.js";
 import type { FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
@@ -40,14 +41,14 @@ export async function* download(
   sandbox: SandboxPolicy | undefined,
 ): AsyncGenerator<Uint8Array, Downloaded, undefined> {
   const name = displayPath(path);
-  const whole = createHash("sha256");
+  const whole = platform.newDigest();
   const attempts = new Attempts();
   let metadata: FileMetadata | undefined;
   let size = 0;
   let began = false;
   for (;;) {
     try {
-      const part = createHash("sha256");
+      const part = platform.newDigest();
       let ended = false;
       const request = {
         ...pathFields(path),
@@ -78,8 +79,7 @@ export async function* download(
         } else if (message.case === "end") {
           ended = true;
           const { sha256, changed } = message.value;
-          const digest = part.digest();
-          if (sha256.length !== digest.length || !timingSafeEqual(digest, sha256)) {
+          if (!equal(part.digest(), sha256)) {
             throw new DigestError(name);
           }
           if (changed) {

@@ -238,7 +238,10 @@ export class DigestError extends ClientError {
   }
 }
 
-/** The walk is incomplete: there are more directories than the server reads in one walk. */
+/** The content to upload could not be read. */
+export class ReadError extends ClientError {}
+
+/** The answer is incomplete: there are more directories, or ports, than the server reports at once. */
 export class TruncatedError extends ClientError {}
 
 /** The message of a cause. */

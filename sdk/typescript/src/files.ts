@@ -1,16 +1,15 @@
-import { createWriteStream } from "node:fs";
-import { rename, rm } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
-import { finished } from "node:stream/promises";
-import { ProtocolError, TruncatedError } from "./errors.js";
+import { platform } from "#platform";
+import { concat } from "./bytes.js";
+import { ProtocolError, TruncatedError, UsageError } from "./errors.js";
 import { type DownloadOptions, type Downloaded, download } from "./download.js";
 import { FileType as TypeNumber, type FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
+import { FileURLMethod } from "./gen/execwire/v1/filesystem_url_pb.js";
 import { WatchChangeKind, WatchLostReason } from "./gen/execwire/v1/filesystem_watch_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import { isName, pairFields, type Path, pathFields, displayPath, targetFields } from "./paths.js";
 import type { Rpc } from "./rpc.js";
 import { dateOf, durationOf } from "./time.js";
-import { type Content, upload, type Uploaded, type UploadOptions } from "./upload.js";
+import type { Content, Uploaded, UploadOptions } from "./upload.js";
 
 /** The type of a file. "unknown" for a link to nothing. */
 export type FileType = "file" | "directory" | "symlink" | "fifo" | "socket" | "character_device" | "block_device" | "unknown";
@@ -117,7 +116,7 @@ export class FileSystem {
     for await (const piece of this.download(path, options)) {
       pieces.push(piece);
     }
-    return Buffer.concat(pieces);
+    return concat(pieces);
   }
 
   /** Returns the content of a file as text. */
@@ -136,7 +135,7 @@ export class FileSystem {
    * connection is resumed from what the server has received.
    */
   upload(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
-    return upload(this.rpc, path, content, options, this.sandbox);
+    return platform.upload(this.rpc, path, content, options, this.sandbox);
   }
 
   /** Iterates over the content of a file. The return value has the digest. */
@@ -145,31 +144,30 @@ export class FileSystem {
   }
 
   /** Downloads a file to this machine, where it appears when it is complete. */
-  async downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
-    const partial = join(dirname(file), `.${basename(file)}.${crypto.randomUUID()}`);
-    const to = createWriteStream(partial, { flags: "wx" });
-    const closed = finished(to);
-    closed.catch(() => undefined);
-    const pieces = this.download(path, options);
-    try {
-      for (;;) {
-        const piece = await pieces.next();
-        if (piece.done) {
-          to.end();
-          await closed;
-          await rename(partial, file);
-          return piece.value;
-        }
-        if (!to.write(piece.value)) {
-          await Promise.race([new Promise<void>((resolve) => to.once("drain", () => resolve())), closed]);
-        }
-      }
-    } catch (error) {
-      await pieces.return(undefined as never).catch(() => undefined); // the first error is thrown
-      to.destroy();
-      await rm(partial, { force: true });
-      throw error;
+  downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
+    return platform.save(this.download(path, options), file);
+  }
+
+  /**
+   * Makes a URL by which anyone who has it can read (GET) or replace (PUT) a file until it expires, such as for
+   * <img> or fetch of a web page. It is absolute, or on a unix socket a path of the server. Keep it as a token.
+   */
+  async signUrl(
+    path: Path,
+    options: Signalled & { readonly method?: "GET" | "PUT"; readonly expiryMs?: number; readonly maxBytes?: number } = {},
+  ): Promise<{ url: string; expires: Date }> {
+    if (this.sandbox) {
+      throw new UsageError("a signed URL has no sandbox: make it by a client without one");
     }
+    const { method = "GET", expiryMs, maxBytes } = options;
+    const request = {
+      ...pathFields(path),
+      method: FileURLMethod[`FILE_URL_METHOD_${method}`],
+      ...(expiryMs !== undefined && { expiry: durationOf("expiryMs", expiryMs) }),
+      ...(maxBytes !== undefined && { maxBytes: BigInt(maxBytes) }),
+    };
+    const { url, expireTime } = await this.rpc.repeat((call) => this.rpc.stubs.files.signFileURL(request, call), options.signal);
+    return { url: this.rpc.link.origin + url, expires: dateOf(expireTime) ?? new Date(0) };
   }
 
   /** Describes a file, with noFollow without following a link; with sha256 the server also reads it. */

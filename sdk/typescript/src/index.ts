@@ -7,7 +7,7 @@ export { relayUrl } from "./address.js";
 export { type AttachOptions, Client, type RunCommandOptions } from "./client.js";
 export type { CommandOptions, StartOptions, TerminalSize } from "./command.js";
 export type { CommunicateOptions, Input } from "./communicate.js";
-export { connect, type ConnectOptions, launch } from "./connect.js";
+export { connect, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
 export * from "./errors.js";
@@ -24,11 +24,14 @@ export {
   type WatchEvent,
   type WatchOptions,
 } from "./files.js";
+export type { Forward, ForwardOptions } from "./forward.js";
 export type { InteractiveOptions, KeySource, Screen } from "./interactive.js";
+export type { ConnectOptions } from "./options.js";
 export type { Path } from "./paths.js";
+export type { ListeningPort, PortChange } from "./ports.js";
 export { Process, type Terminated, type TerminateOptions } from "./process.js";
 export type { Stubs } from "./rpc.js";
 export { sandbox, type SandboxOptions } from "./sandbox.js";
 export type { SignalName } from "./signals.js";
-export { type Content, ReadError, type Uploaded, type UploadOptions } from "./upload.js";
+export type { Content, Uploaded, UploadOptions } from "./upload.js";
 export type { Condition, Waited } from "./wait.js";

@@ -1,12 +1,13 @@
 import type { StartOptions, TerminalSize } from "./command.js";
 import type { Exit } from "./exit.js";
+import type { ReadableStream, WritableStream } from "./node-types.js";
 import type { Process } from "./process.js";
 
 /** A source of input such as process.stdin. */
-export type KeySource = NodeJS.ReadableStream & { readonly isTTY?: boolean; setRawMode?(raw: boolean): unknown };
+export type KeySource = ReadableStream & { readonly isTTY?: boolean; setRawMode?(raw: boolean): unknown };
 
 /** An output terminal such as process.stdout. */
-export type Screen = NodeJS.WritableStream & { readonly columns?: number; readonly rows?: number };
+export type Screen = WritableStream & { readonly columns?: number; readonly rows?: number };
 
 /** Options of {@link Client.interactive}. */
 export interface InteractiveOptions extends Omit<StartOptions, "terminal" | "stdin"> {

@@ -32,7 +32,7 @@ export async function probe(address: SocketAddress, credentials: Credentials): P
   if (secure) {
     const first = (await sendPreface(dial(address)))[0];
     if (first !== undefined && first !== alert) {
-      return "the server does not use TLS: if it is on this host, use grpc://";
+      return "the server does not use TLS: if it is on this host, use tcp://";
     }
   }
   return undefined;
@@ -40,7 +40,7 @@ export async function probe(address: SocketAddress, credentials: Credentials): P
 
 /** The message for a server that answers, but does not speak gRPC. */
 export function notGrpc(address: SocketAddress): string {
-  const hint = address.kind === "tcp" && !address.tls ? ", or only with TLS (grpcs://)" : "";
+  const hint = address.kind === "tcp" && !address.tls ? ", or only with TLS (tls://)" : "";
   return `the server does not speak gRPC${hint}`;
 }
 

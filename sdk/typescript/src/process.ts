@@ -1,5 +1,6 @@
 import { create } from "@bufbuild/protobuf";
-import type { Readable, Writable } from "node:stream";
+import { platform } from "#platform";
+import { bytesOf } from "./bytes.js";
 import { type CommunicateOptions, communicate, type Input } from "./communicate.js";
 import { ClosedError, UsageError } from "./errors.js";
 import type { OutputEvent, ProcessEvent } from "./events.js";
@@ -11,7 +12,8 @@ import { KillMethod } from "./gen/execwire/v1/process_service_pb.js";
 import type { TerminalSize } from "./command.js";
 import type { Rpc } from "./rpc.js";
 import type { Run } from "./run.js";
-import { ProcessStreams } from "./streams.js";
+import type { Readable, Writable } from "./node-types.js";
+import { type ListeningPort, type PortChange, ports, watchPorts } from "./ports.js";
 import { abortable, durationOf } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
 
@@ -47,7 +49,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   readonly id: string;
   /** The session; empty is the default session. */
   readonly sessionId: string;
-  private readonly streams: ProcessStreams;
+  private readonly streams: ReturnType<typeof platform.streams>;
   private taking = false;
   private waiting = 0;
   /** Stops discarding output; undefined while output is not discarded. */
@@ -58,7 +60,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   constructor(private readonly rpc: Rpc, private readonly run: Run, readonly description: Description, private readonly existing: boolean) {
     this.id = run.processId;
     this.sessionId = run.sessionId;
-    this.streams = new ProcessStreams(this);
+    this.streams = platform.streams(this);
   }
 
   /** Its pid on the server, for information. */
@@ -135,7 +137,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
    * and reaches the process once. Fails with {@link StdinClosedError} when the process accepts no more.
    */
   write(data: string | Uint8Array, options: { signal?: AbortSignal } = {}): Promise<void> {
-    return this.run.stdin.write(typeof data === "string" ? Buffer.from(data) : data, options.signal);
+    return this.run.stdin.write(bytesOf(data), options.signal);
   }
 
   /**
@@ -212,6 +214,19 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     return waitFor(this.rpc, this.named, condition, options);
   }
 
+  /** Returns the TCP ports on which it and its descendants listen. */
+  ports(options: { signal?: AbortSignal } = {}): Promise<ListeningPort[]> {
+    return ports(this.rpc, this.named, options.signal);
+  }
+
+  /**
+   * Iterates over changes of its open ports, beginning with those that are open, until it has closed. It throws
+   * when the connection is lost: watch again then.
+   */
+  watchPorts(options: { signal?: AbortSignal } = {}): AsyncGenerator<PortChange, void, undefined> {
+    return watchPorts(this.rpc, this.named, options.signal);
+  }
+
   /** Writes input and closes stdin, and collects all output until it has closed. */
   communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
     return communicate(this, this.run, input, options);
@@ -267,7 +282,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   }
 
   private async discard(signal: AbortSignal): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve));
+    await new Promise((resolve) => setTimeout(resolve));
     try {
       while (!this.taking && !this.run.closed && !signal.aborted) {
         for await (const _ of this.events({ signal })) {

@@ -1,11 +1,13 @@
-import { setMaxListeners } from "node:events";
+import { platform } from "#platform";
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
 import { ClosedError } from "./errors.js";
 import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
 import { FileSystemService } from "./gen/execwire/v1/filesystem_pb.js";
 import { HttpService } from "./gen/execwire/v1/http_pb.js";
+import { PortService } from "./gen/execwire/v1/port_pb.js";
 import { ProcessService } from "./gen/execwire/v1/process_service_pb.js";
 import { SessionService } from "./gen/execwire/v1/session_pb.js";
+import type { Link } from "./link.js";
 import { Attempts } from "./retry.js";
 import { fromRpc } from "./status.js";
 import { LinkedSignal } from "./time.js";
@@ -17,6 +19,7 @@ export interface Stubs {
   readonly environment: Client<typeof EnvironmentService>;
   readonly sessions: Client<typeof SessionService>;
   readonly http: Client<typeof HttpService>;
+  readonly ports: Client<typeof PortService>;
 }
 
 /** Calls to a server that end with their client, and fail with typed errors. */
@@ -27,15 +30,21 @@ export class Rpc {
   private readonly uploads = new Set<Promise<unknown>>();
 
   /** resumeForMs is how long lost connections are resumed without a grace period of a process. */
-  constructor(transport: Transport, readonly resumeForMs: number) {
-    setMaxListeners(0, this.closing.signal); // every pending call listens: Node.js warns of a leak beyond ten
+  constructor(readonly link: Link, readonly resumeForMs: number) {
+    platform.allowListeners(this.closing.signal); // every pending call listens
+    const { transport } = link;
     this.stubs = {
       processes: createClient(ProcessService, transport),
       files: createClient(FileSystemService, transport),
       environment: createClient(EnvironmentService, transport),
       sessions: createClient(SessionService, transport),
       http: createClient(HttpService, transport),
+      ports: createClient(PortService, transport),
     };
+  }
+
+  get transport(): Transport {
+    return this.link.transport;
   }
 
   /** Ends all calls, and rejects later ones, with ClosedError. */

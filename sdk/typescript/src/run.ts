@@ -3,23 +3,16 @@ import { Acknowledger } from "./acknowledger.js";
 import { ClosedError, ConnectionError, ExecwireError, LostError, ProtocolError, RestartedError } from "./errors.js";
 import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
-import { ErrorReason } from "./gen/execwire/v1/error_pb.js";
 import type { Termination } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process } from "./gen/execwire/v1/process_pb.js";
-import {
-  type RunProcessRequest,
-  RunProcessRequestSchema,
-  type RunProcessResponse,
-  type RunRejected,
-  type RunStart,
-  type RunStarted,
-} from "./gen/execwire/v1/process_run_pb.js";
+import type { RunStart, RunStarted } from "./gen/execwire/v1/process_run_pb.js";
+import { type OwnProcessRequest, OwnProcessRequestSchema, type OwnProcessResponse, ProcessService } from "./gen/execwire/v1/process_service_pb.js";
 import { Inbox } from "./inbox.js";
 import { isRestarted, ConnectionState } from "./connection-state.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
-import { abortable, LinkedSignal } from "./time.js";
+import { abortable, LinkedSignal, pause } from "./time.js";
 
 /** Limits the cleanup for a process that is no longer followed. */
 const endTimeoutMs = 5_000;
@@ -72,7 +65,8 @@ export class Run {
   private resumedAt: number;
   private readonly acknowledger: Acknowledger;
   private detaching = false;
-  private wakeSender: (() => void) | undefined;
+  /** Resolve what waits for something to send. */
+  private sleepers: (() => void)[] = [];
 
   constructor(private readonly rpc: Rpc, private readonly options: RunOptions) {
     const { process } = options.start;
@@ -208,7 +202,7 @@ export class Run {
   }
 
   private async whenStarted(ms: number): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
     const late = new Promise<void>((resolve) => (timer = setTimeout(resolve, ms)));
     await Promise.race([this.started.catch(() => undefined), late]);
     clearTimeout(timer);
@@ -261,23 +255,25 @@ export class Run {
     if (this.state.startRetryExpired()) {
       throw this.lostError(this.failure ?? new Error("the start was not answered in time"));
     }
-    const linked = new LinkedSignal(this.stopping.signal);
-    const stream = { over: false };
+    const stream = new LinkedSignal(this.stopping.signal);
     // While it waits for space it does not read, and would not notice.
     const forget = this.rpc.onLost(() => {
       this.lossSeen = true;
       this.inbox.wakeReceivers();
     });
+    let calls: Promise<unknown> | undefined;
+    this.streamStarted = false;
     try {
-      const responses = this.rpc.stubs.processes.runProcess(this.requests(stream), { signal: linked.signal });
-      for await (const response of responses) {
+      const { message } = await this.rpc.transport.stream(ProcessService.method.ownProcess, stream.signal, undefined, undefined, this.opening());
+      for await (const response of message) {
         await this.receive(response);
+        calls ??= this.callAsOwner(stream);
       }
     } finally {
       forget();
-      linked.abort(new ClosedError("the stream is over"));
-      stream.over = true;
+      stream.abort(new ClosedError("the stream is over"));
       this.wake();
+      await calls;
     }
     if (this.inbox.closed) {
       return;
@@ -289,31 +285,90 @@ export class Run {
     throw new ProtocolError(`the stream ended after seq ${this.inbox.lastSeq} without the closed event`);
   }
 
-  /** The requests of one stream. It never ends by itself: that would be a half-close. */
-  private async *requests(stream: { over: boolean }): AsyncGenerator<RunProcessRequest> {
-    this.streamStarted = false;
-    this.state.sentAt ??= performance.now();
-    yield this.opening();
+  /**
+   * Makes the calls of an owner until its stream is over, those of one kind one at a time: none waits for
+   * another, and a write may wait until the process reads.
+   */
+  private async callAsOwner(stream: LinkedSignal): Promise<void> {
+    const owner = { sessionId: this.sessionId, processId: this.processId, ownerId: this.ownerId };
+    const { processes } = this.rpc.stubs;
     let detachBy: number | undefined;
-    while (!stream.over) {
-      const request = this.streamStarted ? this.next() : undefined;
-      if (request) {
-        yield request;
-        continue;
-      }
-      let timer: NodeJS.Timeout | undefined;
-      if (this.streamStarted && this.detaching) {
+    let asked = false;
+    await Promise.all([
+      this.whileOwned(stream, async (signal) => {
+        const seq = this.acknowledger.next();
+        if (seq === undefined) {
+          return false;
+        }
+        await this.rpc.repeat((call) => processes.acknowledgeOutput({ ...owner, seq: BigInt(seq) }, call), signal);
+        return true;
+      }),
+      this.whileOwned(stream, async (signal) => {
+        const piece = this.stdin.next();
+        if (!piece) {
+          return false;
+        }
+        const accepted = await this.rpc.repeat((call) => processes.writeStdin({ ...owner, ...piece, offset: BigInt(piece.offset) }, call), signal);
+        this.stdin.accept(Number(accepted.acceptedOffset), piece.endOfFile);
+        return true;
+      }),
+      this.whileOwned(stream, async (signal) => {
+        if (!this.detaching || asked) {
+          return false;
+        }
         detachBy ??= performance.now() + detachTimeoutMs;
-        if (this.stdin.drained || performance.now() >= detachBy) {
-          yield create(RunProcessRequestSchema, { message: { case: "detach", value: {} } });
-          detachBy = Infinity;
-        } else if (detachBy !== Infinity) {
-          timer = setTimeout(() => this.wake(), detachBy - performance.now());
+        const left = detachBy - performance.now();
+        if (!this.stdin.drained && left > 0) {
+          await Promise.race([this.sleep(), pause(left, signal)]);
+          return true;
+        }
+        asked = true; // the stream ends
+        await this.rpc.repeat((call) => processes.detachProcess(owner, call), signal);
+        return true;
+      }),
+    ]);
+  }
+
+  /**
+   * Calls a function, which returns whether there was something to do, until the stream is over or the function
+   * fails.
+   */
+  private async whileOwned(stream: LinkedSignal, act: (signal: AbortSignal) => Promise<boolean>): Promise<void> {
+    try {
+      while (!stream.signal.aborted) {
+        const woken = this.sleep(); // before act, which may miss what comes meanwhile
+        if (!(await act(stream.signal))) {
+          await woken;
         }
       }
-      await new Promise<void>((resolve) => (this.wakeSender = resolve));
-      clearTimeout(timer);
+    } catch (error) {
+      if (!stream.signal.aborted) {
+        this.handleCallError(error, stream);
+      }
     }
+  }
+
+  /** Handles the error of a call that cannot be repeated. The stream reports what it knows itself. */
+  private handleCallError(error: unknown, stream: LinkedSignal): void {
+    switch (error instanceof ExecwireError ? error.reason : "") {
+      case "PROCESS_TAKEN_OVER":
+      case "PROCESS_NOT_FOUND":
+      case "SESSION_NOT_FOUND":
+        return;
+      case "PROCESS_OWNER_LOST": // the server has noticed it first
+        stream.abort(error);
+        return;
+      case "STDIN_CLOSED":
+      case "STDIN_NOT_PIPED":
+        this.stdin.fail(stdinClosed(error instanceof Error ? error.message : ""));
+        return;
+    }
+    this.fail(error);
+  }
+
+  /** Waits until wake is called. */
+  private async sleep(): Promise<void> {
+    await new Promise<void>((resolve) => this.sleepers.push(resolve));
   }
 
   private streamStarted = false;
@@ -325,14 +380,21 @@ export class Run {
   /** The instance id of the server that has the process, empty if unknown. */
   private instanceId = "";
 
-  /** The same start until it was answered, then a resume after the last consumed event. */
-  private opening(): RunProcessRequest {
+  private ownerId = "";
+
+  /**
+   * The request of a stream: the same start until it was answered, then a resume after the last consumed event. It
+   * is taken when there is a connection.
+   */
+  private async *opening(): AsyncGenerator<OwnProcessRequest> {
+    this.state.sentAt ??= performance.now();
     const { start, existing } = this.options;
     if (!this.state.started && !existing) {
-      return create(RunProcessRequestSchema, { message: { case: "start", value: start } });
+      yield create(OwnProcessRequestSchema, { message: { case: "start", value: start } });
+      return;
     }
     this.resumedAt = this.tracker.last;
-    return create(RunProcessRequestSchema, {
+    yield create(OwnProcessRequestSchema, {
       message: {
         case: "resume",
         value: {
@@ -346,25 +408,13 @@ export class Run {
     });
   }
 
-  /**
-   * The next request. A due acknowledgement comes first: the server waits for it, and input may be endless.
-   */
-  private next(): RunProcessRequest | undefined {
-    const seq = this.acknowledger.next();
-    if (seq !== undefined) {
-      return create(RunProcessRequestSchema, { message: { case: "acknowledge", value: { seq: BigInt(seq) } } });
-    }
-    const piece = this.stdin.next();
-    return piece && create(RunProcessRequestSchema, { message: { case: "stdin", value: { ...piece, offset: BigInt(piece.offset) } } });
-  }
-
   private wake(): void {
-    const wake = this.wakeSender;
-    this.wakeSender = undefined;
-    wake?.();
+    for (const resolve of this.sleepers.splice(0)) {
+      resolve();
+    }
   }
 
-  private async receive({ message }: RunProcessResponse): Promise<void> {
+  private async receive({ message }: OwnProcessResponse): Promise<void> {
     if (!this.streamStarted && message.case !== "started") {
       throw new ProtocolError("the first message does not report the start");
     }
@@ -381,12 +431,6 @@ export class Run {
         while (this.inbox.full && !this.lossSeen && !this.stopping.signal.aborted) {
           await this.inbox.waitForSpace();
         }
-        break;
-      case "stdinAccepted":
-        this.stdin.accept(Number(message.value.offset), message.value.endOfFile);
-        break;
-      case "rejected":
-        this.reject(message.value);
         break;
     }
   }
@@ -405,6 +449,7 @@ export class Run {
       }
     }
     this.stdin.resume(Number(started.stdinOffset), Number(started.stdinWindowBytes));
+    this.ownerId = started.ownerId;
     this.inbox.restart(this.tracker.last);
     this.tracker.resume(this.resumedAt);
     this.acknowledger.resume(Number(started.outputWindowBytes), Number(started.outputWindowEvents));
@@ -425,12 +470,6 @@ export class Run {
     }
     this.inbox.wakeConsumers();
     this.wake();
-  }
-
-  private reject(rejected: RunRejected): void {
-    if (rejected.reason === ErrorReason.STDIN_CLOSED || rejected.reason === ErrorReason.STDIN_NOT_PIPED) {
-      this.stdin.fail(stdinClosed(rejected.message));
-    }
   }
 
   /** Records that the connection is lost, and waits before the next attempt; throws if it is useless. */

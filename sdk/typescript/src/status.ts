@@ -1,13 +1,16 @@
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
-import { makeError, type ErrorDetails, type ExecwireError, type FieldViolation } from "./errors.js";
+import { makeError, type ErrorDetails, type ExecwireError, type FieldViolation, UsageError } from "./errors.js";
 
 /** The domain of every ErrorInfo of an execwire server. */
 const domain = "execwire.v1";
 
 /** Restores the typed error of a call of a generated client. Other errors are returned unchanged. */
 export function fromRpc(error: unknown): unknown {
-  return error instanceof ConnectError ? fromConnect(error) : error;
+  if (!(error instanceof ConnectError)) {
+    return error;
+  }
+  return error.cause instanceof UsageError ? error.cause : fromConnect(error);
 }
 
 function fromConnect(error: ConnectError): ExecwireError {

@@ -1,8 +1,11 @@
+import { concat } from "./bytes.js";
 import { makeError, ProtocolError, UsageError, type ClientError } from "./errors.js";
 import { abortable } from "./time.js";
 
-/** A full block and its framing fit a 32 KiB buffer of the server. */
-const blockBytes = 32_700;
+/** How much is written to memory of its own. */
+const blockBytes = 32 << 10;
+/** The most input of one call. One call at a time is in flight, so this limits the rate of input over a slow network. */
+const maxPieceBytes = 1 << 20;
 /** How much may be written before the server announces its window. */
 const firstWindowBytes = 64 << 10;
 /** The end-of-file character of a terminal. */
@@ -22,7 +25,7 @@ export interface InputPiece {
 export class StdinBuffer {
   /** Written but unaccepted input, oldest first. */
   private blocks: { offset: number; data: Uint8Array }[] = [];
-  // accepted ≤ sent, and sent ≤ written unless repeated.
+  // accepted ≤ sent, and sent ≤ written unless repeated. sent is reset by a resume.
   private accepted = 0;
   private sent = 0;
   private written = 0;
@@ -144,14 +147,16 @@ export class StdinBuffer {
   }
 
   private unsent(): Uint8Array {
+    let room = Math.min(maxPieceBytes, Math.max(0, this.accepted + this.window - this.sent));
+    const parts: Uint8Array[] = [];
     for (const { offset, data } of this.blocks) {
-      const end = offset + data.length;
-      if (this.sent < end) {
-        const from = this.sent - offset;
-        return data.subarray(from, Math.min(data.length, from + Math.max(0, this.accepted + this.window - this.sent)));
+      const part = data.subarray(Math.max(0, this.sent - offset)).subarray(0, room);
+      if (part.length > 0) {
+        parts.push(part);
+        room -= part.length;
       }
     }
-    return new Uint8Array();
+    return parts.length === 1 ? parts[0]! : concat(parts);
   }
 
   private async append(data: Uint8Array, signal: AbortSignal | undefined): Promise<void> {

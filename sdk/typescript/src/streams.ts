@@ -1,6 +1,7 @@
-import { Readable, Writable } from "node:stream";
+import * as node from "node:stream";
 import { ClosedError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
+import type { Readable, Writable } from "./node-types.js";
 
 /** The input and output of a process. */
 export interface ProcessIO {
@@ -25,7 +26,7 @@ export class ProcessStreams {
     if (existing) {
       return existing;
     }
-    const stream = new Readable({
+    const stream = new node.Readable({
       read: () => this.drained(name),
       destroy: (error, done) => {
         this.drained(name);
@@ -45,7 +46,7 @@ export class ProcessStreams {
     if (this.stdin) {
       return this.stdin;
     }
-    const stream = new Writable({
+    const stream = new node.Writable({
       decodeStrings: true,
       write: (chunk: Buffer, _encoding, done) => {
         this.process.write(chunk).then(() => done(), (error: unknown) => end(stream, error));

@@ -1,7 +1,8 @@
 import { createHash, type Hash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { ClientError, ExecwireError, messageOf, ProtocolError } from "./errors.js";
+import { bytesOf } from "./bytes.js";
+import { ClientError, ExecwireError, messageOf, ProtocolError, ReadError } from "./errors.js";
 import type { FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import { type UploadFileRequestSchema, type UploadHeadSchema, UploadMode } from "./gen/execwire/v1/filesystem_transfer_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
@@ -38,9 +39,6 @@ export interface Uploaded {
   /** The metadata of the new file. */
   readonly metadata: FileMetadata | undefined;
 }
-
-/** The content to upload could not be read. */
-export class ReadError extends ClientError {}
 
 /** Slightly less than 32 KiB, a buffer size of gRPC. */
 const pieceBytes = 32_700;
@@ -284,7 +282,7 @@ class Source {
 
   constructor(content: Content) {
     if (typeof content === "string" || content instanceof Uint8Array) {
-      const bytes = typeof content === "string" ? Buffer.from(content) : content;
+      const bytes = bytesOf(content);
       this.reopen = (from) => [bytes.subarray(from)][Symbol.iterator]();
     } else if ("file" in content) {
       const { file } = content;

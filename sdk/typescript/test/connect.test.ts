@@ -1,19 +1,18 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { type Client, connect, ConnectionError, CredentialError, launch, relayUrl, UnauthenticatedError, UsageError } from "execwire";
-import { after, binary, dial, directory, hubBinary, Program, registered, secret, serve } from "./fixture.js";
+import { after, binary, certificate, dial, directory, hubBinary, Program, registered, secret, serve } from "./fixture.js";
 
 async function says(c: Client): Promise<string> {
   return (await c.run(["echo", "hello"])).stdoutText;
 }
 
 test("connect: TCP and unix sockets", async (t) => {
-  const tcp = await serve(t, { listen: "grpc://127.0.0.1:0" });
-  assert.match(tcp.url, /^grpc:\/\/127\.0\.0\.1:\d+$/);
+  const tcp = await serve(t, { listen: "tcp://127.0.0.1:0" });
+  assert.match(tcp.url, /^tcp:\/\/127\.0\.0\.1:\d+$/);
   assert.equal(await says(await dial(t, tcp.url)), "hello\n");
   const unix = await serve(t);
   assert.equal(await says(await dial(t, unix.url)), "hello\n");
@@ -32,7 +31,8 @@ test("launch: the server ends with its client", async () => {
 
 test("connect: invalid URLs are rejected with a fix", async () => {
   for (const [url, fix] of [
-    ["http://localhost:80", /write it as/],
+    ["ftp://localhost:80", /write it as/],
+    ["tls://localhost", /HOST:PORT/],
     ["grpc://localhost", /HOST:PORT/],
     ["grpc://localhost:1/path", /nothing may follow/],
     ["unix://relative", /absolute/],
@@ -72,7 +72,7 @@ async function raw(t: TestContext, take: (n: number, socket: net.Socket) => void
 }
 
 test("connect: connections lost before the answer are retried", async (t) => {
-  const { url } = await serve(t, { listen: "grpc://127.0.0.1:0" });
+  const { url } = await serve(t, { listen: "tcp://127.0.0.1:0" });
   const ends: Record<string, (socket: net.Socket) => void> = {
     reset: (socket) => socket.resetAndDestroy(),
     closed: (socket) => socket.destroy(),
@@ -102,7 +102,7 @@ test("connect: an answer that is not gRPC fails at once, lost connections at the
       socket.end(answer);
       socket.resume();
     });
-    await assert.rejects(connect(url), (error: unknown) => error instanceof ConnectionError && /does not speak gRPC.*\(grpcs:\/\/\)$/.test(error.message));
+    await assert.rejects(connect(url), (error: unknown) => error instanceof ConnectionError && /does not speak gRPC.*\(tls:\/\/\)$/.test(error.message));
   }
   const url = await raw(t, (_, socket) => socket.destroy());
   await assert.rejects(connect(url, { timeoutMs: 500 }), (error: unknown) => error instanceof ConnectionError && /after 0\.5 s$/.test(error.message));
@@ -110,17 +110,6 @@ test("connect: an answer that is not gRPC fails at once, lost connections at the
   await assert.rejects(connect(mute, { timeoutMs: 500 }), (error: unknown) => error instanceof ConnectionError && /no answer after 0\.5 s$/.test(error.message));
 });
 
-/** A self-signed certificate for the address of this host. */
-function certificate(t: TestContext): { certificate: string; key: string } {
-  const dir = directory(t);
-  const goroot = execFileSync("go", ["env", "GOROOT"], { encoding: "utf8" }).trim();
-  execFileSync("go", ["run", join(goroot, "src/crypto/tls/generate_cert.go"), "--host", "127.0.0.1", "--ca", "--ecdsa-curve", "P256"], {
-    cwd: dir,
-    stdio: "pipe",
-  });
-  chmodSync(join(dir, "key.pem"), 0o600);
-  return { certificate: join(dir, "cert.pem"), key: join(dir, "key.pem") };
-}
 
 test("connect: TLS files and tokens", async (t) => {
   const dir = directory(t);
@@ -137,14 +126,14 @@ test("connect: TLS files and tokens", async (t) => {
       delete process.env[name];
     }
   });
-  const { url } = await serve(t, { listen: "grpcs://127.0.0.1:0" });
+  const { url } = await serve(t, { listen: "tls://127.0.0.1:0" });
   const tls = { ca: files.certificate };
   assert.equal(await says(await dial(t, url, { tls, tokenFile })), "hello\n");
   assert.equal(await says(await dial(t, url, { tls, token: "correct-horse-battery-staple-0123456789" })), "hello\n");
   await assert.rejects(connect(url, { tls, tokenFile: wrong }), UnauthenticatedError);
   await assert.rejects(connect(url, { tls }), UnauthenticatedError);
   await assert.rejects(connect(url, { tokenFile }), (error: unknown) => error instanceof ConnectionError && /authority/.test(error.message));
-  await assert.rejects(connect(url.replace("grpcs:", "grpc:"), {}), ConnectionError);
+  await assert.rejects(connect(url.replace("tls:", "tcp:"), {}), ConnectionError);
 
   // A file that changes is read again; an unusable version leaves the previous token in use.
   const changing = secret(join(dir, "changing"), readFileSync(tokenFile, "utf8"));

@@ -13,6 +13,7 @@ import { createRouterTransport } from "@connectrpc/connect";
 import { ClosedError, connect, ConnectionError, launch, LostError, ReadError } from "execwire";
 import { FileSystemService } from "execwire/v1";
 import { FileSystem } from "#dist/files.js";
+import type { Link } from "#dist/link.js";
 import { Rpc } from "#dist/rpc.js";
 import { after, binary, client, dial, directory, Program, Proxy, serve } from "./fixture.js";
 
@@ -124,7 +125,7 @@ test("an unreadable file fails its upload, even late", async () => {
       },
     }),
   );
-  const files = new FileSystem(new Rpc(transport, 0), undefined);
+  const files = new FileSystem(new Rpc({ transport } as Link, 0), undefined);
   await assert.rejects(files.upload("/to", { file: "/no/such/file" }), ReadError);
 });
 

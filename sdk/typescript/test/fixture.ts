@@ -283,3 +283,15 @@ export function pattern(bytes: number): Buffer {
 export function text(data: Uint8Array): string {
   return Buffer.from(data).toString();
 }
+
+/** A self-signed certificate for the address of this host. */
+export function certificate(t: TestContext): { certificate: string; key: string } {
+  const dir = directory(t);
+  const goroot = execFileSync("go", ["env", "GOROOT"], { encoding: "utf8" }).trim();
+  execFileSync("go", ["run", join(goroot, "src/crypto/tls/generate_cert.go"), "--host", "127.0.0.1", "--ca", "--ecdsa-curve", "P256"], {
+    cwd: dir,
+    stdio: "pipe",
+  });
+  chmodSync(join(dir, "key.pem"), 0o600);
+  return { certificate: join(dir, "cert.pem"), key: join(dir, "key.pem") };
+}

@@ -2,22 +2,36 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { Code, ConnectError, createRouterTransport } from "@connectrpc/connect";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
 import { type ProcessEvent, ProtocolError } from "execwire";
-import { OutputStream, type ProcessEvent as EventMessage, ProcessEventSchema, ProcessService, type RunProcessRequest, type RunProcessResponseSchema, RunStartSchema } from "execwire/v1";
+import {
+  type AcknowledgeOutputRequest,
+  OutputStream,
+  type OwnProcessRequest,
+  type OwnProcessResponseSchema,
+  type ProcessEvent as EventMessage,
+  ProcessEventSchema,
+  ProcessService,
+  RunStartSchema,
+  type WriteStdinRequest,
+} from "execwire/v1";
 import { makeError } from "#dist/errors.js";
 import { Attempts } from "#dist/retry.js";
+import type { Link } from "#dist/link.js";
 import { Rpc } from "#dist/rpc.js";
 import { Run } from "#dist/run.js";
 import { StdinBuffer } from "#dist/stdin.js";
 
-type Response = MessageInitShape<typeof RunProcessResponseSchema>;
-type Handler = (requests: AsyncIterable<RunProcessRequest>) => AsyncIterable<Response>;
+type Response = MessageInitShape<typeof OwnProcessResponseSchema>;
+type Handler = (request: OwnProcessRequest) => AsyncIterable<Response>;
 
-function owner(handler: Handler): Run {
-  const transport = createRouterTransport(({ service }) => service(ProcessService, { runProcess: handler }));
+function owner(ownProcess: Handler, calls: Partial<ServiceImpl<typeof ProcessService>> = {}): Run {
+  const transport = createRouterTransport(({ service }) =>
+    service(ProcessService, { acknowledgeOutput: () => ({}), writeStdin: ({ offset, data }) => ({ acceptedOffset: offset + BigInt(data.length) }), ...calls, ownProcess }),
+  );
   const start = create(RunStartSchema, { process: { processId: "x", io: { io: { case: "pipes", value: {} } } } });
-  return new Run(new Rpc(transport, 60_000), { start, existing: false, afterSeq: 0, maxBufferedBytes: 1 << 20 });
+  return new Run(new Rpc({ transport } as Link, 60_000), { start, existing: false, afterSeq: 0, maxBufferedBytes: 1 << 20 });
 }
 
 async function events(run: Run, pauses: (below: number) => number = () => 0): Promise<ProcessEvent[]> {
@@ -32,10 +46,19 @@ async function events(run: Run, pauses: (below: number) => number = () => 0): Pr
 }
 
 const cut = (): ConnectError => new ConnectError("the connection was cut", Code.Unavailable);
-const started = (stdinOffset: number, window: number): Response => ({
+
+/** An error with a reason. */
+function failure(code: Code, reason: string): ConnectError {
+  const error = new ConnectError(reason, code);
+  const info = new BinaryWriter().tag(1, WireType.LengthDelimited).string(reason).tag(2, WireType.LengthDelimited).string("execwire.v1");
+  error.details.push({ type: "google.rpc.ErrorInfo", value: info.finish() });
+  return error;
+}
+
+const started = (stdinOffset: number, window: number, ownerId = "owner"): Response => ({
   message: {
     case: "started",
-    value: { process: { processId: "x" }, stdinOffset: BigInt(stdinOffset), stdinWindowBytes: 1000n, outputWindowBytes: BigInt(window), outputWindowEvents: 64n },
+    value: { process: { processId: "x" }, ownerId, stdinOffset: BigInt(stdinOffset), stdinWindowBytes: 1000n, outputWindowBytes: BigInt(window), outputWindowEvents: 64n },
   },
 });
 const output = (seq: number, offset: number, data: Uint8Array): EventMessage =>
@@ -65,7 +88,10 @@ class Model {
   cuts: number;
   private ended = false;
   private acknowledged = 0;
+  private sent = 0;
   private stream = 0;
+  /** The owner id of the stream that owns the process; empty: it was lost. */
+  private owner = "";
   private news: (() => void)[] = [];
 
   constructor(private readonly roll: (below: number) => number, private readonly window: number) {
@@ -84,68 +110,68 @@ class Model {
     }
   }
 
-  async *serve(requests: AsyncIterable<RunProcessRequest>): AsyncGenerator<Response> {
+  async *serve({ message }: OwnProcessRequest): AsyncGenerator<Response> {
     const mine = ++this.stream;
-    const iterator = requests[Symbol.asyncIterator]();
-    const first = (await iterator.next()).value as RunProcessRequest;
     this.breaks(); // received, but not answered
-    const after = first.message.case === "resume" ? Number(first.message.value.afterSeq) : 0;
+    const after = message.case === "resume" ? Number(message.value.afterSeq) : 0;
     this.acknowledged = Math.max(this.acknowledged, after);
-    yield started(this.received.length, this.window);
-    let sent = after;
-    let broken: unknown;
-    let accepted = this.received.length;
-    void (async () => {
-      try {
-        for (let next = await iterator.next(); !next.done && mine === this.stream; next = await iterator.next()) {
-          this.take(next.value, sent);
-          this.wake();
+    this.sent = after;
+    this.owner = `${mine}`;
+    yield started(this.received.length, this.window, this.owner);
+    try {
+      for (;;) {
+        this.breaks();
+        const end = this.ended ? [exited(this.log.length + 1), closed(this.log.length + 2, this.written)] : [];
+        const next = [...this.log, ...end][this.sent];
+        const inFlight = this.log.slice(this.acknowledged, this.sent).reduce((sum, e) => sum + (e.event.case === "output" ? e.event.value.data.length : 0), 0);
+        if (next && inFlight < this.window) {
+          this.sent++;
+          yield told(next);
+          continue;
         }
-      } catch (error) {
-        broken = error;
-        this.wake();
+        if (next === undefined && this.ended && this.acknowledged === this.sent) {
+          return;
+        }
+        await new Promise<void>((resolve) => this.news.push(resolve));
       }
-    })();
-    for (;;) {
-      if (broken !== undefined) {
-        throw broken;
+    } finally {
+      if (this.stream === mine) {
+        this.owner = "";
       }
-      this.breaks();
-      if (accepted < this.received.length) {
-        accepted = this.received.length;
-        yield { message: { case: "stdinAccepted", value: { offset: BigInt(accepted) } } };
-        continue;
-      }
-      const end = this.ended ? [exited(this.log.length + 1), closed(this.log.length + 2, this.written)] : [];
-      const next = [...this.log, ...end][sent];
-      const inFlight = this.log.slice(this.acknowledged, sent).reduce((sum, e) => sum + (e.event.case === "output" ? e.event.value.data.length : 0), 0);
-      if (next && inFlight < this.window) {
-        sent++;
-        yield told(next);
-        continue;
-      }
-      if (next === undefined && this.ended && this.acknowledged === sent) {
-        return;
-      }
-      await new Promise<void>((resolve) => this.news.push(resolve));
     }
   }
 
-  private take({ message }: RunProcessRequest, sent: number): void {
-    this.breaks();
-    if (message.case === "acknowledge") {
-      this.require(Number(message.value.seq) <= sent, `acknowledged ${message.value.seq} when ${sent} were sent`);
-      this.acknowledged = Math.max(this.acknowledged, Number(message.value.seq));
-    } else if (message.case === "stdin") {
-      const { offset, data, endOfFile } = message.value;
-      const skip = this.received.length - Number(offset);
-      this.require(skip >= 0, `a hole in the input: ${offset} after ${this.received.length}`);
-      this.require(Number(offset) + data.length <= this.received.length + 1000, "more than a window of input");
-      this.received.push(...data.subarray(skip));
-      this.ended ||= endOfFile;
-      this.breaks(); // accepted, but not confirmed
+  private readonly checkOwner = (ownerId: string): void => {
+    this.breaks(); // received, but not applied
+    if (ownerId !== this.owner) {
+      throw ownerId === `${this.stream}` ? failure(Code.FailedPrecondition, "PROCESS_OWNER_LOST") : failure(Code.Aborted, "PROCESS_TAKEN_OVER");
     }
-  }
+  };
+
+  readonly acknowledgeOutput = ({ ownerId, seq }: AcknowledgeOutputRequest): object => {
+    this.checkOwner(ownerId);
+    this.require(Number(seq) <= this.sent, `acknowledged ${seq} when ${this.sent} were sent`);
+    this.acknowledged = Math.max(this.acknowledged, Number(seq));
+    this.wake();
+    this.breaks(); // applied, but not answered
+    return {};
+  };
+
+  readonly writeStdin = ({ ownerId, offset, data, endOfFile }: WriteStdinRequest): { acceptedOffset: bigint } => {
+    this.checkOwner(ownerId);
+    const skip = this.received.length - Number(offset);
+    this.require(skip >= 0, `a hole in the input: ${offset} after ${this.received.length}`);
+    this.require(Number(offset) + data.length <= this.received.length + 1000, "more than a window of input");
+    const applied = data.subarray(skip, skip + 1 + this.roll(data.length)); // perhaps a part, and then it fails
+    this.received.push(...applied);
+    if (applied.length < data.length - skip) {
+      throw cut();
+    }
+    this.ended ||= endOfFile;
+    this.wake();
+    this.breaks();
+    return { acceptedOffset: BigInt(this.received.length) };
+  };
 
   private require(rule: boolean, broken: string): void {
     if (!rule) {
@@ -166,7 +192,7 @@ test("both directions arrive exactly once and in order, wherever streams break",
     Array.from({ length: 40 }, async (_, seed) => {
       const roll = random(seed + 1);
       const model = new Model(roll, 1 + roll(2000));
-      const run = owner((requests) => model.serve(requests));
+      const run = owner((request) => model.serve(request), model);
       const input = Uint8Array.from({ length: roll(5000) }, () => roll(256));
       const writing = (async () => {
         for (let at = 0; at < input.length; ) {
@@ -205,25 +231,29 @@ test("input is drained once its end was accepted", async () => {
 test("an event processed during an acknowledgement is acknowledged later", async () => {
   const data = Buffer.from("abc");
   const heard: bigint[] = [];
-  let hearFirst = (): void => undefined;
+  let [hearFirst, hearSecond] = [(): void => undefined, (): void => undefined];
   const heardFirst = new Promise<void>((resolve) => (hearFirst = resolve));
-  const run = owner(async function* (requests) {
-    const iterator = requests[Symbol.asyncIterator]();
-    await iterator.next();
-    yield started(0, 1000);
-    yield told(output(1, 0, data), output(2, 3, data));
-    while (heard.length < 2) {
-      const { message } = (await iterator.next()).value as RunProcessRequest;
-      heard.push(message.case === "acknowledge" ? message.value.seq : -1n);
-      hearFirst();
-    }
-    yield told(exited(3), closed(4, 6));
-  });
+  const heardSecond = new Promise<void>((resolve) => (hearSecond = resolve));
+  const run = owner(
+    async function* () {
+      yield started(0, 1000);
+      yield told(output(1, 0, data), output(2, 3, data));
+      await heardSecond;
+      yield told(exited(3), closed(4, 6));
+    },
+    {
+      acknowledgeOutput: ({ seq }) => {
+        heard.push(seq);
+        (heard.length === 1 ? hearFirst : hearSecond)();
+        return {};
+      },
+    },
+  );
   await run.take();
   await run.take();
   await heardFirst; // the second event is being processed
   assert.deepEqual((await events(run)).map(({ type }) => type), ["exited", "closed"]);
-  assert.deepEqual(heard, [1n, 2n]);
+  assert.deepEqual(heard.slice(0, 2), [1n, 2n]);
 });
 
 test("a gap consumed while resuming is not delivered twice", async () => {
@@ -235,14 +265,12 @@ test("a gap consumed while resuming is not delivered twice", async () => {
       create(ProcessEventSchema, { event: { case: "gap", value: { firstAvailableSeq: BigInt(first), droppedBytes: BigInt(first) } } });
     let [streams, taken] = [0, (): void => undefined];
     const whenTaken = new Promise<void>((resolve) => (taken = resolve));
-    const run = owner(async function* (requests) {
-      const { value } = await requests[Symbol.asyncIterator]().next();
+    const run = owner(async function* ({ message }) {
       if (streams++ === 0) {
         yield started(0, 100);
         yield told(gap(5));
         throw cut();
       }
-      const { message } = value as RunProcessRequest;
       assert.equal(message.case === "resume" && message.value.afterSeq, 0n);
       taken();
       await new Promise((resolve) => setImmediate(resolve)); // it is consumed before the answer arrives
@@ -270,9 +298,8 @@ test("protocol violations throw ProtocolError", async () => {
     [/accepted 7 bytes of stdin/, [started(7, 100)]],
   ] as const) {
     let streams = 0;
-    const run = owner(async function* (requests) {
+    const run = owner(async function* () {
       streams++;
-      await requests[Symbol.asyncIterator]().next();
       yield* responses;
     });
     await assert.rejects(events(run), (error: unknown) => error instanceof ProtocolError && problem.test(error.message), String(problem));

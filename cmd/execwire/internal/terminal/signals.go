@@ -41,12 +41,15 @@ type signalForwarder struct {
 	terminate chan *execwirev1.Termination
 
 	got    chan os.Signal
+	ended  chan struct{} // closed to end the loop
 	over   chan struct{} // closed when the loop has ended
 	exited chan struct{} // closed when the process has exited
 
 	// balances are how many more signals of a number this program has received than the
 	// guardian.
 	balances map[syscall.Signal]int
+	measure  func() *execwirev1.TerminalSize // of this program's terminal; nil without one
+	size     *execwirev1.TerminalSize        // at the last look
 	// interrupts are the times of recent SIGINTs, terms those of all SIGTERMs that count.
 	interrupts, terms []time.Time
 	hungUp            bool // whether Hangup is closed
@@ -67,10 +70,12 @@ func newSignalForwarder(how Options, keys *keyboard, giveUp context.CancelCauseF
 		signals:   make(chan *execwirev1.RunSignal, 16),
 		terminate: make(chan *execwirev1.Termination, 1),
 		got:       make(chan os.Signal, 16),
+		ended:     make(chan struct{}),
 		over:      make(chan struct{}),
 		exited:    make(chan struct{}),
 		ending:    how.NoWaitDescendants,
 		balances:  map[syscall.Signal]int{},
+		measure:   func() *execwirev1.TerminalSize { return Size(how.Out, how.In, how.Err) },
 	}
 	if how.Terminal {
 		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
@@ -79,36 +84,43 @@ func newSignalForwarder(how Options, keys *keyboard, giveUp context.CancelCauseF
 }
 
 // begin intercepts the signals; end restores them, and returns the signal whose
-// repetition killed the process, or 0.
+// repetition killed the process, or 0. If it has received a SIGTERM, this program ignores
+// it from then on: the duplicate of timeout(1) may come when the process has ended, and
+// must not replace its exit code.
 func (s *signalForwarder) begin() {
-	// The terminal may have been resized while this program was stopped (SIGCONT). SIGPIPE
-	// is handled, not ignored, because processes would inherit that: a write to a pipe
-	// without a reader is then an error instead of the end.
-	list := Unignored(syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGWINCH, syscall.SIGCONT, syscall.SIGPIPE)
-	signal.Notify(s.got, list...)
+	signal.Notify(s.got, Unignored(handled...)...)
 	go s.loop()
 }
 
 func (s *signalForwarder) end() (killed syscall.Signal) {
-	signal.Stop(s.got)
-	close(s.got)
+	close(s.ended)
 	<-s.over
+	if len(s.terms) > 0 {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	signal.Stop(s.got)
 	return s.killed
 }
 
 func (s *signalForwarder) loop() {
 	defer close(s.over)
 	exited := s.exited
+	var looks <-chan time.Time
+	if sizeInterval > 0 {
+		ticker := time.NewTicker(sizeInterval)
+		defer ticker.Stop()
+		looks = ticker.C
+		s.size = s.measure()
+	}
 	for {
 		select {
 		case <-exited:
 			exited = nil
 			s.hasExited = true
 			s.endDescendants()
-		case sig, open := <-s.got:
-			if !open {
-				return
-			}
+		case <-s.ended:
+			return
+		case sig := <-s.got:
 			if sig := sig.(syscall.Signal); s.isSeparate(sig, 1) {
 				s.handle(sig)
 			}
@@ -116,6 +128,8 @@ func (s *signalForwarder) loop() {
 			if s.isSeparate(sig, -1) {
 				s.handle(sig)
 			}
+		case <-looks:
+			s.look()
 		}
 	}
 }
@@ -129,10 +143,12 @@ func (s *signalForwarder) isSeparate(sig syscall.Signal, receiver int) bool {
 }
 
 func (s *signalForwarder) handle(sig syscall.Signal) {
+	if isResize(sig) {
+		s.resized()
+		return
+	}
 	switch sig {
 	case syscall.SIGPIPE:
-	case syscall.SIGWINCH, syscall.SIGCONT:
-		s.resized()
 	case syscall.SIGINT:
 		s.interrupt()
 	case syscall.SIGTERM:
@@ -147,7 +163,7 @@ func (s *signalForwarder) handle(sig syscall.Signal) {
 // redraw makes a full-screen program redraw itself after an attach, by changing the
 // size of its terminal. It is called before begin.
 func (s *signalForwarder) redraw() {
-	size := Size(s.how.Out, s.how.In, s.how.Err)
+	size := s.measure()
 	if size == nil {
 		return
 	}
@@ -161,11 +177,19 @@ func (s *signalForwarder) redraw() {
 
 // resized sends the new size, replacing one that was not yet sent.
 func (s *signalForwarder) resized() {
-	size := Size(s.how.Out, s.how.In, s.how.Err)
+	size := s.measure()
 	if size == nil || s.target != execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND {
 		return
 	}
 	replacePending(s.resize, size)
+}
+
+// look sends the new size if it has changed, on systems that do not tell.
+func (s *signalForwarder) look() {
+	if size := s.measure(); size != nil && !proto.Equal(size, s.size) {
+		s.size = size
+		s.resized()
+	}
 }
 
 // replacePending sends a value, replacing one that was not yet received. Only one

@@ -64,6 +64,7 @@ func Run(
 		s.lost.Store(false)
 		keys.raw()
 	}
+	options.Stdin = keys.input(options.Stdin)
 	if how.Redraw {
 		s.redraw()
 	}
@@ -89,9 +90,11 @@ func Size(files ...*os.File) *execwirev1.TerminalSize {
 // called concurrently.
 type keyboard struct {
 	file *os.File // nil without a terminal
+	out  *os.File // the screen, perhaps
 
-	mu    sync.Mutex
-	saved *term.State // in raw mode; guarded by mu
+	mu     sync.Mutex
+	saved  *term.State // in raw mode; guarded by mu
+	screen func()      // restores the screen; guarded by mu
 }
 
 // newKeyboard returns the keyboard of a run: stdin, if both stdin and the process have
@@ -100,7 +103,7 @@ func newKeyboard(how Options) *keyboard {
 	if !how.Terminal || !how.Stdin || !term.IsTerminal(int(how.In.Fd())) {
 		return &keyboard{}
 	}
-	return &keyboard{file: how.In}
+	return &keyboard{file: how.In, out: how.Out}
 }
 
 // raw enables raw mode.
@@ -112,6 +115,7 @@ func (k *keyboard) raw() {
 	}
 	// Without raw mode, the terminal is used as it is.
 	k.saved, _ = term.MakeRaw(int(k.file.Fd()))
+	k.screen = rawScreen(k.out)
 }
 
 // restore restores the mode of the terminal. Calling it again does nothing.
@@ -123,4 +127,12 @@ func (k *keyboard) restore() {
 	}
 	_ = term.Restore(int(k.file.Fd()), k.saved) // this fails if the terminal is gone
 	k.saved = nil
+	k.screen()
+}
+
+// isRaw reports whether keys are passed to the process.
+func (k *keyboard) isRaw() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.saved != nil
 }

@@ -46,21 +46,24 @@ const (
 	Feature_FEATURE_NO_SYMLINKS Feature = 8
 	// Managed sandboxes of processes and file calls: listed if a backend works.
 	Feature_FEATURE_SANDBOX Feature = 9
+	// PortService. What ConnectPort may reach, and where ListenPort may listen, are settings.
+	Feature_FEATURE_PORTS Feature = 10
 )
 
 // Enum value maps for Feature.
 var (
 	Feature_name = map[int32]string{
-		0: "FEATURE_UNSPECIFIED",
-		1: "FEATURE_PROCESSES",
-		2: "FEATURE_RUN_RESUME",
-		3: "FEATURE_LEASED_SESSIONS",
-		4: "FEATURE_WAIT_CONDITIONS",
-		5: "FEATURE_KILL_TREE",
-		6: "FEATURE_FILES",
-		7: "FEATURE_HTTP",
-		8: "FEATURE_NO_SYMLINKS",
-		9: "FEATURE_SANDBOX",
+		0:  "FEATURE_UNSPECIFIED",
+		1:  "FEATURE_PROCESSES",
+		2:  "FEATURE_RUN_RESUME",
+		3:  "FEATURE_LEASED_SESSIONS",
+		4:  "FEATURE_WAIT_CONDITIONS",
+		5:  "FEATURE_KILL_TREE",
+		6:  "FEATURE_FILES",
+		7:  "FEATURE_HTTP",
+		8:  "FEATURE_NO_SYMLINKS",
+		9:  "FEATURE_SANDBOX",
+		10: "FEATURE_PORTS",
 	}
 	Feature_value = map[string]int32{
 		"FEATURE_UNSPECIFIED":     0,
@@ -73,6 +76,7 @@ var (
 		"FEATURE_HTTP":            7,
 		"FEATURE_NO_SYMLINKS":     8,
 		"FEATURE_SANDBOX":         9,
+		"FEATURE_PORTS":           10,
 	}
 )
 
@@ -422,6 +426,14 @@ type ServerLimits struct {
 	HttpRequestsPerPrincipal uint64 `protobuf:"varint,22,opt,name=http_requests_per_principal,json=httpRequestsPerPrincipal,proto3" json:"http_requests_per_principal,omitempty"`
 	// The largest head of an HTTP response, in bytes.
 	HttpHeadBytes uint64 `protobuf:"varint,23,opt,name=http_head_bytes,json=httpHeadBytes,proto3" json:"http_head_bytes,omitempty"`
+	// Concurrent connections to ports of one principal.
+	PortConnectionsPerPrincipal uint64 `protobuf:"varint,24,opt,name=port_connections_per_principal,json=portConnectionsPerPrincipal,proto3" json:"port_connections_per_principal,omitempty"`
+	// Concurrent calls of ListenPort of one principal.
+	PortListenersPerPrincipal uint64 `protobuf:"varint,25,opt,name=port_listeners_per_principal,json=portListenersPerPrincipal,proto3" json:"port_listeners_per_principal,omitempty"`
+	// Connections to one ListenPort call that may wait to be accepted.
+	PortBacklog uint64 `protobuf:"varint,26,opt,name=port_backlog,json=portBacklog,proto3" json:"port_backlog,omitempty"`
+	// How long each may wait.
+	PortAcceptTimeout *durationpb.Duration `protobuf:"bytes,27,opt,name=port_accept_timeout,json=portAcceptTimeout,proto3" json:"port_accept_timeout,omitempty"`
 	// Handles of open files of one session.
 	FileHandlesPerSession uint64 `protobuf:"varint,30,opt,name=file_handles_per_session,json=fileHandlesPerSession,proto3" json:"file_handles_per_session,omitempty"`
 	// How long a handle of a default session stays open without being used.
@@ -632,6 +644,34 @@ func (x *ServerLimits) GetHttpHeadBytes() uint64 {
 	return 0
 }
 
+func (x *ServerLimits) GetPortConnectionsPerPrincipal() uint64 {
+	if x != nil {
+		return x.PortConnectionsPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetPortListenersPerPrincipal() uint64 {
+	if x != nil {
+		return x.PortListenersPerPrincipal
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetPortBacklog() uint64 {
+	if x != nil {
+		return x.PortBacklog
+	}
+	return 0
+}
+
+func (x *ServerLimits) GetPortAcceptTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.PortAcceptTimeout
+	}
+	return nil
+}
+
 func (x *ServerLimits) GetFileHandlesPerSession() uint64 {
 	if x != nil {
 		return x.FileHandlesPerSession
@@ -732,7 +772,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x10required_sandbox\x18\x13 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\x0frequiredSandbox\x12*\n" +
 	"\x11loopback_any_user\x18\x14 \x01(\bR\x0floopbackAnyUser\x12\x1f\n" +
 	"\vinstance_id\x18\x15 \x01(\tR\n" +
-	"instanceId\"\xfc\r\n" +
+	"instanceId\"\xf0\x0f\n" +
 	"\fServerLimits\x122\n" +
 	"\x15retained_output_bytes\x18\x01 \x01(\x04R\x13retainedOutputBytes\x12'\n" +
 	"\x0fretained_events\x18\x02 \x01(\x04R\x0eretainedEvents\x12!\n" +
@@ -756,7 +796,11 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x0esessions_total\x18\x14 \x01(\x04R\rsessionsTotal\x12&\n" +
 	"\x0fread_file_bytes\x18\x15 \x01(\x04R\rreadFileBytes\x12=\n" +
 	"\x1bhttp_requests_per_principal\x18\x16 \x01(\x04R\x18httpRequestsPerPrincipal\x12&\n" +
-	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes\x127\n" +
+	"\x0fhttp_head_bytes\x18\x17 \x01(\x04R\rhttpHeadBytes\x12C\n" +
+	"\x1eport_connections_per_principal\x18\x18 \x01(\x04R\x1bportConnectionsPerPrincipal\x12?\n" +
+	"\x1cport_listeners_per_principal\x18\x19 \x01(\x04R\x19portListenersPerPrincipal\x12!\n" +
+	"\fport_backlog\x18\x1a \x01(\x04R\vportBacklog\x12I\n" +
+	"\x13port_accept_timeout\x18\x1b \x01(\v2\x19.google.protobuf.DurationR\x11portAcceptTimeout\x127\n" +
 	"\x18file_handles_per_session\x18\x1e \x01(\x04R\x15fileHandlesPerSession\x12L\n" +
 	"\x15file_handle_idle_time\x18\x1f \x01(\v2\x19.google.protobuf.DurationR\x12fileHandleIdleTime\x122\n" +
 	"\x15uploads_per_principal\x18  \x01(\x04R\x13uploadsPerPrincipal\x12D\n" +
@@ -766,7 +810,7 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\x13watch_pending_bytes\x18* \x01(\x04R\x11watchPendingBytes\x12=\n" +
 	"\x1bawaited_paths_per_principal\x18+ \x01(\x04R\x18awaitedPathsPerPrincipal\x12S\n" +
 	"\x18unseen_process_retention\x182 \x01(\v2\x19.google.protobuf.DurationR\x16unseenProcessRetention\x12C\n" +
-	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipalJ\x04\b\x11\x10\x12R\vspool_bytes*\xf5\x01\n" +
+	"\x1eunseen_processes_per_principal\x183 \x01(\x04R\x1bunseenProcessesPerPrincipalJ\x04\b\x11\x10\x12R\vspool_bytes*\x88\x02\n" +
 	"\aFeature\x12\x17\n" +
 	"\x13FEATURE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11FEATURE_PROCESSES\x10\x01\x12\x16\n" +
@@ -777,7 +821,9 @@ const file_execwire_v1_environment_proto_rawDesc = "" +
 	"\rFEATURE_FILES\x10\x06\x12\x10\n" +
 	"\fFEATURE_HTTP\x10\a\x12\x17\n" +
 	"\x13FEATURE_NO_SYMLINKS\x10\b\x12\x13\n" +
-	"\x0fFEATURE_SANDBOX\x10\t2o\n" +
+	"\x0fFEATURE_SANDBOX\x10\t\x12\x11\n" +
+	"\rFEATURE_PORTS\x10\n" +
+	"2o\n" +
 	"\x12EnvironmentService\x12Y\n" +
 	"\x0eGetEnvironment\x12\".execwire.v1.GetEnvironmentRequest\x1a#.execwire.v1.GetEnvironmentResponseB\xac\x01\n" +
 	"\x0fcom.execwire.v1B\x10EnvironmentProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
@@ -819,16 +865,17 @@ var file_execwire_v1_environment_proto_depIdxs = []int32{
 	8,  // 8: execwire.v1.ServerLimits.closed_process_retention:type_name -> google.protobuf.Duration
 	8,  // 9: execwire.v1.ServerLimits.shutdown_grace:type_name -> google.protobuf.Duration
 	8,  // 10: execwire.v1.ServerLimits.max_wait:type_name -> google.protobuf.Duration
-	8,  // 11: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
-	8,  // 12: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
-	8,  // 13: execwire.v1.ServerLimits.unseen_process_retention:type_name -> google.protobuf.Duration
-	1,  // 14: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
-	2,  // 15: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	8,  // 11: execwire.v1.ServerLimits.port_accept_timeout:type_name -> google.protobuf.Duration
+	8,  // 12: execwire.v1.ServerLimits.file_handle_idle_time:type_name -> google.protobuf.Duration
+	8,  // 13: execwire.v1.ServerLimits.upload_retention:type_name -> google.protobuf.Duration
+	8,  // 14: execwire.v1.ServerLimits.unseen_process_retention:type_name -> google.protobuf.Duration
+	1,  // 15: execwire.v1.EnvironmentService.GetEnvironment:input_type -> execwire.v1.GetEnvironmentRequest
+	2,  // 16: execwire.v1.EnvironmentService.GetEnvironment:output_type -> execwire.v1.GetEnvironmentResponse
+	16, // [16:17] is the sub-list for method output_type
+	15, // [15:16] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_environment_proto_init() }

@@ -114,6 +114,9 @@ const (
 	// The retained output of all sessions together has reached its limit; metadata
 	// "limit_bytes" is its value. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_RETAINED_OUTPUT_FULL ErrorReason = 38
+	// The stream of this owner was lost: resume the process, and use its new owner_id.
+	// FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_PROCESS_OWNER_LOST ErrorReason = 39
 	// The program was not found: no such file, or not in the child's PATH.
 	// NOT_FOUND.
 	ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND ErrorReason = 40
@@ -160,8 +163,8 @@ const (
 	ErrorReason_ERROR_REASON_WRITE_TOO_LARGE ErrorReason = 53
 	// The process has no terminal to resize. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_NOT_A_TERMINAL ErrorReason = 54
-	// Stdin bytes of a RunProcess stream do not follow what was accepted, or
-	// exceed the window the server announced. OUT_OF_RANGE.
+	// Stdin bytes of an owner do not follow what was accepted, or exceed the window that
+	// the server announced. OUT_OF_RANGE.
 	ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID ErrorReason = 55
 	// A message is not allowed at this point of the stream, e.g. a second start.
 	// FAILED_PRECONDITION.
@@ -284,6 +287,42 @@ const (
 	// "setting" its name (connections_per_listener). Details have a RetryInfo. A call
 	// that ends with this may have had an effect. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS ErrorReason = 101
+	// The address and port must not be connected to: the setting ports_allow does not
+	// allow it, it is a listener of the server, or the address is never allowed. Metadata
+	// "address" is the address. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_PORT_DENIED ErrorReason = 110
+	// Nothing listens on the port, or it refused the connection. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_PORT_CONNECTION_REFUSED ErrorReason = 111
+	// The connection was not established within port_connect_timeout. DEADLINE_EXCEEDED.
+	ErrorReason_ERROR_REASON_PORT_CONNECT_TIMED_OUT ErrorReason = 112
+	// The host cannot be reached, or its name is not known; metadata "cause" has the
+	// cause. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_PORT_UNREACHABLE ErrorReason = 113
+	// The connection to the port was reset or broke. What was sent last may not have
+	// arrived. ABORTED.
+	ErrorReason_ERROR_REASON_PORT_CONNECTION_RESET ErrorReason = 114
+	// The principal has reached its limit of connections to ports; metadata "limit" is its
+	// value. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_PORT_CONNECTIONS ErrorReason = 115
+	// The address and port must not be listened on: the setting ports_listen does not
+	// allow it, it is the port of a listener of the server, or the system denies it to the
+	// server's user, as ports below 1024. Metadata "address" is the address, "errno" the
+	// error of the system if it was that. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_PORT_LISTEN_DENIED ErrorReason = 116
+	// Another program, or another call of ListenPort, uses the address and port; metadata
+	// "address". ALREADY_EXISTS.
+	ErrorReason_ERROR_REASON_PORT_IN_USE ErrorReason = 117
+	// The machine does not have the address; metadata "address". FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_PORT_ADDRESS_UNAVAILABLE ErrorReason = 118
+	// The principal has reached its limit of calls of ListenPort; metadata "limit" is its
+	// value. RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_TOO_MANY_PORT_LISTENERS ErrorReason = 119
+	// The session has no such connection to accept: it was accepted already, or reset,
+	// because port_accept_timeout was over or its ListenPort call has ended. NOT_FOUND.
+	ErrorReason_ERROR_REASON_PORT_CONNECTION_NOT_FOUND ErrorReason = 120
+	// Another call of ListenPort with the same listener_id took over; this one must not be
+	// repeated. ABORTED.
+	ErrorReason_ERROR_REASON_PORT_LISTENER_TAKEN_OVER ErrorReason = 121
 )
 
 // Enum value maps for ErrorReason.
@@ -317,6 +356,7 @@ var (
 		35:  "ERROR_REASON_SEQ_NOT_REACHED",
 		37:  "ERROR_REASON_TOO_MANY_PROCESSES",
 		38:  "ERROR_REASON_RETAINED_OUTPUT_FULL",
+		39:  "ERROR_REASON_PROCESS_OWNER_LOST",
 		40:  "ERROR_REASON_PROGRAM_NOT_FOUND",
 		41:  "ERROR_REASON_PROGRAM_NOT_EXECUTABLE",
 		42:  "ERROR_REASON_BAD_WORKING_DIRECTORY",
@@ -374,6 +414,18 @@ var (
 		99:  "ERROR_REASON_TOO_MANY_FILE_HELPERS",
 		100: "ERROR_REASON_FILE_HELPER_ENDED",
 		101: "ERROR_REASON_TOO_MANY_CONNECTIONS",
+		110: "ERROR_REASON_PORT_DENIED",
+		111: "ERROR_REASON_PORT_CONNECTION_REFUSED",
+		112: "ERROR_REASON_PORT_CONNECT_TIMED_OUT",
+		113: "ERROR_REASON_PORT_UNREACHABLE",
+		114: "ERROR_REASON_PORT_CONNECTION_RESET",
+		115: "ERROR_REASON_TOO_MANY_PORT_CONNECTIONS",
+		116: "ERROR_REASON_PORT_LISTEN_DENIED",
+		117: "ERROR_REASON_PORT_IN_USE",
+		118: "ERROR_REASON_PORT_ADDRESS_UNAVAILABLE",
+		119: "ERROR_REASON_TOO_MANY_PORT_LISTENERS",
+		120: "ERROR_REASON_PORT_CONNECTION_NOT_FOUND",
+		121: "ERROR_REASON_PORT_LISTENER_TAKEN_OVER",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -404,6 +456,7 @@ var (
 		"ERROR_REASON_SEQ_NOT_REACHED":            35,
 		"ERROR_REASON_TOO_MANY_PROCESSES":         37,
 		"ERROR_REASON_RETAINED_OUTPUT_FULL":       38,
+		"ERROR_REASON_PROCESS_OWNER_LOST":         39,
 		"ERROR_REASON_PROGRAM_NOT_FOUND":          40,
 		"ERROR_REASON_PROGRAM_NOT_EXECUTABLE":     41,
 		"ERROR_REASON_BAD_WORKING_DIRECTORY":      42,
@@ -461,6 +514,18 @@ var (
 		"ERROR_REASON_TOO_MANY_FILE_HELPERS":      99,
 		"ERROR_REASON_FILE_HELPER_ENDED":          100,
 		"ERROR_REASON_TOO_MANY_CONNECTIONS":       101,
+		"ERROR_REASON_PORT_DENIED":                110,
+		"ERROR_REASON_PORT_CONNECTION_REFUSED":    111,
+		"ERROR_REASON_PORT_CONNECT_TIMED_OUT":     112,
+		"ERROR_REASON_PORT_UNREACHABLE":           113,
+		"ERROR_REASON_PORT_CONNECTION_RESET":      114,
+		"ERROR_REASON_TOO_MANY_PORT_CONNECTIONS":  115,
+		"ERROR_REASON_PORT_LISTEN_DENIED":         116,
+		"ERROR_REASON_PORT_IN_USE":                117,
+		"ERROR_REASON_PORT_ADDRESS_UNAVAILABLE":   118,
+		"ERROR_REASON_TOO_MANY_PORT_LISTENERS":    119,
+		"ERROR_REASON_PORT_CONNECTION_NOT_FOUND":  120,
+		"ERROR_REASON_PORT_LISTENER_TAKEN_OVER":   121,
 	}
 )
 
@@ -495,7 +560,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa2\x18\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9e\x1c\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -525,7 +590,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1dERROR_REASON_TOO_MANY_READERS\x10\"\x12 \n" +
 	"\x1cERROR_REASON_SEQ_NOT_REACHED\x10#\x12#\n" +
 	"\x1fERROR_REASON_TOO_MANY_PROCESSES\x10%\x12%\n" +
-	"!ERROR_REASON_RETAINED_OUTPUT_FULL\x10&\x12\"\n" +
+	"!ERROR_REASON_RETAINED_OUTPUT_FULL\x10&\x12#\n" +
+	"\x1fERROR_REASON_PROCESS_OWNER_LOST\x10'\x12\"\n" +
 	"\x1eERROR_REASON_PROGRAM_NOT_FOUND\x10(\x12'\n" +
 	"#ERROR_REASON_PROGRAM_NOT_EXECUTABLE\x10)\x12&\n" +
 	"\"ERROR_REASON_BAD_WORKING_DIRECTORY\x10*\x12\"\n" +
@@ -582,7 +648,19 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1eERROR_REASON_SANDBOX_TOO_LARGE\x10b\x12&\n" +
 	"\"ERROR_REASON_TOO_MANY_FILE_HELPERS\x10c\x12\"\n" +
 	"\x1eERROR_REASON_FILE_HELPER_ENDED\x10d\x12%\n" +
-	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10e\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
+	"!ERROR_REASON_TOO_MANY_CONNECTIONS\x10e\x12\x1c\n" +
+	"\x18ERROR_REASON_PORT_DENIED\x10n\x12(\n" +
+	"$ERROR_REASON_PORT_CONNECTION_REFUSED\x10o\x12'\n" +
+	"#ERROR_REASON_PORT_CONNECT_TIMED_OUT\x10p\x12!\n" +
+	"\x1dERROR_REASON_PORT_UNREACHABLE\x10q\x12&\n" +
+	"\"ERROR_REASON_PORT_CONNECTION_RESET\x10r\x12*\n" +
+	"&ERROR_REASON_TOO_MANY_PORT_CONNECTIONS\x10s\x12#\n" +
+	"\x1fERROR_REASON_PORT_LISTEN_DENIED\x10t\x12\x1c\n" +
+	"\x18ERROR_REASON_PORT_IN_USE\x10u\x12)\n" +
+	"%ERROR_REASON_PORT_ADDRESS_UNAVAILABLE\x10v\x12(\n" +
+	"$ERROR_REASON_TOO_MANY_PORT_LISTENERS\x10w\x12*\n" +
+	"&ERROR_REASON_PORT_CONNECTION_NOT_FOUND\x10x\x12)\n" +
+	"%ERROR_REASON_PORT_LISTENER_TAKEN_OVER\x10y\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 

@@ -1402,7 +1402,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"\x97\x01\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a execwire/v1/filesystem_url.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"\x97\x01\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1502,14 +1502,15 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath2\xfe\f\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xd0\r\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
 	"\tWriteFile\x12\x1d.execwire.v1.WriteFileRequest\x1a\x1e.execwire.v1.WriteFileResponse\x12O\n" +
 	"\n" +
 	"UploadFile\x12\x1e.execwire.v1.UploadFileRequest\x1a\x1f.execwire.v1.UploadFileResponse(\x01\x12J\n" +
-	"\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12\\\n" +
+	"\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12P\n" +
+	"\vSignFileURL\x12\x1f.execwire.v1.SignFileURLRequest\x1a .execwire.v1.SignFileURLResponse\x12\\\n" +
 	"\x0fCreateDirectory\x12#.execwire.v1.CreateDirectoryRequest\x1a$.execwire.v1.CreateDirectoryResponse\x12P\n" +
 	"\vGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12X\n" +
 	"\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n" +
@@ -1572,23 +1573,25 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*DownloadFileRequest)(nil),      // 24: execwire.v1.DownloadFileRequest
 	(*UploadFileRequest)(nil),        // 25: execwire.v1.UploadFileRequest
 	(*GetUploadRequest)(nil),         // 26: execwire.v1.GetUploadRequest
-	(*OpenFileRequest)(nil),          // 27: execwire.v1.OpenFileRequest
-	(*ReadBlockRequest)(nil),         // 28: execwire.v1.ReadBlockRequest
-	(*WriteBlockRequest)(nil),        // 29: execwire.v1.WriteBlockRequest
-	(*CloseFileRequest)(nil),         // 30: execwire.v1.CloseFileRequest
-	(*WalkDirectoryRequest)(nil),     // 31: execwire.v1.WalkDirectoryRequest
-	(*WatchDirectoryRequest)(nil),    // 32: execwire.v1.WatchDirectoryRequest
-	(*AwaitPathsRequest)(nil),        // 33: execwire.v1.AwaitPathsRequest
-	(*DownloadFileResponse)(nil),     // 34: execwire.v1.DownloadFileResponse
-	(*UploadFileResponse)(nil),       // 35: execwire.v1.UploadFileResponse
-	(*GetUploadResponse)(nil),        // 36: execwire.v1.GetUploadResponse
-	(*OpenFileResponse)(nil),         // 37: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 38: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 39: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 40: execwire.v1.CloseFileResponse
-	(*WalkDirectoryResponse)(nil),    // 41: execwire.v1.WalkDirectoryResponse
-	(*WatchDirectoryResponse)(nil),   // 42: execwire.v1.WatchDirectoryResponse
-	(*AwaitPathsResponse)(nil),       // 43: execwire.v1.AwaitPathsResponse
+	(*SignFileURLRequest)(nil),       // 27: execwire.v1.SignFileURLRequest
+	(*OpenFileRequest)(nil),          // 28: execwire.v1.OpenFileRequest
+	(*ReadBlockRequest)(nil),         // 29: execwire.v1.ReadBlockRequest
+	(*WriteBlockRequest)(nil),        // 30: execwire.v1.WriteBlockRequest
+	(*CloseFileRequest)(nil),         // 31: execwire.v1.CloseFileRequest
+	(*WalkDirectoryRequest)(nil),     // 32: execwire.v1.WalkDirectoryRequest
+	(*WatchDirectoryRequest)(nil),    // 33: execwire.v1.WatchDirectoryRequest
+	(*AwaitPathsRequest)(nil),        // 34: execwire.v1.AwaitPathsRequest
+	(*DownloadFileResponse)(nil),     // 35: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 36: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 37: execwire.v1.GetUploadResponse
+	(*SignFileURLResponse)(nil),      // 38: execwire.v1.SignFileURLResponse
+	(*OpenFileResponse)(nil),         // 39: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 40: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 41: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 42: execwire.v1.CloseFileResponse
+	(*WalkDirectoryResponse)(nil),    // 43: execwire.v1.WalkDirectoryResponse
+	(*WatchDirectoryResponse)(nil),   // 44: execwire.v1.WatchDirectoryResponse
+	(*AwaitPathsResponse)(nil),       // 45: execwire.v1.AwaitPathsResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	21, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
@@ -1611,43 +1614,45 @@ var file_execwire_v1_filesystem_proto_depIdxs = []int32{
 	2,  // 17: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
 	25, // 18: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
 	26, // 19: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
-	4,  // 20: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
-	6,  // 21: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
-	8,  // 22: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
-	11, // 23: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
-	13, // 24: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
-	15, // 25: execwire.v1.FileSystemService.RenamePath:input_type -> execwire.v1.RenamePathRequest
-	17, // 26: execwire.v1.FileSystemService.CreateSymlink:input_type -> execwire.v1.CreateSymlinkRequest
-	19, // 27: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	27, // 28: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
-	28, // 29: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
-	29, // 30: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
-	30, // 31: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
-	31, // 32: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
-	32, // 33: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
-	33, // 34: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
-	1,  // 35: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	34, // 36: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	3,  // 37: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	35, // 38: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	36, // 39: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
-	5,  // 40: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	7,  // 41: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	9,  // 42: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	12, // 43: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	14, // 44: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	16, // 45: execwire.v1.FileSystemService.RenamePath:output_type -> execwire.v1.RenamePathResponse
-	18, // 46: execwire.v1.FileSystemService.CreateSymlink:output_type -> execwire.v1.CreateSymlinkResponse
-	20, // 47: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	37, // 48: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	38, // 49: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	39, // 50: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	40, // 51: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	41, // 52: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
-	42, // 53: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
-	43, // 54: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
-	35, // [35:55] is the sub-list for method output_type
-	15, // [15:35] is the sub-list for method input_type
+	27, // 20: execwire.v1.FileSystemService.SignFileURL:input_type -> execwire.v1.SignFileURLRequest
+	4,  // 21: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
+	6,  // 22: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
+	8,  // 23: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
+	11, // 24: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
+	13, // 25: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
+	15, // 26: execwire.v1.FileSystemService.RenamePath:input_type -> execwire.v1.RenamePathRequest
+	17, // 27: execwire.v1.FileSystemService.CreateSymlink:input_type -> execwire.v1.CreateSymlinkRequest
+	19, // 28: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
+	28, // 29: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
+	29, // 30: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
+	30, // 31: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
+	31, // 32: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
+	32, // 33: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
+	33, // 34: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
+	34, // 35: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
+	1,  // 36: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	35, // 37: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 38: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	36, // 39: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	37, // 40: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	38, // 41: execwire.v1.FileSystemService.SignFileURL:output_type -> execwire.v1.SignFileURLResponse
+	5,  // 42: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 43: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 44: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	12, // 45: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	14, // 46: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	16, // 47: execwire.v1.FileSystemService.RenamePath:output_type -> execwire.v1.RenamePathResponse
+	18, // 48: execwire.v1.FileSystemService.CreateSymlink:output_type -> execwire.v1.CreateSymlinkResponse
+	20, // 49: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	39, // 50: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	40, // 51: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	41, // 52: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	42, // 53: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	43, // 54: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
+	44, // 55: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
+	45, // 56: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
+	36, // [36:57] is the sub-list for method output_type
+	15, // [15:36] is the sub-list for method input_type
 	15, // [15:15] is the sub-list for extension type_name
 	15, // [15:15] is the sub-list for extension extendee
 	0,  // [0:15] is the sub-list for field type_name
@@ -1661,6 +1666,7 @@ func file_execwire_v1_filesystem_proto_init() {
 	file_execwire_v1_filesystem_handle_proto_init()
 	file_execwire_v1_filesystem_metadata_proto_init()
 	file_execwire_v1_filesystem_transfer_proto_init()
+	file_execwire_v1_filesystem_url_proto_init()
 	file_execwire_v1_filesystem_walk_proto_init()
 	file_execwire_v1_filesystem_watch_proto_init()
 	file_execwire_v1_sandbox_proto_init()

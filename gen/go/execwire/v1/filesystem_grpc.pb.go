@@ -24,6 +24,7 @@ const (
 	FileSystemService_WriteFile_FullMethodName        = "/execwire.v1.FileSystemService/WriteFile"
 	FileSystemService_UploadFile_FullMethodName       = "/execwire.v1.FileSystemService/UploadFile"
 	FileSystemService_GetUpload_FullMethodName        = "/execwire.v1.FileSystemService/GetUpload"
+	FileSystemService_SignFileURL_FullMethodName      = "/execwire.v1.FileSystemService/SignFileURL"
 	FileSystemService_CreateDirectory_FullMethodName  = "/execwire.v1.FileSystemService/CreateDirectory"
 	FileSystemService_GetMetadata_FullMethodName      = "/execwire.v1.FileSystemService/GetMetadata"
 	FileSystemService_ReadDirectory_FullMethodName    = "/execwire.v1.FileSystemService/ReadDirectory"
@@ -108,6 +109,13 @@ type FileSystemServiceClient interface {
 	// as an interrupted one, so that its answer can be repeated; the oldest are dropped
 	// if there are many. An unknown upload is UPLOAD_NOT_FOUND. It is idempotent.
 	GetUpload(ctx context.Context, in *GetUploadRequest, opts ...grpc.CallOption) (*GetUploadResponse, error)
+	// SignFileURL returns a URL by which anyone can read or replace one file over HTTP
+	// for a while, without another credential. A request by the URL is made as the caller
+	// of SignFileURL, with the permissions and the required sandbox that apply at the
+	// time of the request; a principal that was removed is refused. URLs end earlier when
+	// their key is removed from the server's signed_url_key_file, or without one when the
+	// server ends. The file is not looked at, and need not exist. It is idempotent.
+	SignFileURL(ctx context.Context, in *SignFileURLRequest, opts ...grpc.CallOption) (*SignFileURLResponse, error)
 	// CreateDirectory creates a directory, with mode 0777 & ~umask of the server unless
 	// permissions are given. It is idempotent if recursive.
 	CreateDirectory(ctx context.Context, in *CreateDirectoryRequest, opts ...grpc.CallOption) (*CreateDirectoryResponse, error)
@@ -270,6 +278,16 @@ func (c *fileSystemServiceClient) GetUpload(ctx context.Context, in *GetUploadRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetUploadResponse)
 	err := c.cc.Invoke(ctx, FileSystemService_GetUpload_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) SignFileURL(ctx context.Context, in *SignFileURLRequest, opts ...grpc.CallOption) (*SignFileURLResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SignFileURLResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_SignFileURL_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -529,6 +547,13 @@ type FileSystemServiceServer interface {
 	// as an interrupted one, so that its answer can be repeated; the oldest are dropped
 	// if there are many. An unknown upload is UPLOAD_NOT_FOUND. It is idempotent.
 	GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error)
+	// SignFileURL returns a URL by which anyone can read or replace one file over HTTP
+	// for a while, without another credential. A request by the URL is made as the caller
+	// of SignFileURL, with the permissions and the required sandbox that apply at the
+	// time of the request; a principal that was removed is refused. URLs end earlier when
+	// their key is removed from the server's signed_url_key_file, or without one when the
+	// server ends. The file is not looked at, and need not exist. It is idempotent.
+	SignFileURL(context.Context, *SignFileURLRequest) (*SignFileURLResponse, error)
 	// CreateDirectory creates a directory, with mode 0777 & ~umask of the server unless
 	// permissions are given. It is idempotent if recursive.
 	CreateDirectory(context.Context, *CreateDirectoryRequest) (*CreateDirectoryResponse, error)
@@ -649,6 +674,9 @@ func (UnimplementedFileSystemServiceServer) UploadFile(grpc.ClientStreamingServe
 }
 func (UnimplementedFileSystemServiceServer) GetUpload(context.Context, *GetUploadRequest) (*GetUploadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetUpload not implemented")
+}
+func (UnimplementedFileSystemServiceServer) SignFileURL(context.Context, *SignFileURLRequest) (*SignFileURLResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SignFileURL not implemented")
 }
 func (UnimplementedFileSystemServiceServer) CreateDirectory(context.Context, *CreateDirectoryRequest) (*CreateDirectoryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateDirectory not implemented")
@@ -784,6 +812,24 @@ func _FileSystemService_GetUpload_Handler(srv interface{}, ctx context.Context, 
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FileSystemServiceServer).GetUpload(ctx, req.(*GetUploadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_SignFileURL_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SignFileURLRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).SignFileURL(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_SignFileURL_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).SignFileURL(ctx, req.(*SignFileURLRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1048,6 +1094,10 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetUpload",
 			Handler:    _FileSystemService_GetUpload_Handler,
+		},
+		{
+			MethodName: "SignFileURL",
+			Handler:    _FileSystemService_SignFileURL_Handler,
 		},
 		{
 			MethodName: "CreateDirectory",

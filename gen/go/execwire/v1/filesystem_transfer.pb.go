@@ -98,7 +98,12 @@ type DownloadFileRequest struct {
 	IfVersion string `protobuf:"bytes,7,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`
 	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
 	// one included.
-	NoSymlinks    bool `protobuf:"varint,8,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
+	NoSymlinks bool `protobuf:"varint,8,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
+	// After the data, fail with FILE_CHANGED if the size or the modification time of the
+	// file changed while it was read, so that the data may be a mixture. Unlike changed
+	// in DownloadEnd, it ignores changes of the metadata alone, e.g. by a removal or
+	// replacement of the path.
+	FailIfChanged bool `protobuf:"varint,9,opt,name=fail_if_changed,json=failIfChanged,proto3" json:"fail_if_changed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -185,6 +190,13 @@ func (x *DownloadFileRequest) GetIfVersion() string {
 func (x *DownloadFileRequest) GetNoSymlinks() bool {
 	if x != nil {
 		return x.NoSymlinks
+	}
+	return false
+}
+
+func (x *DownloadFileRequest) GetFailIfChanged() bool {
+	if x != nil {
+		return x.FailIfChanged
 	}
 	return false
 }
@@ -541,9 +553,14 @@ type UploadHead struct {
 	Sync bool `protobuf:"varint,11,opt,name=sync,proto3" json:"sync,omitempty"`
 	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
 	// one included. In both modes.
-	NoSymlinks    bool `protobuf:"varint,12,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	NoSymlinks bool `protobuf:"varint,12,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
+	// The expected version of the existing file, from the metadata of an earlier call. A
+	// file with a different version, or a missing file, is CONTENT_NOT_MATCHED, with the
+	// same guarantees as if_match_sha256. Not together with it, or with if_missing. At
+	// most 256 bytes. Empty: no check.
+	IfMatchVersion string `protobuf:"bytes,13,opt,name=if_match_version,json=ifMatchVersion,proto3" json:"if_match_version,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *UploadHead) Reset() {
@@ -660,6 +677,13 @@ func (x *UploadHead) GetNoSymlinks() bool {
 	return false
 }
 
+func (x *UploadHead) GetIfMatchVersion() string {
+	if x != nil {
+		return x.IfMatchVersion
+	}
+	return ""
+}
+
 // UploadEnd says that the content is complete. A half-close alone does not: the client
 // may have been interrupted, and gRPC may replay a part of a stream with the half-close
 // that followed it.
@@ -718,7 +742,9 @@ type UploadFileResponse struct {
 	// Their SHA-256, 32 bytes. Empty in place.
 	Sha256 []byte `protobuf:"bytes,2,opt,name=sha256,proto3" json:"sha256,omitempty"`
 	// The metadata of the new file. Absent in place.
-	Metadata      *FileMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Metadata *FileMetadata `protobuf:"bytes,3,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// Whether no file was replaced: there was none before. Always false in place.
+	Created       bool `protobuf:"varint,4,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -772,6 +798,13 @@ func (x *UploadFileResponse) GetMetadata() *FileMetadata {
 		return x.Metadata
 	}
 	return nil
+}
+
+func (x *UploadFileResponse) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
 }
 
 // GetUploadRequest selects an upload.
@@ -907,7 +940,7 @@ var File_execwire_v1_filesystem_transfer_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\n" +
-	"%execwire/v1/filesystem_transfer.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n" +
+	"%execwire/v1/filesystem_transfer.proto\x12\vexecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x02\n" +
 	"\x13DownloadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -919,7 +952,8 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\n" +
 	"if_version\x18\a \x01(\tR\tifVersion\x12\x1f\n" +
 	"\vno_symlinks\x18\b \x01(\bR\n" +
-	"noSymlinksB\t\n" +
+	"noSymlinks\x12&\n" +
+	"\x0ffail_if_changed\x18\t \x01(\bR\rfailIfChangedB\t\n" +
 	"\a_length\"\x96\x01\n" +
 	"\x14DownloadFileResponse\x12/\n" +
 	"\x04head\x18\x01 \x01(\v2\x19.execwire.v1.DownloadHeadH\x00R\x04head\x12\x14\n" +
@@ -935,7 +969,7 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"\x04head\x18\x01 \x01(\v2\x17.execwire.v1.UploadHeadH\x00R\x04head\x12\x14\n" +
 	"\x04data\x18\x02 \x01(\fH\x00R\x04data\x12*\n" +
 	"\x03end\x18\x03 \x01(\v2\x16.execwire.v1.UploadEndH\x00R\x03endB\t\n" +
-	"\amessage\"\xc3\x03\n" +
+	"\amessage\"\xed\x03\n" +
 	"\n" +
 	"UploadHead\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
@@ -953,14 +987,16 @@ const file_execwire_v1_filesystem_transfer_proto_rawDesc = "" +
 	"modifyTime\x12\x12\n" +
 	"\x04sync\x18\v \x01(\bR\x04sync\x12\x1f\n" +
 	"\vno_symlinks\x18\f \x01(\bR\n" +
-	"noSymlinksB\x0e\n" +
+	"noSymlinks\x12(\n" +
+	"\x10if_match_version\x18\r \x01(\tR\x0eifMatchVersionB\x0e\n" +
 	"\f_permissions\"#\n" +
 	"\tUploadEnd\x12\x16\n" +
-	"\x06sha256\x18\x01 \x01(\fR\x06sha256\"w\n" +
+	"\x06sha256\x18\x01 \x01(\fR\x06sha256\"\x91\x01\n" +
 	"\x12UploadFileResponse\x12\x12\n" +
 	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\x125\n" +
-	"\bmetadata\x18\x03 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"/\n" +
+	"\bmetadata\x18\x03 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\x12\x18\n" +
+	"\acreated\x18\x04 \x01(\bR\acreated\"/\n" +
 	"\x10GetUploadRequest\x12\x1b\n" +
 	"\tupload_id\x18\x01 \x01(\tR\buploadId\"\xc2\x01\n" +
 	"\x11GetUploadResponse\x12\x12\n" +

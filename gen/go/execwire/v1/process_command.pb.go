@@ -88,7 +88,7 @@ const (
 	StdinMode_STDIN_MODE_UNSPECIFIED StdinMode = 0
 	// The process reads end of file at once.
 	StdinMode_STDIN_MODE_CLOSED StdinMode = 1
-	// The process reads what WriteStdin and RunProcess write.
+	// The process reads what its owner and WriteStdin write.
 	StdinMode_STDIN_MODE_PIPE StdinMode = 2
 )
 

@@ -212,7 +212,7 @@ func (*RunProcessRequest_Acknowledge) isRunProcessRequest_Message() {}
 
 func (*RunProcessRequest_Detach) isRunProcessRequest_Message() {}
 
-// RunStart starts a process that the stream owns.
+// RunStart starts a process that the stream owns, of RunProcess or OwnProcess.
 type RunStart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to run. The same request repeated, by process id and content, resumes the
@@ -690,8 +690,8 @@ type RunStarted struct {
 	Resumed bool `protobuf:"varint,2,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	// The number of input bytes accepted so far: the offset to send next.
 	StdinOffset uint64 `protobuf:"varint,3,opt,name=stdin_offset,json=stdinOffset,proto3" json:"stdin_offset,omitempty"`
-	// How many input bytes may be sent beyond what was accepted. More ends the stream
-	// with STDIN_OFFSET_INVALID.
+	// How many input bytes may be sent on a RunProcess stream beyond what was accepted.
+	// More ends the stream with STDIN_OFFSET_INVALID.
 	StdinWindowBytes uint64 `protobuf:"varint,4,opt,name=stdin_window_bytes,json=stdinWindowBytes,proto3" json:"stdin_window_bytes,omitempty"`
 	// How many output bytes may be unacknowledged before the process blocks. A quarter is
 	// reserved so that each stream gets its turn; one stream alone therefore blocks a
@@ -702,7 +702,10 @@ type RunStarted struct {
 	// first. Acknowledge at a quarter of either window, or after a moment.
 	OutputWindowEvents uint64 `protobuf:"varint,6,opt,name=output_window_events,json=outputWindowEvents,proto3" json:"output_window_events,omitempty"`
 	// Which run of the server this is, as in GetEnvironment.
-	InstanceId    string `protobuf:"bytes,7,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	InstanceId string `protobuf:"bytes,7,opt,name=instance_id,json=instanceId,proto3" json:"instance_id,omitempty"`
+	// Identifies this ownership in AcknowledgeOutput, WriteStdin and DetachProcess. Each
+	// start and each resume has a new one.
+	OwnerId       string `protobuf:"bytes,8,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -782,6 +785,13 @@ func (x *RunStarted) GetOutputWindowEvents() uint64 {
 func (x *RunStarted) GetInstanceId() string {
 	if x != nil {
 		return x.InstanceId
+	}
+	return ""
+}
+
+func (x *RunStarted) GetOwnerId() string {
+	if x != nil {
+		return x.OwnerId
 	}
 	return ""
 }
@@ -988,7 +998,7 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\x06events\x18\x02 \x01(\v2\x16.execwire.v1.RunEventsH\x00R\x06events\x12F\n" +
 	"\x0estdin_accepted\x18\x03 \x01(\v2\x1d.execwire.v1.RunStdinAcceptedH\x00R\rstdinAccepted\x126\n" +
 	"\brejected\x18\x04 \x01(\v2\x18.execwire.v1.RunRejectedH\x00R\brejectedB\t\n" +
-	"\amessage\"\xaa\x02\n" +
+	"\amessage\"\xc5\x02\n" +
 	"\n" +
 	"RunStarted\x12.\n" +
 	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\x12\x18\n" +
@@ -998,7 +1008,8 @@ const file_execwire_v1_process_run_proto_rawDesc = "" +
 	"\x13output_window_bytes\x18\x05 \x01(\x04R\x11outputWindowBytes\x120\n" +
 	"\x14output_window_events\x18\x06 \x01(\x04R\x12outputWindowEvents\x12\x1f\n" +
 	"\vinstance_id\x18\a \x01(\tR\n" +
-	"instanceId\">\n" +
+	"instanceId\x12\x19\n" +
+	"\bowner_id\x18\b \x01(\tR\aownerId\">\n" +
 	"\tRunEvents\x121\n" +
 	"\x06events\x18\x01 \x03(\v2\x19.execwire.v1.ProcessEventR\x06events\"J\n" +
 	"\x10RunStdinAccepted\x12\x16\n" +

@@ -126,6 +126,391 @@ func (x *StartProcessResponse) GetProcess() *Process {
 	return nil
 }
 
+// OwnProcessRequest starts or resumes a process to own it.
+type OwnProcessRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What to own. Required.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*OwnProcessRequest_Start
+	//	*OwnProcessRequest_Resume
+	Message       isOwnProcessRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnProcessRequest) Reset() {
+	*x = OwnProcessRequest{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnProcessRequest) ProtoMessage() {}
+
+func (x *OwnProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnProcessRequest.ProtoReflect.Descriptor instead.
+func (*OwnProcessRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *OwnProcessRequest) GetMessage() isOwnProcessRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *OwnProcessRequest) GetStart() *RunStart {
+	if x != nil {
+		if x, ok := x.Message.(*OwnProcessRequest_Start); ok {
+			return x.Start
+		}
+	}
+	return nil
+}
+
+func (x *OwnProcessRequest) GetResume() *RunResume {
+	if x != nil {
+		if x, ok := x.Message.(*OwnProcessRequest_Resume); ok {
+			return x.Resume
+		}
+	}
+	return nil
+}
+
+type isOwnProcessRequest_Message interface {
+	isOwnProcessRequest_Message()
+}
+
+type OwnProcessRequest_Start struct {
+	// Starts the process.
+	Start *RunStart `protobuf:"bytes,1,opt,name=start,proto3,oneof"`
+}
+
+type OwnProcessRequest_Resume struct {
+	// Resumes an existing process.
+	Resume *RunResume `protobuf:"bytes,2,opt,name=resume,proto3,oneof"`
+}
+
+func (*OwnProcessRequest_Start) isOwnProcessRequest_Message() {}
+
+func (*OwnProcessRequest_Resume) isOwnProcessRequest_Message() {}
+
+// OwnProcessResponse is a message to the owner of a process.
+type OwnProcessResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The message. A client ignores kinds it does not know.
+	//
+	// Types that are valid to be assigned to Message:
+	//
+	//	*OwnProcessResponse_Started
+	//	*OwnProcessResponse_Events
+	Message       isOwnProcessResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnProcessResponse) Reset() {
+	*x = OwnProcessResponse{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnProcessResponse) ProtoMessage() {}
+
+func (x *OwnProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnProcessResponse.ProtoReflect.Descriptor instead.
+func (*OwnProcessResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *OwnProcessResponse) GetMessage() isOwnProcessResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *OwnProcessResponse) GetStarted() *RunStarted {
+	if x != nil {
+		if x, ok := x.Message.(*OwnProcessResponse_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
+func (x *OwnProcessResponse) GetEvents() *RunEvents {
+	if x != nil {
+		if x, ok := x.Message.(*OwnProcessResponse_Events); ok {
+			return x.Events
+		}
+	}
+	return nil
+}
+
+type isOwnProcessResponse_Message interface {
+	isOwnProcessResponse_Message()
+}
+
+type OwnProcessResponse_Started struct {
+	// The process runs, and the stream owns it; the first message, exactly once.
+	Started *RunStarted `protobuf:"bytes,1,opt,name=started,proto3,oneof"`
+}
+
+type OwnProcessResponse_Events struct {
+	// Events, in seq order.
+	Events *RunEvents `protobuf:"bytes,2,opt,name=events,proto3,oneof"`
+}
+
+func (*OwnProcessResponse_Started) isOwnProcessResponse_Message() {}
+
+func (*OwnProcessResponse_Events) isOwnProcessResponse_Message() {}
+
+// AcknowledgeOutputRequest acknowledges events for an owner.
+type AcknowledgeOutputRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty is the default session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The process. Required.
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// The owner_id of RunStarted. Required.
+	OwnerId string `protobuf:"bytes,3,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	// The last acknowledged seq. A lower one than before changes nothing.
+	Seq           uint64 `protobuf:"varint,4,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeOutputRequest) Reset() {
+	*x = AcknowledgeOutputRequest{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeOutputRequest) ProtoMessage() {}
+
+func (x *AcknowledgeOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeOutputRequest.ProtoReflect.Descriptor instead.
+func (*AcknowledgeOutputRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *AcknowledgeOutputRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *AcknowledgeOutputRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *AcknowledgeOutputRequest) GetOwnerId() string {
+	if x != nil {
+		return x.OwnerId
+	}
+	return ""
+}
+
+func (x *AcknowledgeOutputRequest) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// AcknowledgeOutputResponse is sent when the events are acknowledged.
+type AcknowledgeOutputResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcknowledgeOutputResponse) Reset() {
+	*x = AcknowledgeOutputResponse{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcknowledgeOutputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcknowledgeOutputResponse) ProtoMessage() {}
+
+func (x *AcknowledgeOutputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcknowledgeOutputResponse.ProtoReflect.Descriptor instead.
+func (*AcknowledgeOutputResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{4}
+}
+
+// DetachProcessRequest gives up an ownership.
+type DetachProcessRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; empty is the default session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The process. Required.
+	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// The owner_id of RunStarted. Required.
+	OwnerId       string `protobuf:"bytes,3,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachProcessRequest) Reset() {
+	*x = DetachProcessRequest{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachProcessRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachProcessRequest) ProtoMessage() {}
+
+func (x *DetachProcessRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachProcessRequest.ProtoReflect.Descriptor instead.
+func (*DetachProcessRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DetachProcessRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *DetachProcessRequest) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *DetachProcessRequest) GetOwnerId() string {
+	if x != nil {
+		return x.OwnerId
+	}
+	return ""
+}
+
+// DetachProcessResponse is sent when the ownership has ended.
+type DetachProcessResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DetachProcessResponse) Reset() {
+	*x = DetachProcessResponse{}
+	mi := &file_execwire_v1_process_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DetachProcessResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DetachProcessResponse) ProtoMessage() {}
+
+func (x *DetachProcessResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_process_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DetachProcessResponse.ProtoReflect.Descriptor instead.
+func (*DetachProcessResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{6}
+}
+
 // WatchProcessRequest selects the process and the first event.
 type WatchProcessRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -142,7 +527,7 @@ type WatchProcessRequest struct {
 
 func (x *WatchProcessRequest) Reset() {
 	*x = WatchProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[1]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -154,7 +539,7 @@ func (x *WatchProcessRequest) String() string {
 func (*WatchProcessRequest) ProtoMessage() {}
 
 func (x *WatchProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[1]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -167,7 +552,7 @@ func (x *WatchProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProcessRequest.ProtoReflect.Descriptor instead.
 func (*WatchProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{1}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *WatchProcessRequest) GetSessionId() string {
@@ -202,7 +587,7 @@ type WatchProcessResponse struct {
 
 func (x *WatchProcessResponse) Reset() {
 	*x = WatchProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[2]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -214,7 +599,7 @@ func (x *WatchProcessResponse) String() string {
 func (*WatchProcessResponse) ProtoMessage() {}
 
 func (x *WatchProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[2]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -227,7 +612,7 @@ func (x *WatchProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchProcessResponse.ProtoReflect.Descriptor instead.
 func (*WatchProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{2}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *WatchProcessResponse) GetEvents() []*ProcessEvent {
@@ -259,7 +644,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[3]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +656,7 @@ func (x *ReadOutputRequest) String() string {
 func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[3]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +669,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{3}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ReadOutputRequest) GetSessionId() string {
@@ -344,7 +729,7 @@ type ReadOutputResponse struct {
 
 func (x *ReadOutputResponse) Reset() {
 	*x = ReadOutputResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[4]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +741,7 @@ func (x *ReadOutputResponse) String() string {
 func (*ReadOutputResponse) ProtoMessage() {}
 
 func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[4]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +754,7 @@ func (x *ReadOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadOutputResponse.ProtoReflect.Descriptor instead.
 func (*ReadOutputResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{4}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadOutputResponse) GetEvents() []*ProcessEvent {
@@ -420,7 +805,7 @@ type SnapshotOutputRequest struct {
 
 func (x *SnapshotOutputRequest) Reset() {
 	*x = SnapshotOutputRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[5]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -432,7 +817,7 @@ func (x *SnapshotOutputRequest) String() string {
 func (*SnapshotOutputRequest) ProtoMessage() {}
 
 func (x *SnapshotOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[5]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -445,7 +830,7 @@ func (x *SnapshotOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotOutputRequest.ProtoReflect.Descriptor instead.
 func (*SnapshotOutputRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{5}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SnapshotOutputRequest) GetSessionId() string {
@@ -478,7 +863,7 @@ type SnapshotOutputResponse struct {
 
 func (x *SnapshotOutputResponse) Reset() {
 	*x = SnapshotOutputResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[6]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -490,7 +875,7 @@ func (x *SnapshotOutputResponse) String() string {
 func (*SnapshotOutputResponse) ProtoMessage() {}
 
 func (x *SnapshotOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[6]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -503,7 +888,7 @@ func (x *SnapshotOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotOutputResponse.ProtoReflect.Descriptor instead.
 func (*SnapshotOutputResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{6}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SnapshotOutputResponse) GetStreams() []*StreamSnapshot {
@@ -546,7 +931,7 @@ type StreamSnapshot struct {
 
 func (x *StreamSnapshot) Reset() {
 	*x = StreamSnapshot{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[7]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -558,7 +943,7 @@ func (x *StreamSnapshot) String() string {
 func (*StreamSnapshot) ProtoMessage() {}
 
 func (x *StreamSnapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[7]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -571,7 +956,7 @@ func (x *StreamSnapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamSnapshot.ProtoReflect.Descriptor instead.
 func (*StreamSnapshot) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{7}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StreamSnapshot) GetStream() OutputStream {
@@ -616,19 +1001,31 @@ type WriteStdinRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The process. Required.
 	ProcessId string `protobuf:"bytes,2,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
-	// The input; at most the server's stdin_write_bytes. Empty does nothing.
+	// The input; at most the server's stdin_write_bytes, or with owner_id 1 MiB. Empty
+	// does nothing.
 	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
 	// Makes the write idempotent: a write with an id that the process has already
 	// received is accepted and not applied again. The last 4096 ids of a process are
 	// remembered. At most 128 bytes; empty: not idempotent.
-	WriteId       string `protobuf:"bytes,4,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
+	WriteId string `protobuf:"bytes,4,opt,name=write_id,json=writeId,proto3" json:"write_id,omitempty"`
+	// The owner_id of RunStarted: the data is input of the owner and begins at offset.
+	// Fails with PROCESS_TAKEN_OVER if the process has another owner since, and with
+	// PROCESS_OWNER_LOST if the stream was lost; the call ends at once when that happens. Excludes
+	// write_id. Empty: offset and end_of_file must be unset.
+	OwnerId string `protobuf:"bytes,5,opt,name=owner_id,json=ownerId,proto3" json:"owner_id,omitempty"`
+	// How many bytes of input the owners of the process sent before these, since its
+	// start. Bytes that were accepted before are skipped, so that a write can be repeated;
+	// a hole is STDIN_OFFSET_INVALID.
+	Offset uint64 `protobuf:"varint,6,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Closes stdin after these bytes.
+	EndOfFile     bool `protobuf:"varint,7,opt,name=end_of_file,json=endOfFile,proto3" json:"end_of_file,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[8]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +1037,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[8]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +1050,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{8}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WriteStdinRequest) GetSessionId() string {
@@ -684,16 +1081,40 @@ func (x *WriteStdinRequest) GetWriteId() string {
 	return ""
 }
 
+func (x *WriteStdinRequest) GetOwnerId() string {
+	if x != nil {
+		return x.OwnerId
+	}
+	return ""
+}
+
+func (x *WriteStdinRequest) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *WriteStdinRequest) GetEndOfFile() bool {
+	if x != nil {
+		return x.EndOfFile
+	}
+	return false
+}
+
 // WriteStdinResponse is sent when the input was queued.
 type WriteStdinResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With owner_id: how many bytes of input were accepted from owners since the start of
+	// the process. The sender need not keep them.
+	AcceptedOffset uint64 `protobuf:"varint,1,opt,name=accepted_offset,json=acceptedOffset,proto3" json:"accepted_offset,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[9]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +1126,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[9]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +1139,14 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{9}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *WriteStdinResponse) GetAcceptedOffset() uint64 {
+	if x != nil {
+		return x.AcceptedOffset
+	}
+	return 0
 }
 
 // CloseStdinRequest selects the process.
@@ -734,7 +1162,7 @@ type CloseStdinRequest struct {
 
 func (x *CloseStdinRequest) Reset() {
 	*x = CloseStdinRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[10]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -746,7 +1174,7 @@ func (x *CloseStdinRequest) String() string {
 func (*CloseStdinRequest) ProtoMessage() {}
 
 func (x *CloseStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[10]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -759,7 +1187,7 @@ func (x *CloseStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStdinRequest.ProtoReflect.Descriptor instead.
 func (*CloseStdinRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CloseStdinRequest) GetSessionId() string {
@@ -785,7 +1213,7 @@ type CloseStdinResponse struct {
 
 func (x *CloseStdinResponse) Reset() {
 	*x = CloseStdinResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[11]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -797,7 +1225,7 @@ func (x *CloseStdinResponse) String() string {
 func (*CloseStdinResponse) ProtoMessage() {}
 
 func (x *CloseStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[11]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -810,7 +1238,7 @@ func (x *CloseStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseStdinResponse.ProtoReflect.Descriptor instead.
 func (*CloseStdinResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{17}
 }
 
 // ResizeTerminalRequest gives a terminal a new size.
@@ -828,7 +1256,7 @@ type ResizeTerminalRequest struct {
 
 func (x *ResizeTerminalRequest) Reset() {
 	*x = ResizeTerminalRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[12]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1268,7 @@ func (x *ResizeTerminalRequest) String() string {
 func (*ResizeTerminalRequest) ProtoMessage() {}
 
 func (x *ResizeTerminalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[12]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1281,7 @@ func (x *ResizeTerminalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeTerminalRequest.ProtoReflect.Descriptor instead.
 func (*ResizeTerminalRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ResizeTerminalRequest) GetSessionId() string {
@@ -886,7 +1314,7 @@ type ResizeTerminalResponse struct {
 
 func (x *ResizeTerminalResponse) Reset() {
 	*x = ResizeTerminalResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[13]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -898,7 +1326,7 @@ func (x *ResizeTerminalResponse) String() string {
 func (*ResizeTerminalResponse) ProtoMessage() {}
 
 func (x *ResizeTerminalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[13]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -911,7 +1339,7 @@ func (x *ResizeTerminalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResizeTerminalResponse.ProtoReflect.Descriptor instead.
 func (*ResizeTerminalResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{13}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{19}
 }
 
 // SignalProcessRequest sends a signal.
@@ -931,7 +1359,7 @@ type SignalProcessRequest struct {
 
 func (x *SignalProcessRequest) Reset() {
 	*x = SignalProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1371,7 @@ func (x *SignalProcessRequest) String() string {
 func (*SignalProcessRequest) ProtoMessage() {}
 
 func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[14]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1384,7 @@ func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessRequest.ProtoReflect.Descriptor instead.
 func (*SignalProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SignalProcessRequest) GetSessionId() string {
@@ -996,7 +1424,7 @@ type SignalProcessResponse struct {
 
 func (x *SignalProcessResponse) Reset() {
 	*x = SignalProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1008,7 +1436,7 @@ func (x *SignalProcessResponse) String() string {
 func (*SignalProcessResponse) ProtoMessage() {}
 
 func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[15]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1021,7 +1449,7 @@ func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessResponse.ProtoReflect.Descriptor instead.
 func (*SignalProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{21}
 }
 
 // TerminateProcessRequest ends a process.
@@ -1039,7 +1467,7 @@ type TerminateProcessRequest struct {
 
 func (x *TerminateProcessRequest) Reset() {
 	*x = TerminateProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1479,7 @@ func (x *TerminateProcessRequest) String() string {
 func (*TerminateProcessRequest) ProtoMessage() {}
 
 func (x *TerminateProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[16]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1492,7 @@ func (x *TerminateProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateProcessRequest.ProtoReflect.Descriptor instead.
 func (*TerminateProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TerminateProcessRequest) GetSessionId() string {
@@ -1106,7 +1534,7 @@ type TerminateProcessResponse struct {
 
 func (x *TerminateProcessResponse) Reset() {
 	*x = TerminateProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1546,7 @@ func (x *TerminateProcessResponse) String() string {
 func (*TerminateProcessResponse) ProtoMessage() {}
 
 func (x *TerminateProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[17]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1559,7 @@ func (x *TerminateProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TerminateProcessResponse.ProtoReflect.Descriptor instead.
 func (*TerminateProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{17}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TerminateProcessResponse) GetWasRunning() bool {
@@ -1188,7 +1616,7 @@ type WaitProcessRequest struct {
 
 func (x *WaitProcessRequest) Reset() {
 	*x = WaitProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1200,7 +1628,7 @@ func (x *WaitProcessRequest) String() string {
 func (*WaitProcessRequest) ProtoMessage() {}
 
 func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[18]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1213,7 +1641,7 @@ func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessRequest.ProtoReflect.Descriptor instead.
 func (*WaitProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{18}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitProcessRequest) GetSessionId() string {
@@ -1337,7 +1765,7 @@ type WaitForExit struct {
 
 func (x *WaitForExit) Reset() {
 	*x = WaitForExit{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1777,7 @@ func (x *WaitForExit) String() string {
 func (*WaitForExit) ProtoMessage() {}
 
 func (x *WaitForExit) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[19]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1790,7 @@ func (x *WaitForExit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForExit.ProtoReflect.Descriptor instead.
 func (*WaitForExit) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{19}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
 }
 
 // WaitForClosed waits until the log has ended.
@@ -1374,7 +1802,7 @@ type WaitForClosed struct {
 
 func (x *WaitForClosed) Reset() {
 	*x = WaitForClosed{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1386,7 +1814,7 @@ func (x *WaitForClosed) String() string {
 func (*WaitForClosed) ProtoMessage() {}
 
 func (x *WaitForClosed) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[20]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1399,7 +1827,7 @@ func (x *WaitForClosed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForClosed.ProtoReflect.Descriptor instead.
 func (*WaitForClosed) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{20}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
 }
 
 // WaitForPattern waits until output matches a regular expression. It searches all
@@ -1421,7 +1849,7 @@ type WaitForPattern struct {
 
 func (x *WaitForPattern) Reset() {
 	*x = WaitForPattern{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1861,7 @@ func (x *WaitForPattern) String() string {
 func (*WaitForPattern) ProtoMessage() {}
 
 func (x *WaitForPattern) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[21]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1874,7 @@ func (x *WaitForPattern) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForPattern.ProtoReflect.Descriptor instead.
 func (*WaitForPattern) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{21}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitForPattern) GetRegularExpression() string {
@@ -1482,7 +1910,7 @@ type WaitForPort struct {
 
 func (x *WaitForPort) Reset() {
 	*x = WaitForPort{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +1922,7 @@ func (x *WaitForPort) String() string {
 func (*WaitForPort) ProtoMessage() {}
 
 func (x *WaitForPort) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[22]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +1935,7 @@ func (x *WaitForPort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForPort.ProtoReflect.Descriptor instead.
 func (*WaitForPort) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{22}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WaitForPort) GetPort() uint32 {
@@ -1529,7 +1957,7 @@ type WaitForIdle struct {
 
 func (x *WaitForIdle) Reset() {
 	*x = WaitForIdle{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1541,7 +1969,7 @@ func (x *WaitForIdle) String() string {
 func (*WaitForIdle) ProtoMessage() {}
 
 func (x *WaitForIdle) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[23]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1554,7 +1982,7 @@ func (x *WaitForIdle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitForIdle.ProtoReflect.Descriptor instead.
 func (*WaitForIdle) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{23}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WaitForIdle) GetSilence() *durationpb.Duration {
@@ -1579,7 +2007,7 @@ type WaitProcessResponse struct {
 
 func (x *WaitProcessResponse) Reset() {
 	*x = WaitProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1591,7 +2019,7 @@ func (x *WaitProcessResponse) String() string {
 func (*WaitProcessResponse) ProtoMessage() {}
 
 func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[24]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1604,7 +2032,7 @@ func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessResponse.ProtoReflect.Descriptor instead.
 func (*WaitProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{24}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WaitProcessResponse) GetSatisfied() bool {
@@ -1645,7 +2073,7 @@ type PatternMatch struct {
 
 func (x *PatternMatch) Reset() {
 	*x = PatternMatch{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +2085,7 @@ func (x *PatternMatch) String() string {
 func (*PatternMatch) ProtoMessage() {}
 
 func (x *PatternMatch) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[25]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +2098,7 @@ func (x *PatternMatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PatternMatch.ProtoReflect.Descriptor instead.
 func (*PatternMatch) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{25}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *PatternMatch) GetStream() OutputStream {
@@ -1714,7 +2142,7 @@ type GetProcessRequest struct {
 
 func (x *GetProcessRequest) Reset() {
 	*x = GetProcessRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1726,7 +2154,7 @@ func (x *GetProcessRequest) String() string {
 func (*GetProcessRequest) ProtoMessage() {}
 
 func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[26]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1739,7 +2167,7 @@ func (x *GetProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessRequest.ProtoReflect.Descriptor instead.
 func (*GetProcessRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{26}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetProcessRequest) GetSessionId() string {
@@ -1770,7 +2198,7 @@ type GetProcessResponse struct {
 
 func (x *GetProcessResponse) Reset() {
 	*x = GetProcessResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1782,7 +2210,7 @@ func (x *GetProcessResponse) String() string {
 func (*GetProcessResponse) ProtoMessage() {}
 
 func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[27]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1795,7 +2223,7 @@ func (x *GetProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProcessResponse.ProtoReflect.Descriptor instead.
 func (*GetProcessResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{27}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetProcessResponse) GetProcess() *Process {
@@ -1827,7 +2255,7 @@ type ListProcessesRequest struct {
 
 func (x *ListProcessesRequest) Reset() {
 	*x = ListProcessesRequest{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +2267,7 @@ func (x *ListProcessesRequest) String() string {
 func (*ListProcessesRequest) ProtoMessage() {}
 
 func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[28]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +2280,7 @@ func (x *ListProcessesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesRequest.ProtoReflect.Descriptor instead.
 func (*ListProcessesRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{28}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListProcessesRequest) GetSessionId() string {
@@ -1889,7 +2317,7 @@ type ListProcessesResponse struct {
 
 func (x *ListProcessesResponse) Reset() {
 	*x = ListProcessesResponse{}
-	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1901,7 +2329,7 @@ func (x *ListProcessesResponse) String() string {
 func (*ListProcessesResponse) ProtoMessage() {}
 
 func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_process_service_proto_msgTypes[29]
+	mi := &file_execwire_v1_process_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1914,7 +2342,7 @@ func (x *ListProcessesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProcessesResponse.ProtoReflect.Descriptor instead.
 func (*ListProcessesResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{29}
+	return file_execwire_v1_process_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListProcessesResponse) GetProcesses() []*Process {
@@ -1937,7 +2365,30 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\n" +
 	"!execwire/v1/process_service.proto\x12\vexecwire.v1\x1a\x19execwire/v1/process.proto\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x1dexecwire/v1/process_run.proto\x1a\x1egoogle/protobuf/duration.proto\"F\n" +
 	"\x14StartProcessResponse\x12.\n" +
-	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"\x80\x01\n" +
+	"\aprocess\x18\x01 \x01(\v2\x14.execwire.v1.ProcessR\aprocess\"\x7f\n" +
+	"\x11OwnProcessRequest\x12-\n" +
+	"\x05start\x18\x01 \x01(\v2\x15.execwire.v1.RunStartH\x00R\x05start\x120\n" +
+	"\x06resume\x18\x02 \x01(\v2\x16.execwire.v1.RunResumeH\x00R\x06resumeB\t\n" +
+	"\amessage\"\x86\x01\n" +
+	"\x12OwnProcessResponse\x123\n" +
+	"\astarted\x18\x01 \x01(\v2\x17.execwire.v1.RunStartedH\x00R\astarted\x120\n" +
+	"\x06events\x18\x02 \x01(\v2\x16.execwire.v1.RunEventsH\x00R\x06eventsB\t\n" +
+	"\amessage\"\x85\x01\n" +
+	"\x18AcknowledgeOutputRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n" +
+	"\bowner_id\x18\x03 \x01(\tR\aownerId\x12\x10\n" +
+	"\x03seq\x18\x04 \x01(\x04R\x03seq\"\x1b\n" +
+	"\x19AcknowledgeOutputResponse\"o\n" +
+	"\x14DetachProcessRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x19\n" +
+	"\bowner_id\x18\x03 \x01(\tR\aownerId\"\x17\n" +
+	"\x15DetachProcessResponse\"\x80\x01\n" +
 	"\x13WatchProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1977,15 +2428,19 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x04tail\x18\x03 \x01(\fR\x04tail\x12#\n" +
 	"\romitted_bytes\x18\x04 \x01(\x04R\fomittedBytes\x12\x1f\n" +
 	"\vtotal_bytes\x18\x05 \x01(\x04R\n" +
-	"totalBytes\"\x80\x01\n" +
+	"totalBytes\"\xd3\x01\n" +
 	"\x11WriteStdinRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x02 \x01(\tR\tprocessId\x12\x12\n" +
 	"\x04data\x18\x03 \x01(\fR\x04data\x12\x19\n" +
-	"\bwrite_id\x18\x04 \x01(\tR\awriteId\"\x14\n" +
-	"\x12WriteStdinResponse\"Q\n" +
+	"\bwrite_id\x18\x04 \x01(\tR\awriteId\x12\x19\n" +
+	"\bowner_id\x18\x05 \x01(\tR\aownerId\x12\x16\n" +
+	"\x06offset\x18\x06 \x01(\x04R\x06offset\x12\x1e\n" +
+	"\vend_of_file\x18\a \x01(\bR\tendOfFile\"=\n" +
+	"\x12WriteStdinResponse\x12'\n" +
+	"\x0faccepted_offset\x18\x01 \x01(\x04R\x0eacceptedOffset\"Q\n" +
 	"\x11CloseStdinRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2073,11 +2528,16 @@ const file_execwire_v1_process_service_proto_rawDesc = "" +
 	"\x17KILL_METHOD_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19KILL_METHOD_PROCESS_GROUP\x10\x01\x12\x1b\n" +
 	"\x17KILL_METHOD_DESCENDANTS\x10\x02\x12\x16\n" +
-	"\x12KILL_METHOD_CGROUP\x10\x032\xe4\b\n" +
+	"\x12KILL_METHOD_CGROUP\x10\x032\xf1\n" +
+	"\n" +
 	"\x0eProcessService\x12S\n" +
 	"\fStartProcess\x12 .execwire.v1.StartProcessRequest\x1a!.execwire.v1.StartProcessResponse\x12Q\n" +
 	"\n" +
-	"RunProcess\x12\x1e.execwire.v1.RunProcessRequest\x1a\x1f.execwire.v1.RunProcessResponse(\x010\x01\x12U\n" +
+	"RunProcess\x12\x1e.execwire.v1.RunProcessRequest\x1a\x1f.execwire.v1.RunProcessResponse(\x010\x01\x12O\n" +
+	"\n" +
+	"OwnProcess\x12\x1e.execwire.v1.OwnProcessRequest\x1a\x1f.execwire.v1.OwnProcessResponse0\x01\x12b\n" +
+	"\x11AcknowledgeOutput\x12%.execwire.v1.AcknowledgeOutputRequest\x1a&.execwire.v1.AcknowledgeOutputResponse\x12V\n" +
+	"\rDetachProcess\x12!.execwire.v1.DetachProcessRequest\x1a\".execwire.v1.DetachProcessResponse\x12U\n" +
 	"\fWatchProcess\x12 .execwire.v1.WatchProcessRequest\x1a!.execwire.v1.WatchProcessResponse0\x01\x12M\n" +
 	"\n" +
 	"ReadOutput\x12\x1e.execwire.v1.ReadOutputRequest\x1a\x1f.execwire.v1.ReadOutputResponse\x12Y\n" +
@@ -2108,111 +2568,131 @@ func file_execwire_v1_process_service_proto_rawDescGZIP() []byte {
 }
 
 var file_execwire_v1_process_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_execwire_v1_process_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_execwire_v1_process_service_proto_goTypes = []any{
-	(KillMethod)(0),                  // 0: execwire.v1.KillMethod
-	(*StartProcessResponse)(nil),     // 1: execwire.v1.StartProcessResponse
-	(*WatchProcessRequest)(nil),      // 2: execwire.v1.WatchProcessRequest
-	(*WatchProcessResponse)(nil),     // 3: execwire.v1.WatchProcessResponse
-	(*ReadOutputRequest)(nil),        // 4: execwire.v1.ReadOutputRequest
-	(*ReadOutputResponse)(nil),       // 5: execwire.v1.ReadOutputResponse
-	(*SnapshotOutputRequest)(nil),    // 6: execwire.v1.SnapshotOutputRequest
-	(*SnapshotOutputResponse)(nil),   // 7: execwire.v1.SnapshotOutputResponse
-	(*StreamSnapshot)(nil),           // 8: execwire.v1.StreamSnapshot
-	(*WriteStdinRequest)(nil),        // 9: execwire.v1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),       // 10: execwire.v1.WriteStdinResponse
-	(*CloseStdinRequest)(nil),        // 11: execwire.v1.CloseStdinRequest
-	(*CloseStdinResponse)(nil),       // 12: execwire.v1.CloseStdinResponse
-	(*ResizeTerminalRequest)(nil),    // 13: execwire.v1.ResizeTerminalRequest
-	(*ResizeTerminalResponse)(nil),   // 14: execwire.v1.ResizeTerminalResponse
-	(*SignalProcessRequest)(nil),     // 15: execwire.v1.SignalProcessRequest
-	(*SignalProcessResponse)(nil),    // 16: execwire.v1.SignalProcessResponse
-	(*TerminateProcessRequest)(nil),  // 17: execwire.v1.TerminateProcessRequest
-	(*TerminateProcessResponse)(nil), // 18: execwire.v1.TerminateProcessResponse
-	(*WaitProcessRequest)(nil),       // 19: execwire.v1.WaitProcessRequest
-	(*WaitForExit)(nil),              // 20: execwire.v1.WaitForExit
-	(*WaitForClosed)(nil),            // 21: execwire.v1.WaitForClosed
-	(*WaitForPattern)(nil),           // 22: execwire.v1.WaitForPattern
-	(*WaitForPort)(nil),              // 23: execwire.v1.WaitForPort
-	(*WaitForIdle)(nil),              // 24: execwire.v1.WaitForIdle
-	(*WaitProcessResponse)(nil),      // 25: execwire.v1.WaitProcessResponse
-	(*PatternMatch)(nil),             // 26: execwire.v1.PatternMatch
-	(*GetProcessRequest)(nil),        // 27: execwire.v1.GetProcessRequest
-	(*GetProcessResponse)(nil),       // 28: execwire.v1.GetProcessResponse
-	(*ListProcessesRequest)(nil),     // 29: execwire.v1.ListProcessesRequest
-	(*ListProcessesResponse)(nil),    // 30: execwire.v1.ListProcessesResponse
-	(*Process)(nil),                  // 31: execwire.v1.Process
-	(*ProcessEvent)(nil),             // 32: execwire.v1.ProcessEvent
-	(*durationpb.Duration)(nil),      // 33: google.protobuf.Duration
-	(*ExitRecord)(nil),               // 34: execwire.v1.ExitRecord
-	(OutputStream)(0),                // 35: execwire.v1.OutputStream
-	(*TerminalSize)(nil),             // 36: execwire.v1.TerminalSize
-	(Signal)(0),                      // 37: execwire.v1.Signal
-	(SignalTarget)(0),                // 38: execwire.v1.SignalTarget
-	(*Termination)(nil),              // 39: execwire.v1.Termination
-	(*StartProcessRequest)(nil),      // 40: execwire.v1.StartProcessRequest
-	(*RunProcessRequest)(nil),        // 41: execwire.v1.RunProcessRequest
-	(*RunProcessResponse)(nil),       // 42: execwire.v1.RunProcessResponse
+	(KillMethod)(0),                   // 0: execwire.v1.KillMethod
+	(*StartProcessResponse)(nil),      // 1: execwire.v1.StartProcessResponse
+	(*OwnProcessRequest)(nil),         // 2: execwire.v1.OwnProcessRequest
+	(*OwnProcessResponse)(nil),        // 3: execwire.v1.OwnProcessResponse
+	(*AcknowledgeOutputRequest)(nil),  // 4: execwire.v1.AcknowledgeOutputRequest
+	(*AcknowledgeOutputResponse)(nil), // 5: execwire.v1.AcknowledgeOutputResponse
+	(*DetachProcessRequest)(nil),      // 6: execwire.v1.DetachProcessRequest
+	(*DetachProcessResponse)(nil),     // 7: execwire.v1.DetachProcessResponse
+	(*WatchProcessRequest)(nil),       // 8: execwire.v1.WatchProcessRequest
+	(*WatchProcessResponse)(nil),      // 9: execwire.v1.WatchProcessResponse
+	(*ReadOutputRequest)(nil),         // 10: execwire.v1.ReadOutputRequest
+	(*ReadOutputResponse)(nil),        // 11: execwire.v1.ReadOutputResponse
+	(*SnapshotOutputRequest)(nil),     // 12: execwire.v1.SnapshotOutputRequest
+	(*SnapshotOutputResponse)(nil),    // 13: execwire.v1.SnapshotOutputResponse
+	(*StreamSnapshot)(nil),            // 14: execwire.v1.StreamSnapshot
+	(*WriteStdinRequest)(nil),         // 15: execwire.v1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),        // 16: execwire.v1.WriteStdinResponse
+	(*CloseStdinRequest)(nil),         // 17: execwire.v1.CloseStdinRequest
+	(*CloseStdinResponse)(nil),        // 18: execwire.v1.CloseStdinResponse
+	(*ResizeTerminalRequest)(nil),     // 19: execwire.v1.ResizeTerminalRequest
+	(*ResizeTerminalResponse)(nil),    // 20: execwire.v1.ResizeTerminalResponse
+	(*SignalProcessRequest)(nil),      // 21: execwire.v1.SignalProcessRequest
+	(*SignalProcessResponse)(nil),     // 22: execwire.v1.SignalProcessResponse
+	(*TerminateProcessRequest)(nil),   // 23: execwire.v1.TerminateProcessRequest
+	(*TerminateProcessResponse)(nil),  // 24: execwire.v1.TerminateProcessResponse
+	(*WaitProcessRequest)(nil),        // 25: execwire.v1.WaitProcessRequest
+	(*WaitForExit)(nil),               // 26: execwire.v1.WaitForExit
+	(*WaitForClosed)(nil),             // 27: execwire.v1.WaitForClosed
+	(*WaitForPattern)(nil),            // 28: execwire.v1.WaitForPattern
+	(*WaitForPort)(nil),               // 29: execwire.v1.WaitForPort
+	(*WaitForIdle)(nil),               // 30: execwire.v1.WaitForIdle
+	(*WaitProcessResponse)(nil),       // 31: execwire.v1.WaitProcessResponse
+	(*PatternMatch)(nil),              // 32: execwire.v1.PatternMatch
+	(*GetProcessRequest)(nil),         // 33: execwire.v1.GetProcessRequest
+	(*GetProcessResponse)(nil),        // 34: execwire.v1.GetProcessResponse
+	(*ListProcessesRequest)(nil),      // 35: execwire.v1.ListProcessesRequest
+	(*ListProcessesResponse)(nil),     // 36: execwire.v1.ListProcessesResponse
+	(*Process)(nil),                   // 37: execwire.v1.Process
+	(*RunStart)(nil),                  // 38: execwire.v1.RunStart
+	(*RunResume)(nil),                 // 39: execwire.v1.RunResume
+	(*RunStarted)(nil),                // 40: execwire.v1.RunStarted
+	(*RunEvents)(nil),                 // 41: execwire.v1.RunEvents
+	(*ProcessEvent)(nil),              // 42: execwire.v1.ProcessEvent
+	(*durationpb.Duration)(nil),       // 43: google.protobuf.Duration
+	(*ExitRecord)(nil),                // 44: execwire.v1.ExitRecord
+	(OutputStream)(0),                 // 45: execwire.v1.OutputStream
+	(*TerminalSize)(nil),              // 46: execwire.v1.TerminalSize
+	(Signal)(0),                       // 47: execwire.v1.Signal
+	(SignalTarget)(0),                 // 48: execwire.v1.SignalTarget
+	(*Termination)(nil),               // 49: execwire.v1.Termination
+	(*StartProcessRequest)(nil),       // 50: execwire.v1.StartProcessRequest
+	(*RunProcessRequest)(nil),         // 51: execwire.v1.RunProcessRequest
+	(*RunProcessResponse)(nil),        // 52: execwire.v1.RunProcessResponse
 }
 var file_execwire_v1_process_service_proto_depIdxs = []int32{
-	31, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
-	32, // 1: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
-	33, // 2: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
-	32, // 3: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
-	34, // 4: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
-	8,  // 5: execwire.v1.SnapshotOutputResponse.streams:type_name -> execwire.v1.StreamSnapshot
-	31, // 6: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
-	35, // 7: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
-	36, // 8: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
-	37, // 9: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
-	38, // 10: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
-	39, // 11: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
-	34, // 12: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
-	0,  // 13: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
-	20, // 14: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
-	21, // 15: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
-	22, // 16: execwire.v1.WaitProcessRequest.pattern:type_name -> execwire.v1.WaitForPattern
-	23, // 17: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
-	24, // 18: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
-	33, // 19: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
-	35, // 20: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
-	33, // 21: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
-	31, // 22: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
-	26, // 23: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
-	35, // 24: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
-	31, // 25: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
-	31, // 26: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
-	40, // 27: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
-	41, // 28: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
-	2,  // 29: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
-	4,  // 30: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
-	6,  // 31: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
-	9,  // 32: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
-	11, // 33: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
-	13, // 34: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
-	15, // 35: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
-	17, // 36: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
-	19, // 37: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
-	27, // 38: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
-	29, // 39: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
-	1,  // 40: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
-	42, // 41: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
-	3,  // 42: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
-	5,  // 43: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
-	7,  // 44: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
-	10, // 45: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
-	12, // 46: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
-	14, // 47: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
-	16, // 48: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
-	18, // 49: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
-	25, // 50: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
-	28, // 51: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
-	30, // 52: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
-	40, // [40:53] is the sub-list for method output_type
-	27, // [27:40] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	37, // 0: execwire.v1.StartProcessResponse.process:type_name -> execwire.v1.Process
+	38, // 1: execwire.v1.OwnProcessRequest.start:type_name -> execwire.v1.RunStart
+	39, // 2: execwire.v1.OwnProcessRequest.resume:type_name -> execwire.v1.RunResume
+	40, // 3: execwire.v1.OwnProcessResponse.started:type_name -> execwire.v1.RunStarted
+	41, // 4: execwire.v1.OwnProcessResponse.events:type_name -> execwire.v1.RunEvents
+	42, // 5: execwire.v1.WatchProcessResponse.events:type_name -> execwire.v1.ProcessEvent
+	43, // 6: execwire.v1.ReadOutputRequest.wait:type_name -> google.protobuf.Duration
+	42, // 7: execwire.v1.ReadOutputResponse.events:type_name -> execwire.v1.ProcessEvent
+	44, // 8: execwire.v1.ReadOutputResponse.exit:type_name -> execwire.v1.ExitRecord
+	14, // 9: execwire.v1.SnapshotOutputResponse.streams:type_name -> execwire.v1.StreamSnapshot
+	37, // 10: execwire.v1.SnapshotOutputResponse.process:type_name -> execwire.v1.Process
+	45, // 11: execwire.v1.StreamSnapshot.stream:type_name -> execwire.v1.OutputStream
+	46, // 12: execwire.v1.ResizeTerminalRequest.size:type_name -> execwire.v1.TerminalSize
+	47, // 13: execwire.v1.SignalProcessRequest.signal:type_name -> execwire.v1.Signal
+	48, // 14: execwire.v1.SignalProcessRequest.target:type_name -> execwire.v1.SignalTarget
+	49, // 15: execwire.v1.TerminateProcessRequest.termination:type_name -> execwire.v1.Termination
+	44, // 16: execwire.v1.TerminateProcessResponse.exit:type_name -> execwire.v1.ExitRecord
+	0,  // 17: execwire.v1.TerminateProcessResponse.method:type_name -> execwire.v1.KillMethod
+	26, // 18: execwire.v1.WaitProcessRequest.exit:type_name -> execwire.v1.WaitForExit
+	27, // 19: execwire.v1.WaitProcessRequest.closed:type_name -> execwire.v1.WaitForClosed
+	28, // 20: execwire.v1.WaitProcessRequest.pattern:type_name -> execwire.v1.WaitForPattern
+	29, // 21: execwire.v1.WaitProcessRequest.port:type_name -> execwire.v1.WaitForPort
+	30, // 22: execwire.v1.WaitProcessRequest.idle:type_name -> execwire.v1.WaitForIdle
+	43, // 23: execwire.v1.WaitProcessRequest.wait:type_name -> google.protobuf.Duration
+	45, // 24: execwire.v1.WaitForPattern.stream:type_name -> execwire.v1.OutputStream
+	43, // 25: execwire.v1.WaitForIdle.silence:type_name -> google.protobuf.Duration
+	37, // 26: execwire.v1.WaitProcessResponse.process:type_name -> execwire.v1.Process
+	32, // 27: execwire.v1.WaitProcessResponse.match:type_name -> execwire.v1.PatternMatch
+	45, // 28: execwire.v1.PatternMatch.stream:type_name -> execwire.v1.OutputStream
+	37, // 29: execwire.v1.GetProcessResponse.process:type_name -> execwire.v1.Process
+	37, // 30: execwire.v1.ListProcessesResponse.processes:type_name -> execwire.v1.Process
+	50, // 31: execwire.v1.ProcessService.StartProcess:input_type -> execwire.v1.StartProcessRequest
+	51, // 32: execwire.v1.ProcessService.RunProcess:input_type -> execwire.v1.RunProcessRequest
+	2,  // 33: execwire.v1.ProcessService.OwnProcess:input_type -> execwire.v1.OwnProcessRequest
+	4,  // 34: execwire.v1.ProcessService.AcknowledgeOutput:input_type -> execwire.v1.AcknowledgeOutputRequest
+	6,  // 35: execwire.v1.ProcessService.DetachProcess:input_type -> execwire.v1.DetachProcessRequest
+	8,  // 36: execwire.v1.ProcessService.WatchProcess:input_type -> execwire.v1.WatchProcessRequest
+	10, // 37: execwire.v1.ProcessService.ReadOutput:input_type -> execwire.v1.ReadOutputRequest
+	12, // 38: execwire.v1.ProcessService.SnapshotOutput:input_type -> execwire.v1.SnapshotOutputRequest
+	15, // 39: execwire.v1.ProcessService.WriteStdin:input_type -> execwire.v1.WriteStdinRequest
+	17, // 40: execwire.v1.ProcessService.CloseStdin:input_type -> execwire.v1.CloseStdinRequest
+	19, // 41: execwire.v1.ProcessService.ResizeTerminal:input_type -> execwire.v1.ResizeTerminalRequest
+	21, // 42: execwire.v1.ProcessService.SignalProcess:input_type -> execwire.v1.SignalProcessRequest
+	23, // 43: execwire.v1.ProcessService.TerminateProcess:input_type -> execwire.v1.TerminateProcessRequest
+	25, // 44: execwire.v1.ProcessService.WaitProcess:input_type -> execwire.v1.WaitProcessRequest
+	33, // 45: execwire.v1.ProcessService.GetProcess:input_type -> execwire.v1.GetProcessRequest
+	35, // 46: execwire.v1.ProcessService.ListProcesses:input_type -> execwire.v1.ListProcessesRequest
+	1,  // 47: execwire.v1.ProcessService.StartProcess:output_type -> execwire.v1.StartProcessResponse
+	52, // 48: execwire.v1.ProcessService.RunProcess:output_type -> execwire.v1.RunProcessResponse
+	3,  // 49: execwire.v1.ProcessService.OwnProcess:output_type -> execwire.v1.OwnProcessResponse
+	5,  // 50: execwire.v1.ProcessService.AcknowledgeOutput:output_type -> execwire.v1.AcknowledgeOutputResponse
+	7,  // 51: execwire.v1.ProcessService.DetachProcess:output_type -> execwire.v1.DetachProcessResponse
+	9,  // 52: execwire.v1.ProcessService.WatchProcess:output_type -> execwire.v1.WatchProcessResponse
+	11, // 53: execwire.v1.ProcessService.ReadOutput:output_type -> execwire.v1.ReadOutputResponse
+	13, // 54: execwire.v1.ProcessService.SnapshotOutput:output_type -> execwire.v1.SnapshotOutputResponse
+	16, // 55: execwire.v1.ProcessService.WriteStdin:output_type -> execwire.v1.WriteStdinResponse
+	18, // 56: execwire.v1.ProcessService.CloseStdin:output_type -> execwire.v1.CloseStdinResponse
+	20, // 57: execwire.v1.ProcessService.ResizeTerminal:output_type -> execwire.v1.ResizeTerminalResponse
+	22, // 58: execwire.v1.ProcessService.SignalProcess:output_type -> execwire.v1.SignalProcessResponse
+	24, // 59: execwire.v1.ProcessService.TerminateProcess:output_type -> execwire.v1.TerminateProcessResponse
+	31, // 60: execwire.v1.ProcessService.WaitProcess:output_type -> execwire.v1.WaitProcessResponse
+	34, // 61: execwire.v1.ProcessService.GetProcess:output_type -> execwire.v1.GetProcessResponse
+	36, // 62: execwire.v1.ProcessService.ListProcesses:output_type -> execwire.v1.ListProcessesResponse
+	47, // [47:63] is the sub-list for method output_type
+	31, // [31:47] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_service_proto_init() }
@@ -2224,8 +2704,16 @@ func file_execwire_v1_process_service_proto_init() {
 	file_execwire_v1_process_command_proto_init()
 	file_execwire_v1_process_event_proto_init()
 	file_execwire_v1_process_run_proto_init()
-	file_execwire_v1_process_service_proto_msgTypes[3].OneofWrappers = []any{}
-	file_execwire_v1_process_service_proto_msgTypes[18].OneofWrappers = []any{
+	file_execwire_v1_process_service_proto_msgTypes[1].OneofWrappers = []any{
+		(*OwnProcessRequest_Start)(nil),
+		(*OwnProcessRequest_Resume)(nil),
+	}
+	file_execwire_v1_process_service_proto_msgTypes[2].OneofWrappers = []any{
+		(*OwnProcessResponse_Started)(nil),
+		(*OwnProcessResponse_Events)(nil),
+	}
+	file_execwire_v1_process_service_proto_msgTypes[9].OneofWrappers = []any{}
+	file_execwire_v1_process_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*WaitProcessRequest_Exit)(nil),
 		(*WaitProcessRequest_Closed)(nil),
 		(*WaitProcessRequest_Pattern)(nil),
@@ -2238,7 +2726,7 @@ func file_execwire_v1_process_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_process_service_proto_rawDesc), len(file_execwire_v1_process_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,19 +19,22 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	ProcessService_StartProcess_FullMethodName     = "/execwire.v1.ProcessService/StartProcess"
-	ProcessService_RunProcess_FullMethodName       = "/execwire.v1.ProcessService/RunProcess"
-	ProcessService_WatchProcess_FullMethodName     = "/execwire.v1.ProcessService/WatchProcess"
-	ProcessService_ReadOutput_FullMethodName       = "/execwire.v1.ProcessService/ReadOutput"
-	ProcessService_SnapshotOutput_FullMethodName   = "/execwire.v1.ProcessService/SnapshotOutput"
-	ProcessService_WriteStdin_FullMethodName       = "/execwire.v1.ProcessService/WriteStdin"
-	ProcessService_CloseStdin_FullMethodName       = "/execwire.v1.ProcessService/CloseStdin"
-	ProcessService_ResizeTerminal_FullMethodName   = "/execwire.v1.ProcessService/ResizeTerminal"
-	ProcessService_SignalProcess_FullMethodName    = "/execwire.v1.ProcessService/SignalProcess"
-	ProcessService_TerminateProcess_FullMethodName = "/execwire.v1.ProcessService/TerminateProcess"
-	ProcessService_WaitProcess_FullMethodName      = "/execwire.v1.ProcessService/WaitProcess"
-	ProcessService_GetProcess_FullMethodName       = "/execwire.v1.ProcessService/GetProcess"
-	ProcessService_ListProcesses_FullMethodName    = "/execwire.v1.ProcessService/ListProcesses"
+	ProcessService_StartProcess_FullMethodName      = "/execwire.v1.ProcessService/StartProcess"
+	ProcessService_RunProcess_FullMethodName        = "/execwire.v1.ProcessService/RunProcess"
+	ProcessService_OwnProcess_FullMethodName        = "/execwire.v1.ProcessService/OwnProcess"
+	ProcessService_AcknowledgeOutput_FullMethodName = "/execwire.v1.ProcessService/AcknowledgeOutput"
+	ProcessService_DetachProcess_FullMethodName     = "/execwire.v1.ProcessService/DetachProcess"
+	ProcessService_WatchProcess_FullMethodName      = "/execwire.v1.ProcessService/WatchProcess"
+	ProcessService_ReadOutput_FullMethodName        = "/execwire.v1.ProcessService/ReadOutput"
+	ProcessService_SnapshotOutput_FullMethodName    = "/execwire.v1.ProcessService/SnapshotOutput"
+	ProcessService_WriteStdin_FullMethodName        = "/execwire.v1.ProcessService/WriteStdin"
+	ProcessService_CloseStdin_FullMethodName        = "/execwire.v1.ProcessService/CloseStdin"
+	ProcessService_ResizeTerminal_FullMethodName    = "/execwire.v1.ProcessService/ResizeTerminal"
+	ProcessService_SignalProcess_FullMethodName     = "/execwire.v1.ProcessService/SignalProcess"
+	ProcessService_TerminateProcess_FullMethodName  = "/execwire.v1.ProcessService/TerminateProcess"
+	ProcessService_WaitProcess_FullMethodName       = "/execwire.v1.ProcessService/WaitProcess"
+	ProcessService_GetProcess_FullMethodName        = "/execwire.v1.ProcessService/GetProcess"
+	ProcessService_ListProcesses_FullMethodName     = "/execwire.v1.ProcessService/ListProcesses"
 )
 
 // ProcessServiceClient is the client API for ProcessService service.
@@ -47,7 +50,7 @@ const (
 // Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
 // for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
 // process: one that falls behind the retained output gets an OutputGap. The owner
-// (RunProcess, AttachSession) paces the process and loses nothing.
+// (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
 type ProcessServiceClient interface {
 	// StartProcess starts a process and returns when the program was executed, or the
 	// start has failed. A failed start leaves nothing behind, and its id is free. The
@@ -68,6 +71,23 @@ type ProcessServiceClient interface {
 	// half-closes sends no more input or acknowledgements: stdin is closed, and
 	// everything sent counts as acknowledged.
 	RunProcess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RunProcessRequest, RunProcessResponse], error)
+	// OwnProcess starts or resumes a process and owns it as RunProcess does, for clients
+	// without bidirectional streams, such as browsers and clients behind HTTP/1.1 proxies.
+	// The first response is started; events follow. What a RunProcess stream receives is
+	// sent in calls: AcknowledgeOutput, WriteStdin with owner_id, ResizeTerminal,
+	// SignalProcess, TerminateProcess, DetachProcess. Windows, grace period, resume,
+	// takeover and the end of the stream are those of RunProcess.
+	OwnProcess(ctx context.Context, in *OwnProcessRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OwnProcessResponse], error)
+	// AcknowledgeOutput acknowledges all events up to a seq, for the owner of the process:
+	// they need not be retained for it. It never blocks. It may be repeated. It fails with
+	// PROCESS_TAKEN_OVER if the process has another owner since, with PROCESS_OWNER_LOST if the
+	// stream was lost, and with SEQ_NOT_REACHED.
+	AcknowledgeOutput(ctx context.Context, in *AcknowledgeOutputRequest, opts ...grpc.CallOption) (*AcknowledgeOutputResponse, error)
+	// DetachProcess gives up the ownership: the stream ends with OK, and the process
+	// continues without an owner. It never blocks. It may be repeated, and also ends the
+	// grace period of a lost stream. It fails with PROCESS_TAKEN_OVER if the process has
+	// another owner since, and with PROCESS_OWNER_LOST after the grace period.
+	DetachProcess(ctx context.Context, in *DetachProcessRequest, opts ...grpc.CallOption) (*DetachProcessResponse, error)
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
 	WatchProcess(ctx context.Context, in *WatchProcessRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProcessResponse], error)
@@ -77,9 +97,11 @@ type ProcessServiceClient interface {
 	// SnapshotOutput returns the first and the last bytes of each stream, and the number
 	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(ctx context.Context, in *SnapshotOutputRequest, opts ...grpc.CallOption) (*SnapshotOutputResponse, error)
-	// WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
-	// the queue is full, which delays only other writers of the same process. Writes are
-	// applied in the order in which they were queued.
+	// WriteStdin queues bytes for a process's stdin: all of them or none, except that a
+	// failed write of the owner may have queued a part. It blocks while the queue is full,
+	// which delays only other writers of the same process. Writes are applied in the order
+	// in which they were queued. A failed call can be repeated: by an owner with the same
+	// offset, by others with the same write_id.
 	WriteStdin(ctx context.Context, in *WriteStdinRequest, opts ...grpc.CallOption) (*WriteStdinResponse, error)
 	// CloseStdin closes a process's stdin after what is queued: the process then reads
 	// end of file. It does not block. It is idempotent.
@@ -135,9 +157,48 @@ func (c *processServiceClient) RunProcess(ctx context.Context, opts ...grpc.Call
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ProcessService_RunProcessClient = grpc.BidiStreamingClient[RunProcessRequest, RunProcessResponse]
 
+func (c *processServiceClient) OwnProcess(ctx context.Context, in *OwnProcessRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[OwnProcessResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ProcessService_ServiceDesc.Streams[1], ProcessService_OwnProcess_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[OwnProcessRequest, OwnProcessResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProcessService_OwnProcessClient = grpc.ServerStreamingClient[OwnProcessResponse]
+
+func (c *processServiceClient) AcknowledgeOutput(ctx context.Context, in *AcknowledgeOutputRequest, opts ...grpc.CallOption) (*AcknowledgeOutputResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AcknowledgeOutputResponse)
+	err := c.cc.Invoke(ctx, ProcessService_AcknowledgeOutput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *processServiceClient) DetachProcess(ctx context.Context, in *DetachProcessRequest, opts ...grpc.CallOption) (*DetachProcessResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DetachProcessResponse)
+	err := c.cc.Invoke(ctx, ProcessService_DetachProcess_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *processServiceClient) WatchProcess(ctx context.Context, in *WatchProcessRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchProcessResponse], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	stream, err := c.cc.NewStream(ctx, &ProcessService_ServiceDesc.Streams[1], ProcessService_WatchProcess_FullMethodName, cOpts...)
+	stream, err := c.cc.NewStream(ctx, &ProcessService_ServiceDesc.Streams[2], ProcessService_WatchProcess_FullMethodName, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +328,7 @@ func (c *processServiceClient) ListProcesses(ctx context.Context, in *ListProces
 // Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
 // for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
 // process: one that falls behind the retained output gets an OutputGap. The owner
-// (RunProcess, AttachSession) paces the process and loses nothing.
+// (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
 type ProcessServiceServer interface {
 	// StartProcess starts a process and returns when the program was executed, or the
 	// start has failed. A failed start leaves nothing behind, and its id is free. The
@@ -288,6 +349,23 @@ type ProcessServiceServer interface {
 	// half-closes sends no more input or acknowledgements: stdin is closed, and
 	// everything sent counts as acknowledged.
 	RunProcess(grpc.BidiStreamingServer[RunProcessRequest, RunProcessResponse]) error
+	// OwnProcess starts or resumes a process and owns it as RunProcess does, for clients
+	// without bidirectional streams, such as browsers and clients behind HTTP/1.1 proxies.
+	// The first response is started; events follow. What a RunProcess stream receives is
+	// sent in calls: AcknowledgeOutput, WriteStdin with owner_id, ResizeTerminal,
+	// SignalProcess, TerminateProcess, DetachProcess. Windows, grace period, resume,
+	// takeover and the end of the stream are those of RunProcess.
+	OwnProcess(*OwnProcessRequest, grpc.ServerStreamingServer[OwnProcessResponse]) error
+	// AcknowledgeOutput acknowledges all events up to a seq, for the owner of the process:
+	// they need not be retained for it. It never blocks. It may be repeated. It fails with
+	// PROCESS_TAKEN_OVER if the process has another owner since, with PROCESS_OWNER_LOST if the
+	// stream was lost, and with SEQ_NOT_REACHED.
+	AcknowledgeOutput(context.Context, *AcknowledgeOutputRequest) (*AcknowledgeOutputResponse, error)
+	// DetachProcess gives up the ownership: the stream ends with OK, and the process
+	// continues without an owner. It never blocks. It may be repeated, and also ends the
+	// grace period of a lost stream. It fails with PROCESS_TAKEN_OVER if the process has
+	// another owner since, and with PROCESS_OWNER_LOST after the grace period.
+	DetachProcess(context.Context, *DetachProcessRequest) (*DetachProcessResponse, error)
 	// WatchProcess replays a process's events from a cursor and then follows
 	// them live, as an observer. The stream ends with OK after the closed event.
 	WatchProcess(*WatchProcessRequest, grpc.ServerStreamingServer[WatchProcessResponse]) error
@@ -297,9 +375,11 @@ type ProcessServiceServer interface {
 	// SnapshotOutput returns the first and the last bytes of each stream, and the number
 	// of bytes between them. It never blocks and consumes nothing.
 	SnapshotOutput(context.Context, *SnapshotOutputRequest) (*SnapshotOutputResponse, error)
-	// WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
-	// the queue is full, which delays only other writers of the same process. Writes are
-	// applied in the order in which they were queued.
+	// WriteStdin queues bytes for a process's stdin: all of them or none, except that a
+	// failed write of the owner may have queued a part. It blocks while the queue is full,
+	// which delays only other writers of the same process. Writes are applied in the order
+	// in which they were queued. A failed call can be repeated: by an owner with the same
+	// offset, by others with the same write_id.
 	WriteStdin(context.Context, *WriteStdinRequest) (*WriteStdinResponse, error)
 	// CloseStdin closes a process's stdin after what is queued: the process then reads
 	// end of file. It does not block. It is idempotent.
@@ -337,6 +417,15 @@ func (UnimplementedProcessServiceServer) StartProcess(context.Context, *StartPro
 }
 func (UnimplementedProcessServiceServer) RunProcess(grpc.BidiStreamingServer[RunProcessRequest, RunProcessResponse]) error {
 	return status.Error(codes.Unimplemented, "method RunProcess not implemented")
+}
+func (UnimplementedProcessServiceServer) OwnProcess(*OwnProcessRequest, grpc.ServerStreamingServer[OwnProcessResponse]) error {
+	return status.Error(codes.Unimplemented, "method OwnProcess not implemented")
+}
+func (UnimplementedProcessServiceServer) AcknowledgeOutput(context.Context, *AcknowledgeOutputRequest) (*AcknowledgeOutputResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AcknowledgeOutput not implemented")
+}
+func (UnimplementedProcessServiceServer) DetachProcess(context.Context, *DetachProcessRequest) (*DetachProcessResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DetachProcess not implemented")
 }
 func (UnimplementedProcessServiceServer) WatchProcess(*WatchProcessRequest, grpc.ServerStreamingServer[WatchProcessResponse]) error {
 	return status.Error(codes.Unimplemented, "method WatchProcess not implemented")
@@ -416,6 +505,53 @@ func _ProcessService_RunProcess_Handler(srv interface{}, stream grpc.ServerStrea
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type ProcessService_RunProcessServer = grpc.BidiStreamingServer[RunProcessRequest, RunProcessResponse]
+
+func _ProcessService_OwnProcess_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(OwnProcessRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(ProcessServiceServer).OwnProcess(m, &grpc.GenericServerStream[OwnProcessRequest, OwnProcessResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProcessService_OwnProcessServer = grpc.ServerStreamingServer[OwnProcessResponse]
+
+func _ProcessService_AcknowledgeOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AcknowledgeOutputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProcessServiceServer).AcknowledgeOutput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProcessService_AcknowledgeOutput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProcessServiceServer).AcknowledgeOutput(ctx, req.(*AcknowledgeOutputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ProcessService_DetachProcess_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DetachProcessRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ProcessServiceServer).DetachProcess(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ProcessService_DetachProcess_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ProcessServiceServer).DetachProcess(ctx, req.(*DetachProcessRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _ProcessService_WatchProcess_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(WatchProcessRequest)
@@ -620,6 +756,14 @@ var ProcessService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _ProcessService_StartProcess_Handler,
 		},
 		{
+			MethodName: "AcknowledgeOutput",
+			Handler:    _ProcessService_AcknowledgeOutput_Handler,
+		},
+		{
+			MethodName: "DetachProcess",
+			Handler:    _ProcessService_DetachProcess_Handler,
+		},
+		{
 			MethodName: "ReadOutput",
 			Handler:    _ProcessService_ReadOutput_Handler,
 		},
@@ -666,6 +810,11 @@ var ProcessService_ServiceDesc = grpc.ServiceDesc{
 			Handler:       _ProcessService_RunProcess_Handler,
 			ServerStreams: true,
 			ClientStreams: true,
+		},
+		{
+			StreamName:    "OwnProcess",
+			Handler:       _ProcessService_OwnProcess_Handler,
+			ServerStreams: true,
 		},
 		{
 			StreamName:    "WatchProcess",

@@ -13,6 +13,7 @@ FEATURE_HTTP: Feature
 FEATURE_KILL_TREE: Feature
 FEATURE_LEASED_SESSIONS: Feature
 FEATURE_NO_SYMLINKS: Feature
+FEATURE_PORTS: Feature
 FEATURE_PROCESSES: Feature
 FEATURE_RUN_RESUME: Feature
 FEATURE_SANDBOX: Feature
@@ -70,7 +71,7 @@ class GetEnvironmentResponse(_message.Message):
     def __init__(self, server_version: _Optional[str] = ..., operating_system: _Optional[str] = ..., architecture: _Optional[str] = ..., kernel_release: _Optional[str] = ..., host_name: _Optional[str] = ..., shell: _Optional[str] = ..., working_directory: _Optional[str] = ..., home_directory: _Optional[str] = ..., temporary_directory: _Optional[str] = ..., cpu_count: _Optional[int] = ..., limits: _Optional[_Union[ServerLimits, _Mapping]] = ..., features: _Optional[_Iterable[_Union[Feature, str]]] = ..., sandbox_backends: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxBackend, str]]] = ..., kill_method: _Optional[_Union[_process_service_pb2.KillMethod, str]] = ..., guarded: bool = ..., direct_commands: bool = ..., prepared_commands: bool = ..., sandboxes: _Optional[_Iterable[_Union[_sandbox_pb2.SandboxStatus, _Mapping]]] = ..., required_sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., loopback_any_user: bool = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class ServerLimits(_message.Message):
-    __slots__ = ["awaited_paths_per_principal", "closed_process_retention", "default_grace", "file_handle_idle_time", "file_handles_per_session", "header_list_bytes", "http_head_bytes", "http_requests_per_principal", "max_grace", "max_wait", "message_bytes", "processes_per_session", "read_file_bytes", "readers_per_process", "retained_events", "retained_output_bytes", "retained_output_bytes_total", "sessions_per_principal", "sessions_total", "shutdown_grace", "snapshot_bytes", "stdin_queue_bytes", "stdin_write_bytes", "streams_per_connection", "unseen_process_retention", "unseen_processes_per_principal", "upload_retention", "uploads_per_principal", "watch_pending_bytes", "watched_directories_per_watch", "watches_per_principal", "window_bytes"]
+    __slots__ = ["awaited_paths_per_principal", "closed_process_retention", "default_grace", "file_handle_idle_time", "file_handles_per_session", "header_list_bytes", "http_head_bytes", "http_requests_per_principal", "max_grace", "max_wait", "message_bytes", "port_accept_timeout", "port_backlog", "port_connections_per_principal", "port_listeners_per_principal", "processes_per_session", "read_file_bytes", "readers_per_process", "retained_events", "retained_output_bytes", "retained_output_bytes_total", "sessions_per_principal", "sessions_total", "shutdown_grace", "snapshot_bytes", "stdin_queue_bytes", "stdin_write_bytes", "streams_per_connection", "unseen_process_retention", "unseen_processes_per_principal", "upload_retention", "uploads_per_principal", "watch_pending_bytes", "watched_directories_per_watch", "watches_per_principal", "window_bytes"]
     AWAITED_PATHS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLOSED_PROCESS_RETENTION_FIELD_NUMBER: _ClassVar[int]
     DEFAULT_GRACE_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +83,10 @@ class ServerLimits(_message.Message):
     MAX_GRACE_FIELD_NUMBER: _ClassVar[int]
     MAX_WAIT_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PORT_ACCEPT_TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    PORT_BACKLOG_FIELD_NUMBER: _ClassVar[int]
+    PORT_CONNECTIONS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    PORT_LISTENERS_PER_PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_PER_SESSION_FIELD_NUMBER: _ClassVar[int]
     READERS_PER_PROCESS_FIELD_NUMBER: _ClassVar[int]
     READ_FILE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +119,10 @@ class ServerLimits(_message.Message):
     max_grace: _duration_pb2.Duration
     max_wait: _duration_pb2.Duration
     message_bytes: int
+    port_accept_timeout: _duration_pb2.Duration
+    port_backlog: int
+    port_connections_per_principal: int
+    port_listeners_per_principal: int
     processes_per_session: int
     read_file_bytes: int
     readers_per_process: int
@@ -135,7 +144,7 @@ class ServerLimits(_message.Message):
     watched_directories_per_watch: int
     watches_per_principal: int
     window_bytes: int
-    def __init__(self, retained_output_bytes: _Optional[int] = ..., retained_events: _Optional[int] = ..., window_bytes: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., stdin_write_bytes: _Optional[int] = ..., stdin_queue_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., readers_per_process: _Optional[int] = ..., default_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., closed_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., shutdown_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., processes_per_session: _Optional[int] = ..., sessions_per_principal: _Optional[int] = ..., retained_output_bytes_total: _Optional[int] = ..., streams_per_connection: _Optional[int] = ..., header_list_bytes: _Optional[int] = ..., sessions_total: _Optional[int] = ..., read_file_bytes: _Optional[int] = ..., http_requests_per_principal: _Optional[int] = ..., http_head_bytes: _Optional[int] = ..., file_handles_per_session: _Optional[int] = ..., file_handle_idle_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., uploads_per_principal: _Optional[int] = ..., upload_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., watches_per_principal: _Optional[int] = ..., watched_directories_per_watch: _Optional[int] = ..., watch_pending_bytes: _Optional[int] = ..., awaited_paths_per_principal: _Optional[int] = ..., unseen_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., unseen_processes_per_principal: _Optional[int] = ...) -> None: ...
+    def __init__(self, retained_output_bytes: _Optional[int] = ..., retained_events: _Optional[int] = ..., window_bytes: _Optional[int] = ..., snapshot_bytes: _Optional[int] = ..., stdin_write_bytes: _Optional[int] = ..., stdin_queue_bytes: _Optional[int] = ..., message_bytes: _Optional[int] = ..., readers_per_process: _Optional[int] = ..., default_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., closed_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., shutdown_grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., max_wait: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., processes_per_session: _Optional[int] = ..., sessions_per_principal: _Optional[int] = ..., retained_output_bytes_total: _Optional[int] = ..., streams_per_connection: _Optional[int] = ..., header_list_bytes: _Optional[int] = ..., sessions_total: _Optional[int] = ..., read_file_bytes: _Optional[int] = ..., http_requests_per_principal: _Optional[int] = ..., http_head_bytes: _Optional[int] = ..., port_connections_per_principal: _Optional[int] = ..., port_listeners_per_principal: _Optional[int] = ..., port_backlog: _Optional[int] = ..., port_accept_timeout: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., file_handles_per_session: _Optional[int] = ..., file_handle_idle_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., uploads_per_principal: _Optional[int] = ..., upload_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., watches_per_principal: _Optional[int] = ..., watched_directories_per_watch: _Optional[int] = ..., watch_pending_bytes: _Optional[int] = ..., awaited_paths_per_principal: _Optional[int] = ..., unseen_process_retention: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., unseen_processes_per_principal: _Optional[int] = ...) -> None: ...
 
 class Feature(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

@@ -1,6 +1,7 @@
 from execwire.v1 import filesystem_handle_pb2 as _filesystem_handle_pb2
 from execwire.v1 import filesystem_metadata_pb2 as _filesystem_metadata_pb2
 from execwire.v1 import filesystem_transfer_pb2 as _filesystem_transfer_pb2
+from execwire.v1 import filesystem_url_pb2 as _filesystem_url_pb2
 from execwire.v1 import filesystem_walk_pb2 as _filesystem_walk_pb2
 from execwire.v1 import filesystem_watch_pb2 as _filesystem_watch_pb2
 from execwire.v1 import sandbox_pb2 as _sandbox_pb2

@@ -5,6 +5,7 @@ import grpc
 from execwire.v1 import filesystem_handle_pb2 as execwire_dot_v1_dot_filesystem__handle__pb2
 from execwire.v1 import filesystem_pb2 as execwire_dot_v1_dot_filesystem__pb2
 from execwire.v1 import filesystem_transfer_pb2 as execwire_dot_v1_dot_filesystem__transfer__pb2
+from execwire.v1 import filesystem_url_pb2 as execwire_dot_v1_dot_filesystem__url__pb2
 from execwire.v1 import filesystem_walk_pb2 as execwire_dot_v1_dot_filesystem__walk__pb2
 from execwire.v1 import filesystem_watch_pb2 as execwire_dot_v1_dot_filesystem__watch__pb2
 
@@ -59,6 +60,11 @@ class FileSystemServiceStub(object):
                 '/execwire.v1.FileSystemService/GetUpload',
                 request_serializer=execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadResponse.FromString,
+                )
+        self.SignFileURL = channel.unary_unary(
+                '/execwire.v1.FileSystemService/SignFileURL',
+                request_serializer=execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLResponse.FromString,
                 )
         self.CreateDirectory = channel.unary_unary(
                 '/execwire.v1.FileSystemService/CreateDirectory',
@@ -222,6 +228,18 @@ class FileSystemServiceServicer(object):
         """GetUpload describes an upload with an id. A complete upload is remembered as long
         as an interrupted one, so that its answer can be repeated; the oldest are dropped
         if there are many. An unknown upload is UPLOAD_NOT_FOUND. It is idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignFileURL(self, request, context):
+        """SignFileURL returns a URL by which anyone can read or replace one file over HTTP
+        for a while, without another credential. A request by the URL is made as the caller
+        of SignFileURL, with the permissions and the required sandbox that apply at the
+        time of the request; a principal that was removed is refused. URLs end earlier when
+        their key is removed from the server's signed_url_key_file, or without one when the
+        server ends. The file is not looked at, and need not exist. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -426,6 +444,11 @@ def add_FileSystemServiceServicer_to_server(servicer, server):
                     request_deserializer=execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadResponse.SerializeToString,
             ),
+            'SignFileURL': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignFileURL,
+                    request_deserializer=execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLResponse.SerializeToString,
+            ),
             'CreateDirectory': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateDirectory,
                     request_deserializer=execwire_dot_v1_dot_filesystem__pb2.CreateDirectoryRequest.FromString,
@@ -610,6 +633,23 @@ class FileSystemService(object):
         return grpc.experimental.unary_unary(request, target, '/execwire.v1.FileSystemService/GetUpload',
             execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadRequest.SerializeToString,
             execwire_dot_v1_dot_filesystem__transfer__pb2.GetUploadResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SignFileURL(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.FileSystemService/SignFileURL',
+            execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLRequest.SerializeToString,
+            execwire_dot_v1_dot_filesystem__url__pb2.SignFileURLResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -16,7 +16,7 @@ from execwire.v1 import sandbox_pb2 as execwire_dot_v1_dot_sandbox__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%execwire/v1/filesystem_transfer.proto\x12\x0b\x65xecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19\x65xecwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x02\n\x13\x44ownloadFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x16\n\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x1b\n\x06length\x18\x05 \x01(\x04H\x00R\x06length\x88\x01\x01\x12\x1f\n\x0bwant_sha256\x18\x06 \x01(\x08R\nwantSha256\x12\x1d\n\nif_version\x18\x07 \x01(\tR\tifVersion\x12\x1f\n\x0bno_symlinks\x18\x08 \x01(\x08R\nnoSymlinksB\t\n\x07_length\"\x96\x01\n\x14\x44ownloadFileResponse\x12/\n\x04head\x18\x01 \x01(\x0b\x32\x19.execwire.v1.DownloadHeadH\x00R\x04head\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61ta\x12,\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x18.execwire.v1.DownloadEndH\x00R\x03\x65ndB\t\n\x07message\"E\n\x0c\x44ownloadHead\x12\x35\n\x08metadata\x18\x01 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"?\n\x0b\x44ownloadEnd\x12\x16\n\x06sha256\x18\x01 \x01(\x0cR\x06sha256\x12\x18\n\x07\x63hanged\x18\x02 \x01(\x08R\x07\x63hanged\"\x8f\x01\n\x11UploadFileRequest\x12-\n\x04head\x18\x01 \x01(\x0b\x32\x17.execwire.v1.UploadHeadH\x00R\x04head\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61ta\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x16.execwire.v1.UploadEndH\x00R\x03\x65ndB\t\n\x07message\"\xc3\x03\n\nUploadHead\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12+\n\x04mode\x18\x04 \x01(\x0e\x32\x17.execwire.v1.UploadModeR\x04mode\x12\x1b\n\tupload_id\x18\x05 \x01(\tR\x08uploadId\x12\x16\n\x06offset\x18\x06 \x01(\x04R\x06offset\x12&\n\x0fif_match_sha256\x18\x07 \x01(\x0cR\rifMatchSha256\x12\x1d\n\nif_missing\x18\x08 \x01(\x08R\tifMissing\x12%\n\x0bpermissions\x18\t \x01(\rH\x00R\x0bpermissions\x88\x01\x01\x12;\n\x0bmodify_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nmodifyTime\x12\x12\n\x04sync\x18\x0b \x01(\x08R\x04sync\x12\x1f\n\x0bno_symlinks\x18\x0c \x01(\x08R\nnoSymlinksB\x0e\n\x0c_permissions\"#\n\tUploadEnd\x12\x16\n\x06sha256\x18\x01 \x01(\x0cR\x06sha256\"w\n\x12UploadFileResponse\x12\x12\n\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n\x06sha256\x18\x02 \x01(\x0cR\x06sha256\x12\x35\n\x08metadata\x18\x03 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"/\n\x10GetUploadRequest\x12\x1b\n\tupload_id\x18\x01 \x01(\tR\x08uploadId\"\xc2\x01\n\x11GetUploadResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12%\n\x0ereceived_bytes\x18\x03 \x01(\x04R\rreceivedBytes\x12;\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12\x1a\n\x08\x63omplete\x18\x05 \x01(\x08R\x08\x63omplete*\\\n\nUploadMode\x12\x1b\n\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14UPLOAD_MODE_IN_PLACE\x10\x01\x12\x17\n\x13UPLOAD_MODE_REPLACE\x10\x02\x42\xb3\x01\n\x0f\x63om.execwire.v1B\x17\x46ilesystemTransferProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%execwire/v1/filesystem_transfer.proto\x12\x0b\x65xecwire.v1\x1a%execwire/v1/filesystem_metadata.proto\x1a\x19\x65xecwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc3\x02\n\x13\x44ownloadFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x16\n\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x1b\n\x06length\x18\x05 \x01(\x04H\x00R\x06length\x88\x01\x01\x12\x1f\n\x0bwant_sha256\x18\x06 \x01(\x08R\nwantSha256\x12\x1d\n\nif_version\x18\x07 \x01(\tR\tifVersion\x12\x1f\n\x0bno_symlinks\x18\x08 \x01(\x08R\nnoSymlinks\x12&\n\x0f\x66\x61il_if_changed\x18\t \x01(\x08R\rfailIfChangedB\t\n\x07_length\"\x96\x01\n\x14\x44ownloadFileResponse\x12/\n\x04head\x18\x01 \x01(\x0b\x32\x19.execwire.v1.DownloadHeadH\x00R\x04head\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61ta\x12,\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x18.execwire.v1.DownloadEndH\x00R\x03\x65ndB\t\n\x07message\"E\n\x0c\x44ownloadHead\x12\x35\n\x08metadata\x18\x01 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"?\n\x0b\x44ownloadEnd\x12\x16\n\x06sha256\x18\x01 \x01(\x0cR\x06sha256\x12\x18\n\x07\x63hanged\x18\x02 \x01(\x08R\x07\x63hanged\"\x8f\x01\n\x11UploadFileRequest\x12-\n\x04head\x18\x01 \x01(\x0b\x32\x17.execwire.v1.UploadHeadH\x00R\x04head\x12\x14\n\x04\x64\x61ta\x18\x02 \x01(\x0cH\x00R\x04\x64\x61ta\x12*\n\x03\x65nd\x18\x03 \x01(\x0b\x32\x16.execwire.v1.UploadEndH\x00R\x03\x65ndB\t\n\x07message\"\xed\x03\n\nUploadHead\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12+\n\x04mode\x18\x04 \x01(\x0e\x32\x17.execwire.v1.UploadModeR\x04mode\x12\x1b\n\tupload_id\x18\x05 \x01(\tR\x08uploadId\x12\x16\n\x06offset\x18\x06 \x01(\x04R\x06offset\x12&\n\x0fif_match_sha256\x18\x07 \x01(\x0cR\rifMatchSha256\x12\x1d\n\nif_missing\x18\x08 \x01(\x08R\tifMissing\x12%\n\x0bpermissions\x18\t \x01(\rH\x00R\x0bpermissions\x88\x01\x01\x12;\n\x0bmodify_time\x18\n \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nmodifyTime\x12\x12\n\x04sync\x18\x0b \x01(\x08R\x04sync\x12\x1f\n\x0bno_symlinks\x18\x0c \x01(\x08R\nnoSymlinks\x12(\n\x10if_match_version\x18\r \x01(\tR\x0eifMatchVersionB\x0e\n\x0c_permissions\"#\n\tUploadEnd\x12\x16\n\x06sha256\x18\x01 \x01(\x0cR\x06sha256\"\x91\x01\n\x12UploadFileResponse\x12\x12\n\x04size\x18\x01 \x01(\x04R\x04size\x12\x16\n\x06sha256\x18\x02 \x01(\x0cR\x06sha256\x12\x35\n\x08metadata\x18\x03 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\x12\x18\n\x07\x63reated\x18\x04 \x01(\x08R\x07\x63reated\"/\n\x10GetUploadRequest\x12\x1b\n\tupload_id\x18\x01 \x01(\tR\x08uploadId\"\xc2\x01\n\x11GetUploadResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12%\n\x0ereceived_bytes\x18\x03 \x01(\x04R\rreceivedBytes\x12;\n\x0b\x65xpire_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nexpireTime\x12\x1a\n\x08\x63omplete\x18\x05 \x01(\x08R\x08\x63omplete*\\\n\nUploadMode\x12\x1b\n\x17UPLOAD_MODE_UNSPECIFIED\x10\x00\x12\x18\n\x14UPLOAD_MODE_IN_PLACE\x10\x01\x12\x17\n\x13UPLOAD_MODE_REPLACE\x10\x02\x42\xb3\x01\n\x0f\x63om.execwire.v1B\x17\x46ilesystemTransferProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.filesystem_transfer_pb2', globals())
@@ -24,26 +24,26 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\027FilesystemTransferProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _UPLOADMODE._serialized_start=1732
-  _UPLOADMODE._serialized_end=1824
+  _UPLOADMODE._serialized_start=1841
+  _UPLOADMODE._serialized_end=1933
   _DOWNLOADFILEREQUEST._serialized_start=154
-  _DOWNLOADFILEREQUEST._serialized_end=437
-  _DOWNLOADFILERESPONSE._serialized_start=440
-  _DOWNLOADFILERESPONSE._serialized_end=590
-  _DOWNLOADHEAD._serialized_start=592
-  _DOWNLOADHEAD._serialized_end=661
-  _DOWNLOADEND._serialized_start=663
-  _DOWNLOADEND._serialized_end=726
-  _UPLOADFILEREQUEST._serialized_start=729
-  _UPLOADFILEREQUEST._serialized_end=872
-  _UPLOADHEAD._serialized_start=875
-  _UPLOADHEAD._serialized_end=1326
-  _UPLOADEND._serialized_start=1328
-  _UPLOADEND._serialized_end=1363
-  _UPLOADFILERESPONSE._serialized_start=1365
-  _UPLOADFILERESPONSE._serialized_end=1484
-  _GETUPLOADREQUEST._serialized_start=1486
-  _GETUPLOADREQUEST._serialized_end=1533
-  _GETUPLOADRESPONSE._serialized_start=1536
-  _GETUPLOADRESPONSE._serialized_end=1730
+  _DOWNLOADFILEREQUEST._serialized_end=477
+  _DOWNLOADFILERESPONSE._serialized_start=480
+  _DOWNLOADFILERESPONSE._serialized_end=630
+  _DOWNLOADHEAD._serialized_start=632
+  _DOWNLOADHEAD._serialized_end=701
+  _DOWNLOADEND._serialized_start=703
+  _DOWNLOADEND._serialized_end=766
+  _UPLOADFILEREQUEST._serialized_start=769
+  _UPLOADFILEREQUEST._serialized_end=912
+  _UPLOADHEAD._serialized_start=915
+  _UPLOADHEAD._serialized_end=1408
+  _UPLOADEND._serialized_start=1410
+  _UPLOADEND._serialized_end=1445
+  _UPLOADFILERESPONSE._serialized_start=1448
+  _UPLOADFILERESPONSE._serialized_end=1593
+  _GETUPLOADREQUEST._serialized_start=1595
+  _GETUPLOADREQUEST._serialized_end=1642
+  _GETUPLOADRESPONSE._serialized_start=1645
+  _GETUPLOADRESPONSE._serialized_end=1839
 # @@protoc_insertion_point(module_scope)

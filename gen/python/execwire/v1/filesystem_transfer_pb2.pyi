@@ -20,7 +20,8 @@ class DownloadEnd(_message.Message):
     def __init__(self, sha256: _Optional[bytes] = ..., changed: bool = ...) -> None: ...
 
 class DownloadFileRequest(_message.Message):
-    __slots__ = ["if_version", "length", "no_symlinks", "offset", "path", "raw_path", "sandbox", "want_sha256"]
+    __slots__ = ["fail_if_changed", "if_version", "length", "no_symlinks", "offset", "path", "raw_path", "sandbox", "want_sha256"]
+    FAIL_IF_CHANGED_FIELD_NUMBER: _ClassVar[int]
     IF_VERSION_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     NO_SYMLINKS_FIELD_NUMBER: _ClassVar[int]
@@ -29,6 +30,7 @@ class DownloadFileRequest(_message.Message):
     RAW_PATH_FIELD_NUMBER: _ClassVar[int]
     SANDBOX_FIELD_NUMBER: _ClassVar[int]
     WANT_SHA256_FIELD_NUMBER: _ClassVar[int]
+    fail_if_changed: bool
     if_version: str
     length: int
     no_symlinks: bool
@@ -37,7 +39,7 @@ class DownloadFileRequest(_message.Message):
     raw_path: bytes
     sandbox: _sandbox_pb2.SandboxPolicy
     want_sha256: bool
-    def __init__(self, path: _Optional[str] = ..., raw_path: _Optional[bytes] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., want_sha256: bool = ..., if_version: _Optional[str] = ..., no_symlinks: bool = ...) -> None: ...
+    def __init__(self, path: _Optional[str] = ..., raw_path: _Optional[bytes] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., offset: _Optional[int] = ..., length: _Optional[int] = ..., want_sha256: bool = ..., if_version: _Optional[str] = ..., no_symlinks: bool = ..., fail_if_changed: bool = ...) -> None: ...
 
 class DownloadFileResponse(_message.Message):
     __slots__ = ["data", "end", "head"]
@@ -92,18 +94,21 @@ class UploadFileRequest(_message.Message):
     def __init__(self, head: _Optional[_Union[UploadHead, _Mapping]] = ..., data: _Optional[bytes] = ..., end: _Optional[_Union[UploadEnd, _Mapping]] = ...) -> None: ...
 
 class UploadFileResponse(_message.Message):
-    __slots__ = ["metadata", "sha256", "size"]
+    __slots__ = ["created", "metadata", "sha256", "size"]
+    CREATED_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    created: bool
     metadata: _filesystem_metadata_pb2.FileMetadata
     sha256: bytes
     size: int
-    def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., metadata: _Optional[_Union[_filesystem_metadata_pb2.FileMetadata, _Mapping]] = ...) -> None: ...
+    def __init__(self, size: _Optional[int] = ..., sha256: _Optional[bytes] = ..., metadata: _Optional[_Union[_filesystem_metadata_pb2.FileMetadata, _Mapping]] = ..., created: bool = ...) -> None: ...
 
 class UploadHead(_message.Message):
-    __slots__ = ["if_match_sha256", "if_missing", "mode", "modify_time", "no_symlinks", "offset", "path", "permissions", "raw_path", "sandbox", "sync", "upload_id"]
+    __slots__ = ["if_match_sha256", "if_match_version", "if_missing", "mode", "modify_time", "no_symlinks", "offset", "path", "permissions", "raw_path", "sandbox", "sync", "upload_id"]
     IF_MATCH_SHA256_FIELD_NUMBER: _ClassVar[int]
+    IF_MATCH_VERSION_FIELD_NUMBER: _ClassVar[int]
     IF_MISSING_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
     MODIFY_TIME_FIELD_NUMBER: _ClassVar[int]
@@ -116,6 +121,7 @@ class UploadHead(_message.Message):
     SYNC_FIELD_NUMBER: _ClassVar[int]
     UPLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     if_match_sha256: bytes
+    if_match_version: str
     if_missing: bool
     mode: UploadMode
     modify_time: _timestamp_pb2.Timestamp
@@ -127,7 +133,7 @@ class UploadHead(_message.Message):
     sandbox: _sandbox_pb2.SandboxPolicy
     sync: bool
     upload_id: str
-    def __init__(self, path: _Optional[str] = ..., raw_path: _Optional[bytes] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., mode: _Optional[_Union[UploadMode, str]] = ..., upload_id: _Optional[str] = ..., offset: _Optional[int] = ..., if_match_sha256: _Optional[bytes] = ..., if_missing: bool = ..., permissions: _Optional[int] = ..., modify_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., sync: bool = ..., no_symlinks: bool = ...) -> None: ...
+    def __init__(self, path: _Optional[str] = ..., raw_path: _Optional[bytes] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., mode: _Optional[_Union[UploadMode, str]] = ..., upload_id: _Optional[str] = ..., offset: _Optional[int] = ..., if_match_sha256: _Optional[bytes] = ..., if_missing: bool = ..., permissions: _Optional[int] = ..., modify_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., sync: bool = ..., no_symlinks: bool = ..., if_match_version: _Optional[str] = ...) -> None: ...
 
 class UploadMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

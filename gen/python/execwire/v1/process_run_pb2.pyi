@@ -97,10 +97,11 @@ class RunStart(_message.Message):
     def __init__(self, process: _Optional[_Union[_process_command_pb2.StartProcessRequest, _Mapping]] = ..., grace: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class RunStarted(_message.Message):
-    __slots__ = ["instance_id", "output_window_bytes", "output_window_events", "process", "resumed", "stdin_offset", "stdin_window_bytes"]
+    __slots__ = ["instance_id", "output_window_bytes", "output_window_events", "owner_id", "process", "resumed", "stdin_offset", "stdin_window_bytes"]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_BYTES_FIELD_NUMBER: _ClassVar[int]
     OUTPUT_WINDOW_EVENTS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_FIELD_NUMBER: _ClassVar[int]
     STDIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -108,11 +109,12 @@ class RunStarted(_message.Message):
     instance_id: str
     output_window_bytes: int
     output_window_events: int
+    owner_id: str
     process: _process_pb2.Process
     resumed: bool
     stdin_offset: int
     stdin_window_bytes: int
-    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., resumed: bool = ..., stdin_offset: _Optional[int] = ..., stdin_window_bytes: _Optional[int] = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, process: _Optional[_Union[_process_pb2.Process, _Mapping]] = ..., resumed: bool = ..., stdin_offset: _Optional[int] = ..., stdin_window_bytes: _Optional[int] = ..., output_window_bytes: _Optional[int] = ..., output_window_events: _Optional[int] = ..., instance_id: _Optional[str] = ..., owner_id: _Optional[str] = ...) -> None: ...
 
 class RunStdin(_message.Message):
     __slots__ = ["data", "end_of_file", "offset"]

@@ -15,6 +15,22 @@ KILL_METHOD_DESCENDANTS: KillMethod
 KILL_METHOD_PROCESS_GROUP: KillMethod
 KILL_METHOD_UNSPECIFIED: KillMethod
 
+class AcknowledgeOutputRequest(_message.Message):
+    __slots__ = ["owner_id", "process_id", "seq", "session_id"]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    owner_id: str
+    process_id: str
+    seq: int
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., owner_id: _Optional[str] = ..., seq: _Optional[int] = ...) -> None: ...
+
+class AcknowledgeOutputResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
 class CloseStdinRequest(_message.Message):
     __slots__ = ["process_id", "session_id"]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +40,20 @@ class CloseStdinRequest(_message.Message):
     def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ...) -> None: ...
 
 class CloseStdinResponse(_message.Message):
+    __slots__ = []
+    def __init__(self) -> None: ...
+
+class DetachProcessRequest(_message.Message):
+    __slots__ = ["owner_id", "process_id", "session_id"]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    owner_id: str
+    process_id: str
+    session_id: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., owner_id: _Optional[str] = ...) -> None: ...
+
+class DetachProcessResponse(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
 
@@ -60,6 +90,22 @@ class ListProcessesResponse(_message.Message):
     next_page_token: str
     processes: _containers.RepeatedCompositeFieldContainer[_process_pb2.Process]
     def __init__(self, processes: _Optional[_Iterable[_Union[_process_pb2.Process, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class OwnProcessRequest(_message.Message):
+    __slots__ = ["resume", "start"]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    resume: _process_run_pb2.RunResume
+    start: _process_run_pb2.RunStart
+    def __init__(self, start: _Optional[_Union[_process_run_pb2.RunStart, _Mapping]] = ..., resume: _Optional[_Union[_process_run_pb2.RunResume, _Mapping]] = ...) -> None: ...
+
+class OwnProcessResponse(_message.Message):
+    __slots__ = ["events", "started"]
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    events: _process_run_pb2.RunEvents
+    started: _process_run_pb2.RunStarted
+    def __init__(self, started: _Optional[_Union[_process_run_pb2.RunStarted, _Mapping]] = ..., events: _Optional[_Union[_process_run_pb2.RunEvents, _Mapping]] = ...) -> None: ...
 
 class PatternMatch(_message.Message):
     __slots__ = ["data", "offset", "seq", "stream"]
@@ -268,20 +314,28 @@ class WatchProcessResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[_process_event_pb2.ProcessEvent, _Mapping]]] = ...) -> None: ...
 
 class WriteStdinRequest(_message.Message):
-    __slots__ = ["data", "process_id", "session_id", "write_id"]
+    __slots__ = ["data", "end_of_file", "offset", "owner_id", "process_id", "session_id", "write_id"]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    END_OF_FILE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OWNER_ID_FIELD_NUMBER: _ClassVar[int]
     PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITE_ID_FIELD_NUMBER: _ClassVar[int]
     data: bytes
+    end_of_file: bool
+    offset: int
+    owner_id: str
     process_id: str
     session_id: str
     write_id: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., data: _Optional[bytes] = ..., write_id: _Optional[str] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., data: _Optional[bytes] = ..., write_id: _Optional[str] = ..., owner_id: _Optional[str] = ..., offset: _Optional[int] = ..., end_of_file: bool = ...) -> None: ...
 
 class WriteStdinResponse(_message.Message):
-    __slots__ = []
-    def __init__(self) -> None: ...
+    __slots__ = ["accepted_offset"]
+    ACCEPTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    accepted_offset: int
+    def __init__(self, accepted_offset: _Optional[int] = ...) -> None: ...
 
 class KillMethod(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

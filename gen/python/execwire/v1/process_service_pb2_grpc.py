@@ -17,7 +17,7 @@ class ProcessServiceStub(object):
     Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
     for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
     process: one that falls behind the retained output gets an OutputGap. The owner
-    (RunProcess, AttachSession) paces the process and loses nothing.
+    (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
     """
 
     def __init__(self, channel):
@@ -35,6 +35,21 @@ class ProcessServiceStub(object):
                 '/execwire.v1.ProcessService/RunProcess',
                 request_serializer=execwire_dot_v1_dot_process__run__pb2.RunProcessRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_process__run__pb2.RunProcessResponse.FromString,
+                )
+        self.OwnProcess = channel.unary_stream(
+                '/execwire.v1.ProcessService/OwnProcess',
+                request_serializer=execwire_dot_v1_dot_process__service__pb2.OwnProcessRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_process__service__pb2.OwnProcessResponse.FromString,
+                )
+        self.AcknowledgeOutput = channel.unary_unary(
+                '/execwire.v1.ProcessService/AcknowledgeOutput',
+                request_serializer=execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputResponse.FromString,
+                )
+        self.DetachProcess = channel.unary_unary(
+                '/execwire.v1.ProcessService/DetachProcess',
+                request_serializer=execwire_dot_v1_dot_process__service__pb2.DetachProcessRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_process__service__pb2.DetachProcessResponse.FromString,
                 )
         self.WatchProcess = channel.unary_stream(
                 '/execwire.v1.ProcessService/WatchProcess',
@@ -103,7 +118,7 @@ class ProcessServiceServicer(object):
     Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
     for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
     process: one that falls behind the retained output gets an OutputGap. The owner
-    (RunProcess, AttachSession) paces the process and loses nothing.
+    (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
     """
 
     def StartProcess(self, request, context):
@@ -135,6 +150,38 @@ class ProcessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def OwnProcess(self, request, context):
+        """OwnProcess starts or resumes a process and owns it as RunProcess does, for clients
+        without bidirectional streams, such as browsers and clients behind HTTP/1.1 proxies.
+        The first response is started; events follow. What a RunProcess stream receives is
+        sent in calls: AcknowledgeOutput, WriteStdin with owner_id, ResizeTerminal,
+        SignalProcess, TerminateProcess, DetachProcess. Windows, grace period, resume,
+        takeover and the end of the stream are those of RunProcess.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeOutput(self, request, context):
+        """AcknowledgeOutput acknowledges all events up to a seq, for the owner of the process:
+        they need not be retained for it. It never blocks. It may be repeated. It fails with
+        PROCESS_TAKEN_OVER if the process has another owner since, with PROCESS_OWNER_LOST if the
+        stream was lost, and with SEQ_NOT_REACHED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DetachProcess(self, request, context):
+        """DetachProcess gives up the ownership: the stream ends with OK, and the process
+        continues without an owner. It never blocks. It may be repeated, and also ends the
+        grace period of a lost stream. It fails with PROCESS_TAKEN_OVER if the process has
+        another owner since, and with PROCESS_OWNER_LOST after the grace period.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchProcess(self, request, context):
         """WatchProcess replays a process's events from a cursor and then follows
         them live, as an observer. The stream ends with OK after the closed event.
@@ -160,9 +207,11 @@ class ProcessServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def WriteStdin(self, request, context):
-        """WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
-        the queue is full, which delays only other writers of the same process. Writes are
-        applied in the order in which they were queued.
+        """WriteStdin queues bytes for a process's stdin: all of them or none, except that a
+        failed write of the owner may have queued a part. It blocks while the queue is full,
+        which delays only other writers of the same process. Writes are applied in the order
+        in which they were queued. A failed call can be repeated: by an owner with the same
+        offset, by others with the same write_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -237,6 +286,21 @@ def add_ProcessServiceServicer_to_server(servicer, server):
                     request_deserializer=execwire_dot_v1_dot_process__run__pb2.RunProcessRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_process__run__pb2.RunProcessResponse.SerializeToString,
             ),
+            'OwnProcess': grpc.unary_stream_rpc_method_handler(
+                    servicer.OwnProcess,
+                    request_deserializer=execwire_dot_v1_dot_process__service__pb2.OwnProcessRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_process__service__pb2.OwnProcessResponse.SerializeToString,
+            ),
+            'AcknowledgeOutput': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeOutput,
+                    request_deserializer=execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputResponse.SerializeToString,
+            ),
+            'DetachProcess': grpc.unary_unary_rpc_method_handler(
+                    servicer.DetachProcess,
+                    request_deserializer=execwire_dot_v1_dot_process__service__pb2.DetachProcessRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_process__service__pb2.DetachProcessResponse.SerializeToString,
+            ),
             'WatchProcess': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchProcess,
                     request_deserializer=execwire_dot_v1_dot_process__service__pb2.WatchProcessRequest.FromString,
@@ -309,7 +373,7 @@ class ProcessService(object):
     Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
     for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
     process: one that falls behind the retained output gets an OutputGap. The owner
-    (RunProcess, AttachSession) paces the process and loses nothing.
+    (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
     """
 
     @staticmethod
@@ -343,6 +407,57 @@ class ProcessService(object):
         return grpc.experimental.stream_stream(request_iterator, target, '/execwire.v1.ProcessService/RunProcess',
             execwire_dot_v1_dot_process__run__pb2.RunProcessRequest.SerializeToString,
             execwire_dot_v1_dot_process__run__pb2.RunProcessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def OwnProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/execwire.v1.ProcessService/OwnProcess',
+            execwire_dot_v1_dot_process__service__pb2.OwnProcessRequest.SerializeToString,
+            execwire_dot_v1_dot_process__service__pb2.OwnProcessResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def AcknowledgeOutput(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.ProcessService/AcknowledgeOutput',
+            execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputRequest.SerializeToString,
+            execwire_dot_v1_dot_process__service__pb2.AcknowledgeOutputResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DetachProcess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.ProcessService/DetachProcess',
+            execwire_dot_v1_dot_process__service__pb2.DetachProcessRequest.SerializeToString,
+            execwire_dot_v1_dot_process__service__pb2.DetachProcessResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -16,7 +16,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/filesystem_transfer.proto.
  */
 export const file_execwire_v1_filesystem_transfer: GenFile = /*@__PURE__*/
-  fileDesc("CiVleGVjd2lyZS92MS9maWxlc3lzdGVtX3RyYW5zZmVyLnByb3RvEgtleGVjd2lyZS52MSLQAQoTRG93bmxvYWRGaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5Eg4KBm9mZnNldBgEIAEoBBITCgZsZW5ndGgYBSABKARIAIgBARITCgt3YW50X3NoYTI1NhgGIAEoCBISCgppZl92ZXJzaW9uGAcgASgJEhMKC25vX3N5bWxpbmtzGAggASgIQgkKB19sZW5ndGgihQEKFERvd25sb2FkRmlsZVJlc3BvbnNlEikKBGhlYWQYASABKAsyGS5leGVjd2lyZS52MS5Eb3dubG9hZEhlYWRIABIOCgRkYXRhGAIgASgMSAASJwoDZW5kGAMgASgLMhguZXhlY3dpcmUudjEuRG93bmxvYWRFbmRIAEIJCgdtZXNzYWdlIjsKDERvd25sb2FkSGVhZBIrCghtZXRhZGF0YRgBIAEoCzIZLmV4ZWN3aXJlLnYxLkZpbGVNZXRhZGF0YSIuCgtEb3dubG9hZEVuZBIOCgZzaGEyNTYYASABKAwSDwoHY2hhbmdlZBgCIAEoCCJ+ChFVcGxvYWRGaWxlUmVxdWVzdBInCgRoZWFkGAEgASgLMhcuZXhlY3dpcmUudjEuVXBsb2FkSGVhZEgAEg4KBGRhdGEYAiABKAxIABIlCgNlbmQYAyABKAsyFi5leGVjd2lyZS52MS5VcGxvYWRFbmRIAEIJCgdtZXNzYWdlIs4CCgpVcGxvYWRIZWFkEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSJQoEbW9kZRgEIAEoDjIXLmV4ZWN3aXJlLnYxLlVwbG9hZE1vZGUSEQoJdXBsb2FkX2lkGAUgASgJEg4KBm9mZnNldBgGIAEoBBIXCg9pZl9tYXRjaF9zaGEyNTYYByABKAwSEgoKaWZfbWlzc2luZxgIIAEoCBIYCgtwZXJtaXNzaW9ucxgJIAEoDUgAiAEBEi8KC21vZGlmeV90aW1lGAogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRzeW5jGAsgASgIEhMKC25vX3N5bWxpbmtzGAwgASgIQg4KDF9wZXJtaXNzaW9ucyIbCglVcGxvYWRFbmQSDgoGc2hhMjU2GAEgASgMIl8KElVwbG9hZEZpbGVSZXNwb25zZRIMCgRzaXplGAEgASgEEg4KBnNoYTI1NhgCIAEoDBIrCghtZXRhZGF0YRgDIAEoCzIZLmV4ZWN3aXJlLnYxLkZpbGVNZXRhZGF0YSIlChBHZXRVcGxvYWRSZXF1ZXN0EhEKCXVwbG9hZF9pZBgBIAEoCSKOAQoRR2V0VXBsb2FkUmVzcG9uc2USDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIWCg5yZWNlaXZlZF9ieXRlcxgDIAEoBBIvCgtleHBpcmVfdGltZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEAoIY29tcGxldGUYBSABKAgqXAoKVXBsb2FkTW9kZRIbChdVUExPQURfTU9ERV9VTlNQRUNJRklFRBAAEhgKFFVQTE9BRF9NT0RFX0lOX1BMQUNFEAESFwoTVVBMT0FEX01PREVfUkVQTEFDRRACQrMBCg9jb20uZXhlY3dpcmUudjFCF0ZpbGVzeXN0ZW1UcmFuc2ZlclByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_filesystem_metadata, file_execwire_v1_sandbox, file_google_protobuf_timestamp]);
+  fileDesc("CiVleGVjd2lyZS92MS9maWxlc3lzdGVtX3RyYW5zZmVyLnByb3RvEgtleGVjd2lyZS52MSLpAQoTRG93bmxvYWRGaWxlUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5Eg4KBm9mZnNldBgEIAEoBBITCgZsZW5ndGgYBSABKARIAIgBARITCgt3YW50X3NoYTI1NhgGIAEoCBISCgppZl92ZXJzaW9uGAcgASgJEhMKC25vX3N5bWxpbmtzGAggASgIEhcKD2ZhaWxfaWZfY2hhbmdlZBgJIAEoCEIJCgdfbGVuZ3RoIoUBChREb3dubG9hZEZpbGVSZXNwb25zZRIpCgRoZWFkGAEgASgLMhkuZXhlY3dpcmUudjEuRG93bmxvYWRIZWFkSAASDgoEZGF0YRgCIAEoDEgAEicKA2VuZBgDIAEoCzIYLmV4ZWN3aXJlLnYxLkRvd25sb2FkRW5kSABCCQoHbWVzc2FnZSI7CgxEb3dubG9hZEhlYWQSKwoIbWV0YWRhdGEYASABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGEiLgoLRG93bmxvYWRFbmQSDgoGc2hhMjU2GAEgASgMEg8KB2NoYW5nZWQYAiABKAgifgoRVXBsb2FkRmlsZVJlcXVlc3QSJwoEaGVhZBgBIAEoCzIXLmV4ZWN3aXJlLnYxLlVwbG9hZEhlYWRIABIOCgRkYXRhGAIgASgMSAASJQoDZW5kGAMgASgLMhYuZXhlY3dpcmUudjEuVXBsb2FkRW5kSABCCQoHbWVzc2FnZSLoAgoKVXBsb2FkSGVhZBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EiUKBG1vZGUYBCABKA4yFy5leGVjd2lyZS52MS5VcGxvYWRNb2RlEhEKCXVwbG9hZF9pZBgFIAEoCRIOCgZvZmZzZXQYBiABKAQSFwoPaWZfbWF0Y2hfc2hhMjU2GAcgASgMEhIKCmlmX21pc3NpbmcYCCABKAgSGAoLcGVybWlzc2lvbnMYCSABKA1IAIgBARIvCgttb2RpZnlfdGltZRgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc3luYxgLIAEoCBITCgtub19zeW1saW5rcxgMIAEoCBIYChBpZl9tYXRjaF92ZXJzaW9uGA0gASgJQg4KDF9wZXJtaXNzaW9ucyIbCglVcGxvYWRFbmQSDgoGc2hhMjU2GAEgASgMInAKElVwbG9hZEZpbGVSZXNwb25zZRIMCgRzaXplGAEgASgEEg4KBnNoYTI1NhgCIAEoDBIrCghtZXRhZGF0YRgDIAEoCzIZLmV4ZWN3aXJlLnYxLkZpbGVNZXRhZGF0YRIPCgdjcmVhdGVkGAQgASgIIiUKEEdldFVwbG9hZFJlcXVlc3QSEQoJdXBsb2FkX2lkGAEgASgJIo4BChFHZXRVcGxvYWRSZXNwb25zZRIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEhYKDnJlY2VpdmVkX2J5dGVzGAMgASgEEi8KC2V4cGlyZV90aW1lGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIQCghjb21wbGV0ZRgFIAEoCCpcCgpVcGxvYWRNb2RlEhsKF1VQTE9BRF9NT0RFX1VOU1BFQ0lGSUVEEAASGAoUVVBMT0FEX01PREVfSU5fUExBQ0UQARIXChNVUExPQURfTU9ERV9SRVBMQUNFEAJCswEKD2NvbS5leGVjd2lyZS52MUIXRmlsZXN5c3RlbVRyYW5zZmVyUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_filesystem_metadata, file_execwire_v1_sandbox, file_google_protobuf_timestamp]);
 
 /**
  * DownloadFileRequest asks for a file or a part of it.
@@ -83,6 +83,16 @@ export type DownloadFileRequest = Message<"execwire.v1.DownloadFileRequest"> & {
    * @generated from field: bool no_symlinks = 8;
    */
   noSymlinks: boolean;
+
+  /**
+   * After the data, fail with FILE_CHANGED if the size or the modification time of the
+   * file changed while it was read, so that the data may be a mixture. Unlike changed
+   * in DownloadEnd, it ignores changes of the metadata alone, e.g. by a removal or
+   * replacement of the path.
+   *
+   * @generated from field: bool fail_if_changed = 9;
+   */
+  failIfChanged: boolean;
 };
 
 /**
@@ -337,6 +347,16 @@ export type UploadHead = Message<"execwire.v1.UploadHead"> & {
    * @generated from field: bool no_symlinks = 12;
    */
   noSymlinks: boolean;
+
+  /**
+   * The expected version of the existing file, from the metadata of an earlier call. A
+   * file with a different version, or a missing file, is CONTENT_NOT_MATCHED, with the
+   * same guarantees as if_match_sha256. Not together with it, or with if_missing. At
+   * most 256 bytes. Empty: no check.
+   *
+   * @generated from field: string if_match_version = 13;
+   */
+  ifMatchVersion: string;
 };
 
 /**
@@ -397,6 +417,13 @@ export type UploadFileResponse = Message<"execwire.v1.UploadFileResponse"> & {
    * @generated from field: execwire.v1.FileMetadata metadata = 3;
    */
   metadata?: FileMetadata | undefined;
+
+  /**
+   * Whether no file was replaced: there was none before. Always false in place.
+   *
+   * @generated from field: bool created = 4;
+   */
+  created: boolean;
 };
 
 /**

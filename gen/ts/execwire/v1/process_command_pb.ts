@@ -646,7 +646,7 @@ export enum StdinMode {
   CLOSED = 1,
 
   /**
-   * The process reads what WriteStdin and RunProcess write.
+   * The process reads what its owner and WriteStdin write.
    *
    * @generated from enum value: STDIN_MODE_PIPE = 2;
    */

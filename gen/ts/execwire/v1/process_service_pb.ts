@@ -10,7 +10,7 @@ import type { SignalTarget, StartProcessRequestSchema, TerminalSize, Termination
 import { file_execwire_v1_process_command } from "./process_command_pb.js";
 import type { ExitRecord, OutputStream, ProcessEvent, Signal } from "./process_event_pb.js";
 import { file_execwire_v1_process_event } from "./process_event_pb.js";
-import type { RunProcessRequestSchema, RunProcessResponseSchema } from "./process_run_pb.js";
+import type { RunEvents, RunProcessRequestSchema, RunProcessResponseSchema, RunResume, RunStart, RunStarted } from "./process_run_pb.js";
 import { file_execwire_v1_process_run } from "./process_run_pb.js";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
@@ -20,7 +20,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file execwire/v1/process_service.proto.
  */
 export const file_execwire_v1_process_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzImAKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBEoECAQQBVIIbG9zc2xlc3MiQQoUV2F0Y2hQcm9jZXNzUmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50Ip0BChFSZWFkT3V0cHV0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEQoJYWZ0ZXJfc2VxGAMgASgEEhYKCW1heF9ieXRlcxgEIAEoDUgAiAEBEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDAoKX21heF9ieXRlcyKgAQoSUmVhZE91dHB1dFJlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudBIWCg5uZXh0X2FmdGVyX3NlcRgCIAEoBBIQCghsYXN0X3NlcRgDIAEoBBIlCgRleGl0GAQgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBIOCgZjbG9zZWQYBSABKAgiPwoVU25hcHNob3RPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJ/ChZTbmFwc2hvdE91dHB1dFJlc3BvbnNlEiwKB3N0cmVhbXMYASADKAsyGy5leGVjd2lyZS52MS5TdHJlYW1TbmFwc2hvdBIQCghsYXN0X3NlcRgCIAEoBBIlCgdwcm9jZXNzGAMgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcyKDAQoOU3RyZWFtU25hcHNob3QSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEgwKBGhlYWQYAiABKAwSDAoEdGFpbBgDIAEoDBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhMKC3RvdGFsX2J5dGVzGAUgASgEIlsKEVdyaXRlU3RkaW5SZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIMCgRkYXRhGAMgASgMEhAKCHdyaXRlX2lkGAQgASgJIhQKEldyaXRlU3RkaW5SZXNwb25zZSI7ChFDbG9zZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiFAoSQ2xvc2VTdGRpblJlc3BvbnNlImgKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSJwoEc2l6ZRgDIAEoCzIZLmV4ZWN3aXJlLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIo4BChRTaWduYWxQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSIwoGc2lnbmFsGAMgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsEikKBnRhcmdldBgEIAEoDjIZLmV4ZWN3aXJlLnYxLlNpZ25hbFRhcmdldCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UicAoXVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEi0KC3Rlcm1pbmF0aW9uGAMgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb24ilwEKGFRlcm1pbmF0ZVByb2Nlc3NSZXNwb25zZRITCgt3YXNfcnVubmluZxgBIAEoCBIlCgRleGl0GAIgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBInCgZtZXRob2QYAyABKA4yFy5leGVjd2lyZS52MS5LaWxsTWV0aG9kEhYKDnZlcmlmaWVkX2VtcHR5GAQgASgIIs4CChJXYWl0UHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBGV4aXQYAyABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yRXhpdEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLldhaXRGb3JDbG9zZWRIABIuCgdwYXR0ZXJuGAUgASgLMhsuZXhlY3dpcmUudjEuV2FpdEZvclBhdHRlcm5IABIoCgRwb3J0GAYgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvclBvcnRIABIoCgRpZGxlGAcgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvcklkbGVIABInCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgsKCWNvbmRpdGlvbiINCgtXYWl0Rm9yRXhpdCIPCg1XYWl0Rm9yQ2xvc2VkImoKDldhaXRGb3JQYXR0ZXJuEhoKEnJlZ3VsYXJfZXhwcmVzc2lvbhgBIAEoCRIpCgZzdHJlYW0YAiABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SEQoJYWZ0ZXJfc2VxGAMgASgEIhsKC1dhaXRGb3JQb3J0EgwKBHBvcnQYASABKA0iOQoLV2FpdEZvcklkbGUSKgoHc2lsZW5jZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ5ChNXYWl0UHJvY2Vzc1Jlc3BvbnNlEhEKCXNhdGlzZmllZBgBIAEoCBIlCgdwcm9jZXNzGAIgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIoCgVtYXRjaBgDIAEoCzIZLmV4ZWN3aXJlLnYxLlBhdHRlcm5NYXRjaCJkCgxQYXR0ZXJuTWF0Y2gSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEgsKA3NlcRgEIAEoBCI7ChFHZXRQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiUAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzEhMKC2luc3RhbmNlX2lkGAIgASgJIlEKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiWQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEicKCXByb2Nlc3NlcxgBIAMoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKn0KCktpbGxNZXRob2QSGwoXS0lMTF9NRVRIT0RfVU5TUEVDSUZJRUQQABIdChlLSUxMX01FVEhPRF9QUk9DRVNTX0dST1VQEAESGwoXS0lMTF9NRVRIT0RfREVTQ0VOREFOVFMQAhIWChJLSUxMX01FVEhPRF9DR1JPVVAQAzLkCAoOUHJvY2Vzc1NlcnZpY2USUwoMU3RhcnRQcm9jZXNzEiAuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLlN0YXJ0UHJvY2Vzc1Jlc3BvbnNlElEKClJ1blByb2Nlc3MSHi5leGVjd2lyZS52MS5SdW5Qcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXNwb25zZSgBMAESVQoMV2F0Y2hQcm9jZXNzEiAuZXhlY3dpcmUudjEuV2F0Y2hQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLldhdGNoUHJvY2Vzc1Jlc3BvbnNlMAESTQoKUmVhZE91dHB1dBIeLmV4ZWN3aXJlLnYxLlJlYWRPdXRwdXRSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUmVhZE91dHB1dFJlc3BvbnNlElkKDlNuYXBzaG90T3V0cHV0EiIuZXhlY3dpcmUudjEuU25hcHNob3RPdXRwdXRSZXF1ZXN0GiMuZXhlY3dpcmUudjEuU25hcHNob3RPdXRwdXRSZXNwb25zZRJNCgpXcml0ZVN0ZGluEh4uZXhlY3dpcmUudjEuV3JpdGVTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVzcG9uc2USTQoKQ2xvc2VTdGRpbhIeLmV4ZWN3aXJlLnYxLkNsb3NlU3RkaW5SZXF1ZXN0Gh8uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlc3BvbnNlElkKDlJlc2l6ZVRlcm1pbmFsEiIuZXhlY3dpcmUudjEuUmVzaXplVGVybWluYWxSZXF1ZXN0GiMuZXhlY3dpcmUudjEuUmVzaXplVGVybWluYWxSZXNwb25zZRJWCg1TaWduYWxQcm9jZXNzEiEuZXhlY3dpcmUudjEuU2lnbmFsUHJvY2Vzc1JlcXVlc3QaIi5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVzcG9uc2USXwoQVGVybWluYXRlUHJvY2VzcxIkLmV4ZWN3aXJlLnYxLlRlcm1pbmF0ZVByb2Nlc3NSZXF1ZXN0GiUuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1Jlc3BvbnNlElAKC1dhaXRQcm9jZXNzEh8uZXhlY3dpcmUudjEuV2FpdFByb2Nlc3NSZXF1ZXN0GiAuZXhlY3dpcmUudjEuV2FpdFByb2Nlc3NSZXNwb25zZRJNCgpHZXRQcm9jZXNzEh4uZXhlY3dpcmUudjEuR2V0UHJvY2Vzc1JlcXVlc3QaHy5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVzcG9uc2USVgoNTGlzdFByb2Nlc3NlcxIhLmV4ZWN3aXJlLnYxLkxpc3RQcm9jZXNzZXNSZXF1ZXN0GiIuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlQq8BCg9jb20uZXhlY3dpcmUudjFCE1Byb2Nlc3NTZXJ2aWNlUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
+  fileDesc("CiFleGVjd2lyZS92MS9wcm9jZXNzX3NlcnZpY2UucHJvdG8SC2V4ZWN3aXJlLnYxIj0KFFN0YXJ0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzInAKEU93blByb2Nlc3NSZXF1ZXN0EiYKBXN0YXJ0GAEgASgLMhUuZXhlY3dpcmUudjEuUnVuU3RhcnRIABIoCgZyZXN1bWUYAiABKAsyFi5leGVjd2lyZS52MS5SdW5SZXN1bWVIAEIJCgdtZXNzYWdlInUKEk93blByb2Nlc3NSZXNwb25zZRIqCgdzdGFydGVkGAEgASgLMhcuZXhlY3dpcmUudjEuUnVuU3RhcnRlZEgAEigKBmV2ZW50cxgCIAEoCzIWLmV4ZWN3aXJlLnYxLlJ1bkV2ZW50c0gAQgkKB21lc3NhZ2UiYQoYQWNrbm93bGVkZ2VPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCRIQCghvd25lcl9pZBgDIAEoCRILCgNzZXEYBCABKAQiGwoZQWNrbm93bGVkZ2VPdXRwdXRSZXNwb25zZSJQChREZXRhY2hQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEAoIb3duZXJfaWQYAyABKAkiFwoVRGV0YWNoUHJvY2Vzc1Jlc3BvbnNlImAKE1dhdGNoUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEhEKCWFmdGVyX3NlcRgDIAEoBEoECAQQBVIIbG9zc2xlc3MiQQoUV2F0Y2hQcm9jZXNzUmVzcG9uc2USKQoGZXZlbnRzGAEgAygLMhkuZXhlY3dpcmUudjEuUHJvY2Vzc0V2ZW50Ip0BChFSZWFkT3V0cHV0UmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSEQoJYWZ0ZXJfc2VxGAMgASgEEhYKCW1heF9ieXRlcxgEIAEoDUgAiAEBEicKBHdhaXQYBSABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb25CDAoKX21heF9ieXRlcyKgAQoSUmVhZE91dHB1dFJlc3BvbnNlEikKBmV2ZW50cxgBIAMoCzIZLmV4ZWN3aXJlLnYxLlByb2Nlc3NFdmVudBIWCg5uZXh0X2FmdGVyX3NlcRgCIAEoBBIQCghsYXN0X3NlcRgDIAEoBBIlCgRleGl0GAQgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBIOCgZjbG9zZWQYBSABKAgiPwoVU25hcHNob3RPdXRwdXRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcHJvY2Vzc19pZBgCIAEoCSJ/ChZTbmFwc2hvdE91dHB1dFJlc3BvbnNlEiwKB3N0cmVhbXMYASADKAsyGy5leGVjd2lyZS52MS5TdHJlYW1TbmFwc2hvdBIQCghsYXN0X3NlcRgCIAEoBBIlCgdwcm9jZXNzGAMgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcyKDAQoOU3RyZWFtU25hcHNob3QSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEgwKBGhlYWQYAiABKAwSDAoEdGFpbBgDIAEoDBIVCg1vbWl0dGVkX2J5dGVzGAQgASgEEhMKC3RvdGFsX2J5dGVzGAUgASgEIpIBChFXcml0ZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSDAoEZGF0YRgDIAEoDBIQCgh3cml0ZV9pZBgEIAEoCRIQCghvd25lcl9pZBgFIAEoCRIOCgZvZmZzZXQYBiABKAQSEwoLZW5kX29mX2ZpbGUYByABKAgiLQoSV3JpdGVTdGRpblJlc3BvbnNlEhcKD2FjY2VwdGVkX29mZnNldBgBIAEoBCI7ChFDbG9zZVN0ZGluUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiFAoSQ2xvc2VTdGRpblJlc3BvbnNlImgKFVJlc2l6ZVRlcm1pbmFsUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSJwoEc2l6ZRgDIAEoCzIZLmV4ZWN3aXJlLnYxLlRlcm1pbmFsU2l6ZSIYChZSZXNpemVUZXJtaW5hbFJlc3BvbnNlIo4BChRTaWduYWxQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkSIwoGc2lnbmFsGAMgASgOMhMuZXhlY3dpcmUudjEuU2lnbmFsEikKBnRhcmdldBgEIAEoDjIZLmV4ZWN3aXJlLnYxLlNpZ25hbFRhcmdldCIXChVTaWduYWxQcm9jZXNzUmVzcG9uc2UicAoXVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEi0KC3Rlcm1pbmF0aW9uGAMgASgLMhguZXhlY3dpcmUudjEuVGVybWluYXRpb24ilwEKGFRlcm1pbmF0ZVByb2Nlc3NSZXNwb25zZRITCgt3YXNfcnVubmluZxgBIAEoCBIlCgRleGl0GAIgASgLMhcuZXhlY3dpcmUudjEuRXhpdFJlY29yZBInCgZtZXRob2QYAyABKA4yFy5leGVjd2lyZS52MS5LaWxsTWV0aG9kEhYKDnZlcmlmaWVkX2VtcHR5GAQgASgIIs4CChJXYWl0UHJvY2Vzc1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpwcm9jZXNzX2lkGAIgASgJEigKBGV4aXQYAyABKAsyGC5leGVjd2lyZS52MS5XYWl0Rm9yRXhpdEgAEiwKBmNsb3NlZBgEIAEoCzIaLmV4ZWN3aXJlLnYxLldhaXRGb3JDbG9zZWRIABIuCgdwYXR0ZXJuGAUgASgLMhsuZXhlY3dpcmUudjEuV2FpdEZvclBhdHRlcm5IABIoCgRwb3J0GAYgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvclBvcnRIABIoCgRpZGxlGAcgASgLMhguZXhlY3dpcmUudjEuV2FpdEZvcklkbGVIABInCgR3YWl0GAggASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uQgsKCWNvbmRpdGlvbiINCgtXYWl0Rm9yRXhpdCIPCg1XYWl0Rm9yQ2xvc2VkImoKDldhaXRGb3JQYXR0ZXJuEhoKEnJlZ3VsYXJfZXhwcmVzc2lvbhgBIAEoCRIpCgZzdHJlYW0YAiABKA4yGS5leGVjd2lyZS52MS5PdXRwdXRTdHJlYW0SEQoJYWZ0ZXJfc2VxGAMgASgEIhsKC1dhaXRGb3JQb3J0EgwKBHBvcnQYASABKA0iOQoLV2FpdEZvcklkbGUSKgoHc2lsZW5jZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiJ5ChNXYWl0UHJvY2Vzc1Jlc3BvbnNlEhEKCXNhdGlzZmllZBgBIAEoCBIlCgdwcm9jZXNzGAIgASgLMhQuZXhlY3dpcmUudjEuUHJvY2VzcxIoCgVtYXRjaBgDIAEoCzIZLmV4ZWN3aXJlLnYxLlBhdHRlcm5NYXRjaCJkCgxQYXR0ZXJuTWF0Y2gSKQoGc3RyZWFtGAEgASgOMhkuZXhlY3dpcmUudjEuT3V0cHV0U3RyZWFtEg4KBm9mZnNldBgCIAEoBBIMCgRkYXRhGAMgASgMEgsKA3NlcRgEIAEoBCI7ChFHZXRQcm9jZXNzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnByb2Nlc3NfaWQYAiABKAkiUAoSR2V0UHJvY2Vzc1Jlc3BvbnNlEiUKB3Byb2Nlc3MYASABKAsyFC5leGVjd2lyZS52MS5Qcm9jZXNzEhMKC2luc3RhbmNlX2lkGAIgASgJIlEKFExpc3RQcm9jZXNzZXNSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgFEhIKCnBhZ2VfdG9rZW4YAyABKAkiWQoVTGlzdFByb2Nlc3Nlc1Jlc3BvbnNlEicKCXByb2Nlc3NlcxgBIAMoCzIULmV4ZWN3aXJlLnYxLlByb2Nlc3MSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJKn0KCktpbGxNZXRob2QSGwoXS0lMTF9NRVRIT0RfVU5TUEVDSUZJRUQQABIdChlLSUxMX01FVEhPRF9QUk9DRVNTX0dST1VQEAESGwoXS0lMTF9NRVRIT0RfREVTQ0VOREFOVFMQAhIWChJLSUxMX01FVEhPRF9DR1JPVVAQAzLxCgoOUHJvY2Vzc1NlcnZpY2USUwoMU3RhcnRQcm9jZXNzEiAuZXhlY3dpcmUudjEuU3RhcnRQcm9jZXNzUmVxdWVzdBohLmV4ZWN3aXJlLnYxLlN0YXJ0UHJvY2Vzc1Jlc3BvbnNlElEKClJ1blByb2Nlc3MSHi5leGVjd2lyZS52MS5SdW5Qcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJ1blByb2Nlc3NSZXNwb25zZSgBMAESTwoKT3duUHJvY2VzcxIeLmV4ZWN3aXJlLnYxLk93blByb2Nlc3NSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuT3duUHJvY2Vzc1Jlc3BvbnNlMAESYgoRQWNrbm93bGVkZ2VPdXRwdXQSJS5leGVjd2lyZS52MS5BY2tub3dsZWRnZU91dHB1dFJlcXVlc3QaJi5leGVjd2lyZS52MS5BY2tub3dsZWRnZU91dHB1dFJlc3BvbnNlElYKDURldGFjaFByb2Nlc3MSIS5leGVjd2lyZS52MS5EZXRhY2hQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLkRldGFjaFByb2Nlc3NSZXNwb25zZRJVCgxXYXRjaFByb2Nlc3MSIC5leGVjd2lyZS52MS5XYXRjaFByb2Nlc3NSZXF1ZXN0GiEuZXhlY3dpcmUudjEuV2F0Y2hQcm9jZXNzUmVzcG9uc2UwARJNCgpSZWFkT3V0cHV0Eh4uZXhlY3dpcmUudjEuUmVhZE91dHB1dFJlcXVlc3QaHy5leGVjd2lyZS52MS5SZWFkT3V0cHV0UmVzcG9uc2USWQoOU25hcHNob3RPdXRwdXQSIi5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlcXVlc3QaIy5leGVjd2lyZS52MS5TbmFwc2hvdE91dHB1dFJlc3BvbnNlEk0KCldyaXRlU3RkaW4SHi5leGVjd2lyZS52MS5Xcml0ZVN0ZGluUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlU3RkaW5SZXNwb25zZRJNCgpDbG9zZVN0ZGluEh4uZXhlY3dpcmUudjEuQ2xvc2VTdGRpblJlcXVlc3QaHy5leGVjd2lyZS52MS5DbG9zZVN0ZGluUmVzcG9uc2USWQoOUmVzaXplVGVybWluYWwSIi5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlcXVlc3QaIy5leGVjd2lyZS52MS5SZXNpemVUZXJtaW5hbFJlc3BvbnNlElYKDVNpZ25hbFByb2Nlc3MSIS5leGVjd2lyZS52MS5TaWduYWxQcm9jZXNzUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZRJfChBUZXJtaW5hdGVQcm9jZXNzEiQuZXhlY3dpcmUudjEuVGVybWluYXRlUHJvY2Vzc1JlcXVlc3QaJS5leGVjd2lyZS52MS5UZXJtaW5hdGVQcm9jZXNzUmVzcG9uc2USUAoLV2FpdFByb2Nlc3MSHy5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1JlcXVlc3QaIC5leGVjd2lyZS52MS5XYWl0UHJvY2Vzc1Jlc3BvbnNlEk0KCkdldFByb2Nlc3MSHi5leGVjd2lyZS52MS5HZXRQcm9jZXNzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkdldFByb2Nlc3NSZXNwb25zZRJWCg1MaXN0UHJvY2Vzc2VzEiEuZXhlY3dpcmUudjEuTGlzdFByb2Nlc3Nlc1JlcXVlc3QaIi5leGVjd2lyZS52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2VCrwEKD2NvbS5leGVjd2lyZS52MUITUHJvY2Vzc1NlcnZpY2VQcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_process, file_execwire_v1_process_command, file_execwire_v1_process_event, file_execwire_v1_process_run, file_google_protobuf_duration]);
 
 /**
  * StartProcessResponse is sent when the program was executed.
@@ -42,6 +42,187 @@ export type StartProcessResponse = Message<"execwire.v1.StartProcessResponse"> &
  */
 export const StartProcessResponseSchema: GenMessage<StartProcessResponse> = /*@__PURE__*/
   messageDesc(file_execwire_v1_process_service, 0);
+
+/**
+ * OwnProcessRequest starts or resumes a process to own it.
+ *
+ * @generated from message execwire.v1.OwnProcessRequest
+ */
+export type OwnProcessRequest = Message<"execwire.v1.OwnProcessRequest"> & {
+  /**
+   * What to own. Required.
+   *
+   * @generated from oneof execwire.v1.OwnProcessRequest.message
+   */
+  message: {
+    /**
+     * Starts the process.
+     *
+     * @generated from field: execwire.v1.RunStart start = 1;
+     */
+    value: RunStart;
+    case: "start";
+  } | {
+    /**
+     * Resumes an existing process.
+     *
+     * @generated from field: execwire.v1.RunResume resume = 2;
+     */
+    value: RunResume;
+    case: "resume";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message execwire.v1.OwnProcessRequest.
+ * Use `create(OwnProcessRequestSchema)` to create a new message.
+ */
+export const OwnProcessRequestSchema: GenMessage<OwnProcessRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 1);
+
+/**
+ * OwnProcessResponse is a message to the owner of a process.
+ *
+ * @generated from message execwire.v1.OwnProcessResponse
+ */
+export type OwnProcessResponse = Message<"execwire.v1.OwnProcessResponse"> & {
+  /**
+   * The message. A client ignores kinds it does not know.
+   *
+   * @generated from oneof execwire.v1.OwnProcessResponse.message
+   */
+  message: {
+    /**
+     * The process runs, and the stream owns it; the first message, exactly once.
+     *
+     * @generated from field: execwire.v1.RunStarted started = 1;
+     */
+    value: RunStarted;
+    case: "started";
+  } | {
+    /**
+     * Events, in seq order.
+     *
+     * @generated from field: execwire.v1.RunEvents events = 2;
+     */
+    value: RunEvents;
+    case: "events";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message execwire.v1.OwnProcessResponse.
+ * Use `create(OwnProcessResponseSchema)` to create a new message.
+ */
+export const OwnProcessResponseSchema: GenMessage<OwnProcessResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 2);
+
+/**
+ * AcknowledgeOutputRequest acknowledges events for an owner.
+ *
+ * @generated from message execwire.v1.AcknowledgeOutputRequest
+ */
+export type AcknowledgeOutputRequest = Message<"execwire.v1.AcknowledgeOutputRequest"> & {
+  /**
+   * The session; empty is the default session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The process. Required.
+   *
+   * @generated from field: string process_id = 2;
+   */
+  processId: string;
+
+  /**
+   * The owner_id of RunStarted. Required.
+   *
+   * @generated from field: string owner_id = 3;
+   */
+  ownerId: string;
+
+  /**
+   * The last acknowledged seq. A lower one than before changes nothing.
+   *
+   * @generated from field: uint64 seq = 4;
+   */
+  seq: bigint;
+};
+
+/**
+ * Describes the message execwire.v1.AcknowledgeOutputRequest.
+ * Use `create(AcknowledgeOutputRequestSchema)` to create a new message.
+ */
+export const AcknowledgeOutputRequestSchema: GenMessage<AcknowledgeOutputRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 3);
+
+/**
+ * AcknowledgeOutputResponse is sent when the events are acknowledged.
+ *
+ * @generated from message execwire.v1.AcknowledgeOutputResponse
+ */
+export type AcknowledgeOutputResponse = Message<"execwire.v1.AcknowledgeOutputResponse"> & {
+};
+
+/**
+ * Describes the message execwire.v1.AcknowledgeOutputResponse.
+ * Use `create(AcknowledgeOutputResponseSchema)` to create a new message.
+ */
+export const AcknowledgeOutputResponseSchema: GenMessage<AcknowledgeOutputResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 4);
+
+/**
+ * DetachProcessRequest gives up an ownership.
+ *
+ * @generated from message execwire.v1.DetachProcessRequest
+ */
+export type DetachProcessRequest = Message<"execwire.v1.DetachProcessRequest"> & {
+  /**
+   * The session; empty is the default session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The process. Required.
+   *
+   * @generated from field: string process_id = 2;
+   */
+  processId: string;
+
+  /**
+   * The owner_id of RunStarted. Required.
+   *
+   * @generated from field: string owner_id = 3;
+   */
+  ownerId: string;
+};
+
+/**
+ * Describes the message execwire.v1.DetachProcessRequest.
+ * Use `create(DetachProcessRequestSchema)` to create a new message.
+ */
+export const DetachProcessRequestSchema: GenMessage<DetachProcessRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 5);
+
+/**
+ * DetachProcessResponse is sent when the ownership has ended.
+ *
+ * @generated from message execwire.v1.DetachProcessResponse
+ */
+export type DetachProcessResponse = Message<"execwire.v1.DetachProcessResponse"> & {
+};
+
+/**
+ * Describes the message execwire.v1.DetachProcessResponse.
+ * Use `create(DetachProcessResponseSchema)` to create a new message.
+ */
+export const DetachProcessResponseSchema: GenMessage<DetachProcessResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_process_service, 6);
 
 /**
  * WatchProcessRequest selects the process and the first event.
@@ -77,7 +258,7 @@ export type WatchProcessRequest = Message<"execwire.v1.WatchProcessRequest"> & {
  * Use `create(WatchProcessRequestSchema)` to create a new message.
  */
 export const WatchProcessRequestSchema: GenMessage<WatchProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 1);
+  messageDesc(file_execwire_v1_process_service, 7);
 
 /**
  * WatchProcessResponse carries events in seq order.
@@ -98,7 +279,7 @@ export type WatchProcessResponse = Message<"execwire.v1.WatchProcessResponse"> &
  * Use `create(WatchProcessResponseSchema)` to create a new message.
  */
 export const WatchProcessResponseSchema: GenMessage<WatchProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 2);
+  messageDesc(file_execwire_v1_process_service, 8);
 
 /**
  * ReadOutputRequest asks for events after a cursor.
@@ -150,7 +331,7 @@ export type ReadOutputRequest = Message<"execwire.v1.ReadOutputRequest"> & {
  * Use `create(ReadOutputRequestSchema)` to create a new message.
  */
 export const ReadOutputRequestSchema: GenMessage<ReadOutputRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 3);
+  messageDesc(file_execwire_v1_process_service, 9);
 
 /**
  * ReadOutputResponse has the events that were available.
@@ -202,7 +383,7 @@ export type ReadOutputResponse = Message<"execwire.v1.ReadOutputResponse"> & {
  * Use `create(ReadOutputResponseSchema)` to create a new message.
  */
 export const ReadOutputResponseSchema: GenMessage<ReadOutputResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 4);
+  messageDesc(file_execwire_v1_process_service, 10);
 
 /**
  * SnapshotOutputRequest selects the process.
@@ -230,7 +411,7 @@ export type SnapshotOutputRequest = Message<"execwire.v1.SnapshotOutputRequest">
  * Use `create(SnapshotOutputRequestSchema)` to create a new message.
  */
 export const SnapshotOutputRequestSchema: GenMessage<SnapshotOutputRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 5);
+  messageDesc(file_execwire_v1_process_service, 11);
 
 /**
  * SnapshotOutputResponse has the ends of each stream.
@@ -266,7 +447,7 @@ export type SnapshotOutputResponse = Message<"execwire.v1.SnapshotOutputResponse
  * Use `create(SnapshotOutputResponseSchema)` to create a new message.
  */
 export const SnapshotOutputResponseSchema: GenMessage<SnapshotOutputResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 6);
+  messageDesc(file_execwire_v1_process_service, 12);
 
 /**
  * StreamSnapshot is the head and the tail of one stream.
@@ -315,7 +496,7 @@ export type StreamSnapshot = Message<"execwire.v1.StreamSnapshot"> & {
  * Use `create(StreamSnapshotSchema)` to create a new message.
  */
 export const StreamSnapshotSchema: GenMessage<StreamSnapshot> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 7);
+  messageDesc(file_execwire_v1_process_service, 13);
 
 /**
  * WriteStdinRequest carries input.
@@ -338,7 +519,8 @@ export type WriteStdinRequest = Message<"execwire.v1.WriteStdinRequest"> & {
   processId: string;
 
   /**
-   * The input; at most the server's stdin_write_bytes. Empty does nothing.
+   * The input; at most the server's stdin_write_bytes, or with owner_id 1 MiB. Empty
+   * does nothing.
    *
    * @generated from field: bytes data = 3;
    */
@@ -352,6 +534,32 @@ export type WriteStdinRequest = Message<"execwire.v1.WriteStdinRequest"> & {
    * @generated from field: string write_id = 4;
    */
   writeId: string;
+
+  /**
+   * The owner_id of RunStarted: the data is input of the owner and begins at offset.
+   * Fails with PROCESS_TAKEN_OVER if the process has another owner since, and with
+   * PROCESS_OWNER_LOST if the stream was lost; the call ends at once when that happens. Excludes
+   * write_id. Empty: offset and end_of_file must be unset.
+   *
+   * @generated from field: string owner_id = 5;
+   */
+  ownerId: string;
+
+  /**
+   * How many bytes of input the owners of the process sent before these, since its
+   * start. Bytes that were accepted before are skipped, so that a write can be repeated;
+   * a hole is STDIN_OFFSET_INVALID.
+   *
+   * @generated from field: uint64 offset = 6;
+   */
+  offset: bigint;
+
+  /**
+   * Closes stdin after these bytes.
+   *
+   * @generated from field: bool end_of_file = 7;
+   */
+  endOfFile: boolean;
 };
 
 /**
@@ -359,7 +567,7 @@ export type WriteStdinRequest = Message<"execwire.v1.WriteStdinRequest"> & {
  * Use `create(WriteStdinRequestSchema)` to create a new message.
  */
 export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 8);
+  messageDesc(file_execwire_v1_process_service, 14);
 
 /**
  * WriteStdinResponse is sent when the input was queued.
@@ -367,6 +575,13 @@ export const WriteStdinRequestSchema: GenMessage<WriteStdinRequest> = /*@__PURE_
  * @generated from message execwire.v1.WriteStdinResponse
  */
 export type WriteStdinResponse = Message<"execwire.v1.WriteStdinResponse"> & {
+  /**
+   * With owner_id: how many bytes of input were accepted from owners since the start of
+   * the process. The sender need not keep them.
+   *
+   * @generated from field: uint64 accepted_offset = 1;
+   */
+  acceptedOffset: bigint;
 };
 
 /**
@@ -374,7 +589,7 @@ export type WriteStdinResponse = Message<"execwire.v1.WriteStdinResponse"> & {
  * Use `create(WriteStdinResponseSchema)` to create a new message.
  */
 export const WriteStdinResponseSchema: GenMessage<WriteStdinResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 9);
+  messageDesc(file_execwire_v1_process_service, 15);
 
 /**
  * CloseStdinRequest selects the process.
@@ -402,7 +617,7 @@ export type CloseStdinRequest = Message<"execwire.v1.CloseStdinRequest"> & {
  * Use `create(CloseStdinRequestSchema)` to create a new message.
  */
 export const CloseStdinRequestSchema: GenMessage<CloseStdinRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 10);
+  messageDesc(file_execwire_v1_process_service, 16);
 
 /**
  * CloseStdinResponse is sent when the close was queued.
@@ -417,7 +632,7 @@ export type CloseStdinResponse = Message<"execwire.v1.CloseStdinResponse"> & {
  * Use `create(CloseStdinResponseSchema)` to create a new message.
  */
 export const CloseStdinResponseSchema: GenMessage<CloseStdinResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 11);
+  messageDesc(file_execwire_v1_process_service, 17);
 
 /**
  * ResizeTerminalRequest gives a terminal a new size.
@@ -452,7 +667,7 @@ export type ResizeTerminalRequest = Message<"execwire.v1.ResizeTerminalRequest">
  * Use `create(ResizeTerminalRequestSchema)` to create a new message.
  */
 export const ResizeTerminalRequestSchema: GenMessage<ResizeTerminalRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 12);
+  messageDesc(file_execwire_v1_process_service, 18);
 
 /**
  * ResizeTerminalResponse is sent when the size was set.
@@ -467,7 +682,7 @@ export type ResizeTerminalResponse = Message<"execwire.v1.ResizeTerminalResponse
  * Use `create(ResizeTerminalResponseSchema)` to create a new message.
  */
 export const ResizeTerminalResponseSchema: GenMessage<ResizeTerminalResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 13);
+  messageDesc(file_execwire_v1_process_service, 19);
 
 /**
  * SignalProcessRequest sends a signal.
@@ -509,7 +724,7 @@ export type SignalProcessRequest = Message<"execwire.v1.SignalProcessRequest"> &
  * Use `create(SignalProcessRequestSchema)` to create a new message.
  */
 export const SignalProcessRequestSchema: GenMessage<SignalProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 14);
+  messageDesc(file_execwire_v1_process_service, 20);
 
 /**
  * SignalProcessResponse is sent when the signal was sent.
@@ -524,7 +739,7 @@ export type SignalProcessResponse = Message<"execwire.v1.SignalProcessResponse">
  * Use `create(SignalProcessResponseSchema)` to create a new message.
  */
 export const SignalProcessResponseSchema: GenMessage<SignalProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 15);
+  messageDesc(file_execwire_v1_process_service, 21);
 
 /**
  * TerminateProcessRequest ends a process.
@@ -559,7 +774,7 @@ export type TerminateProcessRequest = Message<"execwire.v1.TerminateProcessReque
  * Use `create(TerminateProcessRequestSchema)` to create a new message.
  */
 export const TerminateProcessRequestSchema: GenMessage<TerminateProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 16);
+  messageDesc(file_execwire_v1_process_service, 22);
 
 /**
  * TerminateProcessResponse has the result.
@@ -602,7 +817,7 @@ export type TerminateProcessResponse = Message<"execwire.v1.TerminateProcessResp
  * Use `create(TerminateProcessResponseSchema)` to create a new message.
  */
 export const TerminateProcessResponseSchema: GenMessage<TerminateProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 17);
+  messageDesc(file_execwire_v1_process_service, 23);
 
 /**
  * WaitProcessRequest selects the process and the condition.
@@ -685,7 +900,7 @@ export type WaitProcessRequest = Message<"execwire.v1.WaitProcessRequest"> & {
  * Use `create(WaitProcessRequestSchema)` to create a new message.
  */
 export const WaitProcessRequestSchema: GenMessage<WaitProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 18);
+  messageDesc(file_execwire_v1_process_service, 24);
 
 /**
  * WaitForExit waits until the exit is known.
@@ -700,7 +915,7 @@ export type WaitForExit = Message<"execwire.v1.WaitForExit"> & {
  * Use `create(WaitForExitSchema)` to create a new message.
  */
 export const WaitForExitSchema: GenMessage<WaitForExit> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 19);
+  messageDesc(file_execwire_v1_process_service, 25);
 
 /**
  * WaitForClosed waits until the log has ended.
@@ -715,7 +930,7 @@ export type WaitForClosed = Message<"execwire.v1.WaitForClosed"> & {
  * Use `create(WaitForClosedSchema)` to create a new message.
  */
 export const WaitForClosedSchema: GenMessage<WaitForClosed> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 20);
+  messageDesc(file_execwire_v1_process_service, 26);
 
 /**
  * WaitForPattern waits until output matches a regular expression. It searches all
@@ -754,7 +969,7 @@ export type WaitForPattern = Message<"execwire.v1.WaitForPattern"> & {
  * Use `create(WaitForPatternSchema)` to create a new message.
  */
 export const WaitForPatternSchema: GenMessage<WaitForPattern> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 21);
+  messageDesc(file_execwire_v1_process_service, 27);
 
 /**
  * WaitForPort waits until a TCP port is listened on by the process or a descendant of
@@ -776,7 +991,7 @@ export type WaitForPort = Message<"execwire.v1.WaitForPort"> & {
  * Use `create(WaitForPortSchema)` to create a new message.
  */
 export const WaitForPortSchema: GenMessage<WaitForPort> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 22);
+  messageDesc(file_execwire_v1_process_service, 28);
 
 /**
  * WaitForIdle waits until the process has written nothing for a while, counted from its
@@ -798,7 +1013,7 @@ export type WaitForIdle = Message<"execwire.v1.WaitForIdle"> & {
  * Use `create(WaitForIdleSchema)` to create a new message.
  */
 export const WaitForIdleSchema: GenMessage<WaitForIdle> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 23);
+  messageDesc(file_execwire_v1_process_service, 29);
 
 /**
  * WaitProcessResponse has the result of the wait.
@@ -833,7 +1048,7 @@ export type WaitProcessResponse = Message<"execwire.v1.WaitProcessResponse"> & {
  * Use `create(WaitProcessResponseSchema)` to create a new message.
  */
 export const WaitProcessResponseSchema: GenMessage<WaitProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 24);
+  messageDesc(file_execwire_v1_process_service, 30);
 
 /**
  * PatternMatch is a match of a pattern.
@@ -875,7 +1090,7 @@ export type PatternMatch = Message<"execwire.v1.PatternMatch"> & {
  * Use `create(PatternMatchSchema)` to create a new message.
  */
 export const PatternMatchSchema: GenMessage<PatternMatch> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 25);
+  messageDesc(file_execwire_v1_process_service, 31);
 
 /**
  * GetProcessRequest selects the process.
@@ -903,7 +1118,7 @@ export type GetProcessRequest = Message<"execwire.v1.GetProcessRequest"> & {
  * Use `create(GetProcessRequestSchema)` to create a new message.
  */
 export const GetProcessRequestSchema: GenMessage<GetProcessRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 26);
+  messageDesc(file_execwire_v1_process_service, 32);
 
 /**
  * GetProcessResponse describes the process.
@@ -932,7 +1147,7 @@ export type GetProcessResponse = Message<"execwire.v1.GetProcessResponse"> & {
  * Use `create(GetProcessResponseSchema)` to create a new message.
  */
 export const GetProcessResponseSchema: GenMessage<GetProcessResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 27);
+  messageDesc(file_execwire_v1_process_service, 33);
 
 /**
  * ListProcessesRequest selects the session.
@@ -967,7 +1182,7 @@ export type ListProcessesRequest = Message<"execwire.v1.ListProcessesRequest"> &
  * Use `create(ListProcessesRequestSchema)` to create a new message.
  */
 export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 28);
+  messageDesc(file_execwire_v1_process_service, 34);
 
 /**
  * ListProcessesResponse is one page of processes.
@@ -995,7 +1210,7 @@ export type ListProcessesResponse = Message<"execwire.v1.ListProcessesResponse">
  * Use `create(ListProcessesResponseSchema)` to create a new message.
  */
 export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_process_service, 29);
+  messageDesc(file_execwire_v1_process_service, 35);
 
 /**
  * KillMethod is a method of killing a process and its descendants.
@@ -1049,7 +1264,7 @@ export const KillMethodSchema: GenEnum<KillMethod> = /*@__PURE__*/
  * Cursors: everywhere, after_seq is the seq of the last event the caller has; 0 asks
  * for everything that is retained. Observers (WatchProcess, ReadOutput) never block a
  * process: one that falls behind the retained output gets an OutputGap. The owner
- * (RunProcess, AttachSession) paces the process and loses nothing.
+ * (RunProcess, OwnProcess, AttachSession) paces the process and loses nothing.
  *
  * @generated from service execwire.v1.ProcessService
  */
@@ -1090,6 +1305,47 @@ export const ProcessService: GenService<{
     output: typeof RunProcessResponseSchema;
   },
   /**
+   * OwnProcess starts or resumes a process and owns it as RunProcess does, for clients
+   * without bidirectional streams, such as browsers and clients behind HTTP/1.1 proxies.
+   * The first response is started; events follow. What a RunProcess stream receives is
+   * sent in calls: AcknowledgeOutput, WriteStdin with owner_id, ResizeTerminal,
+   * SignalProcess, TerminateProcess, DetachProcess. Windows, grace period, resume,
+   * takeover and the end of the stream are those of RunProcess.
+   *
+   * @generated from rpc execwire.v1.ProcessService.OwnProcess
+   */
+  ownProcess: {
+    methodKind: "server_streaming";
+    input: typeof OwnProcessRequestSchema;
+    output: typeof OwnProcessResponseSchema;
+  },
+  /**
+   * AcknowledgeOutput acknowledges all events up to a seq, for the owner of the process:
+   * they need not be retained for it. It never blocks. It may be repeated. It fails with
+   * PROCESS_TAKEN_OVER if the process has another owner since, with PROCESS_OWNER_LOST if the
+   * stream was lost, and with SEQ_NOT_REACHED.
+   *
+   * @generated from rpc execwire.v1.ProcessService.AcknowledgeOutput
+   */
+  acknowledgeOutput: {
+    methodKind: "unary";
+    input: typeof AcknowledgeOutputRequestSchema;
+    output: typeof AcknowledgeOutputResponseSchema;
+  },
+  /**
+   * DetachProcess gives up the ownership: the stream ends with OK, and the process
+   * continues without an owner. It never blocks. It may be repeated, and also ends the
+   * grace period of a lost stream. It fails with PROCESS_TAKEN_OVER if the process has
+   * another owner since, and with PROCESS_OWNER_LOST after the grace period.
+   *
+   * @generated from rpc execwire.v1.ProcessService.DetachProcess
+   */
+  detachProcess: {
+    methodKind: "unary";
+    input: typeof DetachProcessRequestSchema;
+    output: typeof DetachProcessResponseSchema;
+  },
+  /**
    * WatchProcess replays a process's events from a cursor and then follows
    * them live, as an observer. The stream ends with OK after the closed event.
    *
@@ -1123,9 +1379,11 @@ export const ProcessService: GenService<{
     output: typeof SnapshotOutputResponseSchema;
   },
   /**
-   * WriteStdin queues bytes for a process's stdin: all of them or none. It blocks while
-   * the queue is full, which delays only other writers of the same process. Writes are
-   * applied in the order in which they were queued.
+   * WriteStdin queues bytes for a process's stdin: all of them or none, except that a
+   * failed write of the owner may have queued a part. It blocks while the queue is full,
+   * which delays only other writers of the same process. Writes are applied in the order
+   * in which they were queued. A failed call can be repeated: by an owner with the same
+   * offset, by others with the same write_id.
    *
    * @generated from rpc execwire.v1.ProcessService.WriteStdin
    */

@@ -2,13 +2,13 @@
 
     from execwire import aio
 
-    async with await aio.connect("grpc://127.0.0.1:7420") as server:
+    async with await aio.connect("tcp://127.0.0.1:7420") as server:
         print((await server.run(["uname", "-a"], check=True)).text)
 
 Waiting for processes needs no thread; other calls use one each.
 """
 
-from ._client import Client, Files, connect, launch
+from ._client import Client, Files, Forward, connect, launch
 from ._process import Process
 
-__all__ = ["Client", "Files", "Process", "connect", "launch"]
+__all__ = ["Client", "Files", "Forward", "Process", "connect", "launch"]

@@ -23,8 +23,11 @@ from typing import (
 from .. import _client as sync
 from .. import errors
 from .._command import Command, Terminal
+from .._forward import Local
+from .._forward import Forward as SyncForward
 from .._owner import Owner
 from .._path import PathLike
+from .._ports import PortChange, Ports
 from ..errors import Completed
 from ..files import DirectoryEntry, WalkEntry
 from ..files import Files as SyncFiles
@@ -34,7 +37,7 @@ from .._download import Downloaded
 from .._metadata import FileInfo
 from .._upload import Uploaded
 from .._watch import Watch, WatchEvent
-from ._process import Process
+from ._process import Process, watch_ports
 from ._thread import in_thread
 
 if TYPE_CHECKING:
@@ -333,6 +336,43 @@ class Client:
             lambda: self._client.attaching(process_id, session_id, after_seq, grace)
         )
 
+    async def ports(self, *, session_id: str = "", process_id: str = "") -> Ports:
+        """Returns the TCP ports on which processes listen now."""
+        return await in_thread(
+            lambda: self._client.ports(session_id=session_id, process_id=process_id)
+        )
+
+    def watch_ports(
+        self, *, session_id: str = "", process_id: str = ""
+    ) -> AsyncIterator[PortChange]:
+        """Iterates over changes of ports. The first one has those that are open."""
+        return watch_ports(
+            lambda: self._client.watch_ports(session_id=session_id, process_id=process_id)
+        )
+
+    def forward(
+        self,
+        port: int,
+        *,
+        host: str = "",
+        local: Local = 0,
+        session_id: str = "",
+        max_connections: int = 256,
+        on_error: Optional[Callable[[errors.Error], object]] = None,
+    ) -> "Forward":
+        """Forwards connections, within ``async with``; the options are those of
+        execwire.Client.forward. ``on_error`` is called in another thread."""
+        return Forward(
+            lambda: self._client.forward(
+                port,
+                host=host,
+                local=local,
+                session_id=session_id,
+                max_connections=max_connections,
+                on_error=on_error,
+            )
+        )
+
     async def _own(self, make: "Callable[[], Owner]") -> Process:
         owner = await in_thread(make)
 
@@ -359,6 +399,26 @@ class Client:
         traceback: Optional[TracebackType],
     ) -> None:
         await asyncio.shield(self.close())
+
+
+class Forward:
+    """What Client.forward returns. ``async with`` gives an execwire.Forward, which has the
+    ``address`` and the ``port``, and closes it at the end of the block."""
+
+    def __init__(self, open: "Callable[[], SyncForward]") -> None:
+        self._open = open
+
+    async def __aenter__(self) -> SyncForward:
+        self._forward = await in_thread(self._open, drop=SyncForward.close)
+        return self._forward
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        await asyncio.shield(in_thread(self._forward.close))
 
 
 async def connect(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from types import TracebackType
-from typing import TYPE_CHECKING, AsyncIterator, Optional, Type
+from typing import TYPE_CHECKING, AsyncIterator, Callable, Optional, Type
 
 from .. import _process as sync
 from .. import errors
@@ -13,7 +13,9 @@ from .._events import Event, Output, Stream
 from .._exit import Exit
 from .._io import as_bytes
 from .._owner import Owner
+from .._ports import PortChange, Ports, PortWatch
 from .._process import Terminated
+from .._wait import Wait
 from ..errors import Completed
 from ._thread import Change, in_thread
 
@@ -178,6 +180,26 @@ class Process:
         """Kills the process and all its descendants."""
         return await in_thread(self._process.kill)
 
+    async def ports(self) -> Ports:
+        """Returns the TCP ports on which it and its descendants listen now."""
+        return await in_thread(self._process.ports)
+
+    def watch_ports(self) -> AsyncIterator[PortChange]:
+        """Iterates over changes of these ports, until the process has closed."""
+        return watch_ports(self._process.watch_ports)
+
+    async def wait_for(
+        self,
+        pattern: Optional[str] = None,
+        *,
+        port: Optional[int] = None,
+        idle: Optional[float] = None,
+        timeout: Optional[float] = None,
+    ) -> bytes:
+        """Waits for output, a port or silence; see execwire.Process.wait_for."""
+        waiting = self._process.waiting(Wait(pattern, 0, port, idle, timeout))
+        return await in_thread(waiting.run, waiting.cancel)
+
     async def detach(self) -> None:
         """Gives up ownership: the process continues without an owner."""
         await in_thread(self._owner.detach)
@@ -206,3 +228,16 @@ class Process:
         traceback: Optional[TracebackType],
     ) -> None:
         await asyncio.shield(self.close())
+
+
+async def watch_ports(open: "Callable[[], PortWatch]") -> AsyncIterator[PortChange]:
+    """Iterates over the changes of a watch, which ends with the iteration."""
+    watch = await in_thread(open, drop=PortWatch.close)
+    try:
+        while True:
+            change = await in_thread(lambda: next(watch, None))
+            if change is None:
+                return
+            yield change
+    finally:
+        watch.close()

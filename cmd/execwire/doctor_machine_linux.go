@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/syslimit"
+)
+
+// runLocalChecks runs the checks of a server inside this program.
+func runLocalChecks(ctx context.Context, file string) ([]check, error) {
+	cfg, err := config.Load(file, os.Environ())
+	if err != nil {
+		return nil, err
+	}
+	cfg.Principals = "" // no other client can reach it
+	options := daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)}
+	d, err := daemon.New(cfg, options)
+	var unmet *config.Error
+	hasUnmet := errors.As(err, &unmet) && unmet.Setting == "require_sandbox"
+	if hasUnmet {
+		cfg.RequiredSandbox, cfg.SandboxWritableRoots, cfg.SandboxNetwork = config.SandboxOff, nil, "off"
+		d, err = daemon.New(cfg, options)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("failed to start a server in this program: %w", err)
+	}
+	defer func() { _ = d.Close() }()
+	environment, err := client.New(d.Conn()).Describe(ctx)
+	if err != nil {
+		return nil, explain(err, nil)
+	}
+	here := machine{root: "/"}
+	checks := checksOf(environment, cfg.Guardian != "off", here)
+	if hasUnmet {
+		i := slices.IndexFunc(checks, func(c check) bool { return c.Check == checkRequired })
+		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
+	}
+	return append(checks, here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg),
+		temporaryDirectory(environment.GetTemporaryDirectory()), homeDirectory(environment.GetHomeDirectory()),
+		here.userName(os.Getuid()), shell(environment.GetShell())), nil
+}
+
+// fewDescriptors and fewWatches are the limits for warnings.
+const (
+	fewDescriptors = 4096
+	fewWatches     = 8192
+)
+
+// descriptors checks the limit of open files.
+func (m machine) descriptors() check {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return check{Check: checkDescriptors, Detail: err.Error()}
+	}
+	detail := fmt.Sprintf("%d at most", limit.Max)
+	return newCheck(checkDescriptors, limit.Max >= fewDescriptors, detail, detail,
+		"raise it with ulimit -Hn, or LimitNOFILE= of the unit: a process takes 3 and a handle of a file 1")
+}
+
+// watches checks the inotify limits.
+func (m machine) watches() check {
+	const setting = "fs.inotify.max_user_watches"
+	directories, known := m.setting(setting)
+	instances, _ := m.setting("fs.inotify.max_user_instances")
+	detail := fmt.Sprintf("%d directories, by %d programs of a user", directories, instances)
+	return newCheck(checkWatches, known && directories >= fewWatches && instances > 0, detail, detail,
+		fmt.Sprintf("as root, sysctl %s=524288 fs.inotify.max_user_instances=128", setting))
+}
+
+// processLimit checks whether processes can use up all processes and threads of the
+// server.
+func processLimit(r daemon.ProcessReserve) check {
+	good := ""
+	switch {
+	case r.Limit == 0:
+		good = "only the machine limits the server's processes and threads; it creates threads in advance"
+	case r.ControlGroup > 0:
+		good = fmt.Sprintf("%d processes and threads, of which processes get %d by a control group", r.Limit, r.ControlGroup)
+	case r.UserProcesses > 0:
+		good = fmt.Sprintf("%d processes and threads, and RLIMIT_NPROC of processes is %d", r.Limit, r.UserProcesses)
+	}
+	return newCheck(checkProcessLimit, good != "", good,
+		fmt.Sprintf("%d processes and threads, and processes can use all of them: only threads created in advance protect the server", r.Limit),
+		"set reserved_processes, and give the server a cgroup v2 tree with the controller pids that it may write to, as systemd does with Delegate=yes, or run it as an ordinary user with a limit (ulimit -u)")
+}
+
+// lowMemory is the limit for a warning.
+const lowMemory = 256 << 20
+
+// memory checks the memory limit.
+func (m machine) memory(cfg config.Config) check {
+	most, source := syslimit.System{Root: m.root}.Memory()
+	if most == 0 {
+		return check{Check: checkMemoryLimit, Detail: "the memory of this machine is unknown, so nothing is derived from it",
+			Fix: "mount /proc, and set GOMEMLIMIT and retained_output_bytes_total"}
+	}
+	kept := "a quarter of it, 2GiB at most, for output of processes"
+	if cfg.RetainedTotal != 0 {
+		kept = fmt.Sprintf("%v for output of processes (retained_output_bytes_total)", cfg.RetainedTotal)
+	}
+	detail := fmt.Sprintf("%d MiB by %s; a half for the server, %s", most>>20, source, kept)
+	return newCheck(checkMemoryLimit, most >= lowMemory, detail, detail,
+		"few processes can run at once: give the control group 256 MiB or more, or lower retained_output_bytes_per_process")
+}
+
+// oomScore checks which process the kernel kills when memory is exhausted.
+func oomScore(cfg config.Config) check {
+	return newCheck(checkOOMScore, cfg.OOMScoreAdjust > 0, fmt.Sprintf("processes have %d more than the server, up to 1000", cfg.OOMScoreAdjust),
+		"the kernel may kill the server instead of the process that uses the memory", "set oom_score_adjust, to 1000 perhaps")
+}
+
+// temporaryDirectory checks the directory for temporary files.
+func temporaryDirectory(path string) check {
+	return newCheck(checkTemporary, writable(path), path,
+		fmt.Sprintf("%s is not a writable directory, so no sandbox can be tested or used, and many programs fail", path),
+		"mount a tmpfs there (emptyDir in Kubernetes, --tmpfs /tmp of docker), or set TMPDIR to a writable directory")
+}
+
+// homeDirectory checks the home directory that processes get in HOME.
+func homeDirectory(path string) check {
+	bad := path + " is not a writable directory: git, ssh, package managers and the like cannot store anything"
+	if path == "" {
+		bad = "HOME is not set: git, ssh, package managers and the like may fail"
+	}
+	return newCheck(checkHome, writable(path), path, bad, "set HOME of the server to a writable directory, for example below /tmp")
+}
+
+// writable reports whether a path is a directory in which this process may create files.
+func writable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir() && unix.Access(path, unix.W_OK|unix.X_OK) == nil
+}
+
+// userName checks whether a user has an entry in /etc/passwd.
+func (m machine) userName(uid int) check {
+	id := strconv.Itoa(uid)
+	text, _ := os.ReadFile(filepath.Join(m.root, "etc/passwd"))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Split(line, ":"); len(fields) == 7 && fields[2] == id {
+			return check{Check: checkUserName, Works: true, Detail: fields[0]}
+		}
+	}
+	return check{Check: checkUserName, Detail: "user " + id + " has no entry in /etc/passwd: ssh, git commit and others that look for its name fail",
+		Fix: "add an entry, or run the server as a user that has one; USER in its environment is enough for some programs"}
+}
+
+// shell checks the shell that clients are told to use.
+func shell(path string) check {
+	return newCheck(checkShell, unix.Access(path, unix.X_OK) == nil, path, path+" does not exist: only programs can be run, no scripts",
+		"add a shell to the image of the container")
+}

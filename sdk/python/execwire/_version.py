@@ -1,0 +1,3 @@
+"""The version of the package, for pip too."""
+
+__version__ = "0.1.0"

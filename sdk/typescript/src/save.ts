@@ -1,0 +1,32 @@
+import { createWriteStream } from "node:fs";
+import { rename, rm } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { finished } from "node:stream/promises";
+import type { Downloaded } from "./download.js";
+
+/** Writes a download to a file of this machine, where it appears when it is complete. */
+export async function save(pieces: AsyncGenerator<Uint8Array, Downloaded, undefined>, file: string): Promise<Downloaded> {
+  const partial = join(dirname(file), `.${basename(file)}.${crypto.randomUUID()}`);
+  const to = createWriteStream(partial, { flags: "wx" });
+  const closed = finished(to);
+  closed.catch(() => undefined);
+  try {
+    for (;;) {
+      const piece = await pieces.next();
+      if (piece.done) {
+        to.end();
+        await closed;
+        await rename(partial, file);
+        return piece.value;
+      }
+      if (!to.write(piece.value)) {
+        await Promise.race([new Promise<void>((resolve) => to.once("drain", () => resolve())), closed]);
+      }
+    }
+  } catch (error) {
+    await pieces.return(undefined as never).catch(() => undefined); // the first error is thrown
+    to.destroy();
+    await rm(partial, { force: true });
+    throw error;
+  }
+}
