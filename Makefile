@@ -229,10 +229,14 @@ packages: ## build archives, deb, rpm, npm packages and more in dist, VERSION=1.
 release: ## the same of a commit whose changelog has the version; uploads nothing
 	scripts/release release $(VERSION)
 
-# Builds all artefacts twice, and installs them. Not in make test: it needs rpm and root.
+# Builds all artefacts twice, and installs them. Not in make test: it takes minutes, and
+# needs rpm and root.
 .PHONY: test-packages
-test-packages: ## build all artefacts twice, compare them, install them, and use what is installed
+test-packages: bin/execwire bin/execwire-hub ## build all artefacts and SDK packages twice, compare them, install them, and use what is installed
 	scripts/install-test-deps packages
+	scripts/install-node-packages sdk/typescript
+	node sdk/typescript/scripts/test.mjs package
+	cd sdk/python && PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 -m tests test_package
 	go -C tools/packages mod tidy -diff
 	go -C tools/packages vet .
 	go -C tools/packages test -count=1 -timeout 30m .

@@ -1,7 +1,7 @@
 """Runs the tests: python3 -m tests [MODULE...].
 
-By default all modules run, each in an interpreter of its own and a few concurrently,
-since they mostly wait.
+By default all modules but those of BUILD run, each in an interpreter of its own and a few
+concurrently, since they mostly wait.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import time
 import unittest
 from typing import Any, List, Tuple
 
+#: They build and install the package: `make test-packages` runs them.
+BUILD = ["test_package"]
 #: A test that takes this many seconds is reported as slow.
 SLOW = 1.0
 WAITING = 3
@@ -83,8 +85,9 @@ def run_module(name: str) -> Tuple[str, int, str]:
 
 def run_all() -> bool:
     # The longest first.
-    first = ["test_resume", "test_package", "test_remote_build"]
-    names = sorted(path.stem for path in pathlib.Path(__file__).parent.glob("test_*.py"))
+    first = ["test_resume", "test_remote_build"]
+    modules = {path.stem for path in pathlib.Path(__file__).parent.glob("test_*.py")}
+    names = sorted(modules.difference(BUILD))
     names.sort(key=lambda name: (name not in first, name))
     good = True
     with concurrent.futures.ThreadPoolExecutor(WAITING) as pool:

@@ -1,4 +1,5 @@
-"""The package: its types, its installation, and its README."""
+"""The built packages and their installation. Not one of `make test-python` but of
+`make test-packages`, because it builds them."""
 
 from __future__ import annotations
 
@@ -13,52 +14,9 @@ import unittest
 import zipfile
 from typing import Dict
 
-from .support import LONG, PROGRAM, ROOT, SDK, TestCase, unused_port
+from .support import LONG, PROGRAM, ROOT, SDK, TestCase
 
 ENVIRONMENT = {**os.environ, "EXECWIRE_BIN": str(PROGRAM)}
-
-
-class Types(TestCase):
-    cache = tempfile.TemporaryDirectory(prefix="execwire-test-mypy-")
-
-    @classmethod
-    def tearDownClass(cls) -> None:
-        cls.cache.cleanup()
-
-    def test_package_is_strictly_typed(self) -> None:
-        checked = self._check("--config-file", str(SDK / "pyproject.toml"))
-        self.assertEqual(checked.returncode, 0, checked.stdout)
-        self.assertIn("Success", checked.stdout)
-
-    def test_examples_are_strictly_typed(self) -> None:
-        for example in (SDK / "examples").glob("*.py"):
-            checked = self._check("--strict", str(example))
-            self.assertEqual(checked.returncode, 0, checked.stdout)
-
-    def test_type_errors_are_reported(self) -> None:
-        with open(self.path("wrong.py"), "w") as file:
-            file.write(
-                "import execwire\n"
-                "with execwire.connect('local:') as client:\n"
-                "    client.run(['true']).exit.status\n"
-                "    client.describe().no_such_member\n"
-                "    client.files.read(7)\n"
-            )
-        checked = self._check("--strict", self.path("wrong.py"))
-        self.assertEqual(
-            re.findall(r":(\d+): error:", checked.stdout), ["3", "4", "5"], checked.stdout
-        )
-
-    def _check(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        # In the directory of the package, where mypy finds its types.
-        return subprocess.run(
-            ["/usr/bin/mypy", "--cache-dir", self.cache.name, "--no-color-output", *arguments],
-            cwd=SDK,
-            env={**os.environ, "MYPYPATH": "stubs:."},
-            capture_output=True,
-            text=True,
-            timeout=LONG,
-        )
 
 
 class Installed(TestCase):
@@ -129,33 +87,6 @@ class Installed(TestCase):
     def _run(self, *argv: str) -> str:
         ran = subprocess.run(argv, cwd=self.directory, env=ENVIRONMENT, capture_output=True, text=True, timeout=LONG)
         self.assertEqual(ran.returncode, 0, f"{argv}: {ran.stdout}{ran.stderr}")
-        return ran.stdout
-
-
-class Readme(TestCase):
-    def test_every_program_runs(self) -> None:
-        text = (SDK / "README.md").read_text().replace("/tmp/", self.directory + "/")
-        programs = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-        self.assertEqual(len(programs), 4)
-        output = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
-        printed = self._run(programs[0])
-        self.assertTrue(printed.startswith(output[0]), printed)
-        self.assertIn("exited with code 0", printed)
-        self.assertTrue(printed.endswith("PROGRAM_NOT_FOUND\n"), printed)
-        port = str(unused_port())
-        self.assertEqual(self._run(programs[1].replace("8000", port)), f"[{port}]\n200\n")
-        self.assertEqual(self._run(programs[2]), "['0\\n', '1\\n', '2\\n']\n")
-        self.assertEqual(self._run("import execwire\n" + programs[3]), "0\n")
-
-    def test_program_of_project_readme_runs(self) -> None:
-        (program,) = re.findall(r"```python\n(.*?)```", (SDK / "../../README.md").read_text(), re.DOTALL)
-        there = program.replace("tcp://127.0.0.1:7420", "local:").replace("/tmp", self.directory)
-        self.assertNotEqual(there, program)
-        self.assertEqual(self._run(there), "hello\nexit code 3\n")
-
-    def _run(self, program: str) -> str:
-        ran = self.run_python(program)
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""))
         return ran.stdout
 
 

@@ -1,6 +1,6 @@
 // Builds the package, its tests and its examples, and runs the tests against the server in
 // EXECWIRE_BIN, by default bin/execwire of the repository. Arguments are names of test files
-// without suffix; by default all run.
+// without suffix; by default all run but package, which make test-packages runs.
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -35,7 +35,7 @@ node("node_modules/.bin/tsc", "--project", "tsconfig.test.json");
 const wanted = process.argv.slice(2);
 const files = readdirSync(join(root, "build/test"))
   .filter((name) => name.endsWith(".test.js"))
-  .filter((name) => wanted.length === 0 || wanted.includes(name.replace(/\.test\.js$/, "")))
+  .filter((name) => (wanted.length === 0 ? name !== "package.test.js" : wanted.includes(name.replace(/\.test\.js$/, ""))))
   .map((name) => join("build/test", name));
 // The timeout only guards against hanging.
 node("--test", "--test-timeout=240000", "--test-concurrency=2", ...files);
