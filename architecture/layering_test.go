@@ -125,7 +125,7 @@ var packages = map[string]packageRule{
 	"internal/leakcheck":      {purpose: "fails tests that leak goroutines, processes or files", support: true},
 	"internal/testcert":       {purpose: "authorities and certificates for tests", support: true},
 	"internal/testowner":      {purpose: "owns a process in either form of the contract", support: true, imports: []string{genExecwire}},
-	"internal/testrace":       {purpose: "whether tests were built with the race detector", support: true},
+	"internal/testrace":       {purpose: "which tests run with the race detector, and which without", support: true},
 	"internal/connectserver": {purpose: "the server under test of Connect's conformance runner", support: true,
 		imports: []string{"gateway/connectrpc", "gateway/wsserver", "internal/inproc"}},
 	"internal/testprograms": {purpose: "the programs of internal/testproc in a binary of their own", support: true},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -74,9 +75,7 @@ func TestStop_JSONRPCClient_ReceivesExitAfterGrace(t *testing.T) {
 // Stopping does not wait without limit for a client that does not read. The log counts
 // only clients with unread notifications.
 func TestStop_ClientNotReading_IsDisconnected(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const waiting = 64 << 20 // more than socket buffers
 	o := open(t, func(cfg *config.Config) { cfg.ShutdownGrace, cfg.RetainedOutput = 0, waiting })
 	c := o.dialSession(nil)

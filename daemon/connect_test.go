@@ -37,6 +37,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // onOnePort makes the configuration listen for every protocol on one port.
@@ -667,9 +668,7 @@ func TestConnect_Stop_EndsStreams(t *testing.T) {
 
 // A client that does not read delays neither another nor, for long, the end of the server.
 func TestConnect_ClientDoesNotRead_DelaysOnlyItself(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	o := open(t, onOnePort)
 	byHTTP := o.byHTTP("connect, binary")
 	processes := execwirev1.NewProcessServiceClient(byHTTP)

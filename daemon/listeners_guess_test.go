@@ -13,6 +13,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // A call whose request does not arrive never reaches an interceptor. Its wrong token counts
@@ -71,9 +72,7 @@ func TestFailedAttempts_OneToken_CountsOnce(t *testing.T) {
 // A call is authenticated by the table at the time of its request. This holds for the first
 // call of a connection too, whose header was authenticated earlier.
 func TestAuthenticate_DelayedRequest_UsesCurrentTable(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at once a second")
-	}
+	testrace.Slow(t) // files are looked at once a second
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
 	for _, listener := range []int{onTLS, onGRPC} {
 		l.writeTable(l.principal("ci", `"all"`))

@@ -21,6 +21,7 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // many sets a high limit of failed attempts.
@@ -257,9 +258,7 @@ func TestOnBehalfOf(t *testing.T) {
 }
 
 func TestTable_Changed_IsReloaded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at once a second")
-	}
+	testrace.Slow(t) // files are looked at once a second
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"view"`) })
 	conn := l.dial(onGRPC)
 	if err := list(l.as("ci"), conn); err != nil {
@@ -292,9 +291,7 @@ func TestTable_Changed_IsReloaded(t *testing.T) {
 
 // Existing connections survive a change of keys; new connections use the new keys.
 func TestTLS_KeysChanged_KeepConnections(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at once a second")
-	}
+	testrace.Slow(t) // files are looked at once a second
 	l := lock(t, many, func(l *locked) string { return l.principal("ci", `"all"`) })
 	before := l.dial(onTLS)
 	started, err := execwirev1.NewProcessServiceClient(before).RunProcess(l.as("ci"))

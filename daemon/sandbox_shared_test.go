@@ -11,6 +11,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // temporaryOnly grants writing to /tmp and TMPDIR.
@@ -22,9 +23,7 @@ const temporaryOnly = `{"managed": {"fileSystem": {"restricted": {"entries": [
 // In a shared TMPDIR any user can create the protected names as other kinds of files. A
 // server that requires workspace-write starts, and processes and file calls work.
 func TestRequiredSandbox_ObstaclesInTmpdir(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	for name, obstruct := range map[string]func(at, work string) error{
 		"link":          func(at, work string) error { return os.Symlink(work, at) },
 		"dangling link": func(at, _ string) error { return os.Symlink("/nowhere", at) },

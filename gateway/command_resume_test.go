@@ -8,6 +8,7 @@ import (
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // numbered returns the output of seq.
@@ -77,9 +78,7 @@ func TestCommandExit_Cut_IsSentOnce(t *testing.T) {
 
 // The client reads what it missed by the seqs of its notifications.
 func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const lines, cuts = 400_000, 12
 	srv := newTestServer(t)
 	cl, id := srv.attach("")
@@ -127,9 +126,7 @@ func TestCommandOutput_Cuts_LosesNothing(t *testing.T) {
 
 // The client does not read until the command blocks. Little output is retained.
 func TestCommandOutput_SlowReader_LosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const lines = 500_000
 	srv := newTestServer(t)
 	cl, id := srv.attach("")
@@ -156,9 +153,7 @@ func TestCommandOutput_SlowReader_LosesNothing(t *testing.T) {
 
 // A megabyte is written, and what is retained is read again.
 func TestOutputBytesCap_LowersRetention(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const kept, bytes = 1 << 20, 1 << 20
 	srv := newTestServer(t)
 	cl, id := srv.attach("")

@@ -14,6 +14,7 @@ import (
 	"github.com/execwire/execwire/gateway/files"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/jsonrpc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // A partly sent response cannot be revoked, so the connection closes.
@@ -56,9 +57,7 @@ func (s *failingStream) RecvMsg(m any) error {
 }
 
 func TestReadFile_LargestFile_MemoryIsBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	srv := newTestServer(t, withSmallFiles)
 	path := t.TempDir() + "/f"
 	do(t, writeMany(path, maxContent))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/gateway/files"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // withSmallFiles limits files that are read in one message to 1 MiB.
@@ -281,9 +282,7 @@ func TestFileSandbox_NoBackend_Fails(t *testing.T) {
 
 // The sizes are around the limits of messages and of groups of three bytes.
 func TestWriteAndReadFile_Sizes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	srv := newTestServer(t, func(s *serverSettings) { s.limits.ReadFileBytes = 64 << 10 })
 	cl, _ := srv.attach("")
 	path := filepath.Join(t.TempDir(), "f")

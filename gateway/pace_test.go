@@ -21,9 +21,7 @@ import (
 // The client stops reading while a process writes more than is retained, and
 // continues later.
 func TestOutput_StoppedReader_LosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	srv := newTestServer(t)
 	cl, id := srv.attach("")
 	other, _ := srv.attach("")
@@ -127,9 +125,7 @@ func TestRequests_ClientNotReading_IsDisconnected(t *testing.T) {
 // retains. Short tests use fewer.
 func TestRead_ClientNotReading_MemoryIsBounded(t *testing.T) {
 	const chunk, chunks, reads = 32 << 10, 32, 100
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	s, srv := newScriptedServer(t)
 	var given atomic.Int64
 	s.read = func(req *execwirev1.ReadOutputRequest) *execwirev1.ReadOutputResponse {
@@ -180,9 +176,7 @@ func memory() int64 {
 
 // One transport has no pings, and the client of another one does not answer them.
 func TestOutput_NoReadReceipts_DoesNotStall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	for name, change := range map[string]func(*pipe, *Config){
 		"standard streams": func(p *pipe, _ *Config) { p.confirmsReads = false },
 		"no pongs":         func(p *pipe, _ *Config) { p.ignoresPings = true },

@@ -6,6 +6,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // portsAnswer is the result of port/list and port/watch, and the parameters of port/changed.
@@ -38,9 +39,7 @@ func (cl *client) portChanges() (changes []portsAnswer) {
 // A client that does not read has a bounded number of notifications in memory: the server combines
 // later changes. It delays no other watch.
 func TestPortWatch_SlowReader_ChangesAreCombined(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const toggles = 39 // many more than the queues of the call take; odd: at the end the port is open
 	srv := newTestServer(t)
 	cl, session := srv.attach("", func(p *pipe, _ *Config) { p.capacity = 1 })

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -32,9 +33,7 @@ func checkOrder(t *testing.T, frames []frame, starts map[string]string) {
 
 // Many of a thousand processes run at a time on one connection.
 func TestResponses_PrecedeEffects(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const runs, atOnce = 1000, 16
 	cl, _ := newTestServer(t).attach("")
 	starts := map[string]string{}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // drop breaks the client's connection and waits for all of its goroutines.
@@ -104,9 +105,7 @@ func TestResume_AttachedOrUnknown_Fails(t *testing.T) {
 
 // The client neither reads nor answers pings.
 func TestResume_DeadClient_IsTakenOver(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	srv := newTestServer(t)
 	dead, id := srv.attach("", func(p *pipe, _ *Config) { p.ignoresPings = true })
 	second, _ := srv.attach(id)
@@ -151,9 +150,7 @@ func TestInitialize_TooManySessions_Fails(t *testing.T) {
 // The connection is cut at any point while a process writes more than a window.
 // The client reads what it missed.
 func TestResume_Cuts_LosesNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const lines = 800_000
 	srv := newTestServer(t, func(s *serverSettings) { s.limits.RetainedOutputBytes = 128 << 10 })
 	cl, id := srv.attach("")

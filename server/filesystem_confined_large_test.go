@@ -12,13 +12,12 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // Neither the server nor the worker, which has the same limits, keeps a whole stream in memory.
 func TestConfinedFiles_LargeStreams_BoundMemory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const size, most = 200 << 20, 64 << 20
 	_, work, _ := makeWorkplace(t)
 	f, policy := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Bubblewrap))), policyOf("+"+work)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // outsideStates create different states of a path that the required sandbox does not grant.
@@ -44,9 +45,7 @@ var outsideStates = map[string]func(dir, path string) error{
 // The answers to requests about a path that the required sandbox does not grant do not
 // depend on what is at that path.
 func TestRequiredSandbox_Errors_RevealNothingOutside(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	dir := realDirectory(t)
 	work, outside := dir+"/work", dir+"/outside"
 	path := outside + "/place"

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // eachReference runs a test with the older and the newer servers of the reference.
@@ -69,9 +70,7 @@ func essence(t *testing.T, o outcome, newer bool) string {
 // with the methods of the reference on another one: they come to the same files and
 // reasons, or are refused before anything is done.
 func TestFiles_RandomCalls_MatchGRPC(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	eachReference(t, func(t *testing.T, s *gatewayServer, conn *Conn, newer bool) {
 		refused, done := map[string]int{}, map[string]int{}
 		for seed := range uint64(3) {

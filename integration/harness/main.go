@@ -21,6 +21,7 @@ import (
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // StepTimeout limits a step of a test, so that a test does not hang.
@@ -138,7 +139,6 @@ func Soak() bool { return os.Getenv("EXECWIRE_SOAK") != "" }
 
 // Slow skips a test in short runs.
 func Slow(t testing.TB) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	t.Helper()
+	testrace.Slow(t)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // locked is a directory with the certificate files of a grpcs listener.
@@ -223,9 +224,7 @@ func TestTLS_BeyondLoopback(t *testing.T) {
 // Connections survive a change of the files; new ones use the new files, or the
 // previous ones while the new ones are invalid.
 func TestTLS_ChangedFiles_AreReloaded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("files are looked at once a second")
-	}
+	testrace.Slow(t) // files are looked at once a second
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	client := with(l.clients.Issue("ci"), t)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // newConfinedHostileTree returns a confined hostile tree. Its processes are found by their command
@@ -259,9 +260,7 @@ func TestClose_ConfinedPlaceholder_IsRemoved(t *testing.T) {
 }
 
 func TestExitRecord_ConfinedLimitExceeded_CauseLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: uses up processor time")
-	}
+	testrace.Slow(t) // uses up processor time
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		dir := directory(t)
 		by := confine(writableOnly(dir))
@@ -278,9 +277,7 @@ func TestExitRecord_ConfinedLimitExceeded_CauseLimit(t *testing.T) {
 
 // The exit record has the usage of the program also through a wrapper.
 func TestExitRecord_Confined_HasUsage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: much memory")
-	}
+	testrace.Slow(t) // much memory
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		spec := confined(shell("i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; sleep 1000 &"), confine(readOnly))
 		spec.LeaveDescendants = true

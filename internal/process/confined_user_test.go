@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // nobody is the ID of a user that owns nothing.
@@ -16,9 +18,7 @@ const nobody = 65534
 // TestConfined_UnprivilegedUser runs tests of confined processes as an ordinary user, for whom
 // bubblewrap creates a user namespace with fewer privileges, and without control groups.
 func TestConfined_UnprivilegedUser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they switch to another user")
 	}

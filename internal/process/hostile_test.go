@@ -23,6 +23,7 @@ import (
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // killSetup is what a supervisor has for killing.
@@ -214,9 +215,7 @@ func (s killSetup) check(t *testing.T, h *hostileTree, result TerminateResult, o
 }
 
 func TestTerminate_LeavesNoDescendant(t *testing.T) {
-	if testing.Short() {
-		t.Skip("many hostile processes")
-	}
+	testrace.Slow(t) // many hostile processes
 	onEachKillSetup(t, func(t *testing.T, setup killSetup) {
 		for _, way := range hostileWays {
 			for _, options := range []Termination{{}, {Graceful: true, Timeout: 50 * time.Millisecond}} {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/sandbox"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // limits returns a Spec with limits.
@@ -109,9 +110,7 @@ func TestResourceLimits_ConcurrentStarts(t *testing.T) {
 }
 
 func TestExitRecord_LimitExceeded_CauseLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: uses up processor time")
-	}
+	testrace.Slow(t) // uses up processor time
 	file := filepath.Join(t.TempDir(), "file")
 	spin := "while :; do :; done"
 	for name, test := range map[string]struct {
@@ -208,9 +207,7 @@ func TestNoOutputTimeout_KillsSilentProcess(t *testing.T) {
 // Output on either stream begins the count anew: at no time is the process silent for long, and it runs much longer
 // than the timeout.
 func TestNoOutputTimeout_OutputRestartsTimer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: a process that speaks now and then")
-	}
+	testrace.Slow(t) // a process that speaks now and then
 	spec := shell("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do sleep 0.2; echo $i; sleep 0.2; echo $i >&2; done")
 	spec.NoOutputTimeout = 2500 * time.Millisecond
 	if record := waitClosed(t, start(t, spec)); record.Code != 0 || record.Signal != 0 || record.WallTime < 2*spec.NoOutputTimeout {
@@ -220,9 +217,7 @@ func TestNoOutputTimeout_OutputRestartsTimer(t *testing.T) {
 
 // A process that its owner keeps from writing is not silent; once the owner reads again, the count begins anew.
 func TestNoOutputTimeout_BlockedOutputDoesNotCount(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: waits for several timeouts")
-	}
+	testrace.Slow(t) // waits for several timeouts
 	spec := shell("read x; head -c 500000 /dev/zero; sleep 1000")
 	spec.NoOutputTimeout = 2 * time.Second // the shell has to start within it
 	p, owner := startOwned(t, spec)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func newPattern(t testing.TB, expression string) *Pattern {
@@ -56,9 +57,7 @@ func smallSplits() int {
 }
 
 func TestPattern_OutputSplitAnywhere(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	noise := bytes.Repeat([]byte("some line of output, é and \xff\xfe\x00 bytes\n"), 1500) // 60 KiB
 	at := func(texts ...string) []byte { return append(bytes.Clone(noise), strings.Join(texts, "")...) }
 	for _, tt := range []struct {
@@ -96,9 +95,7 @@ func TestPattern_OutputSplitAnywhere(t *testing.T) {
 
 // Text after a cut does not count as the start of the output, wherever the cut is.
 func TestPattern_TruncatedTextHasNoStart(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	text := []byte(strings.Repeat("xfoo", 15_000) + " foo")
 	for _, expression := range []string{`\bfoo`, `(?m)\A.*\z|\bfoo`, `\Bx foo`} {
 		want := uint64(len(text) - 3)
@@ -122,9 +119,7 @@ func TestPattern_TruncatedTextHasNoStart(t *testing.T) {
 }
 
 func TestPattern_LongestMatch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	for _, before := range []int{0, 1, 5, 40_000} {
 		text := strings.Repeat("é", before) + "<" + strings.Repeat("-", MaxPatternMatch-2) + ">"
 		for name, cuts := range splits {

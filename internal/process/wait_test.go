@@ -13,6 +13,7 @@ import (
 
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // patternWait is a wait in progress.
@@ -128,9 +129,7 @@ func TestWaitPattern_CountsAsReader(t *testing.T) {
 
 // A slow expression neither blocks the process nor misses its last output.
 func TestWaitPattern_SlowExpression_DoesNotBlockProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const bytes = 32 << 20
 	spec := shell(fmt.Sprintf("%s -bytes %d; echo needle in a haystack", strings.Join(testproc.Argv("flood"), " "), bytes))
 	spec.Env = os.Environ()

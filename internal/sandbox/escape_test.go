@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func init() {
@@ -228,9 +229,7 @@ const nobody = 65534
 // TestEscapeAttempts_Fail makes every attempt as root and as an ordinary user, with
 // each backend. Each has to succeed without a sandbox.
 func TestEscapeAttempts_Fail(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	if os.Geteuid() != 0 {
 		t.Fatal("run the tests as root: they have to be another user too")
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // protectedObstacles create a protected name that could make a start fail, wait or deny
@@ -94,9 +96,7 @@ func sharedDirectory(t *testing.T, dir string) string {
 }
 
 func TestSharedDirectory_EntriesOfAnotherUser_ChangeNothing(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	for _, backend := range []Backend{Bubblewrap, Landlock} {
 		sandboxes := probed(t, backend)
 		for obstacle := range protectedObstacles {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/testproc"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 func TestTakeover_LiveAttachment_IsRejected(t *testing.T) {
@@ -30,9 +31,7 @@ func TestTakeover_LiveAttachment_IsRejected(t *testing.T) {
 }
 
 func TestTakeover_DeadAttachment_IsReplaced(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits for a ping timeout")
-	}
+	testrace.Slow(t) // waits for a ping timeout
 	f := newFixture(t, session.Config{})
 	c := f.newClient(t, session.AttachRequest{})
 	const size = 1 << 20

@@ -1,10 +1,20 @@
-// Package testrace tells tests whether they were built with the race detector.
+// Package testrace tells tests whether they were built with the race detector, and skips
+// those that run without it.
 package testrace
 
 import (
 	"os"
 	"testing"
 )
+
+// Slow skips a test in short runs, which are those with the race detector; make test-slow
+// runs it.
+func Slow(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("slow: runs in make test-slow, a part of make test")
+	}
+}
 
 // WithoutRace skips a test in a build with the race detector, except in make soak; make
 // test-slow runs it without. It is for tests that the race detector makes much slower, and

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -55,9 +56,7 @@ func vanish(t *testing.T, c *rawConn) {
 const deadAfter = 300 * time.Millisecond
 
 func TestDeadPeer_EndsConnection(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	for name, makeWait := range map[string]func(*testing.T) (*rawConn, *wsconn.Conn){
 		"with data on the way": func(t *testing.T) (*rawConn, *wsconn.Conn) {
 			c, server := open(t, wsconn.Options{DeadAfter: deadAfter, CloseTimeout: deadAfter})
@@ -91,9 +90,7 @@ func TestDeadPeer_EndsConnection(t *testing.T) {
 
 // A peer that does not read never counts as dead.
 func TestSlowPeer_IsNotDead(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	c, server, _ := blockedSender(t, wsconn.Options{DeadAfter: deadAfter, PingInterval: deadAfter / 10})
 	end := receiving(server)
 	select {

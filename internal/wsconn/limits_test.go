@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -111,9 +112,7 @@ func TestReceive_MessageLimit(t *testing.T) {
 }
 
 func TestReceive_LargestFrameAndMessage(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	url := listen(t, wsconn.Options{}, echo)
 	c := raw(t, url)
 	largest := strings.Repeat("x", wsconn.DefaultFrameBytes)

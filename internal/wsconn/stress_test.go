@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -113,9 +114,7 @@ func sendNumbered(c *wsconn.Conn) {
 const idleBytes = 60 << 10
 
 func TestIdleConnection_Memory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	const connections = 1000
 	ready := make(chan struct{}, connections)
 	url := listen(t, wsconn.Options{PingInterval: wsconn.DefaultPingInterval, DeadAfter: wsconn.DefaultDeadAfter}, func(c *wsconn.Conn) {

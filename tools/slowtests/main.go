@@ -20,8 +20,8 @@ import (
 	"strings"
 )
 
-// harness is the package with the helpers of the packages beside it.
-const harness = "integration/harness"
+// helpers are the packages whose functions tests call to be skipped.
+var helpers = []string{"internal/testrace", "integration/harness"}
 
 // marks finds functions that a test must not run with.
 var marks = map[string]func(body ast.Node) bool{
@@ -39,14 +39,16 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	helpers, err := marked(root, sources[harness], nil, isMarked)
-	if err != nil {
-		log.Fatal(err)
+	var found map[string]bool
+	for _, dir := range helpers {
+		if found, err = marked(root, sources[dir], found, isMarked); err != nil {
+			log.Fatal(err)
+		}
+		delete(sources, dir)
 	}
-	delete(sources, harness)
 	var tests, packages []string
 	for _, dir := range slices.Sorted(maps.Keys(sources)) {
-		functions, err := marked(root, sources[dir], helpers, isMarked)
+		functions, err := marked(root, sources[dir], found, isMarked)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -68,7 +70,7 @@ func main() {
 }
 
 // testSources returns the files with tests of each directory of the module, and those of
-// the harness.
+// the helpers.
 func testSources(root fs.FS) (map[string][]string, error) {
 	sources := map[string][]string{}
 	err := fs.WalkDir(root, ".", func(file string, entry fs.DirEntry, err error) error {
@@ -78,7 +80,7 @@ func testSources(root fs.FS) (map[string][]string, error) {
 		switch name := entry.Name(); {
 		case entry.IsDir() && file != "." && (strings.HasPrefix(name, ".") || slices.Contains([]string{"testdata", "node_modules", "tools"}, name)):
 			return fs.SkipDir
-		case strings.HasSuffix(name, "_test.go"), path.Dir(file) == harness && path.Ext(name) == ".go":
+		case strings.HasSuffix(name, "_test.go"), slices.Contains(helpers, path.Dir(file)) && path.Ext(name) == ".go":
 			sources[path.Dir(file)] = append(sources[path.Dir(file)], file)
 		}
 		return nil
@@ -129,13 +131,13 @@ func skipsIfShort(body ast.Node) bool {
 }
 
 // usesTestrace reports whether a body is that of a test that the race detector skips, or in
-// which it skips a check: whether it uses package testrace, subtests included.
+// which it skips a check: whether it uses package testrace, but for Slow, subtests included.
 func usesTestrace(body ast.Node) (found bool) {
 	ast.Inspect(body, func(node ast.Node) bool {
 		selector, ok := node.(*ast.SelectorExpr)
 		if ok {
 			name, ok := selector.X.(*ast.Ident)
-			found = found || ok && name.Name == "testrace"
+			found = found || ok && name.Name == "testrace" && selector.Sel.Name != "Slow"
 		}
 		return !found
 	})

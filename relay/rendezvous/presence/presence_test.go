@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/relay/rendezvous"
 	"github.com/execwire/execwire/relay/rendezvous/presence"
 )
@@ -235,9 +236,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func TestCluster_SharesRecords(t *testing.T) {
-	if testing.Short() {
-		t.Skip("slow: runs in make test-slow, a part of make test")
-	}
+	testrace.Slow(t)
 	addresses := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
 	nodes := make([]*presence.NATS, len(addresses))
 	var opening sync.WaitGroup
