@@ -35,10 +35,11 @@ type inputQueue struct {
 	discarding bool   // guarded by mu; the process accepts no more
 
 	wake notify.Signal // there is something new
+	room notify.Signal // the window has moved, or nothing more is accepted
 }
 
 func newInputQueue(window uint64, piece int) *inputQueue {
-	return &inputQueue{window: window, piece: piece, wake: notify.NewSignal()}
+	return &inputQueue{window: window, piece: piece, wake: notify.NewSignal(), room: notify.NewSignal()}
 }
 
 // begin sets the offset at which the client continues. It is called first.
@@ -48,33 +49,29 @@ func (q *inputQueue) begin(offset uint64) {
 	q.base, q.next = offset, offset
 }
 
-// push adds a message of the client. Input may be sent again, but must leave no hole
-// and not exceed the window; otherwise push returns an error. The queue owns the
-// message's data afterwards.
-func (q *inputQueue) push(m *execwirev1.RunStdin) error {
+// push adds the part of a client's message that fits into the window, and returns whether
+// that is all of it. If not, push adds more of the same message after [inputQueue.room].
+// Input may be sent again, but must leave no hole; otherwise push returns an error. The
+// queue owns the message's data afterwards.
+func (q *inputQueue) push(m *execwirev1.RunStdin) (all bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.discarding || q.ended {
-		return nil
+		return true, nil
 	}
 	offset, end := m.GetOffset(), m.GetOffset()+uint64(len(m.GetData()))
-	switch {
-	case offset > q.next:
-		return invalidOffset(fmt.Sprintf("input at %d leaves a hole after %d", offset, q.next))
-	case end < offset || end > q.base+q.window:
-		return invalidOffset(fmt.Sprintf("input up to %d exceeds the window of %d bytes after the %d that were accepted", end, q.window, q.base))
+	if offset > q.next || end < offset {
+		return false, newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID,
+			fmt.Sprintf("input at %d leaves a hole after %d", offset, q.next))
 	}
-	if end > q.next {
-		q.add(m.GetData(), q.next-offset)
-		q.next = end
+	fits := min(end, q.base+q.window)
+	if fits > q.next {
+		q.add(m.GetData()[:fits-offset], q.next-offset)
+		q.next = fits
 	}
-	q.ended = m.GetEndOfFile()
+	q.ended = fits == end && m.GetEndOfFile()
 	q.wake.Set()
-	return nil
-}
-
-func invalidOffset(text string) error {
-	return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID, text)
+	return fits == end, nil
 }
 
 // add appends the data from skip on. It copies, so that neither a small piece nor a part
@@ -100,6 +97,7 @@ func (q *inputQueue) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.discarding, q.data = true, nil
+	q.room.Set()
 }
 
 // accepted moves the window forward. The process may have accepted more than was received
@@ -111,6 +109,7 @@ func (q *inputQueue) accepted(offset uint64) {
 	if offset > q.next {
 		q.next, q.data = offset, nil
 	}
+	q.room.Set()
 }
 
 // pop waits for the next piece, or returns ctx's cause.

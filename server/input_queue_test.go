@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -25,13 +26,14 @@ func TestInputQueue_PiecesAreTheInput(t *testing.T) {
 	for accepted < total {
 		if end := min(total, accepted+window); sent < end && rng.IntN(2) == 0 {
 			from := sent - min(sent, rng.Uint64N(3)*rng.Uint64N(100))
-			to := min(end, sent+1+rng.Uint64N(1<<rng.IntN(13)))
+			to := min(total, sent+1+rng.Uint64N(1<<rng.IntN(13)))    // perhaps beyond the window
 			data := slices.Grow(slices.Clone(content[from:to]), 100) // spare capacity of the client
 			messages = append(messages, data)
-			if err := q.push(&execwirev1.RunStdin{Offset: from, Data: data}); err != nil {
-				t.Fatal(err)
+			all, err := q.push(&execwirev1.RunStdin{Offset: from, Data: data})
+			if err != nil || all != (to <= accepted+window) {
+				t.Fatalf("push of %d to %d after %d = %v, %v", from, to, accepted, all, err)
 			}
-			sent = max(sent, to)
+			sent = max(sent, min(to, accepted+window))
 			continue
 		}
 		in, ok := q.take()
@@ -66,31 +68,31 @@ func TestInputQueue_PiecesAreTheInput(t *testing.T) {
 func TestInputQueue_EndComesOnce(t *testing.T) {
 	ends := map[string]func(q *inputQueue) error{
 		"with data": func(q *inputQueue) error {
-			return q.push(&execwirev1.RunStdin{Offset: 3, Data: []byte("def"), EndOfFile: true})
+			return pushAll(q, &execwirev1.RunStdin{Offset: 3, Data: []byte("def"), EndOfFile: true})
 		},
 		"alone": func(q *inputQueue) error {
-			if err := q.push(&execwirev1.RunStdin{Offset: 3, Data: []byte("def")}); err != nil {
+			if err := pushAll(q, &execwirev1.RunStdin{Offset: 3, Data: []byte("def")}); err != nil {
 				return err
 			}
-			return q.push(&execwirev1.RunStdin{Offset: 6, EndOfFile: true})
+			return pushAll(q, &execwirev1.RunStdin{Offset: 6, EndOfFile: true})
 		},
 		"half-close": func(q *inputQueue) error {
 			defer q.end()
-			return q.push(&execwirev1.RunStdin{Offset: 3, Data: []byte("def")})
+			return pushAll(q, &execwirev1.RunStdin{Offset: 3, Data: []byte("def")})
 		},
 	}
 	for name, end := range ends {
 		for _, discarded := range []bool{false, true} {
 			q := newInputQueue(10, 2)
 			q.begin(0)
-			if err := q.push(&execwirev1.RunStdin{Data: []byte("abc")}); err != nil {
+			if err := pushAll(q, &execwirev1.RunStdin{Data: []byte("abc")}); err != nil {
 				t.Fatal(err)
 			}
 			if err := end(q); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			q.end()
-			if err := q.push(&execwirev1.RunStdin{Offset: 6, Data: []byte("x"), EndOfFile: true}); err != nil {
+			if err := pushAll(q, &execwirev1.RunStdin{Offset: 6, Data: []byte("x"), EndOfFile: true}); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			want := "ab" + "cd" + "ef" + "."
@@ -110,4 +112,13 @@ func TestInputQueue_EndComesOnce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// pushAll pushes a message that fits into the window.
+func pushAll(q *inputQueue, m *execwirev1.RunStdin) error {
+	all, err := q.push(m)
+	if err == nil && !all {
+		return errors.New("it does not fit")
+	}
+	return err
 }

@@ -59,9 +59,9 @@ type run struct {
 	// ctx ends with the stream, the ownership or the run; its cause says why.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// clientDone is closed when the client has half-closed: from then on sent
-	// events count as acknowledged.
-	clientDone chan struct{}
+	// impliesAcknowledge is whether sent events count as acknowledged, because no
+	// acknowledgement of the client can be received.
+	impliesAcknowledge atomic.Bool
 	// terminations limits the running terminations.
 	terminations *semaphore.Weighted
 }
@@ -71,7 +71,6 @@ func (s *processService) newRun(stream runStream, owner *session.Ownership, afte
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
 		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.GetStdinQueueBytes(), int(s.server.cfg.Limits.GetStdinWriteBytes())),
-		clientDone:   make(chan struct{}),
 		terminations: semaphore.NewWeighted(maxTerminations),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(owner.Context())
@@ -116,10 +115,8 @@ func (r *run) sendEvents(events []*execwirev1.ProcessEvent) error {
 	if last != 0 {
 		r.lastSent.Store(last)
 	}
-	select {
-	case <-r.clientDone:
+	if r.impliesAcknowledge.Load() {
 		return r.owner.Acknowledge(last)
-	default:
-		return nil
 	}
+	return nil
 }

@@ -23,11 +23,36 @@ func (r *run) receive() {
 
 // halfClosed ends stdin; all sent events count as acknowledged from then on.
 func (r *run) halfClosed() {
-	close(r.clientDone)
 	if r.process.Spec().PipeStdin {
 		r.input.end()
 	}
+	r.implyAcknowledge()
+}
+
+// implyAcknowledge makes what was sent and what will be count as acknowledged.
+func (r *run) implyAcknowledge() {
+	r.impliesAcknowledge.Store(true)
 	_ = r.owner.Acknowledge(r.lastSent.Load())
+}
+
+// receiveInput queues input. A client that ignores the window waits: nothing more is received
+// from it until the process has read, so that flow control slows it down. Its
+// acknowledgements wait behind its input, so they are implied meanwhile; a process that
+// writes what it reads would wait for them forever.
+func (r *run) receiveInput(m *execwirev1.RunStdin) error {
+	for {
+		all, err := r.input.push(m)
+		if all || err != nil {
+			r.impliesAcknowledge.Store(false)
+			return err
+		}
+		r.implyAcknowledge()
+		select {
+		case <-r.input.room.C():
+		case <-r.ctx.Done():
+			return context.Cause(r.ctx)
+		}
+	}
 }
 
 // handle handles one message. An error ends the stream.
@@ -40,7 +65,7 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	case *execwirev1.RunProcessRequest_Acknowledge:
 		return r.owner.Acknowledge(m.Acknowledge.GetSeq())
 	case *execwirev1.RunProcessRequest_Stdin:
-		return r.input.push(m.Stdin)
+		return r.receiveInput(m.Stdin)
 	case *execwirev1.RunProcessRequest_Resize:
 		r.reject(r.process.Resize(toWindowSize(m.Resize)))
 	case *execwirev1.RunProcessRequest_Signal:

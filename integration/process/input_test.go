@@ -1,6 +1,7 @@
 package process
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -89,7 +90,7 @@ func TestStdin_ResentAfterACut_IsAppliedOnce(t *testing.T) {
 	})
 }
 
-// Input with a gap, or beyond the window, ends the stream. The process can be resumed.
+// Input with a gap ends the stream. The process can be resumed.
 func TestStdin_OutOfOrder_EndsTheStream(t *testing.T) {
 	harness.OverTransports(t, func(s *harness.Scenario) {
 		p := s.Run(harness.Program("echo"), harness.WithStdin)
@@ -101,17 +102,78 @@ func TestStdin_OutOfOrder_EndsTheStream(t *testing.T) {
 		p.EndInput()
 		p.ExpectOutput(harness.StdoutOf, "right")
 		p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
+	})
+}
+
+// A client that sends input without regard to the window, and its acknowledgements behind it, is
+// slowed down to what the process reads. It loses nothing, and blocks neither itself nor the end
+// of a process that reads nothing.
+func TestStdin_BeyondTheWindow_IsSlowedDown(t *testing.T) {
+	harness.OverTransports(t, func(s *harness.Scenario) {
+		p := s.Run(harness.Program("echo"), harness.WithStdin)
+		input := strings.Repeat("0123456789abcde\n", int(4*p.Started.GetStdinWindowBytes()/16))
+		acknowledge, sent := sendAtOnce(p, input)
+		for len(p.Output[harness.StdoutOf]) < len(input) {
+			p.Step()
+			acknowledge <- p.Last
+		}
+		close(acknowledge)
+		if err := <-sent; err != nil {
+			s.Error(err)
+		}
+		if string(p.Output[harness.StdoutOf]) != input {
+			s.Error("the output is not the input")
+		}
+		p.Silent = false
+		p.EndInput()
+		p.ExpectEnd(s, 0, harness.NoSignal, harness.ByItself)
 
 		q := s.Run(harness.Program("never-read"), harness.WithStdin)
-		piece := strings.Repeat("x", 32<<10)
-		for q.Sent <= 4*q.Started.GetStdinWindowBytes() {
-			if err := q.Stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Stdin{
-				Stdin: &execwirev1.RunStdin{Offset: q.Sent, Data: []byte(piece)}}}); err != nil {
-				break
-			}
-			q.Sent += uint64(len(piece))
-		}
-		s.ExpectReason(q.Failure(), "STDIN_OFFSET_INVALID")
+		acknowledge, sent = sendAtOnce(q, input)
+		close(acknowledge)
 		s.Terminate(q.ID, harness.Forced)
+		for q.Totals == nil {
+			q.Step()
+		}
+		q.Leave(harness.ErrDisconnect)
+		<-sent // it may have sent all
 	})
+}
+
+// sendAtOnce sends input in a goroutine, and behind each piece the acknowledgements that there are,
+// as a client does that has one queue for all it sends.
+func sendAtOnce(o *harness.Owner, input string) (acknowledge chan<- uint64, sent <-chan error) {
+	o.Silent = true
+	seqs, done := make(chan uint64, 1<<16), make(chan error, 1)
+	pass := func(seq uint64) error {
+		return o.Stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Acknowledge{
+			Acknowledge: &execwirev1.RunAcknowledge{Seq: seq}}})
+	}
+	send := func() error {
+		for piece := range slices.Chunk([]byte(input), 32<<10) {
+			if err := o.Stream.Send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Stdin{
+				Stdin: &execwirev1.RunStdin{Offset: o.Sent, Data: piece}}}); err != nil {
+				return err
+			}
+			o.Sent += uint64(len(piece))
+			select {
+			case seq, open := <-seqs:
+				if !open {
+					continue
+				}
+				if err := pass(seq); err != nil {
+					return err
+				}
+			default:
+			}
+		}
+		for seq := range seqs {
+			if err := pass(seq); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	go func() { done <- send() }()
+	return seqs, done
 }

@@ -163,8 +163,7 @@ const (
 	ErrorReason_ERROR_REASON_WRITE_TOO_LARGE ErrorReason = 53
 	// The process has no terminal to resize. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_NOT_A_TERMINAL ErrorReason = 54
-	// Stdin bytes of an owner do not follow what was accepted, or exceed the window that
-	// the server announced. OUT_OF_RANGE.
+	// Stdin bytes of an owner do not follow what was accepted. OUT_OF_RANGE.
 	ErrorReason_ERROR_REASON_STDIN_OFFSET_INVALID ErrorReason = 55
 	// A message is not allowed at this point of the stream, e.g. a second start.
 	// FAILED_PRECONDITION.

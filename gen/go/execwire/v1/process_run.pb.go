@@ -691,7 +691,8 @@ type RunStarted struct {
 	// The number of input bytes accepted so far: the offset to send next.
 	StdinOffset uint64 `protobuf:"varint,3,opt,name=stdin_offset,json=stdinOffset,proto3" json:"stdin_offset,omitempty"`
 	// How many input bytes may be sent on a RunProcess stream beyond what was accepted.
-	// More ends the stream with STDIN_OFFSET_INVALID.
+	// The server receives nothing behind more than these until the process has read some.
+	// Meanwhile, all events that it sends count as acknowledged.
 	StdinWindowBytes uint64 `protobuf:"varint,4,opt,name=stdin_window_bytes,json=stdinWindowBytes,proto3" json:"stdin_window_bytes,omitempty"`
 	// How many output bytes may be unacknowledged before the process blocks. A quarter is
 	// reserved so that each stream gets its turn; one stream alone therefore blocks a

@@ -376,8 +376,7 @@ export enum ErrorReason {
   NOT_A_TERMINAL = 54,
 
   /**
-   * Stdin bytes of an owner do not follow what was accepted, or exceed the window that
-   * the server announced. OUT_OF_RANGE.
+   * Stdin bytes of an owner do not follow what was accepted. OUT_OF_RANGE.
    *
    * @generated from enum value: ERROR_REASON_STDIN_OFFSET_INVALID = 55;
    */

@@ -375,7 +375,8 @@ export type RunStarted = Message<"execwire.v1.RunStarted"> & {
 
   /**
    * How many input bytes may be sent on a RunProcess stream beyond what was accepted.
-   * More ends the stream with STDIN_OFFSET_INVALID.
+   * The server receives nothing behind more than these until the process has read some.
+   * Meanwhile, all events that it sends count as acknowledged.
    *
    * @generated from field: uint64 stdin_window_bytes = 4;
    */
