@@ -5,7 +5,7 @@ Output is delivered exactly once, across lost connections.
     import execwire
 
     with execwire.connect("tcp://127.0.0.1:7420") as server:
-        print(server.run(["uname", "-a"], check=True).text)
+        print(server.run("uname -a", check=True).stdout)
 
 ``Client`` is the entry point. The generated messages and stubs are in ``execwire.v1``.
 """
@@ -45,6 +45,7 @@ from .errors import (
     PathNotFoundError,
     PermissionDeniedError,
     ProcessEndedError,
+    ProcessTimeoutError,
     ProgramNotFoundError,
     ProtocolError,
     RestartedError,
@@ -103,6 +104,7 @@ __all__ = [
     "Ports",
     "Process",
     "ProcessEndedError",
+    "ProcessTimeoutError",
     "ProgramNotFoundError",
     "ProtocolError",
     "RestartedError",

@@ -8,19 +8,32 @@ import time
 import weakref
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterator,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Type,
+    cast,
+    overload,
+)
 
 import grpc
 
 from . import _terminal, errors
 from ._backoff import START_RETRY_TIMEOUT
-from ._command import Command, Terminal, duration, start_request
+from ._collect import MAX_OUTPUT_BYTES
+from ._command import Command, CommandLine, ResourceLimit, Terminal, duration, start_request
 from ._connect import open_transport
 from ._events import Event, EventLog
 from ._exit import Exit
 from ._follow import follow
 from ._forward import Forward, Local
-from ._owner import Owner
+from ._owner import OnLost, OnResumed, Owner
 from ._ports import Ports, PortWatch, list_ports
 from ._process import Input, Process, Terminated, graceful, terminate
 from ._tls import TLSFiles
@@ -92,7 +105,7 @@ class Client:
 
     def start(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
@@ -101,15 +114,21 @@ class Client:
         terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
-        process_id: str = "",
+        id: str = "",
         session_id: str = "",
     ) -> Process:
         """Starts a process and owns it. Returns when it runs.
 
+        - ``command``: a list is a program and its arguments; a string is a line for the
+          shell, ``sh -c``.
         - ``cwd``: an absolute directory of the server, by default that of the server.
         - ``env``: added to the variables of the server selected by ``inherit_env``:
           ``none``, ``core`` (PATH, HOME, LANG and the like) or ``all``.
@@ -117,89 +136,124 @@ class Client:
         - ``terminal``: gives it one, of 24 rows and 80 columns or of ``(rows,
           columns)``.
         - ``timeout``, ``no_output_timeout``: seconds after which the server kills it.
+        - ``nice``: added to the nice value of the server, 1 to 39.
+        - ``resource_limits``: limits of setrlimit(2) by name: ``cpu_seconds``,
+          ``file_bytes``, ``data_bytes``, ``stack_bytes``, ``core_bytes``,
+          ``user_processes``, ``open_files``, ``locked_bytes``, ``address_space_bytes``.
         - ``grace``: how long the server keeps it after a lost connection, in seconds;
           None is the default of the server (30 s), 0 ends it at once.
-        - ``process_id``: an id chosen by the caller, with which the same start finds the
+        - ``on_lost``, ``on_resumed``: called when its connection is lost, with the error,
+          and when it was resumed. They are called one at a time by a thread that they must
+          not block.
+        - ``id``: an id chosen by the caller, with which the same start finds the
           existing process. Input must then be that of the first start, from its
           beginning.
 
         An unanswered start is repeated for 25 seconds.
         """
-        command = Command(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
-        return self.own(self.starting(command, grace))
+        return self.own(self.starting(Command.of(locals()), grace, on_lost, on_resumed))
 
+    @overload
     def run(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
+        text: Literal[True] = True,
         input: Optional[Input] = None,
         stdout: "Optional[Writer]" = None,
         stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[str], object]] = None,
+        on_stderr: Optional[Callable[[str], object]] = None,
         check: bool = False,
-        max_output_bytes: int = 256 << 20,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
-        process_id: str = "",
+        id: str = "",
         session_id: str = "",
-    ) -> Completed:
-        """Runs a process to its end, and returns its output and how it ended.
+    ) -> Completed[str]: ...
 
-        The end of the process, however it ended, is not an error unless ``check`` is
-        given: then anything but code 0 raises ExitError. ``input`` is bytes, a binary
-        file or an iterable of bytes. ``stdout`` and ``stderr`` are binary files, or
-        objects with such a ``write``; output written to them is not returned. More than
-        ``max_output_bytes`` of returned output kills the process and raises
-        OutputLimitError. The other arguments are those of ``start``.
+    @overload
+    def run(
+        self, command: CommandLine, *, text: Literal[False], **options: Any
+    ) -> Completed[bytes]: ...
 
-        Any exception, including KeyboardInterrupt, kills the process.
+    def run(  # type: ignore[misc]
+        self,
+        command: CommandLine,
+        *,
+        text: bool = True,
+        input: Optional[Input] = None,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[Any], object]] = None,
+        on_stderr: Optional[Callable[[Any], object]] = None,
+        check: bool = False,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
+        grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        id: str = "",
+        session_id: str = "",
+    ) -> Completed[Any]:
+        """Runs a command to its end, and returns its output and how it ended.
+
+        - ``command``: a list is a program and its arguments; a string is a line for the
+          shell, ``sh -c``.
+        - ``text``: output is str, decoded as UTF-8 with U+FFFD for what is invalid; False
+          returns bytes.
+        - ``input``: str, bytes, a binary file or an iterable of bytes.
+        - ``on_stdout``, ``on_stderr``: called with each piece of output as it arrives, in
+          this thread. It is also returned.
+        - ``stdout``, ``stderr``: binary files, or objects with such a ``write``, for output
+          of any size, which is not returned.
+        - ``max_output_bytes``: more returned output than that kills the process and raises
+          OutputLimitError.
+        - ``timeout``, ``no_output_timeout``: seconds after which the server kills the
+          process, which raises ProcessTimeoutError with the output until then.
+        - ``check``: raises ExitError unless it exits with code 0.
+
+        The other arguments are those of ``start``. Any exception, including
+        KeyboardInterrupt and those of callbacks, kills the process.
         """
-        process = self.start(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=input is not None,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            grace=grace,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
-        with process:
+        started = Command.of({**locals(), "stdin": input is not None})
+        with self.own(self.starting(started, grace, on_lost, on_resumed)) as process:
             completed = process.communicate(
-                input, stdout=stdout, stderr=stderr, max_output_bytes=max_output_bytes
+                input,
+                text=cast("Literal[True]", text),
+                stdout=stdout,
+                stderr=stderr,
+                on_stdout=on_stdout,
+                on_stderr=on_stderr,
+                max_output_bytes=max_output_bytes,
             )
-        return completed.check() if check else completed
+        return completed.finish(check)
 
     def interactive(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
@@ -219,7 +273,7 @@ class Client:
         known = {"TERM": os.environ["TERM"]} if "TERM" in os.environ else {}
         size = _terminal.size()
         process = self.start(
-            argv,
+            command,
             cwd=cwd,
             env={**known, **(env or {})},
             inherit_env=inherit_env,
@@ -231,7 +285,7 @@ class Client:
 
     def start_detached(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
@@ -240,10 +294,12 @@ class Client:
         terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
-        process_id: str = "",
+        id: str = "",
         session_id: str = "",
     ) -> process_pb2.Process:
         """Starts a process without an owner, which never blocks on a reader.
@@ -251,22 +307,7 @@ class Client:
         The server retains its latest output for ``attach``, ``follow`` and ``read``. An
         unanswered start is repeated for 25 seconds; then it raises LostError.
         """
-        command = Command(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
-        request = self._start_request(command)
+        request = self._start_request(Command.of(locals()))
         sent_at = time.monotonic()
         try:
             # The server recognizes a repetition by the id, as long as it has the record.
@@ -282,30 +323,32 @@ class Client:
 
     def attach(
         self,
-        process_id: str,
+        id: str,
         *,
         session_id: str = "",
         after_seq: int = 0,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
     ) -> Process:
         """Takes over an existing process from its owner, if any.
 
         ``after_seq`` is the last event already received; 0 requests everything retained.
         """
-        return self.own(self.attaching(process_id, session_id, after_seq, grace))
+        return self.own(self.attaching(id, session_id, after_seq, grace, on_lost, on_resumed))
 
     def follow(
-        self, process_id: str, *, session_id: str = "", after_seq: int = 0
+        self, id: str, *, session_id: str = "", after_seq: int = 0
     ) -> Iterator[Event]:
         """Iterates over the events of a process, without owning or blocking it.
 
         Evicted output is a Gap.
         """
-        return follow(self._transport, session_id, process_id, after_seq)
+        return follow(self._transport, session_id, id, after_seq)
 
     def read(
         self,
-        process_id: str,
+        id: str,
         *,
         session_id: str = "",
         after_seq: int = 0,
@@ -319,30 +362,30 @@ class Client:
         """
         request = process_service_pb2.ReadOutputRequest(
             session_id=session_id,
-            process_id=process_id,
+            process_id=id,
             after_seq=after_seq,
             max_bytes=max_bytes,
             wait=duration(wait),
         )
         answer = self._transport.repeat(lambda: self._transport.processes.ReadOutput(request))
-        log = EventLog(process_id)
+        log = EventLog(id)
         log.start_after(after_seq)
         if answer.HasField("exit"):
             log.record = answer.exit
         return log.take(answer.events)
 
-    def wait_for(self, process_id: str, condition: Wait, *, session_id: str = "") -> bytes:
+    def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
         """Waits until a condition holds; see Wait. Raises TimeoutError if it does not in
         time, and ProcessEndedError if it no longer can.
 
         Returns the match, if the condition is a pattern.
         """
-        return Waiting(self._transport, session_id, process_id, condition).run()
+        return Waiting(self._transport, session_id, id, condition).run()
 
-    def get(self, process_id: str, *, session_id: str = "") -> process_pb2.Process:
+    def get(self, id: str, *, session_id: str = "") -> process_pb2.Process:
         """Describes a process."""
         request = process_service_pb2.GetProcessRequest(
-            session_id=session_id, process_id=process_id
+            session_id=session_id, process_id=id
         )
         answer = self._transport.repeat(lambda: self._transport.processes.GetProcess(request))
         return answer.process
@@ -360,11 +403,11 @@ class Client:
             request.page_token = answer.next_page_token
 
     def terminate(
-        self, process_id: str, *, session_id: str = "", grace: float = 5.0
+        self, id: str, *, session_id: str = "", grace: float = 5.0
     ) -> Terminated:
         """Ends a process and all its descendants: SIGTERM, and SIGKILL after ``grace``
         seconds."""
-        return terminate(self._transport, session_id, process_id, graceful(grace))
+        return terminate(self._transport, session_id, id, graceful(grace))
 
     # --- ports
 
@@ -410,23 +453,35 @@ class Client:
             command = replace(command, sandbox=self._sandbox)
         return start_request(command)
 
-    def starting(self, command: Command, grace: Optional[float]) -> Owner:
+    def starting(
+        self, command: Command, grace: Optional[float], on_lost: OnLost, on_resumed: OnResumed
+    ) -> Owner:
         """For execwire.aio: prepares ``start``."""
         start = process_run_pb2.RunStart(process=self._start_request(command))
         if grace is not None:
             start.grace.CopyFrom(duration(grace))
-        return self._remember(Owner(self._transport, start=start))
+        return self._remember(
+            Owner(self._transport, start=start, on_lost=on_lost, on_resumed=on_resumed)
+        )
 
     def attaching(
-        self, process_id: str, session_id: str, after_seq: int, grace: Optional[float]
+        self,
+        id: str,
+        session_id: str,
+        after_seq: int,
+        grace: Optional[float],
+        on_lost: OnLost,
+        on_resumed: OnResumed,
     ) -> Owner:
         """For execwire.aio: prepares ``attach``."""
         resume = process_run_pb2.RunResume(
-            session_id=session_id, process_id=process_id, after_seq=after_seq
+            session_id=session_id, process_id=id, after_seq=after_seq
         )
         if grace is not None:
             resume.grace.CopyFrom(duration(grace))
-        return self._remember(Owner(self._transport, resume=resume))
+        return self._remember(
+            Owner(self._transport, resume=resume, on_lost=on_lost, on_resumed=on_resumed)
+        )
 
     def _remember(self, owner: Owner) -> Owner:
         with self._shared.lock:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from dataclasses import dataclass
-from typing import Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from dataclasses import dataclass, fields
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from google.protobuf import duration_pb2
 
@@ -21,15 +21,21 @@ class TerminalSize(NamedTuple):
     columns: int
 
 
+#: A program with its arguments, or a line for the shell of the server, ``sh -c``.
+CommandLine = Union[str, Sequence[str]]
 #: Whether a process has a terminal, or its size.
 Terminal = Union[bool, Tuple[int, int]]
+#: A limit of setrlimit(2), or a soft and a hard one; None is no limit.
+ResourceLimit = Union[int, None, Tuple[Optional[int], Optional[int]]]
+
+_UNLIMITED = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Command:
     """The arguments of ``Client.start``."""
 
-    argv: Sequence[str]
+    command: CommandLine
     cwd: Optional[str]
     env: Optional[Mapping[str, str]]
     inherit_env: str
@@ -37,11 +43,18 @@ class Command:
     terminal: Terminal
     timeout: Optional[float]
     no_output_timeout: Optional[float]
+    nice: int
+    resource_limits: Optional[Mapping[str, ResourceLimit]]
     sandbox: Optional[SandboxLike]
     labels: Optional[Mapping[str, str]]
     leave_descendants: bool
-    process_id: str
+    id: str
     session_id: str
+
+    @classmethod
+    def of(cls, arguments: Dict[str, Any]) -> "Command":
+        """Takes the fields from the arguments of a method, ``locals()``."""
+        return cls(**{field.name: arguments[field.name] for field in fields(cls)})
 
 
 _INHERIT = {
@@ -60,12 +73,13 @@ def duration(seconds: float) -> duration_pb2.Duration:
 
 def start_request(command: Command) -> process_command_pb2.StartProcessRequest:
     """Returns the request of a start, with an id so that it can be repeated."""
-    if isinstance(command.argv, (str, bytes)):
-        raise UsageError(f"argv is a list of strings, such as ['sh', '-c', {command.argv!r}]")
+    if isinstance(command.command, bytes):
+        raise UsageError(f"a command is text, not {command.command!r}")
+    argv = ["sh", "-c", command.command] if isinstance(command.command, str) else command.command
     if command.inherit_env not in _INHERIT:
         raise UsageError(f"inherit_env is none, core or all, not {command.inherit_env!r}")
     direct = process_command_pb2.DirectCommand(
-        argv=[os.fspath(argument) for argument in command.argv],
+        argv=[os.fspath(argument) for argument in argv],
         working_directory=command.cwd,
         env=dict(command.env or {}),
         environment_policy=process_command_pb2.EnvironmentPolicy(
@@ -76,7 +90,7 @@ def start_request(command: Command) -> process_command_pb2.StartProcessRequest:
         direct.sandbox.CopyFrom(policy_of(command.sandbox))
     request = process_command_pb2.StartProcessRequest(
         session_id=command.session_id,
-        process_id=command.process_id or str(uuid.uuid4()),
+        process_id=command.id or str(uuid.uuid4()),
         command=process_command_pb2.ProcessCommand(direct=direct),
         labels=dict(command.labels or {}),
         leave_descendants=command.leave_descendants,
@@ -91,4 +105,26 @@ def start_request(command: Command) -> process_command_pb2.StartProcessRequest:
         request.limits.timeout.CopyFrom(duration(command.timeout))
     if command.no_output_timeout is not None:
         request.limits.no_output_timeout.CopyFrom(duration(command.no_output_timeout))
+    if command.nice:
+        request.limits.nice = command.nice
+    for name, limit in (command.resource_limits or {}).items():
+        request.limits.resource_limits.append(_resource_limit(name, limit))
     return request
+
+
+def _resource_limit(name: str, limit: ResourceLimit) -> process_command_pb2.ResourceLimit:
+    if name not in _RESOURCES:
+        raise UsageError(f"resource_limits has {name!r}, which is none of {', '.join(_RESOURCES)}")
+    soft, hard = limit if isinstance(limit, tuple) else (limit, limit)
+    return process_command_pb2.ResourceLimit(
+        resource=_RESOURCES[name],
+        soft=_UNLIMITED if soft is None else soft,
+        hard=_UNLIMITED if hard is None else hard,
+    )
+
+
+_RESOURCES = {
+    name[len("LIMITED_RESOURCE_") :].lower(): number
+    for name, number in process_command_pb2.LimitedResource.items()
+    if number
+}

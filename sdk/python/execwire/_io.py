@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 
 def as_bytes(data: object) -> bytes:
-    """Returns input as bytes, or raises TypeError for text and numbers."""
+    """Returns input as bytes, or raises TypeError for numbers."""
+    if isinstance(data, str):
+        return data.encode("utf-8")
     return data if isinstance(data, bytes) else bytes(memoryview(data))  # type: ignore[arg-type]
 
 

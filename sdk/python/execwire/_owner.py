@@ -30,6 +30,9 @@ from .v1 import (
 
 #: Output kept when only wait() consumes it, in bytes.
 KEPT_BYTES = 1 << 20
+#: Callbacks for a lost and a resumed connection.
+OnLost = Optional[Callable[[errors.Error], object]]
+OnResumed = Optional[Callable[[], object]]
 # How long a few consumed events may stay unacknowledged, in seconds.
 _ACKNOWLEDGE_IDLE = 0.05
 # How many events are acknowledged together if the server does not announce its window.
@@ -81,6 +84,8 @@ class Owner:
         *,
         start: Optional[process_run_pb2.RunStart] = None,
         resume: Optional[process_run_pb2.RunResume] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
     ) -> None:
         named = start.process if start else resume
         assert named is not None
@@ -90,6 +95,7 @@ class Owner:
         #: Whether the process existed before.
         self.existing = start is None
         self._transport = transport
+        self._on_lost, self._on_resumed = on_lost, on_resumed
         self._start, self._resume = start, resume
         holder = start or resume
         assert holder is not None
@@ -142,8 +148,7 @@ class Owner:
     # --- for callers
 
     def begin(self) -> process_pb2.Process:
-        """Starts or takes over the process, and blocks until it is known whether it runs.
-        Starts or takes over the process, and blocks until it is known whether it runs."""
+        """Starts or takes over the process, and blocks until it is known whether it runs."""
         self._thread.start()
         with self._cond:
             self._cond.wait_for(lambda: self.info is not None or self._over)

@@ -9,9 +9,23 @@ import sys
 import threading
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Callable, Deque, Iterable, Iterator, Optional, Type, Union, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Deque,
+    Iterable,
+    Iterator,
+    Literal,
+    Optional,
+    Type,
+    Union,
+    cast,
+    overload,
+)
 
 from . import errors
+from ._collect import MAX_OUTPUT_BYTES, Collector
 from ._command import duration
 from ._events import Event, Output, Stream
 from ._exit import Exit, new_exit
@@ -27,7 +41,7 @@ if TYPE_CHECKING:
     from ._transport import Transport
 
 #: Input of a process.
-Input = Union[bytes, "Reader", Iterable[bytes]]
+Input = Union[str, bytes, "Reader", Iterable[bytes]]
 
 _TARGETS = {
     "group": process_command_pb2.SIGNAL_TARGET_GROUP,
@@ -135,41 +149,49 @@ class Process:
         """
         return self._owner.wait(timeout)
 
+    @overload
     def communicate(
         self,
         input: Optional[Input] = None,
         *,
+        text: Literal[True] = True,
         stdout: "Optional[Writer]" = None,
         stderr: "Optional[Writer]" = None,
-        max_output_bytes: int = 256 << 20,
-    ) -> errors.Completed:
+        on_stdout: Optional[Callable[[str], object]] = None,
+        on_stderr: Optional[Callable[[str], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> errors.Completed[str]: ...
+
+    @overload
+    def communicate(
+        self, input: Optional[Input] = None, *, text: Literal[False], **options: Any
+    ) -> errors.Completed[bytes]: ...
+
+    def communicate(  # type: ignore[misc]
+        self,
+        input: Optional[Input] = None,
+        *,
+        text: bool = True,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[Any], object]] = None,
+        on_stderr: Optional[Callable[[Any], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> errors.Completed[Any]:
         """Writes input and closes stdin, consumes all output, and waits for the end.
 
-        Output without a writer is returned; more than ``max_output_bytes`` of it kills
-        the process and raises OutputLimitError. Terminals write to ``stdout``.
+        The options are those of ``Client.run``. Terminals write to ``stdout``.
         """
         feeder = None
-        if isinstance(input, str):
-            raise errors.UsageError("input is bytes: encode text first")
         if input is not None:
-            feeder = _Feeder(self, input)
+            feeder = _Feeder(self, as_bytes(input) if isinstance(input, str) else input)
         else:
             self._owner.close_stdin()
-        collected = {Stream.STDOUT: io.BytesIO(), Stream.STDERR: io.BytesIO()}
-        kept = 0
+        collector = Collector(text, stdout, stderr, on_stdout, on_stderr, max_output_bytes)
         try:
             for event in self.events():
-                if not isinstance(event, Output):
-                    continue
-                stream = Stream.STDERR if event.stream is Stream.STDERR else Stream.STDOUT
-                writer = stderr if stream is Stream.STDERR else stdout
-                if writer is not None:
-                    write_all(writer, event.data)
-                    continue
-                kept += len(event.data)
-                if kept > max_output_bytes:
-                    raise errors.OutputLimitError(max_output_bytes)
-                collected[stream].write(event.data)
+                collector.take(event)
+            collector.rest()
             exit = self.wait()
         except BaseException as error:
             self.close()
@@ -181,14 +203,12 @@ class Process:
                 feeder.stop()
         if feeder is not None and feeder.failure is not None:
             raise feeder.failure
-        return errors.Completed(
-            exit, collected[Stream.STDOUT].getvalue(), collected[Stream.STDERR].getvalue()
-        )
+        return collector.end(exit)
 
     # --- input
 
-    def write(self, data: bytes) -> None:
-        """Writes to the stdin of the process.
+    def write(self, data: Union[str, bytes]) -> None:
+        """Writes to the stdin of the process; text as UTF-8.
 
         It blocks while a window of input (1 MiB by default) is unaccepted. Raises
         StdinClosedError when the process accepts no more.

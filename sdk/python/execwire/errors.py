@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, AnyStr, Dict, Generic, List, Optional, Tuple, Type
 
 import grpc
 
-from ._exit import Exit
+from ._exit import Exit, ExitCause
 from ._status import Details, decode
 
 
@@ -261,8 +261,7 @@ class RestartedError(LostError):
 
 
 def is_restarted(instance_id: str, error: Optional[BaseException]) -> bool:
-    """Whether an error comes from another instance of the server than the one with this id.
-    Whether an error comes from another instance of the server than the one with this id."""
+    """Whether an error comes from another instance of the server than the one with this id."""
     answered = error.metadata.get("instance_id", "") if isinstance(error, ExecwireError) else ""
     return bool(instance_id and answered and answered != instance_id)
 
@@ -282,23 +281,24 @@ class OutputLimitError(Error):
 
 
 @dataclass(frozen=True)
-class Completed:
+class Completed(Generic[AnyStr]):
     """The output of a process, and how it ended."""
 
     exit: Exit
     #: Its stdout or terminal output; empty if that was written elsewhere.
-    stdout: bytes = b""
+    stdout: AnyStr
     #: Its stderr; empty if that was written elsewhere.
-    stderr: bytes = b""
+    stderr: AnyStr
 
-    @property
-    def text(self) -> str:
-        """Its stdout as text, with U+FFFD for invalid UTF-8."""
-        return self.stdout.decode("utf-8", "replace")
-
-    def check(self) -> "Completed":
+    def check(self) -> "Completed[AnyStr]":
         """Returns itself, or raises ExitError if the process did not succeed."""
-        if not self.exit.ok:
+        return self.finish(True)
+
+    def finish(self, check: bool) -> "Completed[AnyStr]":
+        """Returns itself, or raises the error of a run with ``check`` or without."""
+        if self.exit.cause in (ExitCause.TIMEOUT, ExitCause.NO_OUTPUT):
+            raise ProcessTimeoutError(self)
+        if check and not self.exit.ok:
             raise ExitError(self)
         return self
 
@@ -307,12 +307,19 @@ class ExitError(Error):
     """A process did not succeed, with ``check``."""
 
     #: Its output, and how it ended.
-    completed: Completed
+    completed: Completed[Any]
 
-    def __init__(self, completed: Completed) -> None:
+    def __init__(self, completed: Completed[Any]) -> None:
         self.completed = completed
-        tail = completed.stderr[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
-        super().__init__(str(completed.exit) + (f": {tail}" if tail else ""))
+        tail = completed.stderr[-_TAIL_BYTES:]
+        if isinstance(tail, bytes):
+            tail = tail.decode("utf-8", "replace")
+        super().__init__(str(completed.exit) + (f": {tail.strip()}" if tail.strip() else ""))
+
+
+class ProcessTimeoutError(ExitError, TimeoutError):
+    """A process was killed: it ran longer than its timeout, or was silent for longer than
+    its no_output_timeout."""
 
 
 _TAIL_BYTES = 2048

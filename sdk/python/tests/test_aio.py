@@ -34,7 +34,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
 
     async def test_run(self) -> None:
         done = await self.client.run(["sh", "-c", "cat; echo err >&2; exit 3"], input=b"in")
-        self.assertEqual((done.stdout, done.stderr, done.exit.code), (b"in", b"err\n", 3))
+        self.assertEqual((done.stdout, done.stderr, done.exit.code), ("in", "err\n", 3))
         with self.assertRaises(execwire.ExitError):
             await self.client.run(["false"], check=True)
         with self.assertRaises(execwire.ProgramNotFoundError):
@@ -43,9 +43,20 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             await self.client.run(["yes"], max_output_bytes=1000)
         self.assertEqual((await self.client.describe()).operating_system, "linux")
 
-    async def test_input_is_bytes_of_any_size(self) -> None:
-        with self.assertRaises(TypeError):
-            await self.client.run(["cat"], input="text")  # type: ignore[arg-type]
+    async def test_callbacks_may_be_coroutines(self) -> None:
+        pieces = []
+
+        async def on_stdout(data: bytes) -> None:
+            await asyncio.sleep(0)
+            pieces.append(data)
+
+        done = await self.client.run("echo a; echo b >&2", text=False, on_stdout=on_stdout, on_stderr=pieces.append)
+        self.assertEqual(sorted(pieces), [b"a\n", b"b\n"])
+        self.assertEqual((done.stdout, done.stderr), (b"a\n", b"b\n"))
+        with self.assertRaises(execwire.ProcessTimeoutError):
+            await self.client.run("sleep 600", timeout=0.2)
+
+    async def test_input_is_of_any_size(self) -> None:
         data = bytes(64 << 20)
         done = await self.client.run(["wc", "-c"], input=data)
         self.assertEqual(int(done.stdout), len(data))
@@ -71,7 +82,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         done = await asyncio.gather(
             *(self.client.run(["cat"], input=b"%d" % i * 1000) for i in range(30))
         )
-        self.assertEqual([d.stdout for d in done], [b"%d" % i * 1000 for i in range(30)])
+        self.assertEqual([d.stdout for d in done], [str(i) * 1000 for i in range(30)])
 
     async def test_writing_and_reading_in_turns(self) -> None:
         async with await self.client.start(["cat"]) as process:
@@ -107,7 +118,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         data = os.urandom(4 << 20)
         async with await self.client.start(["cat"]) as process:
             writing = asyncio.ensure_future(process.write(data))
-            self.assertEqual((await self.client.run(["echo", "free"])).text, "free\n")
+            self.assertEqual((await self.client.run(["echo", "free"])).stdout, "free\n")
             self.assertFalse(writing.done())
             read = bytearray()
             async for piece in process.output():
@@ -180,7 +191,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         await process.detach()
         async with await self.client.attach(process.id) as again:
             done = await again.communicate(b"hello")
-        self.assertEqual(done.stdout, b"hello")
+        self.assertEqual(done.stdout, "hello")
 
     async def test_files(self) -> None:
         files = self.client.files
@@ -202,7 +213,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         with Wire(server.url, cut_every_bytes=1 << 20) as wire:
             async with await aio.connect(wire.url) as client:
                 data = os.urandom(6 << 20)
-                done = await client.run(["cat"], input=data)
+                done = await client.run(["cat"], input=data, text=False)
             self.assertGreater(wire.cuts, 2)
         self.assertEqual(done.stdout, data)
 

@@ -37,11 +37,11 @@ def certificate(directory: str) -> tuple[str, str]:
 class Transports(TestCase):
     def test_tcp_and_unix(self) -> None:
         with serve() as server, execwire.connect(server.url) as client:
-            self.assertEqual(client.run(["echo", "tcp"]).text, "tcp\n")
+            self.assertEqual(client.run(["echo", "tcp"]).stdout, "tcp\n")
             self.assertEqual(client.describe().operating_system, "linux")
         with serve(listen=f"unix://{self.path('s')}") as server:
             with execwire.connect(server.url) as client:
-                self.assertEqual(client.run(["echo", "unix"]).text, "unix\n")
+                self.assertEqual(client.run(["echo", "unix"]).stdout, "unix\n")
 
     def test_tls_and_tokens(self) -> None:
         certificate_file, key = certificate(self.directory)
@@ -63,11 +63,11 @@ class Transports(TestCase):
         )
         with serve(listen="tls://localhost:0") as server:
             with execwire.connect(server.url, ca_file=certificate_file, token_file=token) as client:
-                self.assertEqual(client.run(["cat"], input=b"safe").text, "safe")
+                self.assertEqual(client.run(["cat"], input=b"safe").stdout, "safe")
                 client.files.write(self.path("x"), b"1")
                 self.assertEqual(client.files.read(self.path("x")), b"1")
             with execwire.connect(server.url, ca_file=certificate_file, token=secret) as client:
-                self.assertEqual(client.run(["echo", "hi"]).text, "hi\n")
+                self.assertEqual(client.run(["echo", "hi"]).stdout, "hi\n")
             with execwire.connect(server.url, ca_file=certificate_file, token="wrong" * 10) as client:
                 with self.assertRaises(execwire.UnauthenticatedError) as caught:
                     client.run(["true"])
@@ -84,7 +84,7 @@ class Transports(TestCase):
                 url = execwire.relay_url(hub.url, "build-1")
                 client = connect_when_there(url)
                 with client:
-                    self.assertEqual(client.run(["cat"], input=b"far").text, "far")
+                    self.assertEqual(client.run(["cat"], input=b"far").stdout, "far")
                     data = os.urandom(3_000_000)
                     client.files.write(self.path("far"), data)
                     self.assertEqual(client.files.read(self.path("far")), data)
@@ -288,7 +288,7 @@ class Failures(TestCase):
                 with self.subTest(name), Wire(server.url) as wire:
                     with Raw(lambda n, s, e=end: e(s) if n < 4 else wire.pass_on(s)) as raw:
                         with execwire.connect(raw.url) as client:
-                            self.assertEqual(client.run(["echo", "hi"]).text, "hi\n")
+                            self.assertEqual(client.run(["echo", "hi"]).stdout, "hi\n")
                         self.assertGreater(raw.connections, 4)
 
     def test_tokens_are_not_sent_in_plain_text(self) -> None:

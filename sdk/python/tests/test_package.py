@@ -77,7 +77,7 @@ class Installed(TestCase):
         ran = self._run(
             os.path.join(self.venv, "bin/python"), "-c",
             "import execwire, execwire.aio, execwire.v1.process_service_pb2_grpc; print(execwire.__file__)\n"
-            "with execwire.launch() as s: print(s.run(['echo', 'installed']).text)\n" + script,
+            "with execwire.launch() as s: print(s.run(['echo', 'installed']).stdout)\n" + script,
         )  # fmt: skip
         self.assertTrue(ran.startswith(self.venv), ran)
         _, _, rest = ran.partition("installed\n\n")

@@ -71,7 +71,7 @@ class Cut(TestCase):
         with Wire(server.url, cut_every_bytes=3 * MIB) as wire:
             with execwire.connect(wire.url) as client:
                 # The data is echoed, so both directions are cut.
-                completed = client.run(["cat"], input=data)
+                completed = client.run(["cat"], input=data, text=False)
             self.assertGreater(wire.cuts, 4)
         self.assertEqual(len(completed.stdout), len(data))
         self.assertEqual(hashlib.sha256(completed.stdout).digest(), hashlib.sha256(data).digest())
@@ -114,7 +114,7 @@ class Cut(TestCase):
             wire.block()
             timer = threading.Timer(0.5, wire.open)
             timer.start()
-            self.assertEqual(client.run(["echo", "here"]).text, "here\n")
+            self.assertEqual(client.run(["echo", "here"]).stdout, "here\n")
             timer.join()
 
     def test_detached_start_is_repeated_for_limited_time(self) -> None:
@@ -122,7 +122,7 @@ class Cut(TestCase):
             wire.block()
             with unittest.mock.patch("execwire._client.START_RETRY_TIMEOUT", 0.3):
                 with self.assertRaises(execwire.LostError) as caught:
-                    client.start_detached(["true"], cwd="/", process_id="late")
+                    client.start_detached(["true"], cwd="/", id="late")
             self.assertFalse(caught.exception.started)
             self.assertEqual(caught.exception.process_id, "late")
             self.assertIsInstance(caught.exception.cause, execwire.UnavailableError)
@@ -167,7 +167,7 @@ class Cut(TestCase):
 
     def test_attached_process_continues(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
-            client.start_detached(["cat"], stdin=True, process_id="attached")
+            client.start_detached(["cat"], stdin=True, id="attached")
             with client.attach("attached") as process:
                 lines = process.lines()
                 for i in range(4):
@@ -179,7 +179,7 @@ class Cut(TestCase):
 
     def test_followers_resume(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
-            with direct.start(["cat"], process_id="watched") as process:
+            with direct.start(["cat"], id="watched") as process:
                 events = client.follow("watched")
                 for i in range(4):
                     process.write(b"%d\n" % i)

@@ -12,6 +12,7 @@ import threading
 import unittest
 
 import execwire
+from execwire._collect import Collector
 from execwire import Closed, Exited, ExitCause, Gap, Output, Stream
 
 from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, ended, eventually, serve
@@ -34,7 +35,7 @@ def tearDownModule() -> None:
 class Run(TestCase):
     def test_streams_and_exit_code(self) -> None:
         completed = client.run(["sh", "-c", "echo out; echo err >&2; exit 3"])
-        self.assertEqual((completed.stdout, completed.stderr), (b"out\n", b"err\n"))
+        self.assertEqual((completed.stdout, completed.stderr), ("out\n", "err\n"))
         self.assertEqual((completed.exit.code, completed.exit.signal), (3, None))
         self.assertEqual(completed.exit.cause, ExitCause.EXITED)
         self.assertEqual((completed.exit.stdout_bytes, completed.exit.stderr_bytes), (4, 4))
@@ -49,19 +50,19 @@ class Run(TestCase):
     def test_check_raises_with_the_end_of_stderr(self) -> None:
         with self.assertRaises(execwire.ExitError) as caught:
             client.run(["sh", "-c", "echo part; echo why >&2; exit 7"], check=True)
-        self.assertEqual(caught.exception.completed.stdout, b"part\n")
+        self.assertEqual(caught.exception.completed.stdout, "part\n")
         self.assertIn("exited with code 7: why", str(caught.exception))
-        self.assertEqual(client.run(["echo", "ok"], check=True).text, "ok\n")
+        self.assertEqual(client.run(["echo", "ok"], check=True).stdout, "ok\n")
 
     def test_input_of_every_kind(self) -> None:
         data = os.urandom(3_000_000)
         for kind in (data, io.BytesIO(data), iter([data[:10], data[10:]])):
-            self.assertEqual(client.run(["cat"], input=kind).stdout, data)
+            self.assertEqual(client.run(["cat"], input=kind, text=False).stdout, data)
         with open(os.path.join(self.directory, "in"), "w+b", buffering=0) as file:
             file.write(data)
             file.seek(0)
-            self.assertEqual(client.run(["cat"], input=file).stdout, data)
-        self.assertEqual(client.run(["cat"]).stdout, b"")
+            self.assertEqual(client.run(["cat"], input=file, text=False).stdout, data)
+        self.assertEqual(client.run(["cat"]).stdout, "")
 
     def test_unread_input_is_not_an_error(self) -> None:
         self.assertEqual(client.run(["true"], input=bytes(8 << 20)).exit.code, 0)
@@ -80,12 +81,56 @@ class Run(TestCase):
             os.close(far)
         self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "0\n", ""))
 
-    def test_text_input_is_rejected(self) -> None:
-        for wrong in ("text", 5):
-            with self.assertRaises((TypeError, execwire.UsageError)):
-                client.run(["cat"], input=wrong)  # type: ignore[arg-type]
-            with client.start(["cat"]) as process, self.assertRaises(TypeError):
-                process.write(wrong)  # type: ignore[arg-type]
+    def test_text_and_bytes(self) -> None:
+        self.assertEqual(client.run("printf '\\344x'; cat", input="ä").stdout, "\ufffdxä")
+        self.assertEqual(client.run("cat", input="ä", text=False).stdout, "ä".encode())
+        with client.start("cat") as process:
+            process.write("ä")
+            self.assertEqual(process.communicate(text=False).stdout, "ä".encode())
+        with self.assertRaises(TypeError):
+            client.run(["cat"], input=5)  # type: ignore[call-overload]
+        with client.start(["cat"]) as process, self.assertRaises(TypeError):
+            process.write(5)  # type: ignore[arg-type]
+
+    def test_a_string_is_for_a_shell_and_a_list_is_not(self) -> None:
+        self.assertEqual(client.run("echo a | tr a b; echo $((1 + 1))").stdout, "b\n2\n")
+        self.assertEqual(client.run(["echo", "a | tr a b", "*"]).stdout, "a | tr a b *\n")
+        with self.assertRaisesRegex(execwire.UsageError, "a command is text"):
+            client.run(b"true")  # type: ignore[call-overload]
+
+    def test_callbacks_get_output_as_it_arrives(self) -> None:
+        out, err = [], []
+        with client.start("echo one; read x; echo e >&2; printf '\\303'; read x; printf '\\244'") as process:
+
+            def on_stdout(text: str) -> None:
+                out.append(text)
+                process.write("go\n")
+
+            def on_stderr(text: str) -> None:
+                err.append(text)
+                process.write("go\n")
+
+            # communicate() would close stdin, which the callbacks still write to.
+            collector = Collector(True, None, None, on_stdout, on_stderr, 100)
+            for event in process.events():
+                collector.take(event)
+            collector.rest()
+            done = collector.end(process.wait())
+        self.assertEqual(("".join(out), "".join(err)), ("one\nä", "e\n"))
+        self.assertEqual((out[0], done.stdout, done.stderr), ("one\n", "one\nä", "e\n"))
+        pieces = []
+        client.run("printf '\\303'", on_stdout=pieces.append)
+        self.assertEqual(pieces, ["\ufffd"])
+        client.run(["printf", "x"], text=False, on_stdout=pieces.append)
+        self.assertEqual(pieces[1:], [b"x"])
+
+    def test_a_failing_callback_kills_process(self) -> None:
+        def fail(text: str) -> None:
+            raise KeyError(text[0])
+
+        with self.assertRaisesRegex(KeyError, "y"):
+            client.run(["yes"], on_stdout=fail, id="failed-callback")
+        self.assertTrue(client.get("failed-callback").HasField("exit"))
 
     def test_failing_input_kills_process(self) -> None:
         def broken():  # type: ignore[no-untyped-def]
@@ -93,13 +138,13 @@ class Run(TestCase):
             raise OSError("the disk is gone")
 
         with self.assertRaisesRegex(OSError, "the disk is gone"):
-            client.run(["cat"], input=broken(), process_id="broken-input")
+            client.run(["cat"], input=broken(), id="broken-input")
         self.assertTrue(client.get("broken-input").HasField("exit"))
 
     def test_output_to_files(self) -> None:
         with open(self.path("out"), "wb", buffering=0) as out:
             completed = client.run(["seq", "200000"], stdout=out)
-        self.assertEqual(completed.stdout, b"")
+        self.assertEqual(completed.stdout, "")
         with open(self.path("out"), "rb") as out:
             self.assertEqual(out.read(), b"".join(b"%d\n" % i for i in range(1, 200001)))
 
@@ -109,34 +154,44 @@ class Run(TestCase):
                 raise OSError(28, "No space left on device")
 
         with self.assertRaises(OSError):
-            client.run(["yes"], stdout=Full(), process_id="full")
+            client.run(["yes"], stdout=Full(), id="full")
         self.assertTrue(client.get("full").HasField("exit"))
 
     def test_output_limit_kills_process(self) -> None:
         with self.assertRaisesRegex(execwire.OutputLimitError, "max_output_bytes, 1000000"):
-            client.run(["yes"], max_output_bytes=1_000_000, process_id="too-much")
+            client.run(["yes"], max_output_bytes=1_000_000, id="too-much")
         self.assertTrue(client.get("too-much").HasField("exit"))
 
     def test_directory_and_environment(self) -> None:
-        self.assertEqual(client.run(["pwd"], cwd=self.directory).text.strip(), self.directory)
-        self.assertEqual(client.run(["pwd"]).text.strip(), client.describe().working_directory)
-        printed = client.run(["sh", "-c", "echo $A; echo ${HOME:-none}"], env={"A": "b c"}).text
+        self.assertEqual(client.run(["pwd"], cwd=self.directory).stdout.strip(), self.directory)
+        self.assertEqual(client.run(["pwd"]).stdout.strip(), client.describe().working_directory)
+        printed = client.run(["sh", "-c", "echo $A; echo ${HOME:-none}"], env={"A": "b c"}).stdout
         self.assertEqual(printed.split("\n")[0], "b c")
-        bare = client.run(["/usr/bin/env"], env={"A": "1"}, inherit_env="none").text
+        bare = client.run(["/usr/bin/env"], env={"A": "1"}, inherit_env="none").stdout
         self.assertEqual(bare, "A=1\n")
 
     def test_limits(self) -> None:
-        exit = client.run(["sleep", "600"], timeout=0.2).exit
+        with self.assertRaises(execwire.ProcessTimeoutError) as caught:
+            client.run("echo begun; sleep 600", timeout=0.2)
+        self.assertIsInstance(caught.exception, TimeoutError)
+        exit = caught.exception.completed.exit
         self.assertEqual((exit.cause, exit.signal), (ExitCause.TIMEOUT, 9))
-        exit = client.run(["sh", "-c", "echo; sleep 600"], no_output_timeout=0.2).exit
-        self.assertEqual(exit.cause, ExitCause.NO_OUTPUT)
+        with self.assertRaises(execwire.ProcessTimeoutError) as caught:
+            client.run("echo; sleep 600", no_output_timeout=0.2)
+        self.assertEqual(caught.exception.completed.exit.cause, ExitCause.NO_OUTPUT)
+        limits = {"open_files": 99, "core_bytes": (0, None), "cpu_seconds": None}
+        limited = client.run("nice; ulimit -n; ulimit -Sc", nice=3, resource_limits=limits)
+        base = int(client.run("nice").stdout)
+        self.assertEqual(limited.stdout, f"{min(base + 3, 19)}\n99\n0\n")
+        with self.assertRaisesRegex(execwire.UsageError, "'open', .* open_files"):
+            client.run("true", resource_limits={"open": 1})
 
     def test_a_terminal(self) -> None:
         completed = client.run(["sh", "-c", "tty; stty size"], terminal=(11, 99))
-        self.assertRegex(completed.text, r"^/dev/pts/\d+\r\n11 99\r\n$")
+        self.assertRegex(completed.stdout, r"^/dev/pts/\d+\r\n11 99\r\n$")
         self.assertEqual(completed.exit.terminal_bytes, len(completed.stdout))
         ended = client.run(["cat"], terminal=True, input=b"no line end")
-        self.assertIn(b"no line end", ended.stdout)
+        self.assertIn("no line end", ended.stdout)
 
     def test_a_sandbox(self) -> None:
         confined = client.with_sandbox(execwire.Sandbox(writable=[self.directory]))
@@ -165,28 +220,26 @@ class Run(TestCase):
         with self.assertRaises(execwire.InvalidRequestError) as invalid:
             client.run([])
         self.assertEqual(invalid.exception.fields[0].field, "start.process.command.direct.argv")
-        with self.assertRaisesRegex(execwire.UsageError, "list of strings"):
-            client.run("echo hello")
         with self.assertRaisesRegex(execwire.UsageError, "inherit_env"):
             client.run(["true"], inherit_env="some")
 
     def test_start_with_id_is_repeatable(self) -> None:
-        first = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
-        again = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", process_id="again")
+        first = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", id="again")
+        again = client.run(["sh", "-c", "cat; echo $$"], input=b"x\n", id="again")
         self.assertEqual(first.stdout, again.stdout)
         with self.assertRaises(execwire.AlreadyExistsError):
-            client.run(["true"], process_id="again")
+            client.run(["true"], id="again")
         with self.assertRaisesRegex(execwire.UsageError, "ended before"):
-            client.run(["sh", "-c", "cat; echo $$"], input=b"", process_id="again")
+            client.run(["sh", "-c", "cat; echo $$"], input=b"", id="again")
 
     def test_shorter_repeated_input_fails(self) -> None:
         argv = ["sh", "-c", "cat"]
-        client.run(argv, input=b"x\n", process_id="shorter")
-        with client.start(argv, stdin=True, process_id="shorter") as process:
+        client.run(argv, input=b"x\n", id="shorter")
+        with client.start(argv, stdin=True, id="shorter") as process:
             process.wait()
             with self.assertRaisesRegex(execwire.UsageError, "ended before"):
                 process.close_stdin()
-        with client.start(argv, stdin=True, process_id="shorter") as process:
+        with client.start(argv, stdin=True, id="shorter") as process:
             process.wait()
             with self.assertRaises(execwire.StdinClosedError):
                 process.write(b"x\n")
@@ -290,7 +343,7 @@ class Handle(TestCase):
     def test_write_without_stdin_fails(self) -> None:
         with client.start(["sleep", "600"], stdin=False) as process:
             self.assertTrue(_refuses(process))
-        client.start_detached(["sleep", "600"], process_id="no-input")
+        client.start_detached(["sleep", "600"], id="no-input")
         with client.attach("no-input") as process:
             self.assertTrue(eventually(lambda: _refuses(process)))
         client.terminate("no-input", grace=0)
@@ -302,7 +355,7 @@ class Handle(TestCase):
     def test_communicate(self) -> None:
         with client.start(["sh", "-c", "cat; echo e >&2"]) as process:
             completed = process.communicate(b"hello")
-        self.assertEqual((completed.stdout, completed.stderr), (b"hello", b"e\n"))
+        self.assertEqual((completed.stdout, completed.stderr), ("hello", "e\n"))
 
     def test_concurrent_writes_are_complete(self) -> None:
         with client.start(["cat"]) as process:
@@ -336,7 +389,7 @@ class NotOwned(TestCase):
     """Existing processes that this client does not own."""
 
     def test_detach_and_attach(self) -> None:
-        process = client.start(["cat"], process_id="detached")
+        process = client.start(["cat"], id="detached")
         process.write(b"one\n")
         events = process.events()
         self.assertEqual(next(events).data, b"one\n")  # type: ignore[union-attr]
@@ -354,7 +407,7 @@ class NotOwned(TestCase):
 
     def test_detach_delivers_input(self) -> None:
         for number in range(20):
-            process = client.start(["cat"], process_id=f"ended-{number}")
+            process = client.start(["cat"], id=f"ended-{number}")
             process.write(b"one")
             process.close_stdin()
             process.detach()
@@ -362,7 +415,7 @@ class NotOwned(TestCase):
                 self.assertEqual(b"".join(again.output()), b"one")
 
     def test_closing_attached_process_does_not_kill(self) -> None:
-        started = client.start_detached(["sleep", "600"], process_id="left")
+        started = client.start_detached(["sleep", "600"], id="left")
         with client.attach("left") as process:
             self.assertEqual(process.pid, started.pid)
         self.assertTrue(alive(started.pid))
@@ -370,7 +423,7 @@ class NotOwned(TestCase):
         self.assertFalse(alive(started.pid))
 
     def test_takeover_raises(self) -> None:
-        with client.start(["cat"], process_id="taken") as first:
+        with client.start(["cat"], id="taken") as first:
             with client.attach("taken") as second:
                 with self.assertRaises(execwire.TakenOverError):
                     first.wait(LONG)
@@ -385,7 +438,7 @@ class NotOwned(TestCase):
             self.assertEqual(caught.exception.reason, "PROCESS_NOT_FOUND")
 
     def test_followers_get_retained_events(self) -> None:
-        client.start_detached(["sh", "-c", "echo a; echo b >&2; exit 2"], process_id="followed")
+        client.start_detached(["sh", "-c", "echo a; echo b >&2; exit 2"], id="followed")
         for _ in range(2):
             events = list(client.follow("followed"))
             output = {e.stream: e.data for e in events if isinstance(e, Output)}
@@ -396,14 +449,14 @@ class NotOwned(TestCase):
         self.assertEqual(seqs, list(range(3, seqs[-1] + 1)))
 
     def test_read_retained_events(self) -> None:
-        client.start_detached(["sh", "-c", "echo a; exit 2"], process_id="read")
+        client.start_detached(["sh", "-c", "echo a; exit 2"], id="read")
         self.assertIsInstance(list(client.follow("read"))[-1], Closed)
         events = client.read("read")
         self.assertEqual([type(e) for e in events], [Output, Exited, Closed])
         self.assertEqual(client.read("read", after_seq=events[-1].seq), [])  # type: ignore[union-attr]
 
     def test_lists_and_labels(self) -> None:
-        client.start_detached(["true"], process_id="labelled", labels={"job": "7"})
+        client.start_detached(["true"], id="labelled", labels={"job": "7"})
         found = {p.process_id: dict(p.labels) for p in client.processes()}
         self.assertEqual(found["labelled"], {"job": "7"})
 

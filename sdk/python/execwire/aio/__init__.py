@@ -3,7 +3,7 @@
     from execwire import aio
 
     async with await aio.connect("tcp://127.0.0.1:7420") as server:
-        print((await server.run(["uname", "-a"], check=True)).text)
+        print((await server.run("uname -a", check=True)).stdout)
 
 Waiting for processes needs no thread; other calls use one each.
 """

@@ -9,23 +9,29 @@ import os
 from types import TracebackType
 from typing import (
     TYPE_CHECKING,
+    Any,
     AsyncIterator,
     Callable,
     Iterator,
     List,
+    Literal,
     Mapping,
     Optional,
     Sequence,
     Tuple,
     Type,
+    Union,
+    cast,
+    overload,
 )
 
 from .. import _client as sync
 from .. import errors
-from .._command import Command, Terminal
+from .._collect import MAX_OUTPUT_BYTES
+from .._command import Command, CommandLine, ResourceLimit, Terminal
 from .._forward import Local
 from .._forward import Forward as SyncForward
-from .._owner import Owner
+from .._owner import OnLost, OnResumed, Owner
 from .._path import PathLike
 from .._ports import PortChange, Ports
 from ..errors import Completed
@@ -242,7 +248,7 @@ class Client:
 
     async def start(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
@@ -251,89 +257,123 @@ class Client:
         terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
-        process_id: str = "",
+        id: str = "",
         session_id: str = "",
     ) -> Process:
         """Starts a process and owns it; the options are those of execwire.Client.start.
 
         If the task is cancelled, no process is left behind.
         """
-        command = Command(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=stdin,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
-        )
-        return await self._own(lambda: self._client.starting(command, grace))
+        started = Command.of(locals())
+        return await self._own(lambda: self._client.starting(started, grace, on_lost, on_resumed))
 
+    @overload
     async def run(
         self,
-        argv: Sequence[str],
+        command: CommandLine,
         *,
-        input: Optional[bytes] = None,
+        text: Literal[True] = True,
+        input: Union[str, bytes, None] = None,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[str], object]] = None,
+        on_stderr: Optional[Callable[[str], object]] = None,
         check: bool = False,
-        max_output_bytes: int = 256 << 20,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
         cwd: Optional[str] = None,
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         terminal: Terminal = False,
         timeout: Optional[float] = None,
         no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
         sandbox: Optional[SandboxLike] = None,
         labels: Optional[Mapping[str, str]] = None,
         leave_descendants: bool = False,
-        process_id: str = "",
+        id: str = "",
         session_id: str = "",
-    ) -> Completed:
-        """Runs a process to its end; the options are those of execwire.Client.run.
+    ) -> Completed[str]: ...
 
-        If the task is cancelled, the process is killed.
+    @overload
+    async def run(
+        self, command: CommandLine, *, text: Literal[False], **options: Any
+    ) -> Completed[bytes]: ...
+
+    async def run(  # type: ignore[misc]
+        self,
+        command: CommandLine,
+        *,
+        text: bool = True,
+        input: Union[str, bytes, None] = None,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[Any], object]] = None,
+        on_stderr: Optional[Callable[[Any], object]] = None,
+        check: bool = False,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
+        grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        id: str = "",
+        session_id: str = "",
+    ) -> Completed[Any]:
+        """Runs a command to its end; the options are those of execwire.Client.run.
+
+        Callbacks are called in the event loop, and awaited if they return an awaitable.
+        Writers must not block. If the task is cancelled, the process is killed.
         """
-        started = await self.start(
-            argv,
-            cwd=cwd,
-            env=env,
-            inherit_env=inherit_env,
-            stdin=input is not None,
-            terminal=terminal,
-            timeout=timeout,
-            no_output_timeout=no_output_timeout,
-            grace=grace,
-            sandbox=sandbox,
-            labels=labels,
-            leave_descendants=leave_descendants,
-            process_id=process_id,
-            session_id=session_id,
+        started = Command.of({**locals(), "stdin": input is not None})
+        process = await self._own(
+            lambda: self._client.starting(started, grace, on_lost, on_resumed)
         )
-        async with started as process:
-            completed = await process.communicate(input, max_output_bytes=max_output_bytes)
-        return completed.check() if check else completed
+        async with process:
+            completed = await process.communicate(
+                input,
+                text=cast("Literal[True]", text),
+                stdout=stdout,
+                stderr=stderr,
+                on_stdout=on_stdout,
+                on_stderr=on_stderr,
+                max_output_bytes=max_output_bytes,
+            )
+        return completed.finish(check)
 
     async def attach(
         self,
-        process_id: str,
+        id: str,
         *,
         session_id: str = "",
         after_seq: int = 0,
         grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
     ) -> Process:
         """Takes over an existing process."""
         return await self._own(
-            lambda: self._client.attaching(process_id, session_id, after_seq, grace)
+            lambda: self._client.attaching(id, session_id, after_seq, grace, on_lost, on_resumed)
         )
 
     async def ports(self, *, session_id: str = "", process_id: str = "") -> Ports:

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import inspect
 from types import TracebackType
-from typing import TYPE_CHECKING, AsyncIterator, Callable, Optional, Type
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Callable,
+    Literal,
+    Optional,
+    Type,
+    Union,
+    overload,
+)
 
 from .. import _process as sync
 from .. import errors
+from .._collect import MAX_OUTPUT_BYTES, Collector
 from .._events import Event, Output, Stream
 from .._exit import Exit
 from .._io import as_bytes
@@ -105,7 +116,7 @@ class Process:
         finally:
             self._owner.unlisten(change)
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: Union[str, bytes]) -> None:
         """Writes to the stdin of the process, and blocks while a window of input is
         unaccepted. A cancelled task may have written a part."""
         left = memoryview(as_bytes(data))
@@ -121,21 +132,44 @@ class Process:
         finally:
             self._owner.unlisten(change)
 
+    @overload
     async def communicate(
-        self, input: Optional[bytes] = None, *, max_output_bytes: int = 256 << 20
-    ) -> Completed:
-        """Writes input and closes stdin, consumes all output, and waits for the end."""
+        self,
+        input: Union[str, bytes, None] = None,
+        *,
+        text: Literal[True] = True,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[str], object]] = None,
+        on_stderr: Optional[Callable[[str], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> Completed[str]: ...
+
+    @overload
+    async def communicate(
+        self, input: Union[str, bytes, None] = None, *, text: Literal[False], **options: Any
+    ) -> Completed[bytes]: ...
+
+    async def communicate(  # type: ignore[misc]
+        self,
+        input: Union[str, bytes, None] = None,
+        *,
+        text: bool = True,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[Any], object]] = None,
+        on_stderr: Optional[Callable[[Any], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+    ) -> Completed[Any]:
+        """Writes input and closes stdin, consumes all output, and waits for the end; the
+        options are those of Client.run."""
         feeder = asyncio.ensure_future(self._feed(as_bytes(input or b"")))
-        collected = {Stream.STDOUT: io.BytesIO(), Stream.STDERR: io.BytesIO()}
-        kept = 0
+        collector = Collector(text, stdout, stderr, on_stdout, on_stderr, max_output_bytes)
         try:
             async for event in self.events():
-                if isinstance(event, Output):
-                    kept += len(event.data)
-                    if kept > max_output_bytes:
-                        raise errors.OutputLimitError(max_output_bytes)
-                    stream = Stream.STDERR if event.stream is Stream.STDERR else Stream.STDOUT
-                    collected[stream].write(event.data)
+                await _awaited(collector.take(event))
+            for result in collector.rest():
+                await _awaited(result)
             exit = await self.wait()
             failure = await feeder
         except BaseException:
@@ -145,8 +179,7 @@ class Process:
             feeder.cancel()
         if failure is not None:
             raise failure
-        stdout, stderr = collected[Stream.STDOUT], collected[Stream.STDERR]
-        return Completed(exit, stdout.getvalue(), stderr.getvalue())
+        return collector.end(exit)
 
     async def _feed(self, input: bytes) -> Optional[errors.UsageError]:
         try:
@@ -228,6 +261,11 @@ class Process:
         traceback: Optional[TracebackType],
     ) -> None:
         await asyncio.shield(self.close())
+
+
+async def _awaited(result: object) -> None:
+    if inspect.isawaitable(result):
+        await result
 
 
 async def watch_ports(open: "Callable[[], PortWatch]") -> AsyncIterator[PortChange]:
