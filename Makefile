@@ -286,7 +286,7 @@ breaking: $(TOOLS) ## hold the protos against the last release
 	$(BUF) breaking --against $(BASELINE)
 
 .PHONY: check-generated
-check-generated: $(TOOLS) ## fail when gen/ is not what the protos generate
+check-generated: $(TOOLS) ## fail when generated files are not what the protos generate
 	scripts/check-generated $(BUF)
 
 .PHONY: check-modules
@@ -307,7 +307,7 @@ fmt: $(TOOLS) ## format Go and protobuf
 	$(BUF) format --write
 
 .PHONY: generate
-generate: $(TOOLS) ## make gen/ from the protos
+generate: $(TOOLS) ## make gen/ and the descriptors of reflection from the protos
 	scripts/generate $(BUF)
 
 .PHONY: dependencies

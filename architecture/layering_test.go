@@ -63,6 +63,7 @@ var packages = map[string]packageRule{
 	"internal/jsonrpc":           {purpose: "envelope, ids, error objects; knows no method"},
 	"internal/wsconn":            {purpose: "the only importer of the websocket library"},
 	"internal/listen":            {purpose: "opens listeners and identifies peers", imports: []string{"internal/auth", "internal/backoff", "internal/secretfile"}},
+	"internal/reflection":        {purpose: "gRPC reflection with the comments of the contract"},
 	"server": {purpose: "gRPC services over the domain; holds no process state",
 		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/notify", "internal/tracecontext", "server/fileworker"})},
 	"server/fileworker": {purpose: "runs the worker processes that make confined file calls", imports: []string{"internal/sandbox"}},

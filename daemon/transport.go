@@ -7,10 +7,10 @@ import (
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/reflection"
 	"github.com/execwire/execwire/server"
 )
 

@@ -57,7 +57,7 @@ func TestGrpcurl_Reflection(t *testing.T) {
 					t.Errorf("%s is not in %q", service, list)
 				}
 			}
-			if text := call("describe", "execwire.v1.ProcessService"); !strings.Contains(text, "rpc WatchProcess") {
+			if text := call("describe", "execwire.v1.ProcessService"); !strings.Contains(text, "rpc WatchProcess") || !strings.Contains(text, "// ") {
 				t.Errorf("the service is described as %q", text)
 			}
 			if text := call("grpc.health.v1.Health/Check"); !strings.Contains(text, "SERVING") {
