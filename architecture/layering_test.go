@@ -100,6 +100,7 @@ var packages = map[string]packageRule{
 	"daemon":                         {purpose: "embeddable wiring", all: true},
 	"cmd/execwire":                   {purpose: "flags and output", all: true},
 	"cmd/execwire/internal/complete": {purpose: "completes words of command lines from what a server knows", imports: []string{"client", genExecwire}},
+	"cmd/execwire/internal/contexts": {purpose: "commands for the user's contexts, which name servers", imports: []string{"internal/config"}},
 	"cmd/execwire/internal/terminal": {purpose: "connects the command's terminal and signals to a process",
 		imports: []string{"client", genExecwire}},
 	"cmd/execwire/internal/portforward": {purpose: "forwards local ports to ports of a server",

@@ -16,6 +16,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/contexts"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/secretfile"
@@ -38,10 +39,15 @@ const (
 type connectFlags struct {
 	server        string
 	hub, executor string // an executor of a relay instead
+	context       string // the name of a context that has them instead
 	tokenFile     string
 	token         string      // of tokenVariable
 	tokenFlag     *pflag.Flag // --token-file, which overrides it
 	tls           client.TLSFiles
+	// onlyHub is set for requests at the hub itself.
+	onlyHub bool
+	// origin is the flag, variable or place in a file that names the server; empty for none.
+	origin string
 }
 
 // The help of --server: every server, and those whose processes end with the command.
@@ -56,12 +62,13 @@ func addConnectFlags(command *cobra.Command, flags *connectFlags, help, otherwis
 	f := command.Flags()
 	f.SortFlags = false // those of the command first
 	addFlagWithVariable(f, &flags.server, "server", serverVariable, help)
-	f.Lookup("server").Usage = fmt.Sprintf("%s (default $%s, else %s)", help, serverVariable, otherwise)
+	f.Lookup("server").Usage = fmt.Sprintf("%s (default $%s, else the context, else %s)", help, serverVariable, otherwise)
 	addFlagWithVariable(f, &flags.hub, "hub", hubVariable, "or the `URL` of a hub, https://HOST, to reach the executor of --executor")
 	addFlagWithVariable(f, &flags.executor, "executor", executorVariable, "the `ID` of that executor")
+	addContextFlag(command, flags)
 	addCredentialFlags(f, flags)
 	command.PreRunE = func(command *cobra.Command, _ []string) error {
-		if err := flags.resolveHub(command); err != nil {
+		if err := flags.resolve(command); err != nil {
 			return err
 		}
 		flags.warn(command.ErrOrStderr(), otherwise)
@@ -82,13 +89,21 @@ func completeFlag(command *cobra.Command, name string, completion cobra.Completi
 	}
 }
 
+// addContextFlag adds --context.
+func addContextFlag(command *cobra.Command, flags *connectFlags) {
+	command.Flags().StringVar(&flags.context, "context", "", "or the `name` of a context, which execwire context lists (default $"+config.ContextVariable+", else the current context)")
+	completeFlag(command, "context", contexts.Complete)
+}
+
 // executors completes --executor.
 func (f *connectFlags) executors(command *cobra.Command, arguments []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if f.hub == "" {
+	selected := *f
+	selected.onlyHub = true
+	if err := selected.resolve(command); err != nil || selected.hub == "" {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	list := func(ctx context.Context) ([]client.Executor, error) {
-		return client.Executors(ctx, f.hub, f.options()...)
+		return client.Executors(ctx, selected.hub, selected.options()...)
 	}
 	return complete.Executors(list)(command, arguments, typed)
 }
@@ -99,7 +114,7 @@ var errNoCompletion = errors.New("a completion starts no server")
 func completed(flags *connectFlags) complete.Server {
 	connectTo := func(ctx context.Context, command *cobra.Command) (*client.Client, error) {
 		selected := *flags
-		if err := selected.resolveHub(command); err != nil {
+		if err := selected.resolve(command); err != nil {
 			return nil, err
 		}
 		selected.server = cmp.Or(selected.server, defaultServer)
@@ -120,7 +135,7 @@ const embeddedServers = "local:"
 // in a variable if the command starts programs on this machine. They do not get it, but can
 // read the environment of this program in /proc. otherwise is the server if none is named.
 func (f *connectFlags) warn(w io.Writer, otherwise string) {
-	for _, misspelled := range config.MisspelledVariables(variables, os.Environ()) {
+	for _, misspelled := range config.MisspelledVariables(config.ClientVariables(), os.Environ()) {
 		fmt.Fprintf(w, "execwire: warning: %s\n", misspelled)
 	}
 	scheme, _, _ := strings.Cut(strings.ToLower(cmp.Or(f.server, otherwise)), ":")
@@ -129,9 +144,6 @@ func (f *connectFlags) warn(w io.Writer, otherwise string) {
 			tokenVariable, tokenFileVariable)
 	}
 }
-
-// variables are those of commands that connect to a server.
-var variables = []string{serverVariable, tokenVariable, tokenFileVariable, tlsCAVariable, tlsCertVariable, tlsKeyVariable, hubVariable, executorVariable}
 
 // addCredentialFlags adds the flags for credentials.
 func addCredentialFlags(f *pflag.FlagSet, flags *connectFlags) {
@@ -175,9 +187,20 @@ func connect(ctx context.Context, flags connectFlags) (*client.Client, error) {
 	}
 	c, err := dial()
 	if err != nil {
-		return nil, explainDial(err)
+		return nil, flags.explain(err)
 	}
 	return c, nil
+}
+
+// explain explains why the server was not reached, and who named it.
+func (f connectFlags) explain(err error) error {
+	explained := explainDial(err)
+	var exit *exitError
+	isAddress := errors.As(err, new(*client.DialError)) || errors.As(err, new(*client.URLError))
+	if isAddress && errors.As(explained, &exit) {
+		exit.err = fmt.Errorf("%w (%s)", exit.err, cmp.Or(f.origin, "the default, because nothing names a server"))
+	}
+	return explained
 }
 
 // checkPersistent rejects servers on which a command can neither find nor leave processes:
@@ -196,24 +219,34 @@ func checkPersistent(command *cobra.Command, server string) error {
 // launchScheme is the URL scheme of servers that the client launches.
 const launchScheme = "stdio"
 
-// resolveHub selects a server of the hub, if flags or variables name one. Flags
-// override variables.
-func (f *connectFlags) resolveHub(command *cobra.Command) error {
+// resolve selects the server: that of flags, else of variables, else of a context. It
+// stays empty if none of them names one.
+func (f *connectFlags) resolve(command *cobra.Command) error {
 	given := command.Flags().Changed
-	for _, name := range []string{"hub", "executor"} {
-		if err := exclusive("server", name)(command, nil); err != nil {
+	for _, pair := range [][]string{{"server", "hub"}, {"server", "executor"}, {"server", "context"}, {"hub", "context"}} {
+		if err := exclusive(pair...)(command, nil); err != nil {
 			return err
 		}
 	}
+	isSelected, err := f.useContext(command)
+	if err != nil || f.onlyHub {
+		return err
+	}
 	switch {
-	case given("server"):
+	case isSelected && f.server != "":
 		return nil
-	case f.executor == "" && !given("hub"):
+	case given("server"):
+		f.origin = "--server"
+		return nil
+	case f.executor == "" && !given("hub") && !isSelected:
+		if f.server != "" {
+			f.origin = "$" + serverVariable
+		}
 		return nil
 	case f.executor == "":
 		return usageError(command, errors.New("name a server of the hub with --executor: execwire executors lists them"))
 	case f.hub == "":
-		return usageError(command, errors.New("name the hub of the executor with --hub or "+hubVariable))
+		return usageError(command, errors.New("name the hub of the executor with --hub, "+hubVariable+" or a context"))
 	case f.server != "" && !given("hub") && !given("executor"):
 		return usageError(command, errors.New(serverVariable+" and "+executorVariable+" name two servers: unset one of them"))
 	}
@@ -222,14 +255,90 @@ func (f *connectFlags) resolveHub(command *cobra.Command) error {
 		return usageError(command, err)
 	}
 	f.server = url
+	switch {
+	case given("hub"):
+		f.origin = "--hub"
+	case given("executor") && !isSelected:
+		f.origin = "--executor"
+	case !isSelected:
+		f.origin = "$" + executorVariable
+	}
 	return nil
+}
+
+// useContext replaces what flags do not set by the context of --context; without it and
+// without a server in flags and variables by that of the variable, or the current one.
+// Values of a context override variables, so that no server gets the token of another.
+func (f *connectFlags) useContext(command *cobra.Command) (isSelected bool, err error) {
+	given := command.Flags().Changed
+	name, variable := f.context, os.Getenv(config.ContextVariable)
+	if !given("context") {
+		named := ""
+		switch {
+		case given("server") || given("hub"):
+			return false, nil
+		case f.server != "" && !f.onlyHub && !given("executor"):
+			named = serverVariable
+		case f.hub != "" && (f.onlyHub || f.executor != ""):
+			named = hubVariable
+		}
+		if named != "" && variable != "" {
+			return false, usageError(command, fmt.Errorf("%s and %s name two servers: unset one of them", named, config.ContextVariable))
+		}
+		if name = variable; named != "" {
+			return false, nil
+		}
+	}
+	list, err := contexts.Load()
+	if err != nil {
+		return false, err
+	}
+	if name == "" && !given("context") {
+		name = list.Current
+	}
+	if name == "" && !given("context") {
+		return false, nil
+	}
+	selected, sources, err := list.Get(name)
+	if err != nil {
+		return false, &exitError{code: codeUsage, err: err, hint: "list contexts with: execwire context ls"}
+	}
+	switch {
+	case selected.Server != "" && given("executor"):
+		return false, usageError(command, fmt.Errorf("--executor is for a hub, and the context %s names a server: name the hub with --hub", name))
+	case f.executor != "" && !given("executor") && !given("context") && selected.Executor != f.executor && (selected.Server != "" || selected.Executor != ""):
+		return false, usageError(command, fmt.Errorf("%s and the context %s name two servers: unset the variable, or name the hub with %s", executorVariable, name, hubVariable))
+	}
+	f.server, f.hub = selected.Server, selected.Hub
+	if !given("executor") && selected.Executor != "" || selected.Server != "" {
+		f.executor = selected.Executor
+	}
+	f.origin = "context " + name + ", " + sources["hub"].String()
+	if selected.Server != "" {
+		f.origin = "context " + name + ", " + sources["server"].String()
+	}
+	for _, credential := range []struct {
+		flag, of string
+		to       *string
+	}{
+		{"token-file", selected.TokenFile, &f.tokenFile}, {"tls-ca", selected.TLSCA, &f.tls.CA},
+		{"tls-cert", selected.TLSCert, &f.tls.Certificate}, {"tls-key", selected.TLSKey, &f.tls.Key},
+	} {
+		if credential.of != "" && !given(credential.flag) {
+			*credential.to = credential.of
+		}
+	}
+	if selected.TokenFile != "" {
+		f.token = ""
+	}
+	return true, nil
 }
 
 // defaultServer is the default of execwire serve --listen and of --server.
 const defaultServer = "tcp://127.0.0.1:7420"
 
 // remoteHelp ends the help of every command with --server.
-const remoteHelp = "\n\nThe server is that of --server, or of --hub and --executor. The default is\n$" + serverVariable + ", else " + defaultServer + "."
+const remoteHelp = "\n\nThe server is that of --server, of --hub and --executor, or of --context. The default is\n$" + serverVariable + ", else the current context, else " + defaultServer + "."
 
 func addSessionFlag(command *cobra.Command, session *string) {
 	command.Flags().StringVar(session, "session", "", "the `ID` of the session (default your default session)")
@@ -310,4 +419,32 @@ func untilSignal(ctx context.Context, do func(context.Context) error) error {
 		ended.hint = exit.hint
 	}
 	return ended
+}
+
+// newContextCommand returns the command for contexts.
+func newContextCommand(std streams) *cobra.Command {
+	return contexts.NewCommand(contexts.Program{
+		Usage: usageError,
+		Check: func(c config.Context) error {
+			if c.Hub != "" {
+				_, err := client.RelayURL(c.Hub, cmp.Or(c.Executor, "executor"))
+				return err
+			}
+			switch scheme, _, _ := strings.Cut(strings.ToLower(c.Server), ":"); scheme {
+			case "ws", "wss", launchScheme, "local":
+				return nil
+			}
+			_, err := client.NewTransport(c.Server)
+			return err
+		},
+		Print: func(rows [][]string) error {
+			table := newListing(std, false, rows[0]...)
+			for _, row := range rows[1:] {
+				if err := table.add(nil, row...); err != nil {
+					return err
+				}
+			}
+			return table.end()
+		},
+	})
 }

@@ -28,9 +28,9 @@ func newDoctorCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "doctor [--server URL] [--require CHECK]... [--json]",
 		Short: "Check which features work, and how to fix those that do not",
-		Long: `doctor reports which optional features of a server work. Without --server it reports
-on a server that it starts on this machine, with the settings of --config and the
-environment. To test sandboxes it runs a confined program that attempts what the
+		Long: `doctor reports which optional features of a server work: that of --server, of --hub
+and --executor, or of --context; else of $EXECWIRE_SERVER or the current context; else
+one that it starts on this machine, with the settings of --config and the environment. To test sandboxes it runs a confined program that attempts what the
 sandbox must prevent.
 
 Checks:

@@ -33,7 +33,7 @@ With --json each is an object on its own line: id, name, version, labels, connec
 last_seen, epoch (the number of its registrations) and streams (connections to it
 through the hub).
 
-The hub is that of --hub, else of ` + hubVariable + `.`,
+The hub is that of --hub, else of ` + hubVariable + `, else of the context.`,
 		Example: `  execwire executors --hub https://hub.example.org --token-file ~/.execwire/hub.token
   execwire run --hub https://hub.example.org --executor build-1 -- make test`,
 		Args: noArguments,
@@ -50,11 +50,14 @@ The hub is that of --hub, else of ` + hubVariable + `.`,
 	return command
 }
 
-var errNoHub = errors.New("name the hub with --hub or " + hubVariable)
+var errNoHub = errors.New("name the hub with --hub, " + hubVariable + " or a context")
 
 // addHubFlag adds --hub to a command that makes requests at the hub itself.
 func addHubFlag(command *cobra.Command, flags *connectFlags) {
+	flags.onlyHub = true
 	addFlagWithVariable(command.Flags(), &flags.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
+	addContextFlag(command, flags)
+	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.resolve(command) }
 }
 
 func executors(ctx context.Context, flags executorsFlags, std streams) error {
@@ -151,7 +154,7 @@ func preview(command *cobra.Command, flags previewFlags, arguments []string, std
 	case len(arguments) == 0:
 		return usageError(command, errors.New("name a PORT; execwire ports lists those on which processes listen"))
 	case connect.executor == "":
-		return usageError(command, errors.New("name the executor with --executor or "+executorVariable+": execwire executors lists them"))
+		return usageError(command, errors.New("name the executor with --executor, "+executorVariable+" or a context: execwire executors lists them"))
 	case flags.expires <= 0:
 		return usageError(command, fmt.Errorf("--expires is %v: it must be positive", flags.expires))
 	}

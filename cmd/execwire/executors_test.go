@@ -84,7 +84,7 @@ func TestExecutorVariables_SelectExecutor(t *testing.T) {
 		{[]string{"EXECWIRE_HUB=http://127.0.0.1:1", "EXECWIRE_EXECUTOR=a"}, []string{"--server", "unix:///nowhere"}, codeFailed, "unix:///nowhere"},
 		{[]string{"EXECWIRE_HUB=http://127.0.0.1:1", "EXECWIRE_SERVER=unix:///nowhere"}, nil, codeFailed, "unix:///nowhere"},
 		{[]string{"EXECWIRE_HUB=http://127.0.0.1:1", "EXECWIRE_EXECUTOR=a", "EXECWIRE_SERVER=unix:///x"}, nil, codeUsage, "EXECWIRE_SERVER and EXECWIRE_EXECUTOR name two servers"},
-		{[]string{"EXECWIRE_EXECUTOR=a"}, nil, codeUsage, "--hub or EXECWIRE_HUB"},
+		{[]string{"EXECWIRE_EXECUTOR=a"}, nil, codeUsage, "--hub, EXECWIRE_HUB or a context"},
 	} {
 		c := command(t, append([]string{"ps"}, tt.arguments...)...)
 		c.Env = append(c.Env, tt.variables...)
@@ -100,8 +100,8 @@ func TestPreview_InvalidCommandLine_NamesFix(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{[]string{"80", executor}, "name the hub with --hub or EXECWIRE_HUB"},
-		{[]string{"80", hub}, "name the executor with --executor or EXECWIRE_EXECUTOR"},
+		{[]string{"80", executor}, "name the hub with --hub, EXECWIRE_HUB or a context"},
+		{[]string{"80", hub}, "name the executor with --executor, EXECWIRE_EXECUTOR or a context"},
 		{[]string{hub, executor}, "name a PORT"},
 		{[]string{"65536", hub, executor}, "PORT is \"65536\": it is a number from 1 to 65535"},
 		{[]string{"0", hub, executor}, "PORT is \"0\""},

@@ -64,7 +64,7 @@ does the end of stdin with --until-stdin-closes, for programs that start it.`,
 func forward(command *cobra.Command, options forwardFlags, std streams) error {
 	switch {
 	case options.connect.server == "" || options.connect.server == localURL:
-		return usageError(command, errors.New("name the server with --server, or with --hub and --executor"))
+		return usageError(command, errors.New("name the server with --server, with --hub and --executor, or with a context"))
 	case len(options.listen) == 0:
 		return usageError(command, errors.New("name where to listen with --listen: unix:///PATH or tcp://127.0.0.1:PORT"))
 	}
@@ -116,5 +116,5 @@ func checkReachable(ctx context.Context, flags connectFlags) error {
 	if err == nil || ctx.Err() != nil {
 		return nil
 	}
-	return explainDial(err)
+	return flags.explain(err)
 }

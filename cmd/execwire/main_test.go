@@ -233,7 +233,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"hub and server":      {[]string{"ps", "--hub", "http://127.0.0.1:1", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --hub exclude each other"}},
 		"executor and server": {[]string{"ps", "--executor", "a", "--server", "unix:///x"}, 2, []string{"--server and --executor exclude each other"}},
 		"hub, no executor":    {[]string{"ps", "--hub", "http://127.0.0.1:1"}, 2, []string{"--executor", "execwire executors"}},
-		"executor nowhere":    {[]string{"run", "--executor", "a", "true"}, 2, []string{"--hub or EXECWIRE_HUB"}},
+		"executor nowhere":    {[]string{"run", "--executor", "a", "true"}, 2, []string{"--hub, EXECWIRE_HUB or a context"}},
 		"executor, no hub":    {[]string{"ps", "--executor", "a", "--hub", "http://127.0.0.1:1"}, 125, []string{"cannot reach relay+ws://127.0.0.1:1/executor/a?role=harness", "refused", "execwire-hub"}},
 		"no such executor":    {[]string{"ps", "--executor", "a b", "--hub", "http://127.0.0.1:1"}, 2, []string{`"a b"`, "letters, digits"}},
 		"argument of version": {[]string{"version", "x"}, 2, []string{`"x"`}},

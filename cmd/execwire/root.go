@@ -90,8 +90,8 @@ func report(w *os.File, exit *exitError) {
 
 // completionHelp says what completions complete beside commands and flags.
 const completionHelp = `Ids of processes, sessions and executors, and paths of a server, are completed by a
-request to the server of --server, or of --hub and --executor, on the line or in
-variables. For cp, they begin with a colon. If the server does not answer within two
+request to the server of --server, of --hub and --executor, or of --context, on the
+line, in variables or of the current context. For cp, they begin with a colon. If the server does not answer within two
 seconds, nothing is completed.
 `
 
@@ -121,7 +121,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
 		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
-		newSessionsCommand(std), newExecutorsCommand(std), newPreviewCommand(std), newGatewayCommand(std), newForwardCommand(std), newPortsCommand(std), newPortForwardCommand(std), newDoctorCommand(std), newConfigCommand(),
+		newContextCommand(std), newSessionsCommand(std), newExecutorsCommand(std), newPreviewCommand(std), newGatewayCommand(std), newForwardCommand(std), newPortsCommand(std), newPortForwardCommand(std), newDoctorCommand(std), newConfigCommand(),
 		commands.NewCompletion(root, completionHelp, usageError), commands.NewMan(buildVersion(), usageError), newVersionCommand())
 	return root
 }

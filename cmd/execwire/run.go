@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/terminal"
@@ -43,8 +45,10 @@ func newRunCommand(std streams) *cobra.Command {
 		Long: `run starts a process and behaves like it: stdout and stderr stay separate, and run
 exits with the exit code of the process, or with 128+n if signal n killed it.
 
-Without --server (or ` + serverVariable + `) the process runs on this machine, under a
-server inside this program, which has a guardian like that of execwire serve: if
+The server is that of --server, of --hub and --executor, or of --context. The default is
+$` + serverVariable + `, else the current context. Without any the process runs on this
+machine, which run says on a terminal unless --server is local:, under a server inside
+this program, which has a guardian like that of execwire serve: if
 either is killed, the process is killed with all its descendants. With --server a
 lost connection is resumed within the grace period, and no output is lost or printed
 twice.
@@ -164,7 +168,8 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
-	if flags.server == localURL {
+	isChosen := flags.server == localURL
+	if isChosen {
 		flags.server = "" // flags that need a server are rejected
 	}
 	watch, err := guarded() // before the environment is read
@@ -175,6 +180,9 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	if err == nil {
 		err = checkRun(flags)
 	}
+	if errors.Is(err, errNeedsServer) {
+		return &exitError{code: codeUsage, err: err, hint: startHint}
+	}
 	if err != nil {
 		return usageError(command, err)
 	}
@@ -182,6 +190,9 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 		return runDetached(command, flags, request, std)
 	}
 	if flags.server == "" && watch == nil {
+		if !isChosen && (flags.id != "" || flags.session != "" || flags.hasGrace || term.IsTerminal(int(std.err.Fd()))) {
+			fmt.Fprintln(std.err, "execwire: nothing names a server: the process runs on this machine and ends with this command")
+		}
 		if done, err := guardEmbedded(); done {
 			return err
 		}
@@ -199,18 +210,23 @@ func run(command *cobra.Command, flags runFlags, arguments []string, std streams
 	return runForeground(ctx, server, flags, request, watch.Signals(), std)
 }
 
+// errNeedsServer is the error for flags that need a server beyond this program.
+var errNeedsServer = errors.New("needs a server that goes on when this program ends: name one with --server, " + serverVariable + " or a context")
+
+// startHint is its hint.
+const startHint = "start one with: execwire serve; and then: execwire run --server " + defaultServer + " …"
+
 // checkRun rejects flags that exclude each other.
 func checkRun(flags runFlags) error {
-	const needsServer = " needs a server that goes on when this program ends: name one with --server or " + serverVariable
 	switch {
 	case flags.leaveDescendants && flags.server == "":
-		return errors.New("--leave-descendants" + needsServer)
+		return fmt.Errorf("--leave-descendants %w", errNeedsServer)
 	case flags.replace && flags.id == "":
 		return errors.New("--replace is for --id: name the process to replace")
 	case flags.noWaitDescendants && (flags.leaveDescendants || flags.detach):
 		return errors.New("--no-wait-descendants ends what the process leaves behind: leave out --leave-descendants and --detach, which keep it")
 	case flags.detach && flags.server == "":
-		return errors.New("--detach" + needsServer)
+		return fmt.Errorf("--detach %w", errNeedsServer)
 	case flags.detach && flags.hasGrace:
 		return errors.New("--grace is for an owner that is lost, and --detach leaves the process without one")
 	case flags.json && !flags.detach:

@@ -19,10 +19,11 @@ type file struct {
 	entries []entry // in their order
 }
 
-// entry is a name of a file with its value.
+// entry is a name of a file, or of a table in it, with its value.
 type entry struct {
-	name  string
-	value any
+	name    string
+	value   any
+	members []entry // of a table
 	// line and column are the place of the name, and valueColumn that of the value.
 	line, column, valueColumn int
 }
@@ -36,9 +37,13 @@ func readFile(path string) (file, error) {
 	if err != nil {
 		return file{}, &Error{Source: path, Problem: "cannot be read: " + err.Error()}
 	}
+	return parseFile(path, text)
+}
+
+func parseFile(path string, text []byte) (file, error) {
 	var values map[string]any
 	var primitives map[string]toml.Primitive
-	err = toml.Unmarshal(text, &values)
+	err := toml.Unmarshal(text, &values)
 	var metadata toml.MetaData
 	if err == nil {
 		metadata, err = toml.Decode(string(text), &primitives)
@@ -51,23 +56,32 @@ func readFile(path string) (file, error) {
 	case err != nil:
 		return file{}, &Error{Source: path, Problem: "is not TOML: " + err.Error()}
 	}
-	f := file{path: path}
+	return file{path: path, entries: entriesOf(string(text), metadata, values, primitives)}, nil
+}
+
+// entriesOf returns the entries of a table of a text.
+func entriesOf(text string, metadata toml.MetaData, values map[string]any, primitives map[string]toml.Primitive) (list []entry) {
 	for name, value := range values {
 		start := valueStart(metadata, primitives[name])
 		for start > 0 && strings.IndexByte("\"'[", text[start-1]) >= 0 {
 			start-- // the place is behind the sign with which the value begins
 		}
 		e := entry{name: name, value: value}
-		e.line, e.valueColumn = place(string(text), start)
+		e.line, e.valueColumn = place(text, start)
 		// A value begins in the line of its name.
-		line := string(text[start-(e.valueColumn-1):])
+		line := text[start-(e.valueColumn-1):]
 		e.column = len(line) - len(strings.TrimLeft(line, " \t")) + 1
-		f.entries = append(f.entries, e)
+		if table, ok := value.(map[string]any); ok {
+			var members map[string]toml.Primitive
+			_ = metadata.PrimitiveDecode(primitives[name], &members) // a table has members
+			e.members = entriesOf(text, metadata, table, members)
+		}
+		list = append(list, e)
 	}
-	slices.SortFunc(f.entries, func(a, b entry) int {
+	slices.SortFunc(list, func(a, b entry) int {
 		return cmp.Or(cmp.Compare(a.line, b.line), cmp.Compare(a.name, b.name))
 	})
-	return f, nil
+	return list
 }
 
 // errPlace makes the decoder return the place of a value, which it has only in errors.
@@ -116,18 +130,22 @@ func (f file) apply(list []Setting) (problems []*Error) {
 
 // suggest returns advice for a name that is not a setting.
 func suggest(list []Setting, name string) string {
+	nearest, _ := similar.Nearest(name, 0, settingNames(list))
+	switch {
+	case nearest == "":
+		return list[0].documents
+	case strings.EqualFold(nearest, name):
+		return "write " + nearest
+	}
+	return "did you mean " + nearest + "? " + list[0].documents
+}
+
+func settingNames(list []Setting) []string {
 	names := make([]string, len(list))
 	for i, s := range list {
 		names[i] = s.Name
 	}
-	nearest, _ := similar.Nearest(name, 0, names)
-	switch {
-	case nearest == "":
-		return documents(list)
-	case strings.EqualFold(nearest, name):
-		return "write " + nearest
-	}
-	return "did you mean " + nearest + "? " + documents(list)
+	return names
 }
 
 // CheckFile returns everything that is wrong with a file for the daemon by itself, without

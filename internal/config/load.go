@@ -105,7 +105,7 @@ func load[C any](cfg *C, path string, environ []string, over []func(*C)) (Source
 	}
 	for _, v := range unknownVariables(list, environ) {
 		if v.misspelled {
-			return nil, &Error{Source: v.name, Problem: "names no setting", Fix: "did you mean " + v.nearest + "? " + documents(list)}
+			return nil, &Error{Source: v.name, Problem: "names no setting", Fix: "did you mean " + v.nearest + "? " + list[0].documents}
 		}
 	}
 	sources := f.sources(list)
@@ -120,14 +120,6 @@ func load[C any](cfg *C, path string, environ []string, over []func(*C)) (Source
 		}
 	}
 	return sources, nil
-}
-
-// documents says what lists the settings, also where the documents are not installed.
-func documents(list []Setting) string {
-	if list[0].prefix == HubEnvironmentPrefix {
-		return "execwire-hub config example lists them"
-	}
-	return "execwire config example lists them"
 }
 
 func setFromTOML(s Setting, value any) error {

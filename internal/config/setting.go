@@ -34,6 +34,7 @@ type Setting struct {
 
 	value       reflect.Value
 	prefix      string // of environment variables
+	documents   string // what lists the settings
 	environment string // see Environment
 	// choices are the allowed values, separated by commas; / is any absolute path. Empty
 	// for any value.
@@ -55,11 +56,18 @@ func HubSettings() []Setting {
 	return Values(&cfg)
 }
 
-// Values returns the settings of a [*Config] or [*Hub], in the order of the documentation.
+// ClientSettings returns all settings of a [Context] in the order of the documentation.
+func ClientSettings() []Setting { return Values(&Context{}) }
+
+// Values returns the settings of a [*Config], [*Hub] or [*Context], in the order of the
+// documentation.
 func Values(configuration any) []Setting {
 	described := describedSettings
-	if _, ok := configuration.(*Hub); ok {
+	switch configuration.(type) {
+	case *Hub:
 		described = describedHubSettings
+	case *Context:
+		described = describedClientSettings
 	}
 	list := slices.Clone(described())
 	v := reflect.ValueOf(configuration).Elem()
@@ -72,12 +80,21 @@ func Values(configuration any) []Setting {
 // Settings without values. They are described once, because both processes of a server do
 // it before it listens.
 var (
-	describedSettings    = sync.OnceValue(func() []Setting { return describe(reflect.TypeFor[Config](), EnvironmentPrefix) })
-	describedHubSettings = sync.OnceValue(func() []Setting { return describe(reflect.TypeFor[Hub](), HubEnvironmentPrefix) })
+	describedSettings = sync.OnceValue(func() []Setting {
+		return describe(reflect.TypeFor[Config](), EnvironmentPrefix, "execwire config example lists them")
+	})
+	describedHubSettings = sync.OnceValue(func() []Setting {
+		return describe(reflect.TypeFor[Hub](), HubEnvironmentPrefix, "execwire-hub config example lists them")
+	})
+
+	describedClientSettings = sync.OnceValue(func() []Setting {
+		return describe(reflect.TypeFor[Context](), EnvironmentPrefix, "execwire context --help has an example")
+	})
 )
 
-// describe reads the tags of the fields of a type.
-func describe(t reflect.Type, prefix string) []Setting {
+// describe reads the tags of the fields of a type. documents says what lists the settings,
+// also where the documents are not installed.
+func describe(t reflect.Type, prefix, documents string) []Setting {
 	list := make([]Setting, t.NumField())
 	for i := range list {
 		tag := t.Field(i).Tag
@@ -91,6 +108,7 @@ func describe(t reflect.Type, prefix string) []Setting {
 			Help:        tag.Get("help"),
 			Secret:      tag.Get("secret") != "",
 			prefix:      prefix,
+			documents:   documents,
 			environment: prefix + strings.ToUpper(name),
 			choices:     tag.Get("choices"),
 		}

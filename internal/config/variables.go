@@ -56,11 +56,19 @@ const fewestClientLetters = 4
 
 // otherVariables are variables of other parts of execwire: the client commands, the
 // guardian, and its build and tests.
-var otherVariables = []string{
-	"EXECWIRE_SERVER", "EXECWIRE_TOKEN", "EXECWIRE_TOKEN_FILE", "EXECWIRE_TLS_CA", "EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY",
-	"EXECWIRE_HUB", "EXECWIRE_EXECUTOR", "EXECWIRE_GUARDIAN_PIPE",
+var otherVariables = append(ClientVariables(),
+	"EXECWIRE_GUARDIAN_PIPE",
 	"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
 	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_HOSTILE_TABLE",
+)
+
+// ClientVariables are the variables of commands that connect to a server.
+func ClientVariables() []string {
+	names := []string{"EXECWIRE_TOKEN", ContextVariable}
+	for _, s := range ClientSettings() {
+		names = append(names, s.Environment())
+	}
+	return names
 }
 
 // testVariables is the prefix of variables of tests.
