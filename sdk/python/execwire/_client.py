@@ -143,15 +143,15 @@ class Client:
         - ``grace``: how long the server keeps it after a lost connection, in seconds;
           None is the default of the server (30 s), 0 ends it at once.
         - ``on_lost``, ``on_resumed``: called when its connection is lost, with the error,
-          and when it was resumed. They are called one at a time by a thread that they must
-          not block.
+          and when it was resumed. The thread that calls them serves all processes: they
+          must not block, nor call the client or its processes.
         - ``id``: an id chosen by the caller, with which the same start finds the
           existing process. Input must then be that of the first start, from its
           beginning.
 
         An unanswered start is repeated for 25 seconds.
         """
-        return self.own(self.starting(Command.of(locals()), grace, on_lost, on_resumed))
+        return self._own(self.starting(Command.of(locals()), grace, on_lost, on_resumed))
 
     @overload
     def run(
@@ -239,7 +239,7 @@ class Client:
         KeyboardInterrupt and those of callbacks, kills the process.
         """
         started = Command.of({**locals(), "stdin": input is not None})
-        with self.own(self.starting(started, grace, on_lost, on_resumed)) as process:
+        with self._own(self.starting(started, grace, on_lost, on_resumed)) as process:
             completed = process.communicate(
                 input,
                 text=cast("Literal[True]", text),
@@ -335,7 +335,7 @@ class Client:
 
         ``after_seq`` is the last event already received; 0 requests everything retained.
         """
-        return self.own(self.attaching(id, session_id, after_seq, grace, on_lost, on_resumed))
+        return self._own(self.attaching(id, session_id, after_seq, grace, on_lost, on_resumed))
 
     def follow(
         self, id: str, *, session_id: str = "", after_seq: int = 0
@@ -490,8 +490,11 @@ class Client:
             self._shared.owners.add(owner)
         return owner
 
-    def own(self, owner: Owner) -> Process:
-        """For execwire.aio: blocks until it is known whether a process runs."""
+    def owned(self, owner: Owner, info: process_pb2.Process) -> Process:
+        """For execwire.aio: returns a process that runs."""
+        return Process(self._transport, owner, info)
+
+    def _own(self, owner: Owner) -> Process:
         try:
             info = owner.begin()
         except BaseException as error:
@@ -500,7 +503,7 @@ class Client:
                 owner.kill()
             owner.release()
             raise
-        return Process(self._transport, owner, info)
+        return self.owned(owner, info)
 
     # --- the end
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import os
 import queue
@@ -80,7 +81,8 @@ def open_transport(
             _require_loopback(authority)
         # For a relay or a private server, the socket of the helper answers.
         asked = urllib.parse.urlsplit(helper_url) if helper_url else parts
-        channel = _channel(target, secure, tls)
+        credentials = _credentials(secure, tls)
+        channel: grpc.Channel = _channel(grpc, target, credentials)
         try:
             _wait_ready(channel, url or "local:", asked, tls, timeout)
         except BaseException:
@@ -95,7 +97,13 @@ def open_transport(
         raise
     if source is not None:
         channel = grpc.intercept_channel(channel, Authenticator(source))
-    return Transport(channel, url or "local:", on_close)
+    return Transport(
+        channel,
+        functools.partial(_channel, grpc.aio, target, credentials),
+        url or "local:",
+        on_close,
+        source,
+    )
 
 
 def _parse(url: str) -> urllib.parse.SplitResult:
@@ -173,17 +181,23 @@ def _require_loopback(host: str) -> None:
     )
 
 
-def _channel(target: str, secure: bool, tls: TLSFiles) -> grpc.Channel:
+def _channel(api: Any, target: str, credentials: Optional[grpc.ChannelCredentials]) -> Any:
+    """Returns a channel of grpc or grpc.aio."""
+    if credentials is None:
+        return api.insecure_channel(target, _OPTIONS)
+    return api.secure_channel(target, credentials, _OPTIONS)
+
+
+def _credentials(secure: bool, tls: TLSFiles) -> Optional[grpc.ChannelCredentials]:
     if not secure:
-        return grpc.insecure_channel(target, _OPTIONS)
+        return None
     if (tls.cert_file is None) != (tls.key_file is None):
         raise UsageError("give cert_file and key_file together")
-    credentials = grpc.ssl_channel_credentials(
+    return grpc.ssl_channel_credentials(
         _pem(tls.ca_file or _SYSTEM_AUTHORITIES) if tls.ca_file or _system() else None,
         _pem(tls.key_file),
         _pem(tls.cert_file),
     )
-    return grpc.secure_channel(target, credentials, _OPTIONS)
 
 
 def _system() -> bool:

@@ -1,16 +1,18 @@
 """Owns a process across lost connections; used by Process.
 
-One thread follows the process over one stream after the other. Events are queued until
-they are consumed and acknowledged only then, so that at most a window of output is
-buffered here, and the process blocks as on a pipe.
+A task of the event loop follows the process over one stream after the other. Events are
+queued until they are consumed and acknowledged only then, so that at most a window of
+output is buffered here, and the process blocks as on a pipe.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
 import time
 from collections import deque
-from typing import Callable, Deque, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Deque, List, Optional, Tuple
 
 import grpc
 
@@ -18,6 +20,7 @@ from . import errors
 from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, START_RETRY_TIMEOUT, Backoff, RetryLimit
 from ._events import Event, EventLog, Gap, Output
 from ._exit import Exit
+from ._loop import event_loop, in_loop
 from ._stdin import BLOCK_BYTES, StdinBuffer
 from ._transport import Transport
 from .v1 import (
@@ -47,6 +50,8 @@ _NO_INPUT = (error_pb2.ERROR_REASON_STDIN_CLOSED, error_pb2.ERROR_REASON_STDIN_N
 # How late a signal may be handled, in seconds.
 _SIGNAL_DELAY = 0.5
 _EVENT_BYTES = 128  # memory of an event besides its output
+
+_log = logging.getLogger("execwire")
 
 
 class _Condition(threading.Condition):
@@ -131,30 +136,30 @@ class Owner:
         # Called after every change, with the lock held.
         self._listeners: List[Callable[[], None]] = []
 
-        self._call: Optional[grpc.Call] = None
+        self._loop = event_loop()
+        self._call: Optional[grpc.aio.StreamStreamCall[Any, Any]] = None
+        # Of the event loop: set after a change. None before the task has begun.
+        self._wake: Optional[asyncio.Event] = None
         self._sent_at: Optional[float] = None
         self._lost_at: Optional[float] = None
         self._lost: Optional[errors.Error] = None
         self._backoff, self._retry_limit = Backoff(), RetryLimit()
         self._detaching: Optional[float] = None
         self._closing = False
-        # Whether the thread has ended, and the error if it failed.
-        self._over = False
+        # Whether the task has ended, and the error if it failed.
+        self._begun = self._over = False
         self._failure: Optional[errors.Error] = None
-        self._thread = threading.Thread(
-            target=self._follow, name=f"execwire {self.process_id}", daemon=True
-        )
 
     # --- for callers
 
     def begin(self) -> process_pb2.Process:
         """Starts or takes over the process, and blocks until it is known whether it runs."""
-        self._thread.start()
+        self.begin_soon()
         with self._cond:
             self._cond.wait_for(lambda: self.info is not None or self._over)
-            if self.info is None:
-                raise self._failure or errors.ClosedError("the process was closed")
-            return self.info
+            info = self.try_begin()
+            assert info is not None
+            return info
 
     def write(self, data: "bytes | memoryview", timeout: Optional[float] = None) -> int:
         """Adds input. Returns how much was accepted before the timeout."""
@@ -272,10 +277,10 @@ class Owner:
             if failure is not None and not self._over:
                 self._failure = failure
             self._changed()
-        if call is not None:
-            call.cancel()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            if self._begun and not self._over:
+                if call is not None:
+                    self._loop.call_soon_threadsafe(call.cancel)
+                self._cond.wait_for(lambda: self._over)
 
     def kill(self) -> None:
         """Kills the process, as far as possible within a few seconds.
@@ -288,8 +293,10 @@ class Owner:
                 return
             if self._log.closed or self.info is None and self._sent_at is None:
                 return
-        self._terminate(
-            process_command_pb2.Termination(force=process_command_pb2.ForcedTermination())
+        in_loop(
+            self._terminate(
+                process_command_pb2.Termination(force=process_command_pb2.ForcedTermination())
+            )
         )
 
     @property
@@ -334,6 +341,19 @@ class Owner:
         with self._cond:
             self._listeners.remove(listener)
 
+    def begin_soon(self) -> None:
+        """Starts or takes over the process; see try_begin."""
+        with self._cond:
+            self._begun = True
+        asyncio.run_coroutine_threadsafe(self._follow(), self._loop)
+
+    def try_begin(self) -> Optional[process_pb2.Process]:
+        """Returns the process once it is known whether it runs."""
+        with self._cond:
+            if self.info is None and self._over:
+                raise self._failure or errors.ClosedError("the process was closed")
+            return self.info
+
     def try_next(self) -> Tuple[bool, Optional[Event]]:
         """Like next, if that would not block."""
         with self._cond:
@@ -355,6 +375,11 @@ class Owner:
         self._cond.notify_all()
         for listener in self._listeners:
             listener()
+        if self._wake is not None and not self._wake.is_set():
+            try:
+                self._loop.call_soon_threadsafe(self._wake.set)
+            except RuntimeError:
+                pass  # the loop has ended, at the end of the interpreter
 
     def _take(self, event: Event) -> None:
         if isinstance(event, Gap):
@@ -392,11 +417,12 @@ class Owner:
         self._dropped_bytes = 0
         return gap
 
-    # --- the thread
+    # --- the task
 
-    def _follow(self) -> None:
+    async def _follow(self) -> None:
+        self._wake = asyncio.Event()
         try:
-            failure = self._streams()
+            failure = await self._streams()
         except errors.Error as error:
             failure = error
         except BaseException as error:  # a bug of this package must not block callers
@@ -411,27 +437,31 @@ class Owner:
             self.stdin.discard()
             self._changed()
 
-    def _streams(self) -> Optional[errors.Error]:
+    async def _streams(self) -> Optional[errors.Error]:
         """Runs streams one after the other. Returns the final error."""
         while True:
-            failure = self._attempt()
+            failure = await self._attempt()
             if failure is None or self._closing:
                 return None
             final = self._final_error(failure)
             if final is not None:
                 if isinstance(final, errors.ProtocolError) and not self.existing:
-                    self._terminate(process_command_pb2.Termination())
+                    await self._terminate(process_command_pb2.Termination())
                 return final
-            with self._transport.reconnecting(), self._cond:
+            with self._cond:
                 self._lost = failure
+                newly = self._lost_at is None
                 if self._lost_at is None:
                     self._lost_at = time.monotonic()
                 after = failure.retry_after if isinstance(failure, errors.ExecwireError) else 0
-                self._cond.wait_for(lambda: self._closing, self._backoff.next(after))
-                if self._closing:
-                    return None
+                until = time.monotonic() + self._backoff.next(after)
+            if newly:
+                self._call_back(self._on_lost, failure)
+            self._transport.reconnect()
+            while not self._closing and time.monotonic() < until:
+                await self._woken(until - time.monotonic())
 
-    def _attempt(self) -> Optional[errors.Error]:
+    async def _attempt(self) -> Optional[errors.Error]:
         """Follows the process over one stream. Returns None when it has closed."""
         if self._start_retry_expired():
             return self._lost_error(self._lost)
@@ -441,31 +471,50 @@ class Owner:
                 return None
             if self._sent_at is None:
                 self._sent_at = time.monotonic()
-        call = None
+        call, sender = None, None
         try:
-            call = self._transport.processes.RunProcess(
-                self._transport.sending(self._requests(stream))
-            )
+            call = self._transport.run_process()
             with self._cond:
                 self._call = call
                 if self._closing:
                     return None
-            for response in call:
+            sender = asyncio.ensure_future(self._send(stream, call))
+            while True:
+                response = await call.read()
+                if response is grpc.aio.EOF:
+                    return self._ended(stream)
                 self._receive(stream, response)
-            return self._ended(stream)
-        except (grpc.RpcError, ValueError) as error:
-            if self._log.closed:
-                return None
-            return self._transport.failure(error)
         except errors.Error as error:
             return error
+        except (grpc.RpcError, grpc.aio.UsageError, asyncio.CancelledError) as error:
+            if self._log.closed or self._closing:
+                return None
+            return self._transport.failure(error)
         finally:
             # Cancelled before the requests end, because their end would be a half-close.
             if call is not None:
                 call.cancel()
-            with self._cond:
-                stream.over = True
-                self._changed()
+            stream.over = True
+            if sender is not None:
+                sender.cancel()
+                await asyncio.wait((sender,))
+
+    async def _woken(self, timeout: Optional[float] = None) -> None:
+        """Waits for a change since the last call, for some seconds at most."""
+        assert self._wake is not None
+        timer = None if timeout is None else self._loop.call_later(timeout, self._wake.set)
+        await self._wake.wait()
+        self._wake.clear()
+        if timer is not None:
+            timer.cancel()
+
+    def _call_back(self, callback: Optional[Callable[..., object]], *arguments: object) -> None:
+        if callback is None:
+            return
+        try:
+            callback(*arguments)
+        except Exception:
+            _log.exception("on_lost or on_resumed failed")
 
     def _ended(self, stream: _Stream) -> Optional[errors.Error]:
         if self._log.closed or stream.detached:
@@ -533,28 +582,28 @@ class Owner:
         if self._lost_at is not None:
             self._lost_at, self._lost = None, None
             self._log.resumed += 1
+            self._loop.call_soon(self._call_back, self._on_resumed)
         self._changed()
 
     def _check_short(self) -> None:
         if self.stdin.short:
             raise errors.UsageError(_SHORT)
 
-    # --- requests; the thread of grpc iterates over them
+    # --- requests
 
-    def _requests(self, stream: _Stream) -> Iterator[process_run_pb2.RunProcessRequest]:
-        yield self._opening(stream)
-        with self._cond:
-            self._cond.wait_for(lambda: stream.started or stream.over)
-        while True:
-            with self._cond:
-                request = self._next_request(stream)
-                while request is None and not stream.over:
-                    self._cond.wait(self._idle(stream))
-                    request = self._next_request(stream)
-                if stream.over:
-                    return
-            assert request is not None
-            yield request
+    async def _send(self, stream: _Stream, call: "grpc.aio.StreamStreamCall[Any, Any]") -> None:
+        try:
+            await call.write(self._opening(stream))
+            while not stream.over:
+                with self._cond:
+                    request = self._next_request(stream) if stream.started else None
+                    idle = self._idle(stream) if stream.started else None
+                if request is not None:
+                    await call.write(request)
+                else:
+                    await self._woken(idle)
+        except (grpc.RpcError, grpc.aio.UsageError, asyncio.InvalidStateError):
+            pass  # the call has ended, which reading reports
 
     def _opening(self, stream: _Stream) -> process_run_pb2.RunProcessRequest:
         """The same start until it was answered, then a resume after the last consumed
@@ -648,7 +697,7 @@ class Owner:
             cause,
         )
 
-    def _terminate(self, termination: process_command_pb2.Termination) -> None:
+    async def _terminate(self, termination: process_command_pb2.Termination) -> None:
         """Ends the process by a separate call. If it fails, the grace period ends the
         process."""
         request = process_service_pb2.TerminateProcessRequest(
@@ -656,20 +705,21 @@ class Owner:
         )
         until = time.monotonic() + _END_TIMEOUT
         backoff, patience = Backoff(), RetryLimit()
-        while True:
+        while not self._transport.closed.is_set():
             try:
-                self._transport.processes.TerminateProcess(
-                    request, timeout=max(0.1, until - time.monotonic())
+                await self._transport.terminate_process(
+                    request, max(0.1, until - time.monotonic())
                 )
                 return
-            except (grpc.RpcError, ValueError) as error:
+            except (grpc.RpcError, grpc.aio.UsageError, asyncio.CancelledError) as error:
                 failure = self._transport.failure(error)
             if not isinstance(failure, errors.ExecwireError) or not patience.transient(failure):
                 return
             pause = backoff.next(failure.retry_after)
-            with self._transport.reconnecting():
-                if time.monotonic() + pause > until or self._transport.closed.wait(pause):
-                    return
+            if time.monotonic() + pause > until:
+                return
+            self._transport.reconnect()
+            await asyncio.sleep(pause)
 
 
 def _size(event: Event) -> int:

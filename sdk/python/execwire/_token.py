@@ -49,8 +49,7 @@ def check_token(text: bytes, origin: str) -> str:
 
 
 class TokenFile:
-    """A token that is read again when its file changes. It may be used by several threads.
-    A token that is read again when its file changes. It may be used by several threads."""
+    """A token that is read again when its file changes. It may be used by several threads."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import weakref
 from contextlib import contextmanager
-from typing import Callable, Iterator, List, Optional, TypeVar
+from typing import Any, Callable, Iterator, List, Optional, Tuple, TypeVar
 
 import grpc
 
 from . import _stubs, errors
 from ._backoff import RESUME_TIMEOUT, Backoff, RetryLimit
+from ._loop import channels, in_loop
+from .v1 import process_service_pb2, process_service_pb2_grpc
+
 _Result = TypeVar("_Result")
 _Request = TypeVar("_Request")
 
@@ -24,9 +28,20 @@ _SENDERS_TIMEOUT = 1.0
 class Transport:
     """A channel with the generated stubs. It may be used by several threads."""
 
-    def __init__(self, channel: grpc.Channel, url: str, on_close: List[Callable[[], None]]) -> None:
+    def __init__(
+        self,
+        channel: grpc.Channel,
+        open_channel: Callable[[], grpc.aio.Channel],
+        url: str,
+        on_close: List[Callable[[], None]],
+        token: Optional[Callable[[], str]] = None,
+    ) -> None:
         self.channel = channel
         self.url = url
+        # Of the event loop: its channel, for processes, once there was one.
+        self._open_channel, self._token = open_channel, token
+        self._aio: Optional[grpc.aio.Channel] = None
+        self._aio_processes: Any = None
         self.closed = threading.Event()
         self.processes = _stubs.processes(channel)
         self.files = _stubs.files(channel)
@@ -84,6 +99,7 @@ class Transport:
             thread.start()
         for thread in threads:
             thread.join()
+        in_loop(self._close_aio())
         time.sleep(max(0.0, self._polled_until - time.monotonic()))
         self.channel.close()
         deadline = time.monotonic() + _SENDERS_TIMEOUT
@@ -93,6 +109,44 @@ class Transport:
             sender.join(max(0.0, deadline - time.monotonic()))
         for end in self._on_close:
             end()
+
+    # --- of the event loop
+
+    async def _close_aio(self) -> None:
+        if self._aio is not None:
+            await self._aio.close()
+
+    def _processes(self) -> Any:
+        if self.closed.is_set():
+            raise errors.ClosedError("the client was closed")
+        if self._aio is None:
+            self._aio = self._open_channel()
+            channels.add(self._aio)
+            stub: Any = process_service_pb2_grpc.ProcessServiceStub
+            self._aio_processes = stub(self._aio)
+        return self._aio_processes
+
+    def _metadata(self) -> "List[Tuple[str, str]]":
+        return [] if self._token is None else [("authorization", "Bearer " + self._token())]
+
+    def run_process(self) -> "grpc.aio.StreamStreamCall[Any, Any]":
+        """Calls RunProcess."""
+        return self._processes().RunProcess(metadata=self._metadata())  # type: ignore[no-any-return]
+
+    async def terminate_process(
+        self, request: process_service_pb2.TerminateProcessRequest, timeout: float
+    ) -> None:
+        """Calls TerminateProcess."""
+        await self._processes().TerminateProcess(
+            request, timeout=timeout, metadata=self._metadata()
+        )
+
+    def reconnect(self) -> None:
+        """Makes the channel connect, before the next call does."""
+        if self._aio is not None and not self.closed.is_set():
+            self._aio.get_state(try_to_connect=True)
+
+    # --- calls of other threads
 
     @contextmanager
     def reconnecting(self) -> Iterator[None]:
@@ -115,6 +169,8 @@ class Transport:
             return errors.ClosedError("the client was closed")
         if isinstance(error, grpc.RpcError):
             return errors.from_rpc(error)
+        if isinstance(error, asyncio.CancelledError):
+            return errors.make("CANCELLED", "the call was cancelled")
         if isinstance(error, ValueError):  # an unencodable value, or a closed channel
             return errors.UsageError(str(error))
         raise error

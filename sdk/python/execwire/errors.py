@@ -371,10 +371,9 @@ def make(code: str, message: str, details: Optional[Details] = None) -> Execwire
 
 def from_rpc(error: grpc.RpcError) -> ExecwireError:
     """Restores the typed error of a call of a generated stub."""
-    code = error.code().name if isinstance(error, grpc.Call) else "UNKNOWN"
-    if not isinstance(error, grpc.Call):
-        return make(code, str(error))
-    status = b""
+    if not isinstance(error, (grpc.Call, grpc.aio.AioRpcError)):
+        return make("UNKNOWN", str(error))
+    code, status = error.code().name, b""
     for key, value in error.trailing_metadata() or ():
         if key == "grpc-status-details-bin" and isinstance(value, bytes):
             status = value

@@ -84,7 +84,10 @@ class Resume(unittest.TestCase):
         port = server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(lambda: server.stop(None).wait())
-        transport = Transport(grpc.insecure_channel(f"127.0.0.1:{port}"), "", [])
+        target = f"127.0.0.1:{port}"
+        transport = Transport(
+            grpc.insecure_channel(target), lambda: grpc.aio.insecure_channel(target), "", []
+        )
         self.addCleanup(transport.close)
         start = process_run_pb2.RunStart(process={"process_id": "p", "io": {"pipes": {}}})
         owner = Owner(transport, start=start)

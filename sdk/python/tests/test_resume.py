@@ -117,6 +117,20 @@ class Cut(TestCase):
             self.assertEqual(client.run(["echo", "here"]).stdout, "here\n")
             timer.join()
 
+    def test_callbacks_of_a_lost_connection(self) -> None:
+        called = []
+        resumed = threading.Event()
+        with Wire(server.url) as wire, execwire.connect(wire.url) as client:
+            with client.start(
+                "cat",
+                on_lost=lambda error: called.append(type(error)),
+                on_resumed=lambda: (called.append(None), resumed.set()),
+            ) as process:
+                wire.cut()
+                self.assertTrue(resumed.wait(LONG))
+                self.assertEqual(process.communicate("x").stdout, "x")
+        self.assertEqual(called, [execwire.UnavailableError, None])
+
     def test_detached_start_is_repeated_for_limited_time(self) -> None:
         with Wire(server.url) as wire, execwire.connect(wire.url) as client:
             wire.block()

@@ -357,6 +357,13 @@ class Handle(TestCase):
             completed = process.communicate(b"hello")
         self.assertEqual((completed.stdout, completed.stderr), ("hello", "e\n"))
 
+    def test_processes_need_no_threads(self) -> None:
+        client.run("true")  # starts those that all processes share
+        before = threading.active_count()
+        processes = [client.start("cat") for _ in range(20)]
+        self.assertLessEqual(threading.active_count(), before)
+        self.assertEqual({p.communicate("x").stdout for p in processes}, {"x"})
+
     def test_concurrent_writes_are_complete(self) -> None:
         with client.start(["cat"]) as process:
             def write(name: int) -> None:

@@ -5,7 +5,7 @@
     async with await aio.connect("tcp://127.0.0.1:7420") as server:
         print((await server.run("uname -a", check=True)).stdout)
 
-Waiting for processes needs no thread; other calls use one each.
+Processes need no thread; other calls use one each.
 """
 
 from ._client import Client, Files, Forward, connect, launch

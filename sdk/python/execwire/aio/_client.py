@@ -44,7 +44,7 @@ from .._metadata import FileInfo
 from .._upload import Uploaded
 from .._watch import Watch, WatchEvent
 from ._process import Process, watch_ports
-from ._thread import in_thread
+from ._thread import Change, in_thread
 
 if TYPE_CHECKING:
     from .._io import Reader, Writer
@@ -415,14 +415,30 @@ class Client:
 
     async def _own(self, make: "Callable[[], Owner]") -> Process:
         owner = await in_thread(make)
-
-        def undo() -> None:
-            if not owner.existing:
-                owner.kill()
+        change = Change()
+        owner.listen(change)
+        try:
+            owner.begin_soon()
+            while True:
+                change.forget()
+                info = owner.try_begin()
+                if info is not None:
+                    return Process(self._client.owned(owner, info), owner)
+                await change.wait()
+        except errors.Error:
             owner.release()
+            raise
+        except BaseException:
 
-        process = await in_thread(lambda: self._client.own(owner), undo)
-        return Process(process, owner)
+            def undo() -> None:
+                if not owner.existing:
+                    owner.kill()
+                owner.release()
+
+            await asyncio.shield(in_thread(undo))
+            raise
+        finally:
+            owner.unlisten(change)
 
     async def close(self) -> None:
         """Ends all calls, kills processes started by this client, and closes the

@@ -1,4 +1,5 @@
 import enum
+from . import aio as aio
 from typing import Any, Callable, Generic, Iterator, Optional, Sequence, Tuple, TypeVar, Union
 
 _T_co = TypeVar("_T_co", covariant=True)
