@@ -5,7 +5,7 @@ import { createConnectTransport } from "@connectrpc/connect-web";
 import { messageOf, UsageError } from "./errors.js";
 import { ProcessService, type WaitProcessRequest, type WaitProcessResponse } from "./gen/execwire/v1/process_service_pb.js";
 import { authorize, type Link, lostConnection, translate } from "./link.js";
-import { durationMs, pause } from "./time.js";
+import { durationMs, onAbort, pause } from "./time.js";
 
 /** How many connections a browser makes to a server over HTTP/1.1. */
 const browserConnections = 6;
@@ -160,15 +160,14 @@ class CallSlots {
     }
     await new Promise<void>((resolve, reject) => {
       const given = (): void => {
-        signal.removeEventListener("abort", gone);
+        forget();
         resolve();
       };
-      const gone = (): void => {
+      const forget = onAbort(signal, () => {
         this.waiting.delete(given);
         reject(signal.reason);
-      };
+      });
       this.waiting.add(given);
-      signal.addEventListener("abort", gone, { once: true });
     });
   }
 
@@ -186,6 +185,6 @@ function whenAborted(signal: AbortSignal, call: () => void): void {
   if (signal.aborted) {
     call();
   } else {
-    signal.addEventListener("abort", call, { once: true });
+    onAbort(signal, call);
   }
 }

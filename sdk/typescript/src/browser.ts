@@ -8,7 +8,6 @@ import type { Opened, OpenOptions, Platform } from "./platform.js";
 
 export const platform: Platform = {
   open,
-  allowListeners: () => undefined,
   newDigest: () => sha256.create(),
   upload: uploadByPut,
   save: () => refuse("write to a file: use files.download"),

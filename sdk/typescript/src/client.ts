@@ -1,12 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import { platform } from "#platform";
-import { type StartOptions, startRequest } from "./command.js";
+import { type CommandLine, type CommandOptions, type StartOptions, startRequest } from "./command.js";
 import type { CommunicateOptions, Input } from "./communicate.js";
-import { ExitError, UsageError } from "./errors.js";
+import { ExitError, ProcessTimeoutError, UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
 import type { Completed, Exit } from "./exit.js";
 import { FileSystem } from "./files.js";
-import { follow } from "./follow.js";
+import { follow, read } from "./follow.js";
 import type { GetEnvironmentResponse } from "./gen/execwire/v1/environment_pb.js";
 import { TerminationSchema } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
@@ -15,19 +15,28 @@ import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import type { Forward, ForwardOptions } from "./forward.js";
 import type { InteractiveOptions } from "./interactive.js";
 import { type ListeningPort, type PortChange, ports, watchPorts } from "./ports.js";
-import { Process } from "./process.js";
+import { Process, type Terminated, terminate, type TerminateOptions } from "./process.js";
 import type { Rpc, Stubs } from "./rpc.js";
+import { startRetryTimeoutMs } from "./retry.js";
 import { Run } from "./run.js";
 import { stdinClosed } from "./stdin.js";
-import { durationOf } from "./time.js";
+import { durationOf, onAbort } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
 
 /** Options of {@link Client.run}. */
-export interface RunCommandOptions extends Omit<StartOptions, "stdin">, CommunicateOptions {
+export interface RunCommandOptions<Text extends boolean = boolean> extends Omit<StartOptions, "stdin">, CommunicateOptions<Text> {
   /** The stdin of the process; absent closes it. */
   readonly input?: Input;
   /** Throws an {@link ExitError} unless the process exits with code 0. */
   readonly check?: boolean;
+}
+
+/** Options of {@link Client.startDetached}. */
+export interface StartDetachedOptions extends CommandOptions {
+  /** Whether the process has stdin, "closed" by default: a later owner writes to it. A terminal always has. */
+  readonly stdin?: "pipe" | "closed";
+  /** Ends the call, not the process. */
+  readonly signal?: AbortSignal;
 }
 
 /** Options of {@link Client.attach}. */
@@ -37,6 +46,16 @@ export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" |
   readonly signal?: AbortSignal;
   /** The seq of the last event that the caller has. Absent begins with everything retained. */
   readonly afterSeq?: number;
+}
+
+/** The session of a call: absent is the default session. */
+interface InSession {
+  readonly sessionId?: string;
+  readonly signal?: AbortSignal;
+}
+
+function named(id: string, { sessionId = "" }: InSession): { processId: string; sessionId: string } {
+  return { processId: id, sessionId };
 }
 
 const force = create(TerminationSchema, { mode: { case: "force", value: {} } });
@@ -84,19 +103,19 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Runs a command to its end and returns its output. The end of the process, however it ended, is not an
-   * error unless `check` is set. Output beyond maxOutputBytes terminates the process and throws
-   * OutputLimitError.
+   * Runs a command to its end and returns its output: a string is a line for the shell, an array a program and its
+   * arguments. A process that is killed because of its timeoutMs or noOutputTimeoutMs throws {@link
+   * ProcessTimeoutError}; any other end is not an error unless `check` is set. Output beyond maxOutputBytes terminates
+   * the process and throws {@link OutputLimitError}.
    */
-  async run(argv: readonly string[], options: RunCommandOptions = {}): Promise<Completed> {
-    const { input, check, signal, maxOutputBytes, ...start } = options;
-    signal?.throwIfAborted();
-    const process = await this.start(argv, { ...start, stdin: input === undefined ? "closed" : "pipe", ...(signal && { signal }) });
+  async run<Text extends boolean = true>(command: CommandLine, options: RunCommandOptions<Text> = {}): Promise<Completed<Text>> {
+    const { input, check } = options;
+    const process = await this.start(command, { ...options, stdin: input === undefined ? "closed" : "pipe" });
     try {
-      const completed = await process.communicate(input, {
-        ...(maxOutputBytes !== undefined && { maxOutputBytes }),
-        ...(signal && { signal }),
-      });
+      const completed = await process.communicate(input, options);
+      if (completed.exit.cause === "timeout" || completed.exit.cause === "no_output") {
+        throw new ProcessTimeoutError(completed);
+      }
       if (check && !completed.exit.ok) {
         throw new ExitError(completed);
       }
@@ -110,10 +129,10 @@ export class Client implements AsyncDisposable {
    * Starts a process and owns it. Resolves when it runs, and rejects if it cannot be started. An unanswered
    * start is repeated for 25 seconds, while the server certainly knows the process by its id.
    */
-  async start(argv: readonly string[], options: StartOptions = {}): Promise<Process> {
+  async start(command: CommandLine, options: StartOptions = {}): Promise<Process> {
     options.signal?.throwIfAborted();
     const piped = (options.stdin ?? "pipe") === "pipe";
-    const request = startRequest(argv, options, piped, this.sandbox);
+    const request = startRequest(command, options, piped, this.sandbox);
     const run = this.own(create(RunStartSchema, { process: request }), false, 0, options);
     if (!piped && !options.terminal) {
       run.stdin.fail(stdinClosed('the process was started with stdin: "closed", and takes no input'));
@@ -121,13 +140,24 @@ export class Client implements AsyncDisposable {
     return this.owned(run, false, options.signal);
   }
 
+  /**
+   * Starts a process without an owner: it never blocks on a reader, and the server retains its latest output for
+   * `attach`, `follow` and `read`. An unanswered start is repeated for 25 seconds.
+   */
+  async startDetached(command: CommandLine, options: StartDetachedOptions = {}): Promise<Description> {
+    const { rpc } = this.shared;
+    const request = startRequest(command, options, options.stdin === "pipe", this.sandbox);
+    const response = await rpc.repeat((call) => rpc.stubs.processes.startProcess(request, call), options.signal, startRetryTimeoutMs);
+    return response.process as Description;
+  }
+
   /** Takes over an existing process from its owner, if any. */
-  async attach(processId: string, options: AttachOptions = {}): Promise<Process> {
-    if (processId === "") {
+  async attach(id: string, options: AttachOptions = {}): Promise<Process> {
+    if (id === "") {
       throw new UsageError("the id of the process is empty");
     }
     options.signal?.throwIfAborted();
-    const start = create(RunStartSchema, { process: { processId, sessionId: options.sessionId ?? "" } });
+    const start = create(RunStartSchema, { process: { processId: id, sessionId: options.sessionId ?? "" } });
     return this.owned(this.own(start, true, options.afterSeq ?? 0, options), true, options.signal);
   }
 
@@ -135,28 +165,41 @@ export class Client implements AsyncDisposable {
    * Runs a command in a terminal connected to that of this program: input, output and changes of the window
    * size are forwarded. Returns how it ended.
    */
-  async interactive(argv: readonly string[], options: InteractiveOptions = {}): Promise<Exit> {
-    return platform.interactive((start) => this.start(argv, start), options);
+  async interactive(command: CommandLine, options: InteractiveOptions = {}): Promise<Exit> {
+    return platform.interactive((start) => this.start(command, start), options);
   }
 
   /**
    * Observes the output of a process, from the first retained event until it has closed. It neither owns nor
    * blocks the process.
    */
-  follow(processId: string, options: { sessionId?: string; afterSeq?: number; signal?: AbortSignal } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
-    return follow(this.shared.rpc, { processId, sessionId: options.sessionId ?? "" }, options.afterSeq ?? 0, options.signal);
+  follow(id: string, options: InSession & { readonly afterSeq?: number } = {}): AsyncGenerator<ProcessEvent, void, undefined> {
+    return follow(this.shared.rpc, named(id, options), options.afterSeq ?? 0, options.signal);
+  }
+
+  /**
+   * Returns retained events after a cursor, at most maxBytes of output (1 MiB by default and at most). If there is
+   * none, it waits for one, up to waitMs or the longest wait of the server. It neither owns nor blocks the process.
+   */
+  read(id: string, options: InSession & { readonly afterSeq?: number; readonly waitMs?: number; readonly maxBytes?: number } = {}): Promise<ProcessEvent[]> {
+    return read(this.shared.rpc, named(id, options), options);
+  }
+
+  /** Ends a process and its descendants, and waits until none is left. */
+  terminate(id: string, options: TerminateOptions & { readonly sessionId?: string } = {}): Promise<Terminated> {
+    return terminate(this.shared.rpc, named(id, options), options);
   }
 
   /** Describes a process. */
-  async getProcess(processId: string, options: { sessionId?: string; signal?: AbortSignal } = {}): Promise<Description> {
+  async get(id: string, options: InSession = {}): Promise<Description> {
     const { rpc } = this.shared;
-    const request = { processId, sessionId: options.sessionId ?? "" };
+    const request = named(id, options);
     const response = await rpc.repeat((call) => rpc.stubs.processes.getProcess(request, call), options.signal);
     return response.process as Description;
   }
 
   /** Iterates over the processes of a session by id, including closed ones that the server retains. */
-  async *processes(options: { sessionId?: string; signal?: AbortSignal } = {}): AsyncGenerator<Description, void, undefined> {
+  async *processes(options: InSession = {}): AsyncGenerator<Description, void, undefined> {
     const { rpc } = this.shared;
     for (let pageToken = ""; ; ) {
       const request = { sessionId: options.sessionId ?? "", pageToken };
@@ -170,21 +213,21 @@ export class Client implements AsyncDisposable {
   }
 
   /** Waits until a process exits, writes output that matches, listens on a port or is idle. */
-  waitFor(processId: string, condition: Condition, options: { sessionId?: string; waitMs?: number; signal?: AbortSignal } = {}): Promise<Waited> {
-    return waitFor(this.shared.rpc, { processId, sessionId: options.sessionId ?? "" }, condition, options);
+  waitFor(id: string, condition: Condition, options: InSession & { readonly waitMs?: number } = {}): Promise<Waited> {
+    return waitFor(this.shared.rpc, named(id, options), condition, options);
   }
 
   /** Returns the TCP ports on which the processes of a session listen. */
-  ports(options: { sessionId?: string; signal?: AbortSignal } = {}): Promise<ListeningPort[]> {
-    return ports(this.shared.rpc, { sessionId: options.sessionId ?? "", processId: "" }, options.signal);
+  ports(options: InSession = {}): Promise<ListeningPort[]> {
+    return ports(this.shared.rpc, named("", options), options.signal);
   }
 
   /**
    * Iterates over changes of the open ports of a session, beginning with those that are open. It throws when the
    * connection is lost: watch again then.
    */
-  watchPorts(options: { sessionId?: string; signal?: AbortSignal } = {}): AsyncGenerator<PortChange, void, undefined> {
-    return watchPorts(this.shared.rpc, { sessionId: options.sessionId ?? "", processId: "" }, options.signal);
+  watchPorts(options: InSession = {}): AsyncGenerator<PortChange, void, undefined> {
+    return watchPorts(this.shared.rpc, named("", options), options.signal);
   }
 
   /**
@@ -230,8 +273,7 @@ export class Client implements AsyncDisposable {
     if (signal?.aborted) {
       end();
     }
-    signal?.addEventListener("abort", end, { once: true });
-    void run.over.then(() => signal?.removeEventListener("abort", end));
+    void run.over.then(onAbort(signal, end));
     return new Process(this.shared.rpc, run, await run.started, existing);
   }
 }

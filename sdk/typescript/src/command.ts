@@ -3,13 +3,17 @@ import { randomId } from "./bytes.js";
 import { UsageError } from "./errors.js";
 import {
   EnvironmentInherit,
-  ResourceLimitSchema,
+  LimitedResource,
+  type ResourceLimitSchema,
   StartProcessRequestSchema,
   type StartProcessRequest,
   StdinMode,
 } from "./gen/execwire/v1/process_command_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import { durationOf } from "./time.js";
+
+/** A program with its arguments, or a line for the shell of the server, `sh -c`. */
+export type CommandLine = string | readonly string[];
 
 /** The size of a terminal in characters. */
 export interface TerminalSize {
@@ -21,21 +25,21 @@ export interface TerminalSize {
 export interface CommandOptions {
   /** The working directory, absolute, on the server's machine. Absent is "/". */
   readonly cwd?: string;
-  /** Variables to set, in addition to those of `inherit`, and overriding them. */
+  /** Variables to set, in addition to those of `inheritEnv`, and overriding them. */
   readonly env?: Readonly<Record<string, string>>;
   /**
    * Which variables the process inherits from the server: none, core (PATH, HOME, LANG and the like), or all
    * that do not look like secrets. Absent is "core".
    */
-  readonly inherit?: "none" | "core" | "all";
+  readonly inheritEnv?: "none" | "core" | "all";
   /** Gives the process a terminal instead of pipes; true is 24 rows of 80 columns. */
   readonly terminal?: boolean | TerminalSize;
   /** How long it may run, in milliseconds; then it is killed, with cause "timeout". */
   readonly timeoutMs?: number;
   /** How long it may write nothing, in milliseconds; then it is killed, with cause "no_output". */
   readonly noOutputTimeoutMs?: number;
-  /** Resource limits of the operating system. */
-  readonly resourceLimits?: readonly MessageInitShape<typeof ResourceLimitSchema>[];
+  /** Limits of setrlimit(2). */
+  readonly resourceLimits?: Readonly<Partial<Record<LimitedResourceName, ResourceLimit>>>;
   /** Added to the nice value of the server, 1 to 39. */
   readonly nice?: number;
   /** Confines the process; absent applies the policy of Client.withSandbox, if any. */
@@ -52,6 +56,24 @@ export interface CommandOptions {
   /** Does not kill descendants that outlive the process. */
   readonly leaveDescendants?: boolean;
 }
+
+/** A limit of setrlimit(2), or a soft and a hard one, in the unit of its name; Infinity is no limit. */
+export type ResourceLimit = number | readonly [soft: number, hard: number];
+
+const resources = {
+  cpuSeconds: LimitedResource.CPU_SECONDS,
+  fileBytes: LimitedResource.FILE_BYTES,
+  dataBytes: LimitedResource.DATA_BYTES,
+  stackBytes: LimitedResource.STACK_BYTES,
+  coreBytes: LimitedResource.CORE_BYTES,
+  userProcesses: LimitedResource.USER_PROCESSES,
+  openFiles: LimitedResource.OPEN_FILES,
+  lockedBytes: LimitedResource.LOCKED_BYTES,
+  addressSpaceBytes: LimitedResource.ADDRESS_SPACE_BYTES,
+} as const;
+
+/** A resource of setrlimit(2). */
+export type LimitedResourceName = keyof typeof resources;
 
 /** Options of {@link Client.start}. */
 export interface StartOptions extends CommandOptions {
@@ -75,20 +97,14 @@ const inherits = {
   all: EnvironmentInherit.ALL,
 } as const;
 
-/**
- * Builds the request to start a command. No shell is involved: for one, run ["sh", "-c", …]. pipeStdin gives
- * it an open stdin.
- */
+/** Builds the request to start a command. pipeStdin gives it an open stdin. */
 export function startRequest(
-  argv: readonly string[],
+  command: CommandLine,
   options: CommandOptions,
   pipeStdin: boolean,
   sandbox: SandboxPolicy | undefined,
 ): StartProcessRequest {
-  if (typeof argv === "string") {
-    throw new UsageError('the command is a string: give its program and arguments as an array, or ["sh", "-c", command]');
-  }
-  if (argv.length === 0) {
+  if (command.length === 0) {
     throw new UsageError("the command is empty: give at least its program");
   }
   const { terminal } = options;
@@ -101,10 +117,10 @@ export function startRequest(
       command: {
         case: "direct",
         value: {
-          argv: [...argv],
+          argv: typeof command === "string" ? ["sh", "-c", command] : [...command],
           workingDirectory: options.cwd ?? "/",
           env: { ...options.env },
-          environmentPolicy: { inherit: inherits[options.inherit ?? "core"] },
+          environmentPolicy: { inherit: inherits[options.inheritEnv ?? "core"] },
           ...(confined && { sandbox: confined }),
         },
       },
@@ -119,10 +135,26 @@ export function startRequest(
       ...(options.noOutputTimeoutMs !== undefined && {
         noOutputTimeout: durationOf("noOutputTimeoutMs", options.noOutputTimeoutMs),
       }),
-      resourceLimits: [...(options.resourceLimits ?? [])],
+      resourceLimits: Object.entries(options.resourceLimits ?? {}).map(resourceLimit),
       ...(options.nice !== undefined && { nice: options.nice }),
     },
     labels: { ...options.labels },
     leaveDescendants: options.leaveDescendants ?? false,
   });
 }
+
+function resourceLimit([name, limit]: [string, ResourceLimit]): MessageInitShape<typeof ResourceLimitSchema> {
+  const resource = resources[name as LimitedResourceName];
+  if (resource === undefined) {
+    throw new UsageError(`resourceLimits has ${JSON.stringify(name)}, which is none of ${Object.keys(resources).join(", ")}`);
+  }
+  const [soft, hard] = (typeof limit === "number" ? [limit, limit] : limit).map((value) => {
+    if (value !== Infinity && !(Number.isSafeInteger(value) && value >= 0)) {
+      throw new UsageError(`resourceLimits has ${value} for ${name}: give an integer, 0 or more, or Infinity`);
+    }
+    return value === Infinity ? unlimited : BigInt(value);
+  }) as [bigint, bigint];
+  return { resource, soft, hard };
+}
+
+const unlimited = 2n ** 64n - 1n;

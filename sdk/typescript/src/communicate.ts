@@ -1,15 +1,23 @@
 import { concat } from "./bytes.js";
 import { ClosedError, OutputLimitError } from "./errors.js";
-import type { Completed, Exit } from "./exit.js";
+import type { Completed, Exit, Output } from "./exit.js";
 import type { Run } from "./run.js";
 import type { ProcessIO } from "./streams.js";
-import { abortable } from "./time.js";
+import { abortable, onAbort } from "./time.js";
 
 /** How much output, and as much stderr, `run` and `communicate` collect, in bytes. */
 const defaultMaxOutputBytes = 64 << 20;
 
 /** Options of {@link Process.communicate}. */
-export interface CommunicateOptions {
+export interface CommunicateOptions<Text extends boolean = boolean> {
+  /** Whether output is text, as by default, or bytes. */
+  readonly text?: Text;
+  /**
+   * Called with each piece of output as it arrives, one at a time; the result has it too. A promise that it returns is
+   * awaited, and the process blocks meanwhile. An error that it throws kills the process.
+   */
+  readonly onStdout?: (piece: Output<Text>) => unknown;
+  readonly onStderr?: (piece: Output<Text>) => unknown;
   /** Limits stdout, and stderr, in bytes: 64 MiB by default. */
   readonly maxOutputBytes?: number;
   /** Ends the wait, and kills the process. */
@@ -25,9 +33,15 @@ interface Communicable extends ProcessIO {
 }
 
 /** Writes input and closes stdin, and collects all output until the process has closed. */
-export async function communicate(process: Communicable, run: Run, input: Input | undefined, options: CommunicateOptions): Promise<Completed> {
-  const limit = options.maxOutputBytes ?? defaultMaxOutputBytes;
-  const collected = { stdout: new Collector(limit), stderr: new Collector(limit) };
+export async function communicate<Text extends boolean>(
+  process: Communicable,
+  run: Run,
+  input: Input | undefined,
+  options: CommunicateOptions<Text>,
+): Promise<Completed<Text>> {
+  const { maxOutputBytes = defaultMaxOutputBytes, text = true } = options;
+  const stdout = new Collector<Text>(maxOutputBytes, text, options.onStdout);
+  const stderr = new Collector<Text>(maxOutputBytes, text, options.onStderr);
   const stop = new AbortController();
   const feeding = feed(process, input, stop.signal);
   // A process may end without reading its input; any other input error kills it.
@@ -38,21 +52,22 @@ export async function communicate(process: Communicable, run: Run, input: Input 
       await process.kill(error);
     }
   });
-  const abort = (): void => void process.kill(options.signal?.reason);
-  options.signal?.addEventListener("abort", abort, { once: true });
+  const forget = onAbort(options.signal, () => void process.kill(options.signal?.reason));
   try {
     options.signal?.throwIfAborted();
     for await (const event of process.events()) {
       if (event.type === "output") {
-        collected[event.stream === "stderr" ? "stderr" : "stdout"].add(event.data);
+        await (event.stream === "stderr" ? stderr : stdout).add(event.data);
       }
     }
+    await stdout.end();
+    await stderr.end();
   } catch (error) {
     const reason = options.signal?.aborted ? options.signal.reason : error;
     await process.kill(reason);
     throw inputFailure ? inputFailure.error : reason;
   } finally {
-    options.signal?.removeEventListener("abort", abort);
+    forget();
     stop.abort(new ClosedError("the process has ended"));
     await watched;
   }
@@ -60,7 +75,7 @@ export async function communicate(process: Communicable, run: Run, input: Input 
   if (inputFailure) {
     throw inputFailure.error;
   }
-  return completed(run.exit as Exit, collected.stdout.whole(), collected.stderr.whole());
+  return { exit: run.exit as Exit, stdout: stdout.whole(), stderr: stderr.whole() };
 }
 
 async function feed(process: ProcessIO, input: Input | undefined, signal: AbortSignal): Promise<void> {
@@ -85,36 +100,44 @@ async function feed(process: ProcessIO, input: Input | undefined, signal: AbortS
 }
 
 /** Collects the output of a stream, up to a limit. */
-class Collector {
+class Collector<Text extends boolean> {
   private readonly pieces: Uint8Array[] = [];
   private bytes = 0;
+  /** Of the pieces for the callback: a character may be in two of them. */
+  private readonly decoder: ReturnType<typeof newDecoder> | undefined;
 
-  constructor(private readonly limit: number) {}
+  constructor(private readonly limit: number, private readonly text: boolean, private readonly callback: ((piece: Output<Text>) => unknown) | undefined) {
+    this.decoder = text && callback ? newDecoder() : undefined;
+  }
 
-  add(data: Uint8Array): void {
+  async add(data: Uint8Array): Promise<void> {
     this.bytes += data.length;
     if (this.bytes > this.limit) {
       throw new OutputLimitError(this.limit);
     }
     this.pieces.push(data);
+    if (this.callback) {
+      await this.pass(this.decoder ? this.decoder.decode(data, { stream: true }) : data);
+    }
   }
 
-  whole(): Uint8Array {
-    return concat(this.pieces);
+  /** Passes the beginning of a character at the end of the output. */
+  async end(): Promise<void> {
+    await this.pass(this.decoder?.decode() ?? "");
+  }
+
+  whole(): Output<Text> {
+    const bytes = concat(this.pieces);
+    return (this.text ? newDecoder().decode(bytes) : bytes) as Output<Text>;
+  }
+
+  private async pass(piece: string | Uint8Array): Promise<void> {
+    if (piece.length > 0) {
+      await this.callback?.(piece as Output<Text>);
+    }
   }
 }
 
-function completed(exit: Exit, stdout: Uint8Array, stderr: Uint8Array): Completed {
-  const text = (bytes: Uint8Array): string => new TextDecoder().decode(bytes);
-  return {
-    exit,
-    stdout,
-    stderr,
-    get stdoutText() {
-      return text(stdout);
-    },
-    get stderrText() {
-      return text(stderr);
-    },
-  };
+function newDecoder() {
+  return new TextDecoder("utf-8", { ignoreBOM: true }); // it is output too
 }

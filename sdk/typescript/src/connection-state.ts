@@ -1,14 +1,7 @@
 import { ExecwireError } from "./errors.js";
 import type { RunStart } from "./gen/execwire/v1/process_run_pb.js";
-import { assumedGraceMs, Attempts, graceMarginMs } from "./retry.js";
+import { assumedGraceMs, Attempts, graceMarginMs, startRetryTimeoutMs } from "./retry.js";
 import { durationMs } from "./time.js";
-
-/**
- * How long after its first sending an unanswered start may be repeated: while the server certainly has the
- * record to recognize a repetition, 30 seconds by the documented default, minus a margin for transmission.
- * Later the command could run twice.
- */
-const startRetryTimeoutMs = 25_000;
 
 /** Whether an error comes from another instance of the server than the one with this id. */
 export function isRestarted(instanceId: string, error: unknown): boolean {

@@ -221,15 +221,19 @@ export class OutputLimitError extends ClientError {
 
 /** A process did not succeed, with `check`. */
 export class ExitError extends ClientError {
-  /** Its output and how it ended. */
-  readonly completed: Completed;
+  /** Its output, as text or bytes as was asked for, and how it ended. */
+  readonly completed: Completed<boolean>;
 
-  constructor(completed: Completed) {
-    const tail = completed.stderrText.slice(-2048).trim();
+  constructor(completed: Completed<boolean>) {
+    const last = completed.stderr.slice(-2048);
+    const tail = (typeof last === "string" ? last : new TextDecoder().decode(last)).trim();
     super(describeExit(completed.exit) + (tail ? `: ${tail}` : ""));
     this.completed = completed;
   }
 }
+
+/** A process of `run` was killed: it ran longer than its timeoutMs, or was silent for longer than its noOutputTimeoutMs. */
+export class ProcessTimeoutError extends ExitError {}
 
 /** The downloaded content has another digest than the server sent. */
 export class DigestError extends ClientError {

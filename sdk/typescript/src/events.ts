@@ -98,9 +98,14 @@ export class EventTracker {
     );
   }
 
+  /** Records how a process ended, when the event may have been skipped. */
+  setExit(record: ExitRecord | undefined): void {
+    this.record ??= record;
+  }
+
   /** Records the state of a process before the first event, when earlier events were skipped. */
   setInitialState(process: Process): void {
-    this.record ??= process.exit;
+    this.setExit(process.exit);
     if (process.state === ProcessState.CLOSED && Number(process.lastSeq) === this.last && this.record) {
       this.closed = true;
     }

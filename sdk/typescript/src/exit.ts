@@ -62,13 +62,13 @@ export function describeExit(exit: Exit): string {
   return exit.code === undefined ? `ended, and how is not known${why}` : `exited with code ${exit.code}${why}`;
 }
 
+/** Output as text, with U+FFFD for invalid UTF-8, or as bytes. */
+export type Output<Text extends boolean> = Text extends false ? Uint8Array : string;
+
 /** The result of `run`: the output of a process, and how it ended. */
-export interface Completed {
+export interface Completed<Text extends boolean = true> {
   readonly exit: Exit;
   /** Its stdout, or its terminal output. */
-  readonly stdout: Uint8Array;
-  readonly stderr: Uint8Array;
-  /** The same as text, with U+FFFD for invalid UTF-8. */
-  readonly stdoutText: string;
-  readonly stderrText: string;
+  readonly stdout: Output<Text>;
+  readonly stderr: Output<Text>;
 }

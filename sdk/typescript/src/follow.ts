@@ -3,6 +3,7 @@ import { EventTracker, type ProcessEvent } from "./events.js";
 import type { ProcessEvent as EventMessage } from "./gen/execwire/v1/process_event_pb.js";
 import { Attempts } from "./retry.js";
 import type { Rpc } from "./rpc.js";
+import { durationOf } from "./time.js";
 
 /**
  * Observes the output of a process until it has closed. It neither owns nor blocks it: evicted output is a
@@ -65,4 +66,18 @@ async function* watch(
   if (!tracker.closed) {
     throw new ProtocolError(`the stream ended after seq ${tracker.last} without the closed event`);
   }
+}
+
+/** Returns retained events after a cursor, and waits for one if there is none. */
+export async function read(
+  rpc: Rpc,
+  named: { sessionId: string; processId: string },
+  options: { readonly afterSeq?: number; readonly waitMs?: number; readonly maxBytes?: number; readonly signal?: AbortSignal },
+): Promise<ProcessEvent[]> {
+  const { afterSeq = 0, waitMs = 0, maxBytes, signal } = options;
+  const request = { ...named, afterSeq: BigInt(afterSeq), wait: durationOf("waitMs", waitMs), ...(maxBytes !== undefined && { maxBytes }) };
+  const { events, exit } = await rpc.repeat((call) => rpc.stubs.processes.readOutput(request, call), signal);
+  const tracker = new EventTracker(named.processId, afterSeq);
+  tracker.setExit(exit);
+  return events.map((message) => tracker.take(message)).filter((event) => event !== undefined);
 }

@@ -5,7 +5,7 @@ import { type ConnectPortRequestSchema, PortService } from "./gen/execwire/v1/po
 import type { Server } from "./node-types.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
-import { abortable, LinkedSignal } from "./time.js";
+import { abortable, LinkedSignal, onAbort } from "./time.js";
 
 /** Slightly less than 32 KiB, a buffer size of gRPC. */
 const pieceBytes = 32_700;
@@ -29,6 +29,7 @@ export class Forward implements AsyncDisposable {
   private readonly passing = new Set<Promise<void>>();
   private readonly closed: Promise<void>;
   private readonly bound: net.AddressInfo;
+  private readonly forget: () => void;
 
   /** @internal */
   constructor(
@@ -44,7 +45,7 @@ export class Forward implements AsyncDisposable {
       this.passing.add(passing);
     });
     server.on("error", (error) => this.onError?.(error)); // it cannot accept a connection
-    rpc.lifetime.addEventListener("abort", this.end, { once: true });
+    this.forget = onAbort(rpc.lifetime, this.end);
   }
 
   /** Where it listens. */
@@ -68,7 +69,7 @@ export class Forward implements AsyncDisposable {
   }
 
   private readonly end = (): void => {
-    this.rpc.lifetime.removeEventListener("abort", this.end);
+    this.forget();
     this.server.close();
     this.closing.abort(new ClosedError("the forward was closed"));
   };

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { ConnectionError, messageOf } from "./errors.js";
+import { onAbort } from "./time.js";
 
 /** How long a helper may take to end. */
 const endTimeoutMs = 10_000;
@@ -88,9 +89,9 @@ export class Helper {
     const listening = new Promise<undefined>((resolve) => lines.once("line", () => resolve(undefined)));
     let abort: () => void = () => undefined;
     const aborted = new Promise<string>((resolve) => (abort = () => resolve("aborted")));
-    signal?.addEventListener("abort", abort, { once: true });
+    const forget = onAbort(signal, abort);
     const failed = await Promise.race([listening, this.ended, aborted]);
-    signal?.removeEventListener("abort", abort);
+    forget();
     if (failed !== undefined) {
       const why = this.stderrText.trim();
       throw new Error(why ? `${failed}: ${why}` : failed);

@@ -2,6 +2,7 @@ import { EventTracker } from "./events.js";
 import type { Exit } from "./exit.js";
 import type { ProcessEvent as EventMessage } from "./gen/execwire/v1/process_event_pb.js";
 import { Queue } from "./queue.js";
+import { onAbort } from "./time.js";
 
 /**
  * The received but unconsumed events of a process. The receiver waits while it is full, the consumer while it
@@ -82,11 +83,11 @@ export class Inbox {
   waitForEvent(signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const done = (): void => {
-        signal?.removeEventListener("abort", done);
+        forget();
         this.takers.delete(done);
         resolve();
       };
-      signal?.addEventListener("abort", done, { once: true });
+      const forget = onAbort(signal, done);
       this.takers.add(done);
     });
   }

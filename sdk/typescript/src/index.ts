@@ -4,15 +4,15 @@
  * @packageDocumentation
  */
 export { relayUrl } from "./address.js";
-export { type AttachOptions, Client, type RunCommandOptions } from "./client.js";
-export type { CommandOptions, StartOptions, TerminalSize } from "./command.js";
+export { type AttachOptions, Client, type RunCommandOptions, type StartDetachedOptions } from "./client.js";
+export type { CommandLine, CommandOptions, LimitedResourceName, ResourceLimit, StartOptions, TerminalSize } from "./command.js";
 export type { CommunicateOptions, Input } from "./communicate.js";
 export { connect, launch } from "./connect.js";
 export type { TlsFiles } from "./credentials.js";
 export type { Downloaded, DownloadOptions } from "./download.js";
 export * from "./errors.js";
 export type { ClosedEvent, ExitedEvent, GapEvent, OutputEvent, ProcessEvent, StreamName } from "./events.js";
-export { type Completed, describeExit, type Exit, type ExitCause } from "./exit.js";
+export { type Completed, describeExit, type Exit, type ExitCause, type Output } from "./exit.js";
 export {
   type DirectoryEntry,
   type FileInfo,

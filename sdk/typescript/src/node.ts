@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { setMaxListeners } from "node:events";
 import { parseAddress, redact } from "./address.js";
 import { Credentials } from "./credentials.js";
 import { UsageError } from "./errors.js";
@@ -15,7 +14,6 @@ import { upload } from "./upload.js";
 
 export const platform: Platform = {
   open,
-  allowListeners: (signal) => setMaxListeners(0, signal), // Node.js warns of a leak beyond ten
   newDigest: () => createHash("sha256"),
   upload,
   save,

@@ -19,8 +19,6 @@ import type { Content, Uploaded, UploadOptions } from "./upload.js";
 export interface Platform {
   /** Opens the link to a server, and starts the program that it needs. */
   open(url: string, options: OpenOptions): Promise<Opened>;
-  /** Lets any number of listeners wait for a signal. */
-  allowListeners(signal: AbortSignal): void;
   /** Begins a SHA-256. */
   newDigest(): Digest;
   upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded>;

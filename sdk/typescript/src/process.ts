@@ -178,16 +178,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
    * Ends the process and its descendants, and waits until none is left. Its remaining output can still be
    * consumed.
    */
-  async terminate(options: TerminateOptions = {}): Promise<Terminated> {
-    const response = await this.rpc.repeat(
-      (call) => this.rpc.stubs.processes.terminateProcess({ ...this.named, termination: termination(options) }, call),
-      options.signal,
-    );
-    return {
-      wasRunning: response.wasRunning,
-      method: (KillMethod[response.method] ?? "").toLowerCase().replace(/^$|unspecified/, "none") as Terminated["method"],
-      verifiedEmpty: response.verifiedEmpty,
-    };
+  terminate(options: TerminateOptions = {}): Promise<Terminated> {
+    return terminate(this.rpc, this.named, options);
   }
 
   /**
@@ -228,7 +220,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   }
 
   /** Writes input and closes stdin, and collects all output until it has closed. */
-  communicate(input?: Input, options: CommunicateOptions = {}): Promise<Completed> {
+  communicate<Text extends boolean = true>(input?: Input, options: CommunicateOptions<Text> = {}): Promise<Completed<Text>> {
     return communicate(this, this.run, input, options);
   }
 
@@ -298,6 +290,17 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
       }
     }
   }
+}
+
+/** Ends a process and its descendants, and waits until none is left. */
+export async function terminate(rpc: Rpc, named: { sessionId: string; processId: string }, options: TerminateOptions): Promise<Terminated> {
+  const request = { ...named, termination: termination(options) };
+  const response = await rpc.repeat((call) => rpc.stubs.processes.terminateProcess(request, call), options.signal);
+  return {
+    wasRunning: response.wasRunning,
+    method: (KillMethod[response.method] ?? "").toLowerCase().replace(/^$|unspecified/, "none") as Terminated["method"],
+    verifiedEmpty: response.verifiedEmpty,
+  };
 }
 
 function termination({ force, timeoutMs }: TerminateOptions): Termination {

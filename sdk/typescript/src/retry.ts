@@ -5,6 +5,12 @@ import { pause } from "./time.js";
 export const assumedGraceMs = 30_000;
 /** How much later than the client the server may detect a lost connection. */
 export const graceMarginMs = 45_000;
+/**
+ * How long after its first sending an unanswered start may be repeated: while the server certainly has the
+ * record to recognize a repetition, 30 seconds by the documented default, minus a margin for transmission.
+ * Later the command could run twice.
+ */
+export const startRetryTimeoutMs = 25_000;
 /** Limits consecutive retries after errors of intermediaries. */
 const maxUnexpected = 5;
 

@@ -1,4 +1,3 @@
-import { platform } from "#platform";
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
 import { ClosedError } from "./errors.js";
 import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
@@ -11,6 +10,9 @@ import type { Link } from "./link.js";
 import { Attempts } from "./retry.js";
 import { fromRpc } from "./status.js";
 import { LinkedSignal } from "./time.js";
+
+/** One for all: the stack of an error is expensive. */
+const callOver = new ClosedError("the call is over");
 
 /** The generated clients of a server. */
 export interface Stubs {
@@ -31,7 +33,6 @@ export class Rpc {
 
   /** resumeForMs is how long lost connections are resumed without a grace period of a process. */
   constructor(readonly link: Link, readonly resumeForMs: number) {
-    platform.allowListeners(this.closing.signal); // every pending call listens
     const { transport } = link;
     this.stubs = {
       processes: createClient(ProcessService, transport),
@@ -106,24 +107,24 @@ export class Rpc {
     }
   }
 
-  /** Makes an idempotent call, and retries it while the connection is lost. */
-  async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal): Promise<R> {
+  /** Makes an idempotent call, and repeats it while the connection is lost. */
+  async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal, withinMs = this.resumeForMs): Promise<R> {
     const attempts = new Attempts();
     for (;;) {
       try {
         return await this.call(make, signal);
       } catch (error) {
-        await this.again(attempts, error, signal);
+        await this.again(attempts, error, signal, withinMs);
       }
     }
   }
 
   /** Waits before the next attempt after the error, or throws it. */
-  async again(attempts: Attempts, error: unknown, signal?: AbortSignal): Promise<void> {
+  async again(attempts: Attempts, error: unknown, signal?: AbortSignal, withinMs = this.resumeForMs): Promise<void> {
     const linked = new LinkedSignal(this.lifetime, signal);
     try {
       linked.signal.throwIfAborted();
-      await attempts.again(error, this.resumeForMs, linked.signal);
+      await attempts.again(error, withinMs, linked.signal);
     } finally {
       linked.dispose();
     }
@@ -139,7 +140,7 @@ export class Rpc {
       linked.signal.throwIfAborted();
       throw fromRpc(error);
     } finally {
-      linked.abort(new ClosedError("the call is over"));
+      linked.abort(callOver);
     }
   }
 }

@@ -12,12 +12,15 @@ import { isRestarted, ConnectionState } from "./connection-state.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
-import { abortable, LinkedSignal, pause } from "./time.js";
+import { abortable, LinkedSignal, onAbort, pause } from "./time.js";
 
 /** Limits the cleanup for a process that is no longer followed. */
 const endTimeoutMs = 5_000;
 /** How long a detached process may take to accept its input. */
 const detachTimeoutMs = 1_000;
+
+/** One for all: the stack of an error costs more than the rest of a short stream. */
+const streamOver = new ClosedError("the stream is over");
 
 /** Options of a run. */
 export interface RunOptions {
@@ -79,7 +82,7 @@ export class Run {
     this.acknowledger = new Acknowledger(() => this.wake());
     this.stdin = new StdinBuffer(process?.io?.io.case === "terminal", () => this.wake());
     this.stopping = new LinkedSignal(rpc.lifetime);
-    this.stopping.signal.addEventListener("abort", () => this.inbox.wakeReceivers(), { once: true });
+    onAbort(this.stopping.signal, () => this.inbox.wakeReceivers());
     this.started = new Promise((resolve, reject) => (this.settle = { resolve, reject }));
     this.finished = new Promise((resolve, reject) => (this.finish = { resolve, reject }));
     // Other calls report both.
@@ -271,7 +274,7 @@ export class Run {
       }
     } finally {
       forget();
-      stream.abort(new ClosedError("the stream is over"));
+      stream.abort(streamOver);
       this.wake();
       await calls;
     }

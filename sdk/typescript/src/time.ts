@@ -21,6 +21,35 @@ export function dateOf(time: Timestamp | undefined): Date | undefined {
   return time && new Date(Number(time.seconds) * 1000 + Math.floor(time.nanos / 1e6));
 }
 
+/**
+ * What waits for each signal, by its one listener: Node.js warns beyond ten, and looks at all others whenever one is
+ * added or removed.
+ */
+const waiting = new WeakMap<AbortSignal, { readonly calls: Set<() => void>; readonly listener: () => void }>();
+
+/** Calls a function when a signal aborts, unless the returned function is called first. */
+export function onAbort(signal: AbortSignal | undefined, call: () => void): () => void {
+  if (!signal) {
+    return () => undefined;
+  }
+  let known = waiting.get(signal);
+  if (!known) {
+    const calls = new Set<() => void>();
+    known = { calls, listener: () => calls.forEach((one) => one()) };
+    waiting.set(signal, known);
+    signal.addEventListener("abort", known.listener, { once: true });
+  }
+  const { calls, listener } = known;
+  const mine = (): void => call(); // the same function may wait twice
+  calls.add(mine);
+  return () => {
+    if (calls.delete(mine) && calls.size === 0) {
+      waiting.delete(signal);
+      signal.removeEventListener("abort", listener);
+    }
+  };
+}
+
 /** Resolves after a time; rejects with the reason of the signal if it aborts first. */
 export function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
@@ -28,15 +57,14 @@ export function pause(ms: number, signal?: AbortSignal): Promise<void> {
       reject(signal.reason);
       return;
     }
-    const over = (): void => {
+    const forget = onAbort(signal, () => {
       clearTimeout(timer);
       reject(signal?.reason);
-    };
+    });
     const timer = setTimeout(() => {
-      signal?.removeEventListener("abort", over);
+      forget();
       resolve();
     }, ms);
-    signal?.addEventListener("abort", over, { once: true });
   });
 }
 
@@ -54,9 +82,7 @@ export class LinkedSignal {
         this.abort(signal.reason);
         return;
       }
-      const abort = (): void => this.abort(signal.reason);
-      signal.addEventListener("abort", abort, { once: true });
-      this.unlink.push(() => signal.removeEventListener("abort", abort));
+      this.unlink.push(onAbort(signal, () => this.abort(signal.reason)));
     }
   }
 
@@ -87,8 +113,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal | undefine
       promise.catch(() => undefined);
       return;
     }
-    const abort = (): void => reject(signal.reason);
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+    const forget = onAbort(signal, () => reject(signal.reason));
+    promise.then(resolve, reject).finally(forget);
   });
 }

@@ -7,7 +7,7 @@ import { type Client, connect, ConnectionError, CredentialError, launch, relayUr
 import { after, binary, certificate, dial, directory, hubBinary, Program, registered, secret, serve } from "./fixture.js";
 
 async function says(c: Client): Promise<string> {
-  return (await c.run(["echo", "hello"])).stdoutText;
+  return (await c.run(["echo", "hello"])).stdout;
 }
 
 test("connect: TCP and unix sockets", async (t) => {
@@ -21,9 +21,9 @@ test("connect: TCP and unix sockets", async (t) => {
 test("launch: the server ends with its client", async () => {
   for (const open of [() => launch({ binary }), () => connect("local:", { binary }), () => connect("", { binary })]) {
     const c = await open();
-    const { stdoutText } = await c.run(["sh", "-c", "echo $PPID"]);
+    const { stdout } = await c.run(["sh", "-c", "echo $PPID"]);
     await c.close();
-    assert.throws(() => process.kill(Number(stdoutText), 0), { code: "ESRCH" });
+    assert.throws(() => process.kill(Number(stdout), 0), { code: "ESRCH" });
   }
   await assert.rejects(launch({ binary: "/no/such/execwire" }), ConnectionError);
   await assert.rejects(launch({ binary, args: ["--no-such-flag"] }), /no-such-flag/);

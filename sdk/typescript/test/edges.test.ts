@@ -32,7 +32,7 @@ test("written memory can be reused", async (t) => {
   }
   await p.closeStdin();
   const digest = hash.digest("hex");
-  assert.equal((await p.communicate()).stdoutText, `${digest}  -\n`);
+  assert.equal((await p.communicate()).stdout, `${digest}  -\n`);
 
   async function* pieces(): AsyncGenerator<Uint8Array> {
     for (let i = 0; i < blocks; i++) {
@@ -61,7 +61,7 @@ test("an aborted wait consumes nothing", async (t) => {
     await assert.rejects(events.next(), /not now/);
   }
   await p.write("\n");
-  assert.equal((await p.communicate()).stdoutText, "said\n");
+  assert.equal((await p.communicate()).stdout, "said\n");
 });
 
 test("closing ends a wait for a process with an abandoned reader", async (t) => {
@@ -96,7 +96,7 @@ test("a lost connection is resumed while buffered events are unconsumed", async 
   const c = await dial(t, proxy.url, { maxBufferedBytes: 100_000 });
   const bytes = 3_000_000;
   await using p = await c.start(["head", "-c", `${bytes}`, "/dev/zero"], { onResumed: () => resume() });
-  while ((await c.getProcess(p.id)).lastSeq < 10n) {
+  while ((await c.get(p.id)).lastSeq < 10n) {
     await tick(); // until it has written more than the limit
   }
   proxy.cut();
@@ -133,11 +133,11 @@ test("a failing local file ends its download", async (t) => {
   const c = await client(t);
   const dir = directory(t);
   const large = join(dir, "large");
-  const { stdoutText } = await c.run(["sh", "-c", `head -c 4000000 /dev/zero >${large}; echo $PPID`]);
+  const { stdout } = await c.run(["sh", "-c", `head -c 4000000 /dev/zero >${large}; echo $PPID`]);
   for (let i = 0; i < 5; i++) {
     await assert.rejects(c.files.downloadFile(large, join(dir, "none/to")), { code: "ENOENT" });
   }
-  await until(() => !openFiles(Number(stdoutText)).includes(large));
+  await until(() => !openFiles(Number(stdout)).includes(large));
 });
 
 test("the end of a helper fails pending and later calls", async (t) => {

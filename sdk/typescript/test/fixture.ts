@@ -4,8 +4,8 @@ import * as net from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import type { TestContext } from "node:test";
-import { Client, connect, type ConnectOptions } from "execwire";
+import { after as afterAll, before, type TestContext } from "node:test";
+import { type Client, connect, type ConnectOptions, launch } from "execwire";
 
 export const binary = process.env["EXECWIRE_BIN"] as string;
 export const hubBinary = process.env["EXECWIRE_HUB_BIN"] as string;
@@ -153,6 +153,16 @@ export async function serve(t: TestContext, options: { listen?: string; args?: s
   return { url: output[0] as string, program };
 }
 
+/** Returns the client of a private server that the tests of a file share. */
+export function shared(): () => Client {
+  let one: Client | undefined;
+  before(async () => {
+    one = await launch({ binary });
+  });
+  afterAll(() => one?.close());
+  return () => one as Client;
+}
+
 /** Connects to a new server. */
 export async function client(t: TestContext, options: ConnectOptions = {}): Promise<Client> {
   const { url } = await serve(t);
@@ -278,6 +288,15 @@ export function pattern(bytes: number): Buffer {
     data[i] = state;
   }
   return data;
+}
+
+/** Everything that an iteration yields. */
+export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const item of items) {
+    list.push(item);
+  }
+  return list;
 }
 
 export function text(data: Uint8Array): string {

@@ -26,14 +26,14 @@ test("http: calls and streams in one direction", async (t) => {
     seen.push(event.type === "output" ? text(event.data) : event.type);
   }
   assert.deepEqual(seen, ["hello\n", "exited", "closed"]);
-  assert.equal((await c.getProcess("p")).exit?.status.value, 3);
+  assert.equal((await c.get("p")).exit?.status.value, 3);
 });
 
 test("http: an owned process gets its input and delivers its output exactly once, across lost connections", async (t) => {
   const proxy = await Proxy.start(t, await serveHttp(t));
   const c = await dial(t, proxy.url);
-  const { stdoutText, exit } = await c.run(["sh", "-c", "cat; exit 3"], { input: "hello" });
-  assert.deepEqual([stdoutText, exit.code], ["hello", 3]);
+  const { stdout, exit } = await c.run(["sh", "-c", "cat; exit 3"], { input: "hello" });
+  assert.deepEqual([stdout, exit.code], ["hello", 3]);
 
   const input = pattern(2 << 20);
   const cat = await c.start(["cat"]);

@@ -41,7 +41,7 @@ test("a program can require the package, and gets what import gets", async () =>
     async function main(): Promise<void> {
       const client = await connect("local:");
       const error: unknown = await client.run(["sh", "-c", "echo required; exit 3"], { check: true }).catch((error: unknown) => error);
-      if (error instanceof ExitError) console.log(error.completed.stdoutText, Signal.KILL);
+      if (error instanceof ExitError) console.log(error.completed.stdout, Signal.KILL);
       await client.close();
     }
     void main();`;

@@ -70,7 +70,7 @@ test("an unread process blocks and loses nothing", async (t) => {
   // Its output is limited by the window, so its last seq stops increasing.
   let last = -1n;
   for (let still = 0; still < 20; ) {
-    const { lastSeq } = await c.getProcess(p.id);
+    const { lastSeq } = await c.get(p.id);
     still = lastSeq === last && lastSeq > 0n ? still + 1 : 0;
     last = lastSeq;
   }
@@ -204,9 +204,9 @@ test("detach and attach", async (t) => {
   assert.deepEqual(found, [[p.id, false]]);
   await using again = await c.attach(p.id, { afterSeq: 1 });
   await again.write("that\n");
-  const { stdoutText, exit } = await again.communicate();
-  assert.deepEqual([stdoutText, exit.code], ["after that\n", 0]);
-  assert.equal((await (await c.attach(p.id)).communicate()).stdoutText, "before\nafter that\n", "closed, and all of it is kept");
+  const { stdout, exit } = await again.communicate();
+  assert.deepEqual([stdout, exit.code], ["after that\n", 0]);
+  assert.equal((await (await c.attach(p.id)).communicate()).stdout, "before\nafter that\n", "closed, and all of it is kept");
 });
 
 test("detach delivers input and its end", async (t) => {
@@ -232,7 +232,7 @@ test("closing kills a started process and detaches from an attached one", async 
   await kept.detach();
   const found = await c.attach(kept.id);
   await found.close();
-  const { exit, owned } = await c.getProcess(kept.id);
+  const { exit, owned } = await c.get(kept.id);
   assert.deepEqual([exit, owned], [undefined, false]);
 });
 

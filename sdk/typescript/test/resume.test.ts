@@ -95,7 +95,7 @@ test("a start whose answer is lost starts one process", async (t) => {
     let cuts = 0;
     // The first bytes of the server after this are cut, and those after.
     proxy.cutEvery(() => (cuts++ < 2 ? 10 : Infinity));
-    assert.equal((await c.run(["sh", "-c", `echo ${i} >> ${file}; echo said`])).stdoutText, "said\n");
+    assert.equal((await c.run(["sh", "-c", `echo ${i} >> ${file}; echo said`])).stdout, "said\n");
   }
   assert.equal(readFileSync(file, "utf8"), "0\n1\n2\n3\n4\n");
 });
@@ -180,7 +180,7 @@ test("a replaced owner gets TakenOverError", async (t) => {
   await using second = await b.attach(first.id);
   await replaced;
   await second.write("still there");
-  assert.equal((await second.communicate()).stdoutText, "still there");
+  assert.equal((await second.communicate()).stdout, "still there");
 });
 
 test("followers and waits resume after cuts without duplicates", async (t) => {
@@ -235,8 +235,8 @@ test("a program exits when its client is closed or idle", async (t) => {
   const script = (last: string): string => `
     import { connect } from "execwire";
     const c = await connect(${JSON.stringify(url)});
-    const { stdoutText } = await c.run(["echo", "hello"]);
-    process.stdout.write(stdoutText);
+    const { stdout } = await c.run(["echo", "hello"]);
+    process.stdout.write(stdout);
     ${last}`;
   for (const last of ["await c.close();", ""]) {
     const { program, output } = await Program.start(t, process.execPath, ["--input-type=module", "--eval", script(last)], 1);
