@@ -107,7 +107,7 @@ test-slow: $(TOOLS) $(TEST_PROGRAMS) ## the tests that test-race skips, without 
 	go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) race)
 
 .PHONY: test-all
-test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy check-platforms ## all tests in full, without the race detector, and those of browsers, packages and images
+test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy build-platforms ## all tests in full, without the race detector, and those of browsers, packages and images
 	go test -p 4 -parallel 4 -timeout 30m ./...
 
 # A module of its own, so that the driver of the browser stays out of the main one. Not in
@@ -259,20 +259,26 @@ check-go: $(TOOLS)
 	$(EXECWIRE_TOOLS_DIR)/staticcheck ./...
 	go test ./architecture
 
-# The client on other systems: all of it is compiled, and the packages with rules of other
-# systems are vetted with their tests. Other tests start servers, which need Linux. A
-# platform costs 40 s of a processor on a fresh machine, so check has one of each system, and
-# test-all the others.
+# The client on other systems: all of it is vetted from source, and the tests of the packages
+# with rules of other systems. Other tests start servers, which need Linux. check has one of
+# each system; test-all compiles all, at 30 s of a processor each on a fresh machine.
 PLATFORMS := darwin/arm64 windows/amd64
-test-all: PLATFORMS += linux/arm64 darwin/amd64 windows/arm64
 PLATFORM_PACKAGES := ./client/... ./cmd/execwire/...
 PLATFORM_TESTS := ./client/internal/commandgroup ./client/internal/transfer ./cmd/execwire/internal/terminal ./internal/secretfile
+define for-each-platform
+for platform in $(2); do \
+	export GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
+	{ $(1); } || { echo "fails for $$platform"; exit 1; }; \
+done
+endef
+TYPECHECK := $(EXECWIRE_TOOLS_DIR)/typecheck
 .PHONY: check-platforms
-check-platforms: ## build what clients need for the other systems
-	for platform in $(PLATFORMS); do \
-		export GOOS=$${platform%/*} GOARCH=$${platform#*/}; \
-		go build $(PLATFORM_PACKAGES) && go vet $(PLATFORM_TESTS) || { echo "fails for $$platform"; exit 1; }; \
-	done
+check-platforms: $(TOOLS) ## vet what clients need for the other systems
+	$(call for-each-platform,$(TYPECHECK) . $(PLATFORM_PACKAGES) && $(TYPECHECK) -test . $(PLATFORM_TESTS),$(PLATFORMS))
+
+.PHONY: build-platforms
+build-platforms: ## build and vet what clients need for each other system
+	$(call for-each-platform,go build $(PLATFORM_PACKAGES) && go vet $(PLATFORM_TESTS),$(PLATFORMS) linux/arm64 darwin/amd64 windows/arm64)
 
 .PHONY: check-proto
 check-proto: lint-proto breaking
@@ -323,8 +329,10 @@ baseline: $(TOOLS) ## at a release: remember the protos that must not break
 clean: ## remove binaries, built tools and what came from npm
 	rm -rf bin dist .cache sdk/typescript/{node_modules,src/gen,dist,build} examples/mcp/node_modules integration/browser/vite/node_modules
 
-$(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json
-	@echo 'building the tools of tools/go.mod: about two minutes the first time'
-	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install tool
+# What only tools need is compiled without optimization, which takes most of the time.
+TOOL_MODULES := buf.build cel.dev github.com/bufbuild github.com/cncf github.com/envoyproxy github.com/jhump github.com/tetratelabs
+$(TOOLS): tools/go.mod tools/go.sum tools/package-lock.json $(wildcard tools/buf/* tools/typecheck/*)
+	@echo 'building the tools of tools/go.mod: about a minute the first time'
+	GOBIN=$(EXECWIRE_TOOLS_DIR) go -C tools install $(TOOL_MODULES:%='-gcflags=%/...=-N -l') -ldflags='-s -w' tool
 	scripts/install-node-packages tools
 	@touch $@
