@@ -180,7 +180,7 @@ func (o opener) logAcceptFailed(u listen.URL, err error) {
 // loadTLS loads the TLS keys of the listeners.
 func (o opener) loadTLS() (*listen.TLS, error) {
 	if o.cfg.TLSClientCA == "" && o.authenticator.principals.WantsCertificates() {
-		o.logger.Warn("the table of principals has certificates, but clients are not asked for any: set tls_client_ca_file")
+		o.logger.Warn("the table of principals has certificates, but clients are not asked for any: set tls_ca")
 	}
 	files := listen.TLSFiles{Certificate: o.cfg.TLSCertificate, Key: o.cfg.TLSKey, ClientCA: o.cfg.TLSClientCA}
 	return listen.LoadTLS(files, func(err error) {

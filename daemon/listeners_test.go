@@ -403,7 +403,7 @@ func TestTLS_NoClientAuthorities_IgnoresCertificates(t *testing.T) {
 	if err := list(l.as("ci"), conn); err != nil {
 		t.Errorf("with a token: %v", err)
 	}
-	if !strings.Contains(l.log.String(), "set tls_client_ca_file") {
+	if !strings.Contains(l.log.String(), "set tls_ca") {
 		t.Errorf("the log does not warn: %s", l.log)
 	}
 }

@@ -257,7 +257,7 @@ func TestRelay_PermanentErrors_EndServe(t *testing.T) {
 	if err := serve(asExecutor(locked)); !errors.As(err, &remote) || !strings.Contains(err.Error(), "403") {
 		t.Errorf("a rejected executor: %v", err)
 	}
-	if err := serve(func(cfg *config.Config) { asExecutor(locked)(cfg); cfg.RemoteCA = "/nonexistent" }); err == nil || !strings.Contains(err.Error(), "remote_ca_file") {
+	if err := serve(func(cfg *config.Config) { asExecutor(locked)(cfg); cfg.RemoteCA = "/nonexistent" }); err == nil || !strings.Contains(err.Error(), "remote_tls_ca") {
 		t.Errorf("a missing authority file: %v", err)
 	}
 

@@ -68,7 +68,7 @@ func remoteTLS(cfg config.Config) (*tls.Config, error) {
 	}
 	var err error
 	if trust.RootCAs, err = secretfile.Authorities(cfg.RemoteCA); err != nil {
-		return nil, &config.Error{Setting: "remote_ca_file", Problem: "cannot be used: " + err.Error()}
+		return nil, &config.Error{Setting: "remote_tls_ca", Problem: "cannot be used: " + err.Error()}
 	}
 	return trust, nil
 }

@@ -64,7 +64,7 @@ func (r RemoteExecutor) applyTo(cfg *Config, options *Options) error {
 	}
 	slices.Sort(cfg.ExecutorLabels)
 	if r.URL == "" {
-		return &ConfigError{Setting: "remote_url", Problem: "is needed by an executor", Fix: "write https://HOST or http://HOST:PORT"}
+		return &ConfigError{Setting: "remote", Problem: "is needed by an executor", Fix: "write https://HOST or http://HOST:PORT"}
 	}
 	if err := cfg.Validate(); err != nil {
 		return err

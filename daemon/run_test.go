@@ -153,8 +153,8 @@ func TestRunExecutor_InvalidOptions_Fail(t *testing.T) {
 		remote daemon.RemoteExecutor
 		text   string
 	}{
-		"no registry":    {daemon.RemoteExecutor{ID: "here"}, "remote_url is needed"},
-		"bad registry":   {daemon.RemoteExecutor{URL: "wss://x", ID: "here"}, "remote_url is no address"},
+		"no registry":    {daemon.RemoteExecutor{ID: "here"}, "remote is needed"},
+		"bad registry":   {daemon.RemoteExecutor{URL: "wss://x", ID: "here"}, "remote is no address"},
 		"no id":          {daemon.RemoteExecutor{URL: "http://127.0.0.1:1"}, "executor_id is needed"},
 		"a bad label":    {daemon.RemoteExecutor{URL: "http://127.0.0.1:1", ID: "here", Labels: map[string]string{"": "x"}}, "KEY=VALUE"},
 		"no authorities": {daemon.RemoteExecutor{URL: "http://127.0.0.1:1", ID: "here", CA: "/nonexistent"}, "/nonexistent"},

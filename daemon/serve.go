@@ -20,7 +20,7 @@ import (
 // daemon is not reached through a relay, Serve drains and returns nil when that
 // client disconnects.
 //
-// A daemon with remote_url is reached through the relay while Serve runs. If that
+// A daemon with remote is reached through the relay while Serve runs. If that
 // fails for good, Serve drains and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
 	open, err := opener{cfg: d.cfg, authenticator: d.authenticator, users: d.authenticator.users, inherited: d.opts.Inherited, logger: d.opts.Logger, confined: d.confined}.open(ctx)

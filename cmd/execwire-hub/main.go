@@ -62,12 +62,6 @@ func execute(arguments []string, out, errOut io.Writer) int {
 	return codeFailed
 }
 
-// overrides are the flags for settings. --presence-directory also selects NATS.
-var overrides = flags.Overrides{
-	"listen": "listen", "public-url": "public_url", "allow-http": "allow_http", "allowed-host": "allowed_hosts", "preview-domain": "preview_domain", "principals": "principals_file",
-	"tls-certificate": "tls_certificate_file", "tls-key": "tls_key_file", "presence-directory": "presence_directory",
-}
-
 func newCommand(out, errOut io.Writer) *cobra.Command {
 	var log *flags.Log
 	command := &cobra.Command{
@@ -84,10 +78,13 @@ environment (EXECWIRE_HUB_ and the setting's name in upper case) and flags; late
 ones override. docs/hub.md lists them. Keys and tokens are in files. To accept
 connections from other hosts a hub needs a certificate, and a table of principals
 with the executors that each may act as (act_as_executors) and connect to
-(connect_to_executors).`,
+(connect_to_executors).
+
+Every setting is a flag, too, with - for _: --stream-grace 1m. Lists are separated by
+commas, or flags are repeated. execwire-hub config example lists the settings.`,
 		Example: `  execwire-hub
   execwire-hub --listen http://127.0.0.1:0 --log-format json
-  execwire-hub --listen https://0.0.0.0:7430 --tls-certificate hub.pem --tls-key hub.key --principals principals.toml`,
+  execwire-hub --listen https://0.0.0.0:7430 --tls-cert hub.pem --tls-key hub.key --principals-file principals.toml`,
 		Version:       buildinfo.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -101,12 +98,12 @@ with the executors that each may act as (act_as_executors) and connect to
 	}
 	usage := func(_ *cobra.Command, err error) error { return &usageError{err} }
 	command.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return usage(command, commands.ExplainFlag(command, err, config.HubSettings()))
+		return usage(command, commands.ExplainFlag(command, err))
 	})
 	command.AddCommand(
 		commands.NewConfig(commands.Program{
 			Name: "execwire-hub", Command: "execwire-hub", Settings: config.HubSettings(),
-			AddFlags: addFlags, Overrides: overrides,
+			AddFlags: addFlags,
 			Load: func(command *cobra.Command) (any, config.Sources, error) {
 				cfg, sources, err := load(command.Flags())
 				return &cfg, sources, err
@@ -121,17 +118,19 @@ with the executors that each may act as (act_as_executors) and connect to
 
 // addFlags adds --config and all flags for settings.
 func addFlags(f *pflag.FlagSet) {
-	f.StringArray("listen", nil,
-		"the `URL` to listen on: https://HOST:PORT, or http://HOST:PORT on loopback (port 0 takes a free one); may be repeated (default http://127.0.0.1:7430)")
 	f.String("config", "", "a TOML `file` with settings")
-	f.String("tls-certificate", "", "the `file` with the certificate chain of https listeners")
-	f.String("tls-key", "", "the `file` with its private key")
-	f.String("principals", "", "the `file` with the table of principals")
-	f.String("public-url", "", "the `URL` of the hub for other hosts, https://HOST, if it differs from the listener")
-	f.StringArray("allowed-host", nil, "a further `name` of the hub in the Host header of requests; may be repeated")
-	f.String("preview-domain", "", "serve ports of executors as https://PORT--EXECUTOR.DOMAIN/ with this `domain`")
-	f.String("presence-directory", "", "store the presence of executors in this `directory`, by embedded NATS")
-	f.Bool("allow-http", false, "also listen on http:// beyond loopback, where tokens travel in plain text")
+	flags.AddSettings(f, config.HubSettings(), map[string]string{
+		"listen":             "the `URL` to listen on: https://HOST:PORT, or http://HOST:PORT on loopback (port 0 takes a free one); may be repeated (default http://127.0.0.1:7430)",
+		"tls-cert":           "the `file` with the certificate chain of https listeners, as PEM",
+		"tls-key":            "the `file` with its private key, as PEM",
+		"tls-ca":             "the `file` with the authorities whose client certificates are accepted, as PEM (default none)",
+		"principals-file":    "the `file` with the table of principals",
+		"public-url":         "the `URL` of the hub for other hosts, https://HOST, if it differs from the listener",
+		"allowed-hosts":      "a further `name` of the hub in the Host header of requests; may be repeated",
+		"preview-domain":     "serve ports of executors as https://PORT--EXECUTOR.DOMAIN/ with this `domain`",
+		"presence-directory": "store the presence of executors in this `directory`, by embedded NATS",
+		"allow-http":         "also listen on http:// beyond loopback, where tokens travel in plain text",
+	})
 }
 
 // load returns the configuration with flags of addFlags.
@@ -140,12 +139,18 @@ func load(f *pflag.FlagSet) (config.Hub, config.Sources, error) {
 	if err != nil {
 		return config.Hub{}, nil, err
 	}
-	return config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
+	cfg, sources, err := config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
 		if f.Changed("presence-directory") {
 			cfg.Presence = config.PresenceNATS
 		}
-		overrides.Apply(f, cfg)
+		flags.Apply(f, cfg)
 	})
+	if err != nil {
+		if text, used := flags.Explain(f, err); used {
+			err = &usageError{errors.New(text)}
+		}
+	}
+	return cfg, sources, err
 }
 
 func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {

@@ -11,7 +11,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/leakcheck"
 )
 
@@ -91,13 +94,19 @@ func TestHub_UsageErrors(t *testing.T) {
 	}
 }
 
-func TestHub_Overrides_NameSettings(t *testing.T) {
+// Every setting has a flag and a variable of its name.
+func TestHub_Settings_VariablesAndFlags_AreTheSame(t *testing.T) {
 	f := newCommand(nil, nil).Flags()
-	for flag, setting := range overrides {
-		if f.Lookup(flag) == nil || !slices.ContainsFunc(config.HubSettings(), func(s config.Setting) bool { return s.Name == setting }) {
-			t.Errorf("there is no flag %s or no setting %s", flag, setting)
+	for _, s := range config.HubSettings() {
+		if f.Lookup(flags.Name(s.Name)) == nil || s.Environment() != "EXECWIRE_HUB_"+strings.ToUpper(s.Name) {
+			t.Errorf("%s has no flag, or another variable: %s", s.Name, s.Environment())
 		}
 	}
+	f.VisitAll(func(flag *pflag.Flag) {
+		if !flags.IsSetting(flag) && !slices.Contains([]string{"config", "log-format", "log-level", "log-lines"}, flag.Name) {
+			t.Errorf("there is --%s, which is no setting", flag.Name)
+		}
+	})
 }
 
 func TestConfig_OfTheHub(t *testing.T) {
@@ -131,7 +140,7 @@ func TestConfig_OfTheHub(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 	for line, want := range map[string]string{
-		"--prinipals x": "did you mean --principals?", "--url-lifetime 1m": "the setting url_lifetime has no flag: set it in the file of --config, or by EXECWIRE_HUB_URL_LIFETIME",
+		"--prinipals-file x": "did you mean --principals-file?", "--url-lifetme 1m": "did you mean --url-lifetime?", "--public-url ftp://x": `--public-url cannot be "ftp://x"`,
 		"cofig": `"cofig" is not a command: did you mean config?`,
 	} {
 		if code, out := run(strings.Fields(line)...); code != 2 || !strings.Contains(out, want) {

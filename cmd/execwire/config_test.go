@@ -26,7 +26,7 @@ func TestConfigPrint_ShowsValuesAndSources(t *testing.T) {
 	}
 	got := printed()
 	for _, line := range []string{
-		`listen = ["off"]  # implied by another setting`, `remote_url = "https://hub"  # --remote`, `executor_name = ""  # default`,
+		`listen = ["off"]  # implied by another setting`, `remote = "https://hub"  # --remote`, `executor_name = ""  # default`,
 		`max_wait = "3m"  # $EXECWIRE_MAX_WAIT`, `max_grace = "1h30m"  # $EXECWIRE_MAX_GRACE`, `ws_auth = "capability-token"  # ` + file + `:2`,
 		`# ws_token_sha256 is set and not printed  # ` + file + `:3`, `message_bytes = "4MiB"  # default`, `requests_per_connection = 1024  # default`,
 	} {
@@ -79,7 +79,9 @@ func TestConfigCheck_ReportsErrors(t *testing.T) {
 func TestSuggestions(t *testing.T) {
 	for line, want := range map[string]string{
 		"serve --lisen tcp://127.0.0.1:0": "unknown flag: --lisen: did you mean --listen?",
-		"serve --default-grace 1m":        "the setting default_grace has no flag: set it in the file of --config, or by EXECWIRE_DEFAULT_GRACE",
+		"serve --default-grac 1m":         "did you mean --default-grace?",
+		"serve --default-grace 25h":       `invalid argument "25h" for "--default-grace" flag: is above 24h`,
+		"serve --max-grace 1s":            "--max-grace is below --default-grace: raise it to at least 30s",
 		"config print --ws_auth off":      "did you mean --ws-auth?",
 		"ps --severs local:":              "did you mean --server?",
 		"rnu true":                        `"rnu" is not a command: did you mean run?`,

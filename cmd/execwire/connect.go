@@ -28,9 +28,6 @@ const (
 	serverVariable    = "EXECWIRE_SERVER"
 	tokenVariable     = secretfile.TokenVariable
 	tokenFileVariable = "EXECWIRE_TOKEN_FILE"
-	tlsCAVariable     = "EXECWIRE_TLS_CA"
-	tlsCertVariable   = "EXECWIRE_TLS_CERT"
-	tlsKeyVariable    = "EXECWIRE_TLS_KEY"
 	hubVariable       = "EXECWIRE_HUB"
 	executorVariable  = "EXECWIRE_EXECUTOR"
 )
@@ -147,13 +144,22 @@ func (f *connectFlags) warn(w io.Writer, otherwise string) {
 
 // addCredentialFlags adds the flags for credentials.
 func addCredentialFlags(f *pflag.FlagSet, flags *connectFlags) {
+	addTokenFlag(f, flags)
+	addTLSFlags(f, flags, "tls-", "EXECWIRE_TLS_")
+}
+
+func addTokenFlag(f *pflag.FlagSet, flags *connectFlags) {
 	addFlagWithVariable(f, &flags.tokenFile, "token-file", tokenFileVariable, "the `file` with the token, for the hub if there is one")
 	flags.tokenFlag = f.Lookup("token-file")
 	flags.tokenFlag.Usage = "the `file` with the token, for the hub if there is one (default the token in $" + tokenVariable + ", else the file $" + tokenFileVariable + ", else none)"
 	flags.token = strings.TrimSpace(os.Getenv(tokenVariable))
-	addFlagWithVariable(f, &flags.tls.CA, "tls-ca", tlsCAVariable, "the `file` with the certificate authorities to trust, as PEM, instead of the system's")
-	addFlagWithVariable(f, &flags.tls.Certificate, "tls-cert", tlsCertVariable, "the `file` with the client certificate for tls://, as PEM")
-	addFlagWithVariable(f, &flags.tls.Key, "tls-key", tlsKeyVariable, "the `file` with its private key, as PEM")
+}
+
+// addTLSFlags adds the flags for TLS, whose names and variables begin with prefixes.
+func addTLSFlags(f *pflag.FlagSet, flags *connectFlags, prefix, variables string) {
+	addFlagWithVariable(f, &flags.tls.CA, prefix+"ca", variables+"CA", "the `file` with the certificate authorities to trust, as PEM, instead of the system's")
+	addFlagWithVariable(f, &flags.tls.Certificate, prefix+"cert", variables+"CERT", "the `file` with the client certificate for tls://, as PEM")
+	addFlagWithVariable(f, &flags.tls.Key, prefix+"key", variables+"KEY", "the `file` with its private key, as PEM")
 }
 
 // addFlagWithVariable adds a flag whose default is in an environment variable.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +17,6 @@ import (
 
 type forwardFlags struct {
 	connect          connectFlags
-	listen           []string
 	untilStdinCloses bool
 	log              *flags.Log
 }
@@ -38,7 +37,8 @@ server. When that is lost the client is disconnected; it can connect again and
 resume. Other clients are not affected.
 
 Only its owner can use a unix socket. A loopback port can be used by programs of that
-user, of root and of the users in EXECWIRE_LOOPBACK_USERS. To the server, all of them
+user, of root and of those in --loopback-users or
+EXECWIRE_LOOPBACK_USERS. To the server, all of them
 are the user of this command. The token is for the hub; clients send their own tokens
 to other servers.
 
@@ -54,25 +54,35 @@ does the end of stdin with --until-stdin-closes, for programs that start it.`,
 	// It must be another server, with gRPC.
 	addConnectFlags(command, &options.connect, serverHelp+" or relay+wss://HOST/executor/ID?role=harness", "none")
 	f := command.Flags()
-	f.StringArrayVar(&options.listen, "listen", nil,
-		"the `URL` to listen on: unix:///PATH, or tcp://HOST:PORT (loopback; port 0 takes a free one); may be repeated")
+	flags.AddSettings(f, forwardSettings(), map[string]string{
+		"listen":                   "the `URL` to listen on: unix:///PATH, or tcp://HOST:PORT (loopback; port 0 takes a free one); may be repeated",
+		"loopback-users":           "a further `user` whose programs may use loopback ports, by name or number, or any; may be repeated (default same)",
+		"connections-per-listener": "the most `connections` of clients of one listener at a time (default 1000)",
+		"handshake-timeout":        "how long a client may take to begin, as in 30s (default 20s)",
+	})
 	f.BoolVar(&options.untilStdinCloses, "until-stdin-closes", false, "also end when stdin ends")
 	options.log = flags.AddLog(f)
 	return command
+}
+
+// forwardSettings are the settings that apply to a forward.
+func forwardSettings() []config.Setting {
+	names := []string{"listen", "loopback_users", "connections_per_listener", "handshake_timeout"}
+	return slices.DeleteFunc(config.Settings(), func(s config.Setting) bool { return !slices.Contains(names, s.Name) })
 }
 
 func forward(command *cobra.Command, options forwardFlags, std streams) error {
 	switch {
 	case options.connect.server == "" || options.connect.server == localURL:
 		return usageError(command, errors.New("name the server with --server, with --hub and --executor, or with a context"))
-	case len(options.listen) == 0:
+	case !command.Flags().Changed("listen"):
 		return usageError(command, errors.New("name where to listen with --listen: unix:///PATH or tcp://127.0.0.1:PORT"))
 	}
 	logger, err := startLog(command, options.log, std)
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load("", os.Environ(), func(cfg *config.Config) { cfg.Listen = options.listen })
+	cfg, _, err := loadSettings(command, nil)
 	if err != nil {
 		return err
 	}

@@ -23,8 +23,6 @@ const defaultGatewayURL = "ws://127.0.0.1:7420"
 
 type gatewayFlags struct {
 	connect connectFlags
-	listen  []string
-	config  string
 	log     *flags.Log
 }
 
@@ -50,9 +48,10 @@ calls are made on behalf of its principal; the server must allow that by
 on_behalf_of. Without a table all clients are one principal to the server: run
 several gateways if clients must not share a principal.
 
-Settings and flags for the listeners are those of serve; the setting listen is
-ignored. SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the
-gateway.`,
+Settings and flags for the listeners are those of serve, with --tls-cert and --tls-key
+for wss://; the setting listen is ignored in files and the environment. --token-file and
+--upstream-tls-* are for the connection to the server. SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the
+gateway.` + settingsHelp,
 		Example: `  execwire gateway --upstream tls://build.example.org:7420 --token-file /etc/execwire/gateway.token
   execwire gateway --upstream unix:///run/execwire.sock --listen stdio`,
 		Args: noArguments,
@@ -62,11 +61,11 @@ gateway.`,
 	}
 	f := command.Flags()
 	f.StringVar(&options.connect.server, "upstream", "", "the `URL` of the server, tcp://HOST:PORT, tls://HOST:PORT or unix:///PATH")
-	f.StringArrayVar(&options.listen, "listen", nil,
-		"the `URL` to listen on: ws://HOST:PORT, wss://HOST:PORT (with TLS), unix:///PATH or stdio; may be repeated (default "+defaultGatewayURL+")")
-	f.StringVar(&options.config, "config", "", "a TOML `file` with settings")
-	addClientFlags(f)
-	addCredentialFlags(f, &options.connect)
+	addTokenFlag(f, &options.connect)
+	addTLSFlags(f, &options.connect, "upstream-tls-", "EXECWIRE_UPSTREAM_TLS_")
+	addSettingFlags(f,
+		"the `URL` to listen on: ws://HOST:PORT, wss://HOST:PORT (with TLS), unix:///PATH or stdio; may be repeated (default "+defaultGatewayURL+")",
+		tlsUsages, clientUsages)
 	options.log = flags.AddServerLog(f)
 	return command
 }
@@ -79,15 +78,9 @@ func runGateway(command *cobra.Command, options gatewayFlags, std streams) error
 	if err != nil {
 		return err
 	}
-	cfg, err := config.Load(options.config, os.Environ(), func(cfg *config.Config) {
-		if cfg.Listen = options.listen; len(cfg.Listen) == 0 {
-			cfg.Listen = []string{defaultGatewayURL}
-		}
-		websocketOverrides.Apply(command.Flags(), cfg)
-		clientOverrides.Apply(command.Flags(), cfg)
-	})
+	cfg, _, err := loadSettings(command, []string{defaultGatewayURL})
 	if err != nil {
-		return explainWebsocket(command, err)
+		return err
 	}
 	defer observe.IgnoreHangups(logger)()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())

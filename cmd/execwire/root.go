@@ -9,7 +9,6 @@ import (
 
 	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/commands"
-	"github.com/execwire/execwire/internal/config"
 )
 
 // Exit codes of execwire itself, in addition to those of the processes it runs.
@@ -115,7 +114,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		RunE:          func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
-		return usageError(command, commands.ExplainFlag(command, err, config.Settings()))
+		return usageError(command, commands.ExplainFlag(command, err))
 	})
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),

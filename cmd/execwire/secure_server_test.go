@@ -55,7 +55,7 @@ func newSecureServer(t *testing.T, uid int) *secureServer {
 	s.binary = copyBinary(t, s.dir)
 	chown(t, s.dir, uid)
 	s.command = s.commandAs(uid, "serve", "--log-level", "debug", "--listen", "unix://"+s.dir+"/s", "--listen", "grpcs://127.0.0.1:0")
-	s.command.Env = append(s.command.Env, "EXECWIRE_PRINCIPALS_FILE="+table, "EXECWIRE_TLS_CERTIFICATE_FILE="+certificate, "EXECWIRE_TLS_KEY_FILE="+key)
+	s.command.Env = append(s.command.Env, "EXECWIRE_PRINCIPALS_FILE="+table, "EXECWIRE_TLS_CERT="+certificate, "EXECWIRE_TLS_KEY="+key)
 	s.command.Stderr = &s.errOut
 	pipe, err := s.command.StdoutPipe()
 	if err != nil {

@@ -62,10 +62,11 @@ from the configuration file, the environment (EXECWIRE_ and the setting's name i
 upper case) and flags; later ones override earlier ones. Keys and tokens are in files
 that settings name. To accept clients from other hosts a server needs a table of
 principals, or wss:// and --ws-auth for websockets, and should have a certificate; see
-docs/security.md.`,
+docs/security.md.` + settingsHelp,
 		Example: `  execwire serve
   execwire serve --listen unix:///run/user/1000/execwire.sock
   execwire serve --listen tcp://127.0.0.1:0 --log-format json
+  execwire serve --listen tls://0.0.0.0:7420 --tls-cert server.pem --tls-key server.key --principals-file principals.toml
   execwire serve --listen stdio
   execwire serve --remote https://hub.example.org --executor-id build-1 --remote-token-file /etc/execwire/hub.token
   execwire serve --ws-auth capability-token --ws-token-file /etc/execwire/ws.token`,

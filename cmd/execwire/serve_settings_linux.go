@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -20,95 +21,101 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 )
 
-// Flags for settings: of the authentication of JSON-RPC clients, of other restrictions of
-// these, and of the relay.
+// otherFlags are other names of flags for settings, which launchers of other exec servers
+// use.
+var otherFlags = map[string]string{
+	"name": "executor-name", "use-agent-identity-auth": "agent-identity", "allow-agent-identity-auth": "agent-identity",
+	"ws-max-clock-skew-seconds": "ws-max-clock-skew",
+}
+
+// Settings that are in help texts, with the usage of their flags: of all listeners, those
+// of JSON-RPC clients, and of an executor.
 var (
-	websocketOverrides = flags.Overrides{
-		"ws-auth": "ws_auth", "ws-token-file": "ws_token_file", "ws-token-sha256": "ws_token_sha256",
-		"ws-shared-secret-file": "ws_shared_secret_file", "ws-issuer": "ws_issuer", "ws-audience": "ws_audience",
-		"ws-max-clock-skew-seconds": "ws_max_clock_skew",
+	tlsUsages = map[string]string{
+		"tls-cert":        "the `file` with the certificate chain of listeners with TLS, as PEM",
+		"tls-key":         "the `file` with its private key, as PEM",
+		"tls-ca":          "the `file` with the authorities whose client certificates are accepted, as PEM (default none)",
+		"principals-file": "the `file` with the table of principals",
 	}
-	clientOverrides = flags.Overrides{"allowed-origin": "allowed_origins", "allowed-host": "allowed_hosts", "disable": "disable"}
-	remoteOverrides = flags.Overrides{
-		"remote": "remote_url", "executor-id": "executor_id", "name": "executor_name", "label": "executor_labels",
-		"remote-token-file": "remote_token_file", "remote-ca": "remote_ca_file", "use-agent-identity-auth": "agent_identity",
+	clientUsages = map[string]string{
+		"ws-auth":               "how websocket clients authenticate: `METHOD` is capability-token, signed-bearer-token or off",
+		"ws-token-file":         "the `file` with the token of websocket clients",
+		"ws-token-sha256":       "or the SHA-256 of that token, in `hexadecimal`",
+		"ws-shared-secret-file": "the `file` with the HS256 secret of signed tokens",
+		"ws-issuer":             "the `name` that iss of signed tokens must be",
+		"ws-audience":           "the `name` that aud of signed tokens must contain",
+		"ws-max-clock-skew":     "the accepted difference to the clock of the issuer, in `seconds` or as in 1m (default 30s)",
+		"disable":               "a `feature` to disable: http, HTTP requests for clients (default none)",
+		"allowed-origins":       "an `origin` whose web pages may connect, for example https://app.example.org; may be repeated (default none)",
+		"allowed-hosts":         "a `name` of this server in URLs of HTTP and websockets, beside IP addresses, localhost and those of its certificate; may be repeated (default none)",
+	}
+	executorUsages = map[string]string{
+		"remote":            "register as an executor with the hub at `URL`, https://HOST; needs --executor-id",
+		"executor-id":       "the `ID` of this executor",
+		"executor-name":     "the `name` of this executor, for people (default the host name)",
+		"executor-labels":   "a label of this executor, `KEY=VALUE`; may be repeated",
+		"remote-token-file": "the `file` with the token for the hub (default from the environment, or the sign-in of codex)",
+		"remote-tls-ca":     "the `file` with the certificate authorities of the hub, as PEM (default those of the system)",
+		"agent-identity":    "authenticate with the agent identity in CODEX_ACCESS_TOKEN",
 	}
 )
 
-// addClientFlags adds the flags of commands with JSON-RPC listeners.
-func addClientFlags(f *pflag.FlagSet) {
+// addSettingFlags adds --config and the flags for settings, with the usages of some.
+func addSettingFlags(f *pflag.FlagSet, listen string, usages ...map[string]string) {
 	f.SortFlags = false
-	f.String("ws-auth", "", "how websocket clients authenticate: `METHOD` is capability-token, signed-bearer-token or off")
-	f.String("ws-token-file", "", "the `file` with the token of websocket clients")
-	f.String("ws-token-sha256", "", "or the SHA-256 of that token, in `hexadecimal`")
-	f.String("ws-shared-secret-file", "", "the `file` with the HS256 secret of signed tokens")
-	f.String("ws-issuer", "", "the `name` that iss of signed tokens must be")
-	f.String("ws-audience", "", "the `name` that aud of signed tokens must contain")
-	f.Uint32("ws-max-clock-skew-seconds", 30, "the accepted difference to the clock of the issuer, in `seconds`")
-	f.StringSlice("disable", nil, "a `feature` to disable: http, HTTP requests for clients (default none)")
-	f.StringArray("allowed-origin", nil, "an `origin` whose web pages may connect, for example https://app.example.org; may be repeated (default none)")
-	f.StringArray("allowed-host", nil, "a `name` of this server in URLs of HTTP and websockets, beside IP addresses, localhost and those of its certificate; may be repeated (default none)")
-}
-
-// addExecutorFlags adds the flags of a server that is an executor.
-func addExecutorFlags(f *pflag.FlagSet) {
-	f.String("remote", "", "register as an executor with the hub at `URL`, https://HOST; needs --executor-id")
-	f.String("executor-id", "", "the `ID` of this executor")
-	f.String("name", "", "the `name` of this executor, for people (default the host name)")
-	f.StringArray("label", nil, "a label of this executor, `KEY=VALUE`; may be repeated")
-	f.String("remote-token-file", "", "the `file` with the token for the hub (default from the environment, or the sign-in of codex)")
-	f.String("remote-ca", "", "the `file` with the certificate authorities of the hub, as PEM (default those of the system)")
-	f.Bool("use-agent-identity-auth", false, "authenticate with the agent identity in CODEX_ACCESS_TOKEN")
+	shown := map[string]string{"listen": listen}
+	for _, group := range usages {
+		maps.Copy(shown, group)
+	}
+	f.String("config", "", "a TOML `file` with settings")
+	flags.AddSettings(f, config.Settings(), shown)
 	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "allow-agent-identity-auth" {
-			name = "use-agent-identity-auth"
-		}
-		return pflag.NormalizedName(name)
+		return pflag.NormalizedName(cmp.Or(otherFlags[name], name))
 	})
 }
 
-// addServeFlags adds --config and all flags for settings.
+// settingsHelp ends the help of commands with flags of addSettingFlags.
+const settingsHelp = "\n\nEvery setting is a flag, too, with - for _: --default-grace 2m, --tls-cert FILE. Lists are\nseparated by commas, or flags are repeated. execwire config example lists the settings."
+
+// addServeFlags adds --config and the flags for settings.
 func addServeFlags(f *pflag.FlagSet) {
-	f.StringArray("listen", nil,
-		"the `URL` to listen on: tcp://HOST:PORT (loopback; port 0 takes a free one), tls://HOST:PORT (with TLS), unix:///PATH; for one protocol grpc://HOST:PORT, grpcs://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT; stdio or off; may be repeated (default "+daemon.DefaultListenURL+")")
-	f.String("config", "", "a TOML `file` with settings")
-	addExecutorFlags(f)
-	addClientFlags(f)
+	addSettingFlags(f,
+		"the `URL` to listen on: tcp://HOST:PORT (loopback; port 0 takes a free one), tls://HOST:PORT (with TLS), unix:///PATH; for one protocol grpc://HOST:PORT, grpcs://HOST:PORT, ws://HOST:PORT, wss://HOST:PORT; stdio or off; may be repeated (default "+daemon.DefaultListenURL+")",
+		tlsUsages, executorUsages, clientUsages)
 }
 
 // loadServe returns the configuration of a server whose command has flags of
 // addServeFlags, and the sources of settings that flags do not change.
 func loadServe(command *cobra.Command) (config.Config, config.Sources, error) {
+	return loadSettings(command, nil)
+}
+
+// loadSettings returns the configuration of a command with flags of addSettingFlags. listen
+// is its default; nil is that of the file and the environment.
+func loadSettings(command *cobra.Command, listen []string) (config.Config, config.Sources, error) {
 	f := command.Flags()
-	file, err := f.GetString("config")
-	if err != nil {
-		return config.Config{}, nil, err
-	}
-	listen, err := f.GetStringArray("listen")
-	if err != nil {
-		return config.Config{}, nil, err
+	file := ""
+	if flag := f.Lookup("config"); flag != nil {
+		file = flag.Value.String()
 	}
 	cfg, sources, err := config.LoadWithSources(file, os.Environ(), func(cfg *config.Config) {
-		// An empty --listen selects the default.
-		if listen := slices.DeleteFunc(listen, func(url string) bool { return url == "" }); len(listen) > 0 {
+		if listen != nil {
 			cfg.Listen = listen
 		}
-		for _, group := range []flags.Overrides{websocketOverrides, clientOverrides, remoteOverrides} {
-			group.Apply(f, cfg)
+		selected := cfg.Listen
+		flags.Apply(f, cfg)
+		if len(cfg.Listen) == 0 { // an empty --listen selects the default
+			cfg.Listen = selected
 		}
 	})
-	return cfg, sources, explainRemoteFlags(command, explainWebsocket(command, err))
+	return cfg, sources, explainSettings(command, err)
 }
 
 // newConfigCommand returns the command for settings.
 func newConfigCommand() *cobra.Command {
-	overrides := flags.Overrides{"listen": "listen"}
-	for _, group := range []flags.Overrides{websocketOverrides, clientOverrides, remoteOverrides} {
-		maps.Copy(overrides, group)
-	}
 	return commands.NewConfig(commands.Program{
 		Name: "execwire", Command: "execwire serve", Settings: config.Settings(),
-		AddFlags: addServeFlags, Overrides: overrides,
+		AddFlags: addServeFlags,
 		Load: func(command *cobra.Command) (any, config.Sources, error) {
 			cfg, sources, err := loadServe(command)
 			return &cfg, sources, err
@@ -117,40 +124,39 @@ func newConfigCommand() *cobra.Command {
 	})
 }
 
+// explainSettings makes an error in settings a usage error that names flags, if flags were
+// used. Others are those of explainWebsocket.
+func explainSettings(command *cobra.Command, err error) error {
+	err = explainWebsocket(command, err)
+	if !errors.As(err, new(*config.Error)) || errors.As(err, new(*exitError)) {
+		return err
+	}
+	if text, used := flags.Explain(command.Flags(), err); used {
+		return usageError(command, errors.New(text))
+	}
+	return err
+}
+
 // explainWebsocket gives errors in the credentials for websockets the exit code that
-// launchers of such servers expect, and replaces names of settings by flags if those
-// were used. Other errors are unchanged.
+// launchers of such servers expect, and names flags instead of settings if those were
+// used. Other errors are unchanged.
 func explainWebsocket(command *cobra.Command, err error) error {
 	var setting *config.Error
 	about := errors.As(err, &setting) && strings.HasPrefix(setting.Setting, "ws_")
 	if !about && !errors.As(err, new(*auth.WebsocketError)) {
 		return err
 	}
-	if text, used := websocketOverrides.Rename(command.Flags(), err.Error()); used {
+	if text, used := flags.Explain(command.Flags(), err); used {
 		err = errors.New(text)
 	}
 	return &exitError{code: codeWebsocketAuth, err: err}
-}
-
-// explainRemoteFlags makes an error in the settings of the relay a usage error if flags
-// were used. Others are unchanged.
-func explainRemoteFlags(command *cobra.Command, err error) error {
-	var wrong *config.Error
-	if !errors.As(err, &wrong) || !slices.Contains(slices.Collect(maps.Values(remoteOverrides)), wrong.Setting) {
-		return err
-	}
-	text, used := remoteOverrides.Rename(command.Flags(), err.Error())
-	if !used {
-		return err
-	}
-	return usageError(command, errors.New(strings.TrimPrefix(text, "configuration: ")))
 }
 
 // findRemoteCredentials returns the credentials for the hub, or nil.
 func findRemoteCredentials(cfg config.Config, logger *slog.Logger) (executor.Credentials, error) {
 	if !cfg.HasRemote() {
 		if cfg.ExecutorID != "" {
-			logger.Warn("executor_id has no effect without remote_url")
+			logger.Warn("executor_id has no effect without remote")
 		}
 		return nil, nil
 	}

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/flags"
 )
@@ -50,14 +52,45 @@ func TestServe_MisspelledSandboxVariable_DoesNotStart(t *testing.T) {
 	}
 }
 
-// Every flag for a setting has one of the daemon.
-func TestOverrides_NameSettings(t *testing.T) {
-	f := newServeCommand(streams{}).Flags()
-	for _, group := range []flags.Overrides{websocketOverrides, clientOverrides, remoteOverrides} {
-		for flag, setting := range group {
-			if f.Lookup(flag) == nil || !slices.ContainsFunc(config.Settings(), func(s config.Setting) bool { return s.Name == setting }) {
-				t.Errorf("there is no flag %s or no setting %s", flag, setting)
+// Settings, environment variables and flags have the same names in all programs, and what
+// is the same in two of them has one name: the certificate of a program, its key, and the
+// authorities whose certificates it accepts.
+func TestSettings_VariablesAndFlags_AreTheSame(t *testing.T) {
+	commands := map[string]*pflag.FlagSet{}
+	for _, c := range allCommands(newRootCommand(streams{})) {
+		commands[c.CommandPath()] = c.Flags()
+	}
+	for name, settings := range map[string][]config.Setting{
+		"execwire serve": config.Settings(), "execwire config print": config.Settings(), "execwire gateway": config.Settings(),
+		"execwire forward": forwardSettings(), "execwire ps": config.ClientSettings(), "execwire context add": config.ClientSettings(),
+	} {
+		for _, s := range settings {
+			if s.Environment() != "EXECWIRE_"+strings.ToUpper(s.Name) {
+				t.Errorf("the variable of %s is %s", s.Name, s.Environment())
 			}
+			if commands[name].Lookup(flags.Name(s.Name)) == nil {
+				t.Errorf("%s has no flag for %s", name, s.Name)
+			}
+		}
+	}
+	// Flags of servers that are no settings.
+	others := []string{"config", "until-stdin-closes", "log-format", "log-level", "log-lines", "help"}
+	commands["execwire serve"].VisitAll(func(flag *pflag.Flag) {
+		if !flags.IsSetting(flag) && !slices.Contains(others, flag.Name) {
+			t.Errorf("serve has --%s, which is no setting", flag.Name)
+		}
+	})
+	for _, name := range []string{"execwire serve", "execwire gateway", "execwire forward", "execwire run", "execwire context add"} {
+		for _, flag := range []string{"tls-cert", "tls-key", "tls-ca"} {
+			if commands[name].Lookup(flag) == nil {
+				t.Errorf("%s has no --%s", name, flag)
+			}
+		}
+	}
+	// Other names are for existing launchers.
+	for other, flag := range otherFlags {
+		if found := commands["execwire serve"].Lookup(other); found == nil || found.Name != flag {
+			t.Errorf("--%s is not --%s", other, flag)
 		}
 	}
 }

@@ -190,7 +190,7 @@ func start(t *testing.T, env []string, name string, arguments ...string) string 
 // serve starts a server that pages of an origin may call, and returns its HTTP URL.
 func serve(t *testing.T, origin string) string {
 	t.Helper()
-	listening := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--listen", "tcp://127.0.0.1:0", "--allowed-origin", origin)
+	listening := start(t, nil, "execwire", "serve", "--until-stdin-closes", "--listen", "tcp://127.0.0.1:0", "--allowed-origins", origin)
 	return strings.Replace(listening, "tcp://", "http://", 1)
 }
 

@@ -70,8 +70,8 @@ func TestPage_OwnsAProcess(t *testing.T) {
 		write(t, filepath.Join(dir, "token"), token)
 		principals := write(t, filepath.Join(dir, "principals.toml"),
 			fmt.Sprintf("[[principal]]\nname = \"page\"\ntoken_file = %q\nallow = [\"all\"]\n", filepath.Join(dir, "token")))
-		env := []string{"EXECWIRE_TLS_CERTIFICATE_FILE=" + certificate, "EXECWIRE_TLS_KEY_FILE=" + key, "EXECWIRE_PRINCIPALS_FILE=" + principals}
-		listening := start(t, env, "execwire", "serve", "--until-stdin-closes", "--listen", "tls://127.0.0.1:0", "--allowed-origin", site.URL)
+		env := []string{"EXECWIRE_TLS_CERT=" + certificate, "EXECWIRE_TLS_KEY=" + key, "EXECWIRE_PRINCIPALS_FILE=" + principals}
+		listening := start(t, env, "execwire", "serve", "--until-stdin-closes", "--listen", "tls://127.0.0.1:0", "--allowed-origins", site.URL)
 		check(t, site.URL, strings.Replace(listening, "tls://", "https://", 1), token)
 	})
 }

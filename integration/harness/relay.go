@@ -38,7 +38,7 @@ func NewFleet(t testing.TB, settings ...string) *Fleet {
 	f := &Fleet{Hub: NewHub(t, settings)}
 	address := AddressOf(f.Hub.URLs[HubTransport])
 	f.Near, f.Far = NewProxy(t, "tcp", address), NewProxy(t, "tcp", address)
-	f.Executor = NewCommand("serve", "--remote", "http://"+f.Far.Listener.Addr().String(), "--executor-id", ExecutorID, "--label", "arch=test")
+	f.Executor = NewCommand("serve", "--remote", "http://"+f.Far.Listener.Addr().String(), "--executor-id", ExecutorID, "--executor-labels", "arch=test")
 	f.Executor.Env = append(f.Executor.Env, settings...)
 	f.Executor.Launch(t)
 	f.AwaitExecutor(t)

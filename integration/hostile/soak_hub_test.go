@@ -39,7 +39,7 @@ func newSoakHub(t *testing.T) *soakHub {
 		table += fmt.Sprintf("[[principal]]\nname=%q\ntoken_file=%q\n%s\n", name, h.token[name], may)
 	}
 	h.hub = harness.NewHub(t, []string{"EXECWIRE_HUB_EXECUTORS_PER_PRINCIPAL=100"}, "--listen", "http://127.0.0.1:0",
-		"--principals", testcert.WriteFile(t, filepath.Join(dir, "principals.toml"), []byte(table)))
+		"--principals-file", testcert.WriteFile(t, filepath.Join(dir, "principals.toml"), []byte(table)))
 	executor := harness.NewCommand("serve", "--remote", h.hub.URLs[harness.HubTransport], "--executor-id", harness.ExecutorID, "--remote-token-file", h.token["executor"])
 	executor.Env = append(executor.Env, "EXECWIRE_RELAY_STREAMS=64", "EXECWIRE_DEFAULT_GRACE=1s", "EXECWIRE_CLOSED_PROCESS_RETENTION=1s")
 	executor.Launch(t)

@@ -33,7 +33,7 @@ func TestHostileTLSHandshakes_DoNotAffectOthers(t *testing.T) {
 	dir := harness.ShortDir(t)
 	certificate, key := authority.Issue("server").Write(t, dir, "server")
 	server := harness.NewCommand("serve", "--listen", "ws://127.0.0.1:0", "--listen", "wss://127.0.0.1:0")
-	server.Env = append(server.Env, "EXECWIRE_TLS_CERTIFICATE_FILE="+certificate, "EXECWIRE_TLS_KEY_FILE="+key, "EXECWIRE_DEFAULT_GRACE=1s")
+	server.Env = append(server.Env, "EXECWIRE_TLS_CERT="+certificate, "EXECWIRE_TLS_KEY="+key, "EXECWIRE_DEFAULT_GRACE=1s")
 	said, err := server.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -204,7 +204,7 @@ func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	server := harness.NewCommand("serve", "--listen", "grpcs://127.0.0.1:0", "--listen", "wss://127.0.0.1:0")
-	server.Env = append(server.Env, "EXECWIRE_TLS_CERTIFICATE_FILE="+certificate, "EXECWIRE_TLS_KEY_FILE="+key)
+	server.Env = append(server.Env, "EXECWIRE_TLS_CERT="+certificate, "EXECWIRE_TLS_KEY="+key)
 	server.Listen(t, 2)
 	for _, url := range server.URLs {
 		args := []string{"run", "--server", url, "--tls-ca", ca, "--", "echo", "ran"}

@@ -125,11 +125,11 @@ func (m *machines) start(settings ...string) {
 		m.t.Fatal(err)
 	}
 	hub := m.command(m.hub, binary, "--listen", m.url["executor"], "--listen", m.url["client"],
-		"--tls-certificate", certificate, "--tls-key", key, "--principals", write("principals.toml", table))
+		"--tls-cert", certificate, "--tls-key", key, "--principals-file", write("principals.toml", table))
 	hub.Env = append(hub.Env, settings...)
 	hub.Listen(m.t, 2)
 	m.executor = m.command(m.others["executor"], harness.Execwire, "serve", "--remote", m.url["executor"], "--executor-id", harness.ExecutorID,
-		"--remote-token-file", m.tokens["executor"], "--remote-ca", m.authority)
+		"--remote-token-file", m.tokens["executor"], "--remote-tls-ca", m.authority)
 	m.executor.Env = append(m.executor.Env, settings...)
 	m.executor.Launch(m.t)
 	harness.Eventually(m.t, "the executor is connected", func() bool {

@@ -21,10 +21,8 @@ type Program struct {
 	Name, Command string
 	// Settings are its settings with their defaults.
 	Settings []config.Setting
-	// AddFlags adds --config and the flags of Overrides.
+	// AddFlags adds --config and the flags for settings.
 	AddFlags func(f *pflag.FlagSet)
-	// Overrides are the flags that override settings.
-	Overrides flags.Overrides
 	// Load returns the *config.Config or *config.Hub of the file, the environment and the
 	// flags of AddFlags, with the sources of settings that the flags do not change. Its
 	// errors are those of Command.
@@ -108,7 +106,7 @@ func printSettings(command *cobra.Command, p Program, asJSON bool) error {
 		if source.Kind == config.FromDefault && s.Notation() != p.Settings[i].Notation() {
 			source.Kind = config.FromOther
 		}
-		if flag, isSet := p.Overrides.Flag(command.Flags(), s.Name); isSet {
+		if flag, isSet := flags.Flag(command.Flags(), s.Name); isSet {
 			source = config.Source{Kind: config.FromFlag, Name: flag}
 		}
 		if asJSON {

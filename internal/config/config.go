@@ -15,14 +15,14 @@ import (
 // made from them. The struct is plain data and safe to copy.
 type Config struct {
 	// Listen is where the daemon accepts clients.
-	Listen []string `name:"listen" default:"tcp://127.0.0.1:7420" unit:"URLs" help:"Addresses to listen on. gRPC, HTTP and JSON-RPC over websockets on one port: tcp://HOST:PORT on loopback, tls://HOST:PORT with TLS, unix:///PATH. Only gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS. Only HTTP and websockets: ws://HOST:PORT, wss://HOST:PORT with TLS. JSON-RPC on standard input and output: stdio. Or off, the default if remote_url is set."`
+	Listen []string `name:"listen" default:"tcp://127.0.0.1:7420" unit:"URLs" help:"Addresses to listen on. gRPC, HTTP and JSON-RPC over websockets on one port: tcp://HOST:PORT on loopback, tls://HOST:PORT with TLS, unix:///PATH. Only gRPC: grpc://HOST:PORT on loopback, grpcs://HOST:PORT with TLS. Only HTTP and websockets: ws://HOST:PORT, wss://HOST:PORT with TLS. JSON-RPC on standard input and output: stdio. Or off, the default if remote is set."`
 	// HandshakeTimeout bounds the time until a connection is ready for calls.
 	HandshakeTimeout Duration `name:"handshake_timeout" default:"20s" unit:"duration" min:"10ms" max:"5m" help:"How long each step of a new connection may take: until its protocol is known, with the TLS handshake; then the HTTP/2 handshake, or the header of the first HTTP request; for a client of a relay, its first message. Slower connections are closed."`
 
 	// RemoteURL is the registry of the relay.
-	RemoteURL string `name:"remote_url" default:"" unit:"text" help:"The registry of the hub that this server registers with as an executor: https://HOST, or http://HOST:PORT on this host; see docs/remote.md. Empty: none."`
+	RemoteURL string `name:"remote" default:"" unit:"text" help:"The registry of the hub that this server registers with as an executor: https://HOST, or http://HOST:PORT on this host; see docs/remote.md. Empty: none."`
 	// ExecutorID is the id in the registry.
-	ExecutorID string `name:"executor_id" default:"" unit:"text" help:"The id by which clients of the hub find this server. Required with remote_url, and only used with it."`
+	ExecutorID string `name:"executor_id" default:"" unit:"text" help:"The id by which clients of the hub find this server. Required with remote, and only used with it."`
 	// ExecutorName is the name in the registry.
 	ExecutorName string `name:"executor_name" default:"" unit:"text" help:"The name of this server in the registry, for people. Empty: the host name."`
 	// ExecutorLabels are the labels in the registry.
@@ -30,7 +30,7 @@ type Config struct {
 	// RemoteTokenFile has the token for the registry.
 	RemoteTokenFile string `name:"remote_token_file" default:"" unit:"path" choices:"/" help:"The token for the registry. Only the server's user may be able to read it. Read again at each registration. Empty: credentials from the environment, or the sign-in of codex; see docs/remote.md."`
 	// RemoteCA has the certificate authorities of the relay.
-	RemoteCA string `name:"remote_ca_file" default:"" unit:"path" choices:"/" help:"Certificate authorities of the registry and the rendezvous, as PEM. Empty: those of the system."`
+	RemoteCA string `name:"remote_tls_ca" default:"" unit:"path" choices:"/" help:"Certificate authorities of the registry and the rendezvous, as PEM. Empty: those of the system."`
 	// AgentIdentity enables assertions of the agent identity.
 	AgentIdentity string `name:"agent_identity" default:"off" unit:"choice" choices:"on,off" help:"Whether to send the registry assertions of the agent identity in CODEX_ACCESS_TOKEN instead of a token: on or off."`
 	// RelayStreams limits the connections through the relay.
@@ -39,11 +39,11 @@ type Config struct {
 	RelaySilence Duration `name:"relay_silence_timeout" default:"30s" unit:"duration" min:"1s" max:"10m" help:"How long a relay client may be silent, connected or not, until its connection counts as lost and the grace period of its session begins. A third of it after the last message the server asks for a sign of life."`
 
 	// TLSCertificate is the server's certificate chain.
-	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of tls://, grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
+	TLSCertificate string `name:"tls_cert" default:"" unit:"path" help:"The certificate chain of tls://, grpcs:// and wss:// listeners, as PEM. Read again when it changes."`
 	// TLSKey is the private key of TLSCertificate.
-	TLSKey string `name:"tls_key_file" default:"" unit:"path" help:"Its private key, as PEM. Only the server's user may be able to read it. Read again when it changes."`
+	TLSKey string `name:"tls_key" default:"" unit:"path" help:"Its private key, as PEM. Only the server's user may be able to read it. Read again when it changes."`
 	// TLSClientCA has the authorities of client certificates.
-	TLSClientCA string `name:"tls_client_ca_file" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
+	TLSClientCA string `name:"tls_ca" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
 	// Principals is the table of principals.
 	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals, their credentials and permissions; see docs/security.md. Empty: every caller on a unix socket, users in loopback_users on loopback, and clients that ws_auth accepts may make every call. Read again when it changes."`
 	// LoopbackUsers are accepted on loopback without a credential.

@@ -136,20 +136,20 @@ func TestLoad_InvalidSettings_Fail(t *testing.T) {
 		{"a network of nothing", `sandbox_network = "on"`, "", "sandbox_network needs require_sandbox"},
 		{"a network beside a policy", `require_sandbox = "/etc/policy.json"`, "EXECWIRE_SANDBOX_NETWORK=on", "a policy in a file says itself"},
 		{"half a network", `sandbox_network = "some"`, "", `sandbox_network cannot be "some": write on or off`},
-		{"a registry that is none", `remote_url = "ws://a"`, "EXECWIRE_EXECUTOR_ID=a", "remote_url is no address of a registry: write https://HOST"},
-		{"a registry with a secret", `remote_url = "https://a:b@c"`, "EXECWIRE_EXECUTOR_ID=a", "remote_url is no address of a registry"},
-		{"an executor without id", `remote_url = "https://a"`, "", "executor_id is needed when remote_url is set: choose"},
-		{"a name without a relay", `executor_name = "a"`, "", "executor_name needs remote_url"},
-		{"labels without a relay", `executor_labels = ["a=b"]`, "", "executor_labels needs remote_url"},
-		{"a token without a relay", `remote_token_file = "/t"`, "", "remote_token_file needs remote_url"},
-		{"an identity without a relay", `agent_identity = "on"`, "", "agent_identity needs remote_url"},
+		{"a registry that is none", `remote = "ws://a"`, "EXECWIRE_EXECUTOR_ID=a", "remote is no address of a registry: write https://HOST"},
+		{"a registry with a secret", `remote = "https://a:b@c"`, "EXECWIRE_EXECUTOR_ID=a", "remote is no address of a registry"},
+		{"an executor without id", `remote = "https://a"`, "", "executor_id is needed when remote is set: choose"},
+		{"a name without a relay", `executor_name = "a"`, "", "executor_name needs remote"},
+		{"labels without a relay", `executor_labels = ["a=b"]`, "", "executor_labels needs remote"},
+		{"a token without a relay", `remote_token_file = "/t"`, "", "remote_token_file needs remote"},
+		{"an identity without a relay", `agent_identity = "on"`, "", "agent_identity needs remote"},
 		{"half an identity", `agent_identity = "yes"`, "", `agent_identity cannot be "yes": write on or off`},
-		{"two credentials", "remote_url = \"https://a\"\nexecutor_id = \"a\"\nagent_identity = \"on\"", "EXECWIRE_REMOTE_TOKEN_FILE=/t", "remote_token_file and agent_identity exclude each other"},
-		{"a relative token", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_REMOTE_TOKEN_FILE=t", `remote_token_file cannot be "t": write an absolute path`},
-		{"a label without value", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,c", `executor_labels cannot have "c": write KEY=VALUE`},
-		{"relative authorities", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_REMOTE_CA_FILE=t", `remote_ca_file cannot be "t": write an absolute path`},
-		{"authorities without a relay", `remote_ca_file = "/t"`, "", "remote_ca_file needs remote_url"},
-		{"a label twice", "remote_url = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,a=c", "executor_labels has a key twice"},
+		{"two credentials", "remote = \"https://a\"\nexecutor_id = \"a\"\nagent_identity = \"on\"", "EXECWIRE_REMOTE_TOKEN_FILE=/t", "remote_token_file and agent_identity exclude each other"},
+		{"a relative token", "remote = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_REMOTE_TOKEN_FILE=t", `remote_token_file cannot be "t": write an absolute path`},
+		{"a label without value", "remote = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,c", `executor_labels cannot have "c": write KEY=VALUE`},
+		{"relative authorities", "remote = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_REMOTE_TLS_CA=t", `remote_tls_ca cannot be "t": write an absolute path`},
+		{"authorities without a relay", `remote_tls_ca = "/t"`, "", "remote_tls_ca needs remote"},
+		{"a label twice", "remote = \"https://a\"\nexecutor_id = \"a\"", "EXECWIRE_EXECUTOR_LABELS=a=b,a=c", "executor_labels has a key twice"},
 		{"no streams of a relay", "relay_streams = 0", "", "relay_streams is below 1"},
 		{"too many streams of a relay", "relay_streams = 100001", "", "relay_streams is above 100000"},
 		{"no silence of a relay", "relay_silence_timeout = '999ms'", "", "relay_silence_timeout is below 1s"},
@@ -213,7 +213,7 @@ func TestBytes_Notation(t *testing.T) {
 }
 
 func TestLoad_Remote_HasNoListenersByDefault(t *testing.T) {
-	remote := []string{"EXECWIRE_REMOTE_URL=https://hub.example.org/base", "EXECWIRE_EXECUTOR_ID=a"}
+	remote := []string{"EXECWIRE_REMOTE=https://hub.example.org/base", "EXECWIRE_EXECUTOR_ID=a"}
 	for _, tt := range []struct {
 		environ []string
 		over    func(*Config)

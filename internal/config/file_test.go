@@ -29,7 +29,7 @@ func TestCheckFile_ReportsEveryErrorWithItsPlace(t *testing.T) {
 		"a name twice":      {"executors = 1\n executors = 2\n", CheckHubFile, ":2:2: is not TOML: Key 'executors' has already been defined.\n"},
 		"contradictions":    {"max_grace = '1s'\nws_token_sha256 = 'ab'\n\n\tstdin_queue_bytes = '4KiB'\n", CheckFile, ": ws_auth has to be capability-token or signed-bearer-token for what is set beside it to have an effect\n:1:13: max_grace is below default_grace: raise it to at least 30s\n:4:22: stdin_queue_bytes is below stdin_write_bytes: raise it to at least 1MiB\n"},
 		"of a hub":          {"frame_bytes = '64MiB'\nqueue_bytes_total = '1MiB'\npublic_url = 'x'\n", CheckHubFile, ":2:21: queue_bytes_total is below frame_bytes: raise it to at least 64MiB\n:3:14: public_url cannot be \"x\": write for example https://hub.example.org\n"},
-		"default of listen": {"remote_url = 'https://a'\nexecutor_id = 'a'\n", CheckFile, ""},
+		"default of listen": {"remote = 'https://a'\nexecutor_id = 'a'\n", CheckFile, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "a.toml")

@@ -18,11 +18,11 @@ type Hub struct {
 	AllowHTTP string `name:"allow_http" default:"off" unit:"choice" choices:"on,off" help:"Whether to allow http:// listeners beyond loopback, where tokens and all other data travel in plain text: on or off. For trusted networks, and for proxies that end TLS."`
 
 	// TLSCertificate is the hub's certificate chain.
-	TLSCertificate string `name:"tls_certificate_file" default:"" unit:"path" help:"The certificate chain of https:// listeners, as PEM. Read again when it changes."`
+	TLSCertificate string `name:"tls_cert" default:"" unit:"path" help:"The certificate chain of https:// listeners, as PEM. Read again when it changes."`
 	// TLSKey is the private key of TLSCertificate.
-	TLSKey string `name:"tls_key_file" default:"" unit:"path" help:"Its private key, as PEM. Only the hub's user may be able to read it. Read again when it changes."`
+	TLSKey string `name:"tls_key" default:"" unit:"path" help:"Its private key, as PEM. Only the hub's user may be able to read it. Read again when it changes."`
 	// TLSClientCA has the authorities of client certificates.
-	TLSClientCA string `name:"tls_client_ca_file" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
+	TLSClientCA string `name:"tls_ca" default:"" unit:"path" help:"The authorities whose client certificates are accepted, as PEM. Empty accepts none. Read again when it changes."`
 	// Principals is the table of principals and their executors.
 	Principals string `name:"principals_file" default:"" unit:"path" help:"The table of principals, their credentials, and the executors that each may act as (act_as_executors) and connect to (connect_to_executors); see docs/security.md. Empty: users in loopback_users may do everything on loopback. Read again when it changes."`
 	// LoopbackUsers are accepted on loopback without a credential.

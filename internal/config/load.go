@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -150,9 +149,8 @@ func setFromTOML(s Setting, value any) error {
 	return fmt.Errorf("cannot be %v; it is measured in %s", value, s.Unit)
 }
 
-// Override sets a setting of a *Config or *Hub to the value of a flag, which is one text
-// unless the setting is a list. A relative path becomes absolute. It panics for a value
-// that the setting cannot have, which the type of the flag has to exclude.
+// Override sets a setting of a *Config or *Hub to values that [Setting.Parse] returned. It
+// panics for others.
 func Override(configuration any, name string, values ...string) {
 	list := Values(configuration)
 	s := list[slices.IndexFunc(list, func(s Setting) bool { return s.Name == name })]
@@ -160,13 +158,7 @@ func Override(configuration any, name string, values ...string) {
 		*texts = values
 		return
 	}
-	text := values[0]
-	if s.Unit == "path" && text != "" {
-		if absolute, err := filepath.Abs(text); err == nil {
-			text = absolute
-		}
-	}
-	if err := s.set(text); err != nil {
+	if err := s.set(values[0]); err != nil {
 		panic("config: flag for " + name + ": " + err.Error())
 	}
 }

@@ -39,10 +39,10 @@ func (c *Config) validateRemote() error {
 			isSet bool
 		}{
 			{"executor_name", c.ExecutorName != ""}, {"executor_labels", len(c.ExecutorLabels) > 0},
-			{"remote_token_file", c.RemoteTokenFile != ""}, {"remote_ca_file", c.RemoteCA != ""}, {"agent_identity", c.HasAgentIdentity()},
+			{"remote_token_file", c.RemoteTokenFile != ""}, {"remote_tls_ca", c.RemoteCA != ""}, {"agent_identity", c.HasAgentIdentity()},
 		} {
 			if s.isSet {
-				return &Error{Setting: s.name, Problem: "needs remote_url", Fix: "it is for servers that are reached through a relay"}
+				return &Error{Setting: s.name, Problem: "needs remote", Fix: "it is for servers that are reached through a relay"}
 			}
 		}
 		return nil
@@ -50,9 +50,9 @@ func (c *Config) validateRemote() error {
 	u, err := url.Parse(strings.TrimSpace(c.RemoteURL))
 	switch {
 	case err != nil || !isHTTP(u):
-		return &Error{Setting: "remote_url", Problem: "is no address of a registry", Fix: "write https://HOST or http://HOST:PORT, with a path if it has one and nothing behind it"}
+		return &Error{Setting: "remote", Problem: "is no address of a registry", Fix: "write https://HOST or http://HOST:PORT, with a path if it has one and nothing behind it"}
 	case c.ExecutorID == "":
-		return &Error{Setting: "executor_id", Problem: "is needed when remote_url is set", Fix: "choose the name by which clients will find this server"}
+		return &Error{Setting: "executor_id", Problem: "is needed when remote is set", Fix: "choose the name by which clients will find this server"}
 	case c.HasAgentIdentity() && c.RemoteTokenFile != "":
 		return &Error{Setting: "remote_token_file", Problem: "and agent_identity exclude each other"}
 	}

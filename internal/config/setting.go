@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -141,6 +142,37 @@ func firstError(problems []error) error {
 		return nil
 	}
 	return problems[0]
+}
+
+// IsSwitch reports whether the setting is on or off.
+func (s Setting) IsSwitch() bool { return s.choices == "on,off" }
+
+// IsList reports whether the setting has several values.
+func (s Setting) IsList() bool { return s.value.Kind() == reflect.Slice }
+
+// Parse returns the values that text in the notation of an environment variable has: one,
+// or those of a list. A relative path becomes absolute. An error does not name the setting.
+func (s Setting) Parse(text string) ([]string, error) {
+	if s.IsList() {
+		return splitList(text), nil
+	}
+	if s.Unit == "path" && text != "" {
+		absolute, err := filepath.Abs(text)
+		if err != nil {
+			return nil, err
+		}
+		text = absolute
+	}
+	s.value = reflect.New(s.value.Type()).Elem()
+	err := s.set(text)
+	if err == nil {
+		err = s.check()
+	}
+	var wrong *Error
+	if errors.As(err, &wrong) {
+		err = errors.New(strings.TrimPrefix(wrong.text(), s.Name+" "))
+	}
+	return []string{text}, err
 }
 
 // set parses text as the setting's value.

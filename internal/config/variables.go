@@ -57,7 +57,7 @@ const fewestClientLetters = 4
 // otherVariables are variables of other parts of execwire: the client commands, the
 // guardian, and its build and tests.
 var otherVariables = append(ClientVariables(),
-	"EXECWIRE_GUARDIAN_PIPE",
+	"EXECWIRE_GUARDIAN_PIPE", "EXECWIRE_UPSTREAM_TLS_CA", "EXECWIRE_UPSTREAM_TLS_CERT", "EXECWIRE_UPSTREAM_TLS_KEY",
 	"EXECWIRE_BIN", "EXECWIRE_HUB_BIN", "EXECWIRE_TOOLS_DIR", "EXECWIRE_UPDATE_DOCS",
 	"EXECWIRE_REFERENCE", "EXECWIRE_SOAK", "EXECWIRE_RELAY_RUNS", "EXECWIRE_RELAY_SCENARIO", "EXECWIRE_BENCH_TABLE", "EXECWIRE_HOSTILE_TABLE",
 )

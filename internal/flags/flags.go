@@ -3,11 +3,13 @@
 package flags
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"log/slog"
-	"maps"
+	"os"
 	"regexp"
-	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -41,50 +43,124 @@ func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
 	return observe.NewLogger(w, l.format, l.level, l.lines)
 }
 
-// Overrides maps flags to the settings that they override. A flag of a boolean type is for
-// a setting that is on or off, and one of type uint32 for a duration, in seconds.
-type Overrides map[string]string
-
-// Apply sets the settings of a [*config.Config] or [*config.Hub] whose flags were set.
-func (o Overrides) Apply(f *pflag.FlagSet, configuration any) {
-	for name, setting := range o {
-		if !f.Changed(name) {
-			continue
+// AddSettings adds a flag for each setting, of its name with - for _. Those in usages are in
+// help texts; the others are hidden there, and have the description of the setting. The
+// value of a flag is checked like that of an environment variable, and may be repeated for
+// a list. A duration may be a number of seconds.
+func AddSettings(f *pflag.FlagSet, settings []config.Setting, usages map[string]string) {
+	completes := len(os.Args) > 1 && strings.HasPrefix(os.Args[1], "__complete") // of cobra: hidden ones are not completed
+	for _, s := range settings {
+		usage, isShown := usages[Name(s.Name)]
+		if !isShown {
+			usage = s.Help
 		}
-		value := f.Lookup(name).Value
-		if list, ok := value.(pflag.SliceValue); ok {
-			config.Override(configuration, setting, list.GetSlice()...)
-			continue
+		flag := f.VarPF(&value{setting: s}, Name(s.Name), "", usage)
+		flag.Hidden = !isShown && !completes
+		if s.IsSwitch() {
+			flag.NoOptDefVal = "true"
 		}
-		text := value.String()
-		switch value.Type() {
-		case "bool":
-			text = map[string]string{"true": "on", "false": "off"}[text]
-		case "uint32":
-			text += "s"
-		}
-		config.Override(configuration, setting, text)
 	}
 }
 
-// Flag returns the flag for a setting, with its dashes, if it was set.
-func (o Overrides) Flag(f *pflag.FlagSet, setting string) (flag string, isSet bool) {
-	for name, overridden := range o {
-		if overridden == setting && f.Changed(name) {
-			return "--" + name, true
+// Name returns the name of the flag for a setting.
+func Name(setting string) string { return strings.ReplaceAll(setting, "_", "-") }
+
+// IsSetting reports whether a flag is one of AddSettings.
+func IsSetting(flag *pflag.Flag) bool {
+	_, ok := flag.Value.(*value)
+	return ok
+}
+
+// value is the value of a flag for a setting.
+type value struct {
+	setting config.Setting
+	texts   []string
+}
+
+// String implements pflag.Value.
+func (v *value) String() string { return strings.Join(v.texts, ",") }
+
+// Type implements pflag.Value.
+func (v *value) Type() string {
+	if v.setting.IsSwitch() {
+		return "bool"
+	}
+	return v.setting.Unit
+}
+
+var wholeNumber = regexp.MustCompile(`^[0-9]+$`)
+
+// Set implements pflag.Value.
+func (v *value) Set(text string) error {
+	switch {
+	case v.setting.IsSwitch():
+		text = cmp.Or(map[string]string{"true": "on", "false": "off"}[text], text)
+	case v.setting.Unit == "duration" && wholeNumber.MatchString(text):
+		text += "s"
+	}
+	texts, err := v.setting.Parse(text)
+	if err != nil {
+		return err
+	}
+	if v.setting.IsList() {
+		texts = append(v.texts, texts...)
+	}
+	v.texts = texts
+	return nil
+}
+
+// Apply sets the settings of a [*config.Config] or [*config.Hub] whose flags were set.
+func Apply(f *pflag.FlagSet, configuration any) {
+	visit(f, func(flag *pflag.Flag, v *value) {
+		if flag.Changed {
+			config.Override(configuration, v.setting.Name, v.texts...)
 		}
+	})
+}
+
+func visit(f *pflag.FlagSet, do func(*pflag.Flag, *value)) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		if v, ok := flag.Value.(*value); ok {
+			do(flag, v)
+		}
+	})
+}
+
+// Flag returns the flag for a setting, with its dashes, if it was set.
+func Flag(f *pflag.FlagSet, setting string) (flag string, isSet bool) {
+	if found := f.Lookup(Name(setting)); found != nil && found.Changed && IsSetting(found) {
+		return "--" + found.Name, true
 	}
 	return "", false
 }
 
-// Rename replaces the names of settings in a text by their flags, if one of these was
-// set; else it returns false.
-func (o Overrides) Rename(f *pflag.FlagSet, text string) (string, bool) {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(o)), f.Changed) {
+// Explain replaces the names of settings in an error of a configuration by their flags, if
+// one was set of the settings that it names, or that begin with the same word as its own;
+// else it returns false.
+func Explain(f *pflag.FlagSet, err error) (text string, used bool) {
+	group := ""
+	var wrong *config.Error
+	if errors.As(err, &wrong) {
+		group, _, _ = strings.Cut(wrong.Setting, "_")
+	}
+	text = err.Error()
+	renamed := text
+	visit(f, func(flag *pflag.Flag, v *value) {
+		name, after := v.setting.Name, `($|\W)`
+		if flag.Changed && strings.HasPrefix(name, group+"_") {
+			used = true
+		}
+		if !flag.Changed && !strings.Contains(name, "_") {
+			after = `($|:| is )` // otherwise it may be a word
+		}
+		named := regexp.MustCompile(`(^|[^\w./-])` + name + after)
+		if named.MatchString(text) {
+			used = used || flag.Changed
+			renamed = named.ReplaceAllString(renamed, "${1}--"+flag.Name+"${2}")
+		}
+	})
+	if !used {
 		return text, false
 	}
-	for flag, setting := range o {
-		text = regexp.MustCompile(`\b`+setting+`\b`).ReplaceAllString(text, "--"+flag)
-	}
-	return text, true
+	return strings.TrimPrefix(renamed, "configuration: "), true
 }

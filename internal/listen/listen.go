@@ -127,7 +127,7 @@ func (l Options) check(u URL) error {
 	switch {
 	case u.hasTLS() && l.TLS == nil:
 		return &Error{Kind: KindNoCertificate, URL: u.String(), Problem: "TLS needs a certificate and its key",
-			Fix: "set tls_certificate_file and tls_key_file"}
+			Fix: "set tls_cert and tls_key"}
 	case reachable && u.loopbackOnly(): // Parse would reject it
 		return notLoopback(u.String(), u, u.Addr.Addr().String())
 	case reachable && !l.authenticated(u.protocols()):

@@ -118,7 +118,7 @@ func (e *RequestError) Error() string {
 	text := fmt.Sprintf("%s at %s did not respond: %v", e.Service, e.Host, e.Err)
 	switch {
 	case errors.As(e.Err, new(x509.UnknownAuthorityError)) && e.Service == serviceRegistry:
-		text += ": if its certificate authority is to be trusted, name it with --remote-ca"
+		text += ": if its certificate authority is to be trusted, name it with --remote-tls-ca"
 	case errors.Is(e.Err, io.EOF) && e.Service == serviceRegistry:
 		text += ": if it accepts only TLS, use https://"
 	case errors.Is(e.Err, http.ErrSchemeMismatch) && e.Service == serviceRegistry:

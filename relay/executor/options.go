@@ -103,19 +103,19 @@ func textProblem(text string, limit int) string {
 
 func labelsProblem(labels map[string]string) error {
 	if len(labels) > MaxLabels {
-		return &OptionsError{Name: "--label", Problem: fmt.Sprintf("is given %d times", len(labels)), Fix: fmt.Sprintf("give at most %d", MaxLabels)}
+		return &OptionsError{Name: "--executor-labels", Problem: fmt.Sprintf("is given %d times", len(labels)), Fix: fmt.Sprintf("give at most %d", MaxLabels)}
 	}
 	for name, value := range labels {
 		if len(name) > MaxLabelNameBytes || !validLabelName.MatchString(name) {
-			return &OptionsError{Name: "--label", Problem: fmt.Sprintf("cannot have the name %q", truncate(name, 64)),
+			return &OptionsError{Name: "--executor-labels", Problem: fmt.Sprintf("cannot have the name %q", truncate(name, 64)),
 				Fix: fmt.Sprintf("use at most %d ASCII letters, digits, -, _, . and /, with a letter or digit at both ends", MaxLabelNameBytes)}
 		}
 		if problem := textProblem(value, MaxLabelValueBytes); problem != "" {
-			return &OptionsError{Name: "--label " + name, Problem: problem}
+			return &OptionsError{Name: "--executor-labels " + name, Problem: problem}
 		}
 	}
 	if n := len(encodeLabels(labels)); n > MaxLabelsBytes {
-		return &OptionsError{Name: "--label", Problem: fmt.Sprintf("takes %d bytes in all", n), Fix: fmt.Sprintf("the encoded labels may take %d", MaxLabelsBytes)}
+		return &OptionsError{Name: "--executor-labels", Problem: fmt.Sprintf("takes %d bytes in all", n), Fix: fmt.Sprintf("the encoded labels may take %d", MaxLabelsBytes)}
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func TestHub_InsecureListeners_AreRejected(t *testing.T) {
 		"a path":             {"http://127.0.0.1:0/x", nil, "nothing but HOST:PORT"},
 		"plain text":         {"http://0.0.0.0:0", nil, "allow_http"},
 		"plain, nobody":      {"http://0.0.0.0:0", func(cfg *config.Hub) { cfg.AllowHTTP = "on" }, "principals_file"},
-		"TLS without keys":   {"https://127.0.0.1:0", nil, "tls_certificate_file"},
+		"TLS without keys":   {"https://127.0.0.1:0", nil, "tls_cert"},
 		"no such table":      {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.Principals = "/no/such/table" }, "/no/such/table"},
 		"no such secret":     {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.URLKey = "/no/such/key" }, "url_key_file"},
 		"a setting is wrong": {"http://127.0.0.1:0", func(cfg *config.Hub) { cfg.Frame = 1 }, "frame_bytes"},

@@ -127,7 +127,7 @@ func asHTTPError(err error, raw string) error {
 // loadTLS loads the TLS configuration of the listeners.
 func (h *Hub) loadTLS() (*listen.TLS, error) {
 	if h.cfg.TLSClientCA == "" && h.authenticator.principals.WantsCertificates() {
-		h.logger.Warn("the table of principals has certificates, but no client certificate is requested: set tls_client_ca_file")
+		h.logger.Warn("the table of principals has certificates, but no client certificate is requested: set tls_ca")
 	}
 	files := listen.TLSFiles{Certificate: h.cfg.TLSCertificate, Key: h.cfg.TLSKey, ClientCA: h.cfg.TLSClientCA}
 	return listen.LoadTLS(files, func(err error) {

@@ -54,12 +54,12 @@ class Transports(TestCase):
             with open(path, "w", opener=lambda p, f: os.open(p, f, 0o600)) as file:
                 file.write(text)
         os.environ.update(
-            EXECWIRE_TLS_CERTIFICATE_FILE=certificate_file,
-            EXECWIRE_TLS_KEY_FILE=key,
+            EXECWIRE_TLS_CERT=certificate_file,
+            EXECWIRE_TLS_KEY=key,
             EXECWIRE_PRINCIPALS_FILE=principals,
         )
         self.addCleanup(
-            lambda: [os.environ.pop("EXECWIRE_" + n) for n in ("TLS_CERTIFICATE_FILE", "TLS_KEY_FILE", "PRINCIPALS_FILE")]
+            lambda: [os.environ.pop("EXECWIRE_" + n) for n in ("TLS_CERT", "TLS_KEY", "PRINCIPALS_FILE")]
         )
         with serve(listen="tls://localhost:0") as server:
             with execwire.connect(server.url, ca_file=certificate_file, token_file=token) as client:

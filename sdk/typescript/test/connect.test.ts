@@ -118,11 +118,11 @@ test("connect: TLS files and tokens", async (t) => {
   const wrong = secret(join(dir, "wrong"), "wrong-horse-battery-staple-0123456789ab");
   const table = join(dir, "principals.toml");
   writeFileSync(table, `[[principal]]\nname = "ann"\ntoken_file = "${tokenFile}"\nallow = ["all"]\n`);
-  process.env["EXECWIRE_TLS_CERTIFICATE_FILE"] = files.certificate;
-  process.env["EXECWIRE_TLS_KEY_FILE"] = files.key;
+  process.env["EXECWIRE_TLS_CERT"] = files.certificate;
+  process.env["EXECWIRE_TLS_KEY"] = files.key;
   process.env["EXECWIRE_PRINCIPALS_FILE"] = table;
   after(t, () => {
-    for (const name of ["EXECWIRE_TLS_CERTIFICATE_FILE", "EXECWIRE_TLS_KEY_FILE", "EXECWIRE_PRINCIPALS_FILE"]) {
+    for (const name of ["EXECWIRE_TLS_CERT", "EXECWIRE_TLS_KEY", "EXECWIRE_PRINCIPALS_FILE"]) {
       delete process.env[name];
     }
   });

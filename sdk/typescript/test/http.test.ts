@@ -101,8 +101,8 @@ test("http: servers that cannot be reached, or refuse the caller, are reported",
   const files = certificate(t);
   const settings = {
     EXECWIRE_PRINCIPALS_FILE: secret(join(dir, "principals.toml"), `[[principal]]\nname = "ci"\ntoken_file = "${token}"\nallow = ["environment"]\n`),
-    EXECWIRE_TLS_CERTIFICATE_FILE: files.certificate,
-    EXECWIRE_TLS_KEY_FILE: files.key,
+    EXECWIRE_TLS_CERT: files.certificate,
+    EXECWIRE_TLS_KEY: files.key,
   };
   Object.assign(process.env, settings);
   after(t, () => Object.keys(settings).forEach((name) => delete process.env[name]));
