@@ -15,10 +15,12 @@ from ._command import TerminalSize
 from ._download import Downloaded
 from ._events import Closed, Event, Exited, Gap, Output, Stream
 from ._exit import Exit, ExitCause
+from ._follow import Follow
 from ._forward import Forward
 from ._metadata import FileInfo, FileType
 from ._ports import Port, PortChange, Ports, PortWatch
 from ._process import Process, Terminated
+from ._transfer import Transferred
 from ._upload import Uploaded
 from ._version import __version__
 from ._wait import Wait
@@ -85,6 +87,7 @@ __all__ = [
     "FileInfo",
     "FileType",
     "Files",
+    "Follow",
     "Forward",
     "Gap",
     "InvalidRequestError",
@@ -116,6 +119,7 @@ __all__ = [
     "TakenOverError",
     "TerminalSize",
     "Terminated",
+    "Transferred",
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",

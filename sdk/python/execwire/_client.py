@@ -17,6 +17,7 @@ from typing import (
     Literal,
     Mapping,
     Optional,
+    Tuple,
     Type,
     cast,
     overload,
@@ -27,11 +28,11 @@ import grpc
 from . import _terminal, errors
 from ._backoff import START_RETRY_TIMEOUT
 from ._collect import MAX_OUTPUT_BYTES
-from ._command import Command, CommandLine, ResourceLimit, Terminal, duration, start_request
+from ._command import Command, CommandLine, ResourceLimit, Terminal, TerminalSize, duration, start_request
 from ._connect import open_transport
 from ._events import Event, EventLog
 from ._exit import Exit
-from ._follow import follow
+from ._follow import Follow
 from ._forward import Forward, Local
 from ._owner import OnLost, OnResumed, Owner
 from ._ports import Ports, PortWatch, list_ports
@@ -71,7 +72,7 @@ class Client:
         self._transport, self._sandbox = transport, sandbox
         self._shared = shared or _Shared()
         #: Files of the server.
-        self.files = Files(transport, sandbox)
+        self.files = Files(transport, self.run, sandbox)
 
     @property
     def url(self) -> str:
@@ -264,9 +265,21 @@ class Client:
         forwarded, and the program has a terminal of its own. Ctrl-C is sent to the
         program.
 
-        stdin and stdout must be a terminal. Size changes are noticed in the main thread
-        only.
+        stdin and stdout must be a terminal.
         """
+        process, size = self.starting_here(command, cwd, env, inherit_env, sandbox)
+        with process:
+            return _terminal.connect_terminal(process, size)
+
+    def starting_here(
+        self,
+        command: CommandLine,
+        cwd: Optional[str],
+        env: Optional[Mapping[str, str]],
+        inherit_env: str,
+        sandbox: Optional[SandboxLike],
+    ) -> Tuple[Process, TerminalSize]:
+        """For execwire.aio: starts a process with a terminal of the size of this one."""
         if not _terminal.is_terminal():
             raise errors.UsageError("stdin and stdout are not a terminal: use run() or start()")
         _terminal.flush()
@@ -280,8 +293,7 @@ class Client:
             terminal=size,
             sandbox=sandbox,
         )
-        with process:
-            return _terminal.connect_terminal(process, size)
+        return process, size
 
     def start_detached(
         self,
@@ -339,12 +351,12 @@ class Client:
 
     def follow(
         self, id: str, *, session_id: str = "", after_seq: int = 0
-    ) -> Iterator[Event]:
+    ) -> Follow:
         """Iterates over the events of a process, without owning or blocking it.
 
         Evicted output is a Gap.
         """
-        return follow(self._transport, session_id, id, after_seq)
+        return Follow(self._transport, session_id, id, after_seq)
 
     def read(
         self,
@@ -380,7 +392,11 @@ class Client:
 
         Returns the match, if the condition is a pattern.
         """
-        return Waiting(self._transport, session_id, id, condition).run()
+        return self.waiting(id, condition, session_id).run()
+
+    def waiting(self, id: str, condition: Wait, session_id: str) -> Waiting:
+        """For execwire.aio: prepares ``wait_for``."""
+        return Waiting(self._transport, session_id, id, condition)
 
     def get(self, id: str, *, session_id: str = "") -> process_pb2.Process:
         """Describes a process."""

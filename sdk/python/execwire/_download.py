@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Dict, Generator, Iterator, Optional
 
 import grpc
 
 from . import errors
-from ._io import write_all
+from ._io import OnBytes, write_all
 from ._metadata import FileInfo, new_info
 from ._path import PathLike, fields, shown
 from ._transport import Retry, Transport
@@ -38,33 +39,43 @@ class Download:
         self,
         transport: Transport,
         path: PathLike,
-        to: "Writer",
+        to: "Optional[Writer]",
         offset: int,
         length: Optional[int],
         if_version: str,
         sandbox: Dict[str, Any],
+        on_progress: OnBytes = None,
     ) -> None:
         self._transport, self._path, self._to = transport, path, to
         self._offset, self._length, self._if_version = offset, length, if_version
-        self._sandbox = sandbox
+        self._sandbox, self._on_progress = sandbox, on_progress
         self._info: Optional[FileInfo] = None
         self._written = 0
         self._changed = False
 
     def run(self) -> Downloaded:
         """Downloads, and blocks until everything was written."""
+        with contextlib.closing(self.pieces()) as pieces:
+            for data in pieces:
+                self._write(data)
+        assert self._info is not None
+        return Downloaded(self._written, self._info, self._changed)
+
+    def pieces(self) -> "Generator[bytes, None, None]":
+        """Iterates over the content, across lost connections."""
         retry = Retry(self._transport)
         while True:
             before = self._written
             try:
-                return self._attempt()
+                yield from self._attempt()
+                return
             except (grpc.RpcError, ValueError) as error:
                 failure = self._transport.failure(error)
             if self._written > before:
                 retry.progress()
             retry.again(failure)
 
-    def _attempt(self) -> Downloaded:
+    def _attempt(self) -> Iterator[bytes]:
         request = filesystem_transfer_pb2.DownloadFileRequest(
             **fields(self._path),
             **self._sandbox,
@@ -87,7 +98,10 @@ class Download:
                     if self._info is None or ended:
                         raise self._broken("it sent data before the head or after the end")
                     digest.update(message.data)
-                    self._write(message.data)
+                    if self._length is not None and self._written + len(message.data) > self._length:
+                        raise self._broken("it sent more than it was asked for")
+                    self._written += len(message.data)
+                    yield message.data
                 elif kind == "end":
                     ended = True
                     self._changed = self._changed or message.end.changed
@@ -97,16 +111,15 @@ class Download:
             call.cancel()
         if not ended or self._info is None:
             raise self._broken("it did not confirm that the file is complete")
-        return Downloaded(self._written, self._info, self._changed)
 
     def _write(self, data: bytes) -> None:
-        if self._length is not None and self._written + len(data) > self._length:
-            raise self._broken("it sent more than it was asked for")
+        assert self._to is not None
         try:
             write_all(self._to, data)
         except ValueError as error:  # a closed file, not the channel
             raise errors.UsageError(f"failed to write the content of {shown(self._path)}: {error}") from error
-        self._written += len(data)
+        if self._on_progress is not None:
+            self._on_progress(self._written)
 
     def _broken(self, how: str) -> errors.ProtocolError:
         return errors.ProtocolError(f"{how}, of {shown(self._path)}")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable, Optional
+
+#: Called with a number of bytes.
+OnBytes = Optional[Callable[[int], object]]
 
 if TYPE_CHECKING:
     from typing import Protocol

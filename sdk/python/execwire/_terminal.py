@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import tty
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator, Optional
 
 from . import errors
 from ._command import TerminalSize
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # How long input in transit may take after the program has ended, in seconds.
 _INPUT_TIMEOUT = 5.0
+# How late a size change is noticed that the main thread does not wait for, in seconds.
+_SIZE_INTERVAL = 0.5
 
 
 def is_terminal() -> bool:
@@ -39,7 +41,9 @@ def connect_terminal(process: "Process", started_with: TerminalSize) -> "Exit":
     """Forwards input and output between this terminal and that of a process, until its end."""
     before = termios.tcgetattr(0)
     over, wake = os.pipe()
-    keys = threading.Thread(target=_forward_input, args=(process, over, started_with), daemon=True)
+    main = threading.current_thread() is threading.main_thread()
+    interval = None if main else _SIZE_INTERVAL
+    keys = threading.Thread(target=_forward_input, args=(process, over, started_with, interval), daemon=True)
     try:
         with _notify_resize(wake):
             tty.setraw(0)
@@ -84,7 +88,9 @@ def _write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-def _forward_input(process: "Process", over: int, passed: TerminalSize) -> None:
+def _forward_input(
+    process: "Process", over: int, passed: TerminalSize, interval: Optional[float]
+) -> None:
     """Forwards input and sizes until the end of the pipe over. passed is the current size
     of the process."""
     try:
@@ -93,10 +99,12 @@ def _forward_input(process: "Process", over: int, passed: TerminalSize) -> None:
             if size() != passed:
                 passed = size()
                 process.resize(*passed)
-            ready, _, _ = select.select([0, over], [], [])
+            ready, _, _ = select.select([0, over], [], [], interval)
             if over in ready:
                 if not os.read(over, 64):
                     return
+                continue
+            if not ready:
                 continue
             data = os.read(0, 4096)
             if not data:

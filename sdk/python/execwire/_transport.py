@@ -23,6 +23,10 @@ _Request = TypeVar("_Request")
 POLL_INTERVAL = 0.25
 #: How long close waits for threads of grpc that send requests, in seconds.
 _SENDERS_TIMEOUT = 1.0
+#: How many uploads run at once, below the limits of a server.
+MAX_UPLOADS = 32
+# How late a waiting upload notices that the transport was closed, in seconds.
+_TURN_INTERVAL = 0.5
 
 
 class Transport:
@@ -49,18 +53,29 @@ class Transport:
         self.ports = _stubs.ports(channel)
         self._on_close = on_close
         self._lock = threading.Lock()
+        self._uploads = threading.Semaphore(MAX_UPLOADS)
         self._ends: "List[Callable[[], None]]" = []  # of uploads and forwards
         self._senders: "weakref.WeakSet[threading.Thread]" = weakref.WeakSet()
         self._polled_until = 0.0  # when the last subscription of the channel has no thread any more
 
     @contextmanager
     def uploading(self, abort: Callable[[], None]) -> Iterator[None]:
-        """Aborts an upload if the transport is closed meanwhile."""
-        self.end_with(abort)
-        try:
-            yield
-        finally:
-            self.forget(abort)
+        """Waits for its turn of an upload, and aborts it if the transport is closed
+        meanwhile."""
+        while not self._uploads.acquire(timeout=_TURN_INTERVAL):
+            if self.closed.is_set():
+                break
+        else:
+            try:
+                self.end_with(abort)
+                try:
+                    yield
+                finally:
+                    self.forget(abort)
+            finally:
+                self._uploads.release()
+            return
+        raise errors.ClosedError("the client was closed")
 
     def end_with(self, end: Callable[[], None]) -> None:
         """Has ``end`` called, in a thread, when the transport is closed, which waits for it."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, Optional, Tuple, c
 import grpc
 
 from . import errors
+from ._io import OnBytes
 from ._metadata import FileInfo, new_info, timestamp
 from ._path import PathLike, fields, shown
 from ._transport import Retry, Transport
@@ -62,6 +63,7 @@ class Upload:
         sync: bool,
         upload_id: str,
         sandbox: Dict[str, Any],
+        on_progress: OnBytes = None,
     ) -> None:
         self._transport, self._path = transport, path
         self._in_place, self._named = in_place, upload_id != ""
@@ -75,7 +77,7 @@ class Upload:
         if modify_time_ns is not None:
             head.modify_time.CopyFrom(timestamp(modify_time_ns))
         self._head = head
-        self._source = _Source(source)
+        self._source, self._on_progress = _Source(source), on_progress
         if not upload_id and not in_place and self._source.size > _RESUME_BYTES:
             upload_id = str(uuid.uuid4())
         head.upload_id = upload_id
@@ -195,6 +197,8 @@ class Upload:
                 if not requests.put(request(data=data)):
                     return
             position = end
+            if self._on_progress is not None:
+                self._on_progress(position)
             self._confirm(position)
         self._complete = True
         digest = b"" if self._in_place else self._digest.digest()

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import re
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Sequence
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Generator,
+    Iterator,
+    List,
+    Literal,
+    Optional,
+    Sequence,
+    Union,
+    overload,
+)
 
 import grpc
 
 from . import errors
 from ._download import Download, Downloaded
+from ._io import OnBytes, as_bytes
 from ._metadata import FileInfo, FileType, new_info
 from ._path import PathLike, fields, shown, text
+from ._pattern import has_magic, regex
 from ._status import Details
+from ._transfer import OnProgress, Transfer, Transferred
 from ._transport import Transport
 from ._upload import Upload, Uploaded
 from ._watch import Watch
@@ -58,23 +76,60 @@ class Files:
     PermissionError.
     """
 
-    def __init__(self, transport: Transport, sandbox: Optional[SandboxLike] = None) -> None:
-        self._transport = transport
+    def __init__(
+        self,
+        transport: Transport,
+        run: "Callable[[List[str]], errors.Completed[str]]",
+        sandbox: Optional[SandboxLike] = None,
+    ) -> None:
+        self._transport, self._run = transport, run
         self._sandbox: Dict[str, Any] = {}
         if sandbox is not None:
             self._sandbox = {"sandbox": policy_of(sandbox)}
 
     # --- content
 
-    def read(self, path: PathLike) -> bytes:
-        """Returns the content of a file, of any size."""
+    @overload
+    def read(self, path: PathLike, *, text: Literal[False] = False) -> bytes: ...
+
+    @overload
+    def read(self, path: PathLike, *, text: Literal[True]) -> str: ...
+
+    def read(self, path: PathLike, *, text: bool = False) -> Union[str, bytes]:
+        """Returns the content of a file, of any size; with ``text`` decoded as UTF-8, which
+        raises UnicodeDecodeError for anything else."""
         content = io.BytesIO()
         self.download(path, content)
-        return content.getvalue()
+        return content.getvalue().decode("utf-8") if text else content.getvalue()
 
-    def write(self, path: PathLike, data: bytes, *, mode: Optional[int] = None) -> Uploaded:
-        """Replaces the content of a file atomically, or creates it."""
-        return self.upload(path, io.BytesIO(data), mode=mode)
+    def stream(self, path: PathLike) -> "Generator[bytes, None, None]":
+        """Iterates over the content of a file, of any size, as it arrives.
+
+        If the file is not read to its end, its digest is not verified.
+        """
+        return Download(self._transport, path, None, 0, None, "", self._sandbox).pieces()
+
+    def write(
+        self, path: PathLike, data: Union[str, bytes], *, mode: Optional[int] = None
+    ) -> Uploaded:
+        """Replaces the content of a file atomically, or creates it; text as UTF-8."""
+        return self.upload(path, io.BytesIO(as_bytes(data)), mode=mode)
+
+    def edit(self, path: PathLike, old: str, new: str, *, every: bool = False) -> int:
+        """Replaces ``old`` in a text file by ``new``, atomically, and returns how often.
+
+        Raises UsageError, and changes nothing, if ``old`` does not occur, or more than once
+        without ``every``. Raises ChangedError if the file was changed meanwhile.
+        """
+        before = self.read(path)
+        text = before.decode("utf-8")
+        count = text.count(old) if old else 0
+        if count == 0 or count > 1 and not every:
+            raise errors.UsageError(f"old occurs {count} times in {shown(path)}")
+        digest = hashlib.sha256(before).digest()
+        data = text.replace(old, new).encode("utf-8")
+        self.upload(path, io.BytesIO(data), if_match_sha256=digest)
+        return count
 
     def download(
         self,
@@ -84,17 +139,26 @@ class Files:
         offset: int = 0,
         length: Optional[int] = None,
         if_version: str = "",
+        on_progress: OnBytes = None,
     ) -> Downloaded:
         """Writes a file, or a part of it, to a writer, and verifies its digest.
+
+        ``on_progress`` is called with the number of bytes written so far.
 
         Nothing is written twice. If the file changes while the connection is lost, it
         raises ChangedError.
         """
         return Download(
-            self._transport, path, to, offset, length, if_version, self._sandbox
+            self._transport, path, to, offset, length, if_version, self._sandbox, on_progress
         ).run()
 
-    def download_file(self, path: PathLike, local: "os.PathLike[str] | str") -> Downloaded:
+    def download_file(
+        self,
+        path: PathLike,
+        local: "os.PathLike[str] | str",
+        *,
+        on_progress: OnBytes = None,
+    ) -> Downloaded:
         """Writes a file to a local one, which is replaced when it is complete.
 
         It has the permission bits of the file on the server.
@@ -103,7 +167,7 @@ class Files:
         part = f"{local}.{uuid.uuid4()}.execwire-part"
         try:
             with open(part, "xb") as to:
-                downloaded = self.download(path, to)
+                downloaded = self.download(path, to, on_progress=on_progress)
                 os.fchmod(to.fileno(), downloaded.info.mode & 0o777)
             os.replace(part, local)
         except BaseException:
@@ -126,6 +190,7 @@ class Files:
         if_missing: bool = False,
         sync: bool = False,
         upload_id: str = "",
+        on_progress: OnBytes = None,
     ) -> Uploaded:
         """Writes the content of a reader, from its current position, to a file.
 
@@ -135,7 +200,9 @@ class Files:
         options. With an ``upload_id``, the same upload resumes after a crash.
 
         A lost connection is resumed from what the server has received: a seekable source
-        is read again, otherwise a few MiB are buffered.
+        is read again, otherwise a few MiB are buffered. ``on_progress`` is called with the
+        number of bytes sent so far. At most 32 uploads of a client run at once; further
+        ones wait.
         """
         return self.uploading(
             path,
@@ -147,6 +214,7 @@ class Files:
             if_missing=if_missing,
             sync=sync,
             upload_id=upload_id,
+            on_progress=on_progress,
         ).run()
 
     def uploading(
@@ -161,6 +229,7 @@ class Files:
         if_missing: bool = False,
         sync: bool = False,
         upload_id: str = "",
+        on_progress: OnBytes = None,
     ) -> Upload:
         """For execwire.aio: an upload to be run."""
         return Upload(
@@ -175,6 +244,7 @@ class Files:
             sync=sync,
             upload_id=upload_id,
             sandbox=self._sandbox,
+            on_progress=on_progress,
         )
 
     def upload_file(self, local: "os.PathLike[str] | str", path: PathLike) -> Uploaded:
@@ -182,7 +252,112 @@ class Files:
         with open(local, "rb") as source:
             return self.upload(path, source, mode=os.fstat(source.fileno()).st_mode & 0o777)
 
+    # --- directories
+
+    def push(
+        self,
+        local: "os.PathLike[str] | str",
+        path: PathLike,
+        *,
+        update: bool = False,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Copies a file or a directory of this machine to ``path``, which becomes its copy.
+
+        Permission bits and modification times are copied, links as links, owners not.
+
+        - ``update``: skips files with the same size, time and permission bits.
+        - ``delete``: removes what the source does not have, or what is in the way.
+        - ``ignore``: patterns of entries that are neither copied nor removed, as in
+          .gitignore: "*" and "?" match no slash, "**" any directories. One with a slash
+          before its end matches relative paths, any other names; one with a slash at its
+          end only directories.
+        - ``on_progress``: called with the bytes copied so far, the bytes to copy in total
+          and the path of the current file, one call at a time, by several threads.
+
+        Files are replaced one by one, each atomically, eight at a time. The first failure
+        ends it.
+        """
+        return self.transfer(local, path, False, update, delete, ignore, on_progress).run()
+
+    def pull(
+        self,
+        path: PathLike,
+        local: "os.PathLike[str] | str",
+        *,
+        update: bool = False,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Copies a file or a directory of the server to ``local``, which becomes its copy;
+        the options are those of ``push``."""
+        return self.transfer(local, path, True, update, delete, ignore, on_progress).run()
+
+    def sync(
+        self,
+        local: "os.PathLike[str] | str",
+        path: PathLike,
+        *,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Is ``push`` of what differs."""
+        return self.transfer(local, path, False, True, delete, ignore, on_progress).run()
+
+    def transfer(
+        self,
+        local: "os.PathLike[str] | str",
+        path: PathLike,
+        pull: bool,
+        update: bool,
+        delete: bool,
+        ignore: Sequence[str],
+        on_progress: Optional[OnProgress],
+    ) -> Transfer:
+        """For execwire.aio: a copy to be run."""
+        return Transfer(
+            self,
+            os.fspath(local),
+            path,
+            pull=pull,
+            update=update,
+            delete=delete,
+            ignore=ignore,
+            on_progress=on_progress,
+        )
+
     # --- what there is
+
+    def glob(self, pattern: str) -> List[str]:
+        """Returns the paths that match an absolute pattern, sorted, as a shell expands it:
+        "*" and "?" match no slash and no dot at the beginning of a name, "[a-z]" a
+        character, and "**" any directories."""
+        components = pattern.split("/")
+        fixed = next((i for i, c in enumerate(components) if has_magic(c)), len(components))
+        if components[0]:
+            raise errors.UsageError(f"the pattern {pattern!r} is not absolute")
+        base, rest = "/".join(components[:fixed]), "/".join(components[fixed:])
+        if not rest:
+            return [pattern] if self._lexists(pattern) else []
+        depth = None if "**" in rest else rest.count("/")
+        expression = re.compile(regex(rest, hidden=False), re.DOTALL)
+        try:
+            entries = self.walk(base or "/", max_depth=depth)
+            found = [e.path for e in entries if e.error is None and expression.fullmatch(e.path)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(f"{base}/{path}" for path in found)
+
+    def _lexists(self, path: PathLike) -> bool:
+        try:
+            self.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
         """Describes a file, following links; with ``sha256`` the server also reads it."""
@@ -301,6 +476,14 @@ class Files:
         return Watch(self._transport, path, recursive, ignore, settle, self._sandbox)
 
     # --- changes
+
+    def chmod(self, path: PathLike, mode: int) -> None:
+        """Sets the permission bits, following links, by the program ``chmod`` of the
+        server."""
+        self.stat(path)  # its errors are typed
+        done = self._run(["chmod", f"{mode:04o}", "--", os.fsdecode(path)])
+        if not done.exit.ok:
+            raise errors.PermissionDeniedError("PERMISSION_DENIED", done.stderr.strip())
 
     def mkdir(
         self, path: PathLike, *, parents: bool = False, mode: Optional[int] = None

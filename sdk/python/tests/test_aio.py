@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import threading
@@ -209,6 +210,56 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await watch.__anext__()).changes[0].path, "g")
         await watch.aclose()  # type: ignore[attr-defined]
 
+    async def test_trees_and_content(self) -> None:
+        files = self.client.files
+        os.mkdir(self.path("local"))
+        for name in ("a", "b"):
+            with open(self.path("local/" + name), "w") as file:
+                file.write(name * 10)
+        moved = []
+        pushed = await files.push(self.path("local"), self.path("remote"), on_progress=lambda *p: moved.append(p))
+        self.assertEqual((pushed.files, moved[-1][:2]), (2, (20, 20)))
+        self.assertEqual((await files.sync(self.path("local"), self.path("remote"))).skipped, 2)
+        self.assertEqual((await files.pull(self.path("remote"), self.path("back"))).bytes, 20)
+        found = await files.glob(self.path("remote") + "/*")
+        self.assertEqual(found, [self.path("remote/a"), self.path("remote/b")])
+        await files.chmod(found[0], 0o600)
+        self.assertEqual(await files.edit(found[0], "aaaaaaaaaa", "c"), 1)
+        self.assertEqual(await files.read(found[0], text=True), "c")
+        self.assertEqual([p async for p in files.stream(found[1])], [b"b" * 10])
+
+    async def test_processes_of_others(self) -> None:
+        started = await self.client.start_detached("read x; echo $x; sleep 600", stdin=True, id="aio-other")
+        self.assertEqual((await self.client.get("aio-other")).pid, started.pid)
+        follow = self.client.follow("aio-other")
+        async with await self.client.attach("aio-other") as process:
+            await process.write("hi\n")
+            event = await follow.__anext__()
+            assert isinstance(event, execwire.Output)
+            self.assertEqual(event.data, b"hi\n")
+            with self.assertRaises(TimeoutError):
+                await process.wait(0.01)
+            waiting = asyncio.ensure_future(follow.__anext__())
+            self.assertTrue((await self.client.terminate("aio-other", grace=0)).was_running)
+            self.assertIsInstance(await waiting, execwire.Exited)
+        await follow.aclose()  # type: ignore[attr-defined]
+        self.assertEqual(await self.client.wait_for("aio-other", execwire.Wait("hi")), b"hi")
+        events = await self.client.read("aio-other")
+        self.assertIsInstance(events[0], execwire.Output)
+        self.assertIn("aio-other", [p.process_id async for p in self.client.processes()])
+
+    async def test_a_cancelled_follow_ends(self) -> None:
+        async with await self.client.start("cat") as process:
+            follow = self.client.follow(process.id)
+            waiting = asyncio.ensure_future(follow.__anext__())
+            while not calling():
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await waiting
+            while calling():
+                await asyncio.sleep(0.01)
+
     async def test_output_is_exact_while_the_connection_is_cut(self) -> None:
         with Wire(server.url, cut_every_bytes=1 << 20) as wire:
             async with await aio.connect(wire.url) as client:
@@ -236,6 +287,33 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
                     await process.wait()
                 with self.assertRaises(execwire.LostError):
                     await process.write(b"x")
+
+
+def calling() -> bool:
+    return any(thread.name == "execwire call" for thread in threading.enumerate())
+
+
+class Surface(unittest.TestCase):
+    def test_it_is_that_of_the_blocking_client(self) -> None:
+        for name in ("Client", "Process", "Files"):
+            theirs, mine = public(getattr(execwire, name)), public(getattr(aio, name))
+            self.assertEqual(mine, theirs, name)
+        for name in ("connect", "launch", "relay_url"):
+            self.assertEqual(parameters(getattr(aio, name)), parameters(getattr(execwire, name)), name)
+
+
+def public(of: type) -> "dict[str, object]":
+    """The methods of a class with their parameters, except those that are for this package."""
+    return {
+        name: parameters(member) if callable(member) else "property"
+        for name, member in vars(of).items()
+        if not name.startswith("_") and not (member.__doc__ or "").startswith("For execwire.aio")
+    }
+
+
+def parameters(function: object) -> "list[tuple[str, object, object]]":
+    found = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    return [(p.name, p.kind, p.default) for p in found]
 
 
 class Interrupted(TestCase):

@@ -5,22 +5,27 @@ from __future__ import annotations
 import hashlib
 import io
 import os
+import shutil
 import threading
 import unittest
+import unittest.mock
 
 import execwire
 from execwire import ChangeKind, FileType
+from execwire._pattern import Ignore
 
-from .support import Program, TestCase, serve
+from .support import LONG, Endless, Program, TestCase, eventually, serve
 
 server: Program
 client: execwire.Client
+files: execwire.Files
 
 
 def setUpModule() -> None:
-    global server, client
+    global server, client, files
     server = serve()
     client = execwire.connect(server.url)
+    files = client.files
 
 
 def tearDownModule() -> None:
@@ -76,6 +81,48 @@ class Content(TestCase):
         client.files.upload(path, io.BytesIO(b"t"), modify_time_ns=10**18)
         self.assertEqual(client.files.stat(path).modify_time_ns, 10**18)
 
+    def test_text_and_streams(self) -> None:
+        path = self.path("text")
+        files.write(path, "grüße\n" * 20000)
+        self.assertEqual(files.read(path, text=True), "grüße\n" * 20000)
+        self.assertEqual(b"".join(files.stream(path)).decode(), "grüße\n" * 20000)
+        self.assertTrue(next(iter(files.stream(path))))  # its end ends the call
+        files.write(path, b"\xff")
+        with self.assertRaises(UnicodeDecodeError):
+            files.read(path, text=True)
+
+    def test_edit(self) -> None:
+        path = self.path("edited")
+        files.write(path, "one two one\n", mode=0o640)
+        self.assertEqual(files.edit(path, "two", "2"), 1)
+        for old in ("three", "one", ""):
+            with self.assertRaisesRegex(execwire.UsageError, "times"):
+                files.edit(path, old, "1")
+        self.assertEqual(files.edit(path, "one", "1", every=True), 2)
+        self.assertEqual((files.read(path), files.stat(path).mode), (b"1 2 1\n", 0o640))
+
+    def test_chmod(self) -> None:
+        path = self.path("-mode")
+        files.write(path, b"")
+        files.chmod(path, 0o604)
+        self.assertEqual(os.stat(path).st_mode & 0o7777, 0o604)
+        with self.assertRaises(FileNotFoundError):
+            files.chmod(self.path("none"), 0o600)
+
+    def test_uploads_wait_for_their_turn(self) -> None:
+        transport = client._transport
+        with unittest.mock.patch.object(transport, "_uploads", threading.Semaphore(1)):
+            source = Endless()
+            first = threading.Thread(target=files.upload, args=(self.path("first"), source))
+            second = threading.Thread(target=files.write, args=(self.path("second"), b"2"))
+            first.start()
+            self.assertTrue(eventually(lambda: transport._uploads._value == 0))  # type: ignore[attr-defined]
+            second.start()
+            source.close()
+            first.join(LONG)
+            second.join(LONG)
+        self.assertEqual(files.read(self.path("second")), b"2")
+
     def test_failing_source_leaves_previous_file(self) -> None:
         client.files.write(self.path("f"), b"before")
 
@@ -93,6 +140,111 @@ class Content(TestCase):
         closed.close()
         with self.assertRaisesRegex(execwire.UsageError, "closed file"):
             client.files.download(self.path("f"), closed)
+
+
+class Trees(TestCase):
+    def setUp(self) -> None:
+        super().setUp()
+        self.local, self.remote = self.path("local"), self.path("remote")
+        for name in ("a/b/deep", "a/.hidden", "top", "skip/x", "a/y.o", "sub.txt/in"):
+            path = os.path.join(self.local, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w") as file:
+                file.write(name)
+        os.chmod(os.path.join(self.local, "top"), 0o750)
+        os.symlink("top", os.path.join(self.local, "link"))
+        os.mkfifo(os.path.join(self.local, "fifo"))
+
+    def names(self, directory: str) -> "list[str]":
+        return sorted(e.path for e in files.walk(directory))
+
+    def test_push_and_pull(self) -> None:
+        seen = []
+        pushed = files.push(
+            self.local, self.remote, ignore=["skip/", "*.o"], on_progress=lambda *p: seen.append(p)
+        )
+        self.assertEqual((pushed.files, pushed.links, pushed.omitted), (4, 1, 1))
+        total = sum(len(n) for n in ("a/b/deep", "a/.hidden", "top", "sub.txt/in"))
+        self.assertEqual((pushed.bytes, seen[-1][:2]), (total, (total, total)))
+        self.assertEqual(sorted({p[2] for p in seen}), ["a/.hidden", "a/b/deep", "sub.txt/in", "top"])
+        names = ["a", "a/.hidden", "a/b", "a/b/deep", "link", "sub.txt", "sub.txt/in", "top"]
+        self.assertEqual(self.names(self.remote), names)
+        top = files.stat(self.remote + "/top")
+        self.assertEqual(top.mode, 0o750)
+        self.assertEqual(top.modify_time_ns, os.stat(self.local + "/top").st_mtime_ns)
+        pulled = files.pull(self.remote, self.path("back"))
+        self.assertEqual((pulled.files, pulled.links, pulled.bytes), (4, 1, total))
+        self.assertEqual(self.names(self.path("back")), names)
+        self.assertEqual(os.readlink(self.path("back/link")), "top")
+        self.assertEqual(os.stat(self.path("back/top")).st_mtime_ns, top.modify_time_ns)
+        again = files.pull(self.remote, self.path("back"), update=True)
+        self.assertEqual((again.files, again.links, again.skipped), (0, 0, 5))
+        one = files.push(self.local + "/top", self.path("one"))
+        self.assertEqual((one.files, files.read(self.path("one"))), (1, b"top"))
+
+    def test_sync_copies_what_differs_and_deletes(self) -> None:
+        files.push(self.local, self.remote)
+        os.unlink(self.local + "/top")
+        os.mkdir(self.local + "/top")
+        shutil.rmtree(self.local + "/a/b")
+        with open(self.local + "/a/y.o", "w") as file:
+            file.write("longer than before")
+        os.unlink(self.local + "/link")
+        files.write(self.remote + "/kept.log", "x")
+        with self.assertRaisesRegex(NotADirectoryError, "top is in the way"):
+            files.sync(self.local, self.remote)
+        done = files.sync(self.local, self.remote, delete=True, ignore=["*.log"])
+        # The directory a/b counts once; its file goes with it.
+        self.assertEqual((done.files, done.deleted, done.directories), (1, 3, 1))
+        self.assertEqual(
+            self.names(self.remote),
+            sorted([n for n in self.names(self.local) if n != "fifo"] + ["kept.log"]),
+        )
+        done = files.pull(self.remote, self.local, update=True, delete=True, ignore=["fifo"])
+        self.assertEqual((done.files, done.deleted), (1, 0))
+
+    def test_a_failing_file_ends_a_push(self) -> None:
+        def fail(moved: int, total: int, path: str) -> None:
+            raise KeyError(path)
+
+        with self.assertRaises(KeyError):
+            files.push(self.local, self.remote, on_progress=fail)
+        with self.assertRaises(FileNotFoundError):
+            files.push(self.path("none"), self.remote)
+        with self.assertRaises(FileNotFoundError):
+            files.pull(self.path("none"), self.path("back"))
+        self.assertFalse(os.path.exists(self.path("back")))
+
+    def test_patterns(self) -> None:
+        for pattern, expected in (
+            ("/*", ["a", "fifo", "link", "skip", "sub.txt", "top"]),
+            ("/a/*", ["a/b", "a/y.o"]),
+            ("/a/.h*", ["a/.hidden"]),
+            ("/**/[dx]*", ["a/b/deep", "skip/x"]),
+            ("/?[!k]*/*", ["sub.txt/in"]),
+            ("/top", ["top"]),
+            ("/none", []),
+            ("/none/*", []),
+        ):
+            found = files.glob(self.local + pattern)
+            self.assertEqual(found, [f"{self.local}/{name}" for name in expected], pattern)
+        with self.assertRaisesRegex(execwire.UsageError, "absolute"):
+            files.glob("*")
+
+    def test_ignore_means_the_same_on_both_sides(self) -> None:
+        everything = self.names(self.local)
+        for pattern in ("b/", "b", "a/b", "/top", "*.o", "**/deep", "a/**", "y.?", "[st]*", "sub.*/", "skip/x/", "no"):
+            ignored = Ignore([pattern])
+            left = [e.path for e in files.walk(self.local, ignore=[pattern])]
+            mine = [
+                path
+                for path in everything
+                if not any(
+                    ignored.matches(part, part != path or os.path.isdir(f"{self.local}/{part}") and not os.path.islink(f"{self.local}/{part}"))
+                    for part in ("/".join(path.split("/")[: i + 1]) for i in range(path.count("/") + 1))
+                )
+            ]
+            self.assertEqual(sorted(left), mine, pattern)
 
 
 class Names(TestCase):

@@ -8,7 +8,8 @@
 Processes need no thread; other calls use one each.
 """
 
+from .._client import relay_url
 from ._client import Client, Files, Forward, connect, launch
 from ._process import Process
 
-__all__ = ["Client", "Files", "Forward", "Process", "connect", "launch"]
+__all__ = ["Client", "Files", "Forward", "Process", "connect", "launch", "relay_url"]

@@ -25,12 +25,17 @@ from typing import (
     overload,
 )
 
+import grpc
+
 from .. import _client as sync
 from .. import errors
 from .._collect import MAX_OUTPUT_BYTES
-from .._command import Command, CommandLine, ResourceLimit, Terminal
+from .._command import Command, CommandLine, ResourceLimit, Terminal, TerminalSize
+from .._events import Event
+from .._exit import Exit
 from .._forward import Local
 from .._forward import Forward as SyncForward
+from .._io import OnBytes, as_bytes
 from .._owner import OnLost, OnResumed, Owner
 from .._path import PathLike
 from .._ports import PortChange, Ports
@@ -38,13 +43,18 @@ from ..errors import Completed
 from ..files import DirectoryEntry, WalkEntry
 from ..files import Files as SyncFiles
 from ..sandbox import SandboxLike
-from ..v1 import environment_pb2
+from ..v1 import environment_pb2, process_pb2
 from .._download import Downloaded
 from .._metadata import FileInfo
 from .._upload import Uploaded
 from .._watch import Watch, WatchEvent
-from ._process import Process, watch_ports
-from ._thread import Change, in_thread
+from .._process import Process as SyncProcess
+from .._process import Terminated
+from .._terminal import connect_terminal
+from .._transfer import OnProgress, Transferred
+from .._wait import Wait
+from ._process import Process
+from ._thread import Change, in_thread, iterate
 
 if TYPE_CHECKING:
     from .._io import Reader, Writer
@@ -62,13 +72,82 @@ class Files:
     def __init__(self, files: SyncFiles) -> None:
         self._files = files
 
-    async def read(self, path: PathLike) -> bytes:
-        """Returns the content of a file, of any size."""
-        return await in_thread(lambda: self._files.read(path))
+    @overload
+    async def read(self, path: PathLike, *, text: Literal[False] = False) -> bytes: ...
 
-    async def write(self, path: PathLike, data: bytes, *, mode: Optional[int] = None) -> Uploaded:
-        """Replaces the content of a file atomically, or creates it."""
-        return await self.upload(path, io.BytesIO(data), mode=mode)
+    @overload
+    async def read(self, path: PathLike, *, text: Literal[True]) -> str: ...
+
+    async def read(self, path: PathLike, *, text: bool = False) -> Union[str, bytes]:
+        """Returns the content of a file, of any size; with ``text`` decoded as UTF-8."""
+        content = await in_thread(lambda: self._files.read(path))
+        return content.decode("utf-8") if text else content
+
+    def stream(self, path: PathLike) -> AsyncIterator[bytes]:
+        """Iterates over the content of a file, of any size, as it arrives."""
+        return iterate(lambda: self._files.stream(path))
+
+    async def write(
+        self, path: PathLike, data: Union[str, bytes], *, mode: Optional[int] = None
+    ) -> Uploaded:
+        """Replaces the content of a file atomically, or creates it; text as UTF-8."""
+        return await self.upload(path, io.BytesIO(as_bytes(data)), mode=mode)
+
+    async def edit(self, path: PathLike, old: str, new: str, *, every: bool = False) -> int:
+        """Replaces ``old`` in a text file by ``new``, atomically, and returns how often."""
+        return await in_thread(lambda: self._files.edit(path, old, new, every=every))
+
+    async def push(
+        self,
+        local: "os.PathLike[str] | str",
+        path: PathLike,
+        *,
+        update: bool = False,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Copies a file or a directory of this machine to ``path``. ``on_progress`` is
+        called in other threads."""
+        copy = self._files.transfer(local, path, False, update, delete, ignore, on_progress)
+        return await in_thread(copy.run, copy.abort)
+
+    async def pull(
+        self,
+        path: PathLike,
+        local: "os.PathLike[str] | str",
+        *,
+        update: bool = False,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Copies a file or a directory of the server to ``local``. ``on_progress`` is
+        called in other threads."""
+        copy = self._files.transfer(local, path, True, update, delete, ignore, on_progress)
+        return await in_thread(copy.run, copy.abort)
+
+    async def sync(
+        self,
+        local: "os.PathLike[str] | str",
+        path: PathLike,
+        *,
+        delete: bool = False,
+        ignore: Sequence[str] = (),
+        on_progress: Optional[OnProgress] = None,
+    ) -> Transferred:
+        """Is ``push`` of what differs."""
+        return await self.push(
+            local, path, update=True, delete=delete, ignore=ignore, on_progress=on_progress
+        )
+
+    async def glob(self, pattern: str) -> "List[str]":
+        """Returns the paths that match an absolute pattern, sorted."""
+        return await in_thread(lambda: self._files.glob(pattern))
+
+    async def chmod(self, path: PathLike, mode: int) -> None:
+        """Sets the permission bits."""
+        await in_thread(lambda: self._files.chmod(path, mode))
 
     async def download(
         self,
@@ -78,17 +157,32 @@ class Files:
         offset: int = 0,
         length: Optional[int] = None,
         if_version: str = "",
+        on_progress: OnBytes = None,
     ) -> Downloaded:
-        """Writes a file to a writer, which is called in another thread."""
+        """Writes a file to a writer, which is called in another thread, as ``on_progress``
+        is."""
         return await in_thread(
             lambda: self._files.download(
-                path, to, offset=offset, length=length, if_version=if_version
+                path,
+                to,
+                offset=offset,
+                length=length,
+                if_version=if_version,
+                on_progress=on_progress,
             )
         )
 
-    async def download_file(self, path: PathLike, local: "os.PathLike[str] | str") -> Downloaded:
+    async def download_file(
+        self,
+        path: PathLike,
+        local: "os.PathLike[str] | str",
+        *,
+        on_progress: OnBytes = None,
+    ) -> Downloaded:
         """Writes a file to a local one, which is replaced when it is complete."""
-        return await in_thread(lambda: self._files.download_file(path, local))
+        return await in_thread(
+            lambda: self._files.download_file(path, local, on_progress=on_progress)
+        )
 
     async def upload(
         self,
@@ -102,6 +196,7 @@ class Files:
         if_missing: bool = False,
         sync: bool = False,
         upload_id: str = "",
+        on_progress: OnBytes = None,
     ) -> Uploaded:
         """Writes the content of a reader, which is called in another thread, to a file."""
         upload = self._files.uploading(
@@ -114,6 +209,7 @@ class Files:
             if_missing=if_missing,
             sync=sync,
             upload_id=upload_id,
+            on_progress=on_progress,
         )
         return await in_thread(upload.run, upload.abort)
 
@@ -237,6 +333,19 @@ class Client:
         self._client = client
         #: Files of the server.
         self.files = Files(client.files)
+
+    @property
+    def url(self) -> str:
+        """The URL of the server."""
+        return self._client.url
+
+    @property
+    def channel(self) -> grpc.Channel:
+        """The channel of the blocking client, for generated stubs of execwire.v1."""
+        return self._client.channel
+
+    def __repr__(self) -> str:
+        return f"<execwire.aio.Client {self.url}>"
 
     def with_sandbox(self, sandbox: SandboxLike) -> "Client":
         """Returns a client of the same server that confines processes and file calls."""
@@ -376,6 +485,95 @@ class Client:
             lambda: self._client.attaching(id, session_id, after_seq, grace, on_lost, on_resumed)
         )
 
+    async def interactive(
+        self,
+        command: CommandLine,
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        sandbox: Optional[SandboxLike] = None,
+    ) -> Exit:
+        """Runs a program at this terminal. If the task is cancelled, it is killed."""
+        process, size = await in_thread(
+            lambda: self._client.starting_here(command, cwd, env, inherit_env, sandbox),
+            drop=_close_started,
+        )
+        try:
+            return await in_thread(lambda: connect_terminal(process, size), process.close)
+        finally:
+            await asyncio.shield(in_thread(process.close))
+
+    async def start_detached(
+        self,
+        command: CommandLine,
+        *,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        stdin: bool = False,
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        id: str = "",
+        session_id: str = "",
+    ) -> process_pb2.Process:
+        """Starts a process without an owner, which never blocks on a reader."""
+        options = {k: v for k, v in locals().items() if k not in ("self", "command")}
+        return await in_thread(lambda: self._client.start_detached(command, **options))
+
+    def follow(
+        self, id: str, *, session_id: str = "", after_seq: int = 0
+    ) -> AsyncIterator[Event]:
+        """Iterates over the events of a process, without owning or blocking it."""
+        return iterate(
+            lambda: self._client.follow(id, session_id=session_id, after_seq=after_seq)
+        )
+
+    async def read(
+        self,
+        id: str,
+        *,
+        session_id: str = "",
+        after_seq: int = 0,
+        wait: float = 0.0,
+        max_bytes: int = 1 << 20,
+    ) -> List[Event]:
+        """Returns retained events after a cursor that fit into ``max_bytes``."""
+        return await in_thread(
+            lambda: self._client.read(
+                id, session_id=session_id, after_seq=after_seq, wait=wait, max_bytes=max_bytes
+            )
+        )
+
+    async def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
+        """Waits until a condition holds; see execwire.Client.wait_for."""
+        waiting = self._client.waiting(id, condition, session_id)
+        return await in_thread(waiting.run, waiting.cancel)
+
+    async def get(self, id: str, *, session_id: str = "") -> process_pb2.Process:
+        """Describes a process."""
+        return await in_thread(lambda: self._client.get(id, session_id=session_id))
+
+    async def processes(self, *, session_id: str = "") -> AsyncIterator[process_pb2.Process]:
+        """Iterates over the processes of a session, including retained closed ones."""
+        for process in await in_thread(lambda: list(self._client.processes(session_id=session_id))):
+            yield process
+
+    async def terminate(
+        self, id: str, *, session_id: str = "", grace: float = 5.0
+    ) -> Terminated:
+        """Ends a process and all its descendants: SIGTERM, and SIGKILL after ``grace``
+        seconds."""
+        return await in_thread(
+            lambda: self._client.terminate(id, session_id=session_id, grace=grace)
+        )
+
     async def ports(self, *, session_id: str = "", process_id: str = "") -> Ports:
         """Returns the TCP ports on which processes listen now."""
         return await in_thread(
@@ -386,7 +584,7 @@ class Client:
         self, *, session_id: str = "", process_id: str = ""
     ) -> AsyncIterator[PortChange]:
         """Iterates over changes of ports. The first one has those that are open."""
-        return watch_ports(
+        return iterate(
             lambda: self._client.watch_ports(session_id=session_id, process_id=process_id)
         )
 
@@ -455,6 +653,10 @@ class Client:
         traceback: Optional[TracebackType],
     ) -> None:
         await asyncio.shield(self.close())
+
+
+def _close_started(started: "Tuple[SyncProcess, TerminalSize]") -> None:
+    started[0].close()
 
 
 class Forward:

@@ -24,11 +24,11 @@ from .._events import Event, Output, Stream
 from .._exit import Exit
 from .._io import as_bytes
 from .._owner import Owner
-from .._ports import PortChange, Ports, PortWatch
+from .._ports import PortChange, Ports
 from .._process import Terminated
 from .._wait import Wait
 from ..errors import Completed
-from ._thread import Change, in_thread
+from ._thread import Change, in_thread, iterate
 
 if TYPE_CHECKING:
     from .._io import Writer
@@ -101,9 +101,16 @@ class Process:
         while lines.whole:
             yield lines.whole.popleft()
 
-    async def wait(self) -> Exit:
+    async def wait(self, timeout: Optional[float] = None) -> Exit:
         """Blocks until the process has closed, and returns how it ended. Output without a
-        consumer is consumed meanwhile."""
+        consumer is consumed meanwhile. Raises TimeoutError after ``timeout`` seconds."""
+        if timeout is not None:
+            try:
+                return await asyncio.wait_for(self.wait(), timeout)
+            except asyncio.TimeoutError:
+                raise TimeoutError(
+                    f"process {self.id} has not ended after {timeout} s"
+                ) from None
         change = Change()
         self._owner.listen(change)
         try:
@@ -200,6 +207,10 @@ class Process:
         """Sends a signal to the process ``group``, the ``process`` or the ``foreground``."""
         await in_thread(lambda: self._process.signal(number, target))
 
+    async def interrupt(self) -> None:
+        """Sends SIGINT, as Ctrl-C does."""
+        await in_thread(self._process.interrupt)
+
     async def resize(self, rows: int, columns: int) -> None:
         """Sets the size of the terminal."""
         await in_thread(lambda: self._process.resize(rows, columns))
@@ -219,7 +230,7 @@ class Process:
 
     def watch_ports(self) -> AsyncIterator[PortChange]:
         """Iterates over changes of these ports, until the process has closed."""
-        return watch_ports(self._process.watch_ports)
+        return iterate(self._process.watch_ports)
 
     async def wait_for(
         self,
@@ -247,6 +258,11 @@ class Process:
         return self._owner.exit
 
     @property
+    def last_seq(self) -> int:
+        """The seq of the last consumed event, with which ``attach`` can continue."""
+        return self._owner.last_seq
+
+    @property
     def resumed(self) -> int:
         """How often the process was resumed after a lost connection."""
         return self._owner.resumed
@@ -266,16 +282,3 @@ class Process:
 async def _awaited(result: object) -> None:
     if inspect.isawaitable(result):
         await result
-
-
-async def watch_ports(open: "Callable[[], PortWatch]") -> AsyncIterator[PortChange]:
-    """Iterates over the changes of a watch, which ends with the iteration."""
-    watch = await in_thread(open, drop=PortWatch.close)
-    try:
-        while True:
-            change = await in_thread(lambda: next(watch, None))
-            if change is None:
-                return
-            yield change
-    finally:
-        watch.close()

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Callable, List, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, AsyncIterator, Callable, Iterator, List, Optional, Tuple, TypeVar, cast
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    _Item = TypeVar("_Item", covariant=True)
+
+    class Closable(Protocol[_Item]):
+        """What iterate() iterates over."""
+
+        def __iter__(self) -> Iterator[_Item]: ...
+
+        def close(self) -> None:
+            """Ends it, also for a blocked thread."""
+
 
 _Result = TypeVar("_Result")
 
@@ -58,6 +72,33 @@ async def in_thread(
         raise
     finally:
         decided.set()
+
+
+async def iterate(open: "Callable[[], Closable[_Result]]") -> AsyncIterator[_Result]:
+    """Iterates over what ``open`` returns, and closes it at the end."""
+    items = await in_thread(open, drop=_close)
+    try:
+        while True:
+            # A thread for each, which has nothing to do once it is closed.
+            item, more = await in_thread(lambda: _next(items))
+            if not more:
+                return
+            yield cast(_Result, item)
+    finally:
+        _close(items)
+
+
+def _close(items: "Closable[_Result]") -> None:
+    try:
+        items.close()
+    except ValueError:
+        pass  # a generator that a thread executes, which ends with its next item
+
+
+def _next(items: "Closable[_Result]") -> "Tuple[Optional[_Result], bool]":
+    for item in items:
+        return item, True
+    return None, False
 
 
 class Change:
