@@ -41,6 +41,7 @@ from .errors import (
     LimitError,
     LostError,
     NotDirectoryError,
+    NotDoneError,
     NotFoundError,
     OutputLimitError,
     PathExistsError,
@@ -58,6 +59,7 @@ from .errors import (
     UnauthenticatedError,
     UnavailableError,
     UnimplementedError,
+    UnknownError,
     UsageError,
 )
 from .files import DirectoryEntry, Files, WalkEntry
@@ -95,6 +97,7 @@ __all__ = [
     "LimitError",
     "LostError",
     "NotDirectoryError",
+    "NotDoneError",
     "NotFoundError",
     "Output",
     "OutputLimitError",
@@ -123,6 +126,7 @@ __all__ = [
     "UnauthenticatedError",
     "UnavailableError",
     "UnimplementedError",
+    "UnknownError",
     "Uploaded",
     "UsageError",
     "Wait",

@@ -226,8 +226,8 @@ class Process:
 
     def signal(self, number: int, target: str = "group") -> None:
         """Sends a signal to the process ``group``, the ``process``, or the ``foreground``
-        group of its terminal. It is sent once: raises UnavailableError if the connection
-        is lost meanwhile."""
+        group of its terminal. It is sent once: raises UnknownError if the connection is
+        lost meanwhile, and NotDoneError if it was lost before."""
         if target not in _TARGETS:
             raise errors.UsageError(f"target is group, process or foreground, not {target!r}")
         request = process_service_pb2.SignalProcessRequest(
@@ -236,7 +236,7 @@ class Process:
             target=_TARGETS[target],
         )
         setattr(request, "signal", int(number))  # accepts numbers without a name
-        self._transport.once(lambda: self._transport.processes.SignalProcess(request))
+        self._transport.change(lambda: self._transport.processes.SignalProcess(request))
 
     def interrupt(self) -> None:
         """Sends SIGINT, as Ctrl-C does."""

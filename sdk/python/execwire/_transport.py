@@ -190,8 +190,16 @@ class Transport:
             return errors.UsageError(str(error))
         raise error
 
+    def change(self, call: Callable[[], _Result]) -> _Result:
+        """Makes a call that is not idempotent. Raises UnknownError or NotDoneError if the
+        connection is lost."""
+        try:
+            return call()
+        except (grpc.RpcError, ValueError) as error:
+            raise errors.interrupted(self.failure(error)) from None
+
     def once(self, call: Callable[[], _Result]) -> _Result:
-        """Makes a call that is not idempotent."""
+        """Makes a call that changes nothing, without repeating it."""
         try:
             return call()
         except (grpc.RpcError, ValueError) as error:

@@ -199,6 +199,16 @@ class UnavailableError(ExecwireError, ConnectionError):
     """The server cannot be reached, or is shutting down; try again."""
 
 
+class NotDoneError(UnavailableError):
+    """The connection was lost before the call was sent, or the server is shutting down:
+    nothing was done."""
+
+
+class UnknownError(UnavailableError):
+    """The connection was lost during a call that is not idempotent, and therefore not
+    repeated: it may or may not have been done."""
+
+
 class UnimplementedError(ExecwireError, NotImplementedError):
     """The server does not implement the call."""
 
@@ -367,6 +377,24 @@ def make(code: str, message: str, details: Optional[Details] = None) -> Execwire
     reason = details.reason if details else ""
     kind = _BY_REASON.get(reason, _BY_CODE.get(code, ExecwireError))
     return kind(code, message, details)
+
+
+# Codes of a call without an answer, and how the message of grpc begins if it was not sent.
+_NO_ANSWER = ("UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL", "ABORTED", "DEADLINE_EXCEEDED")
+_NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "Name resolution fail")
+
+
+def interrupted(failure: Error) -> Error:
+    """Returns the error of a call that is not idempotent: whether it was done."""
+    if not isinstance(failure, ExecwireError) or failure.code not in _NO_ANSWER:
+        return failure
+    if failure.from_server and not isinstance(failure, UnavailableError):
+        return failure
+    kind, outcome = UnknownError, "it may or may not have been done"  # type: Type[UnavailableError], str
+    if failure.from_server or failure.message.startswith(_NOT_SENT):
+        kind, outcome = NotDoneError, "nothing was done"
+    details = Details(failure.reason, failure.metadata, [], failure.resource, failure.retry_after)
+    return kind(failure.code, f"{failure.message}: {outcome}", details)
 
 
 def from_rpc(error: grpc.RpcError) -> ExecwireError:

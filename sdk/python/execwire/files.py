@@ -71,7 +71,8 @@ class Files:
 
     Paths are absolute, on the server's machine. One that is not UTF-8 is a str with
     surrogate escapes, or bytes. Idempotent calls and streams are retried for 75 seconds
-    after a lost connection. Errors are those of ``execwire.errors``; for missing,
+    after a lost connection; others raise UnknownError, or NotDoneError if nothing was done.
+    Errors are those of ``execwire.errors``; for missing,
     existing and forbidden paths they are also FileNotFoundError, FileExistsError and
     PermissionError.
     """
@@ -507,7 +508,7 @@ class Files:
         if repeatable:
             self._transport.repeat(call)
         else:
-            self._transport.once(call)
+            self._transport.change(call)
 
     def rename(self, source: PathLike, destination: PathLike, *, replace: bool = True) -> None:
         """Renames atomically."""
@@ -517,7 +518,7 @@ class Files:
             **self._sandbox,
             no_replace=not replace,
         )
-        self._transport.once(lambda: self._transport.files.RenamePath(request))
+        self._transport.change(lambda: self._transport.files.RenamePath(request))
 
     def copy(self, source: PathLike, destination: PathLike, *, recursive: bool = False) -> int:
         """Copies within the server, to exactly the path ``destination``.
@@ -530,7 +531,7 @@ class Files:
             **self._sandbox,
             recursive=recursive,
         )
-        answer = self._transport.once(lambda: self._transport.files.CopyPath(request))
+        answer = self._transport.change(lambda: self._transport.files.CopyPath(request))
         return answer.omitted_special_files
 
     def symlink(self, target: PathLike, path: PathLike) -> None:
@@ -538,7 +539,7 @@ class Files:
         request = filesystem_pb2.CreateSymlinkRequest(
             **fields(path), **fields(target, "target"), **self._sandbox
         )
-        self._transport.once(lambda: self._transport.files.CreateSymlink(request))
+        self._transport.change(lambda: self._transport.files.CreateSymlink(request))
 
 
 def _walk_error(error: filesystem_walk_pb2.WalkError) -> errors.ExecwireError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import io
 import os
@@ -12,8 +13,12 @@ import unittest
 import unittest.mock
 from typing import Iterator
 
+import grpc
+
 import execwire
 from execwire import Gap, Output
+from execwire._status import Details
+from execwire.v1 import filesystem_pb2, filesystem_pb2_grpc
 
 from .support import LONG, Program, TestCase, Wire, alive, eventually, serve
 
@@ -212,6 +217,60 @@ class Cut(TestCase):
             with client.start(["sleep", "600"]) as process:
                 wire.cut()
                 self.assertTrue(process.terminate(0).was_running)
+
+
+class Unanswered(filesystem_pb2_grpc.FileSystemServiceServicer):
+    """Receives a call, and does not answer it."""
+
+    def __init__(self) -> None:
+        self.received, self.end = threading.Event(), threading.Event()
+
+    def RenamePath(self, request: object, context: object) -> object:
+        self.received.set()
+        self.end.wait(LONG)
+        return filesystem_pb2.RenamePathResponse()
+
+
+class Interrupted(TestCase):
+    def test_a_change_says_whether_it_was_done(self) -> None:
+        model = Unanswered()
+        fake = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        filesystem_pb2_grpc.add_FileSystemServiceServicer_to_server(model, fake)
+        port = fake.add_insecure_port("127.0.0.1:0")
+        fake.start()
+        self.addCleanup(lambda: fake.stop(None).wait())
+        self.addCleanup(model.end.set)
+        with Wire(f"tcp://127.0.0.1:{port}") as wire, execwire.connect(wire.url) as client:
+            failures = []
+
+            def rename() -> None:
+                try:
+                    client.files.rename("/a", "/b")
+                except execwire.Error as error:
+                    failures.append(error)
+
+            renaming = threading.Thread(target=rename)
+            renaming.start()
+            self.assertTrue(model.received.wait(LONG))
+            wire.block()
+            renaming.join(LONG)
+            self.assertIsInstance(failures[0], execwire.UnknownError)
+            self.assertIn("may or may not have been done", str(failures[0]))
+            wire.close()
+
+            def not_done() -> bool:
+                rename()
+                return isinstance(failures[-1], execwire.NotDoneError)
+
+            # An attempt that had begun before may still fail in another way.
+            self.assertTrue(eventually(not_done))
+            self.assertIn("nothing was done", str(failures[-1]))
+
+    def test_an_answer_is_no_interruption(self) -> None:
+        refused = execwire.errors.make("NOT_FOUND", "no", Details(reason="PATH_NOT_FOUND"))
+        self.assertIs(execwire.errors.interrupted(refused), refused)
+        draining = execwire.errors.make("UNAVAILABLE", "no", Details(reason="DRAINING"))
+        self.assertIsInstance(execwire.errors.interrupted(draining), execwire.NotDoneError)
 
 
 class Files(TestCase):
