@@ -290,7 +290,7 @@ func TestPage_Files(t *testing.T) {
 		return {
 			get: get.url, put: put.url,
 			tag: response.headers.get("etag") ?? "", digest: written.headers.get("repr-digest") ?? "",
-			read: String(read) === String(image) ? await client.files.readText(path + ".txt") : "another image",
+			read: String(read) === String(image) ? await client.files.read(path + ".txt", { text: true }) : "another image",
 			missing: await name(client.files.write(path + "/none", "x")),
 			exists: await name(client.files.write(path, "x", { ifMissing: true })),
 			dots: await name(client.files.write(path + "/../../dots", "x")),

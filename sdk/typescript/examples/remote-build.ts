@@ -3,15 +3,12 @@
 //
 //   node remote-build.js --server tcp://127.0.0.1:7420 --result bin/program PROJECT -- make
 //   node remote-build.js --server https://hub.example.org --executor build-1 --token-file token …
-import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { type Client, connect } from "execwire";
+import { connect } from "execwire";
 
-/** How many files are uploaded concurrently. */
-const concurrency = 8;
 /** Entries of a project that are not uploaded. */
-const excluded = new Set([".git", ".cache", "node_modules", "bin"]);
+const ignore = [".git", ".cache", "node_modules", "bin"];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -37,7 +34,7 @@ await using client = await connect(values.server, {
 const { temporaryDirectory } = await client.describe();
 const directory = join(temporaryDirectory, `remote-build-${crypto.randomUUID()}`);
 try {
-  const files = await upload(client, project, directory);
+  const { files } = await client.files.push(project, directory, { ignore });
   console.error(`uploaded ${files} files to ${directory}`);
 
   const env = Object.fromEntries(values.env.map((pair) => pair.split(/=(.*)/s, 2) as [string, string]));
@@ -60,33 +57,4 @@ try {
   }
 } finally {
   await client.files.remove(directory, { recursive: true, ignoreMissing: true });
-}
-
-/** Uploads everything below a directory, and returns the number of files. */
-async function upload(to: Client, from: string, directory: string): Promise<number> {
-  const files: string[] = [];
-  const directories = [""];
-  for (const below of directories) {
-    await to.files.mkdir(join(directory, below), { recursive: true });
-    for (const entry of await readdir(join(from, below), { withFileTypes: true })) {
-      if (excluded.has(entry.name)) {
-        continue;
-      }
-      if (entry.isDirectory()) {
-        directories.push(join(below, entry.name));
-      } else if (entry.isFile()) {
-        files.push(join(below, entry.name));
-      }
-    }
-  }
-  const queue = files.values();
-  const worker = async (): Promise<void> => {
-    for (const name of queue) {
-      const file = join(from, name);
-      const { mode, mtime } = await stat(file);
-      await to.files.upload(join(directory, name), { file }, { permissions: mode & 0o777, modifyTime: mtime });
-    }
-  };
-  await Promise.all(Array.from({ length: concurrency }, worker));
-  return files.length;
 }

@@ -26,12 +26,12 @@ const codes: Readonly<Record<number, string>> = {
  * appears. A lost connection is an error, after which the file may be the old one or the new one.
  */
 export async function uploadByPut(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded> {
-  const { permissions, modifyTime, ifMatchSha256, ifMissing, sync, onProgress } = options;
+  const { mode, modifyTime, ifMatchSha256, ifMissing, sync, onProgress } = options;
   if (typeof content !== "string" && !(content instanceof Uint8Array)) {
     throw new UsageError("a page in a browser uploads text and bytes: put a Blob to a URL of files.signUrl");
   }
-  if (sandbox || permissions !== undefined || modifyTime || ifMatchSha256 || sync || typeof path !== "string") {
-    throw new UsageError("a page in a browser uploads without a sandbox, permissions, modifyTime, ifMatchSha256 and sync, to a path in UTF-8");
+  if (sandbox || mode !== undefined || modifyTime || ifMatchSha256 || sync || typeof path !== "string") {
+    throw new UsageError("a page in a browser uploads without a sandbox, mode, modifyTime, ifMatchSha256 and sync, to a path in UTF-8");
   }
   // A browser would apply dots to the URL, and so lead to another file if there is a symbolic link before them.
   if (!path.startsWith("/") || /\/\.\.?(\/|$)/.test(path)) {

@@ -11,6 +11,8 @@ export const platform: Platform = {
   newDigest: () => sha256.create(),
   upload: uploadByPut,
   save: () => refuse("write to a file: use files.download"),
+  push: () => refuse("read files: use files.write"),
+  pull: () => refuse("write to files: use files.download"),
   streams: () => ({ output: () => refuse("have streams of Node.js: use output()"), input: () => refuse("have streams of Node.js: use write()") }),
   interactive: () => refuse("be the terminal of a process: start it with the option terminal, and use output() and write()"),
   forward: () => refuse("listen on a port: use execwire port-forward"),

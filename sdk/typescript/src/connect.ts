@@ -72,7 +72,8 @@ async function waitForAnswer(rpc: Rpc, link: Link, timeoutMs: number, signal: Ab
   let lost: unknown;
   for (;;) {
     try {
-      await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), either);
+      const { limits } = await rpc.call((call) => rpc.stubs.environment.getEnvironment({}, call), either);
+      rpc.limitUploads(Number(limits?.uploadsPerPrincipal ?? 0));
       return;
     } catch (error) {
       if (signal?.aborted) {

@@ -120,6 +120,10 @@ export class ProcessEndedError extends ExecwireError {}
 export class TakenOverError extends ExecwireError {}
 /** The server cannot be reached, or is shutting down; try again. */
 export class UnavailableError extends ExecwireError {}
+/** The connection was lost, and the call certainly had no effect: it was not sent. */
+export class NotDoneError extends UnavailableError {}
+/** The connection was lost before the answer: the call may have had its effect, or may have it later. */
+export class UnknownError extends UnavailableError {}
 /** The server does not implement the call. */
 export class UnimplementedError extends ExecwireError {}
 /** The content, version or digest of a file is not the expected one. */
@@ -242,7 +246,7 @@ export class DigestError extends ClientError {
   }
 }
 
-/** The content to upload could not be read. */
+/** The content to upload, or a directory to copy, could not be read. */
 export class ReadError extends ClientError {}
 
 /** The answer is incomplete: there are more directories, or ports, than the server reports at once. */

@@ -1,7 +1,9 @@
 import { platform } from "#platform";
 import { concat } from "./bytes.js";
-import { ProtocolError, TruncatedError, UsageError } from "./errors.js";
+import { makeError, ProtocolError, TruncatedError, UsageError } from "./errors.js";
 import { type DownloadOptions, type Downloaded, download } from "./download.js";
+import type { Completed, Output } from "./exit.js";
+import { glob } from "./glob.js";
 import { FileType as TypeNumber, type FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import { FileURLMethod } from "./gen/execwire/v1/filesystem_url_pb.js";
 import { WatchChangeKind, WatchLostReason } from "./gen/execwire/v1/filesystem_watch_pb.js";
@@ -9,6 +11,7 @@ import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import { isName, pairFields, type Path, pathFields, displayPath, targetFields } from "./paths.js";
 import type { Rpc } from "./rpc.js";
 import { dateOf, durationOf } from "./time.js";
+import type { Transferred, TransferOptions } from "./tree.js";
 import type { Content, Uploaded, UploadOptions } from "./upload.js";
 
 /** The type of a file. "unknown" for a link to nothing. */
@@ -27,7 +30,7 @@ export interface FileInfo {
   readonly modifyTime: Date | undefined;
   /** Changes whenever the file changes. */
   readonly version: string;
-  /** The target of a link, as written in it; only with noFollow. */
+  /** The target of a link, as written in it; only of lstat. */
   readonly linkTarget: string;
   /** The digest of a regular file; only if requested. */
   readonly sha256: Uint8Array | undefined;
@@ -97,31 +100,65 @@ export interface WatchChange {
   readonly type: FileType;
 }
 
+/** Options of {@link FileSystem.mkdir}. */
+export interface MkdirOptions {
+  /** Also makes the directories above that are missing, and accepts an existing directory. */
+  readonly parents?: boolean;
+  /** The permission bits. Absent is 0o777 without the umask of the server. */
+  readonly mode?: number;
+  readonly signal?: AbortSignal;
+}
+
 interface Signalled {
   readonly signal?: AbortSignal;
 }
 
 /**
  * The files of the server's machine. Paths are absolute; those that are not UTF-8 are given as bytes.
- * Idempotent calls are retried after a lost connection; errors are those of the server, such as
- * PathNotFoundError.
+ * Idempotent calls are repeated after a lost connection; others throw NotDoneError or UnknownError. Errors of
+ * the server have classes, such as PathNotFoundError.
  */
 export class FileSystem {
   /** @internal */
-  constructor(private readonly rpc: Rpc, private readonly sandbox: SandboxPolicy | undefined) {}
+  constructor(
+    private readonly rpc: Rpc,
+    private readonly sandbox: SandboxPolicy | undefined,
+    private readonly run: (argv: readonly string[], options: Signalled) => Promise<Completed>,
+  ) {}
 
-  /** Returns the content of a file. */
-  async read(path: Path, options: DownloadOptions = {}): Promise<Uint8Array> {
+  /** Returns the content of a file as bytes or, with `text`, as text, which throws a TypeError for invalid UTF-8. */
+  async read<Text extends boolean = false>(path: Path, options: DownloadOptions & { readonly text?: Text } = {}): Promise<Output<Text>> {
     const pieces: Uint8Array[] = [];
     for await (const piece of this.download(path, options)) {
       pieces.push(piece);
     }
-    return concat(pieces);
+    const bytes = concat(pieces);
+    return (options.text ? textOf(bytes) : bytes) as Output<Text>;
   }
 
-  /** Returns the content of a file as text. */
-  async readText(path: Path, options: DownloadOptions = {}): Promise<string> {
-    return new TextDecoder().decode(await this.read(path, options));
+  /**
+   * Replaces `old` in a text file by `replacement`, atomically, and returns how often. It throws a UsageError, and
+   * changes nothing, if `old` does not occur, or more than once without `every`; and {@link ChangedError} if the file
+   * was changed meanwhile.
+   */
+  async edit(path: Path, old: string, replacement: string, options: Signalled & { readonly every?: boolean } = {}): Promise<number> {
+    const { every = false, ...rest } = options;
+    const before = await this.read(path, rest);
+    const pieces = textOf(before).split(old);
+    const count = old === "" ? 0 : pieces.length - 1;
+    if (count === 0 || (count > 1 && !every)) {
+      throw new UsageError(`the text to replace occurs ${count} times in ${displayPath(path)}`);
+    }
+    await this.upload(path, pieces.join(replacement), { ...rest, ifMatchSha256: digestOf(before) });
+    return count;
+  }
+
+  /**
+   * Returns the existing paths that match an absolute pattern, sorted, as a shell does: "*" and "?" match no slash and
+   * no leading dot, "[a-z]" a character, "**" any directories. Directories that cannot be read have no matches.
+   */
+  glob(pattern: string, options: Signalled = {}): Promise<Path[]> {
+    return glob(this, pattern, options.signal);
   }
 
   /** Replaces the content of a file. The same as `upload`. */
@@ -136,6 +173,25 @@ export class FileSystem {
    */
   upload(path: Path, content: Content, options: UploadOptions = {}): Promise<Uploaded> {
     return platform.upload(this.rpc, path, content, options, this.sandbox);
+  }
+
+  /**
+   * Copies a file or a directory of this machine to exactly that path of the server, merging into an existing
+   * directory. Permission bits and modification times are copied, links as links. Every file is replaced atomically;
+   * the first error ends the copy and leaves what was copied. Names must be UTF-8.
+   */
+  push(local: string, path: string, options: TransferOptions = {}): Promise<Transferred> {
+    return platform.push(this, local, path, options);
+  }
+
+  /** Copies a file or a directory of the server to exactly that path of this machine, as `push` does. */
+  pull(path: string, local: string, options: TransferOptions = {}): Promise<Transferred> {
+    return platform.pull(this, path, local, options);
+  }
+
+  /** Pushes what differs by size, permission bits or modification time; with `delete` the paths are the same afterwards. */
+  sync(local: string, path: string, options: Omit<TransferOptions, "update"> = {}): Promise<Transferred> {
+    return this.push(local, path, { ...options, update: true });
   }
 
   /** Iterates over the content of a file. The return value has the digest. */
@@ -170,9 +226,18 @@ export class FileSystem {
     return { url: this.rpc.link.origin + url, expires: dateOf(expireTime) ?? new Date(0) };
   }
 
-  /** Describes a file, with noFollow without following a link; with sha256 the server also reads it. */
-  async stat(path: Path, options: Signalled & { readonly noFollow?: boolean; readonly sha256?: boolean } = {}): Promise<FileInfo> {
-    const request = { ...this.on(path), noFollow: options.noFollow ?? false, wantSha256: options.sha256 ?? false };
+  /** Describes a file, following links; with sha256 the server also reads it. */
+  stat(path: Path, options: Signalled & { readonly sha256?: boolean } = {}): Promise<FileInfo> {
+    return this.describe(path, false, options);
+  }
+
+  /** Describes a file or, if the path is a link, the link. */
+  lstat(path: Path, options: Signalled = {}): Promise<FileInfo> {
+    return this.describe(path, true, options);
+  }
+
+  private async describe(path: Path, noFollow: boolean, options: Signalled & { readonly sha256?: boolean }): Promise<FileInfo> {
+    const request = { ...this.on(path), noFollow, wantSha256: options.sha256 ?? false };
     const response = await this.rpc.repeat((call) => this.rpc.stubs.files.getMetadata(request, call), options.signal);
     const { metadata } = response;
     if (!metadata) {
@@ -222,11 +287,23 @@ export class FileSystem {
     }, options.signal);
   }
 
-  /** Makes a directory; recursive also makes missing parents, and accepts an existing directory. */
-  async mkdir(path: Path, options: Signalled & { readonly recursive?: boolean; readonly permissions?: number } = {}): Promise<void> {
-    const { recursive = false, permissions } = options;
-    const request = { ...this.on(path), recursive, ...(permissions !== undefined && { permissions }) };
-    await this.rpc[recursive ? "repeat" : "call"]((call) => this.rpc.stubs.files.createDirectory(request, call), options.signal);
+  /** Sets the permission bits of a file or directory, following links, by the program chmod of the server. */
+  async chmod(path: Path, mode: number, options: Signalled = {}): Promise<void> {
+    if (typeof path !== "string" || !Number.isInteger(mode) || mode < 0 || mode > 0o7777) {
+      throw new UsageError(`cannot set the mode ${mode.toString(8)} of ${displayPath(path)}: give a path in UTF-8, and a mode of at most 0o7777`);
+    }
+    await this.stat(path, options); // its errors are typed
+    const { exit, stderr } = await this.run(["chmod", mode.toString(8).padStart(4, "0"), "--", path], options);
+    if (!exit.ok) {
+      throw makeError("PERMISSION_DENIED", stderr.trim());
+    }
+  }
+
+  /** Makes a directory. */
+  async mkdir(path: Path, options: MkdirOptions = {}): Promise<void> {
+    const { parents = false, mode } = options;
+    const request = { ...this.on(path), recursive: parents, ...(mode !== undefined && { permissions: mode }) };
+    await this.rpc[parents ? "repeat" : "once"]((call) => this.rpc.stubs.files.createDirectory(request, call), options.signal);
   }
 
   /**
@@ -236,13 +313,13 @@ export class FileSystem {
   async remove(path: Path, options: Signalled & { readonly recursive?: boolean; readonly ignoreMissing?: boolean } = {}): Promise<void> {
     const { recursive = false, ignoreMissing = false } = options;
     const request = { ...this.on(path), recursive, ignoreMissing };
-    await this.rpc[ignoreMissing ? "repeat" : "call"]((call) => this.rpc.stubs.files.removePath(request, call), options.signal);
+    await this.rpc[ignoreMissing ? "repeat" : "once"]((call) => this.rpc.stubs.files.removePath(request, call), options.signal);
   }
 
   /** Renames atomically; with noReplace it fails if the destination exists. */
   async rename(source: Path, destination: Path, options: Signalled & { readonly noReplace?: boolean } = {}): Promise<void> {
     const request = { ...pairFields(source, destination), ...this.confined, noReplace: options.noReplace ?? false };
-    await this.rpc.call((call) => this.rpc.stubs.files.renamePath(request, call), options.signal);
+    await this.rpc.once((call) => this.rpc.stubs.files.renamePath(request, call), options.signal);
   }
 
   /**
@@ -251,13 +328,13 @@ export class FileSystem {
    */
   async copy(source: Path, destination: Path, options: Signalled & { readonly recursive?: boolean } = {}): Promise<number> {
     const request = { ...pairFields(source, destination), ...this.confined, recursive: options.recursive ?? false };
-    const response = await this.rpc.call((call) => this.rpc.stubs.files.copyPath(request, call), options.signal);
+    const response = await this.rpc.once((call) => this.rpc.stubs.files.copyPath(request, call), options.signal);
     return Number(response.omittedSpecialFiles);
   }
 
   /** Makes a symbolic link to a target. The path must not exist. */
   async symlink(target: Path, path: Path, options: Signalled = {}): Promise<void> {
-    await this.rpc.call((call) => this.rpc.stubs.files.createSymlink({ ...this.on(path), ...targetFields(target) }, call), options.signal);
+    await this.rpc.once((call) => this.rpc.stubs.files.createSymlink({ ...this.on(path), ...targetFields(target) }, call), options.signal);
   }
 
   /** Returns the path with all symbolic links resolved. */
@@ -342,6 +419,16 @@ export class FileSystem {
   private get confined(): { sandbox?: SandboxPolicy } {
     return this.sandbox ? { sandbox: this.sandbox } : {};
   }
+}
+
+function textOf(bytes: Uint8Array): string {
+  return new TextDecoder("utf-8", { ignoreBOM: true, fatal: true }).decode(bytes);
+}
+
+function digestOf(bytes: Uint8Array): Uint8Array {
+  const digest = platform.newDigest();
+  digest.update(bytes);
+  return digest.digest();
 }
 
 function rawOrNone(raw: Uint8Array): Uint8Array | undefined {

@@ -5,7 +5,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import type { TcpAddress } from "./address.js";
 import type { Credentials } from "./credentials.js";
 import { messageOf } from "./errors.js";
-import { authorize, baseUrl, type Link, lostConnection, maxMessageBytes, translate, urlOf } from "./link.js";
+import { authorize, baseUrl, type Link, lostConnection, maxMessageBytes, translate, unsent, urlOf } from "./link.js";
 import { dial, explainSocket, losses } from "./transport.js";
 
 /** The HTTP/1.1 connections to a server that is called by the Connect protocol, one for each concurrent call. */
@@ -57,6 +57,6 @@ export class HttpLink implements Link {
   /** Reports the errors of lost connections as UNAVAILABLE. */
   private restated(error: unknown): unknown {
     this.lastError = error instanceof ConnectError && error.cause instanceof Error ? error.cause : undefined;
-    return this.wasLost ? lostConnection(this.lastError) : error;
+    return this.wasLost ? lostConnection(this.lastError) : this.wasRefused ? unsent(this.lastError) : error;
   }
 }

@@ -18,6 +18,7 @@ export {
   type FileInfo,
   FileSystem,
   type FileType,
+  type MkdirOptions,
   type WalkEntry,
   type WalkOptions,
   type WatchChange,
@@ -33,5 +34,6 @@ export { Process, type Terminated, type TerminateOptions } from "./process.js";
 export type { Stubs } from "./rpc.js";
 export { sandbox, type SandboxOptions } from "./sandbox.js";
 export type { SignalName } from "./signals.js";
+export type { Transferred, TransferOptions } from "./tree.js";
 export type { Content, Uploaded, UploadOptions } from "./upload.js";
 export type { Condition, Waited } from "./wait.js";

@@ -55,6 +55,21 @@ export function translate(error: (thrown: unknown) => unknown, succeeded: () => 
   };
 }
 
+/** Why a call was not sent: there was no connection. It is a cause, because a ConnectError is an instance of all its subclasses. */
+class Unsent extends Error {}
+
+/** The error of a call that was not sent. */
+export function unsent(cause: unknown): ConnectError {
+  const message = cause instanceof ConnectError ? cause.rawMessage : messageOf(cause);
+  const code = cause instanceof ConnectError ? cause.code : Code.Unavailable;
+  return new ConnectError(message, code, undefined, undefined, new Unsent(message, { cause }));
+}
+
+/** Whether a call failed with such an error. */
+export function wasUnsent(error: Error): boolean {
+  return error.cause instanceof ConnectError && error.cause.cause instanceof Unsent;
+}
+
 /** The error of a call whose connection was lost. */
 export function lostConnection(cause: unknown): ConnectError {
   return new ConnectError(`the connection was lost: ${messageOf(cause)}`, Code.Unavailable, undefined, undefined, cause);

@@ -10,6 +10,7 @@ import type { Opened, OpenOptions, Platform } from "./platform.js";
 import { save } from "./save.js";
 import { ProcessStreams } from "./streams.js";
 import { Connection, requireLoopback } from "./transport.js";
+import { pull, push } from "./tree.js";
 import { upload } from "./upload.js";
 
 export const platform: Platform = {
@@ -17,6 +18,8 @@ export const platform: Platform = {
   newDigest: () => createHash("sha256"),
   upload,
   save,
+  push,
+  pull,
   streams: (process) => new ProcessStreams(process),
   interactive,
   forward,

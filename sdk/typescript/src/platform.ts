@@ -10,6 +10,7 @@ import type { Path } from "./paths.js";
 import type { Process } from "./process.js";
 import type { Rpc } from "./rpc.js";
 import type { ProcessIO, ProcessStreams } from "./streams.js";
+import type { RemoteFiles, Transferred, TransferOptions } from "./tree.js";
 import type { Content, Uploaded, UploadOptions } from "./upload.js";
 
 /**
@@ -24,6 +25,9 @@ export interface Platform {
   upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded>;
   /** Writes a download to a file of this machine, where it appears when it is complete. */
   save(pieces: AsyncGenerator<Uint8Array, Downloaded, undefined>, file: string): Promise<Downloaded>;
+  /** Copy trees between this machine and the server. */
+  push(files: RemoteFiles, local: string, path: string, options: TransferOptions): Promise<Transferred>;
+  pull(files: RemoteFiles, path: string, local: string, options: TransferOptions): Promise<Transferred>;
   streams(process: ProcessIO): Pick<ProcessStreams, "output" | "input">;
   interactive(spawn: (options: StartOptions) => Promise<Process>, options: InteractiveOptions): Promise<Exit>;
   forward(rpc: Rpc, port: number, options: ForwardOptions): Promise<Forward>;

@@ -149,15 +149,15 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   }
 
   /**
-   * Sends a signal to its process group, to the process only, or to the foreground group of its terminal. It
-   * is sent once: if the answer is lost, the signal may have been delivered.
+   * Sends a signal to its process group, to the process only, or to the foreground group of its terminal. If the
+   * connection is lost, it throws {@link NotDoneError} or {@link UnknownError}.
    */
   async signal(
     signal: SignalName | number,
     options: { target?: "group" | "process" | "foreground"; signal?: AbortSignal } = {},
   ): Promise<void> {
     const targets = { group: SignalTarget.GROUP, process: SignalTarget.PROCESS, foreground: SignalTarget.FOREGROUND };
-    await this.rpc.call(
+    await this.rpc.once(
       (call) =>
         this.rpc.stubs.processes.signalProcess(
           { ...this.named, signal: signalNumber(signal), target: targets[options.target ?? "group"] },

@@ -1,18 +1,22 @@
 import { type CallOptions, type Client, createClient, type Transport } from "@connectrpc/connect";
-import { ClosedError } from "./errors.js";
+import { ClosedError, NotDoneError, UnknownError } from "./errors.js";
 import { EnvironmentService } from "./gen/execwire/v1/environment_pb.js";
 import { FileSystemService } from "./gen/execwire/v1/filesystem_pb.js";
 import { HttpService } from "./gen/execwire/v1/http_pb.js";
 import { PortService } from "./gen/execwire/v1/port_pb.js";
 import { ProcessService } from "./gen/execwire/v1/process_service_pb.js";
 import { SessionService } from "./gen/execwire/v1/session_pb.js";
-import type { Link } from "./link.js";
+import { type Link, wasUnsent } from "./link.js";
+import { Slots } from "./queue.js";
 import { Attempts } from "./retry.js";
 import { fromRpc } from "./status.js";
 import { LinkedSignal } from "./time.js";
 
 /** One for all: the stack of an error is expensive. */
 const callOver = new ClosedError("the call is over");
+
+/** How many uploads are sent at once: more would not be faster. */
+const maxUploads = 64;
 
 /** The generated clients of a server. */
 export interface Stubs {
@@ -30,6 +34,8 @@ export class Rpc {
   private readonly closing = new AbortController();
   private readonly listeners = new Set<() => void>();
   private readonly uploads = new Set<Promise<unknown>>();
+  /** Further uploads wait: the server refuses those beyond its limit. */
+  private uploadSlots = new Slots(maxUploads);
 
   /** resumeForMs is how long lost connections are resumed without a grace period of a process. */
   constructor(readonly link: Link, readonly resumeForMs: number) {
@@ -58,8 +64,14 @@ export class Rpc {
     this.closing.abort(reason);
   }
 
-  /** Makes `ended` wait for an upload, which drops its data on the server when interrupted. */
-  async own<R>(upload: Promise<R>): Promise<R> {
+  /** Adopts a limit of the server. There must be no upload yet. */
+  limitUploads(limit: number): void {
+    this.uploadSlots = new Slots(Math.min(limit || maxUploads, maxUploads));
+  }
+
+  /** Makes an upload in its turn. `ended` waits for it, because it drops its data on the server when interrupted. */
+  async own<R>(make: () => Promise<R>, signal?: AbortSignal): Promise<R> {
+    const upload = this.uploadSlots.run(make, signal);
     this.uploads.add(upload);
     try {
       return await upload;
@@ -104,6 +116,29 @@ export class Rpc {
       throw fromRpc(error);
     } finally {
       linked.dispose();
+    }
+  }
+
+  /**
+   * Makes a call that must not take effect twice, and repeats it while it was not sent. If the connection is lost,
+   * throws NotDoneError or UnknownError.
+   */
+  async once<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal): Promise<R> {
+    const attempts = new Attempts();
+    for (;;) {
+      try {
+        return await this.call(make, signal);
+      } catch (error) {
+        if (!attempts.transient(error) || (error.fromServer && error.reason !== "TOO_MANY_CONNECTIONS")) {
+          throw error;
+        }
+        if (!wasUnsent(error)) {
+          throw new UnknownError(error.code, `${error.message}: it is unknown whether the call took effect`, undefined, { cause: error });
+        }
+        await this.again(attempts, error, signal).catch((last: unknown) => {
+          throw last === error ? new NotDoneError(error.code, `${error.message}: the call was not sent`, undefined, { cause: error }) : last;
+        });
+      }
     }
   }
 

@@ -6,7 +6,7 @@ import { createGrpcTransport, type GrpcTransportOptions, Http2SessionManager } f
 import type { SocketAddress } from "./address.js";
 import type { Credentials } from "./credentials.js";
 import { CredentialError, messageOf } from "./errors.js";
-import { authorize, baseUrl, type Link, lostConnection, maxMessageBytes } from "./link.js";
+import { authorize, baseUrl, type Link, lostConnection, maxMessageBytes, unsent } from "./link.js";
 import { notGrpc, probe } from "./probe.js";
 
 /** Keepalive: a silent peer is pinged after this interval, and must answer within pingTimeoutMs. */
@@ -78,7 +78,9 @@ export class Connection implements Link, SessionManager {
     if (this.closed) {
       throw new ConnectError("the connection was closed", Code.Canceled);
     }
-    const stream = await this.manager.request(method, path, headers, options);
+    const stream = await this.manager.request(method, path, headers, options).catch((error: unknown) => {
+      throw unsent(error);
+    });
     const session = stream.session as ClientHttp2Session | undefined;
     if (session && this.newest) {
       if (!this.sessions.has(session)) {

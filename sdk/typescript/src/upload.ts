@@ -17,7 +17,7 @@ export type Content = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable
 /** Options of {@link FileSystem.upload}. By default an existing file is replaced atomically. */
 export interface UploadOptions {
   /** The permission bits. Absent keeps those of the replaced file. */
-  readonly permissions?: number;
+  readonly mode?: number;
   /** The modification time of the file. */
   readonly modifyTime?: Date;
   /** The SHA-256 that the existing file must have; otherwise the upload fails with CONTENT_NOT_MATCHED. */
@@ -54,7 +54,8 @@ const maxRestarts = 3;
  * server drops the data before this rejects, or has not answered for one second.
  */
 export function upload(rpc: Rpc, path: Path, content: Content, options: UploadOptions, sandbox: SandboxPolicy | undefined): Promise<Uploaded> {
-  return rpc.own(uploadOrDrop(new Upload(rpc, path, content, options, sandbox)));
+  const one = new Upload(rpc, path, content, options, sandbox);
+  return rpc.own(() => uploadOrDrop(one), options.signal);
 }
 
 async function uploadOrDrop(one: Upload): Promise<Uploaded> {
@@ -250,7 +251,7 @@ class Upload {
   }
 
   private head(offset: number): MessageInitShape<typeof UploadHeadSchema> {
-    const { permissions, modifyTime, ifMatchSha256, ifMissing, sync } = this.options;
+    const { mode, modifyTime, ifMatchSha256, ifMissing, sync } = this.options;
     return {
       ...pathFields(this.path),
       mode: UploadMode.REPLACE,
@@ -259,7 +260,7 @@ class Upload {
       ifMissing: ifMissing ?? false,
       sync: sync ?? false,
       ...(this.sandbox && { sandbox: this.sandbox }),
-      ...(permissions !== undefined && { permissions }),
+      ...(mode !== undefined && { permissions: mode }),
       ...(ifMatchSha256 && { ifMatchSha256 }),
       ...(modifyTime && {
         modifyTime: { seconds: BigInt(Math.floor(modifyTime.getTime() / 1000)), nanos: (((modifyTime.getTime() % 1000) + 1000) % 1000) * 1e6 },

@@ -154,10 +154,10 @@ export async function serve(t: TestContext, options: { listen?: string; args?: s
 }
 
 /** Returns the client of a private server that the tests of a file share. */
-export function shared(): () => Client {
+export function shared(...args: string[]): () => Client {
   let one: Client | undefined;
   before(async () => {
-    one = await launch({ binary });
+    one = await launch({ binary, args });
   });
   afterAll(() => one?.close());
   return () => one as Client;
@@ -196,6 +196,8 @@ export class Proxy {
   private budget = Infinity;
   private nextBudget: (() => number) | undefined;
   private refusing = false;
+  /** Whether what the server sends is dropped. */
+  deaf = false;
 
   private constructor(server: net.Server, url: string, private readonly target: net.NetConnectOpts) {
     this.url = url;
@@ -261,6 +263,9 @@ export class Proxy {
     }
     socket.pipe(upstream);
     upstream.on("data", (data: Buffer) => {
+      if (this.deaf) {
+        return;
+      }
       this.budget -= data.length;
       if (this.budget < 0 && this.nextBudget) {
         // A part is delivered, possibly ending within a frame.

@@ -69,7 +69,7 @@ test("ports: a web server is found, waited for and reached", async (t) => {
   for (let i = 0; i < 2; i++) {
     const response = await fetch(`http://${forward.address}:${forward.port}/etc/hostname`);
     assert.equal(response.status, 200);
-    assert.equal(await response.text(), await c.files.readText("/etc/hostname"));
+    assert.equal(await response.text(), await c.files.read("/etc/hostname", { text: true }));
   }
   const changes = c.watchPorts();
   assert.deepEqual((await changes.next()).value?.opened, [found]);

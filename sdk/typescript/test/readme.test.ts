@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { mkdirSync, readFileSync, symlinkSync } from "node:fs";
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -39,19 +39,23 @@ before(async () => {
   symlinkSync(root, join(app.folder, "node_modules/execwire"));
   app.write("quick-start.ts", quoted("quick start"));
   app.write("ports.ts", quoted("ports"));
+  app.write("sync.ts", quoted("sync"));
+  mkdirSync(join(app.folder, "project"));
+  writeFileSync(join(app.folder, "project/hello.sh"), "echo hello\n");
   app.write("browser.ts", quoted("browser"));
   const [, program] = /```ts\n([^]*?)```/.exec(readFileSync(join(root, "../../README.md"), "utf8")) ?? [];
   assert.ok(program, "README.md of the project has no program in TypeScript");
   const there = program.replace("tcp://127.0.0.1:7420", "local:").replaceAll("/tmp", app.folder);
   assert.notEqual(there, program);
   app.write("hello.ts", there);
-  const compiled = app.compile(["quick-start.ts", "ports.ts", "browser.ts", "hello.ts"]);
+  const compiled = app.compile(["quick-start.ts", "ports.ts", "sync.ts", "browser.ts", "hello.ts"]);
   assert.equal(compiled.status, 0, compiled.stdout);
 });
 
 for (const [name, output] of [
   ["quick-start", () => quoted("quick start output")],
   ["ports", () => quoted("ports output")],
+  ["sync", () => quoted("sync output")],
   ["hello", () => "hello\nexit code 3\n"],
 ] as [string, () => string][]) {
   test(`the program ${name} prints the documented output`, () => {
