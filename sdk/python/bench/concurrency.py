@@ -26,7 +26,7 @@ def blocking(client: execwire.Client, count: int) -> None:
     good: List[bool] = []
     threads = [
         threading.Thread(
-            target=lambda i=i: good.append(client.run(["echo", str(i)]).stdout == f"{i}\n")  # type: ignore[misc]
+            target=lambda i=i: good.append(client.run(["echo", str(i)]).stdout == f"{i}\n")
         )
         for i in range(count)
     ]

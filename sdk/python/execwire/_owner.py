@@ -306,10 +306,10 @@ class Owner:
             return self._over or self._log.closed
 
     @property
-    def closed(self) -> bool:
-        """Whether the process has closed."""
+    def over(self) -> bool:
+        """Whether nothing is left to release."""
         with self._cond:
-            return self._log.closed
+            return self._over
 
     @property
     def exit(self) -> Optional[Exit]:

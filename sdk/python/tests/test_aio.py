@@ -268,6 +268,25 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             self.assertGreater(wire.cuts, 2)
         self.assertEqual(done.stdout, data)
 
+    async def test_a_lost_connection_is_reported_in_the_loop(self) -> None:
+        called, resumed = [], asyncio.Event()
+
+        def on_resumed() -> None:
+            called.append(threading.current_thread())
+            resumed.set()  # which may be called in the loop only
+
+        with Wire(server.url) as wire:
+            async with await aio.connect(wire.url) as client:
+                async with await client.start(
+                    "cat",
+                    on_lost=lambda error: called.append(type(error)),
+                    on_resumed=on_resumed,
+                ) as process:
+                    wire.cut()
+                    await resumed.wait()
+                    self.assertEqual((await process.communicate("x")).stdout, "x")
+        self.assertEqual(called, [execwire.UnavailableError, threading.current_thread()])
+
     async def test_a_restarted_server_is_reported(self) -> None:
         with serve() as first, Wire(first.url) as wire:
             async with await aio.connect(wire.url) as client:

@@ -54,7 +54,7 @@ from .._terminal import connect_terminal
 from .._transfer import OnProgress, Transferred
 from .._wait import Wait
 from ._process import Process
-from ._thread import Change, in_thread, iterate
+from ._thread import Change, called_here, in_thread, iterate
 
 if TYPE_CHECKING:
     from .._io import Reader, Writer
@@ -382,7 +382,8 @@ class Client:
         If the task is cancelled, no process is left behind.
         """
         started = Command.of(locals())
-        return await self._own(lambda: self._client.starting(started, grace, on_lost, on_resumed))
+        lost, resumed = called_here(on_lost), called_here(on_resumed)
+        return await self._own(lambda: self._client.starting(started, grace, lost, resumed))
 
     @overload
     async def run(
@@ -451,13 +452,12 @@ class Client:
     ) -> Completed[Any]:
         """Runs a command to its end; the options are those of execwire.Client.run.
 
-        Callbacks are called in the event loop, and awaited if they return an awaitable.
-        Writers must not block. If the task is cancelled, the process is killed.
+        Callbacks are called in the event loop of the task, and those for output are awaited
+        if they return an awaitable. Writers must not block. If the task is cancelled, the process is killed.
         """
         started = Command.of({**locals(), "stdin": input is not None})
-        process = await self._own(
-            lambda: self._client.starting(started, grace, on_lost, on_resumed)
-        )
+        lost, resumed = called_here(on_lost), called_here(on_resumed)
+        process = await self._own(lambda: self._client.starting(started, grace, lost, resumed))
         async with process:
             completed = await process.communicate(
                 input,
@@ -481,8 +481,9 @@ class Client:
         on_resumed: OnResumed = None,
     ) -> Process:
         """Takes over an existing process."""
+        lost, resumed = called_here(on_lost), called_here(on_resumed)
         return await self._own(
-            lambda: self._client.attaching(id, session_id, after_seq, grace, on_lost, on_resumed)
+            lambda: self._client.attaching(id, session_id, after_seq, grace, lost, resumed)
         )
 
     async def interactive(

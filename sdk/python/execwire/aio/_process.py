@@ -250,6 +250,8 @@ class Process:
 
     async def close(self) -> None:
         """Kills the process if it was started here and has not ended."""
+        if self._owner.over:
+            return
         await in_thread(self._process.close)
 
     @property

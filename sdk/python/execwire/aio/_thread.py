@@ -74,6 +74,21 @@ async def in_thread(
         decided.set()
 
 
+def called_here(callback: Optional[Callable[..., object]]) -> Optional[Callable[..., None]]:
+    """Returns a function for other threads that has a callback called in this event loop."""
+    if callback is None:
+        return None
+    loop, wanted = asyncio.get_running_loop(), callback
+
+    def call(*arguments: object) -> None:
+        try:
+            loop.call_soon_threadsafe(wanted, *arguments)
+        except RuntimeError:
+            pass  # the loop has ended
+
+    return call
+
+
 async def iterate(open: "Callable[[], Closable[_Result]]") -> AsyncIterator[_Result]:
     """Iterates over what ``open`` returns, and closes it at the end."""
     items = await in_thread(open, drop=_close)
