@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/testcert"
-	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -227,7 +226,7 @@ func startListening(t *testing.T, c *exec.Cmd) string {
 // /readyz reports whether the server answers. A gateway waits for the server at its
 // start, and reconnects later.
 func TestGateway_ServerUnavailable_IsNotReady(t *testing.T) {
-	testrace.Slow(t)
+	t.Parallel() // it waits
 	upstream := "unix://" + publicDir(t) + "/s"
 	got := runCommand(t, command(t, "gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream))
 	if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "cannot reach "+upstream) {

@@ -66,6 +66,33 @@ func runCommand(t *testing.T, c *exec.Cmd) result {
 	return result{code: c.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
 }
 
+// runHere runs a command line that is refused in this process, which is cheaper than a start.
+func runHere(t *testing.T, arguments ...string) result {
+	t.Helper()
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "EXECWIRE_") {
+			t.Setenv(name, "") // which restores it
+			_ = os.Unsetenv(name)
+		}
+	}
+	errOut, err := os.CreateTemp(t.TempDir(), "stderr")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errOut.Close() }()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	code := execute(arguments, streams{in: null, out: null, err: errOut})
+	said, err := os.ReadFile(errOut.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result{code: code, errOut: string(said)}
+}
+
 // server is a running `execwire serve`.
 type server struct {
 	command *exec.Cmd
@@ -241,7 +268,12 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := runCommand(t, command(t, test.arguments...))
+			var got result
+			if test.code == codeUsage {
+				got = runHere(t, test.arguments...)
+			} else {
+				got = runCommand(t, command(t, test.arguments...))
+			}
 			if got.code != test.code {
 				t.Errorf("exit code %d, want %d; stderr %q", got.code, test.code, got.errOut)
 			}

@@ -35,7 +35,7 @@ func expectSame(t *testing.T, server *harness.Command, d harness.Transport, dir 
 	return got
 }
 
-// The build and a test suite of this repository give the same result through a server as
+// A build and a test suite of this repository give the same result through a server as
 // locally. The tests of the suite run in the same order each time: none ranges over a map.
 func TestRun_RealTestSuite_SameResult(t *testing.T) {
 	harness.Slow(t)
@@ -43,7 +43,7 @@ func TestRun_RealTestSuite_SameResult(t *testing.T) {
 	env := harness.GoEnvironment(t)
 	for _, d := range harness.NetworkTransports {
 		built := filepath.Join(t.TempDir(), "built")
-		got := expectSame(t, server, d, harness.Repository(t), env, []string{"go", "build", "-o", built, "./cmd/execwire"})
+		got := expectSame(t, server, d, harness.Repository(t), env, []string{"go", "build", "-o", built, "./internal/testprograms"})
 		if _, err := os.Stat(built); err != nil || got.Code != 0 {
 			t.Errorf("the build left nothing: %v, %+v", err, got)
 		}

@@ -19,7 +19,6 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/testcert"
-	"github.com/execwire/execwire/internal/testrace"
 )
 
 // locked is a directory with the certificate files of a grpcs listener.
@@ -224,7 +223,7 @@ func TestTLS_BeyondLoopback(t *testing.T) {
 // Connections survive a change of the files; new ones use the new files, or the
 // previous ones while the new ones are invalid.
 func TestTLS_ChangedFiles_AreReloaded(t *testing.T) {
-	testrace.Slow(t) // files are looked at once a second
+	t.Parallel() // it waits
 	l := newLocked(t)
 	lis := l.open(t, "grpcs://127.0.0.1:0")
 	client := with(l.clients.Issue("ci"), t)

@@ -32,9 +32,10 @@ class Types(TestCase):
         self.assertIn("Success", checked.stdout)
 
     def test_examples_are_strictly_typed(self) -> None:
-        for example in (SDK / "examples").glob("*.py"):
-            checked = self._check("--strict", str(example))
-            self.assertEqual(checked.returncode, 0, checked.stdout)
+        examples = [str(example) for example in (SDK / "examples").glob("*.py")]
+        self.assertGreater(len(examples), 1)
+        checked = self._check("--strict", *examples)
+        self.assertEqual(checked.returncode, 0, checked.stdout)
 
     def test_type_errors_are_reported(self) -> None:
         with open(self.path("wrong.py"), "w") as file:
