@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -22,17 +23,17 @@ import (
 // [Command.Request] returns the message for RunOptions and StartOptions, where further
 // fields can be set. Only Argv is required.
 type Command struct {
-	// Argv is the program and its arguments.
+	// Argv is the program and its arguments; [Shell] makes those of a line for a shell.
 	Argv []string
 	// Dir is the directory to start in, absolute, on the server's machine. Empty
 	// is "/".
 	Dir string
-	// Env are variables to set, in addition to those of Inherit, and overriding them.
+	// Env are variables to set, in addition to those of InheritEnv, and overriding them.
 	Env map[string]string
-	// Inherit selects the variables that the process inherits from the server.
+	// InheritEnv selects the variables that the process inherits from the server.
 	// Unspecified is core: PATH, HOME, LANG and the like; ENVIRONMENT_INHERIT_NONE
 	// inherits nothing.
-	Inherit execwirev1.EnvironmentInherit
+	InheritEnv execwirev1.EnvironmentInherit
 
 	// PipeStdin gives the process a stdin pipe for [Process.Write]. RunOptions.Stdin
 	// and Communicate set it themselves.
@@ -44,6 +45,15 @@ type Command struct {
 	// Timeout is how long the process may run; then it is killed, with cause
 	// EXIT_CAUSE_TIMEOUT. 0 is no limit.
 	Timeout time.Duration
+	// NoOutputTimeout is how long it may write nothing; then it is killed, with cause
+	// EXIT_CAUSE_NO_OUTPUT. 0 is no limit.
+	NoOutputTimeout time.Duration
+	// Nice is added to the nice value of the server, 1 to 39. 0 changes nothing.
+	Nice int32
+	// ResourceLimits are limits of setrlimit(2), each resource at most once.
+	ResourceLimits []*execwirev1.ResourceLimit
+	// LeaveDescendants does not kill descendants that outlive the process.
+	LeaveDescendants bool
 	// Sandbox confines the process; nil applies the policy of [Client.WithSandbox], if
 	// any. [Sandbox.Policy] builds a policy.
 	Sandbox *execwirev1.SandboxPolicy
@@ -71,10 +81,11 @@ func (c Command) Request() *execwirev1.StartProcessRequest {
 				Argv:              slices.Clone(c.Argv),
 				WorkingDirectory:  dir,
 				Env:               maps.Clone(c.Env),
-				EnvironmentPolicy: &execwirev1.EnvironmentPolicy{Inherit: c.Inherit},
+				EnvironmentPolicy: &execwirev1.EnvironmentPolicy{Inherit: c.InheritEnv},
 				Sandbox:           c.Sandbox,
 			}}},
-		Labels: maps.Clone(c.Labels),
+		Labels:           maps.Clone(c.Labels),
+		LeaveDescendants: c.LeaveDescendants,
 	}
 	switch {
 	case c.Terminal != nil:
@@ -87,11 +98,24 @@ func (c Command) Request() *execwirev1.StartProcessRequest {
 		request.Io = &execwirev1.ProcessIo{Io: &execwirev1.ProcessIo_Pipes{
 			Pipes: &execwirev1.PipeIo{Stdin: execwirev1.StdinMode_STDIN_MODE_PIPE}}}
 	}
+	limits := &execwirev1.ProcessLimits{ResourceLimits: slices.Clone(c.ResourceLimits)}
 	if c.Timeout > 0 {
-		request.Limits = &execwirev1.ProcessLimits{Timeout: durationpb.New(c.Timeout)}
+		limits.Timeout = durationpb.New(c.Timeout)
+	}
+	if c.NoOutputTimeout > 0 {
+		limits.NoOutputTimeout = durationpb.New(c.NoOutputTimeout)
+	}
+	if c.Nice != 0 {
+		limits.Nice = &c.Nice
+	}
+	if !proto.Equal(limits, &execwirev1.ProcessLimits{}) {
+		request.Limits = limits
 	}
 	return request
 }
+
+// Shell returns the arguments that run a line in a shell of the server, for Command.Argv.
+func Shell(line string) []string { return []string{"sh", "-c", line} }
 
 // ExitError reports that a command did not succeed although success was required.
 type ExitError struct {
@@ -219,6 +243,11 @@ type Exit struct {
 	SandboxDenied bool
 	// Resumed is how often the process was resumed after a lost connection.
 	Resumed int
+}
+
+// OK reports whether the process exited by itself with code 0.
+func (e Exit) OK() bool {
+	return e.Cause == execwirev1.ExitCause_EXIT_CAUSE_EXITED && e.Signal == 0 && e.Code == 0
 }
 
 // ShellCode returns the exit status of a shell: the code, 128+n for signal n, or 255 if

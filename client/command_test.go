@@ -29,15 +29,19 @@ func TestCommand_Request_OnlyArgv_UsesDefaults(t *testing.T) {
 func TestCommand_Request_SetsEveryField(t *testing.T) {
 	request := Command{
 		Argv: []string{"x"}, Dir: "/src", Env: map[string]string{"A": "b"},
-		Inherit: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL, PipeStdin: true,
-		Timeout: time.Minute, Sandbox: Sandbox{}.Policy(), SessionID: "s", ID: "p", Labels: map[string]string{"k": "v"},
+		InheritEnv: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL, PipeStdin: true,
+		Timeout: time.Minute, NoOutputTimeout: time.Second, Nice: 3, LeaveDescendants: true,
+		ResourceLimits: []*execwirev1.ResourceLimit{{Resource: execwirev1.LimitedResource_LIMITED_RESOURCE_OPEN_FILES, Soft: 64}},
+		Sandbox:        Sandbox{}.Policy(), SessionID: "s", ID: "p", Labels: map[string]string{"k": "v"},
 	}.Request()
 	direct := request.GetCommand().GetDirect()
 	if request.GetSessionId() != "s" || request.GetProcessId() != "p" || request.GetLabels()["k"] != "v" ||
 		direct.GetWorkingDirectory() != "/src" || direct.GetEnv()["A"] != "b" || direct.GetSandbox() == nil ||
 		direct.GetEnvironmentPolicy().GetInherit() != execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL ||
 		request.GetIo().GetPipes().GetStdin() != execwirev1.StdinMode_STDIN_MODE_PIPE ||
-		request.GetLimits().GetTimeout().AsDuration() != time.Minute {
+		request.GetLimits().GetTimeout().AsDuration() != time.Minute ||
+		request.GetLimits().GetNoOutputTimeout().AsDuration() != time.Second || request.GetLimits().GetNice() != 3 ||
+		request.GetLimits().GetResourceLimits()[0].GetSoft() != 64 || !request.GetLeaveDescendants() {
 		t.Errorf("got %v", request)
 	}
 	if size := (Command{Terminal: &execwirev1.TerminalSize{Rows: 1, Columns: 2}}).Request().GetIo().GetTerminal().GetSize(); size.GetColumns() != 2 {

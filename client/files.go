@@ -1,7 +1,9 @@
 package client
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -49,6 +51,45 @@ type DirEntry struct {
 // Stat describes a file, following symbolic links.
 func (c *FileClient) Stat(ctx context.Context, path string) (FileInfo, error) {
 	return c.stat(ctx, path, &execwirev1.GetMetadataRequest{})
+}
+
+// Exists reports whether a path exists, following symbolic links.
+func (c *FileClient) Exists(ctx context.Context, path string) (bool, error) {
+	_, err := c.Stat(ctx, path)
+	if Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Edit replaces old in a text file by replacement, atomically, and returns how often. It
+// fails with an [*EditError], and changes nothing, if old does not occur, or more than once
+// without every; and with CONTENT_NOT_MATCHED if the file was changed meanwhile. The whole
+// file is in memory.
+func (c *FileClient) Edit(ctx context.Context, path, old, replacement string, every bool) (int, error) {
+	content, err := c.ReadFile(ctx, path)
+	if err != nil {
+		return 0, err
+	}
+	count := bytes.Count(content, []byte(old))
+	if old == "" || count == 0 || count > 1 && !every {
+		return 0, &EditError{Path: path, Count: count}
+	}
+	digest := sha256.Sum256(content)
+	edited := bytes.ReplaceAll(content, []byte(old), []byte(replacement))
+	_, err = c.Upload(ctx, path, bytes.NewReader(edited), UploadOptions{IfMatchSHA256: digest[:]})
+	return count, err
+}
+
+// EditError reports that the text to replace is not unique, or not there.
+type EditError struct {
+	// Path is the file, and Count is how often the text occurs in it.
+	Path  string
+	Count int
+}
+
+func (e *EditError) Error() string {
+	return fmt.Sprintf("the text to replace occurs %d times in %s: it must occur once", e.Count, e.Path)
 }
 
 // StatSHA256 is Stat with the digest of a regular file.

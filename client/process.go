@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -50,6 +51,24 @@ func (p *Process) Ref() ProcessRef {
 	ref := p.ref
 	ref.AfterSeq = p.feed.takenUpTo()
 	return ref
+}
+
+// WaitFor is [Client.Wait] for this process: its ids replace those of request, which it does
+// not modify.
+func (p *Process) WaitFor(ctx context.Context, request *execwirev1.WaitProcessRequest) (*execwirev1.WaitProcessResponse, error) {
+	request = proto.CloneOf(request)
+	request.SessionId, request.ProcessId = p.ref.SessionID, p.ref.ProcessID
+	return p.client.Wait(ctx, request)
+}
+
+// Ports is [Client.ListPorts] for this process and its descendants.
+func (p *Process) Ports(ctx context.Context) (*execwirev1.ListPortsResponse, error) {
+	return p.client.ListPorts(ctx, &execwirev1.ListPortsRequest{SessionId: p.ref.SessionID, ProcessId: p.ref.ProcessID})
+}
+
+// WatchPorts is [Client.WatchPorts] for this process and its descendants.
+func (p *Process) WatchPorts(ctx context.Context, do func(*execwirev1.WatchPortsResponse) error) error {
+	return p.client.WatchPorts(ctx, &execwirev1.WatchPortsRequest{SessionId: p.ref.SessionID, ProcessId: p.ref.ProcessID}, do)
 }
 
 // Wait blocks until the process has closed, and returns how it ended, or until ctx is

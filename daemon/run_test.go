@@ -49,7 +49,7 @@ func (r *ran) url(t *testing.T) string {
 
 func hello(t *testing.T, c *client.Client) {
 	t.Helper()
-	out, err := c.Output(t.Context(), client.Command{Argv: []string{"/bin/sh", "-c", "echo hello $CODEX_ACCESS_TOKEN"}, Dir: "/", Inherit: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL})
+	out, err := c.Output(t.Context(), client.Command{Argv: []string{"/bin/sh", "-c", "echo hello $CODEX_ACCESS_TOKEN"}, Dir: "/", InheritEnv: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL})
 	if string(out) != "hello\n" || err != nil {
 		t.Errorf("%q, %v", out, err)
 	}
@@ -67,7 +67,7 @@ func TestRun_DoesNotPassTokenOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	request := client.Command{Argv: []string{"/bin/sh", "-c", "echo \"<$EXECWIRE_TOKEN$EXECWIRE_TOKEN_FILE>\""}, Dir: "/", Inherit: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL}.Request()
+	request := client.Command{Argv: []string{"/bin/sh", "-c", "echo \"<$EXECWIRE_TOKEN$EXECWIRE_TOKEN_FILE>\""}, Dir: "/", InheritEnv: execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_ALL}.Request()
 	request.GetCommand().GetDirect().GetEnvironmentPolicy().IgnoreDefaultExcludes = true
 	process, err := c.Start(t.Context(), client.StartOptions{Process: request})
 	if err != nil {

@@ -33,7 +33,7 @@ func (v *scenarioRun) startHeld(command client.Command) (*client.Process, error)
 		command.Dir = v.dir
 	}
 	if command.Env == nil {
-		command.Env, command.Inherit = harness.Environment(), execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_NONE
+		command.Env, command.InheritEnv = harness.Environment(), execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_NONE
 	}
 	p, err := v.client.Start(v.ctx, client.StartOptions{Process: command.Request()})
 	if err == nil {
