@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -177,6 +178,31 @@ func (c *FileClient) MkdirAll(ctx context.Context, path string, permissions *uin
 	request := &execwirev1.CreateDirectoryRequest{Recursive: true, Permissions: permissions}
 	request.Path, request.RawPath = pathFields(path)
 	_, err := repeatCall(ctx, c.life, c.files.CreateDirectory, request)
+	return err
+}
+
+// MetadataChanges are changes of metadata. The zero value changes nothing.
+type MetadataChanges struct {
+	// Permissions are the bits of mode 07777; nil leaves them.
+	Permissions *uint32
+	// ModifyTime is the modification time; zero leaves it.
+	ModifyTime time.Time
+	// Touch sets the modification and access time to the current one of the server,
+	// instead of ModifyTime.
+	Touch bool
+	// NoSymlinks fails with SYMLINK_REFUSED if any component of the path is a symbolic
+	// link; otherwise links are followed.
+	NoSymlinks bool
+}
+
+// SetMetadata changes the metadata of a file of any type.
+func (c *FileClient) SetMetadata(ctx context.Context, path string, changes MetadataChanges) error {
+	request := &execwirev1.SetMetadataRequest{Permissions: changes.Permissions, Touch: changes.Touch, NoSymlinks: changes.NoSymlinks}
+	request.Path, request.RawPath = pathFields(path)
+	if !changes.ModifyTime.IsZero() {
+		request.ModifyTime = timestamppb.New(changes.ModifyTime)
+	}
+	_, err := repeatCall(ctx, c.life, c.files.SetMetadata, request)
 	return err
 }
 

@@ -64,6 +64,7 @@ var permissions = map[string]string{
 	"/execwire.v1.FileSystemService/WatchDirectory":   "read_files",
 	"/execwire.v1.FileSystemService/RenamePath":       "write_files",
 	"/execwire.v1.FileSystemService/CreateSymlink":    "write_files",
+	"/execwire.v1.FileSystemService/SetMetadata":      "write_files",
 	"/execwire.v1.FileSystemService/SignFileURL":      anyPrincipal, // read_files or write_files, by the method of the URL
 	"/execwire.v1.FileSystemService/GetUpload":        "write_files",
 	"/execwire.v1.FileSystemService/CreateDirectory":  "write_files",

@@ -60,6 +60,7 @@ var needs = map[string]need{
 	execwirev1.FileSystemService_GetUpload_FullMethodName:        {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_SignFileURL_FullMethodName:      {}, // by the method of the URL: see needOf
 	execwirev1.FileSystemService_CreateDirectory_FullMethodName:  {permission: auth.WriteFiles},
+	execwirev1.FileSystemService_SetMetadata_FullMethodName:      {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RemovePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_RenamePath_FullMethodName:       {permission: auth.WriteFiles},
 	execwirev1.FileSystemService_CreateSymlink_FullMethodName:    {permission: auth.WriteFiles},

@@ -80,6 +80,19 @@ func (s *fileSystemService) GetMetadata(ctx context.Context, req *execwirev1.Get
 	return &execwirev1.GetMetadataResponse{Metadata: toMetadata(metadata), LinkTarget: text, RawLinkTarget: raw, Sha256: digest}, nil
 }
 
+// SetMetadata implements the RPC.
+func (s *fileSystemService) SetMetadata(_ context.Context, req *execwirev1.SetMetadataRequest) (*execwirev1.SetMetadataResponse, error) {
+	changes := fsops.Changes{Permissions: req.Permissions, Touch: req.GetTouch()}
+	if req.GetModifyTime() != nil {
+		changes.ModifyTime = req.GetModifyTime().AsTime()
+	}
+	metadata, err := fsops.SetMetadata(pathOf(req), changes, pathOptions(req)...)
+	if err != nil {
+		return nil, err
+	}
+	return &execwirev1.SetMetadataResponse{Metadata: toMetadata(metadata)}, nil
+}
+
 // RemovePath implements the RPC.
 func (s *fileSystemService) RemovePath(ctx context.Context, req *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
 	how := fsops.Removal{Recursive: req.GetRecursive(), IgnoreMissing: req.GetIgnoreMissing(), NoSymlinks: req.GetNoSymlinks()}

@@ -185,6 +185,11 @@ func (s *confinedFiles) GetMetadata(ctx context.Context, req *execwirev1.GetMeta
 	return confinedCall(ctx, s, req, s.fileSystemService.GetMetadata, execwirev1.FileSystemServiceClient.GetMetadata)
 }
 
+// SetMetadata implements the RPC.
+func (s *confinedFiles) SetMetadata(ctx context.Context, req *execwirev1.SetMetadataRequest) (*execwirev1.SetMetadataResponse, error) {
+	return confinedCall(ctx, s, req, s.fileSystemService.SetMetadata, execwirev1.FileSystemServiceClient.SetMetadata)
+}
+
 // RemovePath implements the RPC.
 func (s *confinedFiles) RemovePath(ctx context.Context, req *execwirev1.RemovePathRequest) (*execwirev1.RemovePathResponse, error) {
 	return confinedCall(ctx, s, req, s.fileSystemService.RemovePath, execwirev1.FileSystemServiceClient.RemovePath)

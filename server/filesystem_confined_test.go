@@ -127,6 +127,10 @@ var fileCalls = map[string]func(f *fixture, policy *execwirev1.SandboxPolicy, at
 		_, err := f.files.GetMetadata(f.ctx, &execwirev1.GetMetadataRequest{Path: at + "/file", Sandbox: p, WantSha256: true})
 		return err
 	},
+	"SetMetadata": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
+		_, err := f.files.SetMetadata(f.ctx, &execwirev1.SetMetadataRequest{Path: at + "/file", Sandbox: p, Touch: true})
+		return err
+	},
 	"ReadDirectory": func(f *fixture, p *execwirev1.SandboxPolicy, at string) error {
 		stream, err := f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: at, Sandbox: p})
 		return drained(stream, err)
@@ -263,7 +267,11 @@ func TestConfinedFiles_EveryCall_IsConfined(t *testing.T) {
 					if call == nil {
 						t.Fatalf("no test calls %s", name)
 					}
-					if err := call(f, policy, work); err != nil {
+					err := call(f, policy, work)
+					switch {
+					case name == "SetMetadata" && sandboxes.Statuses()[0].Err != nil: // Landlock freezes metadata
+						expectRefused(t, name+" inside", err)
+					case err != nil:
 						t.Errorf("%s inside: %v", name, err)
 					}
 					// AwaitPaths treats hidden paths as missing, Landlock does not hide names, and

@@ -85,11 +85,12 @@ func TestConfinedFiles_NoSandbox_ChangesNothing(t *testing.T) {
 	_, canonicalize := f.files.CanonicalizePath(f.ctx, &execwirev1.CanonicalizePathRequest{Path: path, Sandbox: confined})
 	_, renamed := f.files.RenamePath(f.ctx, &execwirev1.RenamePathRequest{SourcePath: path, DestinationPath: dir + "/g", Sandbox: confined})
 	_, linked := f.files.CreateSymlink(f.ctx, &execwirev1.CreateSymlinkRequest{Path: dir + "/l", Target: "f", Sandbox: confined})
+	_, changed := f.files.SetMetadata(f.ctx, &execwirev1.SetMetadataRequest{Path: path, Sandbox: confined})
 	_, replaced := f.upload(replaceHead(path, func(h *execwirev1.UploadHead) { h.Sandbox = confined }))
 	head := uploadHead(path)
 	head.GetHead().Sandbox = confined
 	_, upload := f.upload(head)
-	failures := []error{read, write, create, look, remove, copied, canonicalize, upload, renamed, linked, replaced}
+	failures := []error{read, write, create, look, remove, copied, canonicalize, upload, renamed, linked, changed, replaced}
 	listing, err := f.files.ReadDirectory(f.ctx, &execwirev1.ReadDirectoryRequest{Path: dir, Sandbox: confined})
 	if err == nil {
 		_, err = listing.Recv()

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -174,6 +175,10 @@ func TestRenamePath_MalformedRequest_NamesField(t *testing.T) {
 	if err == nil {
 		_, err = stream.Recv()
 	}
+	changed := func(req *execwirev1.SetMetadataRequest) error {
+		_, err := f.files.SetMetadata(f.ctx, req)
+		return err
+	}
 	confined := &execwirev1.SandboxPolicy{Policy: &execwirev1.SandboxPolicy_Managed{}}
 	for _, tt := range []struct {
 		field string
@@ -189,6 +194,10 @@ func TestRenamePath_MalformedRequest_NamesField(t *testing.T) {
 		{"raw_target", linked(&execwirev1.CreateSymlinkRequest{Path: "/x", Target: "x", RawTarget: []byte("x")})},
 		{"raw_target", linked(&execwirev1.CreateSymlinkRequest{Path: "/x", RawTarget: []byte("\x00")})},
 		{"permissions", made},
+		{"path", changed(&execwirev1.SetMetadataRequest{})},
+		{"permissions", changed(&execwirev1.SetMetadataRequest{Path: "/x", Permissions: proto.Uint32(0o10000)})},
+		{"modify_time", changed(&execwirev1.SetMetadataRequest{Path: "/x", ModifyTime: &timestamppb.Timestamp{Nanos: -1}})},
+		{"touch", changed(&execwirev1.SetMetadataRequest{Path: "/x", ModifyTime: &timestamppb.Timestamp{}, Touch: true})},
 		{"if_version", err},
 	} {
 		expectFailure(t, tt.err, codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD)

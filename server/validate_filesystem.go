@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
@@ -56,6 +57,8 @@ func validateFiles(m proto.Message) error {
 		return cmp.Or(validateTarget(m), validateFile(m))
 	case *execwirev1.CreateDirectoryRequest:
 		return cmp.Or(validatePermissions("permissions", m.GetPermissions()), validateFile(m))
+	case *execwirev1.SetMetadataRequest:
+		return cmp.Or(validateChanges(m), validateFile(m))
 	case *execwirev1.UploadFileRequest:
 		return validateUpload(m)
 	case *execwirev1.SignFileURLRequest:
@@ -94,6 +97,21 @@ func validatePath(field, rawField string, m fileReference) error {
 		return invalidField(field, "is not an absolute path")
 	}
 	return validateForms(field, rawField, m.GetPath(), m.GetRawPath())
+}
+
+func validateChanges(m *execwirev1.SetMetadataRequest) error {
+	if m.GetTouch() && m.GetModifyTime() != nil {
+		return invalidField("touch", "and modify_time are both set: give one of them")
+	}
+	return cmp.Or(validateModifyTime("modify_time", m.GetModifyTime()), validatePermissions("permissions", m.GetPermissions()))
+}
+
+// validateModifyTime accepts an absent time.
+func validateModifyTime(field string, at *timestamppb.Timestamp) error {
+	if at != nil && at.CheckValid() != nil {
+		return invalidField(field, "is not a time between the years 1 and 9999")
+	}
+	return nil
 }
 
 // validateTarget checks that exactly one of the two forms of a link's target is
@@ -232,10 +250,8 @@ func validateReplacement(head *execwirev1.UploadHead) error {
 		return invalidField("head.if_match_version", "and another condition on the existing file are both set: give one of them")
 	case head.GetIfMissing() && len(head.GetIfMatchSha256()) > 0:
 		return invalidField("head.if_missing", "and head.if_match_sha256 are both set: a file that is missing has no content")
-	case head.GetModifyTime() != nil && head.GetModifyTime().CheckValid() != nil:
-		return invalidField("head.modify_time", "is not a time between the years 1 and 9999")
 	}
-	return cmp.Or(validateLength("head.upload_id", head.GetUploadId(), maxUploadIDBytes),
+	return cmp.Or(validateModifyTime("head.modify_time", head.GetModifyTime()), validateLength("head.upload_id", head.GetUploadId(), maxUploadIDBytes),
 		validateLength("head.if_match_version", head.GetIfMatchVersion(), maxVersionBytes),
 		validateDigest("head.if_match_sha256", head.GetIfMatchSha256()),
 		validateOffset("head.offset", head.GetOffset()), validatePermissions("head.permissions", head.GetPermissions()))

@@ -30,6 +30,7 @@ var fileScenarios = []scenario{
 	{name: "metadata", do: fileMetadata, except: otherwiseWithJSON("metadata, as the reference tells it")},
 	{name: "listing", do: listedDirectory, except: otherwiseWithJSON("listing, as the reference tells it")},
 	{name: "directories made and removed", do: madeDirectories},
+	{name: "changed metadata", do: changedMetadata, except: notWithJSON("SetMetadata")},
 	{name: "links", do: links, except: notWithJSON("CreateSymlink")},
 	{name: "copies", do: copies, except: otherwiseWithJSON("copies, as the reference tells of them")},
 	{name: "renames", do: renames, except: notWithJSON("RenamePath")},
@@ -174,6 +175,25 @@ func madeDirectories(v *scenarioRun) error {
 		}
 	}
 	return v.expectEntries(v.dir)
+}
+
+func changedMetadata(v *scenarioRun) error {
+	path := v.write("file", "text")
+	at := time.Unix(1_000_000_000, 5000)
+	if err := v.client.SetMetadata(v.ctx, path, client.MetadataChanges{Permissions: new(uint32(0o4711)), ModifyTime: at}); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o711|os.ModeSetuid || !info.ModTime().Equal(at) {
+		v.Errorf("it has %v, %v", info, err)
+	}
+	if err := v.client.SetMetadata(v.ctx, path, client.MetadataChanges{Touch: true}); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err != nil || !info.ModTime().After(at) {
+		v.Errorf("touched, it has %v, %v", info, err)
+	}
+	return nil
 }
 
 func links(v *scenarioRun) error {

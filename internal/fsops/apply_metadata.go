@@ -1,6 +1,8 @@
 package fsops
 
 import (
+	"time"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -26,15 +28,71 @@ func (p *partial) applyMetadata(request *Replacement) error {
 			return err
 		}
 	}
-	if request.ModifyTime.IsZero() {
+	return p.fd.setModifyTime(request.ModifyTime)
+}
+
+// setModifyTime sets the modification time of the file, unless it is zero.
+func (d descriptor) setModifyTime(at time.Time) error {
+	if at.IsZero() {
 		return nil
 	}
-	modified, err := unix.TimeToTimespec(request.ModifyTime)
+	modified, err := unix.TimeToTimespec(at)
 	if err != nil {
 		return err
 	}
-	times := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, modified}
-	return unix.UtimesNanoAt(unix.AT_FDCWD, p.fd.procPath(), times, 0)
+	return unix.UtimesNanoAt(unix.AT_FDCWD, d.procPath(), []unix.Timespec{{Nsec: unix.UTIME_OMIT}, modified}, 0)
+}
+
+// Changes are changes of metadata. The zero value changes nothing.
+type Changes struct {
+	// Permissions are the bits 07777; nil leaves them.
+	Permissions *uint32
+	// ModifyTime leaves the time if it is zero.
+	ModifyTime time.Time
+	// Touch sets the modification and access time to the current one, instead of ModifyTime.
+	Touch bool
+}
+
+// SetMetadata changes the metadata of a file of any type, following links, and returns it.
+func SetMetadata(path string, changes Changes, options ...PathOption) (Metadata, error) {
+	t, err := locate("change", path, options)
+	if err != nil {
+		return Metadata{}, err
+	}
+	defer t.release()
+	fd, err := t.open(unix.O_CLOEXEC|unix.O_PATH, 0)
+	if err != nil {
+		return Metadata{}, t.failed("change", err)
+	}
+	defer fd.release()
+	m, err := fd.change(changes)
+	if err != nil {
+		return Metadata{}, t.failed("change", err)
+	}
+	return m, nil
+}
+
+func (d descriptor) change(changes Changes) (Metadata, error) {
+	switch m, err := d.stat(); {
+	case err != nil:
+		return Metadata{}, err
+	case m.Type == Symlink: // it was not to be followed
+		return Metadata{}, unix.ELOOP
+	}
+	if changes.Permissions != nil {
+		if err := unix.Chmod(d.procPath(), *changes.Permissions); err != nil {
+			return Metadata{}, err
+		}
+	}
+	err := d.setModifyTime(changes.ModifyTime)
+	if changes.Touch {
+		now := unix.Timespec{Nsec: unix.UTIME_NOW}
+		err = unix.UtimesNanoAt(unix.AT_FDCWD, d.procPath(), []unix.Timespec{now, now}, 0)
+	}
+	if err != nil {
+		return Metadata{}, err
+	}
+	return d.stat()
 }
 
 // inherit copies the owner, the group and the access control list of the file that is

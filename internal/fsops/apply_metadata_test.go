@@ -154,3 +154,33 @@ func TestUpload_KeepsAccessList(t *testing.T) {
 		}
 	})
 }
+
+func TestSetMetadata(t *testing.T) {
+	dir := build(t, "f mode=640 = text", "d/", "p |", "l -> f", "away -> none")
+	at := time.Unix(1_000_000_000, 5000)
+	for _, name := range []string{"f", "d", "p", "l"} {
+		mode := uint32(0o4711)
+		m, err := fsops.SetMetadata(dir+"/"+name, fsops.Changes{Permissions: &mode, ModifyTime: at})
+		if err != nil || m.Mode != mode || !m.ModifyTime.Equal(at) || m.IsSymlink {
+			t.Errorf("%s: %+v, %v", name, m, err)
+		}
+		before := m.AccessTime
+		if m, err = fsops.SetMetadata(dir+"/"+name, fsops.Changes{}); err != nil || m.Mode != mode || !m.ModifyTime.Equal(at) || !m.AccessTime.Equal(before) {
+			t.Errorf("%s, unchanged: %+v, %v", name, m, err)
+		}
+		if m, err = fsops.SetMetadata(dir+"/"+name, fsops.Changes{Touch: true}); err != nil || m.Mode != mode || !m.ModifyTime.After(at) || !m.AccessTime.Equal(m.ModifyTime) {
+			t.Errorf("%s, touched: %+v, %v", name, m, err)
+		}
+	}
+	_, missing := fsops.SetMetadata(dir+"/none", fsops.Changes{})
+	wantError(t, "a missing file", missing, fsops.NotFound, unix.ENOENT)
+	_, dangling := fsops.SetMetadata(dir+"/away", fsops.Changes{Touch: true})
+	wantError(t, "a dangling link", dangling, fsops.NotFound, unix.ENOENT)
+	_, linked := fsops.SetMetadata(dir+"/l", fsops.Changes{Touch: true}, fsops.NoSymlinks)
+	if fsops.KindOf(linked) != fsops.SymlinkRefused {
+		t.Errorf("a link without following: %v", linked)
+	}
+	if m, err := fsops.SetMetadata(dir+"/f", fsops.Changes{Touch: true}, fsops.NoSymlinks); err != nil || m.Mode != 0o4711 {
+		t.Errorf("without links: %+v, %v", m, err)
+	}
+}

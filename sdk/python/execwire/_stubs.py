@@ -111,6 +111,7 @@ class FileSystem:
         filesystem_pb2.CreateDirectoryRequest, filesystem_pb2.CreateDirectoryResponse
     ]
     GetMetadata: Unary[filesystem_pb2.GetMetadataRequest, filesystem_pb2.GetMetadataResponse]
+    SetMetadata: Unary[filesystem_pb2.SetMetadataRequest, filesystem_pb2.SetMetadataResponse]
     ReadDirectory: Answers[
         filesystem_pb2.ReadDirectoryRequest, filesystem_pb2.ReadDirectoryResponse
     ]

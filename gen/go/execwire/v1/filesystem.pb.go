@@ -9,6 +9,7 @@ package execwirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -568,6 +569,155 @@ func (x *GetMetadataResponse) GetSha256() []byte {
 	return nil
 }
 
+// SetMetadataRequest says what to change. Without a change it only describes the file.
+type SetMetadataRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The path, absolute.
+	Path string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	// The path, if it is not UTF-8.
+	RawPath []byte `protobuf:"bytes,2,opt,name=raw_path,json=rawPath,proto3" json:"raw_path,omitempty"`
+	// The sandbox of the call. Absent: none. With Landlock no metadata can be changed: the
+	// call is PERMISSION_DENIED.
+	Sandbox *SandboxPolicy `protobuf:"bytes,3,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// The permission bits 07777. Absent: unchanged.
+	Permissions *uint32 `protobuf:"varint,4,opt,name=permissions,proto3,oneof" json:"permissions,omitempty"`
+	// The modification time. Absent: unchanged.
+	ModifyTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=modify_time,json=modifyTime,proto3" json:"modify_time,omitempty"`
+	// Set the modification and access time to the current time of the server. Not together
+	// with modify_time.
+	Touch bool `protobuf:"varint,6,opt,name=touch,proto3" json:"touch,omitempty"`
+	// Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+	// one included.
+	NoSymlinks    bool `protobuf:"varint,7,opt,name=no_symlinks,json=noSymlinks,proto3" json:"no_symlinks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMetadataRequest) Reset() {
+	*x = SetMetadataRequest{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMetadataRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMetadataRequest) ProtoMessage() {}
+
+func (x *SetMetadataRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMetadataRequest.ProtoReflect.Descriptor instead.
+func (*SetMetadataRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SetMetadataRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *SetMetadataRequest) GetRawPath() []byte {
+	if x != nil {
+		return x.RawPath
+	}
+	return nil
+}
+
+func (x *SetMetadataRequest) GetSandbox() *SandboxPolicy {
+	if x != nil {
+		return x.Sandbox
+	}
+	return nil
+}
+
+func (x *SetMetadataRequest) GetPermissions() uint32 {
+	if x != nil && x.Permissions != nil {
+		return *x.Permissions
+	}
+	return 0
+}
+
+func (x *SetMetadataRequest) GetModifyTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifyTime
+	}
+	return nil
+}
+
+func (x *SetMetadataRequest) GetTouch() bool {
+	if x != nil {
+		return x.Touch
+	}
+	return false
+}
+
+func (x *SetMetadataRequest) GetNoSymlinks() bool {
+	if x != nil {
+		return x.NoSymlinks
+	}
+	return false
+}
+
+// SetMetadataResponse is sent when the metadata was changed.
+type SetMetadataResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The metadata of the file after the change. is_symlink is always false.
+	Metadata      *FileMetadata `protobuf:"bytes,1,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMetadataResponse) Reset() {
+	*x = SetMetadataResponse{}
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMetadataResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMetadataResponse) ProtoMessage() {}
+
+func (x *SetMetadataResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMetadataResponse.ProtoReflect.Descriptor instead.
+func (*SetMetadataResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SetMetadataResponse) GetMetadata() *FileMetadata {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // ReadDirectoryRequest selects a directory.
 type ReadDirectoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -586,7 +736,7 @@ type ReadDirectoryRequest struct {
 
 func (x *ReadDirectoryRequest) Reset() {
 	*x = ReadDirectoryRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -598,7 +748,7 @@ func (x *ReadDirectoryRequest) String() string {
 func (*ReadDirectoryRequest) ProtoMessage() {}
 
 func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[8]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -611,7 +761,7 @@ func (x *ReadDirectoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryRequest.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{8}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadDirectoryRequest) GetPath() string {
@@ -653,7 +803,7 @@ type ReadDirectoryResponse struct {
 
 func (x *ReadDirectoryResponse) Reset() {
 	*x = ReadDirectoryResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -665,7 +815,7 @@ func (x *ReadDirectoryResponse) String() string {
 func (*ReadDirectoryResponse) ProtoMessage() {}
 
 func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[9]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -678,7 +828,7 @@ func (x *ReadDirectoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadDirectoryResponse.ProtoReflect.Descriptor instead.
 func (*ReadDirectoryResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{9}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ReadDirectoryResponse) GetEntries() []*DirectoryEntry {
@@ -705,7 +855,7 @@ type DirectoryEntry struct {
 
 func (x *DirectoryEntry) Reset() {
 	*x = DirectoryEntry{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +867,7 @@ func (x *DirectoryEntry) String() string {
 func (*DirectoryEntry) ProtoMessage() {}
 
 func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[10]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +880,7 @@ func (x *DirectoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectoryEntry.ProtoReflect.Descriptor instead.
 func (*DirectoryEntry) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{10}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DirectoryEntry) GetName() string {
@@ -784,7 +934,7 @@ type RemovePathRequest struct {
 
 func (x *RemovePathRequest) Reset() {
 	*x = RemovePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -796,7 +946,7 @@ func (x *RemovePathRequest) String() string {
 func (*RemovePathRequest) ProtoMessage() {}
 
 func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[11]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -809,7 +959,7 @@ func (x *RemovePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathRequest.ProtoReflect.Descriptor instead.
 func (*RemovePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{11}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RemovePathRequest) GetPath() string {
@@ -863,7 +1013,7 @@ type RemovePathResponse struct {
 
 func (x *RemovePathResponse) Reset() {
 	*x = RemovePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -875,7 +1025,7 @@ func (x *RemovePathResponse) String() string {
 func (*RemovePathResponse) ProtoMessage() {}
 
 func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[12]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -888,7 +1038,7 @@ func (x *RemovePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePathResponse.ProtoReflect.Descriptor instead.
 func (*RemovePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{12}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
 }
 
 // CopyPathRequest describes a copy.
@@ -914,7 +1064,7 @@ type CopyPathRequest struct {
 
 func (x *CopyPathRequest) Reset() {
 	*x = CopyPathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1076,7 @@ func (x *CopyPathRequest) String() string {
 func (*CopyPathRequest) ProtoMessage() {}
 
 func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[13]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1089,7 @@ func (x *CopyPathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathRequest.ProtoReflect.Descriptor instead.
 func (*CopyPathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{13}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CopyPathRequest) GetSourcePath() string {
@@ -995,7 +1145,7 @@ type CopyPathResponse struct {
 
 func (x *CopyPathResponse) Reset() {
 	*x = CopyPathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1157,7 @@ func (x *CopyPathResponse) String() string {
 func (*CopyPathResponse) ProtoMessage() {}
 
 func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[14]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1170,7 @@ func (x *CopyPathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CopyPathResponse.ProtoReflect.Descriptor instead.
 func (*CopyPathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{14}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CopyPathResponse) GetOmittedSpecialFiles() uint64 {
@@ -1052,7 +1202,7 @@ type RenamePathRequest struct {
 
 func (x *RenamePathRequest) Reset() {
 	*x = RenamePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1064,7 +1214,7 @@ func (x *RenamePathRequest) String() string {
 func (*RenamePathRequest) ProtoMessage() {}
 
 func (x *RenamePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[15]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1077,7 +1227,7 @@ func (x *RenamePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenamePathRequest.ProtoReflect.Descriptor instead.
 func (*RenamePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{15}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RenamePathRequest) GetSourcePath() string {
@@ -1131,7 +1281,7 @@ type RenamePathResponse struct {
 
 func (x *RenamePathResponse) Reset() {
 	*x = RenamePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1293,7 @@ func (x *RenamePathResponse) String() string {
 func (*RenamePathResponse) ProtoMessage() {}
 
 func (x *RenamePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[16]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1306,7 @@ func (x *RenamePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenamePathResponse.ProtoReflect.Descriptor instead.
 func (*RenamePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{16}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
 }
 
 // CreateSymlinkRequest describes a symbolic link.
@@ -1179,7 +1329,7 @@ type CreateSymlinkRequest struct {
 
 func (x *CreateSymlinkRequest) Reset() {
 	*x = CreateSymlinkRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1191,7 +1341,7 @@ func (x *CreateSymlinkRequest) String() string {
 func (*CreateSymlinkRequest) ProtoMessage() {}
 
 func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[17]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1204,7 +1354,7 @@ func (x *CreateSymlinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkRequest.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{17}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateSymlinkRequest) GetPath() string {
@@ -1251,7 +1401,7 @@ type CreateSymlinkResponse struct {
 
 func (x *CreateSymlinkResponse) Reset() {
 	*x = CreateSymlinkResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1263,7 +1413,7 @@ func (x *CreateSymlinkResponse) String() string {
 func (*CreateSymlinkResponse) ProtoMessage() {}
 
 func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[18]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1276,7 +1426,7 @@ func (x *CreateSymlinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSymlinkResponse.ProtoReflect.Descriptor instead.
 func (*CreateSymlinkResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{18}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
 }
 
 // CanonicalizePathRequest selects a path.
@@ -1294,7 +1444,7 @@ type CanonicalizePathRequest struct {
 
 func (x *CanonicalizePathRequest) Reset() {
 	*x = CanonicalizePathRequest{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1456,7 @@ func (x *CanonicalizePathRequest) String() string {
 func (*CanonicalizePathRequest) ProtoMessage() {}
 
 func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[19]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1469,7 @@ func (x *CanonicalizePathRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathRequest.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathRequest) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{19}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CanonicalizePathRequest) GetPath() string {
@@ -1356,7 +1506,7 @@ type CanonicalizePathResponse struct {
 
 func (x *CanonicalizePathResponse) Reset() {
 	*x = CanonicalizePathResponse{}
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1518,7 @@ func (x *CanonicalizePathResponse) String() string {
 func (*CanonicalizePathResponse) ProtoMessage() {}
 
 func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_execwire_v1_filesystem_proto_msgTypes[20]
+	mi := &file_execwire_v1_filesystem_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1531,7 @@ func (x *CanonicalizePathResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CanonicalizePathResponse.ProtoReflect.Descriptor instead.
 func (*CanonicalizePathResponse) Descriptor() ([]byte, []int) {
-	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{20}
+	return file_execwire_v1_filesystem_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CanonicalizePathResponse) GetPath() string {
@@ -1402,7 +1552,7 @@ var File_execwire_v1_filesystem_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\n" +
-	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a execwire/v1/filesystem_url.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\"\x97\x01\n" +
+	"\x1cexecwire/v1/filesystem.proto\x12\vexecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a execwire/v1/filesystem_url.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1444,7 +1594,20 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\vlink_target\x18\x02 \x01(\tR\n" +
 	"linkTarget\x12&\n" +
 	"\x0fraw_link_target\x18\x03 \x01(\fR\rrawLinkTarget\x12\x16\n" +
-	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\x9c\x01\n" +
+	"\x06sha256\x18\x04 \x01(\fR\x06sha256\"\xa4\x02\n" +
+	"\x12SetMetadataRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
+	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\x12%\n" +
+	"\vpermissions\x18\x04 \x01(\rH\x00R\vpermissions\x88\x01\x01\x12;\n" +
+	"\vmodify_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifyTime\x12\x14\n" +
+	"\x05touch\x18\x06 \x01(\bR\x05touch\x12\x1f\n" +
+	"\vno_symlinks\x18\a \x01(\bR\n" +
+	"noSymlinksB\x0e\n" +
+	"\f_permissions\"L\n" +
+	"\x13SetMetadataResponse\x125\n" +
+	"\bmetadata\x18\x01 \x01(\v2\x19.execwire.v1.FileMetadataR\bmetadata\"\x9c\x01\n" +
 	"\x14ReadDirectoryRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
 	"\braw_path\x18\x02 \x01(\fR\arawPath\x124\n" +
@@ -1502,7 +1665,7 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\asandbox\x18\x03 \x01(\v2\x1a.execwire.v1.SandboxPolicyR\asandbox\"I\n" +
 	"\x18CanonicalizePathResponse\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n" +
-	"\braw_path\x18\x02 \x01(\fR\arawPath2\xd0\r\n" +
+	"\braw_path\x18\x02 \x01(\fR\arawPath2\xa2\x0e\n" +
 	"\x11FileSystemService\x12G\n" +
 	"\bReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n" +
 	"\fDownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n" +
@@ -1512,7 +1675,8 @@ const file_execwire_v1_filesystem_proto_rawDesc = "" +
 	"\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12P\n" +
 	"\vSignFileURL\x12\x1f.execwire.v1.SignFileURLRequest\x1a .execwire.v1.SignFileURLResponse\x12\\\n" +
 	"\x0fCreateDirectory\x12#.execwire.v1.CreateDirectoryRequest\x1a$.execwire.v1.CreateDirectoryResponse\x12P\n" +
-	"\vGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12X\n" +
+	"\vGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12P\n" +
+	"\vSetMetadata\x12\x1f.execwire.v1.SetMetadataRequest\x1a .execwire.v1.SetMetadataResponse\x12X\n" +
 	"\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n" +
 	"\n" +
 	"RemovePath\x12\x1e.execwire.v1.RemovePathRequest\x1a\x1f.execwire.v1.RemovePathResponse\x12G\n" +
@@ -1544,7 +1708,7 @@ func file_execwire_v1_filesystem_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_filesystem_proto_rawDescData
 }
 
-var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_execwire_v1_filesystem_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*ReadFileRequest)(nil),          // 0: execwire.v1.ReadFileRequest
 	(*ReadFileResponse)(nil),         // 1: execwire.v1.ReadFileResponse
@@ -1554,108 +1718,116 @@ var file_execwire_v1_filesystem_proto_goTypes = []any{
 	(*CreateDirectoryResponse)(nil),  // 5: execwire.v1.CreateDirectoryResponse
 	(*GetMetadataRequest)(nil),       // 6: execwire.v1.GetMetadataRequest
 	(*GetMetadataResponse)(nil),      // 7: execwire.v1.GetMetadataResponse
-	(*ReadDirectoryRequest)(nil),     // 8: execwire.v1.ReadDirectoryRequest
-	(*ReadDirectoryResponse)(nil),    // 9: execwire.v1.ReadDirectoryResponse
-	(*DirectoryEntry)(nil),           // 10: execwire.v1.DirectoryEntry
-	(*RemovePathRequest)(nil),        // 11: execwire.v1.RemovePathRequest
-	(*RemovePathResponse)(nil),       // 12: execwire.v1.RemovePathResponse
-	(*CopyPathRequest)(nil),          // 13: execwire.v1.CopyPathRequest
-	(*CopyPathResponse)(nil),         // 14: execwire.v1.CopyPathResponse
-	(*RenamePathRequest)(nil),        // 15: execwire.v1.RenamePathRequest
-	(*RenamePathResponse)(nil),       // 16: execwire.v1.RenamePathResponse
-	(*CreateSymlinkRequest)(nil),     // 17: execwire.v1.CreateSymlinkRequest
-	(*CreateSymlinkResponse)(nil),    // 18: execwire.v1.CreateSymlinkResponse
-	(*CanonicalizePathRequest)(nil),  // 19: execwire.v1.CanonicalizePathRequest
-	(*CanonicalizePathResponse)(nil), // 20: execwire.v1.CanonicalizePathResponse
-	(*SandboxPolicy)(nil),            // 21: execwire.v1.SandboxPolicy
-	(*FileMetadata)(nil),             // 22: execwire.v1.FileMetadata
-	(FileType)(0),                    // 23: execwire.v1.FileType
-	(*DownloadFileRequest)(nil),      // 24: execwire.v1.DownloadFileRequest
-	(*UploadFileRequest)(nil),        // 25: execwire.v1.UploadFileRequest
-	(*GetUploadRequest)(nil),         // 26: execwire.v1.GetUploadRequest
-	(*SignFileURLRequest)(nil),       // 27: execwire.v1.SignFileURLRequest
-	(*OpenFileRequest)(nil),          // 28: execwire.v1.OpenFileRequest
-	(*ReadBlockRequest)(nil),         // 29: execwire.v1.ReadBlockRequest
-	(*WriteBlockRequest)(nil),        // 30: execwire.v1.WriteBlockRequest
-	(*CloseFileRequest)(nil),         // 31: execwire.v1.CloseFileRequest
-	(*WalkDirectoryRequest)(nil),     // 32: execwire.v1.WalkDirectoryRequest
-	(*WatchDirectoryRequest)(nil),    // 33: execwire.v1.WatchDirectoryRequest
-	(*AwaitPathsRequest)(nil),        // 34: execwire.v1.AwaitPathsRequest
-	(*DownloadFileResponse)(nil),     // 35: execwire.v1.DownloadFileResponse
-	(*UploadFileResponse)(nil),       // 36: execwire.v1.UploadFileResponse
-	(*GetUploadResponse)(nil),        // 37: execwire.v1.GetUploadResponse
-	(*SignFileURLResponse)(nil),      // 38: execwire.v1.SignFileURLResponse
-	(*OpenFileResponse)(nil),         // 39: execwire.v1.OpenFileResponse
-	(*ReadBlockResponse)(nil),        // 40: execwire.v1.ReadBlockResponse
-	(*WriteBlockResponse)(nil),       // 41: execwire.v1.WriteBlockResponse
-	(*CloseFileResponse)(nil),        // 42: execwire.v1.CloseFileResponse
-	(*WalkDirectoryResponse)(nil),    // 43: execwire.v1.WalkDirectoryResponse
-	(*WatchDirectoryResponse)(nil),   // 44: execwire.v1.WatchDirectoryResponse
-	(*AwaitPathsResponse)(nil),       // 45: execwire.v1.AwaitPathsResponse
+	(*SetMetadataRequest)(nil),       // 8: execwire.v1.SetMetadataRequest
+	(*SetMetadataResponse)(nil),      // 9: execwire.v1.SetMetadataResponse
+	(*ReadDirectoryRequest)(nil),     // 10: execwire.v1.ReadDirectoryRequest
+	(*ReadDirectoryResponse)(nil),    // 11: execwire.v1.ReadDirectoryResponse
+	(*DirectoryEntry)(nil),           // 12: execwire.v1.DirectoryEntry
+	(*RemovePathRequest)(nil),        // 13: execwire.v1.RemovePathRequest
+	(*RemovePathResponse)(nil),       // 14: execwire.v1.RemovePathResponse
+	(*CopyPathRequest)(nil),          // 15: execwire.v1.CopyPathRequest
+	(*CopyPathResponse)(nil),         // 16: execwire.v1.CopyPathResponse
+	(*RenamePathRequest)(nil),        // 17: execwire.v1.RenamePathRequest
+	(*RenamePathResponse)(nil),       // 18: execwire.v1.RenamePathResponse
+	(*CreateSymlinkRequest)(nil),     // 19: execwire.v1.CreateSymlinkRequest
+	(*CreateSymlinkResponse)(nil),    // 20: execwire.v1.CreateSymlinkResponse
+	(*CanonicalizePathRequest)(nil),  // 21: execwire.v1.CanonicalizePathRequest
+	(*CanonicalizePathResponse)(nil), // 22: execwire.v1.CanonicalizePathResponse
+	(*SandboxPolicy)(nil),            // 23: execwire.v1.SandboxPolicy
+	(*FileMetadata)(nil),             // 24: execwire.v1.FileMetadata
+	(*timestamppb.Timestamp)(nil),    // 25: google.protobuf.Timestamp
+	(FileType)(0),                    // 26: execwire.v1.FileType
+	(*DownloadFileRequest)(nil),      // 27: execwire.v1.DownloadFileRequest
+	(*UploadFileRequest)(nil),        // 28: execwire.v1.UploadFileRequest
+	(*GetUploadRequest)(nil),         // 29: execwire.v1.GetUploadRequest
+	(*SignFileURLRequest)(nil),       // 30: execwire.v1.SignFileURLRequest
+	(*OpenFileRequest)(nil),          // 31: execwire.v1.OpenFileRequest
+	(*ReadBlockRequest)(nil),         // 32: execwire.v1.ReadBlockRequest
+	(*WriteBlockRequest)(nil),        // 33: execwire.v1.WriteBlockRequest
+	(*CloseFileRequest)(nil),         // 34: execwire.v1.CloseFileRequest
+	(*WalkDirectoryRequest)(nil),     // 35: execwire.v1.WalkDirectoryRequest
+	(*WatchDirectoryRequest)(nil),    // 36: execwire.v1.WatchDirectoryRequest
+	(*AwaitPathsRequest)(nil),        // 37: execwire.v1.AwaitPathsRequest
+	(*DownloadFileResponse)(nil),     // 38: execwire.v1.DownloadFileResponse
+	(*UploadFileResponse)(nil),       // 39: execwire.v1.UploadFileResponse
+	(*GetUploadResponse)(nil),        // 40: execwire.v1.GetUploadResponse
+	(*SignFileURLResponse)(nil),      // 41: execwire.v1.SignFileURLResponse
+	(*OpenFileResponse)(nil),         // 42: execwire.v1.OpenFileResponse
+	(*ReadBlockResponse)(nil),        // 43: execwire.v1.ReadBlockResponse
+	(*WriteBlockResponse)(nil),       // 44: execwire.v1.WriteBlockResponse
+	(*CloseFileResponse)(nil),        // 45: execwire.v1.CloseFileResponse
+	(*WalkDirectoryResponse)(nil),    // 46: execwire.v1.WalkDirectoryResponse
+	(*WatchDirectoryResponse)(nil),   // 47: execwire.v1.WatchDirectoryResponse
+	(*AwaitPathsResponse)(nil),       // 48: execwire.v1.AwaitPathsResponse
 }
 var file_execwire_v1_filesystem_proto_depIdxs = []int32{
-	21, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	22, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
-	21, // 2: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 3: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 4: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	22, // 5: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
-	21, // 6: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	10, // 7: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
-	23, // 8: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
-	23, // 9: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
-	21, // 10: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 11: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 12: execwire.v1.RenamePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 13: execwire.v1.CreateSymlinkRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	21, // 14: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
-	0,  // 15: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
-	24, // 16: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
-	2,  // 17: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
-	25, // 18: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
-	26, // 19: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
-	27, // 20: execwire.v1.FileSystemService.SignFileURL:input_type -> execwire.v1.SignFileURLRequest
-	4,  // 21: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
-	6,  // 22: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
-	8,  // 23: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
-	11, // 24: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
-	13, // 25: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
-	15, // 26: execwire.v1.FileSystemService.RenamePath:input_type -> execwire.v1.RenamePathRequest
-	17, // 27: execwire.v1.FileSystemService.CreateSymlink:input_type -> execwire.v1.CreateSymlinkRequest
-	19, // 28: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
-	28, // 29: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
-	29, // 30: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
-	30, // 31: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
-	31, // 32: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
-	32, // 33: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
-	33, // 34: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
-	34, // 35: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
-	1,  // 36: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
-	35, // 37: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
-	3,  // 38: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
-	36, // 39: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
-	37, // 40: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
-	38, // 41: execwire.v1.FileSystemService.SignFileURL:output_type -> execwire.v1.SignFileURLResponse
-	5,  // 42: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
-	7,  // 43: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
-	9,  // 44: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
-	12, // 45: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
-	14, // 46: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
-	16, // 47: execwire.v1.FileSystemService.RenamePath:output_type -> execwire.v1.RenamePathResponse
-	18, // 48: execwire.v1.FileSystemService.CreateSymlink:output_type -> execwire.v1.CreateSymlinkResponse
-	20, // 49: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
-	39, // 50: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
-	40, // 51: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
-	41, // 52: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
-	42, // 53: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
-	43, // 54: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
-	44, // 55: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
-	45, // 56: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
-	36, // [36:57] is the sub-list for method output_type
-	15, // [15:36] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	23, // 0: execwire.v1.ReadFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	24, // 1: execwire.v1.ReadFileResponse.metadata:type_name -> execwire.v1.FileMetadata
+	23, // 2: execwire.v1.WriteFileRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 3: execwire.v1.CreateDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 4: execwire.v1.GetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	24, // 5: execwire.v1.GetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
+	23, // 6: execwire.v1.SetMetadataRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	25, // 7: execwire.v1.SetMetadataRequest.modify_time:type_name -> google.protobuf.Timestamp
+	24, // 8: execwire.v1.SetMetadataResponse.metadata:type_name -> execwire.v1.FileMetadata
+	23, // 9: execwire.v1.ReadDirectoryRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	12, // 10: execwire.v1.ReadDirectoryResponse.entries:type_name -> execwire.v1.DirectoryEntry
+	26, // 11: execwire.v1.DirectoryEntry.type:type_name -> execwire.v1.FileType
+	26, // 12: execwire.v1.DirectoryEntry.target_type:type_name -> execwire.v1.FileType
+	23, // 13: execwire.v1.RemovePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 14: execwire.v1.CopyPathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 15: execwire.v1.RenamePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 16: execwire.v1.CreateSymlinkRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	23, // 17: execwire.v1.CanonicalizePathRequest.sandbox:type_name -> execwire.v1.SandboxPolicy
+	0,  // 18: execwire.v1.FileSystemService.ReadFile:input_type -> execwire.v1.ReadFileRequest
+	27, // 19: execwire.v1.FileSystemService.DownloadFile:input_type -> execwire.v1.DownloadFileRequest
+	2,  // 20: execwire.v1.FileSystemService.WriteFile:input_type -> execwire.v1.WriteFileRequest
+	28, // 21: execwire.v1.FileSystemService.UploadFile:input_type -> execwire.v1.UploadFileRequest
+	29, // 22: execwire.v1.FileSystemService.GetUpload:input_type -> execwire.v1.GetUploadRequest
+	30, // 23: execwire.v1.FileSystemService.SignFileURL:input_type -> execwire.v1.SignFileURLRequest
+	4,  // 24: execwire.v1.FileSystemService.CreateDirectory:input_type -> execwire.v1.CreateDirectoryRequest
+	6,  // 25: execwire.v1.FileSystemService.GetMetadata:input_type -> execwire.v1.GetMetadataRequest
+	8,  // 26: execwire.v1.FileSystemService.SetMetadata:input_type -> execwire.v1.SetMetadataRequest
+	10, // 27: execwire.v1.FileSystemService.ReadDirectory:input_type -> execwire.v1.ReadDirectoryRequest
+	13, // 28: execwire.v1.FileSystemService.RemovePath:input_type -> execwire.v1.RemovePathRequest
+	15, // 29: execwire.v1.FileSystemService.CopyPath:input_type -> execwire.v1.CopyPathRequest
+	17, // 30: execwire.v1.FileSystemService.RenamePath:input_type -> execwire.v1.RenamePathRequest
+	19, // 31: execwire.v1.FileSystemService.CreateSymlink:input_type -> execwire.v1.CreateSymlinkRequest
+	21, // 32: execwire.v1.FileSystemService.CanonicalizePath:input_type -> execwire.v1.CanonicalizePathRequest
+	31, // 33: execwire.v1.FileSystemService.OpenFile:input_type -> execwire.v1.OpenFileRequest
+	32, // 34: execwire.v1.FileSystemService.ReadBlock:input_type -> execwire.v1.ReadBlockRequest
+	33, // 35: execwire.v1.FileSystemService.WriteBlock:input_type -> execwire.v1.WriteBlockRequest
+	34, // 36: execwire.v1.FileSystemService.CloseFile:input_type -> execwire.v1.CloseFileRequest
+	35, // 37: execwire.v1.FileSystemService.WalkDirectory:input_type -> execwire.v1.WalkDirectoryRequest
+	36, // 38: execwire.v1.FileSystemService.WatchDirectory:input_type -> execwire.v1.WatchDirectoryRequest
+	37, // 39: execwire.v1.FileSystemService.AwaitPaths:input_type -> execwire.v1.AwaitPathsRequest
+	1,  // 40: execwire.v1.FileSystemService.ReadFile:output_type -> execwire.v1.ReadFileResponse
+	38, // 41: execwire.v1.FileSystemService.DownloadFile:output_type -> execwire.v1.DownloadFileResponse
+	3,  // 42: execwire.v1.FileSystemService.WriteFile:output_type -> execwire.v1.WriteFileResponse
+	39, // 43: execwire.v1.FileSystemService.UploadFile:output_type -> execwire.v1.UploadFileResponse
+	40, // 44: execwire.v1.FileSystemService.GetUpload:output_type -> execwire.v1.GetUploadResponse
+	41, // 45: execwire.v1.FileSystemService.SignFileURL:output_type -> execwire.v1.SignFileURLResponse
+	5,  // 46: execwire.v1.FileSystemService.CreateDirectory:output_type -> execwire.v1.CreateDirectoryResponse
+	7,  // 47: execwire.v1.FileSystemService.GetMetadata:output_type -> execwire.v1.GetMetadataResponse
+	9,  // 48: execwire.v1.FileSystemService.SetMetadata:output_type -> execwire.v1.SetMetadataResponse
+	11, // 49: execwire.v1.FileSystemService.ReadDirectory:output_type -> execwire.v1.ReadDirectoryResponse
+	14, // 50: execwire.v1.FileSystemService.RemovePath:output_type -> execwire.v1.RemovePathResponse
+	16, // 51: execwire.v1.FileSystemService.CopyPath:output_type -> execwire.v1.CopyPathResponse
+	18, // 52: execwire.v1.FileSystemService.RenamePath:output_type -> execwire.v1.RenamePathResponse
+	20, // 53: execwire.v1.FileSystemService.CreateSymlink:output_type -> execwire.v1.CreateSymlinkResponse
+	22, // 54: execwire.v1.FileSystemService.CanonicalizePath:output_type -> execwire.v1.CanonicalizePathResponse
+	42, // 55: execwire.v1.FileSystemService.OpenFile:output_type -> execwire.v1.OpenFileResponse
+	43, // 56: execwire.v1.FileSystemService.ReadBlock:output_type -> execwire.v1.ReadBlockResponse
+	44, // 57: execwire.v1.FileSystemService.WriteBlock:output_type -> execwire.v1.WriteBlockResponse
+	45, // 58: execwire.v1.FileSystemService.CloseFile:output_type -> execwire.v1.CloseFileResponse
+	46, // 59: execwire.v1.FileSystemService.WalkDirectory:output_type -> execwire.v1.WalkDirectoryResponse
+	47, // 60: execwire.v1.FileSystemService.WatchDirectory:output_type -> execwire.v1.WatchDirectoryResponse
+	48, // 61: execwire.v1.FileSystemService.AwaitPaths:output_type -> execwire.v1.AwaitPathsResponse
+	40, // [40:62] is the sub-list for method output_type
+	18, // [18:40] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_filesystem_proto_init() }
@@ -1671,13 +1843,14 @@ func file_execwire_v1_filesystem_proto_init() {
 	file_execwire_v1_filesystem_watch_proto_init()
 	file_execwire_v1_sandbox_proto_init()
 	file_execwire_v1_filesystem_proto_msgTypes[4].OneofWrappers = []any{}
+	file_execwire_v1_filesystem_proto_msgTypes[8].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_filesystem_proto_rawDesc), len(file_execwire_v1_filesystem_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -27,6 +27,7 @@ const (
 	FileSystemService_SignFileURL_FullMethodName      = "/execwire.v1.FileSystemService/SignFileURL"
 	FileSystemService_CreateDirectory_FullMethodName  = "/execwire.v1.FileSystemService/CreateDirectory"
 	FileSystemService_GetMetadata_FullMethodName      = "/execwire.v1.FileSystemService/GetMetadata"
+	FileSystemService_SetMetadata_FullMethodName      = "/execwire.v1.FileSystemService/SetMetadata"
 	FileSystemService_ReadDirectory_FullMethodName    = "/execwire.v1.FileSystemService/ReadDirectory"
 	FileSystemService_RemovePath_FullMethodName       = "/execwire.v1.FileSystemService/RemovePath"
 	FileSystemService_CopyPath_FullMethodName         = "/execwire.v1.FileSystemService/CopyPath"
@@ -124,6 +125,9 @@ type FileSystemServiceClient interface {
 	// reads the whole file, and fails with FILE_CHANGED if the file changes meanwhile. It
 	// is idempotent.
 	GetMetadata(ctx context.Context, in *GetMetadataRequest, opts ...grpc.CallOption) (*GetMetadataResponse, error)
+	// SetMetadata changes the permissions or times of a file of any type, following links.
+	// If only one of them can be changed, the permissions may have been. It is idempotent.
+	SetMetadata(ctx context.Context, in *SetMetadataRequest, opts ...grpc.CallOption) (*SetMetadataResponse, error)
 	// ReadDirectory streams the entries of a directory without "." and "..", in no
 	// particular order, at most 1,000 per message. Entries that are created or removed
 	// meanwhile may be missing or included. An empty directory has no messages. It is
@@ -308,6 +312,16 @@ func (c *fileSystemServiceClient) GetMetadata(ctx context.Context, in *GetMetada
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetMetadataResponse)
 	err := c.cc.Invoke(ctx, FileSystemService_GetMetadata_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *fileSystemServiceClient) SetMetadata(ctx context.Context, in *SetMetadataRequest, opts ...grpc.CallOption) (*SetMetadataResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetMetadataResponse)
+	err := c.cc.Invoke(ctx, FileSystemService_SetMetadata_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -562,6 +576,9 @@ type FileSystemServiceServer interface {
 	// reads the whole file, and fails with FILE_CHANGED if the file changes meanwhile. It
 	// is idempotent.
 	GetMetadata(context.Context, *GetMetadataRequest) (*GetMetadataResponse, error)
+	// SetMetadata changes the permissions or times of a file of any type, following links.
+	// If only one of them can be changed, the permissions may have been. It is idempotent.
+	SetMetadata(context.Context, *SetMetadataRequest) (*SetMetadataResponse, error)
 	// ReadDirectory streams the entries of a directory without "." and "..", in no
 	// particular order, at most 1,000 per message. Entries that are created or removed
 	// meanwhile may be missing or included. An empty directory has no messages. It is
@@ -683,6 +700,9 @@ func (UnimplementedFileSystemServiceServer) CreateDirectory(context.Context, *Cr
 }
 func (UnimplementedFileSystemServiceServer) GetMetadata(context.Context, *GetMetadataRequest) (*GetMetadataResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetMetadata not implemented")
+}
+func (UnimplementedFileSystemServiceServer) SetMetadata(context.Context, *SetMetadataRequest) (*SetMetadataResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetMetadata not implemented")
 }
 func (UnimplementedFileSystemServiceServer) ReadDirectory(*ReadDirectoryRequest, grpc.ServerStreamingServer[ReadDirectoryResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReadDirectory not implemented")
@@ -866,6 +886,24 @@ func _FileSystemService_GetMetadata_Handler(srv interface{}, ctx context.Context
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(FileSystemServiceServer).GetMetadata(ctx, req.(*GetMetadataRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _FileSystemService_SetMetadata_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetMetadataRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(FileSystemServiceServer).SetMetadata(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: FileSystemService_SetMetadata_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(FileSystemServiceServer).SetMetadata(ctx, req.(*SetMetadataRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1106,6 +1144,10 @@ var FileSystemService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetMetadata",
 			Handler:    _FileSystemService_GetMetadata_Handler,
+		},
+		{
+			MethodName: "SetMetadata",
+			Handler:    _FileSystemService_SetMetadata_Handler,
 		},
 		{
 			MethodName: "RemovePath",

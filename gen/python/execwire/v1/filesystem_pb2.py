@@ -18,9 +18,10 @@ from execwire.v1 import filesystem_url_pb2 as execwire_dot_v1_dot_filesystem__ur
 from execwire.v1 import filesystem_walk_pb2 as execwire_dot_v1_dot_filesystem__walk__pb2
 from execwire.v1 import filesystem_watch_pb2 as execwire_dot_v1_dot_filesystem__watch__pb2
 from execwire.v1 import sandbox_pb2 as execwire_dot_v1_dot_sandbox__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65xecwire/v1/filesystem.proto\x12\x0b\x65xecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a execwire/v1/filesystem_url.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19\x65xecwire/v1/sandbox.proto\"\x97\x01\n\x0fReadFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1f\n\x0bno_symlinks\x18\x04 \x01(\x08R\nnoSymlinks\"]\n\x10ReadFileResponse\x12\x12\n\x04\x64\x61ta\x18\x01 \x01(\x0cR\x04\x64\x61ta\x12\x35\n\x08metadata\x18\x02 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"\xac\x01\n\x10WriteFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\x0cR\x04\x64\x61ta\x12\x1f\n\x0bno_symlinks\x18\x05 \x01(\x08R\nnoSymlinks\"\x13\n\x11WriteFileResponse\"\xf3\x01\n\x16\x43reateDirectoryRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x04 \x01(\x08R\trecursive\x12%\n\x0bpermissions\x18\x05 \x01(\rH\x00R\x0bpermissions\x88\x01\x01\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinksB\x0e\n\x0c_permissions\"\x19\n\x17\x43reateDirectoryResponse\"\xd8\x01\n\x12GetMetadataRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1b\n\tno_follow\x18\x04 \x01(\x08R\x08noFollow\x12\x1f\n\x0bwant_sha256\x18\x05 \x01(\x08R\nwantSha256\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinks\"\xad\x01\n\x13GetMetadataResponse\x12\x35\n\x08metadata\x18\x01 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\x12\x1f\n\x0blink_target\x18\x02 \x01(\tR\nlinkTarget\x12&\n\x0fraw_link_target\x18\x03 \x01(\x0cR\rrawLinkTarget\x12\x16\n\x06sha256\x18\x04 \x01(\x0cR\x06sha256\"\x9c\x01\n\x14ReadDirectoryRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1f\n\x0bno_symlinks\x18\x04 \x01(\x08R\nnoSymlinks\"N\n\x15ReadDirectoryResponse\x12\x35\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1b.execwire.v1.DirectoryEntryR\x07\x65ntries\"\xa2\x01\n\x0e\x44irectoryEntry\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n\x08raw_name\x18\x02 \x01(\x0cR\x07rawName\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x15.execwire.v1.FileTypeR\x04type\x12\x36\n\x0btarget_type\x18\x04 \x01(\x0e\x32\x15.execwire.v1.FileTypeR\ntargetType\"\xde\x01\n\x11RemovePathRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x04 \x01(\x08R\trecursive\x12%\n\x0eignore_missing\x18\x05 \x01(\x08R\rignoreMissing\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinks\"\x14\n\x12RemovePathResponse\"\x8b\x02\n\x0f\x43opyPathRequest\x12\x1f\n\x0bsource_path\x18\x01 \x01(\tR\nsourcePath\x12&\n\x0fraw_source_path\x18\x02 \x01(\x0cR\rrawSourcePath\x12)\n\x10\x64\x65stination_path\x18\x03 \x01(\tR\x0f\x64\x65stinationPath\x12\x30\n\x14raw_destination_path\x18\x04 \x01(\x0cR\x12rawDestinationPath\x12\x34\n\x07sandbox\x18\x05 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x06 \x01(\x08R\trecursive\"F\n\x10\x43opyPathResponse\x12\x32\n\x15omitted_special_files\x18\x01 \x01(\x04R\x13omittedSpecialFiles\"\x8e\x02\n\x11RenamePathRequest\x12\x1f\n\x0bsource_path\x18\x01 \x01(\tR\nsourcePath\x12&\n\x0fraw_source_path\x18\x02 \x01(\x0cR\rrawSourcePath\x12)\n\x10\x64\x65stination_path\x18\x03 \x01(\tR\x0f\x64\x65stinationPath\x12\x30\n\x14raw_destination_path\x18\x04 \x01(\x0cR\x12rawDestinationPath\x12\x34\n\x07sandbox\x18\x05 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1d\n\nno_replace\x18\x06 \x01(\x08R\tnoReplace\"\x14\n\x12RenamePathResponse\"\xb2\x01\n\x14\x43reateSymlinkRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x16\n\x06target\x18\x04 \x01(\tR\x06target\x12\x1d\n\nraw_target\x18\x05 \x01(\x0cR\trawTarget\"\x17\n\x15\x43reateSymlinkResponse\"~\n\x17\x43\x61nonicalizePathRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\"I\n\x18\x43\x61nonicalizePathResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath2\xd0\r\n\x11\x46ileSystemService\x12G\n\x08ReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n\x0c\x44ownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n\tWriteFile\x12\x1d.execwire.v1.WriteFileRequest\x1a\x1e.execwire.v1.WriteFileResponse\x12O\n\nUploadFile\x12\x1e.execwire.v1.UploadFileRequest\x1a\x1f.execwire.v1.UploadFileResponse(\x01\x12J\n\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12P\n\x0bSignFileURL\x12\x1f.execwire.v1.SignFileURLRequest\x1a .execwire.v1.SignFileURLResponse\x12\\\n\x0f\x43reateDirectory\x12#.execwire.v1.CreateDirectoryRequest\x1a$.execwire.v1.CreateDirectoryResponse\x12P\n\x0bGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12X\n\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n\nRemovePath\x12\x1e.execwire.v1.RemovePathRequest\x1a\x1f.execwire.v1.RemovePathResponse\x12G\n\x08\x43opyPath\x12\x1c.execwire.v1.CopyPathRequest\x1a\x1d.execwire.v1.CopyPathResponse\x12M\n\nRenamePath\x12\x1e.execwire.v1.RenamePathRequest\x1a\x1f.execwire.v1.RenamePathResponse\x12V\n\rCreateSymlink\x12!.execwire.v1.CreateSymlinkRequest\x1a\".execwire.v1.CreateSymlinkResponse\x12_\n\x10\x43\x61nonicalizePath\x12$.execwire.v1.CanonicalizePathRequest\x1a%.execwire.v1.CanonicalizePathResponse\x12G\n\x08OpenFile\x12\x1c.execwire.v1.OpenFileRequest\x1a\x1d.execwire.v1.OpenFileResponse\x12J\n\tReadBlock\x12\x1d.execwire.v1.ReadBlockRequest\x1a\x1e.execwire.v1.ReadBlockResponse\x12M\n\nWriteBlock\x12\x1e.execwire.v1.WriteBlockRequest\x1a\x1f.execwire.v1.WriteBlockResponse\x12J\n\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponse\x12X\n\rWalkDirectory\x12!.execwire.v1.WalkDirectoryRequest\x1a\".execwire.v1.WalkDirectoryResponse0\x01\x12[\n\x0eWatchDirectory\x12\".execwire.v1.WatchDirectoryRequest\x1a#.execwire.v1.WatchDirectoryResponse0\x01\x12O\n\nAwaitPaths\x12\x1e.execwire.v1.AwaitPathsRequest\x1a\x1f.execwire.v1.AwaitPathsResponse0\x01\x42\xab\x01\n\x0f\x63om.execwire.v1B\x0f\x46ilesystemProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1c\x65xecwire/v1/filesystem.proto\x12\x0b\x65xecwire.v1\x1a#execwire/v1/filesystem_handle.proto\x1a%execwire/v1/filesystem_metadata.proto\x1a%execwire/v1/filesystem_transfer.proto\x1a execwire/v1/filesystem_url.proto\x1a!execwire/v1/filesystem_walk.proto\x1a\"execwire/v1/filesystem_watch.proto\x1a\x19\x65xecwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x97\x01\n\x0fReadFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1f\n\x0bno_symlinks\x18\x04 \x01(\x08R\nnoSymlinks\"]\n\x10ReadFileResponse\x12\x12\n\x04\x64\x61ta\x18\x01 \x01(\x0cR\x04\x64\x61ta\x12\x35\n\x08metadata\x18\x02 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"\xac\x01\n\x10WriteFileRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x12\n\x04\x64\x61ta\x18\x04 \x01(\x0cR\x04\x64\x61ta\x12\x1f\n\x0bno_symlinks\x18\x05 \x01(\x08R\nnoSymlinks\"\x13\n\x11WriteFileResponse\"\xf3\x01\n\x16\x43reateDirectoryRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x04 \x01(\x08R\trecursive\x12%\n\x0bpermissions\x18\x05 \x01(\rH\x00R\x0bpermissions\x88\x01\x01\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinksB\x0e\n\x0c_permissions\"\x19\n\x17\x43reateDirectoryResponse\"\xd8\x01\n\x12GetMetadataRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1b\n\tno_follow\x18\x04 \x01(\x08R\x08noFollow\x12\x1f\n\x0bwant_sha256\x18\x05 \x01(\x08R\nwantSha256\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinks\"\xad\x01\n\x13GetMetadataResponse\x12\x35\n\x08metadata\x18\x01 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\x12\x1f\n\x0blink_target\x18\x02 \x01(\tR\nlinkTarget\x12&\n\x0fraw_link_target\x18\x03 \x01(\x0cR\rrawLinkTarget\x12\x16\n\x06sha256\x18\x04 \x01(\x0cR\x06sha256\"\xa4\x02\n\x12SetMetadataRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12%\n\x0bpermissions\x18\x04 \x01(\rH\x00R\x0bpermissions\x88\x01\x01\x12;\n\x0bmodify_time\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\nmodifyTime\x12\x14\n\x05touch\x18\x06 \x01(\x08R\x05touch\x12\x1f\n\x0bno_symlinks\x18\x07 \x01(\x08R\nnoSymlinksB\x0e\n\x0c_permissions\"L\n\x13SetMetadataResponse\x12\x35\n\x08metadata\x18\x01 \x01(\x0b\x32\x19.execwire.v1.FileMetadataR\x08metadata\"\x9c\x01\n\x14ReadDirectoryRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1f\n\x0bno_symlinks\x18\x04 \x01(\x08R\nnoSymlinks\"N\n\x15ReadDirectoryResponse\x12\x35\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x1b.execwire.v1.DirectoryEntryR\x07\x65ntries\"\xa2\x01\n\x0e\x44irectoryEntry\x12\x12\n\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n\x08raw_name\x18\x02 \x01(\x0cR\x07rawName\x12)\n\x04type\x18\x03 \x01(\x0e\x32\x15.execwire.v1.FileTypeR\x04type\x12\x36\n\x0btarget_type\x18\x04 \x01(\x0e\x32\x15.execwire.v1.FileTypeR\ntargetType\"\xde\x01\n\x11RemovePathRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x04 \x01(\x08R\trecursive\x12%\n\x0eignore_missing\x18\x05 \x01(\x08R\rignoreMissing\x12\x1f\n\x0bno_symlinks\x18\x06 \x01(\x08R\nnoSymlinks\"\x14\n\x12RemovePathResponse\"\x8b\x02\n\x0f\x43opyPathRequest\x12\x1f\n\x0bsource_path\x18\x01 \x01(\tR\nsourcePath\x12&\n\x0fraw_source_path\x18\x02 \x01(\x0cR\rrawSourcePath\x12)\n\x10\x64\x65stination_path\x18\x03 \x01(\tR\x0f\x64\x65stinationPath\x12\x30\n\x14raw_destination_path\x18\x04 \x01(\x0cR\x12rawDestinationPath\x12\x34\n\x07sandbox\x18\x05 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1c\n\trecursive\x18\x06 \x01(\x08R\trecursive\"F\n\x10\x43opyPathResponse\x12\x32\n\x15omitted_special_files\x18\x01 \x01(\x04R\x13omittedSpecialFiles\"\x8e\x02\n\x11RenamePathRequest\x12\x1f\n\x0bsource_path\x18\x01 \x01(\tR\nsourcePath\x12&\n\x0fraw_source_path\x18\x02 \x01(\x0cR\rrawSourcePath\x12)\n\x10\x64\x65stination_path\x18\x03 \x01(\tR\x0f\x64\x65stinationPath\x12\x30\n\x14raw_destination_path\x18\x04 \x01(\x0cR\x12rawDestinationPath\x12\x34\n\x07sandbox\x18\x05 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x1d\n\nno_replace\x18\x06 \x01(\x08R\tnoReplace\"\x14\n\x12RenamePathResponse\"\xb2\x01\n\x14\x43reateSymlinkRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\x12\x16\n\x06target\x18\x04 \x01(\tR\x06target\x12\x1d\n\nraw_target\x18\x05 \x01(\x0cR\trawTarget\"\x17\n\x15\x43reateSymlinkResponse\"~\n\x17\x43\x61nonicalizePathRequest\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath\x12\x34\n\x07sandbox\x18\x03 \x01(\x0b\x32\x1a.execwire.v1.SandboxPolicyR\x07sandbox\"I\n\x18\x43\x61nonicalizePathResponse\x12\x12\n\x04path\x18\x01 \x01(\tR\x04path\x12\x19\n\x08raw_path\x18\x02 \x01(\x0cR\x07rawPath2\xa2\x0e\n\x11\x46ileSystemService\x12G\n\x08ReadFile\x12\x1c.execwire.v1.ReadFileRequest\x1a\x1d.execwire.v1.ReadFileResponse\x12U\n\x0c\x44ownloadFile\x12 .execwire.v1.DownloadFileRequest\x1a!.execwire.v1.DownloadFileResponse0\x01\x12J\n\tWriteFile\x12\x1d.execwire.v1.WriteFileRequest\x1a\x1e.execwire.v1.WriteFileResponse\x12O\n\nUploadFile\x12\x1e.execwire.v1.UploadFileRequest\x1a\x1f.execwire.v1.UploadFileResponse(\x01\x12J\n\tGetUpload\x12\x1d.execwire.v1.GetUploadRequest\x1a\x1e.execwire.v1.GetUploadResponse\x12P\n\x0bSignFileURL\x12\x1f.execwire.v1.SignFileURLRequest\x1a .execwire.v1.SignFileURLResponse\x12\\\n\x0f\x43reateDirectory\x12#.execwire.v1.CreateDirectoryRequest\x1a$.execwire.v1.CreateDirectoryResponse\x12P\n\x0bGetMetadata\x12\x1f.execwire.v1.GetMetadataRequest\x1a .execwire.v1.GetMetadataResponse\x12P\n\x0bSetMetadata\x12\x1f.execwire.v1.SetMetadataRequest\x1a .execwire.v1.SetMetadataResponse\x12X\n\rReadDirectory\x12!.execwire.v1.ReadDirectoryRequest\x1a\".execwire.v1.ReadDirectoryResponse0\x01\x12M\n\nRemovePath\x12\x1e.execwire.v1.RemovePathRequest\x1a\x1f.execwire.v1.RemovePathResponse\x12G\n\x08\x43opyPath\x12\x1c.execwire.v1.CopyPathRequest\x1a\x1d.execwire.v1.CopyPathResponse\x12M\n\nRenamePath\x12\x1e.execwire.v1.RenamePathRequest\x1a\x1f.execwire.v1.RenamePathResponse\x12V\n\rCreateSymlink\x12!.execwire.v1.CreateSymlinkRequest\x1a\".execwire.v1.CreateSymlinkResponse\x12_\n\x10\x43\x61nonicalizePath\x12$.execwire.v1.CanonicalizePathRequest\x1a%.execwire.v1.CanonicalizePathResponse\x12G\n\x08OpenFile\x12\x1c.execwire.v1.OpenFileRequest\x1a\x1d.execwire.v1.OpenFileResponse\x12J\n\tReadBlock\x12\x1d.execwire.v1.ReadBlockRequest\x1a\x1e.execwire.v1.ReadBlockResponse\x12M\n\nWriteBlock\x12\x1e.execwire.v1.WriteBlockRequest\x1a\x1f.execwire.v1.WriteBlockResponse\x12J\n\tCloseFile\x12\x1d.execwire.v1.CloseFileRequest\x1a\x1e.execwire.v1.CloseFileResponse\x12X\n\rWalkDirectory\x12!.execwire.v1.WalkDirectoryRequest\x1a\".execwire.v1.WalkDirectoryResponse0\x01\x12[\n\x0eWatchDirectory\x12\".execwire.v1.WatchDirectoryRequest\x1a#.execwire.v1.WatchDirectoryResponse0\x01\x12O\n\nAwaitPaths\x12\x1e.execwire.v1.AwaitPathsRequest\x1a\x1f.execwire.v1.AwaitPathsResponse0\x01\x42\xab\x01\n\x0f\x63om.execwire.v1B\x0f\x46ilesystemProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.filesystem_pb2', globals())
@@ -28,48 +29,52 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\017FilesystemProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _READFILEREQUEST._serialized_start=293
-  _READFILEREQUEST._serialized_end=444
-  _READFILERESPONSE._serialized_start=446
-  _READFILERESPONSE._serialized_end=539
-  _WRITEFILEREQUEST._serialized_start=542
-  _WRITEFILEREQUEST._serialized_end=714
-  _WRITEFILERESPONSE._serialized_start=716
-  _WRITEFILERESPONSE._serialized_end=735
-  _CREATEDIRECTORYREQUEST._serialized_start=738
-  _CREATEDIRECTORYREQUEST._serialized_end=981
-  _CREATEDIRECTORYRESPONSE._serialized_start=983
-  _CREATEDIRECTORYRESPONSE._serialized_end=1008
-  _GETMETADATAREQUEST._serialized_start=1011
-  _GETMETADATAREQUEST._serialized_end=1227
-  _GETMETADATARESPONSE._serialized_start=1230
-  _GETMETADATARESPONSE._serialized_end=1403
-  _READDIRECTORYREQUEST._serialized_start=1406
-  _READDIRECTORYREQUEST._serialized_end=1562
-  _READDIRECTORYRESPONSE._serialized_start=1564
-  _READDIRECTORYRESPONSE._serialized_end=1642
-  _DIRECTORYENTRY._serialized_start=1645
-  _DIRECTORYENTRY._serialized_end=1807
-  _REMOVEPATHREQUEST._serialized_start=1810
-  _REMOVEPATHREQUEST._serialized_end=2032
-  _REMOVEPATHRESPONSE._serialized_start=2034
-  _REMOVEPATHRESPONSE._serialized_end=2054
-  _COPYPATHREQUEST._serialized_start=2057
-  _COPYPATHREQUEST._serialized_end=2324
-  _COPYPATHRESPONSE._serialized_start=2326
-  _COPYPATHRESPONSE._serialized_end=2396
-  _RENAMEPATHREQUEST._serialized_start=2399
-  _RENAMEPATHREQUEST._serialized_end=2669
-  _RENAMEPATHRESPONSE._serialized_start=2671
-  _RENAMEPATHRESPONSE._serialized_end=2691
-  _CREATESYMLINKREQUEST._serialized_start=2694
-  _CREATESYMLINKREQUEST._serialized_end=2872
-  _CREATESYMLINKRESPONSE._serialized_start=2874
-  _CREATESYMLINKRESPONSE._serialized_end=2897
-  _CANONICALIZEPATHREQUEST._serialized_start=2899
-  _CANONICALIZEPATHREQUEST._serialized_end=3025
-  _CANONICALIZEPATHRESPONSE._serialized_start=3027
-  _CANONICALIZEPATHRESPONSE._serialized_end=3100
-  _FILESYSTEMSERVICE._serialized_start=3103
-  _FILESYSTEMSERVICE._serialized_end=4847
+  _READFILEREQUEST._serialized_start=326
+  _READFILEREQUEST._serialized_end=477
+  _READFILERESPONSE._serialized_start=479
+  _READFILERESPONSE._serialized_end=572
+  _WRITEFILEREQUEST._serialized_start=575
+  _WRITEFILEREQUEST._serialized_end=747
+  _WRITEFILERESPONSE._serialized_start=749
+  _WRITEFILERESPONSE._serialized_end=768
+  _CREATEDIRECTORYREQUEST._serialized_start=771
+  _CREATEDIRECTORYREQUEST._serialized_end=1014
+  _CREATEDIRECTORYRESPONSE._serialized_start=1016
+  _CREATEDIRECTORYRESPONSE._serialized_end=1041
+  _GETMETADATAREQUEST._serialized_start=1044
+  _GETMETADATAREQUEST._serialized_end=1260
+  _GETMETADATARESPONSE._serialized_start=1263
+  _GETMETADATARESPONSE._serialized_end=1436
+  _SETMETADATAREQUEST._serialized_start=1439
+  _SETMETADATAREQUEST._serialized_end=1731
+  _SETMETADATARESPONSE._serialized_start=1733
+  _SETMETADATARESPONSE._serialized_end=1809
+  _READDIRECTORYREQUEST._serialized_start=1812
+  _READDIRECTORYREQUEST._serialized_end=1968
+  _READDIRECTORYRESPONSE._serialized_start=1970
+  _READDIRECTORYRESPONSE._serialized_end=2048
+  _DIRECTORYENTRY._serialized_start=2051
+  _DIRECTORYENTRY._serialized_end=2213
+  _REMOVEPATHREQUEST._serialized_start=2216
+  _REMOVEPATHREQUEST._serialized_end=2438
+  _REMOVEPATHRESPONSE._serialized_start=2440
+  _REMOVEPATHRESPONSE._serialized_end=2460
+  _COPYPATHREQUEST._serialized_start=2463
+  _COPYPATHREQUEST._serialized_end=2730
+  _COPYPATHRESPONSE._serialized_start=2732
+  _COPYPATHRESPONSE._serialized_end=2802
+  _RENAMEPATHREQUEST._serialized_start=2805
+  _RENAMEPATHREQUEST._serialized_end=3075
+  _RENAMEPATHRESPONSE._serialized_start=3077
+  _RENAMEPATHRESPONSE._serialized_end=3097
+  _CREATESYMLINKREQUEST._serialized_start=3100
+  _CREATESYMLINKREQUEST._serialized_end=3278
+  _CREATESYMLINKRESPONSE._serialized_start=3280
+  _CREATESYMLINKRESPONSE._serialized_end=3303
+  _CANONICALIZEPATHREQUEST._serialized_start=3305
+  _CANONICALIZEPATHREQUEST._serialized_end=3431
+  _CANONICALIZEPATHRESPONSE._serialized_start=3433
+  _CANONICALIZEPATHRESPONSE._serialized_end=3506
+  _FILESYSTEMSERVICE._serialized_start=3509
+  _FILESYSTEMSERVICE._serialized_end=5335
 # @@protoc_insertion_point(module_scope)

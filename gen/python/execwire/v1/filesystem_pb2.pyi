@@ -5,6 +5,7 @@ from execwire.v1 import filesystem_url_pb2 as _filesystem_url_pb2
 from execwire.v1 import filesystem_walk_pb2 as _filesystem_walk_pb2
 from execwire.v1 import filesystem_watch_pb2 as _filesystem_watch_pb2
 from execwire.v1 import sandbox_pb2 as _sandbox_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -207,6 +208,30 @@ class RenamePathRequest(_message.Message):
 class RenamePathResponse(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
+
+class SetMetadataRequest(_message.Message):
+    __slots__ = ["modify_time", "no_symlinks", "path", "permissions", "raw_path", "sandbox", "touch"]
+    MODIFY_TIME_FIELD_NUMBER: _ClassVar[int]
+    NO_SYMLINKS_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    RAW_PATH_FIELD_NUMBER: _ClassVar[int]
+    SANDBOX_FIELD_NUMBER: _ClassVar[int]
+    TOUCH_FIELD_NUMBER: _ClassVar[int]
+    modify_time: _timestamp_pb2.Timestamp
+    no_symlinks: bool
+    path: str
+    permissions: int
+    raw_path: bytes
+    sandbox: _sandbox_pb2.SandboxPolicy
+    touch: bool
+    def __init__(self, path: _Optional[str] = ..., raw_path: _Optional[bytes] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxPolicy, _Mapping]] = ..., permissions: _Optional[int] = ..., modify_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., touch: bool = ..., no_symlinks: bool = ...) -> None: ...
+
+class SetMetadataResponse(_message.Message):
+    __slots__ = ["metadata"]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    metadata: _filesystem_metadata_pb2.FileMetadata
+    def __init__(self, metadata: _Optional[_Union[_filesystem_metadata_pb2.FileMetadata, _Mapping]] = ...) -> None: ...
 
 class WriteFileRequest(_message.Message):
     __slots__ = ["data", "no_symlinks", "path", "raw_path", "sandbox"]

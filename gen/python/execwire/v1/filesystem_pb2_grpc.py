@@ -76,6 +76,11 @@ class FileSystemServiceStub(object):
                 request_serializer=execwire_dot_v1_dot_filesystem__pb2.GetMetadataRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_filesystem__pb2.GetMetadataResponse.FromString,
                 )
+        self.SetMetadata = channel.unary_unary(
+                '/execwire.v1.FileSystemService/SetMetadata',
+                request_serializer=execwire_dot_v1_dot_filesystem__pb2.SetMetadataRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_filesystem__pb2.SetMetadataResponse.FromString,
+                )
         self.ReadDirectory = channel.unary_stream(
                 '/execwire.v1.FileSystemService/ReadDirectory',
                 request_serializer=execwire_dot_v1_dot_filesystem__pb2.ReadDirectoryRequest.SerializeToString,
@@ -258,6 +263,14 @@ class FileSystemServiceServicer(object):
         and a loop of links SYMLINK_LOOP, unless no_follow is set. With want_sha256 it
         reads the whole file, and fails with FILE_CHANGED if the file changes meanwhile. It
         is idempotent.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMetadata(self, request, context):
+        """SetMetadata changes the permissions or times of a file of any type, following links.
+        If only one of them can be changed, the permissions may have been. It is idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -458,6 +471,11 @@ def add_FileSystemServiceServicer_to_server(servicer, server):
                     servicer.GetMetadata,
                     request_deserializer=execwire_dot_v1_dot_filesystem__pb2.GetMetadataRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_filesystem__pb2.GetMetadataResponse.SerializeToString,
+            ),
+            'SetMetadata': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMetadata,
+                    request_deserializer=execwire_dot_v1_dot_filesystem__pb2.SetMetadataRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_filesystem__pb2.SetMetadataResponse.SerializeToString,
             ),
             'ReadDirectory': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadDirectory,
@@ -684,6 +702,23 @@ class FileSystemService(object):
         return grpc.experimental.unary_unary(request, target, '/execwire.v1.FileSystemService/GetMetadata',
             execwire_dot_v1_dot_filesystem__pb2.GetMetadataRequest.SerializeToString,
             execwire_dot_v1_dot_filesystem__pb2.GetMetadataResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def SetMetadata(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.FileSystemService/SetMetadata',
+            execwire_dot_v1_dot_filesystem__pb2.SetMetadataRequest.SerializeToString,
+            execwire_dot_v1_dot_filesystem__pb2.SetMetadataResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -18,13 +18,15 @@ import type { AwaitPathsRequestSchema, AwaitPathsResponseSchema, WatchDirectoryR
 import { file_execwire_v1_filesystem_watch } from "./filesystem_watch_pb.js";
 import type { SandboxPolicy } from "./sandbox_pb.js";
 import { file_execwire_v1_sandbox } from "./sandbox_pb.js";
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file execwire/v1/filesystem.proto.
  */
 export const file_execwire_v1_filesystem: GenFile = /*@__PURE__*/
-  fileDesc("ChxleGVjd2lyZS92MS9maWxlc3lzdGVtLnByb3RvEgtleGVjd2lyZS52MSJzCg9SZWFkRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRITCgtub19zeW1saW5rcxgEIAEoCCJNChBSZWFkRmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwSKwoIbWV0YWRhdGEYAiABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGEiggEKEFdyaXRlRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIMCgRkYXRhGAQgASgMEhMKC25vX3N5bWxpbmtzGAUgASgIIhMKEVdyaXRlRmlsZVJlc3BvbnNlIrcBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEhgKC3Blcm1pc3Npb25zGAUgASgNSACIAQESEwoLbm9fc3ltbGlua3MYBiABKAhCDgoMX3Blcm1pc3Npb25zIhkKF0NyZWF0ZURpcmVjdG9yeVJlc3BvbnNlIp4BChJHZXRNZXRhZGF0YVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIRCglub19mb2xsb3cYBCABKAgSEwoLd2FudF9zaGEyNTYYBSABKAgSEwoLbm9fc3ltbGlua3MYBiABKAgigAEKE0dldE1ldGFkYXRhUmVzcG9uc2USKwoIbWV0YWRhdGEYASABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGESEwoLbGlua190YXJnZXQYAiABKAkSFwoPcmF3X2xpbmtfdGFyZ2V0GAMgASgMEg4KBnNoYTI1NhgEIAEoDCJ4ChRSZWFkRGlyZWN0b3J5UmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhMKC25vX3N5bWxpbmtzGAQgASgIIkUKFVJlYWREaXJlY3RvcnlSZXNwb25zZRIsCgdlbnRyaWVzGAEgAygLMhsuZXhlY3dpcmUudjEuRGlyZWN0b3J5RW50cnkigQEKDkRpcmVjdG9yeUVudHJ5EgwKBG5hbWUYASABKAkSEAoIcmF3X25hbWUYAiABKAwSIwoEdHlwZRgDIAEoDjIVLmV4ZWN3aXJlLnYxLkZpbGVUeXBlEioKC3RhcmdldF90eXBlGAQgASgOMhUuZXhlY3dpcmUudjEuRmlsZVR5cGUioAEKEVJlbW92ZVBhdGhSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEhYKDmlnbm9yZV9taXNzaW5nGAUgASgIEhMKC25vX3N5bWxpbmtzGAYgASgIIhQKElJlbW92ZVBhdGhSZXNwb25zZSK3AQoPQ29weVBhdGhSZXF1ZXN0EhMKC3NvdXJjZV9wYXRoGAEgASgJEhcKD3Jhd19zb3VyY2VfcGF0aBgCIAEoDBIYChBkZXN0aW5hdGlvbl9wYXRoGAMgASgJEhwKFHJhd19kZXN0aW5hdGlvbl9wYXRoGAQgASgMEisKB3NhbmRib3gYBSABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhEKCXJlY3Vyc2l2ZRgGIAEoCCIxChBDb3B5UGF0aFJlc3BvbnNlEh0KFW9taXR0ZWRfc3BlY2lhbF9maWxlcxgBIAEoBCK6AQoRUmVuYW1lUGF0aFJlcXVlc3QSEwoLc291cmNlX3BhdGgYASABKAkSFwoPcmF3X3NvdXJjZV9wYXRoGAIgASgMEhgKEGRlc3RpbmF0aW9uX3BhdGgYAyABKAkSHAoUcmF3X2Rlc3RpbmF0aW9uX3BhdGgYBCABKAwSKwoHc2FuZGJveBgFIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEgoKbm9fcmVwbGFjZRgGIAEoCCIUChJSZW5hbWVQYXRoUmVzcG9uc2UihwEKFENyZWF0ZVN5bWxpbmtSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSDgoGdGFyZ2V0GAQgASgJEhIKCnJhd190YXJnZXQYBSABKAwiFwoVQ3JlYXRlU3ltbGlua1Jlc3BvbnNlImYKF0Nhbm9uaWNhbGl6ZVBhdGhSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kiOgoYQ2Fub25pY2FsaXplUGF0aFJlc3BvbnNlEgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwy0A0KEUZpbGVTeXN0ZW1TZXJ2aWNlEkcKCFJlYWRGaWxlEhwuZXhlY3dpcmUudjEuUmVhZEZpbGVSZXF1ZXN0Gh0uZXhlY3dpcmUudjEuUmVhZEZpbGVSZXNwb25zZRJVCgxEb3dubG9hZEZpbGUSIC5leGVjd2lyZS52MS5Eb3dubG9hZEZpbGVSZXF1ZXN0GiEuZXhlY3dpcmUudjEuRG93bmxvYWRGaWxlUmVzcG9uc2UwARJKCglXcml0ZUZpbGUSHS5leGVjd2lyZS52MS5Xcml0ZUZpbGVSZXF1ZXN0Gh4uZXhlY3dpcmUudjEuV3JpdGVGaWxlUmVzcG9uc2USTwoKVXBsb2FkRmlsZRIeLmV4ZWN3aXJlLnYxLlVwbG9hZEZpbGVSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuVXBsb2FkRmlsZVJlc3BvbnNlKAESSgoJR2V0VXBsb2FkEh0uZXhlY3dpcmUudjEuR2V0VXBsb2FkUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLkdldFVwbG9hZFJlc3BvbnNlElAKC1NpZ25GaWxlVVJMEh8uZXhlY3dpcmUudjEuU2lnbkZpbGVVUkxSZXF1ZXN0GiAuZXhlY3dpcmUudjEuU2lnbkZpbGVVUkxSZXNwb25zZRJcCg9DcmVhdGVEaXJlY3RvcnkSIy5leGVjd2lyZS52MS5DcmVhdGVEaXJlY3RvcnlSZXF1ZXN0GiQuZXhlY3dpcmUudjEuQ3JlYXRlRGlyZWN0b3J5UmVzcG9uc2USUAoLR2V0TWV0YWRhdGESHy5leGVjd2lyZS52MS5HZXRNZXRhZGF0YVJlcXVlc3QaIC5leGVjd2lyZS52MS5HZXRNZXRhZGF0YVJlc3BvbnNlElgKDVJlYWREaXJlY3RvcnkSIS5leGVjd2lyZS52MS5SZWFkRGlyZWN0b3J5UmVxdWVzdBoiLmV4ZWN3aXJlLnYxLlJlYWREaXJlY3RvcnlSZXNwb25zZTABEk0KClJlbW92ZVBhdGgSHi5leGVjd2lyZS52MS5SZW1vdmVQYXRoUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlJlbW92ZVBhdGhSZXNwb25zZRJHCghDb3B5UGF0aBIcLmV4ZWN3aXJlLnYxLkNvcHlQYXRoUmVxdWVzdBodLmV4ZWN3aXJlLnYxLkNvcHlQYXRoUmVzcG9uc2USTQoKUmVuYW1lUGF0aBIeLmV4ZWN3aXJlLnYxLlJlbmFtZVBhdGhSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUmVuYW1lUGF0aFJlc3BvbnNlElYKDUNyZWF0ZVN5bWxpbmsSIS5leGVjd2lyZS52MS5DcmVhdGVTeW1saW5rUmVxdWVzdBoiLmV4ZWN3aXJlLnYxLkNyZWF0ZVN5bWxpbmtSZXNwb25zZRJfChBDYW5vbmljYWxpemVQYXRoEiQuZXhlY3dpcmUudjEuQ2Fub25pY2FsaXplUGF0aFJlcXVlc3QaJS5leGVjd2lyZS52MS5DYW5vbmljYWxpemVQYXRoUmVzcG9uc2USRwoIT3BlbkZpbGUSHC5leGVjd2lyZS52MS5PcGVuRmlsZVJlcXVlc3QaHS5leGVjd2lyZS52MS5PcGVuRmlsZVJlc3BvbnNlEkoKCVJlYWRCbG9jaxIdLmV4ZWN3aXJlLnYxLlJlYWRCbG9ja1JlcXVlc3QaHi5leGVjd2lyZS52MS5SZWFkQmxvY2tSZXNwb25zZRJNCgpXcml0ZUJsb2NrEh4uZXhlY3dpcmUudjEuV3JpdGVCbG9ja1JlcXVlc3QaHy5leGVjd2lyZS52MS5Xcml0ZUJsb2NrUmVzcG9uc2USSgoJQ2xvc2VGaWxlEh0uZXhlY3dpcmUudjEuQ2xvc2VGaWxlUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLkNsb3NlRmlsZVJlc3BvbnNlElgKDVdhbGtEaXJlY3RvcnkSIS5leGVjd2lyZS52MS5XYWxrRGlyZWN0b3J5UmVxdWVzdBoiLmV4ZWN3aXJlLnYxLldhbGtEaXJlY3RvcnlSZXNwb25zZTABElsKDldhdGNoRGlyZWN0b3J5EiIuZXhlY3dpcmUudjEuV2F0Y2hEaXJlY3RvcnlSZXF1ZXN0GiMuZXhlY3dpcmUudjEuV2F0Y2hEaXJlY3RvcnlSZXNwb25zZTABEk8KCkF3YWl0UGF0aHMSHi5leGVjd2lyZS52MS5Bd2FpdFBhdGhzUmVxdWVzdBofLmV4ZWN3aXJlLnYxLkF3YWl0UGF0aHNSZXNwb25zZTABQqsBCg9jb20uZXhlY3dpcmUudjFCD0ZpbGVzeXN0ZW1Qcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_execwire_v1_filesystem_handle, file_execwire_v1_filesystem_metadata, file_execwire_v1_filesystem_transfer, file_execwire_v1_filesystem_url, file_execwire_v1_filesystem_walk, file_execwire_v1_filesystem_watch, file_execwire_v1_sandbox]);
+  fileDesc("ChxleGVjd2lyZS92MS9maWxlc3lzdGVtLnByb3RvEgtleGVjd2lyZS52MSJzCg9SZWFkRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRITCgtub19zeW1saW5rcxgEIAEoCCJNChBSZWFkRmlsZVJlc3BvbnNlEgwKBGRhdGEYASABKAwSKwoIbWV0YWRhdGEYAiABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGEiggEKEFdyaXRlRmlsZVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIMCgRkYXRhGAQgASgMEhMKC25vX3N5bWxpbmtzGAUgASgIIhMKEVdyaXRlRmlsZVJlc3BvbnNlIrcBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSEQoJcmVjdXJzaXZlGAQgASgIEhgKC3Blcm1pc3Npb25zGAUgASgNSACIAQESEwoLbm9fc3ltbGlua3MYBiABKAhCDgoMX3Blcm1pc3Npb25zIhkKF0NyZWF0ZURpcmVjdG9yeVJlc3BvbnNlIp4BChJHZXRNZXRhZGF0YVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIRCglub19mb2xsb3cYBCABKAgSEwoLd2FudF9zaGEyNTYYBSABKAgSEwoLbm9fc3ltbGlua3MYBiABKAgigAEKE0dldE1ldGFkYXRhUmVzcG9uc2USKwoIbWV0YWRhdGEYASABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGESEwoLbGlua190YXJnZXQYAiABKAkSFwoPcmF3X2xpbmtfdGFyZ2V0GAMgASgMEg4KBnNoYTI1NhgEIAEoDCLgAQoSU2V0TWV0YWRhdGFSZXF1ZXN0EgwKBHBhdGgYASABKAkSEAoIcmF3X3BhdGgYAiABKAwSKwoHc2FuZGJveBgDIAEoCzIaLmV4ZWN3aXJlLnYxLlNhbmRib3hQb2xpY3kSGAoLcGVybWlzc2lvbnMYBCABKA1IAIgBARIvCgttb2RpZnlfdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFdG91Y2gYBiABKAgSEwoLbm9fc3ltbGlua3MYByABKAhCDgoMX3Blcm1pc3Npb25zIkIKE1NldE1ldGFkYXRhUmVzcG9uc2USKwoIbWV0YWRhdGEYASABKAsyGS5leGVjd2lyZS52MS5GaWxlTWV0YWRhdGEieAoUUmVhZERpcmVjdG9yeVJlcXVlc3QSDAoEcGF0aBgBIAEoCRIQCghyYXdfcGF0aBgCIAEoDBIrCgdzYW5kYm94GAMgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRITCgtub19zeW1saW5rcxgEIAEoCCJFChVSZWFkRGlyZWN0b3J5UmVzcG9uc2USLAoHZW50cmllcxgBIAMoCzIbLmV4ZWN3aXJlLnYxLkRpcmVjdG9yeUVudHJ5IoEBCg5EaXJlY3RvcnlFbnRyeRIMCgRuYW1lGAEgASgJEhAKCHJhd19uYW1lGAIgASgMEiMKBHR5cGUYAyABKA4yFS5leGVjd2lyZS52MS5GaWxlVHlwZRIqCgt0YXJnZXRfdHlwZRgEIAEoDjIVLmV4ZWN3aXJlLnYxLkZpbGVUeXBlIqABChFSZW1vdmVQYXRoUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhEKCXJlY3Vyc2l2ZRgEIAEoCBIWCg5pZ25vcmVfbWlzc2luZxgFIAEoCBITCgtub19zeW1saW5rcxgGIAEoCCIUChJSZW1vdmVQYXRoUmVzcG9uc2UitwEKD0NvcHlQYXRoUmVxdWVzdBITCgtzb3VyY2VfcGF0aBgBIAEoCRIXCg9yYXdfc291cmNlX3BhdGgYAiABKAwSGAoQZGVzdGluYXRpb25fcGF0aBgDIAEoCRIcChRyYXdfZGVzdGluYXRpb25fcGF0aBgEIAEoDBIrCgdzYW5kYm94GAUgASgLMhouZXhlY3dpcmUudjEuU2FuZGJveFBvbGljeRIRCglyZWN1cnNpdmUYBiABKAgiMQoQQ29weVBhdGhSZXNwb25zZRIdChVvbWl0dGVkX3NwZWNpYWxfZmlsZXMYASABKAQiugEKEVJlbmFtZVBhdGhSZXF1ZXN0EhMKC3NvdXJjZV9wYXRoGAEgASgJEhcKD3Jhd19zb3VyY2VfcGF0aBgCIAEoDBIYChBkZXN0aW5hdGlvbl9wYXRoGAMgASgJEhwKFHJhd19kZXN0aW5hdGlvbl9wYXRoGAQgASgMEisKB3NhbmRib3gYBSABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5EhIKCm5vX3JlcGxhY2UYBiABKAgiFAoSUmVuYW1lUGF0aFJlc3BvbnNlIocBChRDcmVhdGVTeW1saW5rUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5Eg4KBnRhcmdldBgEIAEoCRISCgpyYXdfdGFyZ2V0GAUgASgMIhcKFUNyZWF0ZVN5bWxpbmtSZXNwb25zZSJmChdDYW5vbmljYWxpemVQYXRoUmVxdWVzdBIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMEisKB3NhbmRib3gYAyABKAsyGi5leGVjd2lyZS52MS5TYW5kYm94UG9saWN5IjoKGENhbm9uaWNhbGl6ZVBhdGhSZXNwb25zZRIMCgRwYXRoGAEgASgJEhAKCHJhd19wYXRoGAIgASgMMqIOChFGaWxlU3lzdGVtU2VydmljZRJHCghSZWFkRmlsZRIcLmV4ZWN3aXJlLnYxLlJlYWRGaWxlUmVxdWVzdBodLmV4ZWN3aXJlLnYxLlJlYWRGaWxlUmVzcG9uc2USVQoMRG93bmxvYWRGaWxlEiAuZXhlY3dpcmUudjEuRG93bmxvYWRGaWxlUmVxdWVzdBohLmV4ZWN3aXJlLnYxLkRvd25sb2FkRmlsZVJlc3BvbnNlMAESSgoJV3JpdGVGaWxlEh0uZXhlY3dpcmUudjEuV3JpdGVGaWxlUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLldyaXRlRmlsZVJlc3BvbnNlEk8KClVwbG9hZEZpbGUSHi5leGVjd2lyZS52MS5VcGxvYWRGaWxlUmVxdWVzdBofLmV4ZWN3aXJlLnYxLlVwbG9hZEZpbGVSZXNwb25zZSgBEkoKCUdldFVwbG9hZBIdLmV4ZWN3aXJlLnYxLkdldFVwbG9hZFJlcXVlc3QaHi5leGVjd2lyZS52MS5HZXRVcGxvYWRSZXNwb25zZRJQCgtTaWduRmlsZVVSTBIfLmV4ZWN3aXJlLnYxLlNpZ25GaWxlVVJMUmVxdWVzdBogLmV4ZWN3aXJlLnYxLlNpZ25GaWxlVVJMUmVzcG9uc2USXAoPQ3JlYXRlRGlyZWN0b3J5EiMuZXhlY3dpcmUudjEuQ3JlYXRlRGlyZWN0b3J5UmVxdWVzdBokLmV4ZWN3aXJlLnYxLkNyZWF0ZURpcmVjdG9yeVJlc3BvbnNlElAKC0dldE1ldGFkYXRhEh8uZXhlY3dpcmUudjEuR2V0TWV0YWRhdGFSZXF1ZXN0GiAuZXhlY3dpcmUudjEuR2V0TWV0YWRhdGFSZXNwb25zZRJQCgtTZXRNZXRhZGF0YRIfLmV4ZWN3aXJlLnYxLlNldE1ldGFkYXRhUmVxdWVzdBogLmV4ZWN3aXJlLnYxLlNldE1ldGFkYXRhUmVzcG9uc2USWAoNUmVhZERpcmVjdG9yeRIhLmV4ZWN3aXJlLnYxLlJlYWREaXJlY3RvcnlSZXF1ZXN0GiIuZXhlY3dpcmUudjEuUmVhZERpcmVjdG9yeVJlc3BvbnNlMAESTQoKUmVtb3ZlUGF0aBIeLmV4ZWN3aXJlLnYxLlJlbW92ZVBhdGhSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuUmVtb3ZlUGF0aFJlc3BvbnNlEkcKCENvcHlQYXRoEhwuZXhlY3dpcmUudjEuQ29weVBhdGhSZXF1ZXN0Gh0uZXhlY3dpcmUudjEuQ29weVBhdGhSZXNwb25zZRJNCgpSZW5hbWVQYXRoEh4uZXhlY3dpcmUudjEuUmVuYW1lUGF0aFJlcXVlc3QaHy5leGVjd2lyZS52MS5SZW5hbWVQYXRoUmVzcG9uc2USVgoNQ3JlYXRlU3ltbGluaxIhLmV4ZWN3aXJlLnYxLkNyZWF0ZVN5bWxpbmtSZXF1ZXN0GiIuZXhlY3dpcmUudjEuQ3JlYXRlU3ltbGlua1Jlc3BvbnNlEl8KEENhbm9uaWNhbGl6ZVBhdGgSJC5leGVjd2lyZS52MS5DYW5vbmljYWxpemVQYXRoUmVxdWVzdBolLmV4ZWN3aXJlLnYxLkNhbm9uaWNhbGl6ZVBhdGhSZXNwb25zZRJHCghPcGVuRmlsZRIcLmV4ZWN3aXJlLnYxLk9wZW5GaWxlUmVxdWVzdBodLmV4ZWN3aXJlLnYxLk9wZW5GaWxlUmVzcG9uc2USSgoJUmVhZEJsb2NrEh0uZXhlY3dpcmUudjEuUmVhZEJsb2NrUmVxdWVzdBoeLmV4ZWN3aXJlLnYxLlJlYWRCbG9ja1Jlc3BvbnNlEk0KCldyaXRlQmxvY2sSHi5leGVjd2lyZS52MS5Xcml0ZUJsb2NrUmVxdWVzdBofLmV4ZWN3aXJlLnYxLldyaXRlQmxvY2tSZXNwb25zZRJKCglDbG9zZUZpbGUSHS5leGVjd2lyZS52MS5DbG9zZUZpbGVSZXF1ZXN0Gh4uZXhlY3dpcmUudjEuQ2xvc2VGaWxlUmVzcG9uc2USWAoNV2Fsa0RpcmVjdG9yeRIhLmV4ZWN3aXJlLnYxLldhbGtEaXJlY3RvcnlSZXF1ZXN0GiIuZXhlY3dpcmUudjEuV2Fsa0RpcmVjdG9yeVJlc3BvbnNlMAESWwoOV2F0Y2hEaXJlY3RvcnkSIi5leGVjd2lyZS52MS5XYXRjaERpcmVjdG9yeVJlcXVlc3QaIy5leGVjd2lyZS52MS5XYXRjaERpcmVjdG9yeVJlc3BvbnNlMAESTwoKQXdhaXRQYXRocxIeLmV4ZWN3aXJlLnYxLkF3YWl0UGF0aHNSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuQXdhaXRQYXRoc1Jlc3BvbnNlMAFCqwEKD2NvbS5leGVjd2lyZS52MUIPRmlsZXN5c3RlbVByb3RvUAFaOmdpdGh1Yi5jb20vZXhlY3dpcmUvZXhlY3dpcmUvZ2VuL2dvL2V4ZWN3aXJlL3YxO2V4ZWN3aXJldjGiAgNFWFiqAgtFeGVjd2lyZS5WMcoCC0V4ZWN3aXJlXFYx4gIXRXhlY3dpcmVcVjFcR1BCTWV0YWRhdGHqAgxFeGVjd2lyZTo6VjFiBnByb3RvMw", [file_execwire_v1_filesystem_handle, file_execwire_v1_filesystem_metadata, file_execwire_v1_filesystem_transfer, file_execwire_v1_filesystem_url, file_execwire_v1_filesystem_walk, file_execwire_v1_filesystem_watch, file_execwire_v1_sandbox, file_google_protobuf_timestamp]);
 
 /**
  * ReadFileRequest selects a file.
@@ -338,6 +340,93 @@ export const GetMetadataResponseSchema: GenMessage<GetMetadataResponse> = /*@__P
   messageDesc(file_execwire_v1_filesystem, 7);
 
 /**
+ * SetMetadataRequest says what to change. Without a change it only describes the file.
+ *
+ * @generated from message execwire.v1.SetMetadataRequest
+ */
+export type SetMetadataRequest = Message<"execwire.v1.SetMetadataRequest"> & {
+  /**
+   * The path, absolute.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * The path, if it is not UTF-8.
+   *
+   * @generated from field: bytes raw_path = 2;
+   */
+  rawPath: Uint8Array;
+
+  /**
+   * The sandbox of the call. Absent: none. With Landlock no metadata can be changed: the
+   * call is PERMISSION_DENIED.
+   *
+   * @generated from field: execwire.v1.SandboxPolicy sandbox = 3;
+   */
+  sandbox?: SandboxPolicy | undefined;
+
+  /**
+   * The permission bits 07777. Absent: unchanged.
+   *
+   * @generated from field: optional uint32 permissions = 4;
+   */
+  permissions?: number | undefined;
+
+  /**
+   * The modification time. Absent: unchanged.
+   *
+   * @generated from field: google.protobuf.Timestamp modify_time = 5;
+   */
+  modifyTime?: Timestamp | undefined;
+
+  /**
+   * Set the modification and access time to the current time of the server. Not together
+   * with modify_time.
+   *
+   * @generated from field: bool touch = 6;
+   */
+  touch: boolean;
+
+  /**
+   * Fail with SYMLINK_REFUSED if any component of the path is a symbolic link, the last
+   * one included.
+   *
+   * @generated from field: bool no_symlinks = 7;
+   */
+  noSymlinks: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.SetMetadataRequest.
+ * Use `create(SetMetadataRequestSchema)` to create a new message.
+ */
+export const SetMetadataRequestSchema: GenMessage<SetMetadataRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_filesystem, 8);
+
+/**
+ * SetMetadataResponse is sent when the metadata was changed.
+ *
+ * @generated from message execwire.v1.SetMetadataResponse
+ */
+export type SetMetadataResponse = Message<"execwire.v1.SetMetadataResponse"> & {
+  /**
+   * The metadata of the file after the change. is_symlink is always false.
+   *
+   * @generated from field: execwire.v1.FileMetadata metadata = 1;
+   */
+  metadata?: FileMetadata | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.SetMetadataResponse.
+ * Use `create(SetMetadataResponseSchema)` to create a new message.
+ */
+export const SetMetadataResponseSchema: GenMessage<SetMetadataResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_filesystem, 9);
+
+/**
  * ReadDirectoryRequest selects a directory.
  *
  * @generated from message execwire.v1.ReadDirectoryRequest
@@ -378,7 +467,7 @@ export type ReadDirectoryRequest = Message<"execwire.v1.ReadDirectoryRequest"> &
  * Use `create(ReadDirectoryRequestSchema)` to create a new message.
  */
 export const ReadDirectoryRequestSchema: GenMessage<ReadDirectoryRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 8);
+  messageDesc(file_execwire_v1_filesystem, 10);
 
 /**
  * ReadDirectoryResponse is a part of the entries of a directory.
@@ -399,7 +488,7 @@ export type ReadDirectoryResponse = Message<"execwire.v1.ReadDirectoryResponse">
  * Use `create(ReadDirectoryResponseSchema)` to create a new message.
  */
 export const ReadDirectoryResponseSchema: GenMessage<ReadDirectoryResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 9);
+  messageDesc(file_execwire_v1_filesystem, 11);
 
 /**
  * DirectoryEntry is a name in a directory.
@@ -441,7 +530,7 @@ export type DirectoryEntry = Message<"execwire.v1.DirectoryEntry"> & {
  * Use `create(DirectoryEntrySchema)` to create a new message.
  */
 export const DirectoryEntrySchema: GenMessage<DirectoryEntry> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 10);
+  messageDesc(file_execwire_v1_filesystem, 12);
 
 /**
  * RemovePathRequest selects a path to remove.
@@ -499,7 +588,7 @@ export type RemovePathRequest = Message<"execwire.v1.RemovePathRequest"> & {
  * Use `create(RemovePathRequestSchema)` to create a new message.
  */
 export const RemovePathRequestSchema: GenMessage<RemovePathRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 11);
+  messageDesc(file_execwire_v1_filesystem, 13);
 
 /**
  * RemovePathResponse is sent when the path does not exist any more.
@@ -514,7 +603,7 @@ export type RemovePathResponse = Message<"execwire.v1.RemovePathResponse"> & {
  * Use `create(RemovePathResponseSchema)` to create a new message.
  */
 export const RemovePathResponseSchema: GenMessage<RemovePathResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 12);
+  messageDesc(file_execwire_v1_filesystem, 14);
 
 /**
  * CopyPathRequest describes a copy.
@@ -572,7 +661,7 @@ export type CopyPathRequest = Message<"execwire.v1.CopyPathRequest"> & {
  * Use `create(CopyPathRequestSchema)` to create a new message.
  */
 export const CopyPathRequestSchema: GenMessage<CopyPathRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 13);
+  messageDesc(file_execwire_v1_filesystem, 15);
 
 /**
  * CopyPathResponse is sent when the copy is complete.
@@ -593,7 +682,7 @@ export type CopyPathResponse = Message<"execwire.v1.CopyPathResponse"> & {
  * Use `create(CopyPathResponseSchema)` to create a new message.
  */
 export const CopyPathResponseSchema: GenMessage<CopyPathResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 14);
+  messageDesc(file_execwire_v1_filesystem, 16);
 
 /**
  * RenamePathRequest describes a rename.
@@ -650,7 +739,7 @@ export type RenamePathRequest = Message<"execwire.v1.RenamePathRequest"> & {
  * Use `create(RenamePathRequestSchema)` to create a new message.
  */
 export const RenamePathRequestSchema: GenMessage<RenamePathRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 15);
+  messageDesc(file_execwire_v1_filesystem, 17);
 
 /**
  * RenamePathResponse is sent when the path was renamed.
@@ -665,7 +754,7 @@ export type RenamePathResponse = Message<"execwire.v1.RenamePathResponse"> & {
  * Use `create(RenamePathResponseSchema)` to create a new message.
  */
 export const RenamePathResponseSchema: GenMessage<RenamePathResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 16);
+  messageDesc(file_execwire_v1_filesystem, 18);
 
 /**
  * CreateSymlinkRequest describes a symbolic link.
@@ -715,7 +804,7 @@ export type CreateSymlinkRequest = Message<"execwire.v1.CreateSymlinkRequest"> &
  * Use `create(CreateSymlinkRequestSchema)` to create a new message.
  */
 export const CreateSymlinkRequestSchema: GenMessage<CreateSymlinkRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 17);
+  messageDesc(file_execwire_v1_filesystem, 19);
 
 /**
  * CreateSymlinkResponse is sent when the link was created.
@@ -730,7 +819,7 @@ export type CreateSymlinkResponse = Message<"execwire.v1.CreateSymlinkResponse">
  * Use `create(CreateSymlinkResponseSchema)` to create a new message.
  */
 export const CreateSymlinkResponseSchema: GenMessage<CreateSymlinkResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 18);
+  messageDesc(file_execwire_v1_filesystem, 20);
 
 /**
  * CanonicalizePathRequest selects a path.
@@ -765,7 +854,7 @@ export type CanonicalizePathRequest = Message<"execwire.v1.CanonicalizePathReque
  * Use `create(CanonicalizePathRequestSchema)` to create a new message.
  */
 export const CanonicalizePathRequestSchema: GenMessage<CanonicalizePathRequest> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 19);
+  messageDesc(file_execwire_v1_filesystem, 21);
 
 /**
  * CanonicalizePathResponse is the path without links.
@@ -793,7 +882,7 @@ export type CanonicalizePathResponse = Message<"execwire.v1.CanonicalizePathResp
  * Use `create(CanonicalizePathResponseSchema)` to create a new message.
  */
 export const CanonicalizePathResponseSchema: GenMessage<CanonicalizePathResponse> = /*@__PURE__*/
-  messageDesc(file_execwire_v1_filesystem, 20);
+  messageDesc(file_execwire_v1_filesystem, 22);
 
 /**
  * FileSystemService works on the files of the server's machine, as the server's user.
@@ -940,6 +1029,17 @@ export const FileSystemService: GenService<{
     methodKind: "unary";
     input: typeof GetMetadataRequestSchema;
     output: typeof GetMetadataResponseSchema;
+  },
+  /**
+   * SetMetadata changes the permissions or times of a file of any type, following links.
+   * If only one of them can be changed, the permissions may have been. It is idempotent.
+   *
+   * @generated from rpc execwire.v1.FileSystemService.SetMetadata
+   */
+  setMetadata: {
+    methodKind: "unary";
+    input: typeof SetMetadataRequestSchema;
+    output: typeof SetMetadataResponseSchema;
   },
   /**
    * ReadDirectory streams the entries of a directory without "." and "..", in no
