@@ -240,7 +240,7 @@ type Bytes int64
 // Count is a number of things.
 type Count int64
 
-// Duration is a time span in Go's notation, e.g. "30s" or "1h30m".
+// Duration is a time span, which [ParseDuration] parses.
 type Duration time.Duration
 
 // Default returns the default configuration of a daemon.

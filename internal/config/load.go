@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -126,10 +125,11 @@ func setFromTOML(s Setting, value any) error {
 	case string:
 		return s.set(value)
 	case int64:
-		if s.Unit == "duration" {
-			return errors.New("needs a unit; write for example \"30s\"")
-		}
 		return s.set(strconv.FormatInt(value, 10))
+	case float64:
+		if s.Unit == "duration" {
+			return s.set(strconv.FormatFloat(value, 'f', -1, 64))
+		}
 	case []any:
 		if list, ok := s.value.Addr().Interface().(*[]string); ok {
 			*list = nil

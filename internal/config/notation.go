@@ -40,6 +40,20 @@ func (s Setting) Value() any {
 	return s.value.Int()
 }
 
+// ParseDuration parses a duration as flags and settings have it: with units, as in
+// "1h30m", or a number of seconds, as in "30".
+func ParseDuration(text string) (time.Duration, error) {
+	withUnit := text
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		withUnit += "s"
+	}
+	d, err := time.ParseDuration(withUnit)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration; write for example 30s, 1h30m, or a number of seconds", text)
+	}
+	return d, nil
+}
+
 // String formats the duration without parts that are 0, as in "1h30m".
 func (d Duration) String() string {
 	text := time.Duration(d).String()

@@ -67,3 +67,29 @@ func TestDuration_Notation(t *testing.T) {
 		}
 	}
 }
+
+func TestParseDuration_NumberIsSeconds(t *testing.T) {
+	for text, want := range map[string]time.Duration{"30s": 30 * time.Second, "1h30m": 90 * time.Minute, "5": 5 * time.Second, "0": 0, "0.5": 500 * time.Millisecond, "-1": -time.Second, "1.": time.Second} {
+		if got, err := ParseDuration(text); got != want || err != nil {
+			t.Errorf("%q is %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "s", "soon", "5x", "1h5", ".", "1e3", "0x5", "5 ", "99999999999"} {
+		if got, err := ParseDuration(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+// A number is seconds in files and in the environment too.
+func TestLoad_DurationInSeconds(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.toml")
+	if err := os.WriteFile(file, []byte("default_grace = 5\nhandshake_timeout = 0.5\nclosed_process_retention = \"7\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(file, []string{"EXECWIRE_MAX_WAIT=90"})
+	if err != nil || time.Duration(cfg.DefaultGrace) != 5*time.Second || time.Duration(cfg.HandshakeTimeout) != 500*time.Millisecond ||
+		time.Duration(cfg.ClosedRetention) != 7*time.Second || time.Duration(cfg.MaxWait) != 90*time.Second {
+		t.Errorf("got %+v, %v", cfg, err)
+	}
+}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // The prefixes of the environment variables of the daemon and of a hub.
@@ -200,11 +199,8 @@ func (s Setting) parse(text string) (int64, error) {
 		n, err := ParseBytes(text)
 		return int64(n), err
 	case Duration:
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a duration; write for example \"30s\"", text)
-		}
-		return int64(d), nil
+		d, err := ParseDuration(text)
+		return int64(d), err
 	default:
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {

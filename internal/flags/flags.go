@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -41,6 +42,44 @@ func AddServerLog(f *pflag.FlagSet) *Log {
 // Logger returns a logger as the flags select it.
 func (l *Log) Logger(w io.Writer) (*slog.Logger, error) {
 	return observe.NewLogger(w, l.format, l.level, l.lines)
+}
+
+// duration is the value of a flag for a duration, as [config.ParseDuration] parses it.
+type duration time.Duration
+
+// String formats it as [time.Duration] does, so that GetDuration of a flag set works.
+func (d *duration) String() string { return time.Duration(*d).String() }
+
+// Type is the type that pflag knows.
+func (d *duration) Type() string { return "duration" }
+
+// Set parses a value.
+func (d *duration) Set(text string) error {
+	parsed, err := config.ParseDuration(text)
+	if err == nil {
+		*d = duration(parsed)
+	}
+	return err
+}
+
+// Duration adds a flag for a duration, with a unit or in seconds.
+func Duration(f *pflag.FlagSet, value *time.Duration, name string, otherwise time.Duration, usage string) {
+	*value = otherwise
+	f.Var((*duration)(value), name, usage)
+}
+
+// Synonyms makes a set of flags accept other names of flags. They are neither in the help
+// nor completed.
+func Synonyms(f *pflag.FlagSet, nameOf map[string]string) {
+	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(nameOf[name], name))
+	})
+}
+
+// Hidden adds a hidden switch with a short form.
+func Hidden(f *pflag.FlagSet, value *bool, name, short, usage string) {
+	f.BoolVarP(value, name, short, false, usage)
+	f.Lookup(name).Hidden = true
 }
 
 // AddSettings adds a flag for each setting, of its name with - for _. Those in usages are in
@@ -88,15 +127,10 @@ func (v *value) Type() string {
 	return v.setting.Unit
 }
 
-var wholeNumber = regexp.MustCompile(`^[0-9]+$`)
-
 // Set implements pflag.Value.
 func (v *value) Set(text string) error {
-	switch {
-	case v.setting.IsSwitch():
+	if v.setting.IsSwitch() {
 		text = cmp.Or(map[string]string{"true": "on", "false": "off"}[text], text)
-	case v.setting.Unit == "duration" && wholeNumber.MatchString(text):
-		text += "s"
 	}
 	texts, err := v.setting.Parse(text)
 	if err != nil {
