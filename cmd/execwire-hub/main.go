@@ -47,7 +47,12 @@ func execute(arguments []string, out, errOut io.Writer) int {
 	command.SetArgs(arguments)
 	command.SetOut(out)
 	command.SetErr(errOut)
-	err := command.Execute()
+	_, err := commands.CheckName(command, arguments)
+	if err != nil {
+		err = &usageError{err}
+	} else {
+		err = command.Execute()
+	}
 	if err == nil {
 		return 0
 	}
