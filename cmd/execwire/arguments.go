@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/internal/commands"
+	"github.com/execwire/execwire/internal/flags"
 )
 
 // Checks of command lines, before a command runs. Combine them by [cobra.MatchAll].
@@ -117,4 +118,39 @@ func positive(names ...string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// Flags that several commands add; in these, flags is the name of their values.
+
+// addDuration adds a flag for a duration, with a unit or in seconds.
+var addDuration = flags.Duration
+
+// addHidden adds a hidden switch, for a habit of another program.
+var addHidden = flags.Hidden
+
+// addSynonyms makes a command accept other names of its flags.
+var addSynonyms = flags.Synonyms
+
+// expandFlags returns a command line with the long form of flags that pflag cannot parse.
+func expandFlags(arguments []string) []string {
+	expansions := map[string]func(string) string{"find": longFlag, "kill": signalFlag, "chmod": modeArgument}
+	if len(arguments) == 0 || expansions[arguments[0]] == nil {
+		return arguments
+	}
+	expanded := slices.Clone(arguments)
+	for i, argument := range arguments[1:] {
+		if argument == "--" {
+			break
+		}
+		expanded[1+i] = expansions[arguments[0]](argument)
+	}
+	return expanded
+}
+
+// modeArgument returns a MODE of chmod that looks like flags, as in -x, as one that does not.
+func modeArgument(argument string) string {
+	if letters, isFlag := strings.CutPrefix(argument, "-"); isFlag && letters != "" && strings.Trim(letters, "rwxXst") == "" {
+		return "a" + argument
+	}
+	return argument
 }

@@ -59,7 +59,7 @@ Exit codes of attach itself are those of run.`,
 	f.StringVar(&keys, "detach-keys", "ctrl-p,ctrl-q",
 		"the `keys` that detach, separated by commas: ctrl-X or a character; empty for none")
 	f.Uint64Var(&flags.since, "since-seq", 0, "start after the event with this `number`")
-	f.DurationVar(&flags.grace, "grace", 0,
+	addDuration(f, &flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addSessionFlag(command, &flags.session)
 	onServer(command, serverUse{persistent: true, completes: complete.Process}, func(ctx context.Context, c *client.Client, arguments []string) error {

@@ -63,14 +63,28 @@ func TestConfigPrint_ShowsValuesAndSources(t *testing.T) {
 	}
 }
 
+// What is meant by a word that is no command is a command.
+func TestMeanings_AreCommands(t *testing.T) {
+	root := newRootCommand(streams{})
+	for word, meant := range root.Annotations {
+		if found, _, err := root.Find([]string{word}); err == nil && found != root {
+			t.Errorf("%s is a command", word)
+		}
+		instead := strings.TrimRight(strings.Fields(meant)[1], ",")
+		if found, _, err := root.Find([]string{instead}); err != nil || found.Name() != instead {
+			t.Errorf("%s: %q names no command", word, meant)
+		}
+	}
+}
+
 func TestConfigCheck_ReportsErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.toml")
-	if err := os.WriteFile(file, []byte("lisen = []\nmax_wait = 1\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("lisen = []\nmax_wait = \"1x\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := runCommand(t, command(t, "config", "check", file))
 	if want := file + ":1:1: lisen is not a setting: did you mean listen? execwire config example lists them\n" +
-		file + ":2:12: max_wait needs a unit; write for example \"30s\"\n"; got.code != 1 || got.out != want || got.errOut != "" {
+		file + ":2:12: max_wait \"1x\" is not a duration; write for example 30s, 1h30m, or a number of seconds\n"; got.code != 1 || got.out != want || got.errOut != "" {
 		t.Errorf("got %+v, want %q", got, want)
 	}
 }

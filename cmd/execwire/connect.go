@@ -362,6 +362,8 @@ type serverUse struct {
 	untilSignal bool
 	// completes completes the arguments in a shell; nil completes nothing.
 	completes complete.Argument
+	// expands replaces arguments by the files that they match: see expandPaths.
+	expands bool
 }
 
 // onServer makes a command call do with a client of the server that its flags select.
@@ -384,7 +386,12 @@ func onServer(command *cobra.Command, use serverUse, do serverCall) {
 			}
 		}
 		call := func(ctx context.Context) error {
-			return withServer(ctx, flags, func(c *client.Client) error { return do(ctx, c, arguments) })
+			return withServer(ctx, flags, func(c *client.Client) error {
+				if use.expands {
+					arguments = expandPaths(ctx, c, arguments)
+				}
+				return do(ctx, c, arguments)
+			})
 		}
 		if use.untilSignal {
 			return untilSignal(command.Context(), call)

@@ -3,28 +3,37 @@ package main
 import (
 	"context"
 	"errors"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/glob"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 type cpFlags struct {
 	client.TransferOptions
 	quiet, noTargetDirectory bool
+	archive, recursiveToo    bool // -a and -R
 }
 
 func newCpCommand(std streams) *cobra.Command {
 	var flags cpFlags
 	var plan copyPlan
 	command := &cobra.Command{
-		Use:   "cp [-r] [-p] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
+		Use:   "cp [-r] [-p] [-a] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
 		Short: "Copy files to, from or on a server",
 		Long: `cp copies files between this machine and a server, or on the server. Paths of the
 server begin with a colon, :PATH. As with cp(1), DEST is a directory to copy into if
 it is a directory, ends with a slash, or if there are several sources; with -T it
 never is. The source DIRECTORY/. is the content of the directory.
+
+With the DEST - a file of the server is written to stdout, and with the SOURCE - stdin
+is written to the file DEST; write ./- for a local file of this name. In a SOURCE on
+the server, *, ? and [a-z] stand for names there, as in ':/tmp/host*', unless a file has
+this very name.
 
 A file is renamed into place when it is complete and its digest is right; a failure
 leaves the old file. It gets the permission bits of its source. A link that is named
@@ -60,16 +69,20 @@ machine.`,
 		Example: `  execwire cp build.tar.gz :/tmp/
   execwire cp -r :/srv/logs .
   execwire cp -r --update --delete src/. :/srv/src
+  execwire cp -a ':/srv/*.conf' backup/
+  execwire cp :/srv/data.json - | jq .
   execwire cp :/srv/app.conf :/srv/app.conf.bak`,
 		Args: cobra.MatchAll(sourcesAndDest("copy"), exclusive("no-clobber", "update", "checksum"),
 			valid(func(command *cobra.Command, arguments []string) (err error) {
-				plan, err = checkCopies(command, arguments, flags)
+				plan, err = checkCopies(command, arguments, &flags)
 				return err
 			})),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.Recursive, "recursive", "r", false, "copy directories with their content")
 	f.BoolVarP(&flags.Preserve, "preserve", "p", false, "keep modification times, and set-ID and sticky bits")
+	addHidden(f, &flags.recursiveToo, "copy-recursive", "R", "the same as -r")
+	f.BoolVarP(&flags.archive, "archive", "a", false, "the same as -r -p")
 	f.BoolVarP(&flags.NoReplace, "no-clobber", "n", false, "do not replace existing files")
 	f.BoolVar(&flags.Update, "update", false, "skip files that exist with the same size and time")
 	f.BoolVar(&flags.Checksum, "checksum", false, "skip files that exist with the same content")
@@ -78,6 +91,12 @@ machine.`,
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
 	onServer(command, serverUse{untilSignal: true, completes: complete.CopyPaths}, func(ctx context.Context, c *client.Client, _ []string) error {
+		if plan.standard {
+			return copyStandard(ctx, c, flags, plan, std)
+		}
+		if err := plan.expandSources(ctx, c, flags); err != nil {
+			return usageError(command, err)
+		}
 		copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
 		return copier.run(ctx)
 	})
@@ -85,19 +104,45 @@ machine.`,
 }
 
 // checkCopies parses the arguments, and rejects flags that are not for these copies.
-func checkCopies(command *cobra.Command, arguments []string, flags cpFlags) (copyPlan, error) {
+func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) (copyPlan, error) {
+	flags.Recursive = flags.Recursive || flags.archive || flags.recursiveToo
+	flags.Preserve = flags.Preserve || flags.archive
 	if flags.Delete && !flags.Recursive {
 		return copyPlan{}, errors.New("--delete is for -r")
 	}
-	plan, err := planCopies(arguments, flags)
+	plan, err := planCopies(arguments, *flags)
+	if err == nil && plan.standard {
+		err = rejectFlags(command, "it is not for a copy from stdin or to stdout", "recursive", "archive", "copy-recursive", "preserve", "update", "checksum", "delete", "no-target-directory")
+	}
 	if err == nil && plan.fromServer && plan.toServer {
-		err = rejectFlags(command, "there are only -r and -T for copies on the server", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
+		err = rejectFlags(command, "there are only -r and -T for copies on the server", "archive", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
 	}
 	if err == nil && flags.InPlace {
-		err = rejectFlags(command, "it is not for --in-place", "preserve", "no-clobber", "update", "checksum")
+		err = rejectFlags(command, "it is not for --in-place", "archive", "preserve", "no-clobber", "update", "checksum")
 	}
 	if err == nil && flags.InPlace && plan.fromServer {
 		err = errors.New("--in-place is for copies to a server")
 	}
 	return plan, err
+}
+
+// copyStandard copies a file of the server to stdout, or stdin to one.
+func copyStandard(ctx context.Context, c *client.Client, flags cpFlags, plan copyPlan, std streams) error {
+	if plan.toServer {
+		options := client.UploadOptions{IfMissing: flags.NoReplace, InPlace: flags.InPlace}
+		_, err := c.Upload(ctx, plan.dest, std.in, options)
+		if flags.NoReplace && errors.Is(err, fs.ErrExist) {
+			return nil
+		}
+		return explainPut(err)
+	}
+	source := plan.sources[0].path
+	if matches := glob.Expand(ctx, c, source); len(matches) == 1 {
+		source = matches[0]
+	}
+	_, err := c.Download(ctx, source, std.out, client.DownloadOptions{})
+	if err != nil {
+		return explain(err, reasonHints{execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY: "copy it to a directory with -r"})
+	}
+	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/glob"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -24,6 +25,9 @@ type copyPlan struct {
 	dest                 string
 	fromServer, toServer bool
 	system               string // of this machine, as in runtime.GOOS
+	// standard is whether the source is stdin or the destination is stdout; the other one
+	// is on the server.
+	standard bool
 	// destIsDirectory is whether DEST ends with a slash.
 	destIsDirectory bool
 }
@@ -43,8 +47,11 @@ func planCopies(arguments []string, flags cpFlags) (copyPlan, error) {
 
 // planCopiesOn is planCopies on a system.
 func planCopiesOn(system string, arguments []string, flags cpFlags) (copyPlan, error) {
-	plan := copyPlan{system: system}
 	last := len(arguments) - 1
+	plan := copyPlan{system: system, standard: arguments[last] == "-" || slices.Contains(arguments[:last], "-")}
+	if plan.standard && len(arguments) > 2 {
+		return plan, errors.New("- is stdin or stdout, which is for a single file: write ./- for a file of this name")
+	}
 	for i, argument := range arguments {
 		name, remote := strings.CutPrefix(argument, ":")
 		path := name
@@ -73,15 +80,45 @@ func planCopiesOn(system string, arguments []string, flags cpFlags) (copyPlan, e
 			plan.sources = append(plan.sources, source)
 		}
 	}
+	return plan, plan.check(flags)
+}
+
+// check rejects sources and a destination that do not go together.
+func (p *copyPlan) check(flags cpFlags) error {
 	switch {
-	case !plan.fromServer && !plan.toServer:
-		return plan, errors.New("neither sources nor DEST are on the server: write paths on the server as :PATH")
-	case system == windowsSystem && plan.fromServer && !plan.toServer && !flags.noTargetDirectory && slices.ContainsFunc(plan.sources, isForeignName):
-		return plan, errors.New("a source has a name that Windows does not allow: copy it alone, and name the copy with -T")
-	case flags.noTargetDirectory && len(plan.sources) > 1:
-		return plan, errors.New("-T allows only one source")
+	case !p.fromServer && !p.toServer:
+		return errors.New("neither sources nor DEST are on the server: write paths on the server as :PATH")
+	case p.standard:
+	case p.system == windowsSystem && p.fromServer && !p.toServer && !flags.noTargetDirectory && slices.ContainsFunc(p.sources, isForeignName):
+		return errors.New("a source has a name that Windows does not allow: copy it alone, and name the copy with -T")
+	case flags.noTargetDirectory && len(p.sources) > 1:
+		return errors.New("-T allows only one source")
 	}
-	return plan, nil
+	return nil
+}
+
+// expandSources replaces sources on the server that are patterns by what they match.
+func (p *copyPlan) expandSources(ctx context.Context, c *client.Client, flags cpFlags) error {
+	if !p.fromServer {
+		return nil
+	}
+	var expanded []copySource
+	for _, source := range p.sources {
+		if !glob.IsPattern(source.path) {
+			expanded = append(expanded, source)
+			continue
+		}
+		slashes := source.path[len(strings.TrimRight(source.path, "/")):]
+		for _, name := range glob.Expand(ctx, c, source.path) {
+			match := source
+			if path.Clean(source.path) != name {
+				match.path, match.argument = name+slashes, ":"+name
+			}
+			expanded = append(expanded, match)
+		}
+	}
+	p.sources = expanded
+	return p.check(flags)
 }
 
 // isForeignName reports whether the name of a source of the server is a path on Windows.

@@ -124,7 +124,7 @@ and expires. --list prints one such object per line.`,
 	}
 	f := command.Flags()
 	f.SortFlags = false
-	f.DurationVar(&flags.expires, "expires", time.Hour, "how long the link is valid, as in 30m")
+	addDuration(f, &flags.expires, "expires", time.Hour, "how long the link is valid, as in 30m")
 	f.StringVar(&flags.revoke, "revoke", "", "end this `link`")
 	f.BoolVar(&flags.list, "list", false, "list the valid links that you made")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")

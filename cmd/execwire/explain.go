@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -28,12 +29,79 @@ func explain(err error, hints reasonHints) *exitError {
 	if errors.As(err, &exit) {
 		return exit
 	}
-	err = client.FromRPC(err)
+	err = nameFlags(client.FromRPC(err), nil)
 	var refused *refusedFile
 	if errors.As(err, &refused) {
 		return &exitError{code: codeFailed, err: err, hint: refused.hint}
 	}
 	return &exitError{code: codeFailed, err: err, hint: cmp.Or(hints[client.Reason(err)], reasonHint(err))}
+}
+
+// flagNames are the flags and arguments that set the fields of requests.
+var flagNames = map[string]string{
+	"process_id": "ID", "session_id": "--session", "grace": "--grace", "working_directory": "--cwd", "env": "--env", "environment_policy.inherit": "--env-inherit",
+	"limits.timeout": "--timeout", "limits.no_output_timeout": "--no-output-timeout", "limits.nice": "--nice", "limits.resource_limits": "--limit", "sandbox": "--sandbox",
+	"pattern.regular_expression": "--pattern", "pattern.stream": "--stream", "port.port": "--port", "idle.silence": "--idle", "wait": "--timeout", "termination.graceful.timeout": "--timeout",
+	"after_seq": "--since-seq", "pattern.after_seq": "--since-seq", "settle": "--settle", "ignore": "--ignore", "offset": "--offset", "length": "--length", "permissions": "--mode",
+	"path": "PATH", "raw_path": "PATH", "source_path": "SOURCE", "raw_source_path": "SOURCE", "destination_path": "DEST", "raw_destination_path": "DEST",
+}
+
+// requestField matches the path of a field: its name and its index or key.
+var requestField = regexp.MustCompile(`^(?:(?:start|resume|process|command\.direct|head)\.)*([a-z0-9_.]+)(?:\[("?[^"\]]*"?)\])?(.*)$`)
+
+// flagName returns what sets a field: a name of own, else of [flagNames]; empty if it is not
+// known.
+func flagName(field string, own map[string]string) string {
+	parts := requestField.FindStringSubmatch(field)
+	if parts == nil {
+		return ""
+	}
+	name, index := parts[1], strings.Trim(parts[2], `"`)
+	if inPolicy, ok := strings.CutPrefix(name, "sandbox."); ok {
+		return "--sandbox, " + inPolicy + field[strings.Index(field, name)+len(name):]
+	}
+	if index == "" {
+		return cmp.Or(own[name], flagNames[name])
+	}
+	if name == "argv" {
+		return "argument " + index
+	}
+	known := cmp.Or(own[name+"["+index+"]"], own[name], flagNames[name])
+	if known == "--env" {
+		known += " " + index
+	}
+	return known
+}
+
+// renamedError is an error with another text.
+type renamedError struct {
+	text string
+	err  error
+}
+
+func (e *renamedError) Error() string { return e.text }
+
+func (e *renamedError) Unwrap() error { return e.err }
+
+// nameFlags names the flags and arguments of the command line in an error about fields of
+// a request, whose paths mean nothing there. own are names of a command beside those of
+// [flagNames].
+func nameFlags(err error, own map[string]string) error {
+	var typed *client.Error
+	var renamed *renamedError
+	if errors.As(err, &renamed) || !errors.As(err, &typed) {
+		return err
+	}
+	text := err.Error()
+	for _, f := range typed.Fields {
+		if name := flagName(f.Field, own); name != "" {
+			isField := regexp.MustCompile(`(^|[^\w.-])` + regexp.QuoteMeta(f.Field) + `($|[^\w])`)
+			if at := isField.FindStringSubmatchIndex(text); at != nil { // a short name may be a word of the text too
+				text = text[:at[3]] + name + text[at[4]:]
+			}
+		}
+	}
+	return &renamedError{text: text, err: err}
 }
 
 // reasonHint returns the hint for a reason that any command may get; empty for others.

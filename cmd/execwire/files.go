@@ -20,8 +20,15 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/glob"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
+
+// globHelp describes patterns of commands with several paths.
+const globHelp = `
+
+In a PATH with a colon before it, as in ':/tmp/host*', *, ? and [a-z] stand for names on
+the server, unless a file has this very name. Other paths are taken literally.`
 
 // pathHelp ends the help of every file command.
 const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the path of the current\ndirectory on this machine."
@@ -29,6 +36,20 @@ const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the
 // remotePath returns an argument as an absolute path of the server. A leading colon, as
 // for cp, is ignored.
 func remotePath(argument string) (string, error) { return serverPath(runtime.GOOS, argument) }
+
+// expandPaths returns arguments with those that begin with a colon and are patterns replaced
+// by the paths of the server that they match.
+func expandPaths(ctx context.Context, c *client.Client, arguments []string) (expanded []string) {
+	for _, argument := range arguments {
+		name, err := remotePath(argument)
+		if err != nil || argument[0] != ':' || !glob.IsPattern(argument) {
+			expanded = append(expanded, argument)
+			continue
+		}
+		expanded = append(expanded, glob.Expand(ctx, c, name)...)
+	}
+	return expanded
+}
 
 // windowsSystem is the system whose paths are not those of servers.
 const windowsSystem = "windows"

@@ -18,24 +18,14 @@ import (
 // singleDashFlags are the flags of find that may have a single dash.
 var singleDashFlags = []string{"name", "type", "maxdepth", "print0", "ignore", "json"}
 
-// expandFlags adds the second dash to flags of find.
-func expandFlags(arguments []string) []string {
-	if len(arguments) == 0 || arguments[0] != "find" {
-		return arguments
-	}
-	long := []string{"find"}
-	for i, argument := range arguments[1:] {
-		if argument == "--" {
-			return append(long, arguments[1+i:]...)
+// longFlag returns a flag of find with two dashes.
+func longFlag(argument string) string {
+	for _, word := range singleDashFlags {
+		if rest, ok := strings.CutPrefix(argument, "-"+word); ok && (rest == "" || rest[0] == '=') {
+			return "-" + argument
 		}
-		for _, word := range singleDashFlags {
-			if rest, ok := strings.CutPrefix(argument, "-"+word); ok && (rest == "" || rest[0] == '=') {
-				argument = "-" + argument
-			}
-		}
-		long = append(long, argument)
 	}
-	return long
+	return argument
 }
 
 func newFindCommand(std streams) *cobra.Command {

@@ -26,14 +26,15 @@ func newKillCommand(std streams) *cobra.Command {
 	var flags killFlags
 	var signal execwirev1.Signal
 	command := &cobra.Command{
-		Use:   "kill [--force|--timeout DURATION|-s SIGNAL] [--json] ID...",
+		Use:   "kill [--force|--timeout DURATION|-s SIGNAL|-SIGNAL] [--json] ID...",
 		Short: "Terminate processes with all their descendants",
 		Long: `kill terminates processes with all their descendants: by SIGTERM and, after the
 timeout, by SIGKILL. It returns when they have ended, and reports the method and
 whether it is certain that no descendant is left. If a process has exited, kill ends
 its remaining descendants.
 
-With -s it sends a signal to the process group and does not wait.
+With -s, or as -9, -KILL or -SIGKILL, it sends a signal to the process group and does
+not wait.
 
 With --json each process is an object on its own line: id; was_running, method (none,
 process_group, descendants or cgroup), verified_empty and exit, as in ps; or signal;
@@ -42,7 +43,8 @@ or error and reason.
 The exit code is 1 if a process could not be ended or signalled.`,
 		Example: `  execwire kill build
   execwire kill --force build other
-  execwire kill -s HUP daemon`,
+  execwire kill -s HUP daemon
+  execwire kill -9 build`,
 		Args: cobra.MatchAll(ids("process", unlimited), exclusive("signal", "force", "timeout"), nonNegative("timeout"),
 			valid(func(*cobra.Command, []string) (err error) {
 				if flags.signal != "" {
@@ -54,13 +56,22 @@ The exit code is 1 if a process could not be ended or signalled.`,
 	f := command.Flags()
 	f.StringVarP(&flags.signal, "signal", "s", "", "only send this `signal`, by name or number")
 	f.BoolVar(&flags.force, "force", false, "send SIGKILL at once")
-	f.DurationVar(&flags.timeout, "timeout", 5*time.Second, "how long to wait between SIGTERM and SIGKILL")
+	addDuration(f, &flags.timeout, "timeout", 5*time.Second, "how long to wait between SIGTERM and SIGKILL")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
 	onServer(command, serverUse{persistent: true, completes: complete.Processes}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return kill(ctx, c, flags, signal, arguments, std)
 	})
 	return command
+}
+
+// signalFlag returns a flag of kill such as -9, -TERM or -SIGTERM as a long one.
+func signalFlag(argument string) string {
+	name, isFlag := strings.CutPrefix(argument, "-")
+	if _, err := parseSignal(name); !isFlag || err != nil {
+		return argument
+	}
+	return "--signal=" + name
 }
 
 // killResult is the JSON output for one process.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +20,13 @@ func newLogsCommand(std streams) *cobra.Command {
 	var process client.ProcessRef
 	printer := &logPrinter{std: std}
 	command := &cobra.Command{
-		Use:   "logs [-f] [--since-seq N] [--tail BYTES] [--stdout|--stderr] [--json] ID",
+		Use:   "logs [-f] [-n LINES|-c BYTES] [--since-seq N] [--stdout|--stderr] [--json] ID",
 		Short: "Print the output of a process",
 		Long: `logs prints the retained output of a process, its stdout on stdout and its stderr on
 stderr, without owning or blocking it. Where output is missing, a line on stderr says
 so. With -f it continues until the process has closed, across lost connections, and
-exits with 0, whatever the exit code of the process.
+exits with 0, whatever the exit code of the process. -n counts the lines of stdout and
+stderr together.
 
 With --json each event is an object on its own line: seq, event, and for each event
   output  stream (stdout, stderr or terminal), offset in the stream, data (base64),
@@ -33,25 +35,36 @@ With --json each event is an object on its own line: seq, event, and for each ev
   closed  no more output follows
   gap     first_available_seq, dropped_bytes, and upper_bound if it may be less`,
 		Example: `  execwire logs build
-  execwire logs -f --tail 4096 build
+  execwire logs -n 20 build
+  execwire logs -f -c 4096 build
   execwire logs --json --since-seq 17 build | jq -r .text`,
-		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), nonNegative("tail")),
+		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), nonNegative("tail", "bytes"),
+			valid(func(command *cobra.Command, _ []string) error {
+				return rejectFlags(command, "servers do not record when output was written: let the process write the time, or add the time of arrival, as in: execwire logs -f ID | ts", "timestamps")
+			})),
 	}
 	f := command.Flags()
 	follow := f.BoolP("follow", "f", false, "follow the output until the process has closed")
 	f.Uint64Var(&process.AfterSeq, "since-seq", 0, "start after the event with this `number`")
-	tail := f.Int("tail", 0, "start with the last `bytes` of the retained output")
+	lines := f.IntP("tail", "n", 0, "start with the last `lines` of the retained output")
+	last := f.IntP("bytes", "c", 0, "start with the last `bytes` of the retained output")
 	f.BoolVar(&printer.stdout, "stdout", false, "only stdout, or the terminal")
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
+	addHidden(f, new(bool), "timestamps", "t", "refused: the server has no times of output")
+	addSynonyms(f, map[string]string{"lines": "tail"})
 	addSessionFlag(command, &process.SessionID)
 	onServer(command, serverUse{persistent: true, completes: complete.Record}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		process.ProcessID = arguments[0]
-		if hasTail := f.Changed("tail"); hasTail || !*follow {
-			kept := &logTail{limit: *tail}
+		hasLines, hasBytes := f.Changed("tail"), f.Changed("bytes")
+		if hasLines || hasBytes || !*follow {
+			kept := &logTail{bytes: -1, lines: -1}
 			do := printer.print
-			if hasTail {
-				do = kept.add
+			switch {
+			case hasLines:
+				kept.lines, do = *lines, kept.add
+			case hasBytes:
+				kept.bytes, do = *last, kept.add
 			}
 			var err error
 			if process.AfterSeq, err = readRetained(ctx, c, process, printer.wants, do); err == nil {
@@ -198,35 +211,69 @@ func (p *logPrinter) printObject(e *execwirev1.ProcessEvent) error {
 	return printJSON(p.std.out, object)
 }
 
-// logTail keeps the last bytes of its input.
+// logTail keeps the last part of its input.
 type logTail struct {
-	limit  int
-	events []*execwirev1.ProcessEvent
-	bytes  int
+	bytes, lines int // how much of it; below 0 is no limit
+	events       []*execwirev1.ProcessEvent
+	size, breaks int // of events: bytes, and bytes that end a line
 }
 
+// add appends an event, and drops those that are certainly not in the part.
 func (t *logTail) add(e *execwirev1.ProcessEvent) error {
+	t.count(e, 1)
 	t.events = append(t.events, e)
-	t.bytes += len(e.GetOutput().GetData())
-	for t.bytes > t.limit {
-		first := t.events[0].GetOutput()
-		excess := t.bytes - t.limit
-		if len(first.GetData()) > excess {
-			cut := proto.CloneOf(t.events[0])
-			cut.GetOutput().Offset += uint64(excess)
-			cut.GetOutput().Data = first.GetData()[excess:]
-			t.events[0] = cut
-			t.bytes -= excess
-			return nil
+	for len(t.events) > 1 {
+		first, size := t.events[0], t.size
+		t.count(first, -1)
+		isBeyond := t.bytes >= 0 && size > t.bytes && t.size >= t.bytes || t.lines >= 0 && t.breaks > t.lines
+		if !isBeyond {
+			t.count(first, 1)
+			break
 		}
-		t.bytes -= len(first.GetData())
 		t.events = t.events[1:]
 	}
 	return nil
 }
 
-func (t *logTail) print(p *logPrinter) error {
+func (t *logTail) count(e *execwirev1.ProcessEvent, sign int) {
+	data := e.GetOutput().GetData()
+	t.size += sign * len(data)
+	t.breaks += sign * bytes.Count(data, []byte{'\n'})
+}
+
+// skipped returns how many of the bytes of events are before the part.
+func (t *logTail) skipped() int {
+	if t.bytes >= 0 {
+		return max(0, t.size-t.bytes)
+	}
+	var data []byte
 	for _, e := range t.events {
+		data = append(data, e.GetOutput().GetData()...)
+	}
+	start := len(data)
+	for range t.lines {
+		if start == 0 {
+			return 0
+		}
+		start = 1 + bytes.LastIndexByte(data[:start-1], '\n')
+	}
+	return start
+}
+
+func (t *logTail) print(p *logPrinter) error {
+	skip := t.skipped()
+	for _, e := range t.events {
+		data := e.GetOutput().GetData()
+		if skip > 0 {
+			n := min(skip, len(data))
+			skip -= n
+			if n == len(data) {
+				continue
+			}
+			e = proto.CloneOf(e)
+			e.GetOutput().Offset += uint64(n)
+			e.GetOutput().Data = data[n:]
+		}
 		if err := p.print(e); err != nil {
 			return err
 		}

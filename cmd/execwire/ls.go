@@ -15,43 +15,51 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/owners"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 func newLsCommand(std streams) *cobra.Command {
 	l := &lister{std: std}
 	command := &cobra.Command{
-		Use:   "ls [-l|-1|--json] [-a] [-d] [-R] [PATH...]",
+		Use:   "ls [-l|-n|-1|--json] [-h] [-a] [-d] [-R] [PATH...]",
 		Short: "List directories of a server",
 		Long: `ls lists files and the content of directories, sorted by the bytes of the names;
 without PATH the current directory. At a terminal names are in columns, and quoted if
 they contain control characters; elsewhere they are one per line, unchanged.
 
-With -l: type and mode, number of links, owner and group by number, size, time of
-modification, name, and the target of a link. With --json each file is an object on
-its own line, with the members of stat --json.
+With -l: type and mode, number of links, owner and group, size, time of modification,
+name, and the target of a link. Names of owners are those of /etc/passwd and
+/etc/group of the server; with -n, and for others, they are numbers. With --json each
+file is an object on its own line, with the members of stat --json.
 
 With -R each directory is followed by the directories in it, depth first, without
 following links. They are read one at a time; for a large tree over a slow connection
 find is faster.
 
-The exit code is 1 if a directory could not be listed.` + pathHelp,
+The exit code is 1 if a directory could not be listed.` + globHelp + pathHelp,
 		Example: `  execwire ls /srv
   execwire ls -la /srv/build
   execwire ls -R /srv/conf
   execwire ls --json /srv | jq -r 'select(.size > 1e6).path'`,
-		Args: cobra.MatchAll(paths(0, unlimited), exclusive("long", "json", "single")),
+		Args: cobra.MatchAll(paths(0, unlimited), exclusive("long", "json", "single"), exclusive("numeric", "json", "single")),
 	}
 	f := command.Flags()
 	f.BoolVarP(&l.long, "long", "l", false, "print type, mode, owner, size and time")
+	f.BoolVarP(&l.numeric, "numeric", "n", false, "the same as -l, with owners by number")
+	f.BoolVarP(&l.human, "human-readable", "h", false, "with -l: sizes in units of 1024")
+	f.Bool("help", false, "help for ls") // without -h
 	f.BoolVarP(&l.single, "single", "1", false, "one name per line")
 	f.BoolVarP(&l.all, "all", "a", false, "include names that begin with a dot")
 	f.BoolVarP(&l.directory, "directory", "d", false, "list directories themselves, not their content")
 	f.BoolVarP(&l.recursive, "recursive", "R", false, "list directories recursively")
 	f.BoolVar(&l.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if len(arguments) == 0 {
 			arguments = []string{"."}
+		}
+		if l.long = l.long || l.numeric; l.long && !l.numeric {
+			l.owners = owners.Read(ctx, c.ReadFile)
 		}
 		l.ctx, l.client, l.withHeaders = ctx, c, len(arguments) > 1 || l.recursive
 		return l.list(arguments)
@@ -61,7 +69,9 @@ The exit code is 1 if a directory could not be listed.` + pathHelp,
 
 // lister is one run of ls.
 type lister struct {
-	long, all, single, directory, json, recursive bool // flags
+	long, numeric, human, all, single, directory, json, recursive bool // flags
+
+	owners owners.Names // with -l
 
 	ctx         context.Context
 	client      *client.Client
@@ -235,19 +245,26 @@ func (l *lister) printLong(files []listed) error {
 		if file.info.LinkTarget != "" {
 			name += " -> " + outputName(l.std.out, file.info.LinkTarget)
 		}
-		rows[i] = []string{fmt.Sprint(m.GetLinkCount()), fmt.Sprint(m.GetUserId()), fmt.Sprint(m.GetGroupId()),
-			fmt.Sprint(m.GetSize()), lsTime(m.GetModifyTime().AsTime(), time.Now()), modeString(m), name}
+		rows[i] = []string{fmt.Sprint(m.GetLinkCount()), printable(l.owners.User(m.GetUserId())), printable(l.owners.Group(m.GetGroupId())),
+			l.size(m.GetSize()), lsTime(m.GetModifyTime().AsTime(), time.Now()), modeString(m), name}
 		for column := range widths {
 			widths[column] = max(widths[column], len(rows[i][column]))
 		}
 	}
 	var text strings.Builder
 	for _, row := range rows {
-		fmt.Fprintf(&text, "%s %*s %*s %*s %*s %*s %s\n", row[5],
+		fmt.Fprintf(&text, "%s %*s %-*s %-*s %*s %*s %s\n", row[5],
 			widths[0], row[0], widths[1], row[1], widths[2], row[2], widths[3], row[3], widths[4], row[4], row[6])
 	}
 	_, err := l.std.out.WriteString(text.String())
 	return err
+}
+
+func (l *lister) size(n uint64) string {
+	if !l.human {
+		return fmt.Sprint(n)
+	}
+	return strings.NewReplacer(" B", "", " ", "", "iB", "").Replace(byteCount(int64(n)))
 }
 
 // lsTime formats a time as ls does: with the year if it is more than half a year from

@@ -26,7 +26,7 @@ is. An existing file or empty directory is replaced.
 
 A move to another file system copies the files and then removes them.
 
-The exit code is 1 if one of the paths could not be moved.` + pathHelp,
+The exit code is 1 if one of the paths could not be moved.` + globHelp + pathHelp,
 		Example: `  execwire mv /srv/app.new /srv/app
   execwire mv -n a.log b.log /srv/logs/`,
 		Args: cobra.MatchAll(sourcesAndDest("move"), valid(func(_ *cobra.Command, arguments []string) error {
@@ -42,17 +42,18 @@ The exit code is 1 if one of the paths could not be moved.` + pathHelp,
 	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		m.client = c
 		last := len(arguments) - 1
+		sources := expandPaths(ctx, c, arguments[:last])
 		var err error
 		if m.dest, err = remotePath(arguments[last]); err != nil {
 			return err
 		}
-		if err := m.checkDest(ctx, last > 1 || strings.HasSuffix(arguments[last], "/")); err != nil {
+		if err := m.checkDest(ctx, len(sources) > 1 || strings.HasSuffix(arguments[last], "/")); err != nil {
 			return err
 		}
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove it first with: execwire rm -r",
 		}
-		return eachPath(std, arguments[:last], hints, func(name string) error { return m.move(ctx, name) })
+		return eachPath(std, sources, hints, func(name string) error { return m.move(ctx, name) })
 	})
 	return command
 }

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -106,25 +110,39 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-func TestLogTail_KeepsLastBytes(t *testing.T) {
-	output := func(seq, offset uint64, data string) *execwirev1.ProcessEvent {
-		return &execwirev1.ProcessEvent{Seq: seq, Event: &execwirev1.ProcessEvent_Output{
-			Output: &execwirev1.ProcessOutput{Offset: offset, Data: []byte(data)}}}
-	}
-	first := output(1, 0, "hello ")
-	tail := logTail{limit: 8}
-	_ = tail.add(first)
-	_ = tail.add(output(2, 6, "world"))
-	_ = tail.add(&execwirev1.ProcessEvent{Seq: 3, Event: &execwirev1.ProcessEvent_Closed{}})
-	if len(tail.events) != 3 || string(tail.events[0].GetOutput().GetData()) != "lo " || tail.events[0].GetOutput().GetOffset() != 3 {
-		t.Errorf("kept %v", tail.events)
-	}
-	if string(first.GetOutput().GetData()) != "hello " {
-		t.Error("what was added was changed")
-	}
-	nothing := logTail{}
-	_ = nothing.add(output(1, 0, "x"))
-	if len(nothing.events) != 0 {
-		t.Errorf("kept %v of an empty log", nothing.events)
+func TestLogTail_KeepsLastPart(t *testing.T) {
+	const chunks = "one\n|t|wo\nthree\nfo|ur\n\n|six"
+	for _, test := range []struct {
+		bytes, lines int
+		chunks, want string
+	}{
+		{3, -1, chunks, "six"}, {4, -1, chunks, "\nsix"}, {0, -1, chunks, ""}, {100, -1, chunks, "one\ntwo\nthree\nfour\n\nsix"},
+		{-1, 0, chunks, ""}, {-1, 1, chunks, "six"}, {-1, 2, chunks, "\nsix"}, {-1, 3, chunks, "four\n\nsix"}, {-1, 5, chunks, "two\nthree\nfour\n\nsix"},
+		{-1, 6, chunks, "one\ntwo\nthree\nfour\n\nsix"}, {-1, 7, chunks, "one\ntwo\nthree\nfour\n\nsix"},
+		{-1, 1, "a\n|b\n", "b\n"}, {-1, 1, "a\nb\n|", "b\n"}, {-1, 2, "a", "a"}, {-1, 2, "", ""}, {-1, 0, "a\n", ""},
+	} {
+		out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tail, offset := logTail{bytes: test.bytes, lines: test.lines}, 0
+		_ = tail.add(&execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Gap{Gap: &execwirev1.OutputGap{}}})
+		for data := range strings.SplitSeq(test.chunks, "|") {
+			_ = tail.add(&execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{Offset: uint64(offset), Data: []byte(data)}}})
+			offset += len(data)
+		}
+		for range 2 { // what was added is not changed
+			if _, err := out.Seek(0, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(out.Truncate(0), tail.print(&logPrinter{std: streams{out: out, err: os.Stderr}})); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(out.Name())
+			if string(got) != test.want || err != nil {
+				t.Errorf("%d bytes, %d lines of %q: %q, %v, want %q", test.bytes, test.lines, test.chunks, got, err, test.want)
+			}
+		}
+		_ = out.Close()
 	}
 }

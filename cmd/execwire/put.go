@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -108,4 +110,36 @@ func explainPut(err error) error {
 		explained.err = fmt.Errorf("failed to read stdin: %w", read.Err)
 	}
 	return explained
+}
+
+func newTouchCommand(std streams) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "touch [-c] PATH...",
+		Short: "Create files of a server, or set their times to now",
+		Long: `touch creates empty files, and sets the modification and access time of files that
+exist to the current time of the server.
+
+The exit code is 1 if this failed for one of them.` + pathHelp,
+		Example: `  execwire touch /srv/build/.done
+  execwire touch -c /srv/www/index.html`,
+		Args: paths(1, unlimited),
+	}
+	noCreate := command.Flags().BoolP("no-create", "c", false, "do not create files")
+	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		return eachPath(std, arguments, nil, func(name string) error {
+			err := c.SetMetadata(ctx, name, client.MetadataChanges{Touch: true})
+			if !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if *noCreate {
+				return nil
+			}
+			_, err = c.Upload(ctx, name, strings.NewReader(""), client.UploadOptions{IfMissing: true})
+			if errors.Is(err, fs.ErrExist) { // it was created meanwhile
+				return nil
+			}
+			return err
+		})
+	})
+	return command
 }

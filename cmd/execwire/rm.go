@@ -28,7 +28,7 @@ follow links.
 
 The root, and paths that end with "." or "..", are refused before anything is removed.
 
-The exit code is 1 if one of the paths could not be removed.` + pathHelp,
+The exit code is 1 if one of the paths could not be removed.` + globHelp + pathHelp,
 		Example: `  execwire rm build.log
   execwire rm -rf /srv/build`,
 		Args: cobra.MatchAll(paths(1, unlimited), valid(func(_ *cobra.Command, arguments []string) error {
@@ -44,7 +44,7 @@ The exit code is 1 if one of the paths could not be removed.` + pathHelp,
 	f.BoolVarP(&flags.recursive, "recursive", "r", false, "remove directories with their content")
 	f.BoolVarP(&flags.dir, "dir", "d", false, "remove empty directories too")
 	f.BoolVarP(&flags.force, "force", "f", false, "ignore paths that do not exist")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove all that is in it too with -r",
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,12 @@ func execute(arguments []string, std streams) int {
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	err := root.Execute()
+	at, err := commands.CheckName(root, arguments)
+	if err != nil {
+		err = usageError(at, err)
+	} else {
+		err = root.Execute()
+	}
 	if err == nil {
 		return 0
 	}
@@ -94,6 +100,40 @@ line, in variables or of the current context. For cp, they begin with a colon. I
 seconds, nothing is completed.
 `
 
+// meanings returns what to use instead of words that are commands of similar programs.
+func meanings() map[string]string {
+	words := map[string]string{
+		"exec":                          "use run to start a process, or attach -i to type into one that runs",
+		"start spawn create":            "use run, or run --detach to leave the process running",
+		"shell sh bash ssh login":       "use run -ti -- bash",
+		"stop terminate":                "use kill, which sends SIGTERM, and SIGKILL after a timeout",
+		"signal":                        "use kill -s SIGNAL",
+		"inspect":                       "use ps -a --json",
+		"list top jobs status":          "use ps",
+		"tail follow":                   "use logs -f for the output of a process, or cat for a file",
+		"output":                        "use logs",
+		"scp rsync sync copy push pull": "use cp, with a colon before paths of the server, as in :/tmp/file",
+		"upload download":               "use cp, with a colon before paths of the server, as in :/tmp/file",
+		"write tee":                     "use put, which writes stdin to a file",
+		"read head less more":           "use cat",
+		"dir tree":                      "use ls, or find for a whole tree",
+		"delete del rmdir":              "use rm, with -r for a directory",
+		"rename move":                   "use mv",
+		"tunnel proxy":                  "use port-forward",
+		"expose share":                  "use preview",
+		"daemon server up":              "use serve",
+		"info env":                      "use doctor",
+		"nodes machines hosts":          "use executors",
+	}
+	meant := map[string]string{}
+	for names, instead := range words {
+		for name := range strings.FieldsSeq(names) {
+			meant[name] = instead
+		}
+	}
+	return meant
+}
+
 func newRootCommand(std streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "execwire",
@@ -102,11 +142,14 @@ func newRootCommand(std streams) *cobra.Command {
 editors, people at a terminal. Output is delivered exactly once, across
 disconnects.
 
+Durations have a unit, as in 500ms or 1h30m, or are a number of seconds.
+
 Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		Example: `  execwire serve
   execwire run --server tcp://127.0.0.1:7420 -- make test
   execwire run -ti -- bash
   execwire ps`,
+		Annotations:   meanings(),
 		Version:       buildinfo.Get().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -119,7 +162,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),
-		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newRmCommand(std),
+		newCpCommand(std), newMvCommand(std), newFindCommand(std), newWatchCommand(std), newLsCommand(std), newCatCommand(std), newPutCommand(std), newStatCommand(std), newMkdirCommand(std), newTouchCommand(std), newChmodCommand(std), newRmCommand(std),
 		newContextCommand(std), newSessionsCommand(std), newExecutorsCommand(std), newPreviewCommand(std), newGatewayCommand(std), newForwardCommand(std), newPortsCommand(std), newPortForwardCommand(std), newDoctorCommand(std), newConfigCommand(),
 		commands.NewCompletion(root, completionHelp, usageError), commands.NewMan(buildVersion(), usageError), newVersionCommand())
 	return root

@@ -20,7 +20,8 @@ import (
 
 type runFlags struct {
 	connectFlags
-	session, id       string
+	session, id, user string
+	arguments         []string // the command
 	terminal, stdin   bool
 	directory         string
 	env, envFiles     []string
@@ -68,6 +69,10 @@ background processes may keep it open. Then all descendants are killed.
 --no-wait-descendants does not wait, but terminates them (SIGKILL after 2s).
 --leave-descendants keeps them running until the server ends.
 
+As in other programs, --name is --id, --workdir is --cwd, and --rm is accepted, because
+run leaves nothing to remove. A process runs as the user of its server: to change that,
+begin the command with sudo -u USER, or use a server of that user.
+
 Environment: under a server inside this program the process inherits everything. A
 remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
 changes that: none, core, or all, which on a remote server omits names that look like
@@ -114,6 +119,7 @@ Exit codes of run itself:
 			return nil
 		}),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			flags.arguments = arguments
 			flags.hasGrace = command.Flags().Changed("grace")
 			flags.confine.isAsked = command.Flags().Changed("sandbox")
 			return run(command, flags, arguments, std)
@@ -131,15 +137,15 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVar(&flags.replace, "replace", false, "with --id: replace an ended process with that id")
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "run the process in a terminal of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process; without it the process reads end of file")
-	f.StringVar(&flags.directory, "cwd", "",
+	f.StringVarP(&flags.directory, "cwd", "w", "",
 		"the working `directory`, on the server (default the current one)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil,
 		"set a variable: `NAME=VALUE`, or NAME for its value here; may be repeated")
 	f.StringArrayVar(&flags.envFiles, "env-file", nil,
 		"a `file` with such lines; empty lines and comments (#) are ignored; may be repeated")
 	f.StringVar(&flags.inherit, "env-inherit", "", "`what` to inherit from the server's environment: none, core or all")
-	f.DurationVar(&flags.timeout, "timeout", 0, "kill the process when it has run for this long, e.g. 30s")
-	f.DurationVar(&flags.silence, "no-output-timeout", 0, "kill the process when it wrote nothing for this long")
+	addDuration(f, &flags.timeout, "timeout", 0, "kill the process when it has run for this long, e.g. 30s")
+	addDuration(f, &flags.silence, "no-output-timeout", 0, "kill the process when it wrote nothing for this long")
 	f.Int32Var(&flags.nice, "nice", 0, "add `N` to the process's nice value: 1 to 39 for less CPU time")
 	f.StringArrayVar(&flags.limits, "limit", nil,
 		"limit a resource: `NAME=SOFT[:HARD]`, e.g. open-files=100, file-bytes=64MiB, cpu-seconds=10:20; may be repeated")
@@ -148,14 +154,18 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.StringArrayVar(&flags.confine.writable, "writable", nil,
 		"with --sandbox workspace-write: another writable `directory`; may be repeated")
 	f.BoolVar(&flags.confine.network, "network", false, "with --sandbox: allow the network")
-	f.BoolVar(&flags.detach, "detach", false, "print the id of the process and leave it running on the server")
+	f.BoolVarP(&flags.detach, "detach", "d", false, "print the id of the process and leave it running on the server")
 	f.BoolVar(&flags.leaveDescendants, "leave-descendants", false,
 		"keep descendants running when the process has ended; they end with the server")
 	f.BoolVar(&flags.noWaitDescendants, "no-wait-descendants", false,
 		"do not wait for background processes that keep the output open: terminate them when the process has exited")
 	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
-	f.DurationVar(&flags.grace, "grace", 0,
+	addDuration(f, &flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
+	addSynonyms(f, map[string]string{"name": "id", "workdir": "cwd", "tty": "terminal", "stdin": "interactive"})
+	addHidden(f, new(bool), "rm", "", "accepted: run leaves nothing to remove")
+	f.StringVarP(&flags.user, "user", "u", "", "refused: processes run as the server's user")
+	f.Lookup("user").Hidden = true
 	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, embeddedServers)
 }
 
@@ -219,6 +229,8 @@ const startHint = "start one with: execwire serve; and then: execwire run --serv
 // checkRun rejects flags that exclude each other.
 func checkRun(flags runFlags) error {
 	switch {
+	case flags.user != "":
+		return fmt.Errorf("--user: a process runs as the user of its server: begin the command with sudo -u %s, or name a server that runs as that user with --server", printable(flags.user))
 	case flags.leaveDescendants && flags.server == "":
 		return fmt.Errorf("--leave-descendants %w", errNeedsServer)
 	case flags.replace && flags.id == "":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
 	"github.com/execwire/execwire/client"
@@ -51,7 +52,8 @@ func explainReason(err error, flags runFlags) error {
 		directory = "the current directory has to exist on the server too; choose another one with --cwd"
 	}
 	id := printable(flags.id)
-	explained := explain(err, reasonHints{
+	explained := explain(nameFlags(client.FromRPC(err), flags.fieldNames()), reasonHints{
+		execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:     programHint(flags.arguments),
 		execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY: directory,
 		execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS: fmt.Sprintf("follow it with: execwire attach %s; end it with: execwire kill %s; after its end, read its output with: "+
 			"execwire logs %s, and run again with --replace; or choose another --id", id, id, id),
@@ -69,6 +71,36 @@ func explainReason(err error, flags runFlags) error {
 		}
 	}
 	return explained
+}
+
+// killedByUser describes the end of a process that the user killed by a repeated signal.
+func killedByUser(repeated syscall.Signal) string {
+	if repeated == syscall.SIGINT {
+		return "you pressed Ctrl-C three times (SIGINT): the process was killed with all its descendants"
+	}
+	return fmt.Sprintf("you sent %s twice: the process was killed with all its descendants", signalName(execwirev1.Signal(repeated)))
+}
+
+// fieldNames are the names of fields of a start on this command line.
+func (f runFlags) fieldNames() map[string]string {
+	names := map[string]string{"process_id": "--id"}
+	for i, limit := range f.limits {
+		names[fmt.Sprintf("limits.resource_limits[%d]", i)] = "--limit " + limit
+	}
+	return names
+}
+
+// programHint is the hint for a program that was not found.
+func programHint(arguments []string) string {
+	switch {
+	case len(arguments) == 0:
+		return ""
+	case strings.ContainsAny(arguments[0], " \t\n|&;<>()$`\"'*?=~"):
+		return "run starts no shell; name one: execwire run -- " + commandLine([]string{"sh", "-c", strings.Join(arguments, " ")})
+	case strings.Contains(arguments[0], "/"):
+		return ""
+	}
+	return "give its path, or the directories to look in with --env PATH=..."
 }
 
 // explainExit converts the end of a process to that of this program. killed is the
@@ -92,7 +124,7 @@ func explainExit(exit client.Exit, killed syscall.Signal) error {
 	case code == 0:
 		return nil
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED && killed != 0:
-		return &exitError{code: code, err: fmt.Errorf("killed, because you repeated %s", signalName(execwirev1.Signal(killed)))}
+		return &exitError{code: code, err: errors.New(killedByUser(killed))}
 	case exit.Cause == execwirev1.ExitCause_EXIT_CAUSE_TERMINATED:
 		return &exitError{code: code,
 			err: errors.New("the server terminated the process: another client requested it, or this client was disconnected for longer than the grace period")}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -54,6 +55,11 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 	sandbox, err := buildSandbox(flags.confine, directory)
 	if err != nil {
 		return nil, err
+	}
+	for i, argument := range arguments {
+		if !utf8.ValidString(argument) {
+			return nil, fmt.Errorf("argument %d is %q, which is not UTF-8: servers accept only UTF-8", i, argument)
+		}
 	}
 	return &execwirev1.StartProcessRequest{
 		SessionId: flags.session,
@@ -159,6 +165,9 @@ func setVariable(env map[string]string, entry string, lookup func(string) (strin
 		if value, ok = lookup(name); !ok {
 			return nil
 		}
+	}
+	if !utf8.ValidString(name + value) {
+		return fmt.Errorf("%s is %q, which is not UTF-8: servers accept only UTF-8", name, value)
 	}
 	env[name] = value
 	return nil

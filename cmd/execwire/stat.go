@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
+	"github.com/execwire/execwire/cmd/execwire/internal/filemode"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -26,7 +29,7 @@ the file system has it) and link_target. What is not UTF-8 is also in raw_path a
 raw_link_target, in base64. With --sha256 the server reads regular files and adds
 sha256.
 
-The exit code is 1 if one of the paths could not be described.` + pathHelp,
+The exit code is 1 if one of the paths could not be described.` + globHelp + pathHelp,
 		Example: `  execwire stat build.log
   execwire stat --json build.log | jq .size`,
 		Args: paths(1, unlimited),
@@ -35,7 +38,7 @@ The exit code is 1 if one of the paths could not be described.` + pathHelp,
 	dereference := f.BoolP("dereference", "L", false, "follow links")
 	sha256 := f.Bool("sha256", false, "also print the SHA-256 of the content")
 	asJSON := f.Bool("json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		look := c.Lstat
 		if *dereference {
 			look = c.Stat
@@ -85,4 +88,117 @@ func printStat(std streams, name string, info client.FileInfo, object fileObject
 	line("sha256", object.SHA256)
 	_, err := std.out.WriteString(text.String())
 	return err
+}
+
+func newChmodCommand(std streams) *cobra.Command {
+	var change filemode.Change
+	command := &cobra.Command{
+		Use:   "chmod [-R] MODE PATH...",
+		Short: "Change the permissions of files of a server",
+		Long: `chmod changes the permission bits of files. MODE is octal, or changes separated by
+commas as in u+x,go-w: of u (owner), g (group), o (others) or a (all, also without a
+letter), + adds, - removes and = sets r, w, x, s, t, or X, which is x for directories and
+for files that have one. The umask does not matter.
+
+With -R it changes directories with their content. A link is followed if it is named, and
+left alone in a directory.
+
+The exit code is 1 if one of the files could not be changed.` + globHelp + pathHelp,
+		Example: `  execwire chmod 600 /srv/keys/id
+  execwire chmod +x ':/srv/bin/*'
+  execwire chmod -R go=rX /srv/www`,
+		Args: cobra.MatchAll(func(command *cobra.Command, arguments []string) error {
+			if len(arguments) == 1 {
+				return usageError(command, fmt.Errorf("name a path to give the mode %q to", arguments[0]))
+			}
+			return paths(2, unlimited)(command, arguments)
+		}, valid(func(_ *cobra.Command, arguments []string) (err error) {
+			change, err = filemode.Parse(arguments[0])
+			return err
+		})),
+	}
+	recursive := command.Flags().BoolP("recursive", "R", false, "change directories with their content")
+	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		m := &modeChanger{client: c, change: change, std: std}
+		err := eachPath(std, arguments[1:], nil, func(name string) error {
+			if *recursive {
+				return m.setAll(ctx, name)
+			}
+			return m.set(ctx, name, nil)
+		})
+		if err == nil && m.failed {
+			return &exitError{code: codeSomeFailed}
+		}
+		return err
+	})
+	return command
+}
+
+// modeChanger is one run of chmod.
+type modeChanger struct {
+	client *client.Client
+	change filemode.Change
+	std    streams
+	failed bool // whether changing a file in a directory failed, which was reported
+}
+
+// set changes a file. It follows links if its metadata is not known.
+func (m *modeChanger) set(ctx context.Context, name string, known *client.FileInfo) error {
+	changes := client.MetadataChanges{NoSymlinks: known != nil}
+	if known == nil && !m.change.IsAbsolute() {
+		info, err := m.client.Stat(ctx, name)
+		if err != nil {
+			return err
+		}
+		known = &info
+	}
+	bits := m.change.Apply(0, false)
+	if known != nil {
+		bits = m.change.Apply(known.Metadata.GetMode(), isDirectory(*known))
+	}
+	changes.Permissions = &bits
+	return m.client.SetMetadata(ctx, name, changes)
+}
+
+// setAll changes a file, or a directory and everything in it but links: a directory after
+// its content, and all after it was listed.
+func (m *modeChanger) setAll(ctx context.Context, name string) error {
+	info, err := m.client.Stat(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !isDirectory(info) {
+		return m.set(ctx, name, nil)
+	}
+	if name, err = m.client.RealPath(ctx, name); err != nil {
+		return err
+	}
+	var entries []client.WalkEntry
+	options := client.WalkOptions{Metadata: true, OnFailed: func(below string, err error) {
+		m.report(&refusedFile{path: path.Join(name, below), why: err.Error()})
+	}}
+	if err := m.client.Walk(ctx, name, options, func(entry client.WalkEntry) error {
+		entries = append(entries, entry)
+		return nil
+	}); err != nil {
+		return err
+	}
+	for _, entry := range slices.Backward(entries) {
+		if entry.Type == execwirev1.FileType_FILE_TYPE_SYMLINK || entry.Metadata == nil {
+			continue
+		}
+		switch err := m.set(ctx, path.Join(name, entry.Path), &entry.FileInfo); {
+		case err == nil:
+		case isFatal(err):
+			return err
+		default:
+			m.report(err)
+		}
+	}
+	return m.set(ctx, name, &info)
+}
+
+func (m *modeChanger) report(err error) {
+	m.failed = true
+	report(m.std.err, explain(err, nil))
 }

@@ -71,8 +71,8 @@ Exit codes:
 	f.StringVar(&flags.stream, "stream", "", "with --pattern: search only this `stream`: stdout, stderr or terminal")
 	f.Uint64Var(&flags.since, "since-seq", 0, "with --pattern: search after the event with this `number`")
 	f.Uint32Var(&flags.port, "port", 0, "wait until it or a descendant listens on this TCP `port`")
-	f.DurationVar(&flags.idle, "idle", 0, "wait until the process has written nothing for this long")
-	f.DurationVar(&flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
+	addDuration(f, &flags.idle, "idle", 0, "wait until the process has written nothing for this long")
+	addDuration(f, &flags.timeout, "timeout", 0, "how long to wait at most; 0 only checks (default unlimited)")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
 	addSessionFlag(command, &flags.session)
 	onServer(command, serverUse{persistent: true, completes: complete.Records}, func(ctx context.Context, c *client.Client, arguments []string) error {

@@ -42,7 +42,7 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` 
 	f := command.Flags()
 	f.BoolVarP(&w.Recursive, "recursive", "r", false, "watch everything below, too")
 	f.StringArrayVar(&w.Ignore, "ignore", nil, "skip what matches this `pattern` of .gitignore; may be repeated")
-	f.DurationVar(&settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
+	addDuration(f, &settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
 	f.IntVarP(&w.count, "number", "n", 0, "end after this many changes; 0 is never")
 	f.BoolVar(&w.json, "json", false, "print JSON objects, one per line")
 	onServer(command, serverUse{untilSignal: true, completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {

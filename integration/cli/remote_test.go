@@ -109,8 +109,8 @@ func TestLogs_StreamsAreSeparate(t *testing.T) {
 		server.ExpectCommand(t, d, harness.Result{Stdout: "out\xffmore", Stderr: "err"}, "logs", id)
 		server.ExpectCommand(t, d, harness.Result{Stdout: "out\xffmore"}, "logs", "--stdout", id)
 		server.ExpectCommand(t, d, harness.Result{Stderr: "err"}, "logs", "--stderr", id)
-		server.ExpectCommand(t, d, harness.Result{Stdout: "ore"}, "logs", "--tail", "3", id)
-		server.ExpectCommand(t, d, harness.Result{Stdout: "re"}, "logs", "-f", "--tail", "2", id)
+		server.ExpectCommand(t, d, harness.Result{Stdout: "ore"}, "logs", "-c", "3", id)
+		server.ExpectCommand(t, d, harness.Result{Stdout: "re"}, "logs", "-f", "--bytes", "2", id)
 		got := harness.Run(t, nil, server.Remotely(d, "logs", "--json", "--stdout", id)...)
 		type event struct {
 			Seq           uint64

@@ -101,7 +101,7 @@ func (s *Spec) search(name string) (string, error) {
 	if rejected != nil {
 		return "", rejected
 	}
-	return "", startError(ProgramNotFound, name, fmt.Errorf("not found in PATH %q; give a path or set PATH in env", path))
+	return "", startError(ProgramNotFound, name, errors.New("not found in the directories of PATH; give a path or set PATH in env"))
 }
 
 func lookupEnv(env []string, name string) (string, bool) {
