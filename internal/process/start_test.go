@@ -122,10 +122,10 @@ func TestStart_ErrorKinds(t *testing.T) {
 		subject string
 		says    string
 	}{
-		{"not in PATH", "no-such-tool", "/", "PATH=/bin:/usr/bin", ProgramNotFound, "no-such-tool", `PATH "/bin:/usr/bin"`},
-		{"not in default PATH", "no-such-tool", "/", "", ProgramNotFound, "no-such-tool", "/bin:/usr/bin"},
+		{"not in PATH", "no-such-tool", "/", "PATH=/bin:/usr/bin", ProgramNotFound, "no-such-tool", "directories of PATH"},
+		{"not in default PATH", "no-such-tool", "/", "", ProgramNotFound, "no-such-tool", "directories of PATH"},
 		{"empty PATH", "true", "/bin", "PATH=", ProgramNotFound, "true", "set PATH"},
-		{"wrong PATH", "true", "/", "PATH=/no/such/dir", ProgramNotFound, "true", "/no/such/dir"},
+		{"wrong PATH", "true", "/", "PATH=/no/such/dir", ProgramNotFound, "true", "set PATH"},
 		{"missing path", "/no/such/tool", "/", "", ProgramNotFound, "/no/such/tool", "no such file"},
 		{"missing relative path", "./tool", dir, "", ProgramNotFound, dir + "/./tool", "no such file"},
 		{"through a file", text + "/tool", "/", "", ProgramNotFound, text + "/tool", "not a directory"},
