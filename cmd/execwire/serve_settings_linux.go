@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"log/slog"
 	"maps"
@@ -69,9 +68,7 @@ func addSettingFlags(f *pflag.FlagSet, listen string, usages ...map[string]strin
 	}
 	f.String("config", "", "a TOML `file` with settings")
 	flags.AddSettings(f, config.Settings(), shown)
-	f.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		return pflag.NormalizedName(cmp.Or(otherFlags[name], name))
-	})
+	addSynonyms(f, otherFlags)
 }
 
 // settingsHelp ends the help of commands with flags of addSettingFlags.

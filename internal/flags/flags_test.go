@@ -50,7 +50,7 @@ func TestSettings_AreSetByFlags(t *testing.T) {
 
 func TestSettings_InvalidFlags_AreErrors(t *testing.T) {
 	for argument, want := range map[string]string{
-		"--max-grace=x":         `invalid argument "x" for "--max-grace" flag: "x" is not a duration; write for example "30s"`,
+		"--max-grace=x":         `invalid argument "x" for "--max-grace" flag: "x" is not a duration; write for example 30s, 1h30m, or a number of seconds`,
 		"--max-grace=721h":      `invalid argument "721h" for "--max-grace" flag: is above 720h: the range is 0s to 720h`,
 		"--frame-bytes=1":       `invalid argument "1" for "--frame-bytes" flag: is below 64KiB: the range is 64KiB to 1GiB`,
 		"--agent-identity=yes":  `invalid argument "yes" for "--agent-identity" flag: cannot be "yes": write on or off`,
