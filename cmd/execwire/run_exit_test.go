@@ -28,7 +28,7 @@ func TestExplainRun_LostProcess_Hints(t *testing.T) {
 	}
 }
 
-// Whoever repeated a signal is not told of another client.
+// A user who repeated a signal is not told of another client.
 func TestExplainExit_RepeatedSignal_NamesIt(t *testing.T) {
 	ended := client.Exit{Signal: syscall.SIGKILL, Cause: execwirev1.ExitCause_EXIT_CAUSE_TERMINATED}
 	for killed, want := range map[syscall.Signal]string{

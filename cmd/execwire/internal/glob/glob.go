@@ -13,7 +13,9 @@ import (
 
 // Files are the files of a server.
 type Files interface {
+	// ReadDir returns the entries of a directory, in any order.
 	ReadDir(ctx context.Context, path string) ([]client.DirEntry, error)
+	// Lstat describes a path without following a link.
 	Lstat(ctx context.Context, path string) (client.FileInfo, error)
 }
 
