@@ -54,7 +54,7 @@ from .._terminal import connect_terminal
 from .._transfer import OnProgress, Transferred
 from .._wait import Wait
 from ._process import Process
-from ._thread import Change, called_here, in_thread, iterate
+from ._thread import Change, awaitable, called_here, in_thread, iterate
 
 if TYPE_CHECKING:
     from .._io import Reader, Writer
@@ -66,11 +66,28 @@ class Files:
     """Files of the server: execwire.Files for asyncio.
 
     A cancelled task stops waiting; the server may still execute its call. An upload is
-    aborted, and leaves the previous file.
+    aborted, and leaves the previous file. Readers, writers and ``on_progress`` are called in
+    other threads.
     """
 
     def __init__(self, files: SyncFiles) -> None:
-        self._files = files
+        self._sync = files
+
+    edit = awaitable(SyncFiles.edit)
+    download = awaitable(SyncFiles.download)
+    download_file = awaitable(SyncFiles.download_file)
+    stat = awaitable(SyncFiles.stat)
+    lstat = awaitable(SyncFiles.lstat)
+    realpath = awaitable(SyncFiles.realpath)
+    exists = awaitable(SyncFiles.exists)
+    list = awaitable(SyncFiles.list)
+    glob = awaitable(SyncFiles.glob)
+    chmod = awaitable(SyncFiles.chmod)
+    mkdir = awaitable(SyncFiles.mkdir)
+    remove = awaitable(SyncFiles.remove)
+    rename = awaitable(SyncFiles.rename)
+    copy = awaitable(SyncFiles.copy)
+    symlink = awaitable(SyncFiles.symlink)
 
     @overload
     async def read(self, path: PathLike, *, text: Literal[False] = False) -> bytes: ...
@@ -80,22 +97,18 @@ class Files:
 
     async def read(self, path: PathLike, *, text: bool = False) -> Union[str, bytes]:
         """Returns the content of a file, of any size; with ``text`` decoded as UTF-8."""
-        content = await in_thread(lambda: self._files.read(path))
+        content = await in_thread(lambda: self._sync.read(path))
         return content.decode("utf-8") if text else content
 
     def stream(self, path: PathLike) -> AsyncIterator[bytes]:
         """Iterates over the content of a file, of any size, as it arrives."""
-        return iterate(lambda: self._files.stream(path))
+        return iterate(lambda: self._sync.stream(path))
 
     async def write(
         self, path: PathLike, data: Union[str, bytes], *, mode: Optional[int] = None
     ) -> Uploaded:
         """Replaces the content of a file atomically, or creates it; text as UTF-8."""
         return await self.upload(path, io.BytesIO(as_bytes(data)), mode=mode)
-
-    async def edit(self, path: PathLike, old: str, new: str, *, every: bool = False) -> int:
-        """Replaces ``old`` in a text file by ``new``, atomically, and returns how often."""
-        return await in_thread(lambda: self._files.edit(path, old, new, every=every))
 
     async def push(
         self,
@@ -109,7 +122,7 @@ class Files:
     ) -> Transferred:
         """Copies a file or a directory of this machine to ``path``. ``on_progress`` is
         called in other threads."""
-        copy = self._files.transfer(local, path, False, update, delete, ignore, on_progress)
+        copy = self._sync.transfer(local, path, False, update, delete, ignore, on_progress)
         return await in_thread(copy.run, copy.abort)
 
     async def pull(
@@ -124,7 +137,7 @@ class Files:
     ) -> Transferred:
         """Copies a file or a directory of the server to ``local``. ``on_progress`` is
         called in other threads."""
-        copy = self._files.transfer(local, path, True, update, delete, ignore, on_progress)
+        copy = self._sync.transfer(local, path, True, update, delete, ignore, on_progress)
         return await in_thread(copy.run, copy.abort)
 
     async def sync(
@@ -139,49 +152,6 @@ class Files:
         """Is ``push`` of what differs."""
         return await self.push(
             local, path, update=True, delete=delete, ignore=ignore, on_progress=on_progress
-        )
-
-    async def glob(self, pattern: str) -> "List[str]":
-        """Returns the paths that match an absolute pattern, sorted."""
-        return await in_thread(lambda: self._files.glob(pattern))
-
-    async def chmod(self, path: PathLike, mode: int) -> None:
-        """Sets the permission bits."""
-        await in_thread(lambda: self._files.chmod(path, mode))
-
-    async def download(
-        self,
-        path: PathLike,
-        to: "Writer",
-        *,
-        offset: int = 0,
-        length: Optional[int] = None,
-        if_version: str = "",
-        on_progress: OnBytes = None,
-    ) -> Downloaded:
-        """Writes a file to a writer, which is called in another thread, as ``on_progress``
-        is."""
-        return await in_thread(
-            lambda: self._files.download(
-                path,
-                to,
-                offset=offset,
-                length=length,
-                if_version=if_version,
-                on_progress=on_progress,
-            )
-        )
-
-    async def download_file(
-        self,
-        path: PathLike,
-        local: "os.PathLike[str] | str",
-        *,
-        on_progress: OnBytes = None,
-    ) -> Downloaded:
-        """Writes a file to a local one, which is replaced when it is complete."""
-        return await in_thread(
-            lambda: self._files.download_file(path, local, on_progress=on_progress)
         )
 
     async def upload(
@@ -199,7 +169,7 @@ class Files:
         on_progress: OnBytes = None,
     ) -> Uploaded:
         """Writes the content of a reader, which is called in another thread, to a file."""
-        upload = self._files.uploading(
+        upload = self._sync.uploading(
             path,
             source,
             in_place=in_place,
@@ -218,26 +188,6 @@ class Files:
         with await in_thread(lambda: open(local, "rb")) as source:
             return await self.upload(path, source, mode=os.fstat(source.fileno()).st_mode & 0o777)
 
-    async def stat(self, path: PathLike, *, sha256: bool = False) -> FileInfo:
-        """Describes a file, following links."""
-        return await in_thread(lambda: self._files.stat(path, sha256=sha256))
-
-    async def lstat(self, path: PathLike) -> FileInfo:
-        """Describes a file without following a link."""
-        return await in_thread(lambda: self._files.lstat(path))
-
-    async def realpath(self, path: PathLike) -> str:
-        """Returns the path with all links resolved."""
-        return await in_thread(lambda: self._files.realpath(path))
-
-    async def exists(self, path: PathLike) -> bool:
-        """Whether a path exists, following links."""
-        return await in_thread(lambda: self._files.exists(path))
-
-    async def list(self, path: PathLike) -> "List[DirectoryEntry]":
-        """Returns the entries of a directory, sorted by name."""
-        return await in_thread(lambda: self._files.list(path))
-
     async def walk(
         self,
         path: PathLike,
@@ -249,7 +199,7 @@ class Files:
         metadata: bool = False,
     ) -> AsyncIterator[WalkEntry]:
         """Iterates over everything below a directory, breadth first."""
-        entries = self._files.walk(
+        entries = self._sync.walk(
             path,
             max_depth=max_depth,
             max_entries=max_entries,
@@ -277,7 +227,7 @@ class Files:
         """Iterates over changes in a directory. The first event is empty: the watch has
         begun."""
         watch = await in_thread(
-            lambda: self._files.watch(path, recursive=recursive, ignore=ignore, settle=settle),
+            lambda: self._sync.watch(path, recursive=recursive, ignore=ignore, settle=settle),
             drop=Watch.close,
         )
         try:
@@ -289,33 +239,6 @@ class Files:
                 yield event
         finally:
             watch.close()
-
-    async def mkdir(
-        self, path: PathLike, *, parents: bool = False, mode: Optional[int] = None
-    ) -> None:
-        """Makes a directory."""
-        await in_thread(lambda: self._files.mkdir(path, parents=parents, mode=mode))
-
-    async def remove(self, path: PathLike, *, recursive: bool = False) -> None:
-        """Removes a file, a link or a directory."""
-        await in_thread(lambda: self._files.remove(path, recursive=recursive))
-
-    async def rename(
-        self, source: PathLike, destination: PathLike, *, replace: bool = True
-    ) -> None:
-        """Renames atomically."""
-        await in_thread(lambda: self._files.rename(source, destination, replace=replace))
-
-    async def copy(
-        self, source: PathLike, destination: PathLike, *, recursive: bool = False
-    ) -> int:
-        """Copies within the server."""
-        return await in_thread(lambda: self._files.copy(source, destination, recursive=recursive))
-
-    async def symlink(self, target: PathLike, path: PathLike) -> None:
-        """Makes a symbolic link to target."""
-        await in_thread(lambda: self._files.symlink(target, path))
-
 
 def _batch(entries: "Iterator[WalkEntry]") -> "Tuple[List[WalkEntry], Optional[errors.Error]]":
     batch: List[WalkEntry] = []
@@ -330,30 +253,33 @@ class Client:
     """A server: execwire.Client for asyncio."""
 
     def __init__(self, client: sync.Client) -> None:
-        self._client = client
+        self._sync = client
         #: Files of the server.
         self.files = Files(client.files)
 
     @property
     def url(self) -> str:
         """The URL of the server."""
-        return self._client.url
+        return self._sync.url
 
     @property
     def channel(self) -> grpc.Channel:
         """The channel of the blocking client, for generated stubs of execwire.v1."""
-        return self._client.channel
+        return self._sync.channel
 
     def __repr__(self) -> str:
         return f"<execwire.aio.Client {self.url}>"
 
     def with_sandbox(self, sandbox: SandboxLike) -> "Client":
         """Returns a client of the same server that confines processes and file calls."""
-        return Client(self._client.with_sandbox(sandbox))
+        return Client(self._sync.with_sandbox(sandbox))
 
-    async def describe(self) -> environment_pb2.GetEnvironmentResponse:
-        """Describes the server and its machine."""
-        return await in_thread(self._client.describe)
+    describe = awaitable(sync.Client.describe)
+    start_detached = awaitable(sync.Client.start_detached)
+    read = awaitable(sync.Client.read)
+    get = awaitable(sync.Client.get)
+    terminate = awaitable(sync.Client.terminate)
+    ports = awaitable(sync.Client.ports)
 
     async def start(
         self,
@@ -383,7 +309,7 @@ class Client:
         """
         started = Command.of(locals())
         lost, resumed = called_here(on_lost), called_here(on_resumed)
-        return await self._own(lambda: self._client.starting(started, grace, lost, resumed))
+        return await self._own(lambda: self._sync.starting(started, grace, lost, resumed))
 
     @overload
     async def run(
@@ -457,7 +383,7 @@ class Client:
         """
         started = Command.of({**locals(), "stdin": input is not None})
         lost, resumed = called_here(on_lost), called_here(on_resumed)
-        process = await self._own(lambda: self._client.starting(started, grace, lost, resumed))
+        process = await self._own(lambda: self._sync.starting(started, grace, lost, resumed))
         async with process:
             completed = await process.communicate(
                 input,
@@ -483,7 +409,7 @@ class Client:
         """Takes over an existing process."""
         lost, resumed = called_here(on_lost), called_here(on_resumed)
         return await self._own(
-            lambda: self._client.attaching(id, session_id, after_seq, grace, lost, resumed)
+            lambda: self._sync.attaching(id, session_id, after_seq, grace, lost, resumed)
         )
 
     async def interactive(
@@ -497,7 +423,7 @@ class Client:
     ) -> Exit:
         """Runs a program at this terminal. If the task is cancelled, it is killed."""
         process, size = await in_thread(
-            lambda: self._client.starting_here(command, cwd, env, inherit_env, sandbox),
+            lambda: self._sync.starting_here(command, cwd, env, inherit_env, sandbox),
             drop=_close_started,
         )
         try:
@@ -505,88 +431,30 @@ class Client:
         finally:
             await asyncio.shield(in_thread(process.close))
 
-    async def start_detached(
-        self,
-        command: CommandLine,
-        *,
-        cwd: Optional[str] = None,
-        env: Optional[Mapping[str, str]] = None,
-        inherit_env: str = "core",
-        stdin: bool = False,
-        terminal: Terminal = False,
-        timeout: Optional[float] = None,
-        no_output_timeout: Optional[float] = None,
-        nice: int = 0,
-        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
-        sandbox: Optional[SandboxLike] = None,
-        labels: Optional[Mapping[str, str]] = None,
-        leave_descendants: bool = False,
-        id: str = "",
-        session_id: str = "",
-    ) -> process_pb2.Process:
-        """Starts a process without an owner, which never blocks on a reader."""
-        options = {k: v for k, v in locals().items() if k not in ("self", "command")}
-        return await in_thread(lambda: self._client.start_detached(command, **options))
-
     def follow(
         self, id: str, *, session_id: str = "", after_seq: int = 0
     ) -> AsyncIterator[Event]:
         """Iterates over the events of a process, without owning or blocking it."""
         return iterate(
-            lambda: self._client.follow(id, session_id=session_id, after_seq=after_seq)
-        )
-
-    async def read(
-        self,
-        id: str,
-        *,
-        session_id: str = "",
-        after_seq: int = 0,
-        wait: float = 0.0,
-        max_bytes: int = 1 << 20,
-    ) -> List[Event]:
-        """Returns retained events after a cursor that fit into ``max_bytes``."""
-        return await in_thread(
-            lambda: self._client.read(
-                id, session_id=session_id, after_seq=after_seq, wait=wait, max_bytes=max_bytes
-            )
+            lambda: self._sync.follow(id, session_id=session_id, after_seq=after_seq)
         )
 
     async def wait_for(self, id: str, condition: Wait, *, session_id: str = "") -> bytes:
         """Waits until a condition holds; see execwire.Client.wait_for."""
-        waiting = self._client.waiting(id, condition, session_id)
+        waiting = self._sync.waiting(id, condition, session_id)
         return await in_thread(waiting.run, waiting.cancel)
-
-    async def get(self, id: str, *, session_id: str = "") -> process_pb2.Process:
-        """Describes a process."""
-        return await in_thread(lambda: self._client.get(id, session_id=session_id))
 
     async def processes(self, *, session_id: str = "") -> AsyncIterator[process_pb2.Process]:
         """Iterates over the processes of a session, including retained closed ones."""
-        for process in await in_thread(lambda: list(self._client.processes(session_id=session_id))):
+        for process in await in_thread(lambda: list(self._sync.processes(session_id=session_id))):
             yield process
-
-    async def terminate(
-        self, id: str, *, session_id: str = "", grace: float = 5.0
-    ) -> Terminated:
-        """Ends a process and all its descendants: SIGTERM, and SIGKILL after ``grace``
-        seconds."""
-        return await in_thread(
-            lambda: self._client.terminate(id, session_id=session_id, grace=grace)
-        )
-
-    async def ports(self, *, session_id: str = "", process_id: str = "") -> Ports:
-        """Returns the TCP ports on which processes listen now."""
-        return await in_thread(
-            lambda: self._client.ports(session_id=session_id, process_id=process_id)
-        )
 
     def watch_ports(
         self, *, session_id: str = "", process_id: str = ""
     ) -> AsyncIterator[PortChange]:
         """Iterates over changes of ports. The first one has those that are open."""
         return iterate(
-            lambda: self._client.watch_ports(session_id=session_id, process_id=process_id)
+            lambda: self._sync.watch_ports(session_id=session_id, process_id=process_id)
         )
 
     def forward(
@@ -602,7 +470,7 @@ class Client:
         """Forwards connections, within ``async with``; the options are those of
         execwire.Client.forward. ``on_error`` is called in another thread."""
         return Forward(
-            lambda: self._client.forward(
+            lambda: self._sync.forward(
                 port,
                 host=host,
                 local=local,
@@ -622,7 +490,7 @@ class Client:
                 change.forget()
                 info = owner.try_begin()
                 if info is not None:
-                    return Process(self._client.owned(owner, info), owner)
+                    return Process(self._sync.owned(owner, info), owner)
                 await change.wait()
         except errors.Error:
             owner.release()
@@ -642,7 +510,7 @@ class Client:
     async def close(self) -> None:
         """Ends all calls, kills processes started by this client, and closes the
         connection."""
-        await in_thread(self._client.close)
+        await in_thread(self._sync.close)
 
     async def __aenter__(self) -> "Client":
         return self

@@ -28,7 +28,7 @@ from .._ports import PortChange, Ports
 from .._process import Terminated
 from .._wait import Wait
 from ..errors import Completed
-from ._thread import Change, in_thread, iterate
+from ._thread import Change, awaitable, in_thread, iterate
 
 if TYPE_CHECKING:
     from .._io import Writer
@@ -43,13 +43,21 @@ class Process:
     """
 
     def __init__(self, process: sync.Process, owner: Owner) -> None:
-        self._process, self._owner, self._lines = process, owner, sync.Lines()
+        self._sync, self._owner, self._lines = process, owner, sync.Lines()
         self.id, self.session_id = process.id, process.session_id
         self.pid, self.has_terminal = process.pid, process.has_terminal
         self.info = process.info
 
     def __repr__(self) -> str:
         return f"<execwire.aio.Process {self.id} pid={self.pid}>"
+
+    signal = awaitable(sync.Process.signal)
+    interrupt = awaitable(sync.Process.interrupt)
+    resize = awaitable(sync.Process.resize)
+    terminate = awaitable(sync.Process.terminate)
+    kill = awaitable(sync.Process.kill)
+    ports = awaitable(sync.Process.ports)
+    detach = awaitable(sync.Process.detach)
 
     async def events(self) -> AsyncIterator[Event]:
         """Iterates over events until the process has closed.
@@ -203,34 +211,9 @@ class Process:
         """Closes stdin after everything written. It does not block."""
         self._owner.close_stdin()
 
-    async def signal(self, number: int, target: str = "group") -> None:
-        """Sends a signal to the process ``group``, the ``process`` or the ``foreground``."""
-        await in_thread(lambda: self._process.signal(number, target))
-
-    async def interrupt(self) -> None:
-        """Sends SIGINT, as Ctrl-C does."""
-        await in_thread(self._process.interrupt)
-
-    async def resize(self, rows: int, columns: int) -> None:
-        """Sets the size of the terminal."""
-        await in_thread(lambda: self._process.resize(rows, columns))
-
-    async def terminate(self, grace: float = 5.0) -> Terminated:
-        """Ends the process and all its descendants: SIGTERM, and SIGKILL after ``grace``
-        seconds."""
-        return await in_thread(lambda: self._process.terminate(grace))
-
-    async def kill(self) -> Terminated:
-        """Kills the process and all its descendants."""
-        return await in_thread(self._process.kill)
-
-    async def ports(self) -> Ports:
-        """Returns the TCP ports on which it and its descendants listen now."""
-        return await in_thread(self._process.ports)
-
     def watch_ports(self) -> AsyncIterator[PortChange]:
         """Iterates over changes of these ports, until the process has closed."""
-        return iterate(self._process.watch_ports)
+        return iterate(self._sync.watch_ports)
 
     async def wait_for(
         self,
@@ -241,18 +224,14 @@ class Process:
         timeout: Optional[float] = None,
     ) -> bytes:
         """Waits for output, a port or silence; see execwire.Process.wait_for."""
-        waiting = self._process.waiting(Wait(pattern, 0, port, idle, timeout))
+        waiting = self._sync.waiting(Wait(pattern, 0, port, idle, timeout))
         return await in_thread(waiting.run, waiting.cancel)
-
-    async def detach(self) -> None:
-        """Gives up ownership: the process continues without an owner."""
-        await in_thread(self._owner.detach)
 
     async def close(self) -> None:
         """Kills the process if it was started here and has not ended."""
         if self._owner.over:
             return
-        await in_thread(self._process.close)
+        await in_thread(self._sync.close)
 
     @property
     def exit(self) -> Optional[Exit]:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from typing import TYPE_CHECKING, AsyncIterator, Callable, Iterator, List, Optional, Tuple, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Iterator,
+    List,
+    Optional,
+    Tuple,
+    TypeVar,
+    cast,
+)
 
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from typing_extensions import Concatenate, ParamSpec
+
+    _P = ParamSpec("_P")
+    _Sync = TypeVar("_Sync")
     _Item = TypeVar("_Item", covariant=True)
 
     class Closable(Protocol[_Item]):
@@ -72,6 +89,19 @@ async def in_thread(
         raise
     finally:
         decided.set()
+
+
+def awaitable(
+    method: "Callable[Concatenate[_Sync, _P], _Result]",
+) -> "Callable[Concatenate[Any, _P], Coroutine[Any, Any, _Result]]":
+    """Returns a method for a class of this package that calls that of ``self._sync`` in a
+    thread."""
+
+    @functools.wraps(method)
+    async def call(self: Any, /, *arguments: "_P.args", **options: "_P.kwargs") -> _Result:
+        return await in_thread(lambda: method(self._sync, *arguments, **options))
+
+    return call
 
 
 def called_here(callback: Optional[Callable[..., object]]) -> Optional[Callable[..., None]]:
