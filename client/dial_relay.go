@@ -328,7 +328,7 @@ func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL, method, path st
 	if err != nil {
 		return nil, nil, err
 	}
-	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust, ForceAttemptHTTP2: true}, nil
+	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust}, nil
 }
 
 // explainHubTLS is [explainTLS] for a hub; it also detects a hub with TLS that was

@@ -8,6 +8,7 @@ elif ! getent passwd execwire >/dev/null; then
 	useradd --system --user-group --no-create-home --home-dir /var/lib/execwire --shell /usr/sbin/nologin execwire
 fi
 if [ -d /run/systemd/system ]; then
-	systemctl daemon-reload
-	systemctl try-restart execwire.service
+	# The files of the package are installed, whatever systemd says.
+	systemctl daemon-reload || echo "execwire: systemctl daemon-reload failed" >&2
+	systemctl try-restart execwire.service || echo "execwire: execwire.service was not restarted: see systemctl status execwire.service" >&2
 fi

@@ -3,6 +3,8 @@ package sandbox
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,24 +40,16 @@ func (p *Plan) WithProgram() (*Plan, error) {
 // mapped.
 var loadedFiles = sync.OnceValue(func() []string {
 	const self = "/proc/self/exe"
-	file, err := elf.Open(self)
+	file, err := os.Open(self)
 	if err != nil {
 		return nil // then executing the worker fails
 	}
 	defer file.Close()
-	var paths []string
-	for _, part := range file.Progs {
-		if part.Type != elf.PT_INTERP {
-			continue
-		}
-		name := make([]byte, part.Filesz)
-		if _, err := part.ReadAt(name, 0); err == nil {
-			paths = append(paths, string(bytes.TrimRight(name, "\x00")))
-		}
-	}
-	if len(paths) == 0 {
+	interpreter, err := interpreterOf(file)
+	if err != nil || interpreter == "" {
 		return nil
 	}
+	paths := []string{interpreter}
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return paths
@@ -68,3 +62,26 @@ var loadedFiles = sync.OnceValue(func() []string {
 	}
 	return paths
 })
+
+// interpreterOf returns the ELF interpreter of a program for 64-bit little-endian machines,
+// or "" if it has none. elf.NewFile would read it, and link everything that reads sections
+// and debugging information: 0.16 MB.
+func interpreterOf(program io.ReaderAt) (string, error) {
+	var header elf.Header64
+	if err := binary.Read(io.NewSectionReader(program, 0, int64(binary.Size(header))), binary.LittleEndian, &header); err != nil {
+		return "", err
+	}
+	parts := make([]elf.Prog64, header.Phnum)
+	size := int64(binary.Size(parts))
+	if err := binary.Read(io.NewSectionReader(program, int64(header.Phoff), size), binary.LittleEndian, parts); err != nil {
+		return "", err
+	}
+	for _, part := range parts {
+		if elf.ProgType(part.Type) != elf.PT_INTERP {
+			continue
+		}
+		name, err := io.ReadAll(io.NewSectionReader(program, int64(part.Off), int64(part.Filesz)))
+		return string(bytes.TrimRight(name, "\x00")), err
+	}
+	return "", nil
+}

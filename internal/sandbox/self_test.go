@@ -2,11 +2,14 @@ package sandbox
 
 import (
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -91,4 +94,37 @@ func startWithoutOwnFile() error {
 		return fmt.Errorf("it ended with %#x", status)
 	}
 	return nil
+}
+
+// TestInterpreterOf compares with what package elf reads, of a program with libraries and
+// one without.
+func TestInterpreterOf(t *testing.T) {
+	for _, path := range []string{"/bin/sh", "/proc/self/exe"} {
+		file, err := elf.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		want := ""
+		for _, part := range file.Progs {
+			if part.Type == elf.PT_INTERP {
+				name, err := io.ReadAll(part.Open())
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = strings.TrimRight(string(name), "\x00")
+			}
+		}
+		program, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer program.Close()
+		if got, err := interpreterOf(program); err != nil || got != want {
+			t.Errorf("the interpreter of %s is %q, %v, want %q", path, got, err, want)
+		}
+	}
+	if _, err := interpreterOf(strings.NewReader("#!/bin/sh\n")); err == nil {
+		t.Error("a script has an interpreter of ELF")
+	}
 }

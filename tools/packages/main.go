@@ -33,11 +33,10 @@ const (
 	module = "github.com/execwire/execwire"
 	// baseURL is where the artefacts of a version are downloaded from.
 	baseURL = "https://github.com/execwire/execwire/releases/download/v"
-	// maxProgram and maxHub bound the size of the programs in bytes. The hub has an
-	// embedded NATS server.
-	maxProgram = 20 << 20
-	maxHub     = 24 << 20
 )
+
+// maxBytes bounds the size of each program. The hub has an embedded NATS server.
+var maxBytes = map[string]int64{"execwire": 20e6, "execwire-hub": 22e6}
 
 // target is a system that is built for, in the words of Go.
 type target struct{ os, arch string }
@@ -171,26 +170,17 @@ func (r *release) command(dir string, variables []string, name string, arguments
 
 // build builds programs for a target into a directory.
 func (r *release) build(t target, dir string) error {
-	variables := []string{"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOFLAGS=", "GOWORK=off"}
-	symbol := "-X " + module + "/internal/buildinfo."
-	link := fmt.Sprintf("-s -w -buildid= %sversion=%s %scommit=%s %sdate=%s",
-		symbol, r.manifest.Version, symbol, r.manifest.Commit, symbol, r.manifest.Date)
+	arguments := []string{dir, r.manifest.Version, r.manifest.Commit, r.manifest.Date}
+	if _, err := r.command(r.source, []string{"GOOS=" + t.os, "GOARCH=" + t.arch}, "scripts/build-programs", append(arguments, t.programs()...)...); err != nil {
+		return err
+	}
 	for _, program := range t.programs() {
-		path := filepath.Join(dir, t.file(program))
-		if _, err := r.command(r.source, variables, "go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace",
-			"-ldflags", link, "-o", path, "./cmd/"+program); err != nil {
-			return err
-		}
-		info, err := os.Stat(path)
+		info, err := os.Stat(filepath.Join(dir, t.file(program)))
 		if err != nil {
 			return err
 		}
-		limit := int64(maxProgram)
-		if program == "execwire-hub" {
-			limit = maxHub
-		}
-		if info.Size() > limit {
-			return fmt.Errorf("%s has %d bytes, more than %d", program, info.Size(), limit)
+		if info.Size() > maxBytes[program] {
+			return fmt.Errorf("%s has %d bytes, more than %d", program, info.Size(), maxBytes[program])
 		}
 	}
 	return nil

@@ -129,7 +129,17 @@ func TestRelease_TwoDirectories_AreEqual(t *testing.T) {
 	must(t, first, nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
 }
 
-// TestArchives_HaveProgramsOfTheirSystem unpacks every archive, and uses that of this machine.
+func fileSize(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// TestArchives_HaveProgramsOfTheirSystem unpacks every archive, checks the sizes of its
+// programs, and uses that of this machine.
 func TestArchives_HaveProgramsOfTheirSystem(t *testing.T) {
 	for _, a := range readManifest(t).Artefacts {
 		if a.Kind != "archive" {
@@ -152,8 +162,11 @@ func TestArchives_HaveProgramsOfTheirSystem(t *testing.T) {
 			for _, s := range info.Settings {
 				settings[s.Key] = s.Value
 			}
-			if settings["GOOS"] != a.OS || settings["GOARCH"] != a.Arch || settings["CGO_ENABLED"] != "0" || settings["-tags"] != "grpcnotrace" {
+			if settings["GOOS"] != a.OS || settings["GOARCH"] != a.Arch || settings["CGO_ENABLED"] != "0" || settings["-tags"] != "grpcnotrace,nethttpomithttp2" {
 				t.Errorf("%s of %s was built with %v", program, a.Name, settings)
+			}
+			if size := fileSize(t, filepath.Join(root, system.file(program))); size > maxBytes[program] {
+				t.Errorf("%s of %s has %d bytes, more than its limit of %d", program, a.Name, size, maxBytes[program])
 			}
 			bom, err := os.ReadFile(filepath.Join(first, fmt.Sprintf("%s_%s_%s_%s.cdx.json", program, firstVersion, a.OS, a.Arch)))
 			if err != nil {

@@ -126,14 +126,9 @@ func (o options) build(dir string, platform v1.Platform, commit string, created 
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
 	}
-	flags := "-s -w"
-	for _, setting := range []string{"version=" + o.version, "commit=" + commit, "date=" + created.Format(time.RFC3339)} {
-		flags += " -X github.com/execwire/execwire/internal/buildinfo." + setting
-	}
-	// grpcnotrace leaves out a package that keeps the linker from removing unused methods.
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-tags", "grpcnotrace", "-ldflags", flags, "-o", dir+"/", "./cmd/execwire", "./cmd/execwire-hub")
+	build := exec.Command("scripts/build-programs", dir, o.version, commit, created.Format(time.RFC3339), "execwire", "execwire-hub")
 	build.Dir, build.Stderr = o.source, os.Stderr
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture, "GOWORK=off")
+	build.Env = append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	return build.Run()
 }
 
