@@ -26,7 +26,7 @@ type Command struct {
 	// Argv is the program and its arguments; [Shell] makes those of a line for a shell.
 	Argv []string
 	// Dir is the directory to start in, absolute, on the server's machine. Empty
-	// is "/".
+	// is the home directory of the server's user.
 	Dir string
 	// Env are variables to set, in addition to those of InheritEnv, and overriding them.
 	Env map[string]string
@@ -69,17 +69,13 @@ type Command struct {
 // Request returns the message that starts the command. It shares nothing with c
 // but Sandbox.
 func (c Command) Request() *execwirev1.StartProcessRequest {
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
 	request := &execwirev1.StartProcessRequest{
 		SessionId: c.SessionID,
 		ProcessId: c.ID,
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{
 			Direct: &execwirev1.DirectCommand{
 				Argv:              slices.Clone(c.Argv),
-				WorkingDirectory:  dir,
+				WorkingDirectory:  c.Dir,
 				Env:               maps.Clone(c.Env),
 				EnvironmentPolicy: &execwirev1.EnvironmentPolicy{Inherit: c.InheritEnv},
 				Sandbox:           c.Sandbox,

@@ -15,7 +15,7 @@ func TestCommand_Request_OnlyArgv_UsesDefaults(t *testing.T) {
 	request := Command{Argv: argv}.Request()
 	argv[0] = "changed"
 	direct := request.GetCommand().GetDirect()
-	if direct.GetArgv()[0] != "make" || direct.GetWorkingDirectory() != "/" {
+	if direct.GetArgv()[0] != "make" || direct.GetWorkingDirectory() != "" {
 		t.Errorf("got %v", direct)
 	}
 	if policy := direct.GetEnvironmentPolicy(); policy == nil || policy.GetInherit() != execwirev1.EnvironmentInherit_ENVIRONMENT_INHERIT_UNSPECIFIED {

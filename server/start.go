@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -167,7 +168,7 @@ func (s *processService) directSpec(spec process.Spec, direct *execwirev1.Direct
 	}
 	spec.Argv = direct.GetArgv()
 	spec.Arg0 = direct.Arg0
-	spec.Cwd = direct.GetWorkingDirectory()
+	spec.Cwd = cmp.Or(direct.GetWorkingDirectory(), process.DefaultDirectory())
 	spec.Env = policy.Build(s.server.cfg.Environ, direct.GetEnv())
 	return spec, nil
 }

@@ -25,6 +25,19 @@ type environmentInfo struct {
 	TempDir         *string `param:"tempDir"`
 }
 
+// homeDirectory returns the home directory of the server's user, or / if it is not known.
+func (l *link) homeDirectory() string {
+	var info environmentInfo
+	if l.peer.environment == nil || jsonrpc.DecodeParams(l.peer.environment, &info) != nil || info.UserHomeDir == nil {
+		return "/"
+	}
+	home, err := nativePath(*info.UserHomeDir)
+	if err != nil {
+		return "/"
+	}
+	return home
+}
+
 // GetEnvironment implements EnvironmentServiceServer. Older servers report nothing.
 func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
 	l, err := s.conn.current(ctx)

@@ -30,7 +30,7 @@ func (s *processService) start(ctx context.Context, l *link, r *execwirev1.Start
 	if err := checkSession(l, r.GetSessionId()); err != nil {
 		return false, err
 	}
-	params, err := newStartParams(l, r)
+	params, err := newStartParams(l, r, cmp.Or(r.GetCommand().GetDirect().GetWorkingDirectory(), l.homeDirectory()))
 	if err != nil {
 		return false, err
 	}
@@ -80,8 +80,13 @@ func (s *processService) send(ctx context.Context, l *link, p *process, r *execw
 	case isUnanswered(err):
 		return err
 	case err != nil:
+		err = s.withDirectory(ctx, l, params, err)
+		isDefault := r.GetCommand().GetDirect().GetWorkingDirectory() == "" && !params.isAtRoot
+		if isDefault && reasonOf(err) == execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY {
+			return s.sendAtRoot(ctx, l, p, r)
+		}
 		s.conn.processes.remove(p)
-		return s.withDirectory(ctx, l, params, err)
+		return err
 	}
 	if params.mustConfine && (result.SandboxType == "" || result.SandboxType == "none") {
 		if err := s.conn.control(context.WithoutCancel(ctx), l, "process/terminate", processParams{p.id}, nil); err != nil {
@@ -93,6 +98,19 @@ func (s *processService) send(ctx context.Context, l *link, p *process, r *execw
 	}
 	p.setStarted(l, r, params.mustConfine)
 	return nil
+}
+
+// sendAtRoot sends a start that was refused because there is no home directory.
+func (s *processService) sendAtRoot(ctx context.Context, l *link, p *process, r *execwirev1.StartProcessRequest) error {
+	params, err := newStartParams(l, r, "/")
+	if err != nil {
+		return err
+	}
+	params.ProcessID, params.isAtRoot = p.id, true
+	p.mu.Lock()
+	p.attempted = false
+	p.mu.Unlock()
+	return s.send(ctx, l, p, r, params)
 }
 
 // withDirectory distinguishes a missing directory from a missing program: servers of the

@@ -23,6 +23,7 @@ type startParams struct {
 	Sandbox   *wireSandbox      `json:"sandbox,omitempty"`
 
 	mustConfine bool
+	isAtRoot    bool // because there is no home directory
 }
 
 type envPolicy struct {
@@ -33,9 +34,9 @@ type envPolicy struct {
 	IncludeOnly           []string          `json:"includeOnly"`
 }
 
-// newStartParams returns a request in the form of the protocol, and rejects what that
-// cannot express.
-func newStartParams(l *link, r *execwirev1.StartProcessRequest) (*startParams, error) {
+// newStartParams returns a request for a process in a directory in the form of the
+// protocol, and rejects what that cannot express.
+func newStartParams(l *link, r *execwirev1.StartProcessRequest, directory string) (*startParams, error) {
 	command, terminal := r.GetCommand().GetDirect(), r.GetIo().GetTerminal()
 	if size := terminal.GetSize(); size != nil {
 		if err := checkSize("io.terminal.size", size); err != nil {
@@ -58,7 +59,7 @@ func newStartParams(l *link, r *execwirev1.StartProcessRequest) (*startParams, e
 		Tty: terminal != nil, Rows: terminal.GetSize().GetRows(), Cols: terminal.GetSize().GetColumns(),
 		PipeStdin: r.GetIo().GetPipes().GetStdin() == execwirev1.StdinMode_STDIN_MODE_PIPE}
 	var err error
-	if p.Cwd, err = wirePath(l, "command.direct.working_directory", command.GetWorkingDirectory()); err != nil {
+	if p.Cwd, err = wirePath(l, "command.direct.working_directory", directory); err != nil {
 		return nil, err
 	}
 	if policy := command.GetEnvironmentPolicy(); policy != nil {
@@ -70,7 +71,7 @@ func newStartParams(l *link, r *execwirev1.StartProcessRequest) (*startParams, e
 			Exclude: append([]string{}, policy.GetExclude()...), Set: orEmpty(policy.GetSet()),
 			IncludeOnly: append([]string{}, policy.GetIncludeOnly()...)}
 	}
-	if p.Sandbox, err = newSandbox(l, "command.direct.sandbox", command.GetSandbox(), command.GetWorkingDirectory()); err != nil {
+	if p.Sandbox, err = newSandbox(l, "command.direct.sandbox", command.GetSandbox(), directory); err != nil {
 		return nil, err
 	}
 	managed := command.GetSandbox().GetManaged()

@@ -57,9 +57,4 @@ func TestServerPath_OnWindows(t *testing.T) {
 			t.Errorf("serverPath(%q) = %q, %v, want %q", argument, got, err, want)
 		}
 	}
-	for directory, want := range map[string]string{"": "/", "/srv": "/srv", `C:\x`: "", "x": ""} {
-		if got, err := workingDirectory("windows", directory); got != want || (err == nil) != (want != "") {
-			t.Errorf("workingDirectory(%q) = %q, %v, want %q", directory, got, err, want)
-		}
-	}
 }

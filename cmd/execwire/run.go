@@ -73,6 +73,9 @@ As in other programs, --name is --id, --workdir is --cwd, and --rm is accepted, 
 run leaves nothing to remove. A process runs as the user of its server: to change that,
 begin the command with sudo -u USER, or use a server of that user.
 
+The working directory is that of --cwd. The default is the current directory under a
+server inside this program, and the home directory of the server's user elsewhere.
+
 Environment: under a server inside this program the process inherits everything. A
 remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
 changes that: none, core, or all, which on a remote server omits names that look like
@@ -138,7 +141,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "run the process in a terminal of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process; without it the process reads end of file")
 	f.StringVarP(&flags.directory, "cwd", "w", "",
-		"the working `directory`, on the server (default the current one)")
+		"the working `directory`, an absolute path on the server (default the home of its user; the current one if the process runs on this machine)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil,
 		"set a variable: `NAME=VALUE`, or NAME for its value here; may be repeated")
 	f.StringArrayVar(&flags.envFiles, "env-file", nil,
@@ -250,7 +253,7 @@ func checkRun(flags runFlags) error {
 // runForeground runs the process on a server. passed are the signals received by the
 // guardian of this program.
 func runForeground(ctx context.Context, server *client.Client, flags runFlags, process *execwirev1.StartProcessRequest, passed <-chan syscall.Signal, std streams) error {
-	if err := checkWritable(ctx, server, flags.confine); err != nil {
+	if err := checkWritable(ctx, server, flags.confine, flags.server); err != nil {
 		return err
 	}
 	options := client.RunOptions{Process: process, Stdout: std.out, Stderr: std.err}
@@ -278,7 +281,7 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 		process.ProcessId = uuid.NewString()
 	}
 	return withServer(command.Context(), flags.connectFlags, func(c *client.Client) error {
-		if err := checkWritable(command.Context(), c, flags.confine); err != nil {
+		if err := checkWritable(command.Context(), c, flags.confine, flags.server); err != nil {
 			return err
 		}
 		started, err := c.StartDetached(command.Context(), process)

@@ -47,14 +47,10 @@ func explainLost(lost *client.LostError, err error) error {
 }
 
 func explainReason(err error, flags runFlags) error {
-	directory := "choose another one with --cwd"
-	if flags.server != "" && flags.directory == "" {
-		directory = "the current directory has to exist on the server too; choose another one with --cwd"
-	}
 	id := printable(flags.id)
 	explained := explain(nameFlags(client.FromRPC(err), flags.fieldNames()), reasonHints{
 		execwirev1.ErrorReason_ERROR_REASON_PROGRAM_NOT_FOUND:     programHint(flags.arguments),
-		execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY: directory,
+		execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY: "choose another one with --cwd",
 		execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS: fmt.Sprintf("follow it with: execwire attach %s; end it with: execwire kill %s; after its end, read its output with: "+
 			"execwire logs %s, and run again with --replace; or choose another --id", id, id, id),
 		execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE: "the process was not started; check which sandboxes work with: execwire doctor",

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,11 +21,14 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// workingDirectory returns the directory of --cwd. The current directory of Windows is none of
-// a server: without --cwd it is the root there.
-func workingDirectory(system, directory string) (string, error) {
-	if system == windowsSystem {
-		return serverPath(system, cmp.Or(directory, "/"))
+// workingDirectory returns the directory of --cwd. The server's default is empty; that of a
+// server inside this program is the current directory.
+func workingDirectory(server, directory string) (string, error) {
+	switch {
+	case server != "" && directory != "" && !path.IsAbs(directory):
+		return "", fmt.Errorf("--cwd is %q: give an absolute path of the server, for example /srv/%s", directory, directory)
+	case server != "":
+		return directory, nil
 	}
 	directory, err := filepath.Abs(directory)
 	if err != nil {
@@ -36,7 +39,7 @@ func workingDirectory(system, directory string) (string, error) {
 
 // buildProcess builds the request from the command line. Its errors are usage errors.
 func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.StartProcessRequest, error) {
-	directory, err := workingDirectory(runtime.GOOS, flags.directory)
+	directory, err := workingDirectory(flags.server, flags.directory)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +55,7 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 	if err != nil {
 		return nil, err
 	}
-	sandbox, err := buildSandbox(flags.confine, directory)
+	sandbox, err := buildSandbox(flags.confine, flags.server, directory)
 	if err != nil {
 		return nil, err
 	}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
-	"runtime"
 
 	"golang.org/x/term"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -25,8 +25,9 @@ type sandboxFlags struct {
 	network  bool
 }
 
-// buildSandbox returns the policy of a process in a directory; nil without flags.
-func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPolicy, error) {
+// buildSandbox returns the policy of a process of a server in a directory, which is empty
+// for the default of that server; nil without flags.
+func buildSandbox(flags sandboxFlags, server, directory string) (*execwirev1.SandboxPolicy, error) {
 	sandbox := client.Sandbox{Network: flags.network}
 	switch {
 	case flags.isAsked && flags.sandbox == "":
@@ -41,13 +42,15 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 		return nil, errors.New("--writable is not for --sandbox read-only: use --sandbox " + config.SandboxWorkspaceWrite)
 	case flags.sandbox == config.SandboxReadOnly:
 		return sandbox.Policy(), nil
+	case flags.sandbox == config.SandboxWorkspaceWrite && directory == "":
+		return nil, errors.New("--sandbox workspace-write makes the working directory writable: name it with --cwd")
 	case flags.sandbox == config.SandboxWorkspaceWrite:
 		sandbox.Temporary = true
 		sandbox.Writable = []string{directory}
 		for _, dir := range flags.writable {
-			absolute, err := writablePath(runtime.GOOS, dir)
+			absolute, err := writablePath(server, dir)
 			if dir == "" || err != nil {
-				return nil, fmt.Errorf("--writable is %q: name a directory", dir)
+				return nil, fmt.Errorf("--writable is %q: name a directory by its absolute path", dir)
 			}
 			sandbox.Writable = append(sandbox.Writable, absolute)
 		}
@@ -58,19 +61,26 @@ func buildSandbox(flags sandboxFlags, directory string) (*execwirev1.SandboxPoli
 	return readPolicy(flags.sandbox)
 }
 
-// writablePath returns the path of --writable, which may begin with a colon that is part of it.
-func writablePath(system, dir string) (string, error) {
-	if system == windowsSystem {
-		return serverPath(system, dir)
+// errRelative is the error for a relative path of a server.
+var errRelative = errors.New("is relative")
+
+// writablePath returns the path of --writable, which may begin with a colon that is part of
+// it. On a server other than that inside this program it is absolute.
+func writablePath(server, dir string) (string, error) {
+	if server == "" {
+		return filepath.Abs(dir)
 	}
-	return filepath.Abs(dir)
+	if !path.IsAbs(dir) {
+		return "", errRelative
+	}
+	return path.Clean(dir), nil
 }
 
 // checkWritable rejects a missing --writable directory: the process could not create it
 // either, without a clear error. It ignores servers without file access.
-func checkWritable(ctx context.Context, c *client.Client, flags sandboxFlags) error {
+func checkWritable(ctx context.Context, c *client.Client, flags sandboxFlags, server string) error {
 	for _, dir := range flags.writable {
-		absolute, err := writablePath(runtime.GOOS, dir)
+		absolute, err := writablePath(server, dir)
 		if err == nil {
 			_, err = c.Stat(ctx, absolute)
 		}

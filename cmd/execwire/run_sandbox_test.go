@@ -128,9 +128,9 @@ func TestRun_MissingWritable_Fails(t *testing.T) {
 	server := startServer(t, "unix://"+t.TempDir()+"/socket")
 	dir := outsideTmp(t)
 	for name, flags := range map[string][]string{
-		"here": {"run"}, "of a server": {"run", "--server", server.urls[0]}, "detached": {"run", "--detach", "--server", server.urls[0]},
+		"here": {"run"}, "of a server": {"run", "--server", server.urls[0], "--cwd", dir}, "detached": {"run", "--detach", "--server", server.urls[0], "--cwd", dir},
 	} {
-		c := command(t, append(flags, "--sandbox", "workspace-write", "--writable", dir, "--writable", "none", "--", "/bin/sh", "-c", ": >ran")...)
+		c := command(t, append(flags, "--sandbox", "workspace-write", "--writable", dir, "--writable", dir+"/none", "--", "/bin/sh", "-c", ": >ran")...)
 		c.Dir = dir
 		got := runCommand(t, c)
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--writable "+dir+"/none: there is no such directory") {

@@ -115,19 +115,6 @@ func TestRun_CommandFormDisabled_Fails(t *testing.T) {
 	}
 }
 
-func TestRun_UsesCurrentDirectory(t *testing.T) {
-	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
-		c := run("pwd", "-P")
-		dir, err := filepath.EvalSymlinks(c.Dir)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := runCommand(t, c); got.out != dir+"\n" {
-			t.Errorf("got %q, want %q", got.out, dir)
-		}
-	})
-}
-
 // startReading starts c and returns its stdout after line was printed.
 func startReading(t *testing.T, c *exec.Cmd, line string) *bufio.Reader {
 	t.Helper()

@@ -3,6 +3,8 @@ package process
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -37,6 +39,16 @@ func (s *Supervisor) checkWorkingDirectory(spec *Spec) error {
 		return startError(BadWorkingDirectory, spec.Cwd, errors.Unwrap(err))
 	}
 	return nil
+}
+
+// DefaultDirectory returns the working directory of processes without one: the home
+// directory of this program's user, or / if it cannot be entered.
+func DefaultDirectory() string {
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) || checkDirectory(home) != nil {
+		return "/"
+	}
+	return home
 }
 
 // checkDirectory checks that a directory can be entered.

@@ -130,7 +130,7 @@ class Client:
 
         - ``command``: a list is a program and its arguments; a string is a line for the
           shell, ``sh -c``.
-        - ``cwd``: an absolute directory of the server, by default that of the server.
+        - ``cwd``: an absolute directory of the server, by default the home of its user.
         - ``env``: added to the variables of the server selected by ``inherit_env``:
           ``none``, ``core`` (PATH, HOME, LANG and the like) or ``all``.
         - ``stdin``: whether it can be written to; else the process reads end of file.
@@ -463,8 +463,6 @@ class Client:
         return Forward(self._transport, target, local, max_connections, on_error)
 
     def _start_request(self, command: Command) -> process_command_pb2.StartProcessRequest:
-        if command.cwd is None:
-            command = replace(command, cwd=self.describe().working_directory)
         if command.sandbox is None:
             command = replace(command, sandbox=self._sandbox)
         return start_request(command)

@@ -80,7 +80,7 @@ def start_request(command: Command) -> process_command_pb2.StartProcessRequest:
         raise UsageError(f"inherit_env is none, core or all, not {command.inherit_env!r}")
     direct = process_command_pb2.DirectCommand(
         argv=[os.fspath(argument) for argument in argv],
-        working_directory=command.cwd,
+        working_directory=command.cwd or "",
         env=dict(command.env or {}),
         environment_policy=process_command_pb2.EnvironmentPolicy(
             inherit=_INHERIT[command.inherit_env]

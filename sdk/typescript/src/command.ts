@@ -23,7 +23,7 @@ export interface TerminalSize {
 
 /** Options of a command. All are optional. */
 export interface CommandOptions {
-  /** The working directory, absolute, on the server's machine. Absent is "/". */
+  /** The working directory, absolute, on the server's machine. Absent is the home directory of its user. */
   readonly cwd?: string;
   /** Variables to set, in addition to those of `inheritEnv`, and overriding them. */
   readonly env?: Readonly<Record<string, string>>;
@@ -118,7 +118,7 @@ export function startRequest(
         case: "direct",
         value: {
           argv: typeof command === "string" ? ["sh", "-c", command] : [...command],
-          workingDirectory: options.cwd ?? "/",
+          workingDirectory: options.cwd ?? "",
           env: { ...options.env },
           environmentPolicy: { inherit: inherits[options.inheritEnv ?? "core"] },
           ...(confined && { sandbox: confined }),

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ExecwireError, ExitError, InvalidRequestError, OutputLimitError, ProcessTimeoutError, ProgramNotFoundError, sandbox, StartError, UsageError } from "execwire";
@@ -20,6 +21,7 @@ test("run passes input, directory and environment", async (t) => {
   const dir = directory(t);
   const told = await c.run(["sh", "-c", 'pwd; echo "$GREETING"; cat'], { cwd: dir, env: { GREETING: "hello" }, input: "from here\n" });
   assert.equal(told.stdout, `${dir}\nhello\nfrom here\n`);
+  assert.equal((await c.run("pwd")).stdout, `${homedir()}\n`, "without one it is the home directory of the server's user");
   async function* pieces(): AsyncGenerator<string> {
     yield "one ";
     yield "two";

@@ -159,8 +159,8 @@ type GetEnvironmentResponse struct {
 	HostName string `protobuf:"bytes,5,opt,name=host_name,json=hostName,proto3" json:"host_name,omitempty"`
 	// The login shell of the server's user, an absolute path.
 	Shell string `protobuf:"bytes,6,opt,name=shell,proto3" json:"shell,omitempty"`
-	// The server's own working directory. It is not a default: every start specifies its
-	// own directory.
+	// The server's own working directory. It is not the default of processes, which is
+	// home_directory.
 	WorkingDirectory string `protobuf:"bytes,7,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The home directory of the server's user; empty when it has none.
 	HomeDirectory string `protobuf:"bytes,8,opt,name=home_directory,json=homeDirectory,proto3" json:"home_directory,omitempty"`

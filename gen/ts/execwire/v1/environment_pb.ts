@@ -82,8 +82,8 @@ export type GetEnvironmentResponse = Message<"execwire.v1.GetEnvironmentResponse
   shell: string;
 
   /**
-   * The server's own working directory. It is not a default: every start specifies its
-   * own directory.
+   * The server's own working directory. It is not the default of processes, which is
+   * home_directory.
    *
    * @generated from field: string working_directory = 7;
    */

@@ -175,7 +175,8 @@ export type DirectCommand = Message<"execwire.v1.DirectCommand"> & {
   arg0?: string | undefined;
 
   /**
-   * The directory to start in, absolute. Required.
+   * The directory to start in, absolute. Empty: the home directory of the server's
+   * user, or / if that is no directory in which the server can start a process.
    *
    * @generated from field: string working_directory = 3;
    */
