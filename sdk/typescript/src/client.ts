@@ -77,7 +77,7 @@ export class Client implements AsyncDisposable {
 
   /** @internal */
   constructor(private readonly shared: Shared, private readonly sandbox: SandboxPolicy | undefined) {
-    this.files = new FileSystem(shared.rpc, sandbox, (argv, options) => this.run(argv, options));
+    this.files = new FileSystem(shared.rpc, sandbox);
   }
 
   /** The generated clients, for everything else. Their errors are those of @connectrpc/connect. */

@@ -1,8 +1,8 @@
 import { platform } from "#platform";
 import { concat } from "./bytes.js";
-import { makeError, ProtocolError, TruncatedError, UsageError } from "./errors.js";
+import { ProtocolError, TruncatedError, UsageError } from "./errors.js";
 import { type DownloadOptions, type Downloaded, download } from "./download.js";
-import type { Completed, Output } from "./exit.js";
+import type { Output } from "./exit.js";
 import { glob } from "./glob.js";
 import { FileType as TypeNumber, type FileMetadata } from "./gen/execwire/v1/filesystem_metadata_pb.js";
 import { FileURLMethod } from "./gen/execwire/v1/filesystem_url_pb.js";
@@ -120,11 +120,7 @@ interface Signalled {
  */
 export class FileSystem {
   /** @internal */
-  constructor(
-    private readonly rpc: Rpc,
-    private readonly sandbox: SandboxPolicy | undefined,
-    private readonly run: (argv: readonly string[], options: Signalled) => Promise<Completed>,
-  ) {}
+  constructor(private readonly rpc: Rpc, private readonly sandbox: SandboxPolicy | undefined) {}
 
   /** Returns the content of a file as bytes or, with `text`, as text, which throws a TypeError for invalid UTF-8. */
   async read<Text extends boolean = false>(path: Path, options: DownloadOptions & { readonly text?: Text } = {}): Promise<Output<Text>> {
@@ -287,16 +283,9 @@ export class FileSystem {
     }, options.signal);
   }
 
-  /** Sets the permission bits of a file or directory, following links, by the program chmod of the server. */
+  /** Sets the permission bits of a file or directory, following links. */
   async chmod(path: Path, mode: number, options: Signalled = {}): Promise<void> {
-    if (typeof path !== "string" || !Number.isInteger(mode) || mode < 0 || mode > 0o7777) {
-      throw new UsageError(`cannot set the mode ${mode.toString(8)} of ${displayPath(path)}: give a path in UTF-8, and a mode of at most 0o7777`);
-    }
-    await this.stat(path, options); // its errors are typed
-    const { exit, stderr } = await this.run(["chmod", mode.toString(8).padStart(4, "0"), "--", path], options);
-    if (!exit.ok) {
-      throw makeError("PERMISSION_DENIED", stderr.trim());
-    }
+    await this.rpc.repeat((call) => this.rpc.stubs.files.setMetadata({ ...this.on(path), permissions: mode }, call), options.signal);
   }
 
   /** Makes a directory. */

@@ -125,7 +125,7 @@ test("an unreadable file fails its upload, even late", async () => {
       },
     }),
   );
-  const files = new FileSystem(new Rpc({ transport } as Link, 0), undefined, () => assert.fail("it runs nothing"));
+  const files = new FileSystem(new Rpc({ transport } as Link, 0), undefined);
   await assert.rejects(files.upload("/to", { file: "/no/such/file" }), ReadError);
 });
 

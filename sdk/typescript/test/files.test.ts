@@ -9,6 +9,7 @@ import {
   type Client,
   ClosedError,
   ExecwireError,
+  InvalidRequestError,
   IsDirectoryError,
   NotDirectoryError,
   PathExistsError,
@@ -36,7 +37,7 @@ test("files are written, read, described and removed", async (t) => {
   assert.equal(statSync(path).mode & 0o7777, 0o640);
   await files.chmod(path, 0o600);
   assert.equal(statSync(path).mode & 0o7777, 0o600);
-  await assert.rejects(files.chmod(path, 0o10000), UsageError);
+  await assert.rejects(files.chmod(path, 0o10000), InvalidRequestError);
   await files.remove(path);
   await assert.rejects(files.chmod(path, 0o600), PathNotFoundError);
   assert.equal(await files.exists(path), false);
