@@ -72,7 +72,7 @@ class Client:
         self._transport, self._sandbox = transport, sandbox
         self._shared = shared or _Shared()
         #: Files of the server.
-        self.files = Files(transport, self.run, sandbox)
+        self.files = Files(transport, sandbox)
 
     @property
     def url(self) -> str:

@@ -77,13 +77,8 @@ class Files:
     PermissionError.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        run: "Callable[[List[str]], errors.Completed[str]]",
-        sandbox: Optional[SandboxLike] = None,
-    ) -> None:
-        self._transport, self._run = transport, run
+    def __init__(self, transport: Transport, sandbox: Optional[SandboxLike] = None) -> None:
+        self._transport = transport
         self._sandbox: Dict[str, Any] = {}
         if sandbox is not None:
             self._sandbox = {"sandbox": policy_of(sandbox)}
@@ -479,12 +474,11 @@ class Files:
     # --- changes
 
     def chmod(self, path: PathLike, mode: int) -> None:
-        """Sets the permission bits, following links, by the program ``chmod`` of the
-        server."""
-        self.stat(path)  # its errors are typed
-        done = self._run(["chmod", f"{mode:04o}", "--", os.fsdecode(path)])
-        if not done.exit.ok:
-            raise errors.PermissionDeniedError("PERMISSION_DENIED", done.stderr.strip())
+        """Sets the permission bits, of mode 07777, following links."""
+        request = filesystem_pb2.SetMetadataRequest(
+            **fields(path), **self._sandbox, permissions=mode
+        )
+        self._transport.repeat(lambda: self._transport.files.SetMetadata(request))
 
     def mkdir(
         self, path: PathLike, *, parents: bool = False, mode: Optional[int] = None
