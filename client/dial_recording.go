@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/sockowner"
 	"github.com/execwire/execwire/internal/syserr"
 	"github.com/execwire/execwire/relay/harness"
 
@@ -54,8 +55,7 @@ func (d *recordingDialer) connect(ctx context.Context) (net.Conn, error) {
 			return nil, err
 		}
 	}
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, d.endpoint.network, d.endpoint.address)
+	conn, err := sockowner.Dialer().DialContext(ctx, d.endpoint.network, d.endpoint.address)
 	if err == nil && d.loopbackOnly {
 		if err := requireLoopback(conn.RemoteAddr().String()); err != nil {
 			_ = conn.Close() // nothing was sent
@@ -173,7 +173,7 @@ func (d *recordingDialer) connectPlain(ctx context.Context) (net.Conn, error) {
 		port := map[bool]string{false: "80", true: "443"}[d.endpoint.tls]
 		address = net.JoinHostPort(strings.Trim(address, "[]"), port)
 	}
-	return (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	return sockowner.Dialer().DialContext(ctx, "tcp", address)
 }
 
 // speaksPlain reports whether a server that should use TLS answers without it.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwire/execwire/internal/sockowner"
 	"github.com/execwire/execwire/internal/syserr"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/harness"
@@ -328,7 +329,7 @@ func (c *dialConfig) hubRequest(ctx context.Context, u *url.URL, method, path st
 	if err != nil {
 		return nil, nil, err
 	}
-	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: trust}, nil
+	return request, &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: sockowner.Dialer().DialContext, TLSClientConfig: trust}, nil
 }
 
 // explainHubTLS is [explainTLS] for a hub; it also detects a hub with TLS that was

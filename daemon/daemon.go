@@ -22,9 +22,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/destination"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/process"
@@ -99,7 +99,7 @@ type Daemon struct {
 	cfg           config.Config
 	opts          Options
 	authenticator *authenticator
-	confined      func(auth.Peer, func() bool) error // see [listen.Options]
+	confined      func(confinement.Peer) error // see [listen.Options]
 	sessions      *session.Registry
 	rules         *destination.Rules // of requests, and of connections and listeners of PortService
 	sandboxes     *sandbox.Sandboxes
@@ -189,7 +189,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv,
 		health: healthServer, streams: streams, channel: channel,
-		confined: confinedPeers(supervisor), reserve: reserve}
+		confined: supervisor.CheckPeer, reserve: reserve}
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	d.clients, err = newClients(clientsConfig{

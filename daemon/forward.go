@@ -10,6 +10,7 @@ import (
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/syslimit"
 )
@@ -67,7 +68,7 @@ func NewForward(cfg config.Config, server *client.Transport, opts ForwardOptions
 // server that fails only ends the connection of its client.
 func (f *Forward) Serve(ctx context.Context) error {
 	syslimit.MakeThreads(forwardThreads)
-	open, err := opener{cfg: f.cfg, users: f.users, logger: f.opts.Logger}.open(ctx)
+	open, err := opener{cfg: f.cfg, users: f.users, logger: f.opts.Logger, confined: confinement.CheckPeer}.open(ctx)
 	if err != nil {
 		return err
 	}

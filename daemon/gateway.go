@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/server"
@@ -75,7 +76,8 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 		return nil, err
 	}
 	return &Gateway{
-		cfg: cfg, opts: opts, clients: served, opener: opener{cfg: cfg, authenticator: authenticator, users: authenticator.users, logger: opts.Logger},
+		cfg: cfg, opts: opts, clients: served,
+		opener: opener{cfg: cfg, authenticator: authenticator, users: authenticator.users, logger: opts.Logger, confined: confinement.CheckPeer},
 	}, nil
 }
 

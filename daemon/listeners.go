@@ -11,6 +11,7 @@ import (
 
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/listen"
 )
@@ -23,7 +24,7 @@ type opener struct {
 	users         auth.LoopbackUsers
 	logger        *slog.Logger
 	// confined is [listen.Options.Confined].
-	confined func(auth.Peer, func() bool) error
+	confined func(confinement.Peer) error
 }
 
 // listeners are the open listeners.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/guardian"
 	"github.com/execwire/execwire/internal/syslimit"
 )
@@ -27,6 +28,7 @@ func openEmbedded(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	confinement.MarkServer()
 	return daemon.Open(ctx, localURL, daemon.OpenOptions{Config: &cfg, Daemon: daemon.Options{
 		Version:      buildVersion(),
 		AdoptOrphans: true, // nothing else in this program starts processes

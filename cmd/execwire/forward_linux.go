@@ -37,10 +37,9 @@ server. When that is lost the client is disconnected; it can connect again and
 resume. Other clients are not affected.
 
 Only its owner can use a unix socket. A loopback port can be used by programs of that
-user, of root and of those in --loopback-users or
-EXECWIRE_LOOPBACK_USERS. To the server, all of them
-are the user of this command. The token is for the hub; clients send their own tokens
-to other servers.
+user, of root and of those in --loopback-users or EXECWIRE_LOOPBACK_USERS. Confined
+processes are refused, with a token too. To the server, all others are the user of
+this command. The token is for the hub; clients send their own tokens to other servers.
 
 SIGHUP is ignored. SIGTERM and SIGINT disconnect the clients and end the command; so
 does the end of stdin with --until-stdin-closes, for programs that start it.`,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/guardian"
 	"github.com/execwire/execwire/internal/listen"
@@ -136,12 +137,13 @@ const (
 	guardianSystemd = "systemd"
 )
 
-// startLog returns the logger of a command that serves, and protects its memory.
+// startLog returns the logger of a command that serves, names it, and protects its memory.
 func startLog(command *cobra.Command, log *flags.Log, std streams) (*slog.Logger, error) {
 	logger, err := log.Logger(std.err)
 	if err != nil {
 		return nil, usageError(command, err)
 	}
+	confinement.MarkServer()
 	return logger, protectMemory()
 }
 

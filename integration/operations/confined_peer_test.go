@@ -107,8 +107,8 @@ allow = ["all"]
 	})
 }
 
-// A hub, a gateway and a server behind a forward do not know what another server has confined. With a
-// table that lists tokens alone, they refuse a confined process that has none.
+// With a table that lists tokens alone, a hub, a gateway and a server behind a forward refuse a confined
+// process that has none, and a hub and a gateway accept one that has. A forward sees no tokens.
 func TestConfined_OtherListeners_NeedAToken(t *testing.T) {
 	harness.Slow(t)
 	dir := harness.ShortDir(t)
@@ -149,7 +149,14 @@ connect_to_executors = ["*"]
 		if name == "the hub" && strings.Contains(got.Stderr, "executor build-1 is unknown") {
 			continue
 		}
-		if got != (harness.Result{Stdout: "ran\n"}) {
+		want := harness.Result{Stdout: "ran\n"}
+		if name == "the forward" {
+			if got.Code == 0 || !strings.Contains(got.Stderr, refusedText) {
+				t.Errorf("%s with a token: %+v", name, got)
+			}
+			got = harness.Run(t, nil, "run", "--server", forward, "--token-file", token, "--", "echo", "ran")
+		}
+		if got != want {
 			t.Errorf("%s with a token: %+v", name, got)
 		}
 	}

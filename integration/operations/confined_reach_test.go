@@ -31,6 +31,35 @@ type reachPlan struct {
 	Marker    string         `json:"marker"`    // a file that exists only if a request was served
 	Secret    string         `json:"secret"`    // a file with secretText
 	Timeout   float64        `json:"timeout"`   // in seconds
+	Confined  bool           `json:"confined"`  // with the ways that only a confined process tries
+
+	Requests map[string]string `json:"requests,omitempty"` // instead of those to a server
+}
+
+// parseAttempts parses the output of testdata/reach.py, which has this number of results.
+func parseAttempts(t *testing.T, stdout string, want int) (all []attempted) {
+	t.Helper()
+	for line := range strings.Lines(stdout) {
+		var one attempted
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		all = append(all, one)
+	}
+	if len(all) != want {
+		t.Errorf("%d results, want %d: %v", len(all), want, all)
+	}
+	return all
+}
+
+// argv returns the command line that tries the plan.
+func (p reachPlan) argv(t *testing.T) []string {
+	t.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"/usr/bin/python3", "-c", reachScript, string(text)}
 }
 
 const secretText = "only for those outside"
@@ -38,8 +67,8 @@ const secretText = "only for those outside"
 // attempted is one result of testdata/reach.py.
 type attempted struct{ Way, Result string }
 
-// refusedText is how a server refuses a confined process.
-const refusedText = "a confined process is not accepted without a token"
+// refusedText is how a confined process is refused, and one that may be confined.
+const refusedText = "process is not accepted without a token: "
 
 // A confined process gets nothing from its server: by no listener and address, with no
 // protocol over HTTP, not from a descendant that has left it, and not by a connection that a
@@ -62,26 +91,16 @@ func TestConfined_ReachesNoListener(t *testing.T) {
 		plan.Addresses, plan.Owned = addressesOf(t, urls)
 		run := func(flags ...string) (all []attempted) {
 			t.Helper()
-			text, err := json.Marshal(plan)
-			if err != nil {
-				t.Fatal(err)
-			}
-			args := append([]string{"run", "--server", urls[0]}, flags...)
-			got := harness.Run(t, nil, append(args, "--", "/usr/bin/python3", "-c", reachScript, string(text))...)
+			plan.Confined = len(flags) > 0
+			got := harness.Run(t, nil, slices.Concat([]string{"run", "--server", urls[0]}, flags, []string{"--"}, plan.argv(t))...)
 			if got.Code != 0 {
 				t.Fatalf("%q: %+v", flags, got)
 			}
-			for line := range strings.Lines(got.Stdout) {
-				var one attempted
-				if err := json.Unmarshal([]byte(line), &one); err != nil {
-					t.Fatalf("%q: %v", line, err)
-				}
-				all = append(all, one)
+			want := 4*len(plan.Addresses) + 3*len(plan.Owned) - 1 // nothing is handed over on the unix socket
+			if plan.Confined {
+				want += len(plan.Owned) - 1
 			}
-			if want := 4*len(plan.Addresses) + 3*len(plan.Owned) - 1; len(all) != want { // nothing is handed over on the unix socket
-				t.Errorf("%q: %d results, want %d", flags, len(all), want)
-			}
-			return all
+			return parseAttempts(t, got.Stdout, want)
 		}
 		for _, one := range run("--sandbox", "read-only", "--network") {
 			if !one.isOwned(plan) && strings.HasPrefix(one.Result, "errno") {
@@ -115,6 +134,71 @@ func TestConfined_ReachesNoListener(t *testing.T) {
 			t.Errorf("%d attempts were served outside, want %d", served, want)
 		}
 	})
+}
+
+// A confined process gets nothing from a hub, a gateway and a forward without tables of principals,
+// which are not its server. A process that is not confined is accepted while a confined one runs.
+func TestConfined_ReachesNoOtherListener(t *testing.T) {
+	harness.Slow(t)
+	hub := harness.NewHub(t, nil).URLs[harness.HubTransport]
+	other := harness.Serve(t).URLs[harness.TCPTransport]
+	gateway := harness.NewCommand("gateway", "--upstream", other, "--listen", "ws://127.0.0.1:0").Listen(t, 1)[0]
+	forward := harness.NewCommand("forward", "--server", other, "--listen", "tcp://127.0.0.1:0").Listen(t, 1)[0]
+	keeper := filepath.Join(harness.ShortDir(t), "keeper")
+	keep(t, keeper)
+	request := func(head string, fields ...string) string {
+		return head + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" + strings.Join(fields, "\r\n") + "\r\n\r\n"
+	}
+	for _, backend := range []string{"bubblewrap", "landlock"} {
+		server := harness.Serve(t, "EXECWIRE_SANDBOX_BACKENDS="+backend, "EXECWIRE_CGROUP=off")
+		confined := server.Through(harness.UnixTransport, "--sandbox", "read-only", "--network", "--")
+		plain := server.Through(harness.UnixTransport, "--")
+		sleeper := server.Through(harness.UnixTransport, "--sandbox", "read-only", "--network", "--detach", "--id", "sleeper", "--", "sleep", "1000")
+		if got := harness.Run(t, nil, sleeper...); got.Code != 0 {
+			t.Fatalf("%+v", got)
+		}
+		for url, text := range map[string]string{
+			hub: request("GET /v1/executors", "Connection: close"),
+			gateway: request("GET /", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+				"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="),
+		} {
+			plan := reachPlan{Keeper: keeper, Requests: map[string]string{"request": text}, Timeout: harness.StepTimeout.Seconds()}
+			plan.Addresses, plan.Owned = addressesOf(t, []string{url})
+			want := len(plan.Addresses) + 3*len(plan.Owned)
+			for _, outside := range []harness.Result{
+				harness.Run(t, nil, append(plain, plan.argv(t)...)...),
+				harness.Prepare(exec.Command(plan.argv(t)[0], plan.argv(t)[1:]...)).Complete(t, nil),
+			} {
+				for _, one := range parseAttempts(t, outside.Stdout, want) {
+					if one.isOwned(plan) && !strings.HasPrefix(one.Result, "HTTP/1.1 200 ") && !strings.HasPrefix(one.Result, "HTTP/1.1 101 ") {
+						t.Errorf("%s, outside, %s: %s", backend, one.Way, one.Result)
+					}
+				}
+			}
+			plan.Confined = true
+			got := harness.Run(t, nil, append(confined, plan.argv(t)...)...)
+			for _, one := range parseAttempts(t, got.Stdout, want+len(plan.Owned)) {
+				if !one.isOwned(plan) && strings.HasPrefix(one.Result, "errno") {
+					continue // nothing listens there
+				}
+				if !strings.HasPrefix(one.Result, "HTTP/1.1 403 ") || !strings.Contains(one.Result, refusedText) {
+					t.Errorf("%s, %s: %s", backend, one.Way, one.Result)
+				}
+			}
+		}
+		// gRPC, directly and from a descendant that has left its parents.
+		detached := `(setsid sh -c 'exec "$0" run --server ` + forward + ` -- echo ran' "$0" &) | cat`
+		for _, argv := range [][]string{
+			{harness.Execwire, "run", "--server", forward, "--", "echo", "ran"}, {"sh", "-c", detached, harness.Execwire},
+		} {
+			if got := harness.Run(t, nil, append(confined, argv...)...); strings.Contains(got.Stdout, "ran") || !strings.Contains(got.Stderr, refusedText) {
+				t.Errorf("%s, the forward: %+v", backend, got)
+			}
+			if got := harness.Run(t, nil, append(plain, argv...)...); got != (harness.Result{Stdout: "ran\n"}) {
+				t.Errorf("%s, outside, the forward: %+v", backend, got)
+			}
+		}
+	}
 }
 
 // isOwned reports whether the server listens on the address of an attempt.

@@ -30,6 +30,16 @@ func LoopbackPeer(conn *net.TCPConn) (Peer, error) {
 	return peer, nil
 }
 
+// LoopbackPeerEnded reports whether no process has the socket of p open any more, the peer
+// that [LoopbackPeer] returned for conn. It is false if the kernel cannot tell.
+func LoopbackPeerEnded(conn *net.TCPConn, p Peer) bool {
+	socket, err := sockdiag.Peer(conn)
+	if err != nil {
+		return errors.Is(err, sockdiag.ErrNoOwner) || errors.Is(err, sockdiag.ErrDisconnected)
+	}
+	return socket.Inode != p.Socket
+}
+
 var errUnmapped = errors.New("the user is not mapped in the user namespace of this process")
 
 // noUID is not a user.

@@ -73,3 +73,42 @@ func TestPeerEnded_ProcessExited(t *testing.T) {
 		}
 	}
 }
+
+// A peer on loopback has ended when no process has its socket open.
+func TestLoopbackPeerEnded(t *testing.T) {
+	lis, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lis.Close() }()
+	client, err := net.Dial("tcp4", lis.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	accepted, err := lis.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accepted.Close() }()
+	conn := accepted.(*net.TCPConn)
+	peer, err := auth.LoopbackPeer(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if auth.LoopbackPeerEnded(conn, peer) {
+		t.Error("an open socket counts as ended")
+	}
+	if err := client.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if auth.LoopbackPeerEnded(conn, peer) {
+		t.Error("a half-closed socket counts as ended")
+	}
+	if err := client.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !auth.LoopbackPeerEnded(conn, peer) {
+		t.Error("a closed socket does not count as ended")
+	}
+}

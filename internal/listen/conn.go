@@ -3,6 +3,7 @@ package listen
 import (
 	"container/list"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/confinement"
 )
 
 // limitedConn is a connection that its limiter counts until it is closed.
@@ -133,16 +135,29 @@ func (c *limitedConn) checkPeer() error {
 	if c.userError != nil || c.limiter.confined == nil {
 		return c.userError
 	}
-	ended := func() bool { return false }
+	p := confinement.Peer{PID: int(c.peer.PID), UID: c.peer.UID, Socket: c.peer.Socket, Cgroup: c.peer.Cgroup, Unknown: c.peer.Unknown}
 	switch conn := c.Conn.(type) {
 	case *net.UnixConn:
-		ended = func() bool { return auth.PeerEnded(conn) }
-	default:
+		p.Ended = func() bool { return auth.PeerEnded(conn) }
+	case *net.TCPConn:
 		if !isLoopback(conn.LocalAddr()) || !isLoopback(conn.RemoteAddr()) {
 			return nil
 		}
+		p.Ended = func() bool { return auth.LoopbackPeerEnded(conn, c.peer) }
 	}
-	return c.limiter.confined(c.peer, ended)
+	err := c.limiter.confined(p)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, confinement.ErrConfined):
+		return refusedPeer("a confined process is not accepted without a token: it could start processes that are not confined")
+	}
+	return refusedPeer(fmt.Sprintf("this process is not accepted without a token: confined processes with the network were started here, "+
+		"and it cannot be found out whether this is one of them (%v); show a token, or use a unix socket", err))
+}
+
+func refusedPeer(text string) error {
+	return &auth.Error{Kind: auth.KindPeerRefused, Subject: "peer on this host", Err: errors.New(text), ForCaller: text}
 }
 
 var errUnauthenticatedLimit = errors.New("too many bytes were received before authentication")

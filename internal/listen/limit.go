@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/confinement"
 )
 
 // settingConnections is the name of the limit in errors.
@@ -29,9 +30,9 @@ const pendingFraction = 8
 // of the principal with the most is evicted; see selectVictim.
 type limiter struct {
 	users    auth.LoopbackUsers
-	confined func(auth.Peer, func() bool) error // nil: none is
-	limit    int                                // 0: no limit
-	full     func()                             // called for each closed, evicted or rejected connection; must not block
+	confined func(confinement.Peer) error // nil: none is
+	limit    int                          // 0: no limit
+	full     func()                       // called for each closed, evicted or rejected connection; must not block
 
 	mu         sync.Mutex
 	closed     bool                       // guarded by mu

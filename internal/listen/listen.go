@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/confinement"
 )
 
 // Listener is an open listener. Its methods may be called concurrently.
@@ -49,12 +50,11 @@ type Options struct {
 	// without a credential. Connections of others are served until a call is
 	// rejected.
 	LoopbackUsers auth.LoopbackUsers
-	// Confined returns why a process of this host is not accepted without a
-	// credential because it is, or may be, confined; nil accepts it. ended
-	// reports whether the process of a unix socket has ended, so that its PID may
-	// have been reused. It is called once per connection, by [AuthInfo.Refused],
-	// concurrently, and may read /proc. A nil Confined accepts all.
-	Confined func(p auth.Peer, ended func() bool) error
+	// Confined returns [confinement.ErrConfined] if a process of this host is confined,
+	// and another error if it may be: it is not accepted without a credential. It is
+	// called once per connection, by [AuthInfo.Refused], concurrently, and may read
+	// /proc. A nil Confined accepts all.
+	Confined func(confinement.Peer) error
 	// UnauthenticatedBytes is how many bytes may be received on a connection
 	// before a request is authenticated, including the handshake. A connection
 	// that exceeds it is closed. It applies to listeners with TLS or

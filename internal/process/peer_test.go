@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -24,7 +25,7 @@ func assumeConfinedPeers(s *Supervisor) *Supervisor {
 
 func TestCheckPeer_NoConfinedProcessWithNetwork_AcceptsAll(t *testing.T) {
 	s := newSupervisor(t, Config{})
-	if err := s.CheckPeer(Peer{PID: -1, Socket: 1}); err != nil {
+	if err := s.CheckPeer(confinement.Peer{PID: -1, Socket: 1}); err != nil {
 		t.Errorf("CheckPeer = %v", err)
 	}
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
@@ -56,7 +57,7 @@ func TestCheckPeer_RejectsConfinedProcesses(t *testing.T) {
 			}
 			refused := func() (n int) {
 				for _, pid := range certainMembers(p) {
-					if errors.Is(s.CheckPeer(Peer{PID: pid}), ErrPeerConfined) {
+					if errors.Is(s.CheckPeer(confinement.Peer{PID: pid}), confinement.ErrConfined) {
 						n++
 					}
 				}
@@ -69,7 +70,7 @@ func TestCheckPeer_RejectsConfinedProcesses(t *testing.T) {
 				t.Errorf("adopts %v: %d of %v are refused", adopts, n, certainMembers(p))
 			}
 			for _, pid := range []int{plain.PID(), os.Getpid(), os.Getppid()} {
-				if err := s.CheckPeer(Peer{PID: pid}); err != nil {
+				if err := s.CheckPeer(confinement.Peer{PID: pid}); err != nil {
 					t.Errorf("adopts %v: process %d: %v", adopts, pid, err)
 				}
 			}
@@ -85,18 +86,18 @@ func TestCheckPeer_RejectsUnknownPeers(t *testing.T) {
 	if err := ended.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for name, peer := range map[string]Peer{
+	for name, peer := range map[string]confinement.Peer{
 		"a process that has ended":           {PID: ended.Process.Pid},
 		"a PID that may be reused":           {PID: os.Getpid(), Ended: func() bool { return true }},
 		"a socket without owner":             {Socket: 1<<32 - 1},
 		"a socket of a group that is unused": {Socket: 1<<32 - 1, Cgroup: 1 << 40},
 		"unknown to the kernel":              {Unknown: true},
 	} {
-		if err := s.CheckPeer(peer); err == nil || errors.Is(err, ErrPeerConfined) {
+		if err := s.CheckPeer(peer); err == nil || errors.Is(err, confinement.ErrConfined) {
 			t.Errorf("%s: CheckPeer = %v", name, err)
 		}
 	}
-	if err := s.CheckPeer(Peer{PID: os.Getpid(), Ended: func() bool { return false }}); err != nil {
+	if err := s.CheckPeer(confinement.Peer{PID: os.Getpid(), Ended: func() bool { return false }}); err != nil {
 		t.Errorf("this process: CheckPeer = %v", err)
 	}
 	lis, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -113,7 +114,7 @@ func TestCheckPeer_RejectsUnknownPeers(t *testing.T) {
 	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.CheckPeer(Peer{Socket: uint32(stat.Ino)}); err != nil {
+	if err := s.CheckPeer(confinement.Peer{Socket: uint32(stat.Ino)}); err != nil {
 		t.Errorf("a socket of this process: CheckPeer = %v", err)
 	}
 }
@@ -139,7 +140,7 @@ const foreignProcEnv = "PROCESS_TEST_FOREIGN_PROC"
 // checkPeerInForeignProc prints the result of CheckPeer for this process, and exits.
 func checkPeerInForeignProc() {
 	if os.Getenv(foreignProcEnv) != "" {
-		fmt.Println(assumeConfinedPeers(&Supervisor{}).CheckPeer(Peer{PID: os.Getpid()}))
+		fmt.Println(assumeConfinedPeers(&Supervisor{}).CheckPeer(confinement.Peer{PID: os.Getpid()}))
 		os.Exit(0)
 	}
 }

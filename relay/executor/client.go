@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/execwire/execwire/internal/sockowner"
 )
 
 // Limits of responses.
@@ -38,6 +40,7 @@ func newClient(service string, timeout time.Duration, config *tls.Config) *clien
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            sockowner.Dialer().DialContext,
 			TLSClientConfig:        config.Clone(),
 			DisableKeepAlives:      true, // requests are minutes apart
 			DisableCompression:     true,

@@ -77,11 +77,14 @@ func (a *authenticator) authenticateCounting(r *http.Request, attempts *auth.Att
 	}
 	// Without a table, a listener with TLS is on loopback, and no tokens are
 	// configured. Clients may still send one that was meant for another registry.
-	shown := auth.Credentials{Loopback: info.Loopback, PeerRefused: info.Refused()}
+	shown := auth.Credentials{Loopback: info.Loopback}
 	authorization := r.Header.Values("Authorization")
 	if !a.principals.HasTable() {
 		shown.Loopback = info.Loopback || info.HasTLS()
 		authorization = nil
+	}
+	if len(authorization) == 0 && shown.Loopback {
+		shown.PeerRefused = info.Refused()
 	}
 	if len(info.State.VerifiedChains) > 0 {
 		shown.Certificates = info.State.PeerCertificates

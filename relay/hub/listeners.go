@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/relay/preview"
 	"github.com/execwire/execwire/relay/rendezvous"
@@ -38,6 +39,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 	opts := listen.Options{
 		WebsocketAuthenticated: h.authenticator.principals.HasTable(),
 		LoopbackUsers:          h.authenticator.users,
+		Confined:               confinement.CheckPeer,
 		UnauthenticatedBytes:   unauthenticatedBytes,
 		Connections:            int(h.cfg.Connections),
 		Inherited:              h.opts.Inherited,

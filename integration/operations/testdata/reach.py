@@ -35,6 +35,10 @@ REQUESTS = {
                                  "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="),
 }
 
+if plan.get("requests"):
+    REQUESTS = {kind: lambda text=text: text.encode() for kind, text in plan["requests"].items()}
+    start = next(iter(REQUESTS.values()))
+
 
 def connect(address):
     if isinstance(address, str):
@@ -57,7 +61,8 @@ def complete(response):
 
 def answer(s, sent):
     s.settimeout(plan["timeout"])
-    s.sendall(sent)
+    if sent:
+        s.sendall(sent)
     got = b""
     while not complete(got):
         piece = s.recv(65536)
@@ -127,6 +132,21 @@ def handed(way, address):
     keeper.close()
 
 
+def in_flight(way, address):
+    """Asks by a connection that no process has open for some time: its descriptor is in a message."""
+    inside, outside = socket.socketpair()
+    try:
+        s = connect(address)
+        inside.sendmsg([b"k"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [s.fileno()]))])
+        s.sendall(start())
+        s.close()
+        answer(connect(address), start())  # takes as long
+        _, control, _, _ = outside.recvmsg(1, socket.CMSG_SPACE(4))
+        report(way, answer(socket.socket(fileno=array.array("i", control[0][2])[0]), b""))
+    except OSError as e:
+        report(way, "errno %s" % e.errno)
+
+
 for name, address in plan["addresses"].items():
     for kind, make in REQUESTS.items():
         way = kind + " by " + name
@@ -136,3 +156,5 @@ for name in plan["owned"]:
     detached("connected and detached by " + name, plan["addresses"][name], True)
     if not isinstance(plan["addresses"][name], str):
         handed("handed over by " + name, plan["addresses"][name])
+        if plan["confined"]:
+            in_flight("in flight by " + name, plan["addresses"][name])
