@@ -46,7 +46,7 @@ var habits = []struct {
 	{line: "execwire cp -r - :$PWD/four </dev/null", code: 2, want: "~--recursive: it is not for a copy from stdin"},
 	{line: "execwire cp :$PWD -", code: 125, want: "~directory\n~copy it to a directory with -r"},
 	{line: "execwire touch $PWD/src-touched && ls src-touched", want: "src-touched"},
-	{line: "touch -d @1 two; execwire touch -c $PWD/two $PWD/none && [ two -nt one ] && ls none", code: 2, want: "~none"},
+	{line: "touch -d @1 two; execwire touch -c $PWD/two $PWD/none && [ $(stat -c %Y two) -gt 1 ] && ls none", code: 2, want: "~none"},
 	{line: "mkdir src && printf x >src/x.conf && printf y >src/y.conf && touch -d @1 src/x.conf src/.z.conf && chmod 640 src/x.conf && execwire cp -a src :$PWD/copy && stat -c '%a %Y' copy/x.conf", want: "640 1"},
 	{line: "mkdir into && execwire cp \":$PWD/src/*.conf\" into && ls -A into", want: "x.conf\ny.conf"},
 	{line: "execwire cp \":$PWD/src/?.conf\" nowhere", code: 125, want: "~there is no such directory"},
@@ -74,7 +74,7 @@ var habits = []struct {
 	{line: "printf 'default_grce = 5' >conf; execwire config check conf", code: 1, want: "~did you mean default_grace?"},
 	// Errors name what was typed.
 	{line: "execwire run 'echo hi | cat'", code: 127, want: "~run starts no shell; name one: execwire run -- sh -c 'echo hi | cat'"},
-	{line: "PATH=/nonexistent-directory:$PATH; execwire run nosuch 2>&1 | grep -c nonexistent-directory", code: 1, want: "0"},
+	{line: "execwire run --env PATH=/nonexistent-directory -- nosuch 2>&1 | grep -c nonexistent-directory", code: 1, want: "0"},
 	{line: "execwire run --nice 500 -- true", code: 125, want: "~ --nice: 500 is not between"},
 	{line: "execwire run --limit cpu-seconds=1 --limit cpu-seconds=2 -- true", code: 125, want: "~--limit cpu-seconds=2"},
 	{line: "execwire run --session $(printf %300s | tr ' ' s) -- true", code: 125, want: "~execwire: --session is longer"},
