@@ -8,12 +8,13 @@ import (
 	"golang.org/x/term"
 )
 
-// lossReportDelay is how long a lost connection is not reported unless stderr is a
-// terminal: most are restored by then.
-const lossReportDelay = 3 * time.Second
+// LossDelay is how long a lost connection is not reported unless stderr is a terminal: most
+// are restored by then. Tests change it.
+var LossDelay = 5 * time.Second
 
 // LossReport reports a lost connection: at once to a terminal, otherwise if it is still
-// lost after a delay. Its methods are called one at a time.
+// lost after [LossDelay], and then also that it is restored. Its methods are called one at a
+// time.
 type LossReport struct {
 	to    *os.File
 	timer *time.Timer   // nil without a pending report
@@ -31,17 +32,25 @@ func (r *LossReport) Begin() {
 	}
 	done := make(chan struct{})
 	r.done = done
-	r.timer = time.AfterFunc(lossReportDelay, func() {
+	r.timer = time.AfterFunc(LossDelay, func() {
 		defer close(done)
 		fmt.Fprintln(r.to, "execwire: connection lost, reconnecting...")
 	})
 }
 
-// End records that the connection is restored, or no longer needed. It waits for a
-// report in progress.
-func (r *LossReport) End() {
-	if r.timer != nil && !r.timer.Stop() {
+// Resumed records that the connection is restored.
+func (r *LossReport) Resumed() {
+	if r.End() {
+		fmt.Fprintln(r.to, "execwire: connection restored")
+	}
+}
+
+// End records that the connection is no longer needed. It waits for a report in progress,
+// and tells whether one was made after the delay.
+func (r *LossReport) End() (reported bool) {
+	if reported = r.timer != nil && !r.timer.Stop(); reported {
 		<-r.done
 	}
 	r.timer = nil
+	return reported
 }

@@ -60,7 +60,7 @@ func Run(
 		report.Begin()
 	}
 	options.OnResumed = func() {
-		report.End()
+		report.Resumed()
 		s.lost.Store(false)
 		keys.raw()
 	}
