@@ -56,8 +56,7 @@ Exit codes of attach itself are those of run.`,
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process")
-	f.StringVar(&keys, "detach-keys", "ctrl-p,ctrl-q",
-		"the `keys` that detach, separated by commas: ctrl-X or a character; empty for none")
+	f.StringVar(&keys, "detach-keys", defaultDetachKeys, detachKeysHelp)
 	f.Uint64Var(&flags.since, "since-seq", 0, "start after the event with this `number`")
 	addDuration(f, &flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
@@ -68,6 +67,11 @@ Exit codes of attach itself are those of run.`,
 	})
 	return command
 }
+
+const (
+	defaultDetachKeys = "ctrl-p,ctrl-q"
+	detachKeysHelp    = "the `keys` that detach, separated by commas: ctrl-X or a character; empty for none"
+)
 
 func attach(ctx context.Context, c *client.Client, flags attachFlags, id string, std streams) error {
 	process := client.ProcessRef{SessionID: flags.session, ProcessID: id, AfterSeq: flags.since}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -213,13 +214,18 @@ func (f connectFlags) explain(err error) error {
 // those of a server inside this program end with it, and those of the exec-server
 // protocol with their connection.
 func checkPersistent(command *cobra.Command, server string) error {
-	scheme, _, _ := strings.Cut(server, ":")
-	switch scheme = strings.ToLower(scheme); scheme {
-	case "ws", "wss", launchScheme, "local":
-		return usageError(command, fmt.Errorf(
-			"a server reached by %s ends processes with the command that started them: name one with tcp://, tls:// or unix://, or with --hub and --executor", scheme))
+	if server == "" || isPersistent(server) {
+		return nil
 	}
-	return nil
+	scheme, _, _ := strings.Cut(server, ":")
+	return usageError(command, fmt.Errorf(
+		"a server reached by %s ends processes with the command that started them: name one with tcp://, tls:// or unix://, or with --hub and --executor", strings.ToLower(scheme)))
+}
+
+// isPersistent reports whether a server keeps processes when the command ends.
+func isPersistent(server string) bool {
+	scheme, _, _ := strings.Cut(strings.ToLower(server), ":")
+	return !slices.Contains([]string{"", "ws", "wss", launchScheme, "local"}, scheme)
 }
 
 // launchScheme is the URL scheme of servers that the client launches.

@@ -250,6 +250,8 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"identity, otherwise": {[]string{"serve", "--allow-agent-identity-auth"}, 2, []string{"--agent-identity needs --remote"}},
 		"identity and token":  {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--use-agent-identity-auth", "--remote-token-file", "/x"}, 2, []string{"--remote-token-file and --agent-identity exclude each other"}},
 		"label without =":     {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--executor-labels", "x"}, 2, []string{`--executor-labels cannot have "x"`, "KEY=VALUE"}},
+		"detach keys":         {[]string{"run", "--detach-keys", "ctrl-p", "true"}, 2, []string{"--detach-keys is for -t and -i"}},
+		"no such keys":        {[]string{"run", "-ti", "--detach-keys", "ctl-p", "true"}, 2, []string{`--detach-keys: "ctl-p" is not a key`}},
 		"no such ws-auth":     {[]string{"serve", "--ws-auth", "basic"}, 2, []string{`"--ws-auth" flag: cannot be "basic": write capability-token`}},
 		"no credentials":      {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a"}, 1, []string{"codex login", "--remote-token-file"}},
 		"no remote token":     {[]string{"serve", "--remote", "https://hub.example.org", "--executor-id", "a", "--remote-token-file", missing}, 1, []string{missing}},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type runFlags struct {
 	nice              int32
 	limits            []string
 	detach, json      bool
+	detachKeys        string
+	keys              []byte // of detachKeys
 	leaveDescendants  bool
 	replace           bool
 	noWaitDescendants bool
@@ -95,7 +98,9 @@ the process has exited after one, its descendants are terminated (SIGKILL after 
 so that run always ends, with the exit code of the process, or 128+n if signal n
 killed it. A second SIGTERM, or a third SIGINT within three seconds, kills the process
 with all its descendants; one more ends run without waiting. With -t and -i at a
-terminal the keys go to the process instead. Ctrl-Z (SIGTSTP) stops only this program:
+terminal the keys go to the process instead, except for those of --detach-keys: typed in
+sequence, they leave the process running on the server without an owner, and run exits
+with 0. A server inside this program ends with it, so there they are keys as any other. Ctrl-Z (SIGTSTP) stops only this program:
 the process continues until its unacknowledged output fills a window. A remote server
 considers a stopped client lost, so choose a --grace that covers the pause.
 
@@ -124,6 +129,14 @@ Exit codes of run itself:
 		RunE: func(command *cobra.Command, arguments []string) error {
 			flags.arguments = arguments
 			flags.hasGrace = command.Flags().Changed("grace")
+			keys, err := parseKeys(flags.detachKeys)
+			if err == nil && len(keys) > 0 && command.Flags().Changed("detach-keys") && (!flags.terminal || !flags.stdin) {
+				err = errors.New("--detach-keys is for -t and -i: the keys are those of a terminal")
+			}
+			if err != nil {
+				return usageError(command, err)
+			}
+			flags.keys = keys
 			flags.confine.isAsked = command.Flags().Changed("sandbox")
 			return run(command, flags, arguments, std)
 		},
@@ -140,6 +153,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVar(&flags.replace, "replace", false, "with --id: replace an ended process with that id")
 	f.BoolVarP(&flags.terminal, "terminal", "t", false, "run the process in a terminal of the size of this one")
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process; without it the process reads end of file")
+	f.StringVar(&flags.detachKeys, "detach-keys", defaultDetachKeys, detachKeysHelp)
 	f.StringVarP(&flags.directory, "cwd", "w", "",
 		"the working `directory`, an absolute path on the server (default the home of its user; the current one if the process runs on this machine)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil,
@@ -260,12 +274,19 @@ func runForeground(ctx context.Context, server *client.Client, flags runFlags, p
 	if flags.stdin {
 		options.Stdin = std.in
 	}
+	if flags.terminal && flags.stdin && isPersistent(flags.server) && term.IsTerminal(int(std.in.Fd())) {
+		options.DetachKeys = flags.keys
+		process.ProcessId = cmp.Or(process.GetProcessId(), uuid.NewString())
+	}
 	if flags.hasGrace {
 		options.Grace = &flags.grace
 	}
 	how := terminal.Options{In: std.in, Out: std.out, Err: std.err, Terminal: flags.terminal, Stdin: flags.stdin,
 		NoWaitDescendants: flags.noWaitDescendants, GuardianSignals: passed}
 	exit, killed, err := terminal.Run(ctx, options, how, server.Run)
+	if errors.Is(err, client.ErrDetached) {
+		return explainAttach(err, process.GetProcessId(), std)
+	}
 	if err != nil {
 		return explainRun(err, flags)
 	}

@@ -146,19 +146,18 @@ func TestTerminal_ServerGone_IsRestored(t *testing.T) {
 	expectSameSettings(t, settings+".before", settings+".after")
 }
 
-// A user detaches from a shell on a server by keys and attaches again, with another size, and
+// A user leaves a shell on a server, as run started it, by keys and attaches again, with another size, and
 // finds it unchanged.
 func TestTerminal_DetachAndAttach(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
 		t.Run(string(d), func(t *testing.T) {
 			id := "shell" + string(d)
-			detach(server, t, d, id, []string{"bash", "--norc", "--noprofile"}, "-t", "-i", "-e", "PS1=remote[$?]$ ", "-e", "TERM=screen")
 			p := harness.NewPane(t, 100, 20)
 			settings := filepath.Join(harness.ShortDir(t), "stty")
 			saveSettings(p, settings+".before")
 			attach := harness.Execwire + " attach --server " + server.URLs[d] + " -i " + id
-			p.Enter("clear; " + attach)
+			p.Enter("clear; " + harness.Execwire + " run --server " + server.URLs[d] + " --id " + id + " -t -i -e 'PS1=remote[$?]$ ' -- bash --norc --noprofile")
 			p.AwaitLine("remote[0]$")
 			p.Enter(`until [ "$(stty size)" = "20 100" ]; do sleep 0.02; done; kept=secret; echo "now $(stty size)"`)
 			awaitOutput(p, "now 20 100", "remote[0]$")
