@@ -49,7 +49,7 @@ async function read(socket: net.Socket): Promise<Buffer> {
 
 test("ports: a web server is found, waited for and reached", async (t) => {
   const c = await client(t);
-  const server = await c.start(["python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"]);
+  const server = await c.start(["python3", "-u", "-m", "http.server", "--bind", "127.0.0.1", "0"], { cwd: "/" });
   after(t, () => server.close());
   let port = 0;
   for await (const { opened } of server.watchPorts()) {
