@@ -309,7 +309,7 @@ class Client:
         """
         started = Command.of(locals())
         lost, resumed = called_here(on_lost), called_here(on_resumed)
-        return await self._own(lambda: self._sync.starting(started, grace, lost, resumed))
+        return await self._own(self._sync.starting(started, grace, lost, resumed))
 
     @overload
     async def run(
@@ -383,7 +383,7 @@ class Client:
         """
         started = Command.of({**locals(), "stdin": input is not None})
         lost, resumed = called_here(on_lost), called_here(on_resumed)
-        process = await self._own(lambda: self._sync.starting(started, grace, lost, resumed))
+        process = await self._own(self._sync.starting(started, grace, lost, resumed))
         async with process:
             completed = await process.communicate(
                 input,
@@ -409,7 +409,7 @@ class Client:
         """Takes over an existing process."""
         lost, resumed = called_here(on_lost), called_here(on_resumed)
         return await self._own(
-            lambda: self._sync.attaching(id, session_id, after_seq, grace, lost, resumed)
+            self._sync.attaching(id, session_id, after_seq, grace, lost, resumed)
         )
 
     async def interactive(
@@ -480,8 +480,7 @@ class Client:
             )
         )
 
-    async def _own(self, make: "Callable[[], Owner]") -> Process:
-        owner = await in_thread(make)
+    async def _own(self, owner: Owner) -> Process:
         change = Change()
         owner.listen(change)
         try:
