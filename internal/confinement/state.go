@@ -31,8 +31,8 @@ type State struct {
 	filters    int
 }
 
-// Exceeds reports whether a process is confined if it descends from a server in state s.
-func (p State) Exceeds(s State) bool { return p.noNewPrivs && p.filters > s.filters }
+// Exceeds reports whether a process in state s is confined if it descends from a server.
+func (s State) Exceeds(server State) bool { return s.noNewPrivs && s.filters > server.filters }
 
 // errUncounted means that the kernel is older than 5.9.
 var errUncounted = errors.New("the kernel does not report what confines processes: Linux 5.9 or later does")
