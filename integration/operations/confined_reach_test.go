@@ -33,7 +33,7 @@ type reachPlan struct {
 	Timeout   float64        `json:"timeout"`   // in seconds
 	Confined  bool           `json:"confined"`  // with the ways that only a confined process tries
 
-	Requests map[string]string `json:"requests,omitempty"` // instead of those to a server
+	Requests map[string]string `json:"requests,omitempty"` // by URL of a listener, instead of those to a server
 }
 
 // parseAttempts parses the output of testdata/reach.py, which has this number of results.
@@ -149,6 +149,11 @@ func TestConfined_ReachesNoOtherListener(t *testing.T) {
 	request := func(head string, fields ...string) string {
 		return head + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n" + strings.Join(fields, "\r\n") + "\r\n\r\n"
 	}
+	requests := map[string]string{
+		hub: request("GET /v1/executors", "Connection: close"),
+		gateway: request("GET /", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+			"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="),
+	}
 	for _, backend := range []string{"bubblewrap", "landlock"} {
 		server := harness.Serve(t, "EXECWIRE_SANDBOX_BACKENDS="+backend, "EXECWIRE_CGROUP=off")
 		confined := server.Through(harness.UnixTransport, "--sandbox", "read-only", "--network", "--")
@@ -157,46 +162,36 @@ func TestConfined_ReachesNoOtherListener(t *testing.T) {
 		if got := harness.Run(t, nil, sleeper...); got.Code != 0 {
 			t.Fatalf("%+v", got)
 		}
-		for url, text := range map[string]string{
-			hub: request("GET /v1/executors", "Connection: close"),
-			gateway: request("GET /", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
-				"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="),
+		plan := reachPlan{Keeper: keeper, Requests: requests, Timeout: harness.StepTimeout.Seconds()}
+		plan.Addresses, plan.Owned = addressesOf(t, []string{hub, gateway})
+		want := len(plan.Addresses) + 3*len(plan.Owned)
+		for _, outside := range []harness.Result{
+			harness.Run(t, nil, append(plain, plan.argv(t)...)...),
+			harness.Prepare(exec.Command(plan.argv(t)[0], plan.argv(t)[1:]...)).Complete(t, nil),
 		} {
-			plan := reachPlan{Keeper: keeper, Requests: map[string]string{"request": text}, Timeout: harness.StepTimeout.Seconds()}
-			plan.Addresses, plan.Owned = addressesOf(t, []string{url})
-			want := len(plan.Addresses) + 3*len(plan.Owned)
-			for _, outside := range []harness.Result{
-				harness.Run(t, nil, append(plain, plan.argv(t)...)...),
-				harness.Prepare(exec.Command(plan.argv(t)[0], plan.argv(t)[1:]...)).Complete(t, nil),
-			} {
-				for _, one := range parseAttempts(t, outside.Stdout, want) {
-					if one.isOwned(plan) && !strings.HasPrefix(one.Result, "HTTP/1.1 200 ") && !strings.HasPrefix(one.Result, "HTTP/1.1 101 ") {
-						t.Errorf("%s, outside, %s: %s", backend, one.Way, one.Result)
-					}
-				}
-			}
-			plan.Confined = true
-			got := harness.Run(t, nil, append(confined, plan.argv(t)...)...)
-			for _, one := range parseAttempts(t, got.Stdout, want+len(plan.Owned)) {
-				if !one.isOwned(plan) && strings.HasPrefix(one.Result, "errno") {
-					continue // nothing listens there
-				}
-				if !strings.HasPrefix(one.Result, "HTTP/1.1 403 ") || !strings.Contains(one.Result, refusedText) {
-					t.Errorf("%s, %s: %s", backend, one.Way, one.Result)
+			for _, one := range parseAttempts(t, outside.Stdout, want) {
+				if one.isOwned(plan) && !strings.HasPrefix(one.Result, "HTTP/1.1 200 ") && !strings.HasPrefix(one.Result, "HTTP/1.1 101 ") {
+					t.Errorf("%s, outside, %s: %s", backend, one.Way, one.Result)
 				}
 			}
 		}
-		// gRPC, directly and from a descendant that has left its parents.
-		detached := `(setsid sh -c 'exec "$0" run --server ` + forward + ` -- echo ran' "$0" &) | cat`
-		for _, argv := range [][]string{
-			{harness.Execwire, "run", "--server", forward, "--", "echo", "ran"}, {"sh", "-c", detached, harness.Execwire},
-		} {
-			if got := harness.Run(t, nil, append(confined, argv...)...); strings.Contains(got.Stdout, "ran") || !strings.Contains(got.Stderr, refusedText) {
-				t.Errorf("%s, the forward: %+v", backend, got)
+		plan.Confined = true
+		got := harness.Run(t, nil, append(confined, plan.argv(t)...)...)
+		for _, one := range parseAttempts(t, got.Stdout, want+len(plan.Owned)) {
+			if !one.isOwned(plan) && strings.HasPrefix(one.Result, "errno") {
+				continue // nothing listens there
 			}
-			if got := harness.Run(t, nil, append(plain, argv...)...); got != (harness.Result{Stdout: "ran\n"}) {
-				t.Errorf("%s, outside, the forward: %+v", backend, got)
+			if !strings.HasPrefix(one.Result, "HTTP/1.1 403 ") || !strings.Contains(one.Result, refusedText) {
+				t.Errorf("%s, %s: %s", backend, one.Way, one.Result)
 			}
+		}
+		// gRPC, from a descendant that has left its parents.
+		argv := []string{"sh", "-c", `(setsid sh -c 'exec "$0" run --server ` + forward + ` -- echo ran' "$0" &) | cat`, harness.Execwire}
+		if got := harness.Run(t, nil, append(confined, argv...)...); strings.Contains(got.Stdout, "ran") || !strings.Contains(got.Stderr, refusedText) {
+			t.Errorf("%s, the forward: %+v", backend, got)
+		}
+		if got := harness.Run(t, nil, append(plain, argv...)...); got != (harness.Result{Stdout: "ran\n"}) {
+			t.Errorf("%s, outside, the forward: %+v", backend, got)
 		}
 	}
 }

@@ -36,8 +36,10 @@ REQUESTS = {
 }
 
 if plan.get("requests"):
-    REQUESTS = {kind: lambda text=text: text.encode() for kind, text in plan["requests"].items()}
-    start = next(iter(REQUESTS.values()))
+    def start():  # for the address of this name, which ends with that of the listener
+        return next(text for url, text in plan["requests"].items() if name.endswith(url)).encode()
+
+    REQUESTS = {"request": start}
 
 
 def connect(address):
