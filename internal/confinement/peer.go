@@ -42,7 +42,9 @@ var (
 	// ErrNotFound means that a peer could be a confined process: nothing shows which process it is.
 	ErrNotFound = errors.New("no visible process has its socket")
 	errEnded    = errors.New("it has ended")
-	errForking  = errors.New("processes end faster than they can be listed")
+	// errForking means that processes end faster than they can be listed, so that a confined one may
+	// be missing.
+	errForking = errors.New("processes end faster than they can be listed")
 )
 
 // CheckPeer is for a program that is not the server: it returns nil if the peer is no confined process
@@ -76,10 +78,10 @@ func CheckPeer(peer Peer) error {
 		return CheckProcess(peer, isConfined)
 	}
 	confined, err := listing.get()
-	if err != nil {
+	if err != nil && !errors.Is(err, errForking) {
 		return err
 	}
-	possible := slices.ContainsFunc(confined, func(uid uint32) bool { return peer.Unknown || uid == peer.UID })
+	possible := err != nil || slices.ContainsFunc(confined, func(uid uint32) bool { return peer.Unknown || uid == peer.UID })
 	switch {
 	case !possible && peer.ended(): // it may have been confined
 		return errEnded
