@@ -2,10 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
+	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -75,6 +79,90 @@ func describeProcess(p *execwirev1.Process) processObject {
 		Sandbox:           describeSandbox(p.GetSandbox()),
 		Exit:              describeExit(p.GetExit()),
 	}
+}
+
+// The values of run --json.
+const (
+	jsonEvents = "events"
+	jsonResult = "result"
+)
+
+// runEvents prints the events of a run as JSON. Its methods may be called concurrently.
+type runEvents struct {
+	mu  sync.Mutex
+	out io.Writer // guarded by mu
+}
+
+// startedEvent, outputEvent and exitedEvent are those of run --json.
+type startedEvent struct {
+	Event string `json:"event"`
+	ID    string `json:"id"`
+	PID   int32  `json:"pid"`
+}
+
+type outputEvent struct {
+	Event  string  `json:"event"`
+	Stream string  `json:"stream"`
+	Text   *string `json:"text,omitempty"`
+	Base64 []byte  `json:"base64,omitempty"` // as encoding/json has it
+}
+
+type exitedEvent struct {
+	Event         string  `json:"event,omitempty"`
+	ID            string  `json:"id"`
+	ExitCode      *int    `json:"exit_code,omitempty"`
+	Signal        string  `json:"signal,omitempty"`
+	Cause         string  `json:"cause"`
+	WallSeconds   float64 `json:"wall_seconds"`
+	SandboxDenied bool    `json:"sandbox_denied,omitempty"`
+	DroppedBytes  uint64  `json:"dropped_bytes,omitempty"`
+}
+
+func (e *runEvents) print(event any) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return printJSON(e.out, event)
+}
+
+// started prints that a process has started. An error of the output shows at the next one.
+func (e *runEvents) started(p *execwirev1.Process) {
+	_ = e.print(startedEvent{"started", p.GetProcessId(), p.GetPid()})
+}
+
+// stream returns a writer that prints what it gets as events of a stream.
+func (e *runEvents) stream(name string) io.Writer { return eventWriter{e, name} }
+
+type eventWriter struct {
+	events *runEvents
+	stream string
+}
+
+// Write implements io.Writer.
+func (w eventWriter) Write(p []byte) (int, error) {
+	event := outputEvent{Event: "output", Stream: w.stream}
+	if utf8.Valid(p) {
+		event.Text = new(string)
+		*event.Text = string(p)
+	} else {
+		event.Base64 = p
+	}
+	if err := w.events.print(event); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// describeEnd describes the end of a run, with the names of exitObject.
+func describeEnd(event string, exit client.Exit) exitedEvent {
+	end := exitedEvent{Event: event, ID: exit.ProcessID, Cause: enumWord(exit.Cause, "EXIT_CAUSE_"), WallSeconds: exit.WallTime.Seconds(),
+		SandboxDenied: exit.SandboxDenied, DroppedBytes: exit.DroppedBytes}
+	switch {
+	case exit.Signal != 0:
+		end.Signal = signalName(execwirev1.Signal(exit.Signal))
+	case exit.Cause != execwirev1.ExitCause_EXIT_CAUSE_LOST:
+		end.ExitCode = &exit.Code
+	}
+	return end
 }
 
 func describeExit(exit *execwirev1.ExitRecord) *exitObject {

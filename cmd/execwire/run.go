@@ -32,7 +32,8 @@ type runFlags struct {
 	silence           time.Duration // --no-output-timeout
 	nice              int32
 	limits            []string
-	detach, json      bool
+	detach            bool
+	json              string // jsonEvents, jsonResult or empty
 	detachKeys        string
 	keys              []byte // of detachKeys
 	leaveDescendants  bool
@@ -103,6 +104,13 @@ sequence, they leave the process running on the server without an owner, and run
 with 0. A server inside this program ends with it, so there they are keys as any other. Ctrl-Z (SIGTSTP) stops only this program:
 the process continues until its unacknowledged output fills a window. A remote server
 considers a stopped client lost, so choose a --grace that covers the pause.
+
+JSON: --json prints an object per line for each event: {"event":"started"} with id and
+pid; {"event":"output"} with stream (stdout, stderr or terminal) and text, or base64 where
+a piece of output is not UTF-8; and {"event":"exited"} with id, exit_code or signal,
+cause, wall_seconds, and if they are not false or 0 sandbox_denied and dropped_bytes.
+--json=result prints only the members of the last one; output then goes to stderr. The
+exit codes are the same. Errors of run are text on stderr.
 
 Exit codes of run itself:
     2  the command line is wrong
@@ -176,7 +184,8 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"keep descendants running when the process has ended; they end with the server")
 	f.BoolVar(&flags.noWaitDescendants, "no-wait-descendants", false,
 		"do not wait for background processes that keep the output open: terminate them when the process has exited")
-	f.BoolVar(&flags.json, "json", false, "with --detach: print an object with id and pid")
+	f.StringVar(&flags.json, "json", "", "print JSON: `events`, one object per line, or result, for the end only; with --detach an object with id and pid")
+	f.Lookup("json").NoOptDefVal = jsonEvents
 	addDuration(f, &flags.grace, "grace", 0,
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addSynonyms(f, map[string]string{"name": "id", "workdir": "cwd", "tty": "terminal", "stdin": "interactive"})
@@ -258,8 +267,12 @@ func checkRun(flags runFlags) error {
 		return fmt.Errorf("--detach %w", errNeedsServer)
 	case flags.detach && flags.hasGrace:
 		return errors.New("--grace is for an owner that is lost, and --detach leaves the process without one")
-	case flags.json && !flags.detach:
-		return errors.New("--json is for --detach: otherwise the output is that of the process")
+	case flags.json != "" && flags.json != jsonEvents && flags.json != jsonResult:
+		return fmt.Errorf("--json is %q: use --json or --json=result", flags.json)
+	case flags.json == jsonResult && flags.detach:
+		return errors.New("--json=result is the end of the process, which --detach does not wait for: use --json")
+	case flags.json != "" && flags.terminal && flags.stdin:
+		return errors.New("--json prints objects, and -t with -i is for a person: leave one of them out")
 	}
 	return nil
 }
@@ -271,6 +284,15 @@ func runForeground(ctx context.Context, server *client.Client, flags runFlags, p
 		return err
 	}
 	options := client.RunOptions{Process: process, Stdout: std.out, Stderr: std.err}
+	events := &runEvents{out: std.out}
+	switch {
+	case flags.json == jsonResult:
+		options.Stdout = std.err
+	case flags.json != "" && flags.terminal:
+		options.Stdout, options.OnStarted = events.stream("terminal"), events.started
+	case flags.json != "":
+		options.Stdout, options.Stderr, options.OnStarted = events.stream("stdout"), events.stream("stderr"), events.started
+	}
 	if flags.stdin {
 		options.Stdin = std.in
 	}
@@ -289,6 +311,12 @@ func runForeground(ctx context.Context, server *client.Client, flags runFlags, p
 	}
 	if err != nil {
 		return explainRun(err, flags)
+	}
+	if flags.json != "" {
+		event := map[string]string{jsonEvents: "exited"}[flags.json]
+		if err := events.print(describeEnd(event, exit)); err != nil {
+			return err
+		}
 	}
 	return explainDenied(explainExit(exit, killed), exit, flags.confine, std)
 }
@@ -309,7 +337,7 @@ func runDetached(command *cobra.Command, flags runFlags, process *execwirev1.Sta
 		if err != nil {
 			return explainStart(err, flags)
 		}
-		if !flags.json {
+		if flags.json == "" {
 			return printLine(std.out, started.GetProcessId())
 		}
 		return printJSON(std.out, struct {

@@ -51,7 +51,13 @@ func Run(
 	defer report.End()
 	s := newSignalForwarder(how, keys, cancel)
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
-	options.OnStarted = func(*execwirev1.Process) { keys.raw() }
+	onStarted := options.OnStarted
+	options.OnStarted = func(process *execwirev1.Process) {
+		keys.raw()
+		if onStarted != nil {
+			onStarted(process)
+		}
+	}
 	options.OnExited = func() { close(s.exited) }
 	options.OnLost = func(error) {
 		// Without raw mode, Ctrl-C sends a signal again, which interrupts.
