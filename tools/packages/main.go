@@ -144,7 +144,7 @@ func run() error {
 			return fmt.Errorf("%s/%s: %w", t.os, t.arch, err)
 		}
 	}
-	if err := r.npmWrapper(selected); err != nil {
+	if err := r.npm(selected); err != nil {
 		return err
 	}
 	for _, generated := range []func() error{r.formula, r.installScript, r.list} {
@@ -348,10 +348,13 @@ var npmNames = map[string]string{"windows": "win32", "amd64": "x64"}
 
 func npmName(word string) string { return cmp.Or(npmNames[word], word) }
 
+// npmPackage is the package of npm with the program of a target.
+func npmPackage(t target) string { return "execwire-" + npmName(t.os) + "-" + npmName(t.arch) }
+
 // npmPlatform makes the package of npm with the program of a target. npm installs the one
-// of its machine with the wrapper, and records its digest in lock files.
+// of its machine with the SDK, and records its digest in lock files.
 func (r *release) npmPlatform(t target, root string) error {
-	name := "execwire-cli-" + npmName(t.os) + "-" + npmName(t.arch)
+	name := npmPackage(t)
 	description, err := json.MarshalIndent(map[string]any{
 		"name": name, "version": r.manifest.Version, "license": "Apache-2.0", "description": "The program execwire for " + t.os + " on " + t.arch,
 		"repository": map[string]string{"type": "git", "url": "git+https://" + module + ".git"},
@@ -374,35 +377,39 @@ func (r *release) npmPlatform(t target, root string) error {
 	return r.add(artefact{Name: file, Kind: "npm", OS: t.os, Arch: t.arch})
 }
 
-// npmWrapper makes the package of npm with the command.
-func (r *release) npmWrapper(selected []target) error {
-	text, err := os.ReadFile(filepath.Join(r.source, "deploy/npm/package.json"))
-	if err != nil {
+// npm makes the package execwire of npm: the SDK for TypeScript, with the command.
+func (r *release) npm(selected []target) error {
+	packed, dir := filepath.Join(r.work, "sdk"), filepath.Join(r.work, "sdk", "package")
+	if _, err := r.command(r.source, nil, "scripts/package-sdks", packed, "typescript"); err != nil {
 		return err
 	}
-	description := map[string]any{}
-	if err := json.Unmarshal(text, &description); err != nil {
+	found, err := filepath.Glob(filepath.Join(packed, "execwire-*.tgz"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("the package of the SDK is one of %v: %w", found, err)
+	}
+	if _, err := r.command(packed, nil, "tar", "-xzf", found[0]); err != nil {
 		return err
 	}
-	platforms := map[string]string{}
+	// By npm, because the order of the members matters.
+	changes := []string{"pkg", "set", "version=" + r.manifest.Version, "bin.execwire=bin/execwire.cjs", "files[]=bin"}
 	for _, t := range selected {
-		platforms["execwire-cli-"+npmName(t.os)+"-"+npmName(t.arch)] = r.manifest.Version
+		changes = append(changes, "optionalDependencies."+npmPackage(t)+"="+r.manifest.Version)
 	}
-	description["version"], description["optionalDependencies"] = r.manifest.Version, platforms
-	if text, err = json.MarshalIndent(description, "", "  "); err != nil {
+	if _, err := r.command(dir, nil, "npm", changes...); err != nil {
 		return err
 	}
-	path := filepath.Join(r.work, "package.json")
-	if err := os.WriteFile(path, append(text, '\n'), 0o644); err != nil {
+	entries := []entry{{"package/bin/execwire.cjs", filepath.Join(r.source, "deploy/npm/execwire.cjs"), 0o755}}
+	if err := filepath.WalkDir(dir, func(path string, file fs.DirEntry, err error) error {
+		if err == nil && !file.IsDir() {
+			name, _ := filepath.Rel(packed, path) // it is below
+			entries = append(entries, entry{filepath.ToSlash(name), path, 0o644})
+		}
 		return err
-	}
-	file := fmt.Sprintf("execwire-cli-%s.tgz", r.manifest.Version)
-	if err := r.writeTar(file, []entry{
-		{"package/package.json", path, 0o644},
-		{"package/LICENSE", filepath.Join(r.source, "LICENSE"), 0o644},
-		{"package/README.md", filepath.Join(r.source, "deploy/npm/README.md"), 0o644},
-		{"package/bin/execwire.js", filepath.Join(r.source, "deploy/npm/execwire.js"), 0o755},
 	}); err != nil {
+		return err
+	}
+	file := fmt.Sprintf("execwire-%s.tgz", r.manifest.Version)
+	if err := r.writeTar(file, entries); err != nil {
 		return err
 	}
 	return r.add(artefact{Name: file, Kind: "npm"})

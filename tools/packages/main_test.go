@@ -218,8 +218,8 @@ func TestInstallScript(t *testing.T) {
 	}
 }
 
-// TestNpm installs the wrapper and the package of this machine in an empty directory, from
-// files alone.
+// TestNpm installs the SDK with its command in an empty directory, from files alone, and runs
+// it by npx. Without the package for this machine the command says so.
 func TestNpm(t *testing.T) {
 	dir := t.TempDir()
 	overrides := map[string]string{}
@@ -228,11 +228,27 @@ func TestNpm(t *testing.T) {
 			overrides[name] = "file:" + filepath.Join(first, a.Name)
 		}
 	}
-	wrapper := overrides["execwire-cli"]
-	delete(overrides, "execwire-cli")
-	text, err := json.Marshal(map[string]any{
-		"private": true, "dependencies": map[string]string{"execwire-cli": wrapper}, "overrides": overrides})
+	// The dependencies of the SDK are those that building it has installed.
+	var sdk struct{ Dependencies map[string]string }
+	text, err := os.ReadFile("../../sdk/typescript/package.json")
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &sdk); err != nil {
+		t.Fatal(err)
+	}
+	for name := range sdk.Dependencies {
+		installed, err := filepath.Abs("../../sdk/typescript/node_modules/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := must(t, dir, nil, "npm", "pack", "--ignore-scripts", "--silent", installed)
+		overrides[name] = "file:" + filepath.Join(dir, strings.TrimSpace(file))
+	}
+	own := overrides["execwire"]
+	delete(overrides, "execwire")
+	if text, err = json.Marshal(map[string]any{
+		"private": true, "dependencies": map[string]string{"execwire": own}, "overrides": overrides}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), text, 0o600); err != nil {
@@ -241,7 +257,7 @@ func TestNpm(t *testing.T) {
 	must(t, dir, nil, "npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund")
 	program := filepath.Join(dir, "node_modules/.bin/execwire")
 	checkProgram(t, program, firstVersion)
-	if text := must(t, dir, nil, "npx", "--offline", "execwire-cli", "run", "--", "echo", "npx"); text != "npx\n" {
+	if text := must(t, dir, nil, "npx", "--offline", "execwire", "run", "--", "echo", "npx"); text != "npx\n" {
 		t.Errorf("npx prints %q", text)
 	}
 	for script, want := range map[string]int{"exit 3": 3, "kill -TERM $$": 143} {
@@ -249,6 +265,18 @@ func TestNpm(t *testing.T) {
 		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != want {
 			t.Errorf("%s: %v, want exit code %d", script, err, want)
 		}
+	}
+	use := `import { connect } from "execwire"; console.log(typeof connect, typeof require("execwire").connect)`
+	if text := must(t, dir, nil, "node", "--input-type=module", "--eval", `import { createRequire } from "node:module"; const require = createRequire(process.cwd() + "/"); `+use); text != "function function\n" {
+		t.Errorf("the SDK has %q", text)
+	}
+	platform := npmPackage(target{"linux", runtime.GOARCH})
+	if err := os.RemoveAll(filepath.Join(dir, "node_modules", platform)); err != nil {
+		t.Fatal(err)
+	}
+	told, err := try(dir, nil, program, "version")
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 125 || !strings.Contains(told, platform+" is not installed") {
+		t.Errorf("without the program: %v: %s", err, told)
 	}
 }
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env node
-// Runs the program execwire, which is in the optional dependency for this machine.
+// The command of the package execwire: runs the program in the optional dependency for this
+// machine.
 "use strict";
 const { spawn } = require("node:child_process");
 const os = require("node:os");
 
-const name = `execwire-cli-${process.platform}-${process.arch}`;
+const name = `execwire-${process.platform}-${process.arch}`;
 const program = process.platform === "win32" ? "execwire.exe" : "execwire";
 let path;
 try {
