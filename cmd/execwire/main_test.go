@@ -186,7 +186,6 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"detach to nowhere":   {[]string{"run", "--detach", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"daemon left nowhere": {[]string{"run", "--leave-descendants", "true"}, 2, []string{"--server", "EXECWIRE_SERVER"}},
 		"detach with a grace": {[]string{"run", "--server", "unix:///nowhere", "--detach", "--grace", "1s", "true"}, 2, []string{"--grace"}},
-		"json of a run":       {[]string{"run", "--json", "true"}, 2, []string{"--detach"}},
 		"ps of two kinds":     {[]string{"ps", "-q", "--json"}, 2, []string{"--quiet and --json"}},
 		"no default server":   {[]string{"ps", "--server", "unix://" + missing}, 125, []string{"cannot reach", "execwire serve"}},
 		"logs without id":     {[]string{"logs"}, 2, []string{"name a process", "execwire logs --help"}},
