@@ -86,7 +86,11 @@ func (c Change) Apply(bits uint32, isDirectory bool) uint32 {
 		case '-':
 			bits &^= change
 		default:
-			bits = bits&^(part.who&0o777) | change
+			replaced := part.who
+			if isDirectory { // as chmod(1), it keeps the set-ID bits that are not named
+				replaced &^= 0o6000
+			}
+			bits = bits&^replaced | change
 		}
 	}
 	return bits
