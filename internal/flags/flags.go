@@ -66,6 +66,9 @@ func (d *duration) Set(text string) error {
 func Duration(f *pflag.FlagSet, value *time.Duration, name string, otherwise time.Duration, usage string) {
 	*value = otherwise
 	f.Var((*duration)(value), name, usage)
+	if otherwise == 0 {
+		f.Lookup(name).DefValue = "" // the help does not show it: usage says what 0 is
+	}
 }
 
 // Synonyms makes a set of flags accept other names of flags. They are neither in the help
