@@ -9,7 +9,6 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
-	"github.com/execwire/execwire/cmd/execwire/internal/glob"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -32,8 +31,8 @@ never is. The source DIRECTORY/. is the content of the directory.
 
 With the DEST - a file of the server is written to stdout, and with the SOURCE - stdin
 is written to the file DEST; write ./- for a local file of this name. In a SOURCE on
-the server, *, ? and [a-z] stand for names there, as in ':/tmp/host*', unless a file has
-this very name.
+the server, *, ?, [a-z] and [!a-z] stand for names there, as in ':/tmp/host*', unless a
+file has this very name.
 
 A file is renamed into place when it is complete and its digest is right; a failure
 leaves the old file. It gets the permission bits of its source. A link that is named
@@ -91,11 +90,11 @@ machine.`,
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
 	onServer(command, serverUse{untilSignal: true, completes: complete.CopyPaths}, func(ctx context.Context, c *client.Client, _ []string) error {
-		if plan.standard {
-			return copyStandard(ctx, c, flags, plan, std)
-		}
 		if err := plan.expandSources(ctx, c, flags); err != nil {
 			return usageError(command, err)
+		}
+		if plan.standard {
+			return copyStandard(ctx, c, flags, plan, std)
 		}
 		copier := &copier{client: c, flags: flags, plan: plan, std: std, bar: newProgressBar(std, flags.quiet)}
 		return copier.run(ctx)
@@ -136,11 +135,7 @@ func copyStandard(ctx context.Context, c *client.Client, flags cpFlags, plan cop
 		}
 		return explainPut(err)
 	}
-	source := plan.sources[0].path
-	if matches := glob.Expand(ctx, c, source); len(matches) == 1 {
-		source = matches[0]
-	}
-	_, err := c.Download(ctx, source, std.out, client.DownloadOptions{})
+	_, err := c.Download(ctx, plan.sources[0].path, std.out, client.DownloadOptions{})
 	if err != nil {
 		return explain(err, reasonHints{execwirev1.ErrorReason_ERROR_REASON_IS_A_DIRECTORY: "copy it to a directory with -r"})
 	}

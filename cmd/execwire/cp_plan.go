@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
-	"github.com/execwire/execwire/cmd/execwire/internal/glob"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -88,6 +87,10 @@ func (p *copyPlan) check(flags cpFlags) error {
 	switch {
 	case !p.fromServer && !p.toServer:
 		return errors.New("neither sources nor DEST are on the server: write paths on the server as :PATH")
+	case p.standard && len(p.sources) > 1:
+		return fmt.Errorf("the pattern stands for %d files, and stdout is for a single one", len(p.sources))
+	case p.standard && p.toServer && p.destIsDirectory:
+		return fmt.Errorf("DEST is the directory %q: name the file to write stdin to", p.dest)
 	case p.standard:
 	case p.system == windowsSystem && p.fromServer && !p.toServer && !flags.noTargetDirectory && slices.ContainsFunc(p.sources, isForeignName):
 		return errors.New("a source has a name that Windows does not allow: copy it alone, and name the copy with -T")
@@ -104,17 +107,13 @@ func (p *copyPlan) expandSources(ctx context.Context, c *client.Client, flags cp
 	}
 	var expanded []copySource
 	for _, source := range p.sources {
-		if !glob.IsPattern(source.path) {
+		name := path.Clean(source.path)
+		for _, match := range expandPath(ctx, c, source.argument, name) {
 			expanded = append(expanded, source)
-			continue
-		}
-		slashes := source.path[len(strings.TrimRight(source.path, "/")):]
-		for _, name := range glob.Expand(ctx, c, source.path) {
-			match := source
-			if path.Clean(source.path) != name {
-				match.path, match.argument = name+slashes, ":"+name
+			if match != name {
+				slash := source.path[len(name):]
+				expanded[len(expanded)-1] = copySource{argument: ":" + match, path: match + slash, contentOnly: source.contentOnly}
 			}
-			expanded = append(expanded, match)
 		}
 	}
 	p.sources = expanded

@@ -27,8 +27,8 @@ import (
 // globHelp describes patterns of commands with several paths.
 const globHelp = `
 
-In a PATH with a colon before it, as in ':/tmp/host*', *, ? and [a-z] stand for names on
-the server, unless a file has this very name. Other paths are taken literally.`
+In a PATH with a colon before it, as in ':/tmp/host*', *, ?, [a-z] and [!a-z] stand for
+names on the server, unless a file has this very name. Other paths are taken literally.`
 
 // pathHelp ends the help of every file command.
 const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the path of the current\ndirectory on this machine."
@@ -42,13 +42,28 @@ func remotePath(argument string) (string, error) { return serverPath(runtime.GOO
 func expandPaths(ctx context.Context, c *client.Client, arguments []string) (expanded []string) {
 	for _, argument := range arguments {
 		name, err := remotePath(argument)
-		if err != nil || argument[0] != ':' || !glob.IsPattern(argument) {
+		if err != nil || argument[0] != ':' {
 			expanded = append(expanded, argument)
 			continue
 		}
-		expanded = append(expanded, glob.Expand(ctx, c, name)...)
+		expanded = append(expanded, expandPath(ctx, c, argument, name)...)
 	}
 	return expanded
+}
+
+// expandPath returns the paths that an argument that begins with a colon matches. name is
+// its path. Only what was typed is a pattern, not the current directory.
+func expandPath(ctx context.Context, c *client.Client, argument, name string) []string {
+	if !glob.IsPattern(argument) {
+		return []string{name}
+	}
+	directory := "/"
+	if here, err := filepath.Abs("."); err == nil && !strings.HasPrefix(argument, ":/") {
+		for directory = here; directory != "/" && !strings.HasPrefix(name, directory+"/"); {
+			directory = path.Dir(directory)
+		}
+	}
+	return glob.Expand(ctx, c, directory, name)
 }
 
 // windowsSystem is the system whose paths are not those of servers.

@@ -119,13 +119,13 @@ func newTouchCommand(std streams) *cobra.Command {
 		Long: `touch creates empty files, and sets the modification and access time of files that
 exist to the current time of the server.
 
-The exit code is 1 if this failed for one of them.` + pathHelp,
+The exit code is 1 if this failed for one of them.` + globHelp + pathHelp,
 		Example: `  execwire touch /srv/build/.done
   execwire touch -c /srv/www/index.html`,
 		Args: paths(1, unlimited),
 	}
 	noCreate := command.Flags().BoolP("no-create", "c", false, "do not create files")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return eachPath(std, arguments, nil, func(name string) error {
 			err := c.SetMetadata(ctx, name, client.MetadataChanges{Touch: true})
 			if !errors.Is(err, fs.ErrNotExist) {

@@ -23,17 +23,18 @@ type Files interface {
 func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 
 // Expand returns the paths that match an absolute pattern, sorted by their bytes: * stands
-// for any characters of a name, ? for one, [a-z] for one of those, and a backslash makes the
-// next character ordinary. Names that begin with a dot match only a pattern that does. It is
-// the pattern alone if a file has this very name, or if nothing matches, or what would match
+// for any characters of a name, ? for one, [a-z] for one of those and [!a-z] for another,
+// and a backslash makes the next character ordinary. Names that begin with a dot match only
+// a pattern that does. The pattern begins with a directory that is taken literally. It is
+// the result if a file has this very name, or if nothing matches, or what would match
 // cannot be read: then a call for the file says why. It makes one call for each directory
 // that it reads.
-func Expand(ctx context.Context, files Files, pattern string) []string {
-	if _, err := files.Lstat(ctx, pattern); err == nil || !IsPattern(pattern) {
+func Expand(ctx context.Context, files Files, directory, pattern string) []string {
+	if _, err := files.Lstat(ctx, pattern); err == nil {
 		return []string{pattern}
 	}
-	matches := []string{"/"}
-	parts := strings.Split(strings.Trim(pattern, "/"), "/")
+	matches := []string{directory}
+	parts := strings.Split(strings.Trim(strings.TrimPrefix(pattern, directory), "/"), "/")
 	for i, part := range parts {
 		var next []string
 		for _, directory := range matches {
@@ -63,9 +64,28 @@ func matching(ctx context.Context, files Files, directory, pattern string) (matc
 	}
 	for _, e := range entries {
 		isHidden := strings.HasPrefix(e.Name, ".") && !strings.HasPrefix(pattern, ".")
-		if isMatch, err := path.Match(pattern, e.Name); isMatch && err == nil && !isHidden {
+		if isMatch, err := path.Match(negated(pattern), e.Name); isMatch && err == nil && !isHidden {
 			matches = append(matches, path.Join(directory, e.Name))
 		}
 	}
 	return matches
+}
+
+// negated returns a pattern with [^ for the [! of shells, which [path.Match] does not know.
+func negated(pattern string) string {
+	text, inBrackets := []byte(pattern), false
+	for i := 0; i < len(text); i++ {
+		switch {
+		case text[i] == '\\':
+			i++
+		case inBrackets:
+			inBrackets = text[i] != ']'
+		case text[i] == '[':
+			inBrackets = true
+			if i+1 < len(text) && text[i+1] == '!' {
+				text[i+1] = '^'
+			}
+		}
+	}
+	return string(text)
 }

@@ -55,9 +55,18 @@ func TestExpand(t *testing.T) {
 		"/w/[":           {"/w/["},
 		"/*/hosts":       {"/etc/hosts"},
 		"/et[c]/hos[t]s": {"/etc/hosts"},
+		"/srv/[!b]/*":    {"/srv/a/log", "/srv/a/x"},
+		"/etc/host[!.a]": {"/etc/hosts"},
+		`/w/[\[!]a]`:     {"/w/[a]"},
+		`/w/\[[!b]*`:     {"/w/[a]"},
 	} {
-		if got := Expand(t.Context(), files, pattern); !slices.Equal(got, want) {
+		if got := Expand(t.Context(), files, "/", pattern); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", pattern, got, want)
+		}
+	}
+	for pattern, want := range map[string][]string{"/w/[a]/*": {"/w/[a]/b"}, "/w/[a]/[!c]": {"/w/[a]/b"}} {
+		if got := Expand(t.Context(), tree{"/w/a/b", "/w/[a]/b"}, "/w/[a]", pattern); !slices.Equal(got, want) {
+			t.Errorf("%s below [a]: %q, want %q", pattern, got, want)
 		}
 	}
 }
