@@ -318,6 +318,10 @@ func TestConfinedFiles_LinksAndProc_DoNotEscape(t *testing.T) {
 			_, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: path, Data: []byte("x"), Sandbox: policy})
 			expectRefused(t, "write "+path, err)
 		}
+		for _, path := range []string{work + "/link/file", work + "/direct", outside + "/file", "/proc/1/root" + outside + "/file", "/usr", "/dev/null"} {
+			_, err := f.files.SetMetadata(f.ctx, &execwirev1.SetMetadataRequest{Path: path, Permissions: new(uint32(0o755)), Sandbox: policy})
+			expectRefused(t, "change "+path, err)
+		}
 		_, err := f.files.RenamePath(f.ctx, &execwirev1.RenamePathRequest{SourcePath: work + "/file", DestinationPath: outside + "/moved", Sandbox: policy})
 		expectRefused(t, "rename out", err)
 		_, err = f.files.RenamePath(f.ctx, &execwirev1.RenamePathRequest{SourcePath: outside + "/file", DestinationPath: work + "/moved", Sandbox: policy})
@@ -342,6 +346,8 @@ func TestConfinedFiles_RepositoryMetadata_IsReadOnly(t *testing.T) {
 	writeTestFile(t, work+"/.git/config", "git")
 	f, policy := newFixture(t, withSandboxes(sandboxesWithout(t, sandbox.Landlock))), policyOf("+"+work)
 	_, err := f.files.WriteFile(f.ctx, &execwirev1.WriteFileRequest{Path: work + "/.git/config", Sandbox: policy})
+	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM)
+	_, err = f.files.SetMetadata(f.ctx, &execwirev1.SetMetadataRequest{Path: work + "/.git/config", Permissions: new(uint32(0o777)), Sandbox: policy})
 	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_READ_ONLY_FILE_SYSTEM)
 	if resp, err := f.files.ReadFile(f.ctx, &execwirev1.ReadFileRequest{Path: work + "/.git/config", Sandbox: policy}); err != nil || string(resp.GetData()) != "git" {
 		t.Errorf("%v, %v", resp, err)
