@@ -57,6 +57,8 @@ export interface WalkEntry {
   /** Its metadata and link target, if requested. */
   readonly metadata: FileMetadata | undefined;
   readonly linkTarget: string;
+  /** The target of a link, if it is not UTF-8. */
+  readonly rawLinkTarget: Uint8Array | undefined;
 }
 
 /** Options of {@link FileSystem.walk}. */
@@ -337,8 +339,8 @@ export class FileSystem {
    * TruncatedError} at the end if it is incomplete. It is not resumed after a lost connection.
    */
   async *walk(path: Path, options: WalkOptions = {}): AsyncGenerator<WalkEntry, void, undefined> {
-    const { maxDepth, ignore = [], metadata = false, onFailed } = options;
-    const request = { ...this.on(path), ignore: [...ignore], wantMetadata: metadata, ...(maxDepth !== undefined && { maxDepth }) };
+    const { maxDepth, ignore = [], metadata: wantMetadata = false, onFailed } = options;
+    const request = { ...this.on(path), ignore: [...ignore], wantMetadata, ...(maxDepth !== undefined && { maxDepth }) };
     let ended = false;
     let truncated = false;
     for await (const { message } of this.rpc.stream((call) => this.rpc.stubs.files.walkDirectory(request, call), options.signal)) {
@@ -347,7 +349,9 @@ export class FileSystem {
           if (!entry.path.split("/").every(isName)) {
             throw new ProtocolError(`${JSON.stringify(entry.path)} is not a path below ${displayPath(path)}`);
           }
-          yield { path: entry.path, rawPath: rawOrNone(entry.rawPath), type: typeName(entry.type), metadata: entry.metadata, linkTarget: entry.linkTarget };
+          const { metadata, linkTarget } = entry;
+          const raw = { rawPath: rawOrNone(entry.rawPath), rawLinkTarget: rawOrNone(entry.rawLinkTarget) };
+          yield { path: entry.path, type: typeName(entry.type), metadata, linkTarget, ...raw };
         }
       } else if (message.case === "error") {
         onFailed?.(message.value.path, message.value.message);

@@ -1,39 +1,38 @@
-import { createWriteStream } from "node:fs";
-import { chmod, rename, rm, utimes } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
-import { finished } from "node:stream/promises";
+import { open, rename, rm } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import type { Downloaded } from "./download.js";
 
-/** Writes a download to a file of this machine, where it appears when it is complete, with a mode and a time if given. */
+/**
+ * Writes a download to a file of this machine, where it appears when it is complete, with a mode and a time if given.
+ * Nobody else can read it before it has that mode.
+ */
 export async function save(
   pieces: AsyncGenerator<Uint8Array, Downloaded, undefined>,
   file: string,
   attributes?: { readonly mode: number; readonly modifyTime: Date },
 ): Promise<Downloaded> {
-  const partial = join(dirname(file), `.${basename(file)}.${crypto.randomUUID()}`);
-  const to = createWriteStream(partial, { flags: "wx" });
-  const closed = finished(to);
-  closed.catch(() => undefined);
+  const partial = join(dirname(file), `.execwire-${crypto.randomUUID()}`); // its length does not depend on the name
   try {
-    for (;;) {
-      const piece = await pieces.next();
-      if (piece.done) {
-        to.end();
-        await closed;
-        if (attributes) {
-          await chmod(partial, attributes.mode);
-          await utimes(partial, attributes.modifyTime, attributes.modifyTime);
+    const to = await open(partial, "wx", attributes ? 0o600 : 0o666);
+    try {
+      for (;;) {
+        const piece = await pieces.next();
+        if (piece.done) {
+          if (attributes) {
+            await to.chmod(attributes.mode);
+            await to.utimes(attributes.modifyTime, attributes.modifyTime);
+          }
+          await to.close();
+          await rename(partial, file);
+          return piece.value;
         }
-        await rename(partial, file);
-        return piece.value;
+        await to.writeFile(piece.value);
       }
-      if (!to.write(piece.value)) {
-        await Promise.race([new Promise<void>((resolve) => to.once("drain", () => resolve())), closed]);
-      }
+    } finally {
+      await to.close(); // twice is not an error
     }
   } catch (error) {
     await pieces.return(undefined as never).catch(() => undefined); // the first error is thrown
-    to.destroy();
     await rm(partial, { force: true });
     throw error;
   }

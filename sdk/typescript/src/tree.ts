@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import { chmod, lstat, mkdir, readdir, readlink, rm, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { Downloaded, DownloadOptions } from "./download.js";
@@ -20,7 +21,7 @@ export interface TransferOptions {
   readonly update?: boolean;
   /**
    * Removes what the source does not have, after everything was copied, and entries of another type that are in the
-   * way. Otherwise those fail.
+   * way. Otherwise those fail. The destination itself is never removed: one of another type fails.
    */
   readonly delete?: boolean;
   /** Called with the bytes copied so far, those to copy in total, and the path of the current file in the source. */
@@ -62,6 +63,7 @@ interface RemoteEntry {
   readonly type: string;
   readonly metadata: FileMetadata | undefined;
   readonly linkTarget: string;
+  readonly rawLinkTarget: Uint8Array | undefined;
 }
 
 /** An entry of a tree, by its path relative to the top, which is "". */
@@ -88,7 +90,7 @@ type Copy = (path: string, entry: Entry, onProgress: (bytes: number) => void, si
 const parallel = 16;
 
 /** Copies a file or a directory of this machine to a path of the server. */
-export function push(files: RemoteFiles, local: string, path: string, options: TransferOptions): Promise<Transferred> {
+export async function push(files: RemoteFiles, local: string, path: string, options: TransferOptions): Promise<Transferred> {
   const source = new LocalSide(local);
   const destination = new RemoteSide(files, path);
   return transfer(source, destination, options, async (name, { mode, modifyTime }, onProgress, signal) => {
@@ -97,7 +99,7 @@ export function push(files: RemoteFiles, local: string, path: string, options: T
 }
 
 /** Copies a file or a directory of the server to a path of this machine. */
-export function pull(files: RemoteFiles, path: string, local: string, options: TransferOptions): Promise<Transferred> {
+export async function pull(files: RemoteFiles, path: string, local: string, options: TransferOptions): Promise<Transferred> {
   const source = new RemoteSide(files, path);
   const destination = new LocalSide(local);
   return transfer(source, destination, options, async (name, { mode, modifyTime }, onProgress, signal) => {
@@ -153,20 +155,20 @@ async function copyAll(source: Side, destination: Side, options: TransferOptions
       throw new ProtocolError(`it listed ${path}, which is in no directory that it listed`);
     }
     const old = there.get(path);
-    if (old && old.type !== entry.type && options.delete) {
+    if (old && old.type !== entry.type && entry.type !== "special") {
+      if (path === "" || !options.delete) {
+        throw new UsageError(`${path || "the destination"} is not a ${entry.type} there: remove it${path && ", or set delete"}`);
+      }
       await remove(path);
       for (const below of there.keys()) {
-        if (below === path || path === "" || below.startsWith(`${path}/`)) {
+        if (below === path || below.startsWith(`${path}/`)) {
           there.delete(below);
         }
       }
     }
     switch (entry.type) {
       case "directory":
-        if (there.get(path)?.type !== "directory") {
-          if (there.has(path)) {
-            throw new UsageError(`${path || "the destination"} is not a directory there: remove it, or set delete`);
-          }
+        if (!there.has(path)) {
           await destination.mkdir(path, entry.mode | 0o700, signal); // files are made in it
           done.directories++;
         }
@@ -208,11 +210,11 @@ async function copyAll(source: Side, destination: Side, options: TransferOptions
 
   for (const [path, { target }] of links) {
     const old = there.get(path);
-    if (old?.type === "symlink" && old.target === target) {
+    if (old?.target === target) {
       done.skipped++;
       continue;
     }
-    if (old?.type === "symlink" || old?.type === "file") {
+    if (old) {
       await destination.remove(path, signal);
     }
     await destination.symlink(path, target, signal);
@@ -221,7 +223,7 @@ async function copyAll(source: Side, destination: Side, options: TransferOptions
   if (options.delete) {
     for (const path of there.keys()) {
       const parent = path.slice(0, Math.max(0, path.lastIndexOf("/")));
-      if (!here.has(path) && here.has(parent)) {
+      if (!here.has(path) && here.get(parent)?.type === "directory") {
         await remove(path); // with everything below
       }
     }
@@ -243,8 +245,23 @@ function noEntries(error: unknown): Map<string, Entry> {
   throw error;
 }
 
+function notUtf8(what: string): UsageError {
+  return new UsageError(`${what} is not UTF-8: leave it out with ignore, and copy it by itself`);
+}
+
+/** Nothing for an entry that was removed since it was listed. */
+function unlessGone(error: unknown): void {
+  if ((error as { code?: string }).code !== "ENOENT") {
+    throw error;
+  }
+}
+
 class LocalSide implements Side {
-  constructor(private readonly top: string) {}
+  constructor(private readonly top: string) {
+    if (top === "") {
+      throw new UsageError('the path on this machine is empty: "." is the current directory');
+    }
+  }
 
   at(path: string): string {
     return join(this.top, path);
@@ -259,11 +276,20 @@ class LocalSide implements Side {
       if (path !== "" && ignored(path, stats.isDirectory())) {
         return;
       }
-      const target = type === "symlink" ? await readlink(this.at(path)) : "";
-      entries.set(path, { type, size: stats.size, mode: stats.mode & 0o777, modifyTime: new Date(Math.floor(stats.mtimeMs)), target });
+      const target = type === "symlink" ? await readlink(this.at(path), "buffer") : Buffer.alloc(0);
+      if (!isUtf8(target)) {
+        throw notUtf8(`the target of ${this.at(path)}`);
+      }
+      entries.set(path, { type, size: stats.size, mode: stats.mode & 0o777, modifyTime: new Date(Math.floor(stats.mtimeMs)), target: target.toString() });
       if (type === "directory") {
-        for (const name of await readdir(this.at(path))) {
-          await add(path === "" ? name : `${path}/${name}`);
+        for (const bytes of await readdir(this.at(path), "buffer")) {
+          const name = bytes.toString();
+          const below = path === "" ? name : `${path}/${name}`;
+          if (isUtf8(bytes)) {
+            await add(below).catch(unlessGone);
+          } else if (!ignored(below, false)) {
+            throw notUtf8(`the name of ${this.at(below)}`);
+          }
         }
       }
     };
@@ -303,7 +329,10 @@ class RemoteSide implements Side {
     };
     for await (const entry of this.files.walk(this.top, { metadata: true, ignore, onFailed, signal })) {
       if (entry.rawPath) {
-        throw new UsageError(`the name of ${this.at(entry.path)} is not UTF-8: leave it out with ignore, and copy it by itself`);
+        throw notUtf8(`the name of ${this.at(entry.path)}`);
+      }
+      if (entry.rawLinkTarget) {
+        throw notUtf8(`the target of ${this.at(entry.path)}`);
       }
       entries.set(entry.path, entryOf(entry));
     }
@@ -335,7 +364,7 @@ class RemoteSide implements Side {
 
 function entryOf({ type, linkTarget, metadata }: Pick<RemoteEntry, "type" | "linkTarget" | "metadata">): Entry {
   return {
-    type,
+    type: ["directory", "file", "symlink"].includes(type) ? type : "special",
     size: Number(metadata?.size ?? 0),
     mode: (metadata?.mode ?? 0) & 0o777,
     modifyTime: dateOf(metadata?.modifyTime) ?? new Date(0),

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { chmodSync, existsSync, lstatSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, symlinkSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { ChangedError, connect, NotDoneError, PathNotFoundError, UnknownError, UsageError } from "execwire";
+import { ChangedError, connect, ExecwireError, NotDoneError, PathNotFoundError, UnknownError, UsageError } from "execwire";
 import { matcher, patternRegExp } from "#dist/pattern.js";
-import { after, dial, directory, pattern, Proxy, serve, shared, until } from "./fixture.js";
+import { after, all, dial, directory, pattern, Proxy, serve, shared, until } from "./fixture.js";
 
 const configuration = mkdtempSync(join(tmpdir(), "execwire-ts-"));
 const config = join(configuration, "config.toml");
@@ -88,6 +89,57 @@ test("entries of another type are in the way without delete", async (t) => {
   assert.deepEqual([readFileSync(join(there, "d/file"), "utf8"), readdirSync(outside)], ["x", []]);
 });
 
+test("delete leaves what the transfer is not about", async (t) => {
+  const { files } = server();
+  const [source, there] = [directory(t), directory(t)];
+  writeFileSync(join(source, "file"), "x");
+  execFileSync("mkfifo", [join(source, "fifo"), join(there, "fifo")]);
+  mkdirSync(join(there, "kept"));
+  // The destination itself is never removed.
+  await assert.rejects(files.push(join(source, "file"), there, { delete: true }), /the destination is not a file there/);
+  await assert.rejects(files.pull(join(source, "file"), there, { delete: true }), /the destination is not a file there/);
+  // An empty path is no directory.
+  await assert.rejects(files.sync("", there, { delete: true }), UsageError);
+  await assert.rejects(files.pull(there, "", { delete: true }), UsageError);
+  assert.deepEqual(readdirSync(there).sort(), ["fifo", "kept"]);
+  const { deleted, omitted } = await files.sync(source, there, { delete: true });
+  assert.deepEqual([deleted, omitted, readdirSync(there).sort()], [1, 1, ["fifo", "file"]]);
+});
+
+test("a file is not written through a link, nor a link put in place of a file", async (t) => {
+  const { files } = server();
+  const [source, there, outside] = [directory(t), directory(t), join(directory(t), "outside")];
+  writeFileSync(outside, "kept");
+  writeFileSync(join(source, "a"), "x");
+  symlinkSync(outside, join(there, "a"));
+  for (const copy of [files.push, files.pull]) {
+    await assert.rejects(copy.call(files, source, there), /a is not a file there/);
+    await assert.rejects(copy.call(files, there, source), /a is not a symlink there/);
+  }
+  assert.deepEqual([readFileSync(outside, "utf8"), readFileSync(join(source, "a"), "utf8")], ["kept", "x"]);
+  await files.push(source, there, { delete: true });
+  assert.deepEqual([readFileSync(outside, "utf8"), readFileSync(join(there, "a"), "utf8")], ["kept", "x"]);
+});
+
+test("names and targets that are not UTF-8 are refused, long names are not", async (t) => {
+  const { files } = server();
+  const [source, there] = [directory(t), directory(t)];
+  const long = "n".repeat(255);
+  writeFileSync(join(source, long), "x", { mode: 0o604 });
+  assert.equal((await files.pull(source, there)).files, 1);
+  assert.deepEqual(readdirSync(there), [long]);
+  const [name, link] = [Buffer.concat([Buffer.from(`${there}/`), Buffer.from([0xff])]), Buffer.from(join(there, "link"))];
+  for (const [odd, make] of [[name, () => writeFileSync(name, "")], [link, () => symlinkSync(Buffer.from([0xff]), link)]] as const) {
+    make();
+    for (const copy of [files.push, files.pull]) {
+      await assert.rejects(copy.call(files, there, source, { delete: true }), /is not UTF-8/);
+      await assert.rejects(copy.call(files, source, there, { delete: true }), /is not UTF-8/);
+      assert.equal((await copy.call(files, source, there, { delete: true, update: true, ignore: ["?", "link"] })).skipped, 1);
+    }
+    unlinkSync(odd);
+  }
+});
+
 test("a single file is copied, and a missing source is an error", async (t) => {
   const { files } = server();
   const dir = directory(t);
@@ -135,17 +187,35 @@ test("a glob matches as in a shell", async (t) => {
   await assert.rejects(files.glob("*.ts"), UsageError);
 });
 
-test("patterns are those of .gitignore", () => {
-  const ignored = matcher(["*.o", "/top", "a/b", "dir/", "**/deep/x", "[a-c]?"]);
-  const cases: [string, boolean, boolean][] = [
-    ["x.o", false, true], ["sub/x.o", false, true], ["top", false, true], ["sub/top", false, false],
-    ["a/b", false, true], ["c/a/b", false, false], ["dir", true, true], ["dir", false, false], ["sub/dir", true, true],
-    ["deep/x", false, true], ["1/2/deep/x", false, true], ["b1", false, true], ["d1", false, false],
-  ];
-  for (const [path, isDirectory, want] of cases) {
-    assert.equal(ignored(path, isDirectory), want, path);
+test("patterns match as those of the server", async (t) => {
+  const { files } = server();
+  const dir = directory(t);
+  const names = ["x.o", "sub/x.o", "top", "sub/top", "a/b", "c/a/b", "dir/x", "sub/dir/x", "deep/x", "1/2/deep/x", "b1", "d1", "ab/b", "abb", "a\nb", "é", "]", "-", "!x", "\\"];
+  for (const name of names) {
+    mkdirSync(join(dir, name, ".."), { recursive: true });
+    writeFileSync(join(dir, name), "");
   }
-  assert.ok(patternRegExp("a.b*").test("a.b\nc"));
+  const tree: [string, boolean][] = [];
+  for await (const { path, type } of files.walk(dir)) {
+    tree.push([path, type === "directory"]);
+  }
+  const patterns = [
+    "*.o", "/top", "a/b", "dir/", "**/deep/x", "[a-c]?", "a**b", "a**/b", "**", "sub/**", "**/dir/**", "/**/x", "[!a-z]", "[^a]?", "[]]", "[\\]-]", "[a-]", "[z-a]", "[!z-a]",
+    "[--9]*", "?", "a\\b", "\\!x", "\\\\", "[\\\\]", "a?b", "[é]", "*/[!b]",
+  ];
+  for (const pattern of patterns) {
+    const ignored = matcher([pattern]);
+    const left = tree.filter(([path]) => !path.split("/").some((_, i, parts) => ignored(parts.slice(0, i + 1).join("/"), i + 1 < parts.length || (tree.find(([one]) => one === path)?.[1] ?? false))));
+    const walked: string[] = [];
+    for await (const { path } of files.walk(dir, { ignore: [pattern] })) {
+      walked.push(path);
+    }
+    assert.deepEqual(left.map(([path]) => path).sort(), walked.sort(), pattern);
+  }
+  for (const pattern of ["!x", "", "/", "a//b", "../a", "a/.", "[", "[]", "[!]", "a[b/c]", "[[:alpha:]]", "a\\", "\0"]) {
+    assert.throws(() => matcher([pattern]), UsageError, pattern);
+    await assert.rejects(all(files.walk(dir, { ignore: [pattern] })), ExecwireError, pattern);
+  }
   assert.ok(!patternRegExp("a.b").test("axb"));
 });
 
