@@ -142,9 +142,10 @@ export class Rpc {
     }
   }
 
-  /** Makes an idempotent call, and repeats it while the connection is lost. */
-  async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal, withinMs = this.resumeForMs): Promise<R> {
+  /** Makes an idempotent call, and repeats it while the connection is lost; with withinMs only so long after its first sending. */
+  async repeat<R>(make: (options: CallOptions) => Promise<R>, signal?: AbortSignal, withinMs?: number): Promise<R> {
     const attempts = new Attempts();
+    attempts.lostAt = withinMs === undefined ? undefined : performance.now();
     for (;;) {
       try {
         return await this.call(make, signal);

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createRouterTransport, type ServiceImpl } from "@connectrpc/connect";
-import { type ProcessEvent, ProtocolError } from "execwire";
+import { type ProcessEvent, ProtocolError, UnavailableError } from "execwire";
 import {
   type AcknowledgeOutputRequest,
   OutputStream,
@@ -312,4 +312,16 @@ test("an evicted connection is a lost one", () => {
     const details = { reason, metadata: {}, fields: [], resource: "", retryAfterMs: 1000 };
     assert.equal(new Attempts().transient(makeError("RESOURCE_EXHAUSTED", "full", details)), transient, reason);
   }
+});
+
+test("a call that is repeated for a time is not repeated when its first sending is longer ago", async () => {
+  const rpc = new Rpc({ transport: createRouterTransport(() => undefined) } as Link, 60_000);
+  let calls = 0;
+  const unanswered = (): Promise<never> => {
+    calls++;
+    for (const begin = performance.now(); performance.now() - begin < 2; );
+    return Promise.reject(cut());
+  };
+  await assert.rejects(rpc.repeat(unanswered, undefined, 1), UnavailableError);
+  assert.equal(calls, 1);
 });
