@@ -57,11 +57,12 @@ export async function communicate<Text extends boolean>(
     options.signal?.throwIfAborted();
     for await (const event of process.events()) {
       if (event.type === "output") {
-        await (event.stream === "stderr" ? stderr : stdout).add(event.data);
+        // A callback may wait for ever.
+        await abortable((event.stream === "stderr" ? stderr : stdout).add(event.data), options.signal);
       }
     }
-    await stdout.end();
-    await stderr.end();
+    await abortable(stdout.end(), options.signal);
+    await abortable(stderr.end(), options.signal);
   } catch (error) {
     const reason = options.signal?.aborted ? options.signal.reason : error;
     await process.kill(reason);

@@ -151,6 +151,18 @@ test("a failing callback kills the process", async () => {
   assert.equal((await c.waitFor("callback", { exit: true })).process?.exit?.status.case, "signal");
 });
 
+test("an aborted run does not wait for its callback", async () => {
+  const c = server();
+  const abort = new AbortController();
+  const reason = new Error("not needed any more");
+  const onStdout = (): Promise<never> => {
+    abort.abort(reason);
+    return new Promise(() => undefined);
+  };
+  await assert.rejects(c.run("echo x; exec sleep 1000", { id: "stuck", onStdout, signal: abort.signal }), reason);
+  assert.equal((await c.waitFor("stuck", { exit: true })).process?.exit?.status.case, "signal");
+});
+
 test("limits and nice apply", async () => {
   const c = server();
   const { stdout } = await c.run("ulimit -Sn; ulimit -Hn; ulimit -c", { resourceLimits: { openFiles: [32, 64], coreBytes: 0 } });
