@@ -20,6 +20,8 @@ const program = `
 import ast, contextlib, io, json, os, signal, sys, traceback
 channel = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # what programs write that a cell starts
+cells = os.fdopen(os.dup(0))
+os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # input() and these programs get none
 class Stream(io.TextIOBase):
     def __init__(self, name): self.name = name
     def writable(self): return True
@@ -28,7 +30,7 @@ class Stream(io.TextIOBase):
         return len(text)
 names = {"__name__": "__main__"}
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-for line in sys.stdin:
+for line in cells:
     result = {"value": None, "error": None}
     try:
         with contextlib.redirect_stdout(Stream("stdout")), contextlib.redirect_stderr(Stream("stderr")):
@@ -60,19 +62,22 @@ export class Interpreter implements AsyncDisposable {
     return new Interpreter(await client.start(["python3", "-c", program], options));
   }
 
-  /** Runs a cell, after those before it, to its end. */
+  /** Runs a cell, after those before it, to its end. An error of a callback is thrown then. */
   run(code: string, options: { onStdout?: (text: string) => unknown; onStderr?: (text: string) => unknown } = {}): Promise<CellResult> {
     const cell = this.last.then(async () => {
       await this.process.write(`${JSON.stringify(code)}\n`);
       const said = { stdout: "", stderr: "" };
+      let told: Promise<unknown> = Promise.resolve();
       for (;;) {
         const { result, stdout, stderr } = await this.next();
         if (result) {
+          await told;
           return { ...said, value: result.value ?? undefined, error: result.error ?? undefined };
         }
         said.stdout += stdout ?? "";
         said.stderr += stderr ?? "";
-        await (stdout !== undefined ? options.onStdout?.(stdout) : options.onStderr?.(stderr ?? ""));
+        told = told.then(() => (stdout !== undefined ? options.onStdout?.(stdout) : options.onStderr?.(stderr ?? "")));
+        await told.catch(() => undefined); // the next cell begins after the result of this one
       }
     });
     this.last = cell.catch(() => undefined);

@@ -37,6 +37,12 @@ test("agents use a workspace and an interpreter while the connection is cut", as
   proxy.cut();
   assert.equal((await interpreter.run("x + 1")).value, "21");
   assert.match((await interpreter.run("1 / 0")).error ?? "", /ZeroDivisionError/);
+  const failure = new Error("seen enough");
+  const fail = (): never => {
+    throw failure;
+  };
+  await assert.rejects(interpreter.run("print('seen'); 1", { onStdout: fail }), failure);
+  assert.match((await interpreter.run("input()")).error ?? "", /EOFError/);
   const endless = await interpreter.run("print('on')\nwhile True: pass", { onStdout: (text) => text === "on" && interpreter.interrupt() });
   assert.match(endless.error ?? "", /KeyboardInterrupt/);
   assert.equal((await interpreter.run("import os; os.system('echo from a child'); x")).value, "20");
