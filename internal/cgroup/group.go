@@ -176,23 +176,5 @@ func killMembers(dir string) {
 	}
 }
 
-// rootGroup is the ID of the root of a cgroup v2 tree. Old kernels report it for every socket if
-// cgroup v1 classifies packets.
-const rootGroup = 1
-
-// Excludes reports whether a socket was created in none of the control groups of processes.
-func (p *Pool) Excludes(id uint64) bool {
-	return p != nil && id > rootGroup && !hasGroup(p.location.dir, id)
-}
-
 // Has reports whether the group, or one below it, has that ID.
-func (g *Group) Has(id uint64) bool { return hasGroup(g.dir(), id) }
-
-// hasGroup reports whether a directory is the control group with an ID, or contains it.
-func hasGroup(dir string, id uint64) bool {
-	var stat unix.Stat_t
-	if unix.Stat(dir, &stat) == nil && stat.Ino == id {
-		return true
-	}
-	return slices.ContainsFunc(children(dir), func(child string) bool { return hasGroup(child, id) })
-}
+func (g *Group) Has(id uint64) bool { return findGroup(g.dir(), id, "") != "" }

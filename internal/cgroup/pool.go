@@ -33,6 +33,7 @@ const (
 type Pool struct {
 	location location // of the directory
 	lock     *os.File // see lockDir
+	outside  outside
 
 	mu     sync.Mutex
 	free   []string
