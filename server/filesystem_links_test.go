@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -67,6 +68,10 @@ func (f *fixture) noSymlinkCalls(path string) map[protoreflect.Name]func() error
 		},
 		"OpenFileRequest": func() error {
 			_, err := f.files.OpenFile(f.ctx, &execwirev1.OpenFileRequest{Path: path, HandleId: path, Mode: toRead, NoSymlinks: true})
+			return err
+		},
+		"SetMetadataRequest": func() error {
+			_, err := f.files.SetMetadata(f.ctx, &execwirev1.SetMetadataRequest{Path: path, Permissions: proto.Uint32(0o755), NoSymlinks: true})
 			return err
 		},
 		"RemovePathRequest": func() error {

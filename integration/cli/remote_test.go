@@ -219,7 +219,7 @@ func TestWait_ExitCodes(t *testing.T) {
 			{[]string{"--idle", "10ms", "lives"}, harness.Result{}},
 			{[]string{"--idle", "10ms", "lives", "zero"}, harness.Result{}},
 			{[]string{"--pattern", "(", "lives"}, harness.Result{Code: 125,
-				Stderr: "execwire: pattern.regular_expression is not an expression in RE2 syntax: missing closing ): \"(\"\n"}},
+				Stderr: "execwire: --pattern is not an expression in RE2 syntax: missing closing ): \"(\"\n"}},
 		} {
 			server.ExpectCommand(t, d, tt.want, "wait", tt.args...)
 		}

@@ -120,7 +120,7 @@ func TestRun_SecondSIGTERM_KillsTheTree(t *testing.T) {
 			}
 		}
 		r.expectEnd(t, 128+9)
-		if !strings.Contains(r.Errors.String(), "you repeated SIGTERM") {
+		if !strings.Contains(r.Errors.String(), "you sent SIGTERM twice") {
 			t.Errorf("stderr is %q", r.Errors.String())
 		}
 	})

@@ -106,7 +106,7 @@ func TestRun_Limits(t *testing.T) {
 			t.Errorf("a silent process through %s: %+v", d, got)
 		}
 		got = harness.Run(t, nil, append(server.Through(d, "--limit", "open-files=1000000000000", "--"), harness.Shell("true")...)...)
-		if got.Code != 125 || !strings.Contains(got.Stderr, "limits.resource_limits[0]") {
+		if got.Code != 125 || !strings.Contains(got.Stderr, "--limit open-files=1000000000000: ") {
 			t.Errorf("a limit above the system's through %s: %+v", d, got)
 		}
 		got = harness.Run(t, nil, append(server.Through(d, "--limit", "cpu-hours=1", "--"), harness.Shell("true")...)...)

@@ -43,7 +43,6 @@ func startRefusals() []startRefusal {
 		{"a NUL in an argument", argv("/bin/echo", "a\x00b"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a NUL in the environment", env("A", "b\x00c"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a NUL in a name", env("A\x00B", "c"), codes.InvalidArgument, "INVALID_FIELD"},
-		{"no working directory", cwd(""), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a relative working directory", cwd("tmp"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a working directory that is not there", cwd("/no/such/directory"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
 		{"a file for a working directory", cwd("/etc/passwd"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
