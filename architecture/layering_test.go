@@ -104,7 +104,7 @@ var packages = map[string]packageRule{
 	"cmd/execwire/internal/complete": {purpose: "completes words of command lines from what a server knows", imports: []string{"client", genExecwire}},
 	"cmd/execwire/internal/contexts": {purpose: "commands for the user's contexts, which name servers", imports: []string{"internal/config"}},
 	"cmd/execwire/internal/filemode": {purpose: "parses the modes of chmod"},
-	"cmd/execwire/internal/glob":     {purpose: "expands patterns of paths on the files of a server", imports: []string{"client"}},
+	"cmd/execwire/internal/glob":     {purpose: "expands patterns of paths on the files of a server", imports: []string{"client", genExecwire}},
 	"cmd/execwire/internal/owners":   {purpose: "finds the names of users and groups of a server"},
 	"cmd/execwire/internal/terminal": {purpose: "connects the command's terminal and signals to a process",
 		imports: []string{"client", genExecwire}},

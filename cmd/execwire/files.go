@@ -63,6 +63,9 @@ func expandPath(ctx context.Context, c *client.Client, argument, name string) []
 			directory = path.Dir(directory)
 		}
 	}
+	if strings.HasSuffix(argument, "/") || strings.HasSuffix(argument, "/.") {
+		name += "/"
+	}
 	return glob.Expand(ctx, c, directory, name)
 }
 

@@ -55,6 +55,7 @@ var habits = []struct {
 	{line: "mkdir into && execwire cp \":$PWD/src/*.conf\" into && ls -A into", want: "x.conf\ny.conf"},
 	{line: "execwire cp \":$PWD/src/?.conf\" nowhere", code: 125, want: "~there is no such directory"},
 	{line: "execwire ls \":$PWD/src/[xy]*\" \":$PWD/t*o\" | sed s,.*/,,", want: "x.conf\ny.conf\ntwo"},
+	{line: "execwire ls -d \":$PWD/s*/\" \":$PWD/s*/.\" | sed s,.*/,,", want: "s\nsrc\ns\nsrc"}, // not src-touched
 	{line: "execwire ls \":$PWD/no*\"", code: 1, want: "~/no*: "},
 	{line: "execwire ls '*'", code: 1, want: "~/*: "}, // without a colon it is a name
 	{line: "execwire chmod 600 $PWD/one && stat -c %a one", want: "600"},

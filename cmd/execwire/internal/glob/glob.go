@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // Files are the files of a server.
@@ -25,11 +26,13 @@ func IsPattern(name string) bool { return strings.ContainsAny(name, "*?[") }
 // Expand returns the paths that match an absolute pattern, sorted by their bytes: * stands
 // for any characters of a name, ? for one, [a-z] for one of those and [!a-z] for another,
 // and a backslash makes the next character ordinary. Names that begin with a dot match only
-// a pattern that does. The pattern begins with a directory that is taken literally. It is
-// the result if a file has this very name, or if nothing matches, or what would match
-// cannot be read: then a call for the file says why. It makes one call for each directory
-// that it reads.
+// a pattern that does. A pattern that ends with a slash matches only directories, and links
+// to them. The pattern begins with a directory that is taken literally. It is the result if
+// a file has this very name, or if nothing matches, or what would match cannot be read: then
+// a call for the file says why. It makes one call for each directory that it reads. No
+// result ends with a slash.
 func Expand(ctx context.Context, files Files, directory, pattern string) []string {
+	pattern, ofDirectory := strings.CutSuffix(pattern, "/")
 	if _, err := files.Lstat(ctx, pattern); err == nil {
 		return []string{pattern}
 	}
@@ -39,7 +42,7 @@ func Expand(ctx context.Context, files Files, directory, pattern string) []strin
 		var next []string
 		for _, directory := range matches {
 			if IsPattern(part) {
-				next = append(next, matching(ctx, files, directory, part)...)
+				next = append(next, matching(ctx, files, directory, part, ofDirectory || i < len(parts)-1)...)
 				continue
 			}
 			name := path.Join(directory, part)
@@ -56,13 +59,16 @@ func Expand(ctx context.Context, files Files, directory, pattern string) []strin
 	return matches
 }
 
-// matching returns the paths of a directory whose names match.
-func matching(ctx context.Context, files Files, directory, pattern string) (matches []string) {
+// matching returns the paths of a directory whose names match, also only those of directories.
+func matching(ctx context.Context, files Files, directory, pattern string, ofDirectory bool) (matches []string) {
 	entries, err := files.ReadDir(ctx, directory)
 	if err != nil {
 		return nil
 	}
 	for _, e := range entries {
+		if ofDirectory && e.Type != execwirev1.FileType_FILE_TYPE_DIRECTORY && e.TargetType != execwirev1.FileType_FILE_TYPE_DIRECTORY {
+			continue
+		}
 		isHidden := strings.HasPrefix(e.Name, ".") && !strings.HasPrefix(pattern, ".")
 		if isMatch, err := path.Match(negated(pattern), e.Name); isMatch && err == nil && !isHidden {
 			matches = append(matches, path.Join(directory, e.Name))

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/execwire/execwire/client"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // tree is a list of files, whose directories exist too.
@@ -19,7 +20,11 @@ func (t tree) ReadDir(_ context.Context, directory string) (entries []client.Dir
 		rest, isBelow := strings.CutPrefix(file, strings.TrimSuffix(directory, "/")+"/")
 		name, _, _ := strings.Cut(rest, "/")
 		if isBelow && !slices.ContainsFunc(entries, func(e client.DirEntry) bool { return e.Name == name }) {
-			entries = append(entries, client.DirEntry{Name: name})
+			e := client.DirEntry{Name: name, Type: execwirev1.FileType_FILE_TYPE_REGULAR}
+			if strings.Contains(rest, "/") {
+				e.Type = execwirev1.FileType_FILE_TYPE_DIRECTORY
+			}
+			entries = append(entries, e)
 		}
 	}
 	if entries == nil {
@@ -47,6 +52,8 @@ func TestExpand(t *testing.T) {
 		"/srv/*/x":       {"/srv/a/x"},
 		"/srv/?/log/*":   {"/srv/a/log/2", "/srv/b/log/1"},
 		"/srv/a/x/*":     {"/srv/a/x/*"},
+		"/srv/a/*/":      {"/srv/a/log"}, // x is no directory
+		"/srv/a/[x]/":    {"/srv/a/[x]"},
 		"/w/a*":          {"/w/a*"}, // a file of this name
 		"/w/[a]":         {"/w/[a]"},
 		"/w/[ab]":        {"/w/a"},
