@@ -27,6 +27,7 @@ import (
 type Process struct {
 	client *Client
 	ref    ProcessRef
+	pid    int32 // set before the Process is returned
 	feed   *processFeed
 	stdin  *stdinPump // nil without input
 	// writing has a token during a Write.
@@ -44,6 +45,9 @@ type Process struct {
 
 // ID returns the id of the process in its session. It never changes.
 func (p *Process) ID() string { return p.ref.ProcessID }
+
+// PID returns the pid of the process on the server, for information. It never changes.
+func (p *Process) PID() int32 { return p.pid }
 
 // Ref returns a reference for [Client.Attach] and the like, in any program; its
 // AfterSeq is the last consumed event.
@@ -287,6 +291,7 @@ func runInBackground(ctx context.Context, r *run, afterSeq uint64, options Start
 	select {
 	case <-r.settled:
 		if r.started {
+			p.pid = r.pid
 			return p, nil
 		}
 	case <-ctx.Done():
@@ -295,6 +300,7 @@ func runInBackground(ctx context.Context, r *run, afterSeq uint64, options Start
 	if <-p.over; p.err != nil || !r.started {
 		return nil, p.err
 	}
+	p.pid = r.pid
 	return p, nil // it has closed already
 }
 

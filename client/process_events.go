@@ -127,6 +127,26 @@ func (p *Process) EventsAfter(ctx context.Context, seq uint64) iter.Seq2[Event, 
 	}
 }
 
+// Output ranges over the output of all streams as Events does over events. It ends with an
+// error if the process can no longer be followed, ctx is done, or output is missing: range
+// over Events to continue behind a [*GapEvent].
+func (p *Process) Output(ctx context.Context) iter.Seq2[*OutputEvent, error] {
+	return func(yield func(*OutputEvent, error) bool) {
+		for event, err := range p.Events(ctx) {
+			output, isOutput := event.(*OutputEvent)
+			switch e := event.(type) {
+			case *GapEvent:
+				err = fmt.Errorf("%d bytes of output, or fewer, were evicted", e.DroppedBytes)
+			case *FailedEvent:
+				err = e.Err
+			}
+			if (isOutput || err != nil) && !yield(output, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 func newEvent(e *execwirev1.ProcessEvent) Event {
 	switch kind := e.GetEvent().(type) {
 	case *execwirev1.ProcessEvent_Output:

@@ -240,6 +240,11 @@ func TestProcess_LateReader_GetsExactGap(t *testing.T) {
 			}
 			break
 		}
+		for event, err := range process.Output(t.Context()) {
+			if event != nil || err == nil || !strings.Contains(err.Error(), "13 bytes") {
+				t.Errorf("output begins with %+v, %v", event, err)
+			}
+		}
 		p.close(6, 514)
 	})
 }

@@ -154,6 +154,7 @@ type run struct {
 	sentAt time.Time
 	// started is whether the server confirmed that the process runs.
 	started bool
+	pid     int32 // once started
 	// detached is whether the server was asked to detach on a stream.
 	detached atomic.Bool
 }

@@ -67,7 +67,7 @@ func (r *run) startRetryExpired() bool {
 func (r *run) setConnected(process *execwirev1.Process) {
 	first := !r.started
 	if first { // only then: it is read by others once the start is settled
-		r.started = true
+		r.started, r.pid = true, process.GetPid()
 	}
 	r.settle()
 	r.conn.setConnected()

@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -45,7 +46,7 @@ func TestClient_EditAndProcess(t *testing.T) {
 		}
 	}
 
-	process, err := c.Start(ctx, client.StartOptions{Process: client.Command{Argv: client.Shell("echo u''p; read x"), PipeStdin: true}.Request()})
+	process, err := c.Start(ctx, client.StartOptions{Process: client.Command{Argv: client.Shell("echo u''p $$; read x"), PipeStdin: true}.Request()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +64,16 @@ func TestClient_EditAndProcess(t *testing.T) {
 	}
 	if exit, err := process.Wait(ctx); err != nil || !exit.OK() {
 		t.Errorf("ended: %+v, %v", exit, err)
+	}
+	var output []byte
+	for event, err := range process.Output(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		output = append(output, event.Data...)
+	}
+	if want := fmt.Sprintf("up %d\n", process.PID()); string(output) != want {
+		t.Errorf("it wrote %q instead of %q", output, want)
 	}
 	if err := process.WatchPorts(ctx, func(*execwirev1.WatchPortsResponse) error { return nil }); err != nil {
 		t.Errorf("watching the ports of an ended process: %v", err)
