@@ -20,7 +20,11 @@ export async function save(
         if (piece.done) {
           if (attributes) {
             await to.chmod(attributes.mode);
-            await to.utimes(attributes.modifyTime, attributes.modifyTime);
+            // Node.js cuts seconds to microseconds towards 0, and many fractions are stored as slightly less. It takes
+            // a negative number for now.
+            const { modifyTime } = attributes;
+            const time = modifyTime.getTime() < 0 ? modifyTime : (modifyTime.getTime() + 0.0005) / 1000;
+            await to.utimes(time, time);
           }
           await to.close();
           await rename(partial, file);

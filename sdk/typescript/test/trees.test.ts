@@ -147,6 +147,11 @@ test("a single file is copied, and a missing source is an error", async (t) => {
   assert.equal((await files.push(join(dir, "a"), join(dir, "b"))).files, 1);
   assert.equal((await files.pull(join(dir, "b"), join(dir, "c"))).files, 1);
   assert.equal(readFileSync(join(dir, "c"), "utf8"), "content");
+  for (const time of [1_764_000_000_001, 1_764_000_000_123, 1_764_000_000_570, 1_764_000_000_999, -1_877]) {
+    await files.write(join(dir, "b"), "content", { modifyTime: new Date(time) });
+    assert.equal((await files.pull(join(dir, "b"), join(dir, "c"), { update: true })).files, 1);
+    assert.equal((await files.pull(join(dir, "b"), join(dir, "c"), { update: true })).skipped, 1, `${time}`);
+  }
   await assert.rejects(files.push(join(dir, "none"), join(dir, "d")), { code: "ENOENT" });
   await assert.rejects(files.pull(join(dir, "none"), join(dir, "d")), PathNotFoundError);
   const reason = new Error("enough");
