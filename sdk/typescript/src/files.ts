@@ -178,17 +178,17 @@ export class FileSystem {
    * directory. Permission bits and modification times are copied, links as links. Every file is replaced atomically;
    * the first error ends the copy and leaves what was copied. Names must be UTF-8.
    */
-  push(local: string, path: string, options: TransferOptions = {}): Promise<Transferred> {
+  async push(local: string, path: string, options: TransferOptions = {}): Promise<Transferred> {
     return platform.push(this, local, path, options);
   }
 
   /** Copies a file or a directory of the server to exactly that path of this machine, as `push` does. */
-  pull(path: string, local: string, options: TransferOptions = {}): Promise<Transferred> {
+  async pull(path: string, local: string, options: TransferOptions = {}): Promise<Transferred> {
     return platform.pull(this, path, local, options);
   }
 
   /** Pushes what differs by size, permission bits or modification time; with `delete` the paths are the same afterwards. */
-  sync(local: string, path: string, options: Omit<TransferOptions, "update"> = {}): Promise<Transferred> {
+  async sync(local: string, path: string, options: Omit<TransferOptions, "update"> = {}): Promise<Transferred> {
     return this.push(local, path, { ...options, update: true });
   }
 
@@ -198,7 +198,7 @@ export class FileSystem {
   }
 
   /** Downloads a file to this machine, where it appears when it is complete. */
-  downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
+  async downloadFile(path: Path, file: string, options: DownloadOptions = {}): Promise<Downloaded> {
     return platform.save(this.download(path, options), file);
   }
 

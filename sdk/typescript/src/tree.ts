@@ -90,7 +90,7 @@ type Copy = (path: string, entry: Entry, onProgress: (bytes: number) => void, si
 const parallel = 16;
 
 /** Copies a file or a directory of this machine to a path of the server. */
-export async function push(files: RemoteFiles, local: string, path: string, options: TransferOptions): Promise<Transferred> {
+export function push(files: RemoteFiles, local: string, path: string, options: TransferOptions): Promise<Transferred> {
   const source = new LocalSide(local);
   const destination = new RemoteSide(files, path);
   return transfer(source, destination, options, async (name, { mode, modifyTime }, onProgress, signal) => {
@@ -99,7 +99,7 @@ export async function push(files: RemoteFiles, local: string, path: string, opti
 }
 
 /** Copies a file or a directory of the server to a path of this machine. */
-export async function pull(files: RemoteFiles, path: string, local: string, options: TransferOptions): Promise<Transferred> {
+export function pull(files: RemoteFiles, path: string, local: string, options: TransferOptions): Promise<Transferred> {
   const source = new RemoteSide(files, path);
   const destination = new LocalSide(local);
   return transfer(source, destination, options, async (name, { mode, modifyTime }, onProgress, signal) => {
