@@ -49,10 +49,10 @@ func testAll(m *testing.M) (int, error) {
 	return m.Run(), nil
 }
 
-// makeRelease runs this program.
-func makeRelease(source, out, version, only string) error {
+// makeRelease runs this program, with variables.
+func makeRelease(source, out, version, only string, variables ...string) error {
 	command := exec.Command("go", "run", ".", "-source", source, "-out", out, "-version", version, "-commit", commit, "-only", only)
-	command.Env = append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch)
+	command.Env = append(append(os.Environ(), "SOURCE_DATE_EPOCH="+epoch), variables...)
 	if text, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("failed to make %s: %w\n%s", out, err, text)
 	}
@@ -104,7 +104,8 @@ func checkProgram(t *testing.T, program, version string) {
 	}
 }
 
-// TestRelease_TwoDirectories_AreEqual builds again in a copy of the source.
+// TestRelease_TwoDirectories_AreEqual builds again in a copy of the source, by a user with other
+// settings.
 func TestRelease_TwoDirectories_AreEqual(t *testing.T) {
 	dir := t.TempDir()
 	source, out := filepath.Join(dir, "elsewhere", "source"), filepath.Join(dir, "again")
@@ -112,7 +113,8 @@ func TestRelease_TwoDirectories_AreEqual(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, "../..", nil, "sh", "-c", `git ls-files -z --cached --others --exclude-standard | tar -cf - --null -T - | tar -xf - -C "$0"`, source)
-	if err := makeRelease(source, out, firstVersion, os.Getenv("PACKAGES_ONLY")); err != nil {
+	if err := makeRelease(source, out, firstVersion, os.Getenv("PACKAGES_ONLY"),
+		"GOARM64=v8.1", "GOFLAGS=-mod=mod", "TZ=Asia/Kolkata"); err != nil {
 		t.Fatal(err)
 	}
 	one, err := os.ReadFile(filepath.Join(first, "SHA256SUMS"))
