@@ -68,7 +68,7 @@ func check(root string, tests bool, patterns []string) (found []string, err erro
 	packages.Visit(loaded, nil, func(p *packages.Package) {
 		// Dependencies have no bodies: that they do not use their imports is no error.
 		p.IllTyped = false
-		if p.Module != nil && p.Module.Main {
+		if p.Module != nil && p.Module.Main || slices.Contains(loaded, p) { // a missing package has no module
 			for _, wrong := range p.Errors {
 				found = append(found, wrong.Error())
 			}
