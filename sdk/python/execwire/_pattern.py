@@ -35,12 +35,8 @@ def regex(pattern: str, hidden: bool = True) -> str:
         elif c == "?":
             parts.append((dot if begin else "") + "[^/]")
         elif c == "[":
-            end = pattern.find("]", at + 1 + (pattern[at : at + 1] in "!^"))
-            if end < 0:
-                raise UsageError(f"the pattern {pattern!r} has an unclosed [")
-            inside = pattern[at:end].replace("\\", "\\\\")
-            parts.append("[" + ("^/" + inside[1:] if inside[0] in "!^" else inside) + "]")
-            at = end + 1
+            inside, at = _class(pattern, at)
+            parts.append((dot if begin else "") + inside)
         elif c == "\\" and at < len(pattern):
             parts.append(re.escape(pattern[at]))
             at += 1
@@ -48,6 +44,31 @@ def regex(pattern: str, hidden: bool = True) -> str:
             parts.append(re.escape(c))
         begin = c == "/"
     return "".join(parts)
+
+
+def _class(pattern: str, at: int) -> Tuple[str, int]:
+    """Translates a class from after its bracket on, and returns where it ends. A closing
+    bracket at its beginning, or after a backslash, is one of its characters."""
+    inverted = pattern[at : at + 1] in ("!", "^")
+    at += inverted
+    begin, ranges = at, ""
+    while True:
+        if pattern[at : at + 1] == "]" and at > begin:
+            # A class without characters matches none.
+            return f"(?!/)[{'^' * inverted}{ranges}]" if ranges else "[^/]" if inverted else "(?!)", at + 1
+        low, at = _character(pattern, at)
+        high = low
+        if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("]", ""):
+            high, at = _character(pattern, at + 1)
+        if low <= high:
+            ranges += f"{re.escape(low)}-{re.escape(high)}"
+
+
+def _character(pattern: str, at: int) -> Tuple[str, int]:
+    at += pattern[at : at + 1] == "\\"
+    if at >= len(pattern):
+        raise UsageError(f"the pattern {pattern!r} has an unclosed [")
+    return pattern[at], at + 1
 
 
 class Ignore:

@@ -93,7 +93,9 @@ class Transfer:
         ignore: Sequence[str],
         on_progress: Optional[OnProgress],
     ) -> None:
-        self._files, self._local, self._remote = files, local, os.fsdecode(remote).rstrip("/") or "/"
+        self._files, self._local, self._remote = files, local, os.fsdecode(remote)
+        if self._remote:  # an empty path is not the root: the server refuses it
+            self._remote = self._remote.rstrip("/") or "/"
         self._pull, self._update, self._delete = pull, update, delete
         self._ignore, self._on_progress = list(ignore), on_progress
         self._done = Transferred()
@@ -119,6 +121,10 @@ class Transfer:
             if entry.type is FileType.DIRECTORY:
                 self._make_directory(path, there)
         regular = {p: e for p, e in source.items() if e.type is FileType.REGULAR}
+        for path in regular:  # an upload would replace the target of a link
+            if not self._pull and path in there and there[path].type is FileType.SYMLINK:
+                self._check()
+                self._remove(path)
         current = {p for p, e in regular.items() if self._update and _same(e, there.get(p))}
         self._done.skipped += len(current)
         self._total = sum(e.size for p, e in regular.items() if p not in current)
@@ -178,9 +184,11 @@ class Transfer:
             name = os.path.basename(found.path)
             if parent is None or parent.type is not FileType.DIRECTORY or name in ("", ".", ".."):
                 raise errors.ProtocolError(f"{found.path!r} is not in a directory of the walk")
-            if found.info is None:  # it is gone
-                continue
+            if found.path in tree:  # a directory and then a link, to write through it
+                raise errors.ProtocolError(f"{found.path!r} is twice in the walk")
             i = found.info
+            if i is None:
+                raise errors.make("PERMISSION_DENIED", f"failed to look at {self._there(found.path)}")
             tree[found.path] = _Entry(found.type, i.size, i.mode, i.modify_time_ns, i.link_target)
         return tree
 

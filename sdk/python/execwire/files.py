@@ -160,7 +160,7 @@ class Files:
         It has the permission bits of the file on the server.
         """
         local = os.fspath(local)
-        part = f"{local}.{uuid.uuid4()}.execwire-part"
+        part = os.path.join(os.path.dirname(local), f".{uuid.uuid4()}.execwire-part")
         try:
             with open(part, "xb") as to:
                 downloaded = self.download(path, to, on_progress=on_progress)
@@ -266,10 +266,10 @@ class Files:
 
         - ``update``: skips files with the same size, time and permission bits.
         - ``delete``: removes what the source does not have, or what is in the way.
-        - ``ignore``: patterns of entries that are neither copied nor removed, as in
-          .gitignore: "*" and "?" match no slash, "**" any directories. One with a slash
-          before its end matches relative paths, any other names; one with a slash at its
-          end only directories.
+        - ``ignore``: patterns of entries that are not copied, and removed only with a
+          directory that the source does not have, as in .gitignore: "*" and "?" match no
+          slash, "**" any directories. One with a slash before its end matches relative
+          paths, any other names; one with a slash at its end only directories.
         - ``on_progress``: called with the bytes copied so far, the bytes to copy in total
           and the path of the current file, one call at a time, by several threads.
 

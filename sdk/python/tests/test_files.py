@@ -13,6 +13,8 @@ import unittest.mock
 import execwire
 from execwire import ChangeKind, FileType
 from execwire._pattern import Ignore
+from execwire._transfer import Transfer
+from execwire.files import WalkEntry
 
 from .support import LONG, Endless, Program, TestCase, eventually, serve
 
@@ -181,6 +183,9 @@ class Trees(TestCase):
         self.assertEqual((again.files, again.links, again.skipped), (0, 0, 5))
         one = files.push(self.local + "/top", self.path("one"))
         self.assertEqual((one.files, files.read(self.path("one"))), (1, b"top"))
+        longest = self.path("n" * 255)
+        os.link(self.local + "/top", longest)
+        self.assertEqual(files.pull(longest, self.path("o" * 255)).files, 1)
 
     def test_sync_copies_what_differs_and_deletes(self) -> None:
         files.push(self.local, self.remote)
@@ -215,6 +220,40 @@ class Trees(TestCase):
             files.pull(self.path("none"), self.path("back"))
         self.assertFalse(os.path.exists(self.path("back")))
 
+    def test_a_file_replaces_a_link_and_not_its_target(self) -> None:
+        files.push(self.local, self.remote)
+        files.write(self.path("outside"), "before")
+        os.unlink(self.remote + "/top")
+        os.symlink("../outside", self.remote + "/top")
+        files.push(self.local, self.remote)
+        self.assertEqual(files.read(self.path("outside")), b"before")
+        self.assertFalse(os.path.islink(self.remote + "/top"))
+
+    def test_an_empty_path_is_not_the_root(self) -> None:
+        remote = unittest.mock.Mock()
+        remote.stat.side_effect = FileNotFoundError
+        for path, asked in (("", ""), ("/", "/"), ("/a//", "/a")):
+            with self.assertRaises(FileNotFoundError):
+                pull(remote, path, self.local).run()
+            remote.stat.assert_called_with(asked)
+
+    def test_a_walk_that_is_wrong_changes_nothing(self) -> None:
+        directory, link = files.lstat(self.local), files.lstat(self.local + "/link")
+        remote = unittest.mock.Mock()
+        remote.stat.return_value = directory
+        tree = WalkEntry("a", FileType.DIRECTORY, directory)
+        for entry, error in (
+            (WalkEntry("a", FileType.SYMLINK, link), execwire.ProtocolError),
+            (WalkEntry("b/c", FileType.SYMLINK, link), execwire.ProtocolError),
+            (WalkEntry("..", FileType.DIRECTORY, directory), execwire.ProtocolError),
+            (WalkEntry("top", FileType.REGULAR), PermissionError),  # it is there
+        ):
+            remote.walk.return_value = [tree, entry]
+            before = self.names(self.directory)
+            with self.assertRaises(error):
+                pull(remote, "/a", self.local).run()
+            self.assertEqual(self.names(self.directory), before)
+
     def test_patterns(self) -> None:
         for pattern, expected in (
             ("/*", ["a", "fifo", "link", "skip", "sub.txt", "top"]),
@@ -233,7 +272,7 @@ class Trees(TestCase):
 
     def test_ignore_means_the_same_on_both_sides(self) -> None:
         everything = self.names(self.local)
-        for pattern in ("b/", "b", "a/b", "/top", "*.o", "**/deep", "a/**", "y.?", "[st]*", "sub.*/", "skip/x/", "no"):
+        for pattern in ("b/", "b", "a/b", "/top", "*.o", "**/deep", "a/**", "y.?", "[st]*", "sub.*/", "skip/x/", "no", "[]a]", "[!]a]", "[\\]s]kip", "[\\w-z]", "[z-a]", "to[!z-a]"):
             ignored = Ignore([pattern])
             left = [e.path for e in files.walk(self.local, ignore=[pattern])]
             mine = [
@@ -245,6 +284,10 @@ class Trees(TestCase):
                 )
             ]
             self.assertEqual(sorted(left), mine, pattern)
+
+
+def pull(remote: unittest.mock.Mock, path: str, local: str) -> Transfer:
+    return Transfer(remote, local, path, pull=True, update=False, delete=True, ignore=[], on_progress=None)
 
 
 class Names(TestCase):
