@@ -34,6 +34,7 @@ from ._events import Event, EventLog
 from ._exit import Exit
 from ._follow import Follow
 from ._forward import Forward, Local
+from ._loop import refuse_in_loop
 from ._owner import OnLost, OnResumed, Owner
 from ._ports import Ports, PortWatch, list_ports
 from ._process import Input, Process, Terminated, graceful, terminate
@@ -145,7 +146,8 @@ class Client:
           None is the default of the server (30 s), 0 ends it at once.
         - ``on_lost``, ``on_resumed``: called when its connection is lost, with the error,
           and when it was resumed. The thread that calls them serves all processes: they
-          must not block, nor call the client or its processes.
+          must not block, nor call the client or its processes; such calls raise
+          UsageError instead of waiting for ever.
         - ``id``: an id chosen by the caller, with which the same start finds the
           existing process. Input must then be that of the first start, from its
           beginning.
@@ -529,6 +531,7 @@ class Client:
         Uploads are aborted. A server started by ``launch`` ends too. Closing twice is
         not an error.
         """
+        refuse_in_loop()
         with self._shared.lock:
             self._shared.closing = True
             owners = list(self._shared.owners)

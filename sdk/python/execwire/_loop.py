@@ -15,6 +15,8 @@ from typing import Any, Coroutine, Optional
 
 import grpc
 
+from .errors import UsageError
+
 _END_TIMEOUT = 5.0  # seconds
 
 
@@ -43,8 +45,19 @@ def event_loop() -> asyncio.AbstractEventLoop:
         return _current.loop
 
 
+def refuse_in_loop() -> None:
+    """Raises UsageError in the thread of the loop, where a wait for it would never end."""
+    if _current is not None and threading.current_thread() is _current.thread:
+        raise UsageError("on_lost and on_resumed must not call the client or its processes")
+
+
 def in_loop(coroutine: Coroutine[Any, Any, None]) -> None:
     """Runs a coroutine in the loop, and blocks until its end."""
+    try:
+        refuse_in_loop()
+    except UsageError:
+        coroutine.close()
+        raise
     asyncio.run_coroutine_threadsafe(coroutine, event_loop()).result()
 
 

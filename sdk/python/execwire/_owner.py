@@ -20,7 +20,7 @@ from . import errors
 from ._backoff import ASSUMED_GRACE, GRACE_MARGIN, START_RETRY_TIMEOUT, Backoff, RetryLimit
 from ._events import Event, EventLog, Gap, Output
 from ._exit import Exit
-from ._loop import event_loop, in_loop
+from ._loop import event_loop, in_loop, refuse_in_loop
 from ._stdin import BLOCK_BYTES, StdinBuffer
 from ._transport import Transport
 from .v1 import (
@@ -64,6 +64,7 @@ class _Condition(threading.Condition):
 
     def wait(self, timeout: Optional[float] = None) -> bool:
         """May return early, as any wait for a condition."""
+        refuse_in_loop()
         if threading.current_thread() is threading.main_thread():
             timeout = _SIGNAL_DELAY if timeout is None else min(timeout, _SIGNAL_DELAY)
         return super().wait(timeout)
@@ -108,7 +109,10 @@ class Owner:
         if holder.HasField("grace"):
             self._grace = holder.grace.ToNanoseconds() / 1e9
 
-        self._cond = _Condition()
+        # Entered as itself: entering and leaving a Condition is Python code, in which a signal
+        # handler that raises would leave it locked, and the event loop blocked for ever.
+        self._lock = threading.RLock()
+        self._cond = _Condition(self._lock)
         self._log = EventLog(self.process_id)
         self._queue: Deque[Event] = deque()
         self._queued = 0
@@ -155,7 +159,7 @@ class Owner:
     def begin(self) -> process_pb2.Process:
         """Starts or takes over the process, and blocks until it is known whether it runs."""
         self.begin_soon()
-        with self._cond:
+        with self._lock:
             self._cond.wait_for(lambda: self.info is not None or self._over)
             info = self.try_begin()
             assert info is not None
@@ -165,7 +169,7 @@ class Owner:
         """Adds input. Returns how much was accepted before the timeout."""
         deadline = None if timeout is None else time.monotonic() + timeout
         at = 0
-        with self._cond:
+        with self._lock:
             while at < len(data):
                 self._check_input()
                 free = self.stdin.free_space
@@ -196,7 +200,7 @@ class Owner:
 
     def close_stdin(self) -> None:
         """Ends the input. It does not block."""
-        with self._cond:
+        with self._lock:
             self.stdin.end()
             self._changed()
             short = self.stdin.short
@@ -207,12 +211,12 @@ class Owner:
 
     def add_iterator(self) -> None:
         """Registers an iterator over events."""
-        with self._cond:
+        with self._lock:
             self._iterating += 1
 
     def remove_iterator(self) -> None:
         """Unregisters an iterator over events."""
-        with self._cond:
+        with self._lock:
             self._iterating -= 1
             self._changed()
 
@@ -221,7 +225,7 @@ class Owner:
 
         Raises TimeoutError, or why events end before the process does.
         """
-        with self._cond:
+        with self._lock:
             if not self._cond.wait_for(lambda: self._queue or self._over, timeout):
                 raise TimeoutError(f"process {self.process_id} wrote nothing for {timeout} s")
             if self._queue:
@@ -236,13 +240,13 @@ class Owner:
 
     def take(self, event: Event) -> None:
         """Consumes an event."""
-        with self._cond:
+        with self._lock:
             self._take(event)
 
     def wait(self, timeout: Optional[float] = None) -> Exit:
         """Blocks until the process has closed. Consumes events without an iterator."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._cond:
+        with self._lock:
             while True:
                 if not self._iterating:
                     self._discard_queued()
@@ -260,7 +264,7 @@ class Owner:
 
     def detach(self) -> None:
         """Detaches: the process continues without an owner."""
-        with self._cond:
+        with self._lock:
             if self._detaching is None:
                 self._detaching = time.monotonic() + _DETACH_TIMEOUT
             self._changed()
@@ -271,7 +275,7 @@ class Owner:
     def release(self, failure: Optional[errors.Error] = None) -> None:
         """Ends the local state of the process, and waits for it, without a message to the
         server."""
-        with self._cond:
+        with self._lock:
             self._closing = True
             call = self._call
             if failure is not None and not self._over:
@@ -288,7 +292,7 @@ class Owner:
         If the start is not yet answered, it waits for the answer: an unknown process
         cannot be killed.
         """
-        with self._cond:
+        with self._lock:
             if not self._cond.wait_for(lambda: self.info is not None or self._over, _END_TIMEOUT):
                 return
             if self._log.closed or self.info is None and self._sent_at is None:
@@ -302,68 +306,68 @@ class Owner:
     @property
     def ended(self) -> bool:
         """Whether nothing more can be learned about the process."""
-        with self._cond:
+        with self._lock:
             return self._over or self._log.closed
 
     @property
     def over(self) -> bool:
         """Whether nothing is left to release."""
-        with self._cond:
+        with self._lock:
             return self._over
 
     @property
     def exit(self) -> Optional[Exit]:
         """How the process ended, if known."""
-        with self._cond:
+        with self._lock:
             return self._log.exit()
 
     @property
     def last_seq(self) -> int:
         """The seq up to which events were consumed."""
-        with self._cond:
+        with self._lock:
             return self._taken
 
     @property
     def resumed(self) -> int:
         """How often the process was resumed."""
-        with self._cond:
+        with self._lock:
             return self._log.resumed
 
     # --- non-blocking variants, to be called again after a change
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Registers a function that is called after every change. It must not block."""
-        with self._cond:
+        with self._lock:
             self._listeners.append(listener)
 
     def unlisten(self, listener: Callable[[], None]) -> None:
         """Unregisters a listener."""
-        with self._cond:
+        with self._lock:
             self._listeners.remove(listener)
 
     def begin_soon(self) -> None:
         """Starts or takes over the process; see try_begin."""
-        with self._cond:
+        with self._lock:
             self._begun = True
         asyncio.run_coroutine_threadsafe(self._follow(), self._loop)
 
     def try_begin(self) -> Optional[process_pb2.Process]:
         """Returns the process once it is known whether it runs."""
-        with self._cond:
+        with self._lock:
             if self.info is None and self._over:
                 raise self._failure or errors.ClosedError("the process was closed")
             return self.info
 
     def try_next(self) -> Tuple[bool, Optional[Event]]:
         """Like next, if that would not block."""
-        with self._cond:
+        with self._lock:
             if not self._queue and not self._over:
                 return False, None
             return True, self.next()
 
     def try_wait(self) -> Optional[Exit]:
         """Like wait, if that would not block."""
-        with self._cond:
+        with self._lock:
             try:
                 return self.wait(0)
             except TimeoutError:
@@ -428,7 +432,7 @@ class Owner:
         except BaseException as error:  # a bug of this package must not block callers
             failure = errors.Error(f"failed to follow process {self.process_id}: {error!r}")
             failure.__cause__ = error
-        with self._cond:
+        with self._lock:
             if failure is not None and self._failure is None:
                 self._failure = failure
             if self._closing and self._failure is None and not self._log.closed:
@@ -448,7 +452,7 @@ class Owner:
                 if isinstance(final, errors.ProtocolError) and not self.existing:
                     await self._terminate(process_command_pb2.Termination())
                 return final
-            with self._cond:
+            with self._lock:
                 self._lost = failure
                 newly = self._lost_at is None
                 if self._lost_at is None:
@@ -466,7 +470,7 @@ class Owner:
         if self._start_retry_expired():
             return self._lost_error(self._lost)
         stream = _Stream()
-        with self._cond:
+        with self._lock:
             if self._closing:
                 return None
             if self._sent_at is None:
@@ -474,7 +478,7 @@ class Owner:
         call, sender = None, None
         try:
             call = self._transport.run_process()
-            with self._cond:
+            with self._lock:
                 self._call = call
                 if self._closing:
                     return None
@@ -527,7 +531,7 @@ class Owner:
 
     def _receive(self, stream: _Stream, response: process_run_pb2.RunProcessResponse) -> None:
         kind = response.WhichOneof("message")
-        with self._cond:
+        with self._lock:
             if not stream.started:
                 if kind != "started":
                     raise errors.ProtocolError("the first message does not report the start")
@@ -595,7 +599,7 @@ class Owner:
         try:
             await call.write(self._opening(stream))
             while not stream.over:
-                with self._cond:
+                with self._lock:
                     request = self._next_request(stream) if stream.started else None
                     idle = self._idle(stream) if stream.started else None
                 if request is not None:
@@ -608,7 +612,7 @@ class Owner:
     def _opening(self, stream: _Stream) -> process_run_pb2.RunProcessRequest:
         """The same start until it was answered, then a resume after the last consumed
         event."""
-        with self._cond:
+        with self._lock:
             stream.after = self._taken
             if self.info is None and self._start is not None:
                 return process_run_pb2.RunProcessRequest(start=self._start)

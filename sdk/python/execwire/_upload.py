@@ -372,14 +372,15 @@ class _Requests:
     """A bounded queue of requests for the thread of grpc."""
 
     def __init__(self) -> None:
-        self._cond = threading.Condition()
+        self._lock = threading.RLock()  # see Owner
+        self._cond = threading.Condition(self._lock)
         self._waiting: Deque[filesystem_transfer_pb2.UploadFileRequest] = deque()
         self._ended = self._closed = False
 
     def put(self, request: filesystem_transfer_pb2.UploadFileRequest) -> bool:
         """Adds a request, and blocks while the queue is full. Returns False after the call
         has ended."""
-        with self._cond:
+        with self._lock:
             self._cond.wait_for(lambda: self._closed or len(self._waiting) < _PIECES)
             if self._closed:
                 return False
@@ -389,20 +390,20 @@ class _Requests:
 
     def end(self) -> None:
         """Ends the requests."""
-        with self._cond:
+        with self._lock:
             self._ended = True
             self._cond.notify_all()
 
     def close(self) -> None:
         """Records that the call has ended."""
-        with self._cond:
+        with self._lock:
             self._closed = True
             self._waiting.clear()
             self._cond.notify_all()
 
     def __iter__(self) -> Iterator[filesystem_transfer_pb2.UploadFileRequest]:
         while True:
-            with self._cond:
+            with self._lock:
                 self._cond.wait_for(lambda: self._waiting or self._ended or self._closed)
                 if not self._waiting:
                     return

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import concurrent.futures
+import signal
 import threading
 import unittest
+import unittest.mock
 from typing import Any, Iterator, List
 
 import grpc
@@ -73,6 +75,27 @@ class Input(unittest.TestCase):
         self.assertFalse(stdin.drained)
         stdin.accept(3, True)
         self.assertTrue(stdin.drained)
+
+
+class Interrupt(BaseException):
+    """What the handler of a signal raises."""
+
+
+class Lock(unittest.TestCase):
+    def test_an_interrupt_at_any_instruction_releases_it(self) -> None:
+        def interrupt(number: int, frame: object) -> None:
+            raise Interrupt
+
+        self.addCleanup(signal.signal, signal.SIGALRM, signal.signal(signal.SIGALRM, interrupt))
+        owner = Owner(unittest.mock.Mock(), start=process_run_pb2.RunStart())
+        for _ in range(300):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.0001)
+                while True:
+                    owner.ended
+            except Interrupt:
+                pass
+            self.assertFalse(owner._lock._is_owned())  # type: ignore[attr-defined]
 
 
 class Resume(unittest.TestCase):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import re
@@ -10,9 +11,11 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import execwire
 from execwire._collect import Collector
+from execwire._loop import event_loop
 from execwire import Closed, Exited, ExitCause, Gap, Output, Stream
 
 from .support import LONG, PROGRAM, SDK, Program, TestCase, alive, ended, eventually, serve
@@ -365,6 +368,17 @@ class Handle(TestCase):
         self.assertLessEqual(threading.active_count(), before)
         self.assertEqual({p.communicate("x").stdout for p in processes}, {"x"})
 
+    def test_calls_of_on_lost_that_would_never_return_fail(self) -> None:
+        with client.start("cat") as process:
+            for call in (process.wait, process.close, client.close, lambda: client.run("true")):
+
+                async def lost() -> None:
+                    call()
+
+                with self.assertRaisesRegex(execwire.UsageError, "on_lost .* must not call"):
+                    asyncio.run_coroutine_threadsafe(lost(), event_loop()).result(LONG)
+            self.assertEqual(process.communicate("x").stdout, "x")
+
     def test_concurrent_writes_are_complete(self) -> None:
         with client.start(["cat"]) as process:
             def write(name: int) -> None:
@@ -413,6 +427,7 @@ class NotOwned(TestCase):
             self.assertEqual(b"".join(process.output()), b"two\n")
             self.assertEqual(process.wait().stdout_bytes, 8)
 
+    @unittest.mock.patch("execwire._owner._DETACH_TIMEOUT", LONG)
     def test_detach_delivers_input(self) -> None:
         for number in range(20):
             process = client.start(["cat"], id=f"ended-{number}")
