@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import unittest
+import unittest.mock
 
 import execwire
 from execwire import Closed, Output, aio
@@ -70,10 +71,13 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         from execwire._program import _running
 
         os.environ["EXECWIRE_BIN"] = str(PROGRAM)
-        launching = asyncio.ensure_future(aio.launch())
-        while not _running:
-            await asyncio.sleep(0.01)
-        launching.cancel()
+        while True:
+            launching = asyncio.ensure_future(aio.launch())
+            while not _running:
+                await asyncio.sleep(0.01)
+            if launching.cancel():
+                break
+            await (await launching).close()  # it was there before this task ran again
         with self.assertRaises(asyncio.CancelledError):
             await launching
         while _running:
@@ -155,6 +159,13 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         source.close()
         await self.client.files.list(self.directory)
         self.assertEqual(os.listdir(self.directory), [])
+
+    async def test_any_exception_of_a_reader_is_raised(self) -> None:
+        for raised, caught in ((OSError(5, "gone"), OSError), (StopIteration(), RuntimeError)):
+            source = unittest.mock.Mock(spec=["read"])
+            source.read.side_effect = raised
+            with self.assertRaises(caught):
+                await self.client.files.upload(self.path("f"), source)
 
     async def test_closing_aborts_uploads(self) -> None:
         source = Endless()

@@ -64,9 +64,13 @@ async def in_thread(
             future.set_result(result)  # type: ignore[arg-type]
 
     def run() -> None:
-        result, error = None, None
+        result: Optional[_Result] = None
+        error: Optional[BaseException] = None
         try:
             result = call()
+        except StopIteration as e:  # which a future does not take
+            error = RuntimeError("a reader, a writer or a callback raised StopIteration")
+            error.__cause__ = e
         except BaseException as e:
             error = e
         try:
