@@ -260,9 +260,9 @@ check-go: $(TOOLS)
 	go test ./architecture
 
 # The client on other systems: all of it is vetted from source, and the tests of the packages
-# with rules of other systems. Other tests start servers, which need Linux. check has one of
-# each system; test-all compiles all, at 30 s of a processor each on a fresh machine.
-PLATFORMS := darwin/arm64 windows/amd64
+# with rules of other systems. Other tests start servers, which need Linux.
+# test-all and packages compile it, at 30 s of a processor each on a fresh machine.
+PLATFORMS := linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
 PLATFORM_PACKAGES := ./client/... ./cmd/execwire/...
 PLATFORM_TESTS := ./client/internal/commandgroup ./client/internal/transfer ./cmd/execwire/internal/terminal ./internal/secretfile
 define for-each-platform
@@ -278,7 +278,7 @@ check-platforms: $(TOOLS) ## vet what clients need for the other systems
 
 .PHONY: build-platforms
 build-platforms: ## build and vet what clients need for each other system
-	$(call for-each-platform,go build $(PLATFORM_PACKAGES) && go vet $(PLATFORM_TESTS),$(PLATFORMS) linux/arm64 darwin/amd64 windows/arm64)
+	$(call for-each-platform,go build $(PLATFORM_PACKAGES) && go vet $(PLATFORM_TESTS),$(PLATFORMS))
 
 .PHONY: check-proto
 check-proto: lint-proto breaking
