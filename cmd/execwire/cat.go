@@ -31,7 +31,7 @@ The exit code is 1 if a file could not be read.` + globHelp + pathHelp,
 	offset := f.Int64("offset", 0, "skip this many `bytes`")
 	length := f.Int64("length", 0, "print at most this many `bytes` (default up to the end)")
 	number := f.BoolP("number", "n", false, "number the lines, as cat -n does")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		options := client.DownloadOptions{Offset: *offset}
 		if f.Changed("length") {
 			options.Length = length

@@ -122,7 +122,7 @@ func completed(flags *connectFlags) complete.Server {
 		}
 		return connect(ctx, selected)
 	}
-	return complete.Server{Connect: connectTo, Resolve: remotePath}
+	return complete.Server{Connect: connectTo, Directory: remoteDirectory}
 }
 
 // embeddedServers is the default of commands that start a server themselves if none is
@@ -368,8 +368,13 @@ type serverUse struct {
 	untilSignal bool
 	// completes completes the arguments in a shell; nil completes nothing.
 	completes complete.Argument
-	// expands replaces arguments by the files that they match: see expandPaths.
+	// paths are the arguments that are paths of the server; nil for none. Without arguments
+	// there is one, of the directory at which relative paths begin.
+	paths pathArguments
+	// expands replaces arguments by the files that they match: see expandPaths. Commands that
+	// do it themselves get the base in base.
 	expands bool
+	base    *string
 }
 
 // onServer makes a command call do with a client of the server that its flags select.
@@ -392,9 +397,21 @@ func onServer(command *cobra.Command, use serverUse, do serverCall) {
 			}
 		}
 		call := func(ctx context.Context) error {
-			return withServer(ctx, flags, func(c *client.Client) error {
-				if use.expands {
-					arguments = expandPaths(ctx, c, arguments)
+			return withServer(ctx, flags, func(c *client.Client) (err error) {
+				if use.paths != nil {
+					if len(arguments) == 0 {
+						arguments = []string{"."}
+					}
+					var base string
+					if arguments, base, err = absolutePaths(ctx, c, flags.server, arguments, use.paths); err != nil {
+						return err
+					}
+					if use.base != nil {
+						*use.base = base
+					}
+					if use.expands {
+						arguments = expandPaths(ctx, c, base, arguments)
+					}
 				}
 				return do(ctx, c, arguments)
 			})

@@ -20,7 +20,7 @@ type cpFlags struct {
 
 func newCpCommand(std streams) *cobra.Command {
 	var flags cpFlags
-	var plan copyPlan
+	var base string
 	command := &cobra.Command{
 		Use:   "cp [-r] [-p] [-a] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
 		Short: "Copy files to, from or on a server",
@@ -63,8 +63,7 @@ At a terminal cp shows its progress on stderr; elsewhere, and with -q, it prints
 errors. The exit code is 1 if some files could not be copied (the others are), and 130
 after a signal.
 
-A relative PATH on the server begins at the path of the current directory on this
-machine.`,
+A relative PATH on the server begins at the home directory of the server's user.`,
 		Example: `  execwire cp build.tar.gz :/tmp/
   execwire cp -r :/srv/logs .
   execwire cp -r --update --delete src/. :/srv/src
@@ -72,10 +71,7 @@ machine.`,
   execwire cp :/srv/data.json - | jq .
   execwire cp :/srv/app.conf :/srv/app.conf.bak`,
 		Args: cobra.MatchAll(sourcesAndDest("copy"), exclusive("no-clobber", "update", "checksum"),
-			valid(func(command *cobra.Command, arguments []string) (err error) {
-				plan, err = checkCopies(command, arguments, &flags)
-				return err
-			})),
+			valid(func(command *cobra.Command, arguments []string) error { return checkCopies(command, arguments, &flags) })),
 	}
 	f := command.Flags()
 	f.BoolVarP(&flags.Recursive, "recursive", "r", false, "copy directories with their content")
@@ -89,8 +85,12 @@ machine.`,
 	f.BoolVar(&flags.InPlace, "in-place", false, "write files of the server in place, without permission bits")
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
-	onServer(command, serverUse{untilSignal: true, completes: complete.CopyPaths}, func(ctx context.Context, c *client.Client, _ []string) error {
-		if err := plan.expandSources(ctx, c, flags); err != nil {
+	onServer(command, serverUse{untilSignal: true, completes: complete.CopyPaths, paths: colonPaths, base: &base}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		plan, err := planCopies(arguments, flags)
+		if err != nil {
+			return usageError(command, err)
+		}
+		if err := plan.expandSources(ctx, c, base, flags); err != nil {
 			return usageError(command, err)
 		}
 		if plan.standard {
@@ -102,12 +102,12 @@ machine.`,
 	return command
 }
 
-// checkCopies parses the arguments, and rejects flags that are not for these copies.
-func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) (copyPlan, error) {
+// checkCopies checks the arguments, and rejects flags that are not for these copies.
+func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) error {
 	flags.Recursive = flags.Recursive || flags.archive || flags.recursiveToo
 	flags.Preserve = flags.Preserve || flags.archive
 	if flags.Delete && !flags.Recursive {
-		return copyPlan{}, errors.New("--delete is for -r")
+		return errors.New("--delete is for -r")
 	}
 	plan, err := planCopies(arguments, *flags)
 	if err == nil && plan.standard {
@@ -122,7 +122,7 @@ func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) (co
 	if err == nil && flags.InPlace && plan.fromServer {
 		err = errors.New("--in-place is for copies to a server")
 	}
-	return plan, err
+	return err
 }
 
 // copyStandard copies a file of the server to stdout, or stdin to one.

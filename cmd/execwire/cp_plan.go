@@ -55,10 +55,7 @@ func planCopiesOn(system string, arguments []string, flags cpFlags) (copyPlan, e
 		name, remote := strings.CutPrefix(argument, ":")
 		path := name
 		if remote {
-			var err error
-			if path, err = serverPath(system, argument); err != nil {
-				return plan, err
-			}
+			path = remotePath(argument)
 		}
 		base, root := splitLocal(system, name)
 		if remote {
@@ -101,14 +98,14 @@ func (p *copyPlan) check(flags cpFlags) error {
 }
 
 // expandSources replaces sources on the server that are patterns by what they match.
-func (p *copyPlan) expandSources(ctx context.Context, c *client.Client, flags cpFlags) error {
+func (p *copyPlan) expandSources(ctx context.Context, c *client.Client, base string, flags cpFlags) error {
 	if !p.fromServer {
 		return nil
 	}
 	var expanded []copySource
 	for _, source := range p.sources {
 		name := path.Clean(source.path)
-		for _, match := range expandPath(ctx, c, source.argument, name) {
+		for _, match := range expandPath(ctx, c, base, source.argument, name) {
 			expanded = append(expanded, source)
 			if match != name {
 				slash := source.path[len(name):]

@@ -20,8 +20,6 @@ func TestPlanCopies_PathsOfSystems(t *testing.T) {
 		{system: "windows", source: ":/srv/x", dest: `D:\y\`, from: "/srv/x", to: `D:\y\`, fromServer: true, directory: true},
 		{system: "windows", source: ":/srv/x", dest: `D:/y`, from: "/srv/x", to: `D:/y`, fromServer: true},
 		{system: "windows", source: ":/srv/x/", dest: `.`, from: "/srv/x/", to: `.`, fromServer: true, directory: true},
-		{system: "windows", source: `C:\x`, dest: `:C:\y`},
-		{system: "windows", source: `C:\x`, dest: `:y`},
 		{system: "windows", source: `C:\x`, dest: `D:/y`},
 		{system: "windows", source: `:/srv/a:b`, dest: `.`},
 		{system: "windows", source: `:/srv/..\b`, dest: `.`},
@@ -49,12 +47,10 @@ func TestPlanCopies_PathsOfSystems(t *testing.T) {
 	}
 }
 
-func TestServerPath_OnWindows(t *testing.T) {
-	for argument, want := range map[string]string{
-		"/srv/x": "/srv/x", ":/srv/../x/": "/x", "/a\\b": "/a\\b", "x": "", `C:\x`: "", "C:/x": "", `\x`: "", "": "", ":": "",
-	} {
-		if got, err := serverPath("windows", argument); got != want || (err == nil) != (want != "") {
-			t.Errorf("serverPath(%q) = %q, %v, want %q", argument, got, err, want)
+func TestIsForeignPath(t *testing.T) {
+	for name, want := range map[string]bool{"x/y": false, "": false, `C:\x`: true, "C:/x": true, `\x`: true} {
+		if got := isForeignPath("windows", name); got != want || isForeignPath("linux", name) {
+			t.Errorf("%q is foreign: %v", name, got)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -31,35 +31,102 @@ In a PATH with a colon before it, as in ':/tmp/host*', *, ?, [a-z] and [!a-z] st
 names on the server, unless a file has this very name. Other paths are taken literally.`
 
 // pathHelp ends the help of every file command.
-const pathHelp = "\n\nPATH is a path on the server. A relative one begins at the path of the current\ndirectory on this machine."
+const pathHelp = "\n\nPATH is a path on the server. A relative one begins where run starts a process: at the\nhome directory of the server's user."
 
-// remotePath returns an argument as an absolute path of the server. A leading colon, as
-// for cp, is ignored.
-func remotePath(argument string) (string, error) { return serverPath(runtime.GOOS, argument) }
+// pathArguments tells whether an argument of a command, by its index, is a path of the server.
+type pathArguments func(i int, argument string) bool
+
+// Every argument, all but the first, and those that begin with a colon.
+func everyPath(int, string) bool             { return true }
+func pathsAfterFirst(i int, _ string) bool   { return i > 0 }
+func colonPaths(_ int, argument string) bool { return strings.HasPrefix(argument, ":") }
+
+// absolutePaths returns arguments with their relative paths of a server made absolute. They
+// begin at the home directory of the server's user, or at / if it has none, as processes do;
+// for a server inside this program at the current directory. Colons, and slashes and dots at
+// the end, stay. It asks the server only if there is a relative path; otherwise base, at which
+// they begin, is empty.
+func absolutePaths(ctx context.Context, c *client.Client, server string, arguments []string, isPath pathArguments) (absolute []string, base string, err error) {
+	absolute = slices.Clone(arguments)
+	for i, argument := range arguments {
+		name := strings.TrimPrefix(argument, ":")
+		if !isPath(i, argument) || path.IsAbs(name) {
+			continue
+		}
+		if isForeignPath(runtime.GOOS, name) {
+			return nil, "", fmt.Errorf("%q is not a path of the server: on Windows, begin it with /, as in /srv/file", argument)
+		}
+		if base == "" {
+			if base, err = baseDirectory(ctx, c, server); err != nil {
+				return nil, "", fmt.Errorf("failed to find the directory at which %q begins, so give an absolute path: %w", argument, err)
+			}
+		}
+		absolute[i] = strings.TrimSuffix(argument, name) + base + "/" + name
+	}
+	return absolute, base, nil
+}
+
+// remoteDirectory is absolutePaths and remotePath for one argument and a server elsewhere.
+func remoteDirectory(ctx context.Context, c *client.Client, argument string) (string, error) {
+	absolute, _, err := absolutePaths(ctx, c, "", []string{argument}, everyPath)
+	if err != nil {
+		return "", err
+	}
+	return remotePath(absolute[0]), nil
+}
+
+func baseDirectory(ctx context.Context, c *client.Client, server string) (string, error) {
+	if server == localURL {
+		return os.Getwd()
+	}
+	environment, err := c.Describe(ctx)
+	if err != nil {
+		return "", err
+	}
+	home := environment.GetHomeDirectory()
+	if !path.IsAbs(home) {
+		return "/", nil
+	}
+	switch info, err := c.Stat(ctx, home); {
+	case err != nil && isFatal(err):
+		return "", err
+	case err != nil || !isDirectory(info):
+		return "/", nil
+	}
+	return home, nil
+}
+
+// isForeignPath reports whether a relative path is one of this machine with a system, as in
+// runtime.GOOS, and not of a server.
+func isForeignPath(system, name string) bool {
+	return system == windowsSystem && strings.ContainsAny(name, `\:`)
+}
+
+// remotePath returns a path of absolutePaths without its colon, in its shortest form.
+func remotePath(argument string) string { return path.Clean(strings.TrimPrefix(argument, ":")) }
 
 // expandPaths returns arguments with those that begin with a colon and are patterns replaced
-// by the paths of the server that they match.
-func expandPaths(ctx context.Context, c *client.Client, arguments []string) (expanded []string) {
+// by the paths of the server that they match. base is that of absolutePaths.
+func expandPaths(ctx context.Context, c *client.Client, base string, arguments []string) (expanded []string) {
 	for _, argument := range arguments {
-		name, err := remotePath(argument)
-		if err != nil || argument[0] != ':' {
+		if argument[0] != ':' {
 			expanded = append(expanded, argument)
 			continue
 		}
-		expanded = append(expanded, expandPath(ctx, c, argument, name)...)
+		expanded = append(expanded, expandPath(ctx, c, base, argument, remotePath(argument))...)
 	}
 	return expanded
 }
 
 // expandPath returns the paths that an argument that begins with a colon matches. name is
-// its path. Only what was typed is a pattern, not the current directory.
-func expandPath(ctx context.Context, c *client.Client, argument, name string) []string {
+// its path. Only what was typed is a pattern, not base.
+func expandPath(ctx context.Context, c *client.Client, base, argument, name string) []string {
 	if !glob.IsPattern(argument) {
 		return []string{name}
 	}
 	directory := "/"
-	if here, err := filepath.Abs("."); err == nil && !strings.HasPrefix(argument, ":/") {
-		for directory = here; directory != "/" && !strings.HasPrefix(name, directory+"/"); {
+	if base != "" && strings.HasPrefix(argument, ":"+base+"/") {
+		for directory = path.Clean(base); directory != "/" && !strings.HasPrefix(name, directory+"/"); {
 			directory = path.Dir(directory)
 		}
 	}
@@ -71,23 +138,6 @@ func expandPath(ctx context.Context, c *client.Client, argument, name string) []
 
 // windowsSystem is the system whose paths are not those of servers.
 const windowsSystem = "windows"
-
-// serverPath is remotePath on a system, as in runtime.GOOS. Elsewhere than on Windows a
-// relative path begins at the path of the current directory of this machine.
-func serverPath(system, argument string) (string, error) {
-	name := strings.TrimPrefix(argument, ":")
-	if system == windowsSystem {
-		if !strings.HasPrefix(name, "/") {
-			return "", fmt.Errorf("%q is not a path of the server: on Windows, begin it with /, as in /srv/file", argument)
-		}
-		return path.Clean(name), nil
-	}
-	name, err := filepath.Abs(name)
-	if err != nil {
-		return "", fmt.Errorf("failed to find the current directory, at which %q begins: %w", argument, err)
-	}
-	return name, nil
-}
 
 // splitLocal returns the last element of a local path, empty after a separator, and whether
 // the path is the root of the file system or of a drive.
@@ -107,10 +157,7 @@ func splitLocal(system, name string) (base string, root bool) {
 func eachPath(std streams, arguments []string, hints reasonHints, do func(name string) error) error {
 	failed := false
 	for _, argument := range arguments {
-		name, err := remotePath(argument)
-		if err == nil {
-			err = do(name)
-		}
+		err := do(remotePath(argument))
 		if err == nil {
 			continue
 		}
@@ -264,7 +311,7 @@ The exit code is 1 if one of them could not be created.` + pathHelp,
 	}
 	command.Flags().BoolVarP(&parents, "parents", "p", false, "create parent directories too; accept an existing directory")
 	command.Flags().StringVarP(&mode, "mode", "m", "", "the `mode` of the directory, in octal (default that of the server)")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND: "make the directories above it too with -p",
 		}

@@ -61,12 +61,15 @@ func TestNames_ControlCharacters_AreEscaped(t *testing.T) {
 	}
 }
 
-func TestRemotePath_IsRelativeToCurrentDirectory(t *testing.T) {
-	t.Chdir("/")
-	for argument, want := range map[string]string{
-		"/a/../b/": "/b", ":/a": "/a", "a": "/a", ":": "/", ":a/b": "/a/b", "./:a": "/:a", "/\xff": "/\xff",
+// What the end of an argument means to cp and mv stays.
+func TestAbsolutePaths(t *testing.T) {
+	t.Chdir("/usr")
+	for argument, want := range map[string][2]string{
+		"/a/../b/": {"/a/../b/", "/b"}, ":/a": {":/a", "/a"}, "a": {"/usr/a", "/usr/a"}, ":": {":/usr/", "/usr"}, ":a/.": {":/usr/a/.", "/usr/a"},
+		"../x/": {"/usr/../x/", "/x"}, "./:a": {"/usr/./:a", "/usr/:a"}, "/\xff": {"/\xff", "/\xff"}, ".": {"/usr/.", "/usr"},
 	} {
-		if got, err := remotePath(argument); got != want || err != nil {
+		got, _, err := absolutePaths(t.Context(), nil, localURL, []string{"x", argument}, pathsAfterFirst)
+		if err != nil || got[0] != "x" || got[1] != want[0] || remotePath(got[1]) != want[1] {
 			t.Errorf("%q is %q, %v; want %q", argument, got, err, want)
 		}
 	}

@@ -34,7 +34,7 @@ func newFindCommand(std streams) *cobra.Command {
 		Use:   "find [PATH] [-name PATTERN] [-type f|d|l] [-maxdepth N] [-ignore PATTERN]... [-print0|-json]",
 		Short: "List a directory tree of a server",
 		Long: `find lists a directory and everything below it, breadth first; without PATH the
-current directory. Links are not followed, except PATH.
+home directory of the server's user. Links are not followed, except PATH.
 
 -name selects names that match a pattern: * matches any characters, ? one character,
 [a-z] one of those. -type selects files (f), directories (d), links (l), FIFOs (p),
@@ -49,7 +49,7 @@ The exit code is 1 if a directory could not be read, or PATH does not exist.` + 
   execwire find -maxdepth 2 -ignore node_modules
   execwire find /srv/cache -type f -print0 | xargs -0 execwire rm`,
 		Args: cobra.MatchAll(paths(0, 1), exclusive("print0", "json"),
-			valid(func(*cobra.Command, []string) error { return search.validate() })),
+			valid(func(_ *cobra.Command, arguments []string) error { return search.validate(arguments) })),
 	}
 	f := command.Flags()
 	f.StringVar(&search.name, "name", "", "only names that match this `pattern`")
@@ -58,12 +58,8 @@ The exit code is 1 if a directory could not be read, or PATH does not exist.` + 
 	f.StringArrayVar(&search.ignore, "ignore", nil, "skip what matches this `pattern`; may be repeated")
 	f.BoolVar(&search.print0, "print0", false, "separate names by NUL instead of newlines, for xargs -0")
 	f.BoolVar(&search.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		search.client, search.hasDepth = c, f.Changed("maxdepth")
-		if len(arguments) == 0 {
-			arguments = []string{"."}
-		}
-		search.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
 		return eachPath(std, arguments, nil, func(name string) error { return search.find(ctx, name) })
 	})
 	return command
@@ -83,8 +79,12 @@ type finder struct {
 	kind     execwirev1.FileType
 }
 
-// validate checks the flags.
-func (f *finder) validate() error {
+// validate checks the command line.
+func (f *finder) validate(arguments []string) error {
+	f.argument = "."
+	if len(arguments) > 0 {
+		f.argument = cmp.Or(strings.TrimPrefix(arguments[0], ":"), ".")
+	}
 	for kind, letter := range typeLetters {
 		if letter == f.typeLetter {
 			f.kind = kind

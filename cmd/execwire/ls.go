@@ -25,8 +25,9 @@ func newLsCommand(std streams) *cobra.Command {
 		Use:   "ls [-l|-n|-1|--json] [-h] [-a] [-d] [-R] [PATH...]",
 		Short: "List directories of a server",
 		Long: `ls lists files and the content of directories, sorted by the bytes of the names;
-without PATH the current directory. At a terminal names are in columns, and quoted if
-they contain control characters; elsewhere they are one per line, unchanged.
+without PATH the home directory of the server's user. At a terminal names are in
+columns, and quoted if they contain control characters; elsewhere they are one per line,
+unchanged.
 
 With -l: type and mode, number of links, owner and group, size, time of modification,
 name, and the target of a link. Names of owners are those of /etc/passwd and
@@ -54,10 +55,7 @@ The exit code is 1 if a directory could not be listed.` + globHelp + pathHelp,
 	f.BoolVarP(&l.directory, "directory", "d", false, "list directories themselves, not their content")
 	f.BoolVarP(&l.recursive, "recursive", "R", false, "list directories recursively")
 	f.BoolVar(&l.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
-		if len(arguments) == 0 {
-			arguments = []string{"."}
-		}
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if l.long = l.long || l.numeric; l.long && !l.numeric {
 			l.owners = owners.Read(ctx, c.ReadFile)
 		}

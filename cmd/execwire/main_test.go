@@ -69,6 +69,7 @@ func runCommand(t *testing.T, c *exec.Cmd) result {
 // runHere runs a command line that is refused in this process, which is cheaper than a start.
 func runHere(t *testing.T, arguments ...string) result {
 	t.Helper()
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir()) // without contexts
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "EXECWIRE_") {
 			t.Setenv(name, "") // which restores it
@@ -230,7 +231,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"mkdir of a bad mode": {[]string{"mkdir", "-m", "9", "/x"}, 2, []string{"octal"}},
 		"an empty path":       {[]string{"rm", ""}, 2, []string{"a path is empty"}},
 		"rm of here":          {[]string{"rm", "-r", "--server", "unix://" + missing, "a", "."}, 2, []string{`. is not removed`, "by its name"}},
-		"rm of the directory": {[]string{"rm", "-rf", "--server", "unix://" + missing, ":"}, 2, []string{"current directory", "write its path"}},
+		"rm of the directory": {[]string{"rm", "-rf", "--server", "unix://" + missing, ":"}, 2, []string{"relative paths begin", "write its path"}},
 		"rm of above":         {[]string{"rm", "-rf", "--server", "unix://" + missing, "a/..//"}, 2, []string{`ends with ".."`, "by its name"}},
 		"rm of the root":      {[]string{"rm", "--server", "unix://" + missing, "//"}, 2, []string{"// is not removed", "the root"}},
 		"rm of the root, too": {[]string{"rm", "--server", "unix://" + missing, ":/"}, 2, []string{"the root"}},

@@ -39,14 +39,11 @@ The exit code is 1 if one of the paths could not be moved.` + globHelp + pathHel
 	f := command.Flags()
 	f.BoolVarP(&m.noClobber, "no-clobber", "n", false, "do not replace existing files")
 	f.BoolVarP(&m.noTargetDirectory, "no-target-directory", "T", false, "DEST is the new name, even if it is a directory")
-	onServer(command, serverUse{completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, base: &m.base}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		m.client = c
 		last := len(arguments) - 1
-		sources := expandPaths(ctx, c, arguments[:last])
-		var err error
-		if m.dest, err = remotePath(arguments[last]); err != nil {
-			return err
-		}
+		sources := expandPaths(ctx, c, m.base, arguments[:last])
+		m.dest = remotePath(arguments[last])
 		if err := m.checkDest(ctx, len(sources) > 1 || strings.HasSuffix(arguments[last], "/")); err != nil {
 			return err
 		}
@@ -64,6 +61,7 @@ type mover struct {
 
 	client *client.Client
 	std    streams
+	base   string // see expandPaths
 	dest   string
 	into   bool // whether to move into the directory DEST
 }

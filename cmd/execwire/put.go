@@ -56,12 +56,8 @@ signal, and 125 for other failures.` + pathHelp,
 	f.StringVar(&flags.ifMatch, "if-match", "", "only if the content of the file has this `SHA-256`")
 	f.BoolVar(&flags.InPlace, "in-place", false, "write to the existing file")
 	f.BoolVar(&flags.Sync, "sync", false, "sync to disk before the command ends")
-	onServer(command, serverUse{untilSignal: true, completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
-		name, err := remotePath(arguments[0])
-		if err != nil {
-			return err
-		}
-		_, err = c.Upload(ctx, name, std.in, options)
+	onServer(command, serverUse{untilSignal: true, completes: complete.Paths, paths: everyPath}, func(ctx context.Context, c *client.Client, arguments []string) error {
+		_, err := c.Upload(ctx, remotePath(arguments[0]), std.in, options)
 		return explainPut(err)
 	})
 	return command
@@ -125,7 +121,7 @@ The exit code is 1 if this failed for one of them.` + globHelp + pathHelp,
 		Args: paths(1, unlimited),
 	}
 	noCreate := command.Flags().BoolP("no-create", "c", false, "do not create files")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		return eachPath(std, arguments, nil, func(name string) error {
 			err := c.SetMetadata(ctx, name, client.MetadataChanges{Touch: true})
 			if !errors.Is(err, fs.ErrNotExist) {

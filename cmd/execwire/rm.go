@@ -44,7 +44,7 @@ The exit code is 1 if one of the paths could not be removed.` + globHelp + pathH
 	f.BoolVarP(&flags.recursive, "recursive", "r", false, "remove directories with their content")
 	f.BoolVarP(&flags.dir, "dir", "d", false, "remove empty directories too")
 	f.BoolVarP(&flags.force, "force", "f", false, "ignore paths that do not exist")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		hints := reasonHints{
 			execwirev1.ErrorReason_ERROR_REASON_DIRECTORY_NOT_EMPTY: "remove all that is in it too with -r",
 		}
@@ -62,7 +62,7 @@ The exit code is 1 if one of the paths could not be removed.` + globHelp + pathH
 // mayRemove rejects arguments that are certainly mistakes.
 func mayRemove(argument string) error {
 	if argument == ":" {
-		return fmt.Errorf("%s is not removed, because it is the current directory: write its path", printable(argument))
+		return fmt.Errorf("%s is not removed, because it is the directory at which relative paths begin: write its path", printable(argument))
 	}
 	name := strings.TrimRight(strings.TrimPrefix(argument, ":"), "/")
 	switch last := name[strings.LastIndexByte(name, '/')+1:]; last {

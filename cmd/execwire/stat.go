@@ -38,7 +38,7 @@ The exit code is 1 if one of the paths could not be described.` + globHelp + pat
 	dereference := f.BoolP("dereference", "L", false, "follow links")
 	sha256 := f.Bool("sha256", false, "also print the SHA-256 of the content")
 	asJSON := f.Bool("json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: everyPath, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		look := c.Lstat
 		if *dereference {
 			look = c.Stat
@@ -118,7 +118,7 @@ The exit code is 1 if one of the files could not be changed.` + globHelp + pathH
 		})),
 	}
 	recursive := command.Flags().BoolP("recursive", "R", false, "change directories with their content")
-	onServer(command, serverUse{completes: complete.Paths, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
+	onServer(command, serverUse{completes: complete.Paths, paths: pathsAfterFirst, expands: true}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		m := &modeChanger{client: c, change: change, std: std}
 		err := eachPath(std, arguments[1:], nil, func(name string) error {
 			if *recursive {

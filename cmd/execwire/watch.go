@@ -19,7 +19,8 @@ func newWatchCommand(std streams) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "watch [-r] [--ignore PATTERN]... [--settle DURATION] [-n NUMBER] [--json] [PATH]",
 		Short: "Print the changes in a directory of a server",
-		Long: `watch prints the changes in a directory, by default the current one, and with -r in
+		Long: `watch prints the changes in a directory, by default the home directory of the server's
+user, and with -r in
 everything below, until a signal ends it. Each line has "created", "modified",
 "metadata" or "removed", a tab, and the path relative to the directory. Changes are
 printed when there were none for a while; several changes of one path are one line.
@@ -45,18 +46,12 @@ The exit code is 0 after -n changes, 130 after a signal, and 125 for failures.` 
 	addDuration(f, &settle, "settle", 0, "print changes after this time without one; 0 is at once (default 50ms)")
 	f.IntVarP(&w.count, "number", "n", 0, "end after this many changes; 0 is never")
 	f.BoolVar(&w.json, "json", false, "print JSON objects, one per line")
-	onServer(command, serverUse{untilSignal: true, completes: complete.Paths}, func(ctx context.Context, c *client.Client, arguments []string) error {
-		if len(arguments) == 0 {
-			arguments = []string{"."}
-		}
-		name, err := remotePath(arguments[0])
-		if err != nil {
-			return err
-		}
+	onServer(command, serverUse{untilSignal: true, completes: complete.Paths, paths: everyPath}, func(ctx context.Context, c *client.Client, arguments []string) error {
 		if f.Changed("settle") {
 			w.Settle = &settle
 		}
-		if err = c.Watch(ctx, name, w.WatchOptions, w.handle); errors.Is(err, errCountReached) {
+		err := c.Watch(ctx, remotePath(arguments[0]), w.WatchOptions, w.handle)
+		if errors.Is(err, errCountReached) {
 			return nil
 		}
 		return explain(err, watchHints)

@@ -47,7 +47,7 @@ var habits = []struct {
 	{line: "execwire cp - :$PWD/four/ </dev/null; c=$?; [ ! -e four ] && exit $c", code: 2, want: "~: name the file to write stdin to"},
 	{line: "execwire cp \":$PWD/t[!x]*\" -", code: 2, want: "~the pattern stands for 2 files"},
 	{line: "execwire cp \":$PWD/t[!h]*\" -", want: "c"},
-	{line: "mkdir '[s]' s && cd '[s]' && echo right >x.log && echo wrong >../s/x.log && execwire cp ':*.log' - && execwire cat ':*.log' ':../[[]s]/*'", want: "right\nright\nright"},
+	{line: "mkdir '[s]' s && echo right >'[s]/x.log' && execwire cat \":$PWD/[[]s]/*\"", want: "right"},
 	{line: "execwire cp :$PWD -", code: 125, want: "~directory\n~copy it to a directory with -r"},
 	{line: "execwire touch $PWD/src-touched && execwire touch \":$PWD/src-*\" && ls src-*", want: "src-touched"},
 	{line: "touch -d @1 two; execwire touch -c $PWD/two $PWD/none && [ $(stat -c %Y two) -gt 1 ] && ls none", code: 2, want: "~none"},

@@ -327,3 +327,16 @@ func TestStart_BusyProgram_IsRetried(t *testing.T) {
 	}
 	waitClosed(t, p)
 }
+
+func TestDefaultDirectory(t *testing.T) {
+	home := t.TempDir()
+	if err := os.WriteFile(home+"/file", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for variable, want := range map[string]string{home: home, "": "/", home + "/missing": "/", home + "/file": "/", ".": "/"} {
+		t.Setenv("HOME", variable)
+		if got := DefaultDirectory(); got != want {
+			t.Errorf("with HOME=%q it is %s", variable, got)
+		}
+	}
+}

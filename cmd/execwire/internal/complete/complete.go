@@ -28,8 +28,9 @@ const mostWords = 1000
 type Server struct {
 	// Connect returns a client, which is then closed.
 	Connect func(ctx context.Context, command *cobra.Command) (*client.Client, error)
-	// Resolve returns an argument as an absolute path of the server.
-	Resolve func(argument string) (string, error)
+	// Directory returns an argument, of which a leading colon is no part, as the absolute path
+	// of a directory of the server.
+	Directory func(ctx context.Context, c *client.Client, argument string) (string, error)
 }
 
 // Argument makes a completion of the arguments of a command.
@@ -123,10 +124,6 @@ func (s Server) path(command *cobra.Command, _ []string, typed string) (words []
 		base = path.Base(typed)
 	}
 	parent := strings.TrimSuffix(typed, base)
-	directory, err := s.Resolve(parent)
-	if err != nil {
-		return nil, directive
-	}
 	ctx, cancel := context.WithTimeout(command.Context(), Timeout)
 	defer cancel()
 	c, err := s.Connect(ctx, command)
@@ -134,7 +131,11 @@ func (s Server) path(command *cobra.Command, _ []string, typed string) (words []
 		return nil, directive
 	}
 	defer func() { _ = c.Close() }()
-	entries, err := c.ReadDir(ctx, directory)
+	var entries []client.DirEntry
+	directory, err := s.Directory(ctx, c, parent)
+	if err == nil {
+		entries, err = c.ReadDir(ctx, directory)
+	}
 	if err != nil {
 		return nil, directive
 	}
