@@ -395,8 +395,11 @@ func (r *release) npm(selected []target) error {
 	for _, t := range selected {
 		changes = append(changes, "optionalDependencies."+npmPackage(t)+"="+r.manifest.Version)
 	}
-	if _, err := r.command(dir, nil, "npm", changes...); err != nil {
-		return err
+	// The scripts need the repository; npm warns of prepare, which it runs in a checkout.
+	for _, arguments := range [][]string{{"pkg", "delete", "scripts", "devDependencies"}, changes} {
+		if _, err := r.command(dir, nil, "npm", arguments...); err != nil {
+			return err
+		}
 	}
 	entries := []entry{{"package/bin/execwire.cjs", filepath.Join(r.source, "deploy/npm/execwire.cjs"), 0o755}}
 	if err := filepath.WalkDir(dir, func(path string, file fs.DirEntry, err error) error {

@@ -257,6 +257,16 @@ func TestNpm(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, dir, nil, "npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	var installed map[string]any
+	if text, err = os.ReadFile(filepath.Join(dir, "node_modules/execwire/package.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &installed); err != nil {
+		t.Fatal(err)
+	}
+	if installed["scripts"] != nil || installed["devDependencies"] != nil {
+		t.Errorf("the package has what only a checkout needs: %s", text)
+	}
 	program := filepath.Join(dir, "node_modules/.bin/execwire")
 	checkProgram(t, program, firstVersion)
 	if text := must(t, dir, nil, "npx", "--offline", "execwire", "run", "--", "echo", "npx"); text != "npx\n" {
