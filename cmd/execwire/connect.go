@@ -280,7 +280,7 @@ func (f *connectFlags) resolve(command *cobra.Command) error {
 
 // useContext replaces what flags do not set by the context of --context; without it and
 // without a server in flags and variables by that of the variable, or the current one.
-// Values of a context override variables, so that no server gets the token of another.
+// Values of a context override variables, and no other server gets its token.
 func (f *connectFlags) useContext(command *cobra.Command) (isSelected bool, err error) {
 	given := command.Flags().Changed
 	name, variable := f.context, os.Getenv(config.ContextVariable)

@@ -72,8 +72,9 @@ EXECWIRE_CONTEXT; else the current context. Without any of them run and doctor s
 server inside the command, and other commands use tcp://127.0.0.1:7420.
 
 A context also names the files with the token, the certificate authorities and the
-client certificate for its server. Flags override them, and they override variables,
-so that no server gets the token of another.
+client certificate for its server. Flags override them, and they override variables.
+A context without a token file uses the token that EXECWIRE_TOKEN or
+EXECWIRE_TOKEN_FILE has, like any server; no other server gets the token of a context.
 
 Contexts are in execwire/contexts.toml in $XDG_CONFIG_HOME, or ~/.config (on macOS
 ~/Library/Application Support, on Windows %AppData%). The file has no secrets, and may
