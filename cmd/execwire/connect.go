@@ -125,10 +125,6 @@ func completed(flags *connectFlags) complete.Server {
 	return complete.Server{Connect: connectTo, Directory: remoteDirectory}
 }
 
-// embeddedServers is the default of commands that start a server themselves if none is
-// named.
-const embeddedServers = "local:"
-
 // warn warns of variables that have no effect because they are misspelled, and of a token
 // in a variable if the command starts programs on this machine. They do not get it, but can
 // read the environment of this program in /proc. otherwise is the server if none is named.
@@ -181,7 +177,8 @@ func (f connectFlags) options() []client.Option {
 	return options
 }
 
-// localURL is the URL of a server inside this program, which needs Linux.
+// localURL is the URL of a server inside this program, which needs Linux; the default of commands that
+// start one if no server is named.
 const localURL = "local:"
 
 // connect connects to the selected server, or starts one inside this program if none is

@@ -89,7 +89,7 @@ Exit codes:
 	f.StringVar(&flags.config, "config", "", "without --server: the TOML `file` with the settings of the server")
 	f.StringArrayVar(&flags.require, "require", nil, "exit with 1 if this `check` does not work; may be repeated")
 	f.BoolVar(&flags.json, "json", false, "print JSON objects, one per line")
-	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, embeddedServers)
+	addConnectFlags(command, &flags.connect, serverHelp+ephemeralServers, localURL)
 	return command
 }
 

@@ -192,7 +192,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	addHidden(f, new(bool), "rm", "", "accepted: run leaves nothing to remove")
 	f.StringVarP(&flags.user, "user", "u", "", "refused: processes run as the server's user")
 	f.Lookup("user").Hidden = true
-	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, embeddedServers)
+	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, localURL)
 }
 
 // heapGrowth lets the tiny heap grow to about 16 MiB between collections. At full rate,

@@ -25,35 +25,12 @@ const (
 	TakenOver                          // another listener took over
 )
 
-var kindNames = map[Kind]string{
-	Denied:             "denied",
-	ConnectionRefused:  "connection refused",
-	TimedOut:           "timed out",
-	Unreachable:        "unreachable",
-	ConnectionReset:    "connection reset",
-	TooManyConnections: "too many connections",
-	ListenDenied:       "listen denied",
-	InUse:              "in use",
-	AddressUnavailable: "address unavailable",
-	ListenFailed:       "listen failed",
-	TooManyListeners:   "too many listeners",
-	ConnectionNotFound: "connection not found",
-	TakenOver:          "taken over",
-}
-
 // Kinds returns all kinds, so that tables can be checked for completeness.
 func Kinds() (kinds []Kind) {
 	for k := Denied; k <= TakenOver; k++ {
 		kinds = append(kinds, k)
 	}
 	return kinds
-}
-
-func (k Kind) String() string {
-	if name, ok := kindNames[k]; ok {
-		return name
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
 }
 
 // Error is any failure to connect, to listen, or of a connection, except the end of the caller's
