@@ -255,7 +255,7 @@ func trace(pid string) {
 // them.
 func TestProcesses_CannotReadServerMemory(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can run a server as another user")
+		t.Fatal("run the tests as root: only root can run a server as another user")
 	}
 	s := newSecureServer(t, nobody)
 	if got := s.run(nobody, nil, "id -u"); got != fmt.Sprintln(nobody) {

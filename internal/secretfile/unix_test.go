@@ -43,7 +43,7 @@ func TestSecret_Modes(t *testing.T) {
 // A secret of another user, such as root, may be readable by its group.
 func TestSecret_OtherUsersFile_MayBeGroupReadable(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Fatal("run the tests as root: only root can give files away")
 	}
 	path := file(t, 0o640, "text")
 	if err := os.Chown(path, 65534, 0); err != nil {
