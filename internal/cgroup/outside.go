@@ -16,10 +16,26 @@ const rootGroup = 1
 // maxOutside bounds the groups that are remembered.
 const maxOutside = 1024
 
-// outside finds groups that are not below one. The ID of a group is the inode of its directory.
+// outside remembers where groups were found that are not of the pool. The ID of a group is the inode of
+// its directory.
 type outside struct {
 	mu   sync.Mutex
-	dirs map[uint64]string // guarded by mu; where groups were found
+	dirs map[uint64]string // guarded by mu
+}
+
+func (o *outside) get(id uint64) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.dirs[id]
+}
+
+func (o *outside) set(id uint64, dir string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dirs == nil || len(o.dirs) >= maxOutside {
+		o.dirs = map[uint64]string{}
+	}
+	o.dirs[id] = dir
 }
 
 // Excludes reports whether a group exists, and is not one of processes of the pool. It is false for a
@@ -29,19 +45,14 @@ func (p *Pool) Excludes(id uint64) bool {
 	if p == nil || id <= rootGroup {
 		return false
 	}
-	p.outside.mu.Lock()
-	defer p.outside.mu.Unlock()
-	if dir, ok := p.outside.dirs[id]; ok && inode(dir) == id {
+	if dir := p.outside.get(id); dir != "" && inode(dir) == id {
 		return true
 	}
 	dir := findGroup(rootOf(p.location.dir), id, p.location.dir)
 	if dir == "" {
 		return false
 	}
-	if p.outside.dirs == nil || len(p.outside.dirs) >= maxOutside {
-		p.outside.dirs = map[uint64]string{}
-	}
-	p.outside.dirs[id] = dir
+	p.outside.set(id, dir)
 	return true
 }
 
