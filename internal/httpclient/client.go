@@ -7,9 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
-	"sync"
 
 	"github.com/execwire/execwire/internal/destination"
+	"github.com/execwire/execwire/internal/quota"
 )
 
 // Options configure a client.
@@ -32,15 +32,13 @@ type Options struct {
 // closed, but each response must be.
 type Client struct {
 	options Options
-
-	mu     sync.Mutex
-	active map[string]int // guarded by mu; requests in progress, by owner
+	active  quota.Counter // requests in progress
 }
 
 // New returns a client.
 func New(options Options) *Client {
 	options.Rules = cmp.Or(options.Rules, new(destination.Rules))
-	return &Client{options: options, active: make(map[string]int)}
+	return &Client{options: options, active: quota.Counter{Most: options.PerOwner}}
 }
 
 // Response is a response. Its Body must be closed.
@@ -69,8 +67,8 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.acquire(r.Owner); err != nil {
-		return nil, err
+	if !c.active.Acquire(r.Owner) {
+		return nil, &Error{Kind: TooManyRequests, Limit: c.options.PerOwner}
 	}
 	b := &body{callerCtx: ctx, client: c, owner: r.Owner}
 	if r.Timeout != nil {
@@ -163,25 +161,6 @@ func (b *body) Close() error {
 		b.roundTrip.close()
 	}
 	b.cancel()
-	b.client.release(b.owner)
+	b.client.active.Release(b.owner)
 	return nil
-}
-
-// acquire counts a request of an owner, up to the limit.
-func (c *Client) acquire(owner string) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.active[owner] >= c.options.PerOwner {
-		return &Error{Kind: TooManyRequests, Limit: c.options.PerOwner}
-	}
-	c.active[owner]++
-	return nil
-}
-
-func (c *Client) release(owner string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.active[owner]--; c.active[owner] == 0 {
-		delete(c.active, owner)
-	}
 }

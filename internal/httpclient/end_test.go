@@ -75,8 +75,8 @@ func TestDo_ContextEnds_Returns(t *testing.T) {
 			t.Errorf("after %q: %v", says, err)
 		}
 		await(t, "the end of the connection", gone)
-		if len(c.active) != 0 {
-			t.Errorf("after %q there is %v under way", says, c.active)
+		if n := c.active.Held(""); n != 0 {
+			t.Errorf("after %q, %d requests are under way", says, n)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/destination"
+	"github.com/execwire/execwire/internal/quota"
 	"github.com/execwire/execwire/internal/sockdiag"
 	"github.com/execwire/execwire/internal/tcpconn"
 )
@@ -37,42 +38,13 @@ type Options struct {
 // concurrently.
 type Network struct {
 	options     Options
-	connections *quota // those being established, and those that wait to be accepted, included
-	listeners   *quota
+	connections quota.Counter // those being established, and those that wait to be accepted, included
+	listeners   quota.Counter
 }
 
 // NewNetwork returns a network. It need not be closed, but each connection and listener must be.
 func NewNetwork(options Options) *Network {
-	return &Network{options: options, connections: newQuota(options.PerOwner), listeners: newQuota(options.Listen.PerOwner)}
-}
-
-// quota counts what each owner has.
-type quota struct {
-	most int
-
-	mu   sync.Mutex
-	held map[string]int // guarded by mu
-}
-
-func newQuota(most int) *quota { return &quota{most: most, held: map[string]int{}} }
-
-// acquire reports whether the owner may have one more, which must be released.
-func (q *quota) acquire(owner string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.held[owner] >= q.most {
-		return false
-	}
-	q.held[owner]++
-	return true
-}
-
-func (q *quota) release(owner string) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.held[owner]--; q.held[owner] == 0 {
-		delete(q.held, owner)
-	}
+	return &Network{options: options, connections: quota.Counter{Most: options.PerOwner}, listeners: quota.Counter{Most: options.Listen.PerOwner}}
 }
 
 // Target says what to connect to, and for whom.
@@ -99,14 +71,14 @@ func (t *Target) String() string {
 // one after another. Errors are an [*Error], that of t.Processes, or the cause of ctx, which only
 // ends the dialing.
 func (n *Network) Dial(ctx context.Context, t Target) (*Conn, error) {
-	if !n.connections.acquire(t.Owner) {
+	if !n.connections.Acquire(t.Owner) {
 		return nil, &Error{Kind: TooManyConnections, Limit: n.options.PerOwner}
 	}
 	dialing, cancel := context.WithTimeoutCause(ctx, n.options.Timeout, context.DeadlineExceeded)
 	defer cancel()
 	conn, err := n.dial(dialing, &t)
 	if err != nil {
-		n.connections.release(t.Owner)
+		n.connections.Release(t.Owner)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
@@ -121,7 +93,7 @@ func resetOnClose(conn *net.TCPConn) { _ = conn.SetLinger(0) }
 
 // newConn returns a connection that was acquired, and that is reset on close.
 func (n *Network) newConn(conn *net.TCPConn, target, owner string) *Conn {
-	return &Conn{conn: tcpconn.New(conn), target: target, release: sync.OnceFunc(func() { n.connections.release(owner) })}
+	return &Conn{conn: tcpconn.New(conn), target: target, release: sync.OnceFunc(func() { n.connections.Release(owner) })}
 }
 
 func (n *Network) dial(ctx context.Context, t *Target) (*net.TCPConn, error) {

@@ -113,7 +113,7 @@ func (s *Listeners) Listen(at netip.AddrPort, id string) (*Listener, error) {
 	if former != nil {
 		former.Close(&Error{Kind: TakenOver})
 	}
-	if !s.network.listeners.acquire(s.owner) {
+	if !s.network.listeners.Acquire(s.owner) {
 		return nil, &Error{Kind: TooManyListeners, Limit: s.network.options.Listen.PerOwner}
 	}
 	l, err := s.bind(at, id)
@@ -121,7 +121,7 @@ func (s *Listeners) Listen(at netip.AddrPort, id string) (*Listener, error) {
 		former, err = s.add(l)
 	}
 	if err != nil {
-		s.network.listeners.release(s.owner)
+		s.network.listeners.Release(s.owner)
 		return nil, err
 	}
 	if former != nil { // of a call at the same time, with another port
@@ -253,7 +253,7 @@ func (l *Listener) receive(conn *net.TCPConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	options := s.network.options.Listen
-	if l.ctx.Err() != nil || l.waiting >= options.Backlog || !s.network.connections.acquire(s.owner) {
+	if l.ctx.Err() != nil || l.waiting >= options.Backlog || !s.network.connections.Acquire(s.owner) {
 		return false
 	}
 	a.expiry = time.AfterFunc(options.AcceptTimeout, func() { s.discard(a) })
@@ -285,7 +285,7 @@ func (s *Listeners) discard(list ...*arrival) {
 		s.mu.Unlock()
 		if waited {
 			_ = a.conn.Close()
-			s.network.connections.release(s.owner)
+			s.network.connections.Release(s.owner)
 		}
 	}
 	s.noteEmpty()
@@ -355,7 +355,7 @@ func (l *Listener) Close(cause error) {
 		}
 		unlisted := slices.Clone(l.unlisted)
 		s.mu.Unlock()
-		s.network.listeners.release(s.owner)
+		s.network.listeners.Release(s.owner)
 		s.discard(unlisted...)
 	})
 }
