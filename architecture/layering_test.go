@@ -136,6 +136,7 @@ var packages = map[string]packageRule{
 	"internal/testrace":       {purpose: "which tests run with the race detector, and which without", support: true},
 	"internal/connectserver": {purpose: "the server under test of Connect's conformance runner", support: true,
 		imports: []string{"gateway/connectrpc", "gateway/wsserver", "internal/inproc"}},
+	"internal/testport":     {purpose: "reserves TCP ports for tests", support: true},
 	"internal/testprograms": {purpose: "the programs of internal/testproc in a binary of their own", support: true},
 	"internal/testproc":     {purpose: "hostile and helpful child processes for tests", support: true},
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // serveFake serves a fake on a real socket.
@@ -59,13 +61,8 @@ func TestDial_EveryListener(t *testing.T) {
 
 func TestDial_Unreachable_ReturnsCause(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		url := "grpc://" + listener.Addr().String()
-		_ = listener.Close()
-		_, err = Dial(t.Context(), url)
+		url := fmt.Sprintf("grpc://127.0.0.1:%d", testport.Reserve(t))
+		_, err := Dial(t.Context(), url)
 		var dial *DialError
 		if !errors.As(err, &dial) || dial.URL != url || !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("got %v, want a DialError with ECONNREFUSED", err)

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -79,12 +79,7 @@ func TestWaitForPattern_ReportsPosition(t *testing.T) {
 
 func TestWaitProcess_PortAndIdle(t *testing.T) {
 	f := newFixture(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := uint32(listener.Addr().(*net.TCPAddr).Port)
-	_ = listener.Close()
+	port := uint32(testport.Reserve(t))
 	listen := withStdin(command("p", testproc.Argv("listen", fmt.Sprintf("127.0.0.1:%d", port))...))
 	listen.GetCommand().GetDirect().Env = map[string]string{"PATH": os.Getenv("PATH"), "HOME": "/"}
 	f.start(listen)

@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // detach starts a process without an owner.
@@ -198,7 +200,7 @@ func TestWait_ExitCodes(t *testing.T) {
 		detach(server, t, d, "zero", harness.Shell("exit 0"))
 		detach(server, t, d, "killed", harness.Shell("kill -KILL $$"))
 		detach(server, t, d, "lives", harness.Program("sleep"))
-		port := harness.UnusedPort(t)
+		port := strconv.Itoa(int(testport.Reserve(t)))
 		detach(server, t, d, "listens", harness.Program("listen-child", "127.0.0.1:"+port), "-i")
 		for _, tt := range []struct {
 			args []string

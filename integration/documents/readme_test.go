@@ -3,10 +3,12 @@ package documents
 import (
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // example is a command of a document and its documented output.
@@ -71,7 +73,7 @@ func runExamples(t *testing.T, document string, least int) {
 		"grpcurl", tool(t, "grpcurl"),
 		"http://127.0.0.1:7420", "http://" + server.Address(harness.WebsocketTransport),
 		"127.0.0.1:7420", server.Address(harness.TCPTransport),
-		"8000", harness.UnusedPort(t),
+		"8000", strconv.Itoa(int(testport.Reserve(t))),
 	}
 	// Some commands rely on the default address.
 	runCommands(t, document, least, here, "EXECWIRE_SERVER="+server.URLs[harness.TCPTransport])

@@ -4,8 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +17,7 @@ import (
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // NetworkTransports are the transports that another process can use.
@@ -154,9 +155,8 @@ func (c *Command) Kill() {
 	_ = c.Waited()
 }
 
-// Serve runs a server in another process, with a unix socket and a free port for all
-// protocols,
-// until the test ends. settings are in the form NAME=value.
+// Serve runs a server in another process, with a unix socket and a TCP port for all protocols, until
+// the test ends. Another server can listen there after this one. settings are in the form NAME=value.
 func Serve(t testing.TB, settings ...string) *Command {
 	t.Helper()
 	return ServeWith(t, nil, settings...)
@@ -165,7 +165,7 @@ func Serve(t testing.TB, settings ...string) *Command {
 // ServeWith is Serve with flags.
 func ServeWith(t testing.TB, flags []string, settings ...string) *Command {
 	t.Helper()
-	c := NewCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(ShortDir(t), "s"), "--listen", "tcp://127.0.0.1:0"}, flags...)...)
+	c := NewCommand(append([]string{"serve", "--listen", "unix://" + filepath.Join(ShortDir(t), "s"), "--listen", fmt.Sprintf("tcp://127.0.0.1:%d", testport.Reserve(t))}, flags...)...)
 	c.Env = append(c.Env, settings...)
 	c.Listen(t, 2)
 	return c
@@ -252,18 +252,6 @@ func (c *Command) ExpectCommand(t testing.TB, d Transport, want Result, name str
 	if got := Run(t, nil, c.Remotely(d, name, args...)...); got != want {
 		t.Errorf("%s %q through %s: %+v, want %+v", name, args, d, got, want)
 	}
-}
-
-// UnusedPort returns a port without a listener.
-func UnusedPort(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	_ = listener.Close()
-	return port
 }
 
 // GoEnvironment returns the environment that the go command needs.

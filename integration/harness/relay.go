@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // NewForward runs a forward with these flags, and one listener.
@@ -56,7 +58,7 @@ func NewHub(t testing.TB, settings []string, flags ...string) *Command {
 		t.Fatal(err)
 	}
 	if len(flags) == 0 {
-		flags = []string{"--listen", "http://127.0.0.1:0"}
+		flags = []string{"--listen", fmt.Sprintf("http://127.0.0.1:%d", testport.Reserve(t))}
 	}
 	c := Prepare(exec.Command(binary, flags...))
 	c.Env = append(c.Env, settings...)

@@ -14,12 +14,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // webServer is a program with a web server: websockets, streams of events, requests that
@@ -459,16 +459,12 @@ func TestPreview_Restarts_NewRequestsWork(t *testing.T) {
 	}
 }
 
-// clusters counts the clusters of this process.
-var clusters atomic.Int32
-
 // newCluster starts a hub of two nodes with previews, and returns their commands and addresses.
 func newCluster(t *testing.T) (nodes [2]*harness.Command, addresses [2]string) {
 	t.Helper()
-	// Addresses of a test of its own: ports are known before a node listens.
-	first := 7430 + 2*int(clusters.Add(1))
-	at := func(node, port int) string {
-		return fmt.Sprintf("127.%d.%d.%d:%d", 1+os.Getpid()>>14&127, os.Getpid()>>7&127, os.Getpid()&127<<1|node, first+port)
+	var peers [2]string
+	for i := range nodes {
+		addresses[i], peers[i] = fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t)), fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t))
 	}
 	key := filepath.Join(harness.ShortDir(t), "key")
 	if err := os.WriteFile(key, []byte(strings.Repeat("0123456789", 4)), 0o600); err != nil {
@@ -476,9 +472,8 @@ func newCluster(t *testing.T) (nodes [2]*harness.Command, addresses [2]string) {
 	}
 	var starting sync.WaitGroup // a node is ready when both have started
 	for i := range nodes {
-		addresses[i] = at(i, 0)
 		settings := []string{"EXECWIRE_HUB_NODE=" + fmt.Sprint(i), "EXECWIRE_HUB_PUBLIC_URL=http://" + addresses[i], "EXECWIRE_HUB_URL_KEY_FILE=" + key,
-			"EXECWIRE_HUB_PRESENCE=nats", "EXECWIRE_HUB_CLUSTER_LISTEN=" + at(i, 1), "EXECWIRE_HUB_CLUSTER_ROUTES=" + at(1-i, 1),
+			"EXECWIRE_HUB_PRESENCE=nats", "EXECWIRE_HUB_CLUSTER_LISTEN=" + peers[i], "EXECWIRE_HUB_CLUSTER_ROUTES=" + peers[1-i],
 			"EXECWIRE_HUB_PREVIEW_DOMAIN=preview.test"}
 		starting.Go(func() { nodes[i] = harness.NewHub(t, settings, "--listen", "http://"+addresses[i]) })
 	}

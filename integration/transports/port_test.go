@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 var portScenarios = []scenario{
@@ -130,11 +130,7 @@ func portsOfProcess(v *scenarioRun) error {
 		v.Errorf("Write after CloseWrite: %v", err)
 	}
 
-	unused, err := strconv.ParseUint(harness.UnusedPort(v), 10, 16)
-	if err != nil {
-		return err
-	}
-	_, err = v.client.DialPort(v.ctx, client.PortAddress{Port: uint16(unused)})
+	_, err = v.client.DialPort(v.ctx, client.PortAddress{Port: testport.Reserve(v)})
 	if !errors.Is(err, syscall.ECONNREFUSED) {
 		v.Errorf("a port on which nothing listens: %v", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -347,19 +348,15 @@ func waitsForMore(v *scenarioRun) error {
 	if err != nil {
 		return err
 	}
-	port := harness.UnusedPort(v)
-	listens, err := v.start(harness.Program("listen-child", "127.0.0.1:"+port), harness.WithStdin)
+	port := testport.Reserve(v)
+	listens, err := v.start(harness.Program("listen-child", fmt.Sprintf("127.0.0.1:%d", port)), harness.WithStdin)
 	if err != nil {
 		return err
-	}
-	var portNumber uint32
-	if _, err := fmt.Sscan(port, &portNumber); err != nil {
-		v.Fatal(err)
 	}
 	for what, request := range map[string]*execwirev1.WaitProcessRequest{
 		"pattern": {ProcessId: id, Condition: &execwirev1.WaitProcessRequest_Pattern{Pattern: &execwirev1.WaitForPattern{RegularExpression: `r\w+`}}},
 		"idle":    {ProcessId: id, Condition: &execwirev1.WaitProcessRequest_Idle{Idle: &execwirev1.WaitForIdle{Silence: durationpb.New(time.Millisecond)}}},
-		"port":    {ProcessId: listens, Condition: &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{Port: portNumber}}},
+		"port":    {ProcessId: listens, Condition: &execwirev1.WaitProcessRequest_Port{Port: &execwirev1.WaitForPort{Port: uint32(port)}}},
 	} {
 		response, err := v.client.Wait(v.ctx, request)
 		if err != nil {

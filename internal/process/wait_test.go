@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/internal/testrace"
 )
@@ -142,17 +143,6 @@ func TestWaitPattern_SlowExpression_DoesNotBlockProcess(t *testing.T) {
 	}
 }
 
-// unusedPort returns a port without listeners.
-func unusedPort(t testing.TB) uint16 {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return uint16(listener.Addr().(*net.TCPAddr).Port)
-}
-
 func TestWaitPort_ListenersOfProcessTree(t *testing.T) {
 	for _, tt := range []struct {
 		name, program, address string
@@ -163,7 +153,7 @@ func TestWaitPort_ListenersOfProcessTree(t *testing.T) {
 		{"a descendant", "listen-child", "0.0.0.0:%d"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			port := unusedPort(t)
+			port := testport.Reserve(t)
 			p := start(t, piped(program(tt.program, fmt.Sprintf(tt.address, port))))
 			if found, err := p.WaitPort(testContext(t), port, testTimeout); err != nil || !found {
 				t.Fatalf("got %v, %v", found, err)
@@ -171,13 +161,13 @@ func TestWaitPort_ListenersOfProcessTree(t *testing.T) {
 			if found, err := p.WaitPort(testContext(t), port, 0); err != nil || !found {
 				t.Errorf("a wait of 0: %v, %v", found, err)
 			}
-			if found, _ := p.WaitPort(testContext(t), unusedPort(t), 0); found {
+			if found, _ := p.WaitPort(testContext(t), testport.Reserve(t), 0); found {
 				t.Error("it listens on another port")
 			}
 			if err := p.CloseStdin(testContext(t)); err != nil {
 				t.Fatal(err)
 			}
-			if found, err := p.WaitPort(testContext(t), unusedPort(t), testTimeout); err != nil || found {
+			if found, err := p.WaitPort(testContext(t), testport.Reserve(t), testTimeout); err != nil || found {
 				t.Errorf("the process closed first: %v, %v", found, err)
 			}
 		})

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 func TestMain(m *testing.M) { leakcheck.Main(m) }
@@ -220,16 +221,17 @@ func TestPeer_LaterSocketAtSamePort_IsNotPeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lis.Close() }()
-	first := connectTo(t, otherUID, lis, "127.0.0.1", nil)
-	port := first.client.LocalAddr().(*net.TCPAddr).Port
+	at := &unix.SockaddrInet4{Port: int(testport.Reserve(t)), Addr: [4]byte{127, 0, 0, 1}}
+	bind := func(fd uintptr) {
+		if err := errors.Join(unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(int(fd), at)); err != nil {
+			t.Error(err)
+		}
+	}
+	first := connectTo(t, otherUID, lis, "127.0.0.1", bind)
 	if err := errors.Join(first.client.SetLinger(0), first.client.Close()); err != nil {
 		t.Fatal(err)
 	}
-	second := connectTo(t, os.Getuid(), lis, "127.0.0.1", func(fd uintptr) {
-		if err := unix.Bind(int(fd), &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-			t.Error(err)
-		}
-	})
+	second := connectTo(t, os.Getuid(), lis, "127.0.0.1", bind)
 	if found, err := Peer(second.server); err != nil || found.UID != uint32(os.Getuid()) {
 		t.Fatalf("Peer of the second = %+v, %v", found, err)
 	}

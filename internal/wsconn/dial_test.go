@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -50,14 +52,7 @@ func TestDial_Rejected(t *testing.T) {
 }
 
 func TestDial_Fails(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t))
 	for _, url := range []string{"ws://" + address, "ftp://" + address, "ws://%zz", ""} {
 		if c, err := wsconn.Dial(t.Context(), url, wsconn.DialOptions{}); err == nil {
 			t.Errorf("%q was dialed", url)

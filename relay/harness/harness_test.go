@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 	"github.com/execwire/execwire/relay/harness"
@@ -193,13 +193,8 @@ func TestDial_Rejected(t *testing.T) {
 			t.Errorf("%d: %v", status, err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	_, err = harness.Dial(t.Context(), harness.Options{URL: "ws://" + address + "/executor/a?role=harness&sig=hidden"})
+	address := fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t))
+	_, err := harness.Dial(t.Context(), harness.Options{URL: "ws://" + address + "/executor/a?role=harness&sig=hidden"})
 	if err == nil || !strings.Contains(err.Error(), "failed to connect to the rendezvous "+address) || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("nobody there: %v", err)
 	}

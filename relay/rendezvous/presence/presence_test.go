@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/testrace"
 	"github.com/execwire/execwire/relay/rendezvous"
 	"github.com/execwire/execwire/relay/rendezvous/presence"
@@ -224,20 +224,12 @@ func TestOpen_WithDirectory_RestoresRecords(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address with no listener.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestCluster_SharesRecords(t *testing.T) {
 	testrace.Slow(t)
-	addresses := []string{freeAddress(t), freeAddress(t), freeAddress(t)}
+	var addresses [3]string
+	for i := range addresses {
+		addresses[i] = fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t))
+	}
 	nodes := make([]*presence.NATS, len(addresses))
 	var opening sync.WaitGroup
 	for i := range addresses {
