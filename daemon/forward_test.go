@@ -240,23 +240,23 @@ func TestForward_ClientLeavesStalledServer_FreesPlace(t *testing.T) {
 
 // A slow server receives what a client sent before it closed.
 func TestForward_ClientLeavesSlowServer_DeliversRest(t *testing.T) {
-	o := forwardWith(t, atSocket(t), unchanged, func(f *daemon.Forward) { f.SetLinger(300 * time.Millisecond) })
-	block := make([]byte, 1<<20)
-	for range 3 {
-		near, far := o.connect()
-		time.Sleep(180 * time.Millisecond) // so that the forward checks for the client after it has left
-		sent := int64(0)
-		for err := error(nil); err == nil; { // until the server's buffers are full
-			_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-			var n int
-			n, err = near.Write(block)
-			sent += int64(n)
-		}
-		_ = near.Close()
-		time.Sleep(100 * time.Millisecond) // less than the linger in total
-		if received, err := io.Copy(io.Discard, far); err != nil || received != sent {
-			t.Errorf("%d bytes of %d arrived, %v", received, sent, err)
-		}
+	t.Parallel()
+	const linger = 4 * time.Second // and the test may not get a processor for half of it
+	o := forwardWith(t, atSocket(t), unchanged, func(f *daemon.Forward) { f.SetLinger(linger) })
+	near, far := o.connect()
+	checked := time.Now().Add(linger) // the forward checks for the client, which has left
+	time.Sleep(linger / 2)
+	sent := int64(0)
+	for block, err := make([]byte, 1<<20), error(nil); err == nil; { // until the server's buffers are full
+		_ = near.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		var n int
+		n, err = near.Write(block)
+		sent += int64(n)
+	}
+	_ = near.Close()
+	time.Sleep(time.Until(checked.Add(linger / 8)))
+	if received, err := io.Copy(io.Discard, far); err != nil || received != sent {
+		t.Errorf("%d bytes of %d arrived, %v", received, sent, err)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestLimits_Exceeded_AreTheCause(t *testing.T) {
 func TestSilenceLimit_EndsTheProcess(t *testing.T) {
 	harness.Waits(t)
 	harness.OverTransports(t, func(s *harness.Scenario) {
-		limits := &execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(2 * time.Second)} // the shell has to start within it
+		limits := &execwirev1.ProcessLimits{NoOutputTimeout: durationpb.New(4 * time.Second)} // the shell has to start within it
 		p := s.Run(harness.Shell("echo begun; exec sleep 1000"), limited(limits))
 		p.ExpectOutput(harness.StdoutOf, "begun\n")
 		p.ExpectEnd(s, 0, harness.Sigkill, forSilence)
