@@ -248,7 +248,7 @@ func TestGet_FileReplaced_SendsOldContent(t *testing.T) {
 // A client that takes nothing for the idle timeout is disconnected, and disturbs no other.
 func TestGet_SlowReader_IsBounded(t *testing.T) {
 	each(t, func(t *testing.T, copied bool) {
-		f := newFixture(t, settings{copied: copied, idle: 2 * time.Second}) // the neighbour, too, must be served within it
+		f := newFixture(t, settings{copied: copied, idle: 4 * time.Second}) // the neighbour, too, must be served within it
 		path := f.write("f", nil)
 		if err := os.Truncate(path, 24<<20); err != nil {
 			t.Fatal(err)

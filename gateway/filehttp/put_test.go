@@ -148,7 +148,7 @@ func TestPut_Cut(t *testing.T) {
 // A client that sends nothing for the idle timeout is refused.
 func TestPut_SlowWriter_IsBounded(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, settings{idle: time.Second}) // the answer, too, must be sent within it
+	f := newFixture(t, settings{idle: 3 * time.Second}) // the answer, too, must be sent within it
 	path := f.write("f", []byte("old"))
 	body, slow := io.Pipe()
 	var sending sync.WaitGroup

@@ -70,11 +70,13 @@ func TestGrace_Zero_TerminatesAtOnce(t *testing.T) {
 
 // A resume ends the grace period: the process outlives its remainder.
 func TestOwner_Return_EndsTheGrace(t *testing.T) {
+	harness.Waits(t)
+	const grace = 3 * time.Second // within which a busy machine must resume
 	harness.InEachForm(t, nil, func(s *harness.Scenario) {
-		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(time.Second))
+		p := s.Run(harness.Program("echo"), harness.WithStdin, harness.WithGrace(grace))
 		disconnect(p)
 		p.Resume()
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(grace + grace/8)
 		p.Write("still here")
 		p.EndInput()
 		p.ExpectOutput(harness.StdoutOf, "still here")
