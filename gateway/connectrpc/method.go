@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/execwire/execwire/internal/inproc"
 )
 
 // method is a method of the contract, as its descriptor says.
@@ -126,14 +128,6 @@ func (m *method) forwardUnary(ctx context.Context, conn grpc.ClientConnInterface
 	return stream.Send(response)
 }
 
-// handingBack promises a server in the same program that a message is not used after
-// the following RecvMsg, so that it can reuse the memory: stream.Send encodes it. Over a
-// network it has no effect.
-type handingBack struct{ grpc.EmptyCallOption }
-
-// HandsBack identifies the option to the server.
-func (handingBack) HandsBack() {}
-
 // forwardStream forwards a call with a stream of responses, each when the client's
 // connection has taken the one before.
 func (m *method) forwardStream(ctx context.Context, conn grpc.ClientConnInterface, stream connect.ServerStream, info *connect.CallInfo) error {
@@ -141,7 +135,7 @@ func (m *method) forwardStream(ctx context.Context, conn grpc.ClientConnInterfac
 	if err != nil {
 		return err
 	}
-	upstream, err := conn.NewStream(ctx, &m.desc, m.name, handingBack{})
+	upstream, err := conn.NewStream(ctx, &m.desc, m.name, inproc.HandBack{}) // stream.Send encodes
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
 )
 
 // openFile reads a file by DownloadFile, from any offset. It is for one goroutine.
@@ -36,7 +37,7 @@ func (q *request) open() (*openFile, error) {
 	req := q.downloadRequest()
 	req.Length = &none
 	passed := new(passedFile)
-	stream, err := q.files.DownloadFile(q.Context(), req, takesFile{passed: passed})
+	stream, err := q.files.DownloadFile(q.Context(), req, inproc.TakeFile{To: passed.put})
 	var first *execwirev1.DownloadFileResponse
 	if err == nil {
 		first, err = stream.Recv()
@@ -72,21 +73,15 @@ func (p *passedFile) take() *os.File {
 	return p.file
 }
 
-// takesFile is the offer to take the file.
-type takesFile struct {
-	grpc.EmptyCallOption
-	passed *passedFile
-}
-
-// TakeFile implements the option of package inproc.
-func (t takesFile) TakeFile(file *os.File) {
-	t.passed.mu.Lock()
-	defer t.passed.mu.Unlock()
-	if t.passed.taken {
+// put keeps the file for take.
+func (p *passedFile) put(file *os.File) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.taken {
 		_ = file.Close()
 		return
 	}
-	t.passed.file = file
+	p.file = file
 }
 
 func (f *openFile) close() {
@@ -158,7 +153,7 @@ func (f *openFile) receive() error {
 			req.Length = &length
 		}
 		ctx, cancel := context.WithCancelCause(f.q.Context())
-		stream, err := f.q.files.DownloadFile(ctx, req, handsBack{})
+		stream, err := f.q.files.DownloadFile(ctx, req, inproc.HandBack{})
 		if err != nil {
 			cancel(err)
 			return err
@@ -191,12 +186,6 @@ func (f *openFile) unchanged() error {
 		}
 	}
 }
-
-// handsBack is the promise that a message is not used any more when the next is received.
-type handsBack struct{ grpc.EmptyCallOption }
-
-// HandsBack implements the option of package inproc.
-func (handsBack) HandsBack() {}
 
 // wirePath returns the two forms of a path in a message.
 func wirePath(path string) (text string, raw []byte) {

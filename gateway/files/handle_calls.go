@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"sync"
 
-	"google.golang.org/grpc"
-
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -104,7 +103,7 @@ func (p *fsReadBlockParams) run(ctx context.Context, s *Service) (any, *jsonrpc.
 	}
 	memory := getBlock(p.Len)
 	resp, err := s.client.ReadBlock(ctx, &execwirev1.ReadBlockRequest{
-		SessionId: s.sessionID, HandleId: handle.serverID, Offset: p.Offset, Length: uint32(p.Len)}, lending{memory: memory})
+		SessionId: s.sessionID, HandleId: handle.serverID, Offset: p.Offset, Length: uint32(p.Len)}, inproc.Lend{Memory: memory.bytes()})
 	if err != nil {
 		release() // the server may still write into the memory, so it is not reused
 		if errno := rpcerror.Info(err).GetMetadata()["errno"]; errno != "" && errno != notOpenForThat {
@@ -193,17 +192,10 @@ func (b *block) put() {
 	}
 }
 
-// lending offers the memory to a server in the same program for the data of its answer.
-// Over a network it has no effect.
-type lending struct {
-	grpc.EmptyCallOption
-	memory *block
-}
-
-// Lends identifies the option to the server.
-func (l lending) Lends() []byte {
-	if l.memory == nil {
+// bytes returns the memory of the block; nil of none.
+func (b *block) bytes() []byte {
+	if b == nil {
 		return nil
 	}
-	return l.memory[:]
+	return b[:]
 }

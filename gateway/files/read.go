@@ -13,6 +13,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -68,18 +69,11 @@ type fileStream struct {
 	limit   int // in bytes
 }
 
-// handingBack promises a server in the same program that a message is not used after
-// the following Recv, so that it can reuse the memory. Over a network it has no effect.
-type handingBack struct{ grpc.EmptyCallOption }
-
-// HandsBack identifies the option to the server.
-func (handingBack) HandsBack() {}
-
 // open starts the download.
 func (f *fileStream) open(ctx context.Context, client execwirev1.FileSystemServiceClient, p *fsReadFileParams) *jsonrpc.Error {
 	text, raw := p.Path.ProtoPath()
 	length := uint64(f.limit + 1)
-	stream, err := client.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: p.refusesLinks(), Sandbox: p.policy}, handingBack{})
+	stream, err := client.DownloadFile(ctx, &execwirev1.DownloadFileRequest{Path: text, RawPath: raw, Length: &length, NoSymlinks: p.refusesLinks(), Sandbox: p.policy}, inproc.HandBack{})
 	if err != nil {
 		return contentFailure(err, p.Path)
 	}

@@ -2,18 +2,14 @@ package inproc
 
 import "google.golang.org/grpc"
 
-// handsBack is a call option with which a caller promises to be done with a
-// message of the handler, at every depth, when it receives the next one. Callers
-// define their own option, which other connections ignore:
-//
-//	type option struct{ grpc.EmptyCallOption }
-//
-//	func (option) HandsBack() {}
-type handsBack interface{ HandsBack() }
+// HandBack is a call option with which a caller promises to be done with a
+// message of the handler, at every depth, when it receives the next one. Other
+// connections ignore it.
+type HandBack struct{ grpc.EmptyCallOption }
 
 func handedBackBy(opts []grpc.CallOption) bool {
 	for _, o := range opts {
-		if _, ok := o.(handsBack); ok {
+		if _, ok := o.(HandBack); ok {
 			return true
 		}
 	}

@@ -6,12 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/execwire/execwire/internal/inproc"
 )
-
-// handingBack is the call option of a caller.
-type handingBack struct{ grpc.EmptyCallOption }
-
-func (handingBack) HandsBack() {}
 
 // reuseAfter is what a handler learns.
 func reuseAfter(ss grpc.ServerStream) int {
@@ -44,7 +41,7 @@ func TestHandsBack_MemoryIsReused(t *testing.T) {
 		}
 		return nil
 	}})
-	cs, err := ch.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod, handingBack{})
+	cs, err := ch.NewStream(guarded(t), &grpc.StreamDesc{ServerStreams: true}, serverMethod, inproc.HandBack{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,23 +2,20 @@ package inproc
 
 import "google.golang.org/grpc"
 
-// lends is a call option with which a caller lends memory for the data of a unary
+// Lend is a call option with which a caller lends memory for the data of a unary
 // response. The response may use it or not. If the call fails the handler may
-// still write to it: the caller must not use it any more. Callers define their
-// own option, which other connections ignore:
-//
-//	type option struct {
-//		grpc.EmptyCallOption
-//		memory []byte
-//	}
-//
-//	func (o option) Lends() []byte { return o.memory }
-type lends interface{ Lends() []byte }
+// still write to it: the caller must not use it any more. Other connections
+// ignore it.
+type Lend struct {
+	grpc.EmptyCallOption
+	// Memory is what is lent. Nil lends nothing.
+	Memory []byte
+}
 
 func lentBy(opts []grpc.CallOption) []byte {
 	for _, o := range opts {
-		if o, ok := o.(lends); ok {
-			return o.Lends()
+		if o, ok := o.(Lend); ok {
+			return o.Memory
 		}
 	}
 	return nil

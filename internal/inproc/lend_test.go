@@ -5,15 +5,9 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/internal/inproc"
 )
-
-// lending lends memory for a response.
-type lending struct {
-	grpc.EmptyCallOption
-	memory []byte
-}
-
-func (l lending) Lends() []byte { return l.memory }
 
 // A handler finds the memory that the caller lends; over a network there is none.
 func TestLends_HandlerFindsMemory(t *testing.T) {
@@ -28,12 +22,12 @@ func TestLends_HandlerFindsMemory(t *testing.T) {
 			return txt(""), nil
 		}}
 		conn, memory := c.connect(t, s, chain{}), make([]byte, 8)
-		for _, opts := range [][]grpc.CallOption{{lending{memory: memory}}, nil, {lending{}}} {
+		for _, opts := range [][]grpc.CallOption{{inproc.Lend{Memory: memory}}, nil, {inproc.Lend{}}} {
 			if err := conn.Invoke(guarded(t), unaryMethod, txt(""), new(text), opts...); err != nil {
 				t.Fatal(err)
 			}
 			lent := <-found
-			if want := len(opts) > 0 && opts[0].(lending).memory != nil && c.name == "inproc"; want != (lent != nil) || want && &lent[0] != &memory[0] {
+			if want := len(opts) > 0 && opts[0].(inproc.Lend).Memory != nil && c.name == "inproc"; want != (lent != nil) || want && &lent[0] != &memory[0] {
 				t.Errorf("%s: with %d options the handler finds %v", c.name, len(opts), lent)
 			}
 		}

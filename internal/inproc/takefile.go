@@ -6,20 +6,19 @@ import (
 	"google.golang.org/grpc"
 )
 
-// takesFile is a call option with which a caller takes an open file in place of the
-// messages with its content. The handler calls TakeFile at most once, before it sends its
-// next message, and perhaps after the call has ended; the callee owns the file. Callers
-// define their own option, which other connections ignore:
-//
-//	type option struct{ grpc.EmptyCallOption; … }
-//
-//	func (o option) TakeFile(f *os.File) { … }
-type takesFile interface{ TakeFile(f *os.File) }
+// TakeFile is a call option with which a caller takes an open file in place of the
+// messages with its content. Other connections ignore it.
+type TakeFile struct {
+	grpc.EmptyCallOption
+	// To gets the file, and owns it. The handler calls it at most once, before it sends
+	// its next message, and perhaps after the call has ended.
+	To func(*os.File)
+}
 
 func fileTakerOf(opts []grpc.CallOption) func(*os.File) {
 	for _, o := range opts {
-		if o, ok := o.(takesFile); ok {
-			return o.TakeFile
+		if o, ok := o.(TakeFile); ok {
+			return o.To
 		}
 	}
 	return nil
