@@ -86,7 +86,7 @@ var packages = map[string]packageRule{
 	"relay":                     {purpose: "reliable ordered streams over frames; never parses payloads", imports: []string{genRelay, "internal/notify"}},
 	"relay/executor":            {purpose: "the executor's end", imports: append([]string{"internal/secretfile", "internal/backoff", "internal/sockowner"}, relayEnd...)},
 	"relay/harness":             {purpose: "the harness's end", imports: append([]string{"internal/backoff", "internal/notify"}, relayEnd...)},
-	"relay/rendezvous":          {purpose: "registry and rendezvous", imports: append([]string{"internal/notify"}, relayEnd...)},
+	"relay/rendezvous":          {purpose: "registry and rendezvous", imports: append([]string{"internal/notify", "internal/quota"}, relayEnd...)},
 	"relay/rendezvous/presence": {purpose: "executors' presence in embedded NATS", imports: []string{"internal/notify", "relay/rendezvous"}},
 	"relay/preview": {purpose: "ports of executors over HTTP",
 		imports: []string{"client", "internal/auth", "internal/httpstall", "internal/listen", "relay/rendezvous"}},

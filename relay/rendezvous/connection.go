@@ -241,16 +241,16 @@ func (h *Hub) isInstalled(id string) bool {
 
 // admit counts one more connection of a principal. release undoes that.
 func (h *Hub) admit(principal, id string) (release func(), route *executorRoute, err error) {
-	if !h.connCounts.add(principal, h.shared.limits.Connections) {
+	if !h.connCounts.Acquire(principal) {
 		return nil, nil, limitReached(CodeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
 	}
 	if route = h.routes.acquire(id); route == nil {
-		h.connCounts.remove(principal)
+		h.connCounts.Release(principal)
 		return nil, nil, shuttingDown()
 	}
 	return func() {
 		h.routes.release(route, 1)
-		h.connCounts.remove(principal)
+		h.connCounts.Release(principal)
 		h.routes.serving.Done()
 	}, route, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/quota"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -71,7 +72,7 @@ type Hub struct {
 	registry      *registry
 	signer        Signer
 	receiveBudget *wsconn.Budget
-	connCounts    *counter // of each principal
+	connCounts    quota.Counter // of each principal
 	mux           *http.ServeMux
 	logger        *slog.Logger
 
@@ -107,13 +108,13 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		config.URLKey = make([]byte, 32)
 		_, _ = rand.Read(config.URLKey) // never fails
 	}
-	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)}
+	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats)}
 	h := &Hub{
 		config: config, shared: shared, routes: newRouteTable(shared),
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
 			index: newIndex(), logger: config.Logger, pending: make(map[string][]registration)},
 		signer: Signer{Key: config.URLKey, Purpose: purposeURL}, receiveBudget: wsconn.NewBudget(limits.TotalQueueBytes),
-		connCounts: newCounter(), logger: config.Logger,
+		connCounts: quota.Counter{Most: limits.Connections}, logger: config.Logger,
 	}
 	h.receiveBudget.Setting, h.receiveBudget.MinRate = "queue_bytes_total", limits.MinIncomingRate
 	h.closing, h.stop = context.WithCancelCause(context.Background())

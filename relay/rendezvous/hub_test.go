@@ -331,11 +331,7 @@ func TestHub_OwnStream_IsAHarness(t *testing.T) {
 		t.Error(err)
 	}
 	expect("the executor after the end", far, "to the executor", true)
-	eventually(t, "the connections are not counted", func() bool {
-		hub.connCounts.mu.Lock()
-		defer hub.connCounts.mu.Unlock()
-		return hub.connCounts.byPrincipal["ann"] == 0
-	})
+	eventually(t, "the connections are not counted", func() bool { return hub.connCounts.Held("ann") == 0 })
 
 	near, far = open()
 	if err := hub.Close(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/quota"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -13,7 +14,7 @@ type hubState struct {
 	limits       Limits
 	clock        clock
 	queueBudget  *budget
-	streamCounts *counter // per principal
+	streamCounts quota.Counter // per principal
 	stats        *stats
 }
 
@@ -140,7 +141,7 @@ func (r *executorRoute) isResumable(s *stream) bool {
 // it returns, and the executor resets it. mu is held.
 func (r *executorRoute) endStream(s *stream, reason string, resetHarness, resetExecutor bool) {
 	delete(r.streams, s.id)
-	r.hubState.streamCounts.remove(s.principal)
+	r.hubState.streamCounts.Release(s.principal)
 	if r.streamsOf[s.principal]--; r.streamsOf[s.principal] == 0 {
 		delete(r.streamsOf, s.principal)
 	}

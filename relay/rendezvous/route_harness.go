@@ -93,7 +93,7 @@ func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 	case len(c.streams) >= r.limits.StreamsPerConnection,
 		r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor,
 		full && !r.mayEvict(c),
-		!r.hubState.streamCounts.add(c.principal, r.limits.StreamsPerPrincipal):
+		!r.hubState.streamCounts.Acquire(c.principal):
 		c.sendReset(id, relay.ReasonStreamLimit)
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	relayv1 "github.com/execwire/execwire/gen/go/codex/exec_server/relay/v1"
+	"github.com/execwire/execwire/internal/quota"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -36,7 +37,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	limits := Limits{StreamsPerConnection: 3, StreamsPerPrincipal: 4, StreamsPerExecutor: 5,
 		QueueBytes: 3 * minFrameBytes, PlainQueueBytes: 4 * minFrameBytes}.withDefaults()
 	clock := newFakeClock()
-	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: newCounter(), stats: new(stats)}
+	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats)}
 	return &run{t: t, rand: rand.New(rand.NewPCG(seed, 8)), clock: clock, route: newExecutorRoute(shared, "x"), model: newModel(limits, clock.now())}
 }
 
@@ -217,8 +218,10 @@ func (r *run) finish() {
 	}
 	r.clock.advance(time.Hour)
 	x := r.route
-	if !x.idle() || x.queueBudget.inUse() != 0 || len(x.hubState.streamCounts.byPrincipal) != 0 || len(x.executorResets) != 0 || len(r.clock.timers) != 0 {
-		r.fail("left over: %d streams, %d bytes, %v, %v, %d timers", len(x.streams), x.queueBudget.inUse(), x.hubState.streamCounts.byPrincipal, x.executorResets, len(r.clock.timers))
+	counts := &x.hubState.streamCounts
+	held := counts.Held("ann") + counts.Held("bob")
+	if !x.idle() || x.queueBudget.inUse() != 0 || held != 0 || len(x.executorResets) != 0 || len(r.clock.timers) != 0 {
+		r.fail("left over: %d streams, %d bytes, %d counted streams, %v, %d timers", len(x.streams), x.queueBudget.inUse(), held, x.executorResets, len(r.clock.timers))
 	}
 }
 
