@@ -15,12 +15,12 @@ import os
 import sys
 import tarfile
 import tempfile
-from typing import IO, Any, Optional
+from typing import IO, Optional
 
 import execwire
 
 #: The compiler finds its caches by the environment of the server.
-GO: Any = {"inherit_env": "all", "env": {"CGO_ENABLED": "0"}}
+ENV = {"CGO_ENABLED": "0"}
 IGNORED = {".git", ".cache", "bin", "node_modules"}
 
 
@@ -49,7 +49,8 @@ def build(server: execwire.Client, directory: str, source: str, package: str, re
     built = server.run(
         command,
         cwd=directory,
-        **GO,
+        inherit_env="all",
+        env=ENV,
         stdout=sys.stdout.buffer,
         stderr=sys.stderr.buffer,
     )
@@ -59,7 +60,7 @@ def build(server: execwire.Client, directory: str, source: str, package: str, re
     # The packages of the program: some megabytes of text.
     with open(result + ".json", "wb") as listed:
         command = ["go", "list", "-deps", "-json=ImportPath,GoFiles,Imports,Deps", package]
-        server.run(command, cwd=directory, stdout=listed, check=True, **GO)
+        server.run(command, cwd=directory, inherit_env="all", env=ENV, stdout=listed, check=True)
     downloaded = server.files.download_file(f"{directory}/result.out", result)
     print(f"built {result}, {downloaded.size} bytes")
     return 0

@@ -189,10 +189,36 @@ class Client:
 
     @overload
     def run(
-        self, command: CommandLine, *, text: Literal[False], **options: Any
+        self,
+        command: CommandLine,
+        *,
+        text: Literal[False],
+        input: Optional[Input] = None,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[bytes], object]] = None,
+        on_stderr: Optional[Callable[[bytes], object]] = None,
+        check: bool = False,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
+        grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        id: str = "",
+        session_id: str = "",
     ) -> Completed[bytes]: ...
 
-    def run(  # type: ignore[misc]
+    def run(
         self,
         command: CommandLine,
         *,

@@ -146,7 +146,7 @@ def _parse(url: str) -> urllib.parse.SplitResult:
 
 
 def _forward_flags(token_file: Optional[str], tls: TLSFiles) -> List[str]:
-    flags = []
+    flags: List[str] = []
     for name, value in (
         ("--token-file", token_file),
         ("--tls-ca", tls.ca_file),

@@ -93,7 +93,7 @@ class EventLog:
 
     def take(self, events: Iterable[process_event_pb2.ProcessEvent]) -> List[Event]:
         """Returns the new events."""
-        new = []
+        new: List[Event] = []
         for event in events:
             taken = self._take(event)
             if taken is not None:

@@ -120,7 +120,7 @@ class Forward:
         try:
             local.setblocking(True)
             local.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = _Connection(self, local)
+            connection = _Connection(self._transport, self._target, local, self._failed)
             with self._lock:
                 self._forget_ended()
                 if len(self._connections) < self._max and not self._closing.is_set():
@@ -168,8 +168,15 @@ class _Connection:
     """A connection of a client on this machine. Its thread passes what the port sends, and
     that of grpc which sends the requests what the client sends."""
 
-    def __init__(self, forward: Forward, local: socket.socket) -> None:
-        self._forward, self._transport, self._local = forward, forward._transport, local
+    def __init__(
+        self,
+        transport: Transport,
+        target: port_pb2.PortConnect,
+        local: socket.socket,
+        on_error: Callable[[errors.Error], None],
+    ) -> None:
+        self._transport, self._target, self._local = transport, target, local
+        self._on_error = on_error
         self.thread = threading.Thread(target=self._run, name="execwire connection", daemon=True)
         #: Whether the thread has nothing more to do.
         self.ended = False
@@ -195,7 +202,7 @@ class _Connection:
         except errors.Error as error:
             failure = error
             if not self._client_gone:
-                self._forward._failed(error)
+                self._on_error(error)
         except BaseException as error:  # a bug of this package
             failure = error
             raise
@@ -235,7 +242,7 @@ class _Connection:
     ) -> Iterator[port_pb2.ConnectPortRequest]:
         """Iterates over what the client sends. Its end is a half-close of the call, so a call
         that must not end in order is cancelled before."""
-        yield port_pb2.ConnectPortRequest(connect=self._forward._target)
+        yield port_pb2.ConnectPortRequest(connect=self._target)
         if not connected.get():
             return
         while True:

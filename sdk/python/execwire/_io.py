@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Callable, Optional, Union
 
 #: Called with a number of bytes.
 OnBytes = Optional[Callable[[int], object]]
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
         def write(self, data: bytes, /) -> object: ...
 
     class Reader(Protocol):
-        """A source of input, for example a binary file."""
+        """A source of input, for example a binary file. It blocks until it has something;
+        None, as of a file that does not block, is refused."""
 
-        def read(self, size: int, /) -> bytes: ...
+        def read(self, size: int, /) -> Optional[bytes]: ...
 
 
-def as_bytes(data: object) -> bytes:
+def as_bytes(data: Union[str, bytes, bytearray, memoryview]) -> bytes:
     """Returns input as bytes, or raises TypeError for numbers."""
     if isinstance(data, str):
         return data.encode("utf-8")
-    return data if isinstance(data, bytes) else bytes(memoryview(data))  # type: ignore[arg-type]
+    return data if isinstance(data, bytes) else bytes(memoryview(data))
 
 
 def write_all(to: "Writer", data: bytes) -> None:

@@ -19,7 +19,8 @@ def regex(pattern: str, hidden: bool = True) -> str:
     """Translates a pattern: "*" and "?" match no slash, "**" any directories, "[a-z]" a
     character. With ``hidden``, names that begin with a dot are like others."""
     dot = "" if hidden else r"(?!\.)"
-    parts, at, begin = [], 0, True
+    parts: List[str] = []
+    at, begin = 0, True
     while at < len(pattern):
         if begin and pattern.startswith("**/", at):
             parts.append(rf"(?:{dot}[^/]+/)*")

@@ -164,10 +164,18 @@ class Process:
 
     @overload
     def communicate(
-        self, input: Optional[Input] = None, *, text: Literal[False], **options: Any
+        self,
+        input: Optional[Input] = None,
+        *,
+        text: Literal[False],
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[bytes], object]] = None,
+        on_stderr: Optional[Callable[[bytes], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> errors.Completed[bytes]: ...
 
-    def communicate(  # type: ignore[misc]
+    def communicate(
         self,
         input: Optional[Input] = None,
         *,

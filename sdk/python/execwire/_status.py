@@ -18,8 +18,8 @@ class Details:
     """The details of an error from a server."""
 
     reason: str = ""
-    metadata: Dict[str, str] = field(default_factory=dict)
-    fields: List[Tuple[str, str]] = field(default_factory=list)
+    metadata: Dict[str, str] = field(default_factory=lambda: {})
+    fields: List[Tuple[str, str]] = field(default_factory=lambda: [])
     resource: str = ""
     retry_after: float = 0.0
 

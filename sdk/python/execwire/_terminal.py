@@ -10,12 +10,14 @@ import sys
 import termios
 import threading
 import tty
-from typing import TYPE_CHECKING, Iterator, Optional
+from typing import TYPE_CHECKING, Generator, Optional
 
 from . import errors
 from ._command import TerminalSize
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from ._exit import Exit
     from ._process import Process
 
@@ -62,7 +64,7 @@ def connect_terminal(process: "Process", started_with: TerminalSize) -> "Exit":
 
 
 @contextlib.contextmanager
-def _notify_resize(wake: int) -> Iterator[None]:
+def _notify_resize(wake: int) -> Generator[None, None, None]:
     """Writes to a pipe on each size change of this terminal, if called in the main thread.
 
     The interpreter writes there as soon as the kernel delivers the signal, to any
@@ -73,13 +75,17 @@ def _notify_resize(wake: int) -> Iterator[None]:
         yield
         return
     os.set_blocking(wake, False)
-    handler = signal.signal(signal.SIGWINCH, lambda *_: None)
+    handler = signal.signal(signal.SIGWINCH, _ignore)
     earlier = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(earlier)
         signal.signal(signal.SIGWINCH, handler or signal.SIG_DFL)
+
+
+def _ignore(number: int, frame: Optional[FrameType]) -> None:
+    """Replaces the default, which would not write to the pipe."""
 
 
 def _write(data: bytes) -> None:

@@ -213,9 +213,8 @@ class Transfer:
                     removed.add(path)
                     del there[path]
                 elif wanted is not None and FileType.DIRECTORY in (wanted.type, found.type):
-                    kind = errors.NotDirectoryError
-                    if found.type is FileType.DIRECTORY:
-                        kind = errors.IsDirectoryError  # type: ignore[assignment]
+                    directory = found.type is FileType.DIRECTORY
+                    kind = errors.IsDirectoryError if directory else errors.NotDirectoryError
                     raise kind(
                         "FAILED_PRECONDITION", f"{path} is in the way: delete=True removes it"
                     )
@@ -263,12 +262,12 @@ class Transfer:
             finally:
                 if any(c.done() and c.exception() for c in copies) or not all(c.done() for c in copies):
                     self._stopped.set()
-        failures = [c.exception() for c in copies if c.exception() is not None]
+        failures = [error for error in (c.exception() for c in copies) if error is not None]
         for failure in failures:
             if not isinstance(failure, errors.ClosedError):
-                raise failure  # type: ignore[misc]
+                raise failure
         for failure in failures:
-            raise failure  # type: ignore[misc]
+            raise failure
 
     def _copy(self, path: str, entry: _Entry) -> None:
         self._check()

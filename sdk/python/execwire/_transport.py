@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager
-from typing import Any, Callable, Iterator, List, Optional, Tuple, TypeVar
+from typing import Any, Callable, Generator, Iterator, List, Optional, Tuple, TypeVar
 
 import grpc
 
@@ -59,7 +59,7 @@ class Transport:
         self._polled_until = 0.0  # when the last subscription of the channel has no thread any more
 
     @contextmanager
-    def uploading(self, abort: Callable[[], None]) -> Iterator[None]:
+    def uploading(self, abort: Callable[[], None]) -> Generator[None, None, None]:
         """Waits for its turn of an upload, and aborts it if the transport is closed
         meanwhile."""
         while not self._uploads.acquire(timeout=_TURN_INTERVAL):
@@ -164,7 +164,7 @@ class Transport:
     # --- calls of other threads
 
     @contextmanager
-    def reconnecting(self) -> Iterator[None]:
+    def reconnecting(self) -> Generator[None, None, None]:
         """Makes gRPC connect meanwhile. Without a call it does not poll its sockets, and an
         attempt would stall for seconds."""
         try:

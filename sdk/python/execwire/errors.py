@@ -6,7 +6,7 @@ Branch on the class, or on ``reason``, never on the message.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, AnyStr, Dict, Generic, List, Optional, Tuple, Type
 
 import grpc
@@ -390,7 +390,8 @@ def interrupted(failure: Error) -> Error:
         return failure
     if failure.from_server and not isinstance(failure, UnavailableError):
         return failure
-    kind, outcome = UnknownError, "it may or may not have been done"  # type: Type[UnavailableError], str
+    kind: Type[UnavailableError] = UnknownError
+    outcome = "it may or may not have been done"
     if failure.from_server or failure.message.startswith(_NOT_SENT):
         kind, outcome = NotDoneError, "nothing was done"
     details = Details(failure.reason, failure.metadata, [], failure.resource, failure.retry_after)

@@ -382,7 +382,7 @@ class Files:
         request = filesystem_pb2.ReadDirectoryRequest(**fields(path), **self._sandbox)
 
         def read() -> "List[DirectoryEntry]":
-            entries = []
+            entries: List[DirectoryEntry] = []
             for message in self._transport.files.ReadDirectory(request):
                 for e in message.entries:
                     name = text(e.name, e.raw_name)

@@ -27,8 +27,9 @@ from typing import (
 
 import grpc
 
-from .. import _client as sync
 from .. import errors
+from .._client import Client as SyncClient
+from .._client import connect as sync_connect
 from .._collect import MAX_OUTPUT_BYTES
 from .._command import Command, CommandLine, ResourceLimit, Terminal, TerminalSize
 from .._events import Event
@@ -38,18 +39,15 @@ from .._forward import Forward as SyncForward
 from .._io import OnBytes, as_bytes
 from .._owner import OnLost, OnResumed, Owner
 from .._path import PathLike
-from .._ports import PortChange, Ports
+from .._ports import PortChange
 from ..errors import Completed
-from ..files import DirectoryEntry, WalkEntry
+from ..files import WalkEntry
 from ..files import Files as SyncFiles
 from ..sandbox import SandboxLike
-from ..v1 import environment_pb2, process_pb2
-from .._download import Downloaded
-from .._metadata import FileInfo
+from ..v1 import process_pb2
 from .._upload import Uploaded
 from .._watch import Watch, WatchEvent
 from .._process import Process as SyncProcess
-from .._process import Terminated
 from .._terminal import connect_terminal
 from .._transfer import OnProgress, Transferred
 from .._wait import Wait
@@ -252,7 +250,7 @@ def _batch(entries: "Iterator[WalkEntry]") -> "Tuple[List[WalkEntry], Optional[e
 class Client:
     """A server: execwire.Client for asyncio."""
 
-    def __init__(self, client: sync.Client) -> None:
+    def __init__(self, client: SyncClient) -> None:
         self._sync = client
         #: Files of the server.
         self.files = Files(client.files)
@@ -274,12 +272,12 @@ class Client:
         """Returns a client of the same server that confines processes and file calls."""
         return Client(self._sync.with_sandbox(sandbox))
 
-    describe = awaitable(sync.Client.describe)
-    start_detached = awaitable(sync.Client.start_detached)
-    read = awaitable(sync.Client.read)
-    get = awaitable(sync.Client.get)
-    terminate = awaitable(sync.Client.terminate)
-    ports = awaitable(sync.Client.ports)
+    describe = awaitable(SyncClient.describe)
+    start_detached = awaitable(SyncClient.start_detached)
+    read = awaitable(SyncClient.read)
+    get = awaitable(SyncClient.get)
+    terminate = awaitable(SyncClient.terminate)
+    ports = awaitable(SyncClient.ports)
 
     async def start(
         self,
@@ -344,10 +342,36 @@ class Client:
 
     @overload
     async def run(
-        self, command: CommandLine, *, text: Literal[False], **options: Any
+        self,
+        command: CommandLine,
+        *,
+        text: Literal[False],
+        input: Union[str, bytes, None] = None,
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[bytes], object]] = None,
+        on_stderr: Optional[Callable[[bytes], object]] = None,
+        check: bool = False,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
+        cwd: Optional[str] = None,
+        env: Optional[Mapping[str, str]] = None,
+        inherit_env: str = "core",
+        terminal: Terminal = False,
+        timeout: Optional[float] = None,
+        no_output_timeout: Optional[float] = None,
+        nice: int = 0,
+        resource_limits: Optional[Mapping[str, ResourceLimit]] = None,
+        grace: Optional[float] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
+        sandbox: Optional[SandboxLike] = None,
+        labels: Optional[Mapping[str, str]] = None,
+        leave_descendants: bool = False,
+        id: str = "",
+        session_id: str = "",
     ) -> Completed[bytes]: ...
 
-    async def run(  # type: ignore[misc]
+    async def run(
         self,
         command: CommandLine,
         *,
@@ -561,7 +585,7 @@ async def connect(
     """Connects to a server; the options are those of execwire.connect."""
     return Client(
         await in_thread(
-            lambda: sync.connect(
+            lambda: sync_connect(
                 url,
                 token=token,
                 token_file=token_file,

@@ -17,15 +17,15 @@ from typing import (
     overload,
 )
 
-from .. import _process as sync
 from .. import errors
 from .._collect import MAX_OUTPUT_BYTES, Collector
 from .._events import Event, Output, Stream
 from .._exit import Exit
 from .._io import as_bytes
 from .._owner import Owner
-from .._ports import PortChange, Ports
-from .._process import Terminated
+from .._ports import PortChange
+from .._process import Lines
+from .._process import Process as SyncProcess
 from .._wait import Wait
 from ..errors import Completed
 from ._thread import Change, awaitable, in_thread, iterate
@@ -42,8 +42,8 @@ class Process:
     task does not affect the process.
     """
 
-    def __init__(self, process: sync.Process, owner: Owner) -> None:
-        self._sync, self._owner, self._lines = process, owner, sync.Lines()
+    def __init__(self, process: SyncProcess, owner: Owner) -> None:
+        self._sync, self._owner, self._lines = process, owner, Lines()
         self.id, self.session_id = process.id, process.session_id
         self.pid, self.has_terminal = process.pid, process.has_terminal
         self.info = process.info
@@ -51,13 +51,13 @@ class Process:
     def __repr__(self) -> str:
         return f"<execwire.aio.Process {self.id} pid={self.pid}>"
 
-    signal = awaitable(sync.Process.signal)
-    interrupt = awaitable(sync.Process.interrupt)
-    resize = awaitable(sync.Process.resize)
-    terminate = awaitable(sync.Process.terminate)
-    kill = awaitable(sync.Process.kill)
-    ports = awaitable(sync.Process.ports)
-    detach = awaitable(sync.Process.detach)
+    signal = awaitable(SyncProcess.signal)
+    interrupt = awaitable(SyncProcess.interrupt)
+    resize = awaitable(SyncProcess.resize)
+    terminate = awaitable(SyncProcess.terminate)
+    kill = awaitable(SyncProcess.kill)
+    ports = awaitable(SyncProcess.ports)
+    detach = awaitable(SyncProcess.detach)
 
     async def events(self) -> AsyncIterator[Event]:
         """Iterates over events until the process has closed.
@@ -162,10 +162,18 @@ class Process:
 
     @overload
     async def communicate(
-        self, input: Union[str, bytes, None] = None, *, text: Literal[False], **options: Any
+        self,
+        input: Union[str, bytes, None] = None,
+        *,
+        text: Literal[False],
+        stdout: "Optional[Writer]" = None,
+        stderr: "Optional[Writer]" = None,
+        on_stdout: Optional[Callable[[bytes], object]] = None,
+        on_stderr: Optional[Callable[[bytes], object]] = None,
+        max_output_bytes: int = MAX_OUTPUT_BYTES,
     ) -> Completed[bytes]: ...
 
-    async def communicate(  # type: ignore[misc]
+    async def communicate(
         self,
         input: Union[str, bytes, None] = None,
         *,

@@ -61,7 +61,7 @@ async def in_thread(
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(result)  # type: ignore[arg-type]
+            future.set_result(cast(_Result, result))
 
     def run() -> None:
         result: Optional[_Result] = None
