@@ -105,9 +105,9 @@ func fromSameOrigin(r *http.Request) bool {
 	return err == nil && len(origins) == 1 && strings.EqualFold(origin.Host, r.Host)
 }
 
-// exchange sets the cookie for a link and redirects to the same URL without it. rest is
+// redeem sets the cookie for a link and redirects to the same URL without it. rest is
 // the query without the link.
-func (p *Previews) exchange(w http.ResponseWriter, r *http.Request, to target, signed, rest string) error {
+func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, to target, signed, rest string) error {
 	l, err := p.findLink(signed, to)
 	if err != nil {
 		return err

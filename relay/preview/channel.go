@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/relay/rendezvous"
 )
 
 const (
@@ -115,7 +116,7 @@ func (p *Previews) acquire(key channelKey) (*channel, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, shuttingDown()
+		return nil, rendezvous.ShuttingDown()
 	}
 	ch := p.channels[key]
 	if ch == nil {

@@ -152,9 +152,9 @@ func (p *Previews) addLink(c claim) (*link, error) {
 	}
 	switch limit := p.config.Limits.LinksPerPrincipal; {
 	case p.closed:
-		return nil, shuttingDown()
+		return nil, rendezvous.ShuttingDown()
 	case n >= limit:
-		return nil, limitReached("preview_link_limit", "preview_links_per_principal", limit)
+		return nil, rendezvous.LimitReached("preview_link_limit", "preview_links_per_principal", limit, time.Second)
 	}
 	l := &link{claim: c}
 	l.valid, l.revoke = context.WithCancelCause(p.closing)

@@ -179,7 +179,7 @@ func (p *Previews) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // serve serves a request for a target. The error is returned before a response.
 func (p *Previews) serve(w http.ResponseWriter, r *http.Request, to target) error {
 	if signed, rest, ok := cutLink(r.URL.RawQuery); ok {
-		return p.exchange(w, r, to, signed, rest)
+		return p.redeem(w, r, to, signed, rest)
 	}
 	by, err := p.authorize(r, to)
 	if err != nil {
@@ -246,11 +246,11 @@ func (p *Previews) enter(to target) error {
 	limits := p.config.Limits
 	switch {
 	case p.closed:
-		return shuttingDown()
+		return rendezvous.ShuttingDown()
 	case p.byPort[to] >= limits.ConnectionsPerPort:
-		return limitReached(rendezvous.CodeConnectionLimit, "preview_connections_per_port", limits.ConnectionsPerPort)
+		return rendezvous.LimitReached(rendezvous.CodeConnectionLimit, "preview_connections_per_port", limits.ConnectionsPerPort, time.Second)
 	case p.byExecutor[to.executor] >= limits.ConnectionsPerExecutor:
-		return limitReached(rendezvous.CodeConnectionLimit, "preview_connections_per_executor", limits.ConnectionsPerExecutor)
+		return rendezvous.LimitReached(rendezvous.CodeConnectionLimit, "preview_connections_per_executor", limits.ConnectionsPerExecutor, time.Second)
 	}
 	p.byPort[to]++
 	p.byExecutor[to.executor]++
@@ -290,14 +290,4 @@ func (p *Previews) Metrics() []rendezvous.Metric {
 		{Name: "preview_connections", Kind: "gauge", Help: "Requests and websockets of previews in progress.", Value: int64(active)},
 		{Name: "preview_requests_total", Kind: "counter", Help: "Requests that were passed to ports.", Value: p.requests},
 	}
-}
-
-func shuttingDown() error {
-	return &rendezvous.Refusal{Status: http.StatusServiceUnavailable, Code: rendezvous.CodeShuttingDown,
-		Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
-}
-
-func limitReached(code, limit string, n int) error {
-	return &rendezvous.Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: time.Second,
-		Message: fmt.Sprintf("the limit %s of %d is reached: try again later, or raise it", limit, n)}
 }

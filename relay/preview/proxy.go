@@ -118,7 +118,7 @@ func (p *Previews) failed(w http.ResponseWriter, r *http.Request, err error) {
 	of := requestOf(r.Context())
 	switch cause := context.Cause(r.Context()); {
 	case errors.Is(cause, errClosing):
-		err = shuttingDown()
+		err = rendezvous.ShuttingDown()
 	case errors.Is(cause, errRevoked), errors.Is(cause, errExpired):
 		err = unauthorized(cause.Error())
 	case errors.As(err, new(*rendezvous.Refusal)), errors.As(err, new(*auth.Error)):

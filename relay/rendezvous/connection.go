@@ -242,11 +242,11 @@ func (h *Hub) isInstalled(id string) bool {
 // admit counts one more connection of a principal. release undoes that.
 func (h *Hub) admit(principal, id string) (release func(), route *executorRoute, err error) {
 	if !h.connCounts.Acquire(principal) {
-		return nil, nil, limitReached(CodeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
+		return nil, nil, LimitReached(CodeConnectionLimit, "connections_per_principal", h.shared.limits.Connections, time.Second)
 	}
 	if route = h.routes.acquire(id); route == nil {
 		h.connCounts.Release(principal)
-		return nil, nil, shuttingDown()
+		return nil, nil, ShuttingDown()
 	}
 	return func() {
 		h.routes.release(route, 1)

@@ -39,7 +39,7 @@ func (h *Hub) newMux() *http.ServeMux {
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if h.closing.Err() != nil {
-			shuttingDown().write(w)
+			ShuttingDown().write(w)
 		} else if err := h.config.Presence.Ready(); err != nil {
 			refusalOf(err).write(w)
 		}
@@ -107,7 +107,7 @@ func (h *Hub) executorHandler(kind string, handle func(r *http.Request, id strin
 func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err error) {
 	refusal := refusalOf(err)
 	if (refusal.Code == codeInternal || refusal.Code == codePresenceUnavailable) && h.closing.Err() != nil {
-		refusal = shuttingDown() // the request was cut short by the shutdown
+		refusal = ShuttingDown() // the request was cut short by the shutdown
 	}
 	h.logger.Log(r.Context(), refusalLevel(refusal), "a request was refused", "executor", id, "peer", r.RemoteAddr,
 		"path", r.URL.Path, "code", refusal.Code, "error", err.Error())

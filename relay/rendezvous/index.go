@@ -115,11 +115,11 @@ func (x *index) admit(executor, principal string, limits Limits, now time.Time) 
 	case x.counts[principal] >= limits.ExecutorsPerPrincipal:
 		e.ownOnly = true
 		if evicted = e.choose(x.records); evicted == nil {
-			return nil, limitReached(codeExecutorLimit, "executors_per_principal", limits.ExecutorsPerPrincipal, e.retryIn)
+			return nil, LimitReached(codeExecutorLimit, "executors_per_principal", limits.ExecutorsPerPrincipal, e.retryIn)
 		}
 	case len(x.records) >= limits.Executors:
 		if evicted = e.choose(x.records); evicted == nil {
-			return nil, limitReached(codeExecutorLimit, "executors", limits.Executors, e.retryIn)
+			return nil, LimitReached(codeExecutorLimit, "executors", limits.Executors, e.retryIn)
 		}
 	}
 	if evicted != nil {

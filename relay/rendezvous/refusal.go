@@ -17,7 +17,6 @@ const (
 	CodeUnauthorized    = "unauthorized"
 	CodeOriginRefused   = "origin_refused"
 	CodeConnectionLimit = "connection_limit"
-	CodeShuttingDown    = "shutting_down"
 )
 
 // Error codes of this package alone.
@@ -36,6 +35,7 @@ const (
 	codeExecutorElsewhere   = "executor_elsewhere"
 	codeSuperseded          = "registration_superseded"
 	codeExecutorLimit       = "executor_limit"
+	codeShuttingDown        = "shutting_down"
 	codePresenceUnavailable = "presence_unavailable"
 	codeInternal            = "internal"
 	codeNotFound            = "not_found"
@@ -61,13 +61,15 @@ func superseded(id string) *Refusal {
 		"the registration of executor %s was used, has expired, or a later one has connected: register again", id)
 }
 
-func shuttingDown() *Refusal {
-	return &Refusal{Status: http.StatusServiceUnavailable, Code: CodeShuttingDown,
+// ShuttingDown is the refusal of every request while the hub shuts down.
+func ShuttingDown() *Refusal {
+	return &Refusal{Status: http.StatusServiceUnavailable, Code: codeShuttingDown,
 		Message: errClosing.Error() + ": try again", RetryAfter: time.Second}
 }
 
-// limitReached is the refusal for exceeding a limit.
-func limitReached(code, limit string, n int, retry time.Duration) *Refusal {
+// LimitReached is the refusal for exceeding a limit of n, the setting with that name. retry is
+// when the client should try again.
+func LimitReached(code, limit string, n int, retry time.Duration) *Refusal {
 	return &Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: retry,
 		Message: fmt.Sprintf("the limit %s of %d is reached: try again later, or raise it", limit, n)}
 }
