@@ -74,7 +74,7 @@ var packages = map[string]packageRule{
 		imports: []string{genExecwire, "gateway/call", "gateway/files", "gateway/httpcalls", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/jsonrpc", "internal/notify", "internal/wsconn", "internal/auth", "internal/tracecontext"}},
 	"gateway/files": {purpose: "JSON-RPC calls about files",
 		imports: []string{genExecwire, "gateway/call", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/inproc", "internal/jsonrpc"}},
-	"gateway/filehttp": {purpose: "files over plain HTTP, onto the generated gRPC client", imports: []string{genExecwire, "gateway/rpcerror", "internal/inproc"}},
+	"gateway/filehttp": {purpose: "files over plain HTTP, onto the generated gRPC client", imports: []string{genExecwire, "gateway/rpcerror", "internal/auth", "internal/inproc"}},
 	"gateway/httpcalls": {purpose: "http/request of JSON-RPC",
 		imports: []string{genExecwire, "gateway/call", "gateway/param", "gateway/rpcerror", "internal/jsonrpc", "internal/wsconn"}},
 	"gateway/call":              {purpose: "order, results, limits and watches of JSON-RPC calls of all subjects", imports: []string{"gateway/param", "gateway/rpcerror", "internal/jsonrpc"}},

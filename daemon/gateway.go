@@ -148,7 +148,7 @@ func (r *remoteCalls) NewStream(ctx context.Context, desc *grpc.StreamDesc, meth
 
 // authorize checks that the client may make a call, and adds its name to the context.
 func (r *remoteCalls) authorize(ctx context.Context, method string, req any) (context.Context, error) {
-	if server.IsPublic(method) { // nobody is named, as on the server
+	if server.IsPublic(method) { // it needs no caller
 		return ctx, nil
 	}
 	caller, err := r.authenticator.authenticatePeer(peerInfo{info: r.info})

@@ -31,7 +31,7 @@ func (d *Daemon) openRemote(grpc *listen.Queue) (*remote, error) {
 	if !d.cfg.HasRemote() {
 		return nil, nil
 	}
-	trust, err := remoteTLS(d.cfg)
+	tlsConfig, err := remoteTLS(d.cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (d *Daemon) openRemote(grpc *listen.Queue) (*remote, error) {
 	}
 	served := newRelayServer(d.cfg, grpc, d.clients, d.opts.Logger)
 	return &remote{server: served, options: executor.Options{
-		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: trust,
+		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: tlsConfig,
 		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),
 		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return served.endpoint.Run(ctx, websocket) },
 		// Frames of the rendezvous are within the default limits, whatever the limits
@@ -62,15 +62,15 @@ func withoutSecrets(environ []string) []string {
 
 // remoteTLS returns the TLS configuration for the registry and the rendezvous.
 func remoteTLS(cfg config.Config) (*tls.Config, error) {
-	trust := &tls.Config{MinVersion: tls.VersionTLS12}
+	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12}
 	if cfg.RemoteCA == "" {
-		return trust, nil
+		return tlsConfig, nil
 	}
 	var err error
-	if trust.RootCAs, err = secretfile.Authorities(cfg.RemoteCA); err != nil {
+	if tlsConfig.RootCAs, err = secretfile.Authorities(cfg.RemoteCA); err != nil {
 		return nil, &config.Error{Setting: "remote_tls_ca", Problem: "cannot be used: " + err.Error()}
 	}
-	return trust, nil
+	return tlsConfig, nil
 }
 
 // begin connects to the relay until close; a fatal error is sent to failed.

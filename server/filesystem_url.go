@@ -15,12 +15,8 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 )
 
-const (
-	// filesPath is the path below which files are served over HTTP.
-	filesPath = "/v1/files"
-	// defaultFileURLAge is how long signed URLs are valid by default.
-	defaultFileURLAge = 15 * time.Minute
-)
+// defaultFileURLAge is how long signed URLs are valid by default.
+const defaultFileURLAge = 15 * time.Minute
 
 // fileURLMethods are the HTTP methods of signed URLs.
 var fileURLMethods = map[execwirev1.FileURLMethod]string{
@@ -47,16 +43,16 @@ func (s *fileSystemService) SignFileURL(ctx context.Context, req *execwirev1.Sig
 	}
 	by, _ := ctx.Value(callerKey{}).(auth.Caller)
 	signed.SetCaller(by)
-	location := url.URL{Path: filesPath + signed.Path, RawQuery: cfg.FileURLs.Sign(signed).Encode()}
+	location := url.URL{Path: auth.FileURLPrefix + signed.Path, RawQuery: cfg.FileURLs.Sign(signed).Encode()}
 	return &execwirev1.SignFileURLResponse{Url: location.String(), ExpireTime: timestamppb.New(signed.Expires)}, nil
 }
 
 func validateSignFileURL(m *execwirev1.SignFileURLRequest) error {
 	switch {
 	case fileURLMethods[m.GetMethod()] == "":
-		return invalidField("method", fmt.Sprintf("cannot be %d: say GET or PUT", m.GetMethod()))
+		return invalidField("method", fmt.Sprintf("cannot be %d: use GET or PUT", m.GetMethod()))
 	case m.MaxBytes != nil && m.GetMethod() != execwirev1.FileURLMethod_FILE_URL_METHOD_PUT:
-		return invalidField("max_bytes", "is for uploads: leave it out, or say PUT")
+		return invalidField("max_bytes", "is for uploads: leave it out, or use PUT")
 	case m.GetExpiry() != nil && m.GetExpiry().AsDuration() < time.Second:
 		return invalidField("expiry", "is less than a second")
 	}

@@ -29,7 +29,7 @@ const bodyBytes = 64 << 10
 func (s *httpService) Fetch(req *execwirev1.FetchRequest, stream grpc.ServerStreamingServer[execwirev1.FetchResponse]) error {
 	client := s.server.cfg.HTTP
 	if client == nil {
-		return HTTPDisabled()
+		return httpDisabled()
 	}
 	response, err := client.Do(stream.Context(), toHTTPRequest(caller(stream.Context()), req))
 	if err != nil {
@@ -72,9 +72,9 @@ func sendBody(stream grpc.ServerStreamingServer[execwirev1.FetchResponse], body 
 	}
 }
 
-// HTTPDisabled returns the status of calls of HttpService if it is disabled.
-func HTTPDisabled() error {
-	return newStatus(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED, "requests over HTTP are switched off on this server")
+// httpDisabled returns the status of calls of HttpService if it is disabled.
+func httpDisabled() error {
+	return newStatus(codes.Unimplemented, execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED, "requests over HTTP are switched off on this server: its settings disable and require_sandbox decide that")
 }
 
 // toHTTPRequest translates a request that passed validation.

@@ -34,12 +34,12 @@ type inputQueue struct {
 	endTaken   bool   // guarded by mu; the end is in a piece
 	discarding bool   // guarded by mu; the process accepts no more
 
-	wake notify.Signal // there is something new
-	room notify.Signal // the window has moved, or nothing more is accepted
+	wake  notify.Signal // there is something new
+	moved notify.Signal // the window has moved, or nothing more is accepted
 }
 
 func newInputQueue(window uint64, piece int) *inputQueue {
-	return &inputQueue{window: window, piece: piece, wake: notify.NewSignal(), room: notify.NewSignal()}
+	return &inputQueue{window: window, piece: piece, wake: notify.NewSignal(), moved: notify.NewSignal()}
 }
 
 // begin sets the offset at which the client continues. It is called first.
@@ -50,7 +50,7 @@ func (q *inputQueue) begin(offset uint64) {
 }
 
 // push adds the part of a client's message that fits into the window, and returns whether
-// that is all of it. If not, push adds more of the same message after [inputQueue.room].
+// that is all of it. If not, push adds more of the same message after [inputQueue.moved].
 // Input may be sent again, but must leave no hole; otherwise push returns an error. The
 // queue owns the message's data afterwards.
 func (q *inputQueue) push(m *execwirev1.RunStdin) (all bool, err error) {
@@ -97,7 +97,7 @@ func (q *inputQueue) discard() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.discarding, q.data = true, nil
-	q.room.Set()
+	q.moved.Set()
 }
 
 // accepted moves the window forward. The process may have accepted more than was received
@@ -109,7 +109,7 @@ func (q *inputQueue) accepted(offset uint64) {
 	if offset > q.next {
 		q.next, q.data = offset, nil
 	}
-	q.room.Set()
+	q.moved.Set()
 }
 
 // pop waits for the next piece, or returns ctx's cause.

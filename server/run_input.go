@@ -48,7 +48,7 @@ func (r *run) receiveInput(m *execwirev1.RunStdin) error {
 		}
 		r.implyAcknowledge()
 		select {
-		case <-r.input.room.C():
+		case <-r.input.moved.C():
 		case <-r.ctx.Done():
 			return context.Cause(r.ctx)
 		}

@@ -115,7 +115,7 @@ func newFixture(t *testing.T, set settings) *fixture {
 	}
 	files := filehttp.NewHandler(filehttp.Config{Begin: func(*http.Request, string, string) (filehttp.Access, error) { return set.access, nil }})
 	handler := wsserver.NewHandler(wsserver.HTTPConfig{StallTimeout: set.idle, Origins: []string{"https://allowed"}, Mounts: map[string]http.Handler{
-		filehttp.Prefix + "/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		auth.FileURLPrefix + "/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			defer func() { f.served <- r.Method }()
 			files.ServeHTTP(w, r)
 		}),
@@ -173,7 +173,7 @@ func (f *fixture) expectFile(name, want string) {
 
 // url returns the URL of an escaped path.
 func (f *fixture) url(escaped string) string {
-	return "http://" + f.address + filehttp.Prefix + escaped
+	return "http://" + f.address + auth.FileURLPrefix + escaped
 }
 
 // response is a response with its body.

@@ -10,10 +10,8 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 )
-
-// Prefix is the path below which files are served.
-const Prefix = "/v1/files"
 
 // Access is what a request may do.
 type Access struct {
@@ -117,9 +115,9 @@ func (q *request) fromOtherSite() bool {
 
 // findPath sets the path of the file, which net/http has decoded once.
 func (q *request) findPath() error {
-	path := strings.TrimPrefix(q.URL.Path, Prefix)
+	path := strings.TrimPrefix(q.URL.Path, auth.FileURLPrefix)
 	if !strings.HasPrefix(path, "/") || path == "/" {
-		return refusal(http.StatusNotFound, "the path of the file is missing: "+Prefix+"/PATH")
+		return refusal(http.StatusNotFound, "the path of the file is missing: "+auth.FileURLPrefix+"/PATH")
 	}
 	if strings.ContainsRune(path, 0) {
 		return refusal(http.StatusBadRequest, "the path has a NUL in it")

@@ -27,6 +27,9 @@ type FileURL struct {
 	Principal, OnBehalfOf string
 }
 
+// FileURLPrefix is the path below which files are served over HTTP.
+const FileURLPrefix = "/v1/files"
+
 // Names of the parameters of a signed URL.
 const (
 	fileURLExpires    = "expires"
