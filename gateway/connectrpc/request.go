@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
+	"github.com/execwire/execwire/internal/httpstall"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
@@ -21,14 +22,9 @@ type request struct {
 	body     *body
 	response *response
 	call     Call // set by admit
-	connection
-}
-
-// connection is implemented by the ResponseWriter of package wsserver; see there. Without
-// it, a response to a stream waits for the end of the stream.
-type connection interface {
-	StopReading()
-	LiftStallLimit()
+	// bounded is the ResponseWriter of package wsserver. Without it, a response to a stream
+	// waits for the end of the stream.
+	bounded *httpstall.Writer
 }
 
 type requestKey struct{}
@@ -48,7 +44,7 @@ const envelopeBytes = 5
 // decompress as a matter of course, and to compress output takes longer than to send it.
 func newRequest(w http.ResponseWriter, r *http.Request, begin func(*http.Request, string) (Call, error), limit int) *request {
 	in := &request{begin: begin}
-	in.connection, _ = w.(connection)
+	in.bounded, _ = w.(*httpstall.Writer)
 	in.body = &body{ReadCloser: r.Body}
 	if limit > 0 {
 		// One byte more, so that package connect explains it.
@@ -71,8 +67,8 @@ func (in *request) admit(ctx context.Context, method string) error {
 	if in.call, err = in.begin(in.http.WithContext(ctx), method); err != nil {
 		return err
 	}
-	if in.connection != nil {
-		in.LiftStallLimit()
+	if in.bounded != nil {
+		in.bounded.LiftStallLimit()
 	}
 	return nil
 }
@@ -88,8 +84,8 @@ func (in *request) end() {
 // stopReading makes the pending read of the body fail, and later ones. The connection
 // then serves no other request, whether or not the body had ended just before.
 func (in *request) stopReading() {
-	if in.connection != nil {
-		in.StopReading()
+	if in.bounded != nil {
+		in.bounded.StopReading()
 		in.response.Header().Set("Connection", "close")
 	}
 }

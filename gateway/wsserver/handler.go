@@ -42,8 +42,7 @@ type HTTPConfig struct {
 	// accepted, and authenticate them themselves. A response may take any time, as long
 	// as the client takes each part of it within StallTimeout; so may a request body.
 	// The request's context ends with [Handler.Shutdown], which waits for the handler;
-	// see [httpstall.Interrupt]. The ResponseWriter has two more methods: StopReading, and for
-	// authenticated requests LiftStallLimit.
+	// see [httpstall.Interrupt]. The ResponseWriter is an [*httpstall.Writer].
 	Mounts map[string]http.Handler
 	// StallTimeout is how long a client of a mount may delay the next part of its
 	// request or response; zero is [DefaultStallTimeout].

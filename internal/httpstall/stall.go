@@ -51,9 +51,15 @@ type deadlinesKey struct{}
 // Interrupt makes pending reads and writes of a request of [Bound] fail, and later ones.
 // The context is that of the request, or derived from it. It does not block.
 func Interrupt(ctx context.Context) {
-	if d, ok := ctx.Value(deadlinesKey{}).(*deadlines); ok {
-		d.interrupt()
+	d, ok := ctx.Value(deadlinesKey{}).(*deadlines)
+	if !ok {
+		return
 	}
+	d.stopReading()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.writeStopped = true
+	_ = d.control.SetWriteDeadline(past)
 }
 
 // past is a deadline that is over.
@@ -110,22 +116,11 @@ func (d *deadlines) LiftStallLimit() {
 	d.lifted = true
 }
 
-// StopReading makes the pending read of the body and later ones fail. The connection
-// serves no further request.
-func (d *deadlines) StopReading() {
+func (d *deadlines) stopReading() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readStopped = true
 	_ = d.control.SetReadDeadline(past)
-}
-
-// interrupt is [Interrupt].
-func (d *deadlines) interrupt() {
-	d.StopReading()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.writeStopped = true
-	_ = d.control.SetWriteDeadline(past)
 }
 
 // Read implements io.Reader.
@@ -155,7 +150,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 // after a body that is too large.
 func (w *Writer) StopReading() {
 	_, _ = http.MaxBytesReader(w.ResponseWriter, io.NopCloser(strings.NewReader("x")), 0).Read(make([]byte, 1))
-	w.deadlines.StopReading()
+	w.stopReading()
 }
 
 // FlushError is for [http.ResponseController].
