@@ -64,7 +64,7 @@ var packages = map[string]packageRule{
 	"internal/httpstall":         {purpose: "bounds how long a client may delay the next part of an HTTP request or response"},
 	"internal/tracecontext":      {purpose: "parses the trace context of a call"},
 	"internal/jsonrpc":           {purpose: "envelope, ids, error objects; knows no method"},
-	"internal/wsconn":            {purpose: "the only importer of the websocket library"},
+	"internal/wsconn":            {purpose: "the only importer of the websocket library", imports: []string{"internal/sockdiag"}},
 	"internal/listen":            {purpose: "opens listeners and identifies peers", imports: []string{"internal/auth", "internal/backoff", "internal/confinement", "internal/secretfile"}},
 	"internal/reflection":        {purpose: "gRPC reflection with the comments of the contract"},
 	"server": {purpose: "gRPC services over the domain; holds no process state",

@@ -193,16 +193,9 @@ func admittedOf(ctx context.Context) listen.Admission {
 	return listen.Admission{}
 }
 
-// keepAliveProbes is how many TCP keepalive probes are sent within keepalive_timeout.
-const keepAliveProbes = 3
-
 // serve serves the connections of a queue until stop.
 func (c *clients) serve(q *listen.Queue) {
-	tuned := wsconn.Tune(q, net.KeepAliveConfig{
-		Idle:     time.Duration(c.cfg.KeepaliveInterval),
-		Interval: max(time.Duration(c.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
-		Count:    keepAliveProbes,
-	})
+	tuned := wsconn.Tune(q, time.Duration(c.cfg.KeepaliveInterval), time.Duration(c.cfg.KeepaliveTimeout))
 	_ = c.server.Serve(tuned) // returns when the server is closed
 }
 

@@ -36,7 +36,7 @@ func dialTestServer(b *testing.B) *wsconn.Conn {
 	}
 	web := wsserver.NewHTTPServer(handler, time.Minute, slog.New(slog.DiscardHandler))
 	var serving sync.WaitGroup
-	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, net.KeepAliveConfig{})) })
+	serving.Go(func() { _ = web.Serve(wsconn.Tune(listener, 0, 0)) })
 	conn, err := wsconn.Dial(b.Context(), "ws://"+listener.Addr().String(), wsconn.DialOptions{})
 	if err != nil {
 		b.Fatal(err)

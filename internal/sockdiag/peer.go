@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -108,19 +109,25 @@ func checkConnected(conn *net.TCPConn) error {
 // State returns the state of this end of conn, as [unix.BPF_TCP_ESTABLISHED]. It does not block, and
 // may be called concurrently. It fails if conn is closed.
 func State(conn *net.TCPConn) (state uint8, err error) {
-	raw, err := conn.SyscallConn()
+	info, err := Info(conn)
 	if err != nil {
 		return 0, err
 	}
-	var info *unix.TCPInfo
+	return info.State, nil
+}
+
+// Info returns TCP_INFO of conn. It does not block, and may be called concurrently. It fails if conn
+// is closed, or is no TCP connection.
+func Info(conn syscall.Conn) (info *unix.TCPInfo, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
 	var infoErr error
 	err = raw.Control(func(fd uintptr) {
 		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	if err := errors.Join(err, infoErr); err != nil {
-		return 0, err
-	}
-	return info.State, nil
+	return info, errors.Join(err, infoErr)
 }
 
 // addrPort returns a TCP address, unmapped if it is an IPv4 address in IPv6, or the invalid address

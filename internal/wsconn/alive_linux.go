@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/sockdiag"
 )
 
 // minUnanswered is how many consecutive retransmissions or probes must be
@@ -48,14 +50,6 @@ func tcpInfo(conn any) (*unix.TCPInfo, bool) {
 	if !ok {
 		return nil, false
 	}
-	descriptor, err := socket.SyscallConn()
-	if err != nil {
-		return nil, false
-	}
-	var info *unix.TCPInfo
-	var infoErr error
-	err = descriptor.Control(func(fd uintptr) {
-		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
-	return info, err == nil && infoErr == nil
+	info, err := sockdiag.Info(socket)
+	return info, err == nil
 }

@@ -154,7 +154,7 @@ func listenTLS(t *testing.T, o wsconn.Options, serve func(*wsconn.Conn)) (url st
 		}
 		serve(c)
 	}))
-	s.Listener = wsconn.Tune(s.Listener, net.KeepAliveConfig{})
+	s.Listener = wsconn.Tune(s.Listener, 0, 0)
 	s.TLS = &tls.Config{Certificates: []tls.Certificate{authority.Issue("server").TLS(t)}}
 	s.StartTLS()
 	t.Cleanup(func() {

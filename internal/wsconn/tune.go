@@ -8,17 +8,23 @@ import (
 
 // Defaults of Tune.
 const (
-	DefaultKeepAliveIdle     = 30 * time.Second
-	DefaultKeepAliveInterval = 10 * time.Second
-	DefaultKeepAliveCount    = 3
+	DefaultKeepAliveIdle    = 30 * time.Second
+	DefaultKeepAliveTimeout = 30 * time.Second
 )
 
+// keepAliveProbes is how many probes the kernel sends within the timeout of Tune.
+const keepAliveProbes = 3
+
 // Tune returns a listener whose TCP connections use TCP_NODELAY and keep-alive, with
-// which the kernel detects that the peer of an idle connection is gone. Fields of
-// config that are zero have the defaults above. Other connections are not changed. It
-// must be applied below TLS.
-func Tune(inner net.Listener, config net.KeepAliveConfig) net.Listener {
-	return &tunedListener{Listener: inner, config: config}
+// which the kernel detects that the peer of an idle connection is gone: after idle it
+// probes, and after about timeout without an answer, at least three seconds, it ends the
+// connection. Zeros are the defaults above. Other connections are not changed. It must be
+// applied below TLS.
+func Tune(inner net.Listener, idle, timeout time.Duration) net.Listener {
+	return &tunedListener{Listener: inner, config: net.KeepAliveConfig{
+		Enable: true, Idle: cmp.Or(idle, DefaultKeepAliveIdle), Count: keepAliveProbes,
+		Interval: max(cmp.Or(timeout, DefaultKeepAliveTimeout)/keepAliveProbes, time.Second),
+	}}
 }
 
 type tunedListener struct {
@@ -41,10 +47,6 @@ func (l *tunedListener) Accept() (net.Conn, error) {
 // tune sets the socket options. Failures are ignored: the connection works, but a
 // dead peer is detected later.
 func tune(tcp *net.TCPConn, config net.KeepAliveConfig) {
-	config.Enable = true
-	config.Idle = cmp.Or(config.Idle, DefaultKeepAliveIdle)
-	config.Interval = cmp.Or(config.Interval, DefaultKeepAliveInterval)
-	config.Count = cmp.Or(config.Count, DefaultKeepAliveCount)
 	_ = tcp.SetNoDelay(true)
 	_ = tcp.SetKeepAliveConfig(config)
 	tuneSystem(tcp, config.Interval)

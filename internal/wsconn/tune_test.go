@@ -23,7 +23,7 @@ func TestTune_LimitsUnsentData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = peer.Close() }()
-	conn, err := wsconn.Tune(inner, net.KeepAliveConfig{}).Accept()
+	conn, err := wsconn.Tune(inner, 0, 0).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func listen(t testing.TB, o wsconn.Options, serve func(*wsconn.Conn)) string {
 		serve(c)
 	})
 	s := httptest.NewUnstartedServer(handler)
-	s.Listener = wsconn.Tune(s.Listener, net.KeepAliveConfig{})
+	s.Listener = wsconn.Tune(s.Listener, 0, 0)
 	s.Start()
 	t.Cleanup(func() {
 		s.Close()

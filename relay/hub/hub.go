@@ -87,10 +87,6 @@ const (
 // it cannot start a thread.
 const reservedThreads = 32
 
-// keepAliveProbes is how many keep-alive probes the kernel sends within
-// keepalive_timeout.
-const keepAliveProbes = 3
-
 // stopTimeout bounds how long requests in progress may take when the hub stops.
 const stopTimeout = 10 * time.Second
 
@@ -144,11 +140,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 func (h *Hub) serve(ctx context.Context, listeners []listener, router *rendezvous.Hub, previews *preview.Previews) error {
 	server := h.newServer(router, previews)
 	queue := listen.NewQueue()
-	tuned := wsconn.Tune(queue, net.KeepAliveConfig{
-		Idle:     duration(h.cfg.KeepaliveInterval),
-		Interval: max(duration(h.cfg.KeepaliveTimeout)/keepAliveProbes, time.Second),
-		Count:    keepAliveProbes,
-	})
+	tuned := wsconn.Tune(queue, duration(h.cfg.KeepaliveInterval), duration(h.cfg.KeepaliveTimeout))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(tuned) }) // returns when the server is closed
 	for _, l := range listeners {
