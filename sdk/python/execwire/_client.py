@@ -7,7 +7,6 @@ import threading
 import time
 import weakref
 from dataclasses import replace
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,7 +17,6 @@ from typing import (
     Mapping,
     Optional,
     Tuple,
-    Type,
     cast,
     overload,
 )
@@ -573,12 +571,7 @@ class Client:
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import Iterator, Optional, Type
+from typing import Iterator, Optional
 
 import grpc
 
@@ -39,12 +38,7 @@ class Follow(Iterator[Event]):
     def __enter__(self) -> "Follow":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _follow(self, session_id: str, process_id: str, after_seq: int) -> Iterator[Event]:

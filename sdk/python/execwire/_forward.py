@@ -8,8 +8,7 @@ import select
 import socket
 import struct
 import threading
-from types import TracebackType
-from typing import Callable, Iterator, Optional, Set, Tuple, Type, Union
+from typing import Callable, Iterator, Optional, Set, Tuple, Union
 
 import grpc
 
@@ -155,12 +154,7 @@ class Forward:
     def __enter__(self) -> "Forward":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

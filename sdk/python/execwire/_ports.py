@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import FrozenSet, Iterator, List, Optional, Tuple, Type
+from typing import FrozenSet, Iterator, List, Optional, Tuple
 
 import grpc
 
@@ -118,12 +117,7 @@ class PortWatch(Iterator[PortChange]):
     def __enter__(self) -> "PortWatch":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

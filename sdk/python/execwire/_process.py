@@ -8,7 +8,6 @@ import signal as _signal
 import sys
 import threading
 from dataclasses import dataclass
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -18,7 +17,6 @@ from typing import (
     Iterator,
     Literal,
     Optional,
-    Type,
     Union,
     cast,
     overload,
@@ -360,12 +358,7 @@ class Process:
     def __enter__(self) -> "Process":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Dict, Iterator, Optional, Sequence, Tuple, Type
+from typing import Any, Dict, Iterator, Optional, Sequence, Tuple
 
 import grpc
 
@@ -114,12 +113,7 @@ class Watch(Iterator[WatchEvent]):
     def __enter__(self) -> "Watch":
         return self
 
-    def __exit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -6,7 +6,6 @@ import asyncio
 import io
 import itertools
 import os
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -19,7 +18,6 @@ from typing import (
     Optional,
     Sequence,
     Tuple,
-    Type,
     Union,
     cast,
     overload,
@@ -538,12 +536,7 @@ class Client:
     async def __aenter__(self) -> "Client":
         return self
 
-    async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
 
@@ -562,12 +555,7 @@ class Forward:
         self._forward = await in_thread(self._open, drop=SyncForward.close)
         return self._forward
 
-    async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(in_thread(self._forward.close))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -12,7 +11,6 @@ from typing import (
     Callable,
     Literal,
     Optional,
-    Type,
     Union,
     overload,
 )
@@ -259,12 +257,7 @@ class Process:
     async def __aenter__(self) -> "Process":
         return self
 
-    async def __aexit__(
-        self,
-        kind: Optional[Type[BaseException]],
-        error: Optional[BaseException],
-        traceback: Optional[TracebackType],
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.shield(self.close())
 
 
