@@ -24,19 +24,19 @@ const ContextVariable = EnvironmentPrefix + "CONTEXT"
 // plain data and safe to copy.
 type Context struct {
 	// Server is the URL of the server.
-	Server string `name:"server" unit:"text" help:"The URL of the server."`
+	Server string `name:"server" json:"server,omitempty" unit:"text" help:"The URL of the server."`
 	// Hub is the URL of a hub.
-	Hub string `name:"hub" unit:"text" help:"Or the URL of a hub, to reach one of its executors."`
+	Hub string `name:"hub" json:"hub,omitempty" unit:"text" help:"Or the URL of a hub, to reach one of its executors."`
 	// Executor is the id of an executor of Hub.
-	Executor string `name:"executor" unit:"text" help:"The id of that executor."`
+	Executor string `name:"executor" json:"executor,omitempty" unit:"text" help:"The id of that executor."`
 	// TokenFile has the token.
-	TokenFile string `name:"token_file" unit:"path" choices:"/" help:"The token, for the hub if there is one."`
+	TokenFile string `name:"token_file" json:"token_file,omitempty" unit:"path" choices:"/" help:"The token, for the hub if there is one."`
 	// TLSCA has the certificate authorities to trust.
-	TLSCA string `name:"tls_ca" unit:"path" choices:"/" help:"The certificate authorities to trust, as PEM, instead of the system's."`
+	TLSCA string `name:"tls_ca" json:"tls_ca,omitempty" unit:"path" choices:"/" help:"The certificate authorities to trust, as PEM, instead of the system's."`
 	// TLSCert is the client certificate.
-	TLSCert string `name:"tls_cert" unit:"path" choices:"/" help:"The client certificate, as PEM."`
+	TLSCert string `name:"tls_cert" json:"tls_cert,omitempty" unit:"path" choices:"/" help:"The client certificate, as PEM."`
 	// TLSKey is the private key of TLSCert.
-	TLSKey string `name:"tls_key" unit:"path" choices:"/" help:"Its private key, as PEM."`
+	TLSKey string `name:"tls_key" json:"tls_key,omitempty" unit:"path" choices:"/" help:"Its private key, as PEM."`
 }
 
 // Contexts is a file with contexts. The zero value is an empty one without a path.

@@ -92,12 +92,7 @@ be edited:
 		Example: `  execwire context add build --server tls://build.example.org:7420 --token-file build.token --use
   execwire context ls
   execwire ps --context build`,
-		Args: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) > 0 {
-				return p.Usage(command, fmt.Errorf("%q is not a command: use add, use, ls or rm", arguments[0]))
-			}
-			return nil
-		},
+		Args: p.arguments(0, 0, ""),
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(p.newAdd(), p.newUse(), p.newList(), p.newRemove())
@@ -264,15 +259,9 @@ func warn(w io.Writer) {
 
 // object is the JSON output for a context.
 type object struct {
-	Name      string `json:"name"`
-	Current   bool   `json:"current"`
-	Server    string `json:"server,omitempty"`
-	Hub       string `json:"hub,omitempty"`
-	Executor  string `json:"executor,omitempty"`
-	TokenFile string `json:"token_file,omitempty"`
-	TLSCA     string `json:"tls_ca,omitempty"`
-	TLSCert   string `json:"tls_cert,omitempty"`
-	TLSKey    string `json:"tls_key,omitempty"`
+	Name    string `json:"name"`
+	Current bool   `json:"current"`
+	config.Context
 }
 
 func (p Program) newList() *cobra.Command {
@@ -315,10 +304,7 @@ func printJSON(w io.Writer, contexts *config.Contexts) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
 	for _, name := range contexts.Names() {
-		c := contexts.List[name]
-		err := encoder.Encode(object{Name: name, Current: name == contexts.Current, Server: c.Server, Hub: c.Hub, Executor: c.Executor,
-			TokenFile: c.TokenFile, TLSCA: c.TLSCA, TLSCert: c.TLSCert, TLSKey: c.TLSKey})
-		if err != nil {
+		if err := encoder.Encode(object{name, name == contexts.Current, contexts.List[name]}); err != nil {
 			return err
 		}
 	}
