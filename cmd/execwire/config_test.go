@@ -109,10 +109,12 @@ func TestSuggestions(t *testing.T) {
 			t.Errorf("%s: got %+v, want %q", line, got, want)
 		}
 	}
-	c := command(t, "ps", "--server", "unix:///nonexistent")
-	c.Env = append(c.Env, "EXECWIRE_SEVER=secret", "EXECWIRE_DEFAULT_GRACE=1m", "EXECWIRE_MINE=1", "EXECWIRE_HUB_BIN=1", "EXECWIRE_TOKN=secret")
-	if got := runCommand(t, c); strings.Count(got.errOut, "warning") != 2 || strings.Contains(got.errOut, "secret") ||
-		!strings.Contains(got.errOut, "warning: EXECWIRE_SEVER has no effect: did you mean EXECWIRE_SERVER?") || !strings.Contains(got.errOut, "did you mean EXECWIRE_TOKEN?") {
-		t.Errorf("with misspelled variables: %+v", got)
+	for _, arguments := range [][]string{{"ps", "--server", "unix:///nonexistent"}, {"executors", "--hub", "unix:///nonexistent"}} {
+		c := command(t, arguments...)
+		c.Env = append(c.Env, "EXECWIRE_SEVER=secret", "EXECWIRE_DEFAULT_GRACE=1m", "EXECWIRE_MINE=1", "EXECWIRE_HUB_BIN=1", "EXECWIRE_TOKN=secret")
+		if got := runCommand(t, c); strings.Count(got.errOut, "warning") != 2 || strings.Contains(got.errOut, "secret") ||
+			!strings.Contains(got.errOut, "warning: EXECWIRE_SEVER has no effect: did you mean EXECWIRE_SERVER?") || !strings.Contains(got.errOut, "did you mean EXECWIRE_TOKEN?") {
+			t.Errorf("%v with misspelled variables: %+v", arguments, got)
+		}
 	}
 }

@@ -65,13 +65,7 @@ func addConnectFlags(command *cobra.Command, flags *connectFlags, help, otherwis
 	addFlagWithVariable(f, &flags.executor, "executor", executorVariable, "the `ID` of that executor")
 	addContextFlag(command, flags)
 	addCredentialFlags(f, flags)
-	command.PreRunE = func(command *cobra.Command, _ []string) error {
-		if err := flags.resolve(command); err != nil {
-			return err
-		}
-		flags.warn(command.ErrOrStderr(), otherwise)
-		return nil
-	}
+	command.PreRunE = flags.prepare(otherwise)
 	if f.Lookup("session") != nil {
 		completeFlag(command, "session", complete.Sessions(completed(flags)))
 	}
@@ -227,6 +221,17 @@ func isPersistent(server string) bool {
 
 // launchScheme is the URL scheme of servers that the client launches.
 const launchScheme = "stdio"
+
+// prepare is what a command does before it runs. otherwise is the server if none is named.
+func (f *connectFlags) prepare(otherwise string) func(*cobra.Command, []string) error {
+	return func(command *cobra.Command, _ []string) error {
+		if err := f.resolve(command); err != nil {
+			return err
+		}
+		f.warn(command.ErrOrStderr(), otherwise)
+		return nil
+	}
+}
 
 // resolve selects the server: that of flags, else of variables, else of a context. It
 // stays empty if none of them names one.

@@ -57,7 +57,7 @@ func addHubFlag(command *cobra.Command, flags *connectFlags) {
 	flags.onlyHub = true
 	addFlagWithVariable(command.Flags(), &flags.hub, "hub", hubVariable, "the `URL` of the hub, https://HOST, or http://HOST:PORT on this host")
 	addContextFlag(command, flags)
-	command.PreRunE = func(command *cobra.Command, _ []string) error { return flags.resolve(command) }
+	command.PreRunE = flags.prepare("")
 }
 
 func executors(ctx context.Context, flags executorsFlags, std streams) error {
