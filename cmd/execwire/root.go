@@ -96,8 +96,8 @@ func report(w *os.File, exit *exitError) {
 // completionHelp says what completions complete beside commands and flags.
 const completionHelp = `Ids of processes, sessions and executors, and paths of a server, are completed by a
 request to the server of --server, of --hub and --executor, or of --context, on the
-line, in variables or of the current context. For cp, they begin with a colon. If the server does not answer within two
-seconds, nothing is completed.
+line, in variables or of the current context. For cp, paths begin with a colon. If the
+server does not answer within two seconds, nothing is completed.
 `
 
 // meanings returns what to use instead of words that are commands of similar programs.

@@ -45,7 +45,7 @@ continues after a lost connection.
   --idle     it has written nothing for this long
 
 With --json each process is an object on its own line: id, satisfied, state, exit as
-in ps, and for a pattern match: stream, offset, data (base64), seq.
+in ps, and for a pattern, match: stream, offset, data (base64), seq.
 
 Exit codes:
     0  the condition is true for every process; with --exit and --closed the exit

@@ -49,7 +49,7 @@ func ParseSpec(text string) (s Spec, err error) {
 func parsePort(text string) (uint16, error) {
 	port, err := strconv.ParseUint(text, 10, 16)
 	if err != nil {
-		return 0, fmt.Errorf("%q is no port", text)
+		return 0, fmt.Errorf("%q is no port, which is at most 65535", text)
 	}
 	return uint16(port), nil
 }
