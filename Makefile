@@ -219,6 +219,15 @@ check-types: machine ## check the types of the SDK for Python and its examples w
 	scripts/install-node-packages tools/sdk
 	cd sdk/python && ../../tools/sdk/node_modules/.bin/pyright --pythonpath /usr/bin/python3
 
+.PHONY: api
+api: machine ## write the API reference of the SDKs to docs/api
+	scripts/api
+
+# 9 s of a processor and 35 MB of npm, so not in make test either.
+.PHONY: check-api
+check-api: machine ## fail when docs/api is not what the SDKs generate, or a public name has no comment
+	scripts/api --check
+
 PACKAGES ?= .cache/packages
 .PHONY: packages-sdk
 packages-sdk: ## build the packages of the SDKs for PyPI and npm, into PACKAGES=directory
@@ -239,7 +248,7 @@ release: ## the same of a commit whose changelog has the version; uploads nothin
 # Builds all artefacts twice, and installs them. Not in make test: it takes minutes, and
 # needs rpm and root.
 .PHONY: test-packages
-test-packages: bin/execwire bin/execwire-hub check-types ## build all artefacts and SDK packages twice, compare them, install them, and use what is installed
+test-packages: bin/execwire bin/execwire-hub check-types check-api ## build all artefacts and SDK packages twice, compare them, install them, and use what is installed
 	scripts/install-test-deps packages
 	scripts/install-node-packages sdk/typescript
 	node sdk/typescript/scripts/test.mjs package

@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,11 +15,13 @@ import (
 var (
 	documentLink = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
 	documentHead = regexp.MustCompile("(?m)^#+ (.*)$")
+	documentID   = regexp.MustCompile(`<a id="([^"]+)">`)
 	documentCode = regexp.MustCompile("`([a-z][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)+)/?`")
 )
 
 // TestDocuments_LinksLeadToFilesAndHeadings checks every relative link of the documents.
 func TestDocuments_LinksLeadToFilesAndHeadings(t *testing.T) {
+	known := map[string]map[string]bool{} // the anchors of a document
 	for _, document := range documents(t) {
 		for _, link := range documentLink.FindAllStringSubmatch(readDocument(t, document), -1) {
 			if strings.Contains(link[1], "://") || strings.HasPrefix(link[1], "mailto:") {
@@ -30,7 +33,15 @@ func TestDocuments_LinksLeadToFilesAndHeadings(t *testing.T) {
 			}
 			if _, err := os.Stat(filepath.Join("..", target)); err != nil {
 				t.Errorf("%s links to %s, which does not exist", document, link[1])
-			} else if link[2] != "" && strings.HasSuffix(target, ".md") && !slices.Contains(anchors(readDocument(t, target)), link[2]) {
+				continue
+			}
+			if link[2] == "" || !strings.HasSuffix(target, ".md") {
+				continue
+			}
+			if known[target] == nil {
+				known[target] = anchors(readDocument(t, target))
+			}
+			if !known[target][link[2]] {
 				t.Errorf("%s links to #%s of %s, which has no such heading", document, link[2], target)
 			}
 		}
@@ -100,11 +111,15 @@ func TestDecisions_AreShort(t *testing.T) {
 	}
 }
 
-// anchors are the fragments that GitHub makes of a document's headings.
-func anchors(text string) []string {
-	var list []string
+// anchors are the fragments that GitHub makes of a document's headings, and those of its elements.
+func anchors(text string) map[string]bool {
+	found := map[string]bool{}
+	for _, element := range documentID.FindAllStringSubmatch(text, -1) {
+		found[element[1]] = true
+	}
+	times := map[string]int{}
 	for _, heading := range documentHead.FindAllStringSubmatch(text, -1) {
-		list = append(list, strings.Map(func(r rune) rune {
+		anchor := strings.Map(func(r rune) rune {
 			switch {
 			case r == ' ':
 				return '-'
@@ -112,9 +127,14 @@ func anchors(text string) []string {
 				return unicode.ToLower(r)
 			}
 			return -1
-		}, heading[1]))
+		}, heading[1])
+		if n := times[anchor]; n > 0 { // the same heading once more
+			found[fmt.Sprintf("%s-%d", anchor, n)] = true
+		}
+		found[anchor] = true
+		times[anchor]++
 	}
-	return list
+	return found
 }
 
 // documents are the Markdown files of the repository, without those of dependencies.

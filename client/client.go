@@ -21,9 +21,9 @@
 //
 // # Files
 //
-// [Client.Stat], [Client.ReadDir] and the other file methods mirror package os, for
-// paths on the server. [Client.Upload] and [Client.Download] transfer content of any
-// size and resume after a lost connection. [Client.Push] and [Client.Pull] copy files
+// [FileClient.Stat], [FileClient.ReadDir] and the other file methods mirror package os, for
+// paths on the server. [FileClient.Upload] and [FileClient.Download] transfer content of any
+// size and resume after a lost connection. [FileClient.Push] and [FileClient.Pull] copy files
 // and directories.
 //
 // # Ports
@@ -38,9 +38,9 @@
 // # Lost connections
 //
 // Read-only and idempotent calls are retried for 75 seconds when the connection is lost
-// before the answer. The following are sent only once: [Client.Mkdir],
-// [Client.Symlink], [Client.Rename], [Client.RenameNew], [Client.Copy],
-// [Client.Remove], [Client.Signal], [Client.StartDetached] and [Client.CloseSession].
+// before the answer. The following are sent only once: [FileClient.Mkdir],
+// [FileClient.Symlink], [FileClient.Rename], [FileClient.RenameNew], [FileClient.Copy],
+// [FileClient.Remove], [Client.Signal], [Client.StartDetached] and [Client.CloseSession].
 // They fail with an [*Error] whose Code is codes.Unavailable, and may or may not have
 // been carried out.
 //

@@ -12,7 +12,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
-// Types of [Client.Push] and [Client.Pull].
+// Types of [FileClient.Push] and [FileClient.Pull].
 type (
 	// TransferOptions configure copying between this machine and the server. The zero
 	// value copies one file.
@@ -34,7 +34,7 @@ var errInPlace = errors.New("TransferOptions.InPlace excludes Preserve, NoReplac
 // that path, merging into an existing directory or a link to one. Below it, directories
 // are not merged through links, but files are written through links of the server,
 // unless Delete removes them first. Every file is replaced atomically as by
-// [Client.Upload]. If the server shares the file system, the copy does not copy itself:
+// [FileClient.Upload]. If the server shares the file system, the copy does not copy itself:
 // to detect that, Push briefly creates a directory whose name begins with ".execwire-"
 // in destination directories, and a source directory in which it appears is an error.
 //

@@ -89,7 +89,7 @@ func (c *FileClient) Upload(ctx context.Context, path string, from io.Reader, op
 	return uploaded, err
 }
 
-// WriteFile replaces the content of a file. It is [Client.Upload] without options.
+// WriteFile replaces the content of a file. It is [FileClient.Upload] without options.
 func (c *FileClient) WriteFile(ctx context.Context, path string, content []byte) error {
 	_, err := c.Upload(ctx, path, bytes.NewReader(content), UploadOptions{})
 	return err

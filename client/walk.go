@@ -78,7 +78,7 @@ func (c *FileClient) Walk(ctx context.Context, path string, options WalkOptions,
 	return nil
 }
 
-// ErrTruncated is returned by [Client.Walk] when the walk is incomplete.
+// ErrTruncated is returned by [FileClient.Walk] when the walk is incomplete.
 var ErrTruncated = errors.New("there are more directories than the server reads at once: walk a part at a time")
 
 // WatchOptions configure a watch. The zero value watches the entries of a directory.

@@ -17,7 +17,9 @@ from .v1 import process_command_pb2
 class TerminalSize(NamedTuple):
     """The size of a terminal in characters."""
 
+    #: The height, in lines.
     rows: int
+    #: The width, in characters.
     columns: int
 
 

@@ -25,6 +25,7 @@ class Output:
 
     #: The sequence number of the event, from 1, consecutive over all kinds.
     seq: int
+    #: Where it was written.
     stream: Stream
     #: How many bytes of the stream precede the data.
     offset: int
@@ -36,7 +37,9 @@ class Output:
 class Exited:
     """The process exited; its descendants may still write."""
 
+    #: The number of the event.
     seq: int
+    #: How the process ended.
     exit: Exit
 
 
@@ -44,7 +47,9 @@ class Exited:
 class Closed:
     """No more events follow. The last event."""
 
+    #: The number of the event, the highest.
     seq: int
+    #: How the process ended.
     exit: Exit
 
 
@@ -58,6 +63,7 @@ class Gap:
     dropped_bytes: int
 
 
+#: An event of a process, in order.
 Event = Union[Output, Exited, Closed, Gap]
 
 

@@ -39,22 +39,27 @@ class ExitCause(enum.Enum):
 class Exit:
     """How a process ended and what was received from it."""
 
+    #: The id of the process in its session.
     process_id: str
     #: The exit code; None if a signal killed it, or it is unknown.
     code: Optional[int]
     #: The signal that killed the process, or None.
     signal: Optional[int]
+    #: Why it ended.
     cause: ExitCause
     #: How long it ran by the server's clock, in seconds.
     wall_time: float = 0.0
-    #: The processor time of the process and its waited-for children, in seconds.
+    #: The processor time of the process and its waited-for children in user mode, in seconds.
     user_time: float = 0.0
+    #: The same in kernel mode.
     system_time: float = 0.0
     #: The maximum resident set in bytes; 0 if it was smaller than that of the server.
     max_resident_bytes: int = 0
-    #: How much it wrote, including dropped bytes.
+    #: How much it wrote to stdout, including dropped bytes.
     stdout_bytes: int = 0
+    #: The same of stderr.
     stderr_bytes: int = 0
+    #: The same of its terminal.
     terminal_bytes: int = 0
     #: Exactly how many of those were not received because they were evicted. 0 for a
     #: process that was owned from start to end.

@@ -65,8 +65,9 @@ class Forward:
         self._closing = threading.Event()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, port), family=family, backlog=128)
-        #: The address of the listener, and its port.
+        #: Where it listens: an IP address and a port.
         self.address: Tuple[str, int] = self._listener.getsockname()[:2]
+        #: The port on which it listens.
         self.port: int = self.address[1]
         self._waker, self._wake = socket.socketpair()
         self._thread = threading.Thread(target=self._accept, name="execwire forward", daemon=True)

@@ -33,6 +33,7 @@ class FileType(enum.Enum):
 class FileInfo:
     """The description of a file."""
 
+    #: Its type; of stat(), that of the target of a link.
     type: FileType
     #: Whether the path itself is a symbolic link.
     is_symlink: bool
@@ -40,12 +41,17 @@ class FileInfo:
     size: int
     #: The permission bits, of mode 07777.
     mode: int
+    #: The number of its owner.
     user_id: int
+    #: The number of its group.
     group_id: int
+    #: How many names the file has.
     link_count: int
-    #: The modification time, in nanoseconds since 1970.
+    #: When its content was last modified, in nanoseconds since 1970.
     modify_time_ns: int
+    #: When it was last read, likewise.
     access_time_ns: int
+    #: When its content or metadata last changed, likewise.
     change_time_ns: int
     #: The creation time; None if the file system does not record it.
     birth_time_ns: Optional[int]

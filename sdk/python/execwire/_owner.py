@@ -33,8 +33,9 @@ from .v1 import (
 
 #: Output kept when only wait() consumes it, in bytes.
 KEPT_BYTES = 1 << 20
-#: Callbacks for a lost and a resumed connection.
+#: Called when the connection is lost, with the error.
 OnLost = Optional[Callable[[errors.Error], object]]
+#: Called when the process was resumed after a lost connection.
 OnResumed = Optional[Callable[[], object]]
 # How long a few consumed events may stay unacknowledged, in seconds.
 _ACKNOWLEDGE_IDLE = 0.05

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any, Dict, Union
 
+#: A path of the server: bytes, or str with surrogate escapes for what is not UTF-8, as of
+#: os.fsdecode.
 PathLike = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 
 

@@ -18,6 +18,7 @@ class Port:
 
     #: What it is bound to: ``127.0.0.1``, ``0.0.0.0``, ``::`` or another address.
     address: str
+    #: Its number.
     port: int
     #: The process that listens, or whose descendant does.
     process_id: str
@@ -38,7 +39,9 @@ class Ports(List[Port]):
 class PortChange:
     """Ports that are closed and then, ports that are opened."""
 
+    #: Ports that are no longer open.
     closed: Tuple[Port, ...]
+    #: Ports that are new.
     opened: Tuple[Port, ...]
     #: Whether there are more than 2,000; those with the highest numbers are missing.
     truncated: bool

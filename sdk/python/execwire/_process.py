@@ -76,13 +76,13 @@ class Process:
     def __init__(self, transport: "Transport", owner: Owner, info: process_pb2.Process) -> None:
         self._transport, self._owner, self._lines = transport, owner, Lines()
         #: The id of the process in its session.
-        self.id = owner.process_id
+        self.id: str = owner.process_id
         #: The session; empty is the default session.
-        self.session_id = owner.session_id
+        self.session_id: str = owner.session_id
         #: Its pid on the server, for information.
-        self.pid = info.pid
+        self.pid: int = info.pid
         #: Whether its descriptors 0, 1 and 2 are a terminal.
-        self.has_terminal = info.has_terminal
+        self.has_terminal: bool = info.has_terminal
         #: The description of the server at its start.
         self.info = info
 

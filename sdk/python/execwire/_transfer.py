@@ -52,15 +52,19 @@ OnProgress = Callable[[int, int, str], object]
 
 @dataclass
 class Transferred:
-    """What was copied, and what was changed for it. Directories are those that were made."""
+    """What was copied, and what was changed for it."""
 
+    #: Files that were copied.
     files: int = 0
+    #: Links that were copied.
     links: int = 0
+    #: Directories that were made.
     directories: int = 0
     #: Files and links that were up to date.
     skipped: int = 0
     #: FIFOs, sockets and devices, which are not copied.
     omitted: int = 0
+    #: Paths of the destination that were removed.
     deleted: int = 0
     #: The size of the copied files.
     bytes: int = 0

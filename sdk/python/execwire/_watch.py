@@ -41,6 +41,7 @@ class Change:
 
     #: Relative to the watched directory.
     path: str
+    #: What happened.
     kind: ChangeKind
     #: Its type now; UNKNOWN if it does not exist.
     type: FileType

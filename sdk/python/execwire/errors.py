@@ -56,7 +56,9 @@ class ClosedError(Error, ConnectionError):
 class FieldViolation:
     """An invalid field of a request."""
 
+    #: The path of the field in the request.
     field: str
+    #: What is wrong with it.
     description: str
 
 
@@ -294,6 +296,7 @@ class OutputLimitError(Error):
 class Completed(Generic[AnyStr]):
     """The output of a process, and how it ended."""
 
+    #: How it ended.
     exit: Exit
     #: Its stdout or terminal output; empty if that was written elsewhere.
     stdout: AnyStr

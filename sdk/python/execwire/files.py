@@ -47,7 +47,9 @@ if TYPE_CHECKING:
 class DirectoryEntry:
     """An entry of a directory."""
 
+    #: The name in the directory. Bytes that are not UTF-8 are surrogates, as of os.fsdecode.
     name: str
+    #: Its type; of a link SYMLINK.
     type: FileType
     #: The type of the target of a link; else the type itself.
     target_type: FileType
@@ -59,6 +61,7 @@ class WalkEntry:
 
     #: Relative to the walked directory.
     path: str
+    #: Its type; of a link SYMLINK.
     type: FileType
     #: Its metadata, if requested and available.
     info: Optional[FileInfo] = None

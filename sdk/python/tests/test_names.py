@@ -64,8 +64,8 @@ def is_in_python(place: str) -> bool:
             return not parameter
         if not hasattr(found, part):
             # An attribute of instances.
-            return inspect.isclass(found) and f"self.{part} = " in re.sub(
-                r"self\.(\w+), self\.(\w+) = ", r"self.\1 = self.\2 = ", inspect.getsource(found)
+            return inspect.isclass(found) and bool(
+                re.search(rf"self\.{part}(?:, self\.\w+|: [^=]+)? = ", inspect.getsource(found))
             )
         found = getattr(found, part)
     return not parameter or parameter in inspect.signature(found).parameters  # type: ignore[arg-type]

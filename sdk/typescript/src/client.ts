@@ -41,6 +41,7 @@ export interface StartDetachedOptions extends CommandOptions {
 
 /** Options of {@link Client.attach}. */
 export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" | "onResumed"> {
+  /** The session of the process; absent is the default session. */
   readonly sessionId?: string;
   /** Detaches; the process continues. */
   readonly signal?: AbortSignal;
@@ -48,9 +49,11 @@ export interface AttachOptions extends Pick<StartOptions, "graceMs" | "onLost" |
   readonly afterSeq?: number;
 }
 
-/** The session of a call: absent is the default session. */
+/** The session of a call: absent is the default session. @inline */
 interface InSession {
+  /** The session; absent is the default session. */
   readonly sessionId?: string;
+  /** Cancels the call. */
   readonly signal?: AbortSignal;
 }
 
@@ -249,6 +252,7 @@ export class Client implements AsyncDisposable {
     await this.shared.close();
   }
 
+  /** Closes it, at the end of an `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }

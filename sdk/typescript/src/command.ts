@@ -17,7 +17,9 @@ export type CommandLine = string | readonly string[];
 
 /** The size of a terminal in characters. */
 export interface TerminalSize {
+  /** The height, in lines. */
   readonly rows: number;
+  /** The width, in characters. */
   readonly columns: number;
 }
 
@@ -60,7 +62,19 @@ export interface CommandOptions {
 /** A limit of setrlimit(2), or a soft and a hard one, in the unit of its name; Infinity is no limit. */
 export type ResourceLimit = number | readonly [soft: number, hard: number];
 
-const resources = {
+/** A resource of setrlimit(2). */
+export type LimitedResourceName =
+  | "cpuSeconds"
+  | "fileBytes"
+  | "dataBytes"
+  | "stackBytes"
+  | "coreBytes"
+  | "userProcesses"
+  | "openFiles"
+  | "lockedBytes"
+  | "addressSpaceBytes";
+
+const resources: Readonly<Record<LimitedResourceName, LimitedResource>> = {
   cpuSeconds: LimitedResource.CPU_SECONDS,
   fileBytes: LimitedResource.FILE_BYTES,
   dataBytes: LimitedResource.DATA_BYTES,
@@ -70,10 +84,7 @@ const resources = {
   openFiles: LimitedResource.OPEN_FILES,
   lockedBytes: LimitedResource.LOCKED_BYTES,
   addressSpaceBytes: LimitedResource.ADDRESS_SPACE_BYTES,
-} as const;
-
-/** A resource of setrlimit(2). */
-export type LimitedResourceName = keyof typeof resources;
+};
 
 /** Options of {@link Client.start}. */
 export interface StartOptions extends CommandOptions {
@@ -86,8 +97,9 @@ export interface StartOptions extends CommandOptions {
   readonly graceMs?: number;
   /** Kills the process. */
   readonly signal?: AbortSignal;
-  /** Called when the connection is lost, and when the process was resumed. */
+  /** Called when the connection is lost, with its error; the client reconnects. */
   readonly onLost?: (error: unknown) => void;
+  /** Called when the process was resumed after a lost connection. */
   readonly onResumed?: () => void;
 }
 

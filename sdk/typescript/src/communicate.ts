@@ -17,6 +17,7 @@ export interface CommunicateOptions<Text extends boolean = boolean> {
    * awaited, and the process blocks meanwhile. An error that it throws kills the process.
    */
   readonly onStdout?: (piece: Output<Text>) => unknown;
+  /** The same as `onStdout`, for stderr. */
   readonly onStderr?: (piece: Output<Text>) => unknown;
   /** Limits stdout, and stderr, in bytes: 64 MiB by default. */
   readonly maxOutputBytes?: number;

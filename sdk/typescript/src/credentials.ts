@@ -6,11 +6,9 @@ import { checkToken } from "./link.js";
 export interface TlsFiles {
   /** The CAs for the certificate of the server. Absent means those of Node.js. */
   readonly ca?: string;
-  /**
-   * The certificate chain of the client and its private key, which only the user may be able to read: both or
-   * neither.
-   */
+  /** The certificate chain of the client. Both this and `key`, or neither. */
   readonly certificate?: string;
+  /** Its private key, which only the user may be able to read. */
   readonly key?: string;
 }
 

@@ -17,11 +17,13 @@ export interface DownloadOptions {
   readonly ifVersion?: string;
   /** Called once, before the first byte, with the metadata of the file. */
   readonly onHead?: (metadata: FileMetadata | undefined) => void;
+  /** Cancels the download. */
   readonly signal?: AbortSignal;
 }
 
 /** The result of a download, returned by its iterator. */
 export interface Downloaded {
+  /** How many bytes were downloaded. */
   readonly size: number;
   /** The digest of the downloaded content. */
   readonly sha256: Uint8Array;

@@ -38,10 +38,15 @@ export interface FieldViolation {
 
 /** The details of an error from a server. */
 export interface ErrorDetails {
+  /** The cause, as in {@link ExecwireError.reason}. */
   readonly reason: string;
+  /** The values documented for the reason. */
   readonly metadata: Readonly<Record<string, string>>;
+  /** The invalid fields of the request. */
   readonly fields: readonly FieldViolation[];
+  /** The process, session or path concerned, or empty. */
   readonly resource: string;
+  /** How long the server asks to wait, in milliseconds, or 0. */
   readonly retryAfterMs: number;
 }
 
@@ -167,7 +172,7 @@ const byCode: Readonly<Record<string, ErrorClass>> = {
   UNIMPLEMENTED: UnimplementedError,
 };
 
-/** Returns the error for the answer of a server. */
+/** Returns the error for the answer of a server. @internal */
 export function makeError(code: string, message: string, details?: ErrorDetails, cause?: unknown): ExecwireError {
   const kind = byReason[details?.reason ?? ""] ?? byCode[code] ?? ExecwireError;
   return new kind(code, message, details, cause === undefined ? undefined : { cause });
@@ -252,7 +257,7 @@ export class ReadError extends ClientError {}
 /** The answer is incomplete: there are more directories, or ports, than the server reports at once. */
 export class TruncatedError extends ClientError {}
 
-/** The message of a cause. */
+/** The message of a cause. @internal */
 export function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }

@@ -9,34 +9,45 @@ export type StreamName = "stdout" | "stderr" | "terminal";
 
 /** Output of a process. Boundaries between events have no meaning. */
 export interface OutputEvent {
+  /** The kind of event. */
   readonly type: "output";
+  /** The number of the event, from 1, consecutive over all kinds. */
   readonly seq: number;
+  /** Where it was written. */
   readonly stream: StreamName;
   /** How many bytes of the stream precede the data. */
   readonly offset: number;
+  /** The output, never empty. */
   readonly data: Uint8Array;
 }
 
 /** Output is missing: it was evicted before it was received. */
 export interface GapEvent {
+  /** The kind of event. */
   readonly type: "gap";
   /** The seq of the next event. */
   readonly firstAvailableSeq: number;
   /** The number of missing bytes over all streams, or an upper bound. */
   readonly droppedBytes: number;
+  /** Whether `droppedBytes` is an upper bound. */
   readonly upperBound: boolean;
 }
 
 /** The process exited. Descendants with its streams open may still write. */
 export interface ExitedEvent {
+  /** The kind of event. */
   readonly type: "exited";
+  /** The number of the event. */
   readonly seq: number;
+  /** How it ended. */
   readonly exit: Exit;
 }
 
 /** All streams have ended and the exit is known. The last event. */
 export interface ClosedEvent {
+  /** The kind of event. */
   readonly type: "closed";
+  /** The number of the event, the highest. */
   readonly seq: number;
 }
 

@@ -21,11 +21,13 @@ export type ExitCause =
 
 /** How a process ended and what was received from it. */
 export interface Exit {
+  /** The id of the process in its session. */
   readonly processId: string;
   /** The exit code; undefined if a signal killed it, or it is unknown. */
   readonly code: number | undefined;
   /** The number of the signal that killed the process, or undefined. */
   readonly signal: number | undefined;
+  /** Why it ended. */
   readonly cause: ExitCause;
   /** Whether it exited by itself with code 0. */
   readonly ok: boolean;
@@ -33,14 +35,17 @@ export interface Exit {
   readonly shellCode: number;
   /** How long it ran by the server's clock, in milliseconds. */
   readonly wallTimeMs: number;
-  /** The processor time of the process and its waited-for children, in milliseconds. */
+  /** The processor time of the process and its waited-for children in user mode, in milliseconds. */
   readonly userTimeMs: number;
+  /** The same in kernel mode. */
   readonly systemTimeMs: number;
   /** The maximum resident set in bytes; 0 if it was smaller than that of the server. */
   readonly maxResidentBytes: number;
-  /** How much it wrote, including dropped bytes. */
+  /** How much it wrote to stdout, including dropped bytes. */
   readonly stdoutBytes: number;
+  /** The same of stderr. */
   readonly stderrBytes: number;
+  /** The same of its terminal. */
   readonly terminalBytes: number;
   /**
    * Exactly how many of those were not received because they were evicted. 0 for a process owned from start
@@ -67,8 +72,10 @@ export type Output<Text extends boolean> = Text extends false ? Uint8Array : str
 
 /** The result of `run`: the output of a process, and how it ended. */
 export interface Completed<Text extends boolean = true> {
+  /** How it ended. */
   readonly exit: Exit;
   /** Its stdout, or its terminal output. */
   readonly stdout: Output<Text>;
+  /** Its stderr; empty for a terminal. */
   readonly stderr: Output<Text>;
 }

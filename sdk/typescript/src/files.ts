@@ -19,14 +19,19 @@ export type FileType = "file" | "directory" | "symlink" | "fifo" | "socket" | "c
 
 /** The description of a file. */
 export interface FileInfo {
+  /** Its type; of stat, that of the target of a link. */
   readonly type: FileType;
   /** Whether the path itself is a link. */
   readonly isSymlink: boolean;
+  /** The size in bytes. */
   readonly size: number;
   /** The permission bits with set-user-ID, set-group-ID and sticky. */
   readonly mode: number;
+  /** The number of its owner. */
   readonly userId: number;
+  /** The number of its group. */
   readonly groupId: number;
+  /** When its content was last modified; undefined if unknown. */
   readonly modifyTime: Date | undefined;
   /** Changes whenever the file changes. */
   readonly version: string;
@@ -42,7 +47,9 @@ export interface FileInfo {
 export interface DirectoryEntry {
   /** The name, with U+FFFD for invalid UTF-8; rawName has its bytes then. */
   readonly name: string;
+  /** The bytes of a name that is not UTF-8; otherwise undefined. */
   readonly rawName: Uint8Array | undefined;
+  /** Its type; of a link "symlink". */
   readonly type: FileType;
   /** The type or, for a link, that of its target. */
   readonly targetType: FileType;
@@ -52,10 +59,13 @@ export interface DirectoryEntry {
 export interface WalkEntry {
   /** The path relative to the directory, with U+FFFD for invalid UTF-8; rawPath has its bytes then. */
   readonly path: string;
+  /** The bytes of a path that is not UTF-8; otherwise undefined. */
   readonly rawPath: Uint8Array | undefined;
+  /** Its type; of a link "symlink". */
   readonly type: FileType;
-  /** Its metadata and link target, if requested. */
+  /** Its metadata, if requested. */
   readonly metadata: FileMetadata | undefined;
+  /** The target of a link, if metadata was requested; otherwise empty. */
   readonly linkTarget: string;
   /** The target of a link, if it is not UTF-8. */
   readonly rawLinkTarget: Uint8Array | undefined;
@@ -67,9 +77,11 @@ export interface WalkOptions {
   readonly maxDepth?: number;
   /** Patterns of entries to skip, with everything below, in .gitignore notation. */
   readonly ignore?: readonly string[];
+  /** Requests the metadata of each entry. */
   readonly metadata?: boolean;
   /** Called for directories that could not be read. Absent ignores them. */
   readonly onFailed?: (path: string, message: string) => void;
+  /** Ends the walk. */
   readonly signal?: AbortSignal;
 }
 
@@ -77,29 +89,59 @@ export interface WalkOptions {
 export interface WatchOptions {
   /** Includes everything below. */
   readonly recursive?: boolean;
+  /** Patterns of entries to ignore, with everything below, in .gitignore notation. */
   readonly ignore?: readonly string[];
   /** How long there must be no change before changes are sent, in milliseconds. Absent is 50. */
   readonly settleMs?: number;
+  /** Ends the watch. */
   readonly signal?: AbortSignal;
 }
 
 /** An event of a watch. */
 export type WatchEvent =
-  /** The first event: later changes are reported. List the directory now to know its initial content. */
-  | { readonly type: "started" }
-  | { readonly type: "changes"; readonly changes: readonly WatchChange[] }
-  /** Changes were lost: rescan everything. */
-  | { readonly type: "overflow" }
-  /** A directory, "" for the watched one, is no longer watched. */
-  | { readonly type: "lost"; readonly path: string; readonly reason: string; readonly message: string };
+  | {
+      /** The first event: later changes are reported. List the directory now to know its initial content. */
+      readonly type: "started";
+    }
+  | {
+      /** Something has changed. */
+      readonly type: "changes";
+      /** The changes, in order. */
+      readonly changes: readonly WatchChange[];
+    }
+  | {
+      /** Changes were lost: rescan everything. */
+      readonly type: "overflow";
+    }
+  | {
+      /** A directory is no longer watched. */
+      readonly type: "lost";
+      /** Its path relative to the watched one, which is "". */
+      readonly path: string;
+      /** Why, in one word, such as "removed". */
+      readonly reason: string;
+      /** Why, for people. */
+      readonly message: string;
+    };
 
 /** A change of a name. */
 export interface WatchChange {
+  /** The path relative to the directory, with U+FFFD for invalid UTF-8; rawPath has its bytes then. */
   readonly path: string;
+  /** The bytes of a path that is not UTF-8; otherwise undefined. */
   readonly rawPath: Uint8Array | undefined;
+  /** What happened. */
   readonly kind: "created" | "modified" | "metadata" | "removed";
   /** Its type now; "unknown" if it does not exist. */
   readonly type: FileType;
+}
+
+/** A signed URL, as {@link FileSystem.signUrl} makes it. */
+export interface SignedUrl {
+  /** The URL. */
+  readonly url: string;
+  /** When it expires, by the server's clock. */
+  readonly expires: Date;
 }
 
 /** Options of {@link FileSystem.mkdir}. */
@@ -108,10 +150,13 @@ export interface MkdirOptions {
   readonly parents?: boolean;
   /** The permission bits. Absent is 0o777 without the umask of the server. */
   readonly mode?: number;
+  /** Cancels the call. */
   readonly signal?: AbortSignal;
 }
 
+/** @inline */
 interface Signalled {
+  /** Cancels the call. */
   readonly signal?: AbortSignal;
 }
 
@@ -209,7 +254,7 @@ export class FileSystem {
   async signUrl(
     path: Path,
     options: Signalled & { readonly method?: "GET" | "PUT"; readonly expiryMs?: number; readonly maxBytes?: number } = {},
-  ): Promise<{ url: string; expires: Date }> {
+  ): Promise<SignedUrl> {
     if (this.sandbox) {
       throw new UsageError("a signed URL has no sandbox: make it by a client without one");
     }

@@ -16,8 +16,9 @@ export interface ForwardOptions {
   readonly sessionId?: string;
   /** A name or an address in the server's network; absent is the server's loopback. */
   readonly host?: string;
-  /** Where to listen on this machine: absent is 127.0.0.1, and a port that is free. */
+  /** The address to listen on; absent is 127.0.0.1. */
   readonly localAddress?: string;
+  /** The port to listen on; absent or 0 is one that is free. */
   readonly localPort?: number;
   /** Called for each connection that fails, with its error. Absent ignores them. */
   readonly onError?: (error: unknown) => void;
@@ -53,6 +54,7 @@ export class Forward implements AsyncDisposable {
     return this.bound.address;
   }
 
+  /** The port on which it listens. */
   get port(): number {
     return this.bound.port;
   }
@@ -64,6 +66,7 @@ export class Forward implements AsyncDisposable {
     await Promise.allSettled(this.passing);
   }
 
+  /** Closes it, at the end of an `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }

@@ -19,6 +19,7 @@ export {
   FileSystem,
   type FileType,
   type MkdirOptions,
+  type SignedUrl,
   type WalkEntry,
   type WalkOptions,
   type WatchChange,
@@ -35,5 +36,5 @@ export type { Stubs } from "./rpc.js";
 export { sandbox, type SandboxOptions } from "./sandbox.js";
 export type { SignalName } from "./signals.js";
 export type { Transferred, TransferOptions } from "./tree.js";
-export type { Content, Uploaded, UploadOptions } from "./upload.js";
-export type { Condition, Waited } from "./wait.js";
+export type { Content, LocalFile, Uploaded, UploadOptions } from "./upload.js";
+export type { Condition, Match, Waited } from "./wait.js";

@@ -4,10 +4,20 @@ import type { ReadableStream, WritableStream } from "./node-types.js";
 import type { Process } from "./process.js";
 
 /** A source of input such as process.stdin. */
-export type KeySource = ReadableStream & { readonly isTTY?: boolean; setRawMode?(raw: boolean): unknown };
+export type KeySource = ReadableStream & {
+  /** Whether it is a terminal, and so is put in raw mode. */
+  readonly isTTY?: boolean;
+  /** Switches raw mode, in which each key is input. */
+  setRawMode?(raw: boolean): unknown;
+};
 
 /** An output terminal such as process.stdout. */
-export type Screen = WritableStream & { readonly columns?: number; readonly rows?: number };
+export type Screen = WritableStream & {
+  /** The width in characters; absent is 80. */
+  readonly columns?: number;
+  /** The height in lines; absent is 24. */
+  readonly rows?: number;
+};
 
 /** Options of {@link Client.interactive}. */
 export interface InteractiveOptions extends Omit<StartOptions, "terminal" | "stdin"> {

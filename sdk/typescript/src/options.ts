@@ -2,11 +2,9 @@ import type { TlsFiles } from "./credentials.js";
 
 /** Options of {@link connect}. */
 export interface ConnectOptions {
-  /**
-   * The token, or a file with it that only the user may be able to read, and that is read again when it
-   * changes.
-   */
+  /** The token. Give this or `tokenFile`. */
   readonly token?: string;
+  /** A file with the token, which only the user may be able to read. It is read again when it changes. */
   readonly tokenFile?: string;
   /** Files for tls:// and relay+wss://. */
   readonly tls?: TlsFiles;

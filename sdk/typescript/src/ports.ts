@@ -6,16 +6,21 @@ import type { Rpc } from "./rpc.js";
 export interface ListeningPort {
   /** The address it is bound to, such as "127.0.0.1", "0.0.0.0" or "::". */
   readonly address: string;
+  /** Its number. */
   readonly port: number;
+  /** The id of the process. */
   readonly processId: string;
-  /** The PID of the program that listens, and its name if known. */
+  /** The PID of the program that listens. */
   readonly pid: number;
+  /** The name of that program; empty if unknown. */
   readonly program: string;
 }
 
 /** A change of the open ports: applied in order to a set, changes make it current. */
 export interface PortChange {
+  /** Ports that are no longer open. */
   readonly closed: readonly ListeningPort[];
+  /** Ports that are new. */
   readonly opened: readonly ListeningPort[];
   /** Whether there are more than 2,000; those with the highest numbers are missing. */
   readonly truncated: boolean;

@@ -23,6 +23,7 @@ export interface TerminateOptions {
   readonly force?: boolean;
   /** How long it may take to end by itself, in milliseconds; absent is 5 s. */
   readonly timeoutMs?: number;
+  /** Cancels the call; the process may end all the same. */
   readonly signal?: AbortSignal;
 }
 
@@ -49,6 +50,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   readonly id: string;
   /** The session; empty is the default session. */
   readonly sessionId: string;
+  /** The process as the server described it when it was started or attached. */
+  readonly description: Description;
   private readonly streams: ReturnType<typeof platform.streams>;
   private taking = false;
   private waiting = 0;
@@ -57,7 +60,8 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
   private closing: Promise<void> | undefined;
 
   /** @internal */
-  constructor(private readonly rpc: Rpc, private readonly run: Run, readonly description: Description, private readonly existing: boolean) {
+  constructor(private readonly rpc: Rpc, private readonly run: Run, description: Description, private readonly existing: boolean) {
+    this.description = description;
     this.id = run.processId;
     this.sessionId = run.sessionId;
     this.streams = platform.streams(this);
@@ -97,6 +101,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     }
   }
 
+  /** Iterates as `events` does. */
   [Symbol.asyncIterator](): AsyncIterator<ProcessEvent> {
     return this.events();
   }
@@ -238,6 +243,7 @@ export class Process implements AsyncIterable<ProcessEvent>, AsyncDisposable {
     return this.closing;
   }
 
+  /** Closes it, at the end of an `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
   }

@@ -20,11 +20,17 @@ const maxUploads = 64;
 
 /** The generated clients of a server. */
 export interface Stubs {
+  /** Starts, controls and observes processes. */
   readonly processes: Client<typeof ProcessService>;
+  /** Files, trees and watches. */
   readonly files: Client<typeof FileSystemService>;
+  /** What the server is and allows. */
   readonly environment: Client<typeof EnvironmentService>;
+  /** Sessions and their events. */
   readonly sessions: Client<typeof SessionService>;
+  /** HTTP requests made by the server. */
   readonly http: Client<typeof HttpService>;
+  /** The ports of processes. */
   readonly ports: Client<typeof PortService>;
 }
 

@@ -1,7 +1,7 @@
 import { UsageError } from "./errors.js";
 import { Signal } from "./gen/execwire/v1/process_event_pb.js";
 
-/** The name of a Linux signal. */
+/** The name of a Linux signal, such as "SIGTERM". */
 export type SignalName = `SIG${Exclude<keyof typeof Signal, "UNSPECIFIED">}`;
 
 /** The number of a signal, given by name or number, 1 to 64. */

@@ -26,12 +26,15 @@ export interface TransferOptions {
   readonly delete?: boolean;
   /** Called with the bytes copied so far, those to copy in total, and the path of the current file in the source. */
   readonly onProgress?: (bytes: number, total: number, path: string) => void;
+  /** Ends the copy, and leaves what was copied. */
   readonly signal?: AbortSignal;
 }
 
 /** What was copied. */
 export interface Transferred {
+  /** Files that were copied. */
   readonly files: number;
+  /** Links that were copied. */
   readonly links: number;
   /** Directories that were made. */
   readonly directories: number;

@@ -12,7 +12,13 @@ import type { Rpc } from "./rpc.js";
 import { abortable } from "./time.js";
 
 /** The content of a file: complete, in pieces, or a file of this machine. */
-export type Content = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array> | { readonly file: string };
+export type Content = string | Uint8Array | AsyncIterable<Uint8Array> | Iterable<Uint8Array> | LocalFile;
+
+/** A file of this machine. */
+export interface LocalFile {
+  /** Its path. */
+  readonly file: string;
+}
 
 /** Options of {@link FileSystem.upload}. By default an existing file is replaced atomically. */
 export interface UploadOptions {
@@ -28,11 +34,13 @@ export interface UploadOptions {
   readonly sync?: boolean;
   /** Called after each piece with the number of bytes sent; it can decrease after a lost connection. */
   readonly onProgress?: (sentBytes: number) => void;
+  /** Aborts the upload. */
   readonly signal?: AbortSignal;
 }
 
 /** The result of an upload. */
 export interface Uploaded {
+  /** The size of the file in bytes. */
   readonly size: number;
   /** The digest of the content, verified by the server. */
   readonly sha256: Uint8Array;

@@ -10,16 +10,40 @@ import { durationOf } from "./time.js";
 
 /** A condition to wait for. */
 export type Condition =
-  /** Its exit is known. */
-  | { readonly exit: true }
-  /** All its output has ended. */
-  | { readonly closed: true }
-  /** Its output matches a regular expression in RE2 syntax, after a cursor. */
-  | { readonly pattern: string; readonly stream?: StreamName; readonly afterSeq?: number }
-  /** It, or a descendant, listens on a TCP port. */
-  | { readonly port: number }
-  /** It has written nothing for this long. */
-  | { readonly idleMs: number };
+  | {
+      /** Its exit is known. */
+      readonly exit: true;
+    }
+  | {
+      /** All its output has ended. */
+      readonly closed: true;
+    }
+  | {
+      /** Its output matches this regular expression, in RE2 syntax. */
+      readonly pattern: string;
+      /** The stream to search; absent is all. */
+      readonly stream?: StreamName;
+      /** Searches output after the event with this seq. Absent begins with everything retained. */
+      readonly afterSeq?: number;
+    }
+  | {
+      /** It, or a descendant, listens on this TCP port. */
+      readonly port: number;
+    }
+  | {
+      /** It has written nothing for this long, in milliseconds. */
+      readonly idleMs: number;
+    };
+
+/** What a pattern matched. */
+export interface Match {
+  /** How many bytes of the stream precede it. */
+  readonly offset: number;
+  /** The matching bytes. */
+  readonly data: Uint8Array;
+  /** The seq of the event with its last byte. */
+  readonly seq: number;
+}
 
 /** The result of a wait. */
 export interface Waited {
@@ -28,7 +52,7 @@ export interface Waited {
   /** The process at the time of the answer. */
   readonly process: Description | undefined;
   /** The match of a pattern. */
-  readonly match: { readonly offset: number; readonly data: Uint8Array; readonly seq: number } | undefined;
+  readonly match: Match | undefined;
 }
 
 /** Waits beyond the longest wait of the server and across lost connections. Absent waitMs has no limit. */

@@ -42,8 +42,15 @@ class Process:
 
     def __init__(self, process: SyncProcess, owner: Owner) -> None:
         self._sync, self._owner, self._lines = process, owner, Lines()
-        self.id, self.session_id = process.id, process.session_id
-        self.pid, self.has_terminal = process.pid, process.has_terminal
+        #: The id of the process in its session.
+        self.id: str = process.id
+        #: The session; empty is the default session.
+        self.session_id: str = process.session_id
+        #: Its pid on the server, for information.
+        self.pid: int = process.pid
+        #: Whether its descriptors 0, 1 and 2 are a terminal.
+        self.has_terminal: bool = process.has_terminal
+        #: The description of the server at its start.
         self.info = process.info
 
     def __repr__(self) -> str:
