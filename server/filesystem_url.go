@@ -54,7 +54,7 @@ func validateSignFileURL(m *execwirev1.SignFileURLRequest) error {
 	case m.MaxBytes != nil && m.GetMethod() != execwirev1.FileURLMethod_FILE_URL_METHOD_PUT:
 		return invalidField("max_bytes", "is for uploads: leave it out, or use PUT")
 	case m.GetExpiry() != nil && m.GetExpiry().AsDuration() < time.Second:
-		return invalidField("expiry", "is less than a second")
+		return invalidField("expiry", fmt.Sprintf("is %v: use at least a second", m.GetExpiry().AsDuration()))
 	}
 	return cmp.Or(validateDuration("expiry", m.GetExpiry()), validateFile(m))
 }

@@ -122,7 +122,7 @@ func validateAccept(m *execwirev1.PortAccept) error {
 func validateListen(m *execwirev1.ListenPortRequest) error {
 	if address := m.GetAddress(); address != "" {
 		if addr, err := netip.ParseAddr(address); err != nil || addr.Zone() != "" {
-			return invalidField("address", "is no IP address without a zone: write for example 127.0.0.1, ::1 or 0.0.0.0")
+			return invalidField("address", fmt.Sprintf("cannot be %.100q: write an IP address without a zone, for example 127.0.0.1, ::1 or 0.0.0.0", address))
 		}
 	}
 	return cmp.Or(validateLength("session_id", m.GetSessionId(), maxIDBytes), validateMost("port", uint64(m.GetPort()), math.MaxUint16),

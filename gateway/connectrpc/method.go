@@ -203,9 +203,9 @@ func (m *method) forwardUpload(ctx context.Context, cancel context.CancelCauseFu
 	return stream.Send(response)
 }
 
-// sendAll forwards all requests of the client. It calls received when there are no more,
-// or receiving one has failed. It returns an error only if receiving them fails: if the call has ended, the status
-// comes from RecvMsg.
+// sendAll forwards all requests of the client. It calls received when there are no more, or
+// receiving one has failed. It returns an error only if receiving fails: if the call has
+// ended, the status comes from RecvMsg.
 func (m *method) sendAll(upstream grpc.ClientStream, stream connect.ServerStream, received func()) error {
 	for {
 		message := m.request.New().Interface() // a new one: it may be passed by pointer

@@ -34,10 +34,7 @@ func WarnOfVariables(logger *slog.Logger, settings []Setting, environ []string) 
 // os.Environ, that is probably a misspelled one of known. Settings of the daemon and of a
 // hub are no misspellings. The texts have no values.
 func MisspelledVariables(known []string, environ []string) (texts []string) {
-	names := slices.Concat(known, otherVariables)
-	for _, s := range append(Settings(), HubSettings()...) {
-		names = append(names, s.Environment())
-	}
+	names := slices.Concat(known, otherVariables, environmentNames(Settings()), environmentNames(HubSettings()))
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
 		letters := len(name) - len(EnvironmentPrefix)
@@ -64,9 +61,13 @@ var otherVariables = append(ClientVariables(),
 
 // ClientVariables are the variables of commands that connect to a server.
 func ClientVariables() []string {
-	names := []string{"EXECWIRE_TOKEN", ContextVariable}
-	for _, s := range ClientSettings() {
-		names = append(names, s.Environment())
+	return append([]string{"EXECWIRE_TOKEN", ContextVariable}, environmentNames(ClientSettings())...)
+}
+
+func environmentNames(settings []Setting) []string {
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.Environment()
 	}
 	return names
 }
@@ -101,11 +102,7 @@ const (
 // a number of letters.
 func nearest(settings []Setting, name string, letters int) unknownVariable {
 	variable := unknownVariable{name: name}
-	names := make([]string, len(settings))
-	for i, s := range settings {
-		names[i] = s.Environment()
-	}
-	variable.nearest, variable.slips = similar.Nearest(name, len(name)-letters, names)
+	variable.nearest, variable.slips = similar.Nearest(name, len(name)-letters, environmentNames(settings))
 	variable.misspelled = variable.nearest != "" && variable.slips <= mostSlips && letters >= fewestLetters
 	return variable
 }

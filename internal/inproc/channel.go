@@ -4,17 +4,16 @@
 // and generated clients call through it as through a *grpc.ClientConn. Statuses,
 // metadata in both directions, end of stream, deadlines, cancellation, flow control and
 // interceptors behave as in grpc-go; the tests of this package run every scenario over
-// both. Of the call options, grpc.Header and
-// grpc.Trailer have an effect, for unary calls, and metadata is not validated.
+// both. Of the call options of grpc-go, grpc.Header and grpc.Trailer have an effect, for
+// unary calls, and metadata is not validated.
 //
 // Messages are not encoded: the receiver gets a shallow copy, whose byte slices,
 // lists, maps and sub-messages are the sender's own. A message is therefore
 // immutable once it is sent, on both sides and at every depth. A handler may
-// reuse memory that the caller promised to hand back, and use memory that the
-// caller lent, and may pass on an open file (see the methods ReuseAfter, Lent and FileTaker
-// of the stream in the handler's context). Since nothing is encoded, limits on encoded size have no effect, text
-// that is not UTF-8 is not rejected, and the metadata that the transport adds
-// (:authority, content-type, user-agent) is absent.
+// reuse memory that the caller hands back ([HandBack]), use memory that the caller
+// lends ([Lend]), and pass on an open file ([TakeFile]). Since nothing is encoded, limits
+// on encoded size have no effect, text that is not UTF-8 is not rejected, and the metadata
+// that the transport adds (:authority, content-type, user-agent) is absent.
 package inproc
 
 import (

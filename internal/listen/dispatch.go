@@ -40,8 +40,8 @@ func (u URL) protocols() protocols {
 }
 
 // IsGRPC reports whether a connection that begins with first, of at least three bytes,
-// is for gRPC. It begins with the preface of HTTP/2, as no request of
-// HTTP/1 and no JSON-RPC message does: there is no method with this prefix.
+// is for gRPC. It begins with the preface of HTTP/2, as no request of HTTP/1 and no
+// JSON-RPC message does: there is no method with this prefix.
 func IsGRPC(first []byte) bool { return bytes.HasPrefix(first, []byte(preface)) }
 
 const preface = "PRI"

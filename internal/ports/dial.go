@@ -242,8 +242,8 @@ func (t *Target) foreign(s sockets) (bool, error) {
 
 // checkPeer checks that the connection was accepted by one of the sockets. Between the check and the
 // connect, one could be closed and another process listen on its port. While they listen no other
-// can have accepted it. Otherwise the socket at the other end tells. If that is closed already,
-// nobody will read what the caller sends.
+// can have accepted it. Otherwise the socket at the other end decides. If that is closed already,
+// what the caller sends is not read.
 func (n *Network) checkPeer(t *Target, to netip.AddrPort, conn *net.TCPConn, before []uint32) error {
 	now, err := accepting(to)
 	if err != nil {

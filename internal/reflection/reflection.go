@@ -34,19 +34,18 @@ func Register(s *grpc.Server) {
 	reflectionv1alpha.RegisterServerReflectionServer(s, reflection.NewServer(options))
 }
 
-// documented returns the files of the descriptors. It is called when somebody asks for the first
-// time: most servers are never asked.
+// documented returns the files of the descriptors. It is called at the first request for reflection,
+// which most servers never get.
 var documented = sync.OnceValues(func() (*protoregistry.Files, error) {
-	compressed, err := gzip.NewReader(bytes.NewReader(descriptors))
-	if err != nil {
-		return nil, fmt.Errorf("failed to read the contract's descriptors: %w", err)
-	}
-	encoded, err := io.ReadAll(compressed)
-	if err != nil {
-		return nil, fmt.Errorf("failed to read the contract's descriptors: %w", err)
-	}
 	var set descriptorpb.FileDescriptorSet
-	if err := proto.Unmarshal(encoded, &set); err != nil {
+	compressed, err := gzip.NewReader(bytes.NewReader(descriptors))
+	if err == nil {
+		var encoded []byte
+		if encoded, err = io.ReadAll(compressed); err == nil {
+			err = proto.Unmarshal(encoded, &set)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("failed to read the contract's descriptors: %w", err)
 	}
 	return protodesc.NewFiles(&set)

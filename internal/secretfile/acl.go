@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// entry allows somebody something with a file of Windows. Entries that deny are not
-// considered: a file is not made secret by exceptions.
+// entry is an entry of an access list of Windows that allows rights. Entries that deny are
+// not considered: a file is not made secret by exceptions.
 type entry struct {
-	sid    string // whom, as S-1-5-18
+	sid    string // of the user or group, as S-1-5-18
 	rights uint32
 }
 
@@ -20,7 +20,7 @@ const (
 		0x40000 | 0x80000 // WRITE_DAC, WRITE_OWNER
 )
 
-// Those who have the rights of the system, and those who stand for the owner.
+// Users and groups with the rights of the system, and with those of the owner.
 const (
 	systemSID         = "S-1-5-18"
 	administratorsSID = "S-1-5-32-544"

@@ -52,10 +52,9 @@ func reason(err error) string {
 // Secret returns the content of a file with a key or a token. The file is
 // rejected if others can read it, or if its group can and it belongs to this
 // process's user: a file of another user, such as root, is how a secret is
-// provided to a group. On Windows its access list decides: it may allow to read
-// or write it to nobody but its owner, the user of this program, administrators
-// and the system, as that of a file below the user's profile does. The error is
-// an *[Error].
+// provided to a group. On Windows it is rejected if its access list lets others read
+// or write it than its owner, the user of this program, administrators and the
+// system; that of a file below the user's profile does not. The error is an *[Error].
 func Secret(path string) ([]byte, error) { return read(path, checkSecret) }
 
 // Token is [Secret] without surrounding white space. It rejects a token of less

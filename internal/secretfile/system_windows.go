@@ -33,7 +33,7 @@ func checkAccess(f *os.File, secret bool) *Error {
 	return checkEntries(f.Name(), entries, owner, user.User.Sid.String(), secret)
 }
 
-// access returns who may access a file, and its owner.
+// access returns the entries of the access list of a file, and its owner.
 func access(f *os.File) (entries []entry, owner string, err error) {
 	about, err := windows.GetSecurityInfo(windows.Handle(f.Fd()), windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	if err != nil {
@@ -47,7 +47,7 @@ func access(f *os.File) (entries []entry, owner string, err error) {
 	if err != nil && !errors.Is(err, windows.ERROR_OBJECT_NOT_FOUND) {
 		return nil, "", err
 	}
-	if list == nil { // everybody may do everything
+	if list == nil { // everything is allowed
 		return []entry{{sid: everyoneSID, rights: genericAll}}, sid.String(), nil
 	}
 	for i := range uint32(list.AceCount) {

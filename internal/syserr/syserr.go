@@ -22,7 +22,7 @@ func IsReset(err error) bool { return is(err, reset) }
 // by the peer while it was written to.
 func IsLost(err error) bool { return is(err, reset) || is(err, lost) || is(err, brokenPipe) }
 
-// IsBrokenPipe reports whether nobody reads what was written.
+// IsBrokenPipe reports whether the other end of a pipe or connection is closed.
 func IsBrokenPipe(err error) bool { return is(err, brokenPipe) }
 
 func is(err error, list []syscall.Errno) bool {

@@ -249,11 +249,11 @@ func TestPreview_Access_NeedsPermissionOrValidLink(t *testing.T) {
 		"the cookie among others": {host, with("execwire-preview=tossed; a=b; " + cookie), authorized},
 		"a tampered claim":        {host, with("execwire-preview=" + tampered), "401 unauthorized the link of the preview is not one that this hub has made"},
 		"no signature":            {host, with("execwire-preview=" + payload), "401 unauthorized the link of the preview is not one that this hub has made"},
-		"another port":            {strings.Replace(host, "8080", "8081", 1), with(cookie), "401 unauthorized the link belongs to another preview"},
-		"another executor":        {strings.Replace(host, "build-1", "build-2", 1), with(cookie), "401 unauthorized the link belongs to another preview"},
+		"another port":            {strings.Replace(host, "8080", "8081", 1), with(cookie), "401 unauthorized the link is for port 8080 of executor build-1: ask for one for this preview"},
+		"another executor":        {strings.Replace(host, "build-1", "build-2", 1), with(cookie), "401 unauthorized the link is for port 8080 of executor build-1: ask for one for this preview"},
 		"the hub itself":          {c.url + "/v1/executors", with(cookie), "401 unauthorized missing bearer token"},
 		"a tampered link":         {host + "?execwire-preview=" + tampered, nil, "401 unauthorized the link of the preview is not one that this hub has made"},
-		"a link to another port":  {strings.Replace(link, "8080", "8081", 1), nil, "401 unauthorized the link belongs to another preview"},
+		"a link to another port":  {strings.Replace(link, "8080", "8081", 1), nil, "401 unauthorized the link is for port 8080 of executor build-1: ask for one for this preview"},
 	} {
 		if got := refusal(c.ask("GET", tc.url, tc.header, nil)); !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: %s, want %s", name, got, tc.want)

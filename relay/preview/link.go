@@ -175,7 +175,7 @@ func (p *Previews) findLink(signed string, to target) (*link, error) {
 		return nil, unauthorized("the link of the preview is not one that this hub has made since it started: ask for a new one")
 	}
 	if c.Executor != to.executor || c.Port != to.port {
-		return nil, unauthorized("the link belongs to another preview")
+		return nil, unauthorized(fmt.Sprintf("the link is for port %d of executor %s: ask for one for this preview", c.Port, c.Executor))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -198,7 +198,7 @@ func (p *Previews) revokeLink(r *http.Request, caller auth.Member) (any, error) 
 	}
 	made, err := url.Parse(body.URL)
 	if err != nil {
-		return nil, invalid("the url is not a link of a preview")
+		return nil, invalid("the url is not a link of a preview: it cannot be parsed")
 	}
 	signed, _, ok := cutLink(made.RawQuery)
 	if !ok {
