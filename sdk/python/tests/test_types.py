@@ -45,10 +45,11 @@ class Types(TestCase):
                 "    client.run(['true']).exit.status\n"
                 "    client.describe().no_such_member\n"
                 "    client.files.read(7)\n"
+                "    client.run(['true'], text=False, chekc=True)\n"
             )
         checked = self._check("--strict", self.path("wrong.py"))
         self.assertEqual(
-            re.findall(r":(\d+): error:", checked.stdout), ["3", "4", "5"], checked.stdout
+            re.findall(r":(\d+): error:", checked.stdout), ["3", "4", "5", "6"], checked.stdout
         )
 
     def _check(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
