@@ -39,8 +39,8 @@ type UploadOptions struct {
 	// if the server still has its data; with different content, everything is sent
 	// again. At most 128 bytes. Empty starts over.
 	ID string
-	// OnProgress is called after each piece with the number of bytes sent. It can
-	// decrease after a lost connection.
+	// OnProgress is called after each piece with the number of bytes sent. What is sent
+	// again after a lost connection is not reported again.
 	OnProgress func(sent int64)
 }
 
@@ -135,6 +135,8 @@ type upload struct {
 	// digest is the digest of the first hashed bytes.
 	digest hash.Hash
 	hashed int64
+	// reported is what OnProgress was last called with.
+	reported int64
 	// confirmed is what the server has certainly received.
 	confirmed int64
 	// confirmedAt is the number of sent bytes at the last request for the received size.
@@ -272,7 +274,8 @@ func (u *upload) send(ctx context.Context, stream uploadStream, offset int64) er
 			}
 			position = end
 			u.confirm(ctx, position)
-			if u.options.OnProgress != nil {
+			if u.options.OnProgress != nil && position > u.reported {
+				u.reported = position
 				u.options.OnProgress(position)
 			}
 		}

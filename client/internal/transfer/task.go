@@ -157,6 +157,7 @@ func (t *Transfer) doFile(ctx context.Context, task fileTask) error {
 		return err
 	}
 	t.count(func(done *Transferred) {
+		delete(t.moving, task.name) // at once, so that the progress does not count it twice
 		done.Files++
 		done.Bytes += size
 		if changed {
