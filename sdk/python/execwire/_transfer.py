@@ -24,10 +24,10 @@ if TYPE_CHECKING:
         """The methods of Files that are used here."""
 
         def stat(self, path: PathLike) -> FileInfo: ...
-        def walk(self, path: PathLike, *, ignore: Sequence[str], metadata: bool) -> Iterator[Any]: ...
+        def walk_all(self, path: PathLike, ignore: Sequence[str]) -> Sequence[Any]: ...
         def mkdir(self, path: PathLike, *, parents: bool) -> None: ...
         def remove(self, path: PathLike, *, recursive: bool) -> None: ...
-        def symlink(self, target: PathLike, path: PathLike) -> None: ...
+        def link(self, target: PathLike, path: PathLike) -> None: ...
         def download_file(
             self, path: PathLike, local: str, *, on_progress: Callable[[int], object]
         ) -> object: ...
@@ -181,7 +181,7 @@ class Transfer:
         tree = {"": _Entry(info.type, info.size, info.mode, info.modify_time_ns)}
         if info.type is not FileType.DIRECTORY:
             return tree
-        for found in self._files.walk(self._remote, ignore=self._ignore, metadata=True):
+        for found in self._files.walk_all(self._remote, self._ignore):
             if found.error is not None:
                 raise found.error
             parent = tree.get(os.path.dirname(found.path))
@@ -253,7 +253,7 @@ class Transfer:
         if self._pull:
             os.symlink(entry.link_target, self._here(path))
         else:
-            self._files.symlink(entry.link_target, self._there(path))
+            self._files.link(entry.link_target, self._there(path))
         self._done.links += 1
 
     # --- content

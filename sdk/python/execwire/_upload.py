@@ -78,6 +78,7 @@ class Upload:
             head.modify_time.CopyFrom(timestamp(modify_time_ns))
         self._head = head
         self._source, self._on_progress = _Source(source), on_progress
+        self._reported = 0
         if not upload_id and not in_place and self._source.size > _RESUME_BYTES:
             upload_id = str(uuid.uuid4())
         head.upload_id = upload_id
@@ -197,7 +198,8 @@ class Upload:
                 if not requests.put(request(data=data)):
                     return
             position = end
-            if self._on_progress is not None:
+            if self._on_progress is not None and position > self._reported:
+                self._reported = position
                 self._on_progress(position)
             self._confirm(position)
         self._complete = True

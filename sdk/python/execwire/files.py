@@ -33,7 +33,7 @@ from ._path import PathLike, fields, shown, text
 from ._pattern import has_magic, regex
 from ._status import Details
 from ._transfer import OnProgress, Transfer, Transferred
-from ._transport import Transport
+from ._transport import Retry, Transport
 from ._upload import Upload, Uploaded
 from ._watch import Watch
 from .sandbox import SandboxLike, policy_of
@@ -200,8 +200,8 @@ class Files:
 
         A lost connection is resumed from what the server has received: a seekable source
         is read again, otherwise a few MiB are buffered. ``on_progress`` is called with the
-        number of bytes sent so far. At most 32 uploads of a client run at once; further
-        ones wait.
+        number of bytes sent so far, which never decreases. At most 32 uploads of a client run
+        at once; further ones wait.
         """
         return self.uploading(
             path,
@@ -431,6 +431,17 @@ class Files:
         finally:
             call.cancel()
 
+    def walk_all(self, path: PathLike, ignore: Sequence[str]) -> List[WalkEntry]:
+        """For Transfer: everything below a directory, with metadata. A walk that the loss of
+        the connection ends is started over."""
+        retry = Retry(self._transport)
+        while True:
+            try:
+                return list(self.walk(path, ignore=ignore, metadata=True))
+            except errors.Error as error:
+                failure = error
+            retry.again(failure)
+
     def _walked(
         self, call: "grpc.CallIterator[filesystem_walk_pb2.WalkDirectoryResponse]", path: str
     ) -> Iterator[WalkEntry]:
@@ -537,6 +548,18 @@ class Files:
             **fields(path), **fields(target, "target"), **self._sandbox
         )
         self._transport.change(lambda: self._transport.files.CreateSymlink(request))
+
+    def link(self, target: PathLike, path: PathLike) -> None:
+        """For Transfer: makes a symbolic link to target, unless there is one, so that the call
+        can be repeated after a lost connection."""
+        request = filesystem_pb2.CreateSymlinkRequest(
+            **fields(path), **fields(target, "target"), **self._sandbox
+        )
+        try:
+            self._transport.repeat(lambda: self._transport.files.CreateSymlink(request))
+        except errors.PathExistsError:
+            if self.lstat(path).link_target != target:
+                raise
 
 
 def _walk_error(error: filesystem_walk_pb2.WalkError) -> errors.ExecwireError:

@@ -337,7 +337,7 @@ def public(of: type) -> "dict[str, object]":
     return {
         name: parameters(member) if callable(member) else "property"
         for name, member in vars(of).items()
-        if not name.startswith("_") and not (member.__doc__ or "").startswith("For execwire.aio")
+        if not name.startswith("_") and not (member.__doc__ or "").startswith("For ")
     }
 
 

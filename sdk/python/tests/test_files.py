@@ -9,6 +9,7 @@ import shutil
 import threading
 import unittest
 import unittest.mock
+from typing import Any
 
 import execwire
 from execwire import ChangeKind, FileType
@@ -16,7 +17,7 @@ from execwire._pattern import Ignore
 from execwire._transfer import Transfer
 from execwire.files import WalkEntry
 
-from .support import LONG, Endless, Program, TestCase, eventually, serve
+from .support import LONG, Endless, Program, TestCase, Wire, eventually, serve
 
 server: Program
 client: execwire.Client
@@ -229,6 +230,39 @@ class Trees(TestCase):
         self.assertEqual(files.read(self.path("outside")), b"before")
         self.assertFalse(os.path.islink(self.remote + "/top"))
 
+    def test_lost_connections_end_neither_the_walk_nor_a_link(self) -> None:
+        os.mkdir(self.remote)
+        with Wire(server.url) as wire, execwire.connect(wire.url) as cut:
+            stubs = cut._transport.files
+            walk, link = stubs.WalkDirectory, stubs.CreateSymlink
+            lost = []
+
+            def lose_walk(request: Any) -> Any:
+                if "walk" in lost:
+                    return walk(request)
+                lost.append("walk")
+                wire.block()
+                call = walk(request)
+                call.code()  # blocks until it has failed
+                wire.open()
+                return call
+
+            def lose_link(request: Any) -> Any:
+                made = link(request)
+                if "link" in lost:
+                    return made
+                lost.append("link")
+                wire.block()
+                try:
+                    return link(request)  # fails, and what it was for is done
+                finally:
+                    wire.open()
+
+            with unittest.mock.patch.multiple(stubs, WalkDirectory=lose_walk, CreateSymlink=lose_link):
+                self.assertEqual(cut.files.push(self.local, self.remote).links, 1)
+        self.assertEqual(lost, ["walk", "link"])
+        self.assertEqual(os.readlink(self.remote + "/link"), "top")
+
     def test_an_empty_path_is_not_the_root(self) -> None:
         remote = unittest.mock.Mock()
         remote.stat.side_effect = FileNotFoundError
@@ -248,7 +282,7 @@ class Trees(TestCase):
             (WalkEntry("..", FileType.DIRECTORY, directory), execwire.ProtocolError),
             (WalkEntry("top", FileType.REGULAR), PermissionError),  # it is there
         ):
-            remote.walk.return_value = [tree, entry]
+            remote.walk_all.return_value = [tree, entry]
             before = self.names(self.directory)
             with self.assertRaises(error):
                 pull(remote, "/a", self.local).run()

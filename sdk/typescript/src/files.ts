@@ -413,6 +413,18 @@ export class FileSystem {
     }
   }
 
+  /** @internal For push and pull: all that walk yields. A walk that the loss of the connection ends is started over. */
+  async walkAll(path: Path, options: WalkOptions): Promise<WalkEntry[]> {
+    const walked = async (): Promise<WalkEntry[]> => {
+      const entries = [];
+      for await (const entry of this.walk(path, options)) {
+        entries.push(entry);
+      }
+      return entries;
+    };
+    return this.rpc.repeat(walked, options.signal);
+  }
+
   /**
    * Iterates over changes in a directory, until the loop ends or the directory is gone. Changes during a lost
    * connection are unknown, so it throws: start a new watch and rescan.

@@ -52,7 +52,7 @@ export interface Transferred {
 export interface RemoteFiles {
   stat(path: string, options: { signal: AbortSignal }): Promise<{ type: string; linkTarget: string; metadata: FileMetadata }>;
   lstat(path: string, options: { signal: AbortSignal }): Promise<{ linkTarget: string }>;
-  walk(path: string, options: { metadata: boolean; ignore: readonly string[]; onFailed: (path: string, message: string) => void; signal: AbortSignal }): AsyncIterable<RemoteEntry>;
+  walkAll(path: string, options: { metadata: boolean; ignore: readonly string[]; onFailed: (path: string, message: string) => void; signal: AbortSignal }): Promise<RemoteEntry[]>;
   upload(path: string, content: { file: string }, options: UploadOptions): Promise<{ size: number }>;
   download(path: string, options: DownloadOptions): AsyncGenerator<Uint8Array, Downloaded, undefined>;
   mkdir(path: string, options: { parents: true; mode: number; signal: AbortSignal }): Promise<void>;
@@ -330,7 +330,7 @@ class RemoteSide implements Side {
     const onFailed = (path: string, message: string): void => {
       throw new ReadError(`failed to read ${this.at(path)}: ${message}`);
     };
-    for await (const entry of this.files.walk(this.top, { metadata: true, ignore, onFailed, signal })) {
+    for (const entry of await this.files.walkAll(this.top, { metadata: true, ignore, onFailed, signal })) {
       if (entry.rawPath) {
         throw notUtf8(`the name of ${this.at(entry.path)}`);
       }

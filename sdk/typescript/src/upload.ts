@@ -32,7 +32,7 @@ export interface UploadOptions {
   readonly ifMissing?: boolean;
   /** Writes content and name to disk before it resolves. */
   readonly sync?: boolean;
-  /** Called after each piece with the number of bytes sent; it can decrease after a lost connection. */
+  /** Called after each piece with the number of bytes sent. What is sent again after a lost connection is not reported again. */
   readonly onProgress?: (sentBytes: number) => void;
   /** Aborts the upload. */
   readonly signal?: AbortSignal;
@@ -86,6 +86,8 @@ class Upload {
   private readonly name: string;
   private hash: Hash = createHash("sha256");
   private hashed = 0;
+  /** What onProgress was last called with. */
+  private reported = 0;
   private known = 0;
   private asked = 0;
   private complete = false;
@@ -241,6 +243,10 @@ class Upload {
   }
 
   private reportProgress(position: number): void {
+    if (position <= this.reported) {
+      return;
+    }
+    this.reported = position;
     try {
       this.options.onProgress?.(position);
     } catch (error) {

@@ -238,6 +238,29 @@ test("an edit replaces text once, or says why not", async (t) => {
   await assert.rejects(files.write(path, "x", { ifMatchSha256: new Uint8Array(32) }), ChangedError);
 });
 
+test("a copy walks again if the connection is lost meanwhile", async (t) => {
+  const { url } = await serve(t);
+  const proxy = await Proxy.start(t, url);
+  const { files, stubs } = await dial(t, proxy.url);
+  const [source, there, back] = [directory(t), directory(t), directory(t)];
+  makeTree(source);
+  const walk = stubs.files.walkDirectory;
+  let walks = 0;
+  stubs.files.walkDirectory = async function* (...request) {
+    if (++walks % 2 === 1) {
+      proxy.refuse();
+    }
+    try {
+      yield* walk(...request);
+    } finally {
+      proxy.admit();
+    }
+  };
+  await files.push(source, there);
+  await files.pull(there, back);
+  assert.deepEqual([walks, described(back)], [4, described(source)]);
+});
+
 test("an interrupted call says whether it took effect", async (t) => {
   const { url, program } = await serve(t);
   const proxy = await Proxy.start(t, url);
