@@ -1,3 +1,5 @@
+import { spawnSync } from "node:child_process";
+import type { Stream } from "node:stream";
 import type { StartOptions, TerminalSize } from "./command.js";
 import type { Exit } from "./exit.js";
 import type { ReadableStream, WritableStream } from "./node-types.js";
@@ -34,8 +36,13 @@ export async function interactive(spawn: (options: StartOptions) => Promise<Proc
   const { input = process.stdin, output = process.stdout, size, ...start } = options;
   const sizeNow = (): TerminalSize => ({ rows: output.rows ?? 24, columns: output.columns ?? 80 });
   const env = { ...(process.env["TERM"] !== undefined && { TERM: process.env["TERM"] }), ...start.env };
-  await using child = await spawn({ ...start, env, terminal: size ?? sizeNow() });
-  const resized = (): void => void child.resize(sizeNow()).catch(() => undefined); // it may have ended
+  const first = size ?? sizeNow();
+  await using child = await spawn({ ...start, env, terminal: first });
+  // One at a time, so that after a lost connection no earlier size is set last.
+  let resizing: Promise<void> = Promise.resolve();
+  const resized = (): void => {
+    resizing = resizing.then(() => child.resize(sizeNow())).catch(() => undefined); // it may have ended
+  };
   const raw = input.isTTY === true && input.setRawMode !== undefined;
   let active = true;
   // A process that has ended accepts no input.
@@ -46,8 +53,14 @@ export async function interactive(spawn: (options: StartOptions) => Promise<Proc
   const ended = (): void => void child.closeStdin().catch(() => undefined);
   if (raw) {
     input.setRawMode?.(true);
+    // The raw mode of Node.js writes "\n" as "\r\n", which breaks what full-screen programs draw. Its end undoes this, too.
+    spawnSync("stty", ["-opost"], { stdio: [input as unknown as Stream, "ignore", "ignore"] });
   }
   output.on("resize", resized);
+  const { rows, columns } = sizeNow();
+  if (size === undefined && (rows !== first.rows || columns !== first.columns)) {
+    resized(); // while it was started
+  }
   input.on("data", pressed);
   input.on("end", ended);
   try {

@@ -175,6 +175,15 @@ test("interactive connects a terminal to streams", async (t) => {
   assert.match(output, /hello you/);
 });
 
+test("interactive passes a size that changes while the process is started", async (t) => {
+  const c = await client(t);
+  const output = Object.assign(new PassThrough(), { rows: 7, columns: 9 });
+  output.resume();
+  const ended = c.interactive('while [ "$(stty size)" != "8 10" ]; do sleep 0.02; done', { input: new PassThrough(), output });
+  Object.assign(output, { rows: 8, columns: 10 });
+  assert.equal((await ended).code, 0);
+});
+
 test("the Node.js streams deliver exactly", async (t) => {
   const c = await client(t);
   const input = pattern(3_000_000);
