@@ -286,6 +286,8 @@ class Client:
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         sandbox: Optional[SandboxLike] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
     ) -> Exit:
         """Runs a program at this terminal, as ssh does: input, output and size changes are
         forwarded, and the program has a terminal of its own. Ctrl-C is sent to the
@@ -293,7 +295,7 @@ class Client:
 
         stdin and stdout must be a terminal.
         """
-        process, size = self.starting_here(command, cwd, env, inherit_env, sandbox)
+        process, size = self.starting_here(command, cwd, env, inherit_env, sandbox, on_lost, on_resumed)
         with process:
             return _terminal.connect_terminal(process, size)
 
@@ -304,6 +306,8 @@ class Client:
         env: Optional[Mapping[str, str]],
         inherit_env: str,
         sandbox: Optional[SandboxLike],
+        on_lost: OnLost,
+        on_resumed: OnResumed,
     ) -> Tuple[Process, TerminalSize]:
         """For execwire.aio: starts a process with a terminal of the size of this one."""
         if not _terminal.is_terminal():
@@ -318,6 +322,8 @@ class Client:
             inherit_env=inherit_env,
             terminal=size,
             sandbox=sandbox,
+            on_lost=on_lost,
+            on_resumed=on_resumed,
         )
         return process, size
 

@@ -442,10 +442,13 @@ class Client:
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         sandbox: Optional[SandboxLike] = None,
+        on_lost: OnLost = None,
+        on_resumed: OnResumed = None,
     ) -> Exit:
         """Runs a program at this terminal. If the task is cancelled, it is killed."""
+        lost, resumed = called_here(on_lost), called_here(on_resumed)
         process, size = await in_thread(
-            lambda: self._sync.starting_here(command, cwd, env, inherit_env, sandbox),
+            lambda: self._sync.starting_here(command, cwd, env, inherit_env, sandbox, lost, resumed),
             drop=_close_started,
         )
         try:
