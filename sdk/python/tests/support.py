@@ -110,9 +110,19 @@ def unused_port() -> int:
 
 
 class Wire:
-    """A TCP proxy that can cut all connections at once, like a failed network."""
+    """A TCP proxy that can cut all connections at once, like a failed network.
 
-    def __init__(self, url: str, cut_every_bytes: Optional[int] = None) -> None:
+    With ``lifetime``, each connection is cut so many seconds after it was accepted. Of ``stalls``,
+    each is a number of bytes: a connection whose client sends that many passes no more of them on.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        cut_every_bytes: Optional[int] = None,
+        lifetime: Optional[float] = None,
+        stalls: Sequence[int] = (),
+    ) -> None:
         host, _, port = url.rpartition("://")[2].rpartition(":")
         self._target = (host, int(port))
         self._lock = threading.Lock()
@@ -121,6 +131,9 @@ class Wire:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open = True
         self._cut_every, self._left = cut_every_bytes, cut_every_bytes or 0
+        self._lifetime = lifetime
+        #: What is left of them.
+        self.stalls = list(stalls)
         #: How often an open connection was cut.
         self.cuts = 0
         self.url = f"grpc://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -153,10 +166,15 @@ class Wire:
                 far.close()
                 return
             self._pairs += [near, far]
+        if self._lifetime is not None:
+            timer = threading.Timer(self._lifetime, self._expire, (near, far))
+            timer.daemon = True
+            timer.start()
         self._start(self._copy, near, far, False)
         self._start(self._copy, far, near, True)
 
     def _copy(self, source: socket.socket, to: socket.socket, back: bool) -> None:
+        passed = 0
         try:
             while True:
                 data = source.recv(65536)
@@ -166,9 +184,19 @@ class Wire:
                     self.cut()
                     return
                 to.sendall(data)
+                passed += len(data)
+                if not back and self._stalled(passed):
+                    return
         except OSError:
             pass
         self._end(source, to)
+
+    def _stalled(self, passed: int) -> bool:
+        with self._lock:
+            if not self.stalls or passed < self.stalls[0]:
+                return False
+            self.stalls.pop(0)
+            return True
 
     def _spent(self, size: int) -> bool:
         if self._cut_every is None:
@@ -179,6 +207,12 @@ class Wire:
                 return False
             self._left = self._cut_every
             return True
+
+    def _expire(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            if sockets[0] in self._pairs:
+                self.cuts += 1
+        self._end(*sockets)
 
     def _end(self, *sockets: socket.socket) -> None:
         with self._lock:
