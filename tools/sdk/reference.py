@@ -115,7 +115,8 @@ class Reference:
         out.append(self.attributes(name, kind))
         for owner in reversed(self.owners(kind)):
             for member, value in vars(owner).items():
-                if not member.startswith("_") and inspect.isroutine(value):
+                internal = member.startswith("_") or (value.__doc__ or "").startswith("For ")  # for this package
+                if not internal and inspect.isroutine(value):
                     function = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
                     full = f"{name}.{member}"
                     static = "@classmethod\n" if isinstance(value, classmethod) else "@staticmethod\n" if isinstance(value, staticmethod) else ""
