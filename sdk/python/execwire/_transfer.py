@@ -16,7 +16,7 @@ from ._path import PathLike, shown
 from ._pattern import Ignore
 
 if TYPE_CHECKING:
-    from typing import Any, Iterator, Protocol
+    from typing import Any, Protocol
 
     from ._metadata import FileInfo
 
