@@ -19,6 +19,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/destination"
 	"github.com/execwire/execwire/internal/ports"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/internal/testproc"
 )
 
@@ -369,6 +370,9 @@ func TestConnectPort_Reset_IsErrorOnOtherSide(t *testing.T) {
 		if m, err := c.Recv(); err != nil || string(m.GetData()) != "answer" {
 			t.Fatalf("the caller received %v, %v", m, err)
 		}
+		if _, err := io.ReadFull(port, make([]byte, 1)); err != nil { // the rest has arrived, too
+			t.Fatal(err)
+		}
 		_ = port.Close() // with unread data: a reset
 		_, err := c.readAll()
 		expectFailure(t, err, codes.Aborted, execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_RESET)
@@ -390,9 +394,10 @@ func TestConnectPort_Refusals(t *testing.T) {
 	f := newFixture(t, withPorts(func(o *ports.Options) {
 		o.Rules.RefuseLocal(uint16(portOf(own)))
 		o.PerOwner = 2
+		o.Resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("no name server answers")
+		}}
 	}, "loopback", "192.0.2.1:*", "no-such-host.invalid:80"))
-	closed := listenOnLoopback(t)
-	_ = closed.Close()
 	field, denied := execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD, execwirev1.ErrorReason_ERROR_REASON_PORT_DENIED
 	for _, tt := range []struct {
 		connect *execwirev1.PortConnect
@@ -403,7 +408,7 @@ func TestConnectPort_Refusals(t *testing.T) {
 		{&execwirev1.PortConnect{Port: 1 << 16}, codes.InvalidArgument, field},
 		{&execwirev1.PortConnect{Port: 1, Host: string(make([]byte, 256))}, codes.InvalidArgument, field},
 		{&execwirev1.PortConnect{Port: 1, SessionId: string(make([]byte, 257))}, codes.InvalidArgument, field},
-		{&execwirev1.PortConnect{Port: portOf(closed)}, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_REFUSED},
+		{&execwirev1.PortConnect{Port: uint32(testport.Reserve(t))}, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PORT_CONNECTION_REFUSED},
 		{&execwirev1.PortConnect{Port: 80, Host: "no-such-host.invalid"}, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PORT_UNREACHABLE},
 		{&execwirev1.PortConnect{Port: 80, Host: "198.51.100.1"}, codes.PermissionDenied, denied},
 		{&execwirev1.PortConnect{Port: 80, Host: "169.254.169.254"}, codes.PermissionDenied, denied},
