@@ -18,6 +18,7 @@ type outputMessages struct {
 	event  execwirev1.ProcessEvent
 	kind   execwirev1.ProcessEvent_Output
 	output execwirev1.ProcessOutput
+	time   timestamppb.Timestamp
 }
 
 // toEvents translates a batch. The data is not copied: the messages alias the log,
@@ -35,6 +36,8 @@ func toEvents(p *session.Process, batch eventlog.Batch) []*execwirev1.ProcessEve
 		case eventlog.Output:
 			m := &slab[i]
 			m.output.Stream, m.output.Offset, m.output.Data = outputStreams[e.Stream], e.Offset, e.Data
+			m.time.Seconds, m.time.Nanos = e.UnixNano/1e9, int32(e.UnixNano%1e9)
+			m.output.ReadTime = &m.time
 			m.kind.Output = &m.output
 			m.event.Seq, m.event.Event = e.Seq, &m.kind
 			events = append(events, &m.event)

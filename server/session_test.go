@@ -12,9 +12,11 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/internal/testrace"
@@ -331,5 +333,18 @@ func TestListSessions_BoundsPageBytes(t *testing.T) {
 	}
 	if size := proto.Size(list); size > 2<<20 || list.GetNextPageToken() == "" {
 		t.Errorf("a page has %d sessions in %d bytes, and the token %q", len(list.GetSessions()), size, list.GetNextPageToken())
+	}
+}
+
+// The longest output event fits a buffer of 32 KiB in an attachment, whose messages also name
+// the process.
+func TestAttach_LongestOutput_FitsBuffer(t *testing.T) {
+	message := &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Events{Events: &execwirev1.SessionEvents{
+		ProcessId: strings.Repeat("x", 36),
+		Events: []*execwirev1.ProcessEvent{{Seq: 1 << 20, Event: &execwirev1.ProcessEvent_Output{Output: &execwirev1.ProcessOutput{
+			Stream: execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, Offset: 1 << 32, Data: make([]byte, eventlog.MaxChunkBytes),
+			ReadTime: &timestamppb.Timestamp{Seconds: 1 << 32, Nanos: 999_999_999}}}}}}}}
+	if size := proto.Size(message); size > 32<<10 {
+		t.Errorf("it has %d bytes", size)
 	}
 }

@@ -52,7 +52,7 @@ func BenchmarkLogSteps(b *testing.B) {
 			b.ReportAllocs()
 			for range b.N {
 				n := min(c.size, len(w.Buffer()))
-				w.Commit(n)
+				w.Commit(n, noTime)
 				batch, ok, _ := o.TryNext(0)
 				if !ok {
 					b.Fatal("no batch")
@@ -95,7 +95,7 @@ func writeAll(l *Log, size, n int) {
 			continue
 		}
 		written := min(len(buf), size, left)
-		w.Commit(written)
+		w.Commit(written, noTime)
 		left -= written
 	}
 	l.AppendExited()

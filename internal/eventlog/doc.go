@@ -43,10 +43,10 @@
 //
 //	8/7 · (RetainedBytes + 2 · streams · SnapshotBytes)   a block is full at 7/8
 //	+ 4 · streams · block                                 begun or partly evicted blocks
-//	+ 3 · block + 12 KiB per cursor                       its last batch
-//	+ 32 bytes per event, in segments of 2 KiB
+//	+ 3 · block + 14 KiB per cursor                       its last batch
+//	+ 40 bytes per event, in segments of 2.5 KiB
 //
 // with block = RetainedBytes/8, at most 64 KiB. With the defaults, two streams, an
-// owner and one observer it is 4 MiB, of which 1.6 MiB only for a flood of tiny
+// owner and one observer it is 4.3 MiB, of which 1.9 MiB only for a flood of tiny
 // events.
 package eventlog

@@ -5,10 +5,10 @@ import (
 	"fmt"
 )
 
-// MaxChunkBytes is the most Data of one event. With its message header it still fits
-// the 32 KiB tier of gRPC's buffer pool; 32,768 bytes would not, and would cost twice
-// the CPU.
-const MaxChunkBytes = 32700
+// MaxChunkBytes is the most Data of one event. Its message, also with a process id as
+// long as a UUID, still fits the 32 KiB tier of gRPC's buffer pool; 32,768 bytes would
+// not, and would cost twice the CPU. The contract allows up to 32,700.
+const MaxChunkBytes = 32685
 
 // Stream is a stream of output. The zero value is no stream.
 type Stream uint8
@@ -66,6 +66,9 @@ type Event struct {
 	Kind   Kind
 	Stream Stream // of Output only
 	Offset uint64 // of Output only: offset of Data[0] in its stream
+	// UnixNano is the time of Output, from its Commit, in ns since 1970. It never
+	// decreases from one Output to the next, over all streams.
+	UnixNano int64
 	// Data is set for Output only, and never empty there. It aliases a block of
 	// the log: it must not be written to and stays valid for as long as it is
 	// referenced.

@@ -18,6 +18,7 @@ type Log struct {
 	closedSeq     uint64 // 0: not closed
 	streams       [streamEnd]*stream
 	totalBytes    uint64 // ever appended, all streams
+	time          int64  // of the last output, Unix time in ns
 	retainedBytes int
 	outputs       int // retained output events
 	blocks        blocks
@@ -99,7 +100,7 @@ func (l *Log) push(r record) uint64 {
 func (l *Log) appendOutput(s *stream, b *block, start, n int) {
 	l.push(record{
 		blk: b, start: uint32(start), n: uint16(n),
-		offset: s.total, before: l.totalBytes,
+		offset: s.total, before: l.totalBytes, time: l.time,
 		kind: Output, stream: s.id,
 	})
 	b.refs++

@@ -45,7 +45,7 @@ func TestCommit_Data_IsNotCopied(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	buf := w.Buffer()
-	w.Commit(copy(buf, "hello"))
+	w.Commit(copy(buf, "hello"), noTime)
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
 	data := tryNext(t, r, 0).Events[0].Data
@@ -61,10 +61,10 @@ func TestCommit_LargeOutput_IsSplitAtMaxChunkBytes(t *testing.T) {
 	l := New(Limits{})
 	w := l.Writer(Stdout)
 	for len(w.Buffer()) < 2*MaxChunkBytes {
-		w.Commit(len(w.Buffer())) // grows the blocks
+		w.Commit(len(w.Buffer()), noTime) // grows the blocks
 	}
 	before := l.Stats().LastSeq
-	w.Commit(len(w.Buffer()))
+	w.Commit(len(w.Buffer()), noTime)
 	l.Append(Stderr, make([]byte, MaxChunkBytes+1))
 	r := must[*Reader](t)(l.NewReader(before))
 	defer r.Close()
@@ -227,15 +227,15 @@ func TestInvalidCalls_Panic(t *testing.T) {
 		"exited twice":        func() { l := New(Limits{}); l.AppendExited(); l.AppendExited() },
 		"closed but running":  func() { New(Limits{}).AppendClosed() },
 		"no such stream":      func() { New(Limits{}).Append(0, []byte("x")) },
-		"commit of nothing":   func() { New(Limits{}).Writer(Stdout).Commit(1) },
-		"commit of too much":  func() { w := New(Limits{}).Writer(Stdout); w.Commit(len(w.Buffer()) + 1) },
+		"commit of nothing":   func() { New(Limits{}).Writer(Stdout).Commit(1, noTime) },
+		"commit of too much":  func() { w := New(Limits{}).Writer(Stdout); w.Commit(len(w.Buffer())+1, noTime) },
 		"commit after closed": func() {
 			l := New(Limits{})
 			w := l.Writer(Stdout)
 			w.Buffer()
 			l.AppendExited()
 			l.AppendClosed()
-			w.Commit(1)
+			w.Commit(1, noTime)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestAppend_OutstandingBuffer_KeepsOrder(t *testing.T) {
 	buf := w.Buffer()
 	l.Append(Stdout, []byte("notice "))
 	l.Append(Stdout, []byte("twice "))
-	w.Commit(copy(buf, "two"))
+	w.Commit(copy(buf, "two"), noTime)
 	r := must[*Reader](t)(l.NewReader(0))
 	defer r.Close()
 	b := tryNext(t, r, 0)
@@ -278,7 +278,7 @@ func TestLog_Silent_UsesLittleMemory(t *testing.T) {
 	l := New(Limits{})
 	for _, id := range []Stream{Stdout, Stderr} {
 		l.Writer(id).Buffer()
-		l.Writer(id).Commit(0) // read(2) returned EAGAIN
+		l.Writer(id).Commit(0, noTime) // read(2) returned EAGAIN
 	}
 	if held := l.Stats().HeldBytes; held != 0 {
 		t.Errorf("%d bytes held before the first byte was read", held)

@@ -47,6 +47,9 @@ func tryNext(t *testing.T, c nexter, maxBytes int) Batch {
 	return b
 }
 
+// noTime is for tests in which the time of output does not matter.
+var noTime time.Time
+
 type nexter interface {
 	Next(context.Context, int) (Batch, error)
 	TryNext(int) (Batch, bool, error)
@@ -77,7 +80,7 @@ func write(t *testing.T, w *Writer, s string) {
 			t.Fatalf("no buffer with %d bytes to write", len(s))
 		}
 		n := copy(buf, s)
-		w.Commit(n)
+		w.Commit(n, noTime)
 		s = s[n:]
 	}
 }
@@ -107,7 +110,7 @@ func flood(w *Writer, most int) int {
 			break
 		}
 		n := min(len(buf), most-written)
-		w.Commit(n)
+		w.Commit(n, noTime)
 		written += n
 	}
 	return written

@@ -11,12 +11,13 @@ import (
 type modelLog struct {
 	events  []Event // events[i].Seq == i+1
 	streams [streamEnd][]byte
+	time    int64 // of the last output, which never decreases
 }
 
 func (m *modelLog) add(e Event) {
 	e.Seq = uint64(len(m.events) + 1)
 	if e.Kind == Output {
-		e.Offset = uint64(len(m.streams[e.Stream]))
+		e.Offset, e.UnixNano = uint64(len(m.streams[e.Stream])), m.time
 		m.streams[e.Stream] = append(m.streams[e.Stream], e.Data...)
 	}
 	m.events = append(m.events, e)
@@ -106,7 +107,7 @@ func (c *modelCursor) events(t *rapid.T, events []Event, maxBytes int) {
 	for _, got := range events {
 		want := c.log.events[c.next-1]
 		if got.Seq != want.Seq || got.Kind != want.Kind || got.Stream != want.Stream ||
-			got.Offset != want.Offset || !bytes.Equal(got.Data, want.Data) {
+			got.Offset != want.Offset || got.UnixNano != want.UnixNano || !bytes.Equal(got.Data, want.Data) {
 			t.Fatalf("event %+v, want %+v", got, want)
 		}
 		size += len(got.Data)

@@ -45,7 +45,7 @@ func TestWindow_Full_BlocksWriterUntilAcknowledged(t *testing.T) {
 			if w.Buffer() == nil {
 				t.Error("no buffer after WaitSpace")
 			}
-			w.Commit(0)
+			w.Commit(0, noTime)
 		})
 	}
 }
@@ -62,7 +62,7 @@ func TestWindow_Unacknowledged_IsNotEvicted(t *testing.T) {
 				buf[i] = want
 				want++
 			}
-			w.Commit(len(buf))
+			w.Commit(len(buf), noTime)
 		}
 		b := tryNext(t, o, 1)
 		if b.Gap != nil {
@@ -84,7 +84,7 @@ func TestWindow_LimitsEvents(t *testing.T) {
 	o := must[*Owner](t)(l.Own(0))
 	written := 0
 	for w.Buffer() != nil {
-		w.Commit(1)
+		w.Commit(1, noTime)
 		written++
 	}
 	if written != 8 {
@@ -139,7 +139,7 @@ func TestBuffer_IsAtLeastMinSpace(t *testing.T) {
 	w := l.Writer(Stdout)
 	o := must[*Owner](t)(l.Own(0))
 	w.Buffer()
-	w.Commit(100)
+	w.Commit(100, noTime)
 	flood(w, 1<<20)
 	o.Acknowledge(1)
 	if buf := w.Buffer(); buf != nil {
@@ -273,7 +273,7 @@ func TestOwn_DuringRead_KeepsReadOutput(t *testing.T) {
 	flood(w, 256)
 	buf := w.Buffer() // without an owner there is always space
 	o := must[*Owner](t)(l.Own(0))
-	w.Commit(len(buf))
+	w.Commit(len(buf), noTime)
 	if b := tryNext(t, o, 0); b.Gap != nil {
 		t.Errorf("gap %+v", b.Gap)
 	}

@@ -3,6 +3,7 @@ package eventlog
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -15,6 +16,7 @@ type machine struct {
 	writers [streamEnd]*Writer
 	buffers [streamEnd][]byte
 	counter byte
+	clock   int64 // ns; it may be set back
 
 	owner     *Owner
 	ownerView *modelCursor
@@ -109,6 +111,19 @@ func (m *machine) nextBytes(b []byte) {
 	}
 }
 
+// tick changes the clock.
+func (m *machine) tick(t *rapid.T) { m.clock += rapid.Int64Range(-5, 10).Draw(t, "tick") }
+
+// commitAt reads data into the buffer of a stream, at the time of the clock.
+func (m *machine) commitAt(id Stream, data []byte) {
+	m.nextBytes(data)
+	if len(data) > 0 {
+		m.model.time = max(m.model.time, m.clock)
+	}
+	m.record(id, data)
+	m.writers[id].Commit(len(data), time.Unix(0, m.clock))
+}
+
 // record adds output to the model, in the same chunks as the log.
 func (m *machine) record(id Stream, data []byte) {
 	for len(data) > 0 {
@@ -158,23 +173,21 @@ func (m *machine) commit(t *rapid.T) {
 	id := m.anyWriter(t)
 	buf := m.buffers[id]
 	n := rapid.IntRange(0, len(buf)).Draw(t, "n")
-	m.nextBytes(buf[:n])
-	m.record(id, buf[:n])
-	m.writers[id].Commit(n)
+	m.tick(t)
+	m.commitAt(id, buf[:n])
 	m.buffers[id] = nil
 }
 
 // flood writes like a process that never pauses.
 func (m *machine) flood(t *rapid.T) {
 	id := m.anyWriter(t)
+	m.tick(t)
 	for range rapid.IntRange(1, 30).Draw(t, "reads") {
 		buf := m.writers[id].Buffer()
 		if buf == nil {
 			break
 		}
-		m.nextBytes(buf)
-		m.record(id, buf)
-		m.writers[id].Commit(len(buf))
+		m.commitAt(id, buf)
 	}
 	m.buffers[id] = nil
 }
@@ -182,14 +195,13 @@ func (m *machine) flood(t *rapid.T) {
 // drip writes like a process that writes single bytes.
 func (m *machine) drip(t *rapid.T) {
 	id := m.anyWriter(t)
+	m.tick(t)
 	for range rapid.IntRange(1, 20).Draw(t, "bytes") {
 		buf := m.writers[id].Buffer()
 		if buf == nil {
 			break
 		}
-		m.nextBytes(buf[:1])
-		m.record(id, buf[:1])
-		m.writers[id].Commit(1)
+		m.commitAt(id, buf[:1])
 	}
 	m.buffers[id] = nil
 }
@@ -221,7 +233,7 @@ func (m *machine) exit(t *rapid.T) {
 	}
 	for id, w := range m.writers {
 		if w != nil {
-			w.Commit(0)
+			w.Commit(0, noTime)
 			m.buffers[id] = nil
 		}
 	}
@@ -401,11 +413,11 @@ func (m *machine) finish(t *rapid.T) {
 	m.acked = m.model.last()
 	for _, w := range m.writers {
 		if w != nil && !m.closed() {
-			w.Commit(0)
+			w.Commit(0, noTime)
 			if w.Buffer() == nil {
 				t.Fatal("everything was acknowledged, and a writer is still blocked")
 			}
-			w.Commit(0)
+			w.Commit(0, noTime)
 		}
 	}
 	m.check(t)

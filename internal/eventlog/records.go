@@ -7,6 +7,7 @@ type record struct {
 	blk    *block // nil for Exited and Closed
 	offset uint64 // in its stream
 	before uint64 // output bytes of all streams before this event
+	time   int64  // of Output: when it was read, Unix time in ns
 	start  uint32 // of the data in blk
 	n      uint16 // bytes of data, at most MaxChunkBytes
 	kind   Kind
@@ -91,7 +92,7 @@ func (d *deque) bytes() int {
 }
 
 func (r *record) event(seq uint64) Event {
-	e := Event{Seq: seq, Kind: r.kind, Stream: r.stream, Offset: r.offset}
+	e := Event{Seq: seq, Kind: r.kind, Stream: r.stream, Offset: r.offset, UnixNano: r.time}
 	if r.kind == Output {
 		e.Data = r.blk.buf[r.start : r.start+uint32(r.n) : r.start+uint32(r.n)]
 	}

@@ -191,7 +191,7 @@ func TestBlocks_GrowOnlyWhenFilled(t *testing.T) {
 	most := 0
 	for range 3 {
 		n := len(w.Buffer())
-		w.Commit(n)
+		w.Commit(n, noTime)
 		most = max(most, n)
 	}
 	if most != 2*MaxChunkBytes {
@@ -208,7 +208,7 @@ func TestMemory_HostileReadSizes_StayWithinBound(t *testing.T) {
 			flood(w, 1<<20) // grows the blocks
 			most := l.Limits().MaxHeldBytes(1, 0)
 			for range 100_000 {
-				w.Commit(min(size, len(w.Buffer())))
+				w.Commit(min(size, len(w.Buffer())), noTime)
 				if held := l.Stats().HeldBytes; held > most {
 					t.Fatalf("%d bytes held, the bound is %d", held, most)
 				}

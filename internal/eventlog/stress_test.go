@@ -45,7 +45,7 @@ func (s *stress) writeAll(ctx context.Context) {
 					continue
 				}
 				n := copy(buf[:1+rng.IntN(len(buf))], rest)
-				w.Commit(n)
+				w.Commit(n, noTime)
 				rest = rest[n:]
 			}
 		})

@@ -1,6 +1,9 @@
 package eventlog
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Writer appends the output of one stream. It is used by one goroutine at a
 // time; writers of different streams are independent.
@@ -55,10 +58,12 @@ func (w *Writer) Buffer() []byte {
 	return b.buf[b.used : b.used+n : b.used+n]
 }
 
-// Commit turns the first n bytes of the last Buffer into output events of at
-// most MaxChunkBytes each. Commit(0) only returns the space. It panics when n is
-// larger than the buffer, and for any output after AppendClosed.
-func (w *Writer) Commit(n int) {
+// Commit turns the first n bytes of the last Buffer, read at a time, into output events
+// of at most MaxChunkBytes each. If the time is before that of the last output of any
+// stream, because the clock was set back or another stream committed first, they get
+// that one. A commit of 0 only returns the space. It panics when n is larger than the
+// buffer, and for any output after AppendClosed.
+func (w *Writer) Commit(n int, at time.Time) {
 	l, s := w.log, w.stream
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,6 +74,9 @@ func (w *Writer) Commit(n int) {
 	l.window.reserve(s, -size, -s.reservedEvents)
 	if n > 0 && l.closedSeq != 0 {
 		panic("eventlog: appended after closed")
+	}
+	if n > 0 {
+		l.time = max(l.time, at.UnixNano())
 	}
 	for left := n; left > 0; {
 		chunk := min(left, l.limits.chunkBytes())

@@ -28,7 +28,8 @@ func (o *Output) LastOutput() time.Time {
 	return o.startedAt.Add(time.Duration(o.lastOutput.Load()))
 }
 
-func (o *Output) noteOutput() { o.lastOutput.Store(int64(time.Since(o.startedAt))) }
+// noteOutput records that output was read.
+func (o *Output) noteOutput(at time.Time) { o.lastOutput.Store(int64(at.Sub(o.startedAt))) }
 
 // OutputBlocked reports whether output is waiting that cannot be read because the window of the
 // owner is used up. The process may then be unable to write. It never blocks.

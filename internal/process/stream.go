@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,7 +103,6 @@ func (s *stream) readStep(fd uintptr) readResult {
 		return readBlocked
 	case n > 0:
 		s.hadOutput = true
-		s.process.noteOutput()
 		s.pending -= n
 		if s.draining && s.pending <= 0 {
 			break // the rest comes from other programs
@@ -141,7 +141,13 @@ func (s *stream) read(fd uintptr) (n int, hasWindow bool, err error) {
 		return 0, false, nil
 	}
 	n, err = readOnce(fd, buf)
-	s.writer.Commit(max(n, 0))
+	if n <= 0 {
+		s.writer.Commit(0, time.Time{})
+		return n, true, err
+	}
+	now := time.Now()
+	s.writer.Commit(n, now)
+	s.process.noteOutput(now)
 	if n >= fullPipeRead && !s.pipeEnlarged {
 		s.pipeEnlarged = true
 		// This may fail: users without privileges have a quota of pipe memory.

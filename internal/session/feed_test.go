@@ -3,6 +3,7 @@ package session
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
 )
@@ -14,7 +15,7 @@ func TestFeed_RemovedProcess_LeavesNothing(t *testing.T) {
 	for i := range 100 {
 		log := eventlog.New(eventlog.Limits{})
 		w := log.Writer(eventlog.Stdout)
-		w.Commit(copy(w.Buffer(), "x"))
+		w.Commit(copy(w.Buffer(), "x"), time.Now())
 		owner, err := log.OwnAcknowledged()
 		if err != nil {
 			t.Fatal(err)

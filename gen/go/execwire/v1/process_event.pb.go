@@ -465,7 +465,12 @@ type ProcessOutput struct {
 	// How many bytes of the stream came before these.
 	Offset uint64 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
 	// The bytes, at least one and at most 32,700.
-	Data          []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`
+	// When the server read the first of these bytes from the process, by its clock. It
+	// never decreases from one event to the next, over all streams: while the clock is
+	// behind, because it was set back, the time stays the same. Output that the process
+	// wrote while its owner blocked it is read later. Unset: the server has no times.
+	ReadTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=read_time,json=readTime,proto3" json:"read_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -517,6 +522,13 @@ func (x *ProcessOutput) GetOffset() uint64 {
 func (x *ProcessOutput) GetData() []byte {
 	if x != nil {
 		return x.Data
+	}
+	return nil
+}
+
+func (x *ProcessOutput) GetReadTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadTime
 	}
 	return nil
 }
@@ -950,11 +962,12 @@ const file_execwire_v1_process_event_proto_rawDesc = "" +
 	"\x06exited\x18\x03 \x01(\v2\x1a.execwire.v1.ProcessExitedH\x00R\x06exited\x124\n" +
 	"\x06closed\x18\x04 \x01(\v2\x1a.execwire.v1.ProcessClosedH\x00R\x06closed\x12*\n" +
 	"\x03gap\x18\x05 \x01(\v2\x16.execwire.v1.OutputGapH\x00R\x03gapB\a\n" +
-	"\x05event\"n\n" +
+	"\x05event\"\xa7\x01\n" +
 	"\rProcessOutput\x121\n" +
 	"\x06stream\x18\x01 \x01(\x0e2\x19.execwire.v1.OutputStreamR\x06stream\x12\x16\n" +
 	"\x06offset\x18\x02 \x01(\x04R\x06offset\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"\x81\x01\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x127\n" +
+	"\tread_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\breadTime\"\x81\x01\n" +
 	"\tOutputGap\x12.\n" +
 	"\x13first_available_seq\x18\x01 \x01(\x04R\x11firstAvailableSeq\x12#\n" +
 	"\rdropped_bytes\x18\x02 \x01(\x04R\fdroppedBytes\x12\x1f\n" +
@@ -1075,21 +1088,22 @@ var file_execwire_v1_process_event_proto_depIdxs = []int32{
 	7,  // 2: execwire.v1.ProcessEvent.closed:type_name -> execwire.v1.ProcessClosed
 	5,  // 3: execwire.v1.ProcessEvent.gap:type_name -> execwire.v1.OutputGap
 	0,  // 4: execwire.v1.ProcessOutput.stream:type_name -> execwire.v1.OutputStream
-	9,  // 5: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
-	8,  // 6: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
-	0,  // 7: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
-	2,  // 8: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
-	1,  // 9: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
-	11, // 10: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
-	12, // 11: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
-	10, // 12: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
-	12, // 13: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
-	12, // 14: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	11, // 5: execwire.v1.ProcessOutput.read_time:type_name -> google.protobuf.Timestamp
+	9,  // 6: execwire.v1.ProcessExited.exit:type_name -> execwire.v1.ExitRecord
+	8,  // 7: execwire.v1.ProcessClosed.totals:type_name -> execwire.v1.StreamTotal
+	0,  // 8: execwire.v1.StreamTotal.stream:type_name -> execwire.v1.OutputStream
+	2,  // 9: execwire.v1.ExitRecord.signal:type_name -> execwire.v1.Signal
+	1,  // 10: execwire.v1.ExitRecord.cause:type_name -> execwire.v1.ExitCause
+	11, // 11: execwire.v1.ExitRecord.exit_time:type_name -> google.protobuf.Timestamp
+	12, // 12: execwire.v1.ExitRecord.wall_time:type_name -> google.protobuf.Duration
+	10, // 13: execwire.v1.ExitRecord.usage:type_name -> execwire.v1.ResourceUsage
+	12, // 14: execwire.v1.ResourceUsage.user_time:type_name -> google.protobuf.Duration
+	12, // 15: execwire.v1.ResourceUsage.system_time:type_name -> google.protobuf.Duration
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_event_proto_init() }

@@ -107,14 +107,16 @@ class ProcessExited(_message.Message):
     def __init__(self, exit: _Optional[_Union[ExitRecord, _Mapping]] = ...) -> None: ...
 
 class ProcessOutput(_message.Message):
-    __slots__ = ["data", "offset", "stream"]
+    __slots__ = ["data", "offset", "read_time", "stream"]
     DATA_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    READ_TIME_FIELD_NUMBER: _ClassVar[int]
     STREAM_FIELD_NUMBER: _ClassVar[int]
     data: bytes
     offset: int
+    read_time: _timestamp_pb2.Timestamp
     stream: OutputStream
-    def __init__(self, stream: _Optional[_Union[OutputStream, str]] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, stream: _Optional[_Union[OutputStream, str]] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., read_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ResourceUsage(_message.Message):
     __slots__ = ["max_resident_bytes", "system_time", "user_time"]
