@@ -30,6 +30,9 @@ type OutputEvent struct {
 	// Data is the output and must not be modified. Boundaries between events have no
 	// meaning.
 	Data []byte
+	// ReadTime is when the server read Data from the process, by its clock; it never
+	// decreases. Zero: the server has no times.
+	ReadTime time.Time
 }
 
 // GapEvent reports missing output: it was evicted.
@@ -150,8 +153,12 @@ func (p *Process) Output(ctx context.Context) iter.Seq2[*OutputEvent, error] {
 func newEvent(e *execwirev1.ProcessEvent) Event {
 	switch kind := e.GetEvent().(type) {
 	case *execwirev1.ProcessEvent_Output:
-		return &OutputEvent{
+		event := &OutputEvent{
 			Seq: e.GetSeq(), Stream: kind.Output.GetStream(), Offset: kind.Output.GetOffset(), Data: kind.Output.GetData()}
+		if at := kind.Output.GetReadTime(); at != nil {
+			event.ReadTime = at.AsTime()
+		}
+		return event
 	case *execwirev1.ProcessEvent_Exited:
 		return &ExitedEvent{Seq: e.GetSeq(), Exit: newExit(kind.Exited.GetExit())}
 	case *execwirev1.ProcessEvent_Closed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, Iterable, List, Optional, Union
 
 from ._exit import Exit, new_exit
@@ -31,6 +31,9 @@ class Output:
     offset: int
     #: The output. Boundaries between events have no meaning.
     data: bytes
+    #: When the server read it from the process, in nanoseconds since 1970; it never decreases.
+    #: None: the server has no times. Not compared.
+    read_time_ns: Optional[int] = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ class EventLog:
         self._dropped += output.offset - expected
         self._offsets[stream] = output.offset + len(output.data)
         self._gap[stream] = False
-        return Output(event.seq, stream, output.offset, output.data)
+        read_time_ns = output.read_time.ToNanoseconds() if output.HasField("read_time") else None
+        return Output(event.seq, stream, output.offset, output.data, read_time_ns)
 
     def _skip(self, event: process_event_pb2.ProcessEvent) -> Optional[Gap]:
         following = event.gap.first_available_seq

@@ -259,7 +259,10 @@ class Handle(TestCase):
         self.assertEqual([e.seq for e in events], [1, 2, 3, 4])  # type: ignore[union-attr]
         self.assertEqual(events[0], Output(1, Stream.STDOUT, 0, b"out\n"))
         self.assertEqual(events[1], Output(2, Stream.STDERR, 0, b"err\n"))
+        assert isinstance(events[0], Output) and isinstance(events[1], Output)
         assert isinstance(events[2], Exited) and isinstance(events[3], Closed)
+        self.assertLess(0, events[0].read_time_ns or 0)
+        self.assertLessEqual(events[0].read_time_ns or 0, events[1].read_time_ns or 0)
         self.assertEqual((events[2].exit.code, events[3].exit.code), (4, 4))
         self.assertEqual(process.exit, events[3].exit)
 

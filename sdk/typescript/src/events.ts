@@ -2,7 +2,7 @@ import { ProtocolError } from "./errors.js";
 import type { Exit, ExitCause } from "./exit.js";
 import { ExitCause as ProtoExitCause, type ExitRecord, OutputStream, type ProcessEvent as Message } from "./gen/execwire/v1/process_event_pb.js";
 import { type Process, ProcessState } from "./gen/execwire/v1/process_pb.js";
-import { durationMs } from "./time.js";
+import { dateOf, durationMs } from "./time.js";
 
 /** The source of output: a pipe, or the terminal for all output. */
 export type StreamName = "stdout" | "stderr" | "terminal";
@@ -19,6 +19,8 @@ export interface OutputEvent {
   readonly offset: number;
   /** The output, never empty. */
   readonly data: Uint8Array;
+  /** When the server read it from the process; it never decreases. Undefined: the server has no times. */
+  readonly readTime: Date | undefined;
 }
 
 /** Output is missing: it was evicted before it was received. */
@@ -151,13 +153,13 @@ export class EventTracker {
   private apply(seq: number, message: Message): ProcessEvent | undefined {
     switch (message.event.case) {
       case "output": {
-        const { stream, offset, data } = message.event.value;
+        const { stream, offset, data, readTime } = message.event.value;
         const name = names[stream];
         if (name === undefined) {
           throw new ProtocolError(`output of an unknown stream, number ${stream}`);
         }
         this.advance(name, Number(offset), data.length);
-        return { type: "output", seq, stream: name, offset: Number(offset), data };
+        return { type: "output", seq, stream: name, offset: Number(offset), data, readTime: dateOf(readTime) };
       }
       case "exited": {
         if (!message.event.value.exit) {

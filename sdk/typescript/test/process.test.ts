@@ -20,6 +20,8 @@ test("events are complete and in order", async (t) => {
   assert.deepEqual(events.map((e) => e.type), ["output", "output", "exited", "closed"]);
   assert.deepEqual(events.map((e) => ("seq" in e ? e.seq : 0)), [1, 2, 3, 4]);
   assert.equal(events[1]?.type === "output" && text(events[1].data), "got two\n");
+  const times = events.map((e) => (e.type === "output" ? e.readTime?.getTime() : undefined));
+  assert.ok((times[0] ?? 0) > 0 && (times[0] ?? 0) <= (times[1] ?? 0));
   assert.equal((await p.wait()).code, 0);
   assert.equal(p.exit?.stderrBytes, 8);
 });
