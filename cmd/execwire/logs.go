@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -20,38 +21,37 @@ func newLogsCommand(std streams) *cobra.Command {
 	var process client.ProcessRef
 	printer := &logPrinter{std: std}
 	command := &cobra.Command{
-		Use:   "logs [-f] [-n LINES|-c BYTES] [--since-seq N] [--stdout|--stderr] [--json] ID",
+		Use:   "logs [-f] [-t] [-n LINES|-c BYTES] [--since-seq N] [--stdout|--stderr] [--json] ID",
 		Short: "Print the output of a process",
 		Long: `logs prints the retained output of a process, its stdout on stdout and its stderr on
 stderr, without owning or blocking it. Where output is missing, a line on stderr says
 so. With -f it continues until the process has closed, across lost connections, and
 exits with 0, whatever the exit code of the process. -n counts the lines of stdout and
-stderr together.
+stderr together. With -t each line is preceded by the time, in UTC, at which the server
+read its first byte from the process, or the first that is printed. The times never
+decrease, also if the server's clock is set back.
 
 With --json each event is an object on its own line: seq, event, and for each event
-  output  stream (stdout, stderr or terminal), offset in the stream, data (base64),
-          and text if the data is UTF-8
+  output  stream (stdout, stderr or terminal), offset in the stream, read_time, data
+          (base64), and text if the data is UTF-8
   exited  exit: exit_code or signal, cause, exit_time, wall_seconds
   closed  no more output follows
   gap     first_available_seq, dropped_bytes, and upper_bound if it may be less`,
 		Example: `  execwire logs build
-  execwire logs -n 20 build
+  execwire logs -t -n 20 build
   execwire logs -f -c 4096 build
   execwire logs --json --since-seq 17 build | jq -r .text`,
-		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), nonNegative("tail", "bytes"),
-			valid(func(command *cobra.Command, _ []string) error {
-				return rejectFlags(command, "servers do not record when output was written: let the process write the time, or add the time of arrival, as in: execwire logs -f ID | ts", "timestamps")
-			})),
+		Args: cobra.MatchAll(ids("process", 1), exclusive("stdout", "stderr"), exclusive("tail", "bytes"), nonNegative("tail", "bytes")),
 	}
 	f := command.Flags()
 	follow := f.BoolP("follow", "f", false, "follow the output until the process has closed")
 	f.Uint64Var(&process.AfterSeq, "since-seq", 0, "start after the event with this `number`")
 	lines := f.IntP("tail", "n", 0, "start with the last `lines` of the retained output")
 	last := f.IntP("bytes", "c", 0, "start with the last `bytes` of the retained output")
+	f.BoolVarP(&printer.times, "timestamps", "t", false, "print when the server read it before each line")
 	f.BoolVar(&printer.stdout, "stdout", false, "only stdout, or the terminal")
 	f.BoolVar(&printer.stderr, "stderr", false, "only stderr")
 	f.BoolVar(&printer.json, "json", false, "print JSON objects, one per line")
-	addHidden(f, new(bool), "timestamps", "t", "refused: the server has no times of output")
 	addSynonyms(f, map[string]string{"lines": "tail"})
 	addSessionFlag(command, &process.SessionID)
 	onServer(command, serverUse{persistent: true, completes: complete.Record}, func(ctx context.Context, c *client.Client, arguments []string) error {
@@ -142,6 +142,8 @@ type eventObject struct {
 	Data   []byte  `json:"data,omitempty"`
 	Text   *string `json:"text,omitempty"`
 
+	ReadTime *time.Time `json:"read_time,omitempty"`
+
 	Exit *exitObject `json:"exit,omitempty"`
 
 	FirstAvailableSeq uint64 `json:"first_available_seq,omitempty"`
@@ -151,8 +153,9 @@ type eventObject struct {
 
 // logPrinter prints events of a process.
 type logPrinter struct {
-	stdout, stderr, json bool // flags
-	std                  streams
+	stdout, stderr, json, times bool // flags
+	std                         streams
+	inLine                      [2]bool // of stdout and stderr, with times: the last line printed is not complete
 }
 
 // wants reports whether to print the event.
@@ -173,12 +176,35 @@ func (p *logPrinter) print(e *execwirev1.ProcessEvent) error {
 		fmt.Fprintf(p.std.err, "execwire: %s bytes of output are missing here: they were evicted\n", droppedWords(gap))
 		return nil
 	}
-	out := p.std.out
+	out, inLine, data := p.std.out, &p.inLine[0], e.GetOutput().GetData()
 	if e.GetOutput().GetStream() == execwirev1.OutputStream_OUTPUT_STREAM_STDERR {
-		out = p.std.err
+		out, inLine = p.std.err, &p.inLine[1]
 	}
-	_, err := out.Write(e.GetOutput().GetData())
+	if p.times {
+		at := e.GetOutput().GetReadTime()
+		if at == nil {
+			return &exitError{code: codeFailed, err: errors.New("--timestamps: the server is older, and has no times of output"),
+				hint: "upgrade the server, or leave --timestamps out"}
+		}
+		data = addTimes(data, at.AsTime(), inLine)
+	}
+	_, err := out.Write(data)
 	return err
+}
+
+// addTimes puts the time of data, in the format of docker, before each line that begins in
+// it. inLine is whether data begins inside of a line, and then whether it ends so.
+func addTimes(data []byte, at time.Time, inLine *bool) []byte {
+	prefix := at.UTC().AppendFormat(nil, "2006-01-02T15:04:05.000000000Z ")
+	var text []byte
+	for line := range bytes.Lines(data) {
+		if !*inLine {
+			text = append(text, prefix...)
+		}
+		text = append(text, line...)
+		*inLine = line[len(line)-1] != '\n'
+	}
+	return text
 }
 
 func droppedWords(gap *execwirev1.OutputGap) string {
@@ -196,6 +222,9 @@ func (p *logPrinter) printObject(e *execwirev1.ProcessEvent) error {
 		object.Offset, object.Data = &event.Output.Offset, event.Output.GetData()
 		if utf8.Valid(object.Data) {
 			object.Text = new(string(object.Data))
+		}
+		if at := event.Output.GetReadTime(); at != nil {
+			object.ReadTime = new(at.AsTime())
 		}
 	case *execwirev1.ProcessEvent_Exited:
 		object.Event, object.Exit = "exited", describeExit(event.Exited.GetExit())

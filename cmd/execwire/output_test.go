@@ -5,12 +5,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -107,6 +109,42 @@ func TestParseKeys(t *testing.T) {
 		if got, err := parseKeys(text); err == nil {
 			t.Errorf("%q is %q", text, got)
 		}
+	}
+}
+
+// The first byte of a line that is printed decides, for each stream.
+func TestLogs_TimesOfLines(t *testing.T) {
+	var files [2]*os.File
+	for i := range files {
+		var err error
+		if files[i], err = os.Create(filepath.Join(t.TempDir(), "out")); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = files[i].Close() }()
+	}
+	const out, errs = execwirev1.OutputStream_OUTPUT_STREAM_STDOUT, execwirev1.OutputStream_OUTPUT_STREAM_STDERR
+	printer := &logPrinter{times: true, std: streams{out: files[0], err: files[1]}}
+	output := &execwirev1.ProcessOutput{}
+	event := &execwirev1.ProcessEvent{Event: &execwirev1.ProcessEvent_Output{Output: output}}
+	for i, part := range []struct {
+		stream execwirev1.OutputStream
+		data   string
+	}{{out, "a\nb"}, {errs, "e\n"}, {out, "c"}, {out, "d\n\n"}, {errs, "f"}, {out, "\r\ng\n"}, {errs, "\n"}, {errs, "h"}} {
+		output.Stream, output.Data, output.ReadTime = part.stream, []byte(part.data), &timestamppb.Timestamp{Seconds: 1e9 + int64(i), Nanos: 7}
+		if err := printer.print(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{"0 a\n0 bcd\n3 \n5 \r\n5 g\n", "1 e\n4 f\n7 h"} {
+		got, err := os.ReadFile(files[i].Name())
+		want = regexp.MustCompile(`(\d) `).ReplaceAllString(want, "2001-09-09T01:46:4$1.000000007Z ")
+		if string(got) != want || err != nil {
+			t.Errorf("stream %d is %q, %v, want %q", i, got, err, want)
+		}
+	}
+	output.ReadTime = nil
+	if err := printer.print(event); err == nil || !strings.Contains(err.Error(), "--timestamps") {
+		t.Errorf("output without a time: %v", err)
 	}
 }
 

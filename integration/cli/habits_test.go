@@ -25,7 +25,7 @@ var habits = []struct {
 	{line: "execwire logs --tail 1 web", want: "three"},
 	{line: "execwire logs --lines 0 web"},
 	{line: "execwire logs -c 4 web", want: "ree"},
-	{line: "execwire logs -t web", code: 2, want: "~--timestamps: servers do not record when output was written"},
+	{line: "execwire logs -t -n 1 web | sed -E 's/^20[0-9-]{8}T[0-9:]{8}\\.[0-9]{9}Z /when /'", want: "when three"},
 	{line: "execwire kill -9 web && execwire wait web", code: 137, want: "sent SIGKILL to web"},
 	{line: "execwire run -d --id t -- sleep 600; execwire kill -TERM t; execwire wait t", code: 143, want: "t\nsent SIGTERM to t"},
 	{line: "execwire run -d --id s -- sleep 600; execwire kill -SIGTERM s; execwire wait s", code: 143, want: "s\nsent SIGTERM to s"},

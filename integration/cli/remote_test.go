@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
@@ -171,25 +172,37 @@ func TestLogs_MissingOutput_IsReported(t *testing.T) {
 	}
 }
 
-// Following resumes at its position after a lost connection.
+// Following resumes at its position after a lost connection, and the times of lines are the
+// same for all readers.
 func TestLogs_FollowWithCuts(t *testing.T) {
 	server := harness.Serve(t)
 	for _, d := range harness.NetworkTransports {
 		wire := harness.NewProxy(t, d.Network(), server.Address(d))
 		go_ := filepath.Join(harness.ShortDir(t), "go")
 		detach(server, t, d, string(d), harness.Shell("echo before; until [ -e "+go_+" ]; do sleep 0.02; done; echo after"))
-		follower := harness.NewCommand("logs", "--server", wire.URL(), "-f", string(d))
+		follower := harness.NewCommand("logs", "--server", wire.URL(), "-f", "-t", string(d))
 		var stdout harness.LockedBuffer
 		follower.Stdout = &stdout
 		follower.Launch(t)
-		harness.Eventually(t, "the first line", func() bool { return stdout.String() == "before\n" })
+		harness.Eventually(t, "the first line", func() bool { return strings.HasSuffix(stdout.String(), " before\n") })
 		wire.Cut()
 		if err := os.WriteFile(go_, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if code := follower.Await(t); code != 0 || stdout.String() != "before\nafter\n" || wire.CutCount() == 0 {
+		code := follower.Await(t)
+		var times [2]time.Time
+		lines := strings.SplitAfter(stdout.String(), "\n")
+		for i, word := range []string{" before\n", " after\n"} {
+			text, isWord := strings.CutSuffix(lines[min(i, len(lines)-1)], word)
+			at, err := time.Parse(time.RFC3339Nano, text)
+			if times[i] = at; err != nil || !isWord {
+				t.Errorf("line %d of %q: %v", i+1, stdout.String(), err)
+			}
+		}
+		if code != 0 || len(lines) != 3 || wire.CutCount() == 0 || time.Since(times[0]).Abs() > time.Hour || times[1].Before(times[0]) {
 			t.Errorf("through %s it ended with %d, %q and %q", d, code, stdout.String(), follower.Errors.String())
 		}
+		server.ExpectCommand(t, d, harness.Result{Stdout: stdout.String()}, "logs", "-t", string(d))
 	}
 }
 
