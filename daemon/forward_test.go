@@ -3,6 +3,7 @@ package daemon_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // forwarding is a forward and the server behind it, whose connections the test holds.
@@ -38,7 +40,7 @@ func forward(t *testing.T, at string, change func(*config.Config)) *forwarding {
 
 func forwardWith(t *testing.T, at string, change func(*config.Config), tune func(*daemon.Forward)) *forwarding {
 	t.Helper()
-	server, err := net.Listen("tcp", "127.0.0.1:0")
+	server, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", testport.Reserve(t))) // of which no other is a server once it is closed
 	if err != nil {
 		t.Fatal(err)
 	}

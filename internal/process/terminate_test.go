@@ -319,7 +319,7 @@ func TestSignal_Invalid(t *testing.T) {
 func TestTimeout_KillsGroup(t *testing.T) {
 	onEachKernel(t, func(t *testing.T, start func(Spec) *Process) {
 		spec := shell("(trap '' TERM; exec sleep 1000) & echo ready $!; exec sleep 1000")
-		spec.Timeout = 200 * time.Millisecond
+		spec.Timeout = 2 * time.Second // it must be ready, and seen, before
 		p := start(spec)
 		pids := childrenOf(t, p)
 		if record := waitClosed(t, p); record.Signal != syscall.SIGKILL || record.Cause != CauseTimeout {
@@ -331,7 +331,7 @@ func TestTimeout_KillsGroup(t *testing.T) {
 
 func TestTimeout_AfterExit_KillsPipeHolders(t *testing.T) {
 	spec := shell("sleep 1000 & exit 2")
-	spec.Timeout = 100 * time.Millisecond
+	spec.Timeout = 2 * time.Second // the shell must exit before
 	p := start(t, spec)
 	if record := waitClosed(t, p); record.Code != 2 || record.Cause != CauseExited {
 		t.Errorf("%+v", record)

@@ -166,17 +166,18 @@ func TestStart_Fails_FreesID(t *testing.T) {
 func TestGrace_Expires_TerminatesUnownedProcess(t *testing.T) {
 	f := newFixture(t, session.Config{})
 	abandoned, kept := f.start(t, "abandoned", "/bin/cat"), f.start(t, "kept", "/bin/cat")
-	grace := 20 * time.Millisecond
-	for _, p := range []*session.Process{abandoned, kept} {
+	grace, long := 2*time.Second, time.Hour                 // the owner of kept must resume within grace
+	for _, p := range []*session.Process{kept, abandoned} { // kept would be terminated first
 		o, err := p.Own(f.ctx, 0, &grace)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o.Lost()
-	}
-	long := time.Hour
-	if _, err := kept.Own(f.ctx, 0, &long); err != nil {
-		t.Fatal(err)
+		if p == kept {
+			if _, err := p.Own(f.ctx, 0, &long); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	<-abandoned.Exited()
 	if record, _ := abandoned.Exit(); record.Cause != process.CauseTerminated {

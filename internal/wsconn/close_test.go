@@ -89,7 +89,7 @@ func TestClose_PeerNotReading_TimesOut(t *testing.T) {
 
 // The peer neither answers the close nor ends its side.
 func TestClose_PeerNotAnswering_TimesOut(t *testing.T) {
-	c, server := open(t, wsconn.Options{CloseTimeout: 500 * time.Millisecond})
+	c, server := open(t, wsconn.Options{CloseTimeout: 2 * time.Second})
 	receiving := make(chan error, 1)
 	go func() {
 		_, err := server.Receive()

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/testport"
 	"github.com/execwire/execwire/relay/executor"
 )
 
@@ -205,8 +207,7 @@ func TestRegistry_Slow_TimesOut(t *testing.T) {
 }
 
 func TestRegistry_Unreachable_IsRetried(t *testing.T) {
-	h := newHub(t)
-	h.Close()
+	h := &hub{Server: &httptest.Server{URL: fmt.Sprintf("http://127.0.0.1:%d", testport.Reserve(t))}}
 	r := h.start(t)
 	if e := r.next(retrying); !isRequestError(e.err) || !strings.Contains(e.err.Error(), "refused") {
 		t.Errorf("%v, want a RequestError", e.err)
