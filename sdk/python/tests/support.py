@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import random
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 import unittest
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Iterator, List, Optional, Sequence
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SDK = ROOT / "sdk" / "python"
@@ -22,6 +23,8 @@ PROGRAM = ROOT / "bin" / "execwire"
 HUB = ROOT / "bin" / "execwire-hub"
 #: A limit against hanging, for slow machines.
 LONG = 120.0
+#: How often a proxy cuts by itself: what is always cut may never get through.
+MOST_CUTS = 20
 
 # A shell makes background commands ignore SIGINT, which interpreters started by tests
 # would inherit.
@@ -110,7 +113,8 @@ def unused_port() -> int:
 
 
 class Wire:
-    """A TCP proxy that can cut all connections at once, like a failed network.
+    """A TCP proxy that can cut all connections at once, like a failed network, also whenever
+    it has passed ``cut_every_bytes``.
 
     With ``lifetime``, each connection is cut so many seconds after it was accepted. Of ``stalls``,
     each is a number of bytes: a connection whose client sends that many passes no more of them on.
@@ -180,7 +184,7 @@ class Wire:
                 data = source.recv(65536)
                 if not data:
                     break
-                if back and self._spent(len(data)):
+                if self._spent(len(data)):
                     self.cut()
                     return
                 to.sendall(data)
@@ -199,7 +203,7 @@ class Wire:
             return True
 
     def _spent(self, size: int) -> bool:
-        if self._cut_every is None:
+        if self._cut_every is None or self.cuts >= MOST_CUTS:
             return False
         with self._lock:
             self._left -= size
@@ -229,6 +233,23 @@ class Wire:
             for s in self._pairs:
                 reset(s)
             self._pairs = []
+
+    @contextlib.contextmanager
+    def cutting(self, seconds: float) -> Iterator[None]:
+        """Cuts all connections after each such time."""
+        stop = threading.Event()
+
+        def cut() -> None:
+            while self.cuts < MOST_CUTS and not stop.wait(seconds):
+                self.cut()
+
+        cutter = threading.Thread(target=cut)
+        cutter.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            cutter.join()
 
     def block(self) -> None:
         """Cuts all connections, and rejects new ones until opened."""

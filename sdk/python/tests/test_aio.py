@@ -272,7 +272,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
                 await asyncio.sleep(0.01)
 
     async def test_output_is_exact_while_the_connection_is_cut(self) -> None:
-        with Wire(server.url, cut_every_bytes=1 << 20) as wire:
+        with Wire(server.url, cut_every_bytes=2 << 20) as wire:
             async with await aio.connect(wire.url) as client:
                 data = os.urandom(6 << 20)
                 done = await client.run(["cat"], input=data, text=False)

@@ -14,7 +14,7 @@ from typing import Callable
 
 import execwire
 
-from .support import HUB, LONG, PROGRAM, SDK, Program, TestCase, Wire, alive, eventually, reset, serve
+from .support import HUB, LONG, PROGRAM, SDK, Program, TestCase, Wire, alive, eventually, reset, serve, unused_port
 
 
 def setUpModule() -> None:
@@ -224,7 +224,7 @@ class Failures(TestCase):
             with self.assertRaisesRegex(execwire.ConnectError, "no answer after 0.3 s"):
                 execwire.connect(url, timeout=0.3)
         with self.assertRaisesRegex(execwire.ConnectError, "Connection refused"):
-            execwire.connect(url)
+            execwire.connect(f"grpc://127.0.0.1:{unused_port()}")
         with self.assertRaisesRegex(execwire.ConnectError, "No such file"):
             execwire.connect(f"unix://{self.path('nothing')}")
         with self.assertRaisesRegex(execwire.ConnectError, "failed to start"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 import unittest
 
 from .support import ROOT, SDK, TestCase, Wire, finish, serve
@@ -19,24 +18,13 @@ class Mcp(TestCase):
         with open(self.path("note"), "w") as file:
             file.write("written on the executor\n" * 20000)
         with serve() as server, Wire(server.url) as wire:
-            stop = threading.Event()
-
-            def cut() -> None:
-                while not stop.wait(0.2):
-                    wire.cut()
-
-            cutter = threading.Thread(target=cut)
-            cutter.start()
-            try:
+            with wire.cutting(0.2):
                 asked = finish(
                     [sys.executable, "-X", "faulthandler", str(SDK / "examples" / "mcp_client.py"), wire.url,
                      "read_text_file", json.dumps({"path": self.path("note")}),
                      "--", "node", str(MCP_SERVER), self.directory],
                     env={**os.environ, "PYTHONPATH": str(SDK)},
                 )  # fmt: skip
-            finally:
-                stop.set()
-                cutter.join()
             self.assertEqual(asked.returncode, 0, asked.stderr)
             self.assertGreater(wire.cuts, 0)
         lines = asked.stdout.splitlines()

@@ -177,7 +177,7 @@ class Ports(TestCase):
                 await process.write(b"\n")
                 closed = [p.port async for change in changes for p in change.closed]
                 self.assertEqual(closed, [port])
-                async with there.forward(echo_port) as forward:
+                async with there.forward(echo_port, local=unused_port()) as forward:
                     reader, writer = await asyncio.open_connection(*forward.address)
                     writer.write(b"hello")
                     writer.write_eof()
@@ -403,7 +403,7 @@ class Forwards(TestCase):
     def test_closing_ends_everything(self) -> None:
         for close_client in (False, True):
             there = execwire.connect(server.url)
-            forward = self.forward(through=there)
+            forward = self.forward(through=there, local=unused_port())
             connections = [connect(forward) for _ in range(3)]
             for connection in connections:
                 connection.sendall(b"x")

@@ -6,7 +6,6 @@ import hashlib
 import os
 import subprocess
 import sys
-import threading
 import unittest
 
 import execwire
@@ -36,24 +35,13 @@ class RemoteBuild(TestCase):
         self.assertGreater(len(listed_by_hand), 500_000)
 
     def _build(self, wire: Wire) -> "tuple[subprocess.CompletedProcess[bytes], int]":
-        stop = threading.Event()
-
-        def cut() -> None:
-            while not stop.wait(1):
-                wire.cut()
-
-        cutter = threading.Thread(target=cut)
-        cutter.start()
-        try:
+        with wire.cutting(1):
             built = subprocess.run(
                 [sys.executable, str(SDK / "examples" / "remote_build.py"),
                  execwire.relay_url(wire.url.replace("grpc://", "http://"), "build-1"),
                  self._project(), "./cmd/execwire", self.path("result")],
                 env={**os.environ, "PYTHONPATH": str(SDK)}, capture_output=True, timeout=2 * LONG,
             )  # fmt: skip
-        finally:
-            stop.set()
-            cutter.join()
         self.assertEqual(built.returncode, 0, built.stderr.decode())
         return built, wire.cuts
 

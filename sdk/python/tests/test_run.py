@@ -254,8 +254,12 @@ class Run(TestCase):
 
 class Handle(TestCase):
     def test_events_come_in_order_and_end_with_closed(self) -> None:
-        with client.start(["sh", "-c", "echo out; sleep 0.05; echo err >&2; exit 4"]) as process:
-            events = list(process.events())
+        events = []
+        with client.start("echo out; read x; echo err >&2; exit 4") as process:
+            for event in process.events():
+                events.append(event)
+                if len(events) == 1:
+                    process.write("go\n")
         self.assertEqual([e.seq for e in events], [1, 2, 3, 4])  # type: ignore[union-attr]
         self.assertEqual(events[0], Output(1, Stream.STDOUT, 0, b"out\n"))
         self.assertEqual(events[1], Output(2, Stream.STDERR, 0, b"err\n"))
