@@ -1,4 +1,5 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
 import * as net from "node:net";
 import { tmpdir } from "node:os";
@@ -136,6 +137,18 @@ function linkTarget(path: string): string {
     return readlinkSync(path);
   } catch {
     return "";
+  }
+}
+
+/** Returns a port that the system gives to no other socket by itself. */
+export async function unusedPort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(10_000, 32_768);
+    const server = net.createServer();
+    if (await new Promise<boolean>((resolve) => server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)))) {
+      await new Promise((resolve) => server.close(resolve));
+      return port;
+    }
   }
 }
 

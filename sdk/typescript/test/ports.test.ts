@@ -9,7 +9,7 @@ import { Forward as DistForward } from "#dist/forward.js";
 import type { Link } from "#dist/link.js";
 import { Rpc } from "#dist/rpc.js";
 import { pause } from "#dist/time.js";
-import { after, client, dial, pattern, Proxy, serve, text, until } from "./fixture.js";
+import { after, client, dial, pattern, Proxy, serve, text, until, unusedPort } from "./fixture.js";
 
 /** Starts a program of Python that listens on a port of its choice, and returns both. */
 async function listen(t: TestContext, c: Client, script: string): Promise<{ process: Process; port: number }> {
@@ -139,7 +139,7 @@ test("forward: close resets the connections and ends the listener", async (t) =>
   const c = await client(t);
   const { port } = await listen(t, c, "c, _ = s.accept()\nc.sendall(b'hello')\nsys.stdin.read()\n");
   const errors: unknown[] = [];
-  const forward = await c.forward(port, { onError: (error) => errors.push(error) });
+  const forward = await c.forward(port, { localPort: await unusedPort(), onError: (error) => errors.push(error) });
   const socket = open(t, forward);
   await new Promise((resolve) => socket.once("data", resolve));
   await forward.close();

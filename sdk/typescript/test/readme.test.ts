@@ -1,12 +1,11 @@
 // The programs of the READMEs, with the package of the checkout.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { randomInt } from "node:crypto";
 import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
-import * as net from "node:net";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { App, root } from "./app.js";
+import { unusedPort } from "./fixture.js";
 
 const app = new App();
 let port = 0;
@@ -18,18 +17,6 @@ function quoted(mark: string): string {
   const [, block] = new RegExp(`<!-- ${mark}: begin -->\n\`\`\`\\w+\n([^]*?)\`\`\`\n<!-- ${mark}: end -->`).exec(readme) ?? [];
   assert.ok(block, `README.md has no ${mark}`);
   return block.replaceAll("/tmp/", `${app.folder}/`).replaceAll("8123", String(port));
-}
-
-/** Returns a port that the system gives to no other socket by itself. */
-async function unusedPort(): Promise<number> {
-  for (;;) {
-    const port = randomInt(10_000, 32_768);
-    const server = net.createServer();
-    if (await new Promise<boolean>((resolve) => server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true)))) {
-      await new Promise((resolve) => server.close(resolve));
-      return port;
-    }
-  }
 }
 
 // The compiler takes much longer to start than to compile one more program.
