@@ -23,6 +23,7 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testport"
 )
 
 // forwardPorts starts port-forward and returns the local addresses that it prints.
@@ -308,6 +309,12 @@ func forwardRemote(t *testing.T, arguments ...string) (c *harness.Command, next 
 	}
 }
 
+// remoteSpec is a forward to a listener from a port that nothing else takes while the server is away.
+func remoteSpec(t *testing.T, to net.Listener) string {
+	t.Helper()
+	return fmt.Sprintf("%d:%d", testport.Reserve(t), to.Addr().(*net.TCPAddr).Port)
+}
+
 // fetchAndReturn is a program of Python that gets a file from a port and puts it there.
 const fetchAndReturn = `
 import hashlib, sys, urllib.request
@@ -375,8 +382,8 @@ func TestPortForward_Remote_KilledHub_LosesNoBytes(t *testing.T) {
 		t.Helper()
 		fleet.Hub = harness.NewHub(t, nil, "--listen", "http://"+address)
 	}
-	_, port, _ := net.SplitHostPort(local.Addr().String())
-	forward, next := forwardRemote(t, "--hub", fleet.URL(), "--executor", harness.ExecutorID, "-R", ":"+port)
+	spec := remoteSpec(t, local)
+	forward, next := forwardRemote(t, "--hub", fleet.URL(), "--executor", harness.ExecutorID, "-R", spec)
 	first := next()
 	// begin connects, and reads the first of the data that the other end sends.
 	const beginning = 1 << 20
@@ -432,7 +439,7 @@ func TestPortForward_Remote_KilledHub_LosesNoBytes(t *testing.T) {
 		t.Errorf("it listens again as %+v, want %+v", again, first)
 	}
 	completes(begin())
-	if lost := "execwire: forwarding :" + port + " stops until the server listens again: "; strings.Count(forward.Errors.String(), lost) != 1 {
+	if lost := "execwire: forwarding " + spec + " stops until the server listens again: "; strings.Count(forward.Errors.String(), lost) != 1 {
 		t.Errorf("it prints %q", forward.Errors.String())
 	}
 }
@@ -453,8 +460,7 @@ func TestPortForward_Remote_NextServer_ListensAgain(t *testing.T) {
 		return c
 	}
 	server := serve()
-	_, port, _ := net.SplitHostPort(local.Addr().String())
-	spec := ":" + port
+	spec := remoteSpec(t, local)
 	forward, next := forwardRemote(t, "--server", socket, "-R", spec)
 	first := next()
 	for _, tt := range []struct {

@@ -194,6 +194,10 @@ func (p *Proxy) CutCount() int {
 // which returns their number.
 func (p *Proxy) Cutting(interval time.Duration) (stop func() int) { return cutting(interval, p) }
 
+// mostCuts is how often connections are cut periodically: on a busy machine, a connection that is
+// cut for as long as it is used may never be resumed.
+const mostCuts = 60
+
 // cutting cuts the connections of proxies in turn, periodically, until the returned
 // function is called, which returns their number.
 func cutting(interval time.Duration, wires ...*Proxy) (stop func() int) {
@@ -209,7 +213,7 @@ func cutting(interval time.Duration, wires ...*Proxy) (stop func() int) {
 		defer close(over)
 		ticker := time.NewTicker(interval)
 		defer ticker.Stop()
-		for next := 0; ; next++ {
+		for next := range mostCuts {
 			select {
 			case <-ended:
 				return
