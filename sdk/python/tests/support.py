@@ -170,7 +170,7 @@ class Wire:
                 far.close()
                 return
             self._pairs += [near, far]
-        if self._lifetime is not None:
+        if self._lifetime is not None and (self.stalls or self.cuts < MOST_CUTS):
             timer = threading.Timer(self._lifetime, self._expire, (near, far))
             timer.daemon = True
             timer.start()
