@@ -41,8 +41,8 @@
 // before the answer. The following are sent only once: [FileClient.Mkdir],
 // [FileClient.Symlink], [FileClient.Rename], [FileClient.RenameNew], [FileClient.Copy],
 // [FileClient.Remove], [Client.Signal], [Client.StartDetached] and [Client.CloseSession].
-// They fail with an [*Error] whose Code is codes.Unavailable, and may or may not have
-// been carried out.
+// When the connection is lost they fail with a [*NotDoneError] or an [*UnknownError],
+// which says whether the call was carried out. Both wrap the [*Error].
 //
 // # Errors
 //
@@ -94,7 +94,9 @@ func New(conn grpc.ClientConnInterface) *Client { return NewOwning(conn, nil) }
 // NewOwning returns a client that uses conn and whose Close closes owned: the
 // connection, or the server behind it. It never blocks.
 func NewOwning(conn grpc.ClientConnInterface, owned io.Closer) *Client {
-	return newClient(lifetimeConn{ClientConnInterface: conn, life: newLifetime()}, owned)
+	life := newLifetime()
+	_, life.reportsPeer = conn.(*grpc.ClientConn)
+	return newClient(lifetimeConn{ClientConnInterface: conn, life: life}, owned)
 }
 
 func newClient(channel lifetimeConn, owned io.Closer) *Client {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tty"
 )
 
 // Command describes a common command line: the program is looked up in the PATH of its
@@ -25,8 +27,8 @@ import (
 type Command struct {
 	// Argv is the program and its arguments; [Shell] makes those of a line for a shell.
 	Argv []string
-	// Dir is the directory to start in, absolute, on the server's machine. Empty
-	// is the home directory of the server's user.
+	// Dir is the directory to start in, on the server's machine. A relative one begins at
+	// the home directory of the server's user, which is also what empty is.
 	Dir string
 	// Env are variables to set, in addition to those of InheritEnv, and overriding them.
 	Env map[string]string
@@ -177,6 +179,55 @@ func (c *Client) Output(ctx context.Context, command Command) ([]byte, error) {
 		err = &MissingOutputError{DroppedBytes: missing}
 	}
 	return stdout.Bytes(), err
+}
+
+// Interactive runs a command at the terminal of this program, as ssh does: it has a terminal
+// of the same size, its TERM unless Env has one, and gets the keys, also Ctrl-C, and each
+// change of the size. PipeStdin has no effect. It blocks until the process has closed,
+// across lost connections as [Client.Run] does; while the connection is lost, Ctrl-C is for
+// this program again. The terminal is restored before it returns. Only one may run at a
+// time.
+//
+// Errors are those of Run, or say that stdin and stdout are not a terminal.
+func (c *Client) Interactive(ctx context.Context, command Command) (Exit, error) {
+	return c.interactive(ctx, command, os.Stdin, os.Stdout)
+}
+
+func (c *Client) interactive(ctx context.Context, command Command, in, out *os.File) (Exit, error) {
+	if !tty.Is(in) || !tty.Is(out) {
+		return Exit{}, fmt.Errorf("failed to run at the terminal: %w: use Run or Start", tty.ErrNone)
+	}
+	size := func() *execwirev1.TerminalSize {
+		rows, columns := tty.Size(out)
+		return &execwirev1.TerminalSize{Rows: rows, Columns: columns}
+	}
+	sizes := make(chan *execwirev1.TerminalSize, 1)
+	defer tty.OnResize(func() {
+		select {
+		case <-sizes: // it was not sent yet
+		default:
+		}
+		if now := size(); now.GetRows() > 0 {
+			sizes <- now
+		}
+	})()
+	if command.Terminal == nil {
+		command.Terminal = size()
+	}
+	env := map[string]string{}
+	if name, ok := os.LookupEnv("TERM"); ok {
+		env["TERM"] = name
+	}
+	maps.Copy(env, command.Env)
+	command.Env = env
+	keys := tty.NewKeyboard(in, out)
+	defer keys.Restore()
+	return c.Run(ctx, RunOptions{
+		Process: command.Request(), Stdin: keys.Input(in), Stdout: out, Resize: sizes,
+		OnStarted: func(*execwirev1.Process) { keys.Raw() },
+		OnLost:    func(error) { keys.Restore() },
+		OnResumed: keys.Raw,
+	})
 }
 
 // MissingOutputError reports that output which was to be collected completely has a

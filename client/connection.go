@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
 
 	"github.com/execwire/execwire/client/execserver"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -143,7 +144,8 @@ func (c *connState) progressed() {
 // connection, for resumeTimeout without progress.
 func (c *connState) repeat(ctx context.Context, attempt func(context.Context) error) error {
 	return answered(ctx, c.resume(ctx, func(ctx context.Context) error { return FromRPC(attempt(ctx)) }, func(err error) error {
-		if e, ok := err.(*Error); !ok || !c.isTransient(e) || c.lostFor() > resumeTimeout {
+		var e *Error
+		if !errors.As(err, &e) || !c.isTransient(e) || c.lostFor() > resumeTimeout {
 			return err
 		}
 		return nil
@@ -194,6 +196,23 @@ func repeat[R any](ctx context.Context, life *lifetime, call func(context.Contex
 		response, err = call(ctx)
 		return err
 	})
+	return response, err
+}
+
+// once makes a call that is not idempotent. If the connection is lost meanwhile, its error
+// is a [*NotDoneError] or [*UnknownError].
+func once[Q, R any](ctx context.Context, life *lifetime, call func(context.Context, Q, ...grpc.CallOption) (R, error), request Q) (R, error) {
+	var sentTo peer.Peer
+	response, err := call(ctx, request, grpc.Peer(&sentTo))
+	err = answered(ctx, err)
+	e, ok := err.(*Error)
+	switch {
+	case !ok || !new(connState).isTransient(e):
+	case e.fromServer && e.Code == codes.Unavailable, life.reportsPeer && sentTo.Addr == nil:
+		return response, &NotDoneError{Err: e}
+	default:
+		return response, &UnknownError{Err: e}
+	}
 	return response, err
 }
 

@@ -23,8 +23,8 @@ import (
 // if there is one. Servers of the exec-server protocol end processes with the
 // connection; there it fails with NOT_IMPLEMENTED and starts nothing.
 func (c *Client) StartDetached(ctx context.Context, process *execwirev1.StartProcessRequest) (*execwirev1.Process, error) {
-	response, err := c.processes.StartProcess(ctx, process)
-	return response.GetProcess(), answered(ctx, err)
+	response, err := once(ctx, c.life, c.processes.StartProcess, process)
+	return response.GetProcess(), err
 }
 
 // GetProcess describes a process.
@@ -82,9 +82,9 @@ func (c *Client) ReadOutput(ctx context.Context, process ProcessRef, options Rea
 // the signal may have been delivered. Signals have the numbers of Linux, those of
 // [execwirev1.Signal]: on macOS some of package syscall differ, such as SIGUSR1.
 func (c *Client) Signal(ctx context.Context, process ProcessRef, signal syscall.Signal) error {
-	_, err := c.processes.SignalProcess(ctx, &execwirev1.SignalProcessRequest{
+	_, err := once(ctx, c.life, c.processes.SignalProcess, &execwirev1.SignalProcessRequest{
 		SessionId: process.SessionID, ProcessId: process.ProcessID, Signal: execwirev1.Signal(signal)})
-	return answered(ctx, err)
+	return err
 }
 
 // Terminate ends a process and its descendants, waits until they are gone, and returns
@@ -107,8 +107,8 @@ func (c *Client) ListSessions(ctx context.Context) iter.Seq2[*execwirev1.Session
 // CloseSession ends a session with its processes and their descendants, and waits until
 // they are gone. It is sent once: if the answer is lost, the session may have ended.
 func (c *Client) CloseSession(ctx context.Context, id string) error {
-	_, err := c.sessions.CloseSession(ctx, &execwirev1.CloseSessionRequest{SessionId: id})
-	return answered(ctx, err)
+	_, err := once(ctx, c.life, c.sessions.CloseSession, &execwirev1.CloseSessionRequest{SessionId: id})
+	return err
 }
 
 // GrantSession gives another principal access to a session of the caller. Unspecified

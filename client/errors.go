@@ -156,6 +156,28 @@ func fromStatus(st *status.Status) *Error {
 	return e
 }
 
+// NotDoneError reports that a call which is sent only once was not carried out: there was
+// no connection to send it on, or the server is shutting down.
+type NotDoneError struct {
+	// Err is the [*Error] of the call.
+	Err error
+}
+
+func (e *NotDoneError) Error() string { return e.Err.Error() + ": nothing was done" }
+
+func (e *NotDoneError) Unwrap() error { return e.Err }
+
+// UnknownError reports that the connection was lost during a call which is sent only once:
+// it may or may not have been carried out.
+type UnknownError struct {
+	// Err is the [*Error] of the call.
+	Err error
+}
+
+func (e *UnknownError) Error() string { return e.Err.Error() + ": it may or may not have been done" }
+
+func (e *UnknownError) Unwrap() error { return e.Err }
+
 // ErrLost is matched by errors.Is for every [*LostError].
 var ErrLost = errors.New("the process was lost")
 

@@ -168,8 +168,8 @@ func (c *FileClient) SignFileURL(ctx context.Context, path string, options FileU
 func (c *FileClient) Mkdir(ctx context.Context, path string, permissions *uint32) error {
 	request := &execwirev1.CreateDirectoryRequest{Permissions: permissions}
 	request.Path, request.RawPath = pathFields(path)
-	_, err := c.files.CreateDirectory(ctx, request)
-	return answered(ctx, err)
+	_, err := once(ctx, c.life, c.files.CreateDirectory, request)
+	return err
 }
 
 // MkdirAll is Mkdir that also makes missing parents, with default permissions. It
@@ -210,8 +210,8 @@ func (c *FileClient) SetMetadata(ctx context.Context, path string, changes Metad
 func (c *FileClient) Remove(ctx context.Context, path string) error {
 	request := &execwirev1.RemovePathRequest{}
 	request.Path, request.RawPath = pathFields(path)
-	_, err := c.files.RemovePath(ctx, request)
-	return answered(ctx, err)
+	_, err := once(ctx, c.life, c.files.RemovePath, request)
+	return err
 }
 
 // RemoveAll removes a path recursively. It succeeds if the path does not exist, and
@@ -238,8 +238,8 @@ func (c *FileClient) rename(ctx context.Context, source, destination string, noR
 	request := &execwirev1.RenamePathRequest{NoReplace: noReplace}
 	request.SourcePath, request.RawSourcePath = pathFields(source)
 	request.DestinationPath, request.RawDestinationPath = pathFields(destination)
-	_, err := c.files.RenamePath(ctx, request)
-	return answered(ctx, err)
+	_, err := once(ctx, c.life, c.files.RenamePath, request)
+	return err
 }
 
 // Symlink makes a symbolic link to target. The path must not exist.
@@ -247,8 +247,8 @@ func (c *FileClient) Symlink(ctx context.Context, target, path string) error {
 	request := &execwirev1.CreateSymlinkRequest{}
 	request.Path, request.RawPath = pathFields(path)
 	request.Target, request.RawTarget = pathFields(target)
-	_, err := c.files.CreateSymlink(ctx, request)
-	return answered(ctx, err)
+	_, err := once(ctx, c.life, c.files.CreateSymlink, request)
+	return err
 }
 
 // Copy copies a file or a symbolic link within the server, and with recursive a
@@ -258,8 +258,8 @@ func (c *FileClient) Copy(ctx context.Context, source, destination string, recur
 	request := &execwirev1.CopyPathRequest{Recursive: recursive}
 	request.SourcePath, request.RawSourcePath = pathFields(source)
 	request.DestinationPath, request.RawDestinationPath = pathFields(destination)
-	response, err := c.files.CopyPath(ctx, request)
-	return response.GetOmittedSpecialFiles(), answered(ctx, err)
+	response, err := once(ctx, c.life, c.files.CopyPath, request)
+	return response.GetOmittedSpecialFiles(), err
 }
 
 // RealPath returns the path with all symbolic links resolved.

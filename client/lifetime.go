@@ -53,7 +53,9 @@ type lifetime struct {
 	// lastReceived returns when data from the server last arrived, zero if unknown. A nil
 	// function always returns zero.
 	lastReceived func() time.Time
-	uploads      uploadCount
+	// reportsPeer is whether [grpc.Peer] is set after every call that may have been sent.
+	reportsPeer bool
+	uploads     uploadCount
 	// background are goroutines that end soon after the lifetime. Only what has entered may begin one.
 	background sync.WaitGroup
 	entering   sync.Mutex // orders enter and close

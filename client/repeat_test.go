@@ -3,12 +3,16 @@ package client
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // lossyConn is a channel that delivers every call and loses the first answer.
@@ -41,10 +45,50 @@ func TestCalls_NotIdempotent_AreSentOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			channel := &lossyConn{}
 			var typed *Error
-			if err := do(t.Context(), New(channel)); channel.calls != 1 || !errors.As(err, &typed) || typed.Code != codes.Unavailable {
+			err := do(t.Context(), New(channel))
+			if channel.calls != 1 || !errors.As(err, new(*UnknownError)) || !errors.As(err, &typed) || typed.Code != codes.Unavailable {
 				t.Errorf("sent %d times: %v", channel.calls, err)
 			}
 		})
+	}
+}
+
+// renamer is a file system service whose renames fail.
+type renamer struct {
+	execwirev1.UnimplementedFileSystemServiceServer
+	err error
+}
+
+func (r renamer) RenamePath(context.Context, *execwirev1.RenamePathRequest) (*execwirev1.RenamePathResponse, error) {
+	return nil, r.err
+}
+
+// A call that is sent once says whether it was carried out.
+func TestCalls_Interrupted_SayWhetherDone(t *testing.T) {
+	nobody, err := grpc.NewClient("passthrough:///nobody", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody listens") }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nobody.Close()
+	serve := func(err error) *Client {
+		_, c := newFakeWith(t, func(s *grpc.Server) { execwirev1.RegisterFileSystemServiceServer(s, renamer{err: err}) })
+		return c
+	}
+	for name, test := range map[string]struct {
+		client           *Client
+		notDone, unknown bool
+	}{
+		"no connection": {New(nobody), true, false},
+		"draining":      {serve(serverError(codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING)), true, false},
+		"lost":          {serve(status.Error(codes.Unavailable, "the connection was lost")), false, true},
+		"evicted":       {serve(serverError(codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS)), false, true},
+		"refused":       {serve(serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND)), false, false},
+	} {
+		err := test.client.Rename(t.Context(), "/a", "/b")
+		if notDone, unknown := errors.As(err, new(*NotDoneError)), errors.As(err, new(*UnknownError)); notDone != test.notDone || unknown != test.unknown || !errors.As(err, new(*Error)) {
+			t.Errorf("%s: not done %v, unknown %v: %v", name, notDone, unknown, err)
+		}
 	}
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // WalkOptions select what of a tree to return. The zero value is everything.
@@ -76,6 +79,127 @@ func (c *FileClient) Walk(ctx context.Context, path string, options WalkOptions,
 		return ErrTruncated
 	}
 	return nil
+}
+
+// Glob returns the paths that match an absolute pattern, sorted by their bytes, as a shell
+// expands it: "*" stands for any characters of a name, "?" for one, "[a-z]" for one of those
+// and "[!a-z]" for another; a backslash makes the next character ordinary. "**" as a whole
+// name stands for any directories, also none, and at the end for everything below; it
+// follows no links. Names that begin with a dot match only a name that does. A pattern that
+// ends with a slash matches directories, and links to them. Without a wildcard it is the
+// path itself, if that exists.
+//
+// It makes a call for each directory that it reads. One that does not exist or cannot be
+// read has no matches. Errors are those of [FileClient.ReadDir] and [FileClient.Walk], or say what
+// is wrong with the pattern.
+func (c *FileClient) Glob(ctx context.Context, pattern string) ([]string, error) {
+	parts, err := parseGlob(pattern)
+	if err != nil {
+		return nil, err
+	}
+	found := []string{"/"}
+	for i, part := range parts {
+		onlyDirectories := i < len(parts)-1 || strings.HasSuffix(pattern, "/")
+		var next []string
+		for _, directory := range found {
+			matches, err := c.globPart(ctx, directory, part, onlyDirectories, i == len(parts)-1)
+			switch Reason(err) {
+			case execwirev1.ErrorReason_ERROR_REASON_PATH_NOT_FOUND, execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY,
+				execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED:
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			next = append(next, matches...)
+		}
+		found = next
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil // two "**" find a path twice
+}
+
+// globPart is a name of a pattern of Glob.
+type globPart struct {
+	text    string            // without backslashes if it is literal
+	literal bool              // it has no wildcard
+	pattern gitignore.Pattern // unless it is literal
+}
+
+func parseGlob(pattern string) (parts []globPart, err error) {
+	if !path.IsAbs(pattern) {
+		return nil, fmt.Errorf("the pattern %q is not absolute: begin with /", pattern)
+	}
+	for text := range strings.SplitSeq(pattern, "/") {
+		if text == "" {
+			continue
+		}
+		part := globPart{text: text}
+		if bare, isLiteral := literalPart(text); isLiteral {
+			part = globPart{text: bare, literal: true}
+		} else if part.pattern, err = gitignore.Parse("/" + text); err != nil {
+			return nil, err
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// literalPart returns a name of a pattern without its backslashes, if it has no wildcard.
+func literalPart(text string) (literal string, ok bool) {
+	var bare []byte
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '*', '?', '[':
+			return "", false
+		case '\\':
+			if i++; i == len(text) {
+				return "", false
+			}
+		}
+		bare = append(bare, text[i])
+	}
+	return string(bare), true
+}
+
+// globPart returns the paths that match part below a directory. That of a literal part is
+// checked only if it is the last.
+func (c *FileClient) globPart(ctx context.Context, directory string, part globPart, onlyDirectories, isLast bool) (matches []string, err error) {
+	prefix := strings.TrimSuffix(directory, "/") + "/"
+	isHidden := func(name string) bool { return strings.HasPrefix(name, ".") && !strings.HasPrefix(part.text, ".") }
+	switch {
+	case part.literal && !isLast:
+		return []string{prefix + part.text}, nil
+	case part.literal:
+		describe := c.Lstat
+		if onlyDirectories {
+			describe = c.Stat
+		}
+		info, err := describe(ctx, prefix+part.text)
+		if err == nil && (!onlyDirectories || info.Metadata.GetType() == execwirev1.FileType_FILE_TYPE_DIRECTORY) {
+			matches = []string{prefix + part.text}
+		}
+		return matches, err
+	case part.text == "**":
+		if !isLast {
+			matches = []string{directory}
+		}
+		err := c.Walk(ctx, directory, WalkOptions{}, func(e WalkEntry) error {
+			if (!onlyDirectories || e.Type == execwirev1.FileType_FILE_TYPE_DIRECTORY) && !slices.ContainsFunc(strings.Split(e.Path, "/"), isHidden) {
+				matches = append(matches, prefix+e.Path)
+			}
+			return nil
+		})
+		return matches, err
+	}
+	entries, err := c.ReadDir(ctx, directory)
+	for _, e := range entries {
+		isDirectory := e.Type == execwirev1.FileType_FILE_TYPE_DIRECTORY || e.TargetType == execwirev1.FileType_FILE_TYPE_DIRECTORY
+		if (!onlyDirectories || isDirectory) && !isHidden(e.Name) && part.pattern.Match(e.Name, isDirectory) {
+			matches = append(matches, prefix+e.Name)
+		}
+	}
+	return matches, err
 }
 
 // ErrTruncated is returned by [FileClient.Walk] when the walk is incomplete.

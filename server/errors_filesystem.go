@@ -26,7 +26,6 @@ var fileErrors = map[fsops.Kind]translation{
 	fsops.PermissionDenied:    {codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_PERMISSION_DENIED},
 	fsops.CopyIntoItself:      {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_COPY_INTO_ITSELF},
 	fsops.TreeTooDeep:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_TREE_TOO_DEEP},
-	fsops.InvalidPattern:      {codes.InvalidArgument, execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD},
 	fsops.CrossDevice:         {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CROSS_DEVICE},
 	fsops.DigestMismatch:      {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_DIGEST_MISMATCH},
 	fsops.ContentNotMatched:   {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CONTENT_NOT_MATCHED},

@@ -7,6 +7,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // WalkDirectory implements the RPC.
@@ -30,7 +31,7 @@ var walkLimits = map[fsops.WalkLimit]execwirev1.WalkLimit{
 
 // walkOptions translates the options of a request.
 func walkOptions(req *execwirev1.WalkDirectoryRequest) (fsops.WalkOptions, error) {
-	globs, err := fsops.ParseGlobs(req.GetIgnore())
+	globs, err := gitignore.ParseAll(req.GetIgnore())
 	if err != nil {
 		return fsops.WalkOptions{}, invalidField("ignore", "has what is no pattern: "+err.Error())
 	}

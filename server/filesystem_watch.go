@@ -7,6 +7,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 const (
@@ -23,9 +24,9 @@ const (
 func (s *fileSystemService) WatchDirectory(req *execwirev1.WatchDirectoryRequest, stream grpc.ServerStreamingServer[execwirev1.WatchDirectoryResponse]) error {
 	ctx, leave := s.server.untilStopped(stream.Context())
 	defer leave()
-	ignore, err := fsops.ParseGlobs(req.GetIgnore())
+	ignore, err := gitignore.ParseAll(req.GetIgnore())
 	if err != nil {
-		return err
+		return invalidField("ignore", "has what is no pattern: "+err.Error())
 	}
 	settle := defaultSettle
 	if req.GetSettle() != nil {

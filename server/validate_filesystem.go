@@ -13,6 +13,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // Limits of fields that no setting changes.
@@ -163,11 +164,11 @@ func validateBlock(length int) error {
 }
 
 func validateIgnore(patterns []string) error {
-	if len(patterns) > fsops.MaxGlobs {
-		return invalidField("ignore", fmt.Sprintf("has %d patterns: use at most %d", len(patterns), fsops.MaxGlobs))
+	if len(patterns) > gitignore.MaxPatterns {
+		return invalidField("ignore", fmt.Sprintf("has %d patterns: use at most %d", len(patterns), gitignore.MaxPatterns))
 	}
 	for i, pattern := range patterns {
-		if _, err := fsops.ParseGlob(pattern); err != nil {
+		if _, err := gitignore.Parse(pattern); err != nil {
 			return invalidField(fmt.Sprintf("ignore[%d]", i), toValidUTF8(err.Error()))
 		}
 	}

@@ -20,7 +20,6 @@ import (
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
-	"github.com/execwire/execwire/cmd/execwire/internal/glob"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -121,8 +120,11 @@ func expandPaths(ctx context.Context, c *client.Client, base string, arguments [
 // expandPath returns the paths that an argument that begins with a colon matches. name is
 // its path. Only what was typed is a pattern, not base.
 func expandPath(ctx context.Context, c *client.Client, base, argument, name string) []string {
-	if !glob.IsPattern(argument) {
+	if !strings.ContainsAny(argument, "*?[") {
 		return []string{name}
+	}
+	if _, err := c.Lstat(ctx, name); err == nil {
+		return []string{name} // a file has this very name
 	}
 	directory := "/"
 	if base != "" && strings.HasPrefix(argument, ":"+base+"/") {
@@ -130,10 +132,27 @@ func expandPath(ctx context.Context, c *client.Client, base, argument, name stri
 			directory = path.Dir(directory)
 		}
 	}
-	if strings.HasSuffix(argument, "/") || strings.HasSuffix(argument, "/.") {
-		name += "/"
+	var pattern strings.Builder
+	for _, b := range []byte(directory) {
+		if b != '/' {
+			pattern.WriteByte('\\')
+		}
+		pattern.WriteByte(b)
 	}
-	return glob.Expand(ctx, c, directory, name)
+	for part := range strings.SplitSeq(strings.TrimPrefix(name, directory), "/") {
+		if part == "**" { // of a single name, as in shells
+			part = "*"
+		}
+		pattern.WriteString("/" + part)
+	}
+	if strings.HasSuffix(argument, "/") || strings.HasSuffix(argument, "/.") {
+		pattern.WriteString("/")
+	}
+	// Without matches, also after an error, a call for the pattern itself says why.
+	if matches, err := c.Glob(ctx, pattern.String()); err == nil && len(matches) > 0 {
+		return matches
+	}
+	return []string{name}
 }
 
 // windowsSystem is the system whose paths are not those of servers.

@@ -28,7 +28,6 @@ const (
 	PermissionDenied                    // the system forbids it
 	CopyIntoItself                      // the destination is the source or below it
 	TreeTooDeep                         // directories nested deeper than Error.Limit
-	InvalidPattern                      // a malformed pattern of paths, or too many of them
 	CrossDevice                         // the paths are of two file systems
 	DigestMismatch                      // what came is not what was announced
 	ContentNotMatched                   // the file has not the content that was to be replaced
@@ -65,7 +64,6 @@ var kindNames = map[Kind]string{
 	PermissionDenied:    "permission denied",
 	CopyIntoItself:      "copy into itself",
 	TreeTooDeep:         "tree too deep",
-	InvalidPattern:      "invalid pattern",
 	CrossDevice:         "cross device",
 	DigestMismatch:      "digest mismatch",
 	ContentNotMatched:   "content not matched",

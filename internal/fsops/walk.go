@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // Bounds of walks.
@@ -37,7 +39,7 @@ type WalkOptions struct {
 	// SkipHidden does not read directories whose names begin with a dot.
 	SkipHidden bool
 	// Ignore matches what is neither reported nor read.
-	Ignore Globs
+	Ignore gitignore.Patterns
 	// WantMetadata reports the metadata of each entry.
 	WantMetadata bool
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // found records what a walk reports.
@@ -77,7 +78,7 @@ func walk(t *testing.T, dir string, change func(*fsops.WalkOptions)) (*found, fs
 func TestWalk(t *testing.T) {
 	dir := build(t, "d/", "d/a = ", "d/sub/", "d/sub/b = ", "d/sub/deep/", "d/sub/deep/c = ", "d/.hid/", "d/.hid/x = ", "d/.h = ",
 		"d/lf -> a", "d/ld -> sub", "d/dang -> nowhere", "d/fifo |", "outside/", "outside/o = ", "d/up -> ../outside", "d/loop -> .")
-	globs, err := fsops.ParseGlobs([]string{"*.h*", "sub/deep/", "l[df]"})
+	globs, err := gitignore.ParseAll([]string{"*.h*", "sub/deep/", "l[df]"})
 	if err != nil {
 		t.Fatal(err)
 	}

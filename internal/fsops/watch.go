@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/gitignore"
 	"github.com/execwire/execwire/internal/notify"
 )
 
@@ -21,7 +22,7 @@ type WatchRequest struct {
 	// Recursive watches what is below it too.
 	Recursive bool
 	// Ignore are paths, relative to it, of which nothing is reported, with all below.
-	Ignore Globs
+	Ignore gitignore.Patterns
 	// Settle is how long there must be no change before changes are reported. Continuous changes are
 	// reported after ten times as long, but at most after the larger of Settle and 10 s. 0: at once.
 	Settle time.Duration
@@ -33,7 +34,7 @@ type Watch struct {
 	path      string
 	identity  identity
 	recursive bool
-	ignore    Globs
+	ignore    gitignore.Patterns
 	limit     int // of directories
 	settle    time.Duration
 	watcher   *Watcher

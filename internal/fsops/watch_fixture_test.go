@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // patience limits how long a test waits.
@@ -26,7 +27,7 @@ type follower struct {
 	t        *testing.T
 	dir      string
 	watch    *fsops.Watch
-	ignore   fsops.Globs
+	ignore   gitignore.Patterns
 	model    map[string]bool // paths, and whether they are directories
 	overflow int
 	lost     []fsops.Lost

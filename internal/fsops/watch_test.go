@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/internal/fsops"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 func TestWatch_ChangeKinds(t *testing.T) {
@@ -78,7 +79,7 @@ func TestWatch_NotRecursive(t *testing.T) {
 
 func TestWatch_IgnoredPaths_AreNotReported(t *testing.T) {
 	dir := build(t, "node_modules/", "src/")
-	ignore, err := fsops.ParseGlobs([]string{"node_modules/", "*.tmp", "/build"})
+	ignore, err := gitignore.ParseAll([]string{"node_modules/", "*.tmp", "/build"})
 	do(t, err)
 	f := follow(t, fsops.NewWatcher(wideLimits), fsops.WatchRequest{Path: dir, Recursive: true, Ignore: ignore})
 	do(t, os.WriteFile(dir+"/node_modules/f", nil, 0o600), os.MkdirAll(dir+"/src/node_modules/x", 0o755), os.WriteFile(dir+"/src/x.tmp", nil, 0o600),

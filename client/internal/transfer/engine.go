@@ -3,11 +3,13 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"sync"
 	"time"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 // Attributes are the attributes of a file that a transfer needs.
@@ -64,6 +66,8 @@ type Transfer struct {
 	// IsFatal reports whether copying other files after err is useless.
 	IsFatal func(ctx context.Context, err error) bool
 
+	ignore gitignore.Patterns // set by Run
+
 	mu      sync.Mutex
 	ready   *sync.Cond       // signalled when tasks or pending change
 	tasks   []fileTask       // guarded by mu; a stack
@@ -101,6 +105,10 @@ const parallel = 16
 func (t *Transfer) Run(ctx context.Context) (Transferred, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errors.New("the transfer is over"))
+	var err error
+	if t.ignore, err = gitignore.ParseAll(t.Options.Ignore); err != nil {
+		return t.done, fmt.Errorf("TransferOptions.Ignore: %w", err)
+	}
 	first, err := t.rootTask(ctx)
 	if err != nil {
 		return t.done, err

@@ -28,6 +28,12 @@ type Options struct {
 	// Delete removes entries of destination directories that the source does not have,
 	// after everything was copied, and entries of another type that are in the way.
 	Delete bool
+	// Ignore are patterns in .gitignore notation, without negation, of entries that are
+	// not copied, and that Delete removes only with a directory that the source does not
+	// have. "*" and "?" match no slash, "**" any directories. A pattern with a slash before
+	// its end matches paths relative to the source, any other names; one with a slash at
+	// its end only directories.
+	Ignore []string
 	// InPlace makes Push write files in place and without permission bits: for
 	// exec-server protocol servers that support no more. A reader can see a partial
 	// file, and a failure leaves one. It excludes Preserve, NoReplace, Update and

@@ -82,13 +82,16 @@ func (t *Transfer) doDirectory(ctx context.Context, task fileTask) error {
 	}
 	tasks := make([]fileTask, 0, len(entries))
 	for name, kind := range entries {
-		tasks = append(tasks, fileTask{name: path.Join(task.name, name), kind: kind, destType: there[name], inCreated: task.inCreated || made})
+		if below := path.Join(task.name, name); !t.ignore.Match(below, kind == Directory) {
+			tasks = append(tasks, fileTask{name: below, kind: kind, destType: there[name], inCreated: task.inCreated || made})
+		}
 	}
 	if t.Options.Delete {
 		t.mu.Lock()
-		for name := range there {
-			if _, ok := entries[name]; !ok {
-				t.extra = append(t.extra, path.Join(task.name, name))
+		for name, kind := range there {
+			below := path.Join(task.name, name)
+			if _, ok := entries[name]; !ok && !t.ignore.Match(below, kind == Directory) {
+				t.extra = append(t.extra, below)
 			}
 		}
 		t.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tty"
 )
 
 const (
@@ -30,7 +31,7 @@ const (
 // fields that follow exited.
 type signalForwarder struct {
 	how    Options
-	keys   *keyboard
+	keys   *tty.Keyboard
 	target execwirev1.SignalTarget
 	abort  context.CancelCauseFunc
 	// lost is whether the connection is currently lost.
@@ -60,7 +61,7 @@ type signalForwarder struct {
 	killed syscall.Signal
 }
 
-func newSignalForwarder(how Options, keys *keyboard, giveUp context.CancelCauseFunc) *signalForwarder {
+func newSignalForwarder(how Options, keys *tty.Keyboard, giveUp context.CancelCauseFunc) *signalForwarder {
 	s := &signalForwarder{
 		how:       how,
 		keys:      keys,
@@ -276,7 +277,7 @@ func (s *signalForwarder) escalate(sig syscall.Signal, step int) {
 	case step == 1:
 		s.abort(ErrInterrupted)
 	default:
-		s.keys.restore()
+		s.keys.Restore()
 		os.Exit(128 + int(sig))
 	}
 }

@@ -1,18 +1,17 @@
 package terminal
 
 import (
-	"io"
-	"strings"
 	"testing"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tty"
 )
 
 // TestLook: where no signal tells that the terminal was resized, a look sends the new size, and
 // a size that was not sent yet is replaced.
 func TestLook(t *testing.T) {
 	size := &execwirev1.TerminalSize{Rows: 24, Columns: 80}
-	s := newSignalForwarder(Options{Terminal: true}, &keyboard{}, nil)
+	s := newSignalForwarder(Options{Terminal: true}, &tty.Keyboard{}, nil)
 	s.measure, s.size = func() *execwirev1.TerminalSize { return size }, size
 	sent := func(want *execwirev1.TerminalSize) {
 		t.Helper()
@@ -38,20 +37,4 @@ func TestLook(t *testing.T) {
 	size = nil // it is gone
 	s.look()
 	sent(nil)
-}
-
-// TestRawReader_CtrlZIsAKey only while keys are passed to the process.
-func TestRawReader_CtrlZIsAKey(t *testing.T) {
-	raw := true
-	r := &rawReader{from: io.MultiReader(strings.NewReader("a")), isRaw: func() bool { return raw }}
-	p := make([]byte, 4)
-	for i, want := range []string{"a", "\x1a", "\x1a"} {
-		if n, err := r.Read(p); err != nil || string(p[:n]) != want {
-			t.Errorf("read %d = %q, %v, want %q", i, p[:n], err, want)
-		}
-	}
-	raw = false
-	if n, err := r.Read(p); n != 0 || err != io.EOF {
-		t.Errorf("without raw mode: %d, %v, want the end", n, err)
-	}
 }

@@ -19,9 +19,3 @@ func isResize(sig syscall.Signal) bool { return sig == syscall.SIGWINCH || sig =
 
 // sizeInterval is 0: a signal tells that the terminal was resized.
 const sizeInterval = time.Duration(0)
-
-// rawScreen does nothing: [term.MakeRaw] sets the mode of the whole terminal.
-func rawScreen(*os.File) (restore func()) { return func() {} }
-
-// ctrlZEnds is whether package os takes Ctrl-Z for the end of the input.
-const ctrlZEnds = false

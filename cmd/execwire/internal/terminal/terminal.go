@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"syscall"
-
-	"golang.org/x/term"
 
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/tty"
 )
 
 // Options configure how this program's terminal is connected to a process.
@@ -45,7 +43,7 @@ func Run(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	keys := newKeyboard(how)
-	defer keys.restore()
+	defer keys.Restore()
 
 	report := NewLossReport(how.Err)
 	defer report.End()
@@ -53,7 +51,7 @@ func Run(
 	options.Resize, options.Signals, options.Terminate = s.resize, s.signals, s.terminate
 	onStarted := options.OnStarted
 	options.OnStarted = func(process *execwirev1.Process) {
-		keys.raw()
+		keys.Raw()
 		if onStarted != nil {
 			onStarted(process)
 		}
@@ -61,16 +59,16 @@ func Run(
 	options.OnExited = func() { close(s.exited) }
 	options.OnLost = func(error) {
 		// Without raw mode, Ctrl-C sends a signal again, which interrupts.
-		keys.restore()
+		keys.Restore()
 		s.lost.Store(true)
 		report.Begin()
 	}
 	options.OnResumed = func() {
 		report.Resumed()
 		s.lost.Store(false)
-		keys.raw()
+		keys.Raw()
 	}
-	options.Stdin = keys.input(options.Stdin)
+	options.Stdin = keys.Input(options.Stdin)
 	if how.Redraw {
 		s.redraw()
 	}
@@ -82,63 +80,17 @@ func Run(
 // Size returns the size of the first of these files that is a terminal, or nil if none is
 // one.
 func Size(files ...*os.File) *execwirev1.TerminalSize {
-	for _, f := range files {
-		columns, rows, err := term.GetSize(int(f.Fd()))
-		if err == nil && columns > 0 && rows > 0 {
-			return &execwirev1.TerminalSize{Rows: uint32(rows), Columns: uint32(columns)}
-		}
+	if rows, columns := tty.Size(files...); rows > 0 {
+		return &execwirev1.TerminalSize{Rows: rows, Columns: columns}
 	}
 	return nil
 }
 
-// keyboard is the terminal at stdin, whose input goes to the process while it is in raw
-// mode. The zero value is no terminal, and its methods do nothing. Its methods may be
-// called concurrently.
-type keyboard struct {
-	file *os.File // nil without a terminal
-	out  *os.File // the screen, perhaps
-
-	mu     sync.Mutex
-	saved  *term.State // in raw mode; guarded by mu
-	screen func()      // restores the screen; guarded by mu
-}
-
 // newKeyboard returns the keyboard of a run: stdin, if both stdin and the process have
 // a terminal.
-func newKeyboard(how Options) *keyboard {
-	if !how.Terminal || !how.Stdin || !term.IsTerminal(int(how.In.Fd())) {
-		return &keyboard{}
+func newKeyboard(how Options) *tty.Keyboard {
+	if !how.Terminal || !how.Stdin || !tty.Is(how.In) {
+		return &tty.Keyboard{}
 	}
-	return &keyboard{file: how.In, out: how.Out}
-}
-
-// raw enables raw mode.
-func (k *keyboard) raw() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.file == nil || k.saved != nil {
-		return
-	}
-	// Without raw mode, the terminal is used as it is.
-	k.saved, _ = term.MakeRaw(int(k.file.Fd()))
-	k.screen = rawScreen(k.out)
-}
-
-// restore restores the mode of the terminal. Calling it again does nothing.
-func (k *keyboard) restore() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.saved == nil {
-		return
-	}
-	_ = term.Restore(int(k.file.Fd()), k.saved) // this fails if the terminal is gone
-	k.saved = nil
-	k.screen()
-}
-
-// isRaw reports whether keys are passed to the process.
-func (k *keyboard) isRaw() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.saved != nil
+	return tty.NewKeyboard(how.In, how.Out)
 }

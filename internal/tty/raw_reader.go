@@ -1,12 +1,12 @@
-package terminal
+package tty
 
 import (
 	"errors"
 	"io"
 )
 
-// input returns what reads the keys.
-func (k *keyboard) input(from io.Reader) io.Reader {
+// Input returns what reads the keys: from, of which Ctrl-Z is not the end in raw mode.
+func (k *Keyboard) Input(from io.Reader) io.Reader {
 	if !ctrlZEnds || k.file == nil || from == nil {
 		return from
 	}

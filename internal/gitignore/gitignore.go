@@ -1,6 +1,8 @@
-package fsops
+// Package gitignore matches paths with patterns in the notation of .gitignore.
+package gitignore
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strconv"
@@ -10,13 +12,13 @@ import (
 
 // Bounds of patterns.
 const (
-	// MaxGlobs is how many patterns a call may have.
-	MaxGlobs = 100
-	// MaxGlobBytes is the longest pattern, in bytes.
-	MaxGlobBytes = 1000
+	// MaxPatterns is how many patterns a call may have.
+	MaxPatterns = 100
+	// MaxPatternBytes is the longest pattern, in bytes.
+	MaxPatternBytes = 1000
 )
 
-// Glob is a pattern of paths below a directory, in the notation of .gitignore.
+// Pattern is a pattern of paths below a directory, in the notation of .gitignore.
 // "*" stands for any characters but a slash, "?" for one, "[a-z]" for one of those
 // and "[!a-z]" for one that is none of them; a backslash has the character that
 // follows stand for itself. "**" as a part of its own stands for any directories,
@@ -24,22 +26,22 @@ const (
 // end is of paths from the top on, any other of names at any depth; a slash at
 // the end leaves directories only. There is no negation, and no class with a name
 // like [:alpha:]. The zero value matches nothing.
-type Glob struct {
+type Pattern struct {
 	parts           []string // of the pattern, between slashes
 	directoriesOnly bool
 }
 
-// Globs are patterns of which one has to match. Nil matches nothing.
-type Globs []Glob
+// Patterns are patterns of which one has to match. Nil matches nothing.
+type Patterns []Pattern
 
-// ParseGlob reads a pattern. An error is an *[Error] of kind [InvalidPattern].
-func ParseGlob(pattern string) (Glob, error) {
-	refuse := func(why string) (Glob, error) {
-		return Glob{}, newError(InvalidPattern, "use the pattern", strconv.Quote(pattern), why)
+// Parse reads a pattern. Its errors say what is wrong with it.
+func Parse(pattern string) (Pattern, error) {
+	refuse := func(why string) (Pattern, error) {
+		return Pattern{}, fmt.Errorf("failed to use the pattern %q: %s", pattern, why)
 	}
 	switch {
-	case len(pattern) > MaxGlobBytes:
-		return refuse("it is longer than " + strconv.Itoa(MaxGlobBytes) + " bytes")
+	case len(pattern) > MaxPatternBytes:
+		return refuse("it is longer than " + strconv.Itoa(MaxPatternBytes) + " bytes")
 	case strings.IndexByte(pattern, 0) >= 0:
 		return refuse("it has a NUL in it")
 	case strings.HasPrefix(pattern, "!"):
@@ -62,42 +64,42 @@ func ParseGlob(pattern string) (Glob, error) {
 			parts = []string{anyDirectories}
 		}
 	}
-	return Glob{parts: parts, directoriesOnly: directoriesOnly}, nil
+	return Pattern{parts: parts, directoriesOnly: directoriesOnly}, nil
 }
 
-// ParseGlobs parses patterns. It fails with the error of the first malformed one, or if there are
+// ParseAll parses patterns. It fails with the error of the first malformed one, or if there are
 // too many.
-func ParseGlobs(patterns []string) (Globs, error) {
-	if len(patterns) > MaxGlobs {
-		return nil, newError(InvalidPattern, "use", strconv.Itoa(len(patterns))+" patterns", "there may be "+strconv.Itoa(MaxGlobs))
+func ParseAll(patterns []string) (Patterns, error) {
+	if len(patterns) > MaxPatterns {
+		return nil, fmt.Errorf("failed to use %d patterns: there may be %d", len(patterns), MaxPatterns)
 	}
-	var globs Globs
+	var all Patterns
 	for _, pattern := range patterns {
-		glob, err := ParseGlob(pattern)
+		parsed, err := Parse(pattern)
 		if err != nil {
 			return nil, err
 		}
-		globs = append(globs, glob)
+		all = append(all, parsed)
 	}
-	return globs, nil
+	return all, nil
 }
 
 // Match reports whether a pattern matches a path, which is relative to the
 // directory, clean, and need not be UTF-8. What is below a directory that is
 // matched is for the caller not to look at.
-func (g Globs) Match(relative string, isDirectory bool) bool {
-	return slices.ContainsFunc(g, func(glob Glob) bool { return glob.Match(relative, isDirectory) })
+func (p Patterns) Match(relative string, isDirectory bool) bool {
+	return slices.ContainsFunc(p, func(one Pattern) bool { return one.Match(relative, isDirectory) })
 }
 
-// Match is [Globs.Match] for one pattern.
-func (g Glob) Match(relative string, isDirectory bool) bool {
-	if len(g.parts) == 0 || g.directoriesOnly && !isDirectory {
+// Match is [Patterns.Match] for one pattern.
+func (p Pattern) Match(relative string, isDirectory bool) bool {
+	if len(p.parts) == 0 || p.directoriesOnly && !isDirectory {
 		return false
 	}
-	if len(g.parts) == 2 && g.parts[0] == anyDirectories {
-		return matchPart(g.parts[1], path.Base(relative))
+	if len(p.parts) == 2 && p.parts[0] == anyDirectories {
+		return matchPart(p.parts[1], path.Base(relative))
 	}
-	return matchParts(g.parts, relative)
+	return matchParts(p.parts, relative)
 }
 
 // anyDirectories is the part of a pattern that stands for any directories.
