@@ -38,7 +38,7 @@ func TestStart_MalformedRequest_NamesField(t *testing.T) {
 		{"NUL in arg0", "command.direct.arg0", func(_ *start, d *direct) { d.Arg0 = proto.String("\x00") }},
 		{"NUL in env", `command.direct.env["X"]`, func(_ *start, d *direct) { d.Env["X"] = "\x00" }},
 		{"NUL in the directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "/\x00" }},
-		{"relative directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "tmp" }},
+		{"NUL in a relative directory", "command.direct.working_directory", func(_ *start, d *direct) { d.WorkingDirectory = "\x00" }},
 		{"long id", "process_id", func(r *start, _ *direct) { r.ProcessId = strings.Repeat("x", server.MaxProcessIDBytes+1) }},
 		{"a label without a name", "labels", withLabels(map[string]string{"": "x"})},
 		{"a label with a long name", "labels", withLabels(map[string]string{strings.Repeat("x", server.MaxLabelNameBytes+1): ""})},

@@ -1,11 +1,11 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -168,7 +168,9 @@ func (s *processService) directSpec(spec process.Spec, direct *execwirev1.Direct
 	}
 	spec.Argv = direct.GetArgv()
 	spec.Arg0 = direct.Arg0
-	spec.Cwd = cmp.Or(direct.GetWorkingDirectory(), process.DefaultDirectory())
+	if spec.Cwd = direct.GetWorkingDirectory(); !path.IsAbs(spec.Cwd) {
+		spec.Cwd = path.Join(process.DefaultDirectory(), spec.Cwd)
+	}
 	spec.Env = policy.Build(s.server.cfg.Environ, direct.GetEnv())
 	return spec, nil
 }

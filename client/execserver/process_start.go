@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"path"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
@@ -30,7 +31,11 @@ func (s *processService) start(ctx context.Context, l *link, r *execwirev1.Start
 	if err := checkSession(l, r.GetSessionId()); err != nil {
 		return false, err
 	}
-	params, err := newStartParams(l, r, cmp.Or(r.GetCommand().GetDirect().GetWorkingDirectory(), l.homeDirectory()))
+	directory := r.GetCommand().GetDirect().GetWorkingDirectory()
+	if !path.IsAbs(directory) {
+		directory = path.Join(l.homeDirectory(), directory)
+	}
+	params, err := newStartParams(l, r, directory)
 	if err != nil {
 		return false, err
 	}

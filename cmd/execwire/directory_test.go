@@ -27,7 +27,11 @@ func TestServer_DefaultDirectory(t *testing.T) {
 	for _, server := range []struct{ home, want string }{{home + "/missing", "/"}, {home, home}} {
 		s := startServerWith(t, []string{"HOME=" + server.home}, "unix://"+t.TempDir()+"/s", "ws://127.0.0.1:0")
 		for _, url := range s.urls {
-			for _, line := range []string{"run pwd", "ls -d"} {
+			lines := []string{"run pwd", "ls -d"}
+			if server.home == home {
+				lines = append(lines, "run --cwd ../h[1] pwd")
+			}
+			for _, line := range lines {
 				c := command(t, strings.Fields(line)...)
 				c.Env = append(c.Env, "EXECWIRE_SERVER="+url)
 				if got := runCommand(t, c); got.out != server.want+"\n" {
@@ -66,10 +70,9 @@ func TestServer_DefaultDirectory(t *testing.T) {
 		}
 	}
 	for flag, want := range map[string]string{
-		"--cwd=src":                 `--cwd is "src": give an absolute path of the server, for example /srv/src`,
 		"--sandbox=workspace-write": "name it with --cwd",
 	} {
-		if got := runCommand(t, command(t, "run", "--server", "unix:///x", flag, "true")); got.code != codeUsage || !strings.Contains(got.errOut, want) {
+		if got := runCommand(t, command(t, "run", "--server", "unix:///x", flag, "--cwd=src", "true")); got.code != codeUsage || !strings.Contains(got.errOut, want) {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}

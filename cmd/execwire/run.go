@@ -78,7 +78,8 @@ run leaves nothing to remove. A process runs as the user of its server: to chang
 begin the command with sudo -u USER, or use a server of that user.
 
 The working directory is that of --cwd. The default is the current directory under a
-server inside this program, and the home directory of the server's user elsewhere.
+server inside this program, and the home directory of the server's user elsewhere. A
+relative one begins there.
 
 Environment: under a server inside this program the process inherits everything. A
 remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
@@ -163,7 +164,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.BoolVarP(&flags.stdin, "interactive", "i", false, "pass stdin to the process; without it the process reads end of file")
 	f.StringVar(&flags.detachKeys, "detach-keys", defaultDetachKeys, detachKeysHelp)
 	f.StringVarP(&flags.directory, "cwd", "w", "",
-		"the working `directory`, an absolute path on the server (default the home of its user; the current one if the process runs on this machine)")
+		"the working `directory` on the server; a relative one begins at the default (the home of its user; the current one if the process runs on this machine)")
 	f.StringArrayVarP(&flags.env, "env", "e", nil,
 		"set a variable: `NAME=VALUE`, or NAME for its value here; may be repeated")
 	f.StringArrayVar(&flags.envFiles, "env-file", nil,

@@ -21,12 +21,12 @@ import (
 	"github.com/execwire/execwire/internal/config"
 )
 
-// workingDirectory returns the directory of --cwd. The server's default is empty; that of a
-// server inside this program is the current directory.
+// workingDirectory returns the directory of --cwd. A relative one begins at the server's
+// default, which is empty; that of a server inside this program is the current directory.
 func workingDirectory(server, directory string) (string, error) {
 	switch {
-	case server != "" && directory != "" && !path.IsAbs(directory):
-		return "", fmt.Errorf("--cwd is %q: give an absolute path of the server, for example /srv/%s", directory, directory)
+	case server != "" && !path.IsAbs(directory) && isForeignPath(runtime.GOOS, directory):
+		return "", fmt.Errorf("--cwd is %q, which is not a path of the server: on Windows, begin it with /, as in /srv/src", directory)
 	case server != "":
 		return directory, nil
 	}

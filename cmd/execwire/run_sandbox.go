@@ -42,8 +42,8 @@ func buildSandbox(flags sandboxFlags, server, directory string) (*execwirev1.San
 		return nil, errors.New("--writable is not for --sandbox read-only: use --sandbox " + config.SandboxWorkspaceWrite)
 	case flags.sandbox == config.SandboxReadOnly:
 		return sandbox.Policy(), nil
-	case flags.sandbox == config.SandboxWorkspaceWrite && directory == "":
-		return nil, errors.New("--sandbox workspace-write makes the working directory writable: name it with --cwd")
+	case flags.sandbox == config.SandboxWorkspaceWrite && !path.IsAbs(directory):
+		return nil, errors.New("--sandbox workspace-write makes the working directory writable: name it with --cwd, by its absolute path")
 	case flags.sandbox == config.SandboxWorkspaceWrite:
 		sandbox.Temporary = true
 		sandbox.Writable = []string{directory}

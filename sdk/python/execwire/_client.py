@@ -129,7 +129,8 @@ class Client:
 
         - ``command``: a list is a program and its arguments; a string is a line for the
           shell, ``sh -c``.
-        - ``cwd``: an absolute directory of the server, by default the home of its user.
+        - ``cwd``: a directory of the server, by default the home of its user, where a
+          relative one begins.
         - ``env``: added to the variables of the server selected by ``inherit_env``:
           ``none``, ``core`` (PATH, HOME, LANG and the like) or ``all``.
         - ``stdin``: whether it can be written to; else the process reads end of file.

@@ -25,7 +25,7 @@ export interface TerminalSize {
 
 /** Options of a command. All are optional. */
 export interface CommandOptions {
-  /** The working directory, absolute, on the server's machine. Absent is the home directory of its user. */
+  /** The working directory on the server's machine. Absent is the home directory of its user, where a relative one begins. */
   readonly cwd?: string;
   /** Variables to set, in addition to those of `inheritEnv`, and overriding them. */
   readonly env?: Readonly<Record<string, string>>;

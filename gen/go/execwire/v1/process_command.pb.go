@@ -510,8 +510,9 @@ type DirectCommand struct {
 	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
 	// The argv[0] that the program gets. Absent: argv[0]. May be empty.
 	Arg0 *string `protobuf:"bytes,2,opt,name=arg0,proto3,oneof" json:"arg0,omitempty"`
-	// The directory to start in, absolute. Empty: the home directory of the server's
-	// user, or / if that is no directory in which the server can start a process.
+	// The directory to start in. Empty: the home directory of the server's user, or / if
+	// that is no directory in which the server can start a process. A relative path begins
+	// there.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The child's environment. Without an environment policy this is the whole
 	// environment. The child gets each entry as NAME=value. A name may be empty or

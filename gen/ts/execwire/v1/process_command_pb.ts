@@ -175,8 +175,9 @@ export type DirectCommand = Message<"execwire.v1.DirectCommand"> & {
   arg0?: string | undefined;
 
   /**
-   * The directory to start in, absolute. Empty: the home directory of the server's
-   * user, or / if that is no directory in which the server can start a process.
+   * The directory to start in. Empty: the home directory of the server's user, or / if
+   * that is no directory in which the server can start a process. A relative path begins
+   * there.
    *
    * @generated from field: string working_directory = 3;
    */
