@@ -53,7 +53,8 @@ source does not have. This makes one directory equal to another:
 
 --update and --checksum keep the times of files, as -p does. Copies from the server
 to the server are made by the server: only -r and -T are supported, a file is written
-in place, and directories get the mode of new ones.
+in place, and directories get the mode of new ones. For more, run the cp of the server:
+execwire run cp -a SOURCE DEST.
 
 Over the exec-server protocol (ws://, wss://, stdio:) files can only be copied with
 --in-place. Files and directories then do not get the permission bits of their
@@ -114,7 +115,7 @@ func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) err
 		err = rejectFlags(command, "it is not for a copy from stdin or to stdout", "recursive", "archive", "copy-recursive", "preserve", "update", "checksum", "delete", "no-target-directory")
 	}
 	if err == nil && plan.fromServer && plan.toServer {
-		err = rejectFlags(command, "there are only -r and -T for copies on the server", "archive", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
+		err = rejectFlags(command, "there are only -r and -T for copies on the server; run cp there instead: execwire run cp -a SOURCE DEST", "archive", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
 	}
 	if err == nil && flags.InPlace {
 		err = rejectFlags(command, "it is not for --in-place", "archive", "preserve", "no-clobber", "update", "checksum")

@@ -223,7 +223,7 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"cp from both":        {[]string{"cp", "a", ":b", ":c"}, 2, []string{"all on the server or all local"}},
 		"cp --delete":         {[]string{"cp", "--delete", "a", ":b"}, 2, []string{"--delete is for -r"}},
 		"cp two ways":         {[]string{"cp", "--update", "-n", "a", ":b"}, 2, []string{"exclude each other"}},
-		"cp on the server":    {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T"}},
+		"cp on the server":    {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T", "execwire run cp -a"}},
 		"cp in place":         {[]string{"cp", "--in-place", "-p", "a", ":b"}, 2, []string{"--preserve: it is not for --in-place"}},
 		"cp here in place":    {[]string{"cp", "--in-place", ":a", "b"}, 2, []string{"--in-place is for copies to a server"}},
 		"cp of several":       {[]string{"cp", "-T", "a", "b", ":c"}, 2, []string{"-T"}},
