@@ -5,6 +5,7 @@ package client_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"reflect"
 	"strings"
@@ -79,7 +80,7 @@ read line; echo "got $line"; while [ "$(stty size)" = "30 100" ]; do sleep 0.05;
 	resize(40)
 	self, err := os.FindProcess(os.Getpid())
 	if err == nil {
-		err = self.Signal(syscall.SIGWINCH)
+		err = errors.Join(self.Signal(syscall.SIGWINCH), self.Release())
 	}
 	if err != nil {
 		t.Fatal(err)
