@@ -71,7 +71,7 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 # the targets below. check vets.
 PARALLEL := -p 4 -parallel 4 -timeout 14m -vet=off
 # Packages that start hundreds of commands and compare what they print.
-WITHOUT_RACE := integration/cli integration/conformance integration/documents
+WITHOUT_RACE := cmd/execwire integration/cli integration/conformance integration/documents
 # The programs that tests start, as a small binary without the race detector: a test binary
 # with it takes 10 ms of a processor to start, this one takes 1, and there are thousands of starts.
 TEST_PROGRAMS := .cache/testprograms
