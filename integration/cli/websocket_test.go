@@ -11,7 +11,7 @@ import (
 // Over a websocket commands have the same output and exit codes as over gRPC. Error texts are
 // those of the reference. What the protocol cannot do fails with the URLs that can.
 func TestCommands_OverAWebsocket(t *testing.T) {
-	server := harness.Serve(t)
+	server, root := harness.Serve(t), harness.ShortDir(t)
 	for _, tt := range []struct {
 		name  string
 		args  []string
@@ -33,7 +33,7 @@ func TestCommands_OverAWebsocket(t *testing.T) {
 	} {
 		var got [2]harness.Result
 		for i, d := range []harness.Transport{harness.UnixTransport, harness.WebsocketTransport} {
-			dir := filepath.Join(os.TempDir(), "commands-"+string(d))
+			dir := filepath.Join(root, string(d))
 			args := []string{tt.name, "--server", server.URLs[d]}
 			for _, arg := range tt.args {
 				args = append(args, strings.ReplaceAll(arg, "DIR", dir))
@@ -41,7 +41,6 @@ func TestCommands_OverAWebsocket(t *testing.T) {
 			if err := os.MkdirAll(dir, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = os.RemoveAll(dir) }()
 			got[i] = harness.Run(t, strings.NewReader(tt.input), args...)
 			got[i].Stdout, got[i].Stderr = strings.ReplaceAll(got[i].Stdout, dir, "DIR"), strings.ReplaceAll(got[i].Stderr, dir, "DIR")
 		}

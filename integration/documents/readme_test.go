@@ -92,15 +92,11 @@ func runCommands(t *testing.T, document string, least int, here []string, variab
 	replace := strings.NewReplacer(append(here, "/tmp/", dir+"/", "--cwd /tmp ", "--cwd "+dir+" ")...)
 	for _, e := range examples {
 		t.Run(e.command, func(t *testing.T) {
-			shell := exec.CommandContext(harness.Context(t), "bash", "-c", replace.Replace(e.command))
-			shell.Dir = dir
-			shell.Env = append(os.Environ(), variables...)
-			output, err := shell.Output()
-			if err != nil {
-				t.Fatalf("%v", err)
-			}
-			if got, want := strings.TrimSpace(string(output)), replace.Replace(e.output); got != want {
-				t.Errorf("the output is %q, and in %s %q", got, document, want)
+			shell := harness.Prepare(exec.Command("bash", "-c", replace.Replace(e.command)))
+			shell.Dir, shell.Env = dir, append(shell.Env, variables...)
+			output := shell.Complete(t, nil)
+			if got, want := strings.TrimSpace(output.Stdout), replace.Replace(e.output); output.Code != 0 || got != want {
+				t.Errorf("the output is %+v, and in %s %q", output, document, want)
 			}
 		})
 	}

@@ -4,20 +4,13 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/execwire/execwire/integration/harness"
 )
 
 // The commands of docs/remote.md have the documented output.
 func TestRemoteDocument_Commands(t *testing.T) {
 	f := harness.NewFleet(t)
-	f.Executor.Send(t, unix.SIGTERM)
-	f.Executor.Await(t)
-	f.Executor = harness.NewCommand("serve", "--remote", f.URL(), "--executor-id", harness.ExecutorID, "--executor-labels", "arch=amd64")
-	f.Executor.Launch(t)
-	f.AwaitExecutor(t)
-	runCommands(t, "docs/remote.md", 3, []string{"bin/execwire", harness.Execwire, "http://127.0.0.1:7430", f.URL()})
+	runCommands(t, "docs/remote.md", 3, []string{"bin/execwire", harness.Execwire, "http://127.0.0.1:7430", f.URL(), "arch=amd64", "arch=test"})
 }
 
 // Processes do not inherit the credentials for the hub.
