@@ -8,7 +8,7 @@ import (
 
 // untilClosed waits until ps shows that the processes have closed. This does not count as
 // seeing their exit.
-func awaitSessionClosed(c *harness.Command, t testing.TB, d harness.Transport, ids ...string) {
+func untilClosed(c *harness.Command, t testing.TB, d harness.Transport, ids ...string) {
 	t.Helper()
 	harness.Eventually(t, strings.Join(ids, ", ")+" have closed", func() bool {
 		closed := map[string]bool{}
@@ -40,7 +40,7 @@ func TestDetachedRun_Result_IsKeptUntilRead(t *testing.T) {
 	for _, id := range []string{"printed", "awaited", "taken"} {
 		detach(server, t, harness.UnixTransport, id, harness.Shell("echo said; exit 3"))
 	}
-	awaitSessionClosed(server, t, harness.UnixTransport, "printed", "awaited", "taken")
+	untilClosed(server, t, harness.UnixTransport, "printed", "awaited", "taken")
 	if seen := harness.Run(t, nil, server.Through(harness.UnixTransport, append([]string{"--id", "seen", "--"}, harness.Shell("exit 4")...)...)...); seen.Code != 4 {
 		t.Fatalf("run: %+v", seen)
 	}
@@ -82,7 +82,7 @@ func TestRun_ExistingID_IsRejectedOrReplaced(t *testing.T) {
 	if got := again("--replace", "--detach"); got != (harness.Result{Stdout: "build\n"}) {
 		t.Errorf("run --replace --detach: %+v", got)
 	}
-	awaitSessionClosed(server, t, harness.UnixTransport, "build")
+	untilClosed(server, t, harness.UnixTransport, "build")
 	if got := again("--replace"); got != said { // an unread result is replaced, too
 		t.Errorf("run --replace after a detached process: %+v", got)
 	}
