@@ -157,16 +157,13 @@ func TestRun_ThirdInterrupt_Kills(t *testing.T) {
 	onEveryListener(t, func(t *testing.T, run func(...string) *exec.Cmd) {
 		c := run("--", "sh", "-c", `trap "echo no" INT; echo ready; while :; do sleep 0.01; done`)
 		out := startReading(t, c, "ready")
-		for range 2 {
+		interrupts := 0
+		for line := "no\n"; line == "no\n"; interrupts++ { // on a busy machine the first are too long ago
 			_ = c.Process.Signal(syscall.SIGINT)
-			if line, err := out.ReadString('\n'); line != "no\n" {
-				t.Fatalf("read %q, %v", line, err)
-			}
+			line, _ = out.ReadString('\n')
 		}
-		_ = c.Process.Signal(syscall.SIGINT)
-		_, _ = io.Copy(io.Discard, out)
-		if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) {
-			t.Errorf("exit code %d", c.ProcessState.ExitCode())
+		if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || interrupts < 3 {
+			t.Errorf("exit code %d after %d interrupts", c.ProcessState.ExitCode(), interrupts)
 		}
 	})
 }
