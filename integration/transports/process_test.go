@@ -238,7 +238,6 @@ func failedStarts(v *scenarioRun) error {
 		{"a directory that is not there", []string{"true"}, in("/no/such"), "BAD_WORKING_DIRECTORY", ""},
 		{"a directory that is none", []string{"true"}, in(file), "BAD_WORKING_DIRECTORY", ""},
 		{"no program", nil, harness.WithStdin, "INVALID_FIELD", "start.process.command.direct.argv"},
-		{"a directory with a NUL", []string{"true"}, in("/\x00"), "INVALID_FIELD", "start.process.command.direct.working_directory"},
 		{"a terminal without columns", []string{"true"}, harness.WithTerminal(1, 0), "INVALID_FIELD", "start.process.io.terminal.size.columns"},
 		{"too much of an argument", []string{"true", strings.Repeat("x", 200_000)}, harness.WithStdin, "ARGUMENT_LIST_TOO_LONG", ""},
 	} {
