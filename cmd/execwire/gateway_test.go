@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -24,22 +22,8 @@ func startGateway(t *testing.T, environment []string, arguments ...string) (url 
 	t.Helper()
 	c := command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0"}, arguments...)...)
 	c.Env = append(c.Env, environment...)
-	var errOut bytes.Buffer
-	c.Stderr = &errOut
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s = &server{command: c, stdout: bufio.NewReader(out)}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	line, err := s.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatalf("the gateway does not listen: %v: %s", err, &errOut)
-	}
-	return strings.TrimSpace(line), s
+	s = startListening(t, c, 1)
+	return s.urls[0], s
 }
 
 // A process started through a gateway runs on its server, and survives the gateway for
@@ -103,7 +87,7 @@ func TestGateway_CallsOnBehalfOfClients(t *testing.T) {
 	}
 	core := command(t, "serve", "--listen", "unix://"+dir+"/s")
 	core.Env = append(core.Env, "EXECWIRE_PRINCIPALS_FILE="+file("core.toml", entry("front", own, "on_behalf_of=['user:*']")))
-	upstream := startListening(t, core)
+	upstream := startListening(t, core, 1).urls[0]
 	for _, arguments := range [][]string{nil, {"--token-file", eve}} {
 		got := runCommand(t, command(t, append([]string{"gateway", "--listen", "ws://127.0.0.1:0", "--upstream", upstream}, arguments...)...))
 		if got.code != codeFailed || got.out != "" || !strings.Contains(got.errOut, "--token-file") {
@@ -202,25 +186,6 @@ func TestGateway_ServesHTTP(t *testing.T) {
 	if status, text := request(t, http.MethodGet, url, "/v1/files"+path, nil, ""); status != http.StatusOK || text != "content" {
 		t.Errorf("GET: %d: %s", status, text)
 	}
-}
-
-// startListening starts a prepared server with one listener, and returns its URL.
-func startListening(t *testing.T, c *exec.Cmd) string {
-	t.Helper()
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{command: c, stdout: bufio.NewReader(out)}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	line, err := s.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSpace(line)
 }
 
 // /readyz reports whether the server answers. A gateway waits for the server at its

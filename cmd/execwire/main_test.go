@@ -114,19 +114,31 @@ func startServerWith(t *testing.T, variables []string, listen ...string) *server
 	for _, url := range listen {
 		arguments = append(arguments, "--listen", url)
 	}
-	s := &server{command: command(t, arguments...)}
-	s.command.Env = append(s.command.Env, variables...)
-	pipe, err := s.command.StdoutPipe()
+	c := command(t, arguments...)
+	c.Env = append(c.Env, variables...)
+	return startListening(t, c, len(listen))
+}
+
+// startListening starts a command that listens, and waits until so many listeners are open.
+func startListening(t *testing.T, c *exec.Cmd, listeners int) *server {
+	t.Helper()
+	pipe, err := c.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.stdout = bufio.NewReader(pipe)
-	s.command.Stderr = os.Stderr
-	if err := s.command.Start(); err != nil {
+	var errOut bytes.Buffer
+	c.Stderr = &errOut
+	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	for range listen {
+	s := &server{command: c, stdout: bufio.NewReader(pipe)}
+	t.Cleanup(func() {
+		s.stop(t, syscall.SIGTERM)
+		if t.Failed() {
+			t.Logf("%q wrote %s", c.Args[1:], &errOut)
+		}
+	})
+	for range listeners {
 		line, err := s.stdout.ReadString('\n')
 		if err != nil {
 			t.Fatalf("failed to read the URL of a listener: %v", err)

@@ -239,19 +239,10 @@ func converse(t *testing.T, conn *wsconn.Conn, lines string, pieces ...string) s
 func TestServe_WebsocketToken(t *testing.T) {
 	token := testcert.WriteFile(t, filepath.Join(t.TempDir(), "token"), []byte(goodToken))
 	c := command(t, "serve", "--listen", "ws://127.0.0.1:0", "--ws-auth", "capability-token", "--ws-token-file", token)
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{command: c, stdout: bufio.NewReader(out)}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	line, err := s.stdout.ReadString('\n')
-	url := strings.TrimSpace(line)
-	if err != nil || !strings.HasPrefix(url, "ws://127.0.0.1:") || strings.HasSuffix(url, ":0") {
-		t.Fatalf("the URL is %q, %v", line, err)
+	s := startListening(t, c, 1)
+	url := s.urls[0]
+	if !strings.HasPrefix(url, "ws://127.0.0.1:") || strings.HasSuffix(url, ":0") {
+		t.Fatalf("the URL is %q", url)
 	}
 	if _, err := websocket(t, url, ""); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("without a token: %v", err)

@@ -20,7 +20,7 @@ func TestServe_HTTPRequests_UnlessDisabled(t *testing.T) {
 	t.Cleanup(web.Close)
 	core := startServer(t, "ws://127.0.0.1:0", "grpc://127.0.0.1:0")
 	gateway, _ := startGateway(t, nil, "--upstream", core.urls[1])
-	off := startListening(t, command(t, "serve", "--listen", "ws://127.0.0.1:0", "--disable", "http"))
+	off := startListening(t, command(t, "serve", "--listen", "ws://127.0.0.1:0", "--disable", "http"), 1).urls[0]
 	gatewayOff, _ := startGateway(t, nil, "--upstream", core.urls[1], "--disable", "http")
 	offByVariable, _ := startGateway(t, []string{"EXECWIRE_DISABLE=http"}, "--upstream", core.urls[1])
 	for url, want := range map[string]string{

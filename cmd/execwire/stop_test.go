@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"io"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -42,25 +39,9 @@ func TestServe_UntilStdinCloses(t *testing.T) {
 // startWithStdin starts a command that serves at one URL and returns its stdin.
 func startWithStdin(t *testing.T, c *exec.Cmd) (*server, io.WriteCloser) {
 	t.Helper()
-	var errOut bytes.Buffer
-	c.Stderr = &errOut
 	in, err := c.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{command: c, stdout: bufio.NewReader(out)}
-	t.Cleanup(func() { s.stop(t, syscall.SIGTERM) })
-	line, err := s.stdout.ReadString('\n')
-	if err != nil {
-		t.Fatalf("it does not listen: %v: %s", err, &errOut)
-	}
-	s.urls = []string{strings.TrimSpace(line)}
-	return s, in
+	return startListening(t, c, 1), in
 }
