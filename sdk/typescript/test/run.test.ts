@@ -82,7 +82,8 @@ test("errors are typed by their reason", async () => {
     assert.equal(error.reason, "BAD_WORKING_DIRECTORY");
     return true;
   });
-  await assert.rejects(c.run(["true"], { cwd: "relative" }), (error: unknown) => {
+  assert.equal((await c.run("pwd", { cwd: "." })).stdout, (await c.run("pwd")).stdout);
+  await assert.rejects(c.run(["true"], { cwd: "relative\0" }), (error: unknown) => {
     assert.ok(error instanceof InvalidRequestError);
     assert.match(error.fields.map((f) => f.field).join(), /working_directory/);
     return true;
