@@ -43,7 +43,7 @@ func startRefusals() []startRefusal {
 		{"a NUL in an argument", argv("/bin/echo", "a\x00b"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a NUL in the environment", env("A", "b\x00c"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a NUL in a name", env("A\x00B", "c"), codes.InvalidArgument, "INVALID_FIELD"},
-		{"a relative working directory", cwd("tmp"), codes.InvalidArgument, "INVALID_FIELD"},
+		{"a NUL in the working directory", cwd("tmp\x00"), codes.InvalidArgument, "INVALID_FIELD"},
 		{"a working directory that is not there", cwd("/no/such/directory"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
 		{"a file for a working directory", cwd("/etc/passwd"), codes.FailedPrecondition, "BAD_WORKING_DIRECTORY"},
 		{"too many arguments", argv("/bin/echo", strings.Repeat("x", 3<<20)), codes.InvalidArgument, "ARGUMENT_LIST_TOO_LONG"},
