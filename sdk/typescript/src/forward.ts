@@ -92,6 +92,8 @@ export class Forward implements AsyncDisposable {
           await abortable(new Promise((resolve) => socket.once("drain", resolve)), call.signal);
         } else if (message.case === "end") {
           ended = true;
+          // Behind everything else, so that nothing is left to write when the end is.
+          await abortable(new Promise((resolve) => socket.write("", resolve)), call.signal);
           socket.end();
         }
       }
@@ -103,7 +105,11 @@ export class Forward implements AsyncDisposable {
       }
     } catch (error) {
       const reported = !call.signal.aborted;
-      socket.resetAndDestroy();
+      // libuv does not reset a socket while it writes the end, and Node.js does not close it then either: its
+      // client would wait without end, and so would the end of this program.
+      if (!socket.writableEnded || socket.writableFinished) {
+        socket.resetAndDestroy();
+      }
       if (reported) {
         this.onError?.(fromRpc(error));
       }

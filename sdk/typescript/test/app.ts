@@ -26,15 +26,9 @@ export class App {
     return spawnSync(join(root, "node_modules/.bin/tsc"), args, { cwd: this.folder, encoding: "utf8" });
   }
 
-  /**
-   * Runs a program until it has nothing left to do. Node.js 20 then waits for its handles in
-   * Environment::CleanupHandles, about once in a hundred runs without end and with a busy processor
-   * (https://github.com/nodejs/node/issues/47748 has such a trace), unless the program exits.
-   */
   run(script: string): SpawnSyncReturns<string> {
     const env = { ...process.env, EXECWIRE_BIN: binary, EXECWIRE_SERVER: "local:" };
-    const exits = "data:text/javascript,process.once('beforeExit', () => process.exit())";
-    return spawnSync(process.execPath, ["--import", exits, script], { cwd: this.folder, encoding: "utf8", env });
+    return spawnSync(process.execPath, [script], { cwd: this.folder, encoding: "utf8", env });
   }
 
   remove(): void {

@@ -88,6 +88,26 @@ test("forward: each direction ends by itself, and nothing is lost", async (t) =>
   assert.ok((await read(socket)).equals(sent));
 });
 
+test("forward: a connection whose end is being written is closed with its forward", async (t) => {
+  const c = await client(t);
+  const { port } = await listen(t, c, "c, _ = s.accept()\nc.sendall(b'all')\nc.close()\nsys.stdin.read()\n");
+  const forward = await forwarded(t, c, port);
+  const end = net.Socket.prototype.end as (this: net.Socket) => net.Socket;
+  let closing: Promise<void> | undefined;
+  t.mock.method(net.Socket.prototype, "end", function (this: net.Socket) {
+    const ended = end.call(this);
+    if (this.localPort === forward.port) {
+      closing ??= forward.close();
+    }
+    return ended;
+  });
+  const socket = open(t, forward);
+  assert.equal(text(await read(socket)), "all");
+  await closing;
+  socket.on("error", () => {}); // what is written to a closed socket is answered by a reset
+  await until(() => socket.destroyed || (socket.write("x"), false));
+});
+
 test("forward: a client that does not read stops the sender", async (t) => {
   const c = await client(t);
   const script = "c, _ = s.accept()\nn = 0\nc.settimeout(0.3)\ntry:\n  while True: n += c.send(bytes(65536))\nexcept TimeoutError: pass\nprint(n, flush=True)\nsys.stdin.read()\n";
@@ -166,8 +186,8 @@ test("forward: close does not wait for a client that has not read the end", asyn
         await pause(50);
       }
     }
-    yield { message: { case: "end", value: {} } };
     end();
+    yield { message: { case: "end", value: {} } };
   }
   const transport = { stream: async () => ({ message: responses() }) } as unknown as Transport;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
