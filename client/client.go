@@ -143,6 +143,12 @@ func (c *Client) Sessions() execwirev1.SessionServiceClient { return c.sessions 
 // those of Processes.
 func (c *Client) Files() execwirev1.FileSystemServiceClient { return c.files }
 
+// Admin returns the generated stub of the admin service, which operates the server. Its
+// errors are those of Processes.
+func (c *Client) Admin() execwirev1.AdminServiceClient {
+	return execwirev1.NewAdminServiceClient(c.channel)
+}
+
 // HTTP returns the generated stub of the HTTP service, which makes requests from the
 // server's machine. Its errors are those of Processes.
 func (c *Client) HTTP() execwirev1.HttpServiceClient {

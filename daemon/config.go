@@ -24,6 +24,9 @@ type ConfigError = config.Error
 // DefaultConfig returns the default settings.
 func DefaultConfig() Config { return config.Default() }
 
+// ConfigChange is a setting with two values.
+type ConfigChange = config.Change
+
 // LoadConfig returns the defaults, overridden by the settings of the TOML file at
 // path and then by those of the environment, in the form of os.Environ. An empty path
 // reads no file, and nil no environment. The error is a [*ConfigError].

@@ -34,6 +34,7 @@ import (
 	"github.com/execwire/execwire/internal/syslimit"
 	"github.com/execwire/execwire/relay/executor"
 	"github.com/execwire/execwire/server"
+	"github.com/execwire/execwire/server/admin"
 )
 
 // Options are the options of a daemon beside its configuration.
@@ -57,6 +58,9 @@ type Options struct {
 	// RemoteCredentials are the credentials for the registry of the relay, if the
 	// configuration has one; see [executor.FindCredentials]. Nil shows none.
 	RemoteCredentials executor.Credentials
+	// LoadConfig reads the configuration again for [Daemon.Reload]. It is called by one
+	// goroutine at a time. Nil keeps the configuration.
+	LoadConfig func() (Config, error)
 	// OnListen is called with the URL of every listener when it begins to accept,
 	// with the port that the kernel chose. Nil calls nothing.
 	OnListen func(url string)
@@ -110,6 +114,9 @@ type Daemon struct {
 	clients       *clients
 	reserve       ProcessReserve
 
+	reloading  sync.Mutex    // held by Reload
+	configured config.Config // the configuration as it was given
+
 	// Each runs its part of closing once.
 	processesEnded func() error
 	servicesClosed func() error
@@ -124,6 +131,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	configured := cfg
 	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
 	opts = opts.withDefaults(cfg)
 	authenticator, err := newAuthenticator(cfg, opts.Logger)
@@ -189,7 +197,8 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv,
 		health: healthServer, streams: streams, channel: channel,
-		confined: supervisor.CheckPeer, reserve: reserve}
+		confined: supervisor.CheckPeer, reserve: reserve, configured: configured}
+	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	d.clients, err = newClients(clientsConfig{

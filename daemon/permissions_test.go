@@ -83,6 +83,8 @@ var permissions = map[string]string{
 	"/execwire.v1.PortService/ConnectPort": "ports",
 	"/execwire.v1.PortService/ListenPort":  "ports",
 
+	"/execwire.v1.AdminService/Reload": "admin",
+
 	"/grpc.health.v1.Health/Check": public,
 	"/grpc.health.v1.Health/List":  public,
 	"/grpc.health.v1.Health/Watch": public,
@@ -122,9 +124,9 @@ func (l *locked) call(ctx context.Context, conn *grpc.ClientConn, method string)
 }
 
 func TestPermissions_EveryCall(t *testing.T) {
-	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports"}
+	all := []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports", "admin"}
 	l := lock(t, many, func(l *locked) string {
-		table := l.principal("everything", `"all"`)
+		table := l.principal("everything", `"all", "admin"`)
 		for _, name := range all {
 			table += l.principal(name, fmt.Sprintf("%q", name))
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/reflection"
 	"github.com/execwire/execwire/server"
+	"github.com/execwire/execwire/server/admin"
 )
 
 // Sizes of the transport. The windows are static, which disables gRPC's bandwidth
@@ -44,6 +45,7 @@ func (d *Daemon) newGRPCServer() *grpc.Server {
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
 	d.server.Register(s)
+	admin.Register(s, d)
 	healthpb.RegisterHealthServer(s, d.health)
 	reflection.Register(s)
 	return s

@@ -79,6 +79,8 @@ var needs = map[string]need{
 
 	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
 
+	execwirev1.AdminService_Reload_FullMethodName: {permission: auth.Admin},
+
 	healthpb.Health_Check_FullMethodName: {public: true},
 	healthpb.Health_List_FullMethodName:  {public: true},
 	healthpb.Health_Watch_FullMethodName: {public: true},

@@ -191,6 +191,16 @@ func newStatus(code codes.Code, reason execwirev1.ErrorReason, text string) erro
 	return translation{code, reason}.failure(text).status()
 }
 
+// NewStatus returns the status of an error for packages that implement a service of their
+// own, with metadata as documented for the reason; empty values are left out.
+func NewStatus(code codes.Code, reason execwirev1.ErrorReason, text string, metadata map[string]string) error {
+	f := translation{code, reason}.failure(text)
+	for key, value := range metadata {
+		f.set(key, value)
+	}
+	return f.status()
+}
+
 // reasonName returns the name of a reason as in ErrorInfo.
 func reasonName(reason execwirev1.ErrorReason) string {
 	return strings.TrimPrefix(reason.String(), "ERROR_REASON_")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/operate"
 	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/commands"
 )
@@ -159,6 +162,12 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error {
 		return usageError(command, commands.ExplainFlag(command, err))
 	})
+	root.AddCommand(operate.NewCommands(operate.Program{
+		OnServer: func(command *cobra.Command, do func(context.Context, *client.Client, []string) error) {
+			onServer(command, serverUse{persistent: true}, do)
+		},
+		NoArguments: noArguments, Out: std.out,
+	})...)
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),
 		newPsCommand(std), newLogsCommand(std), newAttachCommand(std), newWaitCommand(std), newKillCommand(std),

@@ -120,6 +120,11 @@ func serve(command *cobra.Command, options serveFlags, std streams) error {
 		service.Restore()
 		return guard(guardian.Options{Cgroups: cfg.Cgroup, ReadsInput: options.untilStdinCloses || hasListener(cfg.Listen, listen.SchemeStdio)})
 	}
+	environ := os.Environ() // as it was at the start
+	load := func() (config.Config, error) {
+		cfg, _, err := readSettings(command, environ, nil)
+		return cfg, err
+	}
 	if cfg.Guardian == guardianSystemd { // processes are not services of systemd
 		if err := os.Unsetenv("EXECWIRE_GUARDIAN"); err != nil {
 			return err
@@ -128,7 +133,7 @@ func serve(command *cobra.Command, options serveFlags, std streams) error {
 	defer observe.IgnoreHangups(logger)()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	unsetRemoteSecrets(cfg)
-	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, credentials, logger, watch, service, options.untilStdinCloses, std)))
+	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, load, credentials, logger, watch, service, options.untilStdinCloses, std)))
 }
 
 // Values of the setting guardian.
@@ -158,7 +163,7 @@ func announceURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(ur
 
 // serveUntilStopped serves until a signal, the end of the guardian, or the end of stdin
 // if requested.
-func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, untilStdinCloses bool, std streams) error {
+func serveUntilStopped(cfg config.Config, load func() (config.Config, error), credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, untilStdinCloses bool, std streams) error {
 	notify := func(state string) {
 		if err := service.Notify(state); err != nil {
 			logger.Error(err.Error())
@@ -169,6 +174,8 @@ func serveUntilStopped(cfg config.Config, credentials executor.Credentials, logg
 		Logger:   logger,
 		Guarded:  watch != nil || cfg.Guardian == guardianSystemd,
 		OnChange: tuneMemory().changed,
+
+		LoadConfig: load,
 
 		RemoteCredentials: credentials,
 		// Nothing else in this program starts processes.

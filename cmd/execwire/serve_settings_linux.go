@@ -90,12 +90,18 @@ func loadServe(command *cobra.Command) (config.Config, config.Sources, error) {
 // loadSettings returns the configuration of a command with flags of addSettingFlags. listen
 // is its default; nil is that of the file and the environment.
 func loadSettings(command *cobra.Command, listen []string) (config.Config, config.Sources, error) {
+	cfg, sources, err := readSettings(command, os.Environ(), listen)
+	return cfg, sources, explainSettings(command, err)
+}
+
+// readSettings is loadSettings for an environment, without explanations of errors.
+func readSettings(command *cobra.Command, environ []string, listen []string) (config.Config, config.Sources, error) {
 	f := command.Flags()
 	file := ""
 	if flag := f.Lookup("config"); flag != nil {
 		file = flag.Value.String()
 	}
-	cfg, sources, err := config.LoadWithSources(file, os.Environ(), func(cfg *config.Config) {
+	return config.LoadWithSources(file, environ, func(cfg *config.Config) {
 		if listen != nil {
 			cfg.Listen = listen
 		}
@@ -105,7 +111,6 @@ func loadSettings(command *cobra.Command, listen []string) (config.Config, confi
 			cfg.Listen = selected
 		}
 	})
-	return cfg, sources, explainSettings(command, err)
 }
 
 // newConfigCommand returns the command for settings.

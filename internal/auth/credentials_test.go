@@ -100,7 +100,7 @@ func TestPermissions(t *testing.T) {
 	if !ok || set != auth.View|auth.Session || set.String() != "view, session" || set.Has(auth.Start) || !set.Has(auth.View) {
 		t.Errorf("view and session = %v, %v", set, ok)
 	}
-	if set, _, ok := auth.ParsePermissions([]string{"all"}); !ok || set != auth.Everything || set.String() != "view, start, control, session, environment, read_files, write_files, http, ports" {
+	if set, _, ok := auth.ParsePermissions([]string{"all"}); !ok || set != auth.All || set.String() != "view, start, control, session, environment, read_files, write_files, http, ports" {
 		t.Errorf("all = %v, %v", set, ok)
 	}
 	if set, unknown, ok := auth.ParsePermissions([]string{"view", "Start"}); ok || unknown != "Start" || set != 0 || set.String() != "none" {

@@ -52,7 +52,7 @@ func TestDocument_Example_IsValid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, may := range map[string]Permissions{
-		"ci": View | Start | Control, "dashboard": View | Environment, "gateway": Everything, "admin": Everything,
+		"ci": View | Start | Control, "dashboard": View | Environment, "gateway": All, "admin": All,
 	} {
 		if i, ok := table.byName[name]; !ok || table.entries[i].may != may {
 			t.Errorf("%s is missing, or does not have the permission %v", name, may)

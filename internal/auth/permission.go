@@ -19,21 +19,27 @@ const (
 	WriteFiles                          // write, create, copy and remove files and directories
 	HTTP                                // make HTTP requests
 	Ports                               // connect to ports
+	Admin                               // operate the server: reload, upgrade, diagnose
 )
 
-// Everything is all permissions.
-const Everything = View | Start | Control | Session | Environment | ReadFiles | WriteFiles | HTTP | Ports
+// Sets of permissions.
+const (
+	// All is "all" in a table: every permission but [Admin], whose calls can change what
+	// the server enforces and show what others do.
+	All        = View | Start | Control | Session | Environment | ReadFiles | WriteFiles | HTTP | Ports
+	Everything = All | Admin
+)
 
-var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports"}
+var permissionNames = []string{"view", "start", "control", "session", "environment", "read_files", "write_files", "http", "ports", "admin"}
 
-// ParsePermissions returns the set of the named permissions; "all" is every one.
-// For an unknown name ok is false.
+// ParsePermissions returns the set of the named permissions; "all" is [All]. For an unknown
+// name ok is false.
 func ParsePermissions(names []string) (set Permissions, unknown string, ok bool) {
 	for _, name := range names {
 		i := slices.Index(permissionNames, name)
 		switch {
 		case name == "all":
-			set |= Everything
+			set |= All
 		case i < 0:
 			return 0, name, false
 		default:

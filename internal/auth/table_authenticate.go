@@ -25,13 +25,13 @@ func (t *Table) Authenticate(c Credentials) (Caller, error) {
 	return t.impersonate(Caller{Principal: Principal{Name: e.name}, May: e.may}, e.onBehalfOf, c.OnBehalfOf)
 }
 
-// addWebsocketTokens accepts tokens of [Websocket], with all permissions unless
-// the table lists it. It is called before the table is used.
+// addWebsocketTokens accepts tokens of [Websocket], as [Unrestricted] unless the
+// table lists it. It is called before the table is used.
 func (t *Table) addWebsocketTokens(tokens *websocketTokens) {
 	t.websocket = tokens
 	if _, listed := t.byName[Websocket.Name]; !listed {
 		t.byName[Websocket.Name] = len(t.entries)
-		t.entries = append(t.entries, entry{name: Websocket.Name, may: Everything})
+		t.entries = append(t.entries, entry{name: Websocket.Name, may: Unrestricted(Websocket).May})
 	}
 }
 

@@ -49,7 +49,7 @@ func expectOf(t *testing.T, a *auth.Authenticator, c auth.Credentials, want stri
 	expectCaller(t, caller, err, want, kind)
 }
 
-var everything = auth.Everything.String()
+var all, everything = auth.All.String(), auth.Everything.String()
 
 func TestWebsocketTokens(t *testing.T) {
 	capability := auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, " "+websocketToken+"\n")}
@@ -94,7 +94,7 @@ func TestWebsocketTokens(t *testing.T) {
 			if !a.HasWebsocketTokens() || a.HasTable() {
 				t.Error("there are no websocket tokens, or there is a table")
 			}
-			expectOf(t, a, auth.Credentials{Token: tc.token, Loopback: true}, "ws: "+everything, tc.kind)
+			expectOf(t, a, auth.Credentials{Token: tc.token, Loopback: true}, "ws: "+all, tc.kind)
 			expectOf(t, a, auth.Credentials{Loopback: true}, "loopback: "+everything, 0)
 			expectOf(t, a, auth.Credentials{}, "", auth.KindCredentialMissing)
 		})
@@ -108,13 +108,13 @@ func TestWebsocketTokens(t *testing.T) {
 func TestWebsocketTokens_WithTable(t *testing.T) {
 	ws := auth.WebsocketOptions{Auth: auth.WebsocketCapabilityToken, TokenFile: secretFile(t, websocketToken)}
 	a := withTokens(t, directory(t, table), ws)
-	expectOf(t, a, auth.Credentials{Token: websocketToken}, "ws: "+everything, 0)
+	expectOf(t, a, auth.Credentials{Token: websocketToken}, "ws: "+all, 0)
 	expectOf(t, a, auth.Credentials{Token: ciToken}, "ci: view, start", 0)
 	expectOf(t, a, auth.Credentials{Token: "x"}, "", auth.KindTokenInvalid)
 	expectOf(t, a, auth.Credentials{Token: hs256(claims{"exp": 1, "sub": "x"})}, "", auth.KindTokenExpired)
 	expectOf(t, a, auth.Credentials{Token: websocketToken, OnBehalfOf: "ci"}, "", auth.KindOnBehalfOfRefused)
 	expectOf(t, a, auth.Credentials{Token: websocketToken, Certificates: certificate("ci", unchanged)}, "", auth.KindCredentialsDisagree)
-	expectOf(t, a, auth.Credentials{Token: websocketToken, Certificates: certificate("x", unchanged)}, "ws: "+everything, 0)
+	expectOf(t, a, auth.Credentials{Token: websocketToken, Certificates: certificate("x", unchanged)}, "ws: "+all, 0)
 
 	listed := withTokens(t, directory(t, table+"\n[[principal]]\nname='ws'\nallow=['view']\n"), ws)
 	expectOf(t, listed, auth.Credentials{Token: websocketToken}, "ws: view", 0)
@@ -122,8 +122,8 @@ func TestWebsocketTokens_WithTable(t *testing.T) {
 	signed := auth.WebsocketOptions{Auth: auth.WebsocketSignedToken, SharedSecretFile: secretFile(t, string(secret)), Issuer: "other"}
 	both := withTokens(t, directory(t, table), signed)
 	good := claims{"exp": time.Now().Unix() + 60}
-	expectOf(t, both, auth.Credentials{Token: hs256(good.with("iss", "other"))}, "ws: "+everything, 0)
-	expectOf(t, both, auth.Credentials{Token: hs256(good.with("iss", "issuer").with("aud", "server").with("sub", "admin@example"))}, "admin: "+everything, 0)
+	expectOf(t, both, auth.Credentials{Token: hs256(good.with("iss", "other"))}, "ws: "+all, 0)
+	expectOf(t, both, auth.Credentials{Token: hs256(good.with("iss", "issuer").with("aud", "server").with("sub", "admin@example"))}, "admin: "+all, 0)
 }
 
 // A known caller is not authenticated again, but has the current permissions of
@@ -170,9 +170,9 @@ func TestAuthenticate_Known(t *testing.T) {
 // may.
 func TestRelay(t *testing.T) {
 	relayed := auth.Credentials{Known: auth.Relay}
-	expectOf(t, withTokens(t, "", auth.WebsocketOptions{}), relayed, "relay: "+everything, 0)
+	expectOf(t, withTokens(t, "", auth.WebsocketOptions{}), relayed, "relay: "+all, 0)
 	a := withTokens(t, directory(t, table), auth.WebsocketOptions{})
-	expectOf(t, a, relayed, "relay: "+everything, 0)
+	expectOf(t, a, relayed, "relay: "+all, 0)
 	relayed.OnBehalfOf = "user:ann"
 	expectOf(t, a, relayed, "", auth.KindOnBehalfOfRefused)
 	listed := withTokens(t, directory(t, table+"\n[[principal]]\nname='relay'\nallow=['view']\n"), auth.WebsocketOptions{})

@@ -31,6 +31,8 @@ type Setting struct {
 	Help string
 	// Secret is set if the value is not to be printed.
 	Secret bool
+	// Reload is set if a running program can change to another value.
+	Reload bool
 
 	value       reflect.Value
 	prefix      string // of environment variables
@@ -107,6 +109,7 @@ func describe(t reflect.Type, prefix, documents string) []Setting {
 			Max:         tag.Get("max"),
 			Help:        tag.Get("help"),
 			Secret:      tag.Get("secret") != "",
+			Reload:      tag.Get("reload") != "",
 			prefix:      prefix,
 			documents:   documents,
 			environment: prefix + strings.ToUpper(name),

@@ -322,6 +322,10 @@ const (
 	// Another call of ListenPort with the same listener_id took over; this one must not be
 	// repeated. ABORTED.
 	ErrorReason_ERROR_REASON_PORT_LISTENER_TAKEN_OVER ErrorReason = 121
+	// The configuration, or a file that it names, is invalid; nothing has changed. Metadata
+	// "file", "line" and "column" are the place and "setting" the setting, as far as they
+	// are known. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_CONFIGURATION_INVALID ErrorReason = 130
 )
 
 // Enum value maps for ErrorReason.
@@ -425,6 +429,7 @@ var (
 		119: "ERROR_REASON_TOO_MANY_PORT_LISTENERS",
 		120: "ERROR_REASON_PORT_CONNECTION_NOT_FOUND",
 		121: "ERROR_REASON_PORT_LISTENER_TAKEN_OVER",
+		130: "ERROR_REASON_CONFIGURATION_INVALID",
 	}
 	ErrorReason_value = map[string]int32{
 		"ERROR_REASON_UNSPECIFIED":                0,
@@ -525,6 +530,7 @@ var (
 		"ERROR_REASON_TOO_MANY_PORT_LISTENERS":    119,
 		"ERROR_REASON_PORT_CONNECTION_NOT_FOUND":  120,
 		"ERROR_REASON_PORT_LISTENER_TAKEN_OVER":   121,
+		"ERROR_REASON_CONFIGURATION_INVALID":      130,
 	}
 )
 
@@ -559,7 +565,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\x9e\x1c\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xc7\x1c\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -659,7 +665,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"%ERROR_REASON_PORT_ADDRESS_UNAVAILABLE\x10v\x12(\n" +
 	"$ERROR_REASON_TOO_MANY_PORT_LISTENERS\x10w\x12*\n" +
 	"&ERROR_REASON_PORT_CONNECTION_NOT_FOUND\x10x\x12)\n" +
-	"%ERROR_REASON_PORT_LISTENER_TAKEN_OVER\x10y\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
+	"%ERROR_REASON_PORT_LISTENER_TAKEN_OVER\x10y\x12'\n" +
+	"\"ERROR_REASON_CONFIGURATION_INVALID\x10\x82\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
