@@ -35,6 +35,11 @@
 // SnapshotBytes of each stream are kept for [Log.Snapshot]; they are references to
 // the same blocks, so they cost nothing while the events themselves are retained.
 //
+// # State
+//
+// [Log.State] is the content of a log without its cursors, and [Restore] makes an equal
+// log of it in another program, with the same seqs, offsets and acknowledgements.
+//
 // # Memory
 //
 // Stats.HeldBytes is the memory of a log. For a process that writes to a number of

@@ -2,6 +2,7 @@ package eventlog
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -56,6 +57,7 @@ func TestLog_MatchesModel(t *testing.T) {
 			"read":     m.read,
 			"unwatch":  m.unwatch,
 			"snapshot": m.snapshot,
+			"restore":  m.restore,
 		})
 		m.finish(t)
 	})
@@ -389,6 +391,48 @@ func (m *machine) snapshot(t *rapid.T) {
 			t.Fatalf("snapshot of %v: %+v, want head %x and tail %x", Stream(id), got, head, tail)
 		}
 	}
+}
+
+// restore goes on with a log that was restored from the state of the log. The owner is
+// released with hold, and all cursors end.
+func (m *machine) restore(t *rapid.T) {
+	rarely(t, 4)
+	for id, w := range m.writers {
+		if w != nil && !m.closed() {
+			w.Commit(0, noTime)
+			m.buffers[id] = nil
+		}
+	}
+	before := m.log.Stats()
+	state := m.log.State()
+	log, err := Restore(state)
+	if err != nil {
+		t.Fatalf("%v: %+v", err, state)
+	}
+	if err := sameState(state, log.State()); err != nil {
+		t.Fatal(err)
+	}
+	m.held = m.paced()
+	m.owner, m.freed, m.replaced, m.observers = nil, false, nil, nil
+	if first := log.Stats().FirstRetainedSeq; first != before.FirstRetainedSeq {
+		t.Fatalf("evicted up to %d by a restore, before up to %d", first, before.FirstRetainedSeq)
+	}
+	m.log = log
+	for id, w := range m.writers {
+		if w != nil && !m.closed() {
+			m.writers[id] = log.Writer(Stream(id))
+		}
+	}
+	m.unpaced()
+}
+
+// sameState returns how two states differ, or nil.
+func sameState(a, b *State) error {
+	x, y := fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)
+	if x != y {
+		return fmt.Errorf("restored\n%s\nas\n%s", x, y)
+	}
+	return nil
 }
 
 // unacked returns the unacknowledged output and the size of buffers in use.

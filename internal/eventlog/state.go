@@ -1,0 +1,209 @@
+package eventlog
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// State is the content of a log, from which [Restore] makes an equal one in another
+// program. It does not include cursors.
+type State struct {
+	// Limits are those of the log. Held has no meaning.
+	Limits Limits
+	// Events are the retained events, consecutive in Seq and up to the last one. Their
+	// Data aliases the log that they were taken from.
+	Events []Event
+	// EvictedExit is the seq of the exited event if it is not among Events; 0: it is, or
+	// there is none. EvictedExitBytes are the output bytes of all streams before it.
+	EvictedExit, EvictedExitBytes uint64
+	// Streams are the streams that were used, each once.
+	Streams []StreamState
+	// Held is set while unacknowledged output is not evicted.
+	Held bool
+	// Acknowledged is the last acknowledged seq; 0: none. AcknowledgedBytes are the output
+	// bytes of all streams up to it, of which Inexact makes a lower bound.
+	Acknowledged, AcknowledgedBytes uint64
+	Inexact                         bool
+}
+
+// StreamState is a stream of a State: what is not part of the retained events.
+type StreamState struct {
+	// Stream is which one it is.
+	Stream Stream
+	// Total are the bytes of the stream, ever.
+	Total uint64
+	// Head and Tail are the parts of the snapshot, see [Log.Snapshot], that were evicted.
+	Head, Tail []byte
+}
+
+// State returns the content of the log. An owner counts as released with hold, unless the
+// log was freed.
+func (l *Log) State() *State {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := &State{
+		Limits: l.limits, Held: l.window.paced, Acknowledged: l.window.acked.next - 1,
+		AcknowledgedBytes: l.window.acked.before, Inexact: l.window.acked.inexact,
+	}
+	if l.exitedSeq < l.records.first {
+		state.EvictedExit, state.EvictedExitBytes = l.exitedSeq, l.evictedExit.before
+	}
+	var retained [streamEnd]uint64
+	for seq := l.records.first; seq < l.records.end; seq++ {
+		event := l.records.at(seq).event(seq)
+		retained[event.Stream] += uint64(len(event.Data))
+		state.Events = append(state.Events, event)
+	}
+	for _, s := range l.streams {
+		if s != nil {
+			state.Streams = append(state.Streams, s.state(retained[s.id], l.limits.SnapshotBytes))
+		}
+	}
+	return state
+}
+
+// state returns the state of a stream with the given number of retained bytes.
+func (s *stream) state(retained uint64, snapshot int) StreamState {
+	evicted := s.total - retained
+	state := StreamState{Stream: s.id, Total: s.total}
+	state.Head = joinSpans(s.head)
+	state.Head = state.Head[:min(uint64(len(state.Head)), evicted)]
+	if retained < uint64(snapshot) {
+		tail := joinSpans(s.tail)
+		tail = tail[max(0, len(tail)-snapshot):]
+		state.Tail = tail[:max(0, len(tail)-int(retained))]
+	}
+	return state
+}
+
+func joinSpans(spans []span) []byte {
+	parts := make([][]byte, len(spans))
+	for i, p := range spans {
+		parts[i] = p.bytes()
+	}
+	return bytes.Join(parts, nil)
+}
+
+// Restore returns a log with the content of a state, without cursors. It copies all data.
+// It fails if the state is not that of a log.
+func Restore(state *State) (*Log, error) {
+	l := New(state.Limits)
+	l.window.paced = false
+	l.exitedSeq, l.evictedExit = state.EvictedExit, record{kind: Exited, before: state.EvictedExitBytes}
+	if err := l.restore(state); err != nil {
+		return nil, fmt.Errorf("failed to restore an event log: %w", err)
+	}
+	l.window.acked = position{next: state.Acknowledged + 1, before: state.AcknowledgedBytes, inexact: state.Inexact}
+	if state.Held {
+		l.startWindow(l.window.acked)
+	}
+	l.settle()
+	return l, nil
+}
+
+func (l *Log) restore(state *State) error {
+	runs := runsOf(state.Events, l.limits.largestBlock())
+	for _, saved := range state.Streams {
+		if saved.Stream == 0 || saved.Stream >= streamEnd || l.streams[saved.Stream] != nil {
+			return fmt.Errorf("%v is unknown or occurs twice", saved.Stream)
+		}
+		retained := uint64(0)
+		for _, n := range runs[saved.Stream] {
+			retained += uint64(n)
+		}
+		if err := l.stream(saved.Stream).restoreEvicted(&l.blocks, saved, retained, l.limits.SnapshotBytes); err != nil {
+			return err
+		}
+		l.totalBytes += saved.Total - retained
+	}
+	for i, e := range state.Events {
+		if i == 0 {
+			l.records.first, l.records.end = e.Seq, e.Seq
+		}
+		if e.Seq == 0 || e.Seq != l.records.end {
+			return fmt.Errorf("event %d follows event %d", e.Seq, l.lastSeq())
+		}
+		if err := l.restoreEvent(e, &runs[e.Stream%streamEnd]); err != nil {
+			return err
+		}
+	}
+	for _, s := range l.streams {
+		if s != nil {
+			s.dropBlock(&l.blocks)
+		}
+	}
+	if state.Acknowledged > l.lastSeq() {
+		return errFuture(state.Acknowledged, l.lastSeq())
+	}
+	return nil
+}
+
+// restoreEvicted restores what a stream has beside its retained events.
+func (s *stream) restoreEvicted(a *blocks, saved StreamState, retained uint64, snapshot int) error {
+	evicted := saved.Total - retained
+	if saved.Total < retained || uint64(len(saved.Head)) != min(evicted, uint64(snapshot)) ||
+		uint64(len(saved.Tail)) > evicted || uint64(len(saved.Tail))+retained < min(saved.Total, uint64(snapshot)) {
+		return fmt.Errorf("%v has %d bytes in all, %d retained and %d and %d of its ends", s.id, saved.Total, retained, len(saved.Head), len(saved.Tail))
+	}
+	s.total = evicted
+	s.head, s.headBytes = a.copySpan(saved.Head), len(saved.Head)
+	s.tail, s.tailBytes = a.copySpan(saved.Tail), len(saved.Tail)
+	return nil
+}
+
+// copySpan copies data into a block that the result keeps alive.
+func (a *blocks) copySpan(data []byte) []span {
+	if len(data) == 0 {
+		return nil
+	}
+	b := a.alloc(len(data))
+	b.used = copy(b.buf, data)
+	return []span{{b, 0, b.used}}
+}
+
+// runsOf divides the output of each stream into runs of whole events, each of at most the
+// size of a block, or one event. A run fills its block, which keeps the bound of memory.
+func runsOf(events []Event, block int) (runs [streamEnd][]int) {
+	for _, e := range events {
+		if e.Kind != Output || e.Stream >= streamEnd {
+			continue
+		}
+		of := &runs[e.Stream]
+		if last := len(*of) - 1; last >= 0 && (*of)[last]+len(e.Data) <= block {
+			(*of)[last] += len(e.Data)
+		} else {
+			*of = append(*of, len(e.Data))
+		}
+	}
+	return runs
+}
+
+// restoreEvent appends an event. The first of runs is the size of the next block of its
+// stream.
+func (l *Log) restoreEvent(e Event, runs *[]int) error {
+	var s *stream
+	if e.Stream < streamEnd {
+		s = l.streams[e.Stream]
+	}
+	switch {
+	case l.closedSeq != 0:
+	case e.Kind == Exited && l.exitedSeq == 0:
+		l.exitedSeq = l.push(record{kind: Exited, before: l.totalBytes})
+		return nil
+	case e.Kind == Closed && l.exitedSeq != 0:
+		l.closedSeq = l.push(record{kind: Closed, before: l.totalBytes})
+		return nil
+	case e.Kind == Output && s != nil && e.Offset == s.total && e.UnixNano >= l.time && 0 < len(e.Data) && len(e.Data) <= MaxChunkBytes:
+		if s.cur == nil || s.cur.free() == 0 {
+			s.dropBlock(&l.blocks)
+			s.cur = l.blocks.alloc((*runs)[0])
+			*runs = (*runs)[1:]
+		}
+		start := s.cur.used
+		s.cur.used += copy(s.cur.buf[start:], e.Data)
+		l.time = e.UnixNano
+		l.appendOutput(s, s.cur, start, len(e.Data))
+		return nil
+	}
+	return fmt.Errorf("event %d cannot be %v of %d bytes at %d of %v", e.Seq, e.Kind, len(e.Data), e.Offset, e.Stream)
+}
