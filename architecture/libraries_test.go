@@ -28,6 +28,7 @@ var libraries = []library{
 	{path: "golang.org/x/net/websocket", why: "internal/wsconn is our websocket"},
 	{path: "os/exec", only: []string{"internal/process", "internal/sandbox", "client/execserver"}, why: "one package starts processes, so that none escapes its owner; client/execserver starts the command that is a connection, never users' processes"},
 	{path: "github.com/nats-io", only: []string{"relay/rendezvous/presence"}, why: "NATS stays out of everything but the hub's binary"},
+	{path: "github.com/prometheus", only: []string{"daemon", "internal/metrics", "relay/hub"}, why: "packages count without Prometheus; one list has all metrics"},
 	{path: "log", exact: true, tests: true, why: "use log/slog"},
 }
 

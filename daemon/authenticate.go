@@ -38,10 +38,11 @@ type authenticator struct {
 	users       auth.LoopbackUsers
 	fileURLs    *auth.FileURLKeys
 	logger      *slog.Logger
+	metrics     *serverMetrics
 }
 
-func newAuthenticator(cfg config.Config, logger *slog.Logger) (*authenticator, error) {
-	k := &authenticator{logger: logger}
+func newAuthenticator(cfg config.Config, logger *slog.Logger, counts *serverMetrics) (*authenticator, error) {
+	k := &authenticator{logger: logger, metrics: counts}
 	var err error
 	if k.users, err = loopbackUsers(cfg); err != nil {
 		return nil, err
@@ -103,6 +104,13 @@ func (a *authenticator) authenticate(ctx context.Context) (auth.Caller, error) {
 // authenticatePeer returns the caller and its permissions, and counts failed
 // attempts. Credentials are not checked while the address has failed too often.
 func (a *authenticator) authenticatePeer(v peerInfo) (auth.Caller, error) {
+	caller, err := a.identify(v)
+	a.metrics.notAuthenticated(err)
+	return caller, err
+}
+
+// identify is authenticatePeer without the metrics.
+func (a *authenticator) identify(v peerInfo) (auth.Caller, error) {
 	_, relayed := v.info.(relayAuthInfo)
 	if v.websocket && a.ignoresTokens() || relayed { // the token is for the rendezvous
 		v.authorization = nil
@@ -193,6 +201,7 @@ func (a *authenticator) admit(ctx context.Context, call *tap.Info) (context.Cont
 
 // handshakeFailed counts and logs a failed TLS handshake.
 func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
+	a.metrics.authFailures.WithLabelValues("tls_handshake").Inc()
 	level := slog.LevelInfo
 	if a.attempts.HandshakeFailed(remote, err) {
 		level = slog.LevelDebug // it was logged before

@@ -17,6 +17,7 @@ import (
 type clientAuthInfo struct {
 	credentials.CommonAuthInfo
 	shown auth.Credentials // without a token
+	api   api              // "" is JSON-RPC
 }
 
 // AuthType returns "client".

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/execwire/execwire/gateway"
@@ -31,8 +30,8 @@ type clientsConfig struct {
 	logger        *slog.Logger
 	// upstream returns the connection for the calls of a client.
 	upstream func(clientAuthInfo) grpc.ClientConnInterface
-	// totals are served at /metrics beside those of the program. May be nil.
-	totals []prometheus.Collector
+	// metrics are served at /metrics.
+	metrics *serverMetrics
 	// ready reports whether upstream is reachable. It is called concurrently.
 	ready func() bool
 	// changed is called when a client has connected or disconnected, as
@@ -76,7 +75,7 @@ func newClients(config clientsConfig) (*clients, error) {
 		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Answers: int(cfg.AnswersTotal), Budget: budget, Logger: config.logger,
 		Processes: int(cfg.ConnectionProcesses),
 		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
-		Watches: int(cfg.ConnectionWatches),
+		Watches: int(cfg.ConnectionWatches), OnLimit: config.metrics.limitHit,
 	})
 	if err != nil {
 		return nil, err
@@ -248,6 +247,7 @@ func (c *clients) add(one *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.live[one] = struct{}{}
+	c.metrics.live.Add(1)
 	c.cancelIdle(one)
 	c.notifyChange()
 }
@@ -256,6 +256,7 @@ func (c *clients) remove(one *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.live, one)
+	c.metrics.live.Add(-1)
 	if c.stopping && len(c.live) == 0 {
 		c.closeLeft()
 	}

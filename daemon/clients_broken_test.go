@@ -23,7 +23,7 @@ type panickingConn struct{ grpc.ClientConnInterface }
 // A panic is logged, and ends no other connection.
 func TestClients_Panic_EndsOneConnection(t *testing.T) {
 	var log bytes.Buffer
-	c, err := newClients(clientsConfig{
+	c, err := newClients(clientsConfig{metrics: newServerMetrics(""),
 		cfg: config.Default(), logger: slog.New(slog.NewTextHandler(&log, nil)),
 		upstream: func(clientAuthInfo) grpc.ClientConnInterface { return panickingConn{} },
 	})
@@ -72,7 +72,7 @@ func (s hangingConn) block() error {
 func TestClients_StopWithHangingCall_TimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := hangingConn{called: make(chan struct{}), over: make(chan struct{})}
-		c, err := newClients(clientsConfig{
+		c, err := newClients(clientsConfig{metrics: newServerMetrics(""),
 			cfg: config.Default(), logger: slog.New(slog.DiscardHandler),
 			upstream: func(clientAuthInfo) grpc.ClientConnInterface { return upstream },
 		})

@@ -14,7 +14,7 @@ import (
 func (c *clients) mounts() map[string]http.Handler {
 	mounts := map[string]http.Handler{auth.FileURLPrefix + "/": filehttp.NewHandler(filehttp.Config{Begin: c.beginFile})}
 	handler := connectrpc.New(connectrpc.Config{Begin: c.beginRPC, MessageBytes: receiveLimit(c.cfg)})
-	mounts[metricsPath] = c.metrics()
+	mounts[metricsPath] = c.serveMetrics()
 	for _, prefix := range connectrpc.Prefixes() {
 		mounts[prefix] = handler
 	}
@@ -26,12 +26,13 @@ func (c *clients) mounts() map[string]http.Handler {
 func (c *clients) beginRPC(r *http.Request, method string) (connectrpc.Call, error) {
 	if server.IsPublic(method) {
 		ctx, end := c.track(r.Context(), httpConnOf(r).peer.Admission)
-		return connectrpc.Call{Context: ctx, Conn: c.upstream(clientAuthInfo{}), End: end}, nil
+		return connectrpc.Call{Context: ctx, Conn: c.upstream(clientAuthInfo{api: apiConnect}), End: end}, nil
 	}
 	call, err := c.beginHTTP(r, c.authenticator.admitHTTP)
 	if err != nil {
 		return connectrpc.Call{}, server.MayCall(auth.Caller{}, err, method, nil)
 	}
+	call.info.api = apiConnect
 	if err := server.MayCall(call.caller, nil, method, nil); err != nil {
 		call.end()
 		return connectrpc.Call{}, err

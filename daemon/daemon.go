@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,6 +110,7 @@ type Daemon struct {
 	sandboxes     *sandbox.Sandboxes
 	server        *server.Server
 	health        *health.Server
+	metrics       *serverMetrics
 	streams       *grpcStreams
 	channel       *inproc.Channel
 	clients       *clients
@@ -134,7 +136,8 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	configured := cfg
 	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
 	opts = opts.withDefaults(cfg)
-	authenticator, err := newAuthenticator(cfg, opts.Logger)
+	counts := newServerMetrics(opts.Version)
+	authenticator, err := newAuthenticator(cfg, opts.Logger, counts)
 	if err != nil {
 		return nil, err
 	}
@@ -163,6 +166,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		StdinQueueBytes: int(cfg.StdinQueue),
 		MaxWriteBytes:   int(cfg.StdinWrite),
 		Logger:          opts.Logger,
+		Observer:        counts,
 	})
 	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts))
 	srv := server.New(server.Config{
@@ -181,6 +185,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		NoDirect:     !cfg.HasDirectExec(),
 		NoPrepared:   !cfg.HasPreparedExec(),
 		OnContent:    opts.OnChange,
+		Traffic:      counts.trafficOf,
 
 		FileURLs: authenticator.fileURLs, FileURLMaxAge: time.Duration(cfg.SignedURLMaxAge),
 
@@ -189,22 +194,24 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	})
 	streams := newGRPCStreams()
 	channel := inproc.New(
-		inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...),
-		inproc.WithStreamInterceptors(append(srv.StreamInterceptors(), streams.intercept)...),
+		inproc.WithUnaryInterceptors(slices.Concat([]grpc.UnaryServerInterceptor{counts.countUnary}, srv.UnaryInterceptors())...),
+		inproc.WithStreamInterceptors(slices.Concat([]grpc.StreamServerInterceptor{counts.countStream}, srv.StreamInterceptors(),
+			[]grpc.StreamServerInterceptor{streams.intercept})...),
 	)
 	srv.Register(channel)
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv,
-		health: healthServer, streams: streams, channel: channel,
+		health: healthServer, metrics: counts, streams: streams, channel: channel,
 		confined: supervisor.CheckPeer, reserve: reserve, configured: configured}
+	counts.begin(sessions)
 	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	d.clients, err = newClients(clientsConfig{
 		cfg: cfg, authenticator: authenticator, logger: opts.Logger,
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
-		totals:   d.totals(),
+		metrics:  counts,
 		ready:    func() bool { return true },
 		changed:  opts.OnChange,
 	})

@@ -26,6 +26,8 @@ func (c *clients) beginFile(r *http.Request, method, path string) (filehttp.Acce
 	if err != nil {
 		return filehttp.Access{}, server.MayCall(auth.Caller{}, err, "", nil)
 	}
+	call.info.api = apiHTTP
+	access.Sent = c.metrics.sentFile
 	access.Calls, access.Context, access.End = c.upstream(call.info), call.ctx, call.end
 	return access, nil
 }
@@ -45,6 +47,7 @@ func (a *authenticator) admitFileURL(r *http.Request, on *httpConn, method, path
 	if err == nil {
 		caller, err = a.principals.Authenticate(signed.Credentials())
 	}
+	a.metrics.notAuthenticated(err)
 	if err == nil {
 		err = on.peer.Admit(caller.Self().Name)
 	}

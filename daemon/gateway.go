@@ -60,7 +60,8 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	authenticator, err := newAuthenticator(cfg, opts.Logger)
+	counts := newServerMetrics("")
+	authenticator, err := newAuthenticator(cfg, opts.Logger, counts)
 	if err != nil {
 		return nil, err
 	}
@@ -70,6 +71,7 @@ func NewGateway(cfg config.Config, upstream *grpc.ClientConn, opts GatewayOption
 			return &remoteCalls{ClientConnInterface: upstream, authenticator: authenticator, info: info}
 		},
 		ready:   func() bool { return isReady(upstream) },
+		metrics: counts,
 		changed: opts.OnChange,
 	})
 	if err != nil {

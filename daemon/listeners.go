@@ -165,6 +165,9 @@ func (o opener) warnOfPlainText(u listen.URL) {
 func (o opener) logFull() func(listen.URL) {
 	limited := rarely()
 	return func(u listen.URL) {
+		if o.authenticator != nil {
+			o.authenticator.metrics.limitHit("connections_per_listener")
+		}
 		limited(func() {
 			o.logger.Warn("a listener closed a connection: its limit is reached; suppressing further lines for a while",
 				"listener", u.String(), "connections_per_listener", int(o.cfg.Connections))

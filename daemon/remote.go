@@ -40,6 +40,7 @@ func (d *Daemon) openRemote(grpc *listen.Queue) (*remote, error) {
 		name, _ = os.Hostname() // an empty name is accepted
 	}
 	served := newRelayServer(d.cfg, grpc, d.clients, d.opts.Logger)
+	d.metrics.relay.Store(served.endpoint)
 	return &remote{server: served, options: executor.Options{
 		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: tlsConfig,
 		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),

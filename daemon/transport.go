@@ -37,7 +37,9 @@ func (d *Daemon) newGRPCServer() *grpc.Server {
 	s := grpc.NewServer(append(transportOptions(d.cfg),
 		grpc.Creds(listenerCredentials{listen.PeerCredentials()}),
 		grpc.InTapHandle(d.authenticator.admit),
+		grpc.ChainUnaryInterceptor(d.metrics.countUnary),
 		grpc.ChainUnaryInterceptor(append(d.server.UnaryInterceptors(), useUnary)...),
+		grpc.ChainStreamInterceptor(d.metrics.countStream),
 		grpc.ChainStreamInterceptor(append(d.server.StreamInterceptors(), useStream, d.streams.intercept)...),
 		grpc.WaitForHandlers(true),
 		// Goroutines whose stacks have grown already: a new one copies its stack in every call.

@@ -63,6 +63,9 @@ type Config struct {
 	// Grace is the grace period of the session of a lost connection. nil is the
 	// server's default; 0 ends the session with the connection.
 	Grace *time.Duration
+	// OnLimit is called with the setting of a limit of the gateway for which a request is
+	// refused. It must not block, and is called concurrently. nil calls nothing.
+	OnLimit func(setting string)
 	// Logger receives a line for every connection that does not end normally. nil
 	// discards.
 	Logger *slog.Logger
@@ -95,6 +98,9 @@ func (config Config) withDefaults() (Config, error) {
 	}
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	if config.OnLimit == nil {
+		config.OnLimit = func(string) {}
 	}
 	return config, nil
 }

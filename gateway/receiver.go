@@ -231,6 +231,7 @@ func (c *receiver) request(m jsonrpc.Message, bytes int) {
 		release, err = c.permits.acquire(known.control && !(ok && waiting.blocks()), bytes)
 	}
 	if err != nil {
+		c.noteLimit(err)
 		c.postAnswer(jsonrpc.AppendError(nil, m.ID, err))
 		return
 	}
@@ -238,6 +239,13 @@ func (c *receiver) request(m jsonrpc.Message, bytes int) {
 	c.enqueue(r)
 	c.answering.Add(1)
 	c.Spawn(r.serve)
+}
+
+// noteLimit reports an error that is about a limit of the gateway.
+func (c *connection) noteLimit(failed *jsonrpc.Error) {
+	if setting := rpcerror.OwnLimit(failed); setting != "" {
+		c.config.OnLimit(setting)
+	}
 }
 
 // admits returns an error if the group's methods are not allowed yet.

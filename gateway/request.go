@@ -55,6 +55,9 @@ func (r *request) respond() {
 	if !streamed {
 		r.turn.End()
 	}
+	if failed != nil {
+		r.noteLimit(failed)
+	}
 	if r.calls.Err() == nil {
 		r.answer(result, failed)
 	}

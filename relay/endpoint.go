@@ -71,6 +71,14 @@ func (e *Endpoint) opened(st *streamState) {
 	e.arrived.Notify()
 }
 
+// Status returns the number of streams, and whether a carrier is connected. It does not
+// block.
+func (e *Endpoint) Status() (streams int, connected bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.table.count, e.running
+}
+
 // Open opens a stream. An empty id is replaced by a new UUID; one that is, or
 // recently was, in use fails with [ErrStreamExists]. Open waits neither for the
 // peer nor for a carrier. The error may also be [ErrRole], [ErrClosed] or a

@@ -18,6 +18,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/tracecontext"
+	"github.com/execwire/execwire/server/traffic"
 )
 
 // The order of the interceptors matters. The log records what the client receives, so
@@ -145,17 +146,31 @@ func (s *Server) checkUnary(ctx context.Context, req any, _ *grpc.UnaryServerInf
 	if err := s.check(ctx, req); err != nil {
 		return nil, err
 	}
-	return handler(ctx, req)
+	traffic := s.cfg.Traffic(ctx)
+	traffic.Received(req)
+	resp, err := handler(ctx, req)
+	if err == nil {
+		traffic.Sent(resp)
+	}
+	return resp, err
 }
 
 func (s *Server) checkStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	return handler(srv, &checkedStream{ServerStream: stream, server: s})
+	return handler(srv, &checkedStream{ServerStream: stream, server: s, traffic: s.cfg.Traffic(stream.Context())})
 }
 
-// checkedStream checks every message of a client before the handler receives it.
+// checkedStream checks every message of a client before the handler receives it, and
+// counts what messages carry.
 type checkedStream struct {
 	grpc.ServerStream
-	server *Server
+	server  *Server
+	traffic *traffic.Bytes
+}
+
+// SendMsg implements grpc.ServerStream.
+func (c *checkedStream) SendMsg(m any) error {
+	c.traffic.Sent(m)
+	return c.ServerStream.SendMsg(m)
 }
 
 // RecvMsg implements grpc.ServerStream.
@@ -163,6 +178,7 @@ func (c *checkedStream) RecvMsg(m any) error {
 	if err := c.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
+	c.traffic.Received(m)
 	return c.server.check(c.Context(), m)
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server/fileworker"
+	"github.com/execwire/execwire/server/traffic"
 )
 
 // Limits are limits of clients. Package config has the defaults; zero means zero.
@@ -91,6 +92,9 @@ type Config struct {
 	// FileURLs sign URLs of files, for at most FileURLMaxAge. Nil disables SignFileURL.
 	FileURLs      *auth.FileURLKeys
 	FileURLMaxAge time.Duration
+	// Traffic returns the counters for what the messages of a call carry. It is called
+	// concurrently. Nil counts nothing.
+	Traffic func(context.Context) *traffic.Bytes
 	// OnContent is called when a call has transferred much file content, so that
 	// memory may have become free. It must neither block nor use the server. Nil
 	// calls nothing.
@@ -121,6 +125,10 @@ type Server struct {
 func New(cfg Config) *Server {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Traffic == nil {
+		uncounted := new(traffic.Bytes)
+		cfg.Traffic = func(context.Context) *traffic.Bytes { return uncounted }
 	}
 	limits := &cfg.Limits
 	limits.ServerLimits = proto.CloneOf(cmp.Or(limits.ServerLimits, &execwirev1.ServerLimits{}))

@@ -55,6 +55,13 @@ func (q *request) open() (*openFile, error) {
 	return f, nil
 }
 
+// noteSent reports bytes that were sent from a file that the server has passed on.
+func (f *openFile) noteSent(bytes int64) {
+	if f.local != nil && f.q.access.Sent != nil {
+		f.q.access.Sent(bytes)
+	}
+}
+
 var errNotHead = errors.New("the server sent more than a head")
 
 // passedFile is the file that the server passes on in place of its content, if it is in

@@ -120,13 +120,15 @@ func etag(version string) string {
 }
 
 // sendUnsized sends a file whose size is not known, after its start.
-func (q *request) sendUnsized(start []byte, rest io.Reader) error {
+func (q *request) sendUnsized(start []byte, rest *openFile) error {
 	q.setContentHeaders()
 	q.w.WriteHeader(http.StatusOK)
 	if q.Method == http.MethodHead {
 		return nil
 	}
-	if _, err := io.Copy(q.w, io.MultiReader(bytes.NewReader(start), rest)); err != nil {
+	sent, err := io.Copy(q.w, io.MultiReader(bytes.NewReader(start), rest))
+	rest.noteSent(sent)
+	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -147,7 +149,10 @@ func (b *body) ReadFrom(part io.Reader) (sent int64, err error) {
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
-	defer func() { b.err = err }()
+	defer func() {
+		b.err = err
+		b.file.noteSent(sent)
+	}()
 	if left.R == io.Reader(b.file) {
 		b.file.expect(left.N)
 	}

@@ -22,6 +22,9 @@ type Access struct {
 	Context context.Context
 	// End is called when the response is complete, unless it is nil.
 	End func()
+	// Sent is called with the number of bytes of a file that were sent, and that the server
+	// does not know of because it has passed on the open file. nil is not called.
+	Sent func(bytes int64)
 	// Signed is set for a request by a signed URL.
 	Signed bool
 	// MaxBytes is the largest file that the request may upload; nil is any.

@@ -179,6 +179,17 @@ func MessageTooLarge(limit int, what string) *jsonrpc.Error {
 	return failed
 }
 
+// OwnLimit returns the setting of an error for a limit of the gateway itself, and "" for
+// every other error.
+func OwnLimit(failed *jsonrpc.Error) string {
+	data, _ := failed.Data.(map[string]any)
+	if _, ofServer := data["reason"]; ofServer || failed.Code != jsonrpc.CodeLimitReached {
+		return ""
+	}
+	setting, _ := data["setting"].(string)
+	return setting
+}
+
 // LimitReached is the error for a limit of one connection.
 func LimitReached(setting string, limit int, what string) *jsonrpc.Error {
 	return &jsonrpc.Error{

@@ -25,6 +25,9 @@ type Stats struct {
 	UnacknowledgedEvents int
 
 	Readers int // open cursors, owners included
+	// Blocked is set while a writer waits for space: its stream is not read, because the
+	// owner has a full window to acknowledge.
+	Blocked bool
 }
 
 // Stats describes the log.
@@ -46,6 +49,7 @@ func (l *Log) Stats() Stats {
 		ReservedBytes:        l.window.reservedBytes,
 		UnacknowledgedEvents: l.window.unackedEvents,
 		Readers:              l.observers + l.owners,
+		Blocked:              len(l.writers) > 0,
 	}
 	for i, s := range l.streams {
 		if s != nil {

@@ -41,6 +41,9 @@ func (p *Process) recordExit(record ExitRecord) {
 	}
 	p.exit = record
 	p.state = StateExited
+	if p.observed {
+		p.supervisor.config.Observer.Exited(record.Cause)
+	}
 	close(p.exited)
 	p.advanceState() // the streams may have ended before
 	if p.killJob != nil {
@@ -174,6 +177,7 @@ func (p *Process) killJobDone(job *killJob) {
 		p.advanceState()
 	}
 	p.mu.Unlock()
+	p.supervisor.config.Observer.Killed(job.result.method, job.result.verified)
 	close(job.done)
 	p.supervisor.doneRunning()
 }

@@ -36,6 +36,7 @@ type Process struct {
 	cgroup         *cgroup.Group   // nil: none. Invalid after releaseAll
 	sandbox        *sandbox.Report // nil: not confined
 	releaseSandbox func()          // called when no process is left; nil: not confined
+	observed       bool            // its start did not fail; set before its goroutines are started
 
 	exited  chan struct{} // closed when exit is set
 	settled chan struct{} // closed when stream.settle was called for all streams

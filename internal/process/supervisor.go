@@ -19,6 +19,7 @@ import (
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/procfs"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // Config is the configuration of a Supervisor. Zero fields have the default.
@@ -40,7 +41,31 @@ type Config struct {
 	// OOMScoreAdjust is added to the oom_score_adj of this program for processes, up to 1000, so
 	// that the OOM killer prefers them. Default 0.
 	OOMScoreAdjust int
+	// Observer is called about starts, exits and kills. Default: nothing is.
+	Observer Observer
 }
+
+// Observer counts what happens to processes. Its methods are called concurrently, with locks held,
+// before the results are known to any caller. They must not block nor call this package.
+type Observer interface {
+	// Started is called at the end of a start that did not fail, with the time that it took. The
+	// backend is 0 without a sandbox.
+	Started(backend sandbox.Backend, took time.Duration)
+	// NotStarted is called at the end of a start that failed; the kind is 0 for an error that is no
+	// *Error, such as the end of the context.
+	NotStarted(Kind)
+	// Exited is called when a started process has exited.
+	Exited(Cause)
+	// Killed is called at the end of each kill of a process tree.
+	Killed(method Method, verified bool)
+}
+
+type noObserver struct{}
+
+func (noObserver) Started(sandbox.Backend, time.Duration) {}
+func (noObserver) NotStarted(Kind)                        {}
+func (noObserver) Exited(Cause)                           {}
+func (noObserver) Killed(Method, bool)                    {}
 
 func (c Config) withDefaults() Config {
 	if c.StdinQueueBytes <= 0 {
@@ -51,6 +76,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Observer == nil {
+		c.Observer = noObserver{}
 	}
 	return c
 }
@@ -144,6 +172,22 @@ func pidfdSignalsGroups() bool {
 // confined process. A file system that hangs blocks only this start. A failed start leaves nothing
 // behind. Kinds: the first nine, and ShuttingDown.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
+	begun := time.Now()
+	p, err := s.tryStart(ctx, spec)
+	if err != nil {
+		s.config.Observer.NotStarted(KindOf(err))
+		return nil, err
+	}
+	var backend sandbox.Backend
+	if p.sandbox != nil {
+		backend = p.sandbox.Backend
+	}
+	s.config.Observer.Started(backend, time.Since(begun))
+	return p, nil
+}
+
+// tryStart is Start without the Observer.
+func (s *Supervisor) tryStart(ctx context.Context, spec Spec) (*Process, error) {
 	if err := spec.validate(); err != nil {
 		return nil, err
 	}
@@ -165,8 +209,9 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 		p, err := s.startChild(ctx, spec, program)
 		if p != nil {
 			added := s.addProcess(p)
+			p.observed = added && err == nil
 			s.startGoroutines(p)
-			if added && err == nil {
+			if p.observed {
 				return p, nil
 			}
 			discard(p)

@@ -181,6 +181,70 @@ func (r *Registry) Totals() Totals {
 	return Totals{Running: r.running, Sessions: len(r.defaults) + len(r.leased), RetainedBytes: retained}
 }
 
+// Census counts what a registry has.
+type Census struct {
+	// Starting, Running, Exited and Closed are the processes by state.
+	Starting, Running, Exited, Closed int
+	// Blocked are the processes of which a stream is not read; see [eventlog.Stats].
+	Blocked int
+	// UnacknowledgedBytes is the output that owners have not acknowledged.
+	UnacknowledgedBytes int64
+	// Default, Attached and Detached are the sessions: default ones that have a process
+	// or another resource, and leased ones by whether a client is attached.
+	Default, Attached, Detached int
+}
+
+// Census counts all processes and sessions one after the other, so the numbers are not of
+// one moment. It takes time in proportion to the number of processes, and holds no lock
+// for longer than it takes to copy a list. It may be called concurrently.
+func (r *Registry) Census() (c Census) {
+	r.mu.Lock()
+	sessions := slices.AppendSeq(slices.Collect(maps.Values(r.defaults)), maps.Values(r.leased))
+	r.mu.Unlock()
+	for _, s := range sessions {
+		switch {
+		case s.lease == nil:
+			c.Default++
+		case s.lease.terms().attached:
+			c.Attached++
+		default:
+			c.Detached++
+		}
+		s.mu.Lock()
+		processes := slices.Collect(maps.Values(s.processes))
+		s.mu.Unlock()
+		for _, p := range processes {
+			c.add(p)
+		}
+	}
+	return c
+}
+
+func (c *Census) add(p *Process) {
+	select {
+	case <-p.started:
+	default:
+		c.Starting++
+		return
+	}
+	if p.Process == nil { // the start has failed
+		return
+	}
+	switch p.State() {
+	case process.StateClosed:
+		c.Closed++
+	case process.StateExited:
+		c.Exited++
+	default:
+		c.Running++
+	}
+	stats := p.Log().Stats()
+	c.UnacknowledgedBytes += int64(stats.UnacknowledgedBytes)
+	if stats.Blocked {
+		c.Blocked++
+	}
+}
+
 // Close drains, ends every process with cause [process.ServerShutdown], waits for
 // that, and removes the records. Attachments receive the ends of their processes and
 // then fail with kind [Draining]; Close does not wait for that. If ctx ends first it

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/execwire/execwire/gateway/rpcerror"
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/inproc"
+	"github.com/execwire/execwire/server/traffic"
+)
+
+// api is the API that a client uses, as a label of metrics.
+type api string
+
+const (
+	apiGRPC    api = "grpc"
+	apiJSONRPC api = "jsonrpc"
+	apiConnect api = "connect" // Connect, gRPC-Web and JSON
+	apiHTTP    api = "http"    // files
+	apiLocal   api = "local"   // the program that embeds the server
+)
+
+var apis = []api{apiGRPC, apiJSONRPC, apiConnect, apiHTTP, apiLocal}
+
+// apiOf returns the API of the client that makes a call.
+func apiOf(ctx context.Context) api {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return apiGRPC
+	}
+	switch info := p.AuthInfo.(type) {
+	case clientAuthInfo:
+		if info.api == "" {
+			return apiJSONRPC
+		}
+		return info.api
+	case inproc.AuthInfo:
+		return apiLocal
+	}
+	return apiGRPC
+}
+
+// trafficOf returns the counters for what the messages of a call carry.
+func (m *serverMetrics) trafficOf(ctx context.Context) *traffic.Bytes {
+	return &m.apis[apiOf(ctx)].bytes
+}
+
+// countUnary is an interceptor that counts calls.
+func (m *serverMetrics) countUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	from, method, begun := apiOf(ctx), m.methodLabel(info.FullMethod), time.Now()
+	counts := m.apis[from]
+	counts.inFlight.Add(1)
+	defer counts.inFlight.Add(-1)
+	resp, err := handler(ctx, req)
+	m.callDuration.WithLabelValues(string(from), method).Observe(time.Since(begun).Seconds())
+	m.callEnded(from, method, err)
+	return resp, err
+}
+
+// countStream is countUnary for streams.
+func (m *serverMetrics) countStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	from, method := apiOf(stream.Context()), m.methodLabel(info.FullMethod)
+	counts := m.apis[from]
+	counts.inFlight.Add(1)
+	defer counts.inFlight.Add(-1)
+	err := handler(srv, stream)
+	m.callEnded(from, method, err)
+	if direction := transfers[info.FullMethod]; direction != "" {
+		result := "complete"
+		if err != nil {
+			result = "failed"
+		}
+		m.transfers.WithLabelValues(string(from), direction, result).Inc()
+	}
+	return err
+}
+
+// transfers are the methods that transfer files, with their directions.
+var transfers = map[string]string{
+	execwirev1.FileSystemService_UploadFile_FullMethodName:   "upload",
+	execwirev1.FileSystemService_DownloadFile_FullMethodName: "download",
+}
+
+// callEnded counts a call with its error, which a client receives.
+func (m *serverMetrics) callEnded(from api, method string, err error) {
+	code := status.Code(err)
+	m.calls.WithLabelValues(string(from), method, code.String()).Inc()
+	if err == nil {
+		return
+	}
+	info := rpcerror.Info(err)
+	if refused, ok := strings.CutPrefix(info.GetReason(), "SANDBOX_"); ok {
+		m.refusedSandbox.WithLabelValues(strings.ToLower(refused)).Inc()
+	}
+	if setting := info.GetMetadata()["setting"]; setting != "" && code == codes.ResourceExhausted {
+		m.limitHit(setting)
+	}
+}
+
+// unknownMethod is the label of calls of methods that do not exist.
+const unknownMethod = "unknown"
+
+// methodLabel returns the label of a method. A client chooses the name, so only those of
+// methods that exist are labels.
+func (m *serverMetrics) methodLabel(fullMethod string) string {
+	if label, ok := m.methods.Load(fullMethod); ok {
+		return label.(string)
+	}
+	label := strings.TrimPrefix(fullMethod, "/")
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.Replace(label, "/", ".", 1)))
+	if _, isMethod := found.(protoreflect.MethodDescriptor); err != nil || !isMethod {
+		return unknownMethod
+	}
+	m.methods.Store(fullMethod, label)
+	return label
+}
