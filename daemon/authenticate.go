@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/server"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // Metadata keys with the credentials of callers.
@@ -39,6 +40,7 @@ type authenticator struct {
 	fileURLs    *auth.FileURLKeys
 	logger      *slog.Logger
 	metrics     *serverMetrics
+	audit       *auditcall.Auditor // nil records nothing
 }
 
 func newAuthenticator(cfg config.Config, logger *slog.Logger, counts *serverMetrics) (*authenticator, error) {
@@ -206,5 +208,6 @@ func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
 	if a.attempts.HandshakeFailed(remote, err) {
 		level = slog.LevelDebug // it was logged before
 	}
+	auditHandshake(a.audit, remote, err)
 	a.logger.Log(context.Background(), level, "a TLS handshake failed", "peer", remote.String(), "error", err)
 }

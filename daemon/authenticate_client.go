@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/grpc/credentials"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
@@ -18,14 +19,15 @@ type clientAuthInfo struct {
 	credentials.CommonAuthInfo
 	shown auth.Credentials // without a token
 	api   api              // "" is JSON-RPC
+	by    audit.Caller     // for the audit log
 }
 
 // AuthType returns "client".
 func (clientAuthInfo) AuthType() string { return "client" }
 
-func newClientAuthInfo(shown auth.Credentials) clientAuthInfo {
+func newClientAuthInfo(shown auth.Credentials, by audit.Caller) clientAuthInfo {
 	// The calls do not leave the process.
-	return clientAuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, shown: shown}
+	return clientAuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, shown: shown, by: by}
 }
 
 // admitHTTP is admitRequest for a request that is not for a websocket.
@@ -41,10 +43,7 @@ func (a *authenticator) admitRequest(r *http.Request, on *httpConn, websocket bo
 	if on.unknown != nil {
 		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, &auth.Error{Kind: auth.KindNoPrincipal, Subject: "caller", Err: on.unknown}
 	}
-	v := peerInfo{
-		addr: on.conn.RemoteAddr(), info: on.peer, http: true, websocket: websocket,
-		authorization: r.Header.Values(authorizationKey), onBehalfOf: r.Header.Values(onBehalfOfKey),
-	}
+	v := httpPeerOf(r, on, websocket)
 	caller, err := a.authenticatePeer(v)
 	if err != nil {
 		return auth.Caller{}, clientAuthInfo{}, listen.Admission{}, err
@@ -56,13 +55,22 @@ func (a *authenticator) admitRequest(r *http.Request, on *httpConn, websocket bo
 	if len(v.onBehalfOf) > 0 {
 		shown.OnBehalfOf = v.onBehalfOf[0]
 	}
-	return caller, newClientAuthInfo(shown), on.peer.Admission, nil
+	return caller, newClientAuthInfo(shown, auditedPeer(v)), on.peer.Admission, nil
+}
+
+// httpPeerOf returns the client that sends an HTTP request.
+func httpPeerOf(r *http.Request, on *httpConn, websocket bool) peerInfo {
+	return peerInfo{
+		addr: on.conn.RemoteAddr(), info: on.peer, http: true, websocket: websocket,
+		authorization: r.Header.Values(authorizationKey), onBehalfOf: r.Header.Values(onBehalfOfKey),
+	}
 }
 
 // stdioCaller returns the caller at the other end of the standard streams: the user
 // that started this program, as on a unix socket.
 func (a *authenticator) stdioCaller() (auth.Caller, clientAuthInfo, error) {
-	info := newClientAuthInfo(auth.Credentials{Peer: &auth.Peer{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}})
+	info := newClientAuthInfo(auth.Credentials{Peer: &auth.Peer{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}},
+		audit.Caller{Credential: shownStdio, Peer: shownStdio})
 	caller, err := a.authenticatePeer(peerInfo{info: info})
 	return caller, info, err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/execwire/execwire/internal/jsonrpc"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/wsconn"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // clientsConfig is the configuration of clients.
@@ -28,6 +29,7 @@ type clientsConfig struct {
 	cfg           config.Config
 	authenticator *authenticator
 	logger        *slog.Logger
+	audit         *auditcall.Auditor // nil records nothing
 	// upstream returns the connection for the calls of a client.
 	upstream func(clientAuthInfo) grpc.ClientConnInterface
 	// metrics are served at /metrics.
@@ -143,6 +145,7 @@ func (c *clients) beginHTTP(r *http.Request, admit admitFunc) (*httpCall, error)
 	caller, info, admitted, err := admit(r, httpConnOf(r))
 	if err != nil {
 		c.logger.Log(r.Context(), refusalLevel(err), "a request was refused", "peer", r.RemoteAddr, "path", fmt.Sprintf("%.100s", r.URL.Path), "error", err.Error())
+		c.auditRefusal(auditedPeer(httpPeerOf(r, httpConnOf(r), false)), caller, "", err)
 		return nil, err
 	}
 	ctx, end := c.track(r.Context(), admitted)
@@ -176,6 +179,7 @@ func (c *clients) authenticate(r *http.Request) (auth.Caller, *wsserver.Refusal)
 	caller, info, admitted, err := c.authenticator.admitRequest(r, a, true)
 	if err != nil {
 		c.logger.Log(r.Context(), refusalLevel(err), "a websocket was refused", "peer", r.RemoteAddr, "error", err.Error())
+		c.auditRefusal(auditedPeer(httpPeerOf(r, a, true)), caller, "", err)
 		return auth.Caller{}, wsserver.RefusalOf(err, c.cfg.WebsocketAuth == string(auth.WebsocketSignedToken))
 	}
 	c.logger.Debug("a websocket was opened", "peer", r.RemoteAddr, "principal", caller.Principal.Name, "via", caller.Via.Name)

@@ -34,6 +34,9 @@ func (c *clients) beginRPC(r *http.Request, method string) (connectrpc.Call, err
 	}
 	call.info.api = apiConnect
 	if err := server.MayCall(call.caller, nil, method, nil); err != nil {
+		by := call.info.by
+		by.API = string(apiConnect)
+		c.auditRefusal(by, call.caller, method, err)
 		call.end()
 		return connectrpc.Call{}, err
 	}

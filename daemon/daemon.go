@@ -36,6 +36,7 @@ import (
 	"github.com/execwire/execwire/relay/executor"
 	"github.com/execwire/execwire/server"
 	"github.com/execwire/execwire/server/admin"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // Options are the options of a daemon beside its configuration.
@@ -109,6 +110,7 @@ type Daemon struct {
 	rules         *destination.Rules // of requests, and of connections and listeners of PortService
 	sandboxes     *sandbox.Sandboxes
 	server        *server.Server
+	audit         *auditcall.Auditor // nil: there is no audit log
 	health        *health.Server
 	metrics       *serverMetrics
 	streams       *grpcStreams
@@ -141,18 +143,26 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	auditor, err := openAudit(cfg, opts.Logger)
+	if err != nil {
+		return nil, err
+	}
+	authenticator.audit = auditor
 	sandboxes, required, err := openSandboxes(cfg, opts.Environ)
 	if err != nil {
+		closeAudit(auditor)
 		return nil, err
 	}
 	rules := new(destination.Rules)
 	portNetwork, err := newPortNetwork(cfg, rules, required, opts.Logger)
 	if err != nil {
+		closeAudit(auditor)
 		sandboxes.Close()
 		return nil, err
 	}
 	cgroups, err := cgroup.Open(cfg.Cgroup)
 	if err != nil {
+		closeAudit(auditor)
 		sandboxes.Close()
 		return nil, err
 	}
@@ -168,13 +178,14 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Logger:          opts.Logger,
 		Observer:        counts,
 	})
-	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts))
+	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts, auditor))
 	srv := server.New(server.Config{
 		Sessions:     sessions,
 		HTTP:         newHTTPClient(cfg, rules, required, opts.Logger),
 		Ports:        portNetwork,
 		Limits:       limits(cfg),
 		Authenticate: authenticator.authenticate,
+		Audit:        auditor,
 		Logger:       opts.Logger,
 		Version:      opts.Version,
 		KillMethod:   supervisor.KillMethod(),
@@ -201,7 +212,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	srv.Register(channel)
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
-	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv,
+	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
 		health: healthServer, metrics: counts, streams: streams, channel: channel,
 		confined: supervisor.CheckPeer, reserve: reserve, configured: configured}
 	counts.begin(sessions)
@@ -209,7 +220,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	d.clients, err = newClients(clientsConfig{
-		cfg: cfg, authenticator: authenticator, logger: opts.Logger,
+		cfg: cfg, authenticator: authenticator, logger: opts.Logger, audit: auditor,
 		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
 		metrics:  counts,
 		ready:    func() bool { return true },
@@ -222,13 +233,14 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 }
 
 // sessionConfig is the configuration of the sessions.
-func sessionConfig(cfg config.Config, opts Options) session.Config {
+func sessionConfig(cfg config.Config, opts Options, auditor *auditcall.Auditor) session.Config {
 	return session.Config{
 		DefaultGrace:    time.Duration(cfg.DefaultGrace),
 		MaxGrace:        time.Duration(cfg.MaxGrace),
 		ClosedRetention: time.Duration(cfg.ClosedRetention),
 		UnseenRetention: time.Duration(cfg.UnseenRetention),
 		OnChange:        opts.OnChange,
+		OnClosed:        noteClosed(auditor, opts.Logger),
 		Logger:          opts.Logger,
 
 		UnseenPerPrincipal: int(cfg.UnseenProcesses),

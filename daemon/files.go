@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/gateway/filehttp"
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/server"
@@ -19,7 +20,7 @@ func (c *clients) beginFile(r *http.Request, method, path string) (filehttp.Acce
 		admit = func(r *http.Request, on *httpConn) (auth.Caller, clientAuthInfo, listen.Admission, error) {
 			signed, caller, admission, err := c.authenticator.admitFileURL(r, on, method, path)
 			access.MaxBytes = signed.MaxBytes
-			return caller, newClientAuthInfo(signed.Credentials()), admission, err
+			return caller, newClientAuthInfo(signed.Credentials(), signedBy(r, on)), admission, err
 		}
 	}
 	call, err := c.beginHTTP(r, admit)
@@ -30,6 +31,13 @@ func (c *clients) beginFile(r *http.Request, method, path string) (filehttp.Acce
 	access.Sent = c.metrics.sentFile
 	access.Calls, access.Context, access.End = c.upstream(call.info), call.ctx, call.end
 	return access, nil
+}
+
+// signedBy describes the client of a signed URL.
+func signedBy(r *http.Request, on *httpConn) audit.Caller {
+	by := auditedPeer(httpPeerOf(r, on, false))
+	by.Credential = shownSignedURL
+	return by
 }
 
 // admitFileURL is admitHTTP for a request by a signed URL, whatever other credentials it

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
@@ -73,7 +74,8 @@ func (r *relayServer) serve(stream *relay.Stream) {
 	case r.clients.refusing.Load():
 		stream.Reset(relay.ReasonGoingAway)
 	default:
-		r.clients.serveTransport(context.Background(), auth.Relay.Name, newClientAuthInfo(relayCredentials()), newRelayTransport(stream, first, r.large))
+		by := audit.Caller{Credential: shownRelay, Peer: relayAddr{stream.ID()}.String()}
+		r.clients.serveTransport(context.Background(), auth.Relay.Name, newClientAuthInfo(relayCredentials(), by), newRelayTransport(stream, first, r.large))
 	}
 }
 

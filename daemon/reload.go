@@ -9,9 +9,13 @@ import (
 // Reload reads the configuration again by [Options.LoadConfig] and applies what can change
 // while the daemon runs. It returns all settings that differed, and logs them. If anything
 // is invalid it changes nothing and returns the error. Without LoadConfig the settings stay.
+// An audit log that was renamed is opened again in any case.
 func (d *Daemon) Reload(context.Context) ([]ConfigChange, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
+	if err := d.reopenAudit(); err != nil {
+		return nil, err
+	}
 	if d.opts.LoadConfig == nil {
 		return nil, nil
 	}

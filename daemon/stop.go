@@ -58,6 +58,7 @@ func (d *Daemon) closeServices() error {
 		d.channel.Close()
 		d.server.Close()
 		d.sandboxes.Close()
+		closeAudit(d.audit)
 	})
 	if !within(cleanupTimeout, done) {
 		return errHandlers

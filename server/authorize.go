@@ -14,6 +14,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // need is what a call requires of its caller.
@@ -105,11 +106,22 @@ func (s *Server) authorize(ctx context.Context) (context.Context, error) {
 	}
 	caller, err := s.cfg.Authenticate(ctx)
 	logging.AddFields(ctx, callerFields(caller, err))
-	if err := mayCall(caller, err, method, need, known); err != nil {
-		return nil, err
+	if status := mayCall(caller, err, method, need, known); status != nil {
+		who := auditcall.Who{Principal: caller.Principal.Name, Via: caller.Via.Name}
+		s.cfg.Audit.Denied(ctx, who, method, nil, status, DenialRule(err, method))
+		return nil, status
 	}
 	ctx = context.WithValue(ctx, callerKey{}, caller)
 	return auth.WithPrincipal(ctx, caller.Principal), nil
+}
+
+// DenialRule returns by which rule a call was denied, for the audit log: the kind of the
+// error of authentication, or the permission that the method needs.
+func DenialRule(err error, method string) string {
+	if typed, ok := errors.AsType[*auth.Error](err); ok {
+		return typed.Kind.String()
+	}
+	return "permission " + needs[method].permission.String()
 }
 
 // callerFields returns what the log says about the caller. It has no credentials, and

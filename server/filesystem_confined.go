@@ -14,9 +14,11 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/tracecontext"
+	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/fileworker"
 )
 
@@ -36,6 +38,7 @@ func (s *confinedFiles) worker(ctx context.Context, sessionID, field string, pol
 	if err != nil || plan == nil || plan.Unrestricted() {
 		return nil, err
 	}
+	auditcall.Annotate(ctx, func(r *audit.Record) { r.Enforced = auditcall.WorkerSandbox() })
 	if plan, err = plan.WithoutNetwork().WithProgram(); err != nil {
 		return nil, fromSandbox(field, err)
 	}

@@ -17,35 +17,46 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/tracecontext"
+	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/traffic"
 )
 
 // The order of the interceptors matters. The log records what the client receives, so
 // it is outermost; errors are translated just
 // inside it; a panic becomes an error before the translation; no request is read
-// before its caller is authenticated and authorized.
+// before its caller is authenticated and authorized. The audit log records what is done,
+// so it is innermost.
 
 // UnaryInterceptors returns the interceptors of unary calls, outermost first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{
+	list := []grpc.UnaryServerInterceptor{
 		logging.UnaryServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateUnary,
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.UnaryServerInterceptor(s.authorize),
 		s.checkUnary,
 	}
+	if s.cfg.Audit != nil {
+		list = append(list, s.auditUnary)
+	}
+	return list
 }
 
 // StreamInterceptors returns the interceptors of streams, outermost first.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
-	return []grpc.StreamServerInterceptor{
+	list := []grpc.StreamServerInterceptor{
 		logging.StreamServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateStream,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.StreamServerInterceptor(s.authorize),
 		s.checkStream,
 	}
+	if s.cfg.Audit != nil {
+		list = append(list, s.auditStream)
+	}
+	return list
 }
 
 // maxNameBytes bounds the method names in the log, which unauthenticated callers
@@ -186,6 +197,8 @@ func (c *checkedStream) RecvMsg(m any) error {
 // gRPC itself only rejects messages of twice the size, because it cannot explain why.
 func (s *Server) check(ctx context.Context, req any) error {
 	if err := authorizeRequest(ctx, req); err != nil {
+		method, _ := grpc.Method(ctx)
+		s.cfg.Audit.Denied(ctx, whoOf(ctx, needOf(req)), method, req, err, "permission "+needOf(req).String())
 		return err
 	}
 	message, ok := req.(proto.Message)
@@ -197,4 +210,25 @@ func (s *Server) check(ctx context.Context, req any) error {
 			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it").limit(messageQuota, int64(limit)).status()
 	}
 	return validateFields(message)
+}
+
+func (s *Server) auditUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	who := whoOf(ctx, needs[info.FullMethod].permission|needOf(req))
+	return s.cfg.Audit.Unary(ctx, who, info.FullMethod, req, func(ctx context.Context) (any, error) {
+		resp, err := handler(ctx, req)
+		return resp, s.toStatus(ctx, err)
+	})
+}
+
+func (s *Server) auditStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	who := whoOf(stream.Context(), needs[info.FullMethod].permission)
+	return s.cfg.Audit.Stream(who, info.FullMethod, stream, func(stream grpc.ServerStream) error {
+		return s.toStatus(stream.Context(), handler(srv, stream))
+	})
+}
+
+// whoOf returns the caller of an authorized call that needs permissions, for the audit log.
+func whoOf(ctx context.Context, needed auth.Permissions) auditcall.Who {
+	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
+	return auditcall.Who{Principal: caller.Principal.Name, Via: caller.Via.Name, Permission: needed.String()}
 }

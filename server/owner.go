@@ -28,6 +28,9 @@ func (s *processService) own(ctx context.Context, m ownRequest) (owner *session.
 			return nil, false, err
 		}
 		owner, created, err := start.session.StartOwned(ctx, start.id, start.digest, start.spec, optionalDuration(m.GetStart().GetGrace()))
+		if err == nil && created {
+			s.logStart(ctx, owner.Process())
+		}
 		return owner, !created, qualifyField(prefix, request.GetCommand(), err)
 	}
 	resume := m.GetResume()

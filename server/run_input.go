@@ -8,6 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/audit"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // receive handles the client's messages until the stream ends. It only blocks on the
@@ -69,7 +71,11 @@ func (r *run) handle(m *execwirev1.RunProcessRequest) error {
 	case *execwirev1.RunProcessRequest_Resize:
 		r.reject(r.process.Resize(toWindowSize(m.Resize)))
 	case *execwirev1.RunProcessRequest_Signal:
-		r.reject(r.process.Signal(toSignal(m.Signal.GetSignal()), signalTargets[m.Signal.GetTarget()]))
+		r.reject(r.audited(execwirev1.ProcessService_SignalProcess_FullMethodName,
+			auditcall.Signal(r.process.SessionID(), r.process.ID(), m.Signal.GetSignal()),
+			func() error {
+				return r.process.Signal(toSignal(m.Signal.GetSignal()), signalTargets[m.Signal.GetTarget()])
+			}))
 	case *execwirev1.RunProcessRequest_Terminate:
 		r.terminate(m.Terminate)
 	case *execwirev1.RunProcessRequest_Detach:
@@ -93,10 +99,20 @@ func (r *run) terminate(m *execwirev1.Termination) {
 		return
 	}
 	r.server.receivers.Go(func() {
-		_, err := r.process.Terminate(context.WithoutCancel(r.ctx), toTermination(m))
+		err := r.audited(execwirev1.ProcessService_TerminateProcess_FullMethodName,
+			auditcall.Terminate(r.process.SessionID(), r.process.ID(), m),
+			func() error {
+				_, err := r.process.Terminate(context.WithoutCancel(r.ctx), toTermination(m))
+				return err
+			})
 		r.terminations.Release(1)
 		r.reject(err)
 	})
+}
+
+// audited does for the owner what a method does, and records it in the audit log.
+func (r *run) audited(method string, record *audit.Record, do func() error) error {
+	return r.server.cfg.Audit.Do(r.stream.Context(), method, record, do, func(err error) error { return r.server.toStatus(r.ctx, err) })
 }
 
 // reject sends the error of a request; nil sends nothing.

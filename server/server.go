@@ -27,6 +27,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/fileworker"
 	"github.com/execwire/execwire/server/traffic"
 )
@@ -62,8 +63,10 @@ type Config struct {
 	// Authenticate returns the caller of a call and its permissions, or an
 	// *auth.Error. Required. It is called concurrently.
 	Authenticate func(ctx context.Context) (auth.Caller, error)
-	// Logger gets one line per failed call, and per successful one at debug
-	// level. Nil discards.
+	// Audit records calls in the audit log. Nil records nothing.
+	Audit *auditcall.Auditor
+	// Logger gets one line per failed call and per started process, and per successful
+	// call at debug level. Nil discards.
 	Logger *slog.Logger
 	// Version is reported to clients.
 	Version string

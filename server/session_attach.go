@@ -9,7 +9,9 @@ import (
 	"google.golang.org/grpc"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/server/auditcall"
 )
 
 // attachStream is the server's side of an AttachSession stream type.
@@ -70,6 +72,7 @@ func (s *sessionService) attach(stream attachStream, m *execwirev1.SessionAttach
 	if err != nil {
 		return nil, err
 	}
+	auditcall.Annotate(stream.Context(), func(r *audit.Record) { r.TookOver = a.lease.TookOver() })
 	if err := a.outbox.send(a.attached(principal)); err != nil {
 		a.lease.Lost()
 		return nil, err

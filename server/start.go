@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -37,7 +38,20 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 		return nil, false, err
 	}
 	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
+	if err == nil && created {
+		s.logStart(ctx, p)
+	}
 	return p, created, qualifyField("", req.GetCommand(), err)
+}
+
+// logStart logs that a process was started, without its arguments, which can have secrets.
+func (s *processService) logStart(ctx context.Context, p *session.Process) {
+	spec, backend := p.Spec(), "none"
+	if report, confined := p.Sandbox(); confined {
+		backend = report.Backend.String()
+	}
+	s.server.cfg.Logger.InfoContext(ctx, "a process was started", append([]any{"principal", caller(ctx), "session", p.SessionID(),
+		"process", p.ID(), "pid", p.PID(), "program", truncate(cmp.Or(spec.Executable, spec.Argv[0]), maxNameBytes), "sandbox", backend}, traceFields(ctx)...)...)
 }
 
 // prepare translates a request to start a process. prefix is where the request is in

@@ -57,6 +57,21 @@ type Config struct {
 	// FailedAttemptInterval is how fast failed attempts expire.
 	FailedAttemptInterval Duration `name:"failed_attempt_interval" default:"2s" unit:"duration" min:"10ms" max:"1h" help:"The time after which one failed attempt of an address is forgiven."`
 
+	// AuditFile is the audit log.
+	AuditFile string `name:"audit_file" default:"" unit:"path" choices:"/" help:"The audit log, to which who did what, and what was denied, is appended as JSON; see docs/audit.md. It is created with mode 0600; a file that others can write is refused. Empty: none."`
+	// AuditArgv is what the audit log has of arguments.
+	AuditArgv string `name:"audit_argv" default:"full" unit:"choice" choices:"full,digest,off" help:"What the audit log has of the arguments of processes, which can have secrets: full, with their SHA-256; digest, only that; or off."`
+	// AuditReads adds reads of files to the audit log.
+	AuditReads string `name:"audit_reads" default:"off" unit:"choice" choices:"on,off" help:"Whether the audit log has reads of files and directories, too: on or off."`
+	// AuditFileBytes is the size at which the audit log is rotated.
+	AuditFileBytes Bytes `name:"audit_file_bytes" default:"64MiB" unit:"bytes" min:"0" max:"1024GiB" help:"The size at which the audit log is renamed to audit_file with .1 and begun again. 0: never, for another program that rotates it."`
+	// AuditFiles is how many rotated audit logs are kept.
+	AuditFiles Count `name:"audit_files" default:"10" unit:"files" min:"1" max:"10000" help:"How many rotated audit logs are kept: .1 is the newest."`
+	// AuditSync is when the audit log is written to the disk.
+	AuditSync string `name:"audit_fsync" default:"interval" unit:"choice" choices:"off,each,interval" help:"When the audit log is synchronized with the disk: off, by the system; each, each record, before the action that it is about; interval, every second."`
+	// AuditFailure is what happens if the audit log cannot be written.
+	AuditFailure string `name:"audit_failure" default:"refuse" unit:"choice" choices:"refuse,drop" help:"What happens to an action whose record cannot be written, for example because the disk is full: refuse it, or do it, drop the record and count it."`
+
 	// RetainedOutput limits the retained output of a process.
 	RetainedOutput Bytes `name:"retained_output_bytes_per_process" default:"1MiB" unit:"bytes" min:"64KiB" max:"1GiB" help:"Retained output per process, over all its streams."`
 	// RetainedEvents limits the retained events of a process.
@@ -296,6 +311,9 @@ func (c *Config) HasDirectExec() bool { return c.DirectExec == switchedOn }
 
 // HasPreparedExec reports whether prepared commands are allowed.
 func (c *Config) HasPreparedExec() bool { return c.PreparedExec == switchedOn }
+
+// HasAuditReads reports whether the audit log has reads of files.
+func (c *Config) HasAuditReads() bool { return c.AuditReads == switchedOn }
 
 // disableable are the features that can be disabled.
 var disableable = []string{DisableHTTP}

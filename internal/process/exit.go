@@ -23,6 +23,19 @@ const (
 	CauseLost                            // the exit status could not be read
 )
 
+var causeNames = [...]string{
+	CauseExited: "exited", CauseTerminated: "terminated", CauseTimeout: "timeout", CauseNoOutput: "no-output", CauseLimit: "limit",
+	CauseServerShutdown: "server-shutdown", CauseLost: "lost",
+}
+
+// String returns the name of the cause.
+func (c Cause) String() string {
+	if int(c) >= len(causeNames) || c == 0 {
+		return "unknown"
+	}
+	return causeNames[c]
+}
+
 // ExitRecord describes the end of a process.
 type ExitRecord struct {
 	Code        int            // valid if Signal is 0

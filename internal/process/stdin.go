@@ -40,6 +40,16 @@ func (in *Input) QueueStdin(ctx context.Context, data []byte, accept func() erro
 // MaxWrite returns how many bytes one write may have.
 func (in *Input) MaxWrite() int { return in.maxWrite }
 
+// StdinBytes returns how many bytes were ever queued for the input. It does not block.
+func (in *Input) StdinBytes() int64 {
+	if in.stdin == nil {
+		return 0
+	}
+	in.stdin.mu.Lock()
+	defer in.stdin.mu.Unlock()
+	return in.stdin.accepted
+}
+
 // CloseStdin closes the input of the process after all earlier writes, including writers that still
 // wait for space. It does not block, and later writers fail. It does nothing if the input is closed
 // already. The context is ignored. Kinds: StdinNotPiped, StdinIsTerminal.
@@ -65,8 +75,9 @@ type stdin struct {
 
 	mu           sync.Mutex
 	queue        [][]byte
-	queued       int  // bytes, including those being written
-	lastGrows    bool // the last chunk of queue is a copy that small writes are appended to
+	queued       int   // bytes, including those being written
+	accepted     int64 // bytes ever queued
+	lastGrows    bool  // the last chunk of queue is a copy that small writes are appended to
 	waiting      []*stdinRequest
 	draining     bool // the goroutine exists
 	endRequested bool // no requests are accepted; it closes when none waits and the queue is empty
@@ -138,6 +149,7 @@ func (in *stdin) admit(req *stdinRequest) bool {
 				break
 			}
 		}
+		in.accepted += int64(len(req.data))
 		rest := req.data
 		if !in.draining {
 			rest = rest[in.writeNow(rest):]

@@ -91,6 +91,7 @@ func (s *Session) onAttached(now, before *holder) {
 	defer s.unlock()
 	if before != nil {
 		before.feed.fail(&Error{Kind: SessionTakenOver, Subject: s.id})
+		now.displaced = true
 	}
 	if now.whenDetached != WhenDetachedUnchanged {
 		s.whenDetached = now.whenDetached

@@ -81,6 +81,9 @@ func (a *Attachment) Session() *Session { return a.session }
 // Resumed reports whether the session existed before.
 func (a *Attachment) Resumed() bool { return a.resumed }
 
+// TookOver reports whether it took the session from another client that was attached.
+func (a *Attachment) TookOver() bool { return a.holder.displaced }
+
 // Next blocks until a process has events. Processes take turns: one that was served
 // goes to the end of the queue. A batch has whole events of at most maxBytes of
 // output, except that the first may be larger, and at most 64 KiB and 256 events,

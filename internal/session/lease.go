@@ -53,6 +53,7 @@ type holder struct {
 	afterSeq     map[string]uint64
 	whenDetached WhenDetached
 	maxProcesses int
+	displaced    bool // there was another holder
 }
 
 // challenge is a ping of the holder that other clients wait for.

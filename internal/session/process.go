@@ -36,6 +36,9 @@ func (p *Process) ID() string { return p.id }
 // SessionID returns the id of its session.
 func (p *Process) SessionID() string { return p.session.id }
 
+// Principal returns the name of the principal that owns its session.
+func (p *Process) Principal() string { return p.session.principal }
+
 // hasStarted reports whether the process was started successfully.
 func (p *Process) hasStarted() bool {
 	select {
@@ -51,6 +54,9 @@ func (p *Process) watchClosed() {
 	defer p.session.registry.goroutines.Done()
 	<-p.Closed()
 	p.markClosed()
+	if closed := p.session.registry.cfg.OnClosed; closed != nil {
+		closed(p)
+	}
 }
 
 // markClosed starts the retention of a process whose log is closed, once.

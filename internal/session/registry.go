@@ -66,6 +66,9 @@ type Config struct {
 	// must not block nor use the registry, and may be called concurrently. Nil calls
 	// nothing.
 	OnChange func()
+	// OnClosed is called when a process has closed, in a goroutine of the process that
+	// [Registry.Close] waits for. It may block. Nil calls nothing.
+	OnClosed func(*Process)
 	// Logger logs processes that are terminated because their owner was lost. Nil
 	// discards.
 	Logger *slog.Logger

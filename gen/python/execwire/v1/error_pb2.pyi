@@ -4,6 +4,7 @@ from typing import ClassVar as _ClassVar
 
 DESCRIPTOR: _descriptor.FileDescriptor
 ERROR_REASON_ARGUMENT_LIST_TOO_LONG: ErrorReason
+ERROR_REASON_AUDIT_LOG_FAILED: ErrorReason
 ERROR_REASON_BAD_WORKING_DIRECTORY: ErrorReason
 ERROR_REASON_BROKEN_CALL: ErrorReason
 ERROR_REASON_CALL_CANCELLED: ErrorReason
