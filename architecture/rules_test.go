@@ -53,7 +53,7 @@ var violations = []violation{
 	{"layering", "gateway/a.go", `import _ "github.com/execwire/execwire/relay/executor"`, "must never import relay/executor"},
 	{"layering", "relay/executor/a.go", `import _ "github.com/execwire/execwire/gateway"`, "must never import gateway"},
 	{"layering", "server/a.go", `import _ "github.com/execwire/execwire/relay"`, "server must never import relay"},
-	{"layering", "internal/auth/a.go", `import _ "github.com/execwire/execwire/internal/config"`, "imports only internal/secretfile"},
+	{"layering", "internal/auth/a.go", `import _ "github.com/execwire/execwire/internal/config"`, "imports only internal/osuser, internal/secretfile"},
 	{"layering", "client/a.go", `import _ "github.com/execwire/execwire/server"`, "client may not import server"},
 	{"layering", "daemon/a.go", `import _ "github.com/execwire/execwire/cmd/execwire"`, "only a command imports"},
 	{"layering", "client/a.go", `import _ "github.com/execwire/execwire/cmd/execwire/internal/terminal"`, "only a command imports"},

@@ -28,8 +28,12 @@ type Command struct {
 	// Argv is the program and its arguments; [Shell] makes those of a line for a shell.
 	Argv []string
 	// Dir is the directory to start in, on the server's machine. A relative one begins at
-	// the home directory of the server's user, which is also what empty is.
+	// the home directory of the server's user, or of User, which is also what empty is.
 	Dir string
+	// User is the user to run as, by name or number on the server's machine, with :GROUP
+	// after it for another group than the user's own. Empty is the server's user. See
+	// StartProcessRequest.user.
+	User string
 	// Env are variables to set, in addition to those of InheritEnv, and overriding them.
 	Env map[string]string
 	// InheritEnv selects the variables that the process inherits from the server.
@@ -82,6 +86,7 @@ func (c Command) Request() *execwirev1.StartProcessRequest {
 				EnvironmentPolicy: &execwirev1.EnvironmentPolicy{Inherit: c.InheritEnv},
 				Sandbox:           c.Sandbox,
 			}}},
+		User:             c.User,
 		Labels:           maps.Clone(c.Labels),
 		LeaveDescendants: c.LeaveDescendants,
 	}

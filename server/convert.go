@@ -1,6 +1,8 @@
 package server
 
 import (
+	"os"
+	"sync"
 	"syscall"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -8,6 +10,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
@@ -143,6 +146,10 @@ func toProcess(p *session.Process) *execwirev1.Process {
 		FirstAvailableSeq: stats.FirstRetainedSeq,
 		Owned:             p.Owned(),
 		Labels:            spec.Labels,
+		User:              ownUser(),
+	}
+	if spec.User != nil {
+		m.User = spec.User.String()
 	}
 	if report, confined := p.Sandbox(); confined {
 		m.Sandbox = toSandboxReport(report)
@@ -154,6 +161,9 @@ func toProcess(p *session.Process) *execwirev1.Process {
 	}
 	return m
 }
+
+// ownUser returns the user of processes that name none.
+var ownUser = sync.OnceValue(func() string { return osuser.ByUID(os.Geteuid()).String() })
 
 // toSignal translates a signal: the contract's numbers are Linux's.
 func toSignal(s execwirev1.Signal) syscall.Signal { return syscall.Signal(s) }

@@ -1,16 +1,14 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/osuser"
 )
 
 // environmentService implements execwire.v1.EnvironmentService.
@@ -20,9 +18,6 @@ type environmentService struct {
 }
 
 var _ execwirev1.EnvironmentServiceServer = (*environmentService)(nil)
-
-// fallbackShell is the shell of a user without an entry in /etc/passwd.
-const fallbackShell = "/bin/sh"
 
 // GetEnvironment implements the RPC.
 func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.GetEnvironmentRequest) (*execwirev1.GetEnvironmentResponse, error) {
@@ -39,7 +34,7 @@ func (s *environmentService) GetEnvironment(ctx context.Context, _ *execwirev1.G
 		Architecture:       runtime.GOARCH,
 		KernelRelease:      kernelRelease(),
 		HostName:           hostName,
-		Shell:              loginShell("/etc/passwd"),
+		Shell:              osuser.ByUID(os.Getuid()).Shell,
 		WorkingDirectory:   workingDirectory,
 		HomeDirectory:      homeDirectory,
 		TemporaryDirectory: os.TempDir(),
@@ -85,22 +80,4 @@ func kernelRelease() string {
 		return ""
 	}
 	return unix.ByteSliceToString(name.Release[:])
-}
-
-// loginShell returns the shell of the server's user from a file in the format of
-// /etc/passwd, which package os/user does not report.
-func loginShell(passwd string) string {
-	uid := strconv.Itoa(os.Getuid()) // os/user needs HOME and USER for a user without an entry
-	file, err := os.Open(passwd)
-	if err != nil {
-		return fallbackShell
-	}
-	defer func() { _ = file.Close() }()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		fields := strings.Split(lines.Text(), ":")
-		if len(fields) == 7 && fields[2] == uid && fields[6] != "" {
-			return fields[6]
-		}
-	}
-	return fallbackShell
 }

@@ -66,6 +66,7 @@ var processErrors = map[process.Kind]translation{
 	process.WriteTooLarge:       {codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_WRITE_TOO_LARGE},
 	process.NotATerminal:        {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_NOT_A_TERMINAL},
 	process.AlreadyExited:       {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_PROCESS_EXITED},
+	process.UserUnavailable:     {codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_USER_UNAVAILABLE},
 	process.ShuttingDown:        {codes.Unavailable, execwirev1.ErrorReason_ERROR_REASON_DRAINING},
 	process.Internal:            {codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL},
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -17,7 +18,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
@@ -64,11 +67,15 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 	if err := s.checkForm(req.GetCommand()); err != nil {
 		return preparedStart{}, err
 	}
-	spec, err := s.toSpec(req)
+	user, err := userOf(ctx, prefix, req.GetUser())
+	if err != nil {
+		return preparedStart{}, err
+	}
+	spec, err := s.toSpec(req, user)
 	if err != nil {
 		return preparedStart{}, qualifyField(prefix, req.GetCommand(), err)
 	}
-	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec.Env); err != nil {
+	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec); err != nil {
 		return preparedStart{}, err
 	}
 	digest, err := digestOf(req)
@@ -83,6 +90,24 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 		sess.RemoveClosed(id, digest)
 	}
 	return preparedStart{session: sess, id: id, digest: digest, spec: spec}, nil
+}
+
+// userOf returns the user as whom the caller may start the process; nil is the server's.
+func userOf(ctx context.Context, prefix, name string) (*osuser.User, error) {
+	if name == "" {
+		return nil, nil
+	}
+	user, err := osuser.Lookup(name)
+	if err != nil {
+		return nil, invalidField(prefix+"user", fmt.Sprintf("%q %v", name, err))
+	}
+	caller, _ := ctx.Value(callerKey{}).(auth.Caller)
+	if !caller.RunAs.Allows(user) {
+		problem := fmt.Sprintf("%q is not in run_as of %v, the principal of the caller: add it in the principals_file of the server, or leave it out", name, caller.Principal)
+		return nil, translation{codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_USER_NOT_ALLOWED}.failure(
+			prefix+"user "+problem).set("user", name).field(prefix+"user", problem).status()
+	}
+	return &user, nil
 }
 
 // checkForm rejects a disabled form of command.
@@ -113,6 +138,8 @@ func qualifyField(prefix string, command *execwirev1.ProcessCommand, err error) 
 		named.Field = "working_directory"
 	}
 	switch member, _, _ := strings.Cut(named.Field, "["); {
+	case member == "user":
+		named.Field = prefix + named.Field
 	case slices.Contains(limitFields, member):
 		named.Field = prefix + "limits." + named.Field
 	case command.GetDirect() != nil:
@@ -145,8 +172,9 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 }
 
 // toSpec translates a validated request, except for its sandbox.
-func (s *processService) toSpec(req *execwirev1.StartProcessRequest) (process.Spec, error) {
+func (s *processService) toSpec(req *execwirev1.StartProcessRequest, user *osuser.User) (process.Spec, error) {
 	spec := process.Spec{
+		User: user,
 		Output: eventlog.Limits{
 			RetainedBytes:  int(s.server.cfg.Limits.GetRetainedOutputBytes()),
 			RetainedEvents: int(s.server.cfg.Limits.GetRetainedEvents()),
@@ -183,21 +211,25 @@ func (s *processService) directSpec(spec process.Spec, direct *execwirev1.Direct
 	spec.Argv = direct.GetArgv()
 	spec.Arg0 = direct.Arg0
 	if spec.Cwd = direct.GetWorkingDirectory(); !path.IsAbs(spec.Cwd) {
-		spec.Cwd = path.Join(process.DefaultDirectory(), spec.Cwd)
+		spec.Cwd = path.Join(process.DefaultDirectory(spec.User), spec.Cwd)
 	}
-	spec.Env = policy.Build(s.server.cfg.Environ, direct.GetEnv())
+	environ := s.server.cfg.Environ
+	if spec.User != nil {
+		environ = spec.User.Environ(environ)
+	}
+	spec.Env = policy.Build(environ, direct.GetEnv())
 	return spec, nil
 }
 
 // sandboxOf returns the confinement of a command: its policy, which only direct
 // commands have, and the required one. Nil is unconfined.
-func (s *processService) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
+func (s *processService) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, spec process.Spec) (*sandbox.Confinement, error) {
 	field := prefix + "command.direct.sandbox"
-	plan, err := s.server.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(env)})
+	plan, err := s.server.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(spec.Env)})
 	if err != nil || plan == nil {
 		return nil, err
 	}
-	return s.server.confine(field, plan)
+	return s.server.confine(field, plan, spec.User != nil && !spec.User.IsSelf())
 }
 
 // temporaryDirectory returns TMPDIR of an environment; the first entry counts.

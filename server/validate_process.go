@@ -14,6 +14,8 @@ import (
 const (
 	// maxStartIDBytes bounds start_id.
 	maxStartIDBytes = 128
+	// maxUserBytes bounds the user of a process, with a group.
+	maxUserBytes = 256
 	// MaxLabels is how many labels a process may have.
 	MaxLabels = 16
 	// MaxLabelNameBytes and MaxLabelValueBytes are the longest name and value of
@@ -40,6 +42,7 @@ func validateStart(prefix string, m *execwirev1.StartProcessRequest) error {
 		validateLength(prefix+"session_id", m.GetSessionId(), maxIDBytes),
 		validateLength(prefix+"process_id", m.GetProcessId(), MaxProcessIDBytes),
 		validateLength(prefix+"start_id", m.GetStartId(), maxStartIDBytes),
+		validateLength(prefix+"user", m.GetUser(), maxUserBytes),
 		validateCommand(prefix+"command", m.GetCommand()),
 		validateEnum(prefix+"io.pipes.stdin", m.GetIo().GetPipes().GetStdin()),
 		validateLabels(prefix+"labels", m.GetLabels()),

@@ -46,6 +46,8 @@ func newStartParams(l *link, r *execwirev1.StartProcessRequest, directory string
 	switch {
 	case proto.Size(r.GetLimits()) > 0:
 		return nil, unsupportedRequest("a limit of a process")
+	case r.GetUser() != "":
+		return nil, unsupportedRequest("another user")
 	case terminal.GetSize() != nil && !l.peer.extended:
 		return nil, unsupportedRequest("the size of a terminal")
 	case r.GetCommand().GetPrepared() != nil:

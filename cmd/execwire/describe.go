@@ -19,6 +19,7 @@ type processObject struct {
 	Session           string         `json:"session"`
 	State             string         `json:"state"`
 	PID               int32          `json:"pid"`
+	User              string         `json:"user"`
 	Argv              []string       `json:"argv"`
 	WorkingDirectory  string         `json:"working_directory"`
 	Terminal          bool           `json:"terminal"`
@@ -69,6 +70,7 @@ func describeProcess(p *execwirev1.Process) processObject {
 		Session:           p.GetSessionId(),
 		State:             enumWord(p.GetState(), "PROCESS_STATE_"),
 		PID:               p.GetPid(),
+		User:              p.GetUser(),
 		Argv:              p.GetArgv(),
 		WorkingDirectory:  p.GetWorkingDirectory(),
 		Terminal:          p.GetHasTerminal(),

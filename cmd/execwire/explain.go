@@ -40,7 +40,7 @@ func explain(err error, hints reasonHints) *exitError {
 // flagNames are the flags and arguments that set the fields of requests.
 var flagNames = map[string]string{
 	"process_id": "ID", "session_id": "--session", "grace": "--grace", "working_directory": "--cwd", "env": "--env", "environment_policy.inherit": "--env-inherit",
-	"limits.timeout": "--timeout", "limits.no_output_timeout": "--no-output-timeout", "limits.nice": "--nice", "limits.resource_limits": "--limit", "sandbox": "--sandbox",
+	"user": "--user", "limits.timeout": "--timeout", "limits.no_output_timeout": "--no-output-timeout", "limits.nice": "--nice", "limits.resource_limits": "--limit", "sandbox": "--sandbox",
 	"pattern.regular_expression": "--pattern", "pattern.stream": "--stream", "port.port": "--port", "idle.silence": "--idle", "wait": "--timeout", "termination.graceful.timeout": "--timeout",
 	"after_seq": "--since-seq", "pattern.after_seq": "--since-seq", "settle": "--settle", "ignore": "--ignore", "offset": "--offset", "length": "--length", "permissions": "--mode",
 	"path": "PATH", "raw_path": "PATH", "source_path": "SOURCE", "raw_source_path": "SOURCE", "destination_path": "DEST", "raw_destination_path": "DEST",

@@ -29,7 +29,7 @@ EXIT is the exit code, or the signal that killed the process, and the cause if t
 process did not end by itself, or if its sandbox seems to have denied something.
 
 With --json each process is an object on its own line: id, session, state (starting,
-running, exited or closed), pid, argv, working_directory, terminal, start_time,
+running, exited or closed), pid, user, argv, working_directory, terminal, start_time,
 last_seq, first_available_seq, owned; for a confined process sandbox: backend
 (bubblewrap or landlock), network (restricted or enabled), restricts_files,
 hides_processes and freezes_metadata; and, when known, exit: exit_code or signal,
@@ -49,7 +49,7 @@ cause, exit_time, wall_seconds and sandbox_denied.`,
 }
 
 func ps(ctx context.Context, c *client.Client, flags psFlags, std streams) error {
-	list := newListing(std, flags.json, "ID", "STATE", "PID", "AGE", "EXIT", "COMMAND")
+	list := newListing(std, flags.json, "ID", "STATE", "PID", "USER", "AGE", "EXIT", "COMMAND")
 	for p, err := range c.ListProcesses(ctx, flags.session) {
 		switch {
 		case err != nil:
@@ -63,6 +63,7 @@ func ps(ctx context.Context, c *client.Client, flags psFlags, std streams) error
 				printable(p.GetProcessId()),
 				enumWord(p.GetState(), "PROCESS_STATE_"),
 				strconv.Itoa(int(p.GetPid())),
+				printable(p.GetUser()),
 				age(time.Since(p.GetStartTime().AsTime())),
 				exitWord(p.GetExit()),
 				commandLine(p.GetArgv()))

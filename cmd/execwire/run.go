@@ -74,15 +74,19 @@ background processes may keep it open. Then all descendants are killed.
 --leave-descendants keeps them running until the server ends.
 
 As in other programs, --name is --id, --workdir is --cwd, and --rm is accepted, because
-run leaves nothing to remove. A process runs as the user of its server: to change that,
-begin the command with sudo -u USER, or use a server of that user.
+run leaves nothing to remove.
+
+A process runs as the user of its server, or as that of --user: a name or a number of
+the server's machine, with the groups that it has there, or with :GROUP in that one
+alone. It has nothing of the privileges of the server. The server has to run as root,
+and if it has a table of principals, yours needs the user in run_as.
 
 The working directory is that of --cwd. The default is the current directory under a
-server inside this program, and the home directory of the server's user elsewhere. A
-relative one begins there.
+server inside this program, and the home directory of the server's user elsewhere, or
+of --user. A relative one begins there.
 
-Environment: under a server inside this program the process inherits everything. A
-remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
+Environment: under a server inside this program the process inherits everything,
+unless --user is given. A remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
 changes that: none, core, or all, which on a remote server omits names that look like
 secrets (*KEY*, *SECRET*, *TOKEN*). -t passes TERM. --env-file and then --env
 override it.
@@ -165,6 +169,7 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 	f.StringVar(&flags.detachKeys, "detach-keys", defaultDetachKeys, detachKeysHelp)
 	f.StringVarP(&flags.directory, "cwd", "w", "",
 		"the working `directory` on the server; a relative one begins at the default (the home of its user; the current one if the process runs on this machine)")
+	f.StringVarP(&flags.user, "user", "u", "", "run as another `USER[:GROUP]`, by names or numbers of the server's machine")
 	f.StringArrayVarP(&flags.env, "env", "e", nil,
 		"set a variable: `NAME=VALUE`, or NAME for its value here; may be repeated")
 	f.StringArrayVar(&flags.envFiles, "env-file", nil,
@@ -191,8 +196,6 @@ func addRunFlags(command *cobra.Command, flags *runFlags) {
 		"the grace period: how long the server keeps the process when the connection is lost; 0 terminates it at once (default the server's, 30s)")
 	addSynonyms(f, map[string]string{"name": "id", "workdir": "cwd", "tty": "terminal", "stdin": "interactive"})
 	addHidden(f, new(bool), "rm", "", "accepted: run leaves nothing to remove")
-	f.StringVarP(&flags.user, "user", "u", "", "refused: processes run as the server's user")
-	f.Lookup("user").Hidden = true
 	addConnectFlags(command, &flags.connectFlags, serverHelp+ephemeralServers, localURL)
 }
 
@@ -256,8 +259,6 @@ const startHint = "start one with: execwire serve; and then: execwire run --serv
 // checkRun rejects flags that exclude each other.
 func checkRun(flags runFlags) error {
 	switch {
-	case flags.user != "":
-		return fmt.Errorf("--user: a process runs as the user of its server: begin the command with sudo -u %s, or name a server that runs as that user with --server", printable(flags.user))
 	case flags.leaveDescendants && flags.server == "":
 		return fmt.Errorf("--leave-descendants %w", errNeedsServer)
 	case flags.replace && flags.id == "":

@@ -22,12 +22,13 @@ import (
 )
 
 // workingDirectory returns the directory of --cwd. A relative one begins at the server's
-// default, which is empty; that of a server inside this program is the current directory.
-func workingDirectory(server, directory string) (string, error) {
+// default, which is empty; that of a server inside this program is the current directory,
+// unless there is another user.
+func workingDirectory(server, user, directory string) (string, error) {
 	switch {
 	case server != "" && !path.IsAbs(directory) && isForeignPath(runtime.GOOS, directory):
 		return "", fmt.Errorf("--cwd is %q, which is not a path of the server: on Windows, begin it with /, as in /srv/src", directory)
-	case server != "":
+	case server != "", user != "":
 		return directory, nil
 	}
 	directory, err := filepath.Abs(directory)
@@ -39,7 +40,7 @@ func workingDirectory(server, directory string) (string, error) {
 
 // buildProcess builds the request from the command line. Its errors are usage errors.
 func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.StartProcessRequest, error) {
-	directory, err := workingDirectory(flags.server, flags.directory)
+	directory, err := workingDirectory(flags.server, flags.user, flags.directory)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +82,7 @@ func buildProcess(flags runFlags, arguments []string, std streams) (*execwirev1.
 		LeaveDescendants: flags.leaveDescendants,
 		StartId:          uuid.NewString(),
 		ReplaceClosed:    flags.replace,
+		User:             flags.user,
 	}, nil
 }
 
@@ -103,7 +105,7 @@ func environmentPolicy(flags runFlags) (*execwirev1.EnvironmentPolicy, error) {
 	inherit, ours := flags.inherit, flags.server == ""
 	if inherit == "" {
 		inherit = "core"
-		if ours {
+		if ours && flags.user == "" { // its secrets are not those of another user
 			inherit = "all"
 		}
 	}

@@ -32,7 +32,10 @@ var habits = []struct {
 	{line: "execwire kill -NOPE s", code: 2, want: "~unknown shorthand flag"},
 	{line: "execwire run --workdir /usr -- pwd", want: "/usr"},
 	{line: "echo in | execwire run --stdin -- cat", want: "in"},
-	{line: "execwire run -u root -- id", code: 2, want: "~--user: a process runs as the user of its server\n~sudo -u root"},
+	{line: "execwire run -u nobody -- sh -c 'id -un; pwd; echo $USER $HOME; echo again >/dev/stdout'", want: "nobody\n/\nnobody /nonexistent\nagain"},
+	{line: "execwire run -u 4321:1 -w /tmp -- sh -c 'id -u; id -G; pwd'", want: "4321\n1\n/tmp"},
+	{line: "execwire run -u nobody -d --name u -- sleep 600; execwire ps | cut -f 1,4 | grep ^u; execwire kill u >/dev/null", want: "u\nu\tnobody"},
+	{line: "execwire run --user nosuch -- id", code: 125, want: "~--user \"nosuch\" names a user that /etc/passwd does not have"},
 	// A number is seconds.
 	{line: "execwire run --timeout 0.05 -- sleep 600", code: 124, want: "~exceeded its timeout"},
 	{line: "execwire run -d --id w --grace 5 -- true", code: 2, want: "~--grace"},

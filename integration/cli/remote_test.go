@@ -77,7 +77,7 @@ func TestList_DetachedProcesses(t *testing.T) {
 			}
 		}
 		got = harness.Run(t, nil, server.Remotely(d, "ps", "-a")...)
-		if lines := strings.Split(got.Stdout, "\n"); lines[0] != "ID\tSTATE\tPID\tAGE\tEXIT\tCOMMAND" ||
+		if lines := strings.Split(got.Stdout, "\n"); lines[0] != "ID\tSTATE\tPID\tUSER\tAGE\tEXIT\tCOMMAND" ||
 			!strings.Contains(got.Stdout, over+"\tclosed\t") || !strings.Contains(got.Stdout, "\t3\t/bin/sh -c 'exit 3'\n") {
 			t.Errorf("ps -a: %+v", got)
 		}

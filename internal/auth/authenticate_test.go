@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func expectCaller(t *testing.T, caller auth.Caller, err error, want string, kind
 	t.Helper()
 	if want == "" {
 		var typed *auth.Error
-		if !errors.As(err, &typed) || typed.Kind != kind || caller != (auth.Caller{}) {
+		if !errors.As(err, &typed) || typed.Kind != kind || !reflect.DeepEqual(caller, auth.Caller{}) {
 			t.Errorf("got %+v, %v, want no caller and an Error of kind %v", caller, err, kind)
 		}
 		return

@@ -41,6 +41,8 @@ type Caller struct {
 	Via Principal
 	// May is the set of permissions.
 	May Permissions
+	// RunAs is as whom the caller may start processes.
+	RunAs RunAs
 }
 
 // Self returns who makes the call itself: Via, or Principal without
@@ -52,13 +54,14 @@ func (c Caller) Self() Principal {
 	return c.Principal
 }
 
-// Unrestricted returns p as a caller with all permissions. [Relay] and [Websocket], whose
-// callers may be on other hosts, have [Admin] only by a table.
+// Unrestricted returns p as a caller with all permissions, also to start processes as
+// anybody. [Relay] and [Websocket], whose callers may be on other hosts, have [Admin] only
+// by a table.
 func Unrestricted(p Principal) Caller {
 	if p == Relay || p == Websocket {
-		return Caller{Principal: p, May: All}
+		return Caller{Principal: p, May: All, RunAs: Anybody}
 	}
-	return Caller{Principal: p, May: Everything}
+	return Caller{Principal: p, May: Everything, RunAs: Anybody}
 }
 
 const bearer = "bearer"

@@ -35,6 +35,7 @@ type entry struct {
 	onBehalfOf []string
 	actAs      []string // patterns of executors
 	connectTo  []string // patterns of executors
+	runAs      RunAs
 }
 
 // selector is a credential that is not a token.
@@ -99,6 +100,7 @@ type principalTable struct {
 	OnBehalfOf   []string `toml:"on_behalf_of"`
 	ActAs        []string `toml:"act_as_executors"`
 	ConnectTo    []string `toml:"connect_to_executors"`
+	RunAs        []string `toml:"run_as"`
 }
 
 type jwtTable struct {
@@ -204,8 +206,12 @@ func (r *tableReader) readPrincipal(i int, p principalTable) error {
 				"%s has %q, which is not a name pattern", list.key, list.patterns[i])
 		}
 	}
+	runAs, err := parseRunAs(p.RunAs)
+	if err != nil {
+		return r.entryError(p.Name, "write the name of a user of this machine, or a number, with :GROUP for another group than the user's own, or \"*\" for everybody", "%v", err)
+	}
 	r.table.byName[p.Name] = len(r.table.entries)
-	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf, actAs: p.ActAs, connectTo: p.ConnectTo})
+	r.table.entries = append(r.table.entries, entry{name: p.Name, may: may, onBehalfOf: p.OnBehalfOf, actAs: p.ActAs, connectTo: p.ConnectTo, runAs: runAs})
 	return r.readCredentials(p)
 }
 

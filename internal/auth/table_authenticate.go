@@ -22,7 +22,7 @@ func (t *Table) Authenticate(c Credentials) (Caller, error) {
 		return Caller{}, err
 	}
 	e := t.entries[i]
-	return t.impersonate(Caller{Principal: Principal{Name: e.name}, May: e.may}, e.onBehalfOf, c.OnBehalfOf)
+	return t.impersonate(Caller{Principal: Principal{Name: e.name}, May: e.may, RunAs: e.runAs}, e.onBehalfOf, c.OnBehalfOf)
 }
 
 // addWebsocketTokens accepts tokens of [Websocket], as [Unrestricted] unless the
@@ -31,7 +31,7 @@ func (t *Table) addWebsocketTokens(tokens *websocketTokens) {
 	t.websocket = tokens
 	if _, listed := t.byName[Websocket.Name]; !listed {
 		t.byName[Websocket.Name] = len(t.entries)
-		t.entries = append(t.entries, entry{name: Websocket.Name, may: Unrestricted(Websocket).May})
+		t.entries = append(t.entries, entry{name: Websocket.Name, may: Unrestricted(Websocket).May, runAs: Anybody})
 	}
 }
 
@@ -176,7 +176,7 @@ func (t *Table) impersonate(self Caller, allowed []string, name string) (Caller,
 	}
 	if i, listed := t.byName[name]; listed {
 		e := t.entries[i]
-		return Caller{Principal: Principal{Name: e.name}, Via: self.Principal, May: e.may & self.May}, nil
+		return Caller{Principal: Principal{Name: e.name}, Via: self.Principal, May: e.may & self.May, RunAs: e.runAs.and(self.RunAs)}, nil
 	}
 	return impersonated(self, name), nil
 }

@@ -56,6 +56,7 @@ func TestReadTable_Invalid_Fails(t *testing.T) {
 		"not TOML":         {"[[principal", "", []string{"not a valid table"}},
 		"empty":            {"", "", []string{"no principals"}},
 		"wrong type":       {"[[principal]]\nname = 3", "", []string{"not a valid table"}},
+		"run as no user":   {"[[principal]]\nname='a'\nallow=['all']\nrun_as=['0', 'no such']", "a", []string{`run_as has "no such"`, "/etc/passwd"}},
 		"unknown key":      {"[[principal]]\nname='a'\nallow=['all']\ntoken='secret'", "", []string{"principal.token", "docs/security.md"}},
 		"allow twice":      {"[[principal]]\nname='a'\nallow=['view']\nAllow=['all']", "", []string{"table.toml", "principal.Allow", "write principal.allow"}},
 		"Allow alone":      {"[[principal]]\nname='a'\nAllow=['all']", "", []string{"principal.Allow", "write principal.allow"}},

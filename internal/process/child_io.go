@@ -9,6 +9,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/procfs"
 )
 
@@ -31,9 +32,28 @@ func openChildIO(spec *Spec) (cio *childIO, err error) {
 		}
 	}()
 	if spec.Terminal != nil {
-		return cio, cio.openTerminal(spec.Terminal.withDefaults())
+		err = cio.openTerminal(spec.Terminal.withDefaults())
+	} else {
+		err = cio.openPipes(spec.PipeStdin)
 	}
-	return cio, cio.openPipes(spec.PipeStdin)
+	if err == nil && credential(spec.User) != nil {
+		err = cio.giveTo(*spec.User)
+	}
+	return cio, err
+}
+
+// giveTo makes a user the owner of the terminal or the pipes, who can then open them again, as
+// /dev/stdout or /dev/tty.
+func (cio *childIO) giveTo(u osuser.User) error {
+	for i, fd := range cio.childFDs {
+		if i == 0 && cio.stdin == nil && cio.terminal == nil {
+			continue // /dev/null
+		}
+		if err := unix.Fchown(fd, int(u.UID), -1); err != nil {
+			return userUnavailable(u, err)
+		}
+	}
+	return nil
 }
 
 func (cio *childIO) openPipes(stdin bool) error {

@@ -1,10 +1,8 @@
 package process
 
 import (
-	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,26 +17,7 @@ const nobody = 65534
 // bubblewrap creates a user namespace with fewer privileges, and without control groups.
 func TestConfined_UnprivilegedUser(t *testing.T) {
 	testrace.Slow(t)
-	if os.Geteuid() != 0 {
-		t.Fatal("run the tests as root: they switch to another user")
-	}
-	dir, err := os.MkdirTemp("/var/tmp", "execwire-test-") // searchable by other users
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	program, work := filepath.Join(dir, "process.test"), filepath.Join(dir, "work")
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(self)
-	if err == nil {
-		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, content, 0o755), os.Mkdir(work, 0o700), os.Chown(work, nobody, nobody))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	program, work := publicCopy(t)
 	tests := []string{
 		"TestStart_Confined_PassesArgumentsEnvironmentAndDirectory", "TestWriteStdin_Confined", "TestExitRecord_Confined",
 		"TestStart_Confined_WriteOutsideIsDenied", "TestStart_SandboxSetupFails_ExecutesNothing", "TestTerminal_Confined",

@@ -28,12 +28,13 @@ const (
 	NotATerminal                        // the process was started without a terminal
 	AlreadyExited                       // no process is left to signal or resize
 	ShuttingDown                        // the supervisor is closing
+	UserUnavailable                     // this program cannot start processes of Spec.User
 )
 
 // Kinds returns all kinds, for checks that a mapping is complete.
 func Kinds() []Kind {
 	var kinds []Kind
-	for k := Internal; k <= ShuttingDown; k++ {
+	for k := Internal; k <= UserUnavailable; k++ {
 		kinds = append(kinds, k)
 	}
 	return kinds
@@ -44,7 +45,7 @@ type Error struct {
 	// Kind is the class of the error.
 	Kind Kind
 	// Field names the invalid part of the request, such as argv[2], env["LANG"] or cwd. It is set
-	// for InvalidArgument, and for limits that are not permitted or cannot be set.
+	// for InvalidArgument and UserUnavailable, and for limits that are not permitted or cannot be set.
 	Field string
 	// Subject is the path or the program that the error is about. It may be empty, and never
 	// contains the value of an environment variable.

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -55,9 +56,12 @@ type Limit struct {
 const MaxNice = 39
 
 // limits returns the limits of the child. None of its processes may exceed userProcesses, unless
-// that is 0.
+// that is 0, or the processes of another user count.
 func (s *Spec) limits(userProcesses uint64) (limits []sandbox.Limit) {
 	all := s.ResourceLimits
+	if s.User != nil && int(s.User.UID) != os.Getuid() {
+		userProcesses = 0
+	}
 	if userProcesses > 0 && !slices.ContainsFunc(all, func(l Limit) bool { return l.Resource == ResourceUserProcesses }) {
 		var own unix.Rlimit
 		if err := unix.Getrlimit(unix.RLIMIT_NPROC, &own); err == nil {

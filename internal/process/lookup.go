@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -41,11 +42,17 @@ func (s *Supervisor) checkWorkingDirectory(spec *Spec) error {
 	return nil
 }
 
-// DefaultDirectory returns the working directory of processes without one: the home
-// directory of this program's user, or / if it cannot be entered.
-func DefaultDirectory() string {
-	home, err := os.UserHomeDir()
-	if err != nil || !filepath.IsAbs(home) || checkDirectory(home) != nil {
+// DefaultDirectory returns the working directory of processes without one: the home directory of a
+// user, or / if the user cannot enter it. Nil is this program's user, whose home directory is
+// $HOME. It blocks while a file system hangs.
+func DefaultDirectory(u *osuser.User) string {
+	home, err := "", error(nil)
+	if u != nil {
+		home = u.Home
+	} else {
+		home, err = os.UserHomeDir()
+	}
+	if err != nil || !filepath.IsAbs(home) || asUser(u, func() error { return checkDirectory(home) }) != nil {
 		return "/"
 	}
 	return home

@@ -47,12 +47,12 @@ func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio 
 			if group != nil {
 				group.Release()
 			}
-			if spec.Sandbox != nil {
-				err = spec.classifySandboxError(program, err)
-			} else {
-				err = spec.classifyExecError(program, err)
-			}
-			return child{}, err
+			return child{}, asUser(spec.User, func() error {
+				if spec.Sandbox != nil {
+					return spec.classifySandboxError(program, err)
+				}
+				return spec.classifyExecError(program, err)
+			})
 		}
 	}
 }
@@ -61,6 +61,7 @@ func (s *Supervisor) spawn(ctx context.Context, spec *Spec, program string, cio 
 func (s *Supervisor) program(spec *Spec, path string, cio *childIO) sandbox.Program {
 	p := sandbox.Program{
 		Path: path, Argv: spec.argv(), Env: spec.Env, Dir: spec.Cwd, Files: cio.childFDs[:], Terminal: -1,
+		User:   credential(spec.User),
 		Limits: spec.limits(s.config.UserProcesses), Nice: spec.Nice, OOMScore: s.oomScore, ResetSignals: s.ignoredSignals,
 	}
 	if cio.terminal != nil {
@@ -148,7 +149,10 @@ func forkExec(spec *Spec, prog sandbox.Program, group *cgroup.Group) (c child, e
 	prog.OOMScoreDenied = &oomScoreDenied
 	pid, err := prog.ForkExec(attr)
 	var limit *sandbox.LimitError
+	var user *sandbox.CredentialError
 	switch {
+	case errors.As(err, &user):
+		return child{}, userUnavailable(*spec.User, user.Err)
 	case errors.As(err, &limit):
 		return child{}, spec.limitError(limit)
 	case err != nil:

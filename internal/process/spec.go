@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/osuser"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -46,6 +47,11 @@ type Spec struct {
 	// Sandbox confines the process and its descendants. Nil: not confined. Argv[0] is looked up in
 	// the paths that the sandbox grants, as they are outside of it.
 	Sandbox *sandbox.Confinement
+	// User is who the process runs as. Nil, or one for whom IsSelf is true: the user of this
+	// program, with its groups. Another one needs privileges, and of the sandboxes Landlock. Cwd
+	// and the program are then checked with the access of that user, who also gets the terminal
+	// and the pipes.
+	User *osuser.User
 	// Labels are stored for the caller and not interpreted.
 	Labels map[string]string
 	// Output is the limits of the event log.

@@ -335,7 +335,7 @@ func TestDefaultDirectory(t *testing.T) {
 	}
 	for variable, want := range map[string]string{home: home, "": "/", home + "/missing": "/", home + "/file": "/", ".": "/"} {
 		t.Setenv("HOME", variable)
-		if got := DefaultDirectory(); got != want {
+		if got := DefaultDirectory(nil); got != want {
 			t.Errorf("with HOME=%q it is %s", variable, got)
 		}
 	}

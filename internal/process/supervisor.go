@@ -170,7 +170,7 @@ func pidfdSignalsGroups() bool {
 // Start starts a process and returns when its program was executed, or with an *Error. It does not
 // wait for anything else. ctx is checked at the beginning, and can abort only the start of a
 // confined process. A file system that hangs blocks only this start. A failed start leaves nothing
-// behind. Kinds: the first nine, and ShuttingDown.
+// behind. Kinds: the first nine, ShuttingDown and UserUnavailable.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (*Process, error) {
 	begun := time.Now()
 	p, err := s.tryStart(ctx, spec)
@@ -198,10 +198,16 @@ func (s *Supervisor) tryStart(ctx context.Context, spec Spec) (*Process, error) 
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
 	}
-	if err := s.checkWorkingDirectory(&spec); err != nil {
+	if err := checkUser(spec.User); err != nil {
 		return nil, err
 	}
-	program, err := spec.resolve()
+	var program string
+	err := asUser(spec.User, func() (err error) {
+		if err = s.checkWorkingDirectory(&spec); err == nil {
+			program, err = spec.resolve()
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -118,6 +118,9 @@ func (b *bubblewrap) report() Report {
 }
 
 func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
+	if p.User != nil {
+		return Program{}, failed(NotStarted, "", "bubblewrap cannot start the program", errOneUser)
+	}
 	if err := l.open(); err != nil {
 		return Program{}, failed(NotStarted, "", "the pipes of the sandbox cannot be created", err)
 	}

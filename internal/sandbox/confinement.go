@@ -64,6 +64,8 @@ type Program struct {
 	// OOMScore: until execve its files in /proc belong to root if this process is not
 	// dumpable.
 	OOMScoreDenied *bool
+	// User is who the program runs as. Nil: the user of this process, with its groups.
+	User *Credential
 	// ResetSignals are signals that this process ignores, and the program must not.
 	ResetSignals []syscall.Signal
 
@@ -72,6 +74,26 @@ type Program struct {
 	setUpInside bool
 	calls       *childCalls // further calls between fork and execve; nil: none
 }
+
+// Credential is a user with all its groups.
+type Credential struct {
+	// UID and GID are the user and the group.
+	UID, GID uint32
+	// Groups are the supplementary groups.
+	Groups []uint32
+}
+
+// CredentialError is the error of [Program.ForkExec] if the program cannot become another user.
+type CredentialError struct {
+	// Err is the errno.
+	Err error
+}
+
+func (e *CredentialError) Error() string {
+	return "sandbox: the user cannot be changed: " + e.Err.Error()
+}
+
+func (e *CredentialError) Unwrap() error { return e.Err }
 
 // Limit is a resource limit.
 type Limit struct {

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"encoding/binary"
 	"errors"
 	"math"
 	"runtime"
@@ -165,7 +166,9 @@ func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
 	if attr.Setpgid {
 		p.call(unix.SYS_SETPGID, literal(0), literal(0))
 	}
-	p.call(unix.SYS_CHDIR, p.text(program.Dir))
+	if program.User == nil {
+		p.call(unix.SYS_CHDIR, p.text(program.Dir))
+	}
 	p.placeFiles(program.Files)
 	if attr.Setsid && program.Terminal >= 0 {
 		p.call(unix.SYS_IOCTL, literal(program.Terminal), literal(unix.TIOCSCTTY), literal(1))
@@ -176,7 +179,41 @@ func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
 		p.oomScore = p.callOptional(unix.SYS_WRITE, score, p.text(program.OOMScore), literal(len(program.OOMScore)))
 		p.callOptional(unix.SYS_CLOSE, score)
 	}
-	return p.setLimits(program)
+	if err := p.setLimits(program); err != nil || program.User == nil {
+		return err
+	}
+	p.becomeUser(program)
+	return nil
+}
+
+// becomeUser gives up the user and the privileges of this process, and enters the working
+// directory as the other user. It comes after the calls that need privileges.
+//
+// The real user is last, because from then on processes of the other user may signal the child,
+// which shares its memory with this process and blocks one of its threads until execve. So that
+// they cannot read the memory it is not dumpable, and stays so in this process; the kernel does
+// the same at every change of the user, unless fs.suid_dumpable says otherwise.
+func (p *childCalls) becomeUser(program *Program) {
+	uid, gid, same := literal(int(program.User.UID)), literal(int(program.User.GID)), literal(-1)
+	p.fail = func(errno syscall.Errno) error { return &CredentialError{Err: errno} }
+	groups := literal(0)
+	if len(program.User.Groups) > 0 {
+		list := make([]byte, 0, 4*len(program.User.Groups))
+		for _, group := range program.User.Groups {
+			list = binary.NativeEndian.AppendUint32(list, group)
+		}
+		groups = p.point(list)
+	}
+	p.call(unix.SYS_SETGROUPS, literal(len(program.User.Groups)), groups)
+	p.call(unix.SYS_SETRESGID, gid, gid, gid)
+	p.call(unix.SYS_SETRESUID, same, uid, same)
+	p.call(unix.SYS_CAPSET, p.words(unix.LINUX_CAPABILITY_VERSION_3), p.words(0, 0, 0)) // also inheritable and ambient ones
+	p.fail = nil
+	p.call(unix.SYS_CHDIR, p.text(program.Dir))
+	p.fail = func(errno syscall.Errno) error { return &CredentialError{Err: errno} }
+	p.call(unix.SYS_PRCTL, literal(unix.PR_SET_DUMPABLE), literal(0), literal(0), literal(0), literal(0))
+	p.call(unix.SYS_SETRESUID, uid, uid, uid)
+	p.fail = nil
 }
 
 // placeFiles makes files the descriptors from 0 on.

@@ -171,6 +171,13 @@ const (
 	// The queue of input for the process is full; metadata "limit_bytes" is its size.
 	// Write again when the process has read some. RESOURCE_EXHAUSTED.
 	ErrorReason_ERROR_REASON_STDIN_QUEUE_FULL ErrorReason = 57
+	// The server cannot start a process as the user: it lacks the privileges, as any that
+	// does not run as root, or its user namespace does not have that user. Nothing was
+	// started. FAILED_PRECONDITION.
+	ErrorReason_ERROR_REASON_USER_UNAVAILABLE ErrorReason = 58
+	// The caller's principal may not start processes as the user: run_as in the table of
+	// principals does not have it; metadata "user" is the user. PERMISSION_DENIED.
+	ErrorReason_ERROR_REASON_USER_NOT_ALLOWED ErrorReason = 59
 	// The path, or a part of it, does not exist. NOT_FOUND.
 	ErrorReason_ERROR_REASON_PATH_NOT_FOUND ErrorReason = 60
 	// The path exists already. ALREADY_EXISTS.
@@ -381,6 +388,8 @@ var (
 		55:  "ERROR_REASON_STDIN_OFFSET_INVALID",
 		56:  "ERROR_REASON_UNEXPECTED_MESSAGE",
 		57:  "ERROR_REASON_STDIN_QUEUE_FULL",
+		58:  "ERROR_REASON_USER_UNAVAILABLE",
+		59:  "ERROR_REASON_USER_NOT_ALLOWED",
 		60:  "ERROR_REASON_PATH_NOT_FOUND",
 		61:  "ERROR_REASON_PATH_ALREADY_EXISTS",
 		62:  "ERROR_REASON_NOT_A_DIRECTORY",
@@ -483,6 +492,8 @@ var (
 		"ERROR_REASON_STDIN_OFFSET_INVALID":       55,
 		"ERROR_REASON_UNEXPECTED_MESSAGE":         56,
 		"ERROR_REASON_STDIN_QUEUE_FULL":           57,
+		"ERROR_REASON_USER_UNAVAILABLE":           58,
+		"ERROR_REASON_USER_NOT_ALLOWED":           59,
 		"ERROR_REASON_PATH_NOT_FOUND":             60,
 		"ERROR_REASON_PATH_ALREADY_EXISTS":        61,
 		"ERROR_REASON_NOT_A_DIRECTORY":            62,
@@ -570,7 +581,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xeb\x1c\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xb1\x1d\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -619,7 +630,9 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"\x1bERROR_REASON_NOT_A_TERMINAL\x106\x12%\n" +
 	"!ERROR_REASON_STDIN_OFFSET_INVALID\x107\x12#\n" +
 	"\x1fERROR_REASON_UNEXPECTED_MESSAGE\x108\x12!\n" +
-	"\x1dERROR_REASON_STDIN_QUEUE_FULL\x109\x12\x1f\n" +
+	"\x1dERROR_REASON_STDIN_QUEUE_FULL\x109\x12!\n" +
+	"\x1dERROR_REASON_USER_UNAVAILABLE\x10:\x12!\n" +
+	"\x1dERROR_REASON_USER_NOT_ALLOWED\x10;\x12\x1f\n" +
 	"\x1bERROR_REASON_PATH_NOT_FOUND\x10<\x12$\n" +
 	" ERROR_REASON_PATH_ALREADY_EXISTS\x10=\x12 \n" +
 	"\x1cERROR_REASON_NOT_A_DIRECTORY\x10>\x12\x1f\n" +

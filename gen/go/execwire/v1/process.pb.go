@@ -118,7 +118,10 @@ type Process struct {
 	// The labels it was started with.
 	Labels map[string]string `protobuf:"bytes,14,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Its sandbox. Absent: none.
-	Sandbox       *SandboxReport `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	Sandbox *SandboxReport `protobuf:"bytes,15,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// The user it was started as: the name, or the UID if it has none in /etc/passwd, and
+	// :GID if the start named a group.
+	User          string `protobuf:"bytes,16,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,11 +261,18 @@ func (x *Process) GetSandbox() *SandboxReport {
 	return nil
 }
 
+func (x *Process) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 var File_execwire_v1_process_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_proto_rawDesc = "" +
 	"\n" +
-	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa2\x05\n" +
+	"\x19execwire/v1/process.proto\x12\vexecwire.v1\x1a!execwire/v1/process_command.proto\x1a\x1fexecwire/v1/process_event.proto\x1a\x19execwire/v1/sandbox.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x05\n" +
 	"\aProcess\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -282,7 +292,8 @@ const file_execwire_v1_process_proto_rawDesc = "" +
 	"\x13first_available_seq\x18\f \x01(\x04R\x11firstAvailableSeq\x12\x14\n" +
 	"\x05owned\x18\r \x01(\bR\x05owned\x128\n" +
 	"\x06labels\x18\x0e \x03(\v2 .execwire.v1.Process.LabelsEntryR\x06labels\x124\n" +
-	"\asandbox\x18\x0f \x01(\v2\x1a.execwire.v1.SandboxReportR\asandbox\x1a9\n" +
+	"\asandbox\x18\x0f \x01(\v2\x1a.execwire.v1.SandboxReportR\asandbox\x12\x12\n" +
+	"\x04user\x18\x10 \x01(\tR\x04user\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01*\x98\x01\n" +

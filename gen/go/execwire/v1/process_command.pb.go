@@ -310,6 +310,22 @@ type StartProcessRequest struct {
 	// is removed, whether its exit was seen or not. A retry still finds the process that
 	// its own request has started.
 	ReplaceClosed bool `protobuf:"varint,10,opt,name=replace_closed,json=replaceClosed,proto3" json:"replace_closed,omitempty"`
+	// The user to run as, on the server's machine: NAME or UID, with :GROUP or :GID after it
+	// for another group than the user's own; at most 256 bytes. Empty: the server's user.
+	//
+	// The process has the groups that /etc/group gives the user, and with GROUP that one
+	// alone. A UID without an entry in /etc/passwd has the group of the same number. It has no
+	// privileges of the server, and its terminal and pipes belong to it. Of the variables that
+	// the command inherits, HOME, USER, LOGNAME, SHELL and PATH are the user's, and without a
+	// working directory it starts in the user's home directory, or in / if the user cannot
+	// enter that.
+	//
+	// A user that does not exist is refused with INVALID_FIELD, one that the caller's
+	// principal may not start processes as with USER_NOT_ALLOWED, and any other than its own
+	// by a server that cannot change users with USER_UNAVAILABLE. Of the sandboxes only
+	// Landlock can confine another user's process; a policy that it cannot enforce is refused
+	// with SANDBOX_UNAVAILABLE.
+	User          string `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +430,13 @@ func (x *StartProcessRequest) GetReplaceClosed() bool {
 	return false
 }
 
+func (x *StartProcessRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
 // ProcessCommand says what to run.
 type ProcessCommand struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -510,9 +533,9 @@ type DirectCommand struct {
 	Argv []string `protobuf:"bytes,1,rep,name=argv,proto3" json:"argv,omitempty"`
 	// The argv[0] that the program gets. Absent: argv[0]. May be empty.
 	Arg0 *string `protobuf:"bytes,2,opt,name=arg0,proto3,oneof" json:"arg0,omitempty"`
-	// The directory to start in. Empty: the home directory of the server's user, or / if
-	// that is no directory in which the server can start a process. A relative path begins
-	// there.
+	// The directory to start in. Empty: the home directory of the server's user, or of the
+	// one that the start names, or / if that is no directory in which the process can be
+	// started. A relative path begins there.
 	WorkingDirectory string `protobuf:"bytes,3,opt,name=working_directory,json=workingDirectory,proto3" json:"working_directory,omitempty"`
 	// The child's environment. Without an environment policy this is the whole
 	// environment. The child gets each entry as NAME=value. A name may be empty or
@@ -1323,7 +1346,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xf6\x03\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8a\x04\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1337,7 +1360,8 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\x06labels\x18\b \x03(\v2,.execwire.v1.StartProcessRequest.LabelsEntryR\x06labels\x12\x19\n" +
 	"\bstart_id\x18\t \x01(\tR\astartId\x12%\n" +
 	"\x0ereplace_closed\x18\n" +
-	" \x01(\bR\rreplaceClosed\x1a9\n" +
+	" \x01(\bR\rreplaceClosed\x12\x12\n" +
+	"\x04user\x18\v \x01(\tR\x04user\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +

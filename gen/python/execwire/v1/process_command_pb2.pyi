@@ -149,7 +149,7 @@ class ResourceLimit(_message.Message):
     def __init__(self, resource: _Optional[_Union[LimitedResource, str]] = ..., soft: _Optional[int] = ..., hard: _Optional[int] = ...) -> None: ...
 
 class StartProcessRequest(_message.Message):
-    __slots__ = ["command", "io", "labels", "leave_descendants", "limits", "must_be_new", "process_id", "replace_closed", "session_id", "start_id"]
+    __slots__ = ["command", "io", "labels", "leave_descendants", "limits", "must_be_new", "process_id", "replace_closed", "session_id", "start_id", "user"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +167,7 @@ class StartProcessRequest(_message.Message):
     REPLACE_CLOSED_FIELD_NUMBER: _ClassVar[int]
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     START_ID_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     command: ProcessCommand
     io: ProcessIo
     labels: _containers.ScalarMap[str, str]
@@ -177,7 +178,8 @@ class StartProcessRequest(_message.Message):
     replace_closed: bool
     session_id: str
     start_id: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., command: _Optional[_Union[ProcessCommand, _Mapping]] = ..., io: _Optional[_Union[ProcessIo, _Mapping]] = ..., limits: _Optional[_Union[ProcessLimits, _Mapping]] = ..., leave_descendants: bool = ..., must_be_new: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., start_id: _Optional[str] = ..., replace_closed: bool = ...) -> None: ...
+    user: str
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., command: _Optional[_Union[ProcessCommand, _Mapping]] = ..., io: _Optional[_Union[ProcessIo, _Mapping]] = ..., limits: _Optional[_Union[ProcessLimits, _Mapping]] = ..., leave_descendants: bool = ..., must_be_new: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., start_id: _Optional[str] = ..., replace_closed: bool = ..., user: _Optional[str] = ...) -> None: ...
 
 class TerminalIo(_message.Message):
     __slots__ = ["size"]

@@ -16,7 +16,7 @@ PROCESS_STATE_STARTING: ProcessState
 PROCESS_STATE_UNSPECIFIED: ProcessState
 
 class Process(_message.Message):
-    __slots__ = ["argv", "exit", "first_available_seq", "has_terminal", "labels", "last_seq", "owned", "pid", "process_id", "sandbox", "session_id", "start_time", "state", "terminal_size", "working_directory"]
+    __slots__ = ["argv", "exit", "first_available_seq", "has_terminal", "labels", "last_seq", "owned", "pid", "process_id", "sandbox", "session_id", "start_time", "state", "terminal_size", "user", "working_directory"]
     class LabelsEntry(_message.Message):
         __slots__ = ["key", "value"]
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class Process(_message.Message):
     START_TIME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     TERMINAL_SIZE_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
     WORKING_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     argv: _containers.RepeatedScalarFieldContainer[str]
     exit: _process_event_pb2.ExitRecord
@@ -53,8 +54,9 @@ class Process(_message.Message):
     start_time: _timestamp_pb2.Timestamp
     state: ProcessState
     terminal_size: _process_command_pb2.TerminalSize
+    user: str
     working_directory: str
-    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., state: _Optional[_Union[ProcessState, str]] = ..., pid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., working_directory: _Optional[str] = ..., has_terminal: bool = ..., terminal_size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., last_seq: _Optional[int] = ..., first_available_seq: _Optional[int] = ..., owned: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxReport, _Mapping]] = ...) -> None: ...
+    def __init__(self, session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., state: _Optional[_Union[ProcessState, str]] = ..., pid: _Optional[int] = ..., argv: _Optional[_Iterable[str]] = ..., working_directory: _Optional[str] = ..., has_terminal: bool = ..., terminal_size: _Optional[_Union[_process_command_pb2.TerminalSize, _Mapping]] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., exit: _Optional[_Union[_process_event_pb2.ExitRecord, _Mapping]] = ..., last_seq: _Optional[int] = ..., first_available_seq: _Optional[int] = ..., owned: bool = ..., labels: _Optional[_Mapping[str, str]] = ..., sandbox: _Optional[_Union[_sandbox_pb2.SandboxReport, _Mapping]] = ..., user: _Optional[str] = ...) -> None: ...
 
 class ProcessState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []
