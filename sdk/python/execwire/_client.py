@@ -108,6 +108,7 @@ class Client:
         command: CommandLine,
         *,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         stdin: bool = True,
@@ -129,8 +130,11 @@ class Client:
 
         - ``command``: a list is a program and its arguments; a string is a line for the
           shell, ``sh -c``.
-        - ``cwd``: a directory of the server, by default the home of its user, where a
-          relative one begins.
+        - ``cwd``: a directory of the server, by default the home of its user, or of
+          ``user``, where a relative one begins.
+        - ``user``: whom to run as, by name or number on the server's machine, with
+          ``:GROUP`` for another group than the user's own; by default the server's user.
+          It needs a server that runs as root.
         - ``env``: added to the variables of the server selected by ``inherit_env``:
           ``none``, ``core`` (PATH, HOME, LANG and the like) or ``all``.
         - ``stdin``: whether it can be written to; else the process reads end of file.
@@ -169,6 +173,7 @@ class Client:
         check: bool = False,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         terminal: Terminal = False,
@@ -200,6 +205,7 @@ class Client:
         check: bool = False,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         terminal: Terminal = False,
@@ -230,6 +236,7 @@ class Client:
         check: bool = False,
         max_output_bytes: int = MAX_OUTPUT_BYTES,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         terminal: Terminal = False,
@@ -284,6 +291,7 @@ class Client:
         command: CommandLine,
         *,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         sandbox: Optional[SandboxLike] = None,
@@ -333,6 +341,7 @@ class Client:
         command: CommandLine,
         *,
         cwd: Optional[str] = None,
+        user: str = "",
         env: Optional[Mapping[str, str]] = None,
         inherit_env: str = "core",
         stdin: bool = False,

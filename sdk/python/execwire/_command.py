@@ -39,6 +39,7 @@ class Command:
 
     command: CommandLine
     cwd: Optional[str]
+    user: str
     env: Optional[Mapping[str, str]]
     inherit_env: str
     stdin: bool
@@ -96,6 +97,7 @@ def start_request(command: Command) -> process_command_pb2.StartProcessRequest:
         command=process_command_pb2.ProcessCommand(direct=direct),
         labels=dict(command.labels or {}),
         leave_descendants=command.leave_descendants,
+        user=command.user,
     )
     if command.terminal is not False:
         size = TerminalSize(24, 80) if command.terminal is True else TerminalSize(*command.terminal)

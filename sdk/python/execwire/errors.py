@@ -346,6 +346,7 @@ _BY_REASON: Dict[str, Type[ExecwireError]] = {
     "PROGRAM_NOT_EXECUTABLE": StartError,
     "BAD_WORKING_DIRECTORY": StartError,
     "ARGUMENT_LIST_TOO_LONG": StartError,
+    "USER_UNAVAILABLE": StartError,
     "COMMAND_FORM_DISABLED": PermissionDeniedError,
     "SANDBOX_UNAVAILABLE": SandboxError,
     "SANDBOX_PATH_UNSAFE": SandboxError,

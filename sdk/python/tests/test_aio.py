@@ -44,6 +44,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(execwire.OutputLimitError):
             await self.client.run(["yes"], max_output_bytes=1000)
         self.assertEqual((await self.client.describe()).operating_system, "linux")
+        self.assertEqual((await self.client.run("id -un", user="nobody")).stdout, "nobody\n")
 
     async def test_callbacks_may_be_coroutines(self) -> None:
         pieces = []

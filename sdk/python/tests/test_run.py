@@ -192,6 +192,15 @@ class Run(TestCase):
         with self.assertRaisesRegex(execwire.UsageError, "'open', .* open_files"):
             client.run("true", resource_limits={"open": 1})
 
+    def test_another_user(self) -> None:
+        ran = client.run("id -un; pwd; echo $USER", user="nobody")
+        self.assertEqual(ran.stdout, "nobody\n/\nnobody\n")
+        self.assertEqual(client.run("id -u; id -G", user="4321:1").stdout, "4321\n1\n")
+        started = client.start_detached(["true"], user="nobody")
+        self.assertEqual(started.user, "nobody")
+        with self.assertRaisesRegex(execwire.InvalidRequestError, "no such"):
+            client.run("id", user="no such")
+
     def test_a_terminal(self) -> None:
         completed = client.run(["sh", "-c", "tty; stty size"], terminal=(11, 99))
         self.assertRegex(completed.stdout, r"^/dev/pts/\d+\r\n11 99\r\n$")

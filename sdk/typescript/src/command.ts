@@ -25,8 +25,16 @@ export interface TerminalSize {
 
 /** Options of a command. All are optional. */
 export interface CommandOptions {
-  /** The working directory on the server's machine. Absent is the home directory of its user, where a relative one begins. */
+  /**
+   * The working directory on the server's machine. Absent is the home directory of its user, or of `user`, where a
+   * relative one begins.
+   */
   readonly cwd?: string;
+  /**
+   * Whom to run as, by name or number on the server's machine, with `:GROUP` for another group than the user's own.
+   * Absent is the server's user. It needs a server that runs as root.
+   */
+  readonly user?: string;
   /** Variables to set, in addition to those of `inheritEnv`, and overriding them. */
   readonly env?: Readonly<Record<string, string>>;
   /**
@@ -152,6 +160,7 @@ export function startRequest(
     },
     labels: { ...options.labels },
     leaveDescendants: options.leaveDescendants ?? false,
+    user: options.user ?? "",
   });
 }
 

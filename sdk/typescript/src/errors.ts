@@ -145,6 +145,7 @@ const byReason: Readonly<Record<string, ErrorClass>> = {
   PROGRAM_NOT_EXECUTABLE: StartError,
   BAD_WORKING_DIRECTORY: StartError,
   ARGUMENT_LIST_TOO_LONG: StartError,
+  USER_UNAVAILABLE: StartError,
   SANDBOX_UNAVAILABLE: SandboxError,
   SANDBOX_PATH_UNSAFE: SandboxError,
   SANDBOX_NOT_STARTED: SandboxError,

@@ -166,6 +166,13 @@ test("an aborted run does not wait for its callback", async () => {
   assert.equal((await c.waitFor("stuck", { exit: true })).process?.exit?.status.case, "signal");
 });
 
+test("a process has another user", async () => {
+  const c = server();
+  assert.equal((await c.run("id -un; pwd; echo $USER", { user: "nobody" })).stdout, "nobody\n/\nnobody\n");
+  assert.equal((await c.startDetached(["true"], { user: "4321:1" })).user, "4321:1");
+  await assert.rejects(c.run("id", { user: "no such" }), InvalidRequestError);
+});
+
 test("limits and nice apply", async () => {
   const c = server();
   const { stdout } = await c.run("ulimit -Sn; ulimit -Hn; ulimit -c", { resourceLimits: { openFiles: [32, 64], coreBytes: 0 } });
