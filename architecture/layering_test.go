@@ -99,7 +99,7 @@ var packages = map[string]packageRule{
 	"relay/preview": {purpose: "ports of executors over HTTP",
 		imports: []string{"client", "internal/auth", "internal/httpstall", "internal/listen", "relay/rendezvous"}},
 	"relay/hub": {purpose: "embeddable wiring of a hub: listeners, credentials, presence",
-		imports: []string{"relay", "relay/harness", "relay/preview", "relay/rendezvous", "relay/rendezvous/presence", "internal/auth", "internal/config", "internal/confinement", "internal/listen", "internal/secretfile", "internal/syslimit", "internal/wsconn"}},
+		imports: []string{"relay", "relay/harness", "relay/preview", "relay/rendezvous", "relay/rendezvous/presence", "internal/auth", "internal/config", "internal/confinement", "internal/listen", "internal/metrics", "internal/secretfile", "internal/syslimit", "internal/wsconn"}},
 	"client": {purpose: "the Go SDK",
 		imports: []string{genExecwire, genRelay, "internal/jsonrpc", "internal/backoff", "internal/gitignore", "internal/notify", "internal/wsconn", "internal/secretfile", "internal/sockowner", "internal/syserr", "internal/tty", "relay", "relay/harness", "client/execserver", "client/internal/portconn", "client/internal/transfer", "client/internal/waitread"}},
 	"client/internal/commandgroup": {purpose: "a command started by the client, with its descendants"},

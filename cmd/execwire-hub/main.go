@@ -179,7 +179,7 @@ func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
 	}
 	config.WarnOfVariables(logger, config.HubSettings(), os.Environ())
 	h, err := hub.New(cfg, hub.Options{
-		Logger: logger, Inherited: service.Sockets,
+		Logger: logger, Inherited: service.Sockets, Version: buildinfo.Get().Version,
 		OnListen: func(url string) { fmt.Fprintln(out, url) },
 		OnReady:  func() { notify(systemd.Ready) },
 	})

@@ -19,10 +19,11 @@ type authenticator struct {
 	previewAttempts *auth.Attempts // the same
 	users           auth.LoopbackUsers
 	logger          *slog.Logger
+	metrics         *hubMetrics
 }
 
-func newAuthenticator(cfg config.Hub, logger *slog.Logger) (*authenticator, error) {
-	a := &authenticator{logger: logger}
+func newAuthenticator(cfg config.Hub, logger *slog.Logger, counts *hubMetrics) (*authenticator, error) {
+	a := &authenticator{logger: logger, metrics: counts}
 	var err error
 	if a.users, err = auth.ParseLoopbackUsers(cfg.LoopbackUsers); err != nil {
 		return nil, &config.Error{Setting: "loopback_users", Problem: err.Error(), Fix: "write same, any, or names of users of this machine"}
@@ -91,6 +92,7 @@ func (a *authenticator) authenticateCounting(r *http.Request, attempts *auth.Att
 	}
 	member, err := auth.AuthenticatePeer(attempts, conn.RemoteAddr(), authorization, shown, a.principals.Member)
 	if err != nil {
+		a.metrics.notAuthenticated(err)
 		return auth.Member{}, err
 	}
 	return member, info.Admit(member.Principal.Name)
@@ -117,6 +119,7 @@ func trackUse(r *http.Request, evict func(error)) (end func()) {
 
 // handshakeFailed counts and logs a failed TLS handshake.
 func (a *authenticator) handshakeFailed(remote net.Addr, err error) {
+	a.metrics.authFailures.WithLabelValues("tls_handshake").Inc()
 	a.attempts.HandshakeFailed(remote, err)
 	a.logger.Info("a TLS handshake failed", "peer", remote.String(), "error", err)
 }

@@ -3,6 +3,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,8 @@ type Options struct {
 	OnListen func(url string)
 	// OnReady is called once, when all listeners accept. May be nil.
 	OnReady func()
+	// Version is a label of the metrics. Empty is "devel".
+	Version string
 	// Inherited are listening sockets that the program was started with, for example by
 	// systemd. A listener of the configuration with the address of one uses it. One
 	// that no listener uses is an error. Serve closes them, unless it returns an error.
@@ -47,6 +50,7 @@ type Hub struct {
 	authenticator *authenticator
 	logger        *slog.Logger
 	urlKey        []byte // nil means a random one
+	metrics       *hubMetrics
 }
 
 // New returns a hub. It validates the configuration and reads the files that it
@@ -63,11 +67,12 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 			return nil, err
 		}
 	}
-	authenticator, err := newAuthenticator(cfg, opts.Logger)
+	counts := newHubMetrics(cmp.Or(opts.Version, "devel"))
+	authenticator, err := newAuthenticator(cfg, opts.Logger, counts)
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{cfg: cfg, opts: opts, authenticator: authenticator, logger: opts.Logger}
+	h := &Hub{cfg: cfg, opts: opts, authenticator: authenticator, logger: opts.Logger, metrics: counts}
 	if cfg.URLKey != "" {
 		if h.urlKey, err = secretfile.Token(cfg.URLKey, auth.MinSecretBytes); err != nil {
 			return nil, fmt.Errorf("failed to read url_key_file: %w", err)
@@ -125,7 +130,8 @@ func (h *Hub) Serve(ctx context.Context) error {
 	router, err = rendezvous.New(rendezvous.Config{
 		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.authenticator.authenticate, Recall: h.authenticator.recall, Use: trackUse,
 		Node: h.cfg.Node, PublicURL: h.cfg.PublicURL, URLKey: h.urlKey, Origins: h.cfg.Origins,
-		HostKnown: func(r *http.Request) bool { return hosts.Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: previews.Metrics,
+		HostKnown: func(r *http.Request) bool { return hosts.Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: h.metrics.set.Handler(),
+		OnRefuse: h.metrics.refused, OnLimit: h.metrics.limitHit,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
 		Logger: h.logger,
 	})
@@ -133,6 +139,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		closeAll(listeners)
 		return errors.Join(err, presence.Close())
 	}
+	h.metrics.begin(router, previews)
 	return h.serve(ctx, listeners, router, previews)
 }
 

@@ -44,6 +44,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 		Connections:            int(h.cfg.Connections),
 		Inherited:              h.opts.Inherited,
 		Full: func(listen.URL) {
+			h.metrics.limitHit("connections_per_listener")
 			h.logger.Warn("a listener closed a connection: its limit is reached", "connections_per_listener", int(h.cfg.Connections))
 		},
 		AcceptFailed: func(u listen.URL, err error) {

@@ -272,22 +272,26 @@ func (p *Previews) leave(to target) {
 	p.serving.Done()
 }
 
-// Metrics returns the present figures, without labels.
-func (p *Previews) Metrics() []rendezvous.Metric {
+// Stats are what previews have, and the requests since they started.
+type Stats struct {
+	// Links are the valid links, and Connections the requests and websockets in progress.
+	Links, Connections int
+	// Requests were passed to ports.
+	Requests int64
+}
+
+// Stats returns the present figures. It does not block.
+func (p *Previews) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	links, active := 0, 0
+	s := Stats{Requests: p.requests}
 	for _, l := range p.links {
 		if !l.expired() {
-			links++
+			s.Links++
 		}
 	}
 	for _, n := range p.byExecutor {
-		active += n
+		s.Connections += n
 	}
-	return []rendezvous.Metric{
-		{Name: "preview_links", Kind: "gauge", Help: "Links to previews that are valid.", Value: int64(links)},
-		{Name: "preview_connections", Kind: "gauge", Help: "Requests and websockets of previews in progress.", Value: int64(active)},
-		{Name: "preview_requests_total", Kind: "counter", Help: "Requests that were passed to ports.", Value: p.requests},
-	}
+	return s
 }

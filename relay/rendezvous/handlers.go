@@ -111,6 +111,10 @@ func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err erro
 	}
 	h.logger.Log(r.Context(), refusalLevel(refusal), "a request was refused", "executor", id, "peer", r.RemoteAddr,
 		"path", r.URL.Path, "code", refusal.Code, "error", err.Error())
+	h.config.OnRefuse(refusal)
+	if refusal.Limit != "" {
+		h.config.OnLimit(refusal.Limit)
+	}
 	refusal.write(w)
 }
 

@@ -55,8 +55,13 @@ type Config struct {
 	// http.ServeMux. What they return is the response, as JSON; an error that is not a
 	// [*Refusal] is one of the hub. They are called concurrently.
 	Calls map[string]func(r *http.Request, caller auth.Member) (any, error)
-	// Metrics returns further figures for /metrics. It is called concurrently. May be nil.
-	Metrics func() []Metric
+	// Metrics serves /metrics to authenticated callers. Nil is not found.
+	Metrics http.Handler
+	// OnRefuse is called for each request that is refused, and OnLimit with the setting of
+	// each limit for which a request, a websocket or a stream is refused. They are called
+	// concurrently and must not block. Nil calls nothing.
+	OnRefuse func(*Refusal)
+	OnLimit  func(limit string)
 	// PingInterval and DeadAfter apply to every websocket; see [wsconn.Options].
 	PingInterval, DeadAfter time.Duration
 	// Logger logs registrations, connections and rejections. Nil discards.
@@ -97,6 +102,15 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
+	if config.Metrics == nil {
+		config.Metrics = http.NotFoundHandler()
+	}
+	if config.OnRefuse == nil {
+		config.OnRefuse = func(*Refusal) {}
+	}
+	if config.OnLimit == nil {
+		config.OnLimit = func(string) {}
+	}
 	if config.Node == "" {
 		name, err := os.Hostname()
 		if err != nil {
@@ -108,7 +122,7 @@ func newHub(config Config, limits Limits, clock clock) (*Hub, error) {
 		config.URLKey = make([]byte, 32)
 		_, _ = rand.Read(config.URLKey) // never fails
 	}
-	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats)}
+	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats), onLimit: config.OnLimit}
 	h := &Hub{
 		config: config, shared: shared, routes: newRouteTable(shared),
 		registry: &registry{presence: config.Presence, limits: limits, clock: clock, node: config.Node,
@@ -188,3 +202,36 @@ func (h *Hub) Close() error {
 
 // Connections returns the number of websockets.
 func (h *Hub) Connections() int { return h.routes.connections() }
+
+// metrics serves /metrics.
+func (h *Hub) metrics(w http.ResponseWriter, r *http.Request) {
+	if _, err := h.config.Authenticate(r); err != nil {
+		h.Reject(w, r, "", err)
+		return
+	}
+	h.config.Metrics.ServeHTTP(w, r)
+}
+
+// Stats returns what the hub has and has done. It takes time in proportion to the number
+// of executors, and does not block.
+func (h *Hub) Stats() Stats {
+	c := h.shared.stats
+	s := Stats{
+		Connections: h.Connections(), QueuedBytes: h.shared.queueBudget.inUse(), PresenceReady: h.config.Presence.Ready() == nil,
+		Frames: c.frames.Load(), FrameBytes: c.bytes.Load(), Resets: c.resets.Load(), Dropped: make(map[string]int64, numDropReasons),
+	}
+	for why, name := range dropNames {
+		s.Dropped[name] = c.dropped[why].Load()
+	}
+	for _, route := range h.routes.all() {
+		s.Streams += route.streamCount()
+	}
+	for _, record := range h.registry.index.all() {
+		if h.registry.online(record) {
+			s.Online++
+		} else {
+			s.Offline++
+		}
+	}
+	return s
+}

@@ -152,7 +152,7 @@ func bare(t *testing.T, limits Limits, instance string) (r *executorRoute, clock
 	t.Helper()
 	limits = limits.withDefaults()
 	clock = newFakeClock()
-	r = newExecutorRoute(&hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats)}, "x")
+	r = newExecutorRoute(&hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats), onLimit: func(string) {}}, "x")
 	executor = newPeerConn("fleet", instance != "")
 	r.connectExecutor(executor, instance)
 	return r, clock, executor, func(resumable bool) *peerConn {

@@ -48,6 +48,7 @@ type Refusal struct {
 	Code       string        // for programs
 	Message    string        // for people, with a fix where there is one
 	RetryAfter time.Duration // 0 means no advice
+	Limit      string        // the setting of the limit that is reached; empty for other refusals
 }
 
 func (r *Refusal) Error() string { return r.Message }
@@ -70,7 +71,7 @@ func ShuttingDown() *Refusal {
 // LimitReached is the refusal for exceeding a limit of n, the setting with that name. retry is
 // when the client should try again.
 func LimitReached(code, limit string, n int, retry time.Duration) *Refusal {
-	return &Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: retry,
+	return &Refusal{Status: http.StatusTooManyRequests, Code: code, RetryAfter: retry, Limit: limit,
 		Message: fmt.Sprintf("the limit %s of %d is reached: try again later, or raise it", limit, n)}
 }
 
@@ -96,7 +97,7 @@ func refusalOf(err error) *Refusal {
 		return &Refusal{Status: http.StatusTooManyRequests, Code: codeTooManyAttempts,
 			Message: "too many failed attempts", RetryAfter: max(a.RetryAfter, time.Second)}
 	case auth.KindTooManyConnections:
-		return &Refusal{Status: http.StatusTooManyRequests, Code: CodeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter}
+		return &Refusal{Status: http.StatusTooManyRequests, Code: CodeConnectionLimit, Message: a.ForCaller, RetryAfter: a.RetryAfter, Limit: a.Setting}
 	case auth.KindPeerRefused:
 		return newRefusal(http.StatusForbidden, codeForbidden, "%s", a.ForCaller)
 	case auth.KindCredentialMissing:

@@ -16,6 +16,7 @@ type hubState struct {
 	queueBudget  *budget
 	streamCounts quota.Counter // per principal
 	stats        *stats
+	onLimit      func(limit string) // [Config.OnLimit]
 }
 
 // executorRoute routes frames between one executor and its harnesses. It may be

@@ -78,6 +78,12 @@ func (r *executorRoute) handleHarnessFrame(c *peerConn, frame []byte) {
 	}
 }
 
+// refuseStream resets a stream that did not begin because of a limit. mu is held.
+func (r *executorRoute) refuseStream(c *peerConn, id, limit string) {
+	r.onLimit(limit)
+	c.sendReset(id, relay.ReasonStreamLimit)
+}
+
 // beginStream creates the stream for a first frame on c. If it may not, it sends
 // a reset and returns nil. mu is held.
 func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
@@ -90,11 +96,14 @@ func (r *executorRoute) beginStream(c *peerConn, id string) *stream {
 	case !reachable:
 		c.sendReset(id, relay.ReasonExecutorGone)
 		return nil
-	case len(c.streams) >= r.limits.StreamsPerConnection,
-		r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor,
-		full && !r.mayEvict(c),
-		!r.hubState.streamCounts.Acquire(c.principal):
-		c.sendReset(id, relay.ReasonStreamLimit)
+	case len(c.streams) >= r.limits.StreamsPerConnection:
+		r.refuseStream(c, id, "streams_per_connection")
+		return nil
+	case r.executor != nil && len(r.executor.resets) >= r.limits.StreamsPerExecutor, full && !r.mayEvict(c):
+		r.refuseStream(c, id, "streams_per_executor")
+		return nil
+	case !r.hubState.streamCounts.Acquire(c.principal):
+		r.refuseStream(c, id, "streams_per_principal")
 		return nil
 	}
 	if full {

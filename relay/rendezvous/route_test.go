@@ -37,7 +37,7 @@ func newRun(t *testing.T, seed uint64) *run {
 	limits := Limits{StreamsPerConnection: 3, StreamsPerPrincipal: 4, StreamsPerExecutor: 5,
 		QueueBytes: 3 * minFrameBytes, PlainQueueBytes: 4 * minFrameBytes}.withDefaults()
 	clock := newFakeClock()
-	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats)}
+	shared := &hubState{limits: limits, clock: clock, queueBudget: newBudget(limits.TotalQueueBytes), streamCounts: quota.Counter{Most: limits.StreamsPerPrincipal}, stats: new(stats), onLimit: func(string) {}}
 	return &run{t: t, rand: rand.New(rand.NewPCG(seed, 8)), clock: clock, route: newExecutorRoute(shared, "x"), model: newModel(limits, clock.now())}
 }
 

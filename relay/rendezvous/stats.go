@@ -28,5 +28,22 @@ type stats struct {
 	dropped       [numDropReasons]atomic.Int64
 }
 
+// Stats are what a hub has, and the counts since it started.
+type Stats struct {
+	// Online and Offline are the registered executors, at all nodes.
+	Online, Offline int
+	// PresenceReady is whether the presence of executors can be stored.
+	PresenceReady bool
+	// Connections are the websockets, and Streams the streams that are routed.
+	Connections, Streams int
+	// QueuedBytes wait to be sent.
+	QueuedBytes int64
+	// Frames and FrameBytes were routed, and Dropped were not, by the reason.
+	Frames, FrameBytes int64
+	Dropped            map[string]int64
+	// Resets are the streams that the hub ended.
+	Resets int64
+}
+
 // drop counts a frame that was not routed.
 func (s *stats) drop(reason dropReason) { s.dropped[reason].Add(1) }
