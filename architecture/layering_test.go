@@ -76,7 +76,7 @@ var packages = map[string]packageRule{
 		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/gitignore", "internal/notify", "internal/audit", "internal/osuser", "internal/tracecontext", "server/auditcall", "server/fileworker", "server/traffic"})},
 	"server/traffic":    {purpose: "counts the bytes that messages carry", imports: []string{genExecwire}},
 	"server/auditcall":  {purpose: "records the calls of the contract in the audit log", imports: []string{genExecwire, "internal/audit"}},
-	"server/admin":      {purpose: "AdminService: operates a running server", imports: []string{genExecwire, "internal/config", "server"}},
+	"server/admin":      {purpose: "AdminService: operates a running server", imports: []string{genExecwire, "internal/auth", "internal/config", "internal/secretfile", "server"}},
 	"server/fileworker": {purpose: "runs the worker processes that make confined file calls", imports: []string{"internal/sandbox"}},
 	"gateway": {purpose: "connections of JSON-RPC clients: sessions, processes, environment; onto the generated gRPC client",
 		imports: []string{genExecwire, "gateway/call", "gateway/files", "gateway/httpcalls", "gateway/param", "gateway/rpcerror", "gateway/sandboxjson", "internal/jsonrpc", "internal/notify", "internal/wsconn", "internal/auth", "internal/tracecontext"}},

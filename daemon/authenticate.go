@@ -68,6 +68,25 @@ func newAuthenticator(cfg config.Config, logger *slog.Logger, counts *serverMetr
 	return k, nil
 }
 
+// prepare reads the table of principals and all secrets again. apply puts them in use.
+func (a *authenticator) prepare(cfg config.Config) (apply func(), err error) {
+	principals, err := a.principals.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	fileURLs, err := a.fileURLs.Prepare()
+	if err != nil {
+		return nil, fmt.Errorf("signed_url_key_file: %w", err)
+	}
+	return func() {
+		principals()
+		fileURLs()
+		for _, attempts := range []*auth.Attempts{a.attempts, a.urlAttempts} {
+			attempts.SetLimits(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval))
+		}
+	}, nil
+}
+
 // refusalKey is the context key of the error with which admit rejected a caller.
 type refusalKey struct{}
 

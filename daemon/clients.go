@@ -26,7 +26,7 @@ import (
 
 // clientsConfig is the configuration of clients.
 type clientsConfig struct {
-	cfg           config.Config
+	cfg           config.Config // at the start
 	authenticator *authenticator
 	logger        *slog.Logger
 	audit         *auditcall.Auditor // nil records nothing
@@ -46,6 +46,8 @@ type clientsConfig struct {
 type clients struct {
 	clientsConfig
 	gateway  *gateway.Gateway
+	budget   *wsconn.Budget
+	hosts    atomic.Pointer[listen.Hosts]
 	handler  *wsserver.Handler
 	server   *http.Server
 	refusing atomic.Bool
@@ -72,32 +74,24 @@ func newClients(config clientsConfig) (*clients, error) {
 	cfg := config.cfg
 	budget := wsconn.NewBudget(int64(cfg.IncomingTotal))
 	budget.Setting, budget.MinRate = "incoming_bytes_total", int64(cfg.IncomingRate)
-	translator, err := gateway.New(gateway.Config{
-		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
-		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing), Answers: int(cfg.AnswersTotal), Budget: budget, Logger: config.logger,
-		Processes: int(cfg.ConnectionProcesses),
-		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
-		Watches: int(cfg.ConnectionWatches), OnLimit: config.metrics.limitHit,
-	})
+	limits := gatewayConfig(cfg)
+	limits.Answers, limits.Budget, limits.Logger = int(cfg.AnswersTotal), budget, config.logger
+	limits.OnLimit = config.metrics.limitHit
+	translator, err := gateway.New(limits)
 	if err != nil {
 		return nil, err
 	}
-	c := &clients{clientsConfig: config, gateway: translator, live: make(map[*clientConn]struct{}), left: make(chan struct{})}
-	hosts := listen.NewHosts(cfg.Hosts...)
+	c := &clients{clientsConfig: config, gateway: translator, budget: budget, live: make(map[*clientConn]struct{}), left: make(chan struct{})}
 	c.closeLeft = sync.OnceFunc(func() { close(c.left) })
 	c.handler = wsserver.NewHandler(wsserver.HTTPConfig{
-		Websocket: wsconn.Options{
-			FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), Budget: budget, PingInterval: time.Duration(cfg.PingInterval),
-			DeadAfter: time.Duration(cfg.KeepaliveInterval + cfg.KeepaliveTimeout), Label: "exec-server websocket",
-		},
-		Origins:       cfg.Origins,
 		OriginRefused: logRefusedOrigins(config.logger),
-		HostKnown:     func(r *http.Request) bool { return hosts.Know(httpConnOf(r).conn, r.Host) },
+		HostKnown:     func(r *http.Request) bool { return c.hosts.Load().Know(httpConnOf(r).conn, r.Host) },
 		Mounts:        c.mounts(),
 		Authenticate:  c.authenticate,
 		Ready:         func() bool { return !c.refusing.Load() && c.ready() },
 		Serve:         c.serveWebsocket,
 	})
+	c.configure(cfg)
 	c.server = wsserver.NewHTTPServer(c.handler, time.Duration(cfg.HandshakeTimeout), c.logger)
 	c.server.ConnState = func(conn net.Conn, state http.ConnState) {
 		if state == http.StateActive {
@@ -110,6 +104,29 @@ func newClients(config clientsConfig) (*clients, error) {
 		return context.WithValue(ctx, httpConnKey{}, on)
 	}
 	return c, nil
+}
+
+// gatewayConfig has the limits of each JSON-RPC connection.
+func gatewayConfig(cfg config.Config) gateway.Config {
+	return gateway.Config{
+		Requests: int(cfg.Requests), ControlRequests: int(cfg.ControlRequests),
+		Incoming: int(cfg.Incoming), Outgoing: int(cfg.Outgoing),
+		Processes: int(cfg.ConnectionProcesses),
+		NoHTTP:    !cfg.HasHTTP(), HTTPRequests: int(cfg.HTTPConnectionRequests), HTTPBuffered: int(cfg.HTTPBuffered),
+		Watches: int(cfg.ConnectionWatches),
+	}
+}
+
+// configure sets what can change: the accepted hosts and origins, and the limits of
+// connections that begin later. The configuration is valid.
+func (c *clients) configure(cfg config.Config) {
+	hosts := listen.NewHosts(cfg.Hosts...)
+	c.hosts.Store(&hosts)
+	c.handler.SetConnections(wsconn.Options{
+		FrameBytes: int64(cfg.Frame), MessageBytes: int64(cfg.Request), Budget: c.budget, PingInterval: time.Duration(cfg.PingInterval),
+		DeadAfter: time.Duration(cfg.KeepaliveInterval + cfg.KeepaliveTimeout), Label: "exec-server websocket",
+	}, cfg.Origins)
+	_ = c.gateway.SetLimits(gatewayConfig(cfg))
 }
 
 // httpConnKey is the context key of the [httpConn] of a request.

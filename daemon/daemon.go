@@ -27,7 +27,9 @@ import (
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/destination"
+	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
+	"github.com/execwire/execwire/internal/ports"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/secretfile"
@@ -102,7 +104,6 @@ func (o Options) withDefaults(cfg config.Config) Options {
 // Daemon is a server with its processes. All methods may be called
 // concurrently.
 type Daemon struct {
-	cfg           config.Config
 	opts          Options
 	authenticator *authenticator
 	confined      func(confinement.Peer) error // see [listen.Options]
@@ -118,8 +119,14 @@ type Daemon struct {
 	clients       *clients
 	reserve       ProcessReserve
 
-	reloading  sync.Mutex    // held by Reload
-	configured config.Config // the configuration as it was given
+	required *execwirev1.SandboxPolicy // nil requires none
+	http     *httpclient.Client        // nil if disabled
+	ports    *ports.Network
+
+	reloading sync.Mutex // held by Reload, and while the listeners are opened
+	listeners *listeners // guarded by reloading; nil before Serve
+	mu        sync.Mutex
+	cfg       config.Config // guarded by mu; changed by the holder of reloading
 
 	// Each runs its part of closing once.
 	processesEnded func() error
@@ -135,7 +142,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	configured := cfg
+	given := cfg
 	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
 	opts = opts.withDefaults(cfg)
 	counts := newServerMetrics(opts.Version)
@@ -179,9 +186,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Observer:        counts,
 	})
 	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts, auditor))
+	httpClient := newHTTPClient(cfg, rules, required, opts.Logger)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
-		HTTP:         newHTTPClient(cfg, rules, required, opts.Logger),
+		HTTP:         httpClient,
 		Ports:        portNetwork,
 		Limits:       limits(cfg),
 		Authenticate: authenticator.authenticate,
@@ -193,12 +201,10 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Guarded:      opts.Guarded,
 		KeepWatcher:  true,
 		Sandboxes:    sandboxes,
-		NoDirect:     !cfg.HasDirectExec(),
-		NoPrepared:   !cfg.HasPreparedExec(),
 		OnContent:    opts.OnChange,
 		Traffic:      counts.trafficOf,
 
-		FileURLs: authenticator.fileURLs, FileURLMaxAge: time.Duration(cfg.SignedURLMaxAge),
+		FileURLs: authenticator.fileURLs,
 
 		RequiredSandbox: required,
 		LoopbackAnyUser: authenticator.users.AcceptsAny(),
@@ -212,9 +218,9 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	srv.Register(channel)
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
-	d := &Daemon{cfg: cfg, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
+	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
 		health: healthServer, metrics: counts, streams: streams, channel: channel,
-		confined: supervisor.CheckPeer, reserve: reserve, configured: configured}
+		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork}
 	counts.begin(sessions)
 	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
@@ -293,6 +299,9 @@ func limits(cfg config.Config) server.Limits {
 			WatchPendingBytes:           uint64(cfg.WatchPending),
 			FileHandleIdleTime:          durationpb.New(time.Duration(cfg.FileHandleIdleTime)),
 		},
+		NoDirect:         !cfg.HasDirectExec(),
+		NoPrepared:       !cfg.HasPreparedExec(),
+		FileURLMaxAge:    time.Duration(cfg.SignedURLMaxAge),
 		AbandonedUploads: int(cfg.AbandonedUploads),
 		FileHelpers:      int(cfg.FileHelpers),
 		FileHelpersTotal: int(cfg.FileHelpersTotal),

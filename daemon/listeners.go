@@ -31,6 +31,20 @@ type opener struct {
 type listeners struct {
 	inOrder []listen.Listener // in the configured order
 	stdio   *stdioClient      // nil if stdio is not configured
+	tls     *listen.TLS       // nil if no listener has TLS
+}
+
+// prepareTLS reads the keys of listeners with TLS again. apply puts them in use for
+// connections that begin later.
+func (l *listeners) prepareTLS(o opener) (apply func(), err error) {
+	if l == nil || l.tls == nil {
+		return func() {}, nil
+	}
+	next, err := o.loadTLS()
+	if err != nil {
+		return nil, fmt.Errorf("tls_cert, tls_key or tls_ca: %w", err)
+	}
+	return func() { l.tls.Replace(next) }, nil
 }
 
 // stdioClient is the client at the other end of the standard streams.
@@ -124,6 +138,7 @@ func (o opener) openOne(ctx context.Context, opened *listeners, raw string, opts
 			if opts.TLS, err = o.loadTLS(); err != nil {
 				return fmt.Errorf("failed to listen on %s: %w", url, err)
 			}
+			opened.tls = opts.TLS
 		}
 	}
 	l, err := listen.Listen(ctx, url, *opts)

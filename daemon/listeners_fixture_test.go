@@ -42,6 +42,8 @@ type locked struct {
 	log     *buffer
 	ca      *testcert.Authority // issues the server's certificate
 	clients *testcert.Authority // issues the clients' certificates
+	wanted  config.Config       // what a reload reads
+	invalid error               // what it fails with
 }
 
 // buffer is a log buffer for concurrent readers and writers.
@@ -87,11 +89,13 @@ func lock(t *testing.T, change func(*config.Config), table func(l *locked) strin
 	cfg.TLSClientCA = testcert.WriteFile(t, filepath.Join(l.dir, "clients.pem"), l.clients.PEM)
 	cfg.Principals = l.writeTable(table(l))
 	change(&cfg)
+	l.wanted = cfg
 	listening := make(chan string, len(cfg.Listen))
 	var err error
 	l.daemon, err = daemon.New(cfg, daemon.Options{
-		OnListen: func(url string) { listening <- url },
-		Logger:   slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		OnListen:   func(url string) { listening <- url },
+		LoadConfig: func() (config.Config, error) { return l.wanted, l.invalid },
+		Logger:     slog.New(slog.NewTextHandler(l.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,28 +4,90 @@ import (
 	"context"
 
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/syslimit"
 )
 
-// Reload reads the configuration again by [Options.LoadConfig] and applies what can change
-// while the daemon runs. It returns all settings that differed, and logs them. If anything
-// is invalid it changes nothing and returns the error. Without LoadConfig the settings stay.
+// Reload reads the configuration again by [Options.LoadConfig], and the files that settings
+// name: the table of principals, tokens, keys and certificates. It applies what can change
+// while the daemon runs, and logs and returns all settings that differ; those without
+// Reload need a new daemon. No process and no connection ends. If anything is invalid it
+// changes nothing and returns the error. Without LoadConfig the settings stay.
 // An audit log that was renamed is opened again in any case.
 func (d *Daemon) Reload(context.Context) ([]ConfigChange, error) {
+	changes, err := d.reload()
+	if err != nil {
+		d.opts.Logger.Error("failed to reload the configuration; nothing has changed", "error", err)
+		return nil, err
+	}
+	config.LogChanges(d.opts.Logger, changes)
+	return changes, nil
+}
+
+// reload is Reload without the log.
+func (d *Daemon) reload() ([]ConfigChange, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
 	if err := d.reopenAudit(); err != nil {
 		return nil, err
 	}
-	if d.opts.LoadConfig == nil {
-		return nil, nil
+	current := d.settings()
+	wanted := current
+	if d.opts.LoadConfig != nil {
+		var err error
+		if wanted, err = d.opts.LoadConfig(); err != nil {
+			return nil, err
+		}
 	}
-	cfg, err := d.opts.LoadConfig()
+	changes := config.Changes(&current, &wanted)
+	next := current
+	config.Apply(&next, &wanted)
+	apply, err := d.prepare(next)
 	if err != nil {
 		return nil, err
 	}
-	changes := config.Changes(&d.configured, &cfg)
-	for _, c := range changes {
-		d.opts.Logger.Warn("a setting needs a restart", "setting", c.Setting, "old", c.Old, "new", c.New)
-	}
+	apply()
+	d.mu.Lock()
+	d.cfg = next
+	d.mu.Unlock()
 	return changes, nil
+}
+
+// prepare reads and checks everything that a configuration needs. apply puts it in use.
+// reloading is held.
+func (d *Daemon) prepare(cfg config.Config) (apply func(), err error) {
+	// What cannot change may contradict what can.
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	authenticate, err := d.authenticator.prepare(cfg)
+	if err != nil {
+		return nil, err
+	}
+	identify, err := d.listeners.prepareTLS(d.opener(cfg))
+	if err != nil {
+		return nil, err
+	}
+	portOptions, err := portOptions(cfg, d.rules, d.required)
+	if err != nil {
+		return nil, err
+	}
+	cfg.RetainedTotal = config.Bytes(retainedTotal(cfg, syslimit.System{}))
+	return func() {
+		authenticate()
+		identify()
+		d.ports.SetOptions(portOptions)
+		if d.http != nil {
+			d.http.SetOptions(httpOptions(cfg, d.rules))
+		}
+		d.sessions.SetConfig(sessionConfig(cfg, d.opts, d.audit))
+		d.server.SetLimits(limits(cfg))
+		d.clients.configure(cfg)
+	}, nil
+}
+
+// settings returns the configuration as it was given, or reloaded.
+func (d *Daemon) settings() config.Config {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cfg
 }

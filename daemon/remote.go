@@ -28,26 +28,27 @@ type remote struct {
 // openRemote returns the executor, or nil if none is configured. It must be closed. Its
 // gRPC clients are delivered to grpc.
 func (d *Daemon) openRemote(grpc *listen.Queue) (*remote, error) {
-	if !d.cfg.HasRemote() {
+	cfg := d.settings()
+	if !cfg.HasRemote() {
 		return nil, nil
 	}
-	tlsConfig, err := remoteTLS(d.cfg)
+	tlsConfig, err := remoteTLS(cfg)
 	if err != nil {
 		return nil, err
 	}
-	name := d.cfg.ExecutorName
+	name := cfg.ExecutorName
 	if name == "" {
 		name, _ = os.Hostname() // an empty name is accepted
 	}
-	served := newRelayServer(d.cfg, grpc, d.clients, d.opts.Logger)
+	served := newRelayServer(cfg, grpc, d.clients, d.opts.Logger)
 	d.metrics.relay.Store(served.endpoint)
 	return &remote{server: served, options: executor.Options{
-		BaseURL: d.cfg.RemoteURL, ExecutorID: d.cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: tlsConfig,
-		Name: name, Version: d.opts.Version, Labels: d.cfg.Labels(), Streams: int(d.cfg.RelayStreams),
+		BaseURL: cfg.RemoteURL, ExecutorID: cfg.ExecutorID, Credentials: d.opts.RemoteCredentials, TLS: tlsConfig,
+		Name: name, Version: d.opts.Version, Labels: cfg.Labels(), Streams: int(cfg.RelayStreams),
 		Serve: func(ctx context.Context, websocket *wsconn.Conn) error { return served.endpoint.Run(ctx, websocket) },
 		// Frames of the rendezvous are within the default limits, whatever the limits
 		// of the listeners are.
-		Websocket: wsconn.Options{DeadAfter: time.Duration(d.cfg.KeepaliveTimeout)},
+		Websocket: wsconn.Options{DeadAfter: time.Duration(cfg.KeepaliveTimeout)},
 		Logger:    d.opts.Logger,
 	}}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 )
 
@@ -23,7 +24,7 @@ import (
 // A daemon with remote is reached through the relay while Serve runs. If that
 // fails for good, Serve drains and returns a [*RemoteError].
 func (d *Daemon) Serve(ctx, now context.Context) error {
-	open, err := opener{cfg: d.cfg, authenticator: d.authenticator, users: d.authenticator.users, inherited: d.opts.Inherited, logger: d.opts.Logger, confined: d.confined}.open(ctx)
+	open, err := d.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,6 +89,19 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	return errors.Join(err, d.Close())
 }
 
+// open opens the listeners.
+func (d *Daemon) open(ctx context.Context) (*listeners, error) {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	opened, err := d.opener(d.settings()).open(ctx)
+	d.listeners = opened
+	return opened, err
+}
+
+func (d *Daemon) opener(cfg config.Config) opener {
+	return opener{cfg: cfg, authenticator: d.authenticator, users: d.authenticator.users, inherited: d.opts.Inherited, logger: d.opts.Logger, confined: d.confined}
+}
+
 // errClientLeft cuts the shutdown grace short: there is no client to wait for.
 var errClientLeft = errors.New("the only client has left")
 
@@ -105,7 +119,7 @@ func (d *Daemon) drain(now context.Context) {
 	if n := d.sessions.Totals().Running; n > 0 && d.opts.OnDrain != nil && now.Err() == nil {
 		d.opts.OnDrain(n)
 	}
-	grace, cancel := context.WithTimeoutCause(now, time.Duration(d.cfg.ShutdownGrace), errors.New("the shutdown grace is over"))
+	grace, cancel := context.WithTimeoutCause(now, time.Duration(d.settings().ShutdownGrace), errors.New("the shutdown grace is over"))
 	defer cancel()
 	err := d.sessions.WaitClosed(grace)
 	if err == nil {

@@ -34,7 +34,7 @@ const maxPingInterval = 5 * time.Second
 // newGRPCServer creates the server for all listeners. It has reflection; the table of
 // permissions refuses that to callers over TLS.
 func (d *Daemon) newGRPCServer() *grpc.Server {
-	s := grpc.NewServer(append(transportOptions(d.cfg),
+	s := grpc.NewServer(append(transportOptions(d.settings()),
 		grpc.Creds(listenerCredentials{listen.PeerCredentials()}),
 		grpc.InTapHandle(d.authenticator.admit),
 		grpc.ChainUnaryInterceptor(d.metrics.countUnary),

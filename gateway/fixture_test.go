@@ -61,6 +61,7 @@ func newTestServer(t testing.TB, change ...func(*serverSettings)) *testServer {
 		f(&set)
 	}
 	supervisor := serverprocess.NewSupervisor(serverprocess.Config{StdinQueueBytes: int(set.limits.StdinQueueBytes), MaxWriteBytes: int(set.limits.StdinWriteBytes)})
+	set.limits.NoDirect, set.limits.NoPrepared = set.noDirect, set.noPrepared
 	sessions := serversession.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
 		Sessions:     sessions,
@@ -70,8 +71,6 @@ func newTestServer(t testing.TB, change ...func(*serverSettings)) *testServer {
 		Authenticate: func(context.Context) (auth.Caller, error) { return auth.Unrestricted(auth.InProcess), nil },
 		Version:      "test",
 		KillMethod:   supervisor.KillMethod(),
-		NoDirect:     set.noDirect,
-		NoPrepared:   set.noPrepared,
 		Environ:      []string{"PATH=/usr/bin:/bin", "HOME=/home/test", "API_TOKEN=hidden"},
 	})
 	channel := inproc.New(inproc.WithUnaryInterceptors(srv.UnaryInterceptors()...), inproc.WithStreamInterceptors(srv.StreamInterceptors()...))

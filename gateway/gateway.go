@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"log/slog"
+	"sync/atomic"
 
 	"github.com/execwire/execwire/gateway/call"
 )
@@ -9,7 +10,7 @@ import (
 // Gateway serves connections of JSON-RPC clients. All methods may be called
 // concurrently.
 type Gateway struct {
-	config     Config
+	current    atomic.Pointer[Config]
 	log        *slog.Logger
 	decoding   decodeLimiter
 	answers    call.Shared
@@ -23,5 +24,22 @@ func New(config Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Gateway{config: config, log: config.Logger, decoding: newDecodeLimiter(), answers: call.NewShared(config.Answers), gateLimits: gateLimits{gateOutputLimit, gateEndLimit}}, nil
+	g := &Gateway{log: config.Logger, decoding: newDecodeLimiter(), answers: call.NewShared(config.Answers), gateLimits: gateLimits{gateOutputLimit, gateEndLimit}}
+	g.current.Store(&config)
+	return g, nil
 }
+
+// SetLimits changes the limits of connections that begin later to those of config; its
+// Budget, Answers, OnLimit and Logger are ignored. A negative limit is a [*ConfigError].
+func (g *Gateway) SetLimits(config Config) error {
+	former := g.config()
+	config.Budget, config.Answers, config.OnLimit, config.Logger = former.Budget, former.Answers, former.OnLimit, former.Logger
+	config, err := config.withDefaults()
+	if err != nil {
+		return err
+	}
+	g.current.Store(&config)
+	return nil
+}
+
+func (g *Gateway) config() *Config { return g.current.Load() }

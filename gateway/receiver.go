@@ -55,15 +55,16 @@ type receiver struct {
 }
 
 func newReceiver(g *Gateway, ctx context.Context, principal string, upstream grpc.ClientConnInterface, conn jsonrpc.Transport) *receiver {
+	config := g.config()
 	life := newLifetime(ctx, conn, g.log.With(slog.String("peer", conn.Peer())))
-	c := &receiver{connection: newConnection(life, g.config, g.gateLimits, g.answers, upstream), decoding: g.decoding}
+	c := &receiver{connection: newConnection(life, *config, g.gateLimits, g.answers, upstream), decoding: g.decoding}
 	c.evicted, c.evict = context.WithCancelCause(ctx)
 	share := func() *wsconn.Share {
-		return g.config.Budget.Share(principal, func(why *wsconn.BudgetError) { c.evict(why) })
+		return config.Budget.Share(principal, func(why *wsconn.BudgetError) { c.evict(why) })
 	}
-	c.permits.configure(g.config, share())
+	c.permits.configure(*config, share())
 	c.http = httpcalls.New(execwirev1.NewHttpServiceClient(upstream), c, httpcalls.Config{
-		Disabled: g.config.NoHTTP, Requests: g.config.HTTPRequests, Buffered: g.config.HTTPBuffered, Share: share()})
+		Disabled: config.NoHTTP, Requests: config.HTTPRequests, Buffered: config.HTTPBuffered, Share: share()})
 	return c
 }
 

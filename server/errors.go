@@ -265,7 +265,7 @@ func (s *Server) toStatus(ctx context.Context, err error) error {
 		return newStatus(codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_SEQ_NOT_REACHED,
 			"the process has not reached that seq: use one that an event had")
 	case errors.Is(err, eventlog.ErrTooManyReaders):
-		readers := s.cfg.Limits.GetReadersPerProcess()
+		readers := s.limits().GetReadersPerProcess()
 		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_READERS}.failure(
 			"too many readers watch the process: at most "+strconv.FormatUint(readers, 10)+" may").limit(readersQuota, int64(readers)).status()
 	}
@@ -280,7 +280,7 @@ func (s *Server) fromProcess(err *process.Error) error {
 	}
 	switch err.Kind {
 	case process.WriteTooLarge:
-		f.limit(processQuotas[err.Kind], int64(s.cfg.Limits.GetStdinWriteBytes()))
+		f.limit(processQuotas[err.Kind], int64(s.limits().GetStdinWriteBytes()))
 	case process.ResourceLimit:
 		errno, _ := errors.AsType[syscall.Errno](err.Err)
 		f.limit(systemQuota(processLimits, errno), 0)

@@ -39,9 +39,9 @@ var openModes = map[execwirev1.OpenMode]fsops.OpenMode{
 // newHandles returns the handles of a session. In a default session, which does not
 // end, unused handles are closed after a time.
 func (s *Server) newHandles(of *session.Session, emptied func()) *fsops.Handles {
-	limits := fsops.HandleLimits{Handles: int(s.cfg.Limits.GetFileHandlesPerSession())}
+	limits := fsops.HandleLimits{Handles: int(s.limits().GetFileHandlesPerSession())}
 	if !of.HasLease() {
-		limits.Idle = s.cfg.Limits.GetFileHandleIdleTime().AsDuration()
+		limits.Idle = s.limits().GetFileHandleIdleTime().AsDuration()
 	}
 	return fsops.NewHandles(limits, emptied)
 }

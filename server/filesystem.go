@@ -29,7 +29,7 @@ func (s *fileSystemService) noteContent(bytes int64) {
 
 // ReadFile implements the RPC.
 func (s *fileSystemService) ReadFile(ctx context.Context, req *execwirev1.ReadFileRequest) (*execwirev1.ReadFileResponse, error) {
-	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), int(s.server.cfg.Limits.GetReadFileBytes()), pathOptions(req)...)
+	data, metadata, err := fsops.ReadFile(ctx, pathOf(req), int(s.server.limits().GetReadFileBytes()), pathOptions(req)...)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (s *confinedFiles) worker(ctx context.Context, sessionID, field string, pol
 		return nil, err
 	}
 	start := func(ctx context.Context) (*sandbox.Worker, error) {
-		return confinement.StartWorker(ctx, s.server.cfg.Limits.workerArguments(), s.workerEnvironment())
+		return confinement.StartWorker(ctx, s.server.limits().workerArguments(), s.workerEnvironment())
 	}
 	var lease *fileworker.Lease
 	err = s.server.workerSets.Add(owner, func(set *fileworker.Set) (err error) {

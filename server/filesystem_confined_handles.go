@@ -154,7 +154,7 @@ func (s *confinedFiles) keepUpload(ctx context.Context, lease *fileworker.Lease,
 	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), workerCloseTimeout, context.DeadlineExceeded)
 	defer cancel()
 	response, err := execwirev1.NewFileSystemServiceClient(lease.Conn()).GetUpload(workerContext(ctx), &execwirev1.GetUploadRequest{UploadId: id})
-	what, retention := fileworker.Unfinished, s.server.cfg.Limits.GetUploadRetention().AsDuration()
+	what, retention := fileworker.Unfinished, s.server.limits().GetUploadRetention().AsDuration()
 	switch {
 	case err != nil && status.Code(err) != codes.DeadlineExceeded, retention <= 0:
 		what = fileworker.Gone

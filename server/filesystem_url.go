@@ -26,16 +26,16 @@ var fileURLMethods = map[execwirev1.FileURLMethod]string{
 
 // SignFileURL implements the RPC.
 func (s *fileSystemService) SignFileURL(ctx context.Context, req *execwirev1.SignFileURLRequest) (*execwirev1.SignFileURLResponse, error) {
-	cfg := &s.server.cfg
-	if cfg.FileURLs == nil {
+	keys, most := s.server.cfg.FileURLs, s.server.limits().FileURLMaxAge
+	if keys == nil {
 		return nil, notImplemented("SignFileURL")
 	}
-	age := min(defaultFileURLAge, cfg.FileURLMaxAge)
+	age := min(defaultFileURLAge, most)
 	if req.GetExpiry() != nil {
 		age = req.GetExpiry().AsDuration()
 	}
-	if age > cfg.FileURLMaxAge {
-		return nil, invalidField("expiry", fmt.Sprintf("is %v: use at most %v (signed_url_max_age)", age, cfg.FileURLMaxAge))
+	if age > most {
+		return nil, invalidField("expiry", fmt.Sprintf("is %v: use at most %v (signed_url_max_age)", age, most))
 	}
 	signed := auth.FileURL{
 		Method: fileURLMethods[req.GetMethod()], Path: path.Clean(pathOf(req)), MaxBytes: req.MaxBytes,
@@ -43,7 +43,7 @@ func (s *fileSystemService) SignFileURL(ctx context.Context, req *execwirev1.Sig
 	}
 	by, _ := ctx.Value(callerKey{}).(auth.Caller)
 	signed.SetCaller(by)
-	location := url.URL{Path: auth.FileURLPrefix + signed.Path, RawQuery: cfg.FileURLs.Sign(signed).Encode()}
+	location := url.URL{Path: auth.FileURLPrefix + signed.Path, RawQuery: keys.Sign(signed).Encode()}
 	return &execwirev1.SignFileURLResponse{Url: location.String(), ExpireTime: timestamppb.New(signed.Expires)}, nil
 }
 

@@ -95,6 +95,7 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
+	set.limits.NoDirect, set.limits.NoPrepared, set.limits.FileURLMaxAge = set.noDirect, set.noPrepared, time.Hour
 	supervisor := process.NewSupervisor(set.process)
 	sessions := session.NewRegistry(supervisor, set.sessions)
 	srv := server.New(server.Config{
@@ -107,10 +108,8 @@ func newFixture(t *testing.T, change ...func(*settings)) *fixture {
 		Version:      "test",
 		KillMethod:   supervisor.KillMethod(),
 		Sandboxes:    set.sandboxes,
-		NoDirect:     set.noDirect,
-		NoPrepared:   set.noPrepared,
 		OnContent:    set.onContent,
-		FileURLs:     urls, FileURLMaxAge: time.Hour,
+		FileURLs:     urls,
 
 		RequiredSandbox: set.required,
 

@@ -205,7 +205,7 @@ func (s *Server) check(ctx context.Context, req any) error {
 	if !ok {
 		return nil
 	}
-	if limit := int(s.cfg.Limits.GetMessageBytes()); proto.Size(message) > limit {
+	if limit := int(s.limits().GetMessageBytes()); proto.Size(message) > limit {
 		return translation{codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_MESSAGE_TOO_LARGE}.failure(
 			"the message is larger than "+strconv.Itoa(limit)+" bytes: split it").limit(messageQuota, int64(limit)).status()
 	}

@@ -61,7 +61,7 @@ func (s *Server) started(owner *session.Ownership, resumed bool) *execwirev1.Run
 		Process:            toProcess(p),
 		Resumed:            resumed,
 		StdinOffset:        p.StdinOffset(),
-		StdinWindowBytes:   s.cfg.Limits.GetStdinQueueBytes(),
+		StdinWindowBytes:   s.limits().GetStdinQueueBytes(),
 		OutputWindowBytes:  uint64(output.WindowBytes),
 		OutputWindowEvents: uint64(output.RetainedEvents),
 		InstanceId:         s.instance,

@@ -70,7 +70,7 @@ type run struct {
 func (s *processService) newRun(stream runStream, owner *session.Ownership, afterSeq uint64, resumed bool) (*run, error) {
 	r := &run{
 		server: s.server, process: owner.Process(), owner: owner, stream: stream,
-		outbox: newOutbox(stream), input: newInputQueue(s.server.cfg.Limits.GetStdinQueueBytes(), int(s.server.cfg.Limits.GetStdinWriteBytes())),
+		outbox: newOutbox(stream), input: newInputQueue(s.server.limits().GetStdinQueueBytes(), int(s.server.limits().GetStdinWriteBytes())),
 		terminations: semaphore.NewWeighted(maxTerminations),
 	}
 	r.ctx, r.cancel = context.WithCancelCause(owner.Context())

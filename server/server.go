@@ -42,6 +42,10 @@ type Limits struct {
 	// AbandonedUploads is how many interrupted uploads each principal may have: the
 	// oldest is evicted.
 	AbandonedUploads int
+	// NoDirect rejects direct commands, and NoPrepared prepared ones.
+	NoDirect, NoPrepared bool
+	// FileURLMaxAge is the longest time for which a URL of a file is signed.
+	FileURLMaxAge time.Duration
 	// FileHelpers is how many workers for confined file calls a principal may have,
 	// FileHelpersTotal how many all principals together may have, and FileHelperIdle
 	// how long an unused one stays.
@@ -90,11 +94,8 @@ type Config struct {
 	// KeepWatcher opens an inotify instance at once, because a user has few, and a
 	// reserve for workers if there are Sandboxes.
 	KeepWatcher bool
-	// NoDirect rejects direct commands, and NoPrepared prepared ones.
-	NoDirect, NoPrepared bool
-	// FileURLs sign URLs of files, for at most FileURLMaxAge. Nil disables SignFileURL.
-	FileURLs      *auth.FileURLKeys
-	FileURLMaxAge time.Duration
+	// FileURLs sign URLs of files. Nil disables SignFileURL.
+	FileURLs *auth.FileURLKeys
 	// Traffic returns the counters for what the messages of a call carry. It is called
 	// concurrently. Nil counts nothing.
 	Traffic func(context.Context) *traffic.Bytes
@@ -107,7 +108,8 @@ type Config struct {
 // Server implements the services of execwire.v1. Every method may be called
 // concurrently.
 type Server struct {
-	cfg            Config
+	cfg            Config // Limits as it was at the start
+	current        atomic.Pointer[Limits]
 	instance       string // identifies this run of the server
 	uploads        *fsops.Uploads
 	watcher        *fsops.Watcher
@@ -133,11 +135,8 @@ func New(cfg Config) *Server {
 		uncounted := new(traffic.Bytes)
 		cfg.Traffic = func(context.Context) *traffic.Bytes { return uncounted }
 	}
+	cfg.Limits = cfg.Limits.withDefaults()
 	limits := &cfg.Limits
-	limits.ServerLimits = proto.CloneOf(cmp.Or(limits.ServerLimits, &execwirev1.ServerLimits{}))
-	if window, retained := limits.GetWindowBytes(), limits.GetRetainedOutputBytes(); window == 0 || window > retained {
-		limits.WindowBytes = retained
-	}
 	cfg.Ports = cmp.Or(cfg.Ports, ports.NewNetwork(ports.Options{}))
 	s := &Server{
 		cfg: cfg, instance: uuid.NewString(), ports: ports.NewFinder(),
@@ -151,6 +150,7 @@ func New(cfg Config) *Server {
 			MessageBytes: limits.workerMessageBytes(), Logger: cfg.Logger,
 		}),
 	}
+	s.current.Store(limits)
 	s.watchContext, s.cancelWatches = context.WithCancelCause(context.Background())
 	s.handles = session.NewResourceKind(s.newHandles)
 	s.workerSets = session.NewResourceKind(func(of *session.Session, emptied func()) *fileworker.Set {
@@ -168,6 +168,24 @@ func New(cfg Config) *Server {
 	}
 	return s
 }
+
+// withDefaults returns limits with a window and a ServerLimits of their own.
+func (l Limits) withDefaults() Limits {
+	l.ServerLimits = proto.CloneOf(cmp.Or(l.ServerLimits, &execwirev1.ServerLimits{}))
+	if window, retained := l.GetWindowBytes(), l.GetRetainedOutputBytes(); window == 0 || window > retained {
+		l.WindowBytes = retained
+	}
+	return l
+}
+
+// SetLimits changes the limits of later calls. Those of uploads, watches, handles and
+// workers stay as they were.
+func (s *Server) SetLimits(limits Limits) {
+	limits = limits.withDefaults()
+	s.current.Store(&limits)
+}
+
+func (s *Server) limits() *Limits { return s.current.Load() }
 
 // inotifyReserve is how many inotify instances are reserved for workers, for watches
 // of so many policies and sessions while other programs of the user have all other

@@ -85,8 +85,8 @@ func (a *attachment) attached(principal string) *execwirev1.AttachSessionRespons
 	return &execwirev1.AttachSessionResponse{Message: &execwirev1.AttachSessionResponse_Attached{Attached: &execwirev1.SessionAttached{
 		Session:            toSession(a.lease.Session().Info(principal)),
 		Resumed:            a.lease.Resumed(),
-		OutputWindowBytes:  a.server.cfg.Limits.GetWindowBytes(),
-		OutputWindowEvents: a.server.cfg.Limits.GetRetainedEvents(),
+		OutputWindowBytes:  a.server.limits().GetWindowBytes(),
+		OutputWindowEvents: a.server.limits().GetRetainedEvents(),
 		InstanceId:         a.server.instance,
 	}}}
 }

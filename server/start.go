@@ -113,9 +113,9 @@ func userOf(ctx context.Context, prefix, name string) (*osuser.User, error) {
 // checkForm rejects a disabled form of command.
 func (s *processService) checkForm(command *execwirev1.ProcessCommand) error {
 	switch {
-	case command.GetDirect() != nil && s.server.cfg.NoDirect:
+	case command.GetDirect() != nil && s.server.limits().NoDirect:
 		return formDisabled("direct", "allow_direct_exec")
-	case command.GetPrepared() != nil && s.server.cfg.NoPrepared:
+	case command.GetPrepared() != nil && s.server.limits().NoPrepared:
 		return formDisabled("prepared", "allow_prepared_exec")
 	}
 	return nil
@@ -176,11 +176,11 @@ func (s *processService) toSpec(req *execwirev1.StartProcessRequest, user *osuse
 	spec := process.Spec{
 		User: user,
 		Output: eventlog.Limits{
-			RetainedBytes:  int(s.server.cfg.Limits.GetRetainedOutputBytes()),
-			RetainedEvents: int(s.server.cfg.Limits.GetRetainedEvents()),
-			WindowBytes:    int(s.server.cfg.Limits.GetWindowBytes()),
-			SnapshotBytes:  int(s.server.cfg.Limits.GetSnapshotBytes()),
-			MaxReaders:     int(s.server.cfg.Limits.GetReadersPerProcess()),
+			RetainedBytes:  int(s.server.limits().GetRetainedOutputBytes()),
+			RetainedEvents: int(s.server.limits().GetRetainedEvents()),
+			WindowBytes:    int(s.server.limits().GetWindowBytes()),
+			SnapshotBytes:  int(s.server.limits().GetSnapshotBytes()),
+			MaxReaders:     int(s.server.limits().GetReadersPerProcess()),
 		},
 		LeaveDescendants: req.GetLeaveDescendants(),
 		Labels:           req.GetLabels(),

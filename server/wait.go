@@ -18,7 +18,7 @@ func (s *processService) WaitProcess(ctx context.Context, req *execwirev1.WaitPr
 	if err != nil {
 		return nil, err
 	}
-	wait := s.server.capWait(durationOr(req.GetWait(), s.server.cfg.Limits.GetMaxWait().AsDuration()))
+	wait := s.server.capWait(durationOr(req.GetWait(), s.server.limits().GetMaxWait().AsDuration()))
 	resp := &execwirev1.WaitProcessResponse{}
 	switch condition := req.GetCondition().(type) {
 	case *execwirev1.WaitProcessRequest_Closed:
@@ -100,5 +100,5 @@ func fromStream(p *session.Process, stream execwirev1.OutputStream) (eventlog.St
 
 // capWait cuts a wait to the server's maximum.
 func (s *Server) capWait(wait time.Duration) time.Duration {
-	return min(wait, s.cfg.Limits.GetMaxWait().AsDuration())
+	return min(wait, s.limits().GetMaxWait().AsDuration())
 }

@@ -85,6 +85,9 @@ connections from other hosts a hub needs a certificate, and a table of principal
 with the executors that each may act as (act_as_executors) and connect to
 (connect_to_executors).
 
+SIGHUP makes the hub read its configuration and the files that settings name again;
+the log says what has changed, or why nothing has. Nothing is disconnected.
+
 Every setting is a flag, too, with - for _: --stream-grace 1m. Lists are separated by
 commas, or flags are repeated. execwire-hub config example lists the settings.`,
 		Example: `  execwire-hub
@@ -144,18 +147,23 @@ func load(f *pflag.FlagSet) (config.Hub, config.Sources, error) {
 	if err != nil {
 		return config.Hub{}, nil, err
 	}
-	cfg, sources, err := config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
-		if f.Changed("presence-directory") {
-			cfg.Presence = config.PresenceNATS
-		}
-		flags.Apply(f, cfg)
-	})
+	cfg, sources, err := readSettings(f, file)
 	if err != nil {
 		if text, used := flags.Explain(f, err); used {
 			err = &usageError{errors.New(text)}
 		}
 	}
 	return cfg, sources, err
+}
+
+// readSettings is load without explanations of errors.
+func readSettings(f *pflag.FlagSet, file string) (config.Hub, config.Sources, error) {
+	return config.LoadHub(file, os.Environ(), func(cfg *config.Hub) {
+		if f.Changed("presence-directory") {
+			cfg.Presence = config.PresenceNATS
+		}
+		flags.Apply(f, cfg)
+	})
 }
 
 func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
@@ -172,7 +180,8 @@ func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
 			logger.Error(err.Error())
 		}
 	}
-	defer observe.IgnoreHangups(logger)()
+	hangups := observe.NotifyHangups(logger)
+	defer hangups.Stop()
 	cfg, _, err := load(f)
 	if err != nil {
 		return err
@@ -186,6 +195,12 @@ func run(f *pflag.FlagSet, log *flags.Log, out, errOut io.Writer) error {
 	if err != nil {
 		return err
 	}
+	hangups.Handle(func() {
+		h.Reload(func() (config.Hub, error) {
+			cfg, _, err := readSettings(f, f.Lookup("config").Value.String())
+			return cfg, err
+		})
+	})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	defer systemd.AfterDone(ctx, func() {

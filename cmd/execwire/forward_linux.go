@@ -85,7 +85,7 @@ func forward(command *cobra.Command, options forwardFlags, std streams) error {
 	if err != nil {
 		return err
 	}
-	defer observe.IgnoreHangups(logger)()
+	defer observe.NotifyHangups(logger).Stop()
 	server, err := client.NewTransport(options.connect.server, options.connect.options()...)
 	if err != nil {
 		return explainTransport(err)

@@ -82,7 +82,7 @@ func runGateway(command *cobra.Command, options gatewayFlags, std streams) error
 	if err != nil {
 		return err
 	}
-	defer observe.IgnoreHangups(logger)()
+	defer observe.NotifyHangups(logger).Stop()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	ctx, _ := stopSignals(logger, nil)
 	upstream, err := awaitUpstream(ctx, client.Connect, options.connect)

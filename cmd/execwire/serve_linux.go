@@ -44,7 +44,10 @@ like the first signal, so that a program that starts a server leaves none behind
 
 The server runs under a guardian, which is this process: if the server is killed, the
 guardian kills all its processes; if the guardian is killed, the server shuts down.
-The setting guardian disables it. SIGHUP is logged and ignored.
+The setting guardian disables it.
+
+SIGHUP makes the server read its configuration again, as execwire reload does; the log
+says what has changed, or why nothing has. SIGHUP never ends a server.
 
 A listener with tcp://, tls:// or unix:// serves gRPC, HTTP and the exec-server
 JSON-RPC over websockets; clients of the latter connect to ws:// or wss:// with the
@@ -130,10 +133,11 @@ func serve(command *cobra.Command, options serveFlags, std streams) error {
 			return err
 		}
 	}
-	defer observe.IgnoreHangups(logger)()
+	hangups := observe.NotifyHangups(logger)
+	defer hangups.Stop()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	unsetRemoteSecrets(cfg)
-	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, load, credentials, logger, watch, service, options.untilStdinCloses, std)))
+	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, load, hangups, credentials, logger, watch, service, options.untilStdinCloses, std)))
 }
 
 // Values of the setting guardian.
@@ -163,7 +167,7 @@ func announceURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(ur
 
 // serveUntilStopped serves until a signal, the end of the guardian, or the end of stdin
 // if requested.
-func serveUntilStopped(cfg config.Config, load func() (config.Config, error), credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, untilStdinCloses bool, std streams) error {
+func serveUntilStopped(cfg config.Config, load func() (config.Config, error), hangups *observe.Hangups, credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, untilStdinCloses bool, std streams) error {
 	notify := func(state string) {
 		if err := service.Notify(state); err != nil {
 			logger.Error(err.Error())
@@ -190,6 +194,7 @@ func serveUntilStopped(cfg config.Config, load func() (config.Config, error), cr
 	if err != nil {
 		return err
 	}
+	hangups.Handle(func() { _, _ = d.Reload(context.Background()) }) // it logs errors
 	ctx, now := stopSignals(logger, watch.Gone())
 	defer systemd.AfterDone(ctx, func() { notify(systemd.Stopping) })()
 	if untilStdinCloses {

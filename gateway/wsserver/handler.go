@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -69,13 +70,20 @@ var ErrShutdown = errors.New("the gateway is shutting down")
 // Handler is the HTTP handler of a listener: websockets at /, health, and mounts. It may
 // be used concurrently.
 type Handler struct {
-	config HTTPConfig
-	over   context.Context // done at shutdown
-	end    context.CancelCauseFunc
+	config  HTTPConfig // without what changeable has
+	current atomic.Pointer[changeable]
+	over    context.Context // done at shutdown
+	end     context.CancelCauseFunc
 
 	mu      sync.Mutex
 	serving int           // guarded by mu; connections in Serve, and requests of mounts
 	idle    chan struct{} // guarded by mu; closed when none is left after shutdown
+}
+
+// changeable is what SetConnections changes.
+type changeable struct {
+	websocket wsconn.Options
+	origins   []string
 }
 
 // NewHandler returns a handler. Authenticate and Serve must be set.
@@ -84,12 +92,19 @@ func NewHandler(config HTTPConfig) *Handler {
 		config.Ready = func() bool { return true }
 	}
 	config.StallTimeout = cmp.Or(config.StallTimeout, DefaultStallTimeout)
-	if config.Websocket.Label == "" {
-		config.Websocket.Label = websocketLabel
-	}
 	h := &Handler{config: config, idle: make(chan struct{})}
+	h.SetConnections(config.Websocket, config.Origins)
 	h.over, h.end = context.WithCancelCause(context.Background())
 	return h
+}
+
+// SetConnections changes the options of websockets that are opened later, and the accepted
+// values of the Origin header, as in [HTTPConfig]. It may be called concurrently.
+func (h *Handler) SetConnections(websocket wsconn.Options, origins []string) {
+	if websocket.Label == "" {
+		websocket.Label = websocketLabel
+	}
+	h.current.Store(&changeable{websocket, origins})
 }
 
 // ServeHTTP implements http.Handler. For a websocket it returns once Serve is running;
@@ -154,7 +169,7 @@ func (h *Handler) serveMounted(mounted http.Handler, w http.ResponseWriter, r *h
 // absent.
 func (h *Handler) originAllowed(header http.Header) bool {
 	origins := header.Values("Origin")
-	return len(origins) == 0 || len(origins) == 1 && slices.Contains(h.config.Origins, origins[0])
+	return len(origins) == 0 || len(origins) == 1 && slices.Contains(h.current.Load().origins, origins[0])
 }
 
 func (h *Handler) ready() bool { return h.over.Err() == nil && h.config.Ready() }
@@ -187,7 +202,7 @@ func (h *Handler) websocket(w http.ResponseWriter, r *http.Request) {
 		notReady.Answer(w)
 		return
 	}
-	options := h.config.Websocket
+	options := h.current.Load().websocket
 	options.Principal = caller.Principal.Name
 	conn, err := wsconn.Accept(w, r, options)
 	if err != nil {

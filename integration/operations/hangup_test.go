@@ -3,7 +3,9 @@ package operations
 import (
 	"bufio"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,8 +15,8 @@ import (
 	"github.com/execwire/execwire/integration/harness"
 )
 
-// SIGHUP ends no server and no process.
-func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
+// SIGHUP ends no server and no process. A server and a hub read their configuration again.
+func TestServers_SIGHUP_Reloads(t *testing.T) {
 	harness.Waits(t)
 	server := harness.Serve(t)
 	gateway := harness.NewCommand("gateway", "--listen", "ws://127.0.0.1:0", "--upstream", server.URLs[harness.UnixTransport])
@@ -23,18 +25,20 @@ func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
 	forward.Listen(t, 1)
 	hub := harness.NewHub(t, nil)
 	before := start(server, t, harness.Shell("exec sleep 1000")).GetProcessId()
+	const reloads, ignores = "reloaded the configuration", "SIGHUP is ignored"
 	for _, tc := range []struct {
 		name string
 		c    *harness.Command
 		pid  int
+		text string
 	}{
-		{"the server", server, server.ServerPID(t)},
-		{"its guardian", server, server.Process.Pid},
-		{"the gateway", gateway, gateway.Process.Pid},
-		{"the forward", forward, forward.Process.Pid},
-		{"the hub", hub, hub.Process.Pid},
+		{"the server", server, server.ServerPID(t), reloads},
+		{"its guardian", server, server.Process.Pid, reloads},
+		{"the gateway", gateway, gateway.Process.Pid, ignores},
+		{"the forward", forward, forward.Process.Pid, ignores},
+		{"the hub", hub, hub.Process.Pid, reloads},
 	} {
-		logged := func() int { return strings.Count(tc.c.Errors.String(), "SIGHUP is ignored") }
+		logged := func() int { return strings.Count(tc.c.Errors.String(), tc.text) }
 		was := logged()
 		if err := unix.Kill(tc.pid, unix.SIGHUP); err != nil {
 			t.Fatal(err)
@@ -57,8 +61,8 @@ func TestServers_SIGHUP_IsLoggedAndIgnored(t *testing.T) {
 	}
 }
 
-// A server of stdio ignores it too: its client ends it by closing stdin.
-func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
+// A server of stdio does, too: its client ends it by closing stdin.
+func TestStdioServer_SIGHUP_Reloads(t *testing.T) {
 	harness.Waits(t)
 	c := harness.NewCommand("serve", "--listen", "stdio")
 	in, err := c.StdinPipe()
@@ -79,12 +83,42 @@ func TestStdioServer_SIGHUP_IsIgnored(t *testing.T) {
 	if err := unix.Kill(c.ServerPID(t), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	harness.Eventually(t, "the signal is logged", func() bool { return strings.Contains(c.Errors.String(), "SIGHUP is ignored") })
+	harness.Eventually(t, "the signal is logged", func() bool { return strings.Contains(c.Errors.String(), "reloaded the configuration") })
 	if err := in.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if code := c.Await(t); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// execwire reload prints what has changed, and the errors of a file with their places.
+func TestReload_ByCommand(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "c.toml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("max_wait = \"5m\"\n")
+	server := harness.NewCommand("serve", "--listen", "tcp://127.0.0.1:0", "--config", file, "--processes-per-session", "5")
+	server.Listen(t, 1)
+	for _, step := range []struct {
+		text string
+		want harness.Result
+	}{
+		{"max_wait = \"5m\"\n", harness.Result{Stdout: "no setting has changed\n"}},
+		{"max_wait = \"6m\"\nstdin_queue_bytes = \"2MiB\"\nprocesses_per_session = 7\n", harness.Result{
+			Stdout: "max_wait: 5m -> 6m\nstdin_queue_bytes: 1MiB -> 2MiB (needs a restart)\n"}},
+		{"max_wait = \"7m\"\n  max_grace = 1s\n", harness.Result{Code: 125,
+			Stderr: "execwire: configuration " + file + ":2:16: is not TOML: expected a top-level item to end with a newline, comment, or EOF, but got 's' instead\n"}},
+		{"max_wait = \"7m\"\nmax_graze = \"1s\"\n", harness.Result{Code: 125,
+			Stderr: "execwire: configuration " + file + ":2:1: max_graze is not a setting: did you mean max_grace? execwire config example lists them\n"}},
+		{"", harness.Result{Stdout: "max_wait: 6m -> 10m\n"}},
+	} {
+		write(step.text)
+		server.ExpectCommand(t, harness.TCPTransport, step.want, "reload")
 	}
 }
 

@@ -23,13 +23,13 @@ const ipv6Bits = 64
 // nothing. It may be used concurrently. Concurrent attempts of one address may all
 // pass if the first one does.
 type Attempts struct {
-	limit    int
-	interval time.Duration
-	now      func() time.Time
+	now func() time.Time
 
-	mu     sync.Mutex
-	recent *list.List // of *failures, latest first
-	byAddr map[netip.Prefix]*list.Element
+	mu       sync.Mutex
+	limit    int                            // guarded by mu
+	interval time.Duration                  // guarded by mu
+	recent   *list.List                     // guarded by mu; of *failures, latest first
+	byAddr   map[netip.Prefix]*list.Element // guarded by mu
 }
 
 // failures are the failed attempts of one address.
@@ -47,6 +47,16 @@ func NewAttempts(limit int, interval time.Duration, now func() time.Time) *Attem
 		now = time.Now
 	}
 	return &Attempts{limit: limit, interval: interval, now: now, recent: list.New(), byAddr: map[netip.Prefix]*list.Element{}}
+}
+
+// SetLimits changes the limits. What failed attempts count already stays.
+func (a *Attempts) SetLimits(limit int, interval time.Duration) {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.limit, a.interval = limit, interval
 }
 
 // Check returns an *[Error] of kind [KindTooManyAttempts] if addr has failed too

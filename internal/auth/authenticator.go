@@ -40,6 +40,23 @@ func NewAuthenticator(file string, ws WebsocketOptions, onError func(error)) (*A
 	return &Authenticator{table: table, websocket: tokens}, nil
 }
 
+// Prepare reads the table and the secrets of tokens again, at once. apply puts them in use.
+// An error, as of [NewAuthenticator], changes nothing.
+func (a *Authenticator) Prepare() (apply func(), err error) {
+	applyTable, applyTokens := func() {}, func() {}
+	if a.websocket != nil {
+		if applyTokens, err = a.websocket.verify.Prepare(); err != nil {
+			return nil, err
+		}
+	}
+	if a.table != nil {
+		if applyTable, err = a.table.Prepare(); err != nil {
+			return nil, err
+		}
+	}
+	return func() { applyTokens(); applyTable() }, nil
+}
+
 // HasWebsocketTokens reports whether websocket clients are accepted with a token
 // outside the table.
 func (a *Authenticator) HasWebsocketTokens() bool { return a.websocket != nil }

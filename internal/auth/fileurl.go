@@ -67,6 +67,10 @@ func NewFileURLKeys(file string, onError func(error)) (*FileURLKeys, error) {
 	return &FileURLKeys{keys: keys}, nil
 }
 
+// Prepare reads the file again, at once. apply puts its keys in use. An error changes
+// nothing.
+func (k *FileURLKeys) Prepare() (apply func(), err error) { return k.keys.Prepare() }
+
 func readFileURLKeys(file string) ([]fileURLKey, error) {
 	text, err := secretfile.Token(file, MinSecretBytes)
 	if err != nil {

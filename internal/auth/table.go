@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"slices"
@@ -53,6 +54,9 @@ const (
 type TableError struct {
 	// File is the path of the table.
 	File string
+	// Line and Column are the place in the file, from 1, if it is no TOML; else 0. Columns are
+	// bytes.
+	Line, Column int
 	// Entry is the name of a principal, or "jwt"; empty if the error is about the
 	// file.
 	Entry string
@@ -65,7 +69,11 @@ type TableError struct {
 }
 
 func (e *TableError) Error() string {
-	text := "principals file " + e.File + ": "
+	text := "principals file " + e.File
+	if e.Line > 0 {
+		text += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+	}
+	text += ": "
 	if e.Entry != "" {
 		text += e.Entry + ": "
 	}
@@ -140,7 +148,11 @@ func (r *tableReader) read() error {
 	var doc document
 	meta, err := toml.Decode(string(text), &doc)
 	if err != nil {
-		return &TableError{File: r.file, Problem: "not a valid table of principals", Err: err}
+		invalid := &TableError{File: r.file, Problem: "not a valid table of principals", Err: err}
+		if wrong, ok := errors.AsType[toml.ParseError](err); ok {
+			invalid.Line, invalid.Column = wrong.Position.Line, wrong.Position.Col
+		}
+		return invalid
 	}
 	if err := r.checkKeys(meta); err != nil {
 		return err

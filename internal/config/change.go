@@ -1,6 +1,8 @@
 package config
 
 import (
+	"context"
+	"log/slog"
 	"reflect"
 	"strings"
 )
@@ -32,6 +34,29 @@ func Changes(from, to any) (changes []Change) {
 		changes = append(changes, change)
 	}
 	return changes
+}
+
+// Apply sets the settings of a *Config or *Hub that a running program can change to the
+// values of another.
+func Apply(to, from any) {
+	list := Values(from)
+	for i, s := range Values(to) {
+		if s.Reload {
+			s.value.Set(list[i].value)
+		}
+	}
+}
+
+// LogChanges logs what a program has changed after it has read its configuration again.
+func LogChanges(logger *slog.Logger, changes []Change) {
+	for _, c := range changes {
+		level, text := slog.LevelInfo, "changed a setting"
+		if !c.Reload {
+			level, text = slog.LevelWarn, "a changed setting needs a restart"
+		}
+		logger.Log(context.Background(), level, text, "setting", c.Setting, "old", c.Old, "new", c.New)
+	}
+	logger.Info("reloaded the configuration")
 }
 
 // text returns the value in the notation of environment variables.

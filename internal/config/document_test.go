@@ -10,13 +10,17 @@ import (
 // document returns the table of settings for a document.
 func document(settings []Setting) string {
 	var b strings.Builder
-	b.WriteString("| setting | default | unit | range | what it does |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| setting | default | unit | range | reload | what it does |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, s := range settings {
 		bounds := "–"
 		if s.Min != "" {
 			bounds = s.Min + " to " + s.Max
 		}
-		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s |\n", s.Name, s.Default, s.Unit, bounds, s.Help)
+		reload := "no"
+		if s.Reload {
+			reload = "yes"
+		}
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s | %s | %s | %s |\n", s.Name, s.Default, s.Unit, bounds, reload, s.Help)
 	}
 	return b.String()
 }

@@ -109,7 +109,7 @@ func describe(t reflect.Type, prefix, documents string) []Setting {
 			Max:         tag.Get("max"),
 			Help:        tag.Get("help"),
 			Secret:      tag.Get("secret") != "",
-			Reload:      tag.Get("reload") != "",
+			Reload:      tag.Get("reload") == "yes",
 			prefix:      prefix,
 			documents:   documents,
 			environment: prefix + strings.ToUpper(name),

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 
 	"github.com/execwire/execwire/internal/destination"
 	"github.com/execwire/execwire/internal/quota"
@@ -31,15 +32,25 @@ type Options struct {
 // Client sends requests. All methods may be called concurrently. It need not be
 // closed, but each response must be.
 type Client struct {
-	options Options
+	current atomic.Pointer[Options]
 	active  quota.Counter // requests in progress
 }
 
 // New returns a client.
 func New(options Options) *Client {
-	options.Rules = cmp.Or(options.Rules, new(destination.Rules))
-	return &Client{options: options, active: quota.Counter{Most: options.PerOwner}}
+	c := &Client{}
+	c.SetOptions(options)
+	return c
 }
+
+// SetOptions changes the options for later requests. Requests in progress continue.
+func (c *Client) SetOptions(options Options) {
+	options.Rules = cmp.Or(options.Rules, new(destination.Rules))
+	c.current.Store(&options)
+	c.active.SetMost(options.PerOwner)
+}
+
+func (c *Client) options() *Options { return c.current.Load() }
 
 // Response is a response. Its Body must be closed.
 type Response struct {
@@ -68,7 +79,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 		return nil, err
 	}
 	if !c.active.Acquire(r.Owner) {
-		return nil, &Error{Kind: TooManyRequests, Limit: c.options.PerOwner}
+		return nil, &Error{Kind: TooManyRequests, Limit: c.options().PerOwner}
 	}
 	b := &body{callerCtx: ctx, client: c, owner: r.Owner}
 	if r.Timeout != nil {

@@ -29,20 +29,20 @@ type roundTrip struct {
 // before connecting.
 func (c *Client) dial(ctx context.Context, to *target) (net.Conn, error) {
 	dialer := net.Dialer{
-		Resolver: c.options.Resolver,
+		Resolver: c.options().Resolver,
 		ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			addrPort, err := netip.ParseAddrPort(address)
 			if err != nil {
 				return err
 			}
-			return c.options.Rules.Check(addrPort)
+			return c.options().Rules.Check(addrPort)
 		},
 	}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(to.host, to.port))
 	if err != nil {
 		return nil, err
 	}
-	if err := c.options.Rules.CheckConnected(conn); err != nil {
+	if err := c.options().Rules.CheckConnected(conn); err != nil {
 		_ = conn.Close()
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (c *Client) roundTrip(ctx context.Context, m *message) (*roundTrip, error) 
 		defer close(x.stopped)
 		_ = conn.Close()
 	})
-	if err := x.exchange(ctx, m, c.options); err != nil {
+	if err := x.exchange(ctx, m, *c.options()); err != nil {
 		x.close()
 		return nil, err
 	}
@@ -112,7 +112,7 @@ func (c *Client) failure(err error, to *target) error {
 	case errors.As(err, &refused):
 		return &Error{Kind: AddressRefused, Address: refused.Address, URL: to.forError(), Err: errors.New(refused.Reason)}
 	case errors.Is(err, errHeadTooLarge):
-		return &Error{Kind: HeadTooLarge, URL: to.forError(), Limit: c.options.HeadBytes}
+		return &Error{Kind: HeadTooLarge, URL: to.forError(), Limit: c.options().HeadBytes}
 	}
 	return &Error{Kind: Failed, URL: to.forError(), Err: err}
 }

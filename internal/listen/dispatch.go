@@ -140,7 +140,7 @@ func (l *openListener) classify(counted *limitedConn) (conn net.Conn, is protoco
 // performed yet. A client that offers several protocols gets HTTP/1: browsers and
 // HTTP clients offer it, and gRPC clients do not.
 func (t *TLS) server(counted *limitedConn, of protocols) *tlsConn {
-	config := t.config.Get().Clone()
+	config := t.config.Load().Get().Clone()
 	if of&protocolHTTP != 0 {
 		config.NextProtos = append(config.NextProtos, alpnHTTP1)
 	}

@@ -3,6 +3,7 @@ package listen
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 
@@ -19,10 +20,14 @@ type TLSFiles struct {
 	ClientCA string
 }
 
-// TLS is the TLS configuration of listeners. Several may share it.
+// TLS is the TLS configuration of listeners. Several may share it. It may be used
+// concurrently.
 type TLS struct {
-	config *secretfile.Watched[*tls.Config]
+	config atomic.Pointer[secretfile.Watched[*tls.Config]]
 }
+
+// Replace makes t use the files of another. Existing connections are not affected.
+func (t *TLS) Replace(by *TLS) { t.config.Store(by.config.Load()) }
 
 // LoadTLS loads the files, and reloads them on connections after they changed. If
 // the new version is invalid, onError is called and the previous one stays in
@@ -40,7 +45,9 @@ func LoadTLS(files TLSFiles, onError func(error)) (*TLS, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &TLS{config: config}, nil
+	t := &TLS{}
+	t.config.Store(config)
+	return t, nil
 }
 
 func (f TLSFiles) read() (*tls.Config, error) {

@@ -5,29 +5,51 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
-// IgnoreHangups makes this program ignore SIGHUP and logs each one. If SIGHUP is
-// ignored already, as under nohup, it does nothing. Call it once, as soon as there is
-// a logger. stop ends the logging and waits for that; the signal stays ignored, so
-// that it cannot end a program that is about to exit. Call stop when nothing is
-// executed any more, because children inherit the disposition.
-func IgnoreHangups(logger *slog.Logger) (stop func()) {
+// Hangups handles SIGHUP. Its methods may be called concurrently.
+type Hangups struct {
+	signals chan os.Signal // nil if the signal is ignored
+	handle  atomic.Pointer[func()]
+	serving sync.WaitGroup
+}
+
+// NotifyHangups keeps SIGHUP from ending this program. Until [Hangups.Handle] each is logged
+// and ignored. If SIGHUP is ignored already, as under nohup, it stays so. Call it once, as
+// soon as there is a logger.
+func NotifyHangups(logger *slog.Logger) *Hangups {
+	h := &Hangups{}
 	if signal.Ignored(syscall.SIGHUP) {
-		return func() {}
+		return h
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGHUP)
-	var logging sync.WaitGroup
-	logging.Go(func() {
-		for range signals {
+	h.signals = make(chan os.Signal, 1)
+	signal.Notify(h.signals, syscall.SIGHUP)
+	h.serving.Go(func() {
+		for range h.signals {
+			if handle := h.handle.Load(); handle != nil {
+				(*handle)()
+				continue
+			}
 			logger.Warn("SIGHUP is ignored: settings are read at the start, and SIGTERM ends this program")
 		}
 	})
-	return func() {
-		signal.Ignore(syscall.SIGHUP)
-		close(signals)
-		logging.Wait()
+	return h
+}
+
+// Handle makes later signals call handle, in one goroutine. Signals that arrive while it runs
+// are one further call.
+func (h *Hangups) Handle(handle func()) { h.handle.Store(&handle) }
+
+// Stop ends the handling and waits for it. The signal stays ignored, so that it cannot end
+// a program that is about to exit. Call it once, when nothing is executed any more, because
+// children inherit the disposition.
+func (h *Hangups) Stop() {
+	if h.signals == nil {
+		return
 	}
+	signal.Ignore(syscall.SIGHUP)
+	close(h.signals)
+	h.serving.Wait()
 }

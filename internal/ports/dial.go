@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,15 +38,26 @@ type Options struct {
 // Network connects to ports and listens on them, within the limits of each owner. All methods may be called
 // concurrently.
 type Network struct {
-	options     Options
+	current     atomic.Pointer[Options]
 	connections quota.Counter // those being established, and those that wait to be accepted, included
 	listeners   quota.Counter
 }
 
 // NewNetwork returns a network. It need not be closed, but each connection and listener must be.
 func NewNetwork(options Options) *Network {
-	return &Network{options: options, connections: quota.Counter{Most: options.PerOwner}, listeners: quota.Counter{Most: options.Listen.PerOwner}}
+	n := &Network{}
+	n.SetOptions(options)
+	return n
 }
+
+// SetOptions changes the options for later connections and listeners. Open ones stay.
+func (n *Network) SetOptions(options Options) {
+	n.current.Store(&options)
+	n.connections.SetMost(options.PerOwner)
+	n.listeners.SetMost(options.Listen.PerOwner)
+}
+
+func (n *Network) options() *Options { return n.current.Load() }
 
 // Target says what to connect to, and for whom.
 type Target struct {
@@ -72,9 +84,9 @@ func (t *Target) String() string {
 // ends the dialing.
 func (n *Network) Dial(ctx context.Context, t Target) (*Conn, error) {
 	if !n.connections.Acquire(t.Owner) {
-		return nil, &Error{Kind: TooManyConnections, Limit: n.options.PerOwner}
+		return nil, &Error{Kind: TooManyConnections, Limit: n.options().PerOwner}
 	}
-	dialing, cancel := context.WithTimeoutCause(ctx, n.options.Timeout, context.DeadlineExceeded)
+	dialing, cancel := context.WithTimeoutCause(ctx, n.options().Timeout, context.DeadlineExceeded)
 	defer cancel()
 	conn, err := n.dial(dialing, &t)
 	if err != nil {
@@ -128,7 +140,7 @@ func (n *Network) resolve(ctx context.Context, t *Target) ([]netip.Addr, error) 
 	if addr, err := netip.ParseAddr(t.Host); err == nil {
 		return []netip.Addr{addr.Unmap().WithZone("")}, nil
 	}
-	resolver := n.options.Resolver
+	resolver := n.options().Resolver
 	if resolver == nil {
 		resolver = net.DefaultResolver
 	}
@@ -147,11 +159,11 @@ func (n *Network) resolve(ctx context.Context, t *Target) ([]netip.Addr, error) 
 
 // dialAddress checks one address and connects to it, within its share of the time.
 func (n *Network) dialAddress(ctx context.Context, t *Target, to netip.AddrPort, left int) (*net.TCPConn, error) {
-	if err := n.options.Rules.Check(to); err != nil {
+	if err := n.options().Rules.Check(to); err != nil {
 		return nil, t.denied(to, err)
 	}
 	var owned []uint32
-	permitted := n.options.Allowed.permits(t.Host, to)
+	permitted := n.options().Allowed.permits(t.Host, to)
 	if !permitted {
 		var err error
 		if owned, err = n.checkOwn(t, to); err != nil {
@@ -166,7 +178,7 @@ func (n *Network) dialAddress(ctx context.Context, t *Target, to netip.AddrPort,
 	}
 	tcp := conn.(*net.TCPConn)
 	resetOnClose(tcp)
-	if err := n.options.Rules.CheckConnected(tcp); err != nil {
+	if err := n.options().Rules.CheckConnected(tcp); err != nil {
 		_ = tcp.Close()
 		return nil, t.denied(to, err)
 	}
@@ -183,7 +195,7 @@ func (n *Network) dialAddress(ctx context.Context, t *Target, to netip.AddrPort,
 // the session.
 func (n *Network) checkOwn(t *Target, to netip.AddrPort) (inodes []uint32, err error) {
 	switch {
-	case !n.options.Allowed.own:
+	case !n.options().Allowed.own:
 		return nil, t.denied(to, errors.New("ports_allow does not have it"))
 	case !destination.IsLocal(to.Addr()):
 		return nil, t.denied(to, errors.New("the address is not one of the server's machine, and ports_allow does not have it"))

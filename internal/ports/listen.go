@@ -114,7 +114,7 @@ func (s *Listeners) Listen(at netip.AddrPort, id string) (*Listener, error) {
 		former.Close(&Error{Kind: TakenOver})
 	}
 	if !s.network.listeners.Acquire(s.owner) {
-		return nil, &Error{Kind: TooManyListeners, Limit: s.network.options.Listen.PerOwner}
+		return nil, &Error{Kind: TooManyListeners, Limit: s.network.options().Listen.PerOwner}
 	}
 	l, err := s.bind(at, id)
 	if err == nil {
@@ -132,13 +132,13 @@ func (s *Listeners) Listen(at netip.AddrPort, id string) (*Listener, error) {
 
 // mayListen returns an error if an address must not be listened on.
 func (n *Network) mayListen(at netip.AddrPort) error {
-	allowed := n.options.Listen.Addresses
+	allowed := n.options().Listen.Addresses
 	switch {
 	case allowed == NoAddress:
 		return listenDenied(at, "ports_listen is off")
 	case allowed == LoopbackAddresses && !at.Addr().IsLoopback():
 		return listenDenied(at, "it is not on loopback, and ports_listen is loopback")
-	case n.options.Rules.IsOwnPort(at.Port()):
+	case n.options().Rules.IsOwnPort(at.Port()):
 		// Clients that look for this server by another of its addresses would show their credentials.
 		return listenDenied(at, "it is the port of a listener of this server")
 	}
@@ -252,7 +252,7 @@ func (l *Listener) receive(conn *net.TCPConn) bool {
 	a := &arrival{Arrival: Arrival{ID: rand.Text(), Peer: netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())}, listener: l, conn: conn}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	options := s.network.options.Listen
+	options := s.network.options().Listen
 	if l.ctx.Err() != nil || l.waiting >= options.Backlog || !s.network.connections.Acquire(s.owner) {
 		return false
 	}

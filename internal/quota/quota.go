@@ -6,10 +6,10 @@ import "sync"
 // Counter bounds what each owner has at a time. Its methods may be called concurrently, and do not
 // block. The zero value is ready to use, and allows none.
 type Counter struct {
-	// Most is how much each owner may have. It is set before the first call.
+	// Most is how much each owner may have. It is set before the first call; later by SetMost.
 	Most int
 
-	mu   sync.Mutex
+	mu   sync.Mutex     // guards Most, too
 	held map[string]int // guarded by mu
 }
 
@@ -25,6 +25,13 @@ func (c *Counter) Acquire(owner string) bool {
 	}
 	c.held[owner]++
 	return true
+}
+
+// SetMost changes how much each owner may have. Owners that have more keep it.
+func (c *Counter) SetMost(most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Most = most
 }
 
 // Release gives back one that was acquired.

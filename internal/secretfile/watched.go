@@ -61,6 +61,23 @@ func (w *Watched[T]) Get() T {
 	return *w.value.Load()
 }
 
+// Prepare loads the value at once, changed or not. apply puts it in use. An error changes
+// nothing, and is not reported to onError. Prepare waits for a Get that reads files.
+func (w *Watched[T]) Prepare() (apply func(), err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	value, stamps, err := w.read()
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.stamps, w.retry = stamps, false // if files have changed since, the next check notices
+		w.value.Store(&value)
+	}, nil
+}
+
 // due reports whether it is time for a check, or the clock was set back.
 func (w *Watched[T]) due(now time.Time) bool {
 	left := time.Duration(w.next.Load() - now.UnixNano())
@@ -95,22 +112,28 @@ func (w *Watched[T]) changed() bool {
 // maxLoads bounds how often files are reread that keep changing.
 const maxLoads = 5
 
-// reload loads the value from files that did not change meanwhile. Which files
-// those are is known only afterwards, so the first load takes two attempts.
+// reload loads the value. After an error the previous one stays. mu is held.
 func (w *Watched[T]) reload() error {
+	value, stamps, err := w.read()
+	w.stamps = stamps
+	if err == nil {
+		w.value.Store(&value)
+	}
+	return err
+}
+
+// read loads a value from files that did not change meanwhile. Which files those are is
+// known only afterwards, so the first load takes two attempts. mu is held.
+func (w *Watched[T]) read() (value T, stamps map[string]stamp, err error) {
 	before := stampsOf(slices.Collect(maps.Keys(w.stamps)))
 	for try := 1; ; try++ {
-		value, files, err := w.load()
-		w.stamps = stampsOf(files)
-		if !maps.Equal(before, w.stamps) && try < maxLoads {
-			before = w.stamps
-			continue
+		var files []string
+		value, files, err = w.load()
+		stamps = stampsOf(files)
+		if maps.Equal(before, stamps) || try == maxLoads {
+			return value, stamps, err
 		}
-		if err != nil {
-			return err
-		}
-		w.value.Store(&value)
-		return nil
+		before = stamps
 	}
 }
 

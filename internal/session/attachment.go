@@ -173,17 +173,17 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 		return r.Open(principal, id, AccessOwner)
 	}
 	s := r.makeSession(uuid.NewString(), principal)
-	s.lease = &lease{sessionID: s.id, grace: r.cfg.DefaultGrace,
+	s.lease = &lease{sessionID: s.id, grace: r.cfg().DefaultGrace,
 		hooks: leaseHooks{attached: s.onAttached, detached: s.onDetached, ended: s.end}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.draining {
 		return nil, &Error{Kind: Draining}
 	}
-	if most := r.cfg.SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
+	if most := r.cfg().SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
 		return nil, &Error{Kind: TooManySessions, Subject: principal, Limit: int64(most)}
 	}
-	if most := r.cfg.SessionsTotal; most > 0 && int64(len(r.leased)) >= available(int64(most), int64(r.counts[principal]), 1) {
+	if most := r.cfg().SessionsTotal; most > 0 && int64(len(r.leased)) >= available(int64(most), int64(r.counts[principal]), 1) {
 		return nil, &Error{Kind: TooManySessionsInAll, Limit: int64(most)}
 	}
 	r.leased[s.id] = s

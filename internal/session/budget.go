@@ -20,9 +20,8 @@ import (
 // No principal can use up the total: an eighth of it is reserved for principals that
 // hold nothing unevictable or at most a 64th. The lock comes after those of sessions.
 type budget struct {
-	limit int64 // 0: no limit
-
 	mu        sync.Mutex
+	limit     int64             // guarded by mu; 0: no limit
 	charged   int64             // guarded by mu; of all processes
 	evictable int64             // guarded by mu; of those at rest
 	shares    map[string]*share // guarded by mu; by principal, of those with a charge
@@ -52,6 +51,13 @@ type charge struct {
 
 func newBudget(most int64) *budget {
 	return &budget{limit: most, shares: make(map[string]*share)}
+}
+
+// setLimit changes the limit for later reservations.
+func (b *budget) setLimit(most int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limit = most
 }
 
 // inUse returns the bytes charged for all processes.
@@ -239,7 +245,7 @@ func (r *Registry) reserveOutput(p *Process, bytes int64) error {
 	p.charge.owner = p.session.principal
 	victims, ok := r.budget.reserve(p, bytes)
 	if !ok {
-		return &Error{Kind: RetainedOutputFull, Limit: r.cfg.RetainedTotal}
+		return &Error{Kind: RetainedOutputFull, Limit: r.cfg().RetainedTotal}
 	}
 	for _, v := range victims {
 		v.process.evict(v.bytes)

@@ -234,9 +234,9 @@ func (p *Process) releaseOwner(next currentOwner, hold bool) {
 func (r *Registry) resolveGrace(id string, grace *time.Duration) (time.Duration, error) {
 	switch {
 	case grace == nil:
-		return r.cfg.DefaultGrace, nil
-	case *grace > r.cfg.MaxGrace:
-		return 0, &Error{Kind: GraceTooLong, Subject: id, Detail: "the server's maximum is " + r.cfg.MaxGrace.String()}
+		return r.cfg().DefaultGrace, nil
+	case *grace > r.cfg().MaxGrace:
+		return 0, &Error{Kind: GraceTooLong, Subject: id, Detail: "the server's maximum is " + r.cfg().MaxGrace.String()}
 	default:
 		return *grace, nil
 	}
@@ -307,7 +307,7 @@ func (p *Process) graceExpired(timer **time.Timer) {
 	if p.closed {
 		return
 	}
-	p.session.registry.cfg.Logger.Info("terminating a process whose owner did not return",
+	p.session.registry.cfg().Logger.Info("terminating a process whose owner did not return",
 		slog.String("session_id", p.session.id), slog.String("process_id", p.id))
 	p.session.registry.background(p.kill)
 }

@@ -54,7 +54,7 @@ func (p *Process) watchClosed() {
 	defer p.session.registry.goroutines.Done()
 	<-p.Closed()
 	p.markClosed()
-	if closed := p.session.registry.cfg.OnClosed; closed != nil {
+	if closed := p.session.registry.cfg().OnClosed; closed != nil {
 		closed(p)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/process"
@@ -77,7 +78,7 @@ type Config struct {
 // Registry holds all sessions of a server. All methods may be called
 // concurrently.
 type Registry struct {
-	cfg        Config
+	current    atomic.Pointer[Config]
 	supervisor *process.Supervisor
 	budget     *budget
 	goroutines sync.WaitGroup // one per process that is not closed, and those of background
@@ -98,14 +99,7 @@ type Registry struct {
 // NewRegistry returns a registry whose processes the supervisor runs.
 // [Registry.Close] closes the supervisor.
 func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.OnChange == nil {
-		cfg.OnChange = func() {}
-	}
-	return &Registry{
-		cfg:        cfg,
+	r := &Registry{
 		supervisor: supervisor,
 		budget:     newBudget(cfg.RetainedTotal),
 		defaults:   make(map[string]*Session),
@@ -115,7 +109,25 @@ func NewRegistry(supervisor *process.Supervisor, cfg Config) *Registry {
 		allClosed:  make(chan struct{}),
 		allAtRest:  make(chan struct{}),
 	}
+	r.SetConfig(cfg)
+	return r
 }
+
+// SetConfig changes the configuration. Limits hold for what is added later: nothing is
+// removed or ended because of a lower one. Times hold for grace periods and retentions that
+// begin later.
+func (r *Registry) SetConfig(cfg Config) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.OnChange == nil {
+		cfg.OnChange = func() {}
+	}
+	r.current.Store(&cfg)
+	r.budget.setLimit(cfg.RetainedTotal)
+}
+
+func (r *Registry) cfg() *Config { return r.current.Load() }
 
 // defaultSession returns the principal's default session. It never blocks.
 func (r *Registry) defaultSession(principal string) *Session {

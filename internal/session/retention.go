@@ -26,7 +26,7 @@ func (p *Process) Seen(principal string) {
 // enough to remove the oldest of a principal. What a session that is over still has
 // is removed soon, and counts as seen.
 func (p *Process) retain() {
-	cfg, budget := &p.session.registry.cfg, p.session.registry.budget
+	cfg, budget := p.session.registry.cfg(), p.session.registry.budget
 	p.seen = p.seen || p.allAcknowledged()
 	p.restAt = time.Now()
 	if p.seen || p.session.over || cfg.UnseenRetention <= cfg.ClosedRetention {

@@ -56,7 +56,7 @@ func (s *Session) unlock() {
 	s.changed = false
 	s.mu.Unlock()
 	if changed {
-		s.registry.cfg.OnChange()
+		s.registry.cfg().OnChange()
 	}
 }
 
@@ -175,7 +175,7 @@ func (s *Session) startError() error {
 	if err := s.overError(); err != nil {
 		return err
 	}
-	if most := s.registry.cfg.ProcessesPerSession; s.isFull(most) {
+	if most := s.registry.cfg().ProcessesPerSession; s.isFull(most) {
 		return &Error{Kind: TooManyProcesses, Subject: s.id, Limit: int64(most)}
 	}
 	if most := s.maxProcesses; s.isFull(most) {

@@ -38,6 +38,20 @@ func newAuthenticator(cfg config.Hub, logger *slog.Logger, counts *hubMetrics) (
 	return a, err
 }
 
+// prepare reads the table of principals and its secrets again. apply puts them in use.
+func (a *authenticator) prepare(cfg config.Hub) (apply func(), err error) {
+	principals, err := a.principals.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		principals()
+		for _, attempts := range []*auth.Attempts{a.attempts, a.previewAttempts} {
+			attempts.SetLimits(int(cfg.FailedAttempts), time.Duration(cfg.FailedAttemptInterval))
+		}
+	}, nil
+}
+
 // connKey is the context key of a request's connection.
 type connKey struct{}
 

@@ -10,8 +10,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -45,12 +45,17 @@ type Options struct {
 
 // Hub is a hub, created by [New] and run by Serve.
 type Hub struct {
-	cfg           config.Hub
+	cfg           config.Hub // at the start
 	opts          Options
 	authenticator *authenticator
 	logger        *slog.Logger
 	urlKey        []byte // nil means a random one
 	metrics       *hubMetrics
+	hosts         atomic.Pointer[listen.Hosts]
+
+	reloading sync.Mutex  // held by Reload, and while the listeners are opened
+	effective config.Hub  // guarded by reloading; the configuration after changes
+	tls       *listen.TLS // guarded by reloading; nil if no listener has TLS
 }
 
 // New returns a hub. It validates the configuration and reads the files that it
@@ -72,7 +77,8 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Hub{cfg: cfg, opts: opts, authenticator: authenticator, logger: opts.Logger, metrics: counts}
+	h := &Hub{cfg: cfg, effective: cfg, opts: opts, authenticator: authenticator, logger: opts.Logger, metrics: counts}
+	h.setHosts(cfg)
 	if cfg.URLKey != "" {
 		if h.urlKey, err = secretfile.Token(cfg.URLKey, auth.MinSecretBytes); err != nil {
 			return nil, fmt.Errorf("failed to read url_key_file: %w", err)
@@ -111,10 +117,6 @@ func (h *Hub) Serve(ctx context.Context) error {
 		closeAll(listeners)
 		return err
 	}
-	hosts := listen.NewHosts(h.cfg.Hosts...)
-	if public, err := url.Parse(h.cfg.PublicURL); err == nil && h.cfg.PublicURL != "" { // validated
-		hosts[listen.HostName(public.Host)] = true
-	}
 	var router *rendezvous.Hub // set before anything is served
 	previews := preview.New(preview.Config{
 		Domain: h.cfg.PreviewDomain, PublicURL: h.cfg.PublicURL, Limits: previewLimitsOf(h.cfg),
@@ -130,7 +132,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 	router, err = rendezvous.New(rendezvous.Config{
 		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.authenticator.authenticate, Recall: h.authenticator.recall, Use: trackUse,
 		Node: h.cfg.Node, PublicURL: h.cfg.PublicURL, URLKey: h.urlKey, Origins: h.cfg.Origins,
-		HostKnown: func(r *http.Request) bool { return hosts.Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: h.metrics.set.Handler(),
+		HostKnown: func(r *http.Request) bool { return h.hosts.Load().Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: h.metrics.set.Handler(),
 		OnRefuse: h.metrics.refused, OnLimit: h.metrics.limitHit,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
 		Logger: h.logger,

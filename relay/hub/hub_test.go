@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,6 +35,13 @@ var errHangs = errors.New("the test hangs")
 // or https.
 func start(t *testing.T, scheme string, change func(*config.Hub)) string {
 	t.Helper()
+	_, _, url := startHub(t, scheme, change)
+	return url
+}
+
+// startHub is start, and also returns the hub and its configuration.
+func startHub(t *testing.T, scheme string, change func(*config.Hub)) (*hub.Hub, config.Hub, string) {
+	t.Helper()
 	cfg := config.DefaultHub()
 	cfg.Listen = []string{scheme + "://127.0.0.1:0"}
 	if change != nil {
@@ -55,12 +63,12 @@ func start(t *testing.T, scheme string, change func(*config.Hub)) string {
 	})
 	select {
 	case url := <-urls:
-		return url
+		return h, cfg, url
 	case err := <-ended:
 		ended <- nil
 		t.Fatal(err)
 	}
-	return ""
+	return nil, cfg, ""
 }
 
 // withTable configures a table in which fleet may act as build-*, and agent may
@@ -334,4 +342,46 @@ func TestHub_UnknownHost_IsMisdirected(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A reload changes keys and hosts at once, or nothing.
+func TestHub_Reload_ChangesEverythingOrNothing(t *testing.T) {
+	dir, ca := t.TempDir(), testcert.NewAuthority(t)
+	h, cfg, url := startHub(t, "https", func(cfg *config.Hub) {
+		cfg.TLSCertificate, cfg.TLSKey = ca.Issue("hub").Write(t, dir, "hub")
+		withTable(t, cfg, "")
+	})
+	reload := func() { h.Reload(func() (config.Hub, error) { return cfg, nil }) }
+	expect := func(what string, ca *testcert.Authority, host string, want int) {
+		t.Helper()
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/healthz", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Host = host
+		response, err := client(t, &tls.Config{RootCAs: ca.Pool()}).Do(request)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", what, response.Status)
+		}
+	}
+	const host = "other.example.org"
+	expect("before", ca, host, http.StatusMisdirectedRequest)
+
+	next := testcert.NewAuthority(t)
+	cfg.Hosts = []string{host}
+	cfg.TLSCertificate, cfg.TLSKey = next.Issue("hub").Write(t, dir, "next")
+	good, err := os.ReadFile(cfg.Principals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testcert.WriteFile(t, cfg.Principals, []byte("[[principal]]"))
+	reload()
+	expect("with a broken table", ca, host, http.StatusMisdirectedRequest)
+	testcert.WriteFile(t, cfg.Principals, good)
+	reload()
+	expect("after", next, host, http.StatusOK)
 }

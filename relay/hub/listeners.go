@@ -36,6 +36,8 @@ func closeAll(listeners []listener) {
 // openAll opens all listeners or none. The error is a [*listen.Error] or about
 // the TLS files.
 func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
+	h.reloading.Lock()
+	defer h.reloading.Unlock()
 	opts := listen.Options{
 		WebsocketAuthenticated: h.authenticator.principals.HasTable(),
 		LoopbackUsers:          h.authenticator.users,
@@ -71,6 +73,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 	return opened, nil
 }
 
+// open opens one listener. reloading is held.
 func (h *Hub) open(ctx context.Context, raw string, opts *listen.Options) (listener, error) {
 	u, err := parse(raw)
 	if err != nil {
@@ -78,9 +81,10 @@ func (h *Hub) open(ctx context.Context, raw string, opts *listen.Options) (liste
 	}
 	switch {
 	case u.Scheme == listen.SchemeWSS && opts.TLS == nil && h.cfg.TLSCertificate != "" && h.cfg.TLSKey != "":
-		if opts.TLS, err = h.loadTLS(); err != nil {
+		if opts.TLS, err = h.loadTLS(h.effective); err != nil {
 			return listener{}, fmt.Errorf("failed to listen on %s: %w", raw, err)
 		}
+		h.tls = opts.TLS
 	case u.Scheme == listen.SchemeWS && !u.Addr.Addr().IsLoopback() && !h.cfg.HasPlainHTTP():
 		return listener{}, &listen.Error{Kind: listen.KindNotLoopback, URL: raw,
 			Problem: fmt.Sprintf("host %s is not a loopback address, and tokens would be sent in plain text", u.Addr.Addr()),
@@ -128,11 +132,11 @@ func asHTTPError(err error, raw string) error {
 }
 
 // loadTLS loads the TLS configuration of the listeners.
-func (h *Hub) loadTLS() (*listen.TLS, error) {
-	if h.cfg.TLSClientCA == "" && h.authenticator.principals.WantsCertificates() {
+func (h *Hub) loadTLS(cfg config.Hub) (*listen.TLS, error) {
+	if cfg.TLSClientCA == "" && h.authenticator.principals.WantsCertificates() {
 		h.logger.Warn("the table of principals has certificates, but no client certificate is requested: set tls_ca")
 	}
-	files := listen.TLSFiles{Certificate: h.cfg.TLSCertificate, Key: h.cfg.TLSKey, ClientCA: h.cfg.TLSClientCA}
+	files := listen.TLSFiles{Certificate: cfg.TLSCertificate, Key: cfg.TLSKey, ClientCA: cfg.TLSClientCA}
 	return listen.LoadTLS(files, func(err error) {
 		h.logger.Error("failed to reload the TLS keys; the previous ones stay in use", "error", err)
 	})

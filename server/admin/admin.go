@@ -10,7 +10,9 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/server"
 )
 
@@ -56,12 +58,18 @@ func (s *service) Reload(ctx context.Context, _ *execwirev1.ReloadRequest) (*exe
 // invalidConfiguration returns the status of an error in the configuration. Callers may
 // know its text: it has no secrets, and they can read the configuration by other calls.
 func invalidConfiguration(err error) error {
-	metadata := map[string]string{}
+	var file, setting string
+	var line, column int
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
-		metadata["setting"] = wrong.Setting
-		if metadata["file"] = wrong.Source; wrong.Line > 0 {
-			metadata["line"], metadata["column"] = strconv.Itoa(wrong.Line), strconv.Itoa(wrong.Column)
-		}
+		file, line, column, setting = wrong.Source, wrong.Line, wrong.Column, wrong.Setting
+	} else if wrong, ok := errors.AsType[*auth.TableError](err); ok {
+		file, line, column, setting = wrong.File, wrong.Line, wrong.Column, "principals_file"
+	} else if wrong, ok := errors.AsType[*secretfile.Error](err); ok {
+		file = wrong.File
+	}
+	metadata := map[string]string{"file": file, "setting": setting}
+	if line > 0 {
+		metadata["line"], metadata["column"] = strconv.Itoa(line), strconv.Itoa(column)
 	}
 	return server.NewStatus(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CONFIGURATION_INVALID, err.Error(), metadata)
 }

@@ -31,8 +31,8 @@ const (
 type EnvironmentServiceClient interface {
 	// GetEnvironment describes the server and its machine. The first call waits until the
 	// server has tried which sandboxes work here, commonly a few tens of milliseconds;
-	// later ones never block. The answer is the same for every caller and for the life of
-	// the server.
+	// later ones never block. The answer is the same for every caller, and until the
+	// configuration is reloaded for the life of the server.
 	GetEnvironment(ctx context.Context, in *GetEnvironmentRequest, opts ...grpc.CallOption) (*GetEnvironmentResponse, error)
 }
 
@@ -63,8 +63,8 @@ func (c *environmentServiceClient) GetEnvironment(ctx context.Context, in *GetEn
 type EnvironmentServiceServer interface {
 	// GetEnvironment describes the server and its machine. The first call waits until the
 	// server has tried which sandboxes work here, commonly a few tens of milliseconds;
-	// later ones never block. The answer is the same for every caller and for the life of
-	// the server.
+	// later ones never block. The answer is the same for every caller, and until the
+	// configuration is reloaded for the life of the server.
 	GetEnvironment(context.Context, *GetEnvironmentRequest) (*GetEnvironmentResponse, error)
 	mustEmbedUnimplementedEnvironmentServiceServer()
 }

@@ -330,8 +330,8 @@ const (
 	// repeated. ABORTED.
 	ErrorReason_ERROR_REASON_PORT_LISTENER_TAKEN_OVER ErrorReason = 121
 	// The configuration, or a file that it names, is invalid; nothing has changed. Metadata
-	// "file", "line" and "column" are the place and "setting" the setting, as far as they
-	// are known. FAILED_PRECONDITION.
+	// "file" (or the environment variable), "line" and "column" are the place, and
+	// "setting" is the setting, as far as they are known. FAILED_PRECONDITION.
 	ErrorReason_ERROR_REASON_CONFIGURATION_INVALID ErrorReason = 130
 	// The server records what callers do in an audit log, which cannot be written, and its
 	// setting audit_failure is refuse: nothing was done. UNAVAILABLE.

@@ -31,8 +31,8 @@ class EnvironmentServiceServicer(object):
     def GetEnvironment(self, request, context):
         """GetEnvironment describes the server and its machine. The first call waits until the
         server has tried which sandboxes work here, commonly a few tens of milliseconds;
-        later ones never block. The answer is the same for every caller and for the life of
-        the server.
+        later ones never block. The answer is the same for every caller, and until the
+        configuration is reloaded for the life of the server.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

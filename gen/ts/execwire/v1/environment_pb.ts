@@ -571,8 +571,8 @@ export const EnvironmentService: GenService<{
   /**
    * GetEnvironment describes the server and its machine. The first call waits until the
    * server has tried which sandboxes work here, commonly a few tens of milliseconds;
-   * later ones never block. The answer is the same for every caller and for the life of
-   * the server.
+   * later ones never block. The answer is the same for every caller, and until the
+   * configuration is reloaded for the life of the server.
    *
    * @generated from rpc execwire.v1.EnvironmentService.GetEnvironment
    */

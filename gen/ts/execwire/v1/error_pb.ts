@@ -823,8 +823,8 @@ export enum ErrorReason {
 
   /**
    * The configuration, or a file that it names, is invalid; nothing has changed. Metadata
-   * "file", "line" and "column" are the place and "setting" the setting, as far as they
-   * are known. FAILED_PRECONDITION.
+   * "file" (or the environment variable), "line" and "column" are the place, and
+   * "setting" is the setting, as far as they are known. FAILED_PRECONDITION.
    *
    * @generated from enum value: ERROR_REASON_CONFIGURATION_INVALID = 130;
    */
