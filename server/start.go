@@ -49,12 +49,15 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 
 // logStart logs that a process was started, without its arguments, which can have secrets.
 func (s *processService) logStart(ctx context.Context, p *session.Process) {
-	spec, backend := p.Spec(), "none"
+	spec, backend, user := p.Spec(), "none", ownUser()
+	if spec.User != nil {
+		user = spec.User.String()
+	}
 	if report, confined := p.Sandbox(); confined {
 		backend = report.Backend.String()
 	}
 	s.server.cfg.Logger.InfoContext(ctx, "a process was started", append([]any{"principal", caller(ctx), "session", p.SessionID(),
-		"process", p.ID(), "pid", p.PID(), "program", truncate(cmp.Or(spec.Executable, spec.Argv[0]), maxNameBytes), "sandbox", backend}, traceFields(ctx)...)...)
+		"process", p.ID(), "pid", p.PID(), "program", truncate(cmp.Or(spec.Executable, spec.Argv[0]), maxNameBytes), "user", user, "sandbox", backend}, traceFields(ctx)...)...)
 }
 
 // prepare translates a request to start a process. prefix is where the request is in

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/audit/audittest"
 	"github.com/execwire/execwire/internal/testcert"
 )
 
@@ -37,7 +39,9 @@ run_as = ["65534"]
 `))
 	hub := harness.NewHub(t, nil)
 	fleet := &harness.Fleet{Hub: hub, Near: harness.NewProxy(t, "tcp", harness.AddressOf(hub.URLs[harness.HubTransport]))}
-	server := harness.ServeWith(t, []string{"--remote", hub.URLs[harness.HubTransport], "--executor-id", harness.ExecutorID}, "EXECWIRE_PRINCIPALS_FILE="+table)
+	auditFile := filepath.Join(harness.ShortDir(t), "audit.log")
+	server := harness.ServeWith(t, []string{"--remote", hub.URLs[harness.HubTransport], "--executor-id", harness.ExecutorID},
+		"EXECWIRE_PRINCIPALS_FILE="+table, "EXECWIRE_AUDIT_FILE="+auditFile)
 	fleet.AwaitExecutor(t)
 	ctx := harness.Context(t)
 	for way, url := range map[string]string{
@@ -80,6 +84,20 @@ run_as = ["65534"]
 	got = harness.Run(t, nil, server.Through(harness.TCPTransport, "-u", "daemon", "--", "id")...)
 	if want := `execwire: --user "daemon" is not in run_as of local, the principal of the caller: add it in the principals_file of the server, or leave it out`; got.Code != 125 || got.Stderr != want+"\n" {
 		t.Errorf("a refused command: %+v", got)
+	}
+	text, err := os.ReadFile(auditFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	users := map[string]string{} // by the type of record and the rule
+	for _, r := range audittest.Parse(t, text) {
+		if r.Principal == "local" && r.Action == "process.start" && r.User != "" {
+			users[string(r.Type)+" "+r.Rule] += r.User + " "
+		}
+	}
+	if !strings.Contains(users["intent permission start"], "4321") || users["result USER_NOT_ALLOWED"] != "" ||
+		!strings.Contains(users["result permission start"], "nobody") || strings.Contains(users["result permission start"], "4321") {
+		t.Errorf("the audit log has %v", users)
 	}
 }
 

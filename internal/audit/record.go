@@ -78,6 +78,7 @@ type Record struct {
 	ArgvSHA256 string   `json:"argv_sha256,omitempty"`
 	ArgvCount  int      `json:"argv_count,omitempty"`
 	Cwd        string   `json:"cwd,omitempty"`
+	User       string   `json:"user,omitempty"`
 	Sandbox    *Sandbox `json:"sandbox_asked,omitempty"`
 	Enforced   *Sandbox `json:"sandbox_enforced,omitempty"`
 	Signal     string   `json:"signal,omitempty"`
@@ -164,7 +165,7 @@ func (r *Record) marshal() ([]byte, error) {
 // cut cuts each text to most bytes, and all arguments together to mostArgv.
 func (r *Record) cut(most, mostArgv int) {
 	for _, text := range []*string{
-		&r.Action, &r.Principal, &r.Via, &r.Peer, &r.Method, &r.Rule, &r.Session, &r.Process, &r.Cwd, &r.Signal, &r.Grantee,
+		&r.Action, &r.Principal, &r.Via, &r.Peer, &r.Method, &r.Rule, &r.Session, &r.Process, &r.Cwd, &r.User, &r.Signal, &r.Grantee,
 		&r.Path, &r.To, &r.Address, &r.URL, &r.HTTPMethod, &r.Executor, &r.Description, &r.Reason,
 	} {
 		if len(*text) > most {

@@ -168,7 +168,7 @@ func (a *Auditor) describeFile(r *audit.Record, m any) *audit.Record {
 
 // setStart describes the start of a process.
 func (a *Auditor) setStart(r *audit.Record, m *execwirev1.StartProcessRequest) {
-	r.Session, r.Process = m.GetSessionId(), m.GetProcessId()
+	r.Session, r.Process, r.User = m.GetSessionId(), m.GetProcessId(), m.GetUser()
 	if direct := m.GetCommand().GetDirect(); direct != nil {
 		r.Cwd, r.Sandbox = direct.GetWorkingDirectory(), askedSandbox(direct.GetSandbox())
 		a.Log.SetArgv(r, direct.GetArgv())
@@ -254,7 +254,7 @@ func noteResponse(r *audit.Record, m any) {
 
 func noteProcess(r *audit.Record, p *execwirev1.Process) {
 	r.Session, r.Process, r.PID, r.Cwd = p.GetSessionId(), p.GetProcessId(), int(p.GetPid()), p.GetWorkingDirectory()
-	r.Enforced = enforcedSandbox(p.GetSandbox())
+	r.User, r.Enforced = p.GetUser(), enforcedSandbox(p.GetSandbox())
 }
 
 // Signal describes a signal to a process by its owner.

@@ -63,7 +63,7 @@ func TestDescribe_HasNoSecrets(t *testing.T) {
 	}
 	defer log.Close()
 	a := &Auditor{Log: log}
-	may := map[string]bool{"session": true, "process": true, "path": true, "to": true, "cwd": true, "grantee": true, "address": true, "http_method": true}
+	may := map[string]bool{"session": true, "process": true, "path": true, "to": true, "cwd": true, "user": true, "grantee": true, "address": true, "http_method": true}
 	named := regexp.MustCompile(`"([a-z_]+)":"[^"]*` + secret)
 	for name, method := range methods(t) {
 		if !isRecorded(name) {
