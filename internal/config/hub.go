@@ -36,6 +36,17 @@ type Hub struct {
 	// Hosts are names of the hub in the Host header of requests.
 	Hosts []string `name:"allowed_hosts" reload:"yes" default:"" unit:"names" help:"Names of this hub in the Host header of requests, without a port, beside the host of public_url, IP addresses, localhost and the names of its certificate. Requests with others are refused with status 421, so that a web page cannot reach the hub by a name of its own (DNS rebinding)."`
 
+	// AuditFile is the audit log.
+	AuditFile string `name:"audit_file" reload:"no" default:"" unit:"path" choices:"/" help:"The audit log, to which who connected to which executor, and what was denied, is appended as JSON; see docs/audit.md. It is created with mode 0600; a file that others can write is refused. Empty: none."`
+	// AuditFileBytes is the size at which the audit log is rotated.
+	AuditFileBytes Bytes `name:"audit_file_bytes" reload:"no" default:"64MiB" unit:"bytes" min:"0" max:"1024GiB" help:"The size at which the audit log is renamed to audit_file with .1 and begun again. 0: never, for another program that rotates it."`
+	// AuditFiles is how many rotated audit logs are kept.
+	AuditFiles Count `name:"audit_files" reload:"no" default:"10" unit:"files" min:"1" max:"10000" help:"How many rotated audit logs are kept: .1 is the newest."`
+	// AuditSync is when the audit log is written to the disk.
+	AuditSync string `name:"audit_fsync" reload:"no" default:"interval" unit:"choice" choices:"off,each,interval" help:"When the audit log is synchronized with the disk: off, by the system; each, each record, before the action that it is about; interval, every second."`
+	// AuditFailure is what happens if the audit log cannot be written.
+	AuditFailure string `name:"audit_failure" reload:"no" default:"refuse" unit:"choice" choices:"refuse,drop" help:"What happens to an action whose record cannot be written, for example because the disk is full: refuse it, or do it, drop the record and count it."`
+
 	// PreviewDomain is the domain of previews.
 	PreviewDomain string `name:"preview_domain" reload:"no" default:"" unit:"text" help:"The domain of previews, for example preview.example.org: a request for PORT--EXECUTOR.DOMAIN is passed to that port of the executor. DNS and the certificate need *.DOMAIN. Use a domain that serves nothing else, and another one for each node of a cluster. Empty: no previews."`
 	// PreviewLinkLifetime limits the lifetime of links to previews.

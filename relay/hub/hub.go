@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
@@ -49,9 +50,10 @@ type Hub struct {
 	opts          Options
 	authenticator *authenticator
 	logger        *slog.Logger
-	urlKey        []byte // nil means a random one
 	metrics       *hubMetrics
 	hosts         atomic.Pointer[listen.Hosts]
+	urlKey        []byte              // nil means a random one
+	audit         *rendezvous.Auditor // nil: there is no audit log
 
 	reloading sync.Mutex  // held by Reload, and while the listeners are opened
 	effective config.Hub  // guarded by reloading; the configuration after changes
@@ -84,6 +86,9 @@ func New(cfg config.Hub, opts Options) (*Hub, error) {
 			return nil, fmt.Errorf("failed to read url_key_file: %w", err)
 		}
 	}
+	if h.audit, err = openAudit(cfg, opts.Logger); err != nil {
+		return nil, err
+	}
 	return h, nil
 }
 
@@ -107,6 +112,9 @@ var errStopTakesLong = errors.New("requests are still in progress")
 // of all streams and returns nil when nothing is left. If a listener cannot be
 // opened, Serve returns the error without serving. It must be called once.
 func (h *Hub) Serve(ctx context.Context) error {
+	if h.audit != nil {
+		defer h.audit.Log.Close()
+	}
 	syslimit.MakeThreads(reservedThreads)
 	listeners, err := h.openAll(ctx)
 	if err != nil {
@@ -122,12 +130,19 @@ func (h *Hub) Serve(ctx context.Context) error {
 		Domain: h.cfg.PreviewDomain, PublicURL: h.cfg.PublicURL, Limits: previewLimitsOf(h.cfg),
 		Reachable: func(ctx context.Context, executor string) error { return router.Reachable(ctx, executor) },
 		Open: func(ctx context.Context, principal, executor string) (net.Conn, error) {
-			return openStream(ctx, router, principal, executor, h.logger)
+			end, err := h.audit.Begin(nil, principal, &audit.Record{Action: "preview.connect", Executor: executor})
+			if err != nil {
+				return nil, err
+			}
+			conn, err := openStream(ctx, router, principal, executor, h.logger)
+			end(err)
+			return conn, err
 		},
 		Reject: func(w http.ResponseWriter, r *http.Request, executor string, err error) {
 			router.Reject(w, r, executor, err)
 		},
-		Authenticate: h.authenticator.authenticatePreview, Recall: h.authenticator.recall, Use: trackUse, Logger: h.logger,
+		Authenticate: h.authenticator.authenticatePreview, Recall: h.authenticator.recall, Use: trackUse,
+		Audit: h.audit, Logger: h.logger,
 	})
 	router, err = rendezvous.New(rendezvous.Config{
 		Limits: limitsOf(h.cfg), Presence: presence, Authenticate: h.authenticator.authenticate, Recall: h.authenticator.recall, Use: trackUse,
@@ -135,7 +150,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		HostKnown: func(r *http.Request) bool { return h.hosts.Load().Know(connOf(r), r.Host) }, Calls: previews.Calls(), Metrics: h.metrics.set.Handler(),
 		OnRefuse: h.metrics.refused, OnLimit: h.metrics.limitHit,
 		PingInterval: duration(h.cfg.PingInterval), DeadAfter: duration(h.cfg.KeepaliveInterval + h.cfg.KeepaliveTimeout),
-		Logger: h.logger,
+		Audit: h.audit, Logger: h.logger,
 	})
 	if err != nil {
 		closeAll(listeners)

@@ -11,7 +11,7 @@ import (
 // Reload changes the configuration to that of load, and reads the table of principals,
 // tokens, keys and certificates again. What can change is applied; all settings that differ
 // are logged. Nothing is disconnected. If anything is invalid nothing changes, and the
-// error is logged. It may be called concurrently with Serve.
+// error is logged. An audit log that was renamed is opened again. It may be called concurrently with Serve.
 func (h *Hub) Reload(load func() (config.Hub, error)) {
 	changes, err := h.reload(load)
 	if err != nil {
@@ -44,6 +44,9 @@ func (h *Hub) reload(load func() (config.Hub, error)) ([]config.Change, error) {
 			return nil, fmt.Errorf("tls_cert, tls_key or tls_ca: %w", err)
 		}
 		h.tls.Replace(keys)
+	}
+	if err := h.reopenAudit(); err != nil {
+		return nil, err
 	}
 	authenticate()
 	h.setHosts(next)

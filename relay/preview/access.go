@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
@@ -119,6 +120,11 @@ func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, to target, sig
 	if err != nil {
 		return err
 	}
+	end, err := p.config.Audit.Begin(r, l.claim.Principal, &audit.Record{Action: "preview.redeem", Executor: to.executor, Address: portOf(to), Caller: audit.Caller{Credential: "signed-url"}})
+	if err != nil {
+		return err
+	}
+	defer end(nil)
 	secure := p.isSecure(r)
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName(secure), Value: signed, Path: "/", Expires: l.expires(), MaxAge: int(time.Until(l.expires()).Seconds()) + 1,

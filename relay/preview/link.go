@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/relay/rendezvous"
 )
@@ -85,7 +87,12 @@ func (p *Previews) makeLink(r *http.Request, caller auth.Member) (any, error) {
 	if err := rendezvous.MayConnect(caller, to.executor); err != nil {
 		return nil, err
 	}
+	end, err := p.config.Audit.Begin(r, caller.Principal.Name, &audit.Record{Action: "preview.link", Executor: to.executor, Address: portOf(to)})
+	if err != nil {
+		return nil, err
+	}
 	l, err := p.addLink(claim{ID: rand.Text(), Executor: to.executor, Port: to.port, Principal: caller.Principal.Name, Until: time.Now().Add(lifetime).Unix()})
+	end(err)
 	if err != nil {
 		return nil, err
 	}
@@ -206,15 +213,32 @@ func (p *Previews) revokeLink(r *http.Request, caller auth.Member) (any, error) 
 	}
 	var c claim
 	known := p.signer.Verify(signed, &c) && c.Principal == caller.Principal.Name
+	end, err := p.config.Audit.Begin(r, caller.Principal.Name, &audit.Record{Action: "preview.revoke", Executor: c.Executor, Address: portOf(target{executor: c.Executor, port: c.Port})})
+	if err != nil {
+		return nil, err
+	}
+	err = p.revoke(c, caller, known)
+	end(err)
+	if err != nil {
+		return nil, err
+	}
+	p.config.Logger.Info("a link to a preview was revoked", "executor", c.Executor, "port", c.Port, "principal", c.Principal, "link", c.ID)
+	return map[string]any{"executor_id": c.Executor, "port": c.Port}, nil
+}
+
+// portOf names the port of a target, in the audit log.
+func portOf(t target) string { return ":" + strconv.FormatUint(uint64(t.port), 10) }
+
+// revoke ends the link of a claim, if it is known.
+func (p *Previews) revoke(c claim, caller auth.Member, known bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !known || p.links[c.ID] == nil {
-		return nil, &rendezvous.Refusal{Status: http.StatusNotFound, Code: "preview_not_found",
+		return &rendezvous.Refusal{Status: http.StatusNotFound, Code: "preview_not_found",
 			Message: fmt.Sprintf("principal %s has no such link: it has expired, was revoked, belongs to another principal, or is older than the start of the hub", caller.Principal)}
 	}
 	p.dropLink(c.ID, errRevoked)
-	p.config.Logger.Info("a link to a preview was revoked", "executor", c.Executor, "port", c.Port, "principal", c.Principal, "link", c.ID)
-	return map[string]any{"executor_id": c.Executor, "port": c.Port}, nil
+	return nil
 }
 
 var errOff = &rendezvous.Refusal{Status: http.StatusNotFound, Code: "previews_off", Message: "the hub has no previews: set preview_domain (--preview-domain) of the hub"}

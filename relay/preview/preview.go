@@ -62,6 +62,8 @@ type Config struct {
 	Authenticate func(r *http.Request) (auth.Member, error)
 	Recall       func(r *http.Request, principal auth.Principal) (auth.Member, error)
 	Use          func(r *http.Request, evict func(error)) (end func())
+	// Audit records links and their use. Nil records nothing.
+	Audit *rendezvous.Auditor
 	// Logger logs links. Nil discards.
 	Logger *slog.Logger
 }

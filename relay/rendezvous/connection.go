@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/wsconn"
 )
@@ -67,7 +68,7 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	case r.URL.Query().Get("epoch") != strconv.FormatUint(t.Epoch, 10):
 		return newRefusal(http.StatusUnauthorized, CodeUnauthorized, "%v: ask for a new one", errTicketInvalid)
 	case !member.MayActAs(id):
-		return newRefusal(http.StatusForbidden, codeForbidden, "principal %s may no longer act as executor %s", member.Principal, id)
+		return forbidden(member.Principal, "may no longer act as executor %s", id)
 	}
 	release, route, err := h.admit(member.Principal.Name, id)
 	if err != nil {
@@ -76,10 +77,16 @@ func (h *Hub) serveExecutor(w http.ResponseWriter, r *http.Request, id string) e
 	defer release()
 	onEvict, end := h.use(r)
 	defer end()
-	c, tookOver, err := h.install(r, route, id, t.Epoch, member.Principal.Name)
+	endAudit, err := h.config.Audit.Begin(r, member.Principal.Name, &audit.Record{Action: "executor.connect", Executor: id})
 	if err != nil {
 		return err
 	}
+	c, tookOver, err := h.install(r, route, id, t.Epoch, member.Principal.Name)
+	if err != nil {
+		endAudit(err)
+		return err
+	}
+	defer endAudit(nil) // when it has left
 	logger := h.logger.With("executor", id, "role", string(roleExecutor), "principal", c.principal, "peer", r.RemoteAddr, "epoch", t.Epoch)
 	if tookOver {
 		logger.Info("an executor replaced a connected one")
@@ -184,6 +191,11 @@ func (h *Hub) serveHarness(w http.ResponseWriter, r *http.Request, id string) er
 	defer release()
 	onEvict, end := h.use(r)
 	defer end()
+	endAudit, err := h.config.Audit.Begin(r, member.Principal.Name, &audit.Record{Action: "harness.connect", Executor: id})
+	if err != nil {
+		return err
+	}
+	defer endAudit(nil) // when it has left
 	conn, err := wsconn.Accept(w, r, h.connOptions(member.Principal.Name))
 	if err != nil {
 		return nil // the response was sent, or the client is gone

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 )
 
@@ -115,6 +116,7 @@ func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err erro
 	if refusal.Limit != "" {
 		h.config.OnLimit(refusal.Limit)
 	}
+	h.config.Audit.denied(r, id, refusal, err)
 	refusal.write(w)
 }
 
@@ -136,8 +138,7 @@ const maxBody = 64 << 10
 // register handles the registration of an executor.
 func (h *Hub) register(r *http.Request, id string, caller auth.Member) (map[string]any, error) {
 	if !caller.MayActAs(id) {
-		return nil, newRefusal(http.StatusForbidden, codeForbidden,
-			"principal %s may not act as executor %s: no pattern of act_as_executors in the table of principals matches", caller.Principal, id)
+		return nil, forbidden(caller.Principal, "may not act as executor %s: no pattern of act_as_executors in the table of principals matches", id)
 	}
 	if err := checkProfile(r); err != nil {
 		return nil, err
@@ -147,7 +148,12 @@ func (h *Hub) register(r *http.Request, id string, caller auth.Member) (map[stri
 		return nil, err
 	}
 	reg.principal = caller.Principal.Name
+	end, err := h.config.Audit.Begin(r, reg.principal, &audit.Record{Action: "executor.register", Executor: id})
+	if err != nil {
+		return nil, err
+	}
 	epoch, err := h.registry.register(r.Context(), id, reg)
+	end(err)
 	if err != nil {
 		return nil, err
 	}
@@ -205,8 +211,7 @@ func MayConnect(member auth.Member, id string) error {
 	if member.MayConnectTo(id) {
 		return nil
 	}
-	return newRefusal(http.StatusForbidden, codeForbidden,
-		"principal %s may not connect to executor %s: no pattern of connect_to_executors in the table of principals matches", member.Principal, id)
+	return forbidden(member.Principal, "may not connect to executor %s: no pattern of connect_to_executors in the table of principals matches", id)
 }
 
 // findExecutor returns the record of an executor that is connected, or may

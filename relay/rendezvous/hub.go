@@ -64,6 +64,8 @@ type Config struct {
 	OnLimit  func(limit string)
 	// PingInterval and DeadAfter apply to every websocket; see [wsconn.Options].
 	PingInterval, DeadAfter time.Duration
+	// Audit records registrations, connections and denials. Nil records nothing.
+	Audit *Auditor
 	// Logger logs registrations, connections and rejections. Nil discards.
 	Logger *slog.Logger
 }

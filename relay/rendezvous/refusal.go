@@ -37,6 +37,7 @@ const (
 	codeExecutorLimit       = "executor_limit"
 	codeShuttingDown        = "shutting_down"
 	codePresenceUnavailable = "presence_unavailable"
+	codeAuditFailed         = "audit_log_failed"
 	codeInternal            = "internal"
 	codeNotFound            = "not_found"
 )
@@ -49,12 +50,21 @@ type Refusal struct {
 	Message    string        // for people, with a fix where there is one
 	RetryAfter time.Duration // 0 means no advice
 	Limit      string        // the setting of the limit that is reached; empty for other refusals
+
+	principal string // who was forbidden something, for the audit log; may be empty
 }
 
 func (r *Refusal) Error() string { return r.Message }
 
 func newRefusal(status int, code, format string, args ...any) *Refusal {
 	return &Refusal{Status: status, Code: code, Message: fmt.Sprintf(format, args...)}
+}
+
+// forbidden is the refusal of what the table of principals does not allow.
+func forbidden(principal auth.Principal, format string, args ...any) *Refusal {
+	refusal := newRefusal(http.StatusForbidden, codeForbidden, "principal %s "+format, append([]any{principal}, args...)...)
+	refusal.principal = principal.Name
+	return refusal
 }
 
 func superseded(id string) *Refusal {
