@@ -5,6 +5,7 @@ package cgroup
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,20 @@ type Group struct {
 	pool  *Pool
 	name  string      // directory below that of the pool
 	dirty atomic.Bool // not to be reused
+}
+
+// State returns the name of the group in its pool, for [Pool.Restored], and whether it is not to be
+// reused.
+func (g *Group) State() (name string, dirty bool) { return g.name, g.dirty.Load() }
+
+// Restored returns the group of a name that [Group.State] returned in the program before.
+func (p *Pool) Restored(name string, dirty bool) (*Group, error) {
+	if p == nil || name == "" || name != filepath.Base(name) {
+		return nil, fmt.Errorf("there is no control group %q", name)
+	}
+	g := &Group{pool: p, name: name}
+	g.dirty.Store(dirty)
+	return g, nil
 }
 
 func (g *Group) dir() string { return filepath.Join(g.pool.location.dir, g.name) }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -213,6 +214,32 @@ func tryNewPool(parent location) (*Pool, error) {
 	}
 	_ = unix.Rmdir(p.location.dir)
 	return nil, err
+}
+
+// State is what another program needs to go on with a pool.
+type State struct {
+	Dir, Path string   // of the pool: in the file system, and as in /proc/PID/cgroup
+	Lock      *os.File // has the lock of the directory, which belongs to the open file
+	Free      []string // names of the groups that are kept for later processes
+	Next      int      // the last number that was a name
+}
+
+// State returns the state of the pool, or nil for a nil pool. Its file is that of the pool.
+func (p *Pool) State() *State {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &State{Dir: p.location.dir, Path: p.location.path, Lock: p.lock, Free: slices.Clone(p.free), Next: p.next}
+}
+
+// Restore returns the pool of a state, and owns its file. It returns nil for a nil state.
+func Restore(state *State) *Pool {
+	if state == nil {
+		return nil
+	}
+	return &Pool{location: location{dir: state.Dir, path: state.Path}, lock: state.Lock, free: slices.Clone(state.Free), next: state.Next}
 }
 
 // check checks that processes can be started in the groups.

@@ -55,8 +55,18 @@
 // None of this works once this program itself is killed. Package guardian runs it below a parent
 // process that kills what is left in that case.
 //
+// # Replacing the program
+//
+// [Supervisor.Freeze] brings the goroutines of all processes to an end between two operations: a read
+// and its Commit, two writes of input, two steps of a kill job. Deadlines of the files interrupt them;
+// descriptors stay as they are. Then it locks the processes, so that timers and callers wait, and
+// returns their state. [Supervisor.Thaw] undoes this. [Restore] goes on in the program that has
+// replaced this one by execve, which has the same PID, so that children stay children: an exit that
+// was not noticed before is noticed then.
+//
 // # Locks
 //
+// Freeze locks all processes at once, in any order; nothing else locks two.
 // The lock order is stream.mu, then Process.mu, then one of: a lock of the event log,
 // Supervisor.mu, processTracker.mu, the lock of a cgroup.Pool. stdin.mu comes before Supervisor.mu.
 package process

@@ -1,15 +1,21 @@
 package process
 
 import (
+	"context"
+	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // waitExit waits for the end of the leader, with its pidfd in the poller, and moves p to exited.
-func (p *Process) waitExit() {
+func (p *Process) waitExit(context.Context) {
 	var usage unix.Rusage
 	info, err := waitEnd(p.leader.pidfd, &usage)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return // interrupted by Freeze
+	}
 	record := info.record(p.startedAt, &usage)
 	if p.wrapper != nil && p.wrapper.init.PID != 0 {
 		record.addNamespaceUsage(p.wrapper.init)
@@ -179,5 +185,5 @@ func (p *Process) killJobDone(job *killJob) {
 	p.mu.Unlock()
 	p.supervisor.config.Observer.Killed(job.result.method, job.result.verified)
 	close(job.done)
-	p.supervisor.doneRunning()
+	p.supervisor.done(oneJob)
 }

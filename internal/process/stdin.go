@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -71,7 +72,7 @@ type stdin struct {
 	conn     syscall.RawConn // of file
 	terminal bool            // file is shared with the output
 	limit    int             // of queued bytes
-	start    func(func())
+	start    func(func(context.Context))
 
 	mu           sync.Mutex
 	queue        [][]byte
@@ -79,7 +80,7 @@ type stdin struct {
 	accepted     int64 // bytes ever queued
 	lastGrows    bool  // the last chunk of queue is a copy that small writes are appended to
 	waiting      []*stdinRequest
-	draining     bool // the goroutine exists
+	draining     bool // the goroutine exists, or was interrupted
 	endRequested bool // no requests are accepted; it closes when none waits and the queue is empty
 	closed       bool
 }
@@ -208,19 +209,36 @@ func (in *stdin) admitWaiting() {
 	}
 }
 
-// drain writes until the queue is empty.
-func (in *stdin) drain() {
+// drain writes until the queue is empty, or Freeze interrupts it.
+func (in *stdin) drain(context.Context) {
 	for {
 		data := in.nextChunk()
 		if data == nil {
 			return
 		}
-		if _, err := in.file.Write(data); err != nil {
+		n, err := in.file.Write(data)
+		switch {
+		case err == nil:
+		case errors.Is(err, os.ErrDeadlineExceeded) && in.putBack(data[n:]):
+			in.noteWritten(n)
+			return
+		default:
 			in.abort() // EPIPE: no reader is left; or the file was closed
 			continue
 		}
-		in.noteWritten(len(data))
+		in.noteWritten(n)
 	}
+}
+
+// putBack makes data, which may be empty, the beginning of the queue again, unless the input is
+// closed.
+func (in *stdin) putBack(data []byte) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if !in.closed && len(data) > 0 {
+		in.queue = slices.Insert(in.queue, 0, data)
+	}
+	return !in.closed
 }
 
 // nextChunk returns the next chunk to write, or nil to end the goroutine.

@@ -308,7 +308,7 @@ func TestWriteStdin_Cancelled_IsNotWritten(t *testing.T) {
 // unreadInput returns an input that is written to a pipe only when drain is called.
 func unreadInput(limit int) (in *stdin, drain func(t *testing.T) string) {
 	var empty func()
-	in = &stdin{limit: limit, start: func(f func()) { empty = f }}
+	in = &stdin{limit: limit, start: func(f func(context.Context)) { empty = func() { f(context.Background()) } }}
 	return in, func(t *testing.T) string {
 		readEnd, writeEnd, err := os.Pipe()
 		if err != nil {

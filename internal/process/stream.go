@@ -31,6 +31,7 @@ const (
 // runtime without holding a buffer.
 type stream struct {
 	process  *Process
+	id       eventlog.Stream
 	file     *os.File
 	conn     syscall.RawConn
 	writer   *eventlog.Writer
@@ -69,19 +70,24 @@ func (s *stream) run(ctx context.Context) {
 		return result != readEmpty
 	}
 	for {
-		if err := s.conn.Read(readAll); err != nil {
-			s.end() // deadline set by settle, closed by end, or a failure of the poller
-			return
+		err := s.conn.Read(readAll)
+		if err == nil && result != readEnded {
+			err = s.writer.WaitSpace(ctx)
 		}
-		if result == readEnded {
-			s.end()
+		switch {
+		case errors.Is(err, errInterrupted), errors.Is(err, os.ErrDeadlineExceeded) && !s.hasEnded():
 			return
-		}
-		if err := s.writer.WaitSpace(ctx); err != nil {
-			s.end()
+		case err != nil || result == readEnded:
+			s.end() // deadline set by settle, closed by end, a failure of the poller, or Close
 			return
 		}
 	}
+}
+
+func (s *stream) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
 }
 
 // readStep reads once into the log.

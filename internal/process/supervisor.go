@@ -18,6 +18,7 @@ import (
 
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
+	"github.com/execwire/execwire/internal/notify"
 	"github.com/execwire/execwire/internal/procfs"
 	"github.com/execwire/execwire/internal/sandbox"
 )
@@ -116,14 +117,34 @@ type Supervisor struct {
 
 	mu        sync.Mutex
 	closing   bool
+	freezing  bool // by Freeze, until Thaw
 	processes map[*Process]struct{}
-	running   int           // goroutines and starts
-	idle      chan struct{} // closed when closing and there are none
+	counts    counts
+	fewer     notify.Broadcast // the counts have decreased
+	// streaming is the context of goroutines that can be interrupted; it ends with ctx or by
+	// interrupt.
+	streaming context.Context
+	interrupt context.CancelCauseFunc
+	frozen    []*Process // whose locks Freeze holds
+}
+
+// counts are what a Supervisor waits for.
+type counts struct {
+	running       int // goroutines, starts and kill jobs
+	starts        int // of these
+	interruptible int // of these: goroutines that end soon when they are interrupted, see Freeze
 }
 
 // NewSupervisor returns a supervisor. It sets close-on-exec on all descriptors of this program above
 // 2. It starts no goroutine, unless it adopts orphans.
 func NewSupervisor(config Config) *Supervisor {
+	s := makeSupervisor(config)
+	s.adopt()
+	return s
+}
+
+// makeSupervisor returns a supervisor that does not adopt orphans yet.
+func makeSupervisor(config Config) *Supervisor {
 	_ = unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 	s := &Supervisor{
 		config:            config.withDefaults(),
@@ -131,19 +152,24 @@ func NewSupervisor(config Config) *Supervisor {
 		ignoredSignals:    ignoredSignals(),
 		signalGroupsByPID: !pidfdSignalsGroups(),
 		processes:         make(map[*Process]struct{}),
-		idle:              make(chan struct{}),
 
 		checkDirectory: checkDirectory,
 	}
 	s.releaseOnce = sync.OnceFunc(s.release)
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	if config.AdoptOrphans {
-		err := tracker.startAdopting()
-		if s.adoptsOrphans = err == nil; err != nil {
-			s.config.Logger.Warn("cannot adopt orphans: no kill can be verified", "error", err)
-		}
-	}
+	s.streaming, s.interrupt = context.WithCancelCause(s.ctx)
 	return s
+}
+
+// adopt makes s adopt orphans if it is configured to.
+func (s *Supervisor) adopt() {
+	if !s.config.AdoptOrphans {
+		return
+	}
+	err := tracker.startAdopting()
+	if s.adoptsOrphans = err == nil; err != nil {
+		s.config.Logger.Warn("cannot adopt orphans: no kill can be verified", "error", err)
+	}
 }
 
 // release undoes NewSupervisor.
@@ -191,10 +217,10 @@ func (s *Supervisor) tryStart(ctx context.Context, spec Spec) (*Process, error) 
 	if err := spec.validate(); err != nil {
 		return nil, err
 	}
-	if !s.addRunning(false) {
+	if !s.addStart() {
 		return nil, errClosing()
 	}
-	defer s.doneRunning()
+	defer s.done(oneStart)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("failed to start process: %w", context.Cause(ctx))
 	}
@@ -267,24 +293,12 @@ func errClosing() error {
 
 // newProcess returns the Process of a child. It starts no goroutine.
 func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedRoot) *Process {
-	p := &Process{
-		supervisor:     s,
-		spec:           spec,
-		Output:         Output{startedAt: time.Now(), log: eventlog.New(spec.Output)},
-		Input:          Input{maxWrite: s.config.MaxWriteBytes},
-		leader:         newLeader(c, s.signalGroupsByPID),
-		root:           root,
-		cgroup:         c.cgroup,
-		releaseSandbox: c.release,
-		exited:         make(chan struct{}),
-		settled:        make(chan struct{}),
-		closed:         make(chan struct{}),
-		state:          StateRunning,
-	}
 	root.pid = c.pid
 	if c.cgroup != nil {
 		root.cgroup = c.cgroup.Path()
 	}
+	p := s.makeProcess(spec, c, root, eventlog.New(spec.Output))
+	p.startedAt, p.state = time.Now(), StateRunning
 	p.spec.Env = nil
 	if spec.Sandbox != nil {
 		report := spec.Sandbox.Report()
@@ -293,30 +307,49 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 			p.wrapper = newWrapper(p.leader)
 		}
 	}
-	addStream := func(file *os.File, id eventlog.Stream) {
-		p.streams = append(p.streams, &stream{
-			process: p, file: file, conn: rawConn(file), writer: p.log.Writer(id), terminal: id == eventlog.Terminal,
-		})
-		p.openStreams++
-		p.unsettledStreams++
-	}
 	if cio.terminal != nil {
 		p.terminal = &terminal{master: cio.terminal}
 		p.windowSize = spec.Terminal.withDefaults()
 		p.stdin = s.newStdin(cio.terminal, true)
-		addStream(cio.terminal, eventlog.Terminal)
+		p.addStream(cio.terminal, eventlog.Terminal)
 	} else {
 		if cio.stdin != nil {
 			p.stdin = s.newStdin(cio.stdin, false)
 		}
-		addStream(cio.stdout, eventlog.Stdout)
-		addStream(cio.stderr, eventlog.Stderr)
+		p.addStream(cio.stdout, eventlog.Stdout)
+		p.addStream(cio.stderr, eventlog.Stderr)
 	}
 	return p
 }
 
+// makeProcess returns a Process without state, input and output streams.
+func (s *Supervisor) makeProcess(spec Spec, c child, root *trackedRoot, log *eventlog.Log) *Process {
+	return &Process{
+		supervisor:     s,
+		spec:           spec,
+		Output:         Output{log: log},
+		Input:          Input{maxWrite: s.config.MaxWriteBytes},
+		leader:         newLeader(c, s.signalGroupsByPID),
+		root:           root,
+		cgroup:         c.cgroup,
+		releaseSandbox: c.release,
+		exited:         make(chan struct{}),
+		settled:        make(chan struct{}),
+		closed:         make(chan struct{}),
+	}
+}
+
+// addStream adds a stream that is open and not settled.
+func (p *Process) addStream(file *os.File, id eventlog.Stream) *stream {
+	s := &stream{process: p, id: id, file: file, conn: rawConn(file), writer: p.log.Writer(id), terminal: id == eventlog.Terminal}
+	p.streams = append(p.streams, s)
+	p.openStreams++
+	p.unsettledStreams++
+	return s
+}
+
 func (s *Supervisor) newStdin(file *os.File, terminal bool) *stdin {
-	return &stdin{file: file, conn: rawConn(file), terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goTracked}
+	return &stdin{file: file, conn: rawConn(file), terminal: terminal, limit: s.config.StdinQueueBytes, start: s.goInterruptible}
 }
 
 // addProcess makes Close kill p. It returns false after the beginning of Close.
@@ -332,12 +365,9 @@ func (s *Supervisor) addProcess(p *Process) bool {
 // startGoroutines starts the timers and goroutines of a process.
 func (s *Supervisor) startGoroutines(p *Process) {
 	p.mu.Lock()
-	p.timeouts.start(p)
+	p.timeouts.start(p, p.spec.Timeout)
 	p.mu.Unlock()
-	for _, stream := range p.streams {
-		s.goTracked(func() { stream.run(s.ctx) })
-	}
-	s.goTracked(p.waitExit)
+	p.resume()
 }
 
 // tracked returns all processes whose trees may have members.
@@ -354,35 +384,71 @@ func (s *Supervisor) removeProcess(p *Process) {
 }
 
 // goTracked runs f in a goroutine that Close waits for.
-func (s *Supervisor) goTracked(f func()) {
-	s.addRunning(true)
+func (s *Supervisor) goTracked(f func()) { s.goCounted(counts{running: 1}, f) }
+
+// goInterruptible runs f in a goroutine that Close waits for, and Freeze too. f has to end soon when
+// its context has ended and the deadlines of its files are over.
+func (s *Supervisor) goInterruptible(f func(context.Context)) {
+	s.mu.Lock()
+	ctx := s.streaming
+	s.mu.Unlock()
+	s.goCounted(counts{running: 1, interruptible: 1}, func() { f(ctx) })
+}
+
+func (s *Supervisor) goCounted(one counts, f func()) {
+	s.add(one)
 	go func() {
-		defer s.doneRunning()
+		defer s.done(one)
 		f()
 	}()
 }
 
-// addRunning makes Close wait for a call of doneRunning. It returns false, without effect, if Close
-// was called and late is not set.
-func (s *Supervisor) addRunning(late bool) bool {
+// addStart counts a start. It returns false, without effect, if Close or Freeze was called.
+func (s *Supervisor) addStart() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing && !late {
+	if s.closing || s.freezing {
 		return false
 	}
-	s.running++
+	s.counts.add(oneStart, 1)
 	return true
 }
 
-func (s *Supervisor) doneRunning() {
+var oneStart = counts{running: 1, starts: 1}
+
+// add counts what Close has to wait for until done is called.
+func (s *Supervisor) add(one counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.running--
-	if s.closing && s.running == 0 {
+	s.counts.add(one, 1)
+}
+
+func (s *Supervisor) done(one counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.add(one, -1)
+	s.fewer.Notify()
+}
+
+func (c *counts) add(other counts, times int) {
+	c.running += times * other.running
+	c.starts += times * other.starts
+	c.interruptible += times * other.interruptible
+}
+
+// waitCounts waits until the counts satisfy a condition. If ctx ends it returns its cause.
+func (s *Supervisor) waitCounts(ctx context.Context, enough func(counts) bool) error {
+	for {
+		s.mu.Lock()
+		over, fewer := enough(s.counts), s.fewer.Wait()
+		s.mu.Unlock()
+		if over {
+			return nil
+		}
 		select {
-		case <-s.idle: // closed for another Close
-		default:
-			close(s.idle)
+		case <-fewer:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -394,14 +460,11 @@ var errShutdown = errors.New("the supervisor was closed")
 // ctx ends first it returns its cause. It frees the logs, so that no owner can block it, and closes
 // streams that are still open when a process has exited. It may be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
-	// Trees left running by closed processes are not counted until they are being killed.
-	s.addRunning(true)
 	processes := s.beginClose()
 	for _, p := range processes {
 		p.log.Free()
 		p.kill(CauseServerShutdown)
 	}
-	s.doneRunning()
 	for _, p := range processes {
 		select {
 		case <-p.settled:
@@ -411,12 +474,10 @@ func (s *Supervisor) Close(ctx context.Context) error {
 		}
 	}
 	s.cancel(errShutdown) // for streams that wait for an owner that attached after Free
-	select {
-	case <-s.idle:
-		return s.settleOrphans(ctx)
-	case <-ctx.Done():
-		return fmt.Errorf("failed to wait for the streams of processes, or for a start, perhaps on a file system that hangs: %w", context.Cause(ctx))
+	if err := s.waitCounts(ctx, func(c counts) bool { return c.running == 0 }); err != nil {
+		return fmt.Errorf("failed to wait for the streams of processes, or for a start, perhaps on a file system that hangs: %w", err)
 	}
+	return s.settleOrphans(ctx)
 }
 
 // settleOrphans waits until all remaining orphans are dead.

@@ -28,10 +28,12 @@ type processTracker struct {
 	scansBegun    uint64
 	orphanCheckAt time.Time // when to look for orphans next; zero: nothing has changed
 	waiters       []orphanWaiter
-	adopters      int            // supervisors with AdoptOrphans
-	childSignals  chan os.Signal // SIGCHLD; nil: no adopters
-	wasSubreaper  bool           // this program was a subreaper before
-	running       bool           // the goroutine exists
+	adopters      int              // supervisors with AdoptOrphans
+	childSignals  chan os.Signal   // SIGCHLD; nil: no adopters
+	wasSubreaper  bool             // this program was a subreaper before
+	running       bool             // the goroutine exists
+	frozen        bool             // it must end, whatever there is to do
+	ended         notify.Broadcast // it has ended
 	wake          notify.Signal
 
 	// Used by the goroutine only.
@@ -113,10 +115,12 @@ func (t *processTracker) leaveRunning(p *Process) {
 func (t *processTracker) beginKillJob(p *Process, job *killJob) {
 	job.process, job.cgroup = p, p.cgroup
 	job.done = make(chan struct{})
-	job.sentTerm = map[procfs.ID]bool{}
+	if job.sentTerm == nil {
+		job.sentTerm = map[procfs.ID]bool{}
+	}
 	job.nextStep = pastDeadline
 	p.killJob, p.killed = job, true
-	p.supervisor.addRunning(true)
+	p.supervisor.add(oneJob)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.jobs[job] = struct{}{}
@@ -125,6 +129,9 @@ func (t *processTracker) beginKillJob(p *Process, job *killJob) {
 	}
 	t.wakeUp()
 }
+
+// oneJob is how a kill job counts for Supervisor.Close.
+var oneJob = counts{running: 1}
 
 // shortenDeadline moves the deadline of a job forward; if forced, to now.
 func (t *processTracker) shortenDeadline(job *killJob, deadline time.Time, forced bool) {
@@ -151,7 +158,7 @@ func (t *processTracker) stepNow(job *killJob) {
 
 // wakeUp makes the goroutine look for work, and starts it if necessary. Called with mu held.
 func (t *processTracker) wakeUp() {
-	if !t.running {
+	if !t.running && !t.frozen {
 		t.running = true
 		go t.run()
 	}

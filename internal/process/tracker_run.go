@@ -87,8 +87,11 @@ func (t *processTracker) nextWakeUp() (childSignals <-chan os.Signal, next time.
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.isIdle() {
-		t.running = false
 		t.lastScan = nil
+	}
+	if t.frozen || t.isIdle() {
+		t.running = false
+		t.ended.Notify()
 		return nil, next, true
 	}
 	consider := func(t time.Time) {

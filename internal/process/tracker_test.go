@@ -93,7 +93,7 @@ func TestTerminate_VerifiedOnlyByScanAfterExit(t *testing.T) {
 		tracker.runDue()
 		return len(tracker.jobs) == 0
 	}
-	p.supervisor.addRunning(true) // until the termination is done
+	p.supervisor.add(oneJob) // until the termination is done
 	if step() {
 		t.Fatalf("done by a list from before the exit: %+v", job.result)
 	}
