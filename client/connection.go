@@ -117,19 +117,30 @@ func (c *connState) resume(ctx context.Context, attempt func(context.Context) er
 	}
 }
 
-// isTransient reports whether the next attempt may succeed after e. A connection
-// evicted in favour of another principal is a lost one.
+// isTransient reports whether the next attempt may succeed after e.
 func (c *connState) isTransient(e *Error) bool {
-	if e.Code == codes.Unavailable || e.Reason == execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS {
-		return true
+	if isUnexpected(e) {
+		c.unexpected++
+		return c.unexpected <= maxUnexpected
 	}
-	if e.fromServer {
+	return isUnavailable(e)
+}
+
+// isUnavailable reports whether e says that there is no connection. One evicted in favour
+// of another principal is a lost one.
+func isUnavailable(e *Error) bool {
+	return e.Code == codes.Unavailable || e.Reason == execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_CONNECTIONS
+}
+
+// isUnexpected reports whether e comes from a lost connection, or from something on the
+// way that fails each time.
+func isUnexpected(e *Error) bool {
+	if e.fromServer || isUnavailable(e) {
 		return false
 	}
 	switch e.Code {
 	case codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted, codes.DeadlineExceeded:
-		c.unexpected++
-		return c.unexpected <= maxUnexpected
+		return true
 	}
 	return false
 }
@@ -207,7 +218,7 @@ func once[Q, R any](ctx context.Context, life *lifetime, call func(context.Conte
 	err = answered(ctx, err)
 	e, ok := err.(*Error)
 	switch {
-	case !ok || !new(connState).isTransient(e):
+	case !ok || !isUnavailable(e) && !isUnexpected(e):
 	case e.fromServer && e.Code == codes.Unavailable, life.reportsPeer && sentTo.Addr == nil:
 		return response, &NotDoneError{Err: e}
 	default:

@@ -42,6 +42,7 @@ type signalForwarder struct {
 	terminate chan *execwirev1.Termination
 
 	got    chan os.Signal
+	looks  chan struct{} // receives when this program's terminal may have another size
 	ended  chan struct{} // closed to end the loop
 	over   chan struct{} // closed when the loop has ended
 	exited chan struct{} // closed when the process has exited
@@ -50,7 +51,9 @@ type signalForwarder struct {
 	// guardian.
 	balances map[syscall.Signal]int
 	measure  func() *execwirev1.TerminalSize // of this program's terminal; nil without one
-	size     *execwirev1.TerminalSize        // at the last look
+	size     *execwirev1.TerminalSize        // at the last look; nil before
+	// stopLooks ends the calls that fill looks.
+	stopLooks func()
 	// interrupts are the times of recent SIGINTs, terms those of all SIGTERMs that count.
 	interrupts, terms []time.Time
 	hungUp            bool // whether Hangup is closed
@@ -71,12 +74,14 @@ func newSignalForwarder(how Options, keys *tty.Keyboard, giveUp context.CancelCa
 		signals:   make(chan *execwirev1.RunSignal, 16),
 		terminate: make(chan *execwirev1.Termination, 1),
 		got:       make(chan os.Signal, 16),
+		looks:     make(chan struct{}, 1),
 		ended:     make(chan struct{}),
 		over:      make(chan struct{}),
 		exited:    make(chan struct{}),
 		ending:    how.NoWaitDescendants,
 		balances:  map[syscall.Signal]int{},
 		measure:   func() *execwirev1.TerminalSize { return Size(how.Out, how.In, how.Err) },
+		stopLooks: func() {},
 	}
 	if how.Terminal {
 		s.target = execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND
@@ -90,10 +95,19 @@ func newSignalForwarder(how Options, keys *tty.Keyboard, giveUp context.CancelCa
 // must not replace its exit code.
 func (s *signalForwarder) begin() {
 	signal.Notify(s.got, Unignored(handled...)...)
+	if s.how.Terminal {
+		s.stopLooks = tty.OnResize(func() {
+			select {
+			case s.looks <- struct{}{}:
+			default:
+			}
+		})
+	}
 	go s.loop()
 }
 
 func (s *signalForwarder) end() (killed syscall.Signal) {
+	s.stopLooks()
 	close(s.ended)
 	<-s.over
 	if len(s.terms) > 0 {
@@ -106,13 +120,6 @@ func (s *signalForwarder) end() (killed syscall.Signal) {
 func (s *signalForwarder) loop() {
 	defer close(s.over)
 	exited := s.exited
-	var looks <-chan time.Time
-	if sizeInterval > 0 {
-		ticker := time.NewTicker(sizeInterval)
-		defer ticker.Stop()
-		looks = ticker.C
-		s.size = s.measure()
-	}
 	for {
 		select {
 		case <-exited:
@@ -129,7 +136,7 @@ func (s *signalForwarder) loop() {
 			if s.isSeparate(sig, -1) {
 				s.handle(sig)
 			}
-		case <-looks:
+		case <-s.looks:
 			s.look()
 		}
 	}
@@ -144,10 +151,6 @@ func (s *signalForwarder) isSeparate(sig syscall.Signal, receiver int) bool {
 }
 
 func (s *signalForwarder) handle(sig syscall.Signal) {
-	if isResize(sig) {
-		s.resized()
-		return
-	}
 	switch sig {
 	case syscall.SIGPIPE:
 	case syscall.SIGINT:
@@ -176,20 +179,11 @@ func (s *signalForwarder) redraw() {
 	s.resize <- size
 }
 
-// resized sends the new size, replacing one that was not yet sent.
-func (s *signalForwarder) resized() {
-	size := s.measure()
-	if size == nil || s.target != execwirev1.SignalTarget_SIGNAL_TARGET_FOREGROUND {
-		return
-	}
-	replacePending(s.resize, size)
-}
-
-// look sends the new size if it has changed, on systems that do not tell.
+// look sends the new size, if it has changed, replacing one that was not yet sent.
 func (s *signalForwarder) look() {
 	if size := s.measure(); size != nil && !proto.Equal(size, s.size) {
 		s.size = size
-		s.resized()
+		replacePending(s.resize, size)
 	}
 }
 
