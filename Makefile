@@ -63,7 +63,8 @@ run-hub: bin/execwire-hub ## build the hub and serve on the default listener
 
 # The race detector makes everything several times slower. With it run the short tests:
 # -short makes some smaller and skips the slowest. These, and those that package testrace
-# skips, run without it; tools/slowtests finds them. So do the packages of WITHOUT_RACE.
+# skips, run without it, each package once; tools/slowtests finds them. So do the packages
+# of WITHOUT_RACE.
 # All but those that -short skips or that measure memory run with it in make soak. check
 # runs architecture. What -short makes smaller runs in full in
 # make test-all. Many tests mostly wait, so all of this runs at the same time: tests of
@@ -91,6 +92,11 @@ machine:
 $(TEST_PROGRAMS):
 	go build -o $@ ./internal/testprograms
 test-race test-slow: export EXECWIRE_TEST_PROGRAMS := $(CURDIR)/$(TEST_PROGRAMS)
+# The commands that tests run. The go command takes 0.3 s of a processor to see that one is up
+# to date, and every package of integration would ask.
+TEST_COMMANDS := .cache/test/race
+test-race: export EXECWIRE_TEST_COMMANDS := $(CURDIR)/$(TEST_COMMANDS)
+test-slow: export EXECWIRE_TEST_COMMANDS := $(CURDIR)/bin
 
 .PHONY: test-short
 test-short: ## the short tests, without the race detector
@@ -98,13 +104,13 @@ test-short: ## the short tests, without the race detector
 
 .PHONY: test-race
 test-race: $(TOOLS) $(TEST_PROGRAMS) ## the short tests, with the race detector
+	CGO_ENABLED=1 go build -race -o $(TEST_COMMANDS)/ ./cmd/execwire ./cmd/execwire-hub
 	CGO_ENABLED=1 go test $(PARALLEL) -race -short $$(go list ./... | grep -vE '/(architecture|$(subst $() ,|,$(WITHOUT_RACE)))$$')
 
 .PHONY: test-slow
-test-slow: $(TOOLS) $(TEST_PROGRAMS) ## the tests that test-race skips, without the race detector
-	go test $(PARALLEL) -short $(addprefix ./,$(WITHOUT_RACE))
-	go test $(PARALLEL) $$(go -C tools run ./slowtests $(CURDIR) short)
-	go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) race)
+test-slow: $(TOOLS) $(TEST_PROGRAMS) bin/execwire bin/execwire-hub ## the tests that test-race skips, without the race detector
+	EXECWIRE_SLOW_TESTS=1 go test $(PARALLEL) -short $(addprefix ./,$(WITHOUT_RACE))
+	EXECWIRE_SLOW_TESTS=1 go test $(PARALLEL) -short $$(go -C tools run ./slowtests $(CURDIR) all $(WITHOUT_RACE))
 
 .PHONY: test-all
 test-all: $(TOOLS) test-conformance test-browser test-packages test-deploy build-platforms ## all tests in full, without the race detector, and those of browsers, packages and images

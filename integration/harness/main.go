@@ -58,37 +58,50 @@ func (w withCommand) Run() int {
 	return w.M.Run()
 }
 
-// Build builds a command of this tree. The result is kept in .cache, where the Go
+// Build builds a command of this tree, unless EXECWIRE_TEST_COMMANDS is a directory that
+// has it, built like the tests.
+func Build(binary, command string) error {
+	built := filepath.Join(os.Getenv("EXECWIRE_TEST_COMMANDS"), filepath.Base(command))
+	if !filepath.IsAbs(built) || unix.Access(built, unix.X_OK) != nil {
+		var err error
+		if built, err = build(command); err != nil {
+			return err
+		}
+	}
+	// Not by this process: a child that another test starts meanwhile would inherit the
+	// open file, and the command could not be executed (ETXTBSY).
+	if output, err := exec.Command("cp", built, binary).CombinedOutput(); err != nil {
+		return fmt.Errorf("failed to copy %s: %w\n%s", command, err, output)
+	}
+	return nil
+}
+
+// build builds a command and returns its path. The result is kept in .cache, where the Go
 // command sees whether it is up to date: linking takes seconds, and every package of
 // integration needs the command.
-func Build(binary, command string) error {
+func build(command string) (string, error) {
 	cached := filepath.Join("../../.cache/test", variant, filepath.Base(command))
 	if err := os.MkdirAll(filepath.Dir(cached), 0o755); err != nil {
-		return err
+		return "", err
 	}
 	lock, err := os.OpenFile(filepath.Dir(cached)+"/lock", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = lock.Close() }()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
+		return "", err
 	}
 	out, err := filepath.Abs(cached)
 	if err != nil {
-		return err
+		return "", err
 	}
 	build := exec.Command(buildCommand[0], slices.Concat(buildCommand[1:], []string{"-o", out, command})...)
 	build.Dir = "../.."
 	if output, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("failed to build %s: %w\n%s", command, err, output)
+		return "", fmt.Errorf("failed to build %s: %w\n%s", command, err, output)
 	}
-	// Not by this process: a child that another test starts meanwhile would inherit the
-	// open file, and the command could not be executed (ETXTBSY).
-	if output, err := exec.Command("cp", cached, binary).CombinedOutput(); err != nil {
-		return fmt.Errorf("failed to copy %s: %w\n%s", command, err, output)
-	}
-	return nil
+	return out, nil
 }
 
 // HubCommand returns the path of the hub's command, and builds it first if needed.
@@ -121,10 +134,12 @@ func ContextWithoutTest() (context.Context, context.CancelCauseFunc) {
 // Eventually polls until holds returns true. what names the condition.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(StepTimeout); !holds(); time.Sleep(5 * time.Millisecond) {
+	deadline := time.Now().Add(StepTimeout)
+	for pause := 5 * time.Millisecond; !holds(); pause = min(pause+time.Millisecond, 20*time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout waiting until %s", what)
 		}
+		time.Sleep(pause) // longer and longer: each look may be a call
 	}
 }
 

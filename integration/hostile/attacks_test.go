@@ -279,8 +279,8 @@ func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 	testrace.WithoutRace(t)
 	for _, one := range attacks() {
 		t.Run(one.name, func(t *testing.T) {
-			if one.slow {
-				harness.Slow(t)
+			if one.slow && testing.Short() {
+				t.Skip("slow: runs in make test-all")
 			}
 			server := harness.Serve(t, one.environment()...)
 			pid := server.ServerPID(t)

@@ -1,8 +1,9 @@
 // Command slowtests prints what `go test` is called with to run some tests and no others:
-// -run and a pattern, then the packages. Its arguments are the root of the repository and
-// which tests: "short" are those that -short skips, "race" those that the race detector
-// skips, or in which it skips a check. A test that -short makes smaller, or of which it
-// skips some subtests, is in neither: make test runs it small, make test-all in full.
+// -run and a pattern, then the packages. Its arguments are the root of the repository,
+// which tests, and the directories of packages to leave out. "race" are the tests that the
+// race detector skips, or in which it skips a check; "all" are these and those that -short
+// skips. A test that -short makes smaller, or of which it skips some subtests, is in
+// neither: make test runs it small, make test-all in full.
 package main
 
 import (
@@ -25,14 +26,14 @@ var helpers = []string{"internal/testrace", "integration/harness"}
 
 // marks finds functions that a test must not run with.
 var marks = map[string]func(body ast.Node) bool{
-	"short": skipsIfShort,
-	"race":  usesTestrace,
+	"race": usesTestrace,
+	"all":  func(body ast.Node) bool { return skipsIfShort(body) || usesTestrace(body) },
 }
 
 func main() {
 	log.SetFlags(0)
-	if len(os.Args) != 3 || marks[os.Args[2]] == nil {
-		log.Fatal("usage: slowtests ROOT short|race")
+	if len(os.Args) < 3 || marks[os.Args[2]] == nil {
+		log.Fatal("usage: slowtests ROOT race|all [DIRECTORY...]")
 	}
 	root, isMarked := os.Args[1], marks[os.Args[2]]
 	sources, err := testSources(os.DirFS(root))
@@ -44,6 +45,9 @@ func main() {
 		if found, err = marked(root, sources[dir], found, isMarked); err != nil {
 			log.Fatal(err)
 		}
+		delete(sources, dir)
+	}
+	for _, dir := range os.Args[3:] {
 		delete(sources, dir)
 	}
 	var tests, packages []string
