@@ -14,6 +14,9 @@ import (
 // cutsOfTrees is how often a connection is cut while trees are copied. What holds with cuts
 // holds without, so only a soak tests both.
 func cutsOfTrees() []int {
+	if testing.Short() {
+		return []int{5}
+	}
 	if harness.Soak() {
 		return []int{0, 10}
 	}

@@ -17,7 +17,8 @@ import (
 )
 
 // realTree copies the sources of a large module from the cache to a directory of
-// the test, where they can be changed. Its files are of all sizes.
+// the test, where they can be changed. Its files are of all sizes; short tests use a third
+// less.
 func realTree(t testing.TB) (dir string) {
 	t.Helper()
 	const module = "golang.org/x/text"
@@ -30,6 +31,13 @@ func realTree(t testing.TB) (dir string) {
 	dir = filepath.Join(harness.ShortDir(t), "source")
 	if err := os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(said)))); err != nil {
 		t.Fatal(err)
+	}
+	if testing.Short() {
+		for _, large := range []string{"date/tables.go", "language/display/tables.go"} {
+			if err := os.Remove(filepath.Join(dir, large)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

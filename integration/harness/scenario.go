@@ -40,7 +40,7 @@ func SmallRetention(cfg *config.Config) { cfg.RetainedOutput = 64 << 10 }
 
 // FloodBytes is more than a server with SmallRetention retains and all buffers on the
 // way to a client hold.
-const FloodBytes = 8 << 20
+const FloodBytes = 4 << 20
 
 // AppendArgs gives a script its "$@".
 func AppendArgs(argv []string) Option {

@@ -345,7 +345,11 @@ func init() {
 // that chain, not even zombies.
 func TestTerminate_ForkChain_VerifiedMeansDead(t *testing.T) {
 	s := killSetup{adopt: true}.supervisor(t)
-	for i := range 30 {
+	chains := 30
+	if testing.Short() {
+		chains = 10
+	}
+	for i := range chains {
 		name := fmt.Sprintf("chain-%d", i)
 		p, err := s.Start(testContext(t), program("fork-chain", name))
 		if err != nil {

@@ -50,7 +50,7 @@ func TestTerminate_ManyTimes_LeaksNothing(t *testing.T) {
 	rounds := 2_000
 	switch {
 	case testing.Short():
-		rounds = 200
+		rounds = 80
 	case os.Getenv("EXECWIRE_SOAK") != "":
 		rounds = 10_000
 	}

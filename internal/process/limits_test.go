@@ -121,7 +121,7 @@ func TestExitRecord_LimitExceeded_CauseLimit(t *testing.T) {
 		"soft cpu":          {limits(shell(spin), Limit{ResourceCPUSeconds, 1, 5}), syscall.SIGXCPU, CauseLimit},
 		"hard cpu":          {limits(shell(spin), Limit{ResourceCPUSeconds, 1, 1}), syscall.SIGKILL, CauseLimit},
 		"file":              {limits(shell("ulimit -c 0; exec head -c 10000 /dev/zero >"+file), Limit{ResourceFileBytes, 4096, 4096}), syscall.SIGXFSZ, CauseLimit},
-		"almost":            {limits(shell("ulimit -S -t 3; trap 'kill -KILL $$' XCPU; "+spin), Limit{ResourceCPUSeconds, 4, 4}), syscall.SIGKILL, CauseExited},
+		"almost":            {limits(shell("ulimit -S -t 1; trap 'kill -KILL $$' XCPU; "+spin), Limit{ResourceCPUSeconds, 2, 2}), syscall.SIGKILL, CauseExited},
 		"a kill without":    {limits(shell("kill -KILL $$"), Limit{ResourceCPUSeconds, 1, 1}), syscall.SIGKILL, CauseExited},
 		"not its own limit": {limits(shell("kill -XCPU $$"), Limit{ResourceFileBytes, 1, 1}), syscall.SIGXCPU, CauseExited},
 		"no limit at all":   {shell("kill -XFSZ $$"), syscall.SIGXFSZ, CauseExited},
