@@ -35,6 +35,7 @@ import (
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/syslimit"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/relay/executor"
 	"github.com/execwire/execwire/server"
 	"github.com/execwire/execwire/server/admin"
@@ -112,6 +113,7 @@ type Daemon struct {
 	sandboxes     *sandbox.Sandboxes
 	server        *server.Server
 	audit         *auditcall.Auditor // nil: there is no audit log
+	tracer        *tracing.Tracer    // nil: none
 	health        *health.Server
 	metrics       *serverMetrics
 	streams       *grpcStreams
@@ -167,9 +169,19 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		sandboxes.Close()
 		return nil, err
 	}
+	tracer, err := tracing.Open(tracing.Options{
+		Endpoint: cfg.OTLPEndpoint, CA: cfg.OTLPCA, Headers: cfg.OTLPHeaders, Ratio: config.TraceRatioValue(cfg.TraceRatio),
+		Service: "execwire", Version: opts.Version, Environ: os.Environ(), Logger: opts.Logger,
+	})
+	if err != nil {
+		closeAudit(auditor)
+		sandboxes.Close()
+		return nil, err
+	}
 	cgroups, err := cgroup.Open(cfg.Cgroup)
 	if err != nil {
 		closeAudit(auditor)
+		tracer.Close()
 		sandboxes.Close()
 		return nil, err
 	}
@@ -188,6 +200,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts, auditor))
 	httpClient := newHTTPClient(cfg, rules, required, opts.Logger)
 	srv := server.New(server.Config{
+		Tracer:       tracer,
 		Sessions:     sessions,
 		HTTP:         httpClient,
 		Ports:        portNetwork,
@@ -219,9 +232,9 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	healthServer := health.NewServer()
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
-		health: healthServer, metrics: counts, streams: streams, channel: channel,
+		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
 		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork}
-	counts.begin(sessions)
+	counts.begin(sessions, tracer)
 	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)

@@ -17,6 +17,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/relay"
 	"github.com/execwire/execwire/server/traffic"
 )
@@ -100,9 +101,9 @@ func newServerMetrics(version string) *serverMetrics {
 	return m
 }
 
-// begin serves the metrics of the sessions, too. Counters whose labels are known begin at
+// begin serves the metrics of the sessions and of traces, too. Counters whose labels are known begin at
 // 0: otherwise their first increase is no change to Prometheus.
-func (m *serverMetrics) begin(sessions *session.Registry) {
+func (m *serverMetrics) begin(sessions *session.Registry, tracer *tracing.Tracer) {
 	for _, label := range sandboxLabels {
 		m.starts.WithLabelValues(label)
 	}
@@ -113,7 +114,11 @@ func (m *serverMetrics) begin(sessions *session.Registry) {
 		m.kills.WithLabelValues(label, "true")
 		m.kills.WithLabelValues(label, "false")
 	}
-	m.set.OnScrape(func(emit metrics.Emit) { m.emit(emit, sessions) })
+	m.set.OnScrape(func(emit metrics.Emit) {
+		m.emit(emit, sessions)
+		emit("execwire_trace_spans_total", float64(tracer.Exported()), "exported")
+		emit("execwire_trace_spans_total", float64(tracer.Dropped()), "dropped")
+	})
 }
 
 // emit reports what is only known when it is asked for.

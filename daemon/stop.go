@@ -59,6 +59,7 @@ func (d *Daemon) closeServices() error {
 		d.server.Close()
 		d.sandboxes.Close()
 		closeAudit(d.audit)
+		d.tracer.Close() // last: it sends what the others recorded
 	})
 	if !within(cleanupTimeout, done) {
 		return errHandlers

@@ -23,21 +23,21 @@ import (
 	"github.com/execwire/execwire/server/traffic"
 )
 
-// The order of the interceptors matters. The log records what the client receives, so
-// it is outermost; errors are translated just
+// The order of the interceptors matters. Traces and the log record what the client
+// receives, so they are outermost, and log lines have the span of the call; errors are translated just
 // inside it; a panic becomes an error before the translation; no request is read
 // before its caller is authenticated and authorized. The audit log records what is done,
 // so it is innermost.
 
 // UnaryInterceptors returns the interceptors of unary calls, outermost first.
 func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
-	list := []grpc.UnaryServerInterceptor{
+	list := append(s.cfg.Tracer.UnaryInterceptors(),
 		logging.UnaryServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateUnary,
 		recovery.UnaryServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.UnaryServerInterceptor(s.authorize),
 		s.checkUnary,
-	}
+	)
 	if s.cfg.Audit != nil {
 		list = append(list, s.auditUnary)
 	}
@@ -46,13 +46,13 @@ func (s *Server) UnaryInterceptors() []grpc.UnaryServerInterceptor {
 
 // StreamInterceptors returns the interceptors of streams, outermost first.
 func (s *Server) StreamInterceptors() []grpc.StreamServerInterceptor {
-	list := []grpc.StreamServerInterceptor{
+	list := append(s.cfg.Tracer.StreamInterceptors(),
 		logging.StreamServerInterceptor(s.callLogger(), callLogOptions()...),
 		s.translateStream,
 		recovery.StreamServerInterceptor(recovery.WithRecoveryHandlerContext(s.recovered)),
 		authmw.StreamServerInterceptor(s.authorize),
 		s.checkStream,
-	}
+	)
 	if s.cfg.Audit != nil {
 		list = append(list, s.auditStream)
 	}

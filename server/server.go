@@ -27,6 +27,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/fileworker"
 	"github.com/execwire/execwire/server/traffic"
@@ -72,6 +73,8 @@ type Config struct {
 	// Logger gets one line per failed call and per started process, and per successful
 	// call at debug level. Nil discards.
 	Logger *slog.Logger
+	// Tracer records calls and the processes that they start. Nil records nothing.
+	Tracer *tracing.Tracer
 	// Version is reported to clients.
 	Version string
 	// KillMethod is the strongest available kill method, reported to clients.

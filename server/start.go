@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -24,6 +25,7 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
+	"github.com/execwire/execwire/internal/tracing"
 )
 
 // preparedStart is a validated start of a process.
@@ -40,9 +42,11 @@ func (s *processService) start(ctx context.Context, req *execwirev1.StartProcess
 	if err != nil {
 		return nil, false, err
 	}
+	began := time.Now()
 	p, created, err = start.session.Start(ctx, start.id, start.digest, start.spec)
 	if err == nil && created {
 		s.logStart(ctx, p)
+		s.server.traceProcess(ctx, began, p)
 	}
 	return p, created, qualifyField("", req.GetCommand(), err)
 }
@@ -58,6 +62,42 @@ func (s *processService) logStart(ctx context.Context, p *session.Process) {
 	}
 	s.server.cfg.Logger.InfoContext(ctx, "a process was started", append([]any{"principal", caller(ctx), "session", p.SessionID(),
 		"process", p.ID(), "pid", p.PID(), "program", truncate(cmp.Or(spec.Executable, spec.Argv[0]), maxNameBytes), "user", user, "sandbox", backend}, traceFields(ctx)...)...)
+}
+
+// traceProcess records the span of a process that a traced call has started: when it was
+// executed, its first output and its exit, but nothing of its command and its output.
+func (s *Server) traceProcess(ctx context.Context, began time.Time, p *session.Process) {
+	span := tracing.FromContext(ctx).Child("process", tracing.Internal, began)
+	if span == nil {
+		return
+	}
+	s.receivers.Go(func() {
+		span.SetString("execwire.process.id", p.ID())
+		span.SetInt("process.pid", int64(p.PID()))
+		span.Child("process start", tracing.Internal, began).EndAt(p.StartedAt(), false)
+		span.Event("exec", p.StartedAt())
+		if reader, err := p.Log().NewReader(0); err == nil { // all readers may be in use
+			if batch, err := reader.Next(s.watchContext, 1); err == nil && batch.Gap == nil && batch.Events[0].Kind == eventlog.Output {
+				span.Event("first byte", time.Unix(0, batch.Events[0].UnixNano))
+			}
+			reader.Close()
+		}
+		select {
+		case <-p.Closed():
+		case <-s.watchContext.Done():
+		}
+		exit, exited := p.Exit()
+		if exited {
+			span.Event("exit", exit.ExitedAt)
+			span.SetString("execwire.process.cause", strings.ToLower(strings.TrimPrefix(exitCauses[exit.Cause].String(), "EXIT_CAUSE_")))
+			if exit.Signal == 0 {
+				span.SetInt("process.exit.code", int64(exit.Code))
+			} else {
+				span.SetString("execwire.process.signal", unix.SignalName(exit.Signal))
+			}
+		}
+		span.End(!exited || exit.Cause != process.CauseExited)
+	})
 }
 
 // prepare translates a request to start a process. prefix is where the request is in

@@ -72,7 +72,7 @@ func execute(arguments []string, std streams) int {
 	if err != nil {
 		err = usageError(at, err)
 	} else {
-		err = root.Execute()
+		err = root.ExecuteContext(traceOf(os.Getenv))
 	}
 	if err == nil {
 		return 0
@@ -83,6 +83,12 @@ func execute(arguments []string, std streams) int {
 	}
 	report(std.err, exit)
 	return exit.code
+}
+
+// traceOf returns a context whose calls belong to the trace of the environment, which has
+// the standard names TRACEPARENT and TRACESTATE.
+func traceOf(environment func(name string) string) context.Context {
+	return client.WithTrace(context.Background(), environment("TRACEPARENT"), environment("TRACESTATE"))
 }
 
 // report prints an error and its hint.

@@ -246,6 +246,15 @@ type Config struct {
 	KeepaliveInterval Duration `name:"keepalive_interval" reload:"no" default:"30s" unit:"duration" min:"1s" max:"1h" help:"How long a connection may be idle before the server sends a keepalive probe."`
 	// KeepaliveTimeout is how long the answer to a probe may take.
 	KeepaliveTimeout Duration `name:"keepalive_timeout" reload:"no" default:"10s" unit:"duration" min:"1s" max:"10m" help:"How long the answer to a keepalive probe may take before the connection counts as lost."`
+
+	// OTLPEndpoint is the collector of traces.
+	OTLPEndpoint string `name:"otlp_endpoint" reload:"no" default:"" unit:"text" help:"The collector of traces (OpenTelemetry, OTLP over gRPC): http://HOST:PORT, or https://HOST:PORT with TLS. Without a port it is 4317. Empty: that of the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT if OTEL_EXPORTER_OTLP_PROTOCOL is grpc, otherwise no traces; see docs/traces.md."`
+	// OTLPCA has the certificate authorities of the collector.
+	OTLPCA string `name:"otlp_tls_ca" reload:"no" default:"" unit:"path" choices:"/" help:"Certificate authorities of the collector, as PEM. Empty: those of the system."`
+	// OTLPHeaders has headers for the collector.
+	OTLPHeaders string `name:"otlp_headers_file" reload:"no" default:"" unit:"path" choices:"/" help:"Headers of the calls of the collector, as its credentials, one NAME: VALUE in each line. Only the server's user may be able to read it."`
+	// TraceRatio is the part of traces that are recorded.
+	TraceRatio string `name:"trace_ratio" reload:"no" default:"1" unit:"ratio" help:"The part of the traces that begin here that is recorded, from 0 to 1. A trace that begins at the caller is recorded if the caller records it."`
 }
 
 // Bytes is a size. It is written as a number of bytes, or with a unit KiB, MiB
@@ -295,6 +304,7 @@ func (c *Config) contradictions() (problems []error) {
 	add(c.validateWebsocketAuth())
 	add(c.validateSandbox())
 	add(c.validateRemote())
+	problems = append(problems, tracesProblems(c.OTLPEndpoint, c.TraceRatio)...)
 	for _, name := range c.Disable {
 		if !slices.Contains(disableable, name) {
 			add(invalid("disable", name, "what can be switched off is "+strings.Join(disableable, ", ")))

@@ -115,6 +115,13 @@ type Hub struct {
 	KeepaliveInterval Duration `name:"keepalive_interval" reload:"no" default:"30s" unit:"duration" min:"1s" max:"1h" help:"How long a connection may be idle before the kernel sends a keepalive probe."`
 	// KeepaliveTimeout is how long the answer to a probe may take.
 	KeepaliveTimeout Duration `name:"keepalive_timeout" reload:"no" default:"10s" unit:"duration" min:"1s" max:"10m" help:"How long the answer to a keepalive probe may take before the connection counts as lost."`
+
+	// OTLPEndpoint is the collector of traces.
+	OTLPEndpoint string `name:"otlp_endpoint" reload:"no" default:"" unit:"text" help:"The collector of traces (OpenTelemetry, OTLP over gRPC): http://HOST:PORT, or https://HOST:PORT with TLS. Without a port it is 4317. Empty: that of the standard variables OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_TRACES_ENDPOINT if OTEL_EXPORTER_OTLP_PROTOCOL is grpc, otherwise no traces. A hub records the requests of callers that record a trace; see docs/traces.md."`
+	// OTLPCA has the certificate authorities of the collector.
+	OTLPCA string `name:"otlp_tls_ca" reload:"no" default:"" unit:"path" choices:"/" help:"Certificate authorities of the collector, as PEM. Empty: those of the system."`
+	// OTLPHeaders has headers for the collector.
+	OTLPHeaders string `name:"otlp_headers_file" reload:"no" default:"" unit:"path" choices:"/" help:"Headers of the calls of the collector, as its credentials, one NAME: VALUE in each line. Only the hub's user may be able to read it."`
 }
 
 // DefaultHub returns the default configuration of a hub.
@@ -165,7 +172,7 @@ func (h *Hub) contradictions() (problems []error) {
 			problems = append(problems, problem.err)
 		}
 	}
-	return problems
+	return append(problems, tracesProblems(h.OTLPEndpoint, "1")...)
 }
 
 // isHTTP reports whether a URL is that of an HTTP server, without credentials and query.

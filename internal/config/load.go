@@ -127,7 +127,7 @@ func setFromTOML(s Setting, value any) error {
 	case int64:
 		return s.set(strconv.FormatInt(value, 10))
 	case float64:
-		if s.Unit == "duration" {
+		if s.Unit == "duration" || s.Unit == "ratio" {
 			return s.set(strconv.FormatFloat(value, 'f', -1, 64))
 		}
 	case []any:

@@ -73,6 +73,8 @@ var Server = []Metric{
 	{Name: "execwire_sandbox_refusals_total", Type: Counter, Labels: []string{"reason"}, Group: groupLimits,
 		Help: "Calls that were refused because their sandbox could not be enforced or started."},
 
+	{Name: "execwire_trace_spans_total", Type: Counter, Labels: []string{"result"}, Group: groupProgram,
+		Help: "Spans of traces that a collector has taken (exported), and that were lost (dropped)."},
 	{Name: "execwire_build_info", Type: Gauge, Labels: []string{"version"}, Group: groupProgram, Help: "1, with the version."},
 }
 

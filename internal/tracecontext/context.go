@@ -51,6 +51,11 @@ func (c Context) SpanID() string {
 	return c.parent[spanAt:spanEnd]
 }
 
+// Sampled reports whether the caller records the trace.
+func (c Context) Sampled() bool {
+	return !c.IsZero() && strings.IndexByte("13579bdf", c.parent[parentBytes-1]) >= 0
+}
+
 // Offsets of the fields of a traceparent.
 const (
 	traceAt, traceEnd = 3, 35

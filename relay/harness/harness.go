@@ -16,6 +16,7 @@ import (
 
 	"github.com/execwire/execwire/internal/backoff"
 	"github.com/execwire/execwire/internal/notify"
+	"github.com/execwire/execwire/internal/tracecontext"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay"
 )
@@ -64,6 +65,8 @@ type Options struct {
 	// PingInterval, DeadAfter and CloseTimeout 0 means the default of this
 	// package.
 	Websocket wsconn.Options
+	// Trace is the trace that the connection belongs to, for the rendezvous. It may be zero.
+	Trace tracecontext.Context
 	// Relay has the limits of the streams. Role is ignored.
 	Relay relay.Config
 	// Logger receives the log. nil discards.
@@ -149,6 +152,10 @@ func (h *Harness) run(ctx context.Context, conn *wsconn.Conn) {
 // open opens a websocket.
 func (h *Harness) open(ctx context.Context) (*wsconn.Conn, error) {
 	header := http.Header{resumableHeader: {"1"}}
+	if trace := h.options.Trace; !trace.IsZero() {
+		header.Set(tracecontext.ParentKey, trace.Parent())
+		header.Set(tracecontext.StateKey, trace.State())
+	}
 	if h.options.Token != nil {
 		if token := h.options.Token(); token != "" {
 			header.Set("Authorization", "Bearer "+token)

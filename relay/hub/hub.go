@@ -10,16 +10,19 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/buildinfo"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
 	"github.com/execwire/execwire/internal/syslimit"
+	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/internal/wsconn"
 	"github.com/execwire/execwire/relay/preview"
 	"github.com/execwire/execwire/relay/rendezvous"
@@ -50,6 +53,7 @@ type Hub struct {
 	opts          Options
 	authenticator *authenticator
 	logger        *slog.Logger
+	tracer        *tracing.Tracer // nil: none; opened by Serve
 	metrics       *hubMetrics
 	hosts         atomic.Pointer[listen.Hosts]
 	urlKey        []byte              // nil means a random one
@@ -120,6 +124,15 @@ func (h *Hub) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	h.tracer, err = tracing.Open(tracing.Options{
+		Endpoint: h.cfg.OTLPEndpoint, CA: h.cfg.OTLPCA, Headers: h.cfg.OTLPHeaders, Service: "execwire-hub", Version: buildinfo.Get().Version,
+		Environ: os.Environ(), Logger: h.logger,
+	})
+	if err != nil {
+		closeAll(listeners)
+		return err
+	}
+	defer h.tracer.Close()
 	presence, err := h.openPresence(ctx)
 	if err != nil {
 		closeAll(listeners)
@@ -195,7 +208,7 @@ func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *htt
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	return &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		Handler: h.tracer.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if _, info, err := peerOf(r); err == nil {
 				if info.HasTLS() {
 					r.TLS = &info.State // hidden from net/http by the listener
@@ -206,7 +219,7 @@ func (h *Hub) newServer(router *rendezvous.Hub, previews *preview.Previews) *htt
 				return
 			}
 			router.ServeHTTP(w, r)
-		}),
+		})),
 		ConnContext: withConn,
 		ConnState: func(conn net.Conn, state http.ConnState) {
 			if state == http.StateActive {

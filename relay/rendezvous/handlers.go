@@ -15,6 +15,7 @@ import (
 
 	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/tracing"
 )
 
 // newMux returns the HTTP routes.
@@ -117,6 +118,7 @@ func (h *Hub) Reject(w http.ResponseWriter, r *http.Request, id string, err erro
 		h.config.OnLimit(refusal.Limit)
 	}
 	h.config.Audit.denied(r, id, refusal, err)
+	tracing.FromContext(r.Context()).Refused(refusal.Status, refusal.Code)
 	refusal.write(w)
 }
 
