@@ -86,8 +86,8 @@ server inside this program, and the home directory of the server's user elsewher
 of --user. A relative one begins there.
 
 Environment: under a server inside this program the process inherits everything,
-unless --user is given. A remote process gets PATH, HOME, USER, LANG and similar from the server. --env-inherit
-changes that: none, core, or all, which on a remote server omits names that look like
+unless --user is given. A remote process gets PATH, HOME, USER, LANG and similar from
+the server. --env-inherit changes that: none, core, or all, which on a remote server omits names that look like
 secrets (*KEY*, *SECRET*, *TOKEN*). -t passes TERM. --env-file and then --env
 override it.
 

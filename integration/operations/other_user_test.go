@@ -136,4 +136,8 @@ func TestRunAs_ServerWithoutPrivileges_SaysWhatToDo(t *testing.T) {
 		!strings.Contains(got.Stderr, "sudo -u root") {
 		t.Errorf("as root: %+v", got)
 	}
+	got = harness.Run(t, nil, server.Through(harness.TCPTransport, "-u", "4321:1", "--", "id")...)
+	if got.Code != 125 || !strings.Contains(got.Stderr, "cannot start processes as 4321:1 (") || !strings.Contains(got.Stderr, "sudo -u '#4321' -g '#1'") {
+		t.Errorf("as a number: %+v", got)
+	}
 }

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -45,6 +46,14 @@ func TestStart_ChildHasHigherOOMScoreAndFewerProcesses(t *testing.T) {
 	limited.ResourceLimits[0] = Limit{Resource: ResourceUserProcesses, Soft: 7000, Hard: 8000}
 	if got, want := startWithChildLimits(t, limited), strings.ReplaceAll(want, "12345\n12345", "7000\n8000"); got != want {
 		t.Errorf("a process that asks for less has %q, want %q", got, want)
+	}
+	// The processes of another user leave this user's to this program.
+	own, err = exec.Command("/bin/bash", "-c", "ulimit -u; ulimit -H -u").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := startWithChildLimits(t, ofNobody(bash)), strings.ReplaceAll(want, "12345\n12345\n", string(own)); got != want {
+		t.Errorf("a process of another user has %q, want %q", got, want)
 	}
 	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
 		if got := startWithChildLimits(t, confined(bash, confine(readOnly))); got != want {

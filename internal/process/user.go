@@ -44,9 +44,21 @@ func checkUser(u *osuser.User) error {
 
 // userUnavailable returns the typed error for a user as whom no process can be started.
 func userUnavailable(u osuser.User, cause error) *Error {
-	why := fmt.Errorf("the server, which runs as %v, cannot start processes as %v (%w): leave the user out, begin the command with sudo -u %v, or use a server that runs as root or as that user",
-		osuser.ByUID(os.Geteuid()), u, cause, u)
+	why := fmt.Errorf("the server, which runs as %v, cannot start processes as %v (%w): leave the user out, begin the command with %s, or use a server that runs as root or as that user",
+		osuser.ByUID(os.Geteuid()), u, cause, sudo(u))
 	return &Error{Kind: UserUnavailable, Field: "user", Err: why, operation: "start process"}
+}
+
+// sudo returns the command that changes to a user.
+func sudo(u osuser.User) string {
+	command := "sudo -u " + u.Name
+	if u.Name == "" {
+		command = fmt.Sprintf("sudo -u '#%d'", u.UID)
+	}
+	if u.ChoseGroup {
+		command += fmt.Sprintf(" -g '#%d'", u.GID)
+	}
+	return command
 }
 
 // asUser calls f with the access to files of u, and returns its error. f runs in another goroutine,
