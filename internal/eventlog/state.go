@@ -207,3 +207,8 @@ func (l *Log) restoreEvent(e Event, runs *[]int) error {
 	}
 	return fmt.Errorf("event %d cannot be %v of %d bytes at %d of %v", e.Seq, e.Kind, len(e.Data), e.Offset, e.Stream)
 }
+
+// ReleasedOwner returns an owner whose ownership has ended as by Release.
+func (l *Log) ReleasedOwner() *Owner {
+	return &Owner{cursor{log: l, owns: true, failed: ErrClosed, detached: true}}
+}

@@ -76,6 +76,7 @@ type StdinState struct {
 	Queue        [][]byte // what was accepted and not written
 	EndRequested bool     // the input ends after the queue
 	Closed       bool
+	Accepted     int64 // bytes ever queued
 }
 
 // KillState is a kill under way.
@@ -177,7 +178,7 @@ func (s *stream) state() StreamState {
 func (in *stdin) state() *StdinState {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	state := &StdinState{Queue: slices.Clone(in.queue), EndRequested: in.endRequested, Closed: in.closed}
+	state := &StdinState{Queue: slices.Clone(in.queue), EndRequested: in.endRequested, Closed: in.closed, Accepted: in.accepted}
 	if !in.closed && !in.terminal {
 		state.File = in.file
 	}
@@ -305,7 +306,7 @@ func (p *Process) restoreFiles(saved *ProcessState, closed *os.File) error {
 		}
 	}
 	in := p.supervisor.newStdin(input, p.terminal != nil)
-	in.queue, in.endRequested, in.closed = saved.Stdin.Queue, saved.Stdin.EndRequested, saved.Stdin.Closed
+	in.queue, in.endRequested, in.closed, in.accepted = saved.Stdin.Queue, saved.Stdin.EndRequested, saved.Stdin.Closed, saved.Stdin.Accepted
 	for _, chunk := range in.queue {
 		in.queued += len(chunk)
 	}

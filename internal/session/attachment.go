@@ -173,11 +173,10 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 		return r.Open(principal, id, AccessOwner)
 	}
 	s := r.makeSession(uuid.NewString(), principal)
-	s.lease = &lease{sessionID: s.id, grace: r.cfg().DefaultGrace,
-		hooks: leaseHooks{attached: s.onAttached, detached: s.onDetached, ended: s.end}}
+	s.lease = s.newLease(r.cfg().DefaultGrace)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.draining {
+	if r.draining || r.frozen != nil {
 		return nil, &Error{Kind: Draining}
 	}
 	if most := r.cfg().SessionsPerPrincipal; most > 0 && r.counts[principal] >= most {
@@ -189,4 +188,9 @@ func (r *Registry) toAttach(principal, id string) (*Session, error) {
 	r.leased[s.id] = s
 	r.counts[principal]++
 	return s, nil
+}
+
+// newLease returns a lease whose hooks are those of the session.
+func (s *Session) newLease(grace time.Duration) *lease {
+	return &lease{sessionID: s.id, grace: grace, hooks: leaseHooks{attached: s.onAttached, detached: s.onDetached, ended: s.end}}
 }

@@ -210,6 +210,13 @@ func (b *budget) markAtRest(p *Process, seen bool) {
 	b.addEvictable(s, p.charge.bytes)
 }
 
+// evictsFirst reports whether the record of a process is at rest and its exit was seen.
+func (b *budget) evictsFirst(p *Process) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return p.charge.list != nil && p.charge.list == &b.shares[p.charge.owner].seen
+}
+
 // oldestUnseen returns the record at rest that was not seen for longest, of the
 // principal of a process, if the principal has more than most of them, or nil.
 func (b *budget) oldestUnseen(p *Process, most int) *Process {

@@ -2,11 +2,11 @@ package session
 
 import "time"
 
-// Drained blocks until the registry has noticed that the process has closed.
+// Drained blocks until the registry has noticed and reported that the process has closed.
 func (r *Registry) Drained(p *Process) {
 	for {
 		p.session.mu.Lock()
-		closed := p.closed
+		closed := p.reported
 		p.session.mu.Unlock()
 		if closed {
 			return

@@ -162,11 +162,16 @@ func (l *lease) leave(h *holder) {
 	}
 	l.endChallenge()
 	l.holder = nil
-	l.expires = time.Now().Add(l.grace)
-	var timer *time.Timer
-	timer = time.AfterFunc(l.grace, func() { l.expire(&timer) })
-	l.timer = timer
+	l.startTimer(l.grace)
 	l.hooks.detached(h)
+}
+
+// startTimer begins the grace, or the rest of it. mu is held.
+func (l *lease) startTimer(rest time.Duration) {
+	l.expires = time.Now().Add(rest)
+	var timer *time.Timer
+	timer = time.AfterFunc(rest, func() { l.expire(&timer) })
+	l.timer = timer
 }
 
 // expire is called by the timer of the grace. timer is a pointer because the timer is

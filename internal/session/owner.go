@@ -31,6 +31,7 @@ type currentOwner struct {
 	state      ownerState
 	stream     *Ownership  // of streamOwned
 	graceTimer *time.Timer // of inGrace
+	graceEnds  time.Time   // of inGrace
 	item       *item       // of attachmentOwned
 }
 
@@ -272,10 +273,14 @@ func (o *Ownership) Lost() {
 
 // startGrace is Lost of the current owner. session.mu is held.
 func (o *Ownership) startGrace() {
-	p := o.process
+	o.process.releaseOwner(o.process.graceOwner(o.grace), true)
+}
+
+// graceOwner begins a grace period. session.mu is held.
+func (p *Process) graceOwner(grace time.Duration) currentOwner {
 	var timer *time.Timer
-	timer = time.AfterFunc(o.grace, func() { p.graceExpired(&timer) })
-	p.releaseOwner(currentOwner{state: inGrace, graceTimer: timer}, true)
+	timer = time.AfterFunc(grace, func() { p.graceExpired(&timer) })
+	return currentOwner{state: inGrace, graceTimer: timer, graceEnds: time.Now().Add(grace)}
 }
 
 // Detach ends the ownership, or the grace after Lost. The process continues without an
@@ -309,6 +314,7 @@ func (p *Process) graceExpired(timer **time.Timer) {
 	}
 	p.session.registry.cfg().Logger.Info("terminating a process whose owner did not return",
 		slog.String("session_id", p.session.id), slog.String("process_id", p.id))
+	p.terminating = true
 	p.session.registry.background(p.kill)
 }
 

@@ -20,14 +20,17 @@ type Process struct {
 	charge  charge
 
 	// Guarded by session.mu.
-	owner      currentOwner
-	lastStream *Ownership  // the latest; nil: no stream has owned it
-	assigned   bool        // it was started and assignOwner or own was called
-	closed     bool        // the log is closed and watchClosed has noticed
-	wasAtRest  bool        // the registry has counted it as at rest
-	seen       bool        // the session's principal has received its exit record
-	restAt     time.Time   // when it last came to rest
-	expiry     *time.Timer // removes the record
+	owner       currentOwner
+	lastStream  *Ownership  // the latest; nil: no stream has owned it
+	assigned    bool        // it was started and assignOwner or own was called
+	terminating bool        // because its owner did not return
+	closed      bool        // the log is closed and watchClosed has noticed
+	reported    bool        // Config.OnClosed was called
+	wasAtRest   bool        // the registry has counted it as at rest
+	seen        bool        // the session's principal has received its exit record
+	restAt      time.Time   // when it last came to rest
+	expiry      *time.Timer // removes the record
+	expires     time.Time   // when it does
 }
 
 // ID returns the id of the process in its session.
@@ -57,13 +60,21 @@ func (p *Process) watchClosed() {
 	if closed := p.session.registry.cfg().OnClosed; closed != nil {
 		closed(p)
 	}
+	p.session.mu.Lock()
+	p.reported = true
+	p.session.mu.Unlock()
+}
+
+// heldBytes is what a closed process is charged.
+func (p *Process) heldBytes() int64 {
+	spec := p.Spec()
+	return int64(p.Log().Stats().HeldBytes) + recordBytes(&spec) + p.stdin.remembered.Load()
 }
 
 // markClosed starts the retention of a process whose log is closed, once.
 func (p *Process) markClosed() {
 	s := p.session
-	spec := p.Spec()
-	held := int64(p.Log().Stats().HeldBytes) + recordBytes(&spec) + p.stdin.remembered.Load()
+	held := p.heldBytes()
 	s.lock()
 	defer s.unlock()
 	if p.closed {

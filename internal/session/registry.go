@@ -17,6 +17,13 @@
 // processes. A feed is the queue of processes that have events for the attachment.
 // The budget bounds the memory of all processes together. docs/locking.md has the
 // locks.
+//
+// # Replacing the program
+//
+// [Registry.Freeze] holds the locks of all sessions, so that timers and calls wait, and
+// returns their state: times become durations, and streams and attachments count as lost.
+// [Restore] goes on with it in another program, and [Registry.Thaw] in this one. Resources
+// other than processes are not part of it.
 package session
 
 import (
@@ -94,6 +101,7 @@ type Registry struct {
 	allClosed chan struct{}       // guarded by mu; closed when draining and running == 0
 	active    int                 // guarded by mu; processes that were never at rest
 	allAtRest chan struct{}       // guarded by mu; closed when draining and active == 0
+	frozen    *frozen             // set and cleared under mu; nil: not frozen
 }
 
 // NewRegistry returns a registry whose processes the supervisor runs.
@@ -312,7 +320,7 @@ func (r *Registry) startError(s *Session) error {
 }
 
 func (r *Registry) startErrorLocked(s *Session) error {
-	if r.draining {
+	if r.draining || r.frozen != nil {
 		return &Error{Kind: Draining}
 	}
 	if now := r.defaults[s.principal]; s.lease == nil && now != nil && now != s {

@@ -56,7 +56,7 @@ func (p *Process) expire(after time.Duration) {
 	if p.expiry != nil {
 		p.expiry.Stop()
 	}
-	p.expiry = time.AfterFunc(after, p.removeIfAtRest)
+	p.expiry, p.expires = time.AfterFunc(after, p.removeIfAtRest), time.Now().Add(after)
 }
 
 // isAtRest reports whether the process has closed and has no owner. session.mu is

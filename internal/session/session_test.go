@@ -67,7 +67,7 @@ func (f *fixture) start(t *testing.T, id string, argv ...string) *session.Proces
 	return p
 }
 
-func wantKind(t *testing.T, err error, kind session.Kind) {
+func wantKind(t testing.TB, err error, kind session.Kind) {
 	t.Helper()
 	var typed *session.Error
 	if !errors.As(err, &typed) || typed.Kind != kind {
