@@ -59,6 +59,16 @@ Checks:
   user-name       whether the server's user has a name, which ssh and others need; a
                   container with a random user ID has none (only this machine)
   shell           whether the user's shell exists (only this machine)
+  listeners       whether all traffic beyond this machine is encrypted, by the
+                  settings (only this machine)
+  principals      whether a table of principals says who may do what; else all
+                  clients are one principal, which may do everything (only this
+                  machine)
+  tls-certificate whether the certificate of the listeners can be read and is valid
+                  for two weeks (only this machine)
+  metrics         whether /metrics is only for principals of the table (only this
+                  machine)
+  audit-log       whether who did what is recorded (only this machine)
 
 With --json each check is an object on its own line: check, works, detail, and fix,
 which says what to do.
@@ -70,6 +80,7 @@ Exit codes:
   125  the server cannot be reached`,
 		Example: `  execwire doctor
   execwire doctor --require sandbox --server unix:///run/user/1000/execwire.sock
+  execwire doctor --config /etc/execwire/config.toml --require principals --require audit-log
   execwire doctor --json | jq -r 'select(.works | not).check'`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -137,10 +148,16 @@ const (
 	checkHome          = "home-directory"
 	checkUserName      = "user-name"
 	checkShell         = "shell"
+	checkListeners     = "listeners"
+	checkPrincipals    = "principals"
+	checkCertificate   = "tls-certificate"
+	checkMetrics       = "metrics"
+	checkAuditLog      = "audit-log"
 )
 
 var checkNames = []string{checkSandbox, checkBubblewrap, checkLandlock, checkRequired, checkControlGroups, checkGuardian, checkLoopbackUsers, checkDescriptors, checkWatches,
-	checkProcessLimit, checkMemoryLimit, checkOOMScore, checkTemporary, checkHome, checkUserName, checkShell}
+	checkProcessLimit, checkMemoryLimit, checkOOMScore, checkTemporary, checkHome, checkUserName, checkShell,
+	checkListeners, checkPrincipals, checkCertificate, checkMetrics, checkAuditLog}
 
 // runChecks runs the checks of a server or of this machine.
 func runChecks(ctx context.Context, flags doctorFlags) ([]check, error) {

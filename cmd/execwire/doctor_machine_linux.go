@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,12 +12,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/syslimit"
 )
 
@@ -25,7 +29,8 @@ func runLocalChecks(ctx context.Context, file string) ([]check, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Principals = "" // no other client can reach it
+	configured := cfg
+	cfg.Principals, cfg.AuditFile = "", "" // no other client can reach it
 	options := daemon.Options{Version: buildVersion(), Logger: slog.New(slog.DiscardHandler)}
 	d, err := daemon.New(cfg, options)
 	var unmet *config.Error
@@ -48,9 +53,77 @@ func runLocalChecks(ctx context.Context, file string) ([]check, error) {
 		i := slices.IndexFunc(checks, func(c check) bool { return c.Check == checkRequired })
 		checks[i] = check{Check: checkRequired, Detail: unmet.Problem, Fix: "a server with these settings does not start: mend a sandbox, or require less"}
 	}
-	return append(checks, here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg),
+	return slices.Concat(checks, []check{here.descriptors(), here.watches(), processLimit(d.ProcessReserve()), here.memory(cfg), oomScore(cfg),
 		temporaryDirectory(environment.GetTemporaryDirectory()), homeDirectory(environment.GetHomeDirectory()),
-		here.userName(os.Getuid()), shell(environment.GetShell())), nil
+		here.userName(os.Getuid()), shell(environment.GetShell())}, productionChecks(configured, time.Now())), nil
+}
+
+// productionChecks checks settings of a server that others can reach.
+func productionChecks(cfg config.Config, now time.Time) []check {
+	return []check{plainListeners(cfg), principals(cfg), certificate(cfg, now), metricsAccess(cfg), auditLog(cfg)}
+}
+
+// plainListeners checks that only loopback has listeners without TLS.
+func plainListeners(cfg config.Config) check {
+	var plain []string
+	for _, raw := range cfg.Listen {
+		if url, err := listen.Parse(raw); err != nil {
+			return check{Check: checkListeners, Detail: err.Error(), Fix: "a server with these settings does not start: mend listen"}
+		} else if url.Scheme == listen.SchemeWS && !url.Addr.Addr().IsLoopback() {
+			plain = append(plain, url.String())
+		}
+	}
+	return newCheck(checkListeners, len(plain) == 0, strings.Join(cfg.Listen, ", "),
+		strings.Join(plain, ", ")+": tokens and all other data travel unencrypted",
+		"use tls:// or wss://, or listen on loopback behind a proxy with TLS")
+}
+
+// principals checks that there is a table of principals.
+func principals(cfg config.Config) check {
+	return newCheck(checkPrincipals, cfg.Principals != "", cfg.Principals,
+		"all clients are one principal that may do everything, also those of other users in loopback_users", "name a table of principals in principals_file, with what each may do")
+}
+
+// expiresSoon is how long before its end a certificate is reported.
+const expiresSoon = 14 * 24 * time.Hour
+
+// certificate checks the certificate of the listeners.
+func certificate(cfg config.Config, now time.Time) check {
+	if cfg.TLSCertificate == "" {
+		return check{Check: checkCertificate, Works: true, Detail: "none: no listener has TLS"}
+	}
+	text, err := os.ReadFile(cfg.TLSCertificate)
+	var leaf *x509.Certificate
+	if err == nil {
+		if block, _ := pem.Decode(text); block == nil {
+			err = fmt.Errorf("%s has no PEM block", cfg.TLSCertificate)
+		} else {
+			leaf, err = x509.ParseCertificate(block.Bytes)
+		}
+	}
+	if err != nil {
+		return check{Check: checkCertificate, Detail: err.Error(), Fix: "name a file with the certificate in PEM in tls_cert"}
+	}
+	detail := fmt.Sprintf("%s is valid until %s", cfg.TLSCertificate, leaf.NotAfter.UTC().Format(time.RFC3339))
+	return newCheck(checkCertificate, now.After(leaf.NotBefore) && now.Add(expiresSoon).Before(leaf.NotAfter), detail, detail,
+		"renew it: the server reads the new one from the same file")
+}
+
+// metricsAccess checks who may read the metrics.
+func metricsAccess(cfg config.Config) check {
+	return newCheck(checkMetrics, cfg.Principals != "", "/metrics is for principals of the table",
+		"/metrics is for every client that the listeners accept without a token",
+		"name a table of principals in principals_file, with one for Prometheus: see docs/metrics.md")
+}
+
+// auditLog checks that there is an audit log, and that its directory can be written.
+func auditLog(cfg config.Config) check {
+	if cfg.AuditFile == "" {
+		return check{Check: checkAuditLog, Detail: "nothing records who did what", Fix: "name a file in audit_file"}
+	}
+	directory := filepath.Dir(cfg.AuditFile)
+	return newCheck(checkAuditLog, writable(directory), cfg.AuditFile, directory+" is not a writable directory",
+		"a server with these settings does not start: make "+directory+", and give it to the server's user")
 }
 
 // fewDescriptors and fewWatches are the limits for warnings.

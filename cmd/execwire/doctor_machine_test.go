@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/x509"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/execwire/execwire/daemon"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/testcert"
 )
 
 func TestDoctor_ProcessLimit_ReportsProtection(t *testing.T) {
@@ -43,5 +47,48 @@ func TestDoctor_MemoryLimit_NamesItsSource(t *testing.T) {
 	}
 	if c := (machine{root: t.TempDir()}).memory(config.Default()); c.Works || !strings.Contains(c.Detail, "unknown") {
 		t.Errorf("without /proc the check is %+v", c)
+	}
+}
+
+// Each of the settings of a server in production is checked by itself.
+func TestDoctor_Production_ReportsUnsafeSettings(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Now()
+	certificate, _ := testcert.NewAuthority(t).Issue("server", func(c *x509.Certificate) { c.NotAfter = now.AddDate(1, 0, 0) }).Write(t, dir, "server")
+	safe := config.Default()
+	safe.Listen = []string{"tcp://127.0.0.1:7420", "wss://0.0.0.0:7421"}
+	safe.Principals, safe.AuditFile, safe.TLSCertificate = "principals.toml", filepath.Join(dir, "audit.log"), certificate
+	for name, test := range map[string]struct {
+		change func(*config.Config)
+		after  time.Duration // of now
+		fails  string
+		detail string
+	}{
+		"nothing":          {func(*config.Config) {}, 0, "", ""},
+		"no TLS":           {func(c *config.Config) { c.Listen = append(c.Listen, "ws://0.0.0.0:7422") }, 0, "listeners", "ws://0.0.0.0:7422: tokens"},
+		"wrong listener":   {func(c *config.Config) { c.Listen = []string{"tcp://0.0.0.0:1"} }, 0, "listeners", "tcp://0.0.0.0:1"},
+		"no principals":    {func(c *config.Config) { c.Principals = "" }, 0, "principals metrics", "one principal"},
+		"no audit log":     {func(c *config.Config) { c.AuditFile = "" }, 0, "audit-log", "nothing records"},
+		"no directory":     {func(c *config.Config) { c.AuditFile = "/nowhere/audit.log" }, 0, "audit-log", "/nowhere is not"},
+		"no certificate":   {func(c *config.Config) { c.TLSCertificate = "" }, 0, "", ""},
+		"another file":     {func(c *config.Config) { c.TLSCertificate = "/dev/null" }, 0, "tls-certificate", "PEM"},
+		"expired":          {func(*config.Config) {}, 10000 * 24 * time.Hour, "tls-certificate", "is valid until"},
+		"not valid yet":    {func(*config.Config) {}, -10000 * 24 * time.Hour, "tls-certificate", "is valid until"},
+		"loopback, no TLS": {func(c *config.Config) { c.Listen = []string{"ws://127.0.0.1:1", "unix:///run/s"} }, 0, "", ""},
+	} {
+		cfg := safe
+		test.change(&cfg)
+		var failed, details []string
+		for _, c := range productionChecks(cfg, now.Add(test.after)) {
+			if !c.Works {
+				failed, details = append(failed, c.Check), append(details, c.Detail)
+			}
+			if c.Works != (c.Fix == "") || c.Detail == "" {
+				t.Errorf("%s: %+v", name, c)
+			}
+		}
+		if got := strings.Join(failed, " "); got != test.fails || !strings.Contains(strings.Join(details, "\n"), test.detail) {
+			t.Errorf("%s: %q fail, want %q: %q", name, got, test.fails, details)
+		}
 	}
 }

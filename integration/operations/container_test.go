@@ -237,8 +237,9 @@ func TestContainer_Doctor_ReportsWhatIsMissing(t *testing.T) {
 		tmp     bool
 		missing []string
 	}{
-		"with a temporary directory": {true, []string{"bubblewrap", "control-groups", "home-directory", "user-name"}},
-		"without":                    {false, []string{"bubblewrap", "control-groups", "home-directory", "landlock", "sandbox", "temporary-directory", "user-name"}},
+		"with a temporary directory": {true, []string{"audit-log", "bubblewrap", "control-groups", "home-directory", "metrics", "principals", "user-name"}},
+		"without": {false, []string{"audit-log", "bubblewrap", "control-groups", "home-directory", "landlock", "metrics", "principals", "sandbox",
+			"temporary-directory", "user-name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var missing []string
