@@ -130,8 +130,8 @@ test-browser: bin/execwire bin/execwire-hub ## test the SDK for TypeScript, and 
 # Charts, manifests and the image, in a module of its own for Helm, the types of
 # Kubernetes and go-containerregistry. Nothing here needs a container engine or a cluster.
 .PHONY: test-deploy
-test-deploy: bin/execwire bin/execwire-hub ## test the container image, the Helm chart and the manifests for Kubernetes
-	scripts/install-test-deps
+test-deploy: bin/execwire bin/execwire-hub ## test the container image, the Helm chart, the manifests for Kubernetes and the alert rules
+	scripts/install-test-deps deploy
 	go -C tools/deploy mod tidy -diff
 	go -C tools/deploy vet ./...
 	go -C tools/deploy test -count=1 -timeout 14m ./...

@@ -234,7 +234,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
 		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
 		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork}
-	counts.begin(sessions, tracer)
+	counts.begin(d)
 	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)

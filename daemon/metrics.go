@@ -12,12 +12,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/execwire/execwire/gateway/wsserver"
+	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/metrics"
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
-	"github.com/execwire/execwire/internal/tracing"
 	"github.com/execwire/execwire/relay"
 	"github.com/execwire/execwire/server/traffic"
 )
@@ -101,9 +101,9 @@ func newServerMetrics(version string) *serverMetrics {
 	return m
 }
 
-// begin serves the metrics of the sessions and of traces, too. Counters whose labels are known begin at
-// 0: otherwise their first increase is no change to Prometheus.
-func (m *serverMetrics) begin(sessions *session.Registry, tracer *tracing.Tracer) {
+// begin serves the metrics of a daemon's sessions, audit log and traces, too. Counters whose
+// labels are known begin at 0: otherwise their first increase is no change to Prometheus.
+func (m *serverMetrics) begin(d *Daemon) {
 	for _, label := range sandboxLabels {
 		m.starts.WithLabelValues(label)
 	}
@@ -115,14 +115,14 @@ func (m *serverMetrics) begin(sessions *session.Registry, tracer *tracing.Tracer
 		m.kills.WithLabelValues(label, "false")
 	}
 	m.set.OnScrape(func(emit metrics.Emit) {
-		m.emit(emit, sessions)
-		emit("execwire_trace_spans_total", float64(tracer.Exported()), "exported")
-		emit("execwire_trace_spans_total", float64(tracer.Dropped()), "dropped")
+		m.emit(emit, d.sessions, d.AuditStats())
+		emit("execwire_trace_spans_total", float64(d.tracer.Exported()), "exported")
+		emit("execwire_trace_spans_total", float64(d.tracer.Dropped()), "dropped")
 	})
 }
 
 // emit reports what is only known when it is asked for.
-func (m *serverMetrics) emit(emit metrics.Emit, sessions *session.Registry) {
+func (m *serverMetrics) emit(emit metrics.Emit, sessions *session.Registry, audited audit.Stats) {
 	now := sessions.Census()
 	emit.EmitAll("execwire_processes", map[string]float64{"starting": float64(now.Starting), "running": float64(now.Running),
 		"exited": float64(now.Exited), "closed": float64(now.Closed)})
@@ -136,6 +136,8 @@ func (m *serverMetrics) emit(emit metrics.Emit, sessions *session.Registry) {
 		emit("execwire_relay_streams", float64(streams))
 		emit("execwire_relay_connected", map[bool]float64{true: 1}[connected])
 	}
+	emit.EmitAll("execwire_audit_records_total", map[string]float64{"written": float64(audited.Written),
+		"dropped": float64(audited.Dropped), "suppressed": float64(audited.Suppressed)})
 	for _, name := range apis {
 		counts, label := m.apis[name], string(name)
 		emit("execwire_rpcs_in_flight", float64(counts.inFlight.Load()), label)

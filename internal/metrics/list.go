@@ -70,6 +70,8 @@ var Server = []Metric{
 		Help: "Requests that were refused because of a limit, by the setting, or the limit of the system."},
 	{Name: "execwire_auth_failures_total", Type: Counter, Labels: []string{"reason"}, Group: groupLimits,
 		Help: "Clients that were not authenticated, by the reason."},
+	{Name: "execwire_audit_records_total", Type: Counter, Labels: []string{"result"}, Group: groupLimits,
+		Help: "Records of the audit log: written, dropped (they could not be written) or suppressed (denials beyond the bounds per second)."},
 	{Name: "execwire_sandbox_refusals_total", Type: Counter, Labels: []string{"reason"}, Group: groupLimits,
 		Help: "Calls that were refused because their sandbox could not be enforced or started."},
 

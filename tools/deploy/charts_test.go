@@ -1,5 +1,5 @@
-// Package deploy tests what deploy/helm and deploy/kubernetes describe. It is in a module of
-// its own, for Helm and the types of Kubernetes.
+// Package deploy tests what deploy/helm, deploy/kubernetes and deploy/monitoring describe. It is
+// in a module of its own, for Helm and the types of Kubernetes.
 package deploy
 
 import (
