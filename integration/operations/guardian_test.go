@@ -112,9 +112,9 @@ func (f *forest) hostiles(t *testing.T) []testproc.Hostile {
 	return found
 }
 
-// expectFelled checks that no process of the trees is alive after the command has ended, and
-// that another server can start at its place immediately.
-func (f *forest) expectFelled(t *testing.T) {
+// expectEnded checks that no process of the trees is alive, and that their control groups are
+// gone.
+func (f *forest) expectEnded(t *testing.T) {
 	t.Helper()
 	for _, b := range f.trees {
 		if stillAlive(b) {
@@ -133,6 +133,13 @@ func (f *forest) expectFelled(t *testing.T) {
 	if !stillAlive(f.bystander) {
 		t.Error("a process that has nothing to do with the server is gone")
 	}
+}
+
+// expectFelled checks that no process of the trees is alive after the command has ended, and
+// that another server can start at its place immediately.
+func (f *forest) expectFelled(t *testing.T) {
+	t.Helper()
+	f.expectEnded(t)
 	heir := harness.NewCommand("serve", "--listen", f.URLs[harness.UnixTransport], "--listen", f.URLs[harness.TCPTransport])
 	said, err := heir.StdoutPipe()
 	if err != nil {
@@ -214,6 +221,34 @@ func TestGuardian_Killed_LeavesNoProcess(t *testing.T) {
 		}
 		f.expectFelled(t)
 	})
+}
+
+// What a server and its guardian leave that are killed at the same instant is killed by the
+// next server, if it is in control groups.
+func TestServerAndGuardian_Killed_NextServerKillsTheRest(t *testing.T) {
+	f := plant(t, 1)
+	if f.cgroups == "" {
+		return // nothing could find the rest
+	}
+	server := f.ServerPID(t)
+	for _, kill := range []struct {
+		pid    int
+		signal unix.Signal
+	}{{server, unix.SIGSTOP}, {f.Process.Pid, unix.SIGKILL}, {server, unix.SIGKILL}} { // stopped, it does nothing about its guardian
+		if err := unix.Kill(kill.pid, kill.signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Await(t)
+	for _, b := range f.trees {
+		if !stillAlive(b) {
+			t.Errorf("process %d was ended by somebody else", b.Pid)
+		}
+	}
+	harness.Eventually(t, "the server is gone", func() bool { return !harness.ProcessAlive(int32(server)) })
+	heir := harness.NewCommand("serve", "--listen", f.URLs[harness.UnixTransport], "--listen", f.URLs[harness.TCPTransport])
+	heir.Listen(t, 2)
+	f.expectEnded(t)
 }
 
 // Signals that stop a server reach it through its guardian; a second one stops it immediately.
