@@ -11,7 +11,7 @@ type alert struct {
 // did not exist before: a counter whose labels are not known in advance begins with 1,
 // which is no increase to Prometheus.
 func newCount(counter string) string {
-	return "increase(" + counter + "[10m]) > 0 or (" + counter + " unless " + counter + " offset 10m)"
+	return "increase(" + counter + "[10m]) > 0 or (" + counter + " > 0 unless " + counter + " offset 10m)"
 }
 
 // waits are the calls that last as long as the client wants, or as the process does.
