@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // errInterrupted ends the goroutines that Freeze interrupts.
@@ -24,7 +26,8 @@ func (s *Supervisor) Freeze(ctx context.Context, first []*Process) (*SupervisorS
 	s.mu.Lock()
 	s.freezing = true
 	s.mu.Unlock()
-	if err := s.standStill(ctx); err != nil {
+	placeholders, err := s.standStill(ctx)
+	if err != nil {
 		s.Thaw()
 		return nil, fmt.Errorf("failed to wait for starts and kills under way: %w", err)
 	}
@@ -42,22 +45,46 @@ func (s *Supervisor) Freeze(ctx context.Context, first []*Process) (*SupervisorS
 	s.mu.Lock()
 	s.frozen = processes
 	s.mu.Unlock()
-	return s.stateOf(processes), nil
+	return s.stateOf(processes, placeholders), nil
 }
 
-// standStill ends all goroutines that change processes.
-func (s *Supervisor) standStill(ctx context.Context) error {
+// standStill ends all goroutines that change processes. It returns what these use of sandboxes.
+func (s *Supervisor) standStill(ctx context.Context) (map[*Process][]sandbox.Placeholder, error) {
 	if err := s.waitCounts(ctx, func(c counts) bool { return c.starts == 0 }); err != nil {
-		return err
+		return nil, err
 	}
 	if err := tracker.freeze(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	s.interrupt(errInterrupted)
 	for _, p := range s.tracked() {
 		p.interrupt()
 	}
-	return s.waitCounts(context.WithoutCancel(ctx), func(c counts) bool { return c.interruptible == 0 })
+	err := s.waitCounts(context.WithoutCancel(ctx), func(c counts) bool { return c.interruptible == 0 })
+	if err != nil {
+		return nil, err
+	}
+	return s.placeholders(ctx)
+}
+
+// placeholders returns what processes use of sandboxes. A file system can delay that.
+func (s *Supervisor) placeholders(ctx context.Context) (map[*Process][]sandbox.Placeholder, error) {
+	found := make(chan map[*Process][]sandbox.Placeholder, 1)
+	s.goTracked(func() {
+		all := map[*Process][]sandbox.Placeholder{}
+		for _, p := range s.tracked() {
+			if p.sandboxUsage != nil {
+				all[p] = p.sandboxUsage.Placeholders()
+			}
+		}
+		found <- all
+	})
+	select {
+	case all := <-found:
+		return all, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Thaw makes everything go on after Freeze.

@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/leakcheck"
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // generations are supervisors of the same processes, one after another.
@@ -357,6 +358,42 @@ func TestFreeze_StartHangs_FailsAndGoesOn(t *testing.T) {
 	g.replace()
 	cat.write(g, 1000)
 	cat.readSome(g, 1000)
+}
+
+// A placeholder of a confined process is in use until the process ends, in whichever program.
+func TestFreeze_ConfinedPlaceholder_IsKept(t *testing.T) {
+	dir := directory(t)
+	placeholder := filepath.Join(dir, ".git")
+	policy := writableOnly(dir)
+	policy.WorkspaceRoots = []string{dir}
+	policy.Entries = append(policy.Entries, sandbox.Entry{Path: placeholder, Access: sandbox.AccessRead})
+	sandboxes := sandbox.New(sandbox.Options{})
+	defer sandboxes.Close()
+	g := newGenerations(t, Config{Sandboxes: sandboxes})
+	confine := confinedBy(t, sandbox.Bubblewrap)
+	for range 2 {
+		g.start(confined(program("ignore-term"), confine(policy)))
+	}
+	for i, p := range g.processes {
+		readLog(t, p).until("ready")
+		if report, confined := p.Sandbox(); !confined || !report.ExitByCode {
+			t.Errorf("process %d: %+v", i, report)
+		}
+	}
+	g.replace()
+	g.replace()
+	for i, p := range g.processes {
+		if _, err := os.Lstat(placeholder); err != nil {
+			t.Errorf("there is no placeholder before the end of process %d: %v", i, err)
+		}
+		if err := p.Signal(syscall.SIGKILL, TargetProcess); err != nil { // the program inside of the wrapper
+			t.Error(err)
+		}
+		if exit := waitClosed(t, p); exit.Code != 128+int(syscall.SIGKILL) || exit.Cause != CauseExited {
+			t.Errorf("%+v", exit)
+		}
+	}
+	poll(t, "the placeholder to be removed", func() bool { _, err := os.Lstat(placeholder); return errors.Is(err, os.ErrNotExist) })
 }
 
 // isRaw reports whether the terminal of a process does not echo.

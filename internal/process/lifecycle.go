@@ -154,8 +154,8 @@ func (p *Process) releaseAll() {
 		}
 		p.cgroup.Release()
 	}
-	if p.releaseSandbox != nil {
-		p.supervisor.goTracked(p.releaseSandbox) // it may wait for a file system
+	if p.sandboxUsage != nil {
+		p.supervisor.goTracked(p.sandboxUsage.Release) // it may wait for a file system
 	}
 }
 

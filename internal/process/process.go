@@ -27,16 +27,16 @@ var noDeadline, pastDeadline = time.Time{}, time.Unix(1, 0)
 type Process struct {
 	Output
 	Input
-	supervisor     *Supervisor
-	spec           Spec
-	terminal       *terminal // nil: pipes
-	leader         *leader
-	wrapper        *wrapper // nil: the leader is the program
-	root           *trackedRoot
-	cgroup         *cgroup.Group   // nil: none. Invalid after releaseAll
-	sandbox        *sandbox.Report // nil: not confined
-	releaseSandbox func()          // called when no process is left; nil: not confined
-	observed       bool            // its start did not fail; set before its goroutines are started
+	supervisor   *Supervisor
+	spec         Spec
+	terminal     *terminal // nil: pipes
+	leader       *leader
+	wrapper      *wrapper // nil: the leader is the program
+	root         *trackedRoot
+	cgroup       *cgroup.Group   // nil: none. Invalid after releaseAll
+	sandbox      *sandbox.Report // nil: not confined
+	sandboxUsage *sandbox.Usage  // released when no process is left; nil: not confined
+	observed     bool            // its start did not fail; set before its goroutines are started
 
 	exited  chan struct{} // closed when exit is set
 	settled chan struct{} // closed when stream.settle was called for all streams

@@ -18,8 +18,8 @@ type child struct {
 	pid    int // 0: there is none
 	pidfd  *os.File
 	cgroup *cgroup.Group // nil: none
-	// release has to be called when no process is left. Nil: not confined.
-	release func()
+	// sandbox has to be released when no process is left. Nil: not confined.
+	sandbox *sandbox.Usage
 }
 
 // textBusyRetries is how often an exec that fails with ETXTBSY is repeated. Usually another child,
@@ -83,14 +83,13 @@ func (s *Supervisor) startProgram(ctx context.Context, spec *Spec, prog sandbox.
 	defer cancel(nil)
 	defer context.AfterFunc(s.ctx, func() { cancel(errClosing()) })()
 	unwatch := func() {}
-	release, err := spec.Sandbox.Start(ctx, prog, func(wrapped sandbox.Program) (err error) {
+	c.sandbox, err = spec.Sandbox.Start(ctx, prog, func(wrapped sandbox.Program) (err error) {
 		if c, err = forkExec(spec, wrapped, group); err == nil && spec.Sandbox.Report().ExitByCode {
 			unwatch = c.watchEnd(func() { cancel(errWrapperEnded()) })
 		}
 		return err
 	})
 	unwatch()
-	c.release = release
 	switch cause := context.Cause(ctx); {
 	case cause == nil || !errors.Is(err, cause): // it failed before
 	case KindOf(cause) != 0:

@@ -22,6 +22,8 @@ type SupervisorState struct {
 	Forgotten []RootState
 	// Cgroups is the pool of control groups; nil: none.
 	Cgroups *cgroup.State
+	// Placeholders are those of the confined processes.
+	Placeholders []sandbox.Placeholder
 	// ConfinedMayConnect and ConfinedUngrouped are what CheckPeer knows.
 	ConfinedMayConnect, ConfinedUngrouped bool
 }
@@ -40,6 +42,8 @@ type ProcessState struct {
 	// none is known.
 	Sandbox *sandbox.Report
 	Init    procfs.ID
+	// Placeholders are the paths of those that the sandbox uses.
+	Placeholders []string
 	// Cgroup is the name of the control group in its pool; "": none.
 	Cgroup      string
 	CgroupDirty bool // it is not to be reused
@@ -105,8 +109,9 @@ type RootState struct {
 	Descendants []procfs.ID
 }
 
-// stateOf returns the state of s, with the processes, whose locks Freeze holds.
-func (s *Supervisor) stateOf(processes []*Process) *SupervisorState {
+// stateOf returns the state of s, with the processes, whose locks Freeze holds, and what they use of
+// sandboxes.
+func (s *Supervisor) stateOf(processes []*Process, placeholders map[*Process][]sandbox.Placeholder) *SupervisorState {
 	state := &SupervisorState{
 		Cgroups:            s.config.Cgroups.State(),
 		ConfinedMayConnect: s.confinedMayConnect.Load(),
@@ -124,6 +129,12 @@ func (s *Supervisor) stateOf(processes []*Process) *SupervisorState {
 	for _, p := range processes {
 		saved := p.stateWithin()
 		saved.Root = tracker.stateOf(p.root, descendants[p.root])
+		for _, placeholder := range placeholders[p] {
+			saved.Placeholders = append(saved.Placeholders, placeholder.Path)
+			if !slices.ContainsFunc(state.Placeholders, func(known sandbox.Placeholder) bool { return known.Path == placeholder.Path }) {
+				state.Placeholders = append(state.Placeholders, placeholder)
+			}
+		}
 		state.Processes = append(state.Processes, saved)
 		delete(others, p.root)
 	}
@@ -205,7 +216,7 @@ func (t *processTracker) stateOf(root *trackedRoot, descendants []procfs.ID) Roo
 
 // Restore returns a Supervisor that goes on with the processes of state, and these in its order. It
 // owns the files of the state. The pool of control groups in config is that of the state, as
-// cgroup.Restore returned it. Until Restore returns, the rest of the program must not reap children.
+// cgroup.Restore returned it, and the sandboxes are those of this program. Until Restore returns, the rest of the program must not reap children.
 // An error means that the state cannot be used; what it has then is lost.
 //
 // In the program of the state, Restore takes the place of Thaw, and the frozen Supervisor must not be
@@ -214,6 +225,11 @@ func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, er
 	s := makeSupervisor(config)
 	s.confinedMayConnect.Store(state.ConfinedMayConnect)
 	s.confinedUngrouped.Store(state.ConfinedUngrouped)
+	if len(state.Placeholders) > 0 {
+		if err := config.Sandboxes.Restore(state.Placeholders); err != nil {
+			return nil, nil, err
+		}
+	}
 	processes := make([]*Process, len(state.Processes))
 	for i := range state.Processes {
 		var err error
@@ -245,6 +261,11 @@ func (s *Supervisor) restoreProcess(saved *ProcessState) (*Process, error) {
 	closed, err := closedFile()
 	if err != nil {
 		return nil, err
+	}
+	if len(saved.Placeholders) > 0 {
+		if c.sandbox, err = s.config.Sandboxes.Use(saved.Placeholders); err != nil {
+			return nil, err
+		}
 	}
 	if c.pidfd == nil {
 		c.pidfd = closed

@@ -42,6 +42,8 @@ type Config struct {
 	// OOMScoreAdjust is added to the oom_score_adj of this program for processes, up to 1000, so
 	// that the OOM killer prefers them. Default 0.
 	OOMScoreAdjust int
+	// Sandboxes are for Restore only: they get what confined processes use of them. Nil: none is.
+	Sandboxes *sandbox.Sandboxes
 	// Observer is called about starts, exits and kills. Default: nothing is.
 	Observer Observer
 }
@@ -325,17 +327,17 @@ func (s *Supervisor) newProcess(spec Spec, c child, cio *childIO, root *trackedR
 // makeProcess returns a Process without state, input and output streams.
 func (s *Supervisor) makeProcess(spec Spec, c child, root *trackedRoot, log *eventlog.Log) *Process {
 	return &Process{
-		supervisor:     s,
-		spec:           spec,
-		Output:         Output{log: log},
-		Input:          Input{maxWrite: s.config.MaxWriteBytes},
-		leader:         newLeader(c, s.signalGroupsByPID),
-		root:           root,
-		cgroup:         c.cgroup,
-		releaseSandbox: c.release,
-		exited:         make(chan struct{}),
-		settled:        make(chan struct{}),
-		closed:         make(chan struct{}),
+		supervisor:   s,
+		spec:         spec,
+		Output:       Output{log: log},
+		Input:        Input{maxWrite: s.config.MaxWriteBytes},
+		leader:       newLeader(c, s.signalGroupsByPID),
+		root:         root,
+		cgroup:       c.cgroup,
+		sandboxUsage: c.sandbox,
+		exited:       make(chan struct{}),
+		settled:      make(chan struct{}),
+		closed:       make(chan struct{}),
 	}
 }
 

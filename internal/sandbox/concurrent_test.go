@@ -92,7 +92,7 @@ func startEach(t *testing.T, confinement *Confinement) {
 			cancel(gone)
 		}
 		pid := 0
-		release, err := confinement.Start(ctx, Program{Path: test.path, Argv: []string{"true"}, Dir: "/", Files: []int{fd, fd, fd}, Terminal: -1}, func(p Program) (err error) {
+		usage, err := confinement.Start(ctx, Program{Path: test.path, Argv: []string{"true"}, Dir: "/", Files: []int{fd, fd, fd}, Terminal: -1}, func(p Program) (err error) {
 			if test.spawn != nil {
 				return test.spawn
 			}
@@ -109,7 +109,7 @@ func startEach(t *testing.T, confinement *Confinement) {
 			t.Errorf("%s: it failed", name)
 		}
 		if err == nil {
-			release()
+			usage.Release()
 		}
 		cancel(nil)
 		if test.cancel == "after" && err == nil {

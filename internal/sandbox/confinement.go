@@ -160,11 +160,11 @@ func (c *Confinement) Report() Report { return c.enforce.report() }
 // program was executed inside the sandbox, which takes a few milliseconds, or until ctx
 // ends.
 //
-// On success, the caller calls release when the program and its descendants have ended.
+// On success, the caller calls Release when the program and its descendants have ended.
 // If spawn fails, the error is that of spawn. Start can also fail after spawn has
 // succeeded; the caller then kills and reaps the child. The kind of such an error is
 // NotExecuted, NoDirectory or NotStarted; if ctx has ended, the error is its cause.
-func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (release func(), err error) {
+func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) error) (*Usage, error) {
 	if len(p.Files) != 3 {
 		return nil, fmt.Errorf("sandbox: a program has %d files; give it three", len(p.Files))
 	}
@@ -173,12 +173,11 @@ func (c *Confinement) Start(ctx context.Context, p Program, spawn func(Program) 
 	}
 	l := newLaunch()
 	defer l.close()
-	release = func() { c.placeholders.release(l.placeholders) }
 	if err := c.start(ctx, p, l, spawn); err != nil {
-		release()
+		c.placeholders.release(l.placeholders)
 		return nil, err
 	}
-	return release, nil
+	return &Usage{placeholders: c.placeholders, paths: l.placeholders}, nil
 }
 
 func (c *Confinement) start(ctx context.Context, p Program, l *launch, spawn func(Program) error) error {

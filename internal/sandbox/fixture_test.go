@@ -195,11 +195,11 @@ func launchProgram(program Program, sandboxes *Sandboxes, plan *Plan) (pid int, 
 	if err != nil {
 		return 0, nil, err
 	}
-	release, err = confinement.Start(context.Background(), program, spawn)
+	usage, err := confinement.Start(context.Background(), program, spawn)
 	if err != nil && pid != 0 {
 		killGroup(pid)
 	}
-	return pid, release, err
+	return pid, usage.Release, err
 }
 
 func reap(pid int) (status unix.WaitStatus) {

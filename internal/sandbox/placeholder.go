@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,4 +226,69 @@ func (p *placeholder) remove(path string) {
 	if errors.Is(unix.Unlinkat(dir, filepath.Base(path), unix.AT_REMOVEDIR), unix.ENOTEMPTY) {
 		_ = unix.Fchmod(fd, found.Mode&0o777)
 	}
+}
+
+// Usage is what a running program uses of its [Sandboxes].
+type Usage struct {
+	placeholders *placeholders
+	paths        []string
+}
+
+// Release ends the usage, when the program and its descendants have ended. It is called
+// once, and may wait for a file system.
+func (u *Usage) Release() { u.placeholders.release(u.paths) }
+
+// Placeholder is a directory that running programs use, as another program of this server
+// needs it to go on; see [Sandboxes.Restore].
+type Placeholder struct {
+	// Path is where it is.
+	Path string
+	// Lock is a descriptor of it, with a lock that belongs to the open file.
+	Lock *os.File
+	// Recreated is how often other processes have removed it.
+	Recreated int
+}
+
+// Placeholders returns what the usage consists of. The files are those of the Sandboxes.
+func (u *Usage) Placeholders() (all []Placeholder) {
+	u.placeholders.mu.Lock()
+	defer u.placeholders.mu.Unlock()
+	for _, path := range u.paths {
+		p := u.placeholders.all[path]
+		all = append(all, Placeholder{Path: path, Lock: p.lock, Recreated: p.recreated})
+	}
+	return all
+}
+
+// Restore adds placeholders of programs that another program of this server has started,
+// and owns their files. Each is removed when all its usages, see [Sandboxes.Use], are
+// released. An error means that one of the files is no directory.
+func (s *Sandboxes) Restore(placeholders []Placeholder) error {
+	h := &s.placeholders
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, saved := range placeholders {
+		var stat unix.Stat_t
+		if err := unix.Fstat(int(saved.Lock.Fd()), &stat); err != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return fmt.Errorf("the placeholder %s is no directory: %w", saved.Path, errors.Join(err, unix.ENOTDIR))
+		}
+		h.all[saved.Path] = &placeholder{id: fileIDOf(&stat), lock: saved.Lock, recreated: saved.Recreated}
+	}
+	return nil
+}
+
+// Use returns a usage of placeholders that were restored, for a program that uses them.
+func (s *Sandboxes) Use(paths []string) (*Usage, error) {
+	h := &s.placeholders
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, path := range paths {
+		if h.all[path] == nil {
+			return nil, fmt.Errorf("there is no placeholder %s", path)
+		}
+	}
+	for _, path := range paths {
+		h.all[path].uses++
+	}
+	return &Usage{placeholders: h, paths: slices.Clone(paths)}, nil
 }

@@ -32,7 +32,7 @@ func keeping(t *testing.T, sandboxes *Sandboxes, dir, script string) (end func()
 	program := shell("read line; " + script)
 	program.Files, program.Terminal = []int{int(in.Fd()), int(null.Fd()), int(null.Fd())}, -1
 	pid := 0
-	release, err := confinement.Start(context.Background(), program, func(p Program) (err error) {
+	usage, err := confinement.Start(context.Background(), program, func(p Program) (err error) {
 		pid, err = forkExec(p)
 		return err
 	})
@@ -43,7 +43,7 @@ func keeping(t *testing.T, sandboxes *Sandboxes, dir, script string) (end func()
 	return func() {
 		_ = ours.Close()
 		reap(pid)
-		release()
+		usage.Release()
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // its standard input and output. All methods may be called concurrently.
 type Worker struct {
 	input, output net.Conn
-	release       func()
+	usage         *Usage
 	done          chan struct{}
 
 	mu         sync.Mutex
@@ -64,7 +64,7 @@ func (c *Confinement) StartWorker(ctx context.Context, argv, env []string) (*Wor
 			_ = unix.Close(stderrEnd)
 		}
 	}()
-	w.release, err = c.Start(ctx, Program{
+	w.usage, err = c.Start(ctx, Program{
 		Path: argv[0], Image: image, SealProc: true, Argv: argv, Env: env, Dir: "/",
 		Files: []int{childInput, childOutput, stderrEnd}, Terminal: -1,
 	}, func(p Program) (err error) {
@@ -157,7 +157,7 @@ func (w *Worker) wait(stderr *os.File) {
 	_ = stderr.Close()
 	w.end()
 	w.disconnect()
-	w.release()
+	w.usage.Release()
 }
 
 // end kills and reaps the worker. Afterwards the number of its process group may be
