@@ -136,8 +136,7 @@ func (m *serverMetrics) emit(emit metrics.Emit, sessions *session.Registry, audi
 		emit("execwire_relay_streams", float64(streams))
 		emit("execwire_relay_connected", map[bool]float64{true: 1}[connected])
 	}
-	emit.EmitAll("execwire_audit_records_total", map[string]float64{"written": float64(audited.Written),
-		"dropped": float64(audited.Dropped), "suppressed": float64(audited.Suppressed)})
+	emit.EmitAll("execwire_audit_records_total", audited.ByResult())
 	for _, name := range apis {
 		counts, label := m.apis[name], string(name)
 		emit("execwire_rpcs_in_flight", float64(counts.inFlight.Load()), label)

@@ -1,46 +1,17 @@
 package relay
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/execwire/execwire/integration/harness"
-	"github.com/execwire/execwire/internal/testproc"
 )
-
-func init() { testproc.Register("with-small-disk", withSmallDisk) }
-
-// smallDisk is the size of the file system of withSmallDisk.
-const smallDisk = 8 << 20
-
-// withSmallDisk DIR COMMAND... mounts a small file system on DIR that other processes do not
-// see, and executes the command.
-func withSmallDisk(args []string) int {
-	runtime.LockOSThread() // the mounts are of the thread that executes
-	for _, step := range []func() error{
-		func() error { return unix.Unshare(unix.CLONE_NEWNS) },
-		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
-		func() error { return unix.Mount("none", args[0], "tmpfs", 0, fmt.Sprintf("size=%d", smallDisk)) },
-		func() error { return unix.Exec(args[1], args[1:], os.Environ()) },
-	} {
-		if err := step(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return 0
-}
 
 // diskHub is a hub that keeps its presence on a small disk.
 type diskHub struct {
@@ -57,12 +28,12 @@ func newDiskHub(t *testing.T, settings ...string) *diskHub {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	argv := testproc.Argv("with-small-disk", dir, binary, "--listen", "http://127.0.0.1:0", "--presence-directory", dir+"/presence")
+	argv := harness.OnSmallDisk(dir, binary, "--listen", "http://127.0.0.1:0", "--presence-directory", dir+"/presence")
 	h := &diskHub{Command: harness.Prepare(exec.Command(argv[0], argv[1:]...)), t: t}
 	h.Env = append(h.Env, settings...)
 	h.Listen(t, 1)
 	h.url = "http://" + harness.AddressOf(h.URLs[harness.HubTransport])
-	h.fill = filepath.Join("/proc", strconv.Itoa(h.Process.Pid), "root", dir, "fill")
+	h.fill = h.PathOf(filepath.Join(dir, "fill"))
 	return h
 }
 
@@ -92,18 +63,7 @@ func (h *diskHub) register(id string) (status int, retry bool, body string) {
 // fillDisk fills the file system.
 func (h *diskHub) fillDisk() {
 	h.t.Helper()
-	f, err := os.Create(h.fill)
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	defer f.Close()
-	block := bytes.Repeat([]byte("x"), 4096)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	if !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
-		h.t.Fatal(err)
-	}
+	harness.FillDisk(h.t, h.fill)
 }
 
 // expectUnavailable waits until the hub responds that it cannot store anything, and checks

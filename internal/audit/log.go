@@ -464,6 +464,11 @@ type Stats struct {
 	Suppressed uint64 // denied records beyond the bounds per second
 }
 
+// ByResult returns the numbers by their names in metrics.
+func (s Stats) ByResult() map[string]float64 {
+	return map[string]float64{"written": float64(s.Written), "dropped": float64(s.Dropped), "suppressed": float64(s.Suppressed)}
+}
+
 // Stats returns the current numbers. It does not block.
 func (l *Log) Stats() Stats {
 	return Stats{Written: l.written.Load(), Dropped: l.dropped.Load(), Suppressed: l.suppressed.Load()}

@@ -115,6 +115,9 @@ var Hub = []Metric{
 	{Name: "execwire_hub_auth_failures_total", Type: Counter, Labels: []string{"reason"}, Group: groupLimits,
 		Help: "Clients that were not authenticated, by the reason."},
 
+	{Name: "execwire_hub_audit_records_total", Type: Counter, Labels: []string{"result"}, Group: groupLimits,
+		Help: "Records of the audit log of the hub: written, dropped (they could not be written) or suppressed (denials beyond the bounds per second)."},
+
 	{Name: "execwire_hub_build_info", Type: Gauge, Labels: []string{"version"}, Group: groupProgram, Help: "1, with the version."},
 }
 

@@ -169,7 +169,7 @@ func (h *Hub) Serve(ctx context.Context) error {
 		closeAll(listeners)
 		return errors.Join(err, presence.Close())
 	}
-	h.metrics.begin(router, previews)
+	h.metrics.begin(router, previews, h.audit)
 	return h.serve(ctx, listeners, router, previews)
 }
 

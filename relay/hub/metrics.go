@@ -30,7 +30,7 @@ func newHubMetrics(version string) *hubMetrics {
 }
 
 // begin serves the metrics of the rendezvous and its previews, too.
-func (m *hubMetrics) begin(router *rendezvous.Hub, previews *preview.Previews) {
+func (m *hubMetrics) begin(router *rendezvous.Hub, previews *preview.Previews, auditor *rendezvous.Auditor) {
 	m.set.OnScrape(func(emit metrics.Emit) {
 		now := router.Stats()
 		emit.EmitAll("execwire_hub_executors", map[string]float64{"online": float64(now.Online), "offline": float64(now.Offline)})
@@ -43,6 +43,9 @@ func (m *hubMetrics) begin(router *rendezvous.Hub, previews *preview.Previews) {
 		emit("execwire_hub_resets_total", float64(now.Resets))
 		for reason, n := range now.Dropped {
 			emit("execwire_hub_dropped_frames_total", float64(n), reason)
+		}
+		if auditor != nil {
+			emit.EmitAll("execwire_hub_audit_records_total", auditor.Log.Stats().ByResult())
 		}
 		served := previews.Stats()
 		emit("execwire_hub_preview_links", float64(served.Links))

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +14,9 @@ import (
 
 // TestMetrics registers an executor, reaches a limit and fails to authenticate.
 func TestMetrics(t *testing.T) {
-	c := startPreviews(t, func(cfg *config.Hub) { cfg.PrincipalExecutors = 1 })
+	c := startPreviews(t, func(cfg *config.Hub) {
+		cfg.PrincipalExecutors, cfg.AuditFile = 1, filepath.Join(t.TempDir(), "audit.log")
+	})
 	for executor, want := range map[string]int{"build-1": http.StatusOK, "forbidden": http.StatusForbidden} {
 		if response, answer := c.ask("POST", c.url+"/cloud/executor/"+executor+"/register", bearer(fleetToken), nil); response.StatusCode != want {
 			t.Errorf("%s: %s, %v", executor, response.Status, answer)
@@ -33,6 +36,7 @@ func TestMetrics(t *testing.T) {
 		`execwire_hub_executors{state="online"} 0`, `execwire_hub_executors{state="offline"} 1`, `execwire_hub_presence_ready 1`,
 		`execwire_hub_refusals_total{code="forbidden"} 1`, `execwire_hub_refusals_total{code="executor_limit"} 1`,
 		`execwire_hub_limits_hit_total{limit="executors_per_principal"} 1`,
+		`execwire_hub_audit_records_total{result="written"} 6`, `execwire_hub_audit_records_total{result="dropped"} 0`,
 		`execwire_hub_auth_failures_total{reason="credential_missing"} 1`, `execwire_hub_build_info{version="devel"} 1`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
