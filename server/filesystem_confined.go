@@ -55,7 +55,7 @@ func (s *confinedFiles) worker(ctx context.Context, sessionID, field string, pol
 			return lease, fromWorkerStart(field, owner.ID(), err)
 		}
 	}
-	confinement, err := s.server.confine(field, plan, false) // before another worker is evicted for one that cannot be confined
+	confinement, err := s.server.confine(field, plan) // before another worker is evicted for one that cannot be confined
 	if err != nil {
 		return nil, err
 	}

@@ -92,17 +92,12 @@ func resolve(ctx context.Context, field string, message *execwirev1.SandboxPolic
 	return plan, fromSandbox(field, err)
 }
 
-// confine chooses the backend that enforces a plan on processes of the server's user, or of
-// another one.
-func (s *Server) confine(field string, plan *sandbox.Plan, other bool) (*sandbox.Confinement, error) {
+// confine chooses the backend that enforces a plan.
+func (s *Server) confine(field string, plan *sandbox.Plan) (*sandbox.Confinement, error) {
 	sandboxes := s.cfg.Sandboxes
 	if sandboxes == nil {
 		sandboxes = &sandbox.Sandboxes{}
 	}
-	confine := sandboxes.Confine
-	if other {
-		confine = sandboxes.ConfineOther
-	}
-	confinement, err := confine(plan)
+	confinement, err := sandboxes.Confine(plan)
 	return confinement, fromSandbox(field, err)
 }

@@ -118,7 +118,7 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 	if err != nil {
 		return preparedStart{}, qualifyField(prefix, req.GetCommand(), err)
 	}
-	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec); err != nil {
+	if spec.Sandbox, err = s.sandboxOf(ctx, prefix, req.GetCommand(), spec.Env); err != nil {
 		return preparedStart{}, err
 	}
 	digest, err := digestOf(req)
@@ -266,13 +266,13 @@ func (s *processService) directSpec(spec process.Spec, direct *execwirev1.Direct
 
 // sandboxOf returns the confinement of a command: its policy, which only direct
 // commands have, and the required one. Nil is unconfined.
-func (s *processService) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, spec process.Spec) (*sandbox.Confinement, error) {
+func (s *processService) sandboxOf(ctx context.Context, prefix string, command *execwirev1.ProcessCommand, env []string) (*sandbox.Confinement, error) {
 	field := prefix + "command.direct.sandbox"
-	plan, err := s.server.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(spec.Env)})
+	plan, err := s.server.plan(ctx, field, command.GetDirect().GetSandbox(), sandbox.ResolveOptions{TmpDir: temporaryDirectory(env)})
 	if err != nil || plan == nil {
 		return nil, err
 	}
-	return s.server.confine(field, plan, spec.User != nil && !spec.User.IsSelf())
+	return s.server.confine(field, plan)
 }
 
 // temporaryDirectory returns TMPDIR of an environment; the first entry counts.

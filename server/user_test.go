@@ -10,7 +10,6 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/osuser"
-	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // asUser makes a start one of a user, with the policy core for its environment.
@@ -89,24 +88,18 @@ func TestStart_UserInvalid_NamesTheField(t *testing.T) {
 	}
 }
 
-// Only Landlock confines processes of other users. What it cannot enforce is refused.
-func TestConfinedStart_User_ByLandlockOrRefused(t *testing.T) {
-	f := newFixture(t, func(s *settings) { s.sandboxes = sandboxesOf(t, sandbox.Bubblewrap, sandbox.Landlock) })
-	script := "id -u; grep NoNewPrivs /proc/self/status; echo x >/tmp/escaped-$$"
-	if started := f.start(confinedCall(asUser(shell("p", script), "nobody"), readOnly())); started.GetSandbox().GetBackend() != execwirev1.SandboxBackend_SANDBOX_BACKEND_LANDLOCK {
-		t.Errorf("it is confined by %v", started.GetSandbox())
-	}
-	if out := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"}); out.stdout() != "65534\nNoNewPrivs:\t1\n" || out.exit.GetExitCode() == 0 {
-		t.Errorf("%q, %q, %v", out.stdout(), out.stderr(), out.exit)
-	}
-	hidden := managed(special(execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT, execwirev1.SandboxAccess_SANDBOX_ACCESS_READ),
-		place("/etc", execwirev1.SandboxAccess_SANDBOX_ACCESS_NONE))
-	_, err := f.processes.StartProcess(f.ctx, confinedCall(asUser(command("q", "true"), "nobody"), hidden))
-	expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_SANDBOX_UNAVAILABLE)
-	if !strings.Contains(err.Error(), "bubblewrap: it confines only processes of the server's own user") {
-		t.Error(err)
-	}
-	if started := f.start(confinedCall(asUser(command("r", "true"), "root"), hidden)); started.GetSandbox().GetBackend() != execwirev1.SandboxBackend_SANDBOX_BACKEND_BUBBLEWRAP {
-		t.Errorf("the server's user is confined by %v", started.GetSandbox())
-	}
+func TestConfinedStart_User(t *testing.T) {
+	eachBackend(t, func(t *testing.T, f *fixture, backend execwirev1.SandboxBackend) {
+		started := f.start(confinedCall(asUser(shell("p", "id -u; grep NoNewPrivs /proc/self/status; echo x >/var/tmp/escaped-$$"), "nobody"), readOnly()))
+		if started.GetSandbox().GetBackend() != backend || started.GetUser() != "nobody" {
+			t.Errorf("it is confined by %v, as %s", started.GetSandbox(), started.GetUser())
+		}
+		if out := f.watch(&execwirev1.WatchProcessRequest{ProcessId: "p"}); out.stdout() != "65534\nNoNewPrivs:\t1\n" || out.exit.GetExitCode() == 0 {
+			t.Errorf("%q, %q, %v", out.stdout(), out.stderr(), out.exit)
+		}
+		secret := asUser(command("q", "true"), "nobody")
+		secret.GetCommand().GetDirect().WorkingDirectory = t.TempDir() // below a directory of root
+		_, err := f.processes.StartProcess(f.ctx, confinedCall(secret, readOnly()))
+		expectFailure(t, err, codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_BAD_WORKING_DIRECTORY)
+	})
 }

@@ -48,9 +48,8 @@ type Spec struct {
 	// the paths that the sandbox grants, as they are outside of it.
 	Sandbox *sandbox.Confinement
 	// User is who the process runs as. Nil, or one for whom IsSelf is true: the user of this
-	// program, with its groups. Another one needs privileges, and of the sandboxes Landlock. Cwd
-	// and the program are then checked with the access of that user, who also gets the terminal
-	// and the pipes.
+	// program, with its groups. Another one needs privileges. Cwd and the program are then checked
+	// with the access of that user, who also gets the terminal and the pipes.
 	User *osuser.User
 	// Labels are stored for the caller and not interpreted.
 	Labels map[string]string

@@ -91,10 +91,29 @@ func TestStart_OtherUser_HasItsGroupsAndNoPrivileges(t *testing.T) {
 	if output, _ := run(t, onTerminal(spec, 0, 0)); strings.ReplaceAll(output.terminal, "\r", "") != want {
 		t.Errorf("on a terminal: %q; want %q", output.terminal, want)
 	}
-	confine := confinedBy(t, sandbox.Landlock)
-	if output, _ := run(t, confined(spec, confine(readOnly))); output.stdout != want {
-		t.Errorf("in Landlock: %+v; want %q", output, want)
-	}
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		want := want
+		if by := confine(readOnly); by.Report().Backend == sandbox.Bubblewrap {
+			want = strings.Replace(want, "65534 1 2\n", "65534\n", 1) // its user namespace has no other groups
+		}
+		if output, _ := run(t, confined(spec, confine(readOnly))); output.stdout != want {
+			t.Errorf("with pipes: %+v; want %q", output, want)
+		}
+		terminal := onTerminal(spec, 0, 0)
+		terminal.Argv = shell(showPrivileges + `echo again >/dev/tty`).Argv
+		if output, _ := run(t, confined(terminal, confine(readOnly))); !strings.HasSuffix(strings.ReplaceAll(output.terminal, "\r", ""), noPrivileges+"again\n") {
+			t.Errorf("on a terminal: %+v", output)
+		}
+		// It can read by its groups, and write what it may write itself.
+		if err := errors.Join(os.WriteFile(filepath.Join(work, "shared"), []byte("shared\n"), 0o040), os.Chmod(filepath.Join(work, "shared"), 0o040), os.Chown(filepath.Join(work, "shared"), 0, 2)); err != nil {
+			t.Fatal(err)
+		}
+		spec := spec
+		spec.Argv = shell(`cat shared; echo own >mine && cat mine; rm mine; echo x >/etc/passwd; echo no >/var/tmp/no-one; ls /root`).Argv
+		if output, _ := run(t, confined(spec, confine(writableOnly(work)))); output.stdout != "shared\nown\n" || strings.Count(output.stderr, "\n") != 3 {
+			t.Errorf("files: %+v", output)
+		}
+	})
 }
 
 // escapeUser PID prints which attempts to get at a process of another user, or at its privileges,
@@ -278,6 +297,22 @@ func TestAsUser_ChangesAccessToFilesOnly(t *testing.T) {
 	if after := access(); after != before && after != "open "+task+": no such file or directory" {
 		t.Errorf("the thread has %q; want %q", after, before)
 	}
+}
+
+func TestTerminate_OtherUserConfined_LeavesNoDescendant(t *testing.T) {
+	requireRoot(t)
+	eachBackend(t, func(t *testing.T, confine func(sandbox.Policy) *sandbox.Confinement) {
+		s := newSupervisor(t, Config{AdoptOrphans: true})
+		p, err := s.Start(testContext(t), confined(ofNobody(shell(`(setsid sh -c 'echo ready; exec sleep 600 >/dev/null 2>&1 </dev/null' &); exec sleep 600`)), confine(readOnly)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		readLog(t, p).until("ready")
+		if result := terminate(t, p, Termination{}); !result.Verified {
+			t.Errorf("%+v", result)
+		}
+		waitClosed(t, p)
+	})
 }
 
 func TestTerminate_OtherUser_LeavesNoDescendant(t *testing.T) {

@@ -118,9 +118,6 @@ func (b *bubblewrap) report() Report {
 }
 
 func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
-	if p.User != nil {
-		return Program{}, failed(NotStarted, "", "bubblewrap cannot start the program", errOneUser)
-	}
 	if err := l.open(); err != nil {
 		return Program{}, failed(NotStarted, "", "the pipes of the sandbox cannot be created", err)
 	}
@@ -137,7 +134,7 @@ func (b *bubblewrap) wrap(p Program, l *launch) (Program, error) {
 	}
 	a.add("--seccomp", a.passFD(filter))
 	a.add("--unshare-user", "--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
-	if b.readOnlyDevices {
+	if b.readOnlyDevices && (p.User == nil || p.User.UID == 0) {
 		a.add("--cap-add", "CAP_SETPCAP") // package innerexec needs it, and drops it
 	}
 	users, network, err := b.namespaces.open()
@@ -248,6 +245,9 @@ func (b *bubblewrap) addChildCalls(v *view, a *arguments, p Program, wrapped *Pr
 	v.build(terminal, b.readOnlyDevices)
 	v.describe("", "descriptors cannot be closed")
 	v.call(unix.SYS_CLOSE_RANGE, literal(own), literal(math.MaxInt32), literal(unix.CLOSE_RANGE_CLOEXEC))
+	if p.User != nil {
+		v.becomeUser(*p.User, "/")
+	}
 	v.execFailed = func(errno syscall.Errno) error {
 		if errno == unix.E2BIG {
 			return errno // the arguments and environment of the program are part of bwrap's

@@ -18,6 +18,10 @@
 // sockets of all families, and connect, bind, listen, accept and sends with an address;
 // stream socket pairs remain possible.
 //
+// A program of another user ([Program.User]) is confined alike. The child becomes that user before
+// Landlock's calls, and after those that make the mounts of bubblewrap, which bwrap, as that user,
+// can then only use.
+//
 // With Landlock the child confines itself between fork and execve: see fork.go. In
 // bubblewrap, bwrap loads the filter, and the executable of this program, which is
 // executed again inside, does the rest: see package innerexec.

@@ -182,7 +182,7 @@ func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
 	if err := p.setLimits(program); err != nil || program.User == nil {
 		return err
 	}
-	p.becomeUser(program)
+	p.becomeUser(*program.User, program.Dir)
 	return nil
 }
 
@@ -193,23 +193,23 @@ func (p *childCalls) setUp(program *Program, attr *syscall.SysProcAttr) error {
 // which shares its memory with this process and blocks one of its threads until execve. So that
 // they cannot read the memory it is not dumpable, and stays so in this process; the kernel does
 // the same at every change of the user, unless fs.suid_dumpable says otherwise.
-func (p *childCalls) becomeUser(program *Program) {
-	uid, gid, same := literal(int(program.User.UID)), literal(int(program.User.GID)), literal(-1)
+func (p *childCalls) becomeUser(user Credential, dir string) {
+	uid, gid, same := literal(int(user.UID)), literal(int(user.GID)), literal(-1)
 	p.fail = func(errno syscall.Errno) error { return &CredentialError{Err: errno} }
 	groups := literal(0)
-	if len(program.User.Groups) > 0 {
-		list := make([]byte, 0, 4*len(program.User.Groups))
-		for _, group := range program.User.Groups {
+	if len(user.Groups) > 0 {
+		list := make([]byte, 0, 4*len(user.Groups))
+		for _, group := range user.Groups {
 			list = binary.NativeEndian.AppendUint32(list, group)
 		}
 		groups = p.point(list)
 	}
-	p.call(unix.SYS_SETGROUPS, literal(len(program.User.Groups)), groups)
+	p.call(unix.SYS_SETGROUPS, literal(len(user.Groups)), groups)
 	p.call(unix.SYS_SETRESGID, gid, gid, gid)
 	p.call(unix.SYS_SETRESUID, same, uid, same)
 	p.call(unix.SYS_CAPSET, p.words(unix.LINUX_CAPABILITY_VERSION_3), p.words(0, 0, 0)) // also inheritable and ambient ones
 	p.fail = nil
-	p.call(unix.SYS_CHDIR, p.text(program.Dir))
+	p.call(unix.SYS_CHDIR, p.text(dir))
 	p.fail = func(errno syscall.Errno) error { return &CredentialError{Err: errno} }
 	p.call(unix.SYS_PRCTL, literal(unix.PR_SET_DUMPABLE), literal(0), literal(0), literal(0), literal(0))
 	p.call(unix.SYS_SETRESUID, uid, uid, uid)

@@ -109,23 +109,11 @@ func (s *Sandboxes) Statuses() []Status {
 
 // Confine chooses the strongest working backend that can enforce the plan. Without one
 // it fails with kind Unavailable and the reason for each backend.
-func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) { return s.confine(plan, false) }
-
-// ConfineOther is Confine for programs with a [Program.User].
-func (s *Sandboxes) ConfineOther(plan *Plan) (*Confinement, error) { return s.confine(plan, true) }
-
-// errOneUser is why bubblewrap cannot be used for another user: the mounts and namespaces in which
-// it starts are made by this process's.
-var errOneUser = errors.New("it confines only processes of the server's own user")
-
-func (s *Sandboxes) confine(plan *Plan, other bool) (*Confinement, error) {
+func (s *Sandboxes) Confine(plan *Plan) (*Confinement, error) {
 	_ = s.Wait(context.Background())
 	var reasons []Reason
 	for i := range s.statuses {
 		err := s.statuses[i].Err
-		if err == nil && other && s.statuses[i].Backend == Bubblewrap {
-			err = errOneUser
-		}
 		if err == nil {
 			var e enforcer
 			if e, err = s.newEnforcer(&s.statuses[i], plan); err == nil {

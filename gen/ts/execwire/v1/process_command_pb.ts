@@ -120,9 +120,7 @@ export type StartProcessRequest = Message<"execwire.v1.StartProcessRequest"> & {
    *
    * A user that does not exist is refused with INVALID_FIELD, one that the caller's
    * principal may not start processes as with USER_NOT_ALLOWED, and any other than its own
-   * by a server that cannot change users with USER_UNAVAILABLE. Of the sandboxes only
-   * Landlock can confine another user's process; a policy that it cannot enforce is refused
-   * with SANDBOX_UNAVAILABLE.
+   * by a server that cannot change users with USER_UNAVAILABLE.
    *
    * @generated from field: string user = 11;
    */
