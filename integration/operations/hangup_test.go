@@ -120,6 +120,9 @@ func TestReload_ByCommand(t *testing.T) {
 		write(step.text)
 		server.ExpectCommand(t, harness.TCPTransport, step.want, "reload")
 	}
+	write("max_wait = \"8m\"\n")
+	server.ExpectCommand(t, harness.TCPTransport, harness.Result{
+		Stdout: `{"applied":[{"setting":"max_wait","old":"10m","new":"8m"}],"needs_restart":[]}` + "\n"}, "reload", "--json")
 }
 
 // Processes do not inherit the signals that nohup makes the server ignore.

@@ -2,8 +2,10 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,7 @@ import (
 
 func (p Program) newReload() *cobra.Command {
 	command := &cobra.Command{
-		Use:   "reload",
+		Use:   "reload [--json]",
 		Short: "Make a server read its configuration again",
 		Long: `reload makes a server read its configuration again, as SIGHUP does: the file of
 --config and the files that settings name. No process and no connection ends.
@@ -24,19 +26,43 @@ others need a restart, which is printed, too; docs/configuration.md says which. 
 is invalid nothing changes, and the error has its line and column.
 
 Environment variables and flags of the server override the file, as at its start. It
-needs the permission admin.`,
+needs the permission admin.
+
+With --json one object is printed: applied and needs_restart, lists of objects with
+setting, old and new.`,
 		Example: `  execwire reload
   execwire reload --server unix:///run/execwire/execwire.sock`,
 		Args: p.NoArguments,
 	}
+	asJSON := command.Flags().Bool("json", false, "print a JSON object")
 	p.OnServer(command, func(ctx context.Context, c *client.Client, _ []string) error {
 		changed, err := c.Admin().Reload(ctx, &execwirev1.ReloadRequest{})
 		if err != nil {
 			return err
 		}
+		if *asJSON {
+			return json.NewEncoder(p.Out).Encode(map[string][]settingObject{
+				"applied": objectsOf(changed.GetApplied()), "needs_restart": objectsOf(changed.GetNeedsRestart()),
+			})
+		}
 		return printChanges(p.Out, changed)
 	})
 	return command
+}
+
+// settingObject is the JSON output for a setting.
+type settingObject struct {
+	Setting string `json:"setting"`
+	Old     string `json:"old"`
+	New     string `json:"new"`
+}
+
+func objectsOf(changes []*execwirev1.SettingChange) []settingObject {
+	list := []settingObject{}
+	for _, c := range changes {
+		list = append(list, settingObject{Setting: c.GetSetting(), Old: c.GetOldValue(), New: c.GetNewValue()})
+	}
+	return list
 }
 
 // printChanges prints a line for each setting that differs.
@@ -47,7 +73,7 @@ func printChanges(w io.Writer, changed *execwirev1.ReloadResponse) error {
 		note    string
 	}{{changed.GetApplied(), ""}, {changed.GetNeedsRestart(), " (needs a restart)"}} {
 		for _, c := range list.changes {
-			fmt.Fprintf(&b, "%s: %s -> %s%s\n", c.GetSetting(), shown(c.GetOldValue()), shown(c.GetNewValue()), list.note)
+			fmt.Fprintf(&b, "%s: %s -> %s%s\n", shown(c.GetSetting()), shown(c.GetOldValue()), shown(c.GetNewValue()), list.note)
 		}
 	}
 	if b.Len() == 0 {
@@ -57,10 +83,11 @@ func printChanges(w io.Writer, changed *execwirev1.ReloadResponse) error {
 	return err
 }
 
-// shown returns a value of a setting, which is empty for none and for secrets.
-func shown(value string) string {
-	if value == "" {
-		return `""`
+// shown returns a text of the server for a terminal: in quotes if it is empty, as for none
+// and for secrets, or has characters that cannot be printed.
+func shown(text string) string {
+	if text == "" || strings.ContainsFunc(text, func(c rune) bool { return !strconv.IsPrint(c) }) {
+		return strconv.Quote(text)
 	}
-	return value
+	return text
 }
