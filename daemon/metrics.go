@@ -57,7 +57,6 @@ type serverMetrics struct {
 	calls        *prometheus.CounterVec
 	callDuration *prometheus.HistogramVec
 	transfers    *prometheus.CounterVec
-	methods      sync.Map // the label of each method that was called, by its full name
 
 	starts        *prometheus.CounterVec
 	startFailures *prometheus.CounterVec
@@ -73,6 +72,7 @@ type serverMetrics struct {
 type apiCounts struct {
 	inFlight atomic.Int64
 	bytes    traffic.Bytes
+	methods  sync.Map // of *methodCounts, of those that were called, by their full names
 }
 
 // newServerMetrics returns metrics of which those of processes and sessions, if there are

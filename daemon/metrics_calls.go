@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -54,22 +55,29 @@ func (m *serverMetrics) trafficOf(ctx context.Context) *traffic.Bytes {
 	return &m.apis[apiOf(ctx)].bytes
 }
 
+// methodCounts are the counts of one method, by one API.
+type methodCounts struct {
+	label    string
+	ok       prometheus.Counter
+	duration prometheus.Observer // nil: it is a stream
+}
+
 // countUnary is an interceptor that counts calls.
 func (m *serverMetrics) countUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	from, method, begun := apiOf(ctx), m.methodLabel(info.FullMethod), time.Now()
-	counts := m.apis[from]
+	from := apiOf(ctx)
+	method, counts, begun := m.countsOf(from, info.FullMethod, false), m.apis[from], time.Now()
 	counts.inFlight.Add(1)
 	defer counts.inFlight.Add(-1)
 	resp, err := handler(ctx, req)
-	m.callDuration.WithLabelValues(string(from), method).Observe(time.Since(begun).Seconds())
+	method.duration.Observe(time.Since(begun).Seconds())
 	m.callEnded(from, method, err)
 	return resp, err
 }
 
 // countStream is countUnary for streams.
 func (m *serverMetrics) countStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	from, method := apiOf(stream.Context()), m.methodLabel(info.FullMethod)
-	counts := m.apis[from]
+	from := apiOf(stream.Context())
+	method, counts := m.countsOf(from, info.FullMethod, true), m.apis[from]
 	counts.inFlight.Add(1)
 	defer counts.inFlight.Add(-1)
 	err := handler(srv, stream)
@@ -91,12 +99,13 @@ var transfers = map[string]string{
 }
 
 // callEnded counts a call with its error, which a client receives.
-func (m *serverMetrics) callEnded(from api, method string, err error) {
-	code := status.Code(err)
-	m.calls.WithLabelValues(string(from), method, code.String()).Inc()
+func (m *serverMetrics) callEnded(from api, method *methodCounts, err error) {
 	if err == nil {
+		method.ok.Inc()
 		return
 	}
+	code := status.Code(err)
+	m.calls.WithLabelValues(string(from), method.label, code.String()).Inc()
 	info := rpcerror.Info(err)
 	if refused, ok := strings.CutPrefix(info.GetReason(), "SANDBOX_"); ok {
 		m.refusedSandbox.WithLabelValues(strings.ToLower(refused)).Inc()
@@ -109,17 +118,25 @@ func (m *serverMetrics) callEnded(from api, method string, err error) {
 // unknownMethod is the label of calls of methods that do not exist.
 const unknownMethod = "unknown"
 
-// methodLabel returns the label of a method. A client chooses the name, so only those of
-// methods that exist are labels.
-func (m *serverMetrics) methodLabel(fullMethod string) string {
-	if label, ok := m.methods.Load(fullMethod); ok {
-		return label.(string)
+// countsOf returns the counts of a method. A client chooses the name, so only those of
+// methods that exist are labels, and are kept.
+func (m *serverMetrics) countsOf(from api, fullMethod string, stream bool) *methodCounts {
+	kept := &m.apis[from].methods
+	if counts, ok := kept.Load(fullMethod); ok {
+		return counts.(*methodCounts)
 	}
 	label := strings.TrimPrefix(fullMethod, "/")
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.Replace(label, "/", ".", 1)))
-	if _, isMethod := found.(protoreflect.MethodDescriptor); err != nil || !isMethod {
-		return unknownMethod
+	_, exists := found.(protoreflect.MethodDescriptor)
+	if exists = exists && err == nil; !exists {
+		label = unknownMethod
 	}
-	m.methods.Store(fullMethod, label)
-	return label
+	counts := &methodCounts{label: label, ok: m.calls.WithLabelValues(string(from), label, codes.OK.String())}
+	if !stream {
+		counts.duration = m.callDuration.WithLabelValues(string(from), label)
+	}
+	if exists {
+		kept.Store(fullMethod, counts)
+	}
+	return counts
 }
