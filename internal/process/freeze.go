@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/execwire/execwire/internal/sandbox"
 )
@@ -56,6 +57,7 @@ func (s *Supervisor) standStill(ctx context.Context) (map[*Process][]sandbox.Pla
 	if err := tracker.freeze(ctx); err != nil {
 		return nil, err
 	}
+	s.frozenAt = time.Now()
 	s.interrupt(errInterrupted)
 	for _, p := range s.tracked() {
 		p.interrupt()
@@ -97,6 +99,11 @@ func (s *Supervisor) Thaw() {
 	frozen := s.frozen
 	s.freezing, s.frozen = false, nil
 	s.mu.Unlock()
+	if interrupted {
+		for _, p := range s.tracked() {
+			p.lastOutput.Add(int64(time.Since(s.frozenAt))) // output may have waited
+		}
+	}
 	for _, p := range frozen {
 		p.mu.Unlock()
 	}

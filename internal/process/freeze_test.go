@@ -326,6 +326,33 @@ func TestFreeze_KeepsTimeouts(t *testing.T) {
 	}
 }
 
+// Neither a freeze nor output that waits for its owner counts as silence.
+func TestFreeze_NoOutputTimeout_CountsSilenceOnly(t *testing.T) {
+	const timeout = 50 * time.Millisecond
+	g := newGenerations(t, Config{})
+	spec := shell("while :; do echo 0123456789; done")
+	spec.NoOutputTimeout, spec.Output = time.Hour, eventlog.Limits{WindowBytes: 4096, Held: true}
+	g.start(spec)
+	g.start(shell("exec sleep 1000"))
+	poll(t, "the window to be full", func() bool { return g.processes[0].OutputBlocked() })
+	g.freeze()
+	g.processes[0].spec.NoOutputTimeout = timeout
+	g.current.Thaw()
+	time.Sleep(2 * timeout) // blocked for longer than the timeout
+	g.replace()
+	before := g.processes[1].LastOutput()
+	g.freeze()
+	time.Sleep(timeout)
+	g.current.Thaw()
+	if shift := g.processes[1].LastOutput().Sub(before); shift < timeout {
+		t.Errorf("of the freeze %v do not count as silence", shift)
+	}
+	poll(t, "the window to be full", func() bool { return g.processes[0].OutputBlocked() })
+	if result := terminate(t, g.processes[0], Termination{}); result.Exit.Cause != CauseTerminated {
+		t.Errorf("%+v", result)
+	}
+}
+
 func TestFreeze_StartHangs_FailsAndGoesOn(t *testing.T) {
 	g := newGenerations(t, Config{})
 	spec := shell("exec cat")
@@ -394,6 +421,41 @@ func TestFreeze_ConfinedPlaceholder_IsKept(t *testing.T) {
 		}
 	}
 	poll(t, "the placeholder to be removed", func() bool { _, err := os.Lstat(placeholder); return errors.Is(err, os.ErrNotExist) })
+}
+
+// Whatever tree of processes there is, another program kills all of it, and verifies that.
+func TestFreeze_HostileTrees_AreKilled(t *testing.T) {
+	for _, setup := range []killSetup{{adopt: true}, {adopt: true, cgroup: true}} {
+		t.Run(setup.String(), func(t *testing.T) {
+			t.Cleanup(func() { wantNoChildren(t) })
+			config := Config{AdoptOrphans: true}
+			if setup.cgroup {
+				config.Cgroups = withCgroups(t)
+			}
+			g := newGenerations(t, config)
+			tree := newHostileTree(t, "session", "daemon", "stopped", "child")
+			g.processes = append(g.processes, tree.startReady(g.current))
+			g.replace()
+			leaves := newHostileTree(t, "-leave", "daemon", "daemon") // ends at about this time
+			g.processes = append(g.processes, leaves.start(g.current))
+			g.replace()
+			g.replace()
+			result := terminate(t, g.processes[0], Termination{})
+			tree.wantAllDead("after the termination")
+			if !result.WasRunning || result.Exit.Cause != CauseTerminated {
+				t.Errorf("%+v", result)
+			}
+			wantEnd(t, g.processes[1])
+			g.replace()
+			poll(t, "the end of all", func() bool { return len(leaves.alive()) == 0 })
+			if result := terminate(t, g.processes[1], Termination{}); result.WasRunning || !result.Verified {
+				t.Errorf("%+v", result)
+			}
+			if result := terminate(t, g.processes[0], Termination{}); result.WasRunning || !result.Verified {
+				t.Errorf("%+v", result)
+			}
+		})
+	}
 }
 
 // isRaw reports whether the terminal of a process does not echo.

@@ -53,7 +53,7 @@ type ProcessState struct {
 	Exit      ExitRecord // valid from StateExited on
 	StartedAt time.Time  // by the wall clock
 	// Silence is the time since the last output, or else the start; Timeout is the rest of
-	// Spec.Timeout.
+	// Spec.Timeout. The time until Restore does not count.
 	Silence, Timeout time.Duration
 	Cause            Cause // why it is being ended; 0: it is not
 	Kill             *KillState
@@ -67,6 +67,7 @@ type StreamState struct {
 	Stream       eventlog.Stream // which one it is
 	File         *os.File        // the end of this program; for a terminal also that of the input
 	HadOutput    bool
+	WindowFull   bool // as the last read has found it
 	PipeEnlarged bool
 	LeaderExited bool // what was readable at the exit of the leader is known
 	Settled      bool // and in the log
@@ -181,7 +182,7 @@ func (s *stream) state() StreamState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return StreamState{
-		Stream: s.id, File: s.file, HadOutput: s.hadOutput, PipeEnlarged: s.pipeEnlarged, LeaderExited: s.leaderExited,
+		Stream: s.id, File: s.file, HadOutput: s.hadOutput, WindowFull: s.windowFull, PipeEnlarged: s.pipeEnlarged, LeaderExited: s.leaderExited,
 		Settled: s.settled, Pending: s.pending, Draining: s.draining,
 	}
 }
@@ -308,7 +309,7 @@ func (p *Process) restoreFiles(saved *ProcessState, closed *os.File) error {
 		if of.Settled {
 			p.unsettledStreams--
 		}
-		s.hadOutput, s.pipeEnlarged, s.leaderExited = of.HadOutput, of.PipeEnlarged, of.LeaderExited
+		s.hadOutput, s.windowFull, s.pipeEnlarged, s.leaderExited = of.HadOutput, of.WindowFull, of.PipeEnlarged, of.LeaderExited
 		s.settled, s.pending, s.draining = of.Settled, of.Pending, of.Draining
 		if s.terminal {
 			input = of.File

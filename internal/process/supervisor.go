@@ -128,6 +128,7 @@ type Supervisor struct {
 	streaming context.Context
 	interrupt context.CancelCauseFunc
 	frozen    []*Process // whose locks Freeze holds
+	frozenAt  time.Time  // since when nothing is read
 }
 
 // counts are what a Supervisor waits for.

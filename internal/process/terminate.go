@@ -166,7 +166,9 @@ func (t *timeouts) stop() {
 // checkOutput kills the process if it had no output for too long, and otherwise schedules the next
 // check.
 func (t *timeouts) checkOutput(p *Process) {
+	p.mu.Lock() // waits for Thaw
 	remaining := p.spec.NoOutputTimeout
+	p.mu.Unlock()
 	// The order matters: output that is no longer blocked was read before, and LastOutput includes
 	// it.
 	if !p.OutputBlocked() {
