@@ -157,7 +157,11 @@ func TestSnapshot_HasHeadAndTailOfEachStream(t *testing.T) {
 func TestSnapshot_OfClosedProcess_HasAllOutput(t *testing.T) {
 	const size = 3 << 20 // copying it takes longer than the end of the process
 	f := newFixture(t, func(s *settings) { s.limits.SnapshotBytes = size })
-	for i := range 20 {
+	processes := 20
+	if testing.Short() {
+		processes = 10
+	}
+	for i := range processes {
 		id := fmt.Sprint("p", i)
 		f.start(shell(id, fmt.Sprintf("head -c %d /dev/zero; sleep 0.02; printf end", size)))
 		for closed := false; !closed; {

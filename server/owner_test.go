@@ -106,7 +106,7 @@ func (o *owners) resume() {
 func TestOwner_RandomCutsAndTakeovers_DeliverExactlyOnce(t *testing.T) {
 	rounds, steps := 60, 150
 	if testing.Short() {
-		rounds = 12
+		rounds = 8
 	}
 	inEachForm(t, func(t *testing.T, form func(*settings)) {
 		f := newFixture(t, form, func(s *settings) {

@@ -18,6 +18,7 @@ import (
 	"github.com/execwire/execwire/client"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // containerUID is a user ID as OpenShift chooses it: without a name.
@@ -69,6 +70,7 @@ func firstProcess(t *testing.T, c *harness.Command) harness.ProcessIdentity {
 
 // What needs no privileges works in a container without them.
 func TestContainer_WithoutPrivileges_Works(t *testing.T) {
+	testrace.WithoutRace(t)
 	shared := harness.PublicDir(t)
 	server := container(t, shared, true, "serve", "--listen", "unix://"+filepath.Join(shared, "s"))
 	server.Env = append(server.Env, "EXECWIRE_SHUTDOWN_GRACE_PERIOD=2m")
@@ -233,6 +235,7 @@ func withoutGit(policy *execwirev1.SandboxPolicy) *execwirev1.SandboxPolicy {
 
 // What does not work in a container without privileges is reported.
 func TestContainer_Doctor_ReportsWhatIsMissing(t *testing.T) {
+	testrace.WithoutRace(t)
 	for name, test := range map[string]struct {
 		tmp     bool
 		missing []string

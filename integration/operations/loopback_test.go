@@ -14,6 +14,7 @@ import (
 
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/testcert"
+	"github.com/execwire/execwire/internal/testrace"
 )
 
 // otherUser is a user of this host that runs no server of the tests.
@@ -45,6 +46,7 @@ func expectRefused(t *testing.T, what string, uid uint32, got harness.Result) {
 }
 
 func TestLoopback_ProcessesOfOtherUsersAreRefused(t *testing.T) {
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	server := harness.Serve(t)
 	hub := harness.NewHub(t, nil)
@@ -103,6 +105,7 @@ func asUser(t *testing.T, uid int, f func(*http.Client) (int, error)) int {
 
 func TestLoopback_ServerOfAnUnprivilegedUserAcceptsThatUserAndRoot(t *testing.T) {
 	const serverUser, third = otherUser, otherUser + 1
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	server := as(serverUser, binary, "serve", "--listen", "grpc://127.0.0.1:0", "--listen", "ws://127.0.0.1:0")
 	server.Listen(t, 2)
@@ -118,6 +121,7 @@ func TestLoopback_ServerOfAnUnprivilegedUserAcceptsThatUserAndRoot(t *testing.T)
 }
 
 func TestLoopback_UsersOfTheSettingAreAccepted(t *testing.T) {
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	listed := harness.Serve(t, "EXECWIRE_LOOPBACK_USERS=same,1001")
 	for _, d := range []harness.Transport{harness.TCPTransport, harness.WebsocketTransport} {
@@ -147,6 +151,7 @@ func TestLoopback_UsersOfTheSettingAreAccepted(t *testing.T) {
 
 // A credential has the same effect as without the setting.
 func TestLoopback_TokenOfAnotherUserIsAccepted(t *testing.T) {
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	dir := harness.PublicDir(t)
 	token := filepath.Join(dir, "token")
@@ -195,6 +200,7 @@ func TestLoopback_RefusedConnectionsTakeNoPlace(t *testing.T) {
 
 // TLS without a certificate is no credential either.
 func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	dir := harness.PublicDir(t)
 	authority := testcert.NewAuthority(t)
@@ -218,6 +224,7 @@ func TestLoopback_OtherUsersAreRefusedThroughTLS(t *testing.T) {
 // A user without a mapping in the server's user namespace appears there as nobody, even if the
 // setting names the number of nobody.
 func TestLoopback_UsersOutsideTheUserNamespaceAreRefused(t *testing.T) {
+	testrace.WithoutRace(t)
 	binary := publicExecwire(t)
 	server := harness.NewCommand("serve", "--listen", "grpc://127.0.0.1:0")
 	server.Env = append(server.Env, "EXECWIRE_LOOPBACK_USERS=65534")
