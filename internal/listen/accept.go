@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -22,6 +23,9 @@ const (
 
 var errListenerClosed = errors.New("the listener is closed")
 
+// errPaused is the error of Accept while the listener is paused.
+var errPaused = errors.New("the listener is paused")
+
 // retryingListener retries failed accepts until it is closed: a system limit that
 // is reached, by this process or others of its user, must not end the listener. A
 // connection that was accepted but could not be returned is lost.
@@ -30,6 +34,7 @@ type retryingListener struct {
 	failed  func(error)     // called with the error, at most once per acceptReportInterval
 	closing context.Context // ends with the first Close
 	end     context.CancelCauseFunc
+	paused  atomic.Bool // Accept fails with errPaused
 
 	mu         sync.Mutex
 	lastReport time.Time // guarded by mu
@@ -37,7 +42,7 @@ type retryingListener struct {
 
 // retryAccepts returns inner with retried accepts. failed is called concurrently,
 // must not block, and may be nil.
-func retryAccepts(inner net.Listener, failed func(error)) net.Listener {
+func retryAccepts(inner net.Listener, failed func(error)) *retryingListener {
 	if failed == nil {
 		failed = func(error) {}
 	}
@@ -45,14 +50,17 @@ func retryAccepts(inner net.Listener, failed func(error)) net.Listener {
 	return &retryingListener{Listener: inner, failed: failed, closing: open, end: end}
 }
 
-// Accept waits for the next connection. Its only error is [net.ErrClosed], after
-// Close.
+// Accept waits for the next connection. Its only errors are [net.ErrClosed], after
+// Close, and errPaused.
 func (l *retryingListener) Accept() (net.Conn, error) {
 	pause := backoff.Backoff{Min: minAcceptPause, Max: maxAcceptPause}
 	for {
 		conn, err := l.Listener.Accept()
 		if err == nil {
 			return conn, nil
+		}
+		if l.paused.Load() {
+			return nil, errPaused
 		}
 		if !errors.Is(err, net.ErrClosed) {
 			l.report(err)
@@ -65,7 +73,28 @@ func (l *retryingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and ends a pause of Accept.
+// pause makes Accept fail until resume; the kernel queues connections. It returns an
+// error if the kind of listener cannot.
+func (l *retryingListener) pause() error {
+	l.paused.Store(true)
+	return l.setDeadline(time.Unix(1, 0))
+}
+
+// resume ends pause.
+func (l *retryingListener) resume() error {
+	l.paused.Store(false)
+	return l.setDeadline(time.Time{})
+}
+
+func (l *retryingListener) setDeadline(at time.Time) error {
+	inner, ok := l.Listener.(interface{ SetDeadline(time.Time) error })
+	if !ok {
+		return fmt.Errorf("a listener of type %T cannot be paused", l.Listener)
+	}
+	return inner.SetDeadline(at)
+}
+
+// Close closes the listener and ends the delay before Accept tries again.
 func (l *retryingListener) Close() error {
 	l.end(errListenerClosed)
 	return l.Listener.Close()

@@ -59,7 +59,7 @@ func (l *openListener) Dispatch(grpc, http *Queue) {
 	var pending sync.WaitGroup
 	defer pending.Wait()
 	for {
-		conn, err := l.limiter.accept(l.Listener.Accept)
+		conn, err := l.limiter.accept(l.accepting.Accept)
 		if err != nil {
 			return
 		}

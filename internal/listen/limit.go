@@ -257,6 +257,35 @@ func (l *limiter) close() {
 	}
 }
 
+// reopen accepts connections again after close.
+func (l *limiter) reopen() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = false
+}
+
+// disconnect closes all connections.
+func (l *limiter) disconnect() {
+	for _, c := range l.connections() {
+		_ = c.Close()
+	}
+}
+
+func (l *limiter) connections() (all []*limitedConn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lists := []*list.List{l.pending}
+	for _, p := range l.principals {
+		lists = append(lists, p.idle, p.busy)
+	}
+	for _, one := range lists {
+		for e := one.Front(); e != nil; e = e.Next() {
+			all = append(all, e.Value.(*limitedConn))
+		}
+	}
+	return all
+}
+
 // limitError is the error of a connection that is not admitted, or was evicted.
 func (l *limiter) limitError(reason string) *auth.Error {
 	text := fmt.Sprintf("the listener's limit %s of %d connections is reached: %s, or try again in %v", settingConnections, l.limit, reason, retryWhenFull)

@@ -23,8 +23,18 @@ type Listener interface {
 	// it, unless the scheme of the listener does. A client that sends none within
 	// [Options.HandshakeTimeout] is disconnected, and delays no other. Failed accepts
 	// are retried. Dispatch returns when all connections were delivered or closed. It
-	// is called once.
+	// is called once, and once more after each Resume.
 	Dispatch(grpc, http *Queue)
+	// Pause makes Dispatch return, and closes connections without a request. The socket
+	// stays open, so that the kernel queues clients that connect, until Resume or Close.
+	Pause() error
+	// Disconnect closes all connections.
+	Disconnect()
+	// Resume ends a pause. Connections that were queued are accepted.
+	Resume() error
+	// Socket returns the socket, for another program that goes on with the listener; see
+	// [Options.Taken]. It is valid until Close.
+	Socket() Socket
 	// URL returns the address for clients, with the port that the kernel chose.
 	URL() URL
 	// Addr returns that address.
@@ -70,6 +80,8 @@ type Options struct {
 	// with the address of one uses it and does not bind; closing the listener closes
 	// it. The file of a unix socket keeps its mode, and is not removed.
 	Inherited []net.Listener
+	// Taken are the sockets with which a program before went on. May be nil.
+	Taken *Taken
 	// Full is called with the listener for each connection that was closed,
 	// evicted or rejected because of Connections, concurrently. It must not
 	// block. May be nil.
@@ -144,26 +156,29 @@ func (l Options) check(u URL) error {
 
 // openListener is an open listener of any scheme.
 type openListener struct {
-	net.Listener // retries failed accepts
-	url          URL
-	opts         Options
-	limiter      *limiter
-	close        func() error
+	accepting *retryingListener
+	socket    Socket
+	url       URL
+	opts      Options
+	limiter   *limiter
+	close     func() error
 }
 
-// newListener returns the listener u, whose connections inner accepts. Its first
-// Close calls unlink.
-func newListener(inner net.Listener, u URL, opts Options, unlink func() error) *openListener {
+// newListener returns the listener u, whose connections inner accepts; asked is u as it
+// was asked for. Its first Close removes the file of a unix socket, unless file is zero.
+func newListener(inner net.Listener, asked, u URL, opts Options, file inode) *openListener {
 	if opts.HandshakeFailed == nil {
 		opts.HandshakeFailed = func(net.Addr, error) {}
 	}
 	opts.HandshakeTimeout = cmp.Or(opts.HandshakeTimeout, DefaultHandshakeTimeout)
-	l := &openListener{Listener: retryAccepts(inner, opts.acceptFailed(u)), url: u, opts: opts, limiter: newLimiter(u, opts)}
+	accepting := retryAccepts(inner, opts.acceptFailed(u))
+	l := &openListener{accepting: accepting, url: u, opts: opts, limiter: newLimiter(u, opts),
+		socket: Socket{Asked: asked, Listener: inner, Device: file.dev, Inode: file.ino}}
 	l.close = sync.OnceValue(func() error {
 		// The socket is removed first: otherwise another server could consider it
 		// dead and replace it, and the new one would be removed.
-		removal := unlink()
-		err := l.Listener.Close()
+		removal := unlink(u, file)
+		err := l.accepting.Close()
 		l.limiter.close()
 		return errors.Join(removal, err)
 	})
@@ -178,19 +193,43 @@ func (l *openListener) Addr() net.Addr {
 	if l.url.Scheme == SchemeUnix {
 		return &net.UnixAddr{Name: l.url.Path, Net: "unix"}
 	}
-	return l.Listener.Addr()
+	return l.accepting.Addr()
 }
 
 // Close implements [Listener].
 func (l *openListener) Close() error { return l.close() }
+
+// Pause implements [Listener].
+func (l *openListener) Pause() error {
+	err := l.accepting.pause()
+	l.limiter.close()
+	return err
+}
+
+// Disconnect implements [Listener].
+func (l *openListener) Disconnect() { l.limiter.disconnect() }
+
+// Resume implements [Listener].
+func (l *openListener) Resume() error {
+	l.limiter.reopen()
+	return l.accepting.resume()
+}
+
+// Socket implements [Listener].
+func (l *openListener) Socket() Socket { return l.socket }
 
 // listenTCP opens a TCP listener.
 func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if err := opts.check(u); err != nil {
 		return nil, err
 	}
+	asked := u
+	if socket := opts.Taken.take(u); socket != nil {
+		u.Addr = socket.Listener.Addr().(*net.TCPAddr).AddrPort()
+		return newListener(socket.Listener, asked, u, opts, inode{}), nil
+	}
 	if socket := opts.inherited(u); socket != nil {
-		return newListener(socket, u, opts, func() error { return nil }), nil
+		return newListener(socket, asked, u, opts, inode{}), nil
 	}
 	network := "tcp" // [::] accepts both families
 	if u.Addr.Addr().Is4() {
@@ -208,5 +247,5 @@ func listenTCP(ctx context.Context, u URL, opts Options) (Listener, error) {
 		return nil, &Error{Kind: KindSystem, URL: u.String(), Problem: "the system refused", Err: err}
 	}
 	u.Addr = lis.Addr().(*net.TCPAddr).AddrPort()
-	return newListener(lis, u, opts, func() error { return nil }), nil
+	return newListener(lis, asked, u, opts, inode{}), nil
 }

@@ -40,8 +40,11 @@ func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
 	if err != nil {
 		return nil, err
 	}
+	if socket := opts.Taken.take(u); socket != nil {
+		return newListener(socket.Listener, u, u, opts, inode{dev: socket.Device, ino: socket.Inode}), nil
+	}
 	if socket := opts.inherited(u); socket != nil {
-		return newListener(socket, u, opts, func() error { return nil }), nil
+		return newListener(socket, u, u, opts, inode{}), nil
 	}
 	unlock, err := lockPath(ctx, u.Path)
 	if err != nil {
@@ -67,12 +70,18 @@ func listenUnix(ctx context.Context, u URL, opts Options) (Listener, error) {
 		}
 		return nil, systemError(u, "the socket cannot be moved into its place", err)
 	}
-	return newListener(lis, u, opts, func() error {
-		if now, err := inodeOf(u.Path); err != nil || now != created {
-			return nil
-		}
-		return os.Remove(u.Path)
-	}), nil
+	return newListener(lis, u, u, opts, created), nil
+}
+
+// unlink removes the file of the socket, if the path still has it. A zero file is none.
+func unlink(u URL, file inode) error {
+	if file == (inode{}) {
+		return nil
+	}
+	if now, err := inodeOf(u.Path); err != nil || now != file {
+		return nil
+	}
+	return os.Remove(u.Path)
 }
 
 func systemError(u URL, problem string, err error) *Error {
