@@ -100,7 +100,7 @@ func resetReason(code int) string {
 	switch code {
 	case wsconn.CodeNormal:
 		return relay.ReasonClosed
-	case wsconn.CodeGoingAway:
+	case wsconn.CodeGoingAway, wsconn.CodeServiceRestart:
 		return relay.ReasonGoingAway
 	case wsconn.CodeTooLarge:
 		return relay.ReasonMessageTooLarge

@@ -21,6 +21,7 @@ const (
 	closePolicy    = 1008
 	closeTooBig    = 1009
 	closeInternal  = 1011
+	closeRestart   = 1012
 	closeTryAgain  = 1013
 )
 
@@ -49,6 +50,10 @@ type ending struct {
 	reason string // of the websocket close
 	err    error  // returned by Serve; nil for a normal end
 }
+
+// ErrReplaced is the cause with which the context of [Gateway.Serve] ends when another
+// program replaces this one: the client is told to come back at once.
+var ErrReplaced = errors.New("the server is being upgraded: connect again")
 
 // errServed is the cancellation cause for everything a connection has started.
 var errServed = errors.New("the connection has ended")

@@ -92,6 +92,9 @@ func endingOf(cause error) ending {
 	if evicted, ok := errors.AsType[*auth.Error](cause); ok && evicted.Kind == auth.KindTooManyConnections {
 		return ending{closeTryAgain, fmt.Sprintf("%s is reached: try again in %v", evicted.Setting, evicted.RetryAfter), evicted}
 	}
+	if errors.Is(cause, ErrReplaced) {
+		return ending{closeRestart, ErrReplaced.Error(), cause}
+	}
 	return ending{closeGoingAway, "the server stops", cause}
 }
 

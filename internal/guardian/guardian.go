@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// pipeVariable tells a server that it has a guardian. Its value is the descriptor of a pipe
-	// whose write end the guardian holds.
-	pipeVariable = "EXECWIRE_GUARDIAN_PIPE"
+	// PipeVariable is the environment variable that tells a server that it has a guardian. Its
+	// value is the descriptor of a pipe whose write end the guardian holds.
+	PipeVariable = "EXECWIRE_GUARDIAN_PIPE"
 	// pipeFD is that descriptor.
 	pipeFD = 3
 	// maxIdleScans is after how many scans in a row in which nothing died the guardian gives up
@@ -161,7 +161,7 @@ func (g *guardian) startServer() error {
 	defer func() { _ = readEnd.Close() }()
 	// The running program, even if another version has been installed in its place.
 	g.server, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), pipeVariable+"="+strconv.Itoa(pipeFD)),
+		Env:   append(os.Environ(), PipeVariable+"="+strconv.Itoa(pipeFD)),
 		Files: []uintptr{0, 1, 2, readEnd.Fd()},
 		Sys:   &syscall.SysProcAttr{Setpgid: !g.sharesGroup, Foreground: g.foreground, Ctty: standardInput, PidFD: &g.pidfd},
 	})

@@ -17,11 +17,11 @@ import (
 // variable, so that children do not inherit it. Call it once, before anything is started or the
 // environment is read.
 func Guarded() (*Watch, error) {
-	value, set := os.LookupEnv(pipeVariable)
+	value, set := os.LookupEnv(PipeVariable)
 	if !set {
 		return nil, nil
 	}
-	if err := os.Unsetenv(pipeVariable); err != nil {
+	if err := os.Unsetenv(PipeVariable); err != nil {
 		return nil, err
 	}
 	fd, err := strconv.Atoi(value)
@@ -38,7 +38,7 @@ func Guarded() (*Watch, error) {
 	if err := file.SetDeadline(time.Time{}); err != nil { // the poller has refused it
 		return nil, guardError(err)
 	}
-	w := &Watch{gone: make(chan struct{}), signals: make(chan syscall.Signal, 16)}
+	w := &Watch{pipe: file, gone: make(chan struct{}), signals: make(chan syscall.Signal, 16)}
 	go w.watch(file)
 	return w, nil
 }
@@ -51,9 +51,14 @@ func isPipe(fd int) bool {
 // Watch detects the end of the guardian, and receives the signals that it forwards. A nil
 // one is that of a process without a guardian: its channels are nil.
 type Watch struct {
+	pipe    *os.File
 	gone    chan struct{}
 	signals chan syscall.Signal
 }
+
+// Pipe returns the pipe whose write end the guardian has. A program that replaces this one
+// finds its guardian by the descriptor in [PipeVariable]. The watch cannot be nil.
+func (w *Watch) Pipe() syscall.Conn { return w.pipe }
 
 // Gone returns a channel that is closed when the guardian is gone.
 func (w *Watch) Gone() <-chan struct{} {

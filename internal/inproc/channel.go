@@ -39,6 +39,7 @@ type Channel struct {
 	services map[string]*service
 	running  map[*clientStream]struct{} // calls whose handler has not returned
 	closing  bool
+	quiet    chan struct{} // closed when no call is running; nil: nobody waits for that
 }
 
 var (
@@ -124,8 +125,37 @@ func (ch *Channel) remove(cs *clientStream) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	delete(ch.running, cs)
-	if ch.closing && len(ch.running) == 0 {
+	if len(ch.running) > 0 {
+		return
+	}
+	if ch.closing {
 		close(ch.idle)
+	}
+	if ch.quiet != nil {
+		close(ch.quiet)
+		ch.quiet = nil
+	}
+}
+
+// WaitQuiet waits until no handler is running, and returns nil then, or the cause of ctx
+// if that ends first. It rejects nothing: the caller knows that no calls are made. A
+// handler must not call it.
+func (ch *Channel) WaitQuiet(ctx context.Context) error {
+	ch.mu.Lock()
+	if len(ch.running) == 0 {
+		ch.mu.Unlock()
+		return nil
+	}
+	if ch.quiet == nil {
+		ch.quiet = make(chan struct{})
+	}
+	quiet := ch.quiet
+	ch.mu.Unlock()
+	select {
+	case <-quiet:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("failed to wait for the running calls: %w", context.Cause(ctx))
 	}
 }
 

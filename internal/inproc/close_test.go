@@ -134,3 +134,43 @@ func TestClose_DuringCalls(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// WaitQuiet waits for running handlers and rejects none.
+func TestWaitQuiet_WaitsForCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		ch := serve(t, &stub{unary: func(context.Context, *text) (*text, error) {
+			<-release
+			return txt(""), nil
+		}})
+		if err := ch.WaitQuiet(t.Context()); err != nil {
+			t.Errorf("without a call: %v", err)
+		}
+		var calls sync.WaitGroup
+		calls.Go(func() {
+			if err := ch.Invoke(t.Context(), unaryMethod, txt(""), new(text)); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		ended, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("the test gives up")
+		cancel(cause)
+		if err := ch.WaitQuiet(ended); !errors.Is(err, cause) {
+			t.Errorf("with a call: %v, want %v", err, cause)
+		}
+		var waits sync.WaitGroup
+		waits.Go(func() {
+			if err := ch.WaitQuiet(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		close(release)
+		calls.Wait()
+		waits.Wait()
+		if err := ch.Invoke(t.Context(), unaryMethod, txt(""), new(text)); err != nil {
+			t.Errorf("a later call: %v", err)
+		}
+	})
+}

@@ -40,6 +40,8 @@ const (
 	CodePolicy        = 1008
 	CodeTooLarge      = 1009
 	CodeInternalError = 1011
+	// CodeServiceRestart means that the client can connect again at once.
+	CodeServiceRestart = 1012
 )
 
 // maxControlPayload is the maximum payload of a control frame in RFC 6455.
