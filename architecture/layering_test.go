@@ -10,6 +10,7 @@ import (
 const (
 	genExecwire = "gen/go/execwire/v1"
 	genRelay    = "gen/go/codex/exec_server/relay/v1"
+	genHandover = "gen/go/execwire/handover/v1"
 )
 
 // domain is plain Go: it can be tested, and embedded, without any protocol.
@@ -37,6 +38,7 @@ var packages = map[string]packageRule{
 	"internal/procfs":            {purpose: "reads /proc: which processes there are, and where they come from"},
 	"internal/cgroup":            {purpose: "a pool of control groups for processes", imports: []string{"internal/procfs"}},
 	"internal/guardian":          {purpose: "runs a server below a parent that kills what it leaves", imports: []string{"internal/cgroup", "internal/procfs"}},
+	"internal/handover":          {purpose: "replaces the running program by another one that goes on with its state", imports: slices.Concat([]string{genHandover, "internal/procfs"}, domain)},
 	"internal/session":           {purpose: "ownership, attachment, resume, quotas", imports: []string{"internal/process", "internal/eventlog", "internal/notify"}},
 	"internal/fsops":             {purpose: "opens users' paths", imports: []string{"internal/gitignore", "internal/notify", "internal/sandbox"}},
 	"internal/gitignore":         {purpose: "matches paths with patterns of .gitignore"},
@@ -137,6 +139,7 @@ var packages = map[string]packageRule{
 	"integration/gateway":      {purpose: "end-to-end tests of the JSON-RPC gateway", testOnly: true},
 	"integration/hostile":      {purpose: "attacks of hostile clients", testOnly: true},
 	"integration/operations":   {purpose: "end-to-end tests of running a server", testOnly: true},
+	"integration/upgrade":      {purpose: "end-to-end tests of replacing a server by another program", testOnly: true},
 	"integration/process":      {purpose: "end-to-end tests of processes", testOnly: true},
 	"integration/relay":        {purpose: "end-to-end tests of executors behind a hub", testOnly: true},
 	"integration/session":      {purpose: "end-to-end tests of sessions", testOnly: true},

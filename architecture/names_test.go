@@ -15,7 +15,7 @@ type name struct {
 	why   string
 }
 
-var reapers = []string{"internal/process", "internal/cgroup", "internal/guardian", "internal/sandbox"}
+var reapers = []string{"internal/process", "internal/cgroup", "internal/guardian", "internal/handover", "internal/sandbox"}
 
 var forbidden = []name{
 	{pkg: "time", names: []string{"Sleep", "After", "Tick"},

@@ -176,7 +176,7 @@ func (c *clients) track(request context.Context, admitted listen.Admission) (ctx
 	ctx, cancel := context.WithCancelCause(request)
 	stopUse := admitted.Use(func(why error) { cancel(why) })
 	stopped := context.AfterFunc(ctx, func() {
-		if context.Cause(ctx) == errFlush {
+		if cause := context.Cause(ctx); cause == errFlush || cause == gateway.ErrReplaced {
 			httpstall.Interrupt(ctx)
 		}
 	})

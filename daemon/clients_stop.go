@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/execwire/execwire/gateway"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
@@ -66,6 +67,15 @@ func (c *clients) stop() error {
 	defer cancelSent()
 	_ = c.server.Shutdown(sent) // Close disconnects those who do not receive them
 	return errors.Join(err, c.server.Close())
+}
+
+// lose ends every connection as if it had been lost, and rejects new clients. It returns
+// when all connections have ended, or when ctx ends; then it returns its cause.
+func (c *clients) lose(ctx context.Context) error {
+	c.refuse()
+	closed := c.server.Close() // the connections of HTTP requests, and not those of websockets
+	c.disconnectAll(gateway.ErrReplaced)
+	return errors.Join(closed, c.handler.Shutdown(ctx))
 }
 
 // disconnectAll ends all connections, and returns how many of them had undelivered

@@ -23,7 +23,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
-	"github.com/execwire/execwire/internal/cgroup"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/destination"
@@ -83,6 +82,8 @@ type Options struct {
 	// call has moved much file content. It must neither block nor use the daemon. Nil
 	// calls nothing.
 	OnChange func()
+	// Upgrades lets another program replace this one while it serves. Nil refuses that.
+	Upgrades *Upgrades
 }
 
 func (o Options) withDefaults(cfg config.Config) Options {
@@ -120,6 +121,7 @@ type Daemon struct {
 	channel       *inproc.Channel
 	clients       *clients
 	reserve       ProcessReserve
+	upgrades      *upgrades
 
 	required *execwirev1.SandboxPolicy // nil requires none
 	http     *httpclient.Client        // nil if disabled
@@ -178,7 +180,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		sandboxes.Close()
 		return nil, err
 	}
-	cgroups, err := cgroup.Open(cfg.Cgroup)
+	cgroups, err := opts.Upgrades.openCgroups(cfg)
 	if err != nil {
 		closeAudit(auditor)
 		tracer.Close()
@@ -187,7 +189,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	}
 	syslimit.MakeThreads(serverThreads)
 	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
-	supervisor := process.NewSupervisor(process.Config{
+	supervisor, sessions, err := opts.Upgrades.openSessions(process.Config{
 		Cgroups:         cgroups,
 		UserProcesses:   reserve.UserProcesses,
 		OOMScoreAdjust:  int(cfg.OOMScoreAdjust),
@@ -196,8 +198,13 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		MaxWriteBytes:   int(cfg.StdinWrite),
 		Logger:          opts.Logger,
 		Observer:        counts,
-	})
-	sessions := session.NewRegistry(supervisor, sessionConfig(cfg, opts, auditor))
+	}, sessionConfig(cfg, opts, auditor))
+	if err != nil {
+		closeAudit(auditor)
+		tracer.Close()
+		sandboxes.Close()
+		return nil, err
+	}
 	httpClient := newHTTPClient(cfg, rules, required, opts.Logger)
 	srv := server.New(server.Config{
 		Tracer:       tracer,
@@ -209,6 +216,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		Audit:        auditor,
 		Logger:       opts.Logger,
 		Version:      opts.Version,
+		Instance:     opts.Upgrades.instance(),
 		KillMethod:   supervisor.KillMethod(),
 		Environ:      opts.Environ,
 		Guarded:      opts.Guarded,
@@ -233,22 +241,27 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	healthpb.RegisterHealthServer(channel, healthServer)
 	d := &Daemon{cfg: given, opts: opts, authenticator: authenticator, sessions: sessions, rules: rules, sandboxes: sandboxes, server: srv, audit: auditor,
 		health: healthServer, metrics: counts, streams: streams, channel: channel, tracer: tracer,
-		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork}
+		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork,
+		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
 	counts.begin(d)
 	admin.Register(channel, d)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
-	d.clients, err = newClients(clientsConfig{
-		cfg: cfg, authenticator: authenticator, logger: opts.Logger, audit: auditor,
-		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return channel.As(info) },
-		metrics:  counts,
-		ready:    func() bool { return true },
-		changed:  opts.OnChange,
-	})
-	if err != nil {
+	if d.clients, err = d.newClients(); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}
 	return d, nil
+}
+
+// newClients returns the clients of JSON-RPC and HTTP of a begin.
+func (d *Daemon) newClients() (*clients, error) {
+	return newClients(clientsConfig{
+		cfg: d.settings(), authenticator: d.authenticator, logger: d.opts.Logger, audit: d.audit,
+		upstream: func(info clientAuthInfo) grpc.ClientConnInterface { return d.channel.As(info) },
+		metrics:  d.metrics,
+		ready:    func() bool { return true },
+		changed:  d.opts.OnChange,
+	})
 }
 
 // sessionConfig is the configuration of the sessions.

@@ -20,6 +20,7 @@ import (
 type opener struct {
 	cfg           config.Config
 	inherited     []net.Listener // see [listen.Options]
+	taken         *listen.Taken  // see [listen.Options]
 	authenticator *authenticator // nil: clients are not authenticated
 	users         auth.LoopbackUsers
 	logger        *slog.Logger
@@ -75,6 +76,31 @@ func (l *listeners) announce(onListen func(url string)) {
 	}
 }
 
+// pause stops accepting clients. The kernel queues them until resume.
+func (l *listeners) pause() error {
+	var errs []error
+	for _, one := range l.inOrder {
+		errs = append(errs, one.Pause())
+	}
+	return errors.Join(errs...)
+}
+
+// disconnect closes the connections of all clients.
+func (l *listeners) disconnect() {
+	for _, one := range l.inOrder {
+		one.Disconnect()
+	}
+}
+
+// resume accepts clients again.
+func (l *listeners) resume() error {
+	var errs []error
+	for _, one := range l.inOrder {
+		errs = append(errs, one.Resume())
+	}
+	return errors.Join(errs...)
+}
+
 // closeNetwork closes all listeners but the standard streams. It may be called again.
 func (l *listeners) closeNetwork() {
 	for _, one := range l.inOrder {
@@ -97,6 +123,7 @@ func (o opener) open(ctx context.Context) (*listeners, error) {
 		HandshakeTimeout:     time.Duration(o.cfg.HandshakeTimeout),
 		LoopbackUsers:        o.users,
 		Inherited:            o.inherited,
+		Taken:                o.taken,
 		Confined:             o.confined,
 		UnauthenticatedBytes: unauthenticatedHeaders * int(o.cfg.HeaderList),
 		Connections:          int(o.cfg.Connections),
@@ -108,6 +135,7 @@ func (o opener) open(ctx context.Context) (*listeners, error) {
 		opts.WebsocketAuthenticated = !a.ignoresTokens()
 		opts.HandshakeFailed = a.handshakeFailed
 	}
+	defer func() { _ = o.taken.Close() }() // of listeners that are not configured any more
 	for _, raw := range o.cfg.Listen {
 		if err := o.openOne(ctx, opened, raw, &opts); err != nil {
 			opened.close()

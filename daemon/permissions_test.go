@@ -83,7 +83,9 @@ var permissions = map[string]string{
 	"/execwire.v1.PortService/ConnectPort": "ports",
 	"/execwire.v1.PortService/ListenPort":  "ports",
 
-	"/execwire.v1.AdminService/Reload": "admin",
+	"/execwire.v1.AdminService/Reload":     "admin",
+	"/execwire.v1.AdminService/Upgrade":    "admin",
+	"/execwire.v1.AdminService/GetUpgrade": "admin",
 
 	"/grpc.health.v1.Health/Check": public,
 	"/grpc.health.v1.Health/List":  public,

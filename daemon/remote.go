@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/execwire/execwire/gateway"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/secretfile"
@@ -96,6 +97,15 @@ func (r *remote) close() error {
 	err := r.server.endpoint.Close(relay.ReasonGoingAway)
 	r.end(errStopping)
 	<-r.ended
+	return err
+}
+
+// lose resets the streams of clients and disconnects from the relay.
+func (r *remote) lose() error {
+	err := r.server.endpoint.Close(relay.ReasonGoingAway)
+	r.end(gateway.ErrReplaced)
+	<-r.ended
+	r.server.wait()
 	return err
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/listen"
 )
@@ -28,39 +30,71 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	if err != nil {
 		return err
 	}
-	grpcQueue, httpQueue := listen.NewQueue(), listen.NewQueue()
-	relayed, err := d.openRemote(grpcQueue)
+	on, err := d.begin(open)
 	if err != nil {
 		open.close()
 		return err
 	}
-	refuseListeners(d.rules, open.inOrder)
-	grpcServer := d.newGRPCServer()
-	var serving sync.WaitGroup
-	failed := make(chan error, 1)
-	serving.Go(func() { _ = grpcServer.Serve(grpcQueue) }) // returns when the server is stopped
-	serving.Go(func() { d.clients.serve(httpQueue) })
-	open.dispatch(grpcQueue, httpQueue, &serving)
-	if relayed != nil {
-		relayed.begin(failed)
+	if !d.opts.Upgrades.Upgraded() { // clients know them
+		open.announce(d.opts.OnListen)
 	}
-	open.announce(d.opts.OnListen)
+	d.logUpgraded()
 	if d.opts.OnReady != nil {
 		d.opts.OnReady()
 	}
-	left := open.serveStdio(d.clients, &serving)
-	if relayed != nil {
+	left := open.serveStdio(d.clients, &on.goroutines)
+	if on.relayed != nil {
 		left = nil // clients can connect through the relay
 	}
-	probing, probed := context.WithCancelCause(ctx)
-	serving.Go(func() { d.probeSandboxes(probing) })
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	case <-left:
-		now = endedContext(errClientLeft)
+	for served := true; served; {
+		served = false
+		select {
+		case <-ctx.Done():
+		case err = <-on.failed:
+		case <-left:
+			now = endedContext(errClientLeft)
+		case next := <-d.upgrades.begun:
+			on, err = d.upgrade(ctx, next, open, on)
+			served = err == nil
+		}
 	}
-	probed(errStopping)
+	close(d.upgrades.over)
+	return d.stop(now, open, on, err)
+}
+
+// serving is what serves the clients of a daemon.
+type serving struct {
+	grpc       *grpc.Server
+	relayed    *remote    // nil without a relay
+	failed     chan error // receives the fatal error of the relay
+	probed     context.CancelCauseFunc
+	goroutines sync.WaitGroup
+}
+
+// begin begins to serve clients.
+func (d *Daemon) begin(open *listeners) (*serving, error) {
+	grpcQueue, httpQueue := listen.NewQueue(), listen.NewQueue()
+	relayed, err := d.openRemote(grpcQueue)
+	if err != nil {
+		return nil, err
+	}
+	on := &serving{grpc: d.newGRPCServer(), relayed: relayed, failed: make(chan error, 1)}
+	on.goroutines.Go(func() { _ = on.grpc.Serve(grpcQueue) }) // returns when the server is stopped
+	clients := d.clients
+	on.goroutines.Go(func() { clients.serve(httpQueue) })
+	open.dispatch(grpcQueue, httpQueue, &on.goroutines)
+	if relayed != nil {
+		relayed.begin(on.failed)
+	}
+	probing, probed := context.WithCancelCause(context.Background())
+	on.probed = probed
+	on.goroutines.Go(func() { d.probeSandboxes(probing) })
+	return on, nil
+}
+
+// stop is the end of Serve, for which err is the reason.
+func (d *Daemon) stop(now context.Context, open *listeners, on *serving, err error) error {
+	on.probed(errStopping)
 	d.health.Shutdown()
 	d.streams.drain(errStopping)
 	d.clients.refuse()
@@ -72,20 +106,20 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 	open.closeNetwork()
 	var clientsErr error
 	disconnected := runAsync(func() { clientsErr = d.clients.stop() })
-	stopErr := stopServer(grpcServer, flushTimeout, handlerTimeout)
+	stopErr := stopServer(on.grpc, flushTimeout, handlerTimeout)
 	<-disconnected
 	stopErr = errors.Join(stopErr, clientsErr)
-	if relayed != nil {
-		stopErr = errors.Join(stopErr, relayed.close())
+	if on.relayed != nil {
+		stopErr = errors.Join(stopErr, on.relayed.close())
 	}
 	if stopErr != nil {
 		return errors.Join(err, stopErr, d.Close()) // the listeners are closed, and the goroutines that serve them wait for handlers
 	}
-	if relayed != nil {
-		relayed.server.wait()
+	if on.relayed != nil {
+		on.relayed.server.wait()
 	}
 	d.streams.receivers.Wait()
-	serving.Wait()
+	on.goroutines.Wait()
 	return errors.Join(err, d.Close())
 }
 
@@ -93,9 +127,22 @@ func (d *Daemon) Serve(ctx, now context.Context) error {
 func (d *Daemon) open(ctx context.Context) (*listeners, error) {
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	opened, err := d.opener(d.settings()).open(ctx)
+	opener := d.opener(d.settings())
+	var err error
+	if opener.taken, err = d.opts.Upgrades.sockets(); err != nil {
+		return nil, err
+	}
+	opened, err := opener.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.opts.Upgrades.checkTaken(); err != nil {
+		opened.close()
+		return nil, err
+	}
+	refuseListeners(d.rules, opened.inOrder)
 	d.listeners = opened
-	return opened, err
+	return opened, nil
 }
 
 func (d *Daemon) opener(cfg config.Config) opener {

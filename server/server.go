@@ -77,6 +77,9 @@ type Config struct {
 	Tracer *tracing.Tracer
 	// Version is reported to clients.
 	Version string
+	// Instance identifies this run of the server, which goes on when another program
+	// replaces it. Empty is a new run.
+	Instance string
 	// KillMethod is the strongest available kill method, reported to clients.
 	KillMethod process.Method
 	// Environ is the environment that environment policies inherit from, in the form
@@ -142,7 +145,7 @@ func New(cfg Config) *Server {
 	limits := &cfg.Limits
 	cfg.Ports = cmp.Or(cfg.Ports, ports.NewNetwork(ports.Options{}))
 	s := &Server{
-		cfg: cfg, instance: uuid.NewString(), ports: ports.NewFinder(),
+		cfg: cfg, instance: cmp.Or(cfg.Instance, uuid.NewString()), ports: ports.NewFinder(),
 		uploads: fsops.NewUploads(limits.GetUploadRetention().AsDuration(), int(limits.GetUploadsPerPrincipal()), limits.AbandonedUploads),
 		watcher: fsops.NewWatcher(fsops.WatcherOptions{
 			Watches: int(limits.GetWatchesPerPrincipal()), AwaitedPaths: int(limits.GetAwaitedPathsPerPrincipal()),
@@ -209,6 +212,12 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 	execwirev1.RegisterHttpServiceServer(r, &httpService{server: s})
 	execwirev1.RegisterEnvironmentServiceServer(r, &environmentService{server: s})
 }
+
+// Instance identifies this run of the server.
+func (s *Server) Instance() string { return s.instance }
+
+// WaitReceivers waits for goroutines that end just after their handler.
+func (s *Server) WaitReceivers() { s.receivers.Wait() }
 
 // EndWatches ends current and later watches, and connections and listeners of
 // PortService, which would otherwise run for as long as their clients want.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -82,6 +83,10 @@ func validateFields(m proto.Message) error {
 	case *execwirev1.GrantSessionRequest:
 		return cmp.Or(validateName("session_id", m.GetSessionId(), maxIDBytes),
 			validateName("principal", m.GetPrincipal(), maxPrincipalBytes), validateEnum("access", m.GetAccess()))
+	case *execwirev1.UpgradeRequest:
+		return cmp.Or(validateName("upgrade_id", m.GetUpgradeId(), maxIDBytes), validateLength("binary", m.GetBinary(), unix.PathMax-1))
+	case *execwirev1.GetUpgradeRequest:
+		return validateName("upgrade_id", m.GetUpgradeId(), maxIDBytes)
 	case ownerReference:
 		return cmp.Or(validateName("owner_id", m.GetOwnerId(), maxIDBytes), validateReference("", m))
 	case processReference:

@@ -21,6 +21,7 @@ const (
 	codeWebsocketAuth = 1
 	codeRemote        = 1
 	codeUsage         = 2
+	codeUpgrade       = 123
 	codeTimeout       = 124
 	codeFailed        = 125
 	codeNotExecutable = 126
@@ -172,7 +173,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		OnServer: func(command *cobra.Command, do func(context.Context, *client.Client, []string) error) {
 			onServer(command, serverUse{persistent: true}, do)
 		},
-		NoArguments: noArguments, Out: std.out,
+		NoArguments: noArguments, OneArgument: paths(0, 1), Out: std.out,
 	})...)
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),

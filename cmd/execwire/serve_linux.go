@@ -8,7 +8,10 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,6 +22,7 @@ import (
 	"github.com/execwire/execwire/internal/confinement"
 	"github.com/execwire/execwire/internal/flags"
 	"github.com/execwire/execwire/internal/guardian"
+	"github.com/execwire/execwire/internal/handover"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/observe"
 	"github.com/execwire/execwire/internal/syslimit"
@@ -30,6 +34,7 @@ type serveFlags struct {
 	log              *flags.Log
 	untilStdinCloses bool
 	hasToken         bool // whether a token for client commands is in the environment
+	check            int  // of [handover.CheckFlag]; 0: serve
 }
 
 func newServeCommand(std streams) *cobra.Command {
@@ -47,7 +52,9 @@ guardian kills all its processes; if the guardian is killed, the server shuts do
 The setting guardian disables it.
 
 SIGHUP makes the server read its configuration again, as execwire reload does; the log
-says what has changed, or why nothing has. SIGHUP never ends a server.
+says what has changed, or why nothing has. SIGHUP never ends a server. SIGUSR2
+replaces the program of the server by the one that is at its path now, as execwire upgrade
+does; its processes go on. If the new program fails to take over, it exits with 123.
 
 A listener with tcp://, tls:// or unix:// serves gRPC, HTTP and the exec-server
 JSON-RPC over websockets; clients of the latter connect to ws:// or wss:// with the
@@ -83,15 +90,99 @@ docs/security.md.` + settingsHelp,
 	addServeFlags(f)
 	f.BoolVar(&options.untilStdinCloses, "until-stdin-closes", false, "also shut down when stdin ends, as with SIGTERM")
 	options.log = flags.AddServerLog(f)
+	f.IntVar(&options.check, handover.CheckFlag, 0, "only check whether this program can go on with the state of a descriptor")
+	_ = f.MarkHidden(handover.CheckFlag) // it exists
 	options.hasToken = os.Getenv(tokenVariable) != ""
 	return command
 }
 
 func serve(command *cobra.Command, options serveFlags, std streams) error {
+	if options.check != 0 {
+		return checkUpgrade(command, options.check, std)
+	}
 	watch, err := guardian.Guarded()
 	if err != nil {
 		return err
 	}
+	taken, err := takeOver(watch, std)
+	if err == nil {
+		err = serveWith(command, options, std, watch, taken)
+	}
+	return taken.explain(err)
+}
+
+// checkUpgrade answers a check of the server that runs, whose state is in a descriptor.
+func checkUpgrade(command *cobra.Command, descriptor int, std streams) error {
+	if err := protectMemory(); err != nil {
+		return err
+	}
+	cfg, _, err := loadServe(command)
+	if err != nil {
+		return err
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if _, err := findRemoteCredentials(cfg, logger); err != nil {
+		return err
+	}
+	if err := daemon.CheckUpgrade(cfg, daemon.Options{Logger: logger}, os.NewFile(uintptr(descriptor), "the state")); err != nil {
+		return err
+	}
+	return handover.Accept(std.out, buildVersion())
+}
+
+// takeOverTimeout is how long this program may take until it serves in place of another one.
+const takeOverTimeout = 30 * time.Second
+
+// takenOver is what this program has from the one that it replaces, if there was one.
+type takenOver struct {
+	upgrades *daemon.Upgrades
+	isReady  atomic.Bool
+	late     *time.Timer // ends this program; nil if there was none
+}
+
+// takeOver takes what the program before has left for this one. The result is not nil.
+func takeOver(watch *guardian.Watch, std streams) (*takenOver, error) {
+	t := &takenOver{}
+	upgrades, err := daemon.TakeUpgrades()
+	if err != nil {
+		return t, err
+	}
+	t.upgrades = upgrades
+	t.upgrades.Args = os.Args
+	t.upgrades.Environ = slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		return strings.HasPrefix(variable, "LISTEN_") // sockets of systemd, which are those of listeners by now
+	})
+	if watch != nil {
+		t.upgrades.Keep = map[string]syscall.Conn{guardian.PipeVariable: watch.Pipe()}
+	}
+	if t.upgrades.Upgraded() {
+		t.late = time.AfterFunc(takeOverTimeout, func() {
+			fmt.Fprintln(std.err, "execwire:", t.explain(fmt.Errorf("it did not serve after %v", takeOverTimeout)))
+			os.Exit(codeUpgrade)
+		})
+	}
+	return t, nil
+}
+
+// ready records that this program serves.
+func (t *takenOver) ready() {
+	t.isReady.Store(true)
+	if t.late != nil {
+		t.late.Stop()
+	}
+}
+
+// explain returns the error of a program that has replaced another one and does not serve.
+// Others are unchanged.
+func (t *takenOver) explain(err error) error {
+	if err == nil || t.isReady.Load() || t.upgrades != nil && !t.upgrades.Upgraded() {
+		return err
+	}
+	return &exitError{code: codeUpgrade, err: fmt.Errorf("the upgrade has failed in the new program, and all processes end: %w", err)}
+}
+
+// serveWith serves as the program before this one, if there was one.
+func serveWith(command *cobra.Command, options serveFlags, std streams, watch *guardian.Watch, taken *takenOver) error {
 	service, err := systemd.Inherit()
 	if err != nil {
 		return err
@@ -119,11 +210,13 @@ func serve(command *cobra.Command, options serveFlags, std streams) error {
 		return errors.New("the sockets of systemd cannot be passed to a server under a guardian: set guardian to systemd (EXECWIRE_GUARDIAN=systemd in the unit)")
 	case cfg.Guardian == guardianSystemd && !service.IsNotified():
 		return errors.New("guardian is systemd, and systemd did not start this program by a unit with Type=notify: write on, or use such a unit with KillMode=mixed or control-group")
+	case watch == nil && cfg.Guardian == guardianOn && taken.upgrades.Upgraded():
+		return errors.New("the guardian is missing")
 	case watch == nil && cfg.Guardian == guardianOn:
 		service.Restore()
 		return guard(guardian.Options{Cgroups: cfg.Cgroup, ReadsInput: options.untilStdinCloses || hasListener(cfg.Listen, listen.SchemeStdio)})
 	}
-	environ := os.Environ() // as it was at the start
+	environ := taken.upgrades.Environ
 	load := func() (config.Config, error) {
 		cfg, _, err := readSettings(command, environ, nil)
 		return cfg, err
@@ -137,7 +230,7 @@ func serve(command *cobra.Command, options serveFlags, std streams) error {
 	defer hangups.Stop()
 	config.WarnOfVariables(logger, config.Settings(), os.Environ())
 	unsetRemoteSecrets(cfg)
-	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, load, hangups, credentials, logger, watch, service, options.untilStdinCloses, std)))
+	return explainRemote(explainWebsocket(command, serveUntilStopped(cfg, load, hangups, credentials, logger, watch, service, taken, options.untilStdinCloses, std)))
 }
 
 // Values of the setting guardian.
@@ -167,7 +260,7 @@ func announceURLs(cfg config.Config, logger *slog.Logger, out io.Writer) func(ur
 
 // serveUntilStopped serves until a signal, the end of the guardian, or the end of stdin
 // if requested.
-func serveUntilStopped(cfg config.Config, load func() (config.Config, error), hangups *observe.Hangups, credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, untilStdinCloses bool, std streams) error {
+func serveUntilStopped(cfg config.Config, load func() (config.Config, error), hangups *observe.Hangups, credentials executor.Credentials, logger *slog.Logger, watch *guardian.Watch, service *systemd.Service, taken *takenOver, untilStdinCloses bool, std streams) error {
 	notify := func(state string) {
 		if err := service.Notify(state); err != nil {
 			logger.Error(err.Error())
@@ -185,8 +278,12 @@ func serveUntilStopped(cfg config.Config, load func() (config.Config, error), ha
 		// Nothing else in this program starts processes.
 		AdoptOrphans: true,
 		OnListen:     announceURLs(cfg, logger, std.out),
-		OnReady:      func() { notify(systemd.Ready) },
-		Inherited:    service.Sockets,
+		OnReady: func() {
+			taken.ready()
+			notify(systemd.Ready)
+		},
+		Upgrades:  taken.upgrades,
+		Inherited: service.Sockets,
 		OnDrain: func(processes int) {
 			logger.Info("waiting for processes to end; another signal ends them at once", "processes", processes)
 		},
@@ -196,6 +293,7 @@ func serveUntilStopped(cfg config.Config, load func() (config.Config, error), ha
 	}
 	hangups.Handle(func() { _, _ = d.Reload(context.Background()) }) // it logs errors
 	ctx, now := stopSignals(logger, watch.Gone())
+	go upgradeOnSignal(ctx, d, logger)
 	defer systemd.AfterDone(ctx, func() { notify(systemd.Stopping) })()
 	if untilStdinCloses {
 		ctx = untilEOF(ctx, std.in)

@@ -74,7 +74,7 @@ func TestSettings_VariablesAndFlags_AreTheSame(t *testing.T) {
 		}
 	}
 	// Flags of servers that are no settings.
-	others := []string{"config", "until-stdin-closes", "log-format", "log-level", "log-lines", "help"}
+	others := []string{"config", "until-stdin-closes", "handover-check", "log-format", "log-level", "log-lines", "help"}
 	commands["execwire serve"].VisitAll(func(flag *pflag.Flag) {
 		if !flags.IsSetting(flag) && !slices.Contains(others, flag.Name) {
 			t.Errorf("serve has --%s, which is no setting", flag.Name)

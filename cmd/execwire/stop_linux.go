@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/execwire/execwire/daemon"
 )
 
 // stopSignals returns a context that ends with the first terminating signal, and one
@@ -40,6 +43,23 @@ func stopSignals(logger *slog.Logger, gone <-chan struct{}) (ctx, now context.Co
 		}
 	}()
 	return ctx, now
+}
+
+// upgradeOnSignal replaces this program by the one that is installed in its place at each
+// SIGUSR2, until ctx ends.
+func upgradeOnSignal(ctx context.Context, d *daemon.Daemon, logger *slog.Logger) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGUSR2)
+	for {
+		select {
+		case <-signals:
+			if _, err := d.BeginUpgrade(ctx, "SIGUSR2 "+rand.Text(), ""); err != nil {
+				logger.Error("an upgrade was refused", "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // errStdinEnded is the cause when stdin ended.

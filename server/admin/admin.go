@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
@@ -22,6 +24,25 @@ type Operations interface {
 	// Reload reads the configuration again, applies what can change, and returns all
 	// settings that differed. After an error nothing has changed.
 	Reload(ctx context.Context) ([]config.Change, error)
+	// BeginUpgrade begins to replace the program by the one at a path, or by the one at its
+	// own path if that is empty. After an error nothing has changed.
+	BeginUpgrade(ctx context.Context, id, path string) (Upgrade, error)
+	// Upgrade returns the last upgrade if it has the id.
+	Upgrade(id string) (upgrade Upgrade, found bool)
+}
+
+// Upgrade is the replacement of the program by another one.
+type Upgrade struct {
+	// ID is the id that the caller chose.
+	ID string
+	// Previous is the version of the program before, and Version that of the new one.
+	Previous, Version string
+	// Running is whether the program before still runs, before the upgrade fails or is done.
+	Running bool
+	// Err is why the program before goes on; nil if it does not.
+	Err error
+	// Pause is how long the server did not serve.
+	Pause time.Duration
 }
 
 // Register registers the service with a gRPC server or an in-process channel.
@@ -72,4 +93,38 @@ func invalidConfiguration(err error) error {
 		metadata["line"], metadata["column"] = strconv.Itoa(line), strconv.Itoa(column)
 	}
 	return server.NewStatus(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_CONFIGURATION_INVALID, err.Error(), metadata)
+}
+
+// Upgrade implements the RPC.
+func (s *service) Upgrade(ctx context.Context, req *execwirev1.UpgradeRequest) (*execwirev1.UpgradeResponse, error) {
+	upgrade, err := s.operations.BeginUpgrade(ctx, req.GetUpgradeId(), req.GetBinary())
+	if err != nil {
+		return nil, server.NewStatus(codes.FailedPrecondition, execwirev1.ErrorReason_ERROR_REASON_UPGRADE_REFUSED, err.Error(), nil)
+	}
+	return &execwirev1.UpgradeResponse{Upgrade: toUpgrade(upgrade)}, nil
+}
+
+// GetUpgrade implements the RPC.
+func (s *service) GetUpgrade(_ context.Context, req *execwirev1.GetUpgradeRequest) (*execwirev1.GetUpgradeResponse, error) {
+	upgrade, found := s.operations.Upgrade(req.GetUpgradeId())
+	if !found {
+		return nil, server.NewStatus(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_UPGRADE_NOT_FOUND,
+			"there is no such upgrade: another one followed, or the server was restarted", nil)
+	}
+	return &execwirev1.GetUpgradeResponse{Upgrade: toUpgrade(upgrade)}, nil
+}
+
+func toUpgrade(u Upgrade) *execwirev1.Upgrade {
+	m := &execwirev1.Upgrade{UpgradeId: u.ID, PreviousVersion: u.Previous, Version: u.Version}
+	switch {
+	case u.Running:
+		m.State = execwirev1.UpgradeState_UPGRADE_STATE_RUNNING
+		return m
+	case u.Err != nil:
+		m.State, m.Error = execwirev1.UpgradeState_UPGRADE_STATE_FAILED, u.Err.Error()
+	default:
+		m.State = execwirev1.UpgradeState_UPGRADE_STATE_DONE
+	}
+	m.Pause = durationpb.New(u.Pause)
+	return m
 }

@@ -17,11 +17,13 @@ type Program struct {
 	OnServer func(command *cobra.Command, do func(ctx context.Context, c *client.Client, arguments []string) error)
 	// NoArguments refuses arguments.
 	NoArguments cobra.PositionalArgs
+	// OneArgument refuses more than one argument.
+	OneArgument cobra.PositionalArgs
 	// Out is the standard output.
 	Out io.Writer
 }
 
 // NewCommands returns the commands.
 func NewCommands(p Program) []*cobra.Command {
-	return []*cobra.Command{p.newReload()}
+	return []*cobra.Command{p.newReload(), p.newUpgrade()}
 }

@@ -9,6 +9,7 @@ package execwirev1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -20,6 +21,63 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// UpgradeState is how far an upgrade is.
+type UpgradeState int32
+
+const (
+	// Never sent. A client reads it for a state that it does not know.
+	UpgradeState_UPGRADE_STATE_UNSPECIFIED UpgradeState = 0
+	// The program before still runs.
+	UpgradeState_UPGRADE_STATE_RUNNING UpgradeState = 1
+	// The new program serves.
+	UpgradeState_UPGRADE_STATE_DONE UpgradeState = 2
+	// The program before goes on, with all that it had.
+	UpgradeState_UPGRADE_STATE_FAILED UpgradeState = 3
+)
+
+// Enum value maps for UpgradeState.
+var (
+	UpgradeState_name = map[int32]string{
+		0: "UPGRADE_STATE_UNSPECIFIED",
+		1: "UPGRADE_STATE_RUNNING",
+		2: "UPGRADE_STATE_DONE",
+		3: "UPGRADE_STATE_FAILED",
+	}
+	UpgradeState_value = map[string]int32{
+		"UPGRADE_STATE_UNSPECIFIED": 0,
+		"UPGRADE_STATE_RUNNING":     1,
+		"UPGRADE_STATE_DONE":        2,
+		"UPGRADE_STATE_FAILED":      3,
+	}
+)
+
+func (x UpgradeState) Enum() *UpgradeState {
+	p := new(UpgradeState)
+	*p = x
+	return p
+}
+
+func (x UpgradeState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UpgradeState) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_admin_proto_enumTypes[0].Descriptor()
+}
+
+func (UpgradeState) Type() protoreflect.EnumType {
+	return &file_execwire_v1_admin_proto_enumTypes[0]
+}
+
+func (x UpgradeState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UpgradeState.Descriptor instead.
+func (UpgradeState) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{0}
+}
 
 // ReloadRequest has no parameters.
 type ReloadRequest struct {
@@ -178,11 +236,296 @@ func (x *SettingChange) GetNewValue() string {
 	return ""
 }
 
+// UpgradeRequest is the request of Upgrade.
+type UpgradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Chosen by the caller, to ask for the result: 1 to 256 bytes.
+	UpgradeId string `protobuf:"bytes,1,opt,name=upgrade_id,json=upgradeId,proto3" json:"upgrade_id,omitempty"`
+	// The absolute path of the new program on the host of the server. Empty is the path from
+	// which the running program was started, where a newer version may be by now.
+	Binary        string `protobuf:"bytes,2,opt,name=binary,proto3" json:"binary,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeRequest) Reset() {
+	*x = UpgradeRequest{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeRequest) ProtoMessage() {}
+
+func (x *UpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeRequest.ProtoReflect.Descriptor instead.
+func (*UpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *UpgradeRequest) GetUpgradeId() string {
+	if x != nil {
+		return x.UpgradeId
+	}
+	return ""
+}
+
+func (x *UpgradeRequest) GetBinary() string {
+	if x != nil {
+		return x.Binary
+	}
+	return ""
+}
+
+// UpgradeResponse is the response of Upgrade.
+type UpgradeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The upgrade that has begun.
+	Upgrade       *Upgrade `protobuf:"bytes,1,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpgradeResponse) Reset() {
+	*x = UpgradeResponse{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpgradeResponse) ProtoMessage() {}
+
+func (x *UpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpgradeResponse.ProtoReflect.Descriptor instead.
+func (*UpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *UpgradeResponse) GetUpgrade() *Upgrade {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+// GetUpgradeRequest is the request of GetUpgrade.
+type GetUpgradeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the upgrade.
+	UpgradeId     string `protobuf:"bytes,1,opt,name=upgrade_id,json=upgradeId,proto3" json:"upgrade_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUpgradeRequest) Reset() {
+	*x = GetUpgradeRequest{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUpgradeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUpgradeRequest) ProtoMessage() {}
+
+func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUpgradeRequest.ProtoReflect.Descriptor instead.
+func (*GetUpgradeRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetUpgradeRequest) GetUpgradeId() string {
+	if x != nil {
+		return x.UpgradeId
+	}
+	return ""
+}
+
+// GetUpgradeResponse is the response of GetUpgrade.
+type GetUpgradeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The upgrade.
+	Upgrade       *Upgrade `protobuf:"bytes,1,opt,name=upgrade,proto3" json:"upgrade,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetUpgradeResponse) Reset() {
+	*x = GetUpgradeResponse{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetUpgradeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetUpgradeResponse) ProtoMessage() {}
+
+func (x *GetUpgradeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetUpgradeResponse.ProtoReflect.Descriptor instead.
+func (*GetUpgradeResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *GetUpgradeResponse) GetUpgrade() *Upgrade {
+	if x != nil {
+		return x.Upgrade
+	}
+	return nil
+}
+
+// Upgrade is the replacement of a program by another one.
+type Upgrade struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id that the caller chose.
+	UpgradeId string `protobuf:"bytes,1,opt,name=upgrade_id,json=upgradeId,proto3" json:"upgrade_id,omitempty"`
+	// How far it is.
+	State UpgradeState `protobuf:"varint,2,opt,name=state,proto3,enum=execwire.v1.UpgradeState" json:"state,omitempty"`
+	// The version of the program before.
+	PreviousVersion string `protobuf:"bytes,3,opt,name=previous_version,json=previousVersion,proto3" json:"previous_version,omitempty"`
+	// The version of the new program.
+	Version string `protobuf:"bytes,4,opt,name=version,proto3" json:"version,omitempty"`
+	// Why the program before goes on. Empty unless the state is FAILED.
+	Error string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	// How long the server did not serve. Unset while the upgrade runs.
+	Pause         *durationpb.Duration `protobuf:"bytes,6,opt,name=pause,proto3" json:"pause,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upgrade) Reset() {
+	*x = Upgrade{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upgrade) ProtoMessage() {}
+
+func (x *Upgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
+func (*Upgrade) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Upgrade) GetUpgradeId() string {
+	if x != nil {
+		return x.UpgradeId
+	}
+	return ""
+}
+
+func (x *Upgrade) GetState() UpgradeState {
+	if x != nil {
+		return x.State
+	}
+	return UpgradeState_UPGRADE_STATE_UNSPECIFIED
+}
+
+func (x *Upgrade) GetPreviousVersion() string {
+	if x != nil {
+		return x.PreviousVersion
+	}
+	return ""
+}
+
+func (x *Upgrade) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Upgrade) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Upgrade) GetPause() *durationpb.Duration {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
+}
+
 var File_execwire_v1_admin_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/admin.proto\x12\vexecwire.v1\"\x0f\n" +
+	"\x17execwire/v1/admin.proto\x12\vexecwire.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
 	"\rReloadRequest\"\x87\x01\n" +
 	"\x0eReloadResponse\x124\n" +
 	"\aapplied\x18\x01 \x03(\v2\x1a.execwire.v1.SettingChangeR\aapplied\x12?\n" +
@@ -190,9 +533,36 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\rSettingChange\x12\x18\n" +
 	"\asetting\x18\x01 \x01(\tR\asetting\x12\x1b\n" +
 	"\told_value\x18\x02 \x01(\tR\boldValue\x12\x1b\n" +
-	"\tnew_value\x18\x03 \x01(\tR\bnewValue2Q\n" +
+	"\tnew_value\x18\x03 \x01(\tR\bnewValue\"G\n" +
+	"\x0eUpgradeRequest\x12\x1d\n" +
+	"\n" +
+	"upgrade_id\x18\x01 \x01(\tR\tupgradeId\x12\x16\n" +
+	"\x06binary\x18\x02 \x01(\tR\x06binary\"A\n" +
+	"\x0fUpgradeResponse\x12.\n" +
+	"\aupgrade\x18\x01 \x01(\v2\x14.execwire.v1.UpgradeR\aupgrade\"2\n" +
+	"\x11GetUpgradeRequest\x12\x1d\n" +
+	"\n" +
+	"upgrade_id\x18\x01 \x01(\tR\tupgradeId\"D\n" +
+	"\x12GetUpgradeResponse\x12.\n" +
+	"\aupgrade\x18\x01 \x01(\v2\x14.execwire.v1.UpgradeR\aupgrade\"\xe5\x01\n" +
+	"\aUpgrade\x12\x1d\n" +
+	"\n" +
+	"upgrade_id\x18\x01 \x01(\tR\tupgradeId\x12/\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x19.execwire.v1.UpgradeStateR\x05state\x12)\n" +
+	"\x10previous_version\x18\x03 \x01(\tR\x0fpreviousVersion\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12/\n" +
+	"\x05pause\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05pause*z\n" +
+	"\fUpgradeState\x12\x1d\n" +
+	"\x19UPGRADE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15UPGRADE_STATE_RUNNING\x10\x01\x12\x16\n" +
+	"\x12UPGRADE_STATE_DONE\x10\x02\x12\x18\n" +
+	"\x14UPGRADE_STATE_FAILED\x10\x032\xe6\x01\n" +
 	"\fAdminService\x12A\n" +
-	"\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponseB\xa6\x01\n" +
+	"\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12D\n" +
+	"\aUpgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n" +
+	"\n" +
+	"GetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"AdminProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"
 
@@ -208,22 +578,38 @@ func file_execwire_v1_admin_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_admin_proto_rawDescData
 }
 
-var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_execwire_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_execwire_v1_admin_proto_goTypes = []any{
-	(*ReloadRequest)(nil),  // 0: execwire.v1.ReloadRequest
-	(*ReloadResponse)(nil), // 1: execwire.v1.ReloadResponse
-	(*SettingChange)(nil),  // 2: execwire.v1.SettingChange
+	(UpgradeState)(0),           // 0: execwire.v1.UpgradeState
+	(*ReloadRequest)(nil),       // 1: execwire.v1.ReloadRequest
+	(*ReloadResponse)(nil),      // 2: execwire.v1.ReloadResponse
+	(*SettingChange)(nil),       // 3: execwire.v1.SettingChange
+	(*UpgradeRequest)(nil),      // 4: execwire.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),     // 5: execwire.v1.UpgradeResponse
+	(*GetUpgradeRequest)(nil),   // 6: execwire.v1.GetUpgradeRequest
+	(*GetUpgradeResponse)(nil),  // 7: execwire.v1.GetUpgradeResponse
+	(*Upgrade)(nil),             // 8: execwire.v1.Upgrade
+	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
 }
 var file_execwire_v1_admin_proto_depIdxs = []int32{
-	2, // 0: execwire.v1.ReloadResponse.applied:type_name -> execwire.v1.SettingChange
-	2, // 1: execwire.v1.ReloadResponse.needs_restart:type_name -> execwire.v1.SettingChange
-	0, // 2: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
-	1, // 3: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 0: execwire.v1.ReloadResponse.applied:type_name -> execwire.v1.SettingChange
+	3, // 1: execwire.v1.ReloadResponse.needs_restart:type_name -> execwire.v1.SettingChange
+	8, // 2: execwire.v1.UpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
+	8, // 3: execwire.v1.GetUpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
+	0, // 4: execwire.v1.Upgrade.state:type_name -> execwire.v1.UpgradeState
+	9, // 5: execwire.v1.Upgrade.pause:type_name -> google.protobuf.Duration
+	1, // 6: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
+	4, // 7: execwire.v1.AdminService.Upgrade:input_type -> execwire.v1.UpgradeRequest
+	6, // 8: execwire.v1.AdminService.GetUpgrade:input_type -> execwire.v1.GetUpgradeRequest
+	2, // 9: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
+	5, // 10: execwire.v1.AdminService.Upgrade:output_type -> execwire.v1.UpgradeResponse
+	7, // 11: execwire.v1.AdminService.GetUpgrade:output_type -> execwire.v1.GetUpgradeResponse
+	9, // [9:12] is the sub-list for method output_type
+	6, // [6:9] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_admin_proto_init() }
@@ -236,13 +622,14 @@ func file_execwire_v1_admin_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_admin_proto_rawDesc), len(file_execwire_v1_admin_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   3,
+			NumEnums:      1,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_execwire_v1_admin_proto_goTypes,
 		DependencyIndexes: file_execwire_v1_admin_proto_depIdxs,
+		EnumInfos:         file_execwire_v1_admin_proto_enumTypes,
 		MessageInfos:      file_execwire_v1_admin_proto_msgTypes,
 	}.Build()
 	File_execwire_v1_admin_proto = out.File

@@ -19,7 +19,9 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_Reload_FullMethodName = "/execwire.v1.AdminService/Reload"
+	AdminService_Reload_FullMethodName     = "/execwire.v1.AdminService/Reload"
+	AdminService_Upgrade_FullMethodName    = "/execwire.v1.AdminService/Upgrade"
+	AdminService_GetUpgrade_FullMethodName = "/execwire.v1.AdminService/GetUpgrade"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -35,6 +37,16 @@ type AdminServiceClient interface {
 	// changes, and the call fails with CONFIGURATION_INVALID. It returns when the settings
 	// are applied. Concurrent calls run one after the other.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// Upgrade replaces the program of the server by another one, mostly a newer version,
+	// which goes on with its processes, sessions and listeners. It returns once the new
+	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
+	// connections end as if they were lost, and clients resume with the new program.
+	// GetUpgrade has the result.
+	Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error)
+	// GetUpgrade returns the last upgrade, to a caller that knows its id. The caller calls
+	// it again while the server is not reachable. It fails with UPGRADE_NOT_FOUND for another
+	// id, as after a restart.
+	GetUpgrade(ctx context.Context, in *GetUpgradeRequest, opts ...grpc.CallOption) (*GetUpgradeResponse, error)
 }
 
 type adminServiceClient struct {
@@ -55,6 +67,26 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 	return out, nil
 }
 
+func (c *adminServiceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpgradeResponse)
+	err := c.cc.Invoke(ctx, AdminService_Upgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) GetUpgrade(ctx context.Context, in *GetUpgradeRequest, opts ...grpc.CallOption) (*GetUpgradeResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetUpgradeResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetUpgrade_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServiceServer is the server API for AdminService service.
 // All implementations must embed UnimplementedAdminServiceServer
 // for forward compatibility.
@@ -68,6 +100,16 @@ type AdminServiceServer interface {
 	// changes, and the call fails with CONFIGURATION_INVALID. It returns when the settings
 	// are applied. Concurrent calls run one after the other.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// Upgrade replaces the program of the server by another one, mostly a newer version,
+	// which goes on with its processes, sessions and listeners. It returns once the new
+	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
+	// connections end as if they were lost, and clients resume with the new program.
+	// GetUpgrade has the result.
+	Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error)
+	// GetUpgrade returns the last upgrade, to a caller that knows its id. The caller calls
+	// it again while the server is not reachable. It fails with UPGRADE_NOT_FOUND for another
+	// id, as after a restart.
+	GetUpgrade(context.Context, *GetUpgradeRequest) (*GetUpgradeResponse, error)
 	mustEmbedUnimplementedAdminServiceServer()
 }
 
@@ -80,6 +122,12 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedAdminServiceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
+}
+func (UnimplementedAdminServiceServer) GetUpgrade(context.Context, *GetUpgradeRequest) (*GetUpgradeResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetUpgrade not implemented")
 }
 func (UnimplementedAdminServiceServer) mustEmbedUnimplementedAdminServiceServer() {}
 func (UnimplementedAdminServiceServer) testEmbeddedByValue()                      {}
@@ -120,6 +168,42 @@ func _AdminService_Reload_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminService_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).Upgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_Upgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).Upgrade(ctx, req.(*UpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_GetUpgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetUpgradeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetUpgrade(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetUpgrade_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetUpgrade(ctx, req.(*GetUpgradeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // AdminService_ServiceDesc is the grpc.ServiceDesc for AdminService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -130,6 +214,14 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Reload",
 			Handler:    _AdminService_Reload_Handler,
+		},
+		{
+			MethodName: "Upgrade",
+			Handler:    _AdminService_Upgrade_Handler,
+		},
+		{
+			MethodName: "GetUpgrade",
+			Handler:    _AdminService_GetUpgrade_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

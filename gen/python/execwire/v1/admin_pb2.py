@@ -11,9 +11,10 @@ from google.protobuf import symbol_database as _symbol_database
 _sym_db = _symbol_database.Default()
 
 
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65xecwire/v1/admin.proto\x12\x0b\x65xecwire.v1\"\x0f\n\rReloadRequest\"\x87\x01\n\x0eReloadResponse\x12\x34\n\x07\x61pplied\x18\x01 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x07\x61pplied\x12?\n\rneeds_restart\x18\x02 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x0cneedsRestart\"c\n\rSettingChange\x12\x18\n\x07setting\x18\x01 \x01(\tR\x07setting\x12\x1b\n\told_value\x18\x02 \x01(\tR\x08oldValue\x12\x1b\n\tnew_value\x18\x03 \x01(\tR\x08newValue2Q\n\x0c\x41\x64minService\x12\x41\n\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponseB\xa6\x01\n\x0f\x63om.execwire.v1B\nAdminProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65xecwire/v1/admin.proto\x12\x0b\x65xecwire.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n\rReloadRequest\"\x87\x01\n\x0eReloadResponse\x12\x34\n\x07\x61pplied\x18\x01 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x07\x61pplied\x12?\n\rneeds_restart\x18\x02 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x0cneedsRestart\"c\n\rSettingChange\x12\x18\n\x07setting\x18\x01 \x01(\tR\x07setting\x12\x1b\n\told_value\x18\x02 \x01(\tR\x08oldValue\x12\x1b\n\tnew_value\x18\x03 \x01(\tR\x08newValue\"G\n\x0eUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12\x16\n\x06\x62inary\x18\x02 \x01(\tR\x06\x62inary\"A\n\x0fUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"2\n\x11GetUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\"D\n\x12GetUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"\xe5\x01\n\x07Upgrade\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12/\n\x05state\x18\x02 \x01(\x0e\x32\x19.execwire.v1.UpgradeStateR\x05state\x12)\n\x10previous_version\x18\x03 \x01(\tR\x0fpreviousVersion\x12\x18\n\x07version\x18\x04 \x01(\tR\x07version\x12\x14\n\x05\x65rror\x18\x05 \x01(\tR\x05\x65rror\x12/\n\x05pause\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05pause*z\n\x0cUpgradeState\x12\x1d\n\x19UPGRADE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15UPGRADE_STATE_RUNNING\x10\x01\x12\x16\n\x12UPGRADE_STATE_DONE\x10\x02\x12\x18\n\x14UPGRADE_STATE_FAILED\x10\x03\x32\xe6\x01\n\x0c\x41\x64minService\x12\x41\n\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12\x44\n\x07Upgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n\nGetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n\x0f\x63om.execwire.v1B\nAdminProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.admin_pb2', globals())
@@ -21,12 +22,24 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\nAdminProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _RELOADREQUEST._serialized_start=40
-  _RELOADREQUEST._serialized_end=55
-  _RELOADRESPONSE._serialized_start=58
-  _RELOADRESPONSE._serialized_end=193
-  _SETTINGCHANGE._serialized_start=195
-  _SETTINGCHANGE._serialized_end=294
-  _ADMINSERVICE._serialized_start=296
-  _ADMINSERVICE._serialized_end=377
+  _UPGRADESTATE._serialized_start=822
+  _UPGRADESTATE._serialized_end=944
+  _RELOADREQUEST._serialized_start=72
+  _RELOADREQUEST._serialized_end=87
+  _RELOADRESPONSE._serialized_start=90
+  _RELOADRESPONSE._serialized_end=225
+  _SETTINGCHANGE._serialized_start=227
+  _SETTINGCHANGE._serialized_end=326
+  _UPGRADEREQUEST._serialized_start=328
+  _UPGRADEREQUEST._serialized_end=399
+  _UPGRADERESPONSE._serialized_start=401
+  _UPGRADERESPONSE._serialized_end=466
+  _GETUPGRADEREQUEST._serialized_start=468
+  _GETUPGRADEREQUEST._serialized_end=518
+  _GETUPGRADERESPONSE._serialized_start=520
+  _GETUPGRADERESPONSE._serialized_end=588
+  _UPGRADE._serialized_start=591
+  _UPGRADE._serialized_end=820
+  _ADMINSERVICE._serialized_start=947
+  _ADMINSERVICE._serialized_end=1177
 # @@protoc_insertion_point(module_scope)

@@ -21,6 +21,16 @@ class AdminServiceStub(object):
                 request_serializer=execwire_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
                 )
+        self.Upgrade = channel.unary_unary(
+                '/execwire.v1.AdminService/Upgrade',
+                request_serializer=execwire_dot_v1_dot_admin__pb2.UpgradeRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_admin__pb2.UpgradeResponse.FromString,
+                )
+        self.GetUpgrade = channel.unary_unary(
+                '/execwire.v1.AdminService/GetUpgrade',
+                request_serializer=execwire_dot_v1_dot_admin__pb2.GetUpgradeRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_admin__pb2.GetUpgradeResponse.FromString,
+                )
 
 
 class AdminServiceServicer(object):
@@ -39,6 +49,26 @@ class AdminServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Upgrade(self, request, context):
+        """Upgrade replaces the program of the server by another one, mostly a newer version,
+        which goes on with its processes, sessions and listeners. It returns once the new
+        program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
+        connections end as if they were lost, and clients resume with the new program.
+        GetUpgrade has the result.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUpgrade(self, request, context):
+        """GetUpgrade returns the last upgrade, to a caller that knows its id. The caller calls
+        it again while the server is not reachable. It fails with UPGRADE_NOT_FOUND for another
+        id, as after a restart.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -46,6 +76,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Reload,
                     request_deserializer=execwire_dot_v1_dot_admin__pb2.ReloadRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_admin__pb2.ReloadResponse.SerializeToString,
+            ),
+            'Upgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.Upgrade,
+                    request_deserializer=execwire_dot_v1_dot_admin__pb2.UpgradeRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_admin__pb2.UpgradeResponse.SerializeToString,
+            ),
+            'GetUpgrade': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUpgrade,
+                    request_deserializer=execwire_dot_v1_dot_admin__pb2.GetUpgradeRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_admin__pb2.GetUpgradeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -73,5 +113,39 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/execwire.v1.AdminService/Reload',
             execwire_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
             execwire_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def Upgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.AdminService/Upgrade',
+            execwire_dot_v1_dot_admin__pb2.UpgradeRequest.SerializeToString,
+            execwire_dot_v1_dot_admin__pb2.UpgradeResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetUpgrade(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.AdminService/GetUpgrade',
+            execwire_dot_v1_dot_admin__pb2.GetUpgradeRequest.SerializeToString,
+            execwire_dot_v1_dot_admin__pb2.GetUpgradeResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

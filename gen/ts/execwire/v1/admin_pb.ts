@@ -2,15 +2,17 @@
 // @generated from file execwire/v1/admin.proto (package execwire.v1, syntax proto3)
 /* eslint-disable */
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file execwire/v1/admin.proto.
  */
 export const file_execwire_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCTJRCgxBZG1pblNlcnZpY2USQQoGUmVsb2FkEhouZXhlY3dpcmUudjEuUmVsb2FkUmVxdWVzdBobLmV4ZWN3aXJlLnYxLlJlbG9hZFJlc3BvbnNlQqYBCg9jb20uZXhlY3dpcmUudjFCCkFkbWluUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z");
+  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCSI0Cg5VcGdyYWRlUmVxdWVzdBISCgp1cGdyYWRlX2lkGAEgASgJEg4KBmJpbmFyeRgCIAEoCSI4Cg9VcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiJwoRR2V0VXBncmFkZVJlcXVlc3QSEgoKdXBncmFkZV9pZBgBIAEoCSI7ChJHZXRVcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiqwEKB1VwZ3JhZGUSEgoKdXBncmFkZV9pZBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLmV4ZWN3aXJlLnYxLlVwZ3JhZGVTdGF0ZRIYChBwcmV2aW91c192ZXJzaW9uGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSDQoFZXJyb3IYBSABKAkSKAoFcGF1c2UYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24qegoMVXBncmFkZVN0YXRlEh0KGVVQR1JBREVfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVVUEdSQURFX1NUQVRFX1JVTk5JTkcQARIWChJVUEdSQURFX1NUQVRFX0RPTkUQAhIYChRVUEdSQURFX1NUQVRFX0ZBSUxFRBADMuYBCgxBZG1pblNlcnZpY2USQQoGUmVsb2FkEhouZXhlY3dpcmUudjEuUmVsb2FkUmVxdWVzdBobLmV4ZWN3aXJlLnYxLlJlbG9hZFJlc3BvbnNlEkQKB1VwZ3JhZGUSGy5leGVjd2lyZS52MS5VcGdyYWRlUmVxdWVzdBocLmV4ZWN3aXJlLnYxLlVwZ3JhZGVSZXNwb25zZRJNCgpHZXRVcGdyYWRlEh4uZXhlY3dpcmUudjEuR2V0VXBncmFkZVJlcXVlc3QaHy5leGVjd2lyZS52MS5HZXRVcGdyYWRlUmVzcG9uc2VCpgEKD2NvbS5leGVjd2lyZS52MUIKQWRtaW5Qcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration]);
 
 /**
  * ReloadRequest has no parameters.
@@ -92,6 +94,195 @@ export const SettingChangeSchema: GenMessage<SettingChange> = /*@__PURE__*/
   messageDesc(file_execwire_v1_admin, 2);
 
 /**
+ * UpgradeRequest is the request of Upgrade.
+ *
+ * @generated from message execwire.v1.UpgradeRequest
+ */
+export type UpgradeRequest = Message<"execwire.v1.UpgradeRequest"> & {
+  /**
+   * Chosen by the caller, to ask for the result: 1 to 256 bytes.
+   *
+   * @generated from field: string upgrade_id = 1;
+   */
+  upgradeId: string;
+
+  /**
+   * The absolute path of the new program on the host of the server. Empty is the path from
+   * which the running program was started, where a newer version may be by now.
+   *
+   * @generated from field: string binary = 2;
+   */
+  binary: string;
+};
+
+/**
+ * Describes the message execwire.v1.UpgradeRequest.
+ * Use `create(UpgradeRequestSchema)` to create a new message.
+ */
+export const UpgradeRequestSchema: GenMessage<UpgradeRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 3);
+
+/**
+ * UpgradeResponse is the response of Upgrade.
+ *
+ * @generated from message execwire.v1.UpgradeResponse
+ */
+export type UpgradeResponse = Message<"execwire.v1.UpgradeResponse"> & {
+  /**
+   * The upgrade that has begun.
+   *
+   * @generated from field: execwire.v1.Upgrade upgrade = 1;
+   */
+  upgrade?: Upgrade | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.UpgradeResponse.
+ * Use `create(UpgradeResponseSchema)` to create a new message.
+ */
+export const UpgradeResponseSchema: GenMessage<UpgradeResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 4);
+
+/**
+ * GetUpgradeRequest is the request of GetUpgrade.
+ *
+ * @generated from message execwire.v1.GetUpgradeRequest
+ */
+export type GetUpgradeRequest = Message<"execwire.v1.GetUpgradeRequest"> & {
+  /**
+   * The id of the upgrade.
+   *
+   * @generated from field: string upgrade_id = 1;
+   */
+  upgradeId: string;
+};
+
+/**
+ * Describes the message execwire.v1.GetUpgradeRequest.
+ * Use `create(GetUpgradeRequestSchema)` to create a new message.
+ */
+export const GetUpgradeRequestSchema: GenMessage<GetUpgradeRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 5);
+
+/**
+ * GetUpgradeResponse is the response of GetUpgrade.
+ *
+ * @generated from message execwire.v1.GetUpgradeResponse
+ */
+export type GetUpgradeResponse = Message<"execwire.v1.GetUpgradeResponse"> & {
+  /**
+   * The upgrade.
+   *
+   * @generated from field: execwire.v1.Upgrade upgrade = 1;
+   */
+  upgrade?: Upgrade | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.GetUpgradeResponse.
+ * Use `create(GetUpgradeResponseSchema)` to create a new message.
+ */
+export const GetUpgradeResponseSchema: GenMessage<GetUpgradeResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 6);
+
+/**
+ * Upgrade is the replacement of a program by another one.
+ *
+ * @generated from message execwire.v1.Upgrade
+ */
+export type Upgrade = Message<"execwire.v1.Upgrade"> & {
+  /**
+   * The id that the caller chose.
+   *
+   * @generated from field: string upgrade_id = 1;
+   */
+  upgradeId: string;
+
+  /**
+   * How far it is.
+   *
+   * @generated from field: execwire.v1.UpgradeState state = 2;
+   */
+  state: UpgradeState;
+
+  /**
+   * The version of the program before.
+   *
+   * @generated from field: string previous_version = 3;
+   */
+  previousVersion: string;
+
+  /**
+   * The version of the new program.
+   *
+   * @generated from field: string version = 4;
+   */
+  version: string;
+
+  /**
+   * Why the program before goes on. Empty unless the state is FAILED.
+   *
+   * @generated from field: string error = 5;
+   */
+  error: string;
+
+  /**
+   * How long the server did not serve. Unset while the upgrade runs.
+   *
+   * @generated from field: google.protobuf.Duration pause = 6;
+   */
+  pause?: Duration | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.Upgrade.
+ * Use `create(UpgradeSchema)` to create a new message.
+ */
+export const UpgradeSchema: GenMessage<Upgrade> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 7);
+
+/**
+ * UpgradeState is how far an upgrade is.
+ *
+ * @generated from enum execwire.v1.UpgradeState
+ */
+export enum UpgradeState {
+  /**
+   * Never sent. A client reads it for a state that it does not know.
+   *
+   * @generated from enum value: UPGRADE_STATE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The program before still runs.
+   *
+   * @generated from enum value: UPGRADE_STATE_RUNNING = 1;
+   */
+  RUNNING = 1,
+
+  /**
+   * The new program serves.
+   *
+   * @generated from enum value: UPGRADE_STATE_DONE = 2;
+   */
+  DONE = 2,
+
+  /**
+   * The program before goes on, with all that it had.
+   *
+   * @generated from enum value: UPGRADE_STATE_FAILED = 3;
+   */
+  FAILED = 3,
+}
+
+/**
+ * Describes the enum execwire.v1.UpgradeState.
+ */
+export const UpgradeStateSchema: GenEnum<UpgradeState> = /*@__PURE__*/
+  enumDesc(file_execwire_v1_admin, 0);
+
+/**
  * AdminService operates a running server. Its calls need the permission "admin", which
  * "all" in a table of principals does not include.
  *
@@ -111,6 +302,32 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ReloadRequestSchema;
     output: typeof ReloadResponseSchema;
+  },
+  /**
+   * Upgrade replaces the program of the server by another one, mostly a newer version,
+   * which goes on with its processes, sessions and listeners. It returns once the new
+   * program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
+   * connections end as if they were lost, and clients resume with the new program.
+   * GetUpgrade has the result.
+   *
+   * @generated from rpc execwire.v1.AdminService.Upgrade
+   */
+  upgrade: {
+    methodKind: "unary";
+    input: typeof UpgradeRequestSchema;
+    output: typeof UpgradeResponseSchema;
+  },
+  /**
+   * GetUpgrade returns the last upgrade, to a caller that knows its id. The caller calls
+   * it again while the server is not reachable. It fails with UPGRADE_NOT_FOUND for another
+   * id, as after a restart.
+   *
+   * @generated from rpc execwire.v1.AdminService.GetUpgrade
+   */
+  getUpgrade: {
+    methodKind: "unary";
+    input: typeof GetUpgradeRequestSchema;
+    output: typeof GetUpgradeResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_execwire_v1_admin, 0);
