@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/common/expfmt"
 )
 
 // Type is the type of a metric.
@@ -96,8 +96,25 @@ func (s *Set) find(name string, kind Type) Metric {
 // replaces what was set before. f must not block, and is called concurrently.
 func (s *Set) OnScrape(f func(Emit)) { s.source.Store(&f) }
 
-// Handler serves the metrics to every caller.
-func (s *Set) Handler() http.Handler { return promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}) }
+// Handler serves the metrics to every caller, as text or protobuf. Package promhttp would
+// do the same, with compression, and takes 200 KB of a program.
+func (s *Set) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		families, err := s.registry.Gather()
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		format := expfmt.Negotiate(r.Header)
+		w.Header().Set("Content-Type", string(format))
+		encoder := expfmt.NewEncoder(w, format)
+		for _, family := range families {
+			if encoder.Encode(family) != nil {
+				return // the client is gone
+			}
+		}
+	})
+}
 
 // scrape is the collector of what OnScrape reports.
 type scrape struct {
