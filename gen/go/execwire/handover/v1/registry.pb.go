@@ -1659,6 +1659,7 @@ type Stream struct {
 	Settled       bool                   `protobuf:"varint,6,opt,name=settled,proto3" json:"settled,omitempty"`
 	Pending       int64                  `protobuf:"varint,7,opt,name=pending,proto3" json:"pending,omitempty"`
 	Draining      bool                   `protobuf:"varint,8,opt,name=draining,proto3" json:"draining,omitempty"`
+	WindowFull    bool                   `protobuf:"varint,9,opt,name=window_full,json=windowFull,proto3" json:"window_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1745,6 +1746,13 @@ func (x *Stream) GetPending() int64 {
 func (x *Stream) GetDraining() bool {
 	if x != nil {
 		return x.Draining
+	}
+	return false
+}
+
+func (x *Stream) GetWindowFull() bool {
+	if x != nil {
+		return x.WindowFull
 	}
 	return false
 }
@@ -2494,7 +2502,7 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12.\n" +
 	"\x04head\x18\x03 \x01(\v2\x1a.execwire.handover.v1.SpanR\x04head\x12.\n" +
-	"\x04tail\x18\x04 \x01(\v2\x1a.execwire.handover.v1.SpanR\x04tail\"\xed\x01\n" +
+	"\x04tail\x18\x04 \x01(\v2\x1a.execwire.handover.v1.SpanR\x04tail\"\x8e\x02\n" +
 	"\x06Stream\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\rR\x06stream\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\rR\x04file\x12\x1d\n" +
@@ -2504,7 +2512,9 @@ const file_execwire_handover_v1_registry_proto_rawDesc = "" +
 	"\rleader_exited\x18\x05 \x01(\bR\fleaderExited\x12\x18\n" +
 	"\asettled\x18\x06 \x01(\bR\asettled\x12\x18\n" +
 	"\apending\x18\a \x01(\x03R\apending\x12\x1a\n" +
-	"\bdraining\x18\b \x01(\bR\bdraining\"\xa6\x01\n" +
+	"\bdraining\x18\b \x01(\bR\bdraining\x12\x1f\n" +
+	"\vwindow_full\x18\t \x01(\bR\n" +
+	"windowFull\"\xa6\x01\n" +
 	"\x05Stdin\x12\x12\n" +
 	"\x04file\x18\x01 \x01(\rR\x04file\x120\n" +
 	"\x05queue\x18\x02 \x03(\v2\x1a.execwire.handover.v1.SpanR\x05queue\x12\x1a\n" +
