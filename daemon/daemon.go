@@ -191,6 +191,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 	reserve := reserveProcesses(cfg, syslimit.System{}, cgroups)
 	supervisor, sessions, err := opts.Upgrades.openSessions(process.Config{
 		Cgroups:         cgroups,
+		Sandboxes:       sandboxes,
 		UserProcesses:   reserve.UserProcesses,
 		OOMScoreAdjust:  int(cfg.OOMScoreAdjust),
 		AdoptOrphans:    opts.AdoptOrphans,

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -227,6 +228,9 @@ func Restore(config Config, state *SupervisorState) (*Supervisor, []*Process, er
 	s.confinedMayConnect.Store(state.ConfinedMayConnect)
 	s.confinedUngrouped.Store(state.ConfinedUngrouped)
 	if len(state.Placeholders) > 0 {
+		if config.Sandboxes == nil {
+			return nil, nil, errors.New("failed to restore confined processes: no sandboxes are configured")
+		}
 		if err := config.Sandboxes.Restore(state.Placeholders); err != nil {
 			return nil, nil, err
 		}
