@@ -77,6 +77,12 @@ func TestUpgrade_LosesNothing(t *testing.T) {
 	rpc := harness.WebsocketClient(t, s.Address(harness.TCPTransport)).Initialize("")
 	rpc.Start("rpc", harness.Program("echo"), harness.RPCParams{"pipeStdin": true})
 	leaving := startLeaving(s)
+	workspace := t.TempDir()
+	s.expect("confined\n", "run", "--detach", "--id", "confined", "--cwd", workspace, "--sandbox", "workspace-write", "--", "sh", "-c",
+		"trap 'mkdir .git 2>/dev/null && echo created; echo over; exit 6' USR1; echo ready; while :; do sleep 1000 & wait $!; kill $!; done")
+	harness.Eventually(t, "the confined process is ready", func() bool {
+		return harness.Run(t, nil, s.Remotely(harness.UnixTransport, "logs", "confined")...).Stdout == "ready\n"
+	})
 
 	lines := "held\n"
 	for i := 1; i <= n; i++ {
@@ -107,6 +113,17 @@ func TestUpgrade_LosesNothing(t *testing.T) {
 	}
 	transfer.finish()
 	leaving.finish()
+	s.expect("sent SIGUSR1 to confined\n", "kill", "-s", "USR1", "confined")
+	if got := harness.Run(t, nil, s.Remotely(harness.UnixTransport, "wait", "confined")...); got.Code != 6 {
+		t.Errorf("wait for the confined process: %+v, want the code 6", got)
+	}
+	if got := harness.Run(t, nil, s.Remotely(harness.UnixTransport, "logs", "confined")...); got.Stdout != "ready\nover\n" {
+		t.Errorf("what the confined process wrote: %+v", got)
+	}
+	harness.Eventually(t, "what kept the process from creating files is removed", func() bool {
+		left, err := os.ReadDir(workspace)
+		return err == nil && len(left) == 0
+	})
 	rpc.AwaitEnd()
 	rpc = harness.WebsocketClient(t, s.Address(harness.TCPTransport)).Initialize(rpc.Session)
 
