@@ -19,6 +19,9 @@ export GOFLAGS := $(GOFLAGS) -trimpath
 # A program built with the race detector ends at the first race, and does not sleep for a
 # second when it exits.
 export GORACE := halt_on_error=1 atexit_sleep_ms=0
+# Compilers and checkers keep most of what they allocate: collecting garbage less takes a
+# seventh less of a processor for compiling, a quarter for vet and a third for staticcheck.
+COMPILE := GOGC=400
 export EXECWIRE_TOOLS_DIR ?= $(CURDIR)/.cache/tools
 TOOLS := $(EXECWIRE_TOOLS_DIR)/.built-$(shell go env GOVERSION)
 BUF := $(EXECWIRE_TOOLS_DIR)/buf
@@ -42,11 +45,11 @@ run: bin/execwire ## build the daemon and serve on the default listener
 # Phony because the Go command knows better than make what is up to date.
 .PHONY: bin/execwire
 bin/execwire: ## build the daemon
-	go build -o $@ ./cmd/execwire
+	$(COMPILE) go build -o $@ ./cmd/execwire
 
 .PHONY: bin/execwire-hub
 bin/execwire-hub: ## build the hub of the relay
-	go build -o $@ ./cmd/execwire-hub
+	$(COMPILE) go build -o $@ ./cmd/execwire-hub
 
 # With the help of the commands in these binaries.
 .PHONY: man
@@ -104,7 +107,7 @@ test-short: ## the short tests, without the race detector
 
 .PHONY: test-race
 test-race: $(TOOLS) $(TEST_PROGRAMS) ## the short tests, with the race detector
-	CGO_ENABLED=1 go build -race -o $(TEST_COMMANDS)/ ./cmd/execwire ./cmd/execwire-hub
+	CGO_ENABLED=1 $(COMPILE) go build -race -o $(TEST_COMMANDS)/ ./cmd/execwire ./cmd/execwire-hub
 	CGO_ENABLED=1 go test $(PARALLEL) -race -short $$(go list ./... | grep -vE '/(architecture|$(subst $() ,|,$(WITHOUT_RACE)))$$')
 
 .PHONY: test-slow
@@ -277,14 +280,16 @@ check-format: $(TOOLS)
 # The rules of the source (imports, forbidden calls, comments) are tests.
 .PHONY: check-go
 check-go: $(TOOLS)
-	go vet ./...
-	$(EXECWIRE_TOOLS_DIR)/staticcheck ./...
+	$(COMPILE) go vet ./...
+	$(COMPILE) $(EXECWIRE_TOOLS_DIR)/staticcheck ./...
 	go test ./architecture
 
 # The client on other systems: all of it is vetted from source, and the tests of the packages
 # with rules of other systems. Other tests start servers, which need Linux.
-# test-all and packages compile it, at 30 s of a processor each on a fresh machine.
+# test-all and packages compile it, at 30 s of a processor each on a fresh machine. For the
+# client a system has the same types on both processors: check takes one, test-all both.
 PLATFORMS := linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+VETTED_PLATFORMS := linux/arm64 darwin/arm64 windows/amd64
 PLATFORM_PACKAGES := ./client/... ./cmd/execwire/...
 PLATFORM_TESTS := ./client/internal/commandgroup ./client/internal/transfer ./cmd/execwire/internal/terminal ./internal/secretfile
 define for-each-platform
@@ -296,7 +301,7 @@ endef
 TYPECHECK := $(EXECWIRE_TOOLS_DIR)/typecheck
 .PHONY: check-platforms
 check-platforms: $(TOOLS) ## vet what clients need for the other systems
-	$(call for-each-platform,$(TYPECHECK) . $(PLATFORM_PACKAGES) && $(TYPECHECK) -test . $(PLATFORM_TESTS),$(PLATFORMS))
+	$(call for-each-platform,$(TYPECHECK) . $(PLATFORM_PACKAGES) && $(TYPECHECK) -test . $(PLATFORM_TESTS),$(VETTED_PLATFORMS))
 
 .PHONY: build-platforms
 build-platforms: ## build and vet what clients need for each other system

@@ -41,7 +41,11 @@ func TestRun_RealTestSuite_SameResult(t *testing.T) {
 	harness.Slow(t)
 	server := harness.Serve(t)
 	env := harness.GoEnvironment(t)
-	for _, d := range harness.NetworkTransports {
+	transports := harness.NetworkTransports
+	if testing.Short() {
+		transports = transports[1:]
+	}
+	for _, d := range transports {
 		built := filepath.Join(t.TempDir(), "built")
 		got := expectSame(t, server, d, harness.Repository(t), env, []string{"go", "build", "-o", built, "./internal/testprograms"})
 		if _, err := os.Stat(built); err != nil || got.Code != 0 {

@@ -84,7 +84,7 @@ func TestRemoteBuild_Cuts_BuildsTheSame(t *testing.T) {
 
 	f := harness.NewFleet(t)
 	to := t.TempDir()
-	script := `for i in 1 2; do for file in $LIST; do cat "$file"; sleep 0.01; done; done; go ` + strings.Join(options, " ") + ` hub ./cmd/execwire-hub`
+	script := `for i in 1 2; do echo $LIST | xargs -n 16 sh -c 'cat "$@"; sleep 0.2' sh; done; go ` + strings.Join(options, " ") + ` hub ./cmd/execwire-hub`
 	arguments := []string{"-hub", f.URL(), "-executor", harness.ExecutorID, "-result", "hub", "-to", to, "-env", "CGO_ENABLED=0", "-env", "LIST=" + strings.Join(files, " ")}
 	for _, name := range []string{"PATH", "HOME", "GOFLAGS", "GOPROXY", "GOCACHE", "GOMODCACHE", "GOTOOLCHAIN", "GONOSUMDB", "GOSUMDB"} {
 		if value, ok := os.LookupEnv(name); ok {

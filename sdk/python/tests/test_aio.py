@@ -60,7 +60,7 @@ class Aio(TestCase, unittest.IsolatedAsyncioTestCase):
             await self.client.run("sleep 600", timeout=0.2)
 
     async def test_input_is_of_any_size(self) -> None:
-        data = bytes(64 << 20)
+        data = bytes(16 << 20)
         done = await self.client.run(["wc", "-c"], input=data)
         self.assertEqual(int(done.stdout), len(data))
         async with await self.client.start(["cat"]) as process:

@@ -51,22 +51,22 @@ def printed(lines: int) -> str:
 
 
 class Cut(TestCase):
-    def test_64_mib_of_output_are_exact(self) -> None:
-        lines = 4 * MIB  # of 16 bytes
+    def test_24_mib_of_output_are_exact(self) -> None:
+        lines = 24 * MIB // 16  # of 16 bytes
         digest = hashlib.sha256()
 
         class Digest:
             def write(self, data: bytes) -> None:
                 digest.update(data)
 
-        with Wire(server.url, cut_every_bytes=8 * MIB) as wire:
+        with Wire(server.url, cut_every_bytes=3 * MIB) as wire:
             with execwire.connect(wire.url) as client:
                 completed = client.run(
                     ["sh", "-c", PRINT.format(lines=lines)], stdout=Digest()
                 )
             self.assertGreater(wire.cuts, 4)
         self.assertEqual(completed.exit.code, 0)
-        self.assertEqual(completed.exit.stdout_bytes, 64 * MIB)
+        self.assertEqual(completed.exit.stdout_bytes, 24 * MIB)
         self.assertEqual(completed.exit.dropped_bytes, 0)
         self.assertGreater(completed.exit.resumed, 4)
         self.assertEqual(digest.hexdigest(), printed(lines))
@@ -443,7 +443,7 @@ class Lost(TestCase):
 class Slow(TestCase):
     def test_slow_consumer_blocks_process(self) -> None:
         counted = self.path("counted")
-        script = f"for i in $(seq 128); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
+        script = f"for i in $(seq 64); do head -c {MIB} /dev/zero; echo $i >>{counted}; done"
         with direct.start(["sh", "-c", script]) as process:
             # Without a consumer, the process blocks after its window and pipes.
             self.assertTrue(eventually(lambda: process._owner._queued > MIB // 2))
@@ -459,7 +459,7 @@ class Slow(TestCase):
             taken = 0
             for data in process.output():
                 taken += len(data)
-            self.assertEqual(taken, 128 * MIB)
+            self.assertEqual(taken, 64 * MIB)
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             self.assertLess(grown, 32 * 1024)  # KiB
 
