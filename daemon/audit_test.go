@@ -231,3 +231,47 @@ func TestAudit_Denials(t *testing.T) {
 		t.Errorf("there are %d records: %+v", len(records), records)
 	}
 }
+
+// TestAudit_RunStream has records of what the owner of a run does within its stream.
+func TestAudit_RunStream(t *testing.T) {
+	var path string
+	o := open(t, func(cfg *config.Config) {
+		onOnePort(cfg)
+		path = auditTo(cfg, t.TempDir())
+	})
+	run, err := execwirev1.NewProcessServiceClient(o.byGRPC()).RunProcess(o.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(m *execwirev1.RunProcessRequest) {
+		t.Helper()
+		if err := run.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := command("sleep", "1000")
+	start.ProcessId = "p"
+	send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: &execwirev1.RunStart{Process: start}}})
+	send(&execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Signal{Signal: &execwirev1.RunSignal{Signal: execwirev1.Signal_SIGNAL_USR1}}})
+	for closed := false; !closed; {
+		m, err := run.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, event := range m.GetEvents().GetEvents() {
+			closed = closed || event.GetClosed() != nil
+		}
+	}
+	if err := run.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	o.end()
+	records := audittest.Read(t, path)
+	intent := expectRecord(t, records, "the intent of the signal", func(r audit.Record) bool {
+		return r.Type == audit.Intent && r.Action == "process.signal" && r.Process == "p" && r.Signal == "SIGUSR1" && r.Principal == "loopback" && r.Peer != ""
+	})
+	expectRecord(t, records, "its result", func(r audit.Record) bool {
+		return r.Type == audit.Result && r.Call == intent.Call && r.Status == "OK" && r.Decision == "allowed"
+	})
+	expectRecord(t, records, "the end", func(r audit.Record) bool { return r.Action == "process.end" && r.Exit.Signal == 10 })
+}

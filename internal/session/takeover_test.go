@@ -59,6 +59,9 @@ func TestTakeover_DeadAttachment_IsReplaced(t *testing.T) {
 	if len(winners) != 1 || len(c.pings) != 1 {
 		t.Fatalf("%d attachments won, after %d pings", len(winners), len(c.pings))
 	}
+	if dead.TookOver() || !winners[0].TookOver() {
+		t.Errorf("the first took the session over: %v, the winner: %v", dead.TookOver(), winners[0].TookOver())
+	}
 	_, err := dead.Next(f.ctx, 0)
 	wantKind(t, err, session.SessionTakenOver)
 	dead.Alive()
