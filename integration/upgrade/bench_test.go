@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkUpgrade_Pause is for how long a server with 100 processes and 1,000 connections
-// does not serve. docs/perf.md has results.
+// does not serve. docs/upgrade.md has results.
 func BenchmarkUpgrade_Pause(b *testing.B) {
 	const processes, connections = 100, 1000
 	c := harness.ServeWith(b, []string{"--connections-per-listener", "2000"})
