@@ -3,6 +3,7 @@ package operations
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +19,15 @@ func stillAlive(b harness.ProcessIdentity) bool {
 	}
 	k, ok := harness.ParseStat(stat)
 	return ok && k.ProcessIdentity == b && !k.Dead
+}
+
+// isStopped reports whether all threads of a process are stopped, which a signal does one by one.
+func isStopped(pid int) bool {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status")
+	return len(threads) > 0 && !slices.ContainsFunc(threads, func(thread string) bool {
+		status, _ := os.ReadFile(thread)
+		return !strings.Contains(string(status), "\nState:\tT")
+	})
 }
 
 // cgroupOf returns the directory of the server's cgroups, from the cgroup of one of its

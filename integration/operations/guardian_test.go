@@ -231,14 +231,16 @@ func TestServerAndGuardian_Killed_NextServerKillsTheRest(t *testing.T) {
 		return // nothing could find the rest
 	}
 	server := f.ServerPID(t)
-	for _, kill := range []struct {
-		pid    int
-		signal unix.Signal
-	}{{server, unix.SIGSTOP}, {f.Process.Pid, unix.SIGKILL}, {server, unix.SIGKILL}} { // stopped, it does nothing about its guardian
-		if err := unix.Kill(kill.pid, kill.signal); err != nil {
+	kill := func(pid int, signal unix.Signal) {
+		t.Helper()
+		if err := unix.Kill(pid, signal); err != nil {
 			t.Fatal(err)
 		}
 	}
+	kill(server, unix.SIGSTOP) // stopped, it does nothing about its guardian
+	harness.Eventually(t, "the server is stopped", func() bool { return isStopped(server) })
+	kill(f.Process.Pid, unix.SIGKILL)
+	kill(server, unix.SIGKILL)
 	f.Await(t)
 	for _, b := range f.trees {
 		if !stillAlive(b) {

@@ -55,6 +55,8 @@ func publicCopy(t *testing.T) (program, work string) {
 		t.Fatal(err)
 	}
 	content, err := os.ReadFile(self)
+	syscall.ForkLock.RLock() // a child forked meanwhile would have it open for writing, and it could not be executed
+	defer syscall.ForkLock.RUnlock()
 	if err == nil {
 		err = errors.Join(os.Chmod(dir, 0o755), os.WriteFile(program, content, 0o755), os.Mkdir(work, 0o700), os.Chown(work, nobody, nobody))
 	}
