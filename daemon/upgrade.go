@@ -56,7 +56,6 @@ type Upgrades struct {
 	Keep map[string]syscall.Conn
 
 	state *handover.State // of the program before; nil: there was none
-	taken uint64          // when this program began, in ticks
 }
 
 // TakeUpgrades returns the upgrades of this program, with the state of the program that has
@@ -264,10 +263,12 @@ func (d *Daemon) prepareUpgrade(ctx context.Context, id, path string) (next *upg
 	case d.upgrades.begun <- next:
 		return next, nil
 	case <-d.upgrades.over:
-		return nil, errNotNow
+		err = errNotNow
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	d.upgrades.set(UpgradeStatus{ID: id, Previous: d.opts.Version, Version: next.version, Err: err})
+	return nil, err
 }
 
 // installedPath returns the path from which this program was started.
@@ -333,7 +334,7 @@ func (u *upgrades) set(latest UpgradeStatus) {
 }
 
 // upgrade replaces this program. It returns only if that fails: the daemon then serves as
-// before, without the connections of its clients. An error ends it.
+// before, without the connections of its clients. An error ends it, and the result is on.
 func (d *Daemon) upgrade(ctx context.Context, next *upgrade, open *listeners, on *serving) (*serving, error) {
 	began := time.Now()
 	d.opts.Logger.Info("upgrading", "version", next.version, "program", next.program.File.Name())
@@ -352,13 +353,25 @@ func (d *Daemon) upgrade(ctx context.Context, next *upgrade, open *listeners, on
 	err := d.replace(limit, next, open, on, began)
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	var errs [3]error
-	if d.clients, errs[0] = d.newClients(); errs[0] == nil {
-		errs[1] = open.resume()
-		on, errs[2] = d.begin(open)
+	again, goOn := d.goOn(open)
+	if goOn != nil {
+		return on, errors.Join(err, goOn)
 	}
 	failed(err)
-	return on, errors.Join(errs[:]...)
+	return again, nil
+}
+
+// goOn serves clients again after replace.
+func (d *Daemon) goOn(open *listeners) (*serving, error) {
+	clients, err := d.newClients()
+	if err != nil {
+		return nil, err
+	}
+	d.clients = clients
+	if err := open.resume(); err != nil {
+		return nil, err
+	}
+	return d.begin(open)
 }
 
 // replace brings the daemon to rest and executes the new program. It returns only if that
@@ -397,6 +410,9 @@ func (d *Daemon) replace(limit context.Context, next *upgrade, open *listeners, 
 	defer func() { _ = file.Close() }()
 	if err := handover.Fail(handover.Written); err != nil {
 		return err
+	}
+	if errors.Is(limit.Err(), context.Canceled) { // the new program would not know that it is to stop
+		return context.Cause(limit)
 	}
 	return handover.Replace(program, file, keep)
 }
