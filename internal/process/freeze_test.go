@@ -326,6 +326,22 @@ func TestFreeze_KeepsTimeouts(t *testing.T) {
 	}
 }
 
+func TestFreeze_AfterStepOfWallClock_KeepsTimeout(t *testing.T) {
+	g := newGenerations(t, Config{})
+	g.start(Spec{Argv: []string{"/bin/sleep", "1000"}, Cwd: "/", Timeout: time.Hour})
+	g.freeze()
+	p := g.processes[0]
+	p.startedAt = p.startedAt.Add(-2 * time.Hour) // as Restore finds it when the clock was put on
+	g.current.Thaw()
+	g.replace()
+	p = g.processes[0]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if left := time.Until(p.timeouts.ends); left < time.Minute {
+		t.Errorf("%v of an hour are left", left)
+	}
+}
+
 // Neither a freeze nor output that waits for its owner counts as silence.
 func TestFreeze_NoOutputTimeout_CountsSilenceOnly(t *testing.T) {
 	const timeout = 50 * time.Millisecond

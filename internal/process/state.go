@@ -153,8 +153,11 @@ func (p *Process) stateWithin() ProcessState {
 	state := ProcessState{
 		Spec: p.spec, Log: p.log.State(), Sandbox: p.sandbox, WindowSize: p.windowSize,
 		State: p.state, Exit: p.exit, StartedAt: p.startedAt.Round(0),
-		Silence: time.Since(p.LastOutput()), Timeout: p.spec.Timeout - time.Since(p.startedAt),
-		Cause: p.cause, Killed: p.killed, KillingRest: p.killingRest, Released: p.released,
+		Silence: time.Since(p.LastOutput()),
+		Cause:   p.cause, Killed: p.killed, KillingRest: p.killingRest, Released: p.released,
+	}
+	if p.spec.Timeout > 0 { // startedAt of a restored process is off by steps of the wall clock
+		state.Timeout = time.Until(p.timeouts.ends)
 	}
 	if p.killJob != nil {
 		state.Kill = p.killJob.state()

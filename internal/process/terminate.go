@@ -142,12 +142,14 @@ func (p *Process) stopOrProbeGroup(t Termination) error {
 // timeouts enforces the timeouts of a Spec. It is guarded by Process.mu.
 type timeouts struct {
 	wallClock *time.Timer // for Spec.Timeout
+	ends      time.Time   // when it fires
 	noOutput  *time.Timer // for Spec.NoOutputTimeout
 }
 
 // start starts the timers of p, of whose Spec.Timeout a part remains.
 func (t *timeouts) start(p *Process, remaining time.Duration) {
 	if p.spec.Timeout > 0 {
+		t.ends = time.Now().Add(remaining)
 		t.wallClock = time.AfterFunc(remaining, func() { p.kill(CauseTimeout) })
 	}
 	if p.spec.NoOutputTimeout > 0 {
