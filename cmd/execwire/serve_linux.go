@@ -156,6 +156,9 @@ func takeOver(watch *guardian.Watch, std streams) (*takenOver, error) {
 		t.upgrades.Keep = map[string]syscall.Conn{guardian.PipeVariable: watch.Pipe()}
 	}
 	if t.upgrades.Upgraded() {
+		if err := protectMemory(); err != nil { // execve has undone it, and there are processes
+			return t, err
+		}
 		t.late = time.AfterFunc(takeOverTimeout, func() {
 			fmt.Fprintln(std.err, "execwire:", t.explain(fmt.Errorf("it did not serve after %v", takeOverTimeout)))
 			os.Exit(codeUpgrade)

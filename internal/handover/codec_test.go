@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	handoverv1 "github.com/execwire/execwire/gen/go/execwire/handover/v1"
@@ -246,5 +247,19 @@ func TestOpen_RefusesWhatItCannotRead(t *testing.T) {
 	newer := strings.Replace(string(data), "\x10\x01", "\x10\x63", 1) // min_reader_version
 	if err := openBytes([]byte(newer)); err == nil || !strings.Contains(err.Error(), "v7.8.9") || !strings.Contains(err.Error(), "version 1") {
 		t.Errorf("a state of a later version: %v", err)
+	}
+}
+
+func TestCloseEachOnExec(t *testing.T) {
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := closeEachOnExec(); err != nil {
+		t.Fatal(err)
+	}
+	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+		t.Errorf("flags %#x, %v", flags, err)
 	}
 }

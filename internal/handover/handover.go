@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -281,9 +282,13 @@ func Take() (*State, error) {
 	if err != nil || fd <= 2 {
 		return nil, fmt.Errorf("%s is %q, not the descriptor of a state", variable, value)
 	}
-	if err := unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("failed to set close-on-exec: %w", err)
+	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11
+		if err := closeEachOnExec(); err != nil {
+			return nil, fmt.Errorf("failed to set close-on-exec: %w", err)
+		}
 	}
+	// This program was executed as /proc/self/fd/N, which is its name otherwise.
+	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	file := os.NewFile(uintptr(fd), "the state")
 	defer func() { _ = file.Close() }()
 	if err := Fail(Taken); err != nil {
@@ -295,6 +300,17 @@ func Take() (*State, error) {
 		state.taken = taken
 	}
 	return state, err
+}
+
+// closeEachOnExec sets close-on-exec on all descriptors above 2.
+func closeEachOnExec() error {
+	open, err := os.ReadDir("/proc/self/fd")
+	for _, entry := range open {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return err
 }
 
 // ReapHelpers reaps the helpers of the program before, which are children in the session of
