@@ -156,6 +156,7 @@ func takeOver(watch *guardian.Watch, std streams) (*takenOver, error) {
 		t.upgrades.Keep = map[string]syscall.Conn{guardian.PipeVariable: watch.Pipe()}
 	}
 	if t.upgrades.Upgraded() {
+		confinement.MarkServer()                // not possible afterwards, except for root
 		if err := protectMemory(); err != nil { // execve has undone it, and there are processes
 			return t, err
 		}

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"reflect"
 	"runtime"
 	"strconv"
@@ -287,8 +286,6 @@ func Take() (*State, error) {
 			return nil, fmt.Errorf("failed to set close-on-exec: %w", err)
 		}
 	}
-	// This program was executed as /proc/self/fd/N, which is its name otherwise.
-	_ = os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0)
 	file := os.NewFile(uintptr(fd), "the state")
 	defer func() { _ = file.Close() }()
 	if err := Fail(Taken); err != nil {
