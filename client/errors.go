@@ -199,15 +199,19 @@ type LostError struct {
 	LastSeq uint64
 	// Lost is how long ago the connection was lost.
 	Lost time.Duration
-	// Restarted is whether the server was restarted, which ended its processes.
+	// Restarted is whether the server was restarted, which ended its processes. A start
+	// that it had not confirmed is not repeated then.
 	Restarted bool
 	// Err is the error of the last attempt.
 	Err error
 }
 
 func (e *LostError) Error() string {
-	if e.Restarted {
+	switch {
+	case e.Restarted && e.Started:
 		return fmt.Sprintf("the server was restarted; the process %s ended with it", e.ProcessID)
+	case e.Restarted:
+		return fmt.Sprintf("the server was restarted before it answered; it is unknown whether the process %s was started", e.ProcessID)
 	}
 	state := "it was running"
 	switch {

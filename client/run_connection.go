@@ -32,7 +32,7 @@ func (r *run) finalError(err error) error {
 		return r.lostError(err)
 	case !ok || !r.sent():
 		return err
-	case (r.started || r.existing && !r.conn.lostAt.IsZero()) && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
+	case (r.started || !r.conn.lostAt.IsZero()) && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND ||
 		e.Reason == execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND):
 		return r.lostError(err)
 	case !r.started && r.conn.lostAt.IsZero() && (e.Reason == execwirev1.ErrorReason_ERROR_REASON_DRAINING ||
@@ -77,7 +77,10 @@ func (r *run) setConnected(process *execwirev1.Process) {
 }
 
 func (r *run) lostError(err error) *LostError {
-	return r.conn.lostError(r.start.GetProcess().GetProcessId(), r.started || r.existing, &r.events, err)
+	lost := r.conn.lostError(r.start.GetProcess().GetProcessId(), r.started || r.existing, &r.events, err)
+	// Only a server that began after the start was first sent does not know its process.
+	lost.Restarted = lost.Restarted || !lost.Started && Reason(err) == execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND
+	return lost
 }
 
 // endTimeout limits the cleanup for a process that is no longer followed.

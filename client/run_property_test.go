@@ -76,6 +76,7 @@ func (m *model) serve(stream serverStream) error {
 	m.mu.Lock()
 	after := request.GetResume().GetAfterSeq()
 	if start := request.GetStart(); start != nil {
+		start.Process.FirstSentAgo = nil // differs in each retry
 		if m.start != nil && !proto.Equal(m.start, start) {
 			m.sink.t.Errorf("started again differently: %v", start)
 		}

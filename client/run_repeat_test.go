@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
 
 // lostBeforeStarted runs a process whose start is never answered.
@@ -86,6 +88,34 @@ func TestRun_SlowReconnect_DoesNotRepeatStart(t *testing.T) {
 		lostBeforeStarted(t, c)
 		if took := time.Since(begin); starts != 1 || took != startRetryTimeout+time.Second {
 			t.Errorf("started %d times, gave up after %v; want once, and once connected", starts, took)
+		}
+	})
+}
+
+// The answer is lost, and another run of the server gets the retry.
+func TestRun_ServerRestartedBeforeAnswer_IsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ages []time.Duration
+		fake, c := newFake(t)
+		fake.beyond = func(stream serverStream) error {
+			request, err := stream.Recv()
+			if err != nil {
+				return err
+			}
+			ages = append(ages, request.GetStart().GetProcess().GetFirstSentAgo().AsDuration())
+			if len(ages) > 1 {
+				return serverError(codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
+			}
+			time.Sleep(time.Second)
+			return errCut
+		}
+		_, err := c.Run(t.Context(), RunOptions{Process: direct("x"), Grace: new(time.Hour)})
+		var lost *LostError
+		if !errors.As(err, &lost) || lost.Started || !errors.Is(err, ErrRestarted) {
+			t.Errorf("got %v, want that the server was restarted and the start is unknown", err)
+		}
+		if len(ages) != 2 || ages[0] != 0 || ages[1] < time.Second {
+			t.Errorf("the starts were first sent %v ago, want 0 and at least 1s", ages)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 )
@@ -68,6 +69,9 @@ func (r *run) open(stream runStream) (*execwirev1.RunStarted, error) {
 // then a resume after the last written event.
 func (r *run) opening() *execwirev1.RunProcessRequest {
 	if !r.started && !r.existing {
+		if !r.conn.lostAt.IsZero() { // maybe at another run of the server
+			r.start.Process.FirstSentAgo = durationpb.New(time.Since(r.sentAt))
+		}
 		return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Start{Start: r.start}}
 	}
 	return &execwirev1.RunProcessRequest{Message: &execwirev1.RunProcessRequest_Resume{

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
@@ -252,6 +253,29 @@ func TestRun_RepeatedStart_FindsProcess(t *testing.T) {
 		}
 		_, err := f.processes.StartProcess(f.ctx, shell("p", "echo different"))
 		expectFailure(t, err, codes.AlreadyExists, execwirev1.ErrorReason_ERROR_REASON_PROCESS_ALREADY_EXISTS)
+	})
+}
+
+// A retry of a start that the server before this one may have carried out.
+func TestRun_RetryAtRestartedServer_IsRefused(t *testing.T) {
+	inEachForm(t, func(t *testing.T, form func(*settings)) {
+		f := newFixture(t, form)
+		first := withStdin(command("p", "cat"))
+		retry := func(ago time.Duration) *execwirev1.StartProcessRequest {
+			request := proto.CloneOf(first)
+			request.FirstSentAgo = durationpb.New(ago)
+			return request
+		}
+		_, err := f.processes.StartProcess(f.ctx, retry(time.Hour))
+		expectFailure(t, err, codes.NotFound, execwirev1.ErrorReason_ERROR_REASON_PROCESS_NOT_FOUND)
+
+		f.run(retry(time.Nanosecond)).cut(errors.New("cut")) // the server ran already
+		again := f.run(retry(time.Hour))
+		if !again.started.GetResumed() {
+			t.Errorf("a retry did not find its process: %v", again.started)
+		}
+		again.write(0, "", true)
+		again.mustEnd()
 	})
 }
 

@@ -116,7 +116,8 @@ type Config struct {
 type Server struct {
 	cfg            Config // Limits as it was at the start
 	current        atomic.Pointer[Limits]
-	instance       string // identifies this run of the server
+	instance       string    // identifies this run of the server
+	began          time.Time // when this run began; zero if it goes on with that of another program
 	uploads        *fsops.Uploads
 	watcher        *fsops.Watcher
 	ports          *ports.Finder
@@ -155,6 +156,9 @@ func New(cfg Config) *Server {
 			PerPrincipal: limits.FileHelpers, Total: limits.FileHelpersTotal, Idle: limits.FileHelperIdle, Complete: limits.AbandonedUploads,
 			MessageBytes: limits.workerMessageBytes(), Logger: cfg.Logger,
 		}),
+	}
+	if cfg.Instance == "" {
+		s.began = time.Now()
 	}
 	s.current.Store(limits)
 	s.watchContext, s.cancelWatches = context.WithCancelCause(context.Background())

@@ -107,6 +107,9 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 	if err != nil {
 		return preparedStart{}, err
 	}
+	if err := s.checkRetry(sess, req); err != nil {
+		return preparedStart{}, err
+	}
 	if err := s.checkForm(req.GetCommand()); err != nil {
 		return preparedStart{}, err
 	}
@@ -133,6 +136,15 @@ func (s *processService) prepare(ctx context.Context, prefix string, req *execwi
 		sess.RemoveClosed(id, digest)
 	}
 	return preparedStart{session: sess, id: id, digest: digest, spec: spec}, nil
+}
+
+// checkRetry refuses to start what the server before this one may have started.
+func (s *processService) checkRetry(sess *session.Session, req *execwirev1.StartProcessRequest) error {
+	if req.GetFirstSentAgo().AsDuration() <= time.Since(s.server.began) {
+		return nil
+	}
+	_, err := sess.Process(req.GetProcessId())
+	return err
 }
 
 // userOf returns the user as whom the caller may start the process; nil is the server's.
@@ -203,9 +215,12 @@ func digestOf(req *execwirev1.StartProcessRequest) (session.Digest, error) {
 		rand.Read(unique[:])
 		return unique, nil
 	}
-	if req.GetSessionId() == session.DefaultID { // the same as an empty id
+	if req.GetSessionId() == session.DefaultID || req.GetFirstSentAgo() != nil {
 		req = proto.CloneOf(req)
-		req.SessionId = ""
+		req.FirstSentAgo = nil                       // differs in each retry
+		if req.GetSessionId() == session.DefaultID { // the same as an empty id
+			req.SessionId = ""
+		}
 	}
 	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {

@@ -33,7 +33,7 @@ func explainRun(err error, flags runFlags) error {
 func explainLost(lost *client.LostError, err error) error {
 	exit := &exitError{code: codeFailed, err: fmt.Errorf("connection lost: %w", err)}
 	switch reason := client.Reason(lost.Err); {
-	case lost.Restarted:
+	case lost.Restarted && lost.Started:
 		exit.err = err
 	case !lost.Started:
 		exit.hint = "check whether the command ran before you run it again"

@@ -362,17 +362,31 @@ class Client:
         unanswered start is repeated for 25 seconds; then it raises LostError.
         """
         request = self._start_request(Command.of(locals()))
-        sent_at = time.monotonic()
+        began = time.monotonic()
+        first_sent: Optional[float] = None
+
+        def start() -> process_service_pb2.StartProcessResponse:
+            nonlocal first_sent
+            now = time.monotonic()
+            if first_sent is not None:  # maybe at another run of the server
+                request.first_sent_ago.FromMicroseconds(int((now - first_sent) * 1e6))
+            try:
+                return self._transport.processes.StartProcess(request)
+            except grpc.RpcError as error:
+                if first_sent is None and not errors.is_unsent(errors.from_rpc(error)):
+                    first_sent = now
+                raise
+
         try:
             # The server recognizes a repetition by the id, as long as it has the record.
-            answer = self._transport.repeat(
-                lambda: self._transport.processes.StartProcess(request), START_RETRY_TIMEOUT
-            )
-        except errors.UnavailableError as error:
-            if error.from_server:
+            answer = self._transport.repeat(start, START_RETRY_TIMEOUT)
+        except (errors.UnavailableError, errors.NotFoundError) as error:
+            restarted = error.reason == "PROCESS_NOT_FOUND"
+            if error.from_server and not restarted:
                 raise
-            lost = time.monotonic() - sent_at
-            raise errors.LostError(request.process_id, False, None, 0, lost, error) from error
+            kind = errors.RestartedError if restarted else errors.LostError
+            lost = time.monotonic() - began
+            raise kind(request.process_id, False, None, 0, lost, error) from error
         return answer.process
 
     def attach(

@@ -146,6 +146,8 @@ class Owner:
         # Of the event loop: set after a change. None before the task has begun.
         self._wake: Optional[asyncio.Event] = None
         self._sent_at: Optional[float] = None
+        # When the start was first sent on a connection; None as long as there was none.
+        self._first_sent: Optional[float] = None
         self._lost_at: Optional[float] = None
         self._lost: Optional[errors.Error] = None
         self._backoff, self._retry_limit = Backoff(), RetryLimit()
@@ -445,9 +447,12 @@ class Owner:
     async def _streams(self) -> Optional[errors.Error]:
         """Runs streams one after the other. Returns the final error."""
         while True:
+            began = time.monotonic()
             failure = await self._attempt()
             if failure is None or self._closing:
                 return None
+            if self._first_sent is None and not errors.is_unsent(failure):
+                self._first_sent = began
             final = self._final_error(failure)
             if final is not None:
                 if isinstance(final, errors.ProtocolError) and not self.existing:
@@ -616,6 +621,9 @@ class Owner:
         with self._lock:
             stream.after = self._taken
             if self.info is None and self._start is not None:
+                if self._first_sent is not None:  # maybe at another run of the server
+                    ago = time.monotonic() - self._first_sent
+                    self._start.process.first_sent_ago.FromMicroseconds(int(ago * 1e6))
                 return process_run_pb2.RunProcessRequest(start=self._start)
             resume = process_run_pb2.RunResume(
                 session_id=self.session_id,
@@ -663,7 +671,7 @@ class Owner:
             return failure
         started = self.info is not None
         if failure.reason in ("PROCESS_NOT_FOUND", "SESSION_NOT_FOUND"):
-            if started or self.existing and self._lost_at is not None:
+            if started or self._lost_at is not None:
                 return self._lost_error(failure)
         if not started and self._lost_at is None:
             if failure.reason in ("DRAINING", "SANDBOX_NOT_STARTED"):
@@ -691,11 +699,14 @@ class Owner:
     def _lost_error(self, cause: Optional[errors.Error]) -> errors.LostError:
         lost = 0.0 if self._lost_at is None else time.monotonic() - self._lost_at
         kind = errors.LostError
-        if errors.is_restarted(self._instance_id, cause):
+        started = self.info is not None or self.existing
+        # Only a server that began after the start was first sent does not know its process.
+        unknown = isinstance(cause, errors.ExecwireError) and cause.reason == "PROCESS_NOT_FOUND"
+        if errors.is_restarted(self._instance_id, cause) or unknown and not started:
             kind = errors.RestartedError
         return kind(
             self.process_id,
-            self.info is not None or self.existing,
+            started,
             self._log.exit(),
             self._log.last,
             lost,

@@ -266,9 +266,15 @@ class LostError(Error, ConnectionError):
 
 
 class RestartedError(LostError):
-    """The server was restarted, which ended the process."""
+    """The server was restarted, which ended the process. A start that it had not confirmed
+    is not repeated then."""
 
     def _text(self, state: str, lost: float) -> str:
+        if not self.started:
+            return (
+                "the server was restarted before it answered; "
+                f"it is unknown whether the process {self.process_id} was started"
+            )
         return f"the server was restarted; the process {self.process_id} ended with it"
 
 
@@ -388,6 +394,11 @@ _NO_ANSWER = ("UNAVAILABLE", "CANCELLED", "UNKNOWN", "INTERNAL", "ABORTED", "DEA
 _NOT_SENT = ("failed to connect to all addresses", "DNS resolution failed", "Name resolution fail")
 
 
+def is_unsent(failure: Error) -> bool:
+    """Whether a call failed because there was no connection."""
+    return isinstance(failure, ExecwireError) and failure.message.startswith(_NOT_SENT)
+
+
 def interrupted(failure: Error) -> Error:
     """Returns the error of a call that is not idempotent: whether it was done."""
     if not isinstance(failure, ExecwireError) or failure.code not in _NO_ANSWER:
@@ -396,7 +407,7 @@ def interrupted(failure: Error) -> Error:
         return failure
     kind: Type[UnavailableError] = UnknownError
     outcome = "it may or may not have been done"
-    if failure.from_server or failure.message.startswith(_NOT_SENT):
+    if failure.from_server or is_unsent(failure):
         kind, outcome = NotDoneError, "nothing was done"
     details = Details(failure.reason, failure.metadata, [], failure.resource, failure.retry_after)
     return kind(failure.code, f"{failure.message}: {outcome}", details)

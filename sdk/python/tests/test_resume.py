@@ -7,18 +7,24 @@ import hashlib
 import io
 import os
 import resource
+import tempfile
 import threading
 import time
 import unittest
 import unittest.mock
-from typing import Iterator
+from typing import Callable, Iterator, List
 
 import grpc
 
 import execwire
 from execwire import Gap, Output
 from execwire._status import Details
-from execwire.v1 import filesystem_pb2, filesystem_pb2_grpc
+from execwire.v1 import (
+    filesystem_pb2,
+    filesystem_pb2_grpc,
+    process_service_pb2,
+    process_service_pb2_grpc,
+)
 
 from .support import LONG, Program, TestCase, Wire, alive, eventually, serve
 
@@ -231,6 +237,24 @@ class Unanswered(filesystem_pb2_grpc.FileSystemServiceServicer):
         return filesystem_pb2.RenamePathResponse()
 
 
+class UnansweredStart(process_service_pb2_grpc.ProcessServiceServicer):
+    """Receives a start, and does not answer it."""
+
+    def __init__(self) -> None:
+        self.received, self.end = threading.Event(), threading.Event()
+
+    def StartProcess(self, request: object, context: object) -> object:
+        self.received.set()
+        self.end.wait(LONG)
+        return process_service_pb2.StartProcessResponse()
+
+    def RunProcess(self, requests: Iterator[object], context: object) -> Iterator[object]:
+        next(requests)
+        self.received.set()
+        self.end.wait(LONG)
+        return iter(())
+
+
 class Interrupted(TestCase):
     def test_a_change_says_whether_it_was_done(self) -> None:
         model = Unanswered()
@@ -386,6 +410,47 @@ class Lost(TestCase):
                 f"the server was restarted; the process {process.id} ended with it",
             )
             process.close()
+
+    def test_a_start_is_not_repeated_at_a_restarted_server(self) -> None:
+        def start(client: execwire.Client, mark: str) -> object:
+            return client.start(["touch", mark])
+
+        def start_detached(client: execwire.Client, mark: str) -> object:
+            return client.start_detached(["touch", mark])
+
+        for call in (start, start_detached):
+            with self.subTest(call.__name__), tempfile.TemporaryDirectory() as directory:
+                self._restart_before_the_answer(call, os.path.join(directory, "mark"))
+
+    def _restart_before_the_answer(
+        self, call: Callable[[execwire.Client, str], object], mark: str
+    ) -> None:
+        model = UnansweredStart()
+        fake = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
+        process_service_pb2_grpc.add_ProcessServiceServicer_to_server(model, fake)
+        port = fake.add_insecure_port("127.0.0.1:0")
+        fake.start()
+        self.addCleanup(lambda: fake.stop(None).wait())
+        self.addCleanup(model.end.set)
+        with Wire(f"tcp://127.0.0.1:{port}") as wire, execwire.connect(wire.url) as client:
+            failures: List[execwire.Error] = []
+
+            def run() -> None:
+                try:
+                    call(client, mark)
+                except execwire.Error as error:
+                    failures.append(error)
+
+            starting = threading.Thread(target=run)
+            starting.start()
+            self.assertTrue(model.received.wait(LONG))
+            with serve() as second:
+                wire.lead(second.url)
+                wire.cut()
+                starting.join(LONG)
+                self.assertIsInstance(failures[0], execwire.RestartedError)
+                self.assertIn("unknown whether", str(failures[0]))
+                self.assertFalse(os.path.exists(mark))
 
     def test_new_server_does_not_know_process(self) -> None:
         with serve() as first, Wire(first.url) as wire:

@@ -1,8 +1,9 @@
 import { create } from "@bufbuild/protobuf";
+import type { CallOptions } from "@connectrpc/connect";
 import { platform } from "#platform";
 import { type CommandLine, type CommandOptions, type StartOptions, startRequest } from "./command.js";
 import type { CommunicateOptions, Input } from "./communicate.js";
-import { ExitError, ProcessTimeoutError, UsageError } from "./errors.js";
+import { ExecwireError, ExitError, ProcessTimeoutError, RestartedError, UsageError } from "./errors.js";
 import type { ProcessEvent } from "./events.js";
 import type { Completed, Exit } from "./exit.js";
 import { FileSystem } from "./files.js";
@@ -11,14 +12,17 @@ import type { GetEnvironmentResponse } from "./gen/execwire/v1/environment_pb.js
 import { TerminationSchema } from "./gen/execwire/v1/process_command_pb.js";
 import type { Process as Description } from "./gen/execwire/v1/process_pb.js";
 import { RunStartSchema } from "./gen/execwire/v1/process_run_pb.js";
+import type { StartProcessResponse } from "./gen/execwire/v1/process_service_pb.js";
 import type { SandboxPolicy } from "./gen/execwire/v1/sandbox_pb.js";
 import type { Forward, ForwardOptions } from "./forward.js";
 import type { InteractiveOptions } from "./interactive.js";
 import { type ListeningPort, type PortChange, ports, watchPorts } from "./ports.js";
 import { Process, type Terminated, terminate, type TerminateOptions } from "./process.js";
+import { wasUnsent } from "./link.js";
 import type { Rpc, Stubs } from "./rpc.js";
 import { startRetryTimeoutMs } from "./retry.js";
 import { Run } from "./run.js";
+import { fromRpc } from "./status.js";
 import { stdinClosed } from "./stdin.js";
 import { durationOf, onAbort } from "./time.js";
 import { type Condition, type Waited, waitFor } from "./wait.js";
@@ -150,8 +154,33 @@ export class Client implements AsyncDisposable {
   async startDetached(command: CommandLine, options: StartDetachedOptions = {}): Promise<Description> {
     const { rpc } = this.shared;
     const request = startRequest(command, options, options.stdin === "pipe", this.sandbox);
-    const response = await rpc.repeat((call) => rpc.stubs.processes.startProcess(request, call), options.signal, startRetryTimeoutMs);
-    return response.process as Description;
+    const began = performance.now();
+    let sentAt: number | undefined;
+    const start = async (call: CallOptions): Promise<StartProcessResponse> => {
+      const now = performance.now();
+      if (sentAt !== undefined) {
+        request.firstSentAgo = durationOf("firstSentAgo", now - sentAt); // maybe at another run of the server
+      }
+      try {
+        return await rpc.stubs.processes.startProcess(request, call);
+      } catch (error) {
+        const failure = fromRpc(error);
+        sentAt ??= failure instanceof Error && wasUnsent(failure) ? undefined : now;
+        throw error;
+      }
+    };
+    try {
+      const response = await rpc.repeat(start, options.signal, startRetryTimeoutMs);
+      return response.process as Description;
+    } catch (error) {
+      if (!(error instanceof ExecwireError) || error.reason !== "PROCESS_NOT_FOUND") {
+        throw error;
+      }
+      throw new RestartedError(
+        { processId: request.processId, started: false, exit: undefined, lastSeq: 0, lostForMs: performance.now() - began },
+        error,
+      );
+    }
   }
 
   /** Takes over an existing process from its owner, if any. */

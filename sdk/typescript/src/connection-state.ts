@@ -41,7 +41,7 @@ export class ConnectionState {
    */
   classify(error: ExecwireError): "again" | "failed" | "lost" {
     const firstTime = this.attempts.lostAt === undefined;
-    const wasThere = this.started || (this.existing && !firstTime);
+    const wasThere = this.started || !firstTime; // or may have been, before a restart of the server
     if (wasThere && (error.reason === "PROCESS_NOT_FOUND" || error.reason === "SESSION_NOT_FOUND")) {
       return "lost";
     }

@@ -210,11 +210,13 @@ export class LostError extends ClientError {
   }
 }
 
-/** The server was restarted, which ended the process. */
+/** The server was restarted, which ended the process. A start that it had not confirmed is not repeated then. */
 export class RestartedError extends LostError {
   constructor(lost: ConstructorParameters<typeof LostError>[0], cause: unknown) {
     super(lost, cause);
-    this.message = `the server was restarted; the process ${lost.processId} ended with it`;
+    this.message = lost.started
+      ? `the server was restarted; the process ${lost.processId} ended with it`
+      : `the server was restarted before it answered; it is unknown whether the process ${lost.processId} was started`;
   }
 }
 

@@ -12,7 +12,7 @@ import { isRestarted, ConnectionState } from "./connection-state.js";
 import type { Rpc } from "./rpc.js";
 import { fromRpc } from "./status.js";
 import { StdinBuffer, stdinClosed } from "./stdin.js";
-import { abortable, LinkedSignal, onAbort, pause } from "./time.js";
+import { abortable, durationOf, LinkedSignal, onAbort, pause } from "./time.js";
 
 /** Limits the cleanup for a process that is no longer followed. */
 const endTimeoutMs = 5_000;
@@ -390,9 +390,13 @@ export class Run {
    * is taken when there is a connection.
    */
   private async *opening(): AsyncGenerator<OwnProcessRequest> {
-    this.state.sentAt ??= performance.now();
+    const sentAt = (this.state.sentAt ??= performance.now());
     const { start, existing } = this.options;
     if (!this.state.started && !existing) {
+      if (this.state.attempts.lostAt !== undefined && start.process) {
+        // Maybe at another run of the server.
+        start.process.firstSentAgo = durationOf("firstSentAgo", performance.now() - sentAt);
+      }
       yield create(OwnProcessRequestSchema, { message: { case: "start", value: start } });
       return;
     }
@@ -496,11 +500,14 @@ export class Run {
   }
 
   private lostError(cause: unknown): LostError {
-    const kind = isRestarted(this.instanceId, cause) ? RestartedError : LostError;
+    const started = this.state.started || this.options.existing;
+    // Only a server that began after the start was first sent does not know its process.
+    const unknown = !started && cause instanceof ExecwireError && cause.reason === "PROCESS_NOT_FOUND";
+    const kind = unknown || isRestarted(this.instanceId, cause) ? RestartedError : LostError;
     return new kind(
       {
         processId: this.processId,
-        started: this.state.started || this.options.existing,
+        started,
         exit: this.tracker.exit ?? this.inbox.exit,
         lastSeq: this.inbox.lastSeq,
         lostForMs: this.state.attempts.lostForMs(),

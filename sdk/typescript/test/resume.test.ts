@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ClosedError, connect, ExecwireError, type Exit, LostError, type Process, RestartedError, UnavailableError } from "execwire";
-import { dial, directory, pattern, Program, Proxy, serve } from "./fixture.js";
+import { dial, directory, pattern, Program, Proxy, serve, until } from "./fixture.js";
 
 /** Reproducible output that, unlike `pattern`, the server generates. */
 const flood = (bytes: number): string[] => ["sh", "-c", `yes 'all work and no play makes jack a dull boy' | head -c ${bytes}`];
@@ -137,6 +137,28 @@ test("a restarted server is reported, whatever the grace", async (t) => {
   await program.killServer();
   await serve(t, { listen: url });
   await waited;
+});
+
+test("a start is not repeated at a restarted server", async (t) => {
+  for (const method of ["start", "startDetached"] as const) {
+    const listen = `unix://${join(directory(t), "socket")}`;
+    const { program } = await serve(t, { listen });
+    const proxy = await Proxy.start(t, listen);
+    const c = await dial(t, proxy.url);
+    const mark = join(directory(t), "mark");
+    proxy.deaf = true;
+    const started = assert.rejects(c[method](["sh", "-c", `echo ran >>${mark}`]), (error: unknown) => {
+      assert.ok(error instanceof RestartedError && !error.started, String(error));
+      assert.match(error.message, /unknown whether/);
+      return true;
+    });
+    await until(() => existsSync(mark));
+    await program.killServer();
+    proxy.deaf = false;
+    await serve(t, { listen });
+    await started;
+    assert.equal(readFileSync(mark, "utf8"), "ran\n");
+  }
 });
 
 test("without a grace period a cut is final", async (t) => {

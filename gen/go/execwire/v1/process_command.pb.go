@@ -323,7 +323,11 @@ type StartProcessRequest struct {
 	// A user that does not exist is refused with INVALID_FIELD, one that the caller's
 	// principal may not start processes as with USER_NOT_ALLOWED, and any other than its own
 	// by a server that cannot change users with USER_UNAVAILABLE.
-	User          string `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
+	User string `protobuf:"bytes,11,opt,name=user,proto3" json:"user,omitempty"`
+	// In a retry, how long ago the caller sent this start for the first time; absent at
+	// first. A server that runs for a shorter time and has no such process does not start
+	// it, because the server before it may have done so: it answers PROCESS_NOT_FOUND.
+	FirstSentAgo  *durationpb.Duration `protobuf:"bytes,12,opt,name=first_sent_ago,json=firstSentAgo,proto3" json:"first_sent_ago,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -433,6 +437,13 @@ func (x *StartProcessRequest) GetUser() string {
 		return x.User
 	}
 	return ""
+}
+
+func (x *StartProcessRequest) GetFirstSentAgo() *durationpb.Duration {
+	if x != nil {
+		return x.FirstSentAgo
+	}
+	return nil
 }
 
 // ProcessCommand says what to run.
@@ -1344,7 +1355,7 @@ var File_execwire_v1_process_command_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\n" +
-	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8a\x04\n" +
+	"!execwire/v1/process_command.proto\x12\vexecwire.v1\x1a\x19execwire/v1/sandbox.proto\x1a\x1egoogle/protobuf/duration.proto\"\xcb\x04\n" +
 	"\x13StartProcessRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1359,7 +1370,8 @@ const file_execwire_v1_process_command_proto_rawDesc = "" +
 	"\bstart_id\x18\t \x01(\tR\astartId\x12%\n" +
 	"\x0ereplace_closed\x18\n" +
 	" \x01(\bR\rreplaceClosed\x12\x12\n" +
-	"\x04user\x18\v \x01(\tR\x04user\x1a9\n" +
+	"\x04user\x18\v \x01(\tR\x04user\x12?\n" +
+	"\x0efirst_sent_ago\x18\f \x01(\v2\x19.google.protobuf.DurationR\ffirstSentAgo\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x8d\x01\n" +
@@ -1493,38 +1505,39 @@ var file_execwire_v1_process_command_proto_goTypes = []any{
 	nil,                         // 19: execwire.v1.DirectCommand.EnvEntry
 	nil,                         // 20: execwire.v1.PreparedCommand.EnvEntry
 	nil,                         // 21: execwire.v1.EnvironmentPolicy.SetEntry
-	(*SandboxPolicy)(nil),       // 22: execwire.v1.SandboxPolicy
-	(*durationpb.Duration)(nil), // 23: google.protobuf.Duration
+	(*durationpb.Duration)(nil), // 22: google.protobuf.Duration
+	(*SandboxPolicy)(nil),       // 23: execwire.v1.SandboxPolicy
 }
 var file_execwire_v1_process_command_proto_depIdxs = []int32{
 	5,  // 0: execwire.v1.StartProcessRequest.command:type_name -> execwire.v1.ProcessCommand
 	9,  // 1: execwire.v1.StartProcessRequest.io:type_name -> execwire.v1.ProcessIo
 	13, // 2: execwire.v1.StartProcessRequest.limits:type_name -> execwire.v1.ProcessLimits
 	18, // 3: execwire.v1.StartProcessRequest.labels:type_name -> execwire.v1.StartProcessRequest.LabelsEntry
-	6,  // 4: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
-	7,  // 5: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
-	19, // 6: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
-	8,  // 7: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
-	22, // 8: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
-	20, // 9: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
-	0,  // 10: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
-	21, // 11: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
-	10, // 12: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
-	11, // 13: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
-	1,  // 14: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
-	12, // 15: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
-	23, // 16: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
-	23, // 17: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
-	14, // 18: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
-	2,  // 19: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
-	16, // 20: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
-	17, // 21: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
-	23, // 22: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	22, // 4: execwire.v1.StartProcessRequest.first_sent_ago:type_name -> google.protobuf.Duration
+	6,  // 5: execwire.v1.ProcessCommand.direct:type_name -> execwire.v1.DirectCommand
+	7,  // 6: execwire.v1.ProcessCommand.prepared:type_name -> execwire.v1.PreparedCommand
+	19, // 7: execwire.v1.DirectCommand.env:type_name -> execwire.v1.DirectCommand.EnvEntry
+	8,  // 8: execwire.v1.DirectCommand.environment_policy:type_name -> execwire.v1.EnvironmentPolicy
+	23, // 9: execwire.v1.DirectCommand.sandbox:type_name -> execwire.v1.SandboxPolicy
+	20, // 10: execwire.v1.PreparedCommand.env:type_name -> execwire.v1.PreparedCommand.EnvEntry
+	0,  // 11: execwire.v1.EnvironmentPolicy.inherit:type_name -> execwire.v1.EnvironmentInherit
+	21, // 12: execwire.v1.EnvironmentPolicy.set:type_name -> execwire.v1.EnvironmentPolicy.SetEntry
+	10, // 13: execwire.v1.ProcessIo.pipes:type_name -> execwire.v1.PipeIo
+	11, // 14: execwire.v1.ProcessIo.terminal:type_name -> execwire.v1.TerminalIo
+	1,  // 15: execwire.v1.PipeIo.stdin:type_name -> execwire.v1.StdinMode
+	12, // 16: execwire.v1.TerminalIo.size:type_name -> execwire.v1.TerminalSize
+	22, // 17: execwire.v1.ProcessLimits.timeout:type_name -> google.protobuf.Duration
+	22, // 18: execwire.v1.ProcessLimits.no_output_timeout:type_name -> google.protobuf.Duration
+	14, // 19: execwire.v1.ProcessLimits.resource_limits:type_name -> execwire.v1.ResourceLimit
+	2,  // 20: execwire.v1.ResourceLimit.resource:type_name -> execwire.v1.LimitedResource
+	16, // 21: execwire.v1.Termination.graceful:type_name -> execwire.v1.GracefulTermination
+	17, // 22: execwire.v1.Termination.force:type_name -> execwire.v1.ForcedTermination
+	22, // 23: execwire.v1.GracefulTermination.timeout:type_name -> google.protobuf.Duration
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_process_command_proto_init() }
