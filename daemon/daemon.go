@@ -245,7 +245,7 @@ func New(cfg config.Config, opts Options) (*Daemon, error) {
 		confined: supervisor.CheckPeer, reserve: reserve, required: required, http: httpClient, ports: portNetwork,
 		upgrades: newUpgrades(opts.Upgrades, opts.Version)}
 	counts.begin(d)
-	admin.Register(channel, d)
+	admin.Register(channel, d, sessions)
 	d.processesEnded = sync.OnceValue(d.endProcesses)
 	d.servicesClosed = sync.OnceValue(d.closeServices)
 	if d.clients, err = d.newClients(); err != nil {

@@ -47,7 +47,7 @@ func (d *Daemon) newGRPCServer() *grpc.Server {
 		grpc.UnknownServiceHandler(server.UnknownMethod),
 	)...)
 	d.server.Register(s)
-	admin.Register(s, d)
+	admin.Register(s, d, d.sessions)
 	healthpb.RegisterHealthServer(s, d.health)
 	reflection.Register(s)
 	return s

@@ -80,9 +80,11 @@ var needs = map[string]need{
 
 	execwirev1.EnvironmentService_GetEnvironment_FullMethodName: {permission: auth.Environment},
 
-	execwirev1.AdminService_Reload_FullMethodName:     {permission: auth.Admin},
-	execwirev1.AdminService_Upgrade_FullMethodName:    {permission: auth.Admin},
-	execwirev1.AdminService_GetUpgrade_FullMethodName: {permission: auth.Admin},
+	execwirev1.AdminService_Reload_FullMethodName:      {permission: auth.Admin},
+	execwirev1.AdminService_Upgrade_FullMethodName:     {permission: auth.Admin},
+	execwirev1.AdminService_GetUpgrade_FullMethodName:  {permission: auth.Admin},
+	execwirev1.AdminService_GetStatus_FullMethodName:   {permission: auth.Admin},
+	execwirev1.AdminService_TakeProfile_FullMethodName: {permission: auth.Admin},
 
 	healthpb.Health_Check_FullMethodName: {public: true},
 	healthpb.Health_List_FullMethodName:  {public: true},

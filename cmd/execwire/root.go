@@ -119,7 +119,7 @@ func meanings() map[string]string {
 		"stop terminate":                "use kill, which sends SIGTERM, and SIGKILL after a timeout",
 		"signal":                        "use kill -s SIGNAL",
 		"inspect":                       "use ps -a --json",
-		"list top jobs status":          "use ps",
+		"list jobs status":              "use ps",
 		"tail follow":                   "use logs -f for the output of a process, or cat for a file",
 		"output":                        "use logs",
 		"scp rsync sync copy push pull": "use cp, with a colon before paths of the server, as in :/tmp/file",
@@ -173,7 +173,7 @@ Completions for bash, zsh, fish and PowerShell: execwire completion --help.`,
 		OnServer: func(command *cobra.Command, do func(context.Context, *client.Client, []string) error) {
 			onServer(command, serverUse{persistent: true}, do)
 		},
-		NoArguments: noArguments, OneArgument: paths(0, 1), Out: std.out,
+		NoArguments: noArguments, OneArgument: paths(0, 1), In: std.in, Out: std.out,
 	})...)
 	root.AddCommand(
 		newServeCommand(std), newRunCommand(std),

@@ -58,10 +58,13 @@ const (
 	statPPID           = 1
 	statGroup          = 2
 	statSession        = 3
+	statUser           = 11
+	statSystem         = 12
 	statChildrenUser   = 13
 	statChildrenSystem = 14
 	statThreads        = 17
 	statStart          = 19
+	statResident       = 21
 )
 
 // ParseStat parses /proc/PID/stat. The command name is in parentheses and may contain any
@@ -105,6 +108,34 @@ func readStatFile(pid int, buf []byte) (Stat, error) {
 		return p, nil
 	}
 	return Stat{}, unix.ESRCH
+}
+
+// Usage is what a process uses.
+type Usage struct {
+	CPU           time.Duration // time of the processors so far, without its children
+	ResidentBytes int64         // resident memory
+}
+
+// ReadUsage reads the usage of a process; 0 is this program. The errors are those of
+// [ReadStat].
+func ReadUsage(pid int) (Usage, error) {
+	dir := "/proc/self"
+	if pid != 0 {
+		dir = Dir(pid)
+	}
+	text, err := ReadSmallFile(dir+"/stat", make([]byte, 1024))
+	if err != nil {
+		return Usage{}, missingOr(err)
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) <= statResident {
+		return Usage{}, unix.ESRCH
+	}
+	var numbers [statResident + 1]int64
+	for _, i := range []int{statUser, statSystem, statResident} {
+		numbers[i], _ = strconv.ParseInt(fields[i], 10, 64) // the kernel writes numbers
+	}
+	return Usage{CPU: time.Duration(numbers[statUser]+numbers[statSystem]) * Tick, ResidentBytes: numbers[statResident] * int64(os.Getpagesize())}, nil
 }
 
 // missingOr returns ESRCH for the error of a file of a process that does not exist or is hidden, and

@@ -27,11 +27,13 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -217,14 +219,23 @@ type Census struct {
 	Default, Attached, Detached int
 }
 
+// All returns all sessions, ordered by principal and id. It holds no lock for longer than
+// it takes to copy a list, and may be called concurrently.
+func (r *Registry) All() []*Session {
+	r.mu.Lock()
+	sessions := slices.AppendSeq(slices.Collect(maps.Values(r.defaults)), maps.Values(r.leased))
+	r.mu.Unlock()
+	slices.SortFunc(sessions, func(a, b *Session) int {
+		return cmp.Or(strings.Compare(a.principal, b.principal), strings.Compare(a.id, b.id))
+	})
+	return sessions
+}
+
 // Census counts all processes and sessions one after the other, so the numbers are not of
 // one moment. It takes time in proportion to the number of processes, and holds no lock
 // for longer than it takes to copy a list. It may be called concurrently.
 func (r *Registry) Census() (c Census) {
-	r.mu.Lock()
-	sessions := slices.AppendSeq(slices.Collect(maps.Values(r.defaults)), maps.Values(r.leased))
-	r.mu.Unlock()
-	for _, s := range sessions {
+	for _, s := range r.All() {
 		switch {
 		case s.lease == nil:
 			c.Default++

@@ -15,6 +15,7 @@ import (
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/secretfile"
+	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/server"
 )
 
@@ -46,14 +47,17 @@ type Upgrade struct {
 }
 
 // Register registers the service with a gRPC server or an in-process channel.
-func Register(r grpc.ServiceRegistrar, operations Operations) {
-	execwirev1.RegisterAdminServiceServer(r, &service{operations: operations})
+func Register(r grpc.ServiceRegistrar, operations Operations, sessions *session.Registry) {
+	execwirev1.RegisterAdminServiceServer(r, &service{operations: operations, sessions: sessions,
+		profiler: profiler{taken: map[execwirev1.ProfileKind]bool{}}})
 }
 
 // service implements execwire.v1.AdminService.
 type service struct {
 	execwirev1.UnsafeAdminServiceServer
 	operations Operations
+	sessions   *session.Registry
+	profiler   profiler
 }
 
 var _ execwirev1.AdminServiceServer = (*service)(nil)

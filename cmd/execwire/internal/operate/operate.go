@@ -3,7 +3,7 @@ package operate
 
 import (
 	"context"
-	"io"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -19,11 +19,11 @@ type Program struct {
 	NoArguments cobra.PositionalArgs
 	// OneArgument refuses more than one argument.
 	OneArgument cobra.PositionalArgs
-	// Out is the standard output.
-	Out io.Writer
+	// In and Out are the standard input and output.
+	In, Out *os.File
 }
 
 // NewCommands returns the commands.
 func NewCommands(p Program) []*cobra.Command {
-	return []*cobra.Command{p.newReload(), p.newUpgrade()}
+	return []*cobra.Command{p.newReload(), p.newUpgrade(), p.newTop(), p.newDebug()}
 }

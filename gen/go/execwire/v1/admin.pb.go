@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -77,6 +78,75 @@ func (x UpgradeState) Number() protoreflect.EnumNumber {
 // Deprecated: Use UpgradeState.Descriptor instead.
 func (UpgradeState) EnumDescriptor() ([]byte, []int) {
 	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{0}
+}
+
+// ProfileKind is a kind of profile, for "go tool pprof" where nothing else is said.
+type ProfileKind int32
+
+const (
+	// Invalid.
+	ProfileKind_PROFILE_KIND_UNSPECIFIED ProfileKind = 0
+	// Where time of the processors is spent.
+	ProfileKind_PROFILE_KIND_CPU ProfileKind = 1
+	// What memory is used for. It takes no time.
+	ProfileKind_PROFILE_KIND_HEAP ProfileKind = 2
+	// What goroutines there are. It takes no time.
+	ProfileKind_PROFILE_KIND_GOROUTINE ProfileKind = 3
+	// Where goroutines wait for locks.
+	ProfileKind_PROFILE_KIND_MUTEX ProfileKind = 4
+	// What happens, for "go tool trace".
+	ProfileKind_PROFILE_KIND_TRACE ProfileKind = 5
+	// The stack of each goroutine, as text. It takes no time.
+	ProfileKind_PROFILE_KIND_GOROUTINES ProfileKind = 6
+)
+
+// Enum value maps for ProfileKind.
+var (
+	ProfileKind_name = map[int32]string{
+		0: "PROFILE_KIND_UNSPECIFIED",
+		1: "PROFILE_KIND_CPU",
+		2: "PROFILE_KIND_HEAP",
+		3: "PROFILE_KIND_GOROUTINE",
+		4: "PROFILE_KIND_MUTEX",
+		5: "PROFILE_KIND_TRACE",
+		6: "PROFILE_KIND_GOROUTINES",
+	}
+	ProfileKind_value = map[string]int32{
+		"PROFILE_KIND_UNSPECIFIED": 0,
+		"PROFILE_KIND_CPU":         1,
+		"PROFILE_KIND_HEAP":        2,
+		"PROFILE_KIND_GOROUTINE":   3,
+		"PROFILE_KIND_MUTEX":       4,
+		"PROFILE_KIND_TRACE":       5,
+		"PROFILE_KIND_GOROUTINES":  6,
+	}
+)
+
+func (x ProfileKind) Enum() *ProfileKind {
+	p := new(ProfileKind)
+	*p = x
+	return p
+}
+
+func (x ProfileKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProfileKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_execwire_v1_admin_proto_enumTypes[1].Descriptor()
+}
+
+func (ProfileKind) Type() protoreflect.EnumType {
+	return &file_execwire_v1_admin_proto_enumTypes[1]
+}
+
+func (x ProfileKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProfileKind.Descriptor instead.
+func (ProfileKind) EnumDescriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{1}
 }
 
 // ReloadRequest has no parameters.
@@ -521,11 +591,533 @@ func (x *Upgrade) GetPause() *durationpb.Duration {
 	return nil
 }
 
+// GetStatusRequest asks for the status.
+type GetStatusRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The most processes in the answer, at most 10000; 0: 1000.
+	MaxProcesses  uint32 `protobuf:"varint,1,opt,name=max_processes,json=maxProcesses,proto3" json:"max_processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatusRequest) Reset() {
+	*x = GetStatusRequest{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatusRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatusRequest) ProtoMessage() {}
+
+func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
+func (*GetStatusRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *GetStatusRequest) GetMaxProcesses() uint32 {
+	if x != nil {
+		return x.MaxProcesses
+	}
+	return 0
+}
+
+// GetStatusResponse is the status.
+type GetStatusResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it was taken.
+	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	// The server itself.
+	Server *ServerStatus `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
+	// Sessions, ordered by principal and id. Default sessions only with processes. At most
+	// 10000.
+	Sessions []*SessionStatus `protobuf:"bytes,3,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	// Their processes, also closed ones while the server has their records, in the order of
+	// the sessions.
+	Processes []*ProcessStatus `protobuf:"bytes,4,rep,name=processes,proto3" json:"processes,omitempty"`
+	// Whether there are more sessions or processes.
+	Truncated     bool `protobuf:"varint,5,opt,name=truncated,proto3" json:"truncated,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetStatusResponse) Reset() {
+	*x = GetStatusResponse{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetStatusResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetStatusResponse) ProtoMessage() {}
+
+func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
+func (*GetStatusResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *GetStatusResponse) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetServer() *ServerStatus {
+	if x != nil {
+		return x.Server
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetSessions() []*SessionStatus {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetProcesses() []*ProcessStatus {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// ServerStatus is what a server uses.
+type ServerStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Time of the processors, without its processes.
+	CpuTime *durationpb.Duration `protobuf:"bytes,1,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	// Resident memory, without its processes.
+	ResidentBytes uint64 `protobuf:"varint,2,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
+	// Goroutines.
+	Goroutines    uint32 `protobuf:"varint,3,opt,name=goroutines,proto3" json:"goroutines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServerStatus) Reset() {
+	*x = ServerStatus{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServerStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServerStatus) ProtoMessage() {}
+
+func (x *ServerStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServerStatus.ProtoReflect.Descriptor instead.
+func (*ServerStatus) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ServerStatus) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *ServerStatus) GetResidentBytes() uint64 {
+	if x != nil {
+		return x.ResidentBytes
+	}
+	return 0
+}
+
+func (x *ServerStatus) GetGoroutines() uint32 {
+	if x != nil {
+		return x.Goroutines
+	}
+	return 0
+}
+
+// SessionStatus describes a session.
+type SessionStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The principal that it belongs to.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Its id.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// A client is attached to it. False for default sessions.
+	Attached      bool `protobuf:"varint,3,opt,name=attached,proto3" json:"attached,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SessionStatus) Reset() {
+	*x = SessionStatus{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SessionStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SessionStatus) ProtoMessage() {}
+
+func (x *SessionStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SessionStatus.ProtoReflect.Descriptor instead.
+func (*SessionStatus) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SessionStatus) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SessionStatus) GetAttached() bool {
+	if x != nil {
+		return x.Attached
+	}
+	return false
+}
+
+// ProcessStatus describes a process and its log.
+type ProcessStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The principal of its session.
+	Principal string `protobuf:"bytes,1,opt,name=principal,proto3" json:"principal,omitempty"`
+	// Its session.
+	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Its id.
+	ProcessId string `protobuf:"bytes,3,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
+	// Its PID.
+	Pid int32 `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Its state.
+	State ProcessState `protobuf:"varint,5,opt,name=state,proto3,enum=execwire.v1.ProcessState" json:"state,omitempty"`
+	// The name of its program, without directory and arguments.
+	Program string `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
+	// When it was executed.
+	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
+	// Time of the processors of the process and of its live descendants.
+	CpuTime *durationpb.Duration `protobuf:"bytes,8,opt,name=cpu_time,json=cpuTime,proto3" json:"cpu_time,omitempty"`
+	// Resident memory of the same.
+	ResidentBytes uint64 `protobuf:"varint,9,opt,name=resident_bytes,json=residentBytes,proto3" json:"resident_bytes,omitempty"`
+	// Output so far.
+	OutputBytes uint64 `protobuf:"varint,10,opt,name=output_bytes,json=outputBytes,proto3" json:"output_bytes,omitempty"`
+	// Output in its log.
+	RetainedBytes uint64 `protobuf:"varint,11,opt,name=retained_bytes,json=retainedBytes,proto3" json:"retained_bytes,omitempty"`
+	// Output that its owner has not acknowledged.
+	UnacknowledgedBytes uint64 `protobuf:"varint,12,opt,name=unacknowledged_bytes,json=unacknowledgedBytes,proto3" json:"unacknowledged_bytes,omitempty"`
+	// It has an owner.
+	Owned bool `protobuf:"varint,13,opt,name=owned,proto3" json:"owned,omitempty"`
+	// Readers of its log, its owner included.
+	Readers       uint32 `protobuf:"varint,14,opt,name=readers,proto3" json:"readers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessStatus) Reset() {
+	*x = ProcessStatus{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessStatus) ProtoMessage() {}
+
+func (x *ProcessStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessStatus.ProtoReflect.Descriptor instead.
+func (*ProcessStatus) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ProcessStatus) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *ProcessStatus) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *ProcessStatus) GetProcessId() string {
+	if x != nil {
+		return x.ProcessId
+	}
+	return ""
+}
+
+func (x *ProcessStatus) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetState() ProcessState {
+	if x != nil {
+		return x.State
+	}
+	return ProcessState_PROCESS_STATE_UNSPECIFIED
+}
+
+func (x *ProcessStatus) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *ProcessStatus) GetStartTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartTime
+	}
+	return nil
+}
+
+func (x *ProcessStatus) GetCpuTime() *durationpb.Duration {
+	if x != nil {
+		return x.CpuTime
+	}
+	return nil
+}
+
+func (x *ProcessStatus) GetResidentBytes() uint64 {
+	if x != nil {
+		return x.ResidentBytes
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetOutputBytes() uint64 {
+	if x != nil {
+		return x.OutputBytes
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetRetainedBytes() uint64 {
+	if x != nil {
+		return x.RetainedBytes
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetUnacknowledgedBytes() uint64 {
+	if x != nil {
+		return x.UnacknowledgedBytes
+	}
+	return 0
+}
+
+func (x *ProcessStatus) GetOwned() bool {
+	if x != nil {
+		return x.Owned
+	}
+	return false
+}
+
+func (x *ProcessStatus) GetReaders() uint32 {
+	if x != nil {
+		return x.Readers
+	}
+	return 0
+}
+
+// TakeProfileRequest selects a profile.
+type TakeProfileRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind.
+	Kind ProfileKind `protobuf:"varint,1,opt,name=kind,proto3,enum=execwire.v1.ProfileKind" json:"kind,omitempty"`
+	// For how long, if the kind takes time: from 100 ms to 5 minutes. Absent: 10 seconds.
+	Duration      *durationpb.Duration `protobuf:"bytes,2,opt,name=duration,proto3" json:"duration,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeProfileRequest) Reset() {
+	*x = TakeProfileRequest{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeProfileRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeProfileRequest) ProtoMessage() {}
+
+func (x *TakeProfileRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeProfileRequest.ProtoReflect.Descriptor instead.
+func (*TakeProfileRequest) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TakeProfileRequest) GetKind() ProfileKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ProfileKind_PROFILE_KIND_UNSPECIFIED
+}
+
+func (x *TakeProfileRequest) GetDuration() *durationpb.Duration {
+	if x != nil {
+		return x.Duration
+	}
+	return nil
+}
+
+// TakeProfileResponse is a part of a profile.
+type TakeProfileResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The next bytes.
+	Data          []byte `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TakeProfileResponse) Reset() {
+	*x = TakeProfileResponse{}
+	mi := &file_execwire_v1_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TakeProfileResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TakeProfileResponse) ProtoMessage() {}
+
+func (x *TakeProfileResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_execwire_v1_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TakeProfileResponse.ProtoReflect.Descriptor instead.
+func (*TakeProfileResponse) Descriptor() ([]byte, []int) {
+	return file_execwire_v1_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TakeProfileResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_execwire_v1_admin_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/admin.proto\x12\vexecwire.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n" +
+	"\x17execwire/v1/admin.proto\x12\vexecwire.v1\x1a\x19execwire/v1/process.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
 	"\rReloadRequest\"\x87\x01\n" +
 	"\x0eReloadResponse\x124\n" +
 	"\aapplied\x18\x01 \x03(\v2\x1a.execwire.v1.SettingChangeR\aapplied\x12?\n" +
@@ -552,14 +1144,67 @@ const file_execwire_v1_admin_proto_rawDesc = "" +
 	"\x10previous_version\x18\x03 \x01(\tR\x0fpreviousVersion\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
 	"\x05error\x18\x05 \x01(\tR\x05error\x12/\n" +
-	"\x05pause\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05pause*z\n" +
+	"\x05pause\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05pause\"7\n" +
+	"\x10GetStatusRequest\x12#\n" +
+	"\rmax_processes\x18\x01 \x01(\rR\fmaxProcesses\"\x86\x02\n" +
+	"\x11GetStatusResponse\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x121\n" +
+	"\x06server\x18\x02 \x01(\v2\x19.execwire.v1.ServerStatusR\x06server\x126\n" +
+	"\bsessions\x18\x03 \x03(\v2\x1a.execwire.v1.SessionStatusR\bsessions\x128\n" +
+	"\tprocesses\x18\x04 \x03(\v2\x1a.execwire.v1.ProcessStatusR\tprocesses\x12\x1c\n" +
+	"\ttruncated\x18\x05 \x01(\bR\ttruncated\"\x8b\x01\n" +
+	"\fServerStatus\x124\n" +
+	"\bcpu_time\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12%\n" +
+	"\x0eresident_bytes\x18\x02 \x01(\x04R\rresidentBytes\x12\x1e\n" +
+	"\n" +
+	"goroutines\x18\x03 \x01(\rR\n" +
+	"goroutines\"h\n" +
+	"\rSessionStatus\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1a\n" +
+	"\battached\x18\x03 \x01(\bR\battached\"\x8d\x04\n" +
+	"\rProcessStatus\x12\x1c\n" +
+	"\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"process_id\x18\x03 \x01(\tR\tprocessId\x12\x10\n" +
+	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12/\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x19.execwire.v1.ProcessStateR\x05state\x12\x18\n" +
+	"\aprogram\x18\x06 \x01(\tR\aprogram\x129\n" +
+	"\n" +
+	"start_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x124\n" +
+	"\bcpu_time\x18\b \x01(\v2\x19.google.protobuf.DurationR\acpuTime\x12%\n" +
+	"\x0eresident_bytes\x18\t \x01(\x04R\rresidentBytes\x12!\n" +
+	"\foutput_bytes\x18\n" +
+	" \x01(\x04R\voutputBytes\x12%\n" +
+	"\x0eretained_bytes\x18\v \x01(\x04R\rretainedBytes\x121\n" +
+	"\x14unacknowledged_bytes\x18\f \x01(\x04R\x13unacknowledgedBytes\x12\x14\n" +
+	"\x05owned\x18\r \x01(\bR\x05owned\x12\x18\n" +
+	"\areaders\x18\x0e \x01(\rR\areaders\"y\n" +
+	"\x12TakeProfileRequest\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.execwire.v1.ProfileKindR\x04kind\x125\n" +
+	"\bduration\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\bduration\")\n" +
+	"\x13TakeProfileResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data*z\n" +
 	"\fUpgradeState\x12\x1d\n" +
 	"\x19UPGRADE_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15UPGRADE_STATE_RUNNING\x10\x01\x12\x16\n" +
 	"\x12UPGRADE_STATE_DONE\x10\x02\x12\x18\n" +
-	"\x14UPGRADE_STATE_FAILED\x10\x032\xe6\x01\n" +
+	"\x14UPGRADE_STATE_FAILED\x10\x03*\xc1\x01\n" +
+	"\vProfileKind\x12\x1c\n" +
+	"\x18PROFILE_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10PROFILE_KIND_CPU\x10\x01\x12\x15\n" +
+	"\x11PROFILE_KIND_HEAP\x10\x02\x12\x1a\n" +
+	"\x16PROFILE_KIND_GOROUTINE\x10\x03\x12\x16\n" +
+	"\x12PROFILE_KIND_MUTEX\x10\x04\x12\x16\n" +
+	"\x12PROFILE_KIND_TRACE\x10\x05\x12\x1b\n" +
+	"\x17PROFILE_KIND_GOROUTINES\x10\x062\x86\x03\n" +
 	"\fAdminService\x12A\n" +
-	"\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12D\n" +
+	"\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12J\n" +
+	"\tGetStatus\x12\x1d.execwire.v1.GetStatusRequest\x1a\x1e.execwire.v1.GetStatusResponse\x12R\n" +
+	"\vTakeProfile\x12\x1f.execwire.v1.TakeProfileRequest\x1a .execwire.v1.TakeProfileResponse0\x01\x12D\n" +
 	"\aUpgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n" +
 	"\n" +
 	"GetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n" +
@@ -578,38 +1223,62 @@ func file_execwire_v1_admin_proto_rawDescGZIP() []byte {
 	return file_execwire_v1_admin_proto_rawDescData
 }
 
-var file_execwire_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_execwire_v1_admin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_execwire_v1_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_execwire_v1_admin_proto_goTypes = []any{
-	(UpgradeState)(0),           // 0: execwire.v1.UpgradeState
-	(*ReloadRequest)(nil),       // 1: execwire.v1.ReloadRequest
-	(*ReloadResponse)(nil),      // 2: execwire.v1.ReloadResponse
-	(*SettingChange)(nil),       // 3: execwire.v1.SettingChange
-	(*UpgradeRequest)(nil),      // 4: execwire.v1.UpgradeRequest
-	(*UpgradeResponse)(nil),     // 5: execwire.v1.UpgradeResponse
-	(*GetUpgradeRequest)(nil),   // 6: execwire.v1.GetUpgradeRequest
-	(*GetUpgradeResponse)(nil),  // 7: execwire.v1.GetUpgradeResponse
-	(*Upgrade)(nil),             // 8: execwire.v1.Upgrade
-	(*durationpb.Duration)(nil), // 9: google.protobuf.Duration
+	(UpgradeState)(0),             // 0: execwire.v1.UpgradeState
+	(ProfileKind)(0),              // 1: execwire.v1.ProfileKind
+	(*ReloadRequest)(nil),         // 2: execwire.v1.ReloadRequest
+	(*ReloadResponse)(nil),        // 3: execwire.v1.ReloadResponse
+	(*SettingChange)(nil),         // 4: execwire.v1.SettingChange
+	(*UpgradeRequest)(nil),        // 5: execwire.v1.UpgradeRequest
+	(*UpgradeResponse)(nil),       // 6: execwire.v1.UpgradeResponse
+	(*GetUpgradeRequest)(nil),     // 7: execwire.v1.GetUpgradeRequest
+	(*GetUpgradeResponse)(nil),    // 8: execwire.v1.GetUpgradeResponse
+	(*Upgrade)(nil),               // 9: execwire.v1.Upgrade
+	(*GetStatusRequest)(nil),      // 10: execwire.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 11: execwire.v1.GetStatusResponse
+	(*ServerStatus)(nil),          // 12: execwire.v1.ServerStatus
+	(*SessionStatus)(nil),         // 13: execwire.v1.SessionStatus
+	(*ProcessStatus)(nil),         // 14: execwire.v1.ProcessStatus
+	(*TakeProfileRequest)(nil),    // 15: execwire.v1.TakeProfileRequest
+	(*TakeProfileResponse)(nil),   // 16: execwire.v1.TakeProfileResponse
+	(*durationpb.Duration)(nil),   // 17: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
+	(ProcessState)(0),             // 19: execwire.v1.ProcessState
 }
 var file_execwire_v1_admin_proto_depIdxs = []int32{
-	3, // 0: execwire.v1.ReloadResponse.applied:type_name -> execwire.v1.SettingChange
-	3, // 1: execwire.v1.ReloadResponse.needs_restart:type_name -> execwire.v1.SettingChange
-	8, // 2: execwire.v1.UpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
-	8, // 3: execwire.v1.GetUpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
-	0, // 4: execwire.v1.Upgrade.state:type_name -> execwire.v1.UpgradeState
-	9, // 5: execwire.v1.Upgrade.pause:type_name -> google.protobuf.Duration
-	1, // 6: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
-	4, // 7: execwire.v1.AdminService.Upgrade:input_type -> execwire.v1.UpgradeRequest
-	6, // 8: execwire.v1.AdminService.GetUpgrade:input_type -> execwire.v1.GetUpgradeRequest
-	2, // 9: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
-	5, // 10: execwire.v1.AdminService.Upgrade:output_type -> execwire.v1.UpgradeResponse
-	7, // 11: execwire.v1.AdminService.GetUpgrade:output_type -> execwire.v1.GetUpgradeResponse
-	9, // [9:12] is the sub-list for method output_type
-	6, // [6:9] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	4,  // 0: execwire.v1.ReloadResponse.applied:type_name -> execwire.v1.SettingChange
+	4,  // 1: execwire.v1.ReloadResponse.needs_restart:type_name -> execwire.v1.SettingChange
+	9,  // 2: execwire.v1.UpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
+	9,  // 3: execwire.v1.GetUpgradeResponse.upgrade:type_name -> execwire.v1.Upgrade
+	0,  // 4: execwire.v1.Upgrade.state:type_name -> execwire.v1.UpgradeState
+	17, // 5: execwire.v1.Upgrade.pause:type_name -> google.protobuf.Duration
+	18, // 6: execwire.v1.GetStatusResponse.time:type_name -> google.protobuf.Timestamp
+	12, // 7: execwire.v1.GetStatusResponse.server:type_name -> execwire.v1.ServerStatus
+	13, // 8: execwire.v1.GetStatusResponse.sessions:type_name -> execwire.v1.SessionStatus
+	14, // 9: execwire.v1.GetStatusResponse.processes:type_name -> execwire.v1.ProcessStatus
+	17, // 10: execwire.v1.ServerStatus.cpu_time:type_name -> google.protobuf.Duration
+	19, // 11: execwire.v1.ProcessStatus.state:type_name -> execwire.v1.ProcessState
+	18, // 12: execwire.v1.ProcessStatus.start_time:type_name -> google.protobuf.Timestamp
+	17, // 13: execwire.v1.ProcessStatus.cpu_time:type_name -> google.protobuf.Duration
+	1,  // 14: execwire.v1.TakeProfileRequest.kind:type_name -> execwire.v1.ProfileKind
+	17, // 15: execwire.v1.TakeProfileRequest.duration:type_name -> google.protobuf.Duration
+	2,  // 16: execwire.v1.AdminService.Reload:input_type -> execwire.v1.ReloadRequest
+	10, // 17: execwire.v1.AdminService.GetStatus:input_type -> execwire.v1.GetStatusRequest
+	15, // 18: execwire.v1.AdminService.TakeProfile:input_type -> execwire.v1.TakeProfileRequest
+	5,  // 19: execwire.v1.AdminService.Upgrade:input_type -> execwire.v1.UpgradeRequest
+	7,  // 20: execwire.v1.AdminService.GetUpgrade:input_type -> execwire.v1.GetUpgradeRequest
+	3,  // 21: execwire.v1.AdminService.Reload:output_type -> execwire.v1.ReloadResponse
+	11, // 22: execwire.v1.AdminService.GetStatus:output_type -> execwire.v1.GetStatusResponse
+	16, // 23: execwire.v1.AdminService.TakeProfile:output_type -> execwire.v1.TakeProfileResponse
+	6,  // 24: execwire.v1.AdminService.Upgrade:output_type -> execwire.v1.UpgradeResponse
+	8,  // 25: execwire.v1.AdminService.GetUpgrade:output_type -> execwire.v1.GetUpgradeResponse
+	21, // [21:26] is the sub-list for method output_type
+	16, // [16:21] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_execwire_v1_admin_proto_init() }
@@ -617,13 +1286,14 @@ func file_execwire_v1_admin_proto_init() {
 	if File_execwire_v1_admin_proto != nil {
 		return
 	}
+	file_execwire_v1_process_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_execwire_v1_admin_proto_rawDesc), len(file_execwire_v1_admin_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   8,
+			NumEnums:      2,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

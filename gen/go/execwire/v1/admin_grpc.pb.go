@@ -19,9 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	AdminService_Reload_FullMethodName     = "/execwire.v1.AdminService/Reload"
-	AdminService_Upgrade_FullMethodName    = "/execwire.v1.AdminService/Upgrade"
-	AdminService_GetUpgrade_FullMethodName = "/execwire.v1.AdminService/GetUpgrade"
+	AdminService_Reload_FullMethodName      = "/execwire.v1.AdminService/Reload"
+	AdminService_GetStatus_FullMethodName   = "/execwire.v1.AdminService/GetStatus"
+	AdminService_TakeProfile_FullMethodName = "/execwire.v1.AdminService/TakeProfile"
+	AdminService_Upgrade_FullMethodName     = "/execwire.v1.AdminService/Upgrade"
+	AdminService_GetUpgrade_FullMethodName  = "/execwire.v1.AdminService/GetUpgrade"
 )
 
 // AdminServiceClient is the client API for AdminService service.
@@ -37,6 +39,13 @@ type AdminServiceClient interface {
 	// changes, and the call fails with CONFIGURATION_INVALID. It returns when the settings
 	// are applied. Concurrent calls run one after the other.
 	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadResponse, error)
+	// GetStatus tells what the server, its sessions and their processes use at the moment. It
+	// has no arguments, environments and outputs of processes.
+	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// TakeProfile takes a profile of the server itself, and then sends it in parts. A second
+	// call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
+	// most 64 MiB: TRACE ends there.
+	TakeProfile(ctx context.Context, in *TakeProfileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TakeProfileResponse], error)
 	// Upgrade replaces the program of the server by another one, mostly a newer version,
 	// which goes on with its processes, sessions and listeners. It returns once the new
 	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
@@ -66,6 +75,35 @@ func (c *adminServiceClient) Reload(ctx context.Context, in *ReloadRequest, opts
 	}
 	return out, nil
 }
+
+func (c *adminServiceClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetStatusResponse)
+	err := c.cc.Invoke(ctx, AdminService_GetStatus_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminServiceClient) TakeProfile(ctx context.Context, in *TakeProfileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TakeProfileResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &AdminService_ServiceDesc.Streams[0], AdminService_TakeProfile_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TakeProfileRequest, TakeProfileResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TakeProfileClient = grpc.ServerStreamingClient[TakeProfileResponse]
 
 func (c *adminServiceClient) Upgrade(ctx context.Context, in *UpgradeRequest, opts ...grpc.CallOption) (*UpgradeResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -100,6 +138,13 @@ type AdminServiceServer interface {
 	// changes, and the call fails with CONFIGURATION_INVALID. It returns when the settings
 	// are applied. Concurrent calls run one after the other.
 	Reload(context.Context, *ReloadRequest) (*ReloadResponse, error)
+	// GetStatus tells what the server, its sessions and their processes use at the moment. It
+	// has no arguments, environments and outputs of processes.
+	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// TakeProfile takes a profile of the server itself, and then sends it in parts. A second
+	// call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
+	// most 64 MiB: TRACE ends there.
+	TakeProfile(*TakeProfileRequest, grpc.ServerStreamingServer[TakeProfileResponse]) error
 	// Upgrade replaces the program of the server by another one, mostly a newer version,
 	// which goes on with its processes, sessions and listeners. It returns once the new
 	// program was found able to do so, and fails with UPGRADE_REFUSED otherwise. Then
@@ -122,6 +167,12 @@ type UnimplementedAdminServiceServer struct{}
 
 func (UnimplementedAdminServiceServer) Reload(context.Context, *ReloadRequest) (*ReloadResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
+}
+func (UnimplementedAdminServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedAdminServiceServer) TakeProfile(*TakeProfileRequest, grpc.ServerStreamingServer[TakeProfileResponse]) error {
+	return status.Error(codes.Unimplemented, "method TakeProfile not implemented")
 }
 func (UnimplementedAdminServiceServer) Upgrade(context.Context, *UpgradeRequest) (*UpgradeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Upgrade not implemented")
@@ -167,6 +218,35 @@ func _AdminService_Reload_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	return interceptor(ctx, in, info, handler)
 }
+
+func _AdminService_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetStatusRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServiceServer).GetStatus(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminService_GetStatus_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServiceServer).GetStatus(ctx, req.(*GetStatusRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminService_TakeProfile_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TakeProfileRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServiceServer).TakeProfile(m, &grpc.GenericServerStream[TakeProfileRequest, TakeProfileResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type AdminService_TakeProfileServer = grpc.ServerStreamingServer[TakeProfileResponse]
 
 func _AdminService_Upgrade_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(UpgradeRequest)
@@ -216,6 +296,10 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_Reload_Handler,
 		},
 		{
+			MethodName: "GetStatus",
+			Handler:    _AdminService_GetStatus_Handler,
+		},
+		{
 			MethodName: "Upgrade",
 			Handler:    _AdminService_Upgrade_Handler,
 		},
@@ -224,6 +308,12 @@ var AdminService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _AdminService_GetUpgrade_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "TakeProfile",
+			Handler:       _AdminService_TakeProfile_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "execwire/v1/admin.proto",
 }

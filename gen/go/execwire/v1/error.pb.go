@@ -339,6 +339,9 @@ const (
 	// There is no upgrade with the id, or it was not the last one, or the server was
 	// restarted since. NOT_FOUND.
 	ErrorReason_ERROR_REASON_UPGRADE_NOT_FOUND ErrorReason = 132
+	// A profile of that kind is being taken: repeat the call when it is complete.
+	// RESOURCE_EXHAUSTED.
+	ErrorReason_ERROR_REASON_PROFILE_IN_PROGRESS ErrorReason = 133
 	// The server records what callers do in an audit log, which cannot be written, and its
 	// setting audit_failure is refuse: nothing was done. UNAVAILABLE.
 	ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED ErrorReason = 140
@@ -450,6 +453,7 @@ var (
 		130: "ERROR_REASON_CONFIGURATION_INVALID",
 		131: "ERROR_REASON_UPGRADE_REFUSED",
 		132: "ERROR_REASON_UPGRADE_NOT_FOUND",
+		133: "ERROR_REASON_PROFILE_IN_PROGRESS",
 		140: "ERROR_REASON_AUDIT_LOG_FAILED",
 	}
 	ErrorReason_value = map[string]int32{
@@ -556,6 +560,7 @@ var (
 		"ERROR_REASON_CONFIGURATION_INVALID":      130,
 		"ERROR_REASON_UPGRADE_REFUSED":            131,
 		"ERROR_REASON_UPGRADE_NOT_FOUND":          132,
+		"ERROR_REASON_PROFILE_IN_PROGRESS":        133,
 		"ERROR_REASON_AUDIT_LOG_FAILED":           140,
 	}
 )
@@ -591,7 +596,7 @@ var File_execwire_v1_error_proto protoreflect.FileDescriptor
 
 const file_execwire_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xf9\x1d\n" +
+	"\x17execwire/v1/error.proto\x12\vexecwire.v1*\xa0\x1e\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aERROR_REASON_INVALID_FIELD\x10\x01\x12 \n" +
@@ -696,7 +701,8 @@ const file_execwire_v1_error_proto_rawDesc = "" +
 	"%ERROR_REASON_PORT_LISTENER_TAKEN_OVER\x10y\x12'\n" +
 	"\"ERROR_REASON_CONFIGURATION_INVALID\x10\x82\x01\x12!\n" +
 	"\x1cERROR_REASON_UPGRADE_REFUSED\x10\x83\x01\x12#\n" +
-	"\x1eERROR_REASON_UPGRADE_NOT_FOUND\x10\x84\x01\x12\"\n" +
+	"\x1eERROR_REASON_UPGRADE_NOT_FOUND\x10\x84\x01\x12%\n" +
+	" ERROR_REASON_PROFILE_IN_PROGRESS\x10\x85\x01\x12\"\n" +
 	"\x1dERROR_REASON_AUDIT_LOG_FAILED\x10\x8c\x01\"\x04\b\x1a\x10\x1a\"\x04\b$\x10$*\x1eERROR_REASON_SPOOL_UNAVAILABLE*\x1aERROR_REASON_PROCESS_OWNEDB\xa6\x01\n" +
 	"\x0fcom.execwire.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03EXX\xaa\x02\vExecwire.V1\xca\x02\vExecwire\\V1\xe2\x02\x17Execwire\\V1\\GPBMetadata\xea\x02\fExecwire::V1b\x06proto3"

@@ -11,10 +11,12 @@ from google.protobuf import symbol_database as _symbol_database
 _sym_db = _symbol_database.Default()
 
 
+from execwire.v1 import process_pb2 as execwire_dot_v1_dot_process__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
+from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65xecwire/v1/admin.proto\x12\x0b\x65xecwire.v1\x1a\x1egoogle/protobuf/duration.proto\"\x0f\n\rReloadRequest\"\x87\x01\n\x0eReloadResponse\x12\x34\n\x07\x61pplied\x18\x01 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x07\x61pplied\x12?\n\rneeds_restart\x18\x02 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x0cneedsRestart\"c\n\rSettingChange\x12\x18\n\x07setting\x18\x01 \x01(\tR\x07setting\x12\x1b\n\told_value\x18\x02 \x01(\tR\x08oldValue\x12\x1b\n\tnew_value\x18\x03 \x01(\tR\x08newValue\"G\n\x0eUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12\x16\n\x06\x62inary\x18\x02 \x01(\tR\x06\x62inary\"A\n\x0fUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"2\n\x11GetUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\"D\n\x12GetUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"\xe5\x01\n\x07Upgrade\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12/\n\x05state\x18\x02 \x01(\x0e\x32\x19.execwire.v1.UpgradeStateR\x05state\x12)\n\x10previous_version\x18\x03 \x01(\tR\x0fpreviousVersion\x12\x18\n\x07version\x18\x04 \x01(\tR\x07version\x12\x14\n\x05\x65rror\x18\x05 \x01(\tR\x05\x65rror\x12/\n\x05pause\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05pause*z\n\x0cUpgradeState\x12\x1d\n\x19UPGRADE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15UPGRADE_STATE_RUNNING\x10\x01\x12\x16\n\x12UPGRADE_STATE_DONE\x10\x02\x12\x18\n\x14UPGRADE_STATE_FAILED\x10\x03\x32\xe6\x01\n\x0c\x41\x64minService\x12\x41\n\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12\x44\n\x07Upgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n\nGetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n\x0f\x63om.execwire.v1B\nAdminProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x65xecwire/v1/admin.proto\x12\x0b\x65xecwire.v1\x1a\x19\x65xecwire/v1/process.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n\rReloadRequest\"\x87\x01\n\x0eReloadResponse\x12\x34\n\x07\x61pplied\x18\x01 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x07\x61pplied\x12?\n\rneeds_restart\x18\x02 \x03(\x0b\x32\x1a.execwire.v1.SettingChangeR\x0cneedsRestart\"c\n\rSettingChange\x12\x18\n\x07setting\x18\x01 \x01(\tR\x07setting\x12\x1b\n\told_value\x18\x02 \x01(\tR\x08oldValue\x12\x1b\n\tnew_value\x18\x03 \x01(\tR\x08newValue\"G\n\x0eUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12\x16\n\x06\x62inary\x18\x02 \x01(\tR\x06\x62inary\"A\n\x0fUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"2\n\x11GetUpgradeRequest\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\"D\n\x12GetUpgradeResponse\x12.\n\x07upgrade\x18\x01 \x01(\x0b\x32\x14.execwire.v1.UpgradeR\x07upgrade\"\xe5\x01\n\x07Upgrade\x12\x1d\n\nupgrade_id\x18\x01 \x01(\tR\tupgradeId\x12/\n\x05state\x18\x02 \x01(\x0e\x32\x19.execwire.v1.UpgradeStateR\x05state\x12)\n\x10previous_version\x18\x03 \x01(\tR\x0fpreviousVersion\x12\x18\n\x07version\x18\x04 \x01(\tR\x07version\x12\x14\n\x05\x65rror\x18\x05 \x01(\tR\x05\x65rror\x12/\n\x05pause\x18\x06 \x01(\x0b\x32\x19.google.protobuf.DurationR\x05pause\"7\n\x10GetStatusRequest\x12#\n\rmax_processes\x18\x01 \x01(\rR\x0cmaxProcesses\"\x86\x02\n\x11GetStatusResponse\x12.\n\x04time\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\x04time\x12\x31\n\x06server\x18\x02 \x01(\x0b\x32\x19.execwire.v1.ServerStatusR\x06server\x12\x36\n\x08sessions\x18\x03 \x03(\x0b\x32\x1a.execwire.v1.SessionStatusR\x08sessions\x12\x38\n\tprocesses\x18\x04 \x03(\x0b\x32\x1a.execwire.v1.ProcessStatusR\tprocesses\x12\x1c\n\ttruncated\x18\x05 \x01(\x08R\ttruncated\"\x8b\x01\n\x0cServerStatus\x12\x34\n\x08\x63pu_time\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationR\x07\x63puTime\x12%\n\x0eresident_bytes\x18\x02 \x01(\x04R\rresidentBytes\x12\x1e\n\ngoroutines\x18\x03 \x01(\rR\ngoroutines\"h\n\rSessionStatus\x12\x1c\n\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n\nsession_id\x18\x02 \x01(\tR\tsessionId\x12\x1a\n\x08\x61ttached\x18\x03 \x01(\x08R\x08\x61ttached\"\x8d\x04\n\rProcessStatus\x12\x1c\n\tprincipal\x18\x01 \x01(\tR\tprincipal\x12\x1d\n\nsession_id\x18\x02 \x01(\tR\tsessionId\x12\x1d\n\nprocess_id\x18\x03 \x01(\tR\tprocessId\x12\x10\n\x03pid\x18\x04 \x01(\x05R\x03pid\x12/\n\x05state\x18\x05 \x01(\x0e\x32\x19.execwire.v1.ProcessStateR\x05state\x12\x18\n\x07program\x18\x06 \x01(\tR\x07program\x12\x39\n\nstart_time\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampR\tstartTime\x12\x34\n\x08\x63pu_time\x18\x08 \x01(\x0b\x32\x19.google.protobuf.DurationR\x07\x63puTime\x12%\n\x0eresident_bytes\x18\t \x01(\x04R\rresidentBytes\x12!\n\x0coutput_bytes\x18\n \x01(\x04R\x0boutputBytes\x12%\n\x0eretained_bytes\x18\x0b \x01(\x04R\rretainedBytes\x12\x31\n\x14unacknowledged_bytes\x18\x0c \x01(\x04R\x13unacknowledgedBytes\x12\x14\n\x05owned\x18\r \x01(\x08R\x05owned\x12\x18\n\x07readers\x18\x0e \x01(\rR\x07readers\"y\n\x12TakeProfileRequest\x12,\n\x04kind\x18\x01 \x01(\x0e\x32\x18.execwire.v1.ProfileKindR\x04kind\x12\x35\n\x08\x64uration\x18\x02 \x01(\x0b\x32\x19.google.protobuf.DurationR\x08\x64uration\")\n\x13TakeProfileResponse\x12\x12\n\x04\x64\x61ta\x18\x01 \x01(\x0cR\x04\x64\x61ta*z\n\x0cUpgradeState\x12\x1d\n\x19UPGRADE_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15UPGRADE_STATE_RUNNING\x10\x01\x12\x16\n\x12UPGRADE_STATE_DONE\x10\x02\x12\x18\n\x14UPGRADE_STATE_FAILED\x10\x03*\xc1\x01\n\x0bProfileKind\x12\x1c\n\x18PROFILE_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10PROFILE_KIND_CPU\x10\x01\x12\x15\n\x11PROFILE_KIND_HEAP\x10\x02\x12\x1a\n\x16PROFILE_KIND_GOROUTINE\x10\x03\x12\x16\n\x12PROFILE_KIND_MUTEX\x10\x04\x12\x16\n\x12PROFILE_KIND_TRACE\x10\x05\x12\x1b\n\x17PROFILE_KIND_GOROUTINES\x10\x06\x32\x86\x03\n\x0c\x41\x64minService\x12\x41\n\x06Reload\x12\x1a.execwire.v1.ReloadRequest\x1a\x1b.execwire.v1.ReloadResponse\x12J\n\tGetStatus\x12\x1d.execwire.v1.GetStatusRequest\x1a\x1e.execwire.v1.GetStatusResponse\x12R\n\x0bTakeProfile\x12\x1f.execwire.v1.TakeProfileRequest\x1a .execwire.v1.TakeProfileResponse0\x01\x12\x44\n\x07Upgrade\x12\x1b.execwire.v1.UpgradeRequest\x1a\x1c.execwire.v1.UpgradeResponse\x12M\n\nGetUpgrade\x12\x1e.execwire.v1.GetUpgradeRequest\x1a\x1f.execwire.v1.GetUpgradeResponseB\xa6\x01\n\x0f\x63om.execwire.v1B\nAdminProtoP\x01Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\xa2\x02\x03\x45XX\xaa\x02\x0b\x45xecwire.V1\xca\x02\x0b\x45xecwire\\V1\xe2\x02\x17\x45xecwire\\V1\\GPBMetadata\xea\x02\x0c\x45xecwire::V1b\x06proto3')
 
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, globals())
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'execwire.v1.admin_pb2', globals())
@@ -22,24 +24,40 @@ if _descriptor._USE_C_DESCRIPTORS == False:
 
   DESCRIPTOR._options = None
   DESCRIPTOR._serialized_options = b'\n\017com.execwire.v1B\nAdminProtoP\001Z:github.com/execwire/execwire/gen/go/execwire/v1;execwirev1\242\002\003EXX\252\002\013Execwire.V1\312\002\013Execwire\\V1\342\002\027Execwire\\V1\\GPBMetadata\352\002\014Execwire::V1'
-  _UPGRADESTATE._serialized_start=822
-  _UPGRADESTATE._serialized_end=944
-  _RELOADREQUEST._serialized_start=72
-  _RELOADREQUEST._serialized_end=87
-  _RELOADRESPONSE._serialized_start=90
-  _RELOADRESPONSE._serialized_end=225
-  _SETTINGCHANGE._serialized_start=227
-  _SETTINGCHANGE._serialized_end=326
-  _UPGRADEREQUEST._serialized_start=328
-  _UPGRADEREQUEST._serialized_end=399
-  _UPGRADERESPONSE._serialized_start=401
-  _UPGRADERESPONSE._serialized_end=466
-  _GETUPGRADEREQUEST._serialized_start=468
-  _GETUPGRADEREQUEST._serialized_end=518
-  _GETUPGRADERESPONSE._serialized_start=520
-  _GETUPGRADERESPONSE._serialized_end=588
-  _UPGRADE._serialized_start=591
-  _UPGRADE._serialized_end=820
-  _ADMINSERVICE._serialized_start=947
-  _ADMINSERVICE._serialized_end=1177
+  _UPGRADESTATE._serialized_start=2146
+  _UPGRADESTATE._serialized_end=2268
+  _PROFILEKIND._serialized_start=2271
+  _PROFILEKIND._serialized_end=2464
+  _RELOADREQUEST._serialized_start=132
+  _RELOADREQUEST._serialized_end=147
+  _RELOADRESPONSE._serialized_start=150
+  _RELOADRESPONSE._serialized_end=285
+  _SETTINGCHANGE._serialized_start=287
+  _SETTINGCHANGE._serialized_end=386
+  _UPGRADEREQUEST._serialized_start=388
+  _UPGRADEREQUEST._serialized_end=459
+  _UPGRADERESPONSE._serialized_start=461
+  _UPGRADERESPONSE._serialized_end=526
+  _GETUPGRADEREQUEST._serialized_start=528
+  _GETUPGRADEREQUEST._serialized_end=578
+  _GETUPGRADERESPONSE._serialized_start=580
+  _GETUPGRADERESPONSE._serialized_end=648
+  _UPGRADE._serialized_start=651
+  _UPGRADE._serialized_end=880
+  _GETSTATUSREQUEST._serialized_start=882
+  _GETSTATUSREQUEST._serialized_end=937
+  _GETSTATUSRESPONSE._serialized_start=940
+  _GETSTATUSRESPONSE._serialized_end=1202
+  _SERVERSTATUS._serialized_start=1205
+  _SERVERSTATUS._serialized_end=1344
+  _SESSIONSTATUS._serialized_start=1346
+  _SESSIONSTATUS._serialized_end=1450
+  _PROCESSSTATUS._serialized_start=1453
+  _PROCESSSTATUS._serialized_end=1978
+  _TAKEPROFILEREQUEST._serialized_start=1980
+  _TAKEPROFILEREQUEST._serialized_end=2101
+  _TAKEPROFILERESPONSE._serialized_start=2103
+  _TAKEPROFILERESPONSE._serialized_end=2144
+  _ADMINSERVICE._serialized_start=2467
+  _ADMINSERVICE._serialized_end=2857
 # @@protoc_insertion_point(module_scope)

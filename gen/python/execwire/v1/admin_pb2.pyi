@@ -1,4 +1,6 @@
+from execwire.v1 import process_pb2 as _process_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -6,10 +8,37 @@ from google.protobuf import message as _message
 from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+PROFILE_KIND_CPU: ProfileKind
+PROFILE_KIND_GOROUTINE: ProfileKind
+PROFILE_KIND_GOROUTINES: ProfileKind
+PROFILE_KIND_HEAP: ProfileKind
+PROFILE_KIND_MUTEX: ProfileKind
+PROFILE_KIND_TRACE: ProfileKind
+PROFILE_KIND_UNSPECIFIED: ProfileKind
 UPGRADE_STATE_DONE: UpgradeState
 UPGRADE_STATE_FAILED: UpgradeState
 UPGRADE_STATE_RUNNING: UpgradeState
 UPGRADE_STATE_UNSPECIFIED: UpgradeState
+
+class GetStatusRequest(_message.Message):
+    __slots__ = ["max_processes"]
+    MAX_PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    max_processes: int
+    def __init__(self, max_processes: _Optional[int] = ...) -> None: ...
+
+class GetStatusResponse(_message.Message):
+    __slots__ = ["processes", "server", "sessions", "time", "truncated"]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    processes: _containers.RepeatedCompositeFieldContainer[ProcessStatus]
+    server: ServerStatus
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionStatus]
+    time: _timestamp_pb2.Timestamp
+    truncated: bool
+    def __init__(self, time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., server: _Optional[_Union[ServerStatus, _Mapping]] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ..., processes: _Optional[_Iterable[_Union[ProcessStatus, _Mapping]]] = ..., truncated: bool = ...) -> None: ...
 
 class GetUpgradeRequest(_message.Message):
     __slots__ = ["upgrade_id"]
@@ -23,6 +52,38 @@ class GetUpgradeResponse(_message.Message):
     upgrade: Upgrade
     def __init__(self, upgrade: _Optional[_Union[Upgrade, _Mapping]] = ...) -> None: ...
 
+class ProcessStatus(_message.Message):
+    __slots__ = ["cpu_time", "output_bytes", "owned", "pid", "principal", "process_id", "program", "readers", "resident_bytes", "retained_bytes", "session_id", "start_time", "state", "unacknowledged_bytes"]
+    CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    OUTPUT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    PROCESS_ID_FIELD_NUMBER: _ClassVar[int]
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RETAINED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    START_TIME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    UNACKNOWLEDGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cpu_time: _duration_pb2.Duration
+    output_bytes: int
+    owned: bool
+    pid: int
+    principal: str
+    process_id: str
+    program: str
+    readers: int
+    resident_bytes: int
+    retained_bytes: int
+    session_id: str
+    start_time: _timestamp_pb2.Timestamp
+    state: _process_pb2.ProcessState
+    unacknowledged_bytes: int
+    def __init__(self, principal: _Optional[str] = ..., session_id: _Optional[str] = ..., process_id: _Optional[str] = ..., pid: _Optional[int] = ..., state: _Optional[_Union[_process_pb2.ProcessState, str]] = ..., program: _Optional[str] = ..., start_time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., output_bytes: _Optional[int] = ..., retained_bytes: _Optional[int] = ..., unacknowledged_bytes: _Optional[int] = ..., owned: bool = ..., readers: _Optional[int] = ...) -> None: ...
+
 class ReloadRequest(_message.Message):
     __slots__ = []
     def __init__(self) -> None: ...
@@ -35,6 +96,26 @@ class ReloadResponse(_message.Message):
     needs_restart: _containers.RepeatedCompositeFieldContainer[SettingChange]
     def __init__(self, applied: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ..., needs_restart: _Optional[_Iterable[_Union[SettingChange, _Mapping]]] = ...) -> None: ...
 
+class ServerStatus(_message.Message):
+    __slots__ = ["cpu_time", "goroutines", "resident_bytes"]
+    CPU_TIME_FIELD_NUMBER: _ClassVar[int]
+    GOROUTINES_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    cpu_time: _duration_pb2.Duration
+    goroutines: int
+    resident_bytes: int
+    def __init__(self, cpu_time: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., resident_bytes: _Optional[int] = ..., goroutines: _Optional[int] = ...) -> None: ...
+
+class SessionStatus(_message.Message):
+    __slots__ = ["attached", "principal", "session_id"]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    attached: bool
+    principal: str
+    session_id: str
+    def __init__(self, principal: _Optional[str] = ..., session_id: _Optional[str] = ..., attached: bool = ...) -> None: ...
+
 class SettingChange(_message.Message):
     __slots__ = ["new_value", "old_value", "setting"]
     NEW_VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +125,20 @@ class SettingChange(_message.Message):
     old_value: str
     setting: str
     def __init__(self, setting: _Optional[str] = ..., old_value: _Optional[str] = ..., new_value: _Optional[str] = ...) -> None: ...
+
+class TakeProfileRequest(_message.Message):
+    __slots__ = ["duration", "kind"]
+    DURATION_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    duration: _duration_pb2.Duration
+    kind: ProfileKind
+    def __init__(self, kind: _Optional[_Union[ProfileKind, str]] = ..., duration: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ...) -> None: ...
+
+class TakeProfileResponse(_message.Message):
+    __slots__ = ["data"]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class Upgrade(_message.Message):
     __slots__ = ["error", "pause", "previous_version", "state", "upgrade_id", "version"]
@@ -76,4 +171,7 @@ class UpgradeResponse(_message.Message):
     def __init__(self, upgrade: _Optional[_Union[Upgrade, _Mapping]] = ...) -> None: ...
 
 class UpgradeState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = []
+
+class ProfileKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = []

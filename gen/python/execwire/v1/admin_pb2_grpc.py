@@ -21,6 +21,16 @@ class AdminServiceStub(object):
                 request_serializer=execwire_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
                 response_deserializer=execwire_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
                 )
+        self.GetStatus = channel.unary_unary(
+                '/execwire.v1.AdminService/GetStatus',
+                request_serializer=execwire_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
+                )
+        self.TakeProfile = channel.unary_stream(
+                '/execwire.v1.AdminService/TakeProfile',
+                request_serializer=execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.SerializeToString,
+                response_deserializer=execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.FromString,
+                )
         self.Upgrade = channel.unary_unary(
                 '/execwire.v1.AdminService/Upgrade',
                 request_serializer=execwire_dot_v1_dot_admin__pb2.UpgradeRequest.SerializeToString,
@@ -44,6 +54,23 @@ class AdminServiceServicer(object):
         the rest. It ends no process and no connection. If anything is invalid, nothing
         changes, and the call fails with CONFIGURATION_INVALID. It returns when the settings
         are applied. Concurrent calls run one after the other.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStatus(self, request, context):
+        """GetStatus tells what the server, its sessions and their processes use at the moment. It
+        has no arguments, environments and outputs of processes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeProfile(self, request, context):
+        """TakeProfile takes a profile of the server itself, and then sends it in parts. A second
+        call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
+        most 64 MiB: TRACE ends there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -76,6 +103,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.Reload,
                     request_deserializer=execwire_dot_v1_dot_admin__pb2.ReloadRequest.FromString,
                     response_serializer=execwire_dot_v1_dot_admin__pb2.ReloadResponse.SerializeToString,
+            ),
+            'GetStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStatus,
+                    request_deserializer=execwire_dot_v1_dot_admin__pb2.GetStatusRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_admin__pb2.GetStatusResponse.SerializeToString,
+            ),
+            'TakeProfile': grpc.unary_stream_rpc_method_handler(
+                    servicer.TakeProfile,
+                    request_deserializer=execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.FromString,
+                    response_serializer=execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.SerializeToString,
             ),
             'Upgrade': grpc.unary_unary_rpc_method_handler(
                     servicer.Upgrade,
@@ -113,6 +150,40 @@ class AdminService(object):
         return grpc.experimental.unary_unary(request, target, '/execwire.v1.AdminService/Reload',
             execwire_dot_v1_dot_admin__pb2.ReloadRequest.SerializeToString,
             execwire_dot_v1_dot_admin__pb2.ReloadResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def GetStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/execwire.v1.AdminService/GetStatus',
+            execwire_dot_v1_dot_admin__pb2.GetStatusRequest.SerializeToString,
+            execwire_dot_v1_dot_admin__pb2.GetStatusResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def TakeProfile(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(request, target, '/execwire.v1.AdminService/TakeProfile',
+            execwire_dot_v1_dot_admin__pb2.TakeProfileRequest.SerializeToString,
+            execwire_dot_v1_dot_admin__pb2.TakeProfileResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

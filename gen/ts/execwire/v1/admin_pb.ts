@@ -4,15 +4,17 @@
 
 import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
-import type { Duration } from "@bufbuild/protobuf/wkt";
-import { file_google_protobuf_duration } from "@bufbuild/protobuf/wkt";
+import type { ProcessState } from "./process_pb.js";
+import { file_execwire_v1_process } from "./process_pb.js";
+import type { Duration, Timestamp } from "@bufbuild/protobuf/wkt";
+import { file_google_protobuf_duration, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
 
 /**
  * Describes the file execwire/v1/admin.proto.
  */
 export const file_execwire_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCSI0Cg5VcGdyYWRlUmVxdWVzdBISCgp1cGdyYWRlX2lkGAEgASgJEg4KBmJpbmFyeRgCIAEoCSI4Cg9VcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiJwoRR2V0VXBncmFkZVJlcXVlc3QSEgoKdXBncmFkZV9pZBgBIAEoCSI7ChJHZXRVcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiqwEKB1VwZ3JhZGUSEgoKdXBncmFkZV9pZBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLmV4ZWN3aXJlLnYxLlVwZ3JhZGVTdGF0ZRIYChBwcmV2aW91c192ZXJzaW9uGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSDQoFZXJyb3IYBSABKAkSKAoFcGF1c2UYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24qegoMVXBncmFkZVN0YXRlEh0KGVVQR1JBREVfU1RBVEVfVU5TUEVDSUZJRUQQABIZChVVUEdSQURFX1NUQVRFX1JVTk5JTkcQARIWChJVUEdSQURFX1NUQVRFX0RPTkUQAhIYChRVUEdSQURFX1NUQVRFX0ZBSUxFRBADMuYBCgxBZG1pblNlcnZpY2USQQoGUmVsb2FkEhouZXhlY3dpcmUudjEuUmVsb2FkUmVxdWVzdBobLmV4ZWN3aXJlLnYxLlJlbG9hZFJlc3BvbnNlEkQKB1VwZ3JhZGUSGy5leGVjd2lyZS52MS5VcGdyYWRlUmVxdWVzdBocLmV4ZWN3aXJlLnYxLlVwZ3JhZGVSZXNwb25zZRJNCgpHZXRVcGdyYWRlEh4uZXhlY3dpcmUudjEuR2V0VXBncmFkZVJlcXVlc3QaHy5leGVjd2lyZS52MS5HZXRVcGdyYWRlUmVzcG9uc2VCpgEKD2NvbS5leGVjd2lyZS52MUIKQWRtaW5Qcm90b1ABWjpnaXRodWIuY29tL2V4ZWN3aXJlL2V4ZWN3aXJlL2dlbi9nby9leGVjd2lyZS92MTtleGVjd2lyZXYxogIDRVhYqgILRXhlY3dpcmUuVjHKAgtFeGVjd2lyZVxWMeICF0V4ZWN3aXJlXFYxXEdQQk1ldGFkYXRh6gIMRXhlY3dpcmU6OlYxYgZwcm90bzM", [file_google_protobuf_duration]);
+  fileDesc("ChdleGVjd2lyZS92MS9hZG1pbi5wcm90bxILZXhlY3dpcmUudjEiDwoNUmVsb2FkUmVxdWVzdCJwCg5SZWxvYWRSZXNwb25zZRIrCgdhcHBsaWVkGAEgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZRIxCg1uZWVkc19yZXN0YXJ0GAIgAygLMhouZXhlY3dpcmUudjEuU2V0dGluZ0NoYW5nZSJGCg1TZXR0aW5nQ2hhbmdlEg8KB3NldHRpbmcYASABKAkSEQoJb2xkX3ZhbHVlGAIgASgJEhEKCW5ld192YWx1ZRgDIAEoCSI0Cg5VcGdyYWRlUmVxdWVzdBISCgp1cGdyYWRlX2lkGAEgASgJEg4KBmJpbmFyeRgCIAEoCSI4Cg9VcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiJwoRR2V0VXBncmFkZVJlcXVlc3QSEgoKdXBncmFkZV9pZBgBIAEoCSI7ChJHZXRVcGdyYWRlUmVzcG9uc2USJQoHdXBncmFkZRgBIAEoCzIULmV4ZWN3aXJlLnYxLlVwZ3JhZGUiqwEKB1VwZ3JhZGUSEgoKdXBncmFkZV9pZBgBIAEoCRIoCgVzdGF0ZRgCIAEoDjIZLmV4ZWN3aXJlLnYxLlVwZ3JhZGVTdGF0ZRIYChBwcmV2aW91c192ZXJzaW9uGAMgASgJEg8KB3ZlcnNpb24YBCABKAkSDQoFZXJyb3IYBSABKAkSKAoFcGF1c2UYBiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iKQoQR2V0U3RhdHVzUmVxdWVzdBIVCg1tYXhfcHJvY2Vzc2VzGAEgASgNItgBChFHZXRTdGF0dXNSZXNwb25zZRIoCgR0aW1lGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZzZXJ2ZXIYAiABKAsyGS5leGVjd2lyZS52MS5TZXJ2ZXJTdGF0dXMSLAoIc2Vzc2lvbnMYAyADKAsyGi5leGVjd2lyZS52MS5TZXNzaW9uU3RhdHVzEi0KCXByb2Nlc3NlcxgEIAMoCzIaLmV4ZWN3aXJlLnYxLlByb2Nlc3NTdGF0dXMSEQoJdHJ1bmNhdGVkGAUgASgIImcKDFNlcnZlclN0YXR1cxIrCghjcHVfdGltZRgBIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5yZXNpZGVudF9ieXRlcxgCIAEoBBISCgpnb3JvdXRpbmVzGAMgASgNIkgKDVNlc3Npb25TdGF0dXMSEQoJcHJpbmNpcGFsGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSEAoIYXR0YWNoZWQYAyABKAgi8wIKDVByb2Nlc3NTdGF0dXMSEQoJcHJpbmNpcGFsGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSEgoKcHJvY2Vzc19pZBgDIAEoCRILCgNwaWQYBCABKAUSKAoFc3RhdGUYBSABKA4yGS5leGVjd2lyZS52MS5Qcm9jZXNzU3RhdGUSDwoHcHJvZ3JhbRgGIAEoCRIuCgpzdGFydF90aW1lGAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCghjcHVfdGltZRgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIWCg5yZXNpZGVudF9ieXRlcxgJIAEoBBIUCgxvdXRwdXRfYnl0ZXMYCiABKAQSFgoOcmV0YWluZWRfYnl0ZXMYCyABKAQSHAoUdW5hY2tub3dsZWRnZWRfYnl0ZXMYDCABKAQSDQoFb3duZWQYDSABKAgSDwoHcmVhZGVycxgOIAEoDSJpChJUYWtlUHJvZmlsZVJlcXVlc3QSJgoEa2luZBgBIAEoDjIYLmV4ZWN3aXJlLnYxLlByb2ZpbGVLaW5kEisKCGR1cmF0aW9uGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIiMKE1Rha2VQcm9maWxlUmVzcG9uc2USDAoEZGF0YRgBIAEoDCp6CgxVcGdyYWRlU3RhdGUSHQoZVVBHUkFERV9TVEFURV9VTlNQRUNJRklFRBAAEhkKFVVQR1JBREVfU1RBVEVfUlVOTklORxABEhYKElVQR1JBREVfU1RBVEVfRE9ORRACEhgKFFVQR1JBREVfU1RBVEVfRkFJTEVEEAMqwQEKC1Byb2ZpbGVLaW5kEhwKGFBST0ZJTEVfS0lORF9VTlNQRUNJRklFRBAAEhQKEFBST0ZJTEVfS0lORF9DUFUQARIVChFQUk9GSUxFX0tJTkRfSEVBUBACEhoKFlBST0ZJTEVfS0lORF9HT1JPVVRJTkUQAxIWChJQUk9GSUxFX0tJTkRfTVVURVgQBBIWChJQUk9GSUxFX0tJTkRfVFJBQ0UQBRIbChdQUk9GSUxFX0tJTkRfR09ST1VUSU5FUxAGMoYDCgxBZG1pblNlcnZpY2USQQoGUmVsb2FkEhouZXhlY3dpcmUudjEuUmVsb2FkUmVxdWVzdBobLmV4ZWN3aXJlLnYxLlJlbG9hZFJlc3BvbnNlEkoKCUdldFN0YXR1cxIdLmV4ZWN3aXJlLnYxLkdldFN0YXR1c1JlcXVlc3QaHi5leGVjd2lyZS52MS5HZXRTdGF0dXNSZXNwb25zZRJSCgtUYWtlUHJvZmlsZRIfLmV4ZWN3aXJlLnYxLlRha2VQcm9maWxlUmVxdWVzdBogLmV4ZWN3aXJlLnYxLlRha2VQcm9maWxlUmVzcG9uc2UwARJECgdVcGdyYWRlEhsuZXhlY3dpcmUudjEuVXBncmFkZVJlcXVlc3QaHC5leGVjd2lyZS52MS5VcGdyYWRlUmVzcG9uc2USTQoKR2V0VXBncmFkZRIeLmV4ZWN3aXJlLnYxLkdldFVwZ3JhZGVSZXF1ZXN0Gh8uZXhlY3dpcmUudjEuR2V0VXBncmFkZVJlc3BvbnNlQqYBCg9jb20uZXhlY3dpcmUudjFCCkFkbWluUHJvdG9QAVo6Z2l0aHViLmNvbS9leGVjd2lyZS9leGVjd2lyZS9nZW4vZ28vZXhlY3dpcmUvdjE7ZXhlY3dpcmV2MaICA0VYWKoCC0V4ZWN3aXJlLlYxygILRXhlY3dpcmVcVjHiAhdFeGVjd2lyZVxWMVxHUEJNZXRhZGF0YeoCDEV4ZWN3aXJlOjpWMWIGcHJvdG8z", [file_execwire_v1_process, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * ReloadRequest has no parameters.
@@ -242,6 +244,309 @@ export const UpgradeSchema: GenMessage<Upgrade> = /*@__PURE__*/
   messageDesc(file_execwire_v1_admin, 7);
 
 /**
+ * GetStatusRequest asks for the status.
+ *
+ * @generated from message execwire.v1.GetStatusRequest
+ */
+export type GetStatusRequest = Message<"execwire.v1.GetStatusRequest"> & {
+  /**
+   * The most processes in the answer, at most 10000; 0: 1000.
+   *
+   * @generated from field: uint32 max_processes = 1;
+   */
+  maxProcesses: number;
+};
+
+/**
+ * Describes the message execwire.v1.GetStatusRequest.
+ * Use `create(GetStatusRequestSchema)` to create a new message.
+ */
+export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 8);
+
+/**
+ * GetStatusResponse is the status.
+ *
+ * @generated from message execwire.v1.GetStatusResponse
+ */
+export type GetStatusResponse = Message<"execwire.v1.GetStatusResponse"> & {
+  /**
+   * When it was taken.
+   *
+   * @generated from field: google.protobuf.Timestamp time = 1;
+   */
+  time?: Timestamp | undefined;
+
+  /**
+   * The server itself.
+   *
+   * @generated from field: execwire.v1.ServerStatus server = 2;
+   */
+  server?: ServerStatus | undefined;
+
+  /**
+   * Sessions, ordered by principal and id. Default sessions only with processes. At most
+   * 10000.
+   *
+   * @generated from field: repeated execwire.v1.SessionStatus sessions = 3;
+   */
+  sessions: SessionStatus[];
+
+  /**
+   * Their processes, also closed ones while the server has their records, in the order of
+   * the sessions.
+   *
+   * @generated from field: repeated execwire.v1.ProcessStatus processes = 4;
+   */
+  processes: ProcessStatus[];
+
+  /**
+   * Whether there are more sessions or processes.
+   *
+   * @generated from field: bool truncated = 5;
+   */
+  truncated: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.GetStatusResponse.
+ * Use `create(GetStatusResponseSchema)` to create a new message.
+ */
+export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 9);
+
+/**
+ * ServerStatus is what a server uses.
+ *
+ * @generated from message execwire.v1.ServerStatus
+ */
+export type ServerStatus = Message<"execwire.v1.ServerStatus"> & {
+  /**
+   * Time of the processors, without its processes.
+   *
+   * @generated from field: google.protobuf.Duration cpu_time = 1;
+   */
+  cpuTime?: Duration | undefined;
+
+  /**
+   * Resident memory, without its processes.
+   *
+   * @generated from field: uint64 resident_bytes = 2;
+   */
+  residentBytes: bigint;
+
+  /**
+   * Goroutines.
+   *
+   * @generated from field: uint32 goroutines = 3;
+   */
+  goroutines: number;
+};
+
+/**
+ * Describes the message execwire.v1.ServerStatus.
+ * Use `create(ServerStatusSchema)` to create a new message.
+ */
+export const ServerStatusSchema: GenMessage<ServerStatus> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 10);
+
+/**
+ * SessionStatus describes a session.
+ *
+ * @generated from message execwire.v1.SessionStatus
+ */
+export type SessionStatus = Message<"execwire.v1.SessionStatus"> & {
+  /**
+   * The principal that it belongs to.
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * Its id.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * A client is attached to it. False for default sessions.
+   *
+   * @generated from field: bool attached = 3;
+   */
+  attached: boolean;
+};
+
+/**
+ * Describes the message execwire.v1.SessionStatus.
+ * Use `create(SessionStatusSchema)` to create a new message.
+ */
+export const SessionStatusSchema: GenMessage<SessionStatus> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 11);
+
+/**
+ * ProcessStatus describes a process and its log.
+ *
+ * @generated from message execwire.v1.ProcessStatus
+ */
+export type ProcessStatus = Message<"execwire.v1.ProcessStatus"> & {
+  /**
+   * The principal of its session.
+   *
+   * @generated from field: string principal = 1;
+   */
+  principal: string;
+
+  /**
+   * Its session.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * Its id.
+   *
+   * @generated from field: string process_id = 3;
+   */
+  processId: string;
+
+  /**
+   * Its PID.
+   *
+   * @generated from field: int32 pid = 4;
+   */
+  pid: number;
+
+  /**
+   * Its state.
+   *
+   * @generated from field: execwire.v1.ProcessState state = 5;
+   */
+  state: ProcessState;
+
+  /**
+   * The name of its program, without directory and arguments.
+   *
+   * @generated from field: string program = 6;
+   */
+  program: string;
+
+  /**
+   * When it was executed.
+   *
+   * @generated from field: google.protobuf.Timestamp start_time = 7;
+   */
+  startTime?: Timestamp | undefined;
+
+  /**
+   * Time of the processors of the process and of its live descendants.
+   *
+   * @generated from field: google.protobuf.Duration cpu_time = 8;
+   */
+  cpuTime?: Duration | undefined;
+
+  /**
+   * Resident memory of the same.
+   *
+   * @generated from field: uint64 resident_bytes = 9;
+   */
+  residentBytes: bigint;
+
+  /**
+   * Output so far.
+   *
+   * @generated from field: uint64 output_bytes = 10;
+   */
+  outputBytes: bigint;
+
+  /**
+   * Output in its log.
+   *
+   * @generated from field: uint64 retained_bytes = 11;
+   */
+  retainedBytes: bigint;
+
+  /**
+   * Output that its owner has not acknowledged.
+   *
+   * @generated from field: uint64 unacknowledged_bytes = 12;
+   */
+  unacknowledgedBytes: bigint;
+
+  /**
+   * It has an owner.
+   *
+   * @generated from field: bool owned = 13;
+   */
+  owned: boolean;
+
+  /**
+   * Readers of its log, its owner included.
+   *
+   * @generated from field: uint32 readers = 14;
+   */
+  readers: number;
+};
+
+/**
+ * Describes the message execwire.v1.ProcessStatus.
+ * Use `create(ProcessStatusSchema)` to create a new message.
+ */
+export const ProcessStatusSchema: GenMessage<ProcessStatus> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 12);
+
+/**
+ * TakeProfileRequest selects a profile.
+ *
+ * @generated from message execwire.v1.TakeProfileRequest
+ */
+export type TakeProfileRequest = Message<"execwire.v1.TakeProfileRequest"> & {
+  /**
+   * The kind.
+   *
+   * @generated from field: execwire.v1.ProfileKind kind = 1;
+   */
+  kind: ProfileKind;
+
+  /**
+   * For how long, if the kind takes time: from 100 ms to 5 minutes. Absent: 10 seconds.
+   *
+   * @generated from field: google.protobuf.Duration duration = 2;
+   */
+  duration?: Duration | undefined;
+};
+
+/**
+ * Describes the message execwire.v1.TakeProfileRequest.
+ * Use `create(TakeProfileRequestSchema)` to create a new message.
+ */
+export const TakeProfileRequestSchema: GenMessage<TakeProfileRequest> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 13);
+
+/**
+ * TakeProfileResponse is a part of a profile.
+ *
+ * @generated from message execwire.v1.TakeProfileResponse
+ */
+export type TakeProfileResponse = Message<"execwire.v1.TakeProfileResponse"> & {
+  /**
+   * The next bytes.
+   *
+   * @generated from field: bytes data = 1;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message execwire.v1.TakeProfileResponse.
+ * Use `create(TakeProfileResponseSchema)` to create a new message.
+ */
+export const TakeProfileResponseSchema: GenMessage<TakeProfileResponse> = /*@__PURE__*/
+  messageDesc(file_execwire_v1_admin, 14);
+
+/**
  * UpgradeState is how far an upgrade is.
  *
  * @generated from enum execwire.v1.UpgradeState
@@ -283,6 +588,68 @@ export const UpgradeStateSchema: GenEnum<UpgradeState> = /*@__PURE__*/
   enumDesc(file_execwire_v1_admin, 0);
 
 /**
+ * ProfileKind is a kind of profile, for "go tool pprof" where nothing else is said.
+ *
+ * @generated from enum execwire.v1.ProfileKind
+ */
+export enum ProfileKind {
+  /**
+   * Invalid.
+   *
+   * @generated from enum value: PROFILE_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Where time of the processors is spent.
+   *
+   * @generated from enum value: PROFILE_KIND_CPU = 1;
+   */
+  CPU = 1,
+
+  /**
+   * What memory is used for. It takes no time.
+   *
+   * @generated from enum value: PROFILE_KIND_HEAP = 2;
+   */
+  HEAP = 2,
+
+  /**
+   * What goroutines there are. It takes no time.
+   *
+   * @generated from enum value: PROFILE_KIND_GOROUTINE = 3;
+   */
+  GOROUTINE = 3,
+
+  /**
+   * Where goroutines wait for locks.
+   *
+   * @generated from enum value: PROFILE_KIND_MUTEX = 4;
+   */
+  MUTEX = 4,
+
+  /**
+   * What happens, for "go tool trace".
+   *
+   * @generated from enum value: PROFILE_KIND_TRACE = 5;
+   */
+  TRACE = 5,
+
+  /**
+   * The stack of each goroutine, as text. It takes no time.
+   *
+   * @generated from enum value: PROFILE_KIND_GOROUTINES = 6;
+   */
+  GOROUTINES = 6,
+}
+
+/**
+ * Describes the enum execwire.v1.ProfileKind.
+ */
+export const ProfileKindSchema: GenEnum<ProfileKind> = /*@__PURE__*/
+  enumDesc(file_execwire_v1_admin, 1);
+
+/**
  * AdminService operates a running server. Its calls need the permission "admin", which
  * "all" in a table of principals does not include.
  *
@@ -302,6 +669,29 @@ export const AdminService: GenService<{
     methodKind: "unary";
     input: typeof ReloadRequestSchema;
     output: typeof ReloadResponseSchema;
+  },
+  /**
+   * GetStatus tells what the server, its sessions and their processes use at the moment. It
+   * has no arguments, environments and outputs of processes.
+   *
+   * @generated from rpc execwire.v1.AdminService.GetStatus
+   */
+  getStatus: {
+    methodKind: "unary";
+    input: typeof GetStatusRequestSchema;
+    output: typeof GetStatusResponseSchema;
+  },
+  /**
+   * TakeProfile takes a profile of the server itself, and then sends it in parts. A second
+   * call for a kind that is being taken fails with PROFILE_IN_PROGRESS. A profile has at
+   * most 64 MiB: TRACE ends there.
+   *
+   * @generated from rpc execwire.v1.AdminService.TakeProfile
+   */
+  takeProfile: {
+    methodKind: "server_streaming";
+    input: typeof TakeProfileRequestSchema;
+    output: typeof TakeProfileResponseSchema;
   },
   /**
    * Upgrade replaces the program of the server by another one, mostly a newer version,
