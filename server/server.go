@@ -124,6 +124,7 @@ type Server struct {
 	watchContext   context.Context // ends with EndWatches
 	cancelWatches  context.CancelCauseFunc
 	receivers      sync.WaitGroup // goroutines that end just after their handler
+	traced         sync.WaitGroup // goroutines that last as long as a traced process, or watchContext
 	workers        *fileworker.Pool
 	lastWorkerFile atomic.Uint64 // the last id of a file in a worker
 
@@ -249,6 +250,7 @@ func (s *Server) Close() {
 	s.EndWatches()
 	s.workers.Close()
 	s.receivers.Wait()
+	s.traced.Wait()
 	s.uploads.Close()
 	s.watcher.Close()
 	s.ports.Close()

@@ -71,7 +71,7 @@ func (s *Server) traceProcess(ctx context.Context, began time.Time, p *session.P
 	if span == nil {
 		return
 	}
-	s.receivers.Go(func() {
+	s.traced.Go(func() {
 		span.SetString("execwire.process.id", p.ID())
 		span.SetInt("process.pid", int64(p.PID()))
 		span.Child("process start", tracing.Internal, began).EndAt(p.StartedAt(), false)
