@@ -83,9 +83,11 @@ var permissions = map[string]string{
 	"/execwire.v1.PortService/ConnectPort": "ports",
 	"/execwire.v1.PortService/ListenPort":  "ports",
 
-	"/execwire.v1.AdminService/Reload":     "admin",
-	"/execwire.v1.AdminService/Upgrade":    "admin",
-	"/execwire.v1.AdminService/GetUpgrade": "admin",
+	"/execwire.v1.AdminService/Reload":      "admin",
+	"/execwire.v1.AdminService/Upgrade":     "admin",
+	"/execwire.v1.AdminService/GetUpgrade":  "admin",
+	"/execwire.v1.AdminService/GetStatus":   "admin",
+	"/execwire.v1.AdminService/TakeProfile": "admin",
 
 	"/grpc.health.v1.Health/Check": public,
 	"/grpc.health.v1.Health/List":  public,
