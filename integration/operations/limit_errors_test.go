@@ -221,6 +221,8 @@ var refuseNothing = map[string]string{
 	"min_incoming_bytes_per_second":     "a rate",
 	"reserved_processes":                "what the server keeps for itself",
 	"oom_score_adjust":                  "no limit",
+	"audit_file_bytes":                  "the file is rotated",
+	"audit_files":                       "the oldest file is removed",
 }
 
 // Every setting that is a limit is in one of the tables. When it is reached, the error names it

@@ -369,7 +369,7 @@ class Client:
             nonlocal first_sent
             now = time.monotonic()
             if first_sent is not None:  # maybe at another run of the server
-                request.first_sent_ago.FromMicroseconds(int((now - first_sent) * 1e6))
+                request.first_sent_ago.FromNanoseconds(int((now - first_sent) * 1e9))
             try:
                 return self._transport.processes.StartProcess(request)
             except grpc.RpcError as error:

@@ -623,7 +623,7 @@ class Owner:
             if self.info is None and self._start is not None:
                 if self._first_sent is not None:  # maybe at another run of the server
                     ago = time.monotonic() - self._first_sent
-                    self._start.process.first_sent_ago.FromMicroseconds(int(ago * 1e6))
+                    self._start.process.first_sent_ago.FromNanoseconds(int(ago * 1e9))
                 return process_run_pb2.RunProcessRequest(start=self._start)
             resume = process_run_pb2.RunResume(
                 session_id=self.session_id,
