@@ -285,8 +285,10 @@ func TestAsUser_ChangesAccessToFilesOnly(t *testing.T) {
 		}
 		return strings.Join(lines, " ")
 	}
-	task = "/proc/self/status"
+	task = "/proc/thread-self/status" // the first thread may have been left to another user by another test
+	runtime.LockOSThread()
 	before := access()
+	runtime.UnlockOSThread()
 	var meanwhile string
 	err := asUser(ofNobody(Spec{}).User, func() error {
 		task = fmt.Sprintf("/proc/self/task/%d/status", unix.Gettid())
