@@ -278,10 +278,10 @@ func (r *attacker) answers(n int) (refused map[int]int, err error) {
 func TestHostileClients_DoNotAffectOthers(t *testing.T) {
 	testrace.WithoutRace(t)
 	for _, one := range attacks() {
+		if one.slow && testing.Short() {
+			continue // runs in make test-all
+		}
 		t.Run(one.name, func(t *testing.T) {
-			if one.slow && testing.Short() {
-				t.Skip("slow: runs in make test-all")
-			}
 			server := harness.Serve(t, one.environment()...)
 			pid := server.ServerPID(t)
 			neighbour := moveIn(t, server.Address(harness.WebsocketTransport))

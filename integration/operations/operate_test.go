@@ -68,7 +68,12 @@ func TestOperate_JSONAndProfiles(t *testing.T) {
 	server := harness.Serve(t)
 	url := server.URLs[harness.UnixTransport]
 	const secret = "secret-word"
-	if got := harness.Run(t, nil, "run", "--server", url, "-d", "--name", "p", "-e", "A="+secret, "--", "/bin/sh", "-c", "echo "+secret+"; exec sleep infinity", secret); got.Code != 0 {
+	// A program whose name is longer than what is shown, which ends between two characters.
+	program := filepath.Join(harness.ShortDir(t), strings.Repeat("€", 22))
+	if err := os.Symlink("/bin/sh", program); err != nil {
+		t.Fatal(err)
+	}
+	if got := harness.Run(t, nil, "run", "--server", url, "-d", "--name", "p", "-e", "A="+secret, "--", program, "-c", "echo "+secret+"; exec sleep infinity", secret); got.Code != 0 {
 		t.Fatalf("the start is %+v", got)
 	}
 	got := harness.Run(t, nil, "top", "--server", url, "--json", "-n", "2", "-d", "100ms")
@@ -87,7 +92,7 @@ func TestOperate_JSONAndProfiles(t *testing.T) {
 			}
 		}
 		if err := json.Unmarshal([]byte(line), &shown); err != nil || shown.Server.Goroutines == 0 || len(shown.Sessions) != 1 || len(shown.Processes) != 1 ||
-			shown.Processes[0].ID != "p" || shown.Processes[0].State != "running" || shown.Processes[0].Program != "sh" || shown.Processes[0].Resident == 0 {
+			shown.Processes[0].ID != "p" || shown.Processes[0].State != "running" || shown.Processes[0].Program != strings.Repeat("€", 21) || shown.Processes[0].Resident == 0 {
 			t.Errorf("an object of top is %s (%v)", line, err)
 		}
 	}
@@ -117,10 +122,15 @@ func TestOperate_JSONAndProfiles(t *testing.T) {
 	if strings.Contains(all, secret) {
 		t.Error("a profile or the state has something of a command")
 	}
-	for _, wrong := range [][]string{{"debug", "nothing"}, {"debug", "-d", "1h", "cpu"}, {"top", "-d", "1ms"}} {
+	heap := filepath.Join(dir, "heap")
+	before, _ := os.ReadFile(heap)
+	for _, wrong := range [][]string{{"debug"}, {"debug", "nothing"}, {"debug", "-d", "1h", "-o", heap, "cpu"}, {"top", "-d", "1ms"}} {
 		if got := harness.Run(t, nil, append(wrong, "--server", url)...); got.Code == 0 || !strings.HasPrefix(got.Stderr, "execwire: ") {
 			t.Errorf("%q is %+v", wrong, got)
 		}
+	}
+	if after, err := os.ReadFile(heap); err != nil || len(after) == 0 || !bytes.Equal(after, before) {
+		t.Errorf("a profile that failed has changed the file: %d bytes, %v", len(after), err)
 	}
 
 	c, err := client.Dial(harness.Context(t), url)

@@ -83,7 +83,7 @@ func expectRunAs(t *testing.T, name string, caller auth.Caller, want []string) {
 	}
 }
 
-// Whoever no table restricts could become anybody.
+// A caller that no table restricts can start processes as any user.
 func TestAuthenticate_WithoutTable_RunAsAnybody(t *testing.T) {
 	a, err := auth.NewAuthenticator("", auth.WebsocketOptions{}, nil)
 	if err != nil {

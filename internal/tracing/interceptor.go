@@ -59,7 +59,7 @@ func (s *tracedStream) Context() context.Context { return s.ctx }
 // that of the caller.
 func (t *Tracer) startCall(ctx context.Context, method string) (context.Context, *Span) {
 	method = strings.TrimPrefix(method, "/")
-	span := t.Start(CallerOf(ctx), method[:min(len(method), maxNameBytes)], Server)
+	span := t.Start(CallerOf(ctx), strings.ToValidUTF8(method[:min(len(method), maxNameBytes)], "?"), Server)
 	if span == nil {
 		return ctx, nil
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"path"
 	"runtime"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -86,7 +87,7 @@ func processStatus(of *session.Session, p *session.Process) *execwirev1.ProcessS
 	}
 	return &execwirev1.ProcessStatus{
 		Principal: of.Principal(), SessionId: of.ID(), ProcessId: p.ID(), Pid: int32(p.PID()), State: states[p.State()],
-		Program: program[:min(len(program), maxProgramBytes)], StartTime: timestamppb.New(p.StartedAt()),
+		Program: strings.ToValidUTF8(program[:min(len(program), maxProgramBytes)], ""), StartTime: timestamppb.New(p.StartedAt()),
 		OutputBytes: total, RetainedBytes: uint64(log.RetainedBytes), UnacknowledgedBytes: uint64(log.UnacknowledgedBytes),
 		Owned: log.Owned, Readers: uint32(log.Readers),
 	}

@@ -32,62 +32,67 @@ One profile of a kind is taken at a time. A profile has at most 64 MiB. It needs
 permission admin. Arguments, environments and output of processes are in none of them.`,
 		Example: `  execwire debug -d 30s -o cpu.pb.gz cpu
   execwire debug goroutines | less`,
-		Args: cobra.ExactArgs(1),
+		Args: p.OneArgument,
 	}
 	f := command.Flags()
 	f.StringVarP(&output, "output", "o", "", "the `file` to write; it is replaced (default stdout)")
 	f.StringVarP(&duration, "duration", "d", "10s", "how long cpu, mutex and trace take, 100ms to 5m")
 	p.OnServer(command, func(ctx context.Context, c *client.Client, arguments []string) error {
+		if len(arguments) == 0 {
+			return errors.New("name a profile: " + profileNames)
+		}
 		kind := execwirev1.ProfileKind(execwirev1.ProfileKind_value["PROFILE_KIND_"+strings.ToUpper(arguments[0])])
 		took, err := config.ParseDuration(duration)
 		switch {
 		case err != nil:
 			return fmt.Errorf("--duration cannot be %q: write a time, for example 30s", duration)
 		case kind == 0 && arguments[0] != "state":
-			return fmt.Errorf("there is no profile %q: write cpu, heap, goroutine, mutex, trace, goroutines or state", arguments[0])
-		}
-		out := p.Out
-		if output != "" {
-			if out, err = os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, out.Close()) }()
-		}
-		if kind == 0 {
-			return writeState(ctx, c, out)
-		}
-		if kind != execwirev1.ProfileKind_PROFILE_KIND_GOROUTINES && tty.Is(out) {
+			return fmt.Errorf("there is no profile %q: write %s", arguments[0], profileNames)
+		case kind != 0 && kind != execwirev1.ProfileKind_PROFILE_KIND_GOROUTINES && output == "" && tty.Is(p.Out):
 			return fmt.Errorf("a profile %s is not for a terminal: write it to a file by -o", arguments[0])
 		}
-		return writeProfile(ctx, c, &execwirev1.TakeProfileRequest{Kind: kind, Duration: durationpb.New(took)}, out)
+		var content []byte
+		if kind == 0 {
+			content, err = state(ctx, c)
+		} else {
+			content, err = profile(ctx, c, &execwirev1.TakeProfileRequest{Kind: kind, Duration: durationpb.New(took)})
+		}
+		switch {
+		case err != nil: // a file keeps what it had
+			return err
+		case output != "":
+			return os.WriteFile(output, content, 0o600)
+		}
+		_, err = p.Out.Write(content)
+		return err
 	})
 	return command
 }
 
-func writeState(ctx context.Context, c *client.Client, out io.Writer) error {
+const profileNames = "cpu, heap, goroutine, mutex, trace, goroutines or state"
+
+func state(ctx context.Context, c *client.Client) ([]byte, error) {
 	status, err := c.Admin().GetStatus(ctx, &execwirev1.GetStatusRequest{MaxProcesses: 10000})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = io.WriteString(out, protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Format(status)+"\n")
-	return err
+	return []byte(protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Format(status) + "\n"), nil
 }
 
-func writeProfile(ctx context.Context, c *client.Client, request *execwirev1.TakeProfileRequest, out io.Writer) error {
+// profile returns a profile, which the server bounds.
+func profile(ctx context.Context, c *client.Client, request *execwirev1.TakeProfileRequest) (content []byte, err error) {
 	stream, err := c.Admin().TakeProfile(ctx, request)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for {
 		part, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return nil
+			return content, nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if _, err := out.Write(part.GetData()); err != nil {
-			return err
-		}
+		content = append(content, part.GetData()...)
 	}
 }
