@@ -70,8 +70,12 @@ Checks:
                   machine)
   audit-log       whether who did what is recorded (only this machine)
 
-With --json each check is an object on its own line: check, works, detail, and fix,
-which says what to do.
+A server that only its own user can reach, on loopback or a socket of this machine,
+needs no principals and no audit-log, and metrics need no credential: for it they are
+advice for production. For --require they do not work.
+
+With --json each check is an object on its own line: check, works, detail, fix, which
+says what to do, and advice, which is true for such advice.
 
 Exit codes:
     0  the checks were made; those of --require work
@@ -120,6 +124,8 @@ type check struct {
 	Detail string `json:"detail"`
 	// Fix describes how to fix it.
 	Fix string `json:"fix,omitempty"`
+	// Advice: it need not work, unless others than the server's user are to use the server.
+	Advice bool `json:"advice,omitempty"`
 }
 
 // newCheck returns a check with a detail for each result, and a fix.
@@ -223,7 +229,10 @@ func printCheck(c check, asJSON bool, std streams) error {
 		return printJSON(std.out, c)
 	}
 	state := "works"
-	if !c.Works {
+	switch {
+	case c.Advice:
+		state = "advice for production"
+	case !c.Works:
 		state = "does not work"
 	}
 	if c.Detail != "" {

@@ -58,9 +58,24 @@ func runLocalChecks(ctx context.Context, file string) ([]check, error) {
 		here.userName(os.Getuid()), shell(environment.GetShell())}, productionChecks(configured, time.Now())), nil
 }
 
-// productionChecks checks settings of a server that others can reach.
+// productionChecks checks settings of a server that others can reach. Some are advice for
+// one that they cannot reach.
 func productionChecks(cfg config.Config, now time.Time) []check {
-	return []check{plainListeners(cfg), principals(cfg), certificate(cfg, now), metricsAccess(cfg), auditLog(cfg)}
+	checks := []check{plainListeners(cfg), principals(cfg), certificate(cfg, now), metricsAccess(cfg), auditLog(cfg)}
+	unset := map[string]bool{checkPrincipals: cfg.Principals == "", checkMetrics: cfg.Principals == "", checkAuditLog: cfg.AuditFile == ""}
+	for i, c := range checks {
+		checks[i].Advice = unset[c.Check] && onlyForItsUser(cfg)
+	}
+	return checks
+}
+
+// onlyForItsUser reports whether no listener is for other machines or for the other users
+// of this one.
+func onlyForItsUser(cfg config.Config) bool {
+	return cfg.RemoteURL == "" && slices.Equal(cfg.LoopbackUsers, []string{"same"}) && !slices.ContainsFunc(cfg.Listen, func(raw string) bool {
+		u, err := listen.Parse(raw)
+		return err != nil || u.Addr.IsValid() && !u.Addr.Addr().IsLoopback()
+	})
 }
 
 // plainListeners checks that only loopback has listeners without TLS.

@@ -83,12 +83,35 @@ func TestDoctor_Production_ReportsUnsafeSettings(t *testing.T) {
 			if !c.Works {
 				failed, details = append(failed, c.Check), append(details, c.Detail)
 			}
-			if c.Works != (c.Fix == "") || c.Detail == "" {
+			if c.Works != (c.Fix == "") || c.Detail == "" || c.Advice { // wss://0.0.0.0 is for others
 				t.Errorf("%s: %+v", name, c)
 			}
 		}
 		if got := strings.Join(failed, " "); got != test.fails || !strings.Contains(strings.Join(details, "\n"), test.detail) {
 			t.Errorf("%s: %q fail, want %q: %q", name, got, test.fails, details)
+		}
+	}
+}
+
+// What only production needs is advice for a server that only its user can reach.
+func TestDoctor_ServerOfOneUser_GetsAdvice(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*config.Config)
+		advice bool
+	}{
+		"default":        {func(*config.Config) {}, true},
+		"a socket":       {func(c *config.Config) { c.Listen = []string{"unix:///run/s", "stdio"} }, true},
+		"other users":    {func(c *config.Config) { c.LoopbackUsers = []string{"any"} }, false},
+		"a hub":          {func(c *config.Config) { c.RemoteURL = "https://hub.example.org" }, false},
+		"other machines": {func(c *config.Config) { c.Listen = append(c.Listen, "tls://0.0.0.0:7421") }, false},
+	} {
+		cfg := config.Default()
+		test.change(&cfg)
+		for _, c := range productionChecks(cfg, time.Now()) {
+			fails := c.Check == checkPrincipals || c.Check == checkMetrics || c.Check == checkAuditLog
+			if c.Works == fails || c.Advice != (fails && test.advice) {
+				t.Errorf("%s: %+v", name, c)
+			}
 		}
 	}
 }
