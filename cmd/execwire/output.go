@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"github.com/execwire/execwire/cmd/execwire/internal/display"
 )
 
 // printJSON prints an object on one line.
@@ -23,13 +25,11 @@ func printJSON(w io.Writer, object any) error {
 	return encoder.Encode(object)
 }
 
-// printable returns text without control characters that affect a terminal.
-func printable(text string) string {
-	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(text)
-	}
-	return text
-}
+// The forms of text and of sizes that packages of commands have, too.
+var (
+	printable = display.Printable
+	byteCount = display.Bytes
+)
 
 // listing prints the objects of a list: as JSON, or as a table.
 type listing struct {
@@ -97,19 +97,6 @@ func pluralize(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
-}
-
-// byteCount formats a number of bytes in units of 1024.
-func byteCount(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value := float64(n)
-	unit := 0
-	for units := "KMGTPE"; value >= 1024 && unit < len(units); unit++ {
-		value /= 1024
-	}
-	return fmt.Sprintf("%.1f %ciB", value, "KMGTPE"[unit-1])
 }
 
 // sanitize removes control characters, for example of file names, from a message.

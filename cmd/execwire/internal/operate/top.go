@@ -11,11 +11,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
 	"github.com/execwire/execwire/client"
+	"github.com/execwire/execwire/cmd/execwire/internal/display"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
 	"github.com/execwire/execwire/internal/tty"
@@ -240,12 +240,12 @@ func (p Program) show(s topStatus, asJSON, inPlace bool) error {
 		}
 	}
 	fmt.Fprintf(&text, "%s  server: %.1f%% CPU, %s, %d goroutines  sessions: %d, %d attached  processes: %d\n\n",
-		s.Time.Local().Format(time.TimeOnly), s.Server.CPU, size(float64(s.Server.Resident)), s.Server.Goroutines, len(s.Sessions), attached, len(s.Processes))
+		s.Time.Local().Format(time.TimeOnly), s.Server.CPU, display.Bytes(int64(s.Server.Resident)), s.Server.Goroutines, len(s.Sessions), attached, len(s.Processes))
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PID\tCPU%\tMEMORY\tOUTPUT/S\tOUTPUT\tSTATE\tPRINCIPAL\tSESSION\tID\tPROGRAM")
 	for _, q := range s.Processes {
-		fmt.Fprintf(table, "%d\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", q.PID, q.CPU, size(float64(q.Resident)), size(q.Rate), size(float64(q.Output)),
-			q.State, printable(q.Principal), printable(q.Session), printable(q.ID), printable(q.Program))
+		fmt.Fprintf(table, "%d\t%.1f\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", q.PID, q.CPU, display.Bytes(int64(q.Resident)), display.Bytes(int64(q.Rate)), display.Bytes(int64(q.Output)),
+			q.State, display.Printable(q.Principal), display.Printable(q.Session), display.Printable(q.ID), display.Printable(q.Program))
 	}
 	_ = table.Flush() // a strings.Builder does not fail
 	if !inPlace {
@@ -267,26 +267,4 @@ func (p Program) show(s topStatus, asJSON, inPlace bool) error {
 	}
 	_, err := io.WriteString(p.Out, screen+"\x1b[J")
 	return err
-}
-
-// size returns a number of bytes in at most five characters and a unit.
-func size(bytes float64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	for len(units) > 1 && bytes >= 1024 {
-		bytes, units = bytes/1024, units[1:]
-	}
-	if units[0] == "B" {
-		return fmt.Sprintf("%.0fB", bytes)
-	}
-	return fmt.Sprintf("%.1f%s", bytes, units[0])
-}
-
-// printable returns text without characters that control a terminal.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, text)
 }
