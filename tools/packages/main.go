@@ -296,6 +296,15 @@ func (r *release) target(t target, documents string) error {
 	for _, file := range files {
 		entries = append(entries, entry{name + "/" + strings.Replace(file, "man-hub/", "man/", 1), filepath.Join(root, file), 0o644})
 	}
+	if t.os == "linux" { // with a server and a hub
+		monitoring, err := filepath.Glob(filepath.Join(r.source, "deploy/monitoring/*"))
+		if err != nil {
+			return err
+		}
+		for _, path := range monitoring {
+			entries = append(entries, entry{name + "/monitoring/" + filepath.Base(path), path, 0o644})
+		}
+	}
 	for _, program := range t.programs() {
 		entries = append(entries, entry{name + "/" + t.file(program), filepath.Join(root, t.file(program)), 0o755})
 	}

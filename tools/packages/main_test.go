@@ -180,7 +180,11 @@ func TestArchives_HaveProgramsOfTheirSystem(t *testing.T) {
 				}
 			}
 		}
-		for _, name := range []string{"LICENSE", "CHANGELOG.md", "completions/execwire.bash", "man/execwire-run.1.gz"} {
+		files := []string{"LICENSE", "CHANGELOG.md", "completions/execwire.bash", "man/execwire-run.1.gz"}
+		if a.OS == "linux" {
+			files = append(files, "monitoring/alerts.yaml", "monitoring/dashboard-server.json", "monitoring/dashboard-hub.json")
+		}
+		for _, name := range files {
 			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 				t.Errorf("%s: %v", a.Name, err)
 			}
