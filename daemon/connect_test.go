@@ -35,6 +35,7 @@ import (
 	"github.com/execwire/execwire/gateway/connectrpc"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/testproc"
 	"github.com/execwire/execwire/internal/testrace"
@@ -138,7 +139,7 @@ func TestConnect_EveryMethod_AnswersAsByGRPC(t *testing.T) {
 		for _, method := range methods {
 			got := askEmpty(t, o.ctx, byHTTP, method)
 			if isBidi(method) {
-				if err := got.Err(); got.Code() != codes.Unimplemented || reason(err) != "NOT_IMPLEMENTED" || !strings.Contains(got.Message(), "call it by gRPC") {
+				if err := got.Err(); got.Code() != codes.Unimplemented || errorinfo.Of(err).GetReason() != "NOT_IMPLEMENTED" || !strings.Contains(got.Message(), "call it by gRPC") {
 					t.Errorf("%s: %s answers %v", dialect, method.FullName(), err)
 				}
 				continue
@@ -511,7 +512,7 @@ func TestConnect_CallerRefused_BeforeBody(t *testing.T) {
 		}
 	}
 	byHTTP := dialHTTP(t, "http://"+address, "connect, binary")
-	if err := list(l.as("files"), byHTTP); reason(err) != "CALL_NOT_ALLOWED" {
+	if err := list(l.as("files"), byHTTP); errorinfo.Of(err).GetReason() != "CALL_NOT_ALLOWED" {
 		t.Errorf("a call without the permission returns %v", err)
 	}
 	l.expectUnknown(list(l.showing("Bearer "+tokenOf("wrong")), byHTTP))
@@ -546,7 +547,7 @@ func TestConnect_ClientGone_FreesReader(t *testing.T) {
 			if err == nil {
 				if other, otherErr := byGRPC.WatchProcess(o.ctx, &execwirev1.WatchProcessRequest{ProcessId: "p"}); otherErr != nil {
 					t.Fatal(otherErr)
-				} else if _, otherErr := other.Recv(); reason(otherErr) != "TOO_MANY_READERS" {
+				} else if _, otherErr := other.Recv(); errorinfo.Of(otherErr).GetReason() != "TOO_MANY_READERS" {
 					t.Errorf("%s: a second reader gets %v", dialect, otherErr)
 				}
 			}
@@ -554,7 +555,7 @@ func TestConnect_ClientGone_FreesReader(t *testing.T) {
 			if err == nil {
 				break
 			}
-			if reason(err) != "TOO_MANY_READERS" {
+			if errorinfo.Of(err).GetReason() != "TOO_MANY_READERS" {
 				t.Fatalf("%s: %v", dialect, err)
 			}
 		}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -19,6 +18,7 @@ import (
 	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/leakcheck"
 	"github.com/execwire/execwire/internal/listen"
 )
@@ -190,7 +190,7 @@ func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 	_, err = client.StartProcess(s.ctx, &execwirev1.StartProcessRequest{ProcessId: "q",
 		Command: &execwirev1.ProcessCommand{Command: &execwirev1.ProcessCommand_Direct{Direct: &execwirev1.DirectCommand{
 			Argv: []string{"/bin/true"}, WorkingDirectory: "/"}}}})
-	if status.Code(err) != codes.Unavailable || reason(err) != "DRAINING" {
+	if status.Code(err) != codes.Unavailable || errorinfo.Of(err).GetReason() != "DRAINING" {
 		t.Errorf("a start while draining: %v", err)
 	}
 	s.now(errors.New("SIGTERM again"))
@@ -215,7 +215,7 @@ func TestDrain_ReportsAndWaitsAndCanBeCutShort(t *testing.T) {
 func TestUnknownMethod_IsUnimplemented(t *testing.T) {
 	s := serve(t, "tcp://127.0.0.1:0")
 	err := s.dial(0).Invoke(s.ctx, "/execwire.v1.ProcessService/FromTheFuture", &execwirev1.GetProcessRequest{}, &execwirev1.GetProcessResponse{})
-	if status.Code(err) != codes.Unimplemented || reason(err) != "NOT_IMPLEMENTED" {
+	if status.Code(err) != codes.Unimplemented || errorinfo.Of(err).GetReason() != "NOT_IMPLEMENTED" {
 		t.Errorf("an unknown method returns %v", err)
 	}
 }
@@ -253,13 +253,4 @@ func TestNew_BadConfiguration_Fails(t *testing.T) {
 	if !errors.As(err, &typed) || typed.Setting != "max_wait" {
 		t.Errorf("New = %v", err)
 	}
-}
-
-func reason(err error) string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetReason()
-		}
-	}
-	return ""
 }

@@ -9,6 +9,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // fetch makes the daemon send a request, and returns the reason if it fails.
@@ -21,7 +22,7 @@ func (o *opened) fetch(url string) string {
 	if err == io.EOF {
 		return ""
 	}
-	return reason(err)
+	return errorinfo.Of(err).GetReason()
 }
 
 // Requests of this server come from loopback, where its own listeners may need no

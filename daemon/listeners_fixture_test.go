@@ -23,6 +23,7 @@ import (
 	"github.com/execwire/execwire/daemon"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/testcert"
 )
 
@@ -178,8 +179,8 @@ func list(ctx context.Context, conn grpc.ClientConnInterface) error {
 
 func (l *locked) expect(err error, code codes.Code, want string) {
 	l.t.Helper()
-	if status.Code(err) != code || reason(err) != want {
-		l.t.Errorf("got %v with reason %q, want %v with %q", err, reason(err), code, want)
+	if status.Code(err) != code || errorinfo.Of(err).GetReason() != want {
+		l.t.Errorf("got %v with reason %q, want %v with %q", err, errorinfo.Of(err).GetReason(), code, want)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/listen"
 	"github.com/execwire/execwire/internal/testcert"
 	"github.com/execwire/execwire/internal/testrace"
@@ -281,9 +282,9 @@ func TestTable_Changed_IsReloaded(t *testing.T) {
 		return strings.Contains(l.log.String(), "keeping the old one")
 	})
 	l.writeTable(l.principal("ci", `"start"`))
-	until("it has the new permission", func() bool { return reason(list(l.as("ci"), conn)) == "CALL_NOT_ALLOWED" })
+	until("it has the new permission", func() bool { return errorinfo.Of(list(l.as("ci"), conn)).GetReason() == "CALL_NOT_ALLOWED" })
 	l.writeTable(l.principal("other", `"view"`))
-	until("it is no longer known", func() bool { return reason(list(l.as("ci"), conn)) == "UNAUTHENTICATED" })
+	until("it is no longer known", func() bool { return errorinfo.Of(list(l.as("ci"), conn)).GetReason() == "UNAUTHENTICATED" })
 	if err := list(l.as("other"), conn); err != nil {
 		t.Error(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/wsconn"
 )
 
@@ -40,7 +41,7 @@ func holdStream(t *testing.T, ctx context.Context, conn *grpc.ClientConn) (ended
 // expectConnectionLimit expects an error that names the limit and has a retry delay.
 func expectConnectionLimit(t *testing.T, err error, most int) {
 	t.Helper()
-	if status.Code(err) != codes.ResourceExhausted || reason(err) != "TOO_MANY_CONNECTIONS" || !strings.Contains(err.Error(), "connections_per_listener") {
+	if status.Code(err) != codes.ResourceExhausted || errorinfo.Of(err).GetReason() != "TOO_MANY_CONNECTIONS" || !strings.Contains(err.Error(), "connections_per_listener") {
 		t.Fatalf("the call failed with %v", err)
 	}
 	var retry, quota bool

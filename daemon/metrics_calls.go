@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/server/traffic"
 )
@@ -106,7 +106,7 @@ func (m *serverMetrics) callEnded(from api, method *methodCounts, err error) {
 	}
 	code := status.Code(err)
 	m.calls.WithLabelValues(string(from), method.label, code.String()).Inc()
-	info := rpcerror.Info(err)
+	info := errorinfo.Of(err)
 	if refused, ok := strings.CutPrefix(info.GetReason(), "SANDBOX_"); ok {
 		m.refusedSandbox.WithLabelValues(strings.ToLower(refused)).Inc()
 	}

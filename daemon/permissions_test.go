@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // Values beside the permissions: a public call, and one that every principal may make
@@ -183,7 +183,7 @@ func (l *locked) expectCall(listener int, method, need, has string, err error) {
 		l.expectMade(method, has, err)
 	default:
 		l.expect(err, codes.PermissionDenied, "CALL_NOT_ALLOWED")
-		if got := metadataOf(err)["permission"]; got != need {
+		if got := errorinfo.Of(err).GetMetadata()["permission"]; got != need {
 			l.t.Errorf("%s reports to %q that %q is missing, want %q", method, has, got, need)
 		}
 	}
@@ -192,23 +192,14 @@ func (l *locked) expectCall(listener int, method, need, has string, err error) {
 // expectMade checks that a call was authorized. It may fail otherwise.
 func (l *locked) expectMade(method, caller string, err error) {
 	l.t.Helper()
-	switch reason(err) {
+	switch errorinfo.Of(err).GetReason() {
 	case "CALL_NOT_ALLOWED", "UNAUTHENTICATED", "TOO_MANY_FAILED_ATTEMPTS":
 		l.t.Errorf("%s was refused to %s: %v", method, caller, err)
 	case "NOT_IMPLEMENTED": // the method is not in the server's table
-		if metadataOf(err)["feature"] == method {
+		if errorinfo.Of(err).GetMetadata()["feature"] == method {
 			l.t.Errorf("%s is unimplemented for %s: %v", method, caller, err)
 		}
 	}
-}
-
-func metadataOf(err error) map[string]string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()
-		}
-	}
-	return nil
 }
 
 // OpenFile for replacing truncates the file, so read_files is not enough.

@@ -15,6 +15,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/config"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/testcert"
 )
 
@@ -165,7 +166,7 @@ func TestReload_Invalid_ChangesNothing(t *testing.T) {
 		tc.spoil()
 		_, err := l.reload(conn)
 		l.expect(err, codes.FailedPrecondition, "CONFIGURATION_INVALID")
-		if got := metadataOf(err); !maps.Equal(got, tc.metadata) {
+		if got := errorinfo.Of(err).GetMetadata(); !maps.Equal(got, tc.metadata) {
 			t.Errorf("%s: %v has metadata %v, want %v", tc.name, err, got, tc.metadata)
 		}
 		if got := l.maxWait(conn); got != 10*time.Minute {

@@ -11,6 +11,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -92,7 +93,7 @@ func sessionError(id string, err error) *jsonrpc.Error {
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_NOT_FOUND:
 		return rpcerror.WithText(err, "unknown session id "+id)
 	case execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:
-		if rpcerror.Info(err).GetMetadata()["field"] == "session_id" { // a session that cannot be attached
+		if errorinfo.Of(err).GetMetadata()["field"] == "session_id" { // a session that cannot be attached
 			return rpcerror.WithCode(err, jsonrpc.CodeInvalidRequest, "unknown session id "+id)
 		}
 	case execwirev1.ErrorReason_ERROR_REASON_SESSION_ATTACHED:

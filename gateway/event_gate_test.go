@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // messageOrder returns the messages that were read: the ids of responses, and the
@@ -67,7 +67,7 @@ func TestEventGate_Opened_KeepsOrder(t *testing.T) {
 
 // The client does not read while another goroutine sends the gated events.
 func TestFeedEnd_FollowsGatedEvents(t *testing.T) {
-	draining, err := status.New(codes.Unavailable, "draining").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "DRAINING"})
+	draining, err := status.New(codes.Unavailable, "draining").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: "DRAINING"})
 	if err != nil {
 		t.Fatal(err)
 	}

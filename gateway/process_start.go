@@ -12,6 +12,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -225,7 +226,7 @@ func (p *startParams) failure(err error) *jsonrpc.Error {
 	if exceeded := tooManyProcesses(err); exceeded != nil {
 		return exceeded
 	}
-	text := rpcerror.OSText(rpcerror.Info(err).GetMetadata()["errno"])
+	text := rpcerror.OSText(errorinfo.Of(err).GetMetadata()["errno"])
 	if text == "" {
 		text = startErrors[rpcerror.Reason(err)]
 	}
@@ -297,9 +298,9 @@ func tooManyProcesses(err error) *jsonrpc.Error {
 		return nil
 	}
 	const setting = "max_processes_per_connection"
-	limit := rpcerror.Info(err).GetMetadata()["limit"]
+	limit := errorinfo.Of(err).GetMetadata()["limit"]
 	failure := rpcerror.WithText(err, "too many processes of this connection run: at most "+limit+" may ("+setting+")")
-	failure.Data = map[string]any{"reason": rpcerror.Info(err).GetReason(), "setting": setting, "limit": limit,
+	failure.Data = map[string]any{"reason": errorinfo.Of(err).GetReason(), "setting": setting, "limit": limit,
 		rpcerror.RetryMember: rpcerror.RetryWhenFull.Milliseconds()}
 	return failure
 }

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // readAfter makes the client read a process after seq.
@@ -160,7 +160,7 @@ func TestRead_AheadOfProcess_MissesNothing(t *testing.T) {
 		if req.GetAfterSeq() <= s.last["p"] {
 			return nil
 		}
-		ahead, err := status.New(codes.OutOfRange, "ahead").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SEQ_NOT_REACHED"})
+		ahead, err := status.New(codes.OutOfRange, "ahead").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: "SEQ_NOT_REACHED"})
 		if err != nil {
 			t.Error(err)
 		}

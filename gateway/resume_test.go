@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/testrace"
 )
 
@@ -259,7 +259,7 @@ func TestNormalClose_TakenOverSession_IsNotClosed(t *testing.T) {
 		synctest.Wait()
 		close(cl.pipe.finished)
 		synctest.Wait()
-		takenOver, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "SESSION_TAKEN_OVER"})
+		takenOver, err := status.New(codes.Aborted, "taken").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: "SESSION_TAKEN_OVER"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -290,7 +290,7 @@ func TestDialect_StartAfterResume_IsKept(t *testing.T) {
 func TestDialect_Unknown_SendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, srv := newScriptedServer(t)
-		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: "PROCESS_NOT_FOUND"})
+		gone, err := status.New(codes.NotFound, "gone").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: "PROCESS_NOT_FOUND"})
 		if err != nil {
 			t.Fatal(err)
 		}

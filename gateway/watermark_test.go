@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // expect checks the acknowledgements that the server received, and the seqs of the
@@ -191,7 +191,7 @@ func TestGap_IsSentWithNextEvent(t *testing.T) {
 // The close code reports the reason.
 func TestAttachmentEnd_ClosesConnection(t *testing.T) {
 	reason := func(code codes.Code, reason string) error {
-		st, err := status.New(code, "the server's words").WithDetails(&errdetails.ErrorInfo{Domain: rpcerror.Domain, Reason: reason})
+		st, err := status.New(code, "the server's words").WithDetails(&errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: reason})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 func TestPermissions_MatchSecurityDocument(t *testing.T) {
@@ -79,7 +80,7 @@ func TestMayCall_OpenForReplace_NeedsWriteFiles(t *testing.T) {
 		req    any
 		want   string
 	}{{reader, read, ""}, {reader, nil, ""}, {reader, replace, "CALL_NOT_ALLOWED"}, {writer, replace, ""}} {
-		if err := MayCall(tt.caller, nil, method, tt.req); reasonOf(err) != tt.want {
+		if err := MayCall(tt.caller, nil, method, tt.req); errorinfo.Of(err).GetReason() != tt.want {
 			t.Errorf("%s with %v: %v, want %q", tt.caller.Principal.Name, tt.req, err, tt.want)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
@@ -27,9 +28,6 @@ import (
 	"github.com/execwire/execwire/internal/process"
 	"github.com/execwire/execwire/internal/session"
 )
-
-// ErrorDomain is the domain of every ErrorInfo.
-const ErrorDomain = "execwire.v1"
 
 // retryWhileDraining is the retry delay for clients of a server that drains: time for
 // another one to take its place.
@@ -175,7 +173,7 @@ func (f *failure) status() error {
 	if setting := f.metadata["setting"]; f.code == codes.ResourceExhausted && !strings.Contains(text, setting) {
 		text += " (" + setting + ")"
 	}
-	info := &errdetails.ErrorInfo{Domain: ErrorDomain, Reason: reasonName(f.reason), Metadata: f.metadata}
+	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: reasonName(f.reason), Metadata: f.metadata}
 	st := status.New(f.code, text).Proto()
 	for _, detail := range append([]protoadapt.MessageV1{info}, f.details...) {
 		packed := new(anypb.Any)
@@ -220,16 +218,6 @@ func notImplemented(feature string) error {
 
 // toValidUTF8 replaces invalid UTF-8, which a message cannot carry.
 func toValidUTF8(text string) string { return strings.ToValidUTF8(text, string(utf8.RuneError)) }
-
-// reasonOf returns the reason of a translated error.
-func reasonOf(err error) string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetReason()
-		}
-	}
-	return ""
-}
 
 // toStatus translates any error of a handler into a status with an ErrorInfo. A
 // status that has one is returned unchanged.
@@ -334,7 +322,7 @@ func (s *Server) fromOther(ctx context.Context, err error) error {
 		s.cfg.Logger.With(traceFields(ctx)...).Error("a call failed in an unforeseen way", "error", err)
 		return newStatus(codes.Internal, execwirev1.ErrorReason_ERROR_REASON_INTERNAL, "the server failed; its log says more")
 	}
-	if reasonOf(err) != "" {
+	if errorinfo.Of(err) != nil {
 		return err
 	}
 	return newStatus(st.Code(), execwirev1.ErrorReason_ERROR_REASON_BROKEN_CALL, st.Message())

@@ -15,6 +15,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/eventlog"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/internal/httpclient"
@@ -29,7 +30,7 @@ func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
 	t.Helper()
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			if info.GetDomain() != ErrorDomain {
+			if info.GetDomain() != errorinfo.Domain {
 				t.Errorf("domain = %q", info.GetDomain())
 			}
 			if execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()] == 0 {

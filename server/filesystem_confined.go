@@ -15,6 +15,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/audit"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/sandbox"
 	"github.com/execwire/execwire/internal/session"
 	"github.com/execwire/execwire/internal/tracecontext"
@@ -34,11 +35,18 @@ var _ execwirev1.FileSystemServiceServer = (*confinedFiles)(nil)
 // nil if the call need not be confined. field is where the policy is in the request.
 // Whether the policy allows the network does not matter: a worker never has it.
 func (s *confinedFiles) worker(ctx context.Context, sessionID, field string, policy *execwirev1.SandboxPolicy) (*fileworker.Lease, error) {
+	lease, err := s.lease(ctx, sessionID, field, policy)
+	if lease != nil {
+		auditcall.Annotate(ctx, func(r *audit.Record) { r.Enforced = auditcall.EnforcedSandbox(toSandboxReport(lease.Report())) })
+	}
+	return lease, err
+}
+
+func (s *confinedFiles) lease(ctx context.Context, sessionID, field string, policy *execwirev1.SandboxPolicy) (*fileworker.Lease, error) {
 	plan, err := s.server.plan(ctx, field, policy, serverOptions(s.server.cfg.Environ))
 	if err != nil || plan == nil || plan.Unrestricted() {
 		return nil, err
 	}
-	auditcall.Annotate(ctx, func(r *audit.Record) { r.Enforced = auditcall.WorkerSandbox() })
 	if plan, err = plan.WithoutNetwork().WithProgram(); err != nil {
 		return nil, fromSandbox(field, err)
 	}
@@ -128,7 +136,7 @@ func fromWorkerCall(ctx context.Context, lease *fileworker.Lease, err error) err
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case reasonOf(err) != "" || status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled:
+	case errorinfo.Of(err) != nil || status.Code(err) != codes.Unavailable && status.Code(err) != codes.Canceled:
 		return err // Unavailable and Canceled can be those of a closed connection
 	case lease.Closed():
 		return &session.Error{Kind: session.SessionClosed, Subject: session.DefaultID}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/fsops"
 	"github.com/execwire/execwire/server/fileworker"
 )
@@ -85,7 +86,7 @@ func (k *workerFile) close() {
 // dropLostHandle removes a handle whose file the worker has closed, because a read
 // failed or the worker ended, and returns the error for the caller.
 func dropLostHandle(handles *fsops.Handles, handleID string, err error) error {
-	switch reason := reasonOf(err); {
+	switch reason := errorinfo.Of(err).GetReason(); {
 	case reason == reasonName(execwirev1.ErrorReason_ERROR_REASON_FILE_HANDLE_NOT_FOUND):
 		_ = handles.CloseFile(handleID)
 		return fsops.HandleNotFoundError(handleID)

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/sandbox"
 )
 
@@ -520,7 +521,7 @@ func TestFileWorker_Limits_EvictIdleOnly(t *testing.T) {
 		}
 		err := read(policies[2])
 		expectFailure(t, err, codes.ResourceExhausted, execwirev1.ErrorReason_ERROR_REASON_TOO_MANY_FILE_HELPERS)
-		if info := metadataOf(err); info["setting"] != setting || info["limit"] != "2" {
+		if info := errorinfo.Of(err).GetMetadata(); info["setting"] != setting || info["limit"] != "2" {
 			t.Errorf("%s: %v", setting, info)
 		}
 		if err := read(policies[1]); err != nil {

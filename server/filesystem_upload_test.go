@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -22,6 +21,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // replaceHead returns the head of an upload in mode replace.
@@ -188,7 +188,7 @@ func TestUpload_Cut_CanResume(t *testing.T) {
 	}
 	_, beyond := f.upload(named(7), uploadData([]byte("x")))
 	expectFailure(t, beyond, codes.OutOfRange, execwirev1.ErrorReason_ERROR_REASON_UPLOAD_OFFSET_INVALID)
-	if got := infoMetadata(beyond)["received_bytes"]; got != "6" {
+	if got := errorinfo.Of(beyond).GetMetadata()["received_bytes"]; got != "6" {
 		t.Errorf("received_bytes is %q", got)
 	}
 	resp, err := f.upload(named(6), uploadData([]byte("789")), uploadEnd(sum("012345789")))
@@ -226,16 +226,6 @@ func TestUpload_StreamWithoutEnd_DoesNotReplace(t *testing.T) {
 	}
 }
 
-// infoMetadata is the metadata of the ErrorInfo of an error.
-func infoMetadata(err error) map[string]string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()
-		}
-	}
-	return nil
-}
-
 func TestUpload_Errors_HaveReason(t *testing.T) {
 	f, dir := newFixture(t), t.TempDir()
 	f.write(dir+"/f", "old")
@@ -255,7 +245,7 @@ func TestUpload_Errors_HaveReason(t *testing.T) {
 		defer f.sending(1, with(func(h *execwirev1.UploadHead) { h.UploadId = strconv.Itoa(i) }), uploadData([]byte("x")))()
 	}
 	_, many := f.upload(with(func(h *execwirev1.UploadHead) { h.UploadId = "4" }))
-	if got := infoMetadata(many)["limit"]; got != "4" {
+	if got := errorinfo.Of(many).GetMetadata()["limit"]; got != "4" {
 		t.Errorf("the limit is %q", got)
 	}
 	expectRetry(t, many, "uploads_per_principal")

@@ -14,6 +14,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/httpclient"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/leakcheck"
@@ -276,15 +277,9 @@ func expectFailure(t *testing.T, err error, code codes.Code, reason execwirev1.E
 	if status.Code(err) != code {
 		t.Fatalf("error is %v, want code %v", err, code)
 	}
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			if want := reason.String()[len("ERROR_REASON_"):]; info.GetReason() != want {
-				t.Fatalf("reason is %s, want %s (%v)", info.GetReason(), want, err)
-			}
-			return
-		}
+	if got, want := errorinfo.Of(err).GetReason(), reason.String()[len("ERROR_REASON_"):]; got != want {
+		t.Fatalf("reason is %q, want %s (%v)", got, want, err)
 	}
-	t.Fatalf("%v carries no ErrorInfo", err)
 }
 
 // violatedField returns the first field violation of an error.

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -23,6 +22,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // newUpstream starts an HTTP server and returns its URL.
@@ -163,19 +163,10 @@ func TestFetch_Errors_HaveReason(t *testing.T) {
 		_, _, err := f.fetch(test.req)
 		expectFailure(t, err, test.code, test.reason)
 		key, want, _ := strings.Cut(test.metadata, "=")
-		if got := metadataOf(err)[key]; got != want {
+		if got := errorinfo.Of(err).GetMetadata()[key]; got != want {
 			t.Errorf("%v: %s is %q, want %q", test.reason, key, got, want)
 		}
 	}
-}
-
-func metadataOf(err error) map[string]string {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetMetadata()
-		}
-	}
-	return nil
 }
 
 func TestFetch_Disabled_IsUnimplemented(t *testing.T) {

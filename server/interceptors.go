@@ -18,6 +18,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/auth"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/tracecontext"
 	"github.com/execwire/execwire/server/auditcall"
 	"github.com/execwire/execwire/server/traffic"
@@ -119,7 +120,7 @@ func callLogOptions() []logging.Option {
 		logging.WithLevels(callLevel),
 		logging.WithDisableLoggingFields("grpc.component", "protocol", logging.MethodTypeFieldKey),
 		logging.WithErrorFields(func(err error) logging.Fields {
-			return logging.Fields{"reason", reasonOf(err)}
+			return logging.Fields{"reason", errorinfo.Of(err).GetReason()}
 		}),
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/audit"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/server/auditcall"
 )
 
@@ -122,7 +123,7 @@ func (r *run) reject(err error) {
 	}
 	st := status.Convert(r.server.toStatus(r.ctx, err))
 	r.outbox.post(&execwirev1.RunProcessResponse{Message: &execwirev1.RunProcessResponse_Rejected{Rejected: &execwirev1.RunRejected{
-		Reason:  execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+reasonOf(st.Err())]),
+		Reason:  execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(st.Err()).GetReason()]),
 		Message: st.Message(),
 	}}})
 }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // prepared returns a start request for a command that the caller has resolved.
@@ -52,7 +53,7 @@ func TestStart_DisabledCommandForm_Fails(t *testing.T) {
 						continue
 					}
 					expectFailure(t, err, codes.PermissionDenied, execwirev1.ErrorReason_ERROR_REASON_COMMAND_FORM_DISABLED)
-					if metadata := metadataOf(err); metadata["form"] != form.name || metadata["setting"] != form.setting {
+					if metadata := errorinfo.Of(err).GetMetadata(); metadata["form"] != form.name || metadata["setting"] != form.setting {
 						t.Errorf("%s: the metadata is %v: %v", form.name, metadata, err)
 					}
 				}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -122,6 +123,6 @@ func isRestarted(instance string, err error) bool {
 	if instance == "" || !ok {
 		return false
 	}
-	other := infoOf(statusOf("initialize", answered)).GetMetadata()["instance_id"]
+	other := errorinfo.Of(statusOf("initialize", answered)).GetMetadata()["instance_id"]
 	return other != "" && other != instance
 }

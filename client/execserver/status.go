@@ -14,11 +14,9 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
-
-// errorDomain is the domain of the reasons of errors.
-const errorDomain = "execwire.v1"
 
 // reasonPrefix is the prefix of the enum names that is omitted on the wire.
 const reasonPrefix = "ERROR_REASON_"
@@ -62,7 +60,7 @@ func newStatus(reason execwirev1.ErrorReason, message string, metadata map[strin
 	if !ok {
 		code = codes.FailedPrecondition
 	}
-	info := &errdetails.ErrorInfo{Domain: errorDomain, Reason: strings.TrimPrefix(reason.String(), reasonPrefix), Metadata: metadata}
+	info := &errdetails.ErrorInfo{Domain: errorinfo.Domain, Reason: strings.TrimPrefix(reason.String(), reasonPrefix), Metadata: metadata}
 	st, err := status.New(code, message).WithDetails(append(details, info)...)
 	if err != nil {
 		return status.Error(code, message)
@@ -116,17 +114,7 @@ func statusOf(method string, answered *jsonrpc.Error) error {
 	return newStatus(reason, answered.Message, metadata, details...)
 }
 
-// infoOf returns the reason of a status with its metadata; nil for none.
-func infoOf(err error) *errdetails.ErrorInfo {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetDomain() == errorDomain {
-			return info
-		}
-	}
-	return nil
-}
-
 // reasonOf returns the reason of a status, unspecified for none.
 func reasonOf(err error) execwirev1.ErrorReason {
-	return execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+infoOf(err).GetReason()])
+	return execwirev1.ErrorReason(execwirev1.ErrorReason_value[reasonPrefix+errorinfo.Of(err).GetReason()])
 }

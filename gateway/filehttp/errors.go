@@ -12,6 +12,7 @@ import (
 
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // refused is the refusal of a request by this package.
@@ -64,7 +65,7 @@ func (q *request) answer(err error) {
 		code = own.status
 	} else {
 		body.Message = status.Convert(err).Message()
-		info := rpcerror.Info(err)
+		info := errorinfo.Of(err)
 		body.Reason = info.GetReason()
 		if mapped, ok := statusesOfCodes[status.Code(err)]; ok {
 			code = mapped

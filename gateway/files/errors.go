@@ -4,6 +4,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -20,7 +21,7 @@ var osErrorCodes = map[string]int{
 // reference's text, or the server's text.
 func fileError(err error) *jsonrpc.Error {
 	failure := rpcerror.Of(err)
-	errno := rpcerror.Info(err).GetMetadata()["errno"]
+	errno := errorinfo.Of(err).GetMetadata()["errno"]
 	if text := rpcerror.OSText(errno); text != "" {
 		failure.Message = text
 	}

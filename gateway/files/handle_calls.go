@@ -7,8 +7,8 @@ import (
 
 	"github.com/execwire/execwire/gateway/call"
 	"github.com/execwire/execwire/gateway/param"
-	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/inproc"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
@@ -106,7 +106,7 @@ func (p *fsReadBlockParams) run(ctx context.Context, s *Service) (any, *jsonrpc.
 		SessionId: s.sessionID, HandleId: handle.serverID, Offset: p.Offset, Length: uint32(p.Len)}, inproc.Lend{Memory: memory.bytes()})
 	if err != nil {
 		release() // the server may still write into the memory, so it is not reused
-		if errno := rpcerror.Info(err).GetMetadata()["errno"]; errno != "" && errno != notOpenForThat {
+		if errno := errorinfo.Of(err).GetMetadata()["errno"]; errno != "" && errno != notOpenForThat {
 			s.handles.forget(handle) // closed by the server
 		}
 		return nil, s.handles.failure(handle, err)

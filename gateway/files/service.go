@@ -12,6 +12,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -137,7 +138,7 @@ func (s *Service) checkCwd(ctx context.Context, cwd string) *jsonrpc.Error {
 		return nil
 	}
 	_, err := s.client.GetMetadata(ctx, &execwirev1.GetMetadataRequest{Path: cwd})
-	if rpcerror.Info(err).GetMetadata()["errno"] == "ENOENT" {
+	if errorinfo.Of(err).GetMetadata()["errno"] == "ENOENT" {
 		return rpcerror.WithCode(err, jsonrpc.CodeInternal, rpcerror.OSText("ENOENT"))
 	}
 	return nil // other errors do not concern this call

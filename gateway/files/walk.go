@@ -7,6 +7,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -110,7 +111,7 @@ func (p *fsWalkParams) walk(ctx context.Context, s *Service, into *fsWalk) *json
 
 // isNoDirectory reports that the path exists and is not a directory.
 func isNoDirectory(err error) bool {
-	return err != nil && rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY && rpcerror.Info(err).GetMetadata()["errno"] == ""
+	return err != nil && rpcerror.Reason(err) == execwirev1.ErrorReason_ERROR_REASON_NOT_A_DIRECTORY && errorinfo.Of(err).GetMetadata()["errno"] == ""
 }
 
 // add adds entries from the server. It includes links only if they are followed to

@@ -10,6 +10,7 @@ import (
 	"github.com/execwire/execwire/gateway/param"
 	"github.com/execwire/execwire/gateway/rpcerror"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
 
@@ -25,7 +26,7 @@ func disabled() *jsonrpc.Error {
 func (p *Request) failure(err error) *jsonrpc.Error {
 	switch rpcerror.Reason(err) {
 	case execwirev1.ErrorReason_ERROR_REASON_INVALID_FIELD:
-		return rpcerror.WithText(err, p.refusal(rpcerror.Info(err).GetMetadata()["field"], status.Convert(err).Message()))
+		return rpcerror.WithText(err, p.refusal(errorinfo.Of(err).GetMetadata()["field"], status.Convert(err).Message()))
 	case execwirev1.ErrorReason_ERROR_REASON_HTTP_DISABLED:
 		return disabled()
 	case execwirev1.ErrorReason_ERROR_REASON_HTTP_TIMED_OUT:
@@ -43,7 +44,7 @@ func (p *Request) failure(err error) *jsonrpc.Error {
 
 // notSent returns the text for the last URL of a request.
 func (p *Request) notSent(err error) string {
-	return "http/request failed: error sending request for url (" + rpcerror.Info(err).GetMetadata()["url"] + ")"
+	return "http/request failed: error sending request for url (" + errorinfo.Of(err).GetMetadata()["url"] + ")"
 }
 
 // refusal converts an invalid field of the server's request.

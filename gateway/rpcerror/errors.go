@@ -13,11 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/jsonrpc"
 )
-
-// Domain is the domain of the server's error reasons.
-const Domain = "execwire.v1"
 
 // codesOf maps reasons to JSON-RPC codes. All others are internal errors, as are errors
 // of the operating system in the reference.
@@ -78,17 +76,9 @@ func Detail[T proto.Message](err error) (detail T, ok bool) {
 	return detail, false
 }
 
-// Info returns the server's ErrorInfo in an error, or nil.
-func Info(err error) *errdetails.ErrorInfo {
-	if info, ok := Detail[*errdetails.ErrorInfo](err); ok && info.GetDomain() == Domain {
-		return info
-	}
-	return nil
-}
-
 // Reason returns the reason of a server's error; unspecified for any other.
 func Reason(err error) execwirev1.ErrorReason {
-	return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+Info(err).GetReason()])
+	return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(err).GetReason()])
 }
 
 // Of converts an error of the server, with its text. Data has the reason and its
@@ -111,7 +101,7 @@ func WithText(err error, text string) *jsonrpc.Error {
 // dataOf returns the data of an error; nil without a reason. The subject is left out:
 // the client has another name for it.
 func dataOf(err error) any {
-	info := Info(err)
+	info := errorinfo.Of(err)
 	if info == nil {
 		return nil
 	}

@@ -10,13 +10,11 @@ import (
 	"strings"
 	"testing"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc/status"
-
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/integration/harness"
 	"github.com/execwire/execwire/internal/audit"
 	"github.com/execwire/execwire/internal/audit/audittest"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // auditedServer is a server whose audit log is on a small disk.
@@ -97,11 +95,7 @@ func TestAudit_FullDisk_Refuses(t *testing.T) {
 		refused = s.write()
 		return refused != nil
 	})
-	var info *errdetails.ErrorInfo
-	for _, detail := range status.Convert(refused).Details() {
-		info, _ = detail.(*errdetails.ErrorInfo)
-	}
-	if info.GetReason() != "AUDIT_LOG_FAILED" {
+	if errorinfo.Of(refused).GetReason() != "AUDIT_LOG_FAILED" {
 		t.Fatalf("on a full disk a file is written with %v", refused)
 	}
 	if _, err := os.Stat(s.next()); err == nil {
@@ -112,10 +106,19 @@ func TestAudit_FullDisk_Refuses(t *testing.T) {
 	}
 	s.free()
 	s.mustWrite()
+	confined := s.next()
+	if _, err := s.files.WriteFile(harness.Context(t), &execwirev1.WriteFileRequest{Path: confined, Sandbox: harness.OnlyWritable(s.dir)}); err != nil {
+		t.Fatal(err)
+	}
+	s.written++
 	recorded := map[string]bool{}
 	for _, r := range s.records() {
 		if r.Type == audit.Intent && r.Action == "file.write" {
 			recorded[r.Path] = true // twice if the torn line lacks no more than its end
+		}
+		if r.Type == audit.Result && r.Path == confined &&
+			(r.Enforced == nil || r.Enforced.Backend != "bubblewrap" || r.Enforced.Files != "restricted" || r.Enforced.Network != "restricted") {
+			t.Errorf("the sandbox of a confined write is recorded as %+v", r.Enforced)
 		}
 	}
 	if len(recorded) != s.written {

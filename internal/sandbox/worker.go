@@ -15,6 +15,7 @@ import (
 // its standard input and output. All methods may be called concurrently.
 type Worker struct {
 	input, output net.Conn
+	report        Report
 	usage         *Usage
 	done          chan struct{}
 
@@ -22,6 +23,9 @@ type Worker struct {
 	pid        int    // process and process group; 0 once it has ended; guarded by mu
 	stderrTail []byte // guarded by mu
 }
+
+// Report describes what is enforced on the worker.
+func (w *Worker) Report() Report { return w.report }
 
 // WorkerStopTimeout is how long a worker may take to exit after its connections were
 // closed. Then it is killed.
@@ -53,7 +57,7 @@ func (c *Confinement) StartWorker(ctx context.Context, argv, env []string) (*Wor
 		return nil, failed(NotStarted, "", "the sockets of a worker cannot be created", err)
 	}
 	defer unix.Close(childOutput)
-	w := &Worker{input: input, output: output, done: make(chan struct{})}
+	w := &Worker{input: input, output: output, report: c.Report(), done: make(chan struct{})}
 	stderr, stderrEnd, err := pipe("stderr")
 	if err != nil {
 		w.disconnect()

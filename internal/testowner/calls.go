@@ -7,11 +7,10 @@ import (
 	"errors"
 	"sync"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/status"
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // Stream is the owner's side of a RunProcess stream. Send and Recv are for one goroutine
@@ -197,10 +196,5 @@ func (c *calls) take(next received) (*execwirev1.RunProcessResponse, error) {
 
 // reasonOf returns the reason of an error; 0: it has none.
 func reasonOf(err error) execwirev1.ErrorReason {
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+info.GetReason()])
-		}
-	}
-	return 0
+	return execwirev1.ErrorReason(execwirev1.ErrorReason_value["ERROR_REASON_"+errorinfo.Of(err).GetReason()])
 }

@@ -5,12 +5,12 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/execwire/execwire/internal/errorinfo"
 	"github.com/execwire/execwire/internal/tracecontext"
 )
 
@@ -95,10 +95,8 @@ func (s *Span) endCall(err error) {
 		return
 	}
 	s.SetInt("rpc.grpc.status_code", int64(st.Code()))
-	for _, detail := range st.Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			s.SetString("error.type", info.GetReason())
-		}
+	if info := errorinfo.Of(err); info != nil {
+		s.SetString("error.type", info.GetReason())
 	}
 	s.End(slices.Contains(serverFaults, st.Code()))
 }

@@ -17,6 +17,7 @@ import (
 
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
 	"github.com/execwire/execwire/internal/audit"
+	"github.com/execwire/execwire/internal/errorinfo"
 )
 
 // Auditor records calls. A nil Auditor records nothing. All methods may be called
@@ -137,7 +138,7 @@ func (a *Auditor) DeniedPeer(peer audit.Caller, who Who, method string, req any,
 	}
 	record.Caller, record.Method, record.Rule = peer, methodName(method), rule
 	record.Principal, record.Via = who.Principal, who.Via
-	record.Status, record.Reason = codeName(err), reasonOf(err)
+	record.Status, record.Reason = codeName(err), errorinfo.Of(err).GetReason()
 	host := peer.Peer[:max(strings.LastIndexByte(peer.Peer, ':'), 0)] // without the port
 	a.Log.Deny(record, cmp.Or(who.Principal, host))
 }
@@ -184,7 +185,7 @@ func (c *call) end(err error) {
 		result.Process = intent.Process
 	}
 	result.Decision, result.Rule = audit.DecisionAllowed, intent.Rule
-	result.Status, result.Reason = codeName(err), reasonOf(err)
+	result.Status, result.Reason = codeName(err), errorinfo.Of(err).GetReason()
 	if isDenial(err) {
 		result.Decision, result.Rule = audit.DecisionDenied, result.Reason
 	}
@@ -238,7 +239,7 @@ func (s *recordedStream) SendMsg(m any) error {
 func refused() error {
 	st := status.New(codes.Unavailable, "the server's audit log cannot be written, so that it does not do this: its operator has to free space on the disk, or see its log")
 	detailed, failed := st.WithDetails(&errdetails.ErrorInfo{
-		Domain: "execwire.v1", Reason: strings.TrimPrefix(execwirev1.ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED.String(), "ERROR_REASON_")})
+		Domain: errorinfo.Domain, Reason: strings.TrimPrefix(execwirev1.ErrorReason_ERROR_REASON_AUDIT_LOG_FAILED.String(), "ERROR_REASON_")})
 	if failed != nil {
 		return st.Err()
 	}
@@ -251,26 +252,13 @@ func isDenial(err error) bool {
 	case codes.Unauthenticated:
 		return true
 	case codes.PermissionDenied: // of the system, for a file or a program
-		return reasonOf(err) != "PERMISSION_DENIED"
+		return errorinfo.Of(err).GetReason() != "PERMISSION_DENIED"
 	}
-	switch reasonOf(err) {
+	switch errorinfo.Of(err).GetReason() {
 	case "TOO_MANY_FAILED_ATTEMPTS", "TOO_MANY_CONNECTIONS", "SANDBOX_UNAVAILABLE", "HTTP_DISABLED":
 		return true
 	}
 	return false
-}
-
-// reasonOf returns the reason of a status, or "".
-func reasonOf(err error) string {
-	if err == nil {
-		return ""
-	}
-	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok {
-			return info.GetReason()
-		}
-	}
-	return ""
 }
 
 // codeName returns the code of a status.

@@ -205,13 +205,8 @@ func askedSandbox(m *execwirev1.SandboxPolicy) *audit.Sandbox {
 	return nil
 }
 
-// WorkerSandbox describes what is enforced on a confined call about files.
-func WorkerSandbox() *audit.Sandbox {
-	return &audit.Sandbox{Backend: "worker", Files: restricted, Network: restricted}
-}
-
-// enforcedSandbox describes the sandbox of a process.
-func enforcedSandbox(m *execwirev1.SandboxReport) *audit.Sandbox {
+// EnforcedSandbox describes the sandbox of a process, or of a worker for files; nil for none.
+func EnforcedSandbox(m *execwirev1.SandboxReport) *audit.Sandbox {
 	if m == nil {
 		return nil
 	}
@@ -254,7 +249,7 @@ func noteResponse(r *audit.Record, m any) {
 
 func noteProcess(r *audit.Record, p *execwirev1.Process) {
 	r.Session, r.Process, r.PID, r.Cwd = p.GetSessionId(), p.GetProcessId(), int(p.GetPid()), p.GetWorkingDirectory()
-	r.User, r.Enforced = p.GetUser(), enforcedSandbox(p.GetSandbox())
+	r.User, r.Enforced = p.GetUser(), EnforcedSandbox(p.GetSandbox())
 }
 
 // Signal describes a signal to a process by its owner.

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/execwire/execwire/internal/sandbox"
 )
 
 // Lease is the right to use a worker. A worker with a lease is not evicted.
@@ -41,6 +43,9 @@ func (l *Lease) await(ctx context.Context) (*Lease, error) {
 
 // Conn returns the connection to the worker. Calls on it fail with codes.Unavailable when the worker has ended.
 func (l *Lease) Conn() grpc.ClientConnInterface { return l.worker.conn }
+
+// Report describes what is enforced on the worker.
+func (l *Lease) Report() sandbox.Report { return l.worker.process.Report() }
 
 // Long returns another lease of the same worker that may be held for as long as a client wants: calls that need another worker
 // do not wait for its end.
