@@ -35,6 +35,15 @@ type listeners struct {
 	tls     *listen.TLS       // nil if no listener has TLS
 }
 
+// setConnections changes the limit of connections of each listener; nil is no listener.
+func (l *listeners) setConnections(limit int) {
+	if l != nil {
+		for _, one := range l.inOrder {
+			one.SetConnections(limit)
+		}
+	}
+}
+
 // prepareTLS reads the keys of listeners with TLS again. apply puts them in use for
 // connections that begin later.
 func (l *listeners) prepareTLS(o opener) (apply func(), err error) {
@@ -205,15 +214,15 @@ func (o opener) warnOfPlainText(u listen.URL) {
 }
 
 // logFull returns a function that logs that a listener is full, at a limited rate.
-func (o opener) logFull() func(listen.URL) {
+func (o opener) logFull() func(listen.URL, int) {
 	limited := rarely()
-	return func(u listen.URL) {
+	return func(u listen.URL, limit int) {
 		if o.authenticator != nil {
 			o.authenticator.metrics.limitHit("connections_per_listener")
 		}
 		limited(func() {
 			o.logger.Warn("a listener closed a connection: its limit is reached; suppressing further lines for a while",
-				"listener", u.String(), "connections_per_listener", int(o.cfg.Connections))
+				"listener", u.String(), "connections_per_listener", limit)
 		})
 	}
 }

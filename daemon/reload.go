@@ -75,6 +75,7 @@ func (d *Daemon) prepare(cfg config.Config) (apply func(), err error) {
 	return func() {
 		authenticate()
 		identify()
+		d.listeners.setConnections(int(cfg.Connections))
 		d.ports.SetOptions(portOptions)
 		if d.http != nil {
 			d.http.SetOptions(httpOptions(cfg, d.rules))

@@ -78,6 +78,7 @@ func TestReload_AppliesWhatCanChange_AndNamesTheRest(t *testing.T) {
 	}
 
 	l.wanted.MaxWait = config.Duration(time.Minute)
+	l.wanted.Connections = 1
 	l.wanted.Processes = 1
 	l.wanted.DirectExec = "off"
 	l.wanted.PortsListen = "off"
@@ -95,7 +96,7 @@ func TestReload_AppliesWhatCanChange_AndNamesTheRest(t *testing.T) {
 		}
 	}
 	want := []string{
-		"applied processes_per_session: 1000 to 1", "applied allow_direct_exec: on to off", "applied ports_listen: loopback to off",
+		"applied connections_per_listener: 1000 to 1", "applied processes_per_session: 1000 to 1", "applied allow_direct_exec: on to off", "applied ports_listen: loopback to off",
 		"applied max_wait: 10m to 1m", "applied allowed_hosts:  to build.example.org",
 		"restart stdin_queue_bytes: 1MiB to 2MiB", "restart ws_token_sha256:  to ",
 	}
@@ -105,6 +106,10 @@ func TestReload_AppliesWhatCanChange_AndNamesTheRest(t *testing.T) {
 	if got := l.maxWait(conn); got != time.Minute {
 		t.Errorf("max_wait is %v", got)
 	}
+	holdStream(t, l.as("ci"), conn)
+	another := l.dial(onGRPC)
+	expectConnectionLimit(t, list(l.as("ci"), another), 1)
+	_ = another.Close() // it must not connect again and displace the next
 	l.expect(start(), codes.PermissionDenied, "COMMAND_FORM_DISABLED")
 	l.expect(listen(), codes.PermissionDenied, "PORT_LISTEN_DENIED")
 	if got := host(); got != http.StatusOK {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/execwire/execwire/internal/auth"
@@ -31,7 +32,7 @@ const pendingFraction = 8
 type limiter struct {
 	users    auth.LoopbackUsers
 	confined func(confinement.Peer) error // nil: none is
-	limit    int                          // 0: no limit
+	limit    atomic.Int64                 // 0: no limit
 	full     func()                       // called for each closed, evicted or rejected connection; must not block
 
 	mu         sync.Mutex
@@ -51,10 +52,11 @@ type principalConns struct {
 }
 
 func newLimiter(u URL, opts Options) *limiter {
-	l := &limiter{users: opts.LoopbackUsers, confined: opts.Confined, limit: opts.Connections, full: func() {},
+	l := &limiter{users: opts.LoopbackUsers, confined: opts.Confined, full: func() {},
 		principals: make(map[string]*principalConns), pending: list.New()}
+	l.limit.Store(int64(opts.Connections))
 	if opts.Full != nil {
-		l.full = func() { opts.Full(u) }
+		l.full = func() { opts.Full(u, int(l.limit.Load())) }
 	}
 	return l
 }
@@ -90,8 +92,10 @@ func (l *limiter) add(c *limitedConn) (oldest *limitedConn, evictions []func(err
 	if l.closed {
 		return nil, nil, false
 	}
-	if l.limit > 0 && l.open >= l.limit+max(l.limit/pendingFraction, 1) {
-		oldest = l.pending.Front().Value.(*limitedConn) // exists, since fewer are admitted
+	limit := int(l.limit.Load())
+	// None is pending if the limit was lowered, and more are admitted.
+	if front := l.pending.Front(); limit > 0 && l.open >= limit+max(limit/pendingFraction, 1) && front != nil {
+		oldest = front.Value.(*limitedConn)
 		l.remove(oldest)
 		oldest.evicted = true
 		evictions = oldest.evictions()
@@ -122,7 +126,7 @@ func (l *limiter) admitLocked(c *limitedConn, principal string) (evictions []fun
 	if c.removed || c.owner != nil {
 		return nil, nil
 	}
-	if l.limit > 0 && l.admitted >= l.limit {
+	if limit := int(l.limit.Load()); limit > 0 && l.admitted >= limit {
 		victim := l.selectVictim(principal)
 		if victim == nil {
 			return nil, l.limitError("this principal has its share, and all are in use: close one")
@@ -288,7 +292,8 @@ func (l *limiter) connections() (all []*limitedConn) {
 
 // limitError is the error of a connection that is not admitted, or was evicted.
 func (l *limiter) limitError(reason string) *auth.Error {
-	text := fmt.Sprintf("the listener's limit %s of %d connections is reached: %s, or try again in %v", settingConnections, l.limit, reason, retryWhenFull)
+	limit := int(l.limit.Load())
+	text := fmt.Sprintf("the listener's limit %s of %d connections is reached: %s, or try again in %v", settingConnections, limit, reason, retryWhenFull)
 	return &auth.Error{Kind: auth.KindTooManyConnections, Subject: "caller", Err: errors.New(text), ForCaller: text,
-		Setting: settingConnections, Limit: l.limit, RetryAfter: retryWhenFull}
+		Setting: settingConnections, Limit: limit, RetryAfter: retryWhenFull}
 }

@@ -26,7 +26,7 @@ type crowd struct {
 func newCrowd(t *testing.T, raw string, most int) *crowd {
 	t.Helper()
 	c := &crowd{t: t}
-	c.lis = mustListenWith(t, raw, listen.Options{Connections: most, Full: func(listen.URL) { c.full.Add(1) }})
+	c.lis = mustListenWith(t, raw, listen.Options{Connections: most, Full: func(listen.URL, int) { c.full.Add(1) }})
 	return c
 }
 
@@ -180,6 +180,29 @@ func TestConnections_AtLimit_HeaviestPrincipalIsEvicted(t *testing.T) {
 		expectFull(t, c.connect().Admit("a"), most)
 		c.of("c")
 	})
+}
+
+// A limit that is lowered closes nothing by itself, and holds for what is admitted later.
+func TestConnections_LimitChanges_HoldsForLaterOnes(t *testing.T) {
+	c := newCrowd(t, "grpc://127.0.0.1:0", 2)
+	held := []*member{c.of("a"), c.of("a")}
+	for _, m := range held {
+		defer m.busy()()
+	}
+	expectFull(t, c.connect().Admit("a"), 2)
+	c.lis.SetConnections(4)
+	held = append(held, c.of("a"), c.of("a"))
+	for _, m := range held[2:] {
+		defer m.busy()()
+	}
+	c.lis.SetConnections(1)
+	for _, m := range held {
+		m.expectPlaced(true)
+	}
+	expectFull(t, c.connect().Admit("a"), 1) // it takes the place of the pending one of before
+	c.of("b")
+	held[0].expectPlaced(false)
+	held[1].expectPlaced(true)
 }
 
 // An evicted connection is admitted again when there is space.

@@ -30,6 +30,9 @@ type Listener interface {
 	Pause() error
 	// Disconnect closes all connections.
 	Disconnect()
+	// SetConnections replaces [Options.Connections] for connections that are admitted
+	// later. It closes none: if there are more, each new one takes the place of another.
+	SetConnections(limit int)
 	// Resume ends a pause. Connections that were queued are accepted.
 	Resume() error
 	// Socket returns the socket, for another program that goes on with the listener; see
@@ -82,10 +85,10 @@ type Options struct {
 	Inherited []net.Listener
 	// Taken are the sockets with which a program before went on. May be nil.
 	Taken *Taken
-	// Full is called with the listener for each connection that was closed,
-	// evicted or rejected because of Connections, concurrently. It must not
-	// block. May be nil.
-	Full func(URL)
+	// Full is called with the listener and the limit for each connection that was
+	// closed, evicted or rejected because of Connections, concurrently. It must
+	// not block. May be nil.
+	Full func(u URL, limit int)
 	// AcceptFailed is called with the error of a failed accept, for example for
 	// lack of descriptors, and a fix: at most once a minute per listener. The
 	// accept is retried. It is called concurrently and must not block. May be
@@ -208,6 +211,9 @@ func (l *openListener) Pause() error {
 
 // Disconnect implements [Listener].
 func (l *openListener) Disconnect() { l.limiter.disconnect() }
+
+// SetConnections implements Listener.
+func (l *openListener) SetConnections(limit int) { l.limiter.limit.Store(int64(limit)) }
 
 // Resume implements [Listener].
 func (l *openListener) Resume() error {

@@ -62,6 +62,7 @@ type Hub struct {
 	reloading sync.Mutex  // held by Reload, and while the listeners are opened
 	effective config.Hub  // guarded by reloading; the configuration after changes
 	tls       *listen.TLS // guarded by reloading; nil if no listener has TLS
+	listeners []listener  // guarded by reloading; nil before Serve
 }
 
 // New returns a hub. It validates the configuration and reads the files that it

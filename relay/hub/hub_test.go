@@ -370,9 +370,15 @@ func TestHub_Reload_ChangesEverythingOrNothing(t *testing.T) {
 	}
 	const host = "other.example.org"
 	expect("before", ca, host, http.StatusMisdirectedRequest)
+	trusted := &tls.Config{RootCAs: ca.Pool()}
+	_, body := ask(t, client(t, trusted), "POST", url+"/cloud/executor/build-1/register", fleetToken)
+	made, _ := body["url"].(string)
+	websocket(t, made, "", trusted)
+	harness := "wss" + strings.TrimPrefix(url, "https") + "/executor/build-1?role=harness"
+	websocket(t, harness, agentToken, trusted)
 
 	next := testcert.NewAuthority(t)
-	cfg.Hosts = []string{host}
+	cfg.Hosts, cfg.Connections = []string{host}, 1
 	cfg.TLSCertificate, cfg.TLSKey = next.Issue("hub").Write(t, dir, "next")
 	good, err := os.ReadFile(cfg.Principals)
 	if err != nil {
@@ -384,4 +390,9 @@ func TestHub_Reload_ChangesEverythingOrNothing(t *testing.T) {
 	testcert.WriteFile(t, cfg.Principals, good)
 	reload()
 	expect("after", next, host, http.StatusOK)
+	_, err = wsconn.Dial(t.Context(), harness, wsconn.DialOptions{Options: wsconn.Options{Binary: true},
+		Header: http.Header{"Authorization": {"Bearer " + agentToken}}, TLS: &tls.Config{RootCAs: next.Pool()}})
+	if refused, ok := errors.AsType[*wsconn.RefusedError](err); !ok || !strings.Contains(refused.Text, "connections_per_listener of 1 connections") {
+		t.Errorf("beside a websocket of the same principal: %v", err)
+	}
 }

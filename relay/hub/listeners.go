@@ -45,9 +45,9 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 		UnauthenticatedBytes:   unauthenticatedBytes,
 		Connections:            int(h.cfg.Connections),
 		Inherited:              h.opts.Inherited,
-		Full: func(listen.URL) {
+		Full: func(_ listen.URL, limit int) {
 			h.metrics.limitHit("connections_per_listener")
-			h.logger.Warn("a listener closed a connection: its limit is reached", "connections_per_listener", int(h.cfg.Connections))
+			h.logger.Warn("a listener closed a connection: its limit is reached", "connections_per_listener", limit)
 		},
 		AcceptFailed: func(u listen.URL, err error) {
 			h.logger.Warn("failed to accept a connection; retrying, and suppressing further failures for a while",
@@ -67,6 +67,7 @@ func (h *Hub) openAll(ctx context.Context) (opened []listener, err error) {
 		closeAll(opened)
 		return nil, err
 	}
+	h.listeners = opened
 	if h.authenticator.users.AcceptsAny() {
 		h.logger.Warn("loopback_users is any: every user of this host is accepted on loopback without a token")
 	}

@@ -50,6 +50,9 @@ func (h *Hub) reload(load func() (config.Hub, error)) ([]config.Change, error) {
 	}
 	authenticate()
 	h.setHosts(next)
+	for _, l := range h.listeners {
+		l.SetConnections(int(next.Connections))
+	}
 	h.effective = next
 	return changes, nil
 }
