@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 
 	"github.com/spf13/cobra"
@@ -10,6 +11,7 @@ import (
 	"github.com/execwire/execwire/client"
 	"github.com/execwire/execwire/cmd/execwire/internal/complete"
 	execwirev1 "github.com/execwire/execwire/gen/go/execwire/v1"
+	"github.com/execwire/execwire/internal/gitignore"
 )
 
 type cpFlags struct {
@@ -22,7 +24,7 @@ func newCpCommand(std streams) *cobra.Command {
 	var flags cpFlags
 	var base string
 	command := &cobra.Command{
-		Use:   "cp [-r] [-p] [-a] [-n|--update|--checksum] [--delete] [--in-place] [-T] [-q] SOURCE... DEST",
+		Use:   "cp [-r] [-p] [-a] [-n|--update|--checksum] [--delete] [--ignore PATTERN]... [--in-place] [-T] [-q] SOURCE... DEST",
 		Short: "Copy files to, from or on a server",
 		Long: `cp copies files between this machine and a server, or on the server. Paths of the
 server begin with a colon, :PATH. As with cp(1), DEST is a directory to copy into if
@@ -50,6 +52,9 @@ keeps the one of which most was sent; the others are aborted.
 source does not have. This makes one directory equal to another:
 
   execwire cp -r --update --delete src/. :/srv/src
+
+--ignore skips what matches a pattern of .gitignore in the directories of -r, and
+--delete leaves it there; patterns with ! are refused.
 
 --update and --checksum keep the times of files, as -p does. Copies from the server
 to the server are made by the server: only -r and -T are supported, a file is written
@@ -83,6 +88,7 @@ A relative PATH on the server begins at the home directory of the server's user.
 	f.BoolVar(&flags.Update, "update", false, "skip files that exist with the same size and time")
 	f.BoolVar(&flags.Checksum, "checksum", false, "skip files that exist with the same content")
 	f.BoolVar(&flags.Delete, "delete", false, "remove what a directory of the destination has and that of the source has not")
+	f.StringArrayVar(&flags.Ignore, "ignore", nil, "skip what matches this `pattern` of .gitignore; may be repeated")
 	f.BoolVar(&flags.InPlace, "in-place", false, "write files of the server in place, without permission bits")
 	f.BoolVarP(&flags.noTargetDirectory, "no-target-directory", "T", false, "DEST is the name of the copy, even if it is a directory")
 	f.BoolVarP(&flags.quiet, "quiet", "q", false, "do not show progress")
@@ -110,12 +116,18 @@ func checkCopies(command *cobra.Command, arguments []string, flags *cpFlags) err
 	if flags.Delete && !flags.Recursive {
 		return errors.New("--delete is for -r")
 	}
+	if flags.Ignore != nil && !flags.Recursive {
+		return errors.New("--ignore is for -r")
+	}
+	if _, err := gitignore.ParseAll(flags.Ignore); err != nil {
+		return fmt.Errorf("--ignore: %w", err)
+	}
 	plan, err := planCopies(arguments, *flags)
 	if err == nil && plan.standard {
-		err = rejectFlags(command, "it is not for a copy from stdin or to stdout", "recursive", "archive", "copy-recursive", "preserve", "update", "checksum", "delete", "no-target-directory")
+		err = rejectFlags(command, "it is not for a copy from stdin or to stdout", "recursive", "archive", "copy-recursive", "preserve", "update", "checksum", "delete", "ignore", "no-target-directory")
 	}
 	if err == nil && plan.fromServer && plan.toServer {
-		err = rejectFlags(command, "there are only -r and -T for copies on the server; run cp there instead: execwire run cp -a SOURCE DEST", "archive", "preserve", "no-clobber", "update", "checksum", "delete", "in-place")
+		err = rejectFlags(command, "there are only -r and -T for copies on the server; run cp there instead: execwire run cp -a SOURCE DEST", "archive", "preserve", "no-clobber", "update", "checksum", "delete", "ignore", "in-place")
 	}
 	if err == nil && flags.InPlace {
 		err = rejectFlags(command, "it is not for --in-place", "archive", "preserve", "no-clobber", "update", "checksum")

@@ -234,6 +234,8 @@ func TestRun_ExitCodesAndMessages(t *testing.T) {
 		"cp, both local":      {[]string{"cp", "a", "b"}, 2, []string{":PATH"}},
 		"cp from both":        {[]string{"cp", "a", ":b", ":c"}, 2, []string{"all on the server or all local"}},
 		"cp --delete":         {[]string{"cp", "--delete", "a", ":b"}, 2, []string{"--delete is for -r"}},
+		"cp --ignore":         {[]string{"cp", "--ignore", "x", "a", ":b"}, 2, []string{"--ignore is for -r"}},
+		"cp --ignore !x":      {[]string{"cp", "-r", "--ignore", "!x", "a", ":b"}, 2, []string{"--ignore", "!x"}},
 		"cp two ways":         {[]string{"cp", "--update", "-n", "a", ":b"}, 2, []string{"exclude each other"}},
 		"cp on the server":    {[]string{"cp", "-p", ":a", ":b"}, 2, []string{"--preserve", "only -r and -T", "execwire run cp -a"}},
 		"cp in place":         {[]string{"cp", "--in-place", "-p", "a", ":b"}, 2, []string{"--preserve: it is not for --in-place"}},

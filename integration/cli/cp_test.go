@@ -161,6 +161,29 @@ func TestCopy_Trees_Synchronize(t *testing.T) {
 	}
 }
 
+// Ignored entries are neither copied nor removed, in both directions.
+func TestCopy_Ignore(t *testing.T) {
+	server := harness.Serve(t)
+	for _, ends := range [][2]string{{"", ":"}, {":", ""}} {
+		src := harness.FileTree(t, map[string]string{"a.go": "", "b.o": "", "sub/c.o": "", "sub/d.go": "", "node_modules/e.go": ""})
+		dest := harness.FileTree(t, map[string]string{"kept.o": "", "old.go": ""})
+		server.ExpectCommand(t, harness.TCPTransport, harness.Result{},
+			"cp", "-r", "--delete", "--ignore", "*.o", "--ignore", "node_modules/", ends[0]+src+"/.", ends[1]+dest)
+		var got []string
+		if err := fs.WalkDir(os.DirFS(dest), ".", func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() {
+				got = append(got, path)
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if want := []string{"a.go", "kept.o", "sub/d.go"}; !slices.Equal(got, want) {
+			t.Errorf("from %q to %q: %q are there, want %q", ends[0], ends[1], got, want)
+		}
+	}
+}
+
 // The behavior of cp with single files, and its refusals.
 func TestCopy_Destinations(t *testing.T) {
 	server := harness.Serve(t)
