@@ -180,6 +180,12 @@ image: ## write the container image as an OCI layout to IMAGE=.cache/image, and 
 	@mkdir -p $(dir $(IMAGE))
 	@go -C tools/deploy run ./image --source $(CURDIR) --out $(abspath $(IMAGE)) --version $(VERSION)
 
+.PHONY: dashboards
+dashboards: bin/execwire bin/execwire-hub ## draw docs/images/dashboard-*.png from a scrape of eight minutes
+	scripts/install-test-deps dashboards
+	scripts/install-node-packages tools/dashboards
+	tools/dashboards/draw
+
 .PHONY: deploy-manifests
 deploy-manifests: ## write the manifests of deploy/kubernetes from the chart
 	EXECWIRE_UPDATE_DOCS=1 go -C tools/deploy test -count=1 -run "^TestManifests_AreTheChart$$" .

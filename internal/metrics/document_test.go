@@ -45,8 +45,8 @@ func TestLists_Lint(t *testing.T) {
 	var text strings.Builder
 	seen := map[string]bool{}
 	for _, m := range slices.Concat(Server, Hub) {
-		if seen[m.Name] || m.Group == "" || !strings.HasSuffix(m.Help, ".") || (m.Type == Histogram) != (len(m.Buckets) > 0) {
-			t.Errorf("%+v is there twice, has no group or no sentence as help, or buckets that do not fit", m)
+		if seen[m.Name] || m.Group == "" || m.Title == "" || !strings.HasSuffix(m.Help, ".") || (m.Type == Histogram) != (len(m.Buckets) > 0) {
+			t.Errorf("%+v is there twice, has no group, title or sentence as help, or buckets that do not fit", m)
 		}
 		seen[m.Name] = true
 		fmt.Fprintf(&text, "# HELP %[1]s %[2]s\n# TYPE %[1]s %[3]s\n", m.Name, m.Help, m.Type)
@@ -213,31 +213,31 @@ func groupsOf(list []Metric) (groups []string) {
 // selector selects the targets that the variables of a dashboard name.
 const selector = `{job=~"$job", instance=~"$instance"}`
 
-// panelColumns is how many panels are beside each other, and panelHeight how high they are.
-const panelColumns, panelHeight = 3, 8
+// panelColumns is how many panels are beside each other at most, and panelHeight how high
+// they are.
+const panelColumns, panelHeight = 4, 7
 
 // dashboard is a dashboard of Grafana with a panel for every metric of a list.
 func dashboard(title, info string, list []Metric) string {
 	list = slices.Concat(list, Collected)
 	var panels []map[string]any
 	y := 0
+	add := func(panel map[string]any, x, w, h int) {
+		panel["id"], panel["gridPos"] = len(panels)+1, map[string]int{"x": x, "y": y, "w": w, "h": h}
+		panels = append(panels, panel)
+	}
 	for _, group := range groupsOf(list) {
-		panels = append(panels, map[string]any{"id": len(panels) + 1, "type": "row", "title": group, "collapsed": false, "panels": []any{},
-			"gridPos": map[string]int{"x": 0, "y": y, "w": 24, "h": 1}})
+		add(map[string]any{"type": "row", "title": group, "collapsed": false, "panels": []any{}}, 0, 24, 1)
 		y++
-		column := 0
-		for _, m := range list {
-			if m.Group != group {
-				continue
+		for _, row := range rowsOf(slices.DeleteFunc(slices.Clone(list), func(m Metric) bool { return m.Group != group })) {
+			x := 0
+			for _, m := range row {
+				width := 24 * widthOf(m) / widthOf(row...)
+				add(panelOf(m), x, width, panelHeight)
+				x += width
 			}
-			const width = 24 / panelColumns
-			panel := panelOf(m)
-			panel["id"] = len(panels) + 1
-			panel["gridPos"] = map[string]int{"x": column % panelColumns * width, "y": y + column/panelColumns*panelHeight, "w": width, "h": panelHeight}
-			panels = append(panels, panel)
-			column++
+			y += panelHeight
 		}
-		y += (column + panelColumns - 1) / panelColumns * panelHeight
 	}
 	variable := func(name, query string) map[string]any {
 		return map[string]any{"name": name, "type": "query", "datasource": dataSource, "query": query, "definition": query,
@@ -260,38 +260,69 @@ func dashboard(title, info string, list []Metric) string {
 
 var dataSource = map[string]string{"type": "prometheus", "uid": "${datasource}"}
 
+// rowsOf distributes metrics evenly over rows.
+func rowsOf(list []Metric) (rows [][]Metric) {
+	left := widthOf(list...)
+	for count := (left + panelColumns - 1) / panelColumns; count > 0; count-- {
+		n := 1
+		for n < len(list) && widthOf(list[:n]...)*count < left {
+			n++
+		}
+		rows, left, list = append(rows, list[:n]), left-widthOf(list[:n]...), list[n:]
+	}
+	return rows
+}
+
+// widthOf returns how many columns metrics take.
+func widthOf(list ...Metric) (columns int) {
+	for _, m := range list {
+		if columns++; byMethod(m) {
+			columns += 2
+		}
+	}
+	return columns
+}
+
+// byMethod reports whether a metric has a series for each method of an API.
+func byMethod(m Metric) bool {
+	return slices.Contains(m.Labels, "api") && slices.Contains(m.Labels, "method")
+}
+
 // panelOf returns the panel of a metric, without its place.
 func panelOf(m Metric) map[string]any {
 	legend := "{{instance}}"
 	by := "instance"
 	if len(m.Labels) > 0 {
 		by, legend = strings.Join(m.Labels, ", "), "{{"+strings.Join(m.Labels, "}} {{")+"}}"
+		legend = strings.Replace(legend, "{{verified}}", "(verified: {{verified}})", 1)
 	}
 	targets := []map[string]any{}
 	add := func(expr, legend string) {
+		if byMethod(m) { // the ten largest, with short names
+			expr = `label_replace(topk(10, ` + expr + `), "method", "$1", "method", "execwire\\.v1\\.(.*)")`
+		}
 		targets = append(targets, map[string]any{"refId": string(rune('A' + len(targets))), "expr": expr, "legendFormat": legend, "datasource": dataSource})
 	}
-	switch m.Type {
-	case Counter:
-		add(top(m, "sum by ("+by+") (rate("+m.Name+selector+"[$__rate_interval]))"), legend)
-	case Gauge:
-		add("sum by ("+by+") ("+m.Name+selector+")", legend)
-	case Histogram:
+	switch sum := "sum by (" + by + ") ("; {
+	case m.Type == Counter && len(m.Labels) > 0: // without what has never happened
+		add(sum+"rate("+m.Name+selector+"[$__rate_interval])) and "+sum+m.Name+selector+") > 0", legend)
+	case m.Type == Counter:
+		add(sum+"rate("+m.Name+selector+"[$__rate_interval]))", legend)
+	case m.Type == Gauge:
+		add(sum+m.Name+selector+")", legend)
+	case m.Type == Histogram:
 		for _, quantile := range []string{"0.5", "0.99"} {
-			add(top(m, "histogram_quantile("+quantile+", sum by ("+by+", le) (rate("+m.Name+"_bucket"+selector+"[$__rate_interval])))"), quantile+" "+legend)
+			add("histogram_quantile("+quantile+", sum by ("+by+", le) (rate("+m.Name+"_bucket"+selector+"[$__rate_interval])))", legend+" "+quantile)
 		}
 	}
-	return map[string]any{"type": "timeseries", "title": m.Name, "description": m.Help, "datasource": dataSource, "targets": targets,
-		"fieldConfig": map[string]any{"defaults": map[string]any{"unit": unitOf(m), "min": 0}, "overrides": []any{}},
-		"options":     map[string]any{"legend": map[string]any{"displayMode": "list", "placement": "bottom"}, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}}
-}
-
-// top limits a panel to the ten largest series, if there is one for each method.
-func top(m Metric, expr string) string {
-	if slices.Contains(m.Labels, "method") {
-		return "topk(10, " + expr + ")"
+	fill, shown := 10, map[string]any{"showLegend": true, "displayMode": "list", "placement": "bottom", "calcs": []string{}}
+	if byMethod(m) {
+		fill, shown = 0, map[string]any{"showLegend": true, "displayMode": "table", "placement": "right", "calcs": []string{"mean", "max"}, "sortBy": "Mean", "sortDesc": true}
 	}
-	return expr
+	return map[string]any{"type": "timeseries", "title": m.Title, "description": m.Name + ": " + m.Help, "datasource": dataSource, "targets": targets,
+		"fieldConfig": map[string]any{"overrides": []any{}, "defaults": map[string]any{"unit": unitOf(m), "min": 0, "noValue": "none",
+			"custom": map[string]any{"fillOpacity": fill}}},
+		"options": map[string]any{"legend": shown, "tooltip": map[string]any{"mode": "multi", "sort": "desc"}}}
 }
 
 // unitOf returns the unit of Grafana for a metric.
@@ -301,7 +332,7 @@ func unitOf(m Metric) string {
 	case m.Name == "process_cpu_seconds_total":
 		return "percentunit"
 	case strings.HasSuffix(name, "_bytes") && m.Type == Counter:
-		return "Bps"
+		return "binBps"
 	case strings.HasSuffix(name, "_bytes"):
 		return "bytes"
 	case strings.HasSuffix(name, "_seconds"):
@@ -353,7 +384,19 @@ A scrape takes time in proportion to the number of processes. Output of processe
 	b.WriteString(`
 ## Dashboards
 
-[dashboard-server.json](../deploy/monitoring/dashboard-server.json) and [dashboard-hub.json](../deploy/monitoring/dashboard-hub.json) are dashboards of Grafana: import them, or put them into a directory of a dashboard provider. They have one panel for each metric, in the groups above. Their variables select a data source, jobs and instances.
+[dashboard-server.json](../deploy/monitoring/dashboard-server.json) and [dashboard-hub.json](../deploy/monitoring/dashboard-hub.json) are dashboards of Grafana: import them, or put them into a directory of a dashboard provider. They have one panel for each metric, in the groups above; its description has the name of the metric. Their variables select a data source, jobs and instances. Panels of counters with labels show what has happened since the start of the program: "none" is nothing.
+
+The packages have them, with the alert rules, in ` + "`/usr/share/execwire/monitoring`" + ` and ` + "`/usr/share/execwire-hub/monitoring`" + `, the archives for Linux in ` + "`monitoring`" + `.
+
+A server and an executor with work that hits limits:
+
+![The dashboard of the server](images/dashboard-server.png)
+
+Their hub:
+
+![The dashboard of the hub](images/dashboard-hub.png)
+
+[tools/dashboards/draw](../tools/dashboards/draw) has made these pictures: it starts the programs, gives them work for minutes, and has Prometheus scrape them. Then it reads the two files, asks Prometheus their queries, and draws the answers in Chromium, with the panels, colours and units of Grafana 10.4 (` + "`@grafana/ui`" + `, ` + "`@grafana/data`" + `), but without the server of Grafana and the controls of its pages. ` + "`make dashboards`" + ` makes them again.
 
 ## Alerts
 

@@ -29,6 +29,8 @@ const (
 type Metric struct {
 	// Name is the full name, Help one sentence.
 	Name, Help string
+	// Title is the heading of its panel.
+	Title string
 	// Type is the type.
 	Type Type
 	// Labels are the labels, none of which has more values than the code has names for.
