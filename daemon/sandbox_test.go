@@ -151,7 +151,7 @@ func TestRequiredSandbox_NotEnforceable_FailsStart(t *testing.T) {
 		"a key twice":             {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"network":"NETWORK_ACCESS_RESTRICTED","network":"NETWORK_ACCESS_ENABLED",`, 1)), []string{"is no SandboxPolicy", "network"}},
 		"a key and its other name": {file(0o600, strings.Replace(confines, `{"managed":{`, `{"managed":{"workspaceRoots":[],"workspace_roots":["/"],`, 1)),
 			[]string{"is no SandboxPolicy", "workspace_roots"}},
-		"no policy":   {file(0o600, `{}`), []string{"say managed, disabled or external"}},
+		"no policy":   {file(0o600, `{}`), []string{"set managed, disabled or external"}},
 		"disabled":    {file(0o600, `{"disabled":{}}`), []string{"confines nothing"}},
 		"external":    {file(0o600, `{"external":{}}`), []string{"confines nothing"}},
 		"everything":  {file(0o600, `{"managed":{"fileSystem":{"unrestricted":{}},"network":"NETWORK_ACCESS_ENABLED"}}`), []string{"confines nothing"}},

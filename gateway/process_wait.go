@@ -227,7 +227,7 @@ func (u *untilParams) Check() *jsonrpc.Error {
 	case u.Port != nil && *u.Port == 0:
 		return param.Invalid("until.port", "is 0: use 1 to 65535")
 	case u.IdleMs != nil && *u.IdleMs == 0:
-		return param.Invalid("until.idleMs", "is 0: say how long the process must have been silent")
+		return param.Invalid("until.idleMs", "is 0: set how long the process must have been silent")
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ func TestWait_Invalid_Fails(t *testing.T) {
 		{`{"exit":true,"afterSeq":1}`, "until.afterSeq", "is for a pattern"},
 		{`{"port":0}`, "until.port", "is 0: use 1 to 65535"},
 		{`{"port":65536}`, "until.port", "expected u16"},
-		{`{"idleMs":0}`, "until.idleMs", "is 0: say how long"},
+		{`{"idleMs":0}`, "until.idleMs", "is 0: set how long"},
 		{`{"pattern":"("}`, "until.pattern", "`until.pattern`"},
 		{`{"pattern":"x","stream":"pty"}`, "until.stream", "which the process does not have"},
 		{`{"pattern":"x","stream":"terminal"}`, "until.stream", "unknown variant `terminal`, expected one of `stdout`, `stderr`, `pty`"},

@@ -36,7 +36,7 @@ func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.P
 	}
 	switch policy.GetPolicy().(type) {
 	case nil:
-		return nil, invalidField(field+".policy", "is missing: say managed, disabled or external")
+		return nil, invalidField(field+".policy", "is missing: set managed, disabled or external")
 	case *execwirev1.SandboxPolicy_Disabled, *execwirev1.SandboxPolicy_External:
 		return nil, nil
 	}
@@ -47,11 +47,11 @@ func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.P
 	case execwirev1.NetworkAccess_NETWORK_ACCESS_ENABLED:
 		translated.Network = sandbox.NetworkEnabled
 	default:
-		return nil, invalidField(field+".network", "is unknown: say restricted or enabled")
+		return nil, invalidField(field+".network", "is unknown: set NETWORK_ACCESS_RESTRICTED or NETWORK_ACCESS_ENABLED")
 	}
 	switch managed.GetFileSystem().GetPolicy().(type) {
 	case nil:
-		return nil, invalidField(field+".file_system.policy", "is missing: say restricted or unrestricted")
+		return nil, invalidField(field+".file_system.policy", "is missing: set restricted or unrestricted")
 	case *execwirev1.FileSystemPolicy_Unrestricted:
 		translated.Unrestricted = true
 		return translated, nil
@@ -76,14 +76,14 @@ func toSandboxPolicy(field string, policy *execwirev1.SandboxPolicy) (*sandbox.P
 func toEntry(field string, entry *execwirev1.SandboxEntry) (sandbox.Entry, error) {
 	e := sandbox.Entry{Access: accesses[entry.GetAccess()]}
 	if e.Access == 0 {
-		return e, invalidField(field+".access", "is missing or unknown: say none, read or write")
+		return e, invalidField(field+".access", "is missing or unknown: set SANDBOX_ACCESS_NONE, SANDBOX_ACCESS_READ or SANDBOX_ACCESS_WRITE")
 	}
 	switch entry.GetMissingPathBehavior() {
 	case execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_UNSPECIFIED:
 	case execwirev1.MissingPathBehavior_MISSING_PATH_BEHAVIOR_SKIP:
 		e.SkipMissing = true
 	default:
-		return e, invalidField(field+".missing_path_behavior", "is unknown: leave it out, or say skip")
+		return e, invalidField(field+".missing_path_behavior", "is unknown: leave it out, or set MISSING_PATH_BEHAVIOR_SKIP")
 	}
 	switch path := entry.GetPlace().(type) {
 	case nil:
@@ -98,7 +98,7 @@ func toEntry(field string, entry *execwirev1.SandboxEntry) (sandbox.Entry, error
 		}
 	case *execwirev1.SandboxEntry_Special:
 		if e.Special = specialPaths[path.Special.GetKind()]; e.Special == 0 {
-			return e, invalidField(field+".special.kind", "is missing or unknown: say root, minimal, project roots, tmpdir or /tmp")
+			return e, invalidField(field+".special.kind", "is missing or unknown: set SPECIAL_PATH_KIND_ROOT, _MINIMAL, _PROJECT_ROOTS, _TMPDIR or _SLASH_TMP")
 		}
 		e.SubPath = path.Special.GetSubPath()
 	}

@@ -222,7 +222,7 @@ func validateAttach(m *execwirev1.AttachSessionRequest) error {
 	case *execwirev1.AttachSessionRequest_Acknowledge:
 		return validateName("acknowledge.process_id", message.Acknowledge.GetProcessId(), MaxProcessIDBytes)
 	case nil:
-		return invalidField("message", "is missing: say what the client wants")
+		return invalidField("message", "is missing: set attach or acknowledge")
 	}
 	return nil
 }

@@ -151,7 +151,7 @@ func validateHandle(m handleReference) error {
 
 func validateOpenMode(mode execwirev1.OpenMode) error {
 	if openModes[mode] == 0 {
-		return invalidField("mode", fmt.Sprintf("cannot be %d: say read or replace", mode))
+		return invalidField("mode", fmt.Sprintf("cannot be %d: set OPEN_MODE_READ or OPEN_MODE_REPLACE", mode))
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func validateUpload(m *execwirev1.UploadFileRequest) error {
 		if head.GetMode() == execwirev1.UploadMode_UPLOAD_MODE_IN_PLACE {
 			validate = validateInPlace
 		} else if head.GetMode() != execwirev1.UploadMode_UPLOAD_MODE_REPLACE {
-			return invalidField("head.mode", fmt.Sprintf("cannot be %d: say in place or replace", head.GetMode()))
+			return invalidField("head.mode", fmt.Sprintf("cannot be %d: set UPLOAD_MODE_IN_PLACE or UPLOAD_MODE_REPLACE", head.GetMode()))
 		}
 		return cmp.Or(validate(head), validatePath("head.path", "head.raw_path", head))
 	}

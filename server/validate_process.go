@@ -155,7 +155,7 @@ func validateRunInput(m *execwirev1.RunProcessRequest) error {
 	case *execwirev1.RunProcessRequest_Terminate:
 		return validateTermination("terminate", message.Terminate)
 	case nil:
-		return invalidField("message", "is missing: say what the owner wants")
+		return invalidField("message", "is missing: set one of its members")
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func validateCondition(m *execwirev1.WaitProcessRequest) error {
 	case *execwirev1.WaitProcessRequest_Idle:
 		silence := condition.Idle.GetSilence()
 		if silence.AsDuration() == 0 {
-			return invalidField("idle.silence", "is 0 or missing: say how long the process must have been silent")
+			return invalidField("idle.silence", "is 0 or missing: set how long the process must have been silent")
 		}
 		return validateDuration("idle.silence", silence)
 	}

@@ -117,7 +117,7 @@ func readAccess(field string, raw json.RawMessage, into *Policy) *jsonrpc.Error 
 	switch params.Type {
 	case "fullAccess", "full-access", "FullAccess":
 		if params.ReadableRoots != nil && len(*params.ReadableRoots) > 0 {
-			return param.Invalid(field+".readableRoots", "are there, but everything may be read: say restricted, or leave them out")
+			return param.Invalid(field+".readableRoots", "are there, but everything may be read: set `restricted`, or leave them out")
 		}
 		into.grantSpecial(read, execwirev1.SpecialPathKind_SPECIAL_PATH_KIND_ROOT)
 		return nil
@@ -178,7 +178,7 @@ func (r *Parser) replaceFileSystem(params *sandboxParams, into *Policy) *jsonrpc
 	}
 	confined := into.kind == policyManaged && param.IsGiven(params.Policy)
 	if *files.Kind != "restricted" && confined {
-		return param.Invalid(field+".kind", "lifts what `sandboxPolicy` restricts: say restricted, or leave it out")
+		return param.Invalid(field+".kind", "lifts what `sandboxPolicy` restricts: set `restricted`, or leave it out")
 	}
 	if *files.Kind == "external-sandbox" {
 		into.kind = policyExternal

@@ -72,7 +72,7 @@ func parseNetwork(field string, raw json.RawMessage, into *Policy) *jsonrpc.Erro
 	}
 	var network string
 	if json.Unmarshal(raw, &network) != nil {
-		return param.Invalid(field+".network", "is no string: say restricted or enabled")
+		return param.Invalid(field+".network", "is no string: set `restricted` or `enabled`")
 	}
 	switch network {
 	case "restricted":
@@ -179,7 +179,7 @@ func (r *Parser) parseFileSystemBody(field, value, tag string, files *fileSystem
 		return r.parseRestricted(field, files, into)
 	case "unrestricted":
 		if files.Entries != nil && len(*files.Entries) > 0 {
-			return param.Invalid(field+".entries", "are there, but nothing is restricted: say restricted, or leave them out")
+			return param.Invalid(field+".entries", "are there, but nothing is restricted: set `restricted`, or leave them out")
 		}
 		into.unrestricted = true
 		return nil
