@@ -198,7 +198,8 @@ export class FileSystem {
 
   /**
    * Returns the existing paths that match an absolute pattern, sorted, as a shell does: "*" and "?" match no slash and
-   * no leading dot, "[a-z]" a character, "**" any directories. Directories that cannot be read have no matches.
+   * no leading dot, "[a-z]" a character, "**" any directories, and at the end everything below. Directories that cannot
+   * be read have no matches.
    */
   glob(pattern: string, options: Signalled = {}): Promise<Path[]> {
     return glob(this, pattern, options.signal);

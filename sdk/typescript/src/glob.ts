@@ -54,9 +54,9 @@ export async function glob(files: Listing, pattern: string, signal: AbortSignal 
   return found.sort((a, b) => (displayPath(a) < displayPath(b) ? -1 : 1));
 }
 
-/** The directory and everything below it, or the directories only. */
+/** Everything below a directory, or the directory and the directories below it. */
 async function walked(files: Listing, directory: Path, everything: boolean, options: { signal?: AbortSignal }): Promise<Path[]> {
-  const found = [directory];
+  const found = everything ? [] : [directory];
   for await (const { path, rawPath, type } of files.walk(directory, options)) {
     if ((everything || type === "directory") && path.split("/").every((name) => isShown(name, ""))) {
       found.push(join(directory, rawPath ?? path));

@@ -185,6 +185,7 @@ test("a glob matches as in a shell", async (t) => {
   assert.deepEqual(await found("*/?.[jt]s"), ["link/a.ts", "link/b.js", "src/a.ts", "src/b.js"]);
   assert.deepEqual(await found("**/*.ts"), ["src/a.ts", "src/deep/er/c.ts", "x[1].ts"]);
   assert.deepEqual(await found("**/deep/**/c.ts"), ["src/deep/er/c.ts"]);
+  assert.deepEqual(await found("src/**"), ["src/a.ts", "src/b.js", "src/deep", "src/deep/er", "src/deep/er/c.ts"]);
   assert.deepEqual(await found(".h*/*"), [".hidden/d.ts"]);
   assert.deepEqual(await found("x\\[1].ts"), ["x[1].ts"]);
   assert.deepEqual(await found("none/*"), []);
