@@ -160,7 +160,10 @@ func (m *serverMetrics) notAuthenticated(err error) {
 }
 
 // sentFile counts content of a file that was sent over HTTP.
-func (m *serverMetrics) sentFile(bytes int64) { m.apis[apiHTTP].bytes.Downloaded.Add(bytes) }
+func (m *serverMetrics) sentFile(bytes int64, err error) {
+	m.apis[apiHTTP].bytes.Downloaded.Add(bytes)
+	m.transferred(apiHTTP, "download", err)
+}
 
 // Labels of the values of package process.
 var (

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"os"
 	"strings"
 	"time"
 
@@ -82,14 +83,26 @@ func (m *serverMetrics) countStream(srv any, stream grpc.ServerStream, info *grp
 	defer counts.inFlight.Add(-1)
 	err := handler(srv, stream)
 	m.callEnded(from, method, err)
-	if direction := transfers[info.FullMethod]; direction != "" {
-		result := "complete"
-		if err != nil {
-			result = "failed"
-		}
-		m.transfers.WithLabelValues(string(from), direction, result).Inc()
+	if direction := transfers[info.FullMethod]; direction != "" && (err != nil || !takesFile(stream.Context())) {
+		m.transferred(from, direction, err)
 	}
 	return err
+}
+
+// transferred counts an upload or download that has ended.
+func (m *serverMetrics) transferred(from api, direction string, err error) {
+	result := "complete"
+	if err != nil {
+		result = "failed"
+	}
+	m.transfers.WithLabelValues(string(from), direction, result).Inc()
+}
+
+// takesFile reports whether a call only opens a file, which its caller then reads itself;
+// see [serverMetrics.sentFile].
+func takesFile(ctx context.Context) bool {
+	stream, ok := grpc.ServerTransportStreamFromContext(ctx).(interface{ FileTaker() func(*os.File) })
+	return ok && stream.FileTaker() != nil
 }
 
 // transfers are the methods that transfer files, with their directions.

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net/http"
@@ -132,6 +133,37 @@ func TestMetrics_Access(t *testing.T) {
 	}
 }
 
+// A download over HTTP whose client goes away has failed, although the server had passed the
+// file on.
+func TestMetrics_InterruptedDownload_HasFailed(t *testing.T) {
+	t.Parallel()
+	m := openMetered(t)
+	path := filepath.Join(t.TempDir(), "large")
+	testcert.WriteFile(t, path, nil)
+	if err := os.Truncate(path, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	ctx, leave := context.WithCancel(m.ctx)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.address()+"/v1/files"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header = bearerHeader(m.token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(response.Body, make([]byte, 1)); err != nil {
+		t.Error(err)
+	}
+	leave()
+	_ = response.Body.Close()
+	eventually(t, "the download has failed", func() bool {
+		_, values := m.scrape()
+		return values[`execwire_file_transfers_total{api="http",direction="download",result="failed"}`] == 1
+	})
+}
+
 // TestMetrics_Work does a little of everything, and compares what has changed.
 func TestMetrics_Work(t *testing.T) {
 	t.Parallel()
@@ -205,7 +237,7 @@ func TestMetrics_Work(t *testing.T) {
 		`execwire_file_transfers_total{api="local",direction="download",result="complete"}`:        1,
 		`execwire_file_transfers_total{api="http",direction="download",result="complete"}`:         1,
 		`execwire_file_transfers_total{api="local",direction="download",result="failed"}`:          1,
-		`execwire_rpcs_total{api="http",code="OK",method="` + fileMethod + `DownloadFile"}`:        1,
+		`execwire_rpcs_total{api="http",code="OK",method="` + fileMethod + `DownloadFile"}`:        2,
 		`execwire_rpcs_total{api="local",code="OK",method="` + fileMethod + `DownloadFile"}`:       1,
 		`execwire_rpcs_total{api="local",code="NotFound",method="` + fileMethod + `DownloadFile"}`: 1,
 		`execwire_rpcs_total{api="local",code="OK",method="` + fileMethod + `UploadFile"}`:         1,
@@ -273,5 +305,8 @@ func (m *metered) transfer(path string, content []byte) {
 	}
 	if response, text := m.exchange(http.MethodGet, "/v1/files"+path, bearerHeader(m.token), ""); len(text) != len(content) {
 		m.t.Fatalf("%s: %d bytes", response.Status, len(text))
+	}
+	if response, _ := m.exchange(http.MethodHead, "/v1/files"+path, bearerHeader(m.token), ""); response.StatusCode != http.StatusOK { // is no transfer
+		m.t.Fatal(response.Status)
 	}
 }

@@ -55,10 +55,11 @@ func (q *request) open() (*openFile, error) {
 	return f, nil
 }
 
-// noteSent reports bytes that were sent from a file that the server has passed on.
-func (f *openFile) noteSent(bytes int64) {
+// noteSent reports bytes that were sent from a file that the server has passed on, and
+// why they are not all; nil if they are.
+func (f *openFile) noteSent(bytes int64, err error) {
 	if f.local != nil && f.q.access.Sent != nil {
-		f.q.access.Sent(bytes)
+		f.q.access.Sent(bytes, err)
 	}
 }
 

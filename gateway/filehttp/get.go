@@ -127,7 +127,7 @@ func (q *request) sendUnsized(start []byte, rest *openFile) error {
 		return nil
 	}
 	sent, err := io.Copy(q.w, io.MultiReader(bytes.NewReader(start), rest))
-	rest.noteSent(sent)
+	rest.noteSent(sent, err)
 	if err != nil {
 		panic(http.ErrAbortHandler)
 	}
@@ -151,7 +151,7 @@ func (b *body) ReadFrom(part io.Reader) (sent int64, err error) {
 	}
 	defer func() {
 		b.err = err
-		b.file.noteSent(sent)
+		b.file.noteSent(sent, err)
 	}()
 	if left.R == io.Reader(b.file) {
 		b.file.expect(left.N)

@@ -23,8 +23,9 @@ type Access struct {
 	// End is called when the response is complete, unless it is nil.
 	End func()
 	// Sent is called with the number of bytes of a file that were sent, and that the server
-	// does not know of because it has passed on the open file. nil is not called.
-	Sent func(bytes int64)
+	// does not know of because it has passed on the open file. err is why they are not all
+	// that were asked for. nil is not called.
+	Sent func(bytes int64, err error)
 	// Signed is set for a request by a signed URL.
 	Signed bool
 	// MaxBytes is the largest file that the request may upload; nil is any.
