@@ -31,7 +31,8 @@ type packageRule struct {
 // packages lists every package of the repository. Add a new package with the imports that it needs.
 var packages = map[string]packageRule{
 	"internal/eventlog":          {purpose: "what a process wrote: sequence numbers, cursors, gaps", imports: []string{"internal/notify"}},
-	"internal/process":           {purpose: "starts, signals and reaps users' processes", imports: []string{"internal/cgroup", "internal/confinement", "internal/eventlog", "internal/notify", "internal/osuser", "internal/procfs", "internal/sandbox"}},
+	"internal/process":           {purpose: "starts, signals and reaps users' processes", imports: []string{"internal/cgroup", "internal/confinement", "internal/eventlog", "internal/notify", "internal/osuser", "internal/procfs", "internal/sandbox", "internal/screen"}},
+	"internal/screen":            {purpose: "what a terminal shows, by the output that it was sent"},
 	"internal/confinement":       {purpose: "recognizes confined processes among peers on this host", imports: []string{"internal/procfs", "internal/sockowner"}},
 	"internal/sockowner":         {purpose: "shows and finds the process to which a TCP socket belongs"},
 	"internal/osuser":            {purpose: "finds users of this machine, as processes run as them"},
@@ -77,7 +78,7 @@ var packages = map[string]packageRule{
 	"internal/listen":            {purpose: "opens listeners and identifies peers", imports: []string{"internal/auth", "internal/backoff", "internal/confinement", "internal/secretfile"}},
 	"internal/reflection":        {purpose: "gRPC reflection with the comments of the contract"},
 	"server": {purpose: "gRPC services over the domain; holds no process state",
-		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/errorinfo", "internal/gitignore", "internal/notify", "internal/audit", "internal/osuser", "internal/tracecontext", "internal/tracing", "server/auditcall", "server/fileworker", "server/traffic"})},
+		imports: slices.Concat(domain, []string{genExecwire, "internal/auth", "internal/errorinfo", "internal/gitignore", "internal/notify", "internal/audit", "internal/osuser", "internal/screen", "internal/tracecontext", "internal/tracing", "server/auditcall", "server/fileworker", "server/traffic"})},
 	"server/traffic":    {purpose: "counts the bytes that messages carry", imports: []string{genExecwire}},
 	"server/auditcall":  {purpose: "records the calls of the contract in the audit log", imports: []string{genExecwire, "internal/errorinfo", "internal/audit"}},
 	"server/admin":      {purpose: "AdminService: operates a running server", imports: []string{genExecwire, "internal/auth", "internal/config", "internal/process", "internal/procfs", "internal/secretfile", "internal/session", "server"}},
